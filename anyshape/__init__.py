@@ -1,0 +1,1 @@
+"""anyshape: compile PyTorch programs whose shapes are not known. Public names only."""

@@ -1,0 +1,267 @@
+"""Every error that a user can see: a code, what happened, why, what to do, and the user's own line with a caret.
+
+Comes in: a code of `CODES` with the values of its templates, or texts of one's own, and the place in the user's source.
+Goes out: one exception whose text is the whole story, in the form that STYLE fixes (see `render`).
+Each code has a paragraph in docs/errors.md, which is made from this table.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from types import MappingProxyType
+from typing import Protocol
+
+
+class Place(Protocol):
+    """Where in the user's source something happened; `ir.Location` is one. Columns count UTF-8 bytes from 0."""
+
+    @property
+    def file(self) -> str: ...
+    @property
+    def line(self) -> int | None: ...
+    @property
+    def function(self) -> str | None: ...
+    @property
+    def column(self) -> int | None: ...
+    @property
+    def end_column(self) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """What an error of one code says; {names} are filled from the values given with it."""
+
+    what: str
+    why: str = ""
+    hint: str = ""
+
+
+# E1xx how anyshape was called; E2xx what capture met; E3xx sizes; E4xx operators and types;
+# E5xx passes and scheduling; E6xx kernels and the C compiler; E7xx running and the cache; E9xx our own mistakes.
+CODES: Mapping[str, Template] = MappingProxyType(
+    {
+        "E101": Template(
+            "unknown option {name!r}",
+            "anyshape.compile(options=...) takes only the options that anyshape.options lists",
+            "{near}",
+        ),
+        "E102": Template(
+            "option {name!r} cannot be {value!r}",
+            "it takes {expected}",
+            "leave it out to have {default!r}",
+        ),
+        "E103": Template(
+            "unknown mode {name!r}",
+            "modes are named sets of options",
+            "{near}",
+        ),
+        "E104": Template(
+            "cannot compile {kind}",
+            "anyshape.compile takes a function, a method or an nn.Module",
+            "wrap it in a function",
+        ),
+        "E105": Template(
+            "this needs the package {package!r}, which is not installed",
+            "{purpose}",
+            "pip install 'anyshape[{extra}]'",
+        ),
+        "E106": Template(
+            "unknown model {name!r}",
+            "the demo knows only the models that anyshape.tools.models lists",
+            "{near}",
+        ),
+        "E201": Template(
+            "{what}",
+            "{why}",
+            "{hint}",
+        ),
+        "E210": Template(
+            "this branch depends on tensor data",
+            "the values of a tensor are not known while compiling",
+            "use torch.where, or let the graph break here with fullgraph=False",
+        ),
+        "E211": Template(
+            "{callable} is a C function that capture does not know",
+            "it may have effects, so it cannot be called while compiling",
+            "call it outside, or let the graph break here with fullgraph=False",
+        ),
+        "E212": Template(
+            "this branch depends on a size that only the data decides",
+            "{condition} is neither known to be true nor known to be false",
+            "anyshape.check({condition})",
+        ),
+        "E213": Template(
+            "this code has an opcode that anyshape does not handle: {opcode}",
+            "its whole function must run natively",
+            "move the statement into a function of its own, or use fullgraph=False",
+        ),
+        "E214": Template(
+            "the length of this list depends on tensor data",
+            "{name} is a tensor; its values are not known while compiling",
+            "index with the tensor itself, or bound the length with anyshape.check(...)",
+        ),
+        "E220": Template(
+            "capture took more than {budget} {unit}",
+            "the budget keeps a long Python loop from becoming an endless compile",
+            "raise options={{{option!r}: ...}}, or move the loop out of the compiled function",
+        ),
+        "E221": Template(
+            "a new specialization is needed, and none may be made",
+            "{guard}",
+            "torch.compiler.set_stance is 'fail_on_recompile'; call with the new sizes before setting it",
+        ),
+        "E301": Template(
+            "{dim} was marked dynamic, but the program needs it to be {value}",
+            "{why}",
+            "remove mark_dynamic, or make the line work for every size",
+        ),
+        "E302": Template(
+            "these facts about sizes contradict each other: {condition}",
+            "{why}",
+            "remove one of the checks",
+        ),
+        "E303": Template(
+            "two sizes of different compiled functions cannot be mixed",
+            "each compiled function has a space of its own",
+            "pass the integer instead",
+        ),
+        "E304": Template(
+            "check failed: {message}",
+            "{condition} is false here",
+            "",
+        ),
+        "E401": Template(
+            "operator {op} cannot be compiled",
+            "{why}",
+            "leave out options={{'fallback': 'error'}} to run it eagerly inside the graph",
+        ),
+        "E402": Template(
+            "{op}: {message}",
+            "eager torch rejects these arguments as well",
+            "",
+        ),
+        "E501": Template(
+            "pass {name!r} changed a result",
+            "{why}",
+            "this is a bug in anyshape: please report the graph that fast.graphs() prints",
+        ),
+        "E601": Template(
+            "no C compiler was found",
+            "kernels are C, compiled on this machine; {tried} cannot be run",
+            "install gcc or clang, or set CC; until then the program runs eagerly",
+        ),
+        "E602": Template(
+            "the C compiler failed",
+            "{output}",
+            "this is a bug in anyshape: please report the source that fast.code() prints",
+        ),
+        "E603": Template(
+            "this Python is {version}; anyshape reads the bytecode of {supported}",
+            "opcodes differ from version to version",
+            "use a supported Python; until then the program runs eagerly",
+        ),
+        "E701": Template(
+            "the kernel cache at {directory} cannot be used",
+            "{why}",
+            "{hint}",
+        ),
+        "E901": Template(
+            "anyshape failed in its own {stage}",
+            "{why}",
+            "the segment runs eagerly instead; please report this with the program that shows it",
+        ),
+    }
+)
+
+
+class AnyshapeError(Exception):
+    """An error with a code; `what`, `why` and `hint` default to the code's templates filled with `values`."""
+
+    def __init__(
+        self,
+        code: str,
+        what: str | None = None,
+        why: str | None = None,
+        hint: str | None = None,
+        location: Place | None = None,
+        **values: object,
+    ) -> None:
+        template = CODES.get(code, Template(""))
+        self.code = code
+        self.what = _fill(template.what, values) if what is None else what
+        self.why = _fill(template.why, values) if why is None else why
+        self.hint = _fill(template.hint, values) if hint is None else hint
+        self.location = location
+        super().__init__(code, self.what, self.why, self.hint, location)
+
+    def __str__(self) -> str:
+        return render(self.code, self.what, self.why, self.hint, self.location)
+
+
+class GraphBreakError(AnyshapeError):
+    """A graph break under `fullgraph=True`."""
+
+
+class AnyshapeWarning(UserWarning):
+    """Something runs eagerly, or without the cache, that was meant to be compiled."""
+
+
+def _fill(template: str, values: Mapping[str, object]) -> str:
+    try:
+        return template.format(**values)
+    except (KeyError, IndexError, AttributeError):
+        return template
+
+
+def render(
+    code: str, what: str, why: str = "", hint: str = "", location: Place | None = None
+) -> str:
+    """The text of an error: code and what, the user's line with a caret, why, and one thing to do."""
+    lines = [f"{code} {what}"]
+    if location is not None:
+        lines += render_place(location)
+    if why:
+        lines.append(f"why:  {_hang(why)}")
+    if hint:
+        lines.append(f"hint: {_hang(hint)}")
+    return "\n".join(lines)
+
+
+def _hang(text: str) -> str:
+    return text.replace("\n", "\n      ")
+
+
+def render_place(place: Place) -> list[str]:
+    """`--> file:line, in function`, the source line if it can be read, and a caret under the columns if they are known."""
+    where = f"{PurePath(place.file).name}:{place.line}"
+    if place.function:
+        where += f", in {place.function}"
+    lines = [f"  --> {where}"]
+    source = linecache.getline(place.file, place.line).rstrip() if place.line else ""
+    if not source:
+        return lines
+    number = str(place.line).rjust(3)
+    lines.append(f"  {number} | {source}")
+    caret = _caret(source, place.column, place.end_column)
+    if caret:
+        lines.append(f"  {' ' * len(number)} | {caret}")
+    return lines
+
+
+def _caret(source: str, column: int | None, end_column: int | None) -> str:
+    """The underline of bytes `column..end_column` of `source`; to the end of the line where the expression goes on."""
+    if column is None:
+        return ""
+    encoded = source.encode()
+    start = len(encoded[:column].decode(errors="ignore"))
+    if end_column is None or end_column <= column:
+        stop = len(source)
+    else:
+        stop = len(encoded[:end_column].decode(errors="ignore"))
+    if start >= len(source):
+        return ""
+    pad = "".join("\t" if character == "\t" else " " for character in source[:start])
+    return pad + "^" * max(1, stop - start)

@@ -1,0 +1,161 @@
+"""All knobs, in one frozen record, and the only reader of the environment.
+
+Comes in: what the user gave to `compile(fullgraph=, dynamic=, mode=, options=)` and the environment.
+Goes out: one `Options`, complete and checked, that is handed along; nobody else asks `os.environ`.
+An option's name, type, default and meaning stand together below; `list_options` prints them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from types import MappingProxyType, UnionType
+from typing import Literal, Union, get_args, get_origin, get_type_hints
+
+from anyshape.errors import AnyshapeError
+
+
+def option(default: object, meaning: str) -> object:
+    """A field of `Options` with its meaning, for `list_options` and the docs."""
+    return field(default=default, metadata={"meaning": meaning})
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Every knob of the compiler. `Options()` is the default; build one for a user with `from_user`."""
+
+    # what compile() names itself
+    fullgraph: bool = option(False, "a graph break is an error")
+    dynamic: bool | None = option(
+        None, "None and True: every size is symbolic; False: every size is static"
+    )
+    # what may be left to eager torch
+    disable: bool = option(False, "run everything eagerly")
+    fallback: Literal["eager", "error"] = option("eager", "what an operator without a kernel does")
+    # how far capture goes
+    max_variants: int = option(8, "specializations of one program point before it runs natively")
+    opcode_budget: int = option(2_000_000, "bytecode instructions of one capture")
+    unroll_budget: int = option(20_000, "turns of one unrolled Python loop")
+    fork_budget: int = option(2_000, "branches on sizes of one capture that run both sides")
+    min_segment_ops: int = option(
+        1, "a function whose segments hold fewer operators is called natively"
+    )
+    # how sure to be
+    verify: bool = option(False, "run the reference interpreter after every pass and compare")
+    # where kernels come from
+    cache: bool = option(True, "keep kernels and programs on disk")
+    cache_dir: str = option("", "directory of the cache; empty: no place for one was found")
+    cc: str = option("", "C compiler; empty: the first of cc, gcc, clang")
+    threads: int | None = option(None, "threads of a kernel; None: torch.get_num_threads()")
+    # what is told
+    progress: bool | None = option(None, "say what takes long; None: where stderr is a terminal")
+
+
+# A mode is a named set of options. Autotuning and CUDA graphs are for GPUs; on the CPU there is nothing to set.
+MODES: Mapping[str, Mapping[str, object]] = MappingProxyType(
+    {
+        "default": MappingProxyType({}),
+        "reduce-overhead": MappingProxyType({}),
+        "max-autotune": MappingProxyType({}),
+        "max-autotune-no-cudagraphs": MappingProxyType({}),
+    }
+)
+
+
+def from_user(
+    mode: str | None = "default",
+    options: Mapping[str, object] | None = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Options:
+    """The options of one `compile` call: defaults, then environment, then mode, then `options`, the last one wins.
+
+    Hyphens in names are read as underscores. Raises AnyshapeError E101 to E103 for what it does not know.
+    """
+    settings = MODES.get(mode or "default")
+    if settings is None:
+        raise AnyshapeError("E103", name=mode, near=near(str(mode), MODES))
+    given = {name.replace("-", "_"): value for name, value in (options or {}).items()}
+    chosen = {**settings, **given, "fullgraph": fullgraph, "dynamic": dynamic}
+    types_of = get_type_hints(Options)
+    for name, value in chosen.items():
+        if name not in types_of:
+            raise AnyshapeError("E101", name=name, near=near(name, types_of))
+        if not _fits(value, types_of[name]):
+            raise AnyshapeError(
+                "E102",
+                name=name,
+                value=value,
+                expected=_describe(types_of[name]),
+                default=getattr(Options(), name),
+            )
+    return replace(from_environment(environ), **chosen)
+
+
+def from_environment(environ: Mapping[str, str] = os.environ) -> Options:
+    """The defaults as the environment changes them: ANYSHAPE_DISABLE, ANYSHAPE_CACHE_DIR, ANYSHAPE_PROGRESS, CC."""
+    progress = environ.get("ANYSHAPE_PROGRESS")
+    return Options(
+        disable=_truthy(environ.get("ANYSHAPE_DISABLE", "")),
+        cache_dir=_cache_dir(environ),
+        cc=environ.get("CC", ""),
+        progress=None if progress in (None, "") else _truthy(progress),
+    )
+
+
+def _cache_dir(environ: Mapping[str, str]) -> str:
+    if given := environ.get("ANYSHAPE_CACHE_DIR"):
+        return given
+    # The XDG base directory specification: a relative path is to be ignored.
+    base = environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(base):
+        home = environ.get("HOME", "")
+        base = str(Path(home) / ".cache") if os.path.isabs(home) else ""
+    return str(Path(base) / "anyshape") if base else ""
+
+
+def _truthy(text: str) -> bool:
+    return text.strip().lower() not in ("", "0", "false", "no", "off")
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """A hint for a name that is not known: the names most like it, or else all of them."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=3)
+    if close:
+        return "did you mean " + " or ".join(repr(match) for match in close) + "?"
+    return "known: " + ", ".join(names)
+
+
+def _fits(value: object, expected: object) -> bool:
+    origin = get_origin(expected)
+    if origin is Literal:
+        return value in get_args(expected)
+    if origin in (Union, UnionType):
+        return any(_fits(value, part) for part in get_args(expected))
+    if expected is int and isinstance(value, bool):
+        return False
+    if expected is int and isinstance(value, int):
+        return value > 0
+    return isinstance(value, expected)  # type: ignore[arg-type]
+
+
+def _describe(expected: object) -> str:
+    origin = get_origin(expected)
+    if origin is Literal:
+        return " or ".join(repr(choice) for choice in get_args(expected))
+    if origin in (Union, UnionType):
+        return " or ".join(_describe(part) for part in get_args(expected))
+    if expected is int:
+        return "an int above 0"
+    return "None" if expected is type(None) else f"a {expected.__name__}"  # type: ignore[attr-defined]
+
+
+def list_options() -> list[tuple[str, object, str]]:
+    """(name, default, meaning) of every option, in the order of the record."""
+    return [(f.name, f.default, f.metadata["meaning"]) for f in fields(Options)]

@@ -1,0 +1,188 @@
+"""The tensor graph: ordered nodes over typed values.
+
+A ``Graph`` is what capture makes and what every pass takes and returns. A ``Node`` applies one operator
+(a row of ``anyshape.ops``, by name) to ``Arg``s and makes ``Value``s; sizes are no values but symbolic
+expressions inside types and arguments. Nouns only: the typed way to build one is ``anyshape.ops.build``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from anyshape.ir.dtypes import DType, float32
+from anyshape.ir.scalars import Scalar
+from anyshape.symbolic import Condition, Dim, Expr, Facts, Space, Symbol
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place in the user's source; columns are 0-based, ``line`` is 1-based."""
+
+    file: str
+    line: int
+    column: int = 0
+    end_column: int = 0
+    function: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" + (f", in {self.function}" if self.function else "")
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The modes a node runs under. Autocast is already resolved into casts when a node is made."""
+
+    grad: bool = False
+    inference: bool = False
+    autocast: tuple[tuple[str, DType], ...] = ()  # (device type, dtype) where enabled
+    default_dtype: DType = float32
+    default_device: str = "cpu"
+    deterministic: bool = False
+    matmul_precision: str = "highest"
+    sdpa_backends: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """What is known of a tensor before it exists. ``strides`` are logical: eager's, in elements.
+
+    ``wrapped_number`` marks a 0-dim tensor that stands for a Python number in type promotion.
+    """
+
+    dtype: DType
+    device: str
+    shape: tuple[Dim, ...]
+    strides: tuple[Dim, ...]
+    requires_grad: bool = False
+    wrapped_number: bool = False
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarType:
+    """A host number that a node reads from data: an ``int`` is the symbol in ``expr``."""
+
+    kind: Literal["int", "float", "bool"]
+    expr: Expr | Scalar
+
+
+Type: TypeAlias = TensorType | ScalarType
+
+
+class Value:
+    """One result of a node, or an input of the graph. Compared by identity; names are unique."""
+
+    __slots__ = ("name", "type")
+
+    def __init__(self, name: str, type: Type) -> None:  # noqa: A002
+        self.name = name
+        self.type = type
+
+    @property
+    def dtype(self) -> DType:
+        return self.tensor.dtype
+
+    @property
+    def shape(self) -> tuple[Dim, ...]:
+        return self.tensor.shape
+
+    @property
+    def tensor(self) -> TensorType:
+        if not isinstance(self.type, TensorType):
+            raise TypeError(f"{self.name} is a {self.type}, not a tensor")
+        return self.type
+
+    def __repr__(self) -> str:
+        return f"%{self.name}"
+
+
+Arg: TypeAlias = "Value | Expr | Scalar | int | float | complex | bool | str | None | DType | slice | tuple[Arg, ...]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """One application of an operator. ``op`` is the name of a row; ``outputs`` is flat."""
+
+    op: str
+    args: tuple[Arg, ...]
+    kwargs: Mapping[str, Arg]
+    outputs: tuple[Value, ...]
+    location: Location | None = None
+    world: World | None = None
+
+    @property
+    def output(self) -> Value:
+        (value,) = self.outputs
+        return value
+
+    def inputs(self) -> Iterator[Value]:
+        """Every value the node reads, in order, repetitions included."""
+        yield from values_in(self.args)
+        yield from values_in(tuple(self.kwargs.values()))
+
+
+InputKind = Literal["argument", "parameter", "constant"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Input:
+    """A value that exists before the graph runs, with the Python text of where it comes from."""
+
+    value: Value
+    kind: InputKind
+    source: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Check:
+    """A condition tested while running; ``after`` is the number of nodes that precede it."""
+
+    condition: Condition
+    message: str
+    after: int
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    """Nodes in program order. ``outputs`` may nest tuples and hold sizes, scalars and constants.
+
+    ``hints`` are example values of symbols: policy only, never semantics.
+    """
+
+    space: Space
+    facts: Facts
+    inputs: tuple[Input, ...]
+    nodes: tuple[Node, ...]
+    outputs: tuple[Arg, ...]
+    checks: tuple[Check, ...] = ()
+    hints: Mapping[Symbol, int] = field(default_factory=dict)
+
+
+def values_in(arg: Arg) -> Iterator[Value]:
+    """The values inside an argument, depth first."""
+    if isinstance(arg, Value):
+        yield arg
+    elif isinstance(arg, tuple):
+        for item in arg:
+            yield from values_in(item)
+    elif isinstance(arg, slice):
+        for item in (arg.start, arg.stop, arg.step):
+            yield from values_in(item)
+
+
+def map_values(arg: Arg, function: Callable[[Value], Arg]) -> Arg:
+    """The argument with each value replaced: ``map_values((a, [1, b]), f) -> (f(a), [1, f(b)])``."""
+    if isinstance(arg, Value):
+        return function(arg)
+    if isinstance(arg, tuple):
+        return tuple(map_values(item, function) for item in arg)
+    if isinstance(arg, slice):
+        parts = (map_values(part, function) for part in (arg.start, arg.stop, arg.step))
+        return slice(*parts)
+    return arg

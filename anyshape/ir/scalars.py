@@ -1,0 +1,127 @@
+"""Host floats and bools over sizes and over numbers read from data: IEEE double, Python's semantics.
+
+A ``Scalar`` is an immutable expression tree over symbolic sizes, constants and ``ScalarInput``s (a float
+or bool that a node reads from a tensor). It is never simplified numerically, so that its value is bit for
+bit what CPython computes. ``evaluate_scalar`` is its meaning; ``render_scalar`` prints it as Python.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from anyshape.symbolic import Condition, Expr, Symbol, evaluate, to_python
+
+Kind = Literal["float", "bool", "int"]
+Number: TypeAlias = "int | float | bool"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScalarInput:
+    """A number that becomes known mid-run; compared by identity."""
+
+    name: str
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """``op`` applied to ``args``; ``op`` is a row of ``SCALAR_FUNCTIONS``, or ``value`` for a leaf."""
+
+    kind: Kind
+    op: str
+    args: tuple[Operand, ...]
+
+    def __bool__(self) -> bool:
+        raise TypeError("the truth of a symbolic scalar is not known while compiling")
+
+
+Operand: TypeAlias = "Scalar | ScalarInput | Expr | Condition | int | float | bool"
+
+
+def _truediv(a: Number, b: Number) -> float:
+    return operator.truediv(a, b)
+
+
+# name -> (meaning, Python text with {0}, {1}... for the operands)
+SCALAR_FUNCTIONS: dict[str, tuple[Callable[..., Number], str]] = {
+    "value": (lambda a: a, "{0}"),
+    "float": (float, "float({0})"),
+    "bool": (bool, "bool({0})"),
+    "int": (int, "int({0})"),
+    "add": (operator.add, "({0} + {1})"),
+    "sub": (operator.sub, "({0} - {1})"),
+    "mul": (operator.mul, "({0} * {1})"),
+    "truediv": (_truediv, "({0} / {1})"),
+    "floordiv": (operator.floordiv, "({0} // {1})"),
+    "mod": (operator.mod, "({0} % {1})"),
+    "pow": (operator.pow, "({0} ** {1})"),
+    "neg": (operator.neg, "(-{0})"),
+    "pos": (operator.pos, "(+{0})"),
+    "abs": (abs, "abs({0})"),
+    "min": (min, "min({0}, {1})"),
+    "max": (max, "max({0}, {1})"),
+    "round": (round, "round({0})"),
+    "eq": (operator.eq, "({0} == {1})"),
+    "ne": (operator.ne, "({0} != {1})"),
+    "lt": (operator.lt, "({0} < {1})"),
+    "le": (operator.le, "({0} <= {1})"),
+    "gt": (operator.gt, "({0} > {1})"),
+    "ge": (operator.ge, "({0} >= {1})"),
+    "and": (lambda a, b: bool(a and b), "({0} and {1})"),
+    "or": (lambda a, b: bool(a or b), "({0} or {1})"),
+    "not": (operator.not_, "(not {0})"),
+    "select": (lambda c, a, b: a if c else b, "({1} if {0} else {2})"),
+    "sqrt": (math.sqrt, "math.sqrt({0})"),
+    "exp": (math.exp, "math.exp({0})"),
+    "log": (math.log, "math.log({0})"),
+    "log2": (math.log2, "math.log2({0})"),
+    "floor": (math.floor, "math.floor({0})"),
+    "ceil": (math.ceil, "math.ceil({0})"),
+    "trunc": (math.trunc, "math.trunc({0})"),
+    "sin": (math.sin, "math.sin({0})"),
+    "cos": (math.cos, "math.cos({0})"),
+    "tanh": (math.tanh, "math.tanh({0})"),
+}
+
+
+def evaluate_scalar(
+    operand: Operand, sizes: Mapping[Symbol, int], inputs: Mapping[ScalarInput, Number]
+) -> Number:
+    """The number that CPython would compute for these sizes and inputs."""
+    if isinstance(operand, Scalar):
+        function, _ = SCALAR_FUNCTIONS[operand.op]
+        return function(*(evaluate_scalar(arg, sizes, inputs) for arg in operand.args))
+    if isinstance(operand, ScalarInput):
+        return inputs[operand]
+    if isinstance(operand, (bool, int, float)):
+        return operand
+    return evaluate(operand, sizes)
+
+
+def render_scalar(
+    operand: Operand, name: Callable[[Symbol], str], input_name: Callable[[ScalarInput], str]
+) -> str:
+    """The operand as a Python expression; infinities and NaN are spelled so that they evaluate."""
+    if isinstance(operand, Scalar):
+        _, template = SCALAR_FUNCTIONS[operand.op]
+        return template.format(*(render_scalar(arg, name, input_name) for arg in operand.args))
+    if isinstance(operand, ScalarInput):
+        return input_name(operand)
+    if isinstance(operand, float) and not math.isfinite(operand):
+        return f"float('{operand}')"
+    if isinstance(operand, (bool, int, float)):
+        return repr(operand)
+    return to_python(operand, name)
+
+
+def scalar_inputs(operand: Operand) -> Iterator[ScalarInput]:
+    """Every mid-run number the operand reads, depth first."""
+    if isinstance(operand, ScalarInput):
+        yield operand
+    elif isinstance(operand, Scalar):
+        for arg in operand.args:
+            yield from scalar_inputs(arg)

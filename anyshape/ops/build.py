@@ -1,0 +1,142 @@
+"""The typed way to make a graph: ``Builder.call`` binds, types and appends one node.
+
+Capture, decompositions and passes all build with it, so that a graph cannot exist without types. The
+builder knows no torch; the row's type rule (or its expansion, or the caller's fallback) gives the types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from anyshape.ir.graph import (
+    Arg,
+    Check,
+    Graph,
+    Input,
+    InputKind,
+    Location,
+    Node,
+    ScalarType,
+    TensorType,
+    Type,
+    Value,
+    World,
+)
+from anyshape.ops.context import TypeContext
+from anyshape.ops.table import OPS, OpDef
+from anyshape.symbolic import Condition
+
+
+@dataclass(frozen=True, slots=True)
+class BuilderMark:
+    """How far a builder had come; see ``Builder.rollback``."""
+
+    nodes: int
+    inputs: int
+    checks: int
+    counters: Mapping[str, int]
+
+
+@dataclass(slots=True, eq=False)
+class Builder:
+    """Builds one graph. ``b.add(x, y)`` is ``b.call("add", x, y)``."""
+
+    cx: TypeContext
+    ops: Mapping[str, OpDef] = field(default_factory=lambda: OPS)
+    nodes: list[Node] = field(default_factory=list)
+    inputs: list[Input] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    location: Location | None = None
+    world: World | None = None
+    type_fallback: Callable[[OpDef, tuple[Any, ...], Mapping[str, Any]], Any] | None = None
+    _counters: dict[str, int] = field(default_factory=dict)
+
+    def call(self, name: str, *args: Arg, **kwargs: Arg) -> Any:
+        """Appends one application of row ``name``; returns its value, or a tuple of values."""
+        row = self.ops[name]
+        bound = row.signature.bind(args, kwargs)
+        positional = tuple(bound[p.name] for p in row.signature.parameters if not p.keyword_only)
+        keywords = {p.name: bound[p.name] for p in row.signature.parameters if p.keyword_only}
+        types = self.type_of(row, positional, keywords)
+        single = not isinstance(types, tuple)
+        return self.append(row.name, positional, keywords, (types,) if single else types, single)
+
+    def type_of(self, row: OpDef, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]) -> Any:
+        """The type (or tuple of types) of the row's results for these arguments."""
+        if row.type is not None:
+            return row.type(self.cx, *args, **kwargs)
+        if row.expand is not None:
+            return self._type_of_expansion(row, args, kwargs)
+        if self.type_fallback is None:
+            raise LookupError(f"operator {row.name!r} has no type rule and no expansion")
+        return self.type_fallback(row, args, kwargs)
+
+    def _type_of_expansion(
+        self, row: OpDef, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]
+    ) -> Any:
+        scratch = Builder(self.cx, self.ops, type_fallback=self.type_fallback, world=self.world)
+        assert row.expand is not None
+        made = row.expand(scratch, *args, **kwargs)
+        return tuple(v.type for v in made) if isinstance(made, tuple) else made.type
+
+    def append(
+        self,
+        name: str,
+        args: tuple[Arg, ...],
+        kwargs: Mapping[str, Arg],
+        types: tuple[Type, ...],
+        single: bool = True,
+    ) -> Any:
+        """Appends a node whose types are already known."""
+        outputs = tuple(Value(self.fresh_name(name), t) for t in types)
+        self.nodes.append(Node(name, args, kwargs, outputs, self.location, self.world))
+        return outputs[0] if single else outputs
+
+    def input(self, value_type: TensorType | ScalarType, kind: InputKind, source: str) -> Value:
+        """A value that exists before the graph runs."""
+        value = Value(
+            self.fresh_name({"parameter": "p", "constant": "c"}.get(kind, "x")), value_type
+        )
+        self.inputs.append(Input(value, kind, source))
+        return value
+
+    def check(self, condition: Condition, message: str) -> None:
+        """A condition to be tested while running, at this place of the program."""
+        self.checks.append(Check(condition, message, len(self.nodes), self.location))
+
+    def fresh_name(self, name: str) -> str:
+        number = self._counters.get(name, 0)
+        self._counters[name] = number + 1
+        return f"{name}_{number}"
+
+    def mark(self) -> BuilderMark:
+        return BuilderMark(
+            len(self.nodes), len(self.inputs), len(self.checks), dict(self._counters)
+        )
+
+    def rollback(self, mark: BuilderMark) -> None:
+        """Forgets what was added since ``mark`` (facts are the caller's: see ``Facts.fork``)."""
+        del self.nodes[mark.nodes :]
+        del self.inputs[mark.inputs :]
+        del self.checks[mark.checks :]
+        self._counters.clear()
+        self._counters.update(mark.counters)
+
+    def finish(self, outputs: tuple[Arg, ...]) -> Graph:
+        """The graph built so far."""
+        return Graph(
+            self.cx.space,
+            self.cx.facts,
+            tuple(self.inputs),
+            tuple(self.nodes),
+            outputs,
+            tuple(self.checks),
+            dict(self.cx.hints),
+        )
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name in self.ops:
+            return lambda *args, **kwargs: self.call(name, *args, **kwargs)
+        raise AttributeError(f"no operator {name!r}")

@@ -1,0 +1,172 @@
+"""What a type rule may ask about sizes.
+
+A rule states preconditions (``require``), asks for decisions that change rank or arity (``decide``),
+broadcasts, and makes fresh sizes that data decides. What happens when the facts do not know is the
+caller's policy: capture guards backed symbols on their hint and makes checks of unbacked ones; a pass
+may neither guard nor check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from anyshape.ir.graph import Location
+from anyshape.symbolic import (
+    Condition,
+    Dim,
+    Expr,
+    Facts,
+    Space,
+    Symbol,
+    any_of,
+    broadcast,
+    eq,
+    evaluate,
+    ge,
+    le,
+)
+
+
+class OpError(Exception):
+    """The operator would raise in eager with these arguments; eager's own message is found by running."""
+
+
+class Undecided(Exception):
+    """A decision that changes rank, arity or aliasing depends on a size nobody may guard on."""
+
+    def __init__(self, condition: Condition) -> None:
+        super().__init__(str(condition))
+        self.condition = condition
+
+
+@dataclass(slots=True)
+class TypeContext:
+    """Facts and policy for type rules.
+
+    ``on_guard(condition)`` is told of each backed relation relied on, ``on_check(condition, message)`` of
+    each condition to test while running; ``None`` means neither is possible here.
+    """
+
+    space: Space
+    facts: Facts
+    hints: Mapping[Symbol, int] = field(default_factory=dict)
+    on_guard: Callable[[Condition], None] | None = None
+    on_check: Callable[[Condition, str], None] | None = None
+    location: Location | None = None
+
+    def known(self, condition: Condition | bool) -> bool | None:
+        """What the facts say of the condition: True, False or None."""
+        return condition if isinstance(condition, bool) else self.facts.known(condition)
+
+    def hint(self, condition: Condition) -> bool | None:
+        """The condition at the example sizes, or None where a symbol is unbacked or has no hint."""
+        symbols = condition.symbols
+        if any(s.policy != "backed" or s not in self.hints for s in symbols):
+            return None
+        return bool(evaluate(condition, self.hints))
+
+    def require(self, condition: Condition | bool, message: str) -> None:
+        """A precondition: eager raises where it is false. Becomes a fact."""
+        known = self.known(condition)
+        if known:
+            return
+        if known is False:
+            raise OpError(message)
+        assert not isinstance(condition, bool)
+        hint = self.hint(condition)
+        if hint is not None and self.on_guard is not None:
+            self._guard(condition, hint)
+            if not hint:
+                raise OpError(message)
+            return
+        if self.on_check is None:
+            raise Undecided(condition)
+        self.on_check(condition, message)
+        self.facts.assume(condition, self.location)
+
+    def decide(self, condition: Condition | bool) -> bool:
+        """The answer, by facts or by a guard on the hint's side; raises ``Undecided`` otherwise."""
+        known = self.known(condition)
+        if known is not None:
+            return known
+        assert not isinstance(condition, bool)
+        hint = self.hint(condition)
+        if hint is None or self.on_guard is None:
+            raise Undecided(condition)
+        self._guard(condition, hint)
+        return hint
+
+    def _guard(self, condition: Condition, holds: bool) -> None:
+        relied_on = condition if holds else ~condition
+        assert self.on_guard is not None
+        assert not isinstance(relied_on, bool)
+        self.on_guard(relied_on)
+        self.facts.assume(relied_on, self.location)
+
+    def same(self, a: Dim, b: Dim) -> bool:
+        """Are the sizes known to be equal? (No guard, no check.)"""
+        return a is b or self.known(eq(a, b)) is True
+
+    def fresh_size(self, prefix: str = "u", *, low: Dim = 0, high: Dim | None = None) -> Expr:
+        """A new size that data decides, with its bounds as facts."""
+        size = self.space.fresh(prefix, policy="unbacked", knowledge="midrun")
+        for condition in (ge(size, low), True if high is None else le(size, high)):
+            if not isinstance(condition, bool):
+                self.facts.assume(condition, self.location)
+        return size
+
+    def broadcast_dims(self, dims: Sequence[Dim], message: str) -> Dim:
+        """The broadcast of sizes at one place (DESIGN.md section 5, "Broadcasting")."""
+        result: Dim = 1
+        for dim in dims:
+            result = self._broadcast_two(result, dim, message)
+        return result
+
+    def _broadcast_two(self, a: Dim, b: Dim, message: str) -> Dim:
+        if a is b or a == b or self.known(eq(b, 1)):
+            return a
+        if self.known(eq(a, 1)):
+            return b
+        if self.known(eq(a, b)):
+            return self.facts.simplify(a)
+        for one, other in ((a, b), (b, a)):  # known not to be 1: the other is 1 or equal
+            if self.known(eq(one, 1)) is False:
+                return self._broadcast_into(one, other, message)
+        hint = self.hint(eq(a, b)) if not isinstance(eq(a, b), bool) else None
+        if hint is not None and self.on_guard is not None:
+            return self._broadcast_by_hint(a, b, message)
+        self.require(any_of(eq(a, 1), eq(b, 1), eq(a, b)), message)
+        return broadcast(a, b)
+
+    def _broadcast_into(self, full: Dim, other: Dim, message: str) -> Dim:
+        same = eq(full, other)
+        if isinstance(same, bool) or self.hint(same) is None or self.on_guard is None:
+            self.require(any_of(same, eq(other, 1)), message)
+            return full
+        return self._broadcast_by_hint(full, other, message)
+
+    def _broadcast_by_hint(self, a: Dim, b: Dim, message: str) -> Dim:
+        """Backed sizes: guard what the hint shows, one of equal, a is 1, b is 1."""
+        if self._holds_at_hint(eq(a, b)) and not self._holds_at_hint(eq(a, 1)):
+            self.require(eq(a, b), message)
+            return a
+        for one, other in ((a, b), (b, a)):
+            if self._holds_at_hint(eq(one, 1)) and self.decide(eq(one, 1)):
+                return other
+        self.require(eq(a, b), message)
+        return a
+
+    def _holds_at_hint(self, condition: Condition | bool) -> bool:
+        return condition if isinstance(condition, bool) else bool(self.hint(condition))
+
+    def broadcast_shapes(
+        self, shapes: Sequence[Sequence[Dim]], message: str = ""
+    ) -> tuple[Dim, ...]:
+        """The shape that all broadcast to, aligned at the last dimension."""
+        rank = max((len(shape) for shape in shapes), default=0)
+        text = message or "The sizes of the tensors must match to broadcast"
+        return tuple(
+            self.broadcast_dims([s[i - rank] for s in shapes if len(s) >= rank - i], text)
+            for i in range(rank)
+        )

@@ -1,0 +1,163 @@
+"""One row, one operator: everything the compiler knows of it.
+
+``op(...)`` makes an ``OpDef`` and puts it into the table under construction; ``OPS`` is frozen when
+``anyshape.ops`` has been imported. A row names torch functions as dotted text, so that the table needs no
+torch. Read on: ``context.py`` for what a type rule may ask, ``build.py`` for how rows make nodes.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+from anyshape.ir.graph import Arg, TensorType
+
+TypeRule: TypeAlias = Callable[..., "TensorType | tuple[TensorType, ...]"]
+AutocastClass = Literal["lower", "float32", "promote"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a row. ``default`` is ``REQUIRED`` where there is none."""
+
+    name: str
+    default: Arg | object
+    keyword_only: bool = False
+
+
+REQUIRED = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The parameters of a row, in order; it binds calls as Python does."""
+
+    parameters: tuple[Parameter, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Signature:
+        """``Signature.parse("x, y, *, alpha=1")``; defaults are Python literals."""
+        arguments = ast.parse(f"def f({text}): pass").body[0].args  # type: ignore[attr-defined]
+        positional = arguments.posonlyargs + arguments.args
+        missing = len(positional) - len(arguments.defaults)
+        defaults = [REQUIRED] * missing + [ast.literal_eval(d) for d in arguments.defaults]
+        parameters = [Parameter(a.arg, d) for a, d in zip(positional, defaults, strict=True)]
+        for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+            value = REQUIRED if default is None else ast.literal_eval(default)
+            parameters.append(Parameter(argument.arg, value, keyword_only=True))
+        return cls(tuple(parameters))
+
+    def bind(self, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]) -> dict[str, Arg]:
+        """Every parameter with its argument or default; raises ``TypeError`` as a call would."""
+        bound: dict[str, Arg] = {}
+        rest = dict(kwargs)
+        for index, parameter in enumerate(self.parameters):
+            if index < len(args) and not parameter.keyword_only:
+                if parameter.name in rest:
+                    raise TypeError(f"got multiple values for argument {parameter.name!r}")
+                bound[parameter.name] = args[index]
+            elif parameter.name in rest:
+                bound[parameter.name] = rest.pop(parameter.name)
+            elif parameter.default is REQUIRED:
+                raise TypeError(f"missing argument {parameter.name!r}")
+            else:
+                bound[parameter.name] = parameter.default  # type: ignore[assignment]
+        limit = sum(not parameter.keyword_only for parameter in self.parameters)
+        if rest or len(args) > limit:
+            raise TypeError(f"unexpected arguments {sorted(rest) or args[limit:]}")
+        return bound
+
+
+# How the scheduler sees a core row. A row with none of these and no expansion is an extern.
+
+
+@dataclass(frozen=True, slots=True)
+class Pointwise:
+    """``body(b, *elements)`` computes one element from the elements at the same (broadcast) place.
+
+    ``b`` has one method for each scalar operator (``anyshape.ir.loops.SCALAR_OPS``). The tensor operands
+    arrive cast to ``compute``: ``"result"`` the result's dtype, ``"promoted"`` the operands' promoted
+    dtype (comparisons), ``"own"`` each its own (casts, ``where``). Below float32, floats are computed in
+    float32 and rounded once at the end.
+    """
+
+    body: Callable[..., Any]
+    compute: Literal["result", "promoted", "own"] = "result"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """``index(cx, out_index, x_type, *args)``: where in the input the element at ``out_index`` lies."""
+
+    index: Callable[..., tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """An associative combine over ``dims``, ``keepdim``: row parameters ``(x, dims, keepdim)``."""
+
+    combine: Literal["sum", "prod", "max", "min", "any", "all", "argmax", "argmin"]
+
+
+@dataclass(frozen=True, slots=True)
+class Structural:
+    """A core row whose loops the scheduler knows by name: cat, pad, full, gather, scatter, cumsum..."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extern:
+    """Done by a library; ``function`` is the dotted torch function, ``out`` its out= variant if any."""
+
+    function: str
+    out: str | None = None
+
+
+Lowering: TypeAlias = "Pointwise | View | Reduce | Structural | Extern"
+
+
+@dataclass(frozen=True, slots=True)
+class OpDef:
+    """A row of the table. See ``op`` for the fields."""
+
+    name: str
+    signature: Signature
+    torch: str
+    spellings: tuple[str, ...] = ()
+    type: TypeRule | None = None
+    expand: Callable[..., Any] | None = None
+    lower: Lowering | None = None
+    mutates: tuple[str, ...] = ()
+    functional: str | None = None
+    alias: Literal["none", "view", "maybe"] = "none"
+    autocast: AutocastClass | None = None
+    random: bool = False
+    effect: bool = False
+    samples: Callable[..., Any] | None = field(default=None, compare=False)
+
+
+_rows: dict[str, OpDef] = {}
+OPS: Mapping[str, OpDef] = MappingProxyType(_rows)
+
+
+def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
+    """Adds a row and returns it.
+
+    ``torch``: dotted function that computes it, called with exactly the row's parameters (the reference).
+    ``spellings``: further dotted callables with the same parameters that capture maps to this row.
+    ``type(cx, *args, **kwargs)``: the result's ``TensorType`` (or a tuple of them), given argument
+    ``Value``s; without it, the type is that of the expansion.
+    ``expand(b, *args, **kwargs)``: the same computation through other rows of the builder ``b``.
+    ``lower``: how the scheduler sees a core row. ``mutates``: parameters written in place, ``functional``
+    the row that computes the new value of the first of them. ``alias``: the result views the first
+    argument always (``view``) or depending on its layout (``maybe``). ``autocast``: the class of operators
+    that autocast puts it in. ``random``, ``effect``: never removed, merged or reordered.
+    ``samples``: makes test cases, see ``tests/ops``.
+    """
+    if name in _rows:
+        raise ValueError(f"operator {name!r} has a row already")
+    row = OpDef(name, Signature.parse(signature), torch, **rest)
+    _rows[name] = row
+    return row

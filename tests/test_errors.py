@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import string
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,7 +78,8 @@ def test_an_error_survives_pickling() -> None:
 
 @pytest.mark.parametrize("template", CODES.values(), ids=CODES.keys())
 def test_every_template_fills(template: Template) -> None:
-    names = set(re.findall(r"(?<!\{)\{(\w+)", template.what + template.why + template.hint))
+    text = template.what + template.why + template.hint
+    names = {name.split("!")[0] for _, name, _, _ in string.Formatter().parse(text) if name}
     values = {name: "v" for name in names}
     for text in (template.what, template.why, template.hint):
         assert "{v" not in text.format(**values)

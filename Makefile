@@ -1,0 +1,41 @@
+# Every target sets up what it needs in .venv, once; a second run does only what it is for.
+# PYTHON names another interpreter (3.11 or 3.12); WORKERS the processes of `make test`.
+
+PYTHON ?= $(shell for p in python3.12 python3.11 python3; do \
+	$$p -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null && { echo $$p; break; }; done)
+WORKERS ?= 2
+VENV := .venv
+RUN := $(VENV)/bin/python
+READY := $(VENV)/.ready
+
+.PHONY: demo test test-all lint format bench clean
+
+demo: $(READY)
+	$(RUN) -m anyshape demo
+
+test: $(READY)
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -q -n $(WORKERS) --dist worksteal --durations=10
+
+test-all: $(READY)
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -q -n $(WORKERS) --dist worksteal --durations=10 -m "not gpu"
+
+lint: $(READY)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/lint-imports
+
+format: $(READY)
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+bench: $(READY)
+	$(RUN) -m benchmarks
+
+clean:
+	rm -rf $(VENV) build *.egg-info
+
+$(READY): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "anyshape needs Python 3.11 or 3.12 with venv: make PYTHON=/path/to/python" >&2; exit 1; }
+	test -x $(RUN) || "$(PYTHON)" -m venv $(VENV)
+	$(RUN) -m pip install --quiet -e ".[test]"
+	touch $@

@@ -1,0 +1,139 @@
+"""The house of docs/architecture.md, held: layers, torch-free parts, and what `import anyshape` costs."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import anyshape
+from anyshape.errors import AnyshapeError
+from anyshape.optional import EXTRAS, available, require
+
+PACKAGE = Path(anyshape.__file__).parent
+ROOT = PACKAGE.parent
+
+
+def run_python(code: str) -> str:
+    """The last line that `code` prints in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True, text=True, timeout=100, cwd=ROOT, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip().splitlines()[-1]
+
+
+def sources() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def test_import_linter_keeps_its_contracts() -> None:
+    program = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run(
+        [program, "--no-cache"], capture_output=True, text=True, timeout=100, cwd=ROOT, check=False,
+        env={**os.environ, "COLUMNS": "200"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_symbolic_imports_only_the_standard_library_and_the_ground_floor() -> None:
+    allowed = {*sys.stdlib_module_names, "anyshape"}
+    found = {
+        (name.split(".")[0], path.name)
+        for path in (PACKAGE / "symbolic").rglob("*.py")
+        for name in imported_names(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    assert {pair for pair in found if pair[0] not in allowed} == set()
+
+
+def imported_names(tree: ast.AST) -> list[str]:
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names.append(node.module or "")
+    return names
+
+
+def test_no_module_imports_inside_a_function() -> None:
+    lazy = [
+        f"{path.relative_to(ROOT)}:{inner.lineno}"
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Import | ast.ImportFrom)
+    ]
+    assert lazy == []
+
+
+def test_every_module_says_what_it_is() -> None:
+    silent = [
+        str(path.relative_to(ROOT))
+        for path in sources()
+        if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert silent == []
+
+
+def test_no_module_changes_a_global() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Global)
+    ]
+    assert found == []
+
+
+def test_files_stay_under_600_lines() -> None:
+    long = {p.name: n for p in sources() if (n := p.read_text(encoding="utf-8").count("\n")) > 600}
+    assert long == {}
+
+
+def test_import_loads_nothing_that_may_be_absent_and_no_dynamo() -> None:
+    loaded = run_python(
+        """
+        import torch, sys
+        before = set(sys.modules)
+        import anyshape
+        anyshape.__all__ and [getattr(anyshape, name) for name in anyshape.__all__]
+        absent = ("triton", "rich", "transformers", "torch._dynamo", "torch._inductor", "sympy")
+        print(sorted(m for m in set(sys.modules) - before if m in absent))
+        """
+    )
+    assert loaded == "[]"
+
+
+def test_import_adds_at_most_100_ms_to_torchs() -> None:
+    """The one time that a test asserts: the fastest of three processes, in CPU seconds."""
+    seconds = sorted(
+        float(
+            run_python(
+                """
+                import time, torch
+                start = time.process_time()
+                import anyshape
+                [getattr(anyshape, name) for name in getattr(anyshape, "__all__", ())]
+                print(time.process_time() - start)
+                """
+            )
+        )
+        for _ in range(3)
+    )
+    assert seconds[0] <= 0.1, seconds
+
+
+@pytest.mark.parametrize("package", EXTRAS)
+def test_a_missing_package_names_the_extra(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert not available(package)
+    with pytest.raises(AnyshapeError, match=rf"anyshape\[{EXTRAS[package].extra}\]"):
+        require(package)

@@ -1,0 +1,150 @@
+"""What a segment's graph becomes: buffers and an ordered list of steps, all that the runtime needs.
+
+Made by the scheduler, read by ``codegen.host`` (which prints it as one Python function) and by
+``runtime.launch``. Buffers are named; a step refers to them by ``BufferRef``, to sizes by expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from anyshape.ir.dtypes import DType
+from anyshape.ir.graph import Location
+from anyshape.ir.loops import Kernel
+from anyshape.ir.scalars import Operand, ScalarInput
+from anyshape.symbolic import Condition, Dim, Symbol
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Memory with a type. ``strides`` are the layout in memory, in elements.
+
+    ``input``: handed in by the caller; ``constant``: a tensor of the segment (a parameter, say);
+    ``output``: allocated and handed out; ``temp``: allocated, dead after its last use;
+    ``result``: made by a ``Call`` that allocates for itself, or a view.
+    """
+
+    name: str
+    dtype: DType
+    device: str
+    shape: tuple[Dim, ...]
+    strides: tuple[Dim, ...]
+    role: Literal["input", "constant", "output", "temp", "result"]
+
+
+@dataclass(frozen=True, slots=True)
+class BufferRef:
+    """A buffer as an argument of a step."""
+
+    name: str
+
+
+StepArg: TypeAlias = (
+    "BufferRef | Dim | Operand | complex | str | None | DType | slice | tuple[StepArg, ...]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Allocate:
+    """Uninitialised memory for a buffer of role temp or output."""
+
+    buffer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """The buffers are dead from here on."""
+
+    buffers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Runs a generated kernel. ``args`` go with ``kernel.params`` one by one: ``BufferRef`` for a
+    pointer, a ``Dim`` for a size, an ``Operand`` for a scalar.
+
+    ``offsets`` (elements, by parameter name) are added to pointers where a buffer is entered midway.
+    """
+
+    kernel: Kernel
+    args: tuple[BufferRef | Operand, ...]
+    offsets: Mapping[str, Dim] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Calls a dotted Python function (``torch.mm``) on tensors and numbers.
+
+    ``extern``: a library does it, on purpose; ``eager``: an operator that has no lowering; ``view``: no
+    work, only a new view; ``write``: copies into its first argument, whose version counter it bumps.
+    ``outputs`` name the buffers of role result that it returns, flat (an empty name is dropped).
+    Where ``restride`` is set, results whose strides differ from the buffer's are copied to it.
+    """
+
+    function: str
+    args: tuple[StepArg, ...]
+    kwargs: Mapping[str, StepArg]
+    outputs: tuple[str, ...]
+    kind: Literal["extern", "eager", "view", "write"]
+    restride: bool = False
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BindSize:
+    """From here on the symbol is the size of dimension ``dim`` of a buffer that a call returned."""
+
+    symbol: Symbol
+    buffer: str
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class BindItem:
+    """Reads a one-element buffer to the host (counted as a sync where the device is not the CPU)."""
+
+    target: Symbol | ScalarInput
+    buffer: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckStep:
+    """The condition must hold, or the segment has not happened (DESIGN.md, idea 3)."""
+
+    condition: Condition
+    message: str
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BumpVersion:
+    """A kernel wrote into this input in place; tell autograd."""
+
+    buffer: str
+
+
+Step: TypeAlias = (
+    "Allocate | Free | Launch | Call | BindSize | BindItem | CheckStep | BumpVersion"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Steps in order. ``inputs`` name the input and constant buffers in the graph's input order.
+
+    ``outputs`` go with the graph's outputs; ``symbols`` are those that must be bound from the inputs'
+    sizes (or handed in as scalars) before the first step.
+    """
+
+    buffers: Mapping[str, Buffer]
+    inputs: tuple[str, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[StepArg, ...]
+    symbols: tuple[Symbol, ...]
+
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The different kernels, in order of first launch."""
+        launched = (step.kernel for step in self.steps if isinstance(step, Launch))
+        return tuple(dict.fromkeys(launched))

@@ -1,0 +1,137 @@
+"""The hooks by which one interpreter serves two worlds: the concrete domain runs everything, the symbolic domain records.
+
+The interpreter calls a hook with raw objects and pushes what the hook returns. Every hook may also return `Call(fn, args, kwargs)`
+to have the interpreter call that instead (an interpreted function included), raise an ordinary exception (the virtual program
+sees it), or raise `Break` (the virtual frames are then at the beginning of this very instruction). `Domain` itself is the behaviour
+without proxies; `concrete.py` is its only torch-free heir.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from anyshape.capture.values import InterpreterBug
+
+if TYPE_CHECKING:
+    from anyshape.capture.frame import Frame
+    from anyshape.capture.machine import Machine
+
+
+class Domain:
+    """What the interpreter asks about the world it runs in. `machine` is set by the `Machine` that takes this domain."""
+
+    # True: outside objects are read through `read`, never written (the heap keeps shadows), and proxies may occur.
+    # False: no hook below but the call hooks is ever called, and writes are real.
+    records: bool = False
+
+    machine: Machine
+
+    # ---- reads of outside objects -----------------------------------------------------------------------------------------
+    def read(self, obj: Any, kind: str, key: Any, value: Any) -> Any:
+        """Interpreted code has read `value` from `obj`, which was not created in this trace; returns what it shall see.
+
+        kind and key: `attr` name (also of classes and modules), `item` index or key, `len` None, `keys` None (value: tuple of
+        the keys, in order), `type` None, `global` name (obj: the globals dict), `closure` name (obj: the cell), `contains`
+        item (value: bool), `missing` name (an attribute that is not there).
+        """
+        return value
+
+    # ---- calls ------------------------------------------------------------------------------------------------------------
+    def python_call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Asked before a Python function is interpreted; `NotImplemented` means: interpret it."""
+        return NotImplemented
+
+    def is_opaque(self, fn: Any) -> bool:
+        """Whether a Python function is to be called natively as a whole (`call_native` then gets it)."""
+        return False
+
+    def call_native(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a callable that is not interpreted: C code, opaque functions, code with an unsupported opcode.
+
+        Comes after the handlers of builtins.py. Outside containers among `args` have been replaced by their mirrors where
+        the callee reads them.
+        """
+        return fn(*args, **kwargs)
+
+    def instantiate(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Asked before a class is called; `NotImplemented` means: `__new__` and `__init__` as CPython does."""
+        return NotImplemented
+
+    # ---- proxies: one hook for each thing that can be done to one ------------------------------------------------------------
+    def unary(self, op: str, a: Any) -> Any:
+        """`op` is one of `-`, `+`, `~`, `abs`, `round`, `index`, `int`, `float`, `bool`, `str`, `repr`, `hash`, `complex`."""
+        raise _unexpected("unary", a)
+
+    def binary(self, op: str, a: Any, b: Any) -> Any:
+        """`op` is `+ - * / // % ** @ << >> & | ^ divmod`; at least one of `a`, `b` is a proxy."""
+        raise _unexpected("binary", a, b)
+
+    def inplace(self, op: str, a: Any, b: Any) -> Any:
+        """`a op= b`, `op` as in `binary`; the result is stored where `a` came from."""
+        return self.binary(op, a, b)
+
+    def compare(self, op: str, a: Any, b: Any) -> Any:
+        """`op` is `< <= == != > >=`; at least one is a proxy."""
+        raise _unexpected("compare", a, b)
+
+    def contains(self, container: Any, item: Any) -> Any:
+        """`item in container`, where `container` is a proxy."""
+        raise _unexpected("contains", container)
+
+    def branch(self, value: Any, frame: Frame) -> bool:
+        """The truth of a proxy, needed by a jump of `frame` (or by `bool()`, `any()`, ...); may fork, guard or break."""
+        raise _unexpected("branch", value)
+
+    def getattr(self, value: Any, name: str) -> Any:
+        """An attribute of a proxy; a bound method is `types.MethodType(function, value)` or any callable."""
+        raise _unexpected("getattr", value)
+
+    def setattr(self, value: Any, name: str, new: Any) -> Any:
+        """Set an attribute of a proxy."""
+        raise _unexpected("setattr", value)
+
+    def delattr(self, value: Any, name: str) -> Any:
+        """Delete an attribute of a proxy."""
+        raise _unexpected("delattr", value)
+
+    def getitem(self, value: Any, key: Any) -> Any:
+        """`value[key]`, where `value` is a proxy, or a real sequence indexed by a proxy."""
+        raise _unexpected("getitem", value, key)
+
+    def setitem(self, value: Any, key: Any, new: Any) -> Any:
+        """`value[key] = new`, where `value` or `key` is a proxy."""
+        raise _unexpected("setitem", value, key)
+
+    def delitem(self, value: Any, key: Any) -> Any:
+        """`del value[key]`, where `value` or `key` is a proxy."""
+        raise _unexpected("delitem", value, key)
+
+    def iterate(self, value: Any) -> Any:
+        """`iter(value)`: a real iterator over raw values or proxies (`iter([...])` will do)."""
+        raise _unexpected("iterate", value)
+
+    def length(self, value: Any) -> Any:
+        """`len(value)`."""
+        raise _unexpected("length", value)
+
+    def format(self, value: Any, spec: str) -> Any:
+        """`format(value, spec)`."""
+        raise _unexpected("format", value)
+
+    def call(self, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """`value(*args, **kwargs)`, where `value` is a proxy."""
+        raise _unexpected("call", value)
+
+    def type_of(self, value: Any) -> type:
+        """The class that a proxy shows (`type(value)`, `value.__class__`, isinstance)."""
+        raise _unexpected("type_of", value)
+
+    # ---- observation --------------------------------------------------------------------------------------------------------
+    def wrote(self, fn: Callable[..., Any], target: Any, args: tuple[Any, ...]) -> None:
+        """An effect on an outside object was put in the log: `fn(target, *args)` is to be replayed at the segment's end."""
+
+
+def _unexpected(hook: str, *values: object) -> InterpreterBug:
+    kinds = ", ".join(type(value).__name__ for value in values)
+    return InterpreterBug(f"Domain.{hook} was asked about {kinds}, but this domain has no proxies")

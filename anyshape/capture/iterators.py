@@ -1,0 +1,67 @@
+"""Forking native iterators: the same position in the same container, advanced independently afterwards.
+
+A checkpoint copies the virtual frames; a list iterator on a stack must not be shared between the two sides of a fork. Iterators of
+the types listed here tell their state through `__reduce__`; any other iterator is left shared (`can_fork` says which).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict, deque
+from typing import Any
+
+_LEAVES: frozenset[type] = frozenset(
+    {
+        type(iter([])),
+        type(iter(())),
+        type(iter("")),
+        type(iter("\u1234")),
+        type(iter(b"")),
+        type(iter(bytearray())),
+        type(iter(range(0))),
+        type(iter(range(1 << 80))),
+        type(reversed([])),
+        type(iter({})),
+        type(iter({}.values())),
+        type(iter({}.items())),
+        type(reversed({})),
+        type(iter(set())),
+        type(iter(OrderedDict())),
+        type(iter(deque())),
+        type(reversed(())),
+        itertools.count,
+        itertools.repeat,
+    }
+)
+_COMPOSITES: frozenset[type] = frozenset({zip, enumerate, itertools.chain, itertools.islice})
+FORKABLE = _LEAVES | _COMPOSITES
+
+
+def can_fork(iterator: object) -> bool:
+    """Whether `copy_iterator` gives an independent iterator for it."""
+    return type(iterator) in FORKABLE
+
+
+def copy_iterator(value: Any, memo: dict[int, Any]) -> Any:
+    """An independent iterator at the same position; any other value is given back as it is."""
+    kind = type(value)
+    if kind not in FORKABLE:
+        return value
+    if id(value) in memo:
+        return memo[id(value)][1]
+    twin = _rebuild(value.__reduce__(), memo, deep=kind in _COMPOSITES)
+    memo[id(value)] = (value, twin)
+    return twin
+
+
+def _rebuild(state: tuple[Any, ...], memo: dict[int, Any], *, deep: bool) -> Any:
+    make, args, *rest = state
+    if deep:
+        args = tuple(copy_iterator(arg, memo) for arg in args)
+    twin = make(*args)
+    if rest and rest[0] is not None:
+        position = rest[0]
+        if deep and type(position) is tuple:
+            position = tuple(copy_iterator(part, memo) for part in position)
+        twin.__setstate__(position)
+    return twin

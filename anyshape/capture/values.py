@@ -1,0 +1,136 @@
+"""What may lie on a virtual stack besides plain Python objects, and the signals that stop interpretation.
+
+Constants have no wrapper: a local, a cell or a stack slot holds the raw object. Only the classes in `PROXIES` stand for something
+else (a symbolic size, a symbolic float or bool, a tensor of the graph); `type(v) in PROXIES` is the one test. Native code that
+touches a proxy by mistake raises `ProxyLeak`, so that a leak ends in a break and never in a wrong result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+
+class _Null:
+    """The absent value: an unbound local, the empty slot under a callable, the end of an iteration."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "NULL"
+
+    def __bool__(self) -> NoReturn:
+        raise InterpreterBug("NULL was used as a value")
+
+
+NULL = _Null()
+
+
+class Call:
+    """A tail call: a hook or handler returns it to have the interpreter call `fn` instead of giving a value itself."""
+
+    __slots__ = ("args", "fn", "kwargs")
+
+    def __init__(self, fn: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> None:
+        self.fn = fn
+        self.args = args
+        self.kwargs = kwargs
+
+    def __repr__(self) -> str:
+        return f"Call({self.fn!r}, {self.args!r}, {self.kwargs!r})"
+
+
+class Break(BaseException):
+    """The segment ends here: every virtual frame is at the beginning of the instruction that could not be captured.
+
+    `call` is the one thing to be done natively, if it is known (`fn`, `args`, `kwargs` as they are, proxies included).
+    """
+
+    def __init__(self, reason: str, what: str = "", hint: str = "", call: Call | None = None, **context: Any) -> None:
+        super().__init__(reason, what)
+        self.reason = reason
+        self.what = what
+        self.hint = hint
+        self.call = call
+        self.context: Mapping[str, Any] = context
+
+
+class ProxyLeak(BaseException):
+    """Native code touched a proxy; the interpreter turns it into a `Break`."""
+
+    def __init__(self, proxy: object, method: str) -> None:
+        super().__init__(f"{type(proxy).__name__}.{method} was called by native code")
+        self.proxy = proxy
+        self.method = method
+
+
+class InterpreterBug(BaseException):
+    """A mistake of ours, with the user's line; the caller runs the segment natively instead, with one warning."""
+
+
+_FORBIDDEN = """
+bool int float complex index len iter next contains getitem setitem delitem hash eq ne lt le gt ge
+add radd iadd sub rsub isub mul rmul imul matmul rmatmul imatmul truediv rtruediv itruediv floordiv rfloordiv ifloordiv
+mod rmod imod divmod rdivmod pow rpow ipow lshift rlshift ilshift rshift rrshift irshift and rand iand or ror ior xor rxor ixor
+neg pos abs invert round trunc floor ceil call enter exit str format bytes reversed reduce reduce_ex copy deepcopy getattr
+""".split()
+
+
+def _refusal(method: str) -> Callable[..., NoReturn]:
+    def refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
+        raise ProxyLeak(self, method)
+
+    refuse.__name__ = method
+    return refuse
+
+
+class Proxy:
+    """Base of the proxies: every protocol slot that native code could use raises `ProxyLeak`."""
+
+    __slots__ = ("__weakref__",)
+
+
+for _name in _FORBIDDEN:
+    setattr(Proxy, f"__{_name}__", _refusal(f"__{_name}__"))
+
+
+class SizeValue(Proxy):
+    """A symbolic int."""
+
+    __slots__ = ("expr",)
+
+    def __init__(self, expr: Any) -> None:
+        self.expr = expr
+
+    def __repr__(self) -> str:
+        return f"SizeValue({self.expr})"
+
+
+class ScalarValue(Proxy):
+    """A float or a bool computed from sizes or data; `scalar` is a node of ir.scalars or a symbolic condition."""
+
+    __slots__ = ("kind", "scalar")
+
+    def __init__(self, scalar: Any, kind: type = float) -> None:
+        self.scalar = scalar
+        self.kind = kind
+
+    def __repr__(self) -> str:
+        return f"ScalarValue({self.kind.__name__}: {self.scalar})"
+
+
+class TensorValue(Proxy):
+    """A tensor of the graph; `value` is an ir Value, `python` the Python class it shows, `attributes` what was set on it."""
+
+    __slots__ = ("attributes", "python", "value")
+
+    def __init__(self, value: Any, python: type | None = None) -> None:
+        self.value = value
+        self.python = python
+        self.attributes: dict[str, Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"TensorValue({self.value})"
+
+
+PROXIES: frozenset[type] = frozenset({SizeValue, ScalarValue, TensorValue})

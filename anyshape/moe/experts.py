@@ -1,0 +1,251 @@
+"""The routed experts' weights, and the two grouped products that use them.
+
+In: rows sorted by expert and the number of rows of each expert, on the device. Out: one row for each row,
+or sums scattered into tokens. `Experts` keeps the weights as they came, `Fp8Experts` in float8; both have
+`gather` (tokens to rows) and `forward` (rows to results), so that a layer need not know which it has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypedDict
+
+import torch
+from torch import Tensor, nn
+
+from anyshape.moe import checks
+from anyshape.moe.activation import silu_mul, silu_mul_quantize
+from anyshape.moe.gather import gather_mul, gather_mul_quantize
+from anyshape.moe.grouped_gemm import grouped_gemm, grouped_gemm_fp8_rowwise
+
+FP8 = torch.float8_e4m3fn
+FP8_MAX = 448.0
+
+Kind = Literal["silu", "gelu", "gelu_tanh", "gpt_oss"]
+
+
+class ActivationKeywords(TypedDict):
+    kind: Kind
+    alpha: float
+    limit: float
+    interleaved: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """What lies between the two products: act(gate) * up, or gpt-oss's clamped form (`alpha` and `limit` are its own).
+
+    `interleaved`: gate and up alternate in the columns, instead of gate's half and then up's.
+    """
+
+    kind: Kind = "silu"
+    alpha: float = 1.702
+    limit: float = 7.0
+    interleaved: bool = False
+
+    def keywords(self) -> ActivationKeywords:
+        """The keyword arguments of `silu_mul` and `silu_mul_quantize`."""
+        return {
+            "kind": self.kind,
+            "alpha": self.alpha,
+            "limit": self.limit,
+            "interleaved": self.interleaved,
+        }
+
+
+class Fp8Rows(NamedTuple):
+    """Rows [M, D] in float8 and their scales [M] float32: a row is about values * scale."""
+
+    values: Tensor
+    scales: Tensor
+
+
+class Scatter(NamedTuple):
+    """Where result rows are added up: row i times weights[i] goes to out[indices[i]]. weights=None is all ones."""
+
+    out: Tensor
+    indices: Tensor
+    weights: Tensor | None
+
+
+class Experts(nn.Module):
+    """gate_up [E, 2F, D] and down [E, D, F], optional biases [E, 2F] and [E, D].
+
+    `transposed` says that they are kept as [E, D, 2F] and [E, F, D] (Llama 4, gpt-oss).
+    """
+
+    def __init__(
+        self,
+        gate_up: Tensor,
+        down: Tensor,
+        gate_up_bias: Tensor | None = None,
+        down_bias: Tensor | None = None,
+        *,
+        activation: Activation,
+        transposed: bool = False,
+    ) -> None:
+        super().__init__()
+        hold(
+            self,
+            gate_up=gate_up,
+            down=down,
+            gate_up_bias=gate_up_bias,
+            down_bias=down_bias,
+        )
+        self.activation, self.transposed = activation, transposed
+        self._check_shapes()
+
+    def _check_shapes(self) -> None:
+        gate_up, down = self.weights()
+        checks.check_tensor("gate_up", gate_up, 3, checks.FLOAT_DTYPES)
+        checks.check_tensor("down", down, 3, checks.FLOAT_DTYPES)
+        checks.check_size("down", down, 0, gate_up.shape[0], "the experts of gate_up")
+        checks.check_size("down", down, 1, gate_up.shape[2], "the hidden size of gate_up")
+        checks.check_size("gate_up", gate_up, 1, 2 * down.shape[2], "twice the expert size of down")
+
+    @property
+    def num_experts(self) -> int:
+        return self.gate_up.shape[0]
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """(hidden size D, expert size F)."""
+        down = self.weights()[1]
+        return down.shape[1], down.shape[2]
+
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """gate_up [E, 2F, D] and down [E, D, F], as views of what is kept."""
+        if self.transposed:
+            return self.gate_up.transpose(1, 2), self.down.transpose(1, 2)
+        return self.gate_up, self.down
+
+    def gather(
+        self,
+        tokens: Tensor,
+        token_indices: Tensor,
+        expert_indices: Tensor | None = None,
+        scales: Tensor | None = None,
+        valid: Tensor | None = None,
+    ) -> Tensor:
+        """tokens [T, D] -> rows [M, D], each multiplied with scales[token, expert] if given."""
+        return gather_mul(tokens, token_indices, expert_indices, scales, valid)
+
+    def forward(
+        self, rows: Tensor, counts: Tensor, valid: Tensor | None, scatter: Scatter | None = None
+    ) -> Tensor:
+        """rows [M, D] sorted by expert, counts [E] -> results [M, D], or added into `scatter.out`, which is returned."""
+        gate_up, down = self.weights()
+        hidden = grouped_gemm(rows, gate_up, counts, bias=self.gate_up_bias)
+        hidden = silu_mul(hidden, valid=valid, **self.activation.keywords())
+        return grouped_gemm(hidden, down, counts, bias=self.down_bias, **scatter_keywords(scatter))
+
+
+class Fp8Experts(nn.Module):
+    """The same in float8 (e4m3): one scale for each weight row, and one for each token row made on the fly.
+
+    gate_up [E, 2F, D] and down [E, D, F] float8; gate_up_scales [E * 2F] and down_scales [E * D] float32.
+    """
+
+    def __init__(
+        self,
+        gate_up: Fp8Rows,
+        down: Fp8Rows,
+        gate_up_bias: Tensor | None,
+        down_bias: Tensor | None,
+        activation: Activation,
+    ) -> None:
+        super().__init__()
+        hold(
+            self,
+            gate_up=gate_up.values,
+            gate_up_scales=gate_up.scales,
+            down=down.values,
+            down_scales=down.scales,
+            gate_up_bias=gate_up_bias,
+            down_bias=down_bias,
+        )
+        self.activation = activation
+
+    @classmethod
+    def quantize(cls, experts: Experts) -> Fp8Experts:
+        """The experts with their weights rounded to float8; biases stay as they are."""
+        gate_up, down = experts.weights()
+        return cls(
+            quantize_weight(gate_up),
+            quantize_weight(down),
+            experts.gate_up_bias,
+            experts.down_bias,
+            experts.activation,
+        )
+
+    @property
+    def num_experts(self) -> int:
+        return self.gate_up.shape[0]
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """(hidden size D, expert size F)."""
+        return self.down.shape[1], self.down.shape[2]
+
+    def gather(
+        self,
+        tokens: Tensor,
+        token_indices: Tensor,
+        expert_indices: Tensor | None = None,
+        scales: Tensor | None = None,
+        valid: Tensor | None = None,
+    ) -> Fp8Rows:
+        """tokens [T, D] -> float8 rows [M, D] and their scales, multiplied with scales[token, expert] if given."""
+        return Fp8Rows(*gather_mul_quantize(tokens, token_indices, expert_indices, scales, valid))
+
+    def forward(
+        self, rows: Fp8Rows, counts: Tensor, valid: Tensor | None, scatter: Scatter | None = None
+    ) -> Tensor:
+        """As `Experts.forward`, from float8 rows; results are bfloat16 or `scatter.out`'s dtype."""
+        hidden = grouped_gemm_fp8_rowwise(
+            rows.values,
+            self.gate_up,
+            counts,
+            rows.scales,
+            self.gate_up_scales,
+            bias=self.gate_up_bias,
+        )
+        values, scales = silu_mul_quantize(hidden, valid=valid, **self.activation.keywords())
+        return grouped_gemm_fp8_rowwise(
+            values,
+            self.down,
+            counts,
+            scales,
+            self.down_scales,
+            bias=self.down_bias,
+            **scatter_keywords(scatter),
+        )
+
+
+def scatter_keywords(scatter: Scatter | None) -> dict[str, Tensor | None]:
+    """The keyword arguments of the grouped products that `scatter` stands for."""
+    if scatter is None:
+        return {}
+    return {
+        "row_weights": scatter.weights,
+        "scatter_indices": scatter.indices,
+        "scatter_out": scatter.out,
+    }
+
+
+def quantize_weight(weight: Tensor) -> Fp8Rows:
+    """weight [E, N, K] -> float8 [E, N, K] and scales [E * N], a row at a time so that its largest value is 448."""
+    largest = weight.detach().abs().amax(2).float().clamp(min=1e-12)
+    values = torch.empty(weight.shape, dtype=FP8, device=weight.device)
+    for expert, row in enumerate(largest):  # one expert at a time: the float32 copy stays small
+        values[expert] = (weight[expert].detach().float() * (FP8_MAX / row)[:, None]).to(FP8)
+    return Fp8Rows(values, (largest / FP8_MAX).reshape(-1))
+
+
+def hold(module: nn.Module, **tensors: Tensor | None) -> None:
+    """Registers each tensor on `module` under its name: a Parameter as itself, anything else as a buffer."""
+    for name, tensor in tensors.items():
+        if tensor is None or isinstance(tensor, nn.Parameter):
+            module.register_parameter(name, tensor)
+        else:
+            module.register_buffer(name, tensor)

@@ -1,1 +1,86 @@
-"""See docs/architecture.md."""
+"""Integers nobody knows yet: expressions, relations, facts. Standard library only.
+
+Read `expr.py` first (the normal form), then `conditions.py` (relations), `facts.py` (what is known), `solve.py` and `render.py`.
+"""
+
+from anyshape.symbolic.conditions import (
+    AllOf,
+    AnyOf,
+    Condition,
+    Relation,
+    all_of,
+    any_of,
+    eq,
+    ge,
+    gt,
+    le,
+    lt,
+    ne,
+)
+from anyshape.symbolic.expr import (
+    Atom,
+    Broadcast,
+    Dim,
+    Expr,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Monomial,
+    Space,
+    Symbol,
+    broadcast,
+    ceildiv,
+    floordiv,
+    maximum,
+    minimum,
+    mod,
+    symbols_of,
+    total,
+)
+from anyshape.symbolic.facts import Contradiction, Facts
+from anyshape.symbolic.render import evaluate, to_c, to_python, to_triton
+from anyshape.symbolic.solve import Mismatch, bind, unify
+
+__all__ = [
+    "AllOf",
+    "AnyOf",
+    "Atom",
+    "Broadcast",
+    "Condition",
+    "Contradiction",
+    "Dim",
+    "Expr",
+    "Facts",
+    "FloorDiv",
+    "Max",
+    "Min",
+    "Mismatch",
+    "Mod",
+    "Monomial",
+    "Relation",
+    "Space",
+    "Symbol",
+    "all_of",
+    "any_of",
+    "bind",
+    "broadcast",
+    "ceildiv",
+    "eq",
+    "evaluate",
+    "floordiv",
+    "ge",
+    "gt",
+    "le",
+    "lt",
+    "maximum",
+    "minimum",
+    "mod",
+    "ne",
+    "symbols_of",
+    "to_c",
+    "to_python",
+    "to_triton",
+    "total",
+    "unify",
+]

@@ -1,0 +1,220 @@
+"""Expressions and conditions as text (Python, C, Triton) and as values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+
+from anyshape.symbolic.conditions import AllOf, AnyOf, Condition, Relation
+from anyshape.symbolic.expr import (
+    Atom,
+    Broadcast,
+    Dim,
+    Expr,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Symbol,
+)
+from anyshape.symbolic.text import Name, Printer, name_of
+
+
+class _Python(Printer):
+    """Python text using only arithmetic, min, max and conditional expressions."""
+
+    conjunction, disjunction = " and ", " or "
+
+    def condition(self, condition: Dim | Condition | bool) -> str:
+        """Text of a condition or an expression."""
+        match condition:
+            case bool():
+                return self.truth(condition)
+            case Relation():
+                left, sign, right = condition.sides()
+                return f"{self.dim(left)} {sign} {self.dim(right)}"
+            case AllOf():
+                return self.conjunction.join(f"({self.condition(p)})" for p in condition.parts)
+            case AnyOf():
+                return self.disjunction.join(f"({self.condition(p)})" for p in condition.parts)
+            case _:
+                return self.dim(condition)
+
+    def truth(self, value: bool) -> str:
+        """Text of a constant condition."""
+        return str(value)
+
+    def broadcast(self, args: tuple[Dim, ...]) -> str:
+        *firsts, last = args
+        text = self.operand(last)
+        for arg in reversed(firsts):
+            spelled = self.operand(arg)
+            text = f"({spelled} if {spelled} != 1 else {text})"
+        return text
+
+
+class _C(_Python):
+    """int64 arithmetic; division truncates there, so it is spelled out unless both sides are not negative."""
+
+    conjunction, disjunction = " && ", " || "
+
+    def __init__(self, name: Name, nonnegative: Callable[[Dim], bool]) -> None:
+        super().__init__(name)
+        self.nonnegative = nonnegative
+
+    def number(self, value: int) -> str:
+        return str(value) if -(2**31) < value < 2**31 else f"{value}LL"
+
+    def truth(self, value: bool) -> str:
+        return "1" if value else "0"
+
+    def plain(self, atom: FloorDiv | Mod) -> bool:
+        return self.nonnegative(atom.numerator) and self.nonnegative(atom.denominator)
+
+    def floordiv(self, atom: FloorDiv) -> str:
+        a, b = self.operand(atom.numerator), self.operand(atom.denominator)
+        if self.plain(atom):
+            return f"({a} / {b})"
+        return f"(({a} - {self.floored(a, b)}) / {b})"
+
+    def mod(self, atom: Mod) -> str:
+        a, b = self.operand(atom.numerator), self.operand(atom.denominator)
+        return f"({a} % {b})" if self.plain(atom) else self.floored(a, b)
+
+    def floored(self, a: str, b: str) -> str:
+        return f"(({a} % {b} + {b}) % {b})"
+
+    def choose(self, condition: str, yes: str, no: str) -> str:
+        return f"({condition} ? {yes} : {no})"
+
+    def extremum(self, word: str, args: tuple[Dim, ...]) -> str:
+        sign = "<" if word == "min" else ">"
+        texts = [self.operand(arg) for arg in args]
+        return reduce(lambda a, b: self.choose(f"{a} {sign} {b}", a, b), texts)
+
+    def broadcast(self, args: tuple[Dim, ...]) -> str:
+        texts = [self.operand(arg) for arg in args]
+        return reduce(lambda a, b: self.choose(f"{a} != 1", a, b), texts)
+
+
+class _Triton(_C):
+    """Integer scalars of a kernel; `//` and `%` truncate in Triton as in C."""
+
+    conjunction, disjunction = " & ", " | "
+
+    def number(self, value: int) -> str:
+        return str(value)
+
+    def truth(self, value: bool) -> str:
+        return str(value)
+
+    def floordiv(self, atom: FloorDiv) -> str:
+        a, b = self.operand(atom.numerator), self.operand(atom.denominator)
+        return f"({a} // {b})" if self.plain(atom) else f"(({a} - {self.floored(a, b)}) // {b})"
+
+    def choose(self, condition: str, yes: str, no: str) -> str:
+        return f"tl.where({condition}, {yes}, {no})"
+
+    def extremum(self, word: str, args: tuple[Dim, ...]) -> str:
+        texts = [self.dim(arg) for arg in args]
+        return reduce(lambda a, b: f"tl.{word}imum({a}, {b})", texts)
+
+
+def _not_negative(dim: Dim) -> bool:
+    """True when the form alone shows dim >= 0: sizes with positive coefficients."""
+    if dim.__class__ is not Expr:
+        return dim >= 0
+    return dim.constant >= 0 and all(
+        coefficient >= 0 and all(_atom_not_negative(atom) for atom in monomial)
+        for monomial, coefficient in dim.terms.items()
+    )
+
+
+def _atom_not_negative(atom: Atom) -> bool:
+    if isinstance(atom, Symbol):
+        return not atom.signed
+    if isinstance(atom, Mod):
+        return _not_negative(atom.denominator)
+    if isinstance(atom, Max):
+        return any(_not_negative(arg) for arg in atom.args)
+    return all(_not_negative(arg) for arg in atom.args)
+
+
+def to_python(dim: Dim | Condition | bool, name: Name = name_of) -> str:
+    """Python text using only arithmetic, min, max and conditional expressions."""
+    return _Python(name).condition(dim)
+
+
+def to_c(
+    dim: Dim | Condition | bool,
+    name: Name = name_of,
+    *,
+    nonnegative: Callable[[Dim], bool] = _not_negative,
+) -> str:
+    """C text over int64_t with Python's floored division; `nonnegative` tells where C's own division will do."""
+    return _C(name, nonnegative).condition(dim)
+
+
+def to_triton(
+    dim: Dim | Condition | bool,
+    name: Name = name_of,
+    *,
+    nonnegative: Callable[[Dim], bool] = _not_negative,
+) -> str:
+    """Triton text over integer scalars with Python's floored division; `tl` must be in scope."""
+    return _Triton(name, nonnegative).condition(dim)
+
+
+def evaluate(dim: Dim | Condition | bool, env: Mapping[Symbol, int]) -> int | bool:
+    """The value under these sizes; KeyError for a symbol without one, ZeroDivisionError as Python would."""
+    match dim:
+        case Expr():
+            return _value(dim, env, {})
+        case Relation():
+            value = _value(dim.expr, env, {})
+            return (
+                value == 0 if dim.kind == "eq" else value != 0 if dim.kind == "ne" else value >= 0
+            )
+        case AllOf():
+            return all(evaluate(part, env) for part in dim.parts)
+        case AnyOf():
+            return any(evaluate(part, env) for part in dim.parts)
+        case _:
+            return dim
+
+
+def _value(dim: Dim, env: Mapping[Symbol, int], seen: dict[Atom, int]) -> int:
+    if dim.__class__ is not Expr:
+        return dim
+    result = dim.constant
+    for monomial, coefficient in dim.terms.items():
+        for atom in monomial:
+            coefficient *= _atom_value(atom, env, seen)
+        result += coefficient
+    return result
+
+
+def _atom_value(atom: Atom, env: Mapping[Symbol, int], seen: dict[Atom, int]) -> int:
+    if atom.__class__ is Symbol:
+        return env[atom]
+    found = seen.get(atom)
+    if found is None:
+        args = [_value(arg, env, seen) for arg in atom.args]
+        found = seen[atom] = OPERATIONS[type(atom)](args)
+    return found
+
+
+def _broadcast_value(sizes: list[int]) -> int:
+    others = {size for size in sizes if size != 1}
+    if len(others) > 1:
+        raise ValueError(f"sizes {sorted(others)} cannot be broadcast together")
+    return others.pop() if others else 1
+
+
+OPERATIONS: Mapping[type[Atom], Callable[[list[int]], int]] = {
+    FloorDiv: lambda args: args[0] // args[1],
+    Mod: lambda args: args[0] % args[1],
+    Min: min,
+    Max: max,
+    Broadcast: _broadcast_value,
+}

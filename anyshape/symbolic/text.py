@@ -1,0 +1,92 @@
+"""How an expression is spelled: Python-like text for people; `render.py` has the targets.
+
+Knows an expression only by its terms and an atom only by its `word`, so that `expr.py` can print itself with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from anyshape.symbolic.expr import Atom, Dim, FloorDiv, Mod, Monomial, Symbol
+
+Name = Callable[["Symbol"], str]
+
+
+def name_of(symbol: Symbol) -> str:
+    """The symbol's own name: the default way to print one."""
+    return symbol.name
+
+
+class Printer:
+    """Text of an expression; the targets differ only in how an atom is spelled."""
+
+    def __init__(self, name: Name = name_of) -> None:
+        self.name = name
+
+    def dim(self, dim: Dim) -> str:
+        """Text of a sum."""
+        if isinstance(dim, int):
+            return self.number(int(dim))
+        text = ""
+        for monomial, coefficient in dim.ordered_terms():
+            sign = "-" if coefficient < 0 else "+"
+            product = self.product(monomial, abs(coefficient), not text and coefficient < 0)
+            text = f"{text} {sign} {product}" if text else product
+        if dim.constant:
+            text += f" {'-' if dim.constant < 0 else '+'} {self.number(abs(dim.constant))}"
+        return text
+
+    def number(self, value: int) -> str:
+        """Text of a constant."""
+        return str(value)
+
+    def product(self, monomial: Monomial, coefficient: int, minus: bool = False) -> str:
+        """Text of a term; `minus` when it begins with a sign that would bind tighter than //."""
+        factors = [self.number(coefficient)] if coefficient != 1 else []
+        for position, atom in enumerate(monomial):
+            loose = atom.word in ("//", "%") and (position or factors or minus)
+            factors.append(f"({self.atom(atom)})" if loose else self.atom(atom))
+        return "-" * minus + "*".join(factors)
+
+    def operand(self, dim: Dim) -> str:
+        """Text of an operand of * or //, in parentheses where it needs them."""
+        text = self.dim(dim)
+        if isinstance(dim, int):
+            return text if dim >= 0 else f"({text})"
+        atom = dim.atom
+        return f"({text})" if atom is None or atom.word in ("//", "%") else text
+
+    def atom(self, atom: Atom) -> str:
+        """Text of one factor."""
+        match atom.word:
+            case "":
+                return self.name(atom)
+            case "//":
+                return self.floordiv(atom)
+            case "%":
+                return self.mod(atom)
+            case "broadcast":
+                return self.broadcast(atom.args)
+            case word:
+                return self.extremum(word, atom.args)
+
+    def floordiv(self, atom: FloorDiv) -> str:
+        """Text of a floor division."""
+        return f"{self.operand(atom.numerator)}//{self.operand(atom.denominator)}"
+
+    def mod(self, atom: Mod) -> str:
+        """Text of a modulo."""
+        return f"{self.operand(atom.numerator)}%{self.operand(atom.denominator)}"
+
+    def extremum(self, word: str, args: tuple[Dim, ...]) -> str:
+        """Text of a minimum or maximum."""
+        return f"{word}({', '.join(self.dim(arg) for arg in args)})"
+
+    def broadcast(self, args: tuple[Dim, ...]) -> str:
+        """Text of a broadcast size."""
+        return f"broadcast({', '.join(self.dim(arg) for arg in args)})"
+
+
+PLAIN = Printer()

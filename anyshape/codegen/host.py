@@ -1,0 +1,268 @@
+"""A program as one straight-line Python function: sizes, allocations, launches, library calls, checks.
+
+In: a ``Program`` and the name of each kernel. Out: ``HostCode``: text that defines ``run`` and the objects
+it needs by name (dotted functions, dtypes), to be resolved by ``runtime.launch``. Pointers and sizes are
+computed once, at their first use; memory is freed by ``del`` where the program says so.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from anyshape.ir.dtypes import DType
+from anyshape.ir.loops import Kernel
+from anyshape.ir.program import (
+    Allocate,
+    BindItem,
+    BindSize,
+    BufferRef,
+    BumpVersion,
+    Call,
+    CheckStep,
+    Free,
+    Launch,
+    Program,
+    Step,
+    StepArg,
+)
+from anyshape.ir.scalars import Scalar, ScalarInput, render_scalar
+from anyshape.symbolic import Dim, Expr, Symbol, to_python
+
+Reference = tuple[str, object]  # ("function" | "kernel" | "dtype" | "device" | "step", what)
+
+
+@dataclass(frozen=True, slots=True)
+class HostCode:
+    """``text`` defines ``run(...)``; ``names`` says what each free name of it is.
+
+    ``parameters`` are the names of the inputs that ``run`` takes, in order; the other inputs of the
+    program (its constants) are free names of the text.
+    """
+
+    text: str
+    parameters: tuple[str, ...]
+    names: Mapping[str, Reference]
+
+
+def emit_host(program: Program, kernel_names: Mapping[Kernel, str]) -> HostCode:
+    """Prints the program as Python."""
+    return _Printer(program, kernel_names).emit()
+
+
+@dataclass(slots=True, eq=False)
+class _Printer:
+    program: Program
+    kernel_names: Mapping[Kernel, str]
+    lines: list[str] = field(default_factory=list)
+    names: dict[str, Reference] = field(default_factory=dict)
+    sizes: dict[str, str] = field(default_factory=dict)  # Python text -> local that holds it
+    pointers: dict[str, str] = field(default_factory=dict)  # buffer -> local with its address
+    bound: set[Symbol] = field(default_factory=set)
+
+    def emit(self) -> HostCode:
+        parameters = tuple(
+            name
+            for name in self.program.inputs
+            if name not in self.program.buffers or self._role(name) != "constant"
+        )
+        self._bind_entry_sizes(parameters)
+        for step in self.program.steps:
+            self._step(step)
+        outputs = "".join(f"{self._arg(output)}, " for output in self.program.outputs)
+        self.lines.append(f"return ({outputs.rstrip()})" if outputs else "return ()")
+        header = f"def run({', '.join(map(_local, parameters))}):"
+        body = "\n".join(f"    {line}" for line in self.lines)
+        return HostCode(f"{header}\n{body}\n", parameters, self.names)
+
+    def _role(self, name: str) -> str:
+        return self.program.buffers[name].role
+
+    def _bind_entry_sizes(self, parameters: tuple[str, ...]) -> None:
+        """``s0, _, s1 = x.shape`` for the first argument that has each symbol as a whole size."""
+        wanted = set(self.program.symbols)
+        self.bound.update(s for s in wanted if s.name in parameters)
+        for name in parameters:
+            buffer = self.program.buffers.get(name)
+            if buffer is None:
+                continue
+            targets = []
+            for dim in buffer.shape:
+                symbol = dim.symbol if isinstance(dim, Expr) else None
+                fresh = symbol in wanted and symbol not in self.bound
+                targets.append(_local(symbol.name) if symbol is not None and fresh else "_")
+                if symbol is not None and fresh:
+                    self.bound.add(symbol)
+            if any(target != "_" for target in targets):
+                self.lines.append(f"{', '.join(targets)}, = {_local(name)}.shape")
+        missing = sorted(symbol.name for symbol in wanted - self.bound)
+        if missing:
+            raise ValueError(f"no input gives a value to {', '.join(missing)}")
+
+    def _step(self, step: Step) -> None:
+        match step:
+            case Allocate():
+                self._allocate(step)
+            case Free():
+                for name in step.buffers:
+                    self.pointers.pop(name, None)
+                self.lines.append(f"del {', '.join(map(_local, step.buffers))}")
+            case Launch():
+                self._launch(step)
+            case Call():
+                self._call(step)
+            case BindSize():
+                symbol = _local(step.symbol.name)
+                self.lines.append(f"{symbol} = {_local(step.buffer)}.shape[{step.dim}]")
+            case BindItem():
+                self.lines.append(f"{_local(step.target.name)} = {_local(step.buffer)}.item()")
+            case CheckStep():
+                self._check(step)
+            case BumpVersion():
+                bump = self._name("bump_version", ("function", "anyshape.bump_version"))
+                self.lines.append(f"{bump}({_local(step.buffer)})")
+            case _:
+                assert_never(step)
+
+    def _allocate(self, step: Allocate) -> None:
+        buffer = self.program.buffers[step.buffer]
+        shape, strides = self._dims(buffer.shape), self._dims(buffer.strides)
+        if buffer.device == "cpu":
+            empty = self._name("empty_cpu", ("function", "anyshape.empty_cpu"))
+            call = f"{empty}({shape}, {strides}, {self._dtype(buffer.dtype)})"
+        else:
+            empty = self._name("empty_strided", ("function", "torch.empty_strided"))
+            call = (
+                f"{empty}({shape}, {strides}, dtype={self._dtype(buffer.dtype)}, "
+                f"device={buffer.device!r})"
+            )
+        self.lines.append(f"{_local(step.buffer)} = {call}")
+
+    def _launch(self, step: Launch) -> None:
+        kernel = self.kernel_names[step.kernel]
+        self.names[kernel] = ("kernel", step.kernel)
+        args = []
+        for parameter, arg in zip(step.kernel.params, step.args, strict=True):
+            if isinstance(arg, BufferRef):
+                args.append(self._pointer(arg.name, step.offsets.get(parameter.name, 0)))
+            elif isinstance(arg, (Scalar, ScalarInput)):
+                args.append(self._scalar(arg))
+            elif isinstance(arg, (int, float, Expr)):
+                args.append(self._size(arg) if isinstance(arg, Expr) else _number(arg))
+            else:
+                args.append(self._arg(arg))
+        self.lines.append(f"{kernel}({', '.join(args)})")
+
+    def _pointer(self, name: str, offset: Dim) -> str:
+        local = self.pointers.get(name)
+        if local is None:
+            local = self.pointers[name] = f"{_local(name)}_p"
+            if name in self.program.buffers and self._role(name) == "constant":
+                self.names[local] = ("pointer", name)
+            else:
+                self.lines.append(f"{local} = {_local(name)}.data_ptr()")
+        if isinstance(offset, int) and offset == 0:
+            return local
+        size_bytes = self.program.buffers[name].dtype.size_bytes
+        return f"{local} + {self._size(offset * size_bytes)}"
+
+    def _call(self, step: Call) -> None:
+        alias = step.function.replace(".", "_")
+        function = self._name(alias, ("function", step.function))
+        args = [self._arg(arg) for arg in step.args]
+        args += [f"{name}={self._arg(arg)}" for name, arg in step.kwargs.items()]
+        call = f"{function}({', '.join(args)})"
+        targets = [_local(name) if name else "_" for name in step.outputs]
+        if not targets:
+            self.lines.append(call)
+        else:
+            several = len(targets) > 1
+            self.lines.append(
+                f"{', '.join(targets)} = {call}" if several else f"{targets[0]} = {call}"
+            )
+        if step.restride:
+            self._restride(step)
+
+    def _restride(self, step: Call) -> None:
+        with_strides = self._name("with_strides", ("function", "anyshape.with_strides"))
+        for name in filter(None, step.outputs):
+            strides = self._dims(self.program.buffers[name].strides)
+            self.lines.append(f"{_local(name)} = {with_strides}({_local(name)}, {strides})")
+
+    def _check(self, step: CheckStep) -> None:
+        failed = self._name("check_failed", ("function", "anyshape.check_failed"))
+        name = self._name(f"check_{len(self.names)}", ("step", step))
+        condition = to_python(step.condition, _symbol_local)
+        self.lines.append(f"if not ({condition}): {failed}({name})")
+
+    def _arg(self, arg: StepArg) -> str:
+        match arg:
+            case BufferRef():
+                return self._buffer(arg.name)
+            case Expr():
+                return self._size(arg)
+            case Scalar() | ScalarInput():
+                return self._scalar(arg)
+            case DType():
+                return self._dtype(arg)
+            case tuple():
+                return f"({''.join(f'{self._arg(item)}, ' for item in arg)})"
+            case slice():
+                parts = (self._arg(part) for part in (arg.start, arg.stop, arg.step))
+                return f"slice({', '.join(parts)})"
+            case float():
+                return _number(arg)
+            case bool() | int() | complex() | str() | None:
+                return repr(arg)
+            case _:  # a condition
+                return f"({to_python(arg, _symbol_local)})"
+
+    def _buffer(self, name: str) -> str:
+        local = _local(name)
+        if name in self.program.buffers and self._role(name) == "constant":
+            self.names[local] = ("constant", name)
+        return local
+
+    def _scalar(self, operand: Scalar | ScalarInput) -> str:
+        self.names.setdefault("math", ("module", "math"))
+        return render_scalar(operand, _symbol_local, lambda scalar: _local(scalar.name))
+
+    def _dims(self, dims: tuple[Dim, ...]) -> str:
+        return f"({''.join(f'{self._size(dim)}, ' for dim in dims).rstrip()})"
+
+    def _size(self, dim: Dim) -> str:
+        """The size as a name or number; what takes computing is computed once."""
+        if isinstance(dim, int):
+            return repr(dim)
+        text = to_python(dim, _symbol_local)
+        if text.isidentifier():
+            return text
+        if text not in self.sizes:
+            self.sizes[text] = f"n{len(self.sizes)}_"
+            self.lines.append(f"{self.sizes[text]} = {text}")
+        return self.sizes[text]
+
+    def _dtype(self, dtype: DType) -> str:
+        return self._name(f"dtype_{dtype.name}", ("dtype", dtype))
+
+    def _name(self, name: str, reference: Reference) -> str:
+        self.names[name] = reference
+        return name
+
+
+def _local(name: str) -> str:
+    """A Python identifier for a buffer or symbol."""
+    text = re.sub(r"\W", "_", name)
+    return f"{text}_" if keyword.iskeyword(text) or text == "_" else text
+
+
+def _symbol_local(symbol: Symbol) -> str:
+    return _local(symbol.name)
+
+
+def _number(number: float) -> str:
+    text = repr(number)
+    return f"float('{text}')" if text in ("inf", "-inf", "nan") else text

@@ -1,0 +1,160 @@
+"""Text of C to running code: one shared object for all kernels that are not yet loaded or cached.
+
+In: kernel texts by name. Out: ctypes functions. The object is addressed by text, compiler and flags, CPU
+features and torch version; it is compiled into a temporary directory, kept in the disk cache, and loaded
+from memory, so that a full or read-only disk cannot stop it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from anyshape.errors import AnyshapeError
+from anyshape.options import Options
+from anyshape.runtime.cache import DiskCache, digest, existing
+
+FLAGS = (
+    "-O3", "-march=native", "-fopenmp", "-ffp-contract=off", "-fno-math-errno",
+    "-fno-trapping-math", "-fwrapv", "-std=gnu11", "-shared", "-fPIC", "-w",
+)  # fmt: skip
+COMPILERS = ("cc", "gcc", "clang")
+OBJECT = "kernels.so"
+SOURCE = "kernels.c"
+TEMPORARY_DIRECTORIES = ("/tmp", "/var/tmp", "/dev/shm", ".")
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """A C compiler as the cache sees it; ``identity`` changes when the compiler does."""
+
+    path: str
+    identity: str
+
+    @classmethod
+    def find(cls, cc: str) -> Toolchain | None:
+        """The compiler the options name, or the first installed one; None where there is none."""
+        for name in (cc,) if cc else COMPILERS:
+            if path := shutil.which(name):
+                real = Path(path).resolve()
+                status = real.stat()
+                return cls(path, f"{real} {status.st_size} {status.st_mtime_ns}")
+        return None
+
+
+def cpu_identity() -> str:
+    """The instruction set that ``-march=native`` means here."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    wanted = ("model name", "flags", "Features", "CPU part")
+    return "\n".join(dict.fromkeys(line for line in lines if line.startswith(wanted)))
+
+
+@dataclass(slots=True)
+class Builder:
+    """Compiles and loads kernels for one process; each different text is loaded once.
+
+    ``compiled`` counts runs of the C compiler. Safe to use from several threads.
+    """
+
+    toolchain: Toolchain
+    cache: DiskCache
+    prelude: str
+    loaded: dict[str, ctypes._CFuncPtr] = field(default_factory=dict)
+    compiled: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @classmethod
+    def create(cls, options: Options, prelude: str) -> Builder:
+        """Raises AnyshapeError E601 where no C compiler is found."""
+        toolchain = Toolchain.find(options.cc)
+        if toolchain is None:
+            raise AnyshapeError("E601", tried=options.cc or ", ".join(COMPILERS))
+        cache = DiskCache.open(options.cache_dir) if options.cache else DiskCache(None)
+        return cls(toolchain, cache, prelude)
+
+    def functions(
+        self, texts: Mapping[str, str], argtypes: Mapping[str, Sequence[type]]
+    ) -> dict[str, ctypes._CFuncPtr]:
+        """A callable for each kernel: ``texts`` are C functions by name (names are content addresses)."""
+        with self.lock:
+            missing = {name: text for name, text in texts.items() if name not in self.loaded}
+            if missing:
+                self._load(missing, argtypes)
+            return {name: self.loaded[name] for name in texts}
+
+    def _load(self, texts: Mapping[str, str], argtypes: Mapping[str, Sequence[type]]) -> None:
+        source = "\n".join([self.prelude, *(texts[name] for name in sorted(texts))])
+        library = load_shared_object(self._object(source))
+        for name in texts:
+            function = library[name]
+            function.argtypes = list(argtypes[name])
+            function.restype = None
+            self.loaded[name] = function
+
+    def _object(self, source: str) -> bytes:
+        identity = (self.toolchain.identity, " ".join(FLAGS), cpu_identity(), torch.__version__)
+        key = digest("c", source, *identity)
+        cached = self.cache.load(key)
+        if cached is not None and OBJECT in cached:
+            return cached[OBJECT]
+        self.compiled += 1
+        binary = compile_c(self.toolchain.path, source)
+        self.cache.store(key, {SOURCE: source.encode(), OBJECT: binary})
+        return binary
+
+
+def compile_c(compiler: str, source: str) -> bytes:
+    """The shared object of a translation unit. Raises AnyshapeError E602 with what the compiler said."""
+    place = existing((tempfile.gettempdir(), *TEMPORARY_DIRECTORIES))
+    with tempfile.TemporaryDirectory(prefix="anyshape-", dir=place) as directory:
+        target = os.path.join(directory, OBJECT)
+        finished = subprocess.run(
+            [
+                "env",
+                f"TMPDIR={directory}",
+                compiler,
+                *FLAGS,
+                "-x",
+                "c",
+                "-",
+                "-o",
+                target,
+                "-lm",
+                *_mathvec(),
+            ],
+            input=source.encode(),
+            capture_output=True,
+            check=False,
+        )
+        if finished.returncode != 0:
+            raise AnyshapeError("E602", output=finished.stderr.decode(errors="replace")[-4000:])
+        return Path(target).read_bytes()
+
+
+def _mathvec() -> tuple[str, ...]:
+    return ("-lmvec",) if platform.machine() == "x86_64" else ()
+
+
+def load_shared_object(binary: bytes) -> ctypes.CDLL:
+    """Loads a library from its bytes; torch's own OpenMP runtime, loaded already, serves it.
+
+    The descriptor stays open for the life of the process: the loader knows libraries by name, and a
+    number used twice would silently give the older library.
+    """
+    descriptor = os.memfd_create("anyshape-kernels")
+    with os.fdopen(os.dup(descriptor), "wb") as file:
+        file.write(binary)
+    return ctypes.CDLL(f"/proc/self/fd/{descriptor}")

@@ -7,18 +7,31 @@ Tokens are sorted by expert (`index_shuffling`), gathered (`gather_mul`), multip
 from __future__ import annotations
 
 from anyshape.moe.activation import silu_mul, silu_mul_quantize
+from anyshape.moe.experts import Activation, Experts
 from anyshape.moe.gather import gather_mul, gather_mul_quantize, scatter_add, scatter_add_padded
 from anyshape.moe.grouped_gemm import grouped_gemm, grouped_gemm_fp8_rowwise
+from anyshape.moe.layer import MoE
+from anyshape.moe.replace import Replacements, replace_experts
+from anyshape.moe.router import Router, Routing
 from anyshape.moe.routing import routing_scores
+from anyshape.moe.shared import SharedExpert
 from anyshape.moe.shuffling import combine_shuffling, index_shuffling, split_shuffling
 
 __all__ = [
+    "Activation",
+    "Experts",
+    "MoE",
+    "Replacements",
+    "Router",
+    "Routing",
+    "SharedExpert",
     "combine_shuffling",
     "gather_mul",
     "gather_mul_quantize",
     "grouped_gemm",
     "grouped_gemm_fp8_rowwise",
     "index_shuffling",
+    "replace_experts",
     "routing_scores",
     "scatter_add",
     "scatter_add_padded",

@@ -9,136 +9,22 @@ shared expert run on two streams; the routed experts then have the whole GPU. do
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
-from typing import Literal, NamedTuple, Self
+from typing import Literal, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from anyshape.errors import AnyshapeError
 from anyshape.moe import checks
-from anyshape.moe.activation import silu_mul
-from anyshape.moe.experts import Activation, Experts, Fp8Experts, Scatter, hold
-from anyshape.moe.routing import routing_scores
-from anyshape.moe.shuffling import index_shuffling
+from anyshape.moe.experts import Activation, Experts, Fp8Experts, Scatter
+from anyshape.moe.graphed import Graphed
+from anyshape.moe.hf import Refusal, known_blocks, read_block
+from anyshape.moe.router import Plan, Router, Routing
+from anyshape.moe.shared import SharedExpert
 
 # Above this many tokens the shared expert alone fills the GPU, and a second stream only adds waits
 # (benchmarks/moe.py prints both, so that the number can be checked again).
 TWO_STREAM_TOKENS = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Routing:
-    """How a token chooses its experts and what weight each choice gets.
-
-    `bias` says what the router's bias is part of: the logits (gpt-oss), or only the ranking and not the
-    weights (DeepSeek-V3's correction bias). `groups` > 1 first keeps the `top_groups` groups whose `group_best`
-    best experts sum highest. `scale` multiplies every weight, `apply_to` says what the weight multiplies.
-    """
-
-    num_experts: int
-    top_k: int = 1
-    function: Literal["softmax", "sigmoid"] = "softmax"
-    renormalize: bool = False
-    groups: int = 1
-    top_groups: int = 1
-    scale: float = 1.0
-    apply_to: Literal["input", "output"] = "output"
-    bias: Literal["logits", "ranking"] = "logits"
-    group_best: int = 2
-
-    def __post_init__(self) -> None:
-        checks.check_range("num_experts", self.num_experts, 1, 1024, "what the kernels take")
-        checks.check_range("top_k", self.top_k, 1, self.num_experts, "the number of experts")
-        checks.check_choice("function", self.function, ("softmax", "sigmoid"))
-        checks.check_choice("apply_to", self.apply_to, ("input", "output"))
-        checks.check_choice("bias", self.bias, ("logits", "ranking"))
-        checks.check_range("groups", self.groups, 1, self.num_experts, "the number of experts")
-        checks.check_range("top_groups", self.top_groups, 1, self.groups, "the number of groups")
-        if self.num_experts % self.groups != 0:
-            checks.fail("groups", f"a divisor of the {self.num_experts} experts", self.groups)
-        reachable = self.top_groups * (self.num_experts // self.groups)
-        checks.check_range("top_k", self.top_k, 1, reachable, "the experts of top_groups groups")
-
-
-class Plan(NamedTuple):
-    """Where every row of the routed experts comes from, sorted by expert and then by token.
-
-    token_counts [E] int32; expert_indices and token_indices [K*T] int32; scaling_factors [T, E] float32;
-    valid_rows: None when all K*T rows are used, else counts on the device whose sum is their number.
-    """
-
-    token_counts: Tensor
-    expert_indices: Tensor
-    token_indices: Tensor
-    scaling_factors: Tensor
-    valid_rows: Tensor | None
-
-    def row_weights(self) -> Tensor:
-        """The weight of each row [K*T] float32: its token's scaling factor for its expert."""
-        flat = torch.add(
-            self.expert_indices, self.token_indices, alpha=self.scaling_factors.shape[1]
-        )
-        return self.scaling_factors.reshape(-1).index_select(0, flat)
-
-
-class Router(nn.Module):
-    """weight [E, D] and an optional bias [E]; `routing.bias` says what the bias is part of."""
-
-    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
-        super().__init__()
-        hold(self, weight=weight, bias=bias)
-
-    def forward(self, tokens: Tensor, routing: Routing, valid_tokens: Tensor | None = None) -> Plan:
-        scores, factors = self.scores(tokens, routing)
-        counts, experts, indices = index_shuffling(scores, routing.top_k, valid_tokens=valid_tokens)
-        return Plan(counts, experts, indices, factors, None if valid_tokens is None else counts)
-
-    def scores(self, tokens: Tensor, routing: Routing) -> tuple[Tensor, Tensor]:
-        """(what experts are ranked by, the weight each gets if chosen), both [T, E] float32."""
-        in_logits = routing.bias == "logits"
-        return routing_scores(
-            tokens,
-            self.weight.t(),
-            None if in_logits else self.bias,
-            logit_biases=self.bias if in_logits else None,
-            function=routing.function,
-            top_k=routing.top_k,
-            renormalize=routing.renormalize,
-            groups=routing.groups,
-            top_groups=routing.top_groups,
-            group_best=routing.group_best,
-            scale=routing.scale,
-        )
-
-
-class SharedExpert(nn.Module):
-    """The dense expert that every token passes: down(act(gate(x)) * up(x)), in two halves.
-
-    gate and up are two weights [F, D] (as Hugging Face keeps them) or one [2F, D] with `up=None`.
-    """
-
-    def __init__(
-        self, gate: Tensor, up: Tensor | None, down: Tensor, activation: Activation
-    ) -> None:
-        super().__init__()
-        hold(self, gate=gate, up=up, down=down)
-        self.activation = activation
-
-    def first_half(self, tokens: Tensor) -> Tensor:
-        """Gate, up and activation: [T, F]."""
-        gate = functional.linear(tokens, self.gate)
-        if self.up is None:
-            return silu_mul(gate, **self.activation.keywords())
-        return silu_mul((gate, functional.linear(tokens, self.up)), **self.activation.keywords())
-
-    def second_half(self, hidden: Tensor) -> Tensor:
-        """Down: [T, D]."""
-        return functional.linear(hidden, self.down)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        return self.second_half(self.first_half(tokens))
 
 
 class MoE(nn.Module):
@@ -196,6 +82,24 @@ class MoE(nn.Module):
         layer._set_parts(router, experts, shared, routing)
         return layer
 
+    @classmethod
+    def from_hf(cls, block: nn.Module) -> Self:
+        """A layer that computes what a Hugging Face block computes, from the same parameters.
+
+        Takes the blocks of Qwen3-MoE, OLMoE, Mixtral, DeepSeek-V3, Llama 4 and gpt-oss; E151 for others. Maps hidden
+        states to hidden states of the same shape; `replace_experts` keeps what the block's own forward returns.
+        """
+        try:
+            parts = read_block(block)
+        except Refusal as refusal:
+            raise AnyshapeError(
+                "E151",
+                f"{type(block).__name__} cannot be turned into an anyshape.moe.MoE",
+                str(refusal),
+                f"blocks of these classes can: {known_blocks()}",
+            ) from None
+        return cls.of(*parts).train(block.training)
+
     def _set_parts(
         self,
         router: Router,
@@ -221,6 +125,11 @@ class MoE(nn.Module):
         layer = MoE.of(self.router, experts, self.shared, self.routing)
         layer.streams = self.streams
         return layer.train(self.training)
+
+    def graphed(self, max_tokens: int) -> Graphed:
+        """One CUDA graph of this layer for every number of tokens up to `max_tokens`."""
+        weight = self.router.weight
+        return Graphed(self, max_tokens, self.hidden_size, dtype=weight.dtype, device=weight.device)
 
     def forward(self, x: Tensor, *, valid_tokens: Tensor | None = None) -> Tensor:
         self._check_tokens(x)

@@ -1,0 +1,215 @@
+"""Hugging Face's mixture-of-experts blocks, read: one row a family, weights used and not copied.
+
+In: a block of a transformers model (5.17 to 5.23 have the same blocks). Out: the parts of a `MoE`, which hold the
+block's own parameters. Blocks are told apart by their class's name and module, so nothing is imported from transformers,
+and their structure is checked: what does not look as expected is refused with a reason, never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from anyshape.moe.experts import Activation, Experts, Kind
+from anyshape.moe.router import Router, Routing
+from anyshape.moe.shared import SharedExpert
+
+# The classes of transformers' ACT2FN that compute what a kernel computes.
+ACTIVATIONS: Mapping[str, Kind] = MappingProxyType(
+    {
+        "SiLU": "silu",
+        "SiLUActivation": "silu",
+        "GELUActivation": "gelu",
+        "GELUTanh": "gelu_tanh",
+        "PytorchGELUTanh": "gelu_tanh",
+        "NewGELUActivation": "gelu_tanh",
+        "FastGELUActivation": "gelu_tanh",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Where a family's block keeps things and how it routes.
+
+    `routing` is filled with the experts and top-k of the block, and with what `settings` reads from its router.
+    `extra` names what forward returns beside the hidden states: "" (nothing), "logits" or "scores".
+    """
+
+    router: str
+    routing: Routing
+    settings: Callable[[nn.Module], dict[str, bool | int | float]] = lambda router: {}
+    activation: Callable[[nn.Module], Activation] = lambda experts: named_activation(
+        getattr(experts, "act_fn", None)
+    )
+    bias: str | None = None
+    transposed: bool = False
+    expert_bias: bool = False
+    shared: str | None = None
+    flat: bool = False
+    extra: str = ""
+
+
+class Refusal(Exception):
+    """Why a block cannot be turned into a `MoE`."""
+
+
+def named_activation(function: object) -> Activation:
+    """The activation that an entry of ACT2FN computes, by its class."""
+    name = type(function).__name__
+    if name not in ACTIVATIONS:
+        raise Refusal(f"its activation {name} has no kernel")
+    if getattr(function, "approximate", "none") == "tanh":
+        return Activation("gelu_tanh")
+    return Activation(ACTIVATIONS[name])
+
+
+def clamped_activation(experts: nn.Module) -> Activation:
+    """gpt-oss's clamped SwiGLU, with gate and up in alternate columns."""
+    return Activation("gpt_oss", experts.alpha, experts.limit, interleaved=True)
+
+
+def renormalized(router: nn.Module) -> dict[str, bool | int | float]:
+    """What Qwen3-MoE and OLMoE keep in their router."""
+    return {"renormalize": bool(router.norm_topk_prob)}
+
+
+def grouped(router: nn.Module) -> dict[str, bool | int | float]:
+    """What DeepSeek-V3 keeps in its router."""
+    return {
+        "renormalize": bool(router.norm_topk_prob),
+        "groups": router.num_group,
+        "top_groups": router.topk_group,
+        "group_best": min(2, router.num_experts // router.num_group),
+        "scale": float(router.routed_scaling_factor),
+    }
+
+
+SOFTMAX = Routing(1)
+SIGMOID = Routing(1, function="sigmoid")
+
+FAMILIES: Mapping[str, Family] = MappingProxyType(
+    {
+        "Qwen3MoeSparseMoeBlock": Family("gate", SOFTMAX, renormalized),
+        "OlmoeSparseMoeBlock": Family("gate", SOFTMAX, renormalized),
+        "MixtralSparseMoeBlock": Family("gate", replace(SOFTMAX, renormalize=True)),
+        "DeepseekV3MoE": Family(
+            "gate",
+            replace(SIGMOID, bias="ranking"),
+            grouped,
+            bias="e_score_correction_bias",
+            shared="shared_experts",
+        ),
+        "Llama4TextMoe": Family(
+            "router",
+            replace(SIGMOID, apply_to="input"),
+            transposed=True,
+            shared="shared_expert",
+            flat=True,
+            extra="logits",
+        ),
+        "GptOssMLP": Family(
+            "router",
+            replace(SOFTMAX, renormalize=True),
+            activation=clamped_activation,
+            bias="bias",
+            transposed=True,
+            expert_bias=True,
+            extra="scores",
+        ),
+    }
+)
+
+
+def family_of(module: nn.Module) -> Family | None:
+    """The row for `module`'s own class if it is one of transformers', None for anything else (subclasses too)."""
+    cls = type(module)
+    if not cls.__module__.startswith("transformers.models."):
+        return None
+    return FAMILIES.get(cls.__name__)
+
+
+class Parts(NamedTuple):
+    """What a layer is made of, in the order of `MoE.of`."""
+
+    router: Router
+    experts: Experts
+    shared: SharedExpert | None
+    routing: Routing
+
+
+def read_block(block: nn.Module) -> Parts:
+    """The parts of a block of one of FAMILIES; raises `Refusal` with the reason otherwise."""
+    family = family_of(block)
+    if family is None:
+        raise Refusal(f"{type(block).__name__} is not a block that anyshape.moe knows")
+    return read_parts(block, family)
+
+
+def read_parts(block: nn.Module, family: Family) -> Parts:
+    """The parts of a module with the children of a block of `family`; raises `Refusal` with the reason otherwise."""
+    router, experts = part(block, family.router), part(block, "experts")
+    weight = tensor(router, "weight")
+    routing = replace(
+        family.routing,
+        num_experts=weight.shape[0],
+        top_k=router.top_k,
+        **family.settings(router),
+    )
+    bias = None if family.bias is None else tensor(router, family.bias)
+    shared = None if family.shared is None else read_shared(part(block, family.shared))
+    return Parts(Router(weight, bias), read_experts(experts, family), shared, routing)
+
+
+def read_experts(experts: nn.Module, family: Family) -> Experts:
+    """The block's experts; their weights stay where they are."""
+    names = ("gate_up_proj_bias", "down_proj_bias") if family.expert_bias else ()
+    return Experts(
+        tensor(experts, "gate_up_proj"),
+        tensor(experts, "down_proj"),
+        *(tensor(experts, name) for name in names),
+        activation=family.activation(experts),
+        transposed=family.transposed,
+    )
+
+
+def read_shared(shared: nn.Module) -> SharedExpert:
+    """A gated MLP without biases, Hugging Face's usual one."""
+    function = getattr(shared, "act_fn", None) or getattr(shared, "activation_fn", None)
+    weights = [linear_weight(shared, name) for name in ("gate_proj", "up_proj", "down_proj")]
+    return SharedExpert(*weights, named_activation(function))
+
+
+def linear_weight(module: nn.Module, name: str) -> Tensor:
+    """The weight of a plain nn.Linear without bias."""
+    linear = part(module, name)
+    if type(linear) is not nn.Linear or linear.bias is not None:
+        raise Refusal(f"its {name} is {type(linear).__name__}, not a plain nn.Linear without bias")
+    return linear.weight
+
+
+def part(module: nn.Module, name: str) -> nn.Module:
+    """A child module; `Refusal` if there is none."""
+    child = getattr(module, name, None)
+    if not isinstance(child, nn.Module):
+        raise Refusal(f"{type(module).__name__} has no module {name!r}")
+    return child
+
+
+def tensor(module: nn.Module, name: str) -> Tensor:
+    """A floating-point parameter or buffer of `module` itself; `Refusal` if there is none."""
+    value = getattr(module, name, None)
+    if not isinstance(value, Tensor):
+        raise Refusal(f"{type(module).__name__} has no tensor {name!r}")
+    if not value.is_floating_point() or value.itemsize < 2:
+        raise Refusal(f"its {name} is {value.dtype}: quantized weights are not supported")
+    return value
+
+
+def known_blocks() -> str:
+    """The names of the blocks that `read_block` takes."""
+    return ", ".join(FAMILIES)

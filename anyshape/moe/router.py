@@ -1,0 +1,102 @@
+"""Which experts each token goes to: the router, how it routes, and the plan that comes out.
+
+In: tokens [T, D]. Out: a `Plan`, every (token, expert) pair as a row, sorted by expert, all on the device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from anyshape.moe import checks
+from anyshape.moe.experts import hold
+from anyshape.moe.routing import check_choice_arguments, routing_scores
+from anyshape.moe.shuffling import index_shuffling
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """How a token chooses its experts and what weight each choice gets.
+
+    `bias` says what the router's bias is part of: the logits (gpt-oss), or only the ranking and not the
+    weights (DeepSeek-V3's correction bias). `groups` > 1 first keeps the `top_groups` groups whose `group_best`
+    best experts sum highest. `scale` multiplies every weight, `apply_to` says what the weight multiplies.
+    """
+
+    num_experts: int
+    top_k: int = 1
+    function: Literal["softmax", "sigmoid"] = "softmax"
+    renormalize: bool = False
+    groups: int = 1
+    top_groups: int = 1
+    scale: float = 1.0
+    apply_to: Literal["input", "output"] = "output"
+    bias: Literal["logits", "ranking"] = "logits"
+    group_best: int = 1
+
+    def __post_init__(self) -> None:
+        checks.check_range("num_experts", self.num_experts, 1, 1024, "what the kernels take")
+        check_choice_arguments(
+            self.num_experts,
+            self.function,
+            self.top_k,
+            self.groups,
+            self.top_groups,
+            self.group_best,
+        )
+        checks.check_choice("apply_to", self.apply_to, ("input", "output"))
+        checks.check_choice("bias", self.bias, ("logits", "ranking"))
+
+
+class Plan(NamedTuple):
+    """Where every row of the routed experts comes from, sorted by expert and then by token.
+
+    token_counts [E] int32; expert_indices and token_indices [K*T] int32; scaling_factors [T, E] float32;
+    valid_rows: None when all K*T rows are used, else counts on the device whose sum is their number.
+    """
+
+    token_counts: Tensor
+    expert_indices: Tensor
+    token_indices: Tensor
+    scaling_factors: Tensor
+    valid_rows: Tensor | None
+
+    def row_weights(self) -> Tensor:
+        """The weight of each row [K*T] float32: its token's scaling factor for its expert."""
+        flat = torch.add(
+            self.expert_indices, self.token_indices, alpha=self.scaling_factors.shape[1]
+        )
+        return self.scaling_factors.reshape(-1).index_select(0, flat)
+
+
+class Router(nn.Module):
+    """weight [E, D] and an optional bias [E]; `routing.bias` says what the bias is part of."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        super().__init__()
+        hold(self, weight=weight, bias=bias)
+
+    def forward(self, tokens: Tensor, routing: Routing, valid_tokens: Tensor | None = None) -> Plan:
+        scores, factors = self.scores(tokens, routing)
+        counts, experts, indices = index_shuffling(scores, routing.top_k, valid_tokens=valid_tokens)
+        return Plan(counts, experts, indices, factors, None if valid_tokens is None else counts)
+
+    def scores(self, tokens: Tensor, routing: Routing) -> tuple[Tensor, Tensor]:
+        """(what experts are ranked by, the weight each gets if chosen), both [T, E] float32."""
+        in_logits = routing.bias == "logits"
+        return routing_scores(
+            tokens,
+            self.weight.t(),
+            None if in_logits else self.bias,
+            logit_biases=self.bias if in_logits else None,
+            function=routing.function,
+            top_k=routing.top_k,
+            renormalize=routing.renormalize,
+            groups=routing.groups,
+            top_groups=routing.top_groups,
+            group_best=routing.group_best,
+            scale=routing.scale,
+        )

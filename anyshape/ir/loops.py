@@ -1,0 +1,300 @@
+"""Kernel IR: what one generated kernel computes, for any target.
+
+A ``Kernel`` runs its *cells*: the product of parallel ``axes`` and ``rows`` (the axes that reductions and
+scans run over). Its ``elements`` are a pure, topologically ordered DAG of scalars; an element lives at
+the axes it depends on, a ``Reduce`` takes its argument over all rows, so that reduce -> pointwise ->
+reduce over one row is one kernel whose passes a target derives from the DAG. Indices are polynomials of
+``anyshape.symbolic`` over axes, sizes and *loaded integers* (the symbol ``v3`` is element 3). Names are
+canonical: kernels that are equal up to renaming are equal. Made by ``anyshape.schedule``, printed by
+``anyshape.codegen``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+from anyshape.ir.dtypes import DType
+from anyshape.symbolic import Dim, Expr, Symbol
+
+Access = Literal["read", "write", "update"]
+Result = Literal["same", "bool", "given"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarOp:
+    """One scalar operator: how many operands, and whether its result is of their dtype."""
+
+    arity: int
+    result: Result = "same"
+
+
+def _table() -> dict[str, ScalarOp]:
+    unary = (
+        "neg abs sign reciprocal sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan "
+        "sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma digamma sigmoid floor ceil trunc round "
+        "logical_not bit_not isnan isinf isfinite signbit"
+    )
+    binary = (
+        "add sub mul div floordiv truncdiv mod fmod pow atan2 minimum maximum fmin fmax eq ne lt le gt ge "
+        "logical_and logical_or logical_xor bit_and bit_or bit_xor shl shr copysign hypot nextafter"
+    )
+    to_bool = {
+        *("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "signbit"),
+        *("logical_and", "logical_or", "logical_xor", "logical_not"),
+    }
+    table = {name: ScalarOp(1, "bool" if name in to_bool else "same") for name in unary.split()}
+    table |= {name: ScalarOp(2, "bool" if name in to_bool else "same") for name in binary.split()}
+    table["where"] = ScalarOp(3, "given")
+    table["cast"] = ScalarOp(1, "given")
+    return table
+
+
+SCALAR_OPS: Mapping[str, ScalarOp] = MappingProxyType(_table())
+"""Every scalar operator, with torch's exact semantics (``anyshape.codegen.scalar`` has the texts)."""
+
+COMBINES = ("sum", "prod", "max", "min", "any", "all")
+"""How a reduction or a scan combines two of its elements; max and min propagate NaN."""
+
+
+@dataclass(frozen=True, slots=True)
+class PointerParam:
+    """The first element of a buffer; ``update`` is both read and written."""
+
+    name: str
+    dtype: DType
+    access: Access
+
+
+@dataclass(frozen=True, slots=True)
+class SizeParam:
+    """An int64 that the host computes from sizes: an extent, a stride or an offset."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarParam:
+    """A host number: ``dtype`` is float64, int64 or bool."""
+
+    name: str
+    dtype: DType
+
+
+Param: TypeAlias = PointerParam | SizeParam | ScalarParam
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A loop variable, ``0 <= name < extent``."""
+
+    name: str
+    extent: Dim
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A number of the source program."""
+
+    value: int | float | bool
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A scalar parameter, as ``dtype``."""
+
+    param: str
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The value of an index expression, as int64."""
+
+    index: Dim
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One element of a buffer. Where ``mask`` (an element) is false nothing is read; the value is 0."""
+
+    pointer: str
+    index: Dim
+    dtype: DType
+    mask: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """A scalar operator on earlier elements."""
+
+    op: str
+    args: tuple[int, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """The combination of ``arg`` over all rows: one value for each place of the parallel axes."""
+
+    combine: str
+    arg: int
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The inclusive running combination of ``arg`` along the last row axis."""
+
+    combine: str
+    arg: int
+    dtype: DType
+
+
+Element: TypeAlias = Const | Read | Position | Load | Op | Reduce | Scan
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Writes ``value`` once for each ``cell``, or once for each ``row`` (place of the parallel axes).
+
+    ``mode`` other than ``set`` combines with what is there; ``atomic`` where places may meet.
+    """
+
+    pointer: str
+    index: Dim
+    value: int
+    per: Literal["cell", "row"]
+    mask: int | None = None
+    mode: Literal["set", "sum", "prod", "max", "min"] = "set"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kernel:
+    """See the module. ``ordered`` says that cells must run in order (scatters whose places may meet).
+
+    Equal, and equally hashed, if the same up to names; ``text`` is the canonical print.
+    """
+
+    params: tuple[Param, ...]
+    axes: tuple[Axis, ...]
+    rows: tuple[Axis, ...]
+    elements: tuple[Element, ...]
+    stores: tuple[Store, ...]
+    ordered: bool = False
+    text: str = field(default="", init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", print_kernel(self))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Kernel) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def pointers(self) -> tuple[PointerParam, ...]:
+        return tuple(p for p in self.params if isinstance(p, PointerParam))
+
+    def pointer(self, name: str) -> PointerParam:
+        """The pointer parameter of that name."""
+        return next(p for p in self.pointers if p.name == name)
+
+
+def element_of(symbol: Symbol) -> int | None:
+    """The number of the element that a symbol of an index stands for, if it stands for one."""
+    return int(symbol.name[1:]) if symbol.name[0] == "v" else None
+
+
+def index_elements(index: Dim) -> Iterator[int]:
+    """The elements (loaded integers) that an index reads, in order of number."""
+    if isinstance(index, Expr):
+        yield from sorted(n for s in index.symbols if (n := element_of(s)) is not None)
+
+
+def operands(element: Element | Store) -> tuple[int, ...]:
+    """The numbers of the elements that this one reads, loaded integers of its index included."""
+    match element:
+        case Const() | Read():
+            return ()
+        case Position(index=index):
+            return tuple(index_elements(index))
+        case Load(index=index, mask=mask):
+            return (*index_elements(index), *(() if mask is None else (mask,)))
+        case Op(args=args):
+            return args
+        case Reduce(arg=arg) | Scan(arg=arg):
+            return (arg,)
+        case Store(index=index, value=value, mask=mask):
+            return (*index_elements(index), value, *(() if mask is None else (mask,)))
+
+
+def index_names(element: Element | Store) -> frozenset[str]:
+    """The names of all symbols in the element's own index."""
+    index = getattr(element, "index", None)
+    return frozenset(s.name for s in index.symbols) if isinstance(index, Expr) else frozenset()
+
+
+def print_kernel(kernel: Kernel) -> str:
+    """The kernel as text, one line for each part.
+
+    >>> print_kernel(twice)                                                           # doctest: +SKIP
+    kernel(p0: *float32 read, p1: *float32 write, n0: size)
+    for i0 < n0
+      v0 = load p0[i0]
+      v1 = mul v0, v0 : float32
+      store p1[i0] = v1 per cell
+    """
+    lines = [f"kernel({', '.join(_print_param(p) for p in kernel.params)})"]
+    lines += [f"for {axis.name} < {axis.extent}" for axis in kernel.axes]
+    lines += [f"row {axis.name} < {axis.extent}" for axis in kernel.rows]
+    lines += ["ordered"] if kernel.ordered else []
+    lines += [f"  v{n} = {_print_element(e)}" for n, e in enumerate(kernel.elements)]
+    lines += [f"  {_print_store(store)}" for store in kernel.stores]
+    return "\n".join(lines)
+
+
+def _print_param(param: Param) -> str:
+    match param:
+        case PointerParam():
+            return f"{param.name}: *{param.dtype} {param.access}"
+        case SizeParam():
+            return f"{param.name}: size"
+        case ScalarParam():
+            return f"{param.name}: {param.dtype}"
+
+
+def _print_mask(mask: int | None) -> str:
+    return "" if mask is None else f" if v{mask}"
+
+
+def _print_element(element: Element) -> str:
+    match element:
+        case Const(value=value, dtype=dtype):
+            return f"const {value!r} : {dtype}"
+        case Read(param=param, dtype=dtype):
+            return f"read {param} : {dtype}"
+        case Position(index=index, dtype=dtype):
+            return f"position {index} : {dtype}"
+        case Load(pointer=pointer, index=index, mask=mask):
+            return f"load {pointer}[{index}]{_print_mask(mask)}"
+        case Op(op=op, args=args, dtype=dtype):
+            return f"{op} {', '.join(f'v{a}' for a in args)} : {dtype}"
+        case Reduce(combine=combine, arg=arg, dtype=dtype):
+            return f"reduce {combine} v{arg} : {dtype}"
+        case Scan(combine=combine, arg=arg, dtype=dtype):
+            return f"scan {combine} v{arg} : {dtype}"
+
+
+def _print_store(store: Store) -> str:
+    mode = "" if store.mode == "set" else f"{store.mode} "
+    where = f"store {store.pointer}[{store.index}] {mode}= v{store.value}"
+    return f"{where} per {store.per}{_print_mask(store.mask)}"

@@ -6,7 +6,7 @@ builder knows no torch; the row's type rule (or its expansion, or the caller's f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,9 +56,9 @@ class Builder:
     def call(self, name: str, *args: Arg, **kwargs: Arg) -> Any:
         """Appends one application of row ``name``; returns its value, or a tuple of values."""
         row = self.ops[name]
-        bound = row.signature.bind(args, kwargs)
-        positional = tuple(bound[p.name] for p in row.signature.parameters if not p.keyword_only)
-        keywords = {p.name: bound[p.name] for p in row.signature.parameters if p.keyword_only}
+        positional, keywords = row.signature.split(args, kwargs)
+        if row.normalize is not None:
+            positional, keywords = row.normalize(self.cx, *positional, **keywords)
         types = self.type_of(row, positional, keywords)
         single = not isinstance(types, tuple)
         return self.append(row.name, positional, keywords, (types,) if single else types, single)
@@ -76,6 +76,7 @@ class Builder:
     def _type_of_expansion(
         self, row: OpDef, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]
     ) -> Any:
+        """Types the expansion in a builder that is thrown away; its checks are those of the row."""
         scratch = Builder(self.cx, self.ops, type_fallback=self.type_fallback, world=self.world)
         assert row.expand is not None
         made = row.expand(scratch, *args, **kwargs)
@@ -110,6 +111,13 @@ class Builder:
         number = self._counters.get(name, 0)
         self._counters[name] = number + 1
         return f"{name}_{number}"
+
+    def reserve(self, names: Iterable[str]) -> None:
+        """Makes sure that fresh names differ from these (``add_3`` reserves ``add_0`` to ``add_3``)."""
+        for name in names:
+            stem, _, number = name.rpartition("_")
+            if stem and number.isdigit():
+                self._counters[stem] = max(self._counters.get(stem, 0), int(number) + 1)
 
     def mark(self) -> BuilderMark:
         return BuilderMark(

@@ -1,0 +1,267 @@
+"""In-place operators and writes through views become pure operators and final assignments.
+
+    %v = select(%x, 0, 1); add_(%v, 1); return %x * 2
+    ->
+    %v = select(%x, 0, 1); %n = add(%v, 1); %x1 = select_scatter(%x, %n, 0, 1); %y = mul(%x1, 2)
+    assign(%x, %x1); return %y
+
+Each value is a chain of views over a base. A write makes a new version of the base by walking the chain
+back; whoever reads an older view of that base gets it anew from the newest version. Inputs that were
+written get one ``assign`` at the end; outputs that view a written input are views of the input itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from anyshape.ir.graph import Arg, Graph, Node, Value, map_values
+from anyshape.ops.build import Builder
+from anyshape.ops.context import TypeContext
+from anyshape.ops.table import OpDef
+from anyshape.symbolic import Dim
+
+ASSIGN = "assign"
+
+
+def functionalize(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
+    """The graph without in-place operators; the same graph where there were none."""
+    if not any(node.op in ops and ops[node.op].mutates for node in graph.nodes):
+        return graph
+    cx = TypeContext(graph.space, graph.facts.fork(), graph.hints)
+    builder = Builder(cx, ops)
+    builder.reserve(value.name for node in graph.nodes for value in node.outputs)
+    builder.reserve(entry.value.name for entry in graph.inputs)
+    return _Functionalizer(graph, ops, builder).run()
+
+
+@dataclass(slots=True, eq=False)
+class _View:
+    """How a value is seen: ``node`` applied to ``parent`` (itself seen somehow)."""
+
+    parent: Value
+    node: Node
+
+
+@dataclass(slots=True, eq=False)
+class _Functionalizer:
+    graph: Graph
+    ops: Mapping[str, OpDef]
+    builder: Builder
+    views: dict[Value, _View] = field(default_factory=dict)
+    newest: dict[Value, Value] = field(default_factory=dict)  # base -> its newest version
+    version: dict[Value, int] = field(default_factory=dict)  # base -> how often it was written
+    fresh: dict[Value, tuple[int, Value]] = field(default_factory=dict)  # view -> as of a version
+    same: dict[Value, Value] = field(
+        default_factory=dict
+    )  # result of an in-place row -> its target
+    written_after: list[int] = field(default_factory=lambda: [0])
+
+    def run(self) -> Graph:
+        for node in self.graph.nodes:
+            self._node(node)
+            self.written_after.append(len(self.builder.nodes))
+        self._assign_inputs()
+        outputs = tuple(map_values(output, self._output) for output in self.graph.outputs)
+        checks = tuple(
+            replace(check, after=self.written_after[check.after]) for check in self.graph.checks
+        )
+        nodes = tuple(self.builder.nodes)
+        return replace(self.graph, nodes=nodes, outputs=outputs, checks=checks)
+
+    def _node(self, node: Node) -> None:
+        row = self.ops.get(node.op)
+        self.builder.location, self.builder.world = node.location, node.world
+        if row is not None and row.mutates:
+            self._write(node, row)
+            return
+        source = node.args[0] if node.args else None
+        if row is not None and row.alias == "view" and isinstance(source, Value):
+            source = self._target(source)
+            for output in node.outputs:
+                self.views[output] = _View(source, node)
+        self.builder.nodes.append(self._reading(node))
+        for output in node.outputs:
+            if output in self.views:
+                self.fresh[output] = (self.version.get(self._base(output), 0), output)
+
+    def _reading(self, node: Node) -> Node:
+        args = tuple(map_values(arg, self._current) for arg in node.args)
+        kwargs = {name: map_values(arg, self._current) for name, arg in node.kwargs.items()}
+        return replace(node, args=args, kwargs=kwargs)
+
+    def _write(self, node: Node, row: OpDef) -> None:
+        """The functional row's result becomes the newest version of what the node writes."""
+        if row.functional is None:
+            raise NotImplementedError(f"{row.name} writes in place and has no functional row")
+        reading = self._reading(node)
+        result = self.builder.call(row.functional, *reading.args, **reading.kwargs)
+        bound = dict(zip((p.name for p in row.signature.parameters), node.args, strict=False))
+        target = bound[row.mutates[0]]
+        assert isinstance(target, Value)
+        target = self._target(target)
+        self._assign(target, self._as_type(result, target))
+        for output in node.outputs:
+            self.same[output] = target
+
+    def _as_type(self, value: Value, target: Value) -> Value:
+        """In-place operators keep their target's dtype and shape."""
+        if value.dtype is not target.dtype:
+            value = self.builder.call("to_dtype", value, target.dtype)
+        if value.shape != target.shape:
+            value = self.builder.call("expand", value, target.shape)
+        return value
+
+    def _target(self, value: Value) -> Value:
+        return self.same.get(value, value)
+
+    def _base(self, value: Value) -> Value:
+        value = self._target(value)
+        while value in self.views:
+            value = self.views[value].parent
+        return value
+
+    def _current(self, value: Value) -> Value:
+        """The value as of now: re-derived from the newest version of its base if that was written."""
+        value = self._target(value)
+        base = self._base(value)
+        version = self.version.get(base, 0)
+        if version == 0:
+            return value
+        if value is base:
+            return self.newest[base]
+        if self.fresh.get(value, (-1, value))[0] == version:
+            return self.fresh[value][1]
+        view = self.views[value]
+        again = self._apply(view.node, self._current(view.parent), value)
+        self.fresh[value] = (version, again)
+        return again
+
+    def _apply(self, node: Node, source: Value, output: Value) -> Value:
+        """The view once more, over another source."""
+        args = (source, *(map_values(arg, self._current) for arg in node.args[1:]))
+        types = tuple(value.type for value in node.outputs)
+        made = self.builder.append(node.op, args, node.kwargs, types, single=False)
+        return made[node.outputs.index(output)]
+
+    def _assign(self, target: Value, new: Value) -> None:
+        """``target`` (a view chain) now holds ``new``: the base gets a new version."""
+        value = target
+        while value in self.views:
+            view = self.views[value]
+            undo = INVERSES.get(view.node.op)
+            if undo is None:
+                raise NotImplementedError(f"a write through {view.node.op} cannot be undone")
+            parent = self._current(view.parent)
+            position = view.node.outputs.index(value)
+            new = undo(self.builder, parent, new, view.node, position)
+            value = view.parent
+        self.newest[value] = new
+        self.version[value] = self.version.get(value, 0) + 1
+        self.fresh[target] = (self.version[value], self._reuse(target, new))
+
+    def _reuse(self, target: Value, new: Value) -> Value:
+        return new if target not in self.views else self._derive(target)
+
+    def _derive(self, value: Value) -> Value:
+        self.fresh.pop(value, None)
+        return self._current(value)
+
+    def _assign_inputs(self) -> None:
+        for entry in self.graph.inputs:
+            if self.version.get(entry.value, 0):
+                newest = self.newest[entry.value]
+                self.builder.append(ASSIGN, (entry.value, newest), {}, (), single=False)
+
+    def _output(self, value: Value) -> Value:
+        """Outputs that are, or view, a written input refer to the input itself."""
+        value = self._target(value)
+        base = self._base(value)
+        inputs = {entry.value for entry in self.graph.inputs}
+        if base not in inputs or not self.version.get(base, 0):
+            return self._current(value)
+        return self._over_input(value)
+
+    def _over_input(self, value: Value) -> Value:
+        if value not in self.views:
+            return value
+        view = self.views[value]
+        return self._apply(view.node, self._over_input(view.parent), value)
+
+
+Undo = Callable[[Builder, Value, Value, Node, int], Value]
+
+
+def _argument(node: Node, index: int, name: str) -> Arg:
+    return node.args[index] if len(node.args) > index else node.kwargs[name]
+
+
+def _undo_reshape(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
+    return b.call("reshape", new, parent.shape)
+
+
+def _undo_permute(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
+    dims = [d % len(parent.shape) for d in _argument(node, 1, "dims")]  # type: ignore[union-attr]
+    return b.call("permute", new, tuple(dims.index(i) for i in range(len(dims))))
+
+
+def _undo_transpose(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
+    rank = max(len(parent.shape), 1)
+    order = list(range(len(parent.shape)))
+    a, c = (int(d) % rank for d in node.args[1:3])  # type: ignore[arg-type]
+    if order:
+        order[a], order[c] = order[c], order[a]
+    return b.call("permute", new, tuple(order))
+
+
+def _undo_select(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
+    return b.call("select_scatter", parent, new, *node.args[1:3])
+
+
+def _undo_slice(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
+    _, dim, start, length, step = node.args
+    return b.call("slice_scatter", parent, new, dim, start, length, step)
+
+
+def _undo_diagonal(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
+    return b.call("diagonal_scatter", parent, new, *node.args[1:4])
+
+
+def _undo_narrow(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
+    _, dim, start, length = node.args
+    return b.call("slice_scatter", parent, new, dim, start, length, 1)
+
+
+def _undo_parts(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
+    """split and chunk: one output is one slice of the parent."""
+    dim = int(_argument(node, 2, "dim")) % max(len(parent.shape), 1)  # type: ignore[arg-type]
+    start: Dim = 0
+    for earlier in node.outputs[:position]:
+        start = start + earlier.shape[dim]
+    length = node.outputs[position].shape[dim]
+    return b.call("slice_scatter", parent, new, dim, start, length, 1)
+
+
+def _undo_unbind(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
+    return b.call("select_scatter", parent, new, _argument(node, 1, "dim"), position)
+
+
+def _undo_alias(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
+    return new
+
+
+# How a write through one view is a write to what it views: (builder, parent, new, node, position).
+INVERSES: dict[str, Undo] = {
+    **dict.fromkeys(
+        ("reshape", "view", "unsqueeze", "squeeze", "flatten", "unflatten"), _undo_reshape
+    ),
+    "permute": _undo_permute,
+    **dict.fromkeys(("transpose", "swapaxes", "swapdims"), _undo_transpose),
+    "select": _undo_select,
+    "slice": _undo_slice,
+    "narrow": _undo_narrow,
+    "diagonal": _undo_diagonal,
+    **dict.fromkeys(("split", "chunk"), _undo_parts),
+    "unbind": _undo_unbind,
+    **dict.fromkeys(("alias", "detach"), _undo_alias),
+}

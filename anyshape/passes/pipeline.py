@@ -1,0 +1,42 @@
+"""The passes in order, each with what it needs and what it gives; the order is data.
+
+In: the torch-level graph of capture. Out: a graph of core rows and externs for the scheduler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from anyshape.ir.graph import Graph
+from anyshape.ops.table import OpDef
+from anyshape.passes.decompose import decompose
+from anyshape.passes.functionalize import functionalize
+from anyshape.passes.simplify import merge_equal_nodes, remove_dead_nodes, remove_identities
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A named graph -> graph function. ``needs`` and ``gives`` are properties of graphs."""
+
+    name: str
+    run: Callable[[Graph, Mapping[str, OpDef]], Graph]
+    needs: frozenset[str] = frozenset()
+    gives: frozenset[str] = frozenset()
+
+
+PASSES: tuple[Pass, ...] = (
+    Pass("functionalize", functionalize, gives=frozenset({"pure"})),
+    Pass("remove-dead-early", remove_dead_nodes, needs=frozenset({"pure"})),
+    Pass("decompose", decompose, needs=frozenset({"pure"}), gives=frozenset({"core"})),
+    Pass("remove-identities", remove_identities, needs=frozenset({"core"})),
+    Pass("merge-equal", merge_equal_nodes, needs=frozenset({"core"})),
+    Pass("remove-dead", remove_dead_nodes, needs=frozenset({"pure"})),
+)
+
+
+def stages(graph: Graph, ops: Mapping[str, OpDef]) -> Iterator[tuple[str, Graph]]:
+    """Each pass's name with the graph it gives, in order."""
+    for step in PASSES:
+        graph = step.run(graph, ops)
+        yield step.name, graph

@@ -65,14 +65,19 @@ class ReplacedBlock(nn.Module):
         for name, child in block.named_children():
             self.add_module(name, child)
         self._family, self._router_outputs = family, router_outputs
-        self._layer = (
-            MoE.of(*read_block(block)),
-        )  # in a tuple, so that it is no child: names stay the same
+        self._layer = (MoE.of(*read_parts(self, family)),)  # in a tuple: no child, names stay
+        self._held = tensors_of(self)
         self.train(block.training)
 
     @property
     def layer(self) -> MoE:
-        """The layer that computes; it holds the parameters of this module's children."""
+        """The layer that computes, with the tensors of this module's children as they are now.
+
+        `to` and `load_state_dict(assign=True)` may put other tensors in their place; then it is made again.
+        """
+        if not all(owner[name] is tensor for owner, name, tensor in self._held):
+            self._layer = (MoE.of(*read_parts(self, self._family)),)
+            self._held = tensors_of(self)
         return self._layer[0]
 
     def forward(self, hidden_states: Tensor) -> Tensor | tuple[Tensor, Tensor | None]:

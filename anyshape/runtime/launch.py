@@ -66,7 +66,7 @@ def c_argument_types(kernel: Kernel) -> Sequence[type]:
     types: dict[type, Callable[[Any], type]] = {
         PointerParam: lambda _: ctypes.c_void_p,
         SizeParam: lambda _: ctypes.c_int64,
-        ScalarParam: lambda p: ctypes.c_double if p.kind == "float" else ctypes.c_int64,
+        ScalarParam: lambda p: ctypes.c_double if p.dtype.is_floating else ctypes.c_int64,
     }
     return [types[type(param)](param) for param in kernel.params]
 

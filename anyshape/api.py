@@ -1,0 +1,252 @@
+"""The public API: the user's options in, a compiled callable out.
+
+``compile`` wraps a function, a method or an ``nn.Module``; nothing is captured before the first call. The
+wrapper has the same call signature and, for modules, the same class, attributes, parameters and hooks.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import sys
+import threading
+import types
+import warnings
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, overload
+
+import torch
+
+from anyshape.capture.marks import Mark, set_mark
+from anyshape.driver import Driver
+from anyshape.errors import AnyshapeError, AnyshapeWarning
+from anyshape.options import Options, from_user
+from anyshape.runtime.dispatch import Compiled, Explanation, Stats
+
+SUPPORTED = ((3, 11), (3, 12))
+F = TypeVar("F", bound=Callable[..., Any])
+
+_COMPILED: weakref.WeakSet[Compiled] = weakref.WeakSet()
+
+
+@overload
+def compile(fn: F, **settings: Any) -> F: ...  # noqa: ANN401
+@overload
+def compile(fn: None = None, **settings: Any) -> Callable[[F], F]: ...  # noqa: ANN401
+def compile(
+    fn: Callable[..., Any] | None = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    mode: str | None = "default",
+    options: Mapping[str, object] | None = None,
+    disable: bool = False,
+) -> Any:
+    """Compiles a function, method or module: one compile serves every shape.
+
+    ``fullgraph``: a graph break is an error. ``dynamic``: ``None`` and ``True`` make every size of every
+    argument symbolic, ``False`` makes all static. ``mode`` and ``options``: see ``anyshape.options``.
+    Works as a decorator, with and without arguments. Where nothing can be compiled (another Python
+    version, no C compiler) it warns once and runs eagerly.
+
+    >>> fast = anyshape.compile(model)                                               # doctest: +SKIP
+    """
+    chosen = from_user(mode, options, fullgraph=fullgraph, dynamic=dynamic)
+    if fn is None:
+        return functools.partial(_compile, options=chosen, disable=disable)
+    return _compile(fn, chosen, disable)
+
+
+def _compile(fn: Callable[..., Any], options: Options, disable: bool) -> Any:  # noqa: ANN401
+    if not callable(fn):
+        raise AnyshapeError("E104", kind=f"a {type(fn).__name__}")
+    if disable or options.disable or isinstance(fn, CompiledFunction) or _compiled_class(type(fn)):
+        return fn
+    reason = _unsupported()
+    if reason is not None:
+        warnings.warn(AnyshapeWarning(str(reason)), stacklevel=3)
+        return fn
+    compiled = _Lazy(fn, options)
+    if isinstance(fn, torch.nn.Module):
+        return _compiled_module(fn, compiled)
+    return CompiledFunction(fn, compiled)
+
+
+def _unsupported() -> AnyshapeError | None:
+    if sys.version_info[:2] in SUPPORTED and sys.implementation.name == "cpython":
+        return None
+    version = f"{sys.implementation.name} {sys.version_info[0]}.{sys.version_info[1]}"
+    return AnyshapeError("E603", version=version, supported="CPython 3.11 and 3.12")
+
+
+@dataclass(slots=True, eq=False)
+class _Lazy:
+    """What a wrapper holds: the function, its options, and the machinery from the first call on."""
+
+    fn: Callable[..., Any]
+    options: Options
+    machinery: Compiled | None = None
+    eager: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        machinery = self.machinery
+        if machinery is None:
+            if self.eager:
+                return self.fn(*args, **kwargs)
+            machinery = self.start()
+            if machinery is None:
+                return self.fn(*args, **kwargs)
+        return machinery(*args, **kwargs)
+
+    def start(self) -> Compiled | None:
+        """The machinery; None, with one warning, where no C compiler is found."""
+        with self.lock:
+            if self.machinery is None and not self.eager:
+                try:
+                    driver = Driver.create(self.options)
+                except AnyshapeError as error:
+                    self.eager = True
+                    warnings.warn(AnyshapeWarning(str(error)), stacklevel=4)
+                    return None
+                self.machinery = Compiled(self.fn, self.options, driver.compile_graph)
+                _COMPILED.add(self.machinery)
+            return self.machinery
+
+
+class CompiledFunction:
+    """A compiled function; as a class attribute it binds like one."""
+
+    def __init__(self, fn: Callable[..., Any], lazy: _Lazy) -> None:
+        functools.update_wrapper(self, fn)
+        self._lazy = lazy
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        return self._lazy(*args, **kwargs)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:  # noqa: ANN401
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<anyshape.compile({getattr(self._lazy.fn, '__qualname__', self._lazy.fn)})>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _compile, (self._lazy.fn, self._lazy.options, False)
+
+    def stats(self) -> Stats:
+        """The counts so far: specializations, graph breaks, kernels, calls, seconds..."""
+        machinery = self._lazy.machinery
+        return Stats() if machinery is None else machinery.stats()
+
+    def guards(self) -> str:
+        """What is relied on, and by which line of the user's code."""
+        machinery = self._lazy.machinery
+        return "" if machinery is None else machinery.guards()
+
+    def graphs(self) -> list[str]:
+        """The captured graphs, each a Python function that runs."""
+        machinery = self._lazy.machinery
+        return [] if machinery is None else machinery.graphs()
+
+    def code(self) -> str:
+        """The generated kernels and the host code that launches them."""
+        machinery = self._lazy.machinery
+        return "" if machinery is None else machinery.code()
+
+    def recompiles(self) -> list[str]:
+        """Why each specialization after the first was made: which guard failed, with which values."""
+        machinery = self._lazy.machinery
+        return [] if machinery is None else machinery.recompiles()
+
+
+def _compiled_class(cls: type) -> bool:
+    return "_anyshape_original" in cls.__dict__
+
+
+def _compiled_module(module: torch.nn.Module, lazy: _Lazy) -> torch.nn.Module:
+    """A module of a subclass made for it, which shares ``__dict__`` with the original."""
+    compiled = CompiledFunction(module, lazy)
+    original = type(module)
+    namespace = {
+        "_anyshape_original": original,
+        "__module__": original.__module__,
+        "__qualname__": original.__qualname__,
+        "__doc__": original.__doc__,
+        "__call__": lambda self, *args, **kwargs: lazy(*args, **kwargs),
+        "__reduce__": lambda self: (_compile, (module, lazy.options, False)),
+        "__reduce_ex__": lambda self, protocol: (_compile, (module, lazy.options, False)),
+        "__deepcopy__": lambda self, memo: _compile(
+            copy.deepcopy(module, memo), lazy.options, False
+        ),
+        **{name: staticmethod(getattr(compiled, name)) for name in INSPECTION},
+    }
+    subclass = type(original)(original.__name__, (original,), namespace)
+    instance = subclass.__new__(subclass)
+    object.__setattr__(instance, "__dict__", module.__dict__)
+    return instance
+
+
+INSPECTION = ("stats", "guards", "graphs", "code", "recompiles")
+
+
+def explain(fn: Callable[..., Any], **settings: Any) -> Callable[..., Explanation]:  # noqa: ANN401
+    """``explain(fn)(*args)`` runs ``fn`` once and lists every graph break: id, reason, line, hint."""
+    if isinstance(fn, CompiledFunction):
+        fn = fn._lazy.fn
+    options = from_user(**settings)
+
+    def run(*args: Any, **kwargs: Any) -> Explanation:  # noqa: ANN401
+        driver = Driver.create(options)
+        machinery = Compiled(fn, options, driver.compile_graph)
+        machinery(*args, **kwargs)
+        return machinery.explain()
+
+    return run
+
+
+def mark_dynamic(
+    tensor: torch.Tensor,
+    dim: int,
+    *,
+    name: str | None = None,
+    min: int = 0,
+    max: int | None = None,
+) -> None:
+    """The size of ``dim`` must stay symbolic: an error if anything would specialize it."""
+    set_mark(tensor, dim, Mark("dynamic", name, min, max))
+
+
+def mark_unbacked(
+    tensor: torch.Tensor,
+    dim: int,
+    *,
+    name: str | None = None,
+    min: int = 0,
+    max: int | None = None,
+) -> None:
+    """The size of ``dim`` is never guarded on; a branch on it must join, or breaks the graph."""
+    set_mark(tensor, dim, Mark("unbacked", name, min, max))
+
+
+def mark_static(tensor: torch.Tensor, dim: int) -> None:
+    """The size of ``dim`` is a constant; another size is another specialization."""
+    set_mark(tensor, dim, Mark("static"))
+
+
+def check(condition: bool, message: str | Callable[[], str] | None = None) -> None:
+    """States a fact about sizes, as ``torch._check``: tested while running, relied on while compiling."""
+    if not condition:
+        raise RuntimeError(message() if callable(message) else message or "check failed")
+
+
+def is_compiling() -> bool:
+    """True while anyshape captures; False in plain Python. Answered by the interpreter."""
+    return False
+
+
+def reset() -> None:
+    """Forgets every specialization of every compiled function; the next calls capture again."""
+    for compiled in list(_COMPILED):
+        compiled.reset()

@@ -1,8 +1,10 @@
-"""Every error that a user can see: a code, what happened, why, what to do, and the user's own line with a caret.
+"""Every error that a user can see: a code, what happened, why, what to do, and the user's own
+line with a caret.
 
-Comes in: a code of `CODES` with the values of its templates, or texts of one's own, and the place in the user's source.
-Goes out: one exception whose text is the whole story, in the form that STYLE fixes (see `render`).
-Each code has a paragraph in docs/errors.md, which is made from this table.
+Comes in: a code of `CODES` with the values of its templates, or texts of one's own, and the place
+in the user's source. Goes out: one exception whose text is the whole story, in the form that
+STYLE fixes (see `render`). Each code has a paragraph in docs/errors.md, which is made from this
+table.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from typing import Protocol
 
 
 class Place(Protocol):
-    """Where in the user's source something happened; `ir.Location` is one. Columns count UTF-8 bytes from 0."""
+    """Where in the user's source something happened; `ir.Location` is one. Columns count UTF-8
+    bytes from 0.
+    """
 
     @property
     def file(self) -> str: ...
@@ -40,7 +44,8 @@ class Template:
 
 
 # E1xx how anyshape was called; E2xx what capture met; E3xx sizes; E4xx operators and types;
-# E5xx passes and scheduling; E6xx kernels and the C compiler; E7xx running and the cache; E9xx our own mistakes.
+# E5xx passes and scheduling; E6xx kernels and the C compiler; E7xx running and the cache; E9xx our
+# own mistakes.
 CODES: Mapping[str, Template] = MappingProxyType(
     {
         "E101": Template(
@@ -72,6 +77,21 @@ CODES: Mapping[str, Template] = MappingProxyType(
             "unknown model {name!r}",
             "the demo knows only the models that anyshape.tools.models lists",
             "{near}",
+        ),
+        "E151": Template(
+            "{block} cannot be turned into an anyshape.moe.MoE",
+            "{why}",
+            "blocks of these classes can: {known}",
+        ),
+        "E152": Template(
+            "these experts cannot run: {why}",
+            "",
+            "keep the original block",
+        ),
+        "E153": Template(
+            "anyshape.moe layers have no gradients",
+            "they are for inference",
+            "call the model under torch.no_grad(), or train with the original block",
         ),
         "E201": Template(
             "{what}",
@@ -111,7 +131,7 @@ CODES: Mapping[str, Template] = MappingProxyType(
         "E221": Template(
             "a new specialization is needed, and none may be made",
             "{guard}",
-            "torch.compiler.set_stance is 'fail_on_recompile'; call with the new sizes before setting it",
+            "torch.compiler.set_stance is 'fail_on_recompile': warm these sizes up before it",
         ),
         "E301": Template(
             "{dim} was marked dynamic, but the program needs it to be {value}",
@@ -178,7 +198,9 @@ CODES: Mapping[str, Template] = MappingProxyType(
 
 
 class AnyshapeError(Exception):
-    """An error with a code; `what`, `why` and `hint` default to the code's templates filled with `values`."""
+    """An error with a code; `what`, `why` and `hint` default to the code's templates filled with
+    `values`.
+    """
 
     def __init__(
         self,
@@ -219,7 +241,7 @@ def _fill(template: str, values: Mapping[str, object]) -> str:
 def render(
     code: str, what: str, why: str = "", hint: str = "", location: Place | None = None
 ) -> str:
-    """The text of an error: code and what, the user's line with a caret, why, and one thing to do."""
+    """The text of an error: code and what, the user's line, why, and one thing to do."""
     lines = [f"{code} {what}"]
     if location is not None:
         lines += render_place(location)
@@ -235,7 +257,9 @@ def _hang(text: str) -> str:
 
 
 def render_place(place: Place) -> list[str]:
-    """`--> file:line, in function`, the source line if it can be read, and a caret under the columns if they are known."""
+    """`--> file:line, in function`, the source line if it can be read, and a caret under the
+    columns if they are known.
+    """
     where = f"{PurePath(place.file).name}:{place.line}"
     if place.function:
         where += f", in {place.function}"
@@ -252,7 +276,9 @@ def render_place(place: Place) -> list[str]:
 
 
 def _caret(source: str, column: int | None, end_column: int | None) -> str:
-    """The underline of bytes `column..end_column` of `source`; to the end of the line where the expression goes on."""
+    """The underline of bytes `column..end_column` of `source`; to the end of the line where the
+    expression goes on.
+    """
     if column is None:
         return ""
     encoded = source.encode()

@@ -1,8 +1,9 @@
 """All knobs, in one frozen record, and the only reader of the environment.
 
-Comes in: what the user gave to `compile(fullgraph=, dynamic=, mode=, options=)` and the environment.
-Goes out: one `Options`, complete and checked, that is handed along; nobody else asks `os.environ`.
-An option's name, type, default and meaning stand together below; `list_options` prints them.
+Comes in: what the user gave to `compile(fullgraph=, dynamic=, mode=, options=)` and the
+environment. Goes out: one `Options`, complete and checked, that is handed along; nobody else asks
+`os.environ`. An option's name, type, default and meaning stand together below; `list_options`
+prints them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ def option(default: object, meaning: str) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Every knob of the compiler. `Options()` is the default; build one for a user with `from_user`."""
+    """Every knob of the compiler. `Options()` is the default; build one for a user with
+    `from_user`.
+    """
 
     # what compile() names itself
     fullgraph: bool = option(False, "a graph break is an error")
@@ -54,7 +57,8 @@ class Options:
     progress: bool | None = option(None, "say what takes long; None: where stderr is a terminal")
 
 
-# A mode is a named set of options. Autotuning and CUDA graphs are for GPUs; on the CPU there is nothing to set.
+# A mode is a named set of options. Autotuning and CUDA graphs are for GPUs; on the CPU there is
+# nothing to set.
 MODES: Mapping[str, Mapping[str, object]] = MappingProxyType(
     {
         "default": MappingProxyType({}),
@@ -73,9 +77,11 @@ def from_user(
     dynamic: bool | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Options:
-    """The options of one `compile` call: defaults, then environment, then mode, then `options`, the last one wins.
+    """The options of one `compile` call: defaults, then environment, then mode, then `options`,
+    the last one wins.
 
-    Hyphens in names are read as underscores. Raises AnyshapeError E101 to E103 for what it does not know.
+    Hyphens in names are read as underscores. Raises AnyshapeError E101 to E103 for what it does
+    not know.
     """
     settings = MODES.get(mode or "default")
     if settings is None:
@@ -98,7 +104,9 @@ def from_user(
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Options:
-    """The defaults as the environment changes them: ANYSHAPE_DISABLE, ANYSHAPE_CACHE_DIR, ANYSHAPE_PROGRESS, CC."""
+    """The defaults as the environment changes them: ANYSHAPE_DISABLE, ANYSHAPE_CACHE_DIR,
+    ANYSHAPE_PROGRESS, CC.
+    """
     progress = environ.get("ANYSHAPE_PROGRESS")
     return Options(
         disable=_truthy(environ.get("ANYSHAPE_DISABLE", "")),

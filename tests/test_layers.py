@@ -1,4 +1,6 @@
-"""The house of docs/architecture.md, held: layers, torch-free parts, and what `import anyshape` costs."""
+"""The house of docs/architecture.md, held: layers, torch-free parts, and what `import anyshape`
+costs.
+"""
 
 from __future__ import annotations
 

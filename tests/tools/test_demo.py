@@ -1,0 +1,125 @@
+"""`anyshape demo`, with a compiler that is eager, and with one that is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from anyshape import api
+from anyshape.tools import cli
+
+
+class Eager:
+    """Stands for a compiled module: calls it and changes what it returns."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        change: Callable[[torch.Tensor], torch.Tensor],
+        specializations: int,
+    ):
+        self.module, self.change, self.specializations = module, change, specializations
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        return self.change(self.module(*args, **kwargs))
+
+    def stats(self) -> SimpleNamespace:
+        return SimpleNamespace(
+            compile_seconds=0.5,
+            specializations=self.specializations,
+            graph_breaks=0,
+            kernels=3,
+            externs=4,
+            eager_ops=0,
+        )
+
+
+@pytest.fixture
+def compiler(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    def install(
+        change: Callable[[torch.Tensor], torch.Tensor] = lambda y: y, specializations: int = 1
+    ) -> None:
+        monkeypatch.setattr(
+            api, "compile", lambda module, **_: Eager(module, change, specializations)
+        )
+
+    return install
+
+
+DEMO = ["demo", "resnet", "--lengths", "5,8"]
+
+
+def test_a_right_model_is_a_table_and_status_0(
+    compiler: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    compiler()
+    assert cli.main(DEMO) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("resnet")] == ["(2,5)", "(2,8)"]
+    assert (
+        "1 specialization, 0 graph breaks, 3 kernels, 4 externs, 0 operators run eagerly"
+        in "\n".join(lines)
+    )
+
+
+def test_a_wrong_result_is_status_1(
+    compiler: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    compiler(change=lambda y: y * (1 + 1e-5))
+    assert cli.main(DEMO) == 1
+    assert "WRONG" in capsys.readouterr().out
+
+
+def test_another_dtype_is_wrong(
+    compiler: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    compiler(change=lambda y: y.double())
+    assert cli.main(DEMO) == 1
+    assert "dtype is torch.float64, eager's is torch.float32" in capsys.readouterr().out
+
+
+def test_a_second_specialization_is_status_1(compiler: Callable[..., None]) -> None:
+    compiler(specializations=2)
+    assert cli.main(DEMO) == 1
+
+
+def test_a_failure_is_told_and_the_next_model_runs(
+    compiler: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail_on_pictures(y: torch.Tensor) -> torch.Tensor:
+        if y.shape[-1] == 10:
+            raise RuntimeError("no kernel")
+        return y
+
+    compiler(change=fail_on_pictures)
+    assert cli.main(["demo", "resnet", "two-tower", "--lengths", "5"]) == 1
+    out = capsys.readouterr().out
+    assert "RuntimeError: no kernel" in out
+    assert any(line.startswith("two-tower") for line in out.splitlines())
+    assert "not right: resnet\n" in out
+
+
+def test_json_has_what_the_table_has(compiler: Callable[..., None], tmp_path: Path) -> None:
+    compiler()
+    file = tmp_path / "figures.json"
+    assert cli.main([*DEMO, "--dtype", "bfloat16", "--json", str(file)]) == 0
+    (model,) = json.loads(file.read_text())["models"]
+    assert model["name"] == "resnet"
+    assert model["right"] is True
+    assert [shape["length"] for shape in model["shapes"]] == [5, 8]
+
+
+def test_an_unknown_model_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["demo", "lama"]) == 2
+    assert "did you mean 'llama'" in capsys.readouterr().err
+
+
+def test_options_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["options"]) == 0
+    assert "max_variants" in capsys.readouterr().out

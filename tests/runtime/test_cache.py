@@ -1,0 +1,208 @@
+"""The cache costs a rebuild at worst: one test for each fault that a disk or a neighbour can cause."""
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from anyshape.errors import AnyshapeError
+from anyshape.options import Options
+from anyshape.runtime.build import OBJECT, Builder, compile_c
+from anyshape.runtime.cache import DiskCache, digest
+
+SOURCE = "void bump(float *x, long n) { for (long i = 0; i < n; i++) x[i] += 1; }"
+ARGUMENTS = {"bump": [ctypes.c_void_p, ctypes.c_int64]}
+
+
+def new_builder(directory: Path) -> Builder:
+    return Builder.create(Options(cache_dir=str(directory)), prelude="")
+
+
+def bumps(builder: Builder) -> bool:
+    numbers = (ctypes.c_float * 3)(1, 2, 3)
+    function = builder.functions({"bump": SOURCE}, ARGUMENTS)["bump"]
+    function(ctypes.addressof(numbers), 3)
+    return list(numbers) == [2, 3, 4]
+
+
+def stored_objects(directory: Path) -> list[Path]:
+    return list(directory.rglob(OBJECT))
+
+
+def test_a_second_builder_loads_what_the_first_compiled(tmp_path):
+    first, second = new_builder(tmp_path), new_builder(tmp_path)
+    assert bumps(first) and bumps(second)
+    assert (first.compiled, second.compiled) == (1, 0)
+
+
+def test_blobs_come_back_as_they_were_stored(tmp_path):
+    cache = DiskCache.open(str(tmp_path))
+    cache.store("ab12", {"a": b"\x00\xff", "b": b""})
+    assert DiskCache.open(str(tmp_path)).load("ab12") == {"a": b"\x00\xff", "b": b""}
+    assert cache.load("ab13") is None
+
+
+def test_the_digest_tells_where_parts_end():
+    assert digest("ab", "c") != digest("a", "bc")
+
+
+@pytest.mark.parametrize("length", [0, 1, 100])
+def test_a_truncated_object_is_rebuilt(tmp_path, length):
+    assert bumps(new_builder(tmp_path))
+    (path,) = stored_objects(tmp_path)
+    path.write_bytes(path.read_bytes()[:length])
+    again = new_builder(tmp_path)
+    assert bumps(again) and again.compiled == 1
+    third = new_builder(tmp_path)
+    assert bumps(third) and third.compiled == 0, "the entry was not repaired"
+
+
+def test_an_object_with_the_wrong_digest_is_not_loaded(tmp_path):
+    assert bumps(new_builder(tmp_path))
+    (path,) = stored_objects(tmp_path)
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(bytes(content))
+    again = new_builder(tmp_path)
+    assert bumps(again) and again.compiled == 1
+
+
+def test_damaged_metadata_is_a_miss(tmp_path):
+    cache = DiskCache.open(str(tmp_path))
+    for text in ("", "{", "[]", '{"key": "ab12"}', '{"key": "ab12", "digests": {"a": 3}}'):
+        cache.store("ab12", {"a": b"x"})
+        next(tmp_path.rglob("meta.json")).write_text(text)
+        assert cache.load("ab12") is None
+
+
+def test_a_symbolic_link_in_an_entry_is_not_followed(tmp_path):
+    cache = DiskCache.open(str(tmp_path / "cache"))
+    cache.store("ab12", {"a": b"x"})
+    entry = next((tmp_path / "cache").rglob("meta.json")).parent
+    (tmp_path / "elsewhere").write_bytes(b"x")
+    (entry / "a").unlink()
+    (entry / "a").symlink_to(tmp_path / "elsewhere")
+    assert cache.load("ab12") is None
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
+def test_a_directory_that_others_can_write_is_not_used(tmp_path, mode):
+    directory = tmp_path / "cache"
+    directory.mkdir()
+    directory.chmod(mode)
+    builder = new_builder(directory)
+    assert "written by others" in builder.cache.problem
+    assert bumps(builder) and not stored_objects(directory)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+def test_a_directory_of_another_user_is_not_used(tmp_path):
+    directory = tmp_path / "cache"
+    directory.mkdir(mode=0o700)
+    os.chown(directory, 12345, 12345)
+    builder = new_builder(directory)
+    assert "another user" in builder.cache.problem
+    assert bumps(builder)
+
+
+def test_no_directory_at_all_is_no_error():
+    builder = Builder.create(Options(cache_dir=""), prelude="")
+    assert builder.cache.root is None and bumps(builder)
+
+
+def test_a_directory_that_cannot_be_made_is_no_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    builder = new_builder(tmp_path / "file" / "cache")
+    assert builder.cache.problem and bumps(builder)
+
+
+MOUNTED = """
+    import ctypes, sys
+    from pathlib import Path
+    sys.path.insert(0, {root!r})
+    from tests.runtime.test_cache import bumps, new_builder
+    assert bumps(new_builder(Path({directory!r})))
+    print("right")
+"""
+
+
+def run_on_mount(options: str, directory: Path, fill: str = "true") -> subprocess.CompletedProcess:
+    """Runs ``bumps`` with a file system mounted at ``directory``, in a private mount namespace."""
+    root = str(Path(__file__).parents[2])
+    script = textwrap.dedent(MOUNTED).format(root=root, directory=str(directory))
+    command = f"mount -t tmpfs {options} none {directory} && {fill} && exec {sys.executable} -c '{script}'"
+    shell = command.replace("'" + script + "'", '"$SCRIPT"')
+    return subprocess.run(
+        ["unshare", "--mount", "sh", "-c", shell],
+        env={**os.environ, "SCRIPT": script},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def mounts_are_refused() -> bool:
+    if shutil.which("unshare") is None:
+        return True
+    probe = ["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"]
+    return subprocess.run(probe, capture_output=True, check=False).returncode != 0
+
+
+needs_mounts = pytest.mark.skipif(mounts_are_refused(), reason="mounts are refused here")
+
+
+@needs_mounts
+def test_a_read_only_disk_is_no_error(tmp_path):
+    done = run_on_mount("-o ro", tmp_path)
+    assert done.stdout == "right\n", done.stderr
+
+
+@needs_mounts
+@pytest.mark.parametrize("size", ["4k", "16k", "64k"])
+def test_a_full_disk_is_no_error(tmp_path, size):
+    fill = f"head -c 100000000 /dev/zero > {tmp_path}/filler 2>/dev/null; true"
+    done = run_on_mount(f"-o size={size},mode=700", tmp_path, fill)
+    assert done.stdout == "right\n", done.stderr
+
+
+def test_four_processes_that_compile_the_same_thing_all_succeed(tmp_path):
+    root = str(Path(__file__).parents[2])
+    script = textwrap.dedent(MOUNTED).format(root=root, directory=str(tmp_path))
+    processes = [
+        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    assert [p.communicate(timeout=100)[0] for p in processes] == ["right\n"] * 4
+    assert len(stored_objects(tmp_path)) == 1
+    assert not [p for p in tmp_path.rglob(".*") if p.is_dir()], "a temporary entry was left"
+
+
+def test_a_killed_compiler_is_an_error_that_says_so_and_caches_nothing(tmp_path):
+    compiler = tmp_path / "cc"
+    compiler.write_text("#!/bin/sh\nkill -9 $$\n")
+    compiler.chmod(0o755)
+    builder = Builder.create(Options(cache_dir=str(tmp_path / "cache"), cc=str(compiler)), "")
+    with pytest.raises(AnyshapeError, match="E602"):
+        bumps(builder)
+    assert not stored_objects(tmp_path)
+    assert bumps(new_builder(tmp_path / "cache"))
+
+
+def test_the_compilers_own_words_are_in_the_error():
+    with pytest.raises(AnyshapeError, match="nonsense"):
+        compile_c(shutil.which("cc"), "int x = nonsense;")
+
+
+def test_libraries_with_the_same_function_name_stay_apart(tmp_path):
+    first = Builder.create(Options(cache_dir=str(tmp_path)), prelude="")
+    second = Builder.create(Options(cache_dir=str(tmp_path)), prelude="")
+    numbers = (ctypes.c_float * 1)(1)
+    first.functions({"bump": SOURCE}, ARGUMENTS)["bump"](ctypes.addressof(numbers), 1)
+    other = SOURCE.replace("+= 1", "+= 10")
+    second.functions({"bump": other}, ARGUMENTS)["bump"](ctypes.addressof(numbers), 1)
+    assert list(numbers) == [12]

@@ -3,6 +3,17 @@
 Read `expr.py` first (the normal form), then `conditions.py` (relations), `facts.py` (what is known), `solve.py` and `render.py`.
 """
 
+from anyshape.symbolic.atoms import (
+    Atom,
+    Broadcast,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Monomial,
+    Operation,
+    Symbol,
+)
 from anyshape.symbolic.conditions import (
     AllOf,
     AnyOf,
@@ -18,17 +29,9 @@ from anyshape.symbolic.conditions import (
     ne,
 )
 from anyshape.symbolic.expr import (
-    Atom,
-    Broadcast,
     Dim,
     Expr,
-    FloorDiv,
-    Max,
-    Min,
-    Mod,
-    Monomial,
     Space,
-    Symbol,
     broadcast,
     ceildiv,
     floordiv,
@@ -58,6 +61,7 @@ __all__ = [
     "Mismatch",
     "Mod",
     "Monomial",
+    "Operation",
     "Relation",
     "Space",
     "Symbol",

@@ -10,7 +10,9 @@ from collections.abc import Iterable
 from math import gcd
 from typing import Literal, NoReturn, TypeAlias
 
-from anyshape.symbolic.expr import Dim, Expr, Symbol, divide_exactly, leading
+from anyshape.symbolic.atoms import Symbol
+from anyshape.symbolic.expr import Dim, Expr
+from anyshape.symbolic.polynomial import divide_exactly, leading, without_constant
 
 Kind: TypeAlias = Literal["eq", "ne", "ge"]
 
@@ -133,8 +135,8 @@ def nonnegative(expr: Dim) -> Relation | bool:
         return expr >= 0  # type: ignore[operator]
     common = gcd(*expr.terms.values())
     if common != 1:
-        inside = expr - expr.constant
-        expr = divide_exactly(inside, common) + expr.constant // common
+        inside = divide_exactly(without_constant(expr), common)
+        expr = inside + expr.constant // common
     return _relation("ge", expr)
 
 

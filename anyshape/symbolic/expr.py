@@ -1,223 +1,48 @@
-"""Integers nobody knows yet, as hash-consed polynomials.
+"""Integers nobody knows yet, in one normal form: what may be done with sizes.
 
-In: named symbols and Python ints. Out: `Expr`, a sum of monomials over atoms (symbol, floor division, modulo, minimum, maximum,
-broadcast) with integer coefficients, kept in one normal form and interned in a `Space`, so that equality is identity. A constant is
-always a plain int. Every rule applied here holds for all integers; what needs facts lives in `facts.py`, the rules in `rules.py`.
+In: symbols of a `Space` and Python ints. Out: `Expr`, a polynomial over atoms (symbol, floor division, modulo, minimum, maximum,
+broadcast), interned; a constant is always a plain int. Everything done here holds for all integers; what needs facts is in
+`facts.py`. Coefficients are split by the functions below, the rest by the lines of `rules.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import gcd
-from typing import ClassVar, Literal, NoReturn, TypeAlias
+from typing import TypeAlias
 
-from anyshape.symbolic.text import PLAIN
-
-Policy: TypeAlias = Literal["backed", "unbacked"]
-Knowledge: TypeAlias = Literal["entry", "midrun"]
-
-MASK = (1 << 61) - 1
-ONE_SALT = 0x9E3779B97F4A7C1
-"""The hash of an expression is linear: the sum of coefficient * hash(monomial), so a sum's hash is the sum of the hashes."""
-
-
-class Atom:
-    """What a monomial is a product of: a symbol, or an operation that is not polynomial."""
-
-    __slots__ = ("expr", "index", "space", "symbols", "unit")
-
-    word: ClassVar[str] = ""
-    space: Space
-    index: int
-    unit: Monomial
-    expr: Expr
-    symbols: frozenset[Symbol]
-
-    def _enter(self, space: Space, symbols: frozenset[Symbol]) -> None:
-        self.space = space
-        self.index = space.next_atom()
-        self.unit = (self,)
-        self.symbols = symbols
-        self.expr = space.intern({self.unit: 1}, 0, hash(self.unit) & MASK)
-
-    @property
-    def args(self) -> tuple[Dim, ...]:
-        """The operands; empty for a symbol."""
-        return ()
-
-    def __repr__(self) -> str:
-        return str(self.expr)
+from anyshape.symbolic.atoms import (
+    Atom,
+    Broadcast,
+    FloorDiv,
+    Knowledge,
+    Max,
+    Min,
+    Mod,
+    Monomial,
+    Operation,
+    Policy,
+    Symbol,
+    quotient_of,
+)
+from anyshape.symbolic.polynomial import (
+    MASK,
+    ONE_SALT,
+    Polynomial,
+    content,
+    divide_exactly,
+    leading,
+    mixed,
+    without_constant,
+)
+from anyshape.symbolic.rules import ALWAYS
 
 
-Monomial: TypeAlias = tuple[Atom, ...]
-"""A product of atoms, repeated for a power, sorted by age."""
-
-
-class Symbol(Atom):
-    """A named unknown integer. `signed` False says it is a size, hence at least 0."""
-
-    __slots__ = ("knowledge", "name", "policy", "signed")
-
-    def __init__(
-        self, space: Space, name: str, policy: Policy, knowledge: Knowledge, signed: bool
-    ) -> None:
-        self.name = name
-        self.policy = policy
-        self.knowledge = knowledge
-        self.signed = signed
-        self._enter(space, frozenset((self,)))
-
-    def __repr__(self) -> str:
-        return self.name
-
-
-class Quotient(Atom):
-    """A floor division or a modulo that no rule could take apart."""
-
-    __slots__ = ("denominator", "numerator")
-
-    def __init__(self, space: Space, numerator: Dim, denominator: Dim) -> None:
-        self.numerator = numerator
-        self.denominator = denominator
-        self._enter(space, symbols_of(numerator) | symbols_of(denominator))
-
-    @property
-    def args(self) -> tuple[Dim, ...]:
-        return (self.numerator, self.denominator)
-
-
-class FloorDiv(Quotient):
-    """numerator // denominator, rounded down as Python does."""
+class Expr(Polynomial):
+    """An integer expression; + - * // % take Exprs and ints and give a Dim, == is identity."""
 
     __slots__ = ()
-    word = "//"
-
-
-class Mod(Quotient):
-    """numerator % denominator, with the sign of the denominator as in Python."""
-
-    __slots__ = ()
-    word = "%"
-
-
-class Lattice(Atom):
-    """A commutative, associative, idempotent choice among two or more operands."""
-
-    __slots__ = ("operands",)
-
-    def __init__(self, space: Space, operands: tuple[Dim, ...]) -> None:
-        self.operands = operands
-        self._enter(space, frozenset().union(*(symbols_of(x) for x in operands)))
-
-    @property
-    def args(self) -> tuple[Dim, ...]:
-        return self.operands
-
-
-class Min(Lattice):
-    """The smallest operand."""
-
-    __slots__ = ()
-    word = "min"
-
-
-class Max(Lattice):
-    """The largest operand."""
-
-    __slots__ = ()
-    word = "max"
-
-
-class Broadcast(Lattice):
-    """The size that operands broadcast to: 1 if all are 1, else the one that is not 1 (so 0 with 1 is 0)."""
-
-    __slots__ = ()
-    word = "broadcast"
-
-
-class Expr:
-    """A polynomial with integer coefficients over atoms; the same value in the same space is the same object.
-
-    `terms` maps monomials to coefficients, without the constant part; it is never empty and never changed.
-    """
-
-    __slots__ = ("_symbols", "constant", "digest", "index", "space", "symbol", "terms")
-
-    space: Space
-    index: int
-    constant: int
-    symbol: Symbol | None
-    terms: dict[Monomial, int]
-    digest: int
-    _symbols: frozenset[Symbol] | None
-
-    @property
-    def symbols(self) -> frozenset[Symbol]:
-        """Every symbol in the expression, those inside divisions and the like included."""
-        found = self._symbols
-        if found is None:
-            atoms = {atom for monomial in self.terms for atom in monomial}
-            found = frozenset().union(*(atom.symbols for atom in atoms))
-            self._symbols = found
-        return found
-
-    @property
-    def atom(self) -> Atom | None:
-        """The atom that this expression is, if it is nothing more than one."""
-        if self.constant or len(self.terms) != 1:
-            return None
-        (monomial, coefficient), *_ = self.terms.items()
-        return monomial[0] if coefficient == 1 and len(monomial) == 1 else None
-
-    def ordered_terms(self) -> list[tuple[Monomial, int]]:
-        """The terms, the highest degree first and then the oldest atoms: the same in every run."""
-        if len(self.terms) == 1:
-            return list(self.terms.items())
-        return sorted(self.terms.items(), key=_term_order)
-
-    def __add__(self, other: Dim) -> Dim:
-        if other.__class__ is Expr:
-            return _combine(self, other, 1)
-        if not isinstance(other, int):
-            return NotImplemented
-        return self._shifted(int(other)) if other else self
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Dim) -> Dim:
-        if other.__class__ is Expr:
-            return _combine(self, other, -1)
-        if not isinstance(other, int):
-            return NotImplemented
-        return self._shifted(-other) if other else self
-
-    def __rsub__(self, other: int) -> Dim:
-        return self._scaled(-1) + other
-
-    def __neg__(self) -> Expr:
-        return self._scaled(-1)
-
-    def __pos__(self) -> Expr:
-        return self
-
-    def __mul__(self, other: Dim) -> Dim:
-        if other.__class__ is Expr:
-            return _multiply(self, other)
-        if not isinstance(other, int):
-            return NotImplemented
-        if other == 1:
-            return self
-        return self._scaled(int(other)) if other else 0
-
-    __rmul__ = __mul__
-
-    def __pow__(self, exponent: int) -> Dim:
-        if not isinstance(exponent, int) or exponent < 0:
-            return NotImplemented
-        result: Dim = 1
-        for _ in range(exponent):
-            result = self * result
-        return result
 
     def __floordiv__(self, other: Dim) -> Dim:
         return floordiv(self, other)
@@ -237,36 +62,6 @@ class Expr:
     def __rdivmod__(self, other: int) -> tuple[Dim, Dim]:
         return floordiv(other, self), mod(other, self)
 
-    def __bool__(self) -> NoReturn:
-        raise TypeError(
-            f"the truth of {self} is not known while compiling; ask facts.known(ne(x, 0))"
-        )
-
-    def _refuse_order(self, other: object) -> NoReturn:
-        raise TypeError(
-            f"{self} has no order yet; build a relation with lt, le, gt or ge and ask facts.known()"
-        )
-
-    __lt__ = __le__ = __gt__ = __ge__ = _refuse_order
-
-    def __copy__(self) -> Expr:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Expr:
-        return self
-
-    def __repr__(self) -> str:
-        return PLAIN.dim(self)
-
-    def _shifted(self, constant: int) -> Expr:
-        return self.space.intern(
-            self.terms, self.constant + constant, (self.digest + constant * ONE_SALT) & MASK
-        )
-
-    def _scaled(self, factor: int) -> Expr:
-        terms = {monomial: c * factor for monomial, c in self.terms.items()}
-        return self.space.intern(terms, self.constant * factor, (self.digest * factor) & MASK)
-
 
 Dim: TypeAlias = int | Expr
 
@@ -274,15 +69,16 @@ Dim: TypeAlias = int | Expr
 class Space:
     """Where the expressions of one compiled function are interned; two spaces do not mix."""
 
-    __slots__ = ("_atoms", "_counters", "_exprs", "memo", "relations", "_symbols")
+    __slots__ = ("_atom_count", "_atoms", "_counters", "_exprs", "_symbols", "memo", "relations")
 
     def __init__(self) -> None:
         self._exprs: dict[int, Expr] = {}
         self._symbols: dict[str, Expr] = {}
         self._atoms: dict[tuple[object, ...], Atom] = {}
+        self._counters: dict[str, int] = {}
+        self._atom_count = 0
         self.memo: dict[tuple[object, ...], Dim] = {}
         self.relations: dict[object, object] = {}
-        self._counters: dict[str, int] = {}
 
     def symbol(
         self,
@@ -292,11 +88,10 @@ class Space:
         knowledge: Knowledge = "entry",
         signed: bool = False,
     ) -> Expr:
-        """A new symbol; ValueError if the name is taken. `signed` False: a size, at least 0."""
+        """A new symbol; ValueError if the name is taken. Not signed means a size, at least 0."""
         if name in self._symbols:
             raise ValueError(f"symbol {name} already exists in this space")
-        made = Symbol(self, name, policy, knowledge, signed).expr
-        self._symbols[name] = made
+        made = self._symbols[name] = Symbol(self, name, policy, knowledge, signed).expr
         return made
 
     def fresh(
@@ -322,18 +117,28 @@ class Space:
     def __iter__(self) -> Iterator[Expr]:
         return iter(self._symbols.values())
 
+    def __len__(self) -> int:
+        return len(self._symbols)
+
     def next_atom(self) -> int:
-        count = self._counters.get("", 0)
-        self._counters[""] = count + 1
-        return count
+        """The age of the next atom."""
+        self._atom_count += 1
+        return self._atom_count
+
+    def digest(self, terms: Mapping[Monomial, int], constant: int) -> int:
+        """The linear hash of these terms."""
+        result = constant * ONE_SALT
+        for monomial, coefficient in terms.items():
+            result += coefficient * hash(monomial)
+        return result & MASK
 
     def intern(self, terms: dict[Monomial, int], constant: int, digest: int) -> Expr:
-        """The one expression with these terms (not empty, no zero coefficients, owned by the callee)."""
+        """The expression with these terms, which must have no zero and must not change any more."""
         table = self._exprs
-        found = table.get(digest)
         key = digest
+        found = table.get(key)
         while found is not None:
-            if found.constant == constant and found.terms == terms:
+            if found.constant == constant and (found.terms is terms or found.terms == terms):
                 return found
             key += 1
             found = table.get(key)
@@ -343,93 +148,24 @@ class Space:
         made.terms = terms
         made.constant = constant
         made.digest = digest
-        made._symbols = None
-        made.symbol = _only_symbol(terms) if not constant and len(terms) == 1 else None
+        made.atom = made.inside = None
         table[key] = made
         return made
 
     def from_terms(self, terms: dict[Monomial, int], constant: int) -> Dim:
-        if not terms:
-            return constant
-        digest = constant * ONE_SALT
-        for monomial, coefficient in terms.items():
-            digest += coefficient * hash(monomial)
-        return self.intern(terms, constant, digest & MASK)
+        """The expression with these terms, or the constant if there are none."""
+        return self.intern(terms, constant, self.digest(terms, constant)) if terms else constant
 
-    def make(self, kind: type[Atom], *args: Dim | tuple[Dim, ...]) -> Expr:
-        key = (kind, *args)
+    def operation(self, kind: type[Operation], *operands: Dim) -> Expr:
+        """The one atom of this kind with these operands, as an expression."""
+        key = (kind, operands)
         found = self._atoms.get(key)
         if found is None:
-            found = kind(self, *args)  # type: ignore[call-arg]
-            self._atoms[key] = found
+            found = self._atoms[key] = kind(self, operands)
         return found.expr
 
 
 _new = object.__new__
-
-
-def _only_symbol(terms: dict[Monomial, int]) -> Symbol | None:
-    for monomial, coefficient in terms.items():
-        if coefficient == 1 and len(monomial) == 1 and monomial[0].__class__ is Symbol:
-            return monomial[0]  # type: ignore[return-value]
-    return None
-
-
-def _term_order(term: tuple[Monomial, int]) -> tuple[int, ...]:
-    monomial = term[0]
-    return (-len(monomial), *[atom.index for atom in monomial])
-
-
-def _age(atom: Atom) -> int:
-    return atom.index
-
-
-def _mixed(a: Expr, b: Expr) -> NoReturn:
-    raise ValueError(f"{a} and {b} belong to two spaces and cannot be combined")
-
-
-def _combine(a: Expr, b: Expr, sign: int) -> Dim:
-    """a + sign * b."""
-    space = a.space
-    if b.space is not space:
-        _mixed(a, b)
-    digest = (a.digest + sign * b.digest) & MASK
-    constant = a.constant + sign * b.constant
-    if sign == 1 and len(a.terms) < len(b.terms):
-        a, b = b, a
-    terms = a.terms.copy()
-    for monomial, coefficient in b.terms.items():
-        value = terms.get(monomial, 0) + sign * coefficient
-        if value:
-            terms[monomial] = value
-        else:
-            del terms[monomial]
-    return space.intern(terms, constant, digest) if terms else constant
-
-
-def product_of(a: Monomial, b: Monomial) -> Monomial:
-    """The monomial a * b."""
-    if len(a) == 1 and len(b) == 1:
-        return a + b if a[0].index <= b[0].index else b + a
-    return tuple(sorted(a + b, key=_age))
-
-
-def _multiply(a: Expr, b: Expr) -> Dim:
-    if b.space is not a.space:
-        _mixed(a, b)
-    terms: dict[Monomial, int] = {}
-    for left, x in a.terms.items():
-        for right, y in b.terms.items():
-            monomial = product_of(left, right)
-            terms[monomial] = terms.get(monomial, 0) + x * y
-    if b.constant:
-        for left, x in a.terms.items():
-            terms[left] = terms.get(left, 0) + x * b.constant
-    if a.constant:
-        for right, y in b.terms.items():
-            terms[right] = terms.get(right, 0) + y * a.constant
-    terms = {monomial: c for monomial, c in terms.items() if c}
-    return a.space.from_terms(terms, a.constant * b.constant)
 
 
 def total(items: Iterable[Dim]) -> Dim:
@@ -450,40 +186,16 @@ def total(items: Iterable[Dim]) -> Dim:
         digest += item.digest
         for monomial, coefficient in item.terms.items():
             terms[monomial] = terms.get(monomial, 0) + coefficient
-    terms = {monomial: c for monomial, c in terms.items() if c}
-    return space.intern(terms, constant, digest & MASK) if terms and space else int(constant)
+    if space is None:
+        return int(constant)
+    if 0 in terms.values():
+        terms = {monomial: c for monomial, c in terms.items() if c}
+    return space.intern(terms, constant, digest & MASK) if terms else constant
 
 
 def symbols_of(dim: Dim) -> frozenset[Symbol]:
-    """The symbols of a dimension; none for an int."""
-    return dim.symbols if dim.__class__ is Expr else frozenset()
-
-
-def content(dim: Dim) -> int:
-    """The greatest common divisor of all coefficients and the constant."""
-    if dim.__class__ is not Expr:
-        return abs(dim)
-    return gcd(dim.constant, *dim.terms.values())
-
-
-def leading(dim: Dim) -> int:
-    """The coefficient that decides the sign in which an expression is kept."""
-    if dim.__class__ is not Expr:
-        return dim
-    terms = dim.terms
-    if len(terms) == 1:
-        return next(iter(terms.values()))
-    return min(terms.items(), key=_term_order)[1]
-
-
-def divide_exactly(dim: Dim, by: int) -> Dim:
-    """dim / by, where by divides every coefficient."""
-    if by == 1:
-        return dim
-    if dim.__class__ is not Expr:
-        return dim // by
-    terms = {monomial: c // by for monomial, c in dim.terms.items()}
-    return dim.space.from_terms(terms, dim.constant // by)
+    """The symbols of a dim; none for an int."""
+    return frozenset() if isinstance(dim, int) else dim.symbols
 
 
 def space_of(*dims: Dim) -> Space:
@@ -494,7 +206,7 @@ def space_of(*dims: Dim) -> Space:
             if first is None:
                 first = dim
             elif dim.space is not first.space:
-                _mixed(first, dim)
+                mixed(first, dim)
         elif not isinstance(dim, int):
             raise TypeError(f"a size must be an int or an Expr, not {type(dim).__name__}")
     if first is None:
@@ -510,7 +222,7 @@ def floordiv(a: Dim, b: Dim) -> Dim:
     key = (FloorDiv, a, b)
     found = space.memo.get(key)
     if found is None:
-        found = space.memo[key] = _floordiv(space, a, b)
+        found = space.memo[key] = _divided(space, FloorDiv, a, b)
     return found
 
 
@@ -522,25 +234,30 @@ def mod(a: Dim, b: Dim) -> Dim:
     key = (Mod, a, b)
     found = space.memo.get(key)
     if found is None:
-        found = space.memo[key] = _mod(space, a, b)
+        found = space.memo[key] = _divided(space, Mod, a, b)
     return found
 
 
 def ceildiv(a: Dim, b: Dim) -> Dim:
-    """a // b rounded up."""
+    """a / b rounded up; ZeroDivisionError if b is the constant 0."""
     return -floordiv(-a, b)
 
 
-def _floordiv(space: Space, a: Dim, b: Dim) -> Dim:
-    if b.__class__ is not Expr:
-        if b == 0:
-            raise ZeroDivisionError(f"{a} // 0")
-        return _floordiv_by_constant(space, -a, -b) if b < 0 else _floordiv_by_constant(space, a, b)
-    common = gcd(content(a), content(b)) * (-1 if leading(b) < 0 else 1)
-    return space.make(FloorDiv, divide_exactly(a, common), divide_exactly(b, common))
+def _divided(space: Space, kind: type[FloorDiv | Mod], a: Dim, b: Dim) -> Dim:
+    """The normal form of a // b or a % b: no common factor, divisor positive where its sign shows."""
+    if not isinstance(b, int):
+        common = gcd(content(a), content(b)) * (-1 if leading(b) < 0 else 1)
+        found = _ruled(space, kind, divide_exactly(a, common), divide_exactly(b, common))
+        return found if kind is FloorDiv else common * found
+    if b == 0:
+        raise ZeroDivisionError(f"{a} {kind.word} 0")
+    if kind is FloorDiv:
+        return _floordiv_by_constant(space, a, b) if b > 0 else _floordiv_by_constant(space, -a, -b)
+    return _mod_by_constant(space, a, b) if b > 0 else -_mod_by_constant(space, -a, -b)
 
 
 def _floordiv_by_constant(space: Space, a: Expr, b: int) -> Dim:
+    """(b*x + y) // b => x + y // b, and (-x) // b => -((x + b - 1) // b), so that signs are one."""
     whole: dict[Monomial, int] = {}
     rest: dict[Monomial, int] = {}
     for monomial, coefficient in a.terms.items():
@@ -549,36 +266,32 @@ def _floordiv_by_constant(space: Space, a: Expr, b: int) -> Dim:
             whole[monomial] = quotient
         if coefficient != quotient * b:
             rest[monomial] = coefficient - quotient * b
-    quotient, constant = divmod(a.constant, b)
-    outside = space.from_terms(whole, quotient)
+    outside_constant, constant = divmod(a.constant, b)
+    outside = space.from_terms(whole, outside_constant)
     if not rest:
         return outside
     common = gcd(b, *rest.values())
     inside = space.from_terms({m: c // common for m, c in rest.items()}, constant // common)
     divisor = b // common
     if leading(inside) < 0:
-        flipped = -inside + (divisor - 1)
-        return outside - space.make(FloorDiv, flipped, divisor)
-    return outside + space.make(FloorDiv, inside, divisor)
-
-
-def _mod(space: Space, a: Dim, b: Dim) -> Dim:
-    if b.__class__ is not Expr:
-        if b == 0:
-            raise ZeroDivisionError(f"{a} % 0")
-        return -_mod_by_constant(space, -a, -b) if b < 0 else _mod_by_constant(space, a, b)
-    common = gcd(content(a), content(b)) * (-1 if leading(b) < 0 else 1)
-    return common * space.make(Mod, divide_exactly(a, common), divide_exactly(b, common))
+        return outside - _ruled(space, FloorDiv, divisor - 1 - inside, divisor)
+    return outside + _ruled(space, FloorDiv, inside, divisor)
 
 
 def _mod_by_constant(space: Space, a: Expr, b: int) -> Dim:
+    """(b*x + y) % b => y % b, and (c*x + k) % (c*d) => c*(x % d) + k if 0 <= k < c."""
     rest = {monomial: c % b for monomial, c in a.terms.items() if c % b}
     constant = a.constant % b
     if not rest:
         return constant
     common = gcd(b, *rest.values())
     inside = space.from_terms({m: c // common for m, c in rest.items()}, constant // common)
-    return common * space.make(Mod, inside, b // common) + constant % common
+    return common * _ruled(space, Mod, inside, b // common) + constant % common
+
+
+def _ruled(space: Space, kind: type[FloorDiv | Mod], a: Dim, b: Dim) -> Dim:
+    found = ALWAYS.rewrite(kind.word, (a, b), ARITHMETIC, compare_ints)
+    return space.operation(kind, a, b) if found is None else found
 
 
 def minimum(*items: Dim) -> Dim:
@@ -591,17 +304,15 @@ def maximum(*items: Dim) -> Dim:
     return _extremum(Max, max, items)
 
 
-def _operands(kind: type[Lattice], items: Iterable[Dim]) -> tuple[dict[Expr, None], list[int]]:
-    """The operands with nested ones of the same kind opened: symbolic ones without repeats, and the ints."""
+def _opened(kind: type[Operation], items: Iterable[Dim]) -> tuple[dict[Expr, None], list[int]]:
+    """The operands, nested ones of the same kind opened: exprs without repeats, and ints."""
     exprs: dict[Expr, None] = {}
     ints: list[int] = []
     for item in items:
         if item.__class__ is not Expr:
-            ints.append(int(item))
-            continue
-        atom = item.atom
-        if atom.__class__ is kind:
-            more, constants = _operands(kind, atom.args)
+            ints.append(operator.index(item))
+        elif item.atom.__class__ is kind:
+            more, constants = _opened(kind, item.atom.args)
             exprs.update(more)
             ints.extend(constants)
         else:
@@ -609,19 +320,35 @@ def _operands(kind: type[Lattice], items: Iterable[Dim]) -> tuple[dict[Expr, Non
     return exprs, ints
 
 
-def _extremum(kind: type[Lattice], pick: Callable[..., int], items: tuple[Dim, ...]) -> Dim:
-    exprs, ints = _operands(kind, items)
+def _extremum(kind: type[Min | Max], pick: Callable[..., int], items: Sequence[Dim]) -> Dim:
+    """Of x + 1 and x + 3 one is kept; a common factor and the oldest operand's constant go outside."""
+    exprs, ints = _opened(kind, items)
     if not exprs:
         return pick(ints)
     space = space_of(*exprs)
     best: dict[Expr, int] = {}
-    for expr in exprs:  # of x + 1 and x + 3 only one can win
-        base = expr._shifted(-expr.constant) if expr.constant else expr
+    for expr in exprs:
+        base = without_constant(expr)
         best[base] = pick(best[base], expr.constant) if base in best else expr.constant
-    operands: list[Dim] = sorted((base + best[base] for base in best), key=_index)
+    bases = sorted(best, key=_index)
+    shift = best[bases[0]]
+    operands: list[Dim] = [base + (best[base] - shift) for base in bases]
     if ints:
-        operands.append(pick(ints))
-    return operands[0] if len(operands) == 1 else space.make(kind, tuple(operands))
+        operands.append(pick(ints) - shift)
+    common = gcd(*map(content, operands))
+    found = _joined(space, kind, [divide_exactly(x, common) for x in operands])
+    return common * found + shift
+
+
+def _joined(space: Space, kind: type[Operation], operands: list[Dim]) -> Dim:
+    """The atom of these operands, after rules have joined what two of them can be joined to."""
+    for position, x in enumerate(operands):
+        for y in operands[:position] + operands[position + 1 :]:
+            found = ALWAYS.rewrite(kind.word, (x, y), ARITHMETIC, compare_ints)
+            if found is not None:
+                others = [z for z in operands if z is not x and z is not y]
+                return _joined(space, kind, [found, *others])
+    return operands[0] if len(operands) == 1 else space.operation(kind, *operands)
 
 
 def _index(expr: Expr) -> int:
@@ -631,9 +358,10 @@ def _index(expr: Expr) -> int:
 def broadcast(*items: Dim) -> Dim:
     """The size that these sizes broadcast to; ValueError if two constants cannot.
 
-    With a constant other than 1 the answer is that constant: any other operand is 1 or equal to it, or the broadcast is an error.
+    With a constant other than 1 the answer is that constant: any other operand is 1 or equal to it,
+    or the broadcast is an error.
     """
-    exprs, ints = _operands(Broadcast, items)
+    exprs, ints = _opened(Broadcast, items)
     constants = {value for value in ints if value != 1}
     if len(constants) > 1:
         raise ValueError(f"sizes {sorted(constants)} cannot be broadcast together")
@@ -642,4 +370,100 @@ def broadcast(*items: Dim) -> Dim:
     operands = sorted(exprs, key=_index)
     if len(operands) < 2:
         return operands[0] if operands else 1
-    return space_of(*operands).make(Broadcast, tuple(operands))
+    return space_of(*operands).operation(Broadcast, *operands)
+
+
+def divide(a: Dim, b: Expr) -> tuple[Dim, Dim]:
+    """(q, r) with a == q * b + r and no term of r divisible by b's first: polynomial division."""
+    (first, scale), *_ = b.ordered_terms()
+    quotient: list[Dim] = []
+    rest: list[Dim] = []
+    while not isinstance(a, int):
+        monomial, coefficient = a.ordered_terms()[0]
+        over = quotient_of(monomial, first)
+        if over is None or coefficient % scale:
+            term = a.space.from_terms({monomial: coefficient}, 0)
+            rest.append(term)
+            a = a - term
+            continue
+        factor = coefficient // scale
+        term = a.space.from_terms({over: factor}, 0) if over else factor
+        quotient.append(term)
+        a = a - term * b
+    return total(quotient), total([*rest, a])
+
+
+class Arithmetic:
+    """How rules read and build expressions (`anyshape.rewrite.Language`)."""
+
+    def readings(self, op: str, term: Dim) -> Iterable[tuple[Dim, ...]]:
+        """Sums as (one term, the rest), products as (coefficient, the rest), atoms as they are."""
+        if isinstance(term, int):
+            return [(0, term)] if op == "+" else [(term, 1)] if op == "*" else []
+        if op == "+":
+            return self._sums(term)
+        if op == "*":
+            common = content(term) * (-1 if leading(term) < 0 else 1)
+            return [(common, divide_exactly(term, common))]
+        atom = term.atom
+        if atom is None or atom.word != op:
+            return []
+        if op in ("//", "%"):
+            return [atom.args]
+        return self._pairs(op, atom.args)
+
+    def _sums(self, term: Expr) -> Iterator[tuple[Dim, Dim]]:
+        for monomial, coefficient in term.ordered_terms():
+            one = term.space.from_terms({monomial: coefficient}, 0)
+            yield one, term - one
+
+    def _pairs(self, op: str, args: tuple[Dim, ...]) -> Iterator[tuple[Dim, Dim]]:
+        for position, arg in enumerate(args):
+            yield arg, BUILDERS[op](*args[:position], *args[position + 1 :])
+
+    def build(self, op: str, operands: Sequence[Dim]) -> Dim:
+        """The operation on these operands."""
+        return BUILDERS[op](*operands)
+
+    def literal(self, value: int) -> Dim:
+        """A constant."""
+        return value
+
+    def is_constant(self, term: Dim) -> bool:
+        """Ints are constants."""
+        return isinstance(term, int)
+
+    def operations(self, term: Dim) -> Iterable[str]:
+        """The words of the atoms in the term's monomials, symbols apart."""
+        if isinstance(term, int):
+            return ()
+        return [atom.word for monomial in term.terms for atom in monomial if atom.word]
+
+
+ARITHMETIC = Arithmetic()
+
+BUILDERS: Mapping[str, Callable[..., Dim]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": floordiv,
+    "%": mod,
+    "min": minimum,
+    "max": maximum,
+    "broadcast": broadcast,
+}
+
+COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def compare_ints(op: str, operands: Sequence[Dim]) -> bool:
+    """Decides a rule's condition between constants."""
+    a, b = operands
+    return isinstance(a, int) and isinstance(b, int) and COMPARISONS[op](a, b)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import gcd
 
+from anyshape.symbolic.atoms import Atom, Broadcast, FloorDiv, Max, Min, Mod, Symbol
 from anyshape.symbolic.conditions import (
     AllOf,
     AnyOf,
@@ -15,16 +16,9 @@ from anyshape.symbolic.conditions import (
     zero,
 )
 from anyshape.symbolic.expr import (
-    Atom,
-    Broadcast,
     Dim,
     Expr,
-    FloorDiv,
-    Max,
-    Min,
-    Mod,
     Space,
-    Symbol,
     broadcast,
     floordiv,
     maximum,
@@ -219,14 +213,14 @@ class Facts:
         match atom:
             case Symbol():
                 return (lo if atom.signed else _max(lo, 0)), hi
-            case Mod() if atom.denominator.__class__ is not Expr:
-                return _max(lo, 0), _min(hi, atom.denominator - 1)
-            case FloorDiv() if atom.denominator.__class__ is not Expr:
-                low, high = self.bounds(atom.numerator)
+            case Mod() if atom.args[1].__class__ is not Expr:
+                return _max(lo, 0), _min(hi, atom.args[1] - 1)
+            case FloorDiv() if atom.args[1].__class__ is not Expr:
+                low, high = self.bounds(atom.args[0])
                 if low is not None:
-                    lo = _max(lo, low // atom.denominator)
+                    lo = _max(lo, low // atom.args[1])
                 if high is not None:
-                    hi = _min(hi, high // atom.denominator)
+                    hi = _min(hi, high // atom.args[1])
             case Min():
                 ranges = [self.bounds(arg) for arg in atom.args]
                 for _, high in ranges:
@@ -266,10 +260,10 @@ class Facts:
                 known = fact.expr.atom
                 if (
                     isinstance(known, Mod)
-                    and known.numerator is atom.expr
-                    and isinstance(known.denominator, int)
+                    and known.args[0] is atom.expr
+                    and isinstance(known.args[1], int)
                 ):
-                    result = max(result, known.denominator)
+                    result = max(result, known.args[1])
         return result
 
 

@@ -5,18 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import reduce
 
+from anyshape.symbolic.atoms import Atom, Broadcast, FloorDiv, Max, Min, Mod, Symbol
 from anyshape.symbolic.conditions import AllOf, AnyOf, Condition, Relation
-from anyshape.symbolic.expr import (
-    Atom,
-    Broadcast,
-    Dim,
-    Expr,
-    FloorDiv,
-    Max,
-    Min,
-    Mod,
-    Symbol,
-)
+from anyshape.symbolic.expr import Dim, Expr
 from anyshape.symbolic.text import Name, Printer, name_of
 
 
@@ -69,16 +60,16 @@ class _C(_Python):
         return "1" if value else "0"
 
     def plain(self, atom: FloorDiv | Mod) -> bool:
-        return self.nonnegative(atom.numerator) and self.nonnegative(atom.denominator)
+        return self.nonnegative(atom.args[0]) and self.nonnegative(atom.args[1])
 
     def floordiv(self, atom: FloorDiv) -> str:
-        a, b = self.operand(atom.numerator), self.operand(atom.denominator)
+        a, b = self.operand(atom.args[0]), self.operand(atom.args[1])
         if self.plain(atom):
             return f"({a} / {b})"
         return f"(({a} - {self.floored(a, b)}) / {b})"
 
     def mod(self, atom: Mod) -> str:
-        a, b = self.operand(atom.numerator), self.operand(atom.denominator)
+        a, b = self.operand(atom.args[0]), self.operand(atom.args[1])
         return f"({a} % {b})" if self.plain(atom) else self.floored(a, b)
 
     def floored(self, a: str, b: str) -> str:
@@ -109,7 +100,7 @@ class _Triton(_C):
         return str(value)
 
     def floordiv(self, atom: FloorDiv) -> str:
-        a, b = self.operand(atom.numerator), self.operand(atom.denominator)
+        a, b = self.operand(atom.args[0]), self.operand(atom.args[1])
         return f"({a} // {b})" if self.plain(atom) else f"(({a} - {self.floored(a, b)}) // {b})"
 
     def choose(self, condition: str, yes: str, no: str) -> str:
@@ -134,7 +125,7 @@ def _atom_not_negative(atom: Atom) -> bool:
     if isinstance(atom, Symbol):
         return not atom.signed
     if isinstance(atom, Mod):
-        return _not_negative(atom.denominator)
+        return _not_negative(atom.args[1])
     if isinstance(atom, Max):
         return any(_not_negative(arg) for arg in atom.args)
     return all(_not_negative(arg) for arg in atom.args)

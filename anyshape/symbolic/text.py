@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from anyshape.symbolic.expr import Atom, Dim, FloorDiv, Mod, Monomial, Symbol
+    from anyshape.symbolic.atoms import Atom, Monomial, Symbol
+    from anyshape.symbolic.expr import Dim
 
 Name = Callable[["Symbol"], str]
 
@@ -72,13 +73,13 @@ class Printer:
             case word:
                 return self.extremum(word, atom.args)
 
-    def floordiv(self, atom: FloorDiv) -> str:
+    def floordiv(self, atom: Atom) -> str:
         """Text of a floor division."""
-        return f"{self.operand(atom.numerator)}//{self.operand(atom.denominator)}"
+        return f"{self.operand(atom.args[0])}//{self.operand(atom.args[1])}"
 
-    def mod(self, atom: Mod) -> str:
+    def mod(self, atom: Atom) -> str:
         """Text of a modulo."""
-        return f"{self.operand(atom.numerator)}%{self.operand(atom.denominator)}"
+        return f"{self.operand(atom.args[0])}%{self.operand(atom.args[1])}"
 
     def extremum(self, word: str, args: tuple[Dim, ...]) -> str:
         """Text of a minimum or maximum."""

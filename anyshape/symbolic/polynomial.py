@@ -1,0 +1,211 @@
+"""Interned polynomials with integer coefficients: sums, products, order of terms.
+
+The hash of a polynomial is linear (the sum of coefficient * hash(monomial)), so that the hash of a sum is the sum of the hashes and
+interning a running sum costs no pass over its terms. The same value in the same space is the same object: equality is identity.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import TYPE_CHECKING, NoReturn
+
+from anyshape.symbolic.atoms import Atom, Monomial, Symbol, monomial_order, product_of
+from anyshape.symbolic.text import PLAIN
+
+if TYPE_CHECKING:
+    from anyshape.symbolic.expr import Dim, Expr, Space
+
+MASK = (1 << 61) - 1
+ONE_SALT = 0x9E3779B97F4A7C1  # stands for the hash of the monomial 1
+
+
+class Polynomial:
+    """A sum of monomials and a constant.
+
+    `terms` maps monomials to coefficients, without the constant part; it is never empty and never
+    changed. `atom` is set when the whole is nothing but one atom.
+    """
+
+    __slots__ = ("atom", "constant", "digest", "index", "inside", "space", "terms")
+
+    space: Space
+    index: int
+    terms: dict[Monomial, int]
+    constant: int
+    digest: int
+    atom: Atom | None
+    inside: frozenset[Symbol] | None
+
+    @property
+    def symbol(self) -> Symbol | None:
+        """The symbol that this is, if it is nothing but one."""
+        atom = self.atom
+        return atom if atom.__class__ is Symbol else None
+
+    @property
+    def symbols(self) -> frozenset[Symbol]:
+        """Every symbol in the expression, those inside divisions and the like included."""
+        found = self.inside
+        if found is None:
+            atoms = {atom for monomial in self.terms for atom in monomial}
+            found = self.inside = frozenset().union(*[atom.symbols for atom in atoms])
+        return found
+
+    def ordered_terms(self) -> list[tuple[Monomial, int]]:
+        """The terms, the highest degree first and then the oldest atoms: the same in every run."""
+        if len(self.terms) == 1:
+            return list(self.terms.items())
+        return sorted(self.terms.items(), key=monomial_order)
+
+    def __add__(self, other: Dim) -> Dim:
+        if other.__class__ is self.__class__:
+            return combine(self, other, 1)
+        if not isinstance(other, int):
+            return NotImplemented
+        if not other:
+            return self
+        digest = (self.digest + other * ONE_SALT) & MASK
+        return self.space.intern(self.terms, self.constant + other, digest)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Dim) -> Dim:
+        if other.__class__ is self.__class__:
+            return combine(self, other, -1)
+        if not isinstance(other, int):
+            return NotImplemented
+        return self + -other
+
+    def __rsub__(self, other: int) -> Dim:
+        return self.scaled(-1) + other if isinstance(other, int) else NotImplemented
+
+    def __neg__(self) -> Expr:
+        return self.scaled(-1)
+
+    def __pos__(self) -> Polynomial:
+        return self
+
+    def __mul__(self, other: Dim) -> Dim:
+        if other.__class__ is self.__class__:
+            return multiply(self, other)
+        if not isinstance(other, int):
+            return NotImplemented
+        if other == 1:
+            return self
+        return self.scaled(int(other)) if other else 0
+
+    __rmul__ = __mul__
+
+    def __pow__(self, exponent: int) -> Dim:
+        if not isinstance(exponent, int) or exponent < 0:
+            return NotImplemented
+        result: Dim = 1
+        for _ in range(exponent):
+            result = self * result
+        return result
+
+    def scaled(self, factor: int) -> Expr:
+        """The polynomial times a constant that is not 0."""
+        terms = {monomial: c * factor for monomial, c in self.terms.items()}
+        digest = (self.digest * factor) & MASK
+        return self.space.intern(terms, self.constant * factor, digest)
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(
+            f"whether {self} is zero is not known while compiling; ask facts.known(ne(x, 0))"
+        )
+
+    def refuse_order(self, other: object) -> NoReturn:
+        """Sizes have no order in Python's sense: the answer may be unknown."""
+        raise TypeError(
+            f"{self} cannot be compared while compiling; build a relation with lt, le, gt or ge "
+            "and ask facts.known()"
+        )
+
+    __lt__ = __le__ = __gt__ = __ge__ = refuse_order
+
+    def __copy__(self) -> Polynomial:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Polynomial:
+        return self
+
+    def __repr__(self) -> str:
+        return PLAIN.dim(self)
+
+
+def mixed(a: Dim, b: Dim) -> NoReturn:
+    """Refuses two spaces in one expression."""
+    raise ValueError(f"{a} and {b} belong to two spaces and cannot be combined")
+
+
+def combine(a: Expr, b: Expr, sign: int) -> Dim:
+    """a + sign * b."""
+    space = a.space
+    if b.space is not space:
+        mixed(a, b)
+    digest = (a.digest + sign * b.digest) & MASK
+    constant = a.constant + sign * b.constant
+    if sign == 1 and len(a.terms) < len(b.terms):
+        a, b = b, a
+    terms = a.terms.copy()
+    for monomial, coefficient in b.terms.items():
+        value = terms.get(monomial, 0) + sign * coefficient
+        if value:
+            terms[monomial] = value
+        else:
+            del terms[monomial]
+    return space.intern(terms, constant, digest) if terms else constant
+
+
+def multiply(a: Expr, b: Expr) -> Dim:
+    """a * b, multiplied out."""
+    if b.space is not a.space:
+        mixed(a, b)
+    if len(a.terms) == 1 and len(b.terms) == 1 and not a.constant and not b.constant:
+        ((left, x),) = a.terms.items()
+        ((right, y),) = b.terms.items()
+        return a.space.from_terms({product_of(left, right): x * y}, 0)
+    terms: dict[Monomial, int] = {}
+    for left, x in a.terms.items():
+        for right, y in b.terms.items():
+            monomial = product_of(left, right)
+            terms[monomial] = terms.get(monomial, 0) + x * y
+    for left, x in a.terms.items() if b.constant else ():
+        terms[left] = terms.get(left, 0) + x * b.constant
+    for right, y in b.terms.items() if a.constant else ():
+        terms[right] = terms.get(right, 0) + y * a.constant
+    terms = {monomial: c for monomial, c in terms.items() if c}
+    return a.space.from_terms(terms, a.constant * b.constant)
+
+
+def content(dim: Dim) -> int:
+    """The greatest common divisor of all coefficients and the constant."""
+    return abs(dim) if isinstance(dim, int) else gcd(dim.constant, *dim.terms.values())
+
+
+def leading(dim: Dim) -> int:
+    """The coefficient that decides in which sign an expression is kept: that of the first term."""
+    if isinstance(dim, int):
+        return dim
+    if len(dim.terms) == 1:
+        return next(iter(dim.terms.values()))
+    return min(dim.terms.items(), key=monomial_order)[1]
+
+
+def divide_exactly(dim: Dim, by: int) -> Dim:
+    """dim / by, where `by` divides every coefficient and the constant."""
+    if by == 1:
+        return dim
+    if isinstance(dim, int):
+        return dim // by
+    terms = {monomial: c // by for monomial, c in dim.terms.items()}
+    return dim.space.from_terms(terms, dim.constant // by)
+
+
+def without_constant(expr: Expr) -> Expr:
+    """The expression less its constant part."""
+    if not expr.constant:
+        return expr
+    digest = (expr.digest - expr.constant * ONE_SALT) & MASK
+    return expr.space.intern(expr.terms, 0, digest)

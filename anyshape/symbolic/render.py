@@ -48,6 +48,7 @@ class _C(_Python):
     """int64 arithmetic; division truncates there, so it is spelled out unless both sides are not negative."""
 
     conjunction, disjunction = " && ", " || "
+    loose = ()
 
     def __init__(self, name: Name, nonnegative: Callable[[Dim], bool]) -> None:
         super().__init__(name)

@@ -21,7 +21,12 @@ def name_of(symbol: Symbol) -> str:
 
 
 class Printer:
-    """Text of an expression; the targets differ only in how an atom is spelled."""
+    """Text of an expression; the targets differ only in how an atom is spelled.
+
+    `loose` are the operations whose text needs parentheses inside a product or division.
+    """
+
+    loose: tuple[str, ...] = ("//", "%")
 
     def __init__(self, name: Name = name_of) -> None:
         self.name = name
@@ -47,7 +52,7 @@ class Printer:
         """Text of a term; `minus` when it begins with a sign that would bind tighter than //."""
         factors = [self.number(coefficient)] if coefficient != 1 else []
         for position, atom in enumerate(monomial):
-            loose = atom.word in ("//", "%") and (position or factors or minus)
+            loose = atom.word in self.loose and (position or factors or minus)
             factors.append(f"({self.atom(atom)})" if loose else self.atom(atom))
         return "-" * minus + "*".join(factors)
 
@@ -57,7 +62,7 @@ class Printer:
         if isinstance(dim, int):
             return text if dim >= 0 else f"({text})"
         atom = dim.atom
-        return f"({text})" if atom is None or atom.word in ("//", "%") else text
+        return f"({text})" if atom is None or atom.word in self.loose else text
 
     def atom(self, atom: Atom) -> str:
         """Text of one factor."""

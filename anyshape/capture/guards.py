@@ -1,0 +1,343 @@
+"""What a specialization relies on, and the one straight-line Python function that tests it.
+
+In: atoms `(source, kind, expected)` with the user's line, relations between sizes, the inputs of the graph. Out: `compile_entry`, a
+function `slots -> list of graph inputs | None`; and `explain_failure`, which says which atom failed and with which value. Pinned
+sources cost one dictionary look-up and one identity test; nothing is walked twice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from anyshape.capture.sources import Source, expression, path_expression, read_path, read_source
+from anyshape.ir.graph import Location
+from anyshape.symbolic import Condition, Symbol, evaluate, to_python
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Guard:
+    """One atom: what lies at `source` is as `expected` in the sense of `kind` (a row of `KINDS`)."""
+
+    source: Source
+    kind: str
+    expected: Any
+    location: Location | None = None
+
+    def __str__(self) -> str:
+        return KINDS[self.kind].text(self.source.text, self.expected)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SizeGuard:
+    """A relation between sizes that the program relies on."""
+
+    condition: Condition
+    location: Location | None = None
+    names: Mapping[Symbol, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        symbols = sorted(self.condition.symbols, key=lambda s: s.name)
+        where = ", ".join(f"{s.name} = {self.names[s]}" for s in symbols if s in self.names)
+        return f"{self.condition}" + (f"  ({where})" if where else "")
+
+
+Namer = Callable[[Any, str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class GuardKind:
+    """How one kind of guard is tested fast, tested slowly, and told."""
+
+    fails: Callable[[str, Any, Namer], str]
+    holds: Callable[[Any, Any], bool]
+    text: Callable[[str, Any], str]
+    steps: bool = False  # the guard proves the last step of its source
+
+
+def _equals_text(path: str, expected: Any, name: Namer) -> str:
+    constant = name(expected, "value")
+    if expected is None or isinstance(expected, bool):
+        return f"{path} is not {expected}"
+    kind = name(type(expected), type(expected).__name__)
+    if isinstance(expected, float) and (expected == 0.0 or math.isnan(expected)):
+        return f"(v := {path}) is not {constant} and (type(v) is not {kind} or repr(v) != {expected!r:.40})"
+    return f"(v := {path}) is not {constant} and (type(v) is not {kind} or v != {constant})"
+
+
+def same_constant(value: Any, expected: Any) -> bool:
+    """Equal, of one type, and for floats with the same sign of zero."""
+    if value is expected:
+        return True
+    if type(value) is not type(expected):
+        return False
+    if isinstance(expected, float):
+        return repr(value) == repr(expected)
+    return bool(value == expected)
+
+
+def short(value: Any) -> str:
+    """A value on one line of at most 80 characters."""
+    if isinstance(value, type):
+        return value.__qualname__
+    if callable(value) and hasattr(value, "__qualname__"):
+        return str(value.__qualname__)
+    if type(value).__repr__ is object.__repr__ or hasattr(value, "named_modules"):
+        return f"<{type(value).__name__}>"
+    if hasattr(value, "data_ptr"):
+        return f"<{type(value).__name__} {tuple(value.shape)} {value.dtype} {value.device}>"
+    text = repr(value).replace("\n", " ")
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _missing(obj: Any, name: str) -> bool:
+    return (
+        name not in getattr(obj, "__dict__", {})
+        if hasattr(obj, "__dict__")
+        else not hasattr(obj, name)
+    )
+
+
+def _missing_text(path: str, expected: Any, name: Namer) -> str:
+    return f"{expected!r} in {path}.__dict__"
+
+
+KINDS: Mapping[str, GuardKind] = {
+    "is": GuardKind(
+        lambda path, expected, name: f"{path} is not {name(expected, 'object')}",
+        lambda value, expected: value is expected,
+        lambda path, expected: f"{path} is {short(expected)}",
+        steps=True,
+    ),
+    "equals": GuardKind(
+        _equals_text,
+        same_constant,
+        lambda path, expected: f"{path} == {short(expected)}",
+        steps=True,
+    ),
+    "type": GuardKind(
+        lambda path, expected, name: f"type({path}) is not {name(expected, expected.__name__)}",
+        lambda value, expected: type(value) is expected,
+        lambda path, expected: f"type({path}) is {expected.__qualname__}",
+    ),
+    "length": GuardKind(
+        lambda path, expected, name: f"len({path}) != {expected}",
+        lambda value, expected: len(value) == expected,
+        lambda path, expected: f"len({path}) == {expected}",
+    ),
+    "keys": GuardKind(
+        lambda path, expected, name: f"tuple({path}) != {name(expected, 'keys')}",
+        lambda value, expected: tuple(value) == expected,
+        lambda path, expected: f"keys of {path} are {short(expected)}",
+    ),
+    "contains": GuardKind(
+        lambda path, expected, name: (
+            f"{name(expected[0], 'item')} {'not in' if expected[1] else 'in'} {path}"
+        ),
+        lambda value, expected: (expected[0] in value) is expected[1],
+        lambda path, expected: f"{short(expected[0])} {'in' if expected[1] else 'not in'} {path}",
+    ),
+    "missing": GuardKind(
+        _missing_text, _missing, lambda path, expected: f"{path} has no attribute {expected!r}"
+    ),
+    "same": GuardKind(
+        lambda path, expected, name: f"{path} is not {expression(expected, name)}",
+        lambda value, expected: True,
+        lambda path, expected: f"{path} is {expected.text}",
+    ),
+    "tensor": GuardKind(
+        lambda path, expected, name: expected.fails(path, name),
+        lambda value, expected: expected.holds(value),
+        lambda path, expected: f"{path} is {expected}",
+    ),
+    "truth": GuardKind(
+        lambda path, expected, name: f"{'not ' if expected else ''}{path}",
+        lambda value, expected: bool(value) is expected,
+        lambda path, expected: f"{path} is {'not ' if expected else ''}empty",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GuardSet:
+    """All that one specialization relies on.
+
+    `bindings` says which symbols an input's shape (`"shape"`), strides (`"stride"`) or number (`"number"`) gives, in order, None for
+    a place that is constant. `world` is what `world.snapshot()` gave. `hooks` are dictionaries that must be empty. `parameters` are
+    pinned tensors whose metadata generated kernels rely on.
+    """
+
+    world: tuple[Any, ...]
+    guards: tuple[Guard, ...]
+    sizes: tuple[SizeGuard, ...]
+    bindings: tuple[tuple[Source, str, tuple[Symbol | None, ...]], ...]
+    inputs: tuple[Source, ...]
+    hooks: tuple[Any, ...] = ()
+    parameters: tuple[Any, ...] = ()
+
+    def lines(self) -> Iterable[tuple[str, Location | None]]:
+        """Each guard as text, with the user's line that made it."""
+        for guard in self.guards:
+            yield str(guard), guard.location
+        for size in self.sizes:
+            yield str(size), size.location
+
+
+class _Text:
+    """The source of one function under construction, and the constants it names."""
+
+    def __init__(self) -> None:
+        self.constants: dict[str, Any] = {}
+        self._names: dict[int, str] = {}
+        self.lines: list[str] = []
+
+    def name(self, obj: Any, hint: str) -> str:
+        known = self._names.get(id(obj))
+        if known is None:
+            known = self._names[id(obj)] = f"c{len(self._names)}"
+            self.constants[known] = obj
+        return known
+
+    def fail_if(self, *conditions: str) -> None:
+        self.lines.extend(f"        if {condition}: return None" for condition in conditions)
+
+    def add(self, line: str) -> None:
+        self.lines.append("        " + line)
+
+    def compile(self, name: str, parameters: str, **given: Any) -> Callable[..., Any]:
+        body = "\n".join(self.lines)
+        caught = "(KeyError, AttributeError, IndexError, TypeError, ValueError)"
+        text = f"def {name}({parameters}):\n    try:\n{body}\n    except {caught}:\n        return None\n"
+        scope: dict[str, Any] = {**self.constants, **given}
+        exec(compile(text, f"<anyshape {name}>", "exec"), scope)  # noqa: S102
+        function: Callable[..., Any] = scope[name]
+        return function
+
+
+def compile_entry(
+    guards: GuardSet,
+    snapshot: Callable[[], tuple[Any, ...]],
+    parameters_fresh: Callable[[], bool] | None,
+) -> Callable[[Sequence[Any]], list[Any] | None]:
+    """`entry(slots)`: the graph's inputs in order if every guard holds, else None. Cheap and telling guards come first."""
+    text = _Text()
+    text.fail_if("snapshot() != " + text.name(guards.world, "world"))
+    slow: list[Guard] = []
+    for guard in guards.guards:
+        if _from_slot(guard.source):
+            _emit(text, guard)
+        else:
+            slow.append(guard)
+    _emit_bindings(text, guards)
+    for size in guards.sizes:
+        text.fail_if(f"not ({to_python(size.condition)})")
+    for guard in slow:
+        _emit(text, guard)
+    if guards.hooks:
+        text.fail_if(f"any({text.name(guards.hooks, 'hooks')})")
+    if parameters_fresh is not None:
+        text.fail_if("not parameters_fresh()")
+    reads = ", ".join(expression(source, text.name) for source in guards.inputs)
+    text.add(f"return [{reads}]")
+    return text.compile("entry", "slots", snapshot=snapshot, parameters_fresh=parameters_fresh)
+
+
+def _from_slot(source: Source) -> bool:
+    step: Source | None = source
+    while step is not None and not step.is_pinned:
+        if step.kind == "slot":
+            return True
+        step = step.base
+    return False
+
+
+def _emit(text: _Text, guard: Guard) -> None:
+    kind = KINDS[guard.kind]
+    path = path_expression if kind.steps else expression
+    text.fail_if(kind.fails(path(guard.source, text.name), guard.expected, text.name))
+
+
+def _emit_bindings(text: _Text, guards: GuardSet) -> None:
+    needed = {symbol for size in guards.sizes for symbol in size.condition.symbols}
+    for source, what, symbols in guards.bindings:
+        if not needed.intersection(symbols):
+            continue
+        read = expression(source, text.name)
+        if what == "number":
+            text.add(f"{symbols[0]} = {read}")
+            continue
+        targets = ", ".join(s.name if s in needed else "_" for s in symbols)  # type: ignore[union-attr]
+        text.add(f"{targets}, = {read}.{'shape' if what == 'shape' else 'stride()'}")
+
+
+def bind_symbols(guards: GuardSet, slots: Sequence[Any]) -> dict[Symbol, int]:
+    """The value of each symbol that the slots give."""
+    values: dict[Symbol, int] = {}
+    for source, what, symbols in guards.bindings:
+        found = read_source(source, list(slots))
+        if what != "number":
+            found = tuple(found.shape if what == "shape" else found.stride())
+        else:
+            found = (found,)
+        for symbol, value in zip(symbols, found):
+            if symbol is not None:
+                values[symbol] = value
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Which guard did not hold, with the value that was found instead."""
+
+    guard: str
+    found: str
+    location: Location | None = None
+
+    def __str__(self) -> str:
+        place = f"  [{self.location}]" if self.location is not None else ""
+        return f"{self.guard}; now {self.found}{place}"
+
+
+def explain_failure(
+    guards: GuardSet, world: tuple[Any, ...], slots: Sequence[Any]
+) -> Failure | None:
+    """The first guard that does not hold for these slots, in the order of the program."""
+    values = list(slots)
+    if guards.world != world:
+        changed = [(a, b) for a, b in zip(guards.world, world) if a != b]
+        return Failure(f"world has {changed[0][0]}", str(changed[0][1]))
+    for guard in guards.guards:
+        failure = _explain_one(guard, values)
+        if failure is not None:
+            return failure
+    if any(guards.hooks):
+        return Failure("no module has hooks", "a hook was registered")
+    return _explain_sizes(guards, values)
+
+
+def _explain_one(guard: Guard, values: list[Any]) -> Failure | None:
+    kind = KINDS[guard.kind]
+    try:
+        found = (read_path if kind.steps else read_source)(guard.source, values)
+        holds = (
+            found is read_source(guard.expected, values)
+            if guard.kind == "same"
+            else kind.holds(found, guard.expected)
+        )
+    except (KeyError, AttributeError, IndexError, TypeError) as error:
+        return Failure(str(guard), f"{type(error).__name__}: {error}", guard.location)
+    return None if holds else Failure(str(guard), short(found), guard.location)
+
+
+def _explain_sizes(guards: GuardSet, values: list[Any]) -> Failure | None:
+    sizes = bind_symbols(guards, values)
+    for size in guards.sizes:
+        if not evaluate(size.condition, sizes):
+            shown = ", ".join(
+                f"{s.name} = {sizes[s]}"
+                for s in sorted(size.condition.symbols, key=lambda s: s.name)
+            )
+            return Failure(str(size), shown, size.location)
+    return None

@@ -1,0 +1,393 @@
+"""What one capture has recorded so far: graph, facts, guards, inputs, modes; all of it can go back to a mark.
+
+In: reads, tensors and operators as the interpreter meets them. Out: `Value`s wrapped for the virtual stack, and in the end what
+`segments.py` needs. Tensors handed in become arguments with a symbol for each size; tensors found at pinned places are static.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from types import CodeType
+from typing import Any
+
+import torch
+
+from anyshape.capture import world
+from anyshape.capture.breaks import broken
+from anyshape.capture.guards import Guard, SizeGuard
+from anyshape.capture.marks import Mark, marks_of
+from anyshape.capture.sources import Source, Sources
+from anyshape.capture.tensors import (
+    DTYPE_OF_TORCH,
+    TensorSpec,
+    contiguous_strides,
+    device_text,
+    is_plain,
+    permuted_strides,
+)
+from anyshape.capture.values import ScalarValue, SizeValue, TensorValue
+from anyshape.ir.graph import InputKind, Location, ScalarType, TensorType, Value
+from anyshape.ir.scalars import Scalar, ScalarInput
+from anyshape.ops.build import Builder, BuilderMark
+from anyshape.ops.context import OpError, TypeContext, Undecided
+from anyshape.symbolic import (
+    Condition,
+    Contradiction,
+    Dim,
+    Expr,
+    Facts,
+    Space,
+    Symbol,
+    eq,
+    evaluate,
+    ge,
+    le,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RecorderMark:
+    """How far a recorder had come; see `Recorder.rollback`."""
+
+    builder: BuilderMark
+    facts: Facts
+    sizes: int
+    modes: world.Modes
+    bindings: int
+    constants: int
+
+
+@dataclass(slots=True, eq=False)
+class Recorder:
+    """The growing record of one segment."""
+
+    dynamic: bool = True
+    space: Space = field(default_factory=Space)
+    sources: Sources = field(default_factory=Sources)
+    hints: dict[Symbol, int] = field(default_factory=dict)
+    guards: dict[tuple[Any, ...], Guard] = field(default_factory=dict)
+    sizes: list[SizeGuard] = field(default_factory=list)
+    symbol_names: dict[Symbol, str] = field(default_factory=dict)
+    bindings: list[tuple[Source, str, tuple[Symbol | None, ...]]] = field(default_factory=list)
+    input_sources: list[tuple[Source, Value]] = field(default_factory=list)
+    constants: dict[str, torch.Tensor] = field(default_factory=dict)
+    parameters: list[torch.Tensor] = field(default_factory=list)
+    hooks: list[Any] = field(default_factory=list)
+    marked: list[tuple[Symbol, Mark, str]] = field(default_factory=list)
+    locations: dict[tuple[CodeType, int], Location] = field(default_factory=dict)
+    written: dict[Value, None] = field(default_factory=dict)
+    depth: int = 0  # forks that are open: no size may be guarded on then
+    frame: Any = None  # a function that gives the current frame
+    entry_modes: world.Modes = field(default_factory=world.current_modes)
+    entry_world: tuple[Any, ...] = field(default_factory=world.snapshot)
+    modes: world.Modes = field(init=False)
+    cx: TypeContext = field(init=False)
+    builder: Builder = field(init=False)
+    _world: tuple[world.Modes, Any] | None = None
+    _tensors: dict[int, tuple[torch.Tensor, TensorValue, Source]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.modes = self.entry_modes
+        self.cx = TypeContext(self.space, Facts(self.space), self.hints)
+        self.cx.on_guard = self.guard_size
+        self.builder = Builder(self.cx)
+        self.cx.on_check = self.builder.check
+
+    # ---- places and guards ------------------------------------------------------------------------------------------------
+    def location(self) -> Location | None:
+        """The user's line that is being executed."""
+        frame = self.frame() if self.frame is not None else None
+        while frame is not None and frame.code.hidden:
+            frame = frame.back
+        if frame is None:
+            return None
+        code, index = frame.code, max(frame.index - 1, 0)
+        key = (code.code, index)
+        found = self.locations.get(key)
+        if found is None:
+            found = self.locations[key] = locate(code, index)
+        return found
+
+    def guard(self, source: Source, kind: str, expected: Any) -> None:
+        """Relies on one atom; said twice is said once."""
+        try:
+            key = (id(source), kind, type(expected), expected)
+            if key in self.guards:
+                return
+        except TypeError:
+            key = (id(source), kind, id(expected))
+        self.guards[key] = Guard(source, kind, expected, self.location())
+
+    def guard_size(self, condition: Condition) -> None:
+        """Relies on a relation between sizes (the facts learn it from whoever asked)."""
+        self.sizes.append(SizeGuard(condition, self.location(), self.symbol_names))
+
+    def decide(self, condition: Condition | bool) -> bool:
+        """The truth of a condition, by facts or by a guard; breaks where neither can be."""
+        try:
+            return self.cx.decide(condition)
+        except Undecided as undecided:
+            raise broken("undecided-size", condition=str(undecided.condition)) from None
+
+    def specialize(self, expr: Dim, why: str) -> int:
+        """The value of a size as a plain int, guarded."""
+        expr = self.cx.facts.simplify(expr)
+        if not isinstance(expr, Expr):
+            return expr
+        value = self.hint_of(expr)
+        if value is None or self.depth:
+            raise broken("size-needed", what=why, condition=f"{expr} == ...")
+        self.decide(eq(expr, value))
+        return value
+
+    def hint_of(self, expr: Dim) -> int | None:
+        """The example value, None where a symbol has none."""
+        if not isinstance(expr, Expr):
+            return expr
+        if any(s not in self.hints or s.policy != "backed" for s in expr.symbols):
+            return None
+        return int(evaluate(expr, self.hints))
+
+    # ---- forks ------------------------------------------------------------------------------------------------------------
+    def mark(self) -> RecorderMark:
+        """Remembers graph, facts and modes; guards on outside objects stay whatever happens later."""
+        return RecorderMark(
+            self.builder.mark(),
+            self.cx.facts,
+            len(self.sizes),
+            self.modes,
+            len(self.bindings),
+            len(self.constants),
+        )
+
+    def rollback(self, mark: RecorderMark) -> None:
+        """Goes back to the mark, except for inputs: an argument that was read stays an argument."""
+        keep = replace_inputs(mark.builder, len(self.builder.inputs), self.builder)
+        self.builder.rollback(keep)
+        self.cx.facts = mark.facts
+        del self.sizes[mark.sizes :]
+        self.modes = mark.modes
+
+    # ---- modes ------------------------------------------------------------------------------------------------------------
+    def node_world(self) -> Any:
+        """The world of a node made now."""
+        if self._world is None or self._world[0] is not self.modes:
+            self._world = (self.modes, self.modes.world())
+            self.cx.default_dtype = self._world[1].default_dtype
+            self.cx.default_device = self._world[1].default_device
+        return self._world[1]
+
+    # ---- nodes ------------------------------------------------------------------------------------------------------------
+    def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Appends one row's application to the graph; breaks where eager would raise."""
+        builder = self.builder
+        builder.location = self.cx.location = self.location()
+        builder.world = self.node_world()
+        before = len(builder.nodes)
+        try:
+            made = builder.call(name, *args, **kwargs)
+        except OpError as error:
+            raise broken("operator-raises", what=name, why=str(error)) from None
+        except Undecided as undecided:
+            raise broken("undecided-size", what=name, condition=str(undecided.condition)) from None
+        except Contradiction as error:
+            raise broken("operator-raises", what=name, why=str(error)) from None
+        if self.modes.grad:
+            self._propagate_grad(before)
+        return made
+
+    def _propagate_grad(self, before: int) -> None:
+        for node in self.builder.nodes[before:]:
+            if not any(
+                isinstance(v.type, TensorType) and v.type.requires_grad for v in node.inputs()
+            ):
+                continue
+            for output in node.outputs:
+                kind = output.type
+                if isinstance(kind, TensorType) and (
+                    kind.dtype.is_floating or kind.dtype.is_complex
+                ):
+                    output.type = replace(kind, requires_grad=True)
+
+    def wrap(self, made: Any) -> Any:
+        """Values of the graph as they lie on the virtual stack."""
+        if isinstance(made, tuple):
+            return tuple(self.wrap(item) for item in made)
+        if not isinstance(made, Value):
+            return made
+        if isinstance(made.type, TensorType):
+            return TensorValue(made)
+        if made.type.kind == "int":
+            return SizeValue(made.type.expr)
+        scalar = made.type.expr
+        return ScalarValue(scalar, {"float": float, "bool": bool}[made.type.kind])
+
+    # ---- inputs -----------------------------------------------------------------------------------------------------------
+    def tensor(self, tensor: torch.Tensor, source: Source) -> TensorValue:
+        """The proxy of a real tensor found at `source`; one tensor has one proxy."""
+        known = self._tensors.get(id(tensor))
+        if known is not None:
+            if known[2] is not source and not source.is_pinned:
+                self.guard(source, "same", known[2])
+            return known[1]
+        if not is_plain(tensor):
+            raise broken("tensor-subclass", what=type(tensor).__name__)
+        if source.is_pinned:
+            value = self._static(tensor, source)
+        else:
+            value = self._argument(tensor, source)
+        proxy = TensorValue(value, type(tensor))
+        self._tensors[id(tensor)] = (tensor, proxy, source)
+        return proxy
+
+    def real_tensor(self, proxy: TensorValue) -> torch.Tensor | None:
+        """The outside tensor that a proxy stands for, if it is one."""
+        for tensor, known, _ in self._tensors.values():
+            if known.value is proxy.value:
+                return tensor
+        return None
+
+    def source_of(self, value: Value) -> Source | None:
+        """Where an input of the graph comes from; None for what the graph makes."""
+        for _, proxy, source in self._tensors.values():
+            if proxy.value is value:
+                return source
+        return None
+
+    def constant(self, tensor: torch.Tensor, name: str) -> Value:
+        """A tensor made while capturing, baked into the segment."""
+        return self._static(tensor, self.sources.const(tensor, name), "constant")
+
+    def _static(self, tensor: torch.Tensor, source: Source, kind: InputKind = "parameter") -> Value:
+        shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+        made = TensorType(
+            DTYPE_OF_TORCH[tensor.dtype],
+            device_text(tensor.device),
+            shape,
+            strides,
+            tensor.requires_grad,
+            is_wrapped_number(tensor),
+        )
+        value = self.builder.input(made, kind, source.text)
+        self.constants[value.name] = tensor
+        self.parameters.append(tensor)
+        return value
+
+    def _argument(self, tensor: torch.Tensor, source: Source) -> Value:
+        spec = TensorSpec.of(tensor)
+        self.guard(source, "tensor", spec)
+        marks = marks_of(tensor)
+        symbols = [
+            self._size(source, dim, size, marks.get(dim)) for dim, size in enumerate(tensor.shape)
+        ]
+        self.bindings.append((source, "shape", tuple(s.symbol for s in symbols)))
+        shape = tuple(self._static_size(s, marks.get(d)) for d, s in enumerate(symbols))
+        if spec.layout == "contiguous":
+            strides = contiguous_strides(shape)
+        elif spec.layout == "permuted":
+            strides = permuted_strides(shape, spec.order)
+        else:
+            strides = self._strides(tensor, source)
+        made = TensorType(
+            DTYPE_OF_TORCH[tensor.dtype],
+            device_text(tensor.device),
+            shape,
+            strides,
+            tensor.requires_grad,
+            is_wrapped_number(tensor),
+        )
+        value = self.builder.input(made, "argument", source.text)
+        self.input_sources.append((source, value))
+        return value
+
+    def _size(self, source: Source, dim: int, size: int, mark: Mark | None) -> Expr:
+        name = f"{source.text}.size({dim})"
+        unbacked = mark is not None and mark.kind == "unbacked"
+        symbol = self.space.fresh(
+            "u" if unbacked else "s", policy="unbacked" if unbacked else "backed"
+        )
+        assert symbol.symbol is not None
+        self.symbol_names[symbol.symbol] = name
+        self.hints[symbol.symbol] = size
+        if mark is not None:
+            self._bound(symbol, mark, name)
+        return symbol
+
+    def _bound(self, symbol: Expr, mark: Mark, name: str) -> None:
+        if symbol.symbol is not None and mark.kind == "dynamic":
+            self.marked.append((symbol.symbol, mark, name))
+        bounds = [ge(symbol, mark.minimum)] + (
+            [le(symbol, mark.maximum)] if mark.maximum is not None else []
+        )
+        for bound in bounds:
+            if not isinstance(bound, bool) and self.cx.known(bound) is None:
+                self.guard_size(bound)
+                self.cx.facts.assume(bound, self.location())
+
+    def _static_size(self, symbol: Expr, mark: Mark | None) -> Dim:
+        assert symbol.symbol is not None
+        if self.dynamic and (mark is None or mark.kind != "static"):
+            return symbol
+        self.decide(eq(symbol, self.hints[symbol.symbol]))
+        return self.hints[symbol.symbol]
+
+    def _strides(self, tensor: torch.Tensor, source: Source) -> tuple[Dim, ...]:
+        symbols = [self.space.fresh("t") for _ in tensor.stride()]
+        self.bindings.append((source, "stride", tuple(s.symbol for s in symbols)))
+        strides: list[Dim] = []
+        for dim, (symbol, stride) in enumerate(zip(symbols, tensor.stride())):
+            assert symbol.symbol is not None
+            self.symbol_names[symbol.symbol] = f"{source.text}.stride({dim})"
+            self.hints[symbol.symbol] = stride
+            if stride in (0, 1):
+                self.decide(eq(symbol, stride))
+                strides.append(stride)
+            else:
+                strides.append(symbol)
+        return tuple(strides)
+
+    def number(self, value: int | float, source: Source) -> Any:
+        """A Python number handed in that has had more than one value: symbolic."""
+        kind = type(value)
+        self.guard(source, "type", kind)
+        if kind is int:
+            symbol = self.space.fresh("n", signed=True)
+            assert symbol.symbol is not None
+            self.symbol_names[symbol.symbol] = source.text
+            self.hints[symbol.symbol] = value
+            self.bindings.append((source, "number", (symbol.symbol,)))
+            made = self.builder.input(ScalarType("int", symbol), "argument", source.text)
+            self.input_sources.append((source, made))
+            return SizeValue(symbol)
+        unknown = ScalarInput(f"f{len(self.builder.inputs)}", "float")
+        scalar = Scalar("float", "value", (unknown,))
+        made = self.builder.input(ScalarType("float", scalar), "argument", source.text)
+        self.input_sources.append((source, made))
+        return ScalarValue(scalar, float)
+
+
+def replace_inputs(mark: BuilderMark, inputs: int, builder: Builder) -> BuilderMark:
+    """The mark with all inputs kept, and with the counters of input names as they are now."""
+    counters = dict(mark.counters)
+    for prefix in ("p", "c", "x"):
+        if prefix in builder._counters:  # noqa: SLF001
+            counters[prefix] = builder._counters[prefix]  # noqa: SLF001
+    return replace(mark, inputs=inputs, counters=counters)
+
+
+def is_wrapped_number(tensor: torch.Tensor) -> bool:
+    """Tensors that Python code holds never are; only torch's own conversions make them."""
+    return False
+
+
+def locate(code: Any, index: int) -> Location:
+    """The place of an instruction in the user's source, with columns where the code has them."""
+    real = code.code
+    line = code.lines[index] or real.co_firstlineno
+    column = end = 0
+    for position, (start_line, end_line, start, stop) in enumerate(real.co_positions()):
+        if position * 2 == code.offsets[index]:
+            if start is not None and start_line == end_line and stop is not None:
+                column, end = start, stop
+            break
+    return Location(real.co_filename, line, column, end, real.co_qualname)

@@ -6,7 +6,7 @@ Made by the scheduler, read by ``codegen.host`` (which prints it as one Python f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -125,8 +125,24 @@ class BumpVersion:
     buffer: str
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Stretch:
+    """Steps that one C function does, with no Python between them: launches, products, views.
+
+    ``outer`` are the program's buffers that it is handed, ``inner`` the offsets in bytes of those that
+    live in its arena of ``arena_bytes``. Constants reach it through a table made when it is linked.
+    """
+
+    steps: tuple[Step, ...]
+    outer: tuple[str, ...]
+    inner: Mapping[str, Dim]
+    arena_bytes: Dim
+    sizes: tuple[Symbol, ...]
+    scalars: tuple[Operand, ...]
+
+
 Step: TypeAlias = (
-    "Allocate | Free | Launch | Call | BindSize | BindItem | CheckStep | BumpVersion"
+    "Allocate | Free | Launch | Call | BindSize | BindItem | CheckStep | BumpVersion | Stretch"
 )
 
 
@@ -146,5 +162,10 @@ class Program:
 
     def kernels(self) -> tuple[Kernel, ...]:
         """The different kernels, in order of first launch."""
-        launched = (step.kernel for step in self.steps if isinstance(step, Launch))
+        launched = (step.kernel for step in self.flat_steps() if isinstance(step, Launch))
         return tuple(dict.fromkeys(launched))
+
+    def flat_steps(self) -> Iterator[Step]:
+        """Every step, those inside stretches one by one."""
+        for step in self.steps:
+            yield from step.steps if isinstance(step, Stretch) else (step,)

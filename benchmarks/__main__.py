@@ -1,0 +1,24 @@
+"""Run the benchmarks named, or all, one after the other: `python -m benchmarks [NAME ...]`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from benchmarks.report import BENCHMARKS
+
+
+def main() -> int:
+    names = sys.argv[1:] or list(BENCHMARKS)
+    status = 0
+    for name in names:
+        print(f"--- {name} ---", flush=True)
+        # A process each: what one leaves behind (threads, caches, memory) is not the next one's.
+        status |= subprocess.run(
+            [sys.executable, "-m", f"benchmarks.{name}"], check=False
+        ).returncode
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

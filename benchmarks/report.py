@@ -1,0 +1,219 @@
+"""From figures to files: a JSON file for each benchmark, docs/benchmarks.md and the README's table.
+
+Every number in those two pages comes from benchmarks/results/*.json, none is written by hand.
+`python -m benchmarks.report` writes the pages again from what is there.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+import torch
+
+ROOT = Path(__file__).parents[1]
+RESULTS = Path(__file__).with_name("results")
+PAGE = ROOT / "docs" / "benchmarks.md"
+README = ROOT / "README.md"
+
+Row = Mapping[str, object]
+
+# name -> (title, what is measured)
+BENCHMARKS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "compile_time": (
+            "Compile time",
+            "Eight lengths of one model, each side in a process of its own with empty caches: the sum"
+            " of the eight first calls less the eight second calls. Imports and building the model"
+            " are left out. A warm start is a second process with the first one's disk cache.",
+        ),
+        "run_time": (
+            "Run time of models",
+            "Seconds of a later call, interleaved in one process, median of 31. The ratios are medians"
+            " of the rounds' own ratios; the peer is the better of torch.compile with dynamic=False"
+            " (one graph a shape) and dynamic=True.",
+        ),
+        "kernels": (
+            "Single fused kernels",
+            "One fused expression at four sizes, anyshape from one compile for all of them. The peer"
+            " is the better of Inductor's static (one graph a size) and dynamic kernels.",
+        ),
+        "overhead": (
+            "Overhead of a call",
+            "What a call costs besides its kernels.",
+        ),
+    }
+)
+
+
+def machine() -> dict[str, object]:
+    """What the figures were measured on."""
+    return {
+        "date": datetime.date.today().isoformat(),
+        "cpu": cpu_name(),
+        "cores": len(os.sched_getaffinity(0)),
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+
+
+def cpu_name() -> str:
+    info = Path("/proc/cpuinfo")
+    text = info.read_text(encoding="utf-8") if info.exists() else ""
+    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return found.group(1) if found else platform.machine()
+
+
+def save(name: str, rows: Sequence[Row], note: str = "") -> None:
+    """Write the figures of one benchmark, and the pages that show them."""
+    RESULTS.mkdir(exist_ok=True)
+    content = {"machine": machine(), "note": note, "rows": list(rows)}
+    (RESULTS / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    write_pages()
+
+
+def load(name: str) -> dict[str, object] | None:
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def write_pages() -> None:
+    """docs/benchmarks.md, and the README between its two marks, from the figures that are there."""
+    parts = [
+        "# Benchmarks\n\nWritten by `make bench` from benchmarks/results/*.json; do not edit.\n"
+    ]
+    for name, (title, what) in BENCHMARKS.items():
+        content = load(name)
+        if content is None:
+            continue
+        parts.append(f"## {title}\n\n{what}\n\n{describe(content['machine'])}\n")
+        if content["note"]:
+            parts.append(f"{content['note']}\n")
+        parts.append(f"{markdown(content['rows'])}\n")
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text("\n".join(parts), encoding="utf-8")
+    if README.exists():
+        text = README.read_text(encoding="utf-8")
+        table = f"<!-- figures -->\n{readme_table()}\n<!-- end of figures -->"
+        new = re.sub(
+            r"<!-- figures -->.*<!-- end of figures -->", lambda _: table, text, flags=re.DOTALL
+        )
+        README.write_text(new, encoding="utf-8")
+
+
+def describe(host: Mapping[str, object]) -> str:
+    return (
+        f"{host['date']}, {host['cpu']}, {host['cores']} cores, {host['threads']} threads, "
+        f"Python {host['python']}, torch {host['torch']}."
+    )
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """Rows as a Markdown table; columns in the order in which they first appear."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    lines += ["| " + " | ".join(show(row.get(key)) for key in columns) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def show(value: object) -> str:
+    match value:
+        case None:
+            return "-"
+        case float():
+            return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+        case _:
+            return str(value)
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Rows as aligned text, for the terminal."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    cells = [columns] + [[show(row.get(key)) for key in columns] for row in rows]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
+    return "\n".join("  ".join(cell.rjust(w) for cell, w in zip(line, widths)) for line in cells)
+
+
+def readme_table() -> str:
+    """One row a claim, each from one file of figures; what was not measured is not there."""
+    rows = [
+        row
+        for name, rows_of in (
+            ("compile_time", compile_time_claims),
+            ("run_time", run_time_claims),
+            ("kernels", kernel_claims),
+            ("overhead", overhead_claims),
+        )
+        if (content := load(name)) is not None
+        for row in rows_of(content["rows"])
+    ]
+    return markdown(rows) if rows else "Not measured yet: `make bench`."
+
+
+def compile_time_claims(rows: Sequence[Row]) -> list[Row]:
+    return [
+        {
+            "what": f"compile {row['model']}, {row['layers']} layers, for eight lengths",
+            "anyshape": f"{row['anyshape s']:.2f} s",
+            "torch.compile": f"{row['torch.compile s']:.1f} s",
+            "ratio": f"{row['ratio']:.1f}x",
+        }
+        for row in rows
+        if row.get("torch.compile s") and row.get("anyshape s")
+    ]
+
+
+def run_time_claims(rows: Sequence[Row]) -> list[Row]:
+    by_model: dict[str, list[float]] = {}
+    eager: dict[str, list[float]] = {}
+    for row in rows:
+        if row.get("over peer") and row.get("over eager"):
+            by_model.setdefault(str(row["model"]), []).append(float(str(row["over peer"])))
+            eager.setdefault(str(row["model"]), []).append(float(str(row["over eager"])))
+    return [
+        {
+            "what": f"run {model}, {len(ratios)} shapes",
+            "anyshape": f"{min(eager[model]):.2f} to {max(eager[model]):.2f} times eager",
+            "torch.compile": "best of static and dynamic",
+            "ratio": f"{min(ratios):.2f}x to {max(ratios):.2f}x",
+        }
+        for model, ratios in by_model.items()
+    ]
+
+
+def kernel_claims(rows: Sequence[Row]) -> list[Row]:
+    ratios = [float(str(row["over peer"])) for row in rows if row.get("over peer")]
+    if not ratios:
+        return []
+    return [
+        {
+            "what": f"{len({row['kernel'] for row in rows})} fused kernels, four sizes each",
+            "anyshape": "",
+            "torch.compile": "best of static and dynamic",
+            "ratio": f"{min(ratios):.2f}x to {max(ratios):.2f}x",
+        }
+    ]
+
+
+def overhead_claims(rows: Sequence[Row]) -> list[Row]:
+    return [
+        {
+            "what": f"overhead of a call: {row['program']}",
+            "anyshape": f"{row['anyshape us']:.1f} us",
+            "torch.compile": f"{row['torch.compile us']:.1f} us",
+            "ratio": f"{row['torch.compile us'] / row['anyshape us']:.1f}x",
+        }
+        for row in rows
+        if row.get("torch.compile us") and row.get("anyshape us")
+    ]
+
+
+if __name__ == "__main__":
+    write_pages()

@@ -1,0 +1,179 @@
+"""Gated activations, plain or quantized by row, in Triton."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from anyshape.moe.triton_gather import FP8, QUANTIZE_BLOCK
+from anyshape.moe.triton_rows import count_arguments, count_rows, largest_of, row_scale
+
+
+@triton.jit
+def tanh(x):
+    """tanh by way of the sigmoid, exact at both ends."""
+    return 2.0 * tl.sigmoid(2.0 * x) - 1.0
+
+
+@triton.jit
+def gated(gate, up, alpha, limit, KIND: tl.constexpr):
+    """act(gate) * up in float32; the kinds are those of `anyshape.moe.silu_mul`."""
+    if KIND == "silu":
+        return gate * tl.sigmoid(gate) * up
+    if KIND == "gelu":
+        return 0.5 * gate * (1.0 + tl.erf(gate * 0.7071067811865476)) * up
+    if KIND == "gelu_tanh":
+        inner = 0.7978845608028654 * (gate + 0.044715 * gate * gate * gate)
+        return 0.5 * gate * (1.0 + tanh(inner)) * up
+    nan = tl.PropagateNan.ALL
+    gate = tl.minimum(gate, limit, propagate_nan=nan)
+    up = tl.maximum(tl.minimum(up, limit, propagate_nan=nan), -limit, propagate_nan=nan)
+    return gate * tl.sigmoid(alpha * gate) * (up + 1.0)
+
+
+@triton.jit
+def _silu_mul(
+    gate,
+    up,
+    out,
+    valid,
+    rows,
+    columns,
+    gate_row,
+    gate_column,
+    up_row,
+    up_column,
+    alpha,
+    limit,
+    KIND: tl.constexpr,
+    INIT_TAIL: tl.constexpr,
+    VALUES: tl.constexpr,
+    BLOCK_V: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Program (i, j) makes block j of row i."""
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    mask = column < columns
+    if row < count_rows(valid, rows, VALUES, BLOCK_V):
+        first = tl.load(gate + row * gate_row + column * gate_column, mask=mask).to(tl.float32)
+        second = tl.load(up + row * up_row + column * up_column, mask=mask).to(tl.float32)
+        value = gated(first, second, alpha, limit, KIND)
+        tl.store(out + row * columns + column, value.to(out.dtype.element_ty), mask=mask)
+    elif INIT_TAIL:
+        zero = tl.zeros([BLOCK], tl.float32).to(out.dtype.element_ty)
+        tl.store(out + row * columns + column, zero, mask=mask)
+
+
+@triton.jit
+def _silu_mul_quantize(
+    gate,
+    up,
+    out,
+    out_scales,
+    valid,
+    rows,
+    columns,
+    gate_row,
+    gate_column,
+    up_row,
+    up_column,
+    alpha,
+    limit,
+    KIND: tl.constexpr,
+    INIT_TAIL: tl.constexpr,
+    VALUES: tl.constexpr,
+    BLOCK_V: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Program i makes row i: its largest value first, then its fp8 values."""
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, BLOCK)
+    gate += row * gate_row + column * gate_column
+    up += row * up_row + column * up_column
+    out += row * columns + column
+    if row < count_rows(valid, rows, VALUES, BLOCK_V):
+        mask = column < columns
+        first = tl.load(gate, mask=mask, other=0.0).to(tl.float32)
+        second = tl.load(up, mask=mask, other=0.0).to(tl.float32)
+        value = gated(first, second, alpha, limit, KIND)
+        largest = largest_of(tl.where(mask, value, 0.0))
+        for start in range(BLOCK, columns, BLOCK):
+            more = start + column < columns
+            first = tl.load(gate + start * gate_column, mask=more, other=0.0).to(tl.float32)
+            second = tl.load(up + start * up_column, mask=more, other=0.0).to(tl.float32)
+            late = gated(first, second, alpha, limit, KIND)
+            largest = tl.maximum(largest, largest_of(tl.where(more, late, 0.0)))
+        multiplier, back = row_scale(largest)
+        tl.store(out, (value * multiplier).to(out.dtype.element_ty), mask=mask)
+        for start in range(BLOCK, columns, BLOCK):
+            more = start + column < columns
+            first = tl.load(gate + start * gate_column, mask=more, other=0.0).to(tl.float32)
+            second = tl.load(up + start * up_column, mask=more, other=0.0).to(tl.float32)
+            late = gated(first, second, alpha, limit, KIND) * multiplier
+            tl.store(out + start, late.to(out.dtype.element_ty), mask=more)
+        tl.store(out_scales + row, back)
+    elif INIT_TAIL:
+        zero = tl.zeros([BLOCK], tl.float32).to(out.dtype.element_ty)
+        for start in range(0, columns, BLOCK):
+            tl.store(out + start, zero, mask=start + column < columns)
+        tl.store(out_scales + row, 0.0)
+
+
+def silu_mul(
+    gate: Tensor,
+    up: Tensor,
+    valid: Tensor | None,
+    kind: str,
+    alpha: float,
+    limit: float,
+    init_tail: bool,
+) -> Tensor:
+    """See `anyshape.moe.silu_mul`."""
+    rows, columns = gate.shape
+    out = torch.empty(rows, columns, dtype=gate.dtype, device=gate.device)
+    if out.numel() == 0:
+        return out
+    block = min(1024, triton.next_power_of_2(max(columns, 16)))
+    counts, values, block_v = count_arguments(valid, gate)
+    _silu_mul[(rows, triton.cdiv(columns, block))](
+        *(gate, up, out, counts, rows, columns, *gate.stride(), *up.stride(), alpha, limit),
+        KIND=kind,
+        INIT_TAIL=init_tail,
+        VALUES=values,
+        BLOCK_V=block_v,
+        BLOCK=block,
+    )
+    return out
+
+
+def silu_mul_quantize(
+    gate: Tensor,
+    up: Tensor,
+    valid: Tensor | None,
+    kind: str,
+    alpha: float,
+    limit: float,
+    init_tail: bool,
+) -> tuple[Tensor, Tensor]:
+    """See `anyshape.moe.silu_mul_quantize`."""
+    rows, columns = gate.shape
+    out = torch.empty(rows, columns, dtype=FP8, device=gate.device)
+    scales = torch.empty(rows, dtype=torch.float32, device=gate.device)
+    if rows == 0:
+        return out, scales
+    block = min(QUANTIZE_BLOCK, triton.next_power_of_2(max(columns, 16)))
+    counts, values, block_v = count_arguments(valid, gate)
+    _silu_mul_quantize[(rows,)](
+        *(gate, up, out, scales, counts, rows, columns),
+        *(*gate.stride(), *up.stride(), alpha, limit),
+        KIND=kind,
+        INIT_TAIL=init_tail,
+        VALUES=values,
+        BLOCK_V=block_v,
+        BLOCK=block,
+        num_warps=max(1, min(8, block // 512)),
+    )
+    return out, scales

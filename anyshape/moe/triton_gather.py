@@ -1,0 +1,292 @@
+"""Gather with scaling and quantization, and scatter-add, in Triton: rows are moved 16 bytes a thread."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from anyshape.moe.triton_rows import count_arguments, count_rows, largest_of, row_scale
+
+FP8 = torch.float8_e4m3fn
+ENOUGH_PROGRAMS = 1024
+QUANTIZE_BLOCK = 8192
+
+
+def unit_rows(x: Tensor) -> Tensor:
+    """`x` itself when the elements of a row lie side by side, else a copy of which that is true."""
+    return x if x.stride(-1) == 1 or x.shape[-1] <= 1 else x.contiguous()
+
+
+def column_blocks(rows: int, columns: int) -> tuple[int, int, int]:
+    """(block, blocks a program, programs a row): a program takes a whole row once there are many rows."""
+    block = min(1024, triton.next_power_of_2(max(columns, 16)))
+    blocks = triton.cdiv(columns, block)
+    if rows >= ENOUGH_PROGRAMS and blocks <= 16:
+        return block, blocks, 1
+    return block, 1, blocks
+
+
+@triton.jit
+def _gather_mul(
+    x,
+    token_indices,
+    expert_indices,
+    scales,
+    out,
+    valid,
+    rows,
+    columns,
+    stride_x,
+    stride_t,
+    stride_e,
+    SCALED: tl.constexpr,
+    INIT_TAIL: tl.constexpr,
+    VALUES: tl.constexpr,
+    BLOCK_V: tl.constexpr,
+    BLOCK: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    EVEN: tl.constexpr,
+):
+    """Program (i, j) makes BLOCKS blocks of row i."""
+    row = tl.program_id(0).to(tl.int64)
+    count = count_rows(valid, rows, VALUES, BLOCK_V)
+    start = tl.program_id(1) * BLOCKS * BLOCK
+    if row < count:
+        token = tl.load(token_indices + row).to(tl.int64)
+        if SCALED:
+            expert = tl.load(expert_indices + row).to(tl.int64)
+            scale = tl.load(scales + token * stride_t + expert * stride_e).to(tl.float32)
+        for block in tl.static_range(BLOCKS):
+            column = start + block * BLOCK + tl.arange(0, BLOCK)
+            mask = None if EVEN else column < columns
+            value = tl.load(x + token * stride_x + column, mask=mask)
+            if SCALED:
+                value = value.to(tl.float32) * scale
+            tl.store(out + row * columns + column, value.to(out.dtype.element_ty), mask=mask)
+    elif INIT_TAIL:
+        for block in tl.static_range(BLOCKS):
+            column = start + block * BLOCK + tl.arange(0, BLOCK)
+            zero = tl.zeros([BLOCK], tl.float32).to(out.dtype.element_ty)
+            tl.store(out + row * columns + column, zero, mask=column < columns)
+
+
+def gather_mul(
+    x: Tensor,
+    token_indices: Tensor,
+    expert_indices: Tensor | None,
+    scales: Tensor | None,
+    valid: Tensor | None,
+    init_tail: bool,
+) -> Tensor:
+    """See `anyshape.moe.gather_mul`."""
+    x = unit_rows(x)
+    rows, columns = token_indices.shape[0], x.shape[1]
+    out = torch.empty(rows, columns, dtype=x.dtype, device=x.device)
+    if out.numel() == 0:
+        return out
+    block, blocks, programs = column_blocks(rows, columns)
+    valid, values, block_v = count_arguments(valid, token_indices)
+    _gather_mul[(rows, programs)](
+        x,
+        token_indices.contiguous(),
+        token_indices if expert_indices is None else expert_indices.contiguous(),
+        x if scales is None else scales,
+        out,
+        valid,
+        rows,
+        columns,
+        x.stride(0),
+        *((0, 0) if scales is None else scales.stride()),
+        SCALED=scales is not None,
+        INIT_TAIL=init_tail,
+        VALUES=values,
+        BLOCK_V=block_v,
+        BLOCK=block,
+        BLOCKS=blocks,
+        EVEN=columns % (block * blocks) == 0,
+    )
+    return out
+
+
+@triton.jit
+def _gather_mul_quantize(
+    x,
+    token_indices,
+    expert_indices,
+    scales,
+    out,
+    out_scales,
+    valid,
+    rows,
+    columns,
+    stride_x,
+    stride_t,
+    stride_e,
+    SCALED: tl.constexpr,
+    INIT_TAIL: tl.constexpr,
+    VALUES: tl.constexpr,
+    BLOCK_V: tl.constexpr,
+    BLOCK: tl.constexpr,
+    ONE_BLOCK: tl.constexpr,
+):
+    """Program i makes row i: its largest value first, then its fp8 values."""
+    row = tl.program_id(0).to(tl.int64)
+    count = count_rows(valid, rows, VALUES, BLOCK_V)
+    column = tl.arange(0, BLOCK)
+    if row < count:
+        token = tl.load(token_indices + row).to(tl.int64)
+        scale = 1.0
+        if SCALED:
+            expert = tl.load(expert_indices + row).to(tl.int64)
+            scale = tl.load(scales + token * stride_t + expert * stride_e).to(tl.float32)
+        source = x + token * stride_x + column
+        target = out + row * columns + column
+        if ONE_BLOCK:
+            value = tl.load(source, mask=column < columns, other=0.0).to(tl.float32) * scale
+            multiplier, back = row_scale(largest_of(value))
+            tl.store(target, (value * multiplier).to(out.dtype.element_ty), mask=column < columns)
+        else:
+            largest = 0.0
+            for start in range(0, columns, BLOCK):
+                mask = start + column < columns
+                value = tl.load(source + start, mask=mask, other=0.0).to(tl.float32) * scale
+                largest = tl.maximum(largest, largest_of(value))
+            multiplier, back = row_scale(largest)
+            for start in range(0, columns, BLOCK):
+                mask = start + column < columns
+                value = tl.load(source + start, mask=mask, other=0.0).to(tl.float32) * scale
+                value = (value * multiplier).to(out.dtype.element_ty)
+                tl.store(target + start, value, mask=mask)
+        tl.store(out_scales + row, back)
+    elif INIT_TAIL:
+        zero = tl.zeros([BLOCK], tl.float32).to(out.dtype.element_ty)
+        for start in range(0, columns, BLOCK):
+            mask = start + column < columns
+            tl.store(out + row * columns + start + column, zero, mask=mask)
+        tl.store(out_scales + row, 0.0)
+
+
+def gather_mul_quantize(
+    x: Tensor,
+    token_indices: Tensor,
+    expert_indices: Tensor | None,
+    scales: Tensor | None,
+    valid: Tensor | None,
+    init_tail: bool,
+) -> tuple[Tensor, Tensor]:
+    """See `anyshape.moe.gather_mul_quantize`."""
+    x = unit_rows(x)
+    rows, columns = token_indices.shape[0], x.shape[1]
+    out = torch.empty(rows, columns, dtype=FP8, device=x.device)
+    out_scales = torch.empty(rows, dtype=torch.float32, device=x.device)
+    if rows == 0:
+        return out, out_scales
+    block = min(QUANTIZE_BLOCK, triton.next_power_of_2(max(columns, 16)))
+    valid, values, block_v = count_arguments(valid, token_indices)
+    _gather_mul_quantize[(rows,)](
+        x,
+        token_indices.contiguous(),
+        token_indices if expert_indices is None else expert_indices.contiguous(),
+        x if scales is None else scales,
+        out,
+        out_scales,
+        valid,
+        rows,
+        columns,
+        x.stride(0),
+        *((0, 0) if scales is None else scales.stride()),
+        SCALED=scales is not None,
+        INIT_TAIL=init_tail,
+        VALUES=values,
+        BLOCK_V=block_v,
+        BLOCK=block,
+        ONE_BLOCK=columns <= block,
+        num_warps=max(1, min(8, block // 512)),
+    )
+    return out, out_scales
+
+
+@triton.jit
+def _scatter_add(
+    out,
+    source,
+    token_indices,
+    valid,
+    rows,
+    columns,
+    stride_out,
+    stride_source,
+    stride_rank,
+    rank_experts,
+    PADDED: tl.constexpr,
+    VALUES: tl.constexpr,
+    BLOCK_V: tl.constexpr,
+    BLOCK: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    EVEN: tl.constexpr,
+):
+    """Program (i, j) adds BLOCKS blocks of row i. PADDED: `valid` are the experts' counts, which say whose copy counts."""
+    row = tl.program_id(0).to(tl.int64)
+    count = count_rows(valid, rows, VALUES, BLOCK_V)
+    if row < count:
+        if PADDED:
+            index = tl.arange(0, BLOCK_V)
+            numbers = tl.load(valid + index, mask=index < VALUES, other=0).to(tl.int32)
+            ends = tl.cumsum(numbers)
+            expert = tl.sum(((ends <= row) & (index < VALUES)).to(tl.int32))
+            source += (expert // rank_experts).to(tl.int64) * stride_rank
+        token = tl.load(token_indices + row).to(tl.int64)
+        for block in tl.static_range(BLOCKS):
+            column = (tl.program_id(1) * BLOCKS + block) * BLOCK + tl.arange(0, BLOCK)
+            mask = None if EVEN else column < columns
+            value = tl.load(source + row * stride_source + column, mask=mask)
+            value = value.to(out.dtype.element_ty)
+            tl.atomic_add(out + token * stride_out + column, value, mask=mask, sem="relaxed")
+
+
+def _added(
+    out: Tensor, source: Tensor, token_indices: Tensor, valid: Tensor | None, ranks: int
+) -> None:
+    """Add the rows of `source` ([M, D], or [ranks, M, D] when `ranks` is not 0)."""
+    source = unit_rows(source)
+    target = unit_rows(out)
+    rows, columns = source.shape[-2:]
+    if rows > 0 and columns > 0 and out.shape[0] > 0:
+        block, blocks, programs = column_blocks(rows, columns)
+        counts, values, block_v = count_arguments(valid, token_indices)
+        _scatter_add[(rows, programs)](
+            target,
+            source,
+            token_indices.contiguous(),
+            counts,
+            rows,
+            columns,
+            target.stride(0),
+            source.stride(-2),
+            source.stride(0),
+            max(1, values // max(1, ranks)),
+            PADDED=ranks > 0,
+            VALUES=values,
+            BLOCK_V=block_v,
+            BLOCK=block,
+            BLOCKS=blocks,
+            EVEN=columns % (block * blocks) == 0,
+        )
+    if target is not out:
+        out.copy_(target)
+    torch.autograd.graph.increment_version(out)
+
+
+def scatter_add(out: Tensor, rows: Tensor, token_indices: Tensor, valid: Tensor | None) -> None:
+    """See `anyshape.moe.scatter_add`."""
+    _added(out, rows, token_indices, valid, 0)
+
+
+def scatter_add_padded(
+    out: Tensor, rows: Tensor, token_counts: Tensor, token_indices: Tensor
+) -> None:
+    """See `anyshape.moe.scatter_add_padded`."""
+    if token_counts.numel() > 0:
+        _added(out, rows, token_indices, token_counts, rows.shape[0])

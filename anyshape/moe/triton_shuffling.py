@@ -1,0 +1,348 @@
+"""Index shuffling and the row moves of expert parallelism, in Triton.
+
+Each expert has a program, which counts the choices of lower experts (where its rows begin) and then scans all choices
+for its own: no atomics, no histogram in memory, so the order is that of the tokens. For few scores every
+program ranks all tokens itself, in one launch; otherwise a first launch writes what each token chose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from anyshape.moe.triton_rows import TAKEN_KEY, best_of, count_arguments, count_rows, keys_of
+
+ONE_LAUNCH_SCORES = 16384
+ONE_LAUNCH_EXPERTS = 256
+PLACE_BLOCK = 8192
+MOVE_PROGRAMS = 1024
+TAIL_PROGRAMS = 128
+
+
+@triton.jit
+def _load_keys(
+    scores, stride_t, stride_e, tokens, experts, start, BLOCK_T: tl.constexpr, BLOCK_E: tl.constexpr
+):
+    """Keys [BLOCK_T, BLOCK_E] of the tokens from `start` on; columns past `experts` are as good as taken."""
+    token = start + tl.arange(0, BLOCK_T)
+    expert = tl.arange(0, BLOCK_E)
+    known = (token < tokens)[:, None] & (expert < experts)[None, :]
+    offsets = token.to(tl.int64)[:, None] * stride_t + expert[None, :] * stride_e
+    values = tl.load(scores + offsets, mask=known, other=0.0).to(tl.float32)
+    return tl.where((expert < experts)[None, :], keys_of(values), TAKEN_KEY)
+
+
+@triton.jit
+def _shuffle_once(
+    scores,
+    counts,
+    expert_indices,
+    token_indices,
+    valid,
+    stride_t,
+    stride_e,
+    tokens,
+    experts,
+    top_k,
+    first,
+    last,
+    VALUES: tl.constexpr,
+    BLOCK_V: tl.constexpr,
+    BLOCK_T: tl.constexpr,
+    BLOCK_E: tl.constexpr,
+):
+    """Program e writes the rows of expert e; program `experts` zeroes the tail."""
+    mine = tl.program_id(0)
+    keys = _load_keys(scores, stride_t, stride_e, tokens, experts, 0, BLOCK_T, BLOCK_E)
+    token = tl.arange(0, BLOCK_T)
+    columns = tl.arange(0, BLOCK_E)[None, :]
+    present = token < count_rows(valid, tokens, VALUES, BLOCK_V)
+    lower = tl.zeros([BLOCK_T], tl.int32)
+    chosen = tl.zeros([BLOCK_T], tl.int32)
+    for _ in range(top_k):
+        best = best_of(keys, columns, BLOCK_E)
+        keys = tl.where(columns == best[:, None], TAKEN_KEY, keys)
+        owned = present & (best >= first) & (best < last)
+        lower += (owned & (best < mine)).to(tl.int32)
+        chosen += (owned & (best == mine)).to(tl.int32)
+    base = tl.sum(lower)
+    if mine < experts:
+        row = base + tl.cumsum(chosen) - 1
+        tl.store(counts + mine, tl.sum(chosen))
+        tl.store(expert_indices + row, mine, mask=chosen > 0)
+        tl.store(token_indices + row, token, mask=chosen > 0)
+    else:
+        for start in range(base, tokens * top_k, BLOCK_T):
+            tl.store(expert_indices + start + token, 0, mask=start + token < tokens * top_k)
+            tl.store(token_indices + start + token, 0, mask=start + token < tokens * top_k)
+
+
+@triton.jit
+def _choose(
+    scores,
+    choices,
+    valid,
+    stride_t,
+    stride_e,
+    tokens,
+    experts,
+    top_k,
+    first,
+    last,
+    VALUES: tl.constexpr,
+    BLOCK_V: tl.constexpr,
+    BLOCK_T: tl.constexpr,
+    BLOCK_E: tl.constexpr,
+):
+    """choices[t * top_k + k], int16: the k-th expert of token t, or `experts` where the choice has no row."""
+    start = tl.program_id(0) * BLOCK_T
+    keys = _load_keys(scores, stride_t, stride_e, tokens, experts, start, BLOCK_T, BLOCK_E)
+    token = start + tl.arange(0, BLOCK_T)
+    columns = tl.arange(0, BLOCK_E)[None, :]
+    present = token < count_rows(valid, tokens, VALUES, BLOCK_V)
+    for k in range(top_k):
+        best = best_of(keys, columns, BLOCK_E)
+        keys = tl.where(columns == best[:, None], TAKEN_KEY, keys)
+        owned = present & (best >= first) & (best < last)
+        choice = tl.where(owned, best, experts)
+        target = choices + token.to(tl.int64) * top_k + k
+        tl.store(target, choice.to(tl.int16), mask=token < tokens)
+
+
+@triton.jit
+def _place(
+    choices,
+    counts,
+    expert_indices,
+    token_indices,
+    number,
+    experts,
+    top_k,
+    ONE_BLOCK: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Program e writes the rows of expert e, in order of its choices; programs from `experts` on zero the tail."""
+    mine = tl.minimum(tl.program_id(0), experts)
+    index = tl.arange(0, BLOCK)
+    if ONE_BLOCK:
+        choice = tl.load(choices + index, mask=index < number, other=32767).to(tl.int32)
+        base = tl.sum((choice < mine).to(tl.int32))
+        if mine < experts:
+            chosen = (choice == mine).to(tl.int32)
+            row = base + tl.cumsum(chosen) - 1
+            tl.store(counts + mine, tl.sum(chosen))
+            tl.store(expert_indices + row, mine, mask=chosen > 0)
+            tl.store(token_indices + row, index // top_k, mask=chosen > 0)
+    else:
+        lower = tl.zeros([BLOCK], tl.int32)
+        for start in range(0, number, BLOCK):
+            here = start + index
+            choice = tl.load(choices + here, mask=here < number, other=32767).to(tl.int32)
+            lower += (choice < mine).to(tl.int32)
+        base = tl.sum(lower)
+        if mine < experts:
+            placed = 0
+            for start in range(0, number, BLOCK):
+                here = start + index
+                choice = tl.load(choices + here, mask=here < number, other=32767).to(tl.int32)
+                chosen = (choice == mine).to(tl.int32)
+                row = base + placed + tl.cumsum(chosen) - 1
+                tl.store(expert_indices + row, mine, mask=chosen > 0)
+                tl.store(token_indices + row, here // top_k, mask=chosen > 0)
+                placed += tl.sum(chosen)
+            tl.store(counts + mine, placed)
+    if mine >= experts:
+        first = (tl.program_id(0) - experts) * BLOCK
+        step = (tl.num_programs(0) - experts) * BLOCK
+        for start in range(first, number - base, step):
+            here = base + start + index
+            tl.store(expert_indices + here, 0, mask=here < number)
+            tl.store(token_indices + here, 0, mask=here < number)
+
+
+def index_shuffling(
+    scores: Tensor,
+    top_k: int,
+    expert_range: Sequence[int] | None,
+    valid_tokens: Tensor | None,
+    init_tail: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """See `anyshape.moe.index_shuffling`."""
+    tokens, experts = scores.shape
+    number = tokens * top_k
+    counts = torch.empty(experts, dtype=torch.int32, device=scores.device)
+    expert_indices = torch.empty(number, dtype=torch.int32, device=scores.device)
+    token_indices = torch.empty(number, dtype=torch.int32, device=scores.device)
+    if number == 0:
+        return counts.zero_(), expert_indices, token_indices
+    first, last = (0, experts) if expert_range is None else expert_range
+    tails = init_tail and (expert_range is not None or valid_tokens is not None)
+    block_e = triton.next_power_of_2(max(experts, 2))
+    arguments = (*scores.stride(), tokens, experts, top_k, first, last)
+    valid, *of_valid = count_arguments(valid_tokens, counts)
+    block_t = triton.next_power_of_2(max(tokens, 16))
+    if block_t * block_e <= ONE_LAUNCH_SCORES and experts <= ONE_LAUNCH_EXPERTS:
+        _shuffle_once[(experts + tails,)](
+            *(scores, counts, expert_indices, token_indices, valid, *arguments, *of_valid),
+            BLOCK_T=block_t,
+            BLOCK_E=block_e,
+            num_warps=max(1, min(16, block_t * block_e // 1024)),
+        )
+        return counts, expert_indices, token_indices
+    choices = torch.empty(number, dtype=torch.int16, device=scores.device)
+    block_t = max(1, min(64, 4096 // block_e))
+    _choose[(triton.cdiv(tokens, block_t),)](
+        *(scores, choices, valid, *arguments, *of_valid), BLOCK_T=block_t, BLOCK_E=block_e
+    )
+    block = min(PLACE_BLOCK, triton.next_power_of_2(max(number, 128)))
+    _place[(experts + 8 * tails,)](
+        *(choices, counts, expert_indices, token_indices, number, experts, top_k),
+        ONE_BLOCK=number <= block,
+        BLOCK=block,
+        num_warps=max(1, min(8, block // 256)),
+    )
+    return counts, expert_indices, token_indices
+
+
+@triton.jit
+def _move_rows(
+    source,
+    target,
+    token_counts,
+    sums,
+    rows,
+    ranks,
+    experts,
+    first,
+    last,
+    padded_rows,
+    columns,
+    stride_source,
+    splits,
+    tails,
+    COMBINE: tl.constexpr,
+    BLOCK_E: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+):
+    """A program copies part of what one rank has for one expert; `tails` more zero the tail, the last writes the sums."""
+    program = tl.program_id(0)
+    owned = last - first
+    pieces = ranks * owned * splits
+    rank = program // tl.maximum(owned * splits, 1)
+    mine = first + program % tl.maximum(owned * splits, 1) // splits
+    expert = tl.arange(0, BLOCK_E)
+    inside = (expert >= first) & (expert < last)
+    if program >= pieces:
+        rank = ranks
+        mine = experts
+    rank_start = 0
+    expert_start = program * 0
+    count = 0
+    totals = tl.zeros([BLOCK_E], tl.int32)
+    for r in range(ranks):
+        mask = expert < experts
+        numbers = tl.load(token_counts + r * experts + expert, mask=mask, other=0).to(tl.int32)
+        totals += numbers
+        before = tl.sum(tl.where(expert < mine, numbers, 0))
+        kept = tl.sum(tl.where(inside & (expert < mine), numbers, 0))
+        here = tl.sum(tl.where(expert == mine, numbers, 0))
+        expert_start += kept
+        if r < rank:
+            expert_start += here
+            rank_start += tl.sum(numbers)
+        if r == rank:
+            count = here
+            rank_start += before
+            if padded_rows > 0:
+                rank_start = r * padded_rows + before
+    column = tl.arange(0, BLOCK_D)
+    if program < pieces:
+        for i in range(program % splits, count, splits):
+            one = (rank_start + i).to(tl.int64)
+            other = (expert_start + i).to(tl.int64)
+            taken = one if COMBINE else other
+            given = other if COMBINE else one
+            for start in range(0, columns, BLOCK_D):
+                mask = start + column < columns
+                value = tl.load(source + taken * stride_source + start + column, mask=mask)
+                tl.store(target + given * columns + start + column, value, mask=mask)
+    elif program < pieces + tails:
+        for i in range(program - pieces, rows - expert_start, tails):
+            for start in range(0, columns, BLOCK_D):
+                place = target + (expert_start + i).to(tl.int64) * columns + start + column
+                tl.store(place, 0, mask=start + column < columns)
+    elif COMBINE:
+        tl.store(sums + expert - first, totals, mask=inside)
+        tl.store(sums + owned, tl.sum(tl.where(inside, totals, 0)))
+
+
+INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def _moved(
+    tokens: Tensor,
+    token_counts: Tensor,
+    first: int,
+    last: int,
+    is_padded: bool,
+    init_tail: bool,
+    combine: bool,
+) -> tuple[Tensor, Tensor]:
+    tokens = tokens if tokens.stride(-1) == 1 else tokens.contiguous()
+    rows, columns = tokens.shape
+    ranks, experts = token_counts.shape
+    make = torch.zeros if init_tail and not combine else torch.empty
+    out = make(rows, columns, dtype=tokens.dtype, device=tokens.device)
+    sums = torch.empty(last - first + 1, dtype=torch.int32, device=tokens.device)
+    integer = INTEGERS[tokens.dtype.itemsize]
+    parts = ranks * (last - first)
+    splits = max(1, min(64, triton.cdiv(MOVE_PROGRAMS, max(parts, 1))))
+    tails = TAIL_PROGRAMS if init_tail and combine and columns > 0 else 0
+    _move_rows[(parts * splits + tails + 1,)](
+        tokens.view(integer),
+        out.view(integer),
+        token_counts.contiguous(),
+        sums,
+        rows,
+        ranks,
+        experts,
+        first,
+        last,
+        rows // ranks if is_padded else 0,
+        columns,
+        tokens.stride(0),
+        splits,
+        tails,
+        COMBINE=combine,
+        BLOCK_E=triton.next_power_of_2(max(experts, 2)),
+        BLOCK_D=min(1024, triton.next_power_of_2(max(columns, 16))),
+    )
+    return out, sums
+
+
+def combine_shuffling(
+    tokens: Tensor,
+    token_counts: Tensor,
+    expert_start: int,
+    expert_end: int,
+    is_padded: bool,
+    init_tail: bool,
+) -> tuple[Tensor, Tensor]:
+    """See `anyshape.moe.combine_shuffling`."""
+    return _moved(tokens, token_counts, expert_start, expert_end, is_padded, init_tail, True)
+
+
+def split_shuffling(
+    tokens: Tensor,
+    token_counts: Tensor,
+    expert_start: int,
+    expert_end: int,
+    is_padded: bool,
+    init_tail: bool,
+) -> Tensor:
+    """See `anyshape.moe.split_shuffling`."""
+    return _moved(tokens, token_counts, expert_start, expert_end, is_padded, init_tail, False)[0]

@@ -1,0 +1,240 @@
+"""The Triton kernels in Triton's interpreter against the reference.
+
+Run by `test_kernels_triton.py` in a process of its own (TRITON_INTERPRET=1 must be set before triton is imported).
+bfloat16 is left to the GPU: the interpreter's is broken.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from triton.runtime import interpreter
+
+from anyshape.moe import (
+    reference,
+    triton_activation,
+    triton_gather,
+    triton_routing,
+    triton_shuffling,
+)
+
+FLOATS = (torch.float32, torch.float16)
+
+_patch_lang_tensor = interpreter._patch_lang_tensor
+
+
+def _patch_with_item(tensor: type, scope: object) -> None:
+    """Triton 3.6 makes loop bounds with int(array of one element), which numpy 2.4 refuses."""
+    _patch_lang_tensor(tensor, scope)
+    tensor.__index__ = lambda self: self.handle.data.item()
+
+
+interpreter._patch_lang_tensor = _patch_with_item
+
+
+def scores_with_ties(tokens: int, experts: int, dtype: torch.dtype) -> Tensor:
+    """Few different values, both zeros, infinities and NaN."""
+    values = torch.tensor([0.0, -0.0, 1.0, -1.0, float("inf"), float("-inf"), float("nan"), 0.5])
+    return values[torch.randint(0, len(values), (tokens, experts))].to(dtype)
+
+
+def assert_same(actual: object, expected: object, **tolerance: float) -> None:
+    torch.testing.assert_close(actual, expected, equal_nan=True, **tolerance)
+
+
+def assert_same_fp8(actual: Tensor, expected: Tensor) -> None:
+    """Equal but for one step of fp8. The interpreter loses a carry into the exponent, and makes a number of NaN."""
+    known = ~expected.float().isnan()
+    mine, theirs = actual.float()[known], expected.float()[known]
+    assert_same(torch.where(mine * 2 == theirs, theirs, mine), theirs, rtol=0.13, atol=2.0**-9)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same numbers every time, and few programs: the interpreter runs them one by one."""
+    torch.manual_seed(0)
+    monkeypatch.setattr(triton_shuffling, "MOVE_PROGRAMS", 24)
+    monkeypatch.setattr(triton_shuffling, "TAIL_PROGRAMS", 2)
+    monkeypatch.setattr(triton_shuffling, "ONE_LAUNCH_SCORES", 512)
+    monkeypatch.setattr(triton_shuffling, "PLACE_BLOCK", 256)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(
+    ("tokens", "experts", "top_k"),
+    [(1, 1, 1), (7, 16, 1), (9, 30, 8), (5, 3, 3), (130, 20, 2), (20, 40, 6), (0, 4, 1)],
+)
+def test_index_shuffling_is_the_reference(
+    tokens: int, experts: int, top_k: int, dtype: torch.dtype
+) -> None:
+    for scores in (
+        torch.randn(tokens, experts).to(dtype),
+        scores_with_ties(tokens, experts, dtype),
+        torch.randn(experts, tokens).to(dtype).T,
+    ):
+        arguments = (scores, top_k, None, None, True)
+        assert_same(
+            triton_shuffling.index_shuffling(*arguments), reference.index_shuffling(*arguments)
+        )
+
+
+@pytest.mark.parametrize("tokens", [9, 100])
+@pytest.mark.parametrize("valid", [None, 0, 5])
+@pytest.mark.parametrize("expert_range", [None, (0, 0), (2, 5), (0, 12)])
+def test_index_shuffling_keeps_to_its_range_and_valid_tokens(
+    tokens: int, valid: int | None, expert_range: tuple[int, int] | None
+) -> None:
+    count = None if valid is None else torch.tensor(valid)
+    arguments = (torch.randn(tokens, 12), 3, expert_range, count, True)
+    assert_same(
+        triton_shuffling.index_shuffling(*arguments), reference.index_shuffling(*arguments)
+    )
+
+
+def test_index_shuffling_of_many_choices_scans_block_by_block() -> None:
+    arguments = (torch.randn(300, 8), 3, (1, 7), torch.tensor([290]), True)
+    assert_same(
+        triton_shuffling.index_shuffling(*arguments), reference.index_shuffling(*arguments)
+    )
+
+
+@pytest.mark.parametrize("function", ["softmax", "sigmoid"])
+@pytest.mark.parametrize("renormalize", [False, True])
+@pytest.mark.parametrize(
+    ("experts", "top_k", "groups", "top_groups", "group_best"),
+    [(5, 2, 1, 1, 1), (128, 8, 1, 1, 1), (20, 3, 5, 2, 2), (24, 4, 3, 2, 1), (1, 1, 1, 1, 1)],
+)
+def test_routing_scores_are_the_reference(
+    *, function: str, renormalize: bool, experts: int, top_k: int, groups: int, top_groups: int,
+    group_best: int,
+) -> None:
+    x, w = torch.randn(11, 32), torch.randn(32, experts)
+    for bias, logit_bias in ((None, None), (torch.randn(experts), torch.randn(experts))):
+        arguments = (x, w, bias, logit_bias, function, top_k, renormalize, groups, top_groups, group_best, 2.5)
+        assert_same(
+            triton_routing.routing_scores(*arguments),
+            reference.routing_scores(*arguments),
+            rtol=1e-5,
+            atol=1e-6,
+        )
+
+
+def gather_arguments(
+    dtype: torch.dtype, columns: int, rows: int, valid: Tensor | None
+) -> tuple[object, ...]:
+    x = torch.randn(6, 2 * columns).to(dtype)[:, :columns]
+    token, expert = torch.randint(0, 6, (rows,)), torch.randint(0, 3, (rows,))
+    return x, token.int(), expert.int(), torch.rand(3, 6).T, valid, True
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("columns", [1, 6, 1024, 2880])
+@pytest.mark.parametrize("valid", [None, torch.tensor(5), torch.tensor([1, 0, 3], dtype=torch.int32)])
+def test_gathers_are_the_reference(dtype: torch.dtype, columns: int, valid: Tensor | None) -> None:
+    arguments = gather_arguments(dtype, columns, 9, valid)
+    assert_same(triton_gather.gather_mul(*arguments), reference.gather_mul(*arguments))
+    unscaled = (*arguments[:2], None, None, *arguments[4:])
+    assert_same(triton_gather.gather_mul(*unscaled), reference.gather_mul(*unscaled))
+    values, scales = triton_gather.gather_mul_quantize(*arguments)
+    expected, expected_scales = reference.gather_mul_quantize(*arguments)
+    assert_same(scales, expected_scales)
+    assert_same_fp8(values, expected)
+
+
+def test_gather_takes_whole_rows_when_there_are_many() -> None:
+    arguments = gather_arguments(torch.float32, 40, 1030, torch.tensor(1025))
+    assert_same(triton_gather.gather_mul(*arguments), reference.gather_mul(*arguments))
+
+
+def test_quantizing_long_rows_takes_two_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton_gather, "QUANTIZE_BLOCK", 16)
+    monkeypatch.setattr(triton_activation, "QUANTIZE_BLOCK", 16)
+    arguments = gather_arguments(torch.float32, 45, 9, torch.tensor(7))
+    values, scales = triton_gather.gather_mul_quantize(*arguments)
+    expected, expected_scales = reference.gather_mul_quantize(*arguments)
+    assert_same(scales, expected_scales)
+    assert_same_fp8(values, expected)
+    activation = (torch.randn(5, 45), torch.randn(5, 45), torch.tensor(4), "silu", 1.0, 1.0, True)
+    values, scales = triton_activation.silu_mul_quantize(*activation)
+    expected, expected_scales = reference.silu_mul_quantize(*activation)
+    assert_same(scales, expected_scales, rtol=1e-5, atol=0.0)
+    assert_same_fp8(values, expected)
+
+
+def test_quantizing_keeps_nan_in_its_place_and_zero_rows_zero() -> None:
+    x = torch.randn(3, 20)
+    x[0, 3], x[1] = float("nan"), 0.0
+    arguments = (x, torch.arange(3), None, None, None, True)
+    values, scales = triton_gather.gather_mul_quantize(*arguments)
+    expected, expected_scales = reference.gather_mul_quantize(*arguments)
+    assert_same_fp8(values, expected)
+    assert_same(scales, expected_scales)
+    assert expected[0].float().isnan().sum() == 1
+    assert (values[1].float() == 0).all()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("columns", [1, 24, 1500])
+@pytest.mark.parametrize("valid", [None, torch.tensor([2, 3])])
+def test_scatter_add_is_the_reference(
+    dtype: torch.dtype, columns: int, valid: Tensor | None
+) -> None:
+    rows = torch.randint(-4, 4, (9, columns)).to(dtype)
+    token = torch.randint(0, 6, (9,)).int()
+    mine = torch.randint(-4, 4, (6, columns)).to(dtype)
+    theirs = mine.clone()
+    triton_gather.scatter_add(mine, rows, token, valid)
+    reference.scatter_add(theirs, rows, token, valid)
+    assert_same(mine, theirs)
+
+
+@pytest.mark.parametrize("counts", [[0, 0, 0, 0], [1, 0, 3, 2], [0, 4, 0, 4], [8, 0, 0, 0]])
+def test_scatter_add_padded_is_the_reference(counts: list[int]) -> None:
+    rows = torch.randint(-4, 4, (2, 8, 20)).float()
+    token = torch.randint(0, 5, (8,)).int()
+    mine = torch.zeros(5, 20)
+    theirs = mine.clone()
+    number = torch.tensor(counts, dtype=torch.int32)
+    triton_gather.scatter_add_padded(mine, rows, number, token)
+    reference.scatter_add_padded(theirs, rows, number, token)
+    assert_same(mine, theirs)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("kind", list(reference.ACTIVATIONS))
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_activations_are_the_reference(dtype: torch.dtype, kind: str, interleaved: bool) -> None:
+    both = (torch.randn(5, 2 * 130) * 5).to(dtype)
+    both[1, 7] = float("nan")
+    gate, up = (both[:, ::2], both[:, 1::2]) if interleaved else both.chunk(2, 1)
+    for valid in (None, torch.tensor(3)):
+        arguments = (gate, up, valid, kind, 1.702, 7.0, True)
+        tolerance = {"rtol": 2e-3, "atol": 2e-3} if dtype == torch.float16 else {"rtol": 1e-5, "atol": 1e-5}
+        assert_same(
+            triton_activation.silu_mul(*arguments), reference.silu_mul(*arguments), **tolerance
+        )
+        values, scales = triton_activation.silu_mul_quantize(*arguments)
+        expected, expected_scales = reference.silu_mul_quantize(*arguments)
+        assert_same(scales, expected_scales, rtol=1e-5, atol=0.0)
+        assert_same_fp8(values, expected)
+
+
+@pytest.mark.parametrize("is_padded", [False, True])
+@pytest.mark.parametrize("experts", [(None, None), (1, 3), (2, 2)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float8_e4m3fn])
+def test_row_moves_are_the_reference(
+    is_padded: bool, experts: tuple[int | None, int | None], dtype: torch.dtype
+) -> None:
+    counts = torch.tensor([[2, 0, 3, 1], [0, 0, 0, 0], [1, 4, 0, 0]], dtype=torch.int32)
+    first, last = experts[0] or 0, 4 if experts[1] is None else experts[1]
+    tokens = torch.randn(21 if is_padded else 13, 37).to(dtype)
+    arguments = (tokens, counts, first, last, is_padded, True)
+    mine, mine_counts = triton_shuffling.combine_shuffling(*arguments)
+    theirs, their_counts = reference.combine_shuffling(*arguments)
+    assert_same(mine.float(), theirs.float())
+    assert_same(mine_counts, their_counts)
+    assert_same(
+        triton_shuffling.split_shuffling(*arguments).float(),
+        reference.split_shuffling(*arguments).float(),
+    )

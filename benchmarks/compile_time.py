@@ -1,7 +1,7 @@
 """How long compiling takes: eight lengths of one model, ours and torch.compile's, empty caches.
 
 Each side runs in a process of its own, one after the other, so that nothing is warm; a warm
-start of ours is a second process with the same disk cache. What a worker prints is one line of JSON.
+start of ours is a second process with the same disk cache. A worker prints one line of JSON.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How fast single fused kernels are, at four sizes each, beside Inductor's static and dynamic ones."""
+"""How fast single fused kernels are, at four sizes, beside Inductor's static and dynamic ones."""
 
 from __future__ import annotations
 

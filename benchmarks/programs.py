@@ -1,4 +1,4 @@
-"""The fused kernels that are measured: reference, inputs, and sizes for tests and for benchmarks."""
+"""The fused kernels that are measured: what each computes, its inputs, and the sizes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from torch.nn import functional as F
 Size = tuple[int, int]
 
 SIZES: tuple[Size, ...] = ((16, 256), (128, 1000), (512, 4096), (2048, 1024))
-TEST_SIZES: tuple[Size, ...] = ((1, 1), (2, 3), (3, 16), (5, 33), (7, 130))
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,20 +29,20 @@ BENCHMARKS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "compile_time": (
             "Compile time",
-            "Eight lengths of one model, each side in a process of its own with empty caches: the sum"
-            " of the eight first calls less the eight second calls. Imports and building the model"
-            " are left out. A warm start is a second process with the first one's disk cache.",
+            "Eight lengths of one model, each side in a process of its own with empty caches: the "
+            "sum of the eight first calls less the eight second calls. Imports and building the "
+            "model are left out. A warm start is a second process with the first one's disk cache.",
         ),
         "run_time": (
             "Run time of models",
-            "Seconds of a later call, interleaved in one process, median of 31. The ratios are medians"
-            " of the rounds' own ratios; the peer is the better of torch.compile with dynamic=False"
-            " (one graph a shape) and dynamic=True.",
+            "Later calls, interleaved in one process, median of 31. The ratios are medians of the "
+            "rounds' own ratios; the peer is the better of torch.compile with dynamic=False (one "
+            "graph a shape) and dynamic=True.",
         ),
         "kernels": (
             "Single fused kernels",
-            "One fused expression at four sizes, anyshape from one compile for all of them. The peer"
-            " is the better of Inductor's static (one graph a size) and dynamic kernels.",
+            "One fused expression at four sizes, anyshape from one compile for all of them. The "
+            "peer is the better of Inductor's static (one graph a size) and dynamic kernels.",
         ),
         "overhead": (
             "Overhead of a call",

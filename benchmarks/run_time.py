@@ -1,4 +1,4 @@
-"""How fast models run: eager, torch.compile static and dynamic, and ours, interleaved in one process."""
+"""How fast models run: eager, torch.compile static and dynamic, and ours, taking turns."""
 
 from __future__ import annotations
 

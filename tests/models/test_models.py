@@ -1,6 +1,6 @@
-"""Whole models, compiled once: one specialization, no graph break, right at every shape in a fixed order.
+"""Whole models, compiled once: one specialization, no graph break, right at every shape.
 
-The models are those of anyshape/tools/models.py; what right means stands in anyshape/tools/accuracy.py.
+The models are those of anyshape.tools.models; what right means, anyshape.tools.accuracy says.
 """
 
 from __future__ import annotations

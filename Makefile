@@ -1,7 +1,7 @@
 # Every target sets up what it needs in .venv, once; a second run does only what it is for.
 # PYTHON names another interpreter (3.11 or 3.12); WORKERS the processes of `make test`.
 
-PYTHON ?= $(shell for p in python3.12 python3.11 python3; do \
+PYTHON ?= $(shell for p in python3 python3.12 python3.11; do \
 	$$p -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null && { echo $$p; break; }; done)
 WORKERS ?= 2
 VENV := .venv

@@ -1,7 +1,7 @@
 """What a call costs besides its kernels: `x + 1`, and a 32-layer Llama whose launches do nothing.
 
-For the second, kernels and library calls are replaced when the program is linked: a library call gives
-an uninitialised tensor like the one it gave the first time. Allocations and guards stay.
+For the second, kernels and library calls are replaced when the program is linked: a library call
+gives an uninitialised tensor like the one it gave the first time. Allocations and guards stay.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def variants() -> Iterator[object]:
-    """Every model x attention x dtype; what `make test` leaves to `make test-all` is marked slow."""
+    """Every model x attention x dtype; what is left to `make test-all` is marked slow."""
     for name, model in MODELS.items():
         for attention in model.attentions:
             for dtype in DTYPES:

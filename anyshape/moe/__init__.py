@@ -11,6 +11,8 @@ from anyshape.moe.experts import Activation, Experts
 from anyshape.moe.gather import gather_mul, gather_mul_quantize, scatter_add, scatter_add_padded
 from anyshape.moe.grouped_gemm import grouped_gemm, grouped_gemm_fp8_rowwise
 from anyshape.moe.layer import MoE
+from anyshape.moe.mesh import Mesh
+from anyshape.moe.parallel import Exchange, ParallelMoE
 from anyshape.moe.replace import Replacements, replace_experts
 from anyshape.moe.router import Router, Routing
 from anyshape.moe.routing import routing_scores
@@ -19,8 +21,11 @@ from anyshape.moe.shuffling import combine_shuffling, index_shuffling, split_shu
 
 __all__ = [
     "Activation",
+    "Exchange",
     "Experts",
+    "Mesh",
     "MoE",
+    "ParallelMoE",
     "Replacements",
     "Router",
     "Routing",

@@ -1,8 +1,10 @@
 """The routed experts' weights, and the two grouped products that use them.
 
-In: rows sorted by expert and the number of rows of each expert, on the device. Out: one row for each row,
-or sums scattered into tokens. `Experts` keeps the weights as they came, `Fp8Experts` in float8; both have
-`gather` (tokens to rows) and `forward` (rows to results), so that a layer need not know which it has.
+In: rows sorted by expert and the number of rows of each expert, on the device. Out: one row for
+each row, or sums scattered into tokens. `Experts` keeps the weights as they came, `Fp8Experts` in
+float8; both have
+`gather` (tokens to rows) and `forward` (rows to results), so that a layer need not know which it
+has.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ class ActivationKeywords(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """What lies between the two products: act(gate) * up, or gpt-oss's clamped form (`alpha` and `limit` are its own).
+    """What lies between the two products: act(gate) * up, or gpt-oss's clamped form (`alpha` and
+    `limit` are its own).
 
     `interleaved`: gate and up alternate in the columns, instead of gate's half and then up's.
     """
@@ -61,7 +64,9 @@ class Fp8Rows(NamedTuple):
 
 
 class Scatter(NamedTuple):
-    """Where result rows are added up: row i times weights[i] goes to out[indices[i]]. weights=None is all ones."""
+    """Where result rows are added up: row i times weights[i] goes to out[indices[i]]. weights=None
+    is all ones.
+    """
 
     out: Tensor
     indices: Tensor
@@ -128,22 +133,26 @@ class Experts(nn.Module):
         valid: Tensor | None = None,
     ) -> Tensor:
         """tokens [T, D] -> rows [M, D], each multiplied with scales[token, expert] if given."""
-        return gather_mul(tokens, token_indices, expert_indices, scales, valid)
+        return gather_mul(tokens, token_indices, expert_indices, scales, valid, init_tail=False)
 
     def forward(
         self, rows: Tensor, counts: Tensor, valid: Tensor | None, scatter: Scatter | None = None
     ) -> Tensor:
-        """rows [M, D] sorted by expert, counts [E] -> results [M, D], or added into `scatter.out`, which is returned."""
+        """rows [M, D] sorted by expert, counts [E] -> results [M, D], or added into `scatter.out`,
+        which is returned.
+        """
         gate_up, down = self.weights()
-        hidden = grouped_gemm(rows, gate_up, counts, bias=self.gate_up_bias)
-        hidden = silu_mul(hidden, valid=valid, **self.activation.keywords())
+        hidden = grouped_gemm(rows, gate_up, counts, bias=self.gate_up_bias, init_tail=False)
+        hidden = silu_mul(hidden, valid=valid, init_tail=False, **self.activation.keywords())
         return grouped_gemm(hidden, down, counts, bias=self.down_bias, **scatter_keywords(scatter))
 
 
 class Fp8Experts(nn.Module):
-    """The same in float8 (e4m3): one scale for each weight row, and one for each token row made on the fly.
+    """The same in float8 (e4m3): one scale for each weight row, and one for each token row made on
+    the fly.
 
-    gate_up [E, 2F, D] and down [E, D, F] float8; gate_up_scales [E * 2F] and down_scales [E * D] float32.
+    gate_up [E, 2F, D] and down [E, D, F] float8; gate_up_scales [E * 2F] and down_scales [E * D]
+    float32.
     """
 
     def __init__(
@@ -195,8 +204,14 @@ class Fp8Experts(nn.Module):
         scales: Tensor | None = None,
         valid: Tensor | None = None,
     ) -> Fp8Rows:
-        """tokens [T, D] -> float8 rows [M, D] and their scales, multiplied with scales[token, expert] if given."""
-        return Fp8Rows(*gather_mul_quantize(tokens, token_indices, expert_indices, scales, valid))
+        """tokens [T, D] -> float8 rows [M, D] and their scales, multiplied with scales[token,
+        expert] if given.
+        """
+        return Fp8Rows(
+            *gather_mul_quantize(
+                tokens, token_indices, expert_indices, scales, valid, init_tail=False
+            )
+        )
 
     def forward(
         self, rows: Fp8Rows, counts: Tensor, valid: Tensor | None, scatter: Scatter | None = None
@@ -209,8 +224,11 @@ class Fp8Experts(nn.Module):
             rows.scales,
             self.gate_up_scales,
             bias=self.gate_up_bias,
+            init_tail=False,
         )
-        values, scales = silu_mul_quantize(hidden, valid=valid, **self.activation.keywords())
+        values, scales = silu_mul_quantize(
+            hidden, valid=valid, init_tail=False, **self.activation.keywords()
+        )
         return grouped_gemm_fp8_rowwise(
             values,
             self.down,
@@ -234,7 +252,9 @@ def scatter_keywords(scatter: Scatter | None) -> dict[str, Tensor | None]:
 
 
 def quantize_weight(weight: Tensor) -> Fp8Rows:
-    """weight [E, N, K] -> float8 [E, N, K] and scales [E * N], a row at a time so that its largest value is 448."""
+    """weight [E, N, K] -> float8 [E, N, K] and scales [E * N], a row at a time so that its largest
+    value is 448.
+    """
     largest = weight.detach().abs().amax(2).float().clamp(min=1e-12)
     values = torch.empty(weight.shape, dtype=FP8, device=weight.device)
     for expert, row in enumerate(largest):  # one expert at a time: the float32 copy stays small
@@ -243,7 +263,9 @@ def quantize_weight(weight: Tensor) -> Fp8Rows:
 
 
 def hold(module: nn.Module, **tensors: Tensor | None) -> None:
-    """Registers each tensor on `module` under its name: a Parameter as itself, anything else as a buffer."""
+    """Registers each tensor on `module` under its name: a Parameter as itself, anything else as a
+    buffer.
+    """
     for name, tensor in tensors.items():
         if tensor is None or isinstance(tensor, nn.Parameter):
             module.register_parameter(name, tensor)

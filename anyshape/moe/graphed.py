@@ -1,8 +1,8 @@
 """One recording of a layer for every number of tokens up to a bound.
 
-In: a layer and the bound. Out: a callable with static buffers, in which the number of tokens lives on the device.
-On CUDA it is one CUDA graph; kernels read the true number and skip the padding. On the CPU there is nothing
-to record, and the padded layer simply runs: same buffers, same results.
+In: a layer and the bound. Out: a callable with static buffers, in which the number of tokens lives
+on the device. On CUDA it is one CUDA graph; kernels read the true number and skip the padding. On
+the CPU there is nothing to record, and the padded layer simply runs: same buffers, same results.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ WARM_UP_CALLS = 3  # Triton compiles and tunes in the first, the allocator settl
 
 
 class Graphed:
-    """`forward(tokens [bound, D], valid_tokens=int32 [1])`, recorded once and replayed for 0 to `bound` tokens."""
+    """`forward(tokens [bound, D], valid_tokens=int32 [1])`, recorded once and replayed for 0 to
+    `bound` tokens.
+    """
 
     def __init__(
         self,
@@ -51,9 +53,11 @@ class Graphed:
             return self._run()
 
     def __call__(self, x: Tensor) -> Tensor:
-        """x [..., D] of at most `max_tokens` tokens -> the same shape; overwritten by the next call.
+        """x [..., D] of at most `max_tokens` tokens -> the same shape; overwritten by the next
+        call.
 
-        Copies the tokens in; a caller that writes them into `tokens(n)` itself calls `replay(n)` instead.
+        Copies the tokens in; a caller that writes them into `tokens(n)` itself calls `replay(n)`
+        instead.
         """
         tokens = x.reshape(-1, self._tokens.shape[1])
         self.tokens(tokens.shape[0]).copy_(tokens)
@@ -65,7 +69,9 @@ class Graphed:
         return self._tokens[:count]
 
     def replay(self, count: int) -> Tensor:
-        """Runs the layer on the first `count` rows of the static input; returns as many rows of the static output."""
+        """Runs the layer on the first `count` rows of the static input; returns as many rows of the
+        static output.
+        """
         self._valid.fill_(count)
         if self._graph is None:
             return self._run()[:count]

@@ -1,8 +1,9 @@
 """Hugging Face's mixture-of-experts blocks, read: one row a family, weights used and not copied.
 
-In: a block of a transformers model (5.17 to 5.23 have the same blocks). Out: the parts of a `MoE`, which hold the
-block's own parameters. Blocks are told apart by their class's name and module, so nothing is imported from transformers,
-and their structure is checked: what does not look as expected is refused with a reason, never guessed.
+In: a block of a transformers model (5.17 to 5.23 have the same blocks). Out: the parts of a `MoE`,
+which hold the block's own parameters. Blocks are told apart by their class's name and module, so
+nothing is imported from transformers, and their structure is checked: what does not look as
+expected is refused with a reason, never guessed.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ ACTIVATIONS: Mapping[str, Kind] = MappingProxyType(
 class Family:
     """Where a family's block keeps things and how it routes.
 
-    `routing` is filled with the experts and top-k of the block, and with what `settings` reads from its router.
+    `routing` is filled with the experts and top-k of the block, and with what `settings` reads from
+    its router.
     `extra` names what forward returns beside the hidden states: "" (nothing), "logits" or "scores".
     """
 
@@ -126,7 +128,9 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
 
 
 def family_of(module: nn.Module) -> Family | None:
-    """The row for `module`'s own class if it is one of transformers', None for anything else (subclasses too)."""
+    """The row for `module`'s own class if it is one of transformers', None for anything else
+    (subclasses too).
+    """
     cls = type(module)
     if not cls.__module__.startswith("transformers.models."):
         return None
@@ -151,7 +155,9 @@ def read_block(block: nn.Module) -> Parts:
 
 
 def read_parts(block: nn.Module, family: Family) -> Parts:
-    """The parts of a module with the children of a block of `family`; raises `Refusal` with the reason otherwise."""
+    """The parts of a module with the children of a block of `family`; raises `Refusal` with the
+    reason otherwise.
+    """
     router, experts = part(block, family.router), part(block, "experts")
     weight = tensor(router, "weight")
     routing = replace(

@@ -1,14 +1,17 @@
 """A mixture-of-experts layer whose routing never leaves the device.
 
-In: tokens [..., D]. Out: the same shape. Tokens are sorted by expert on the device, so every expert's
-rows lie together, nothing is padded, nothing is sliced, and no size goes to the host. The router and the
-shared expert run on two streams; the routed experts then have the whole GPU. docs/moe.md has the picture;
-`graphed.py` records one CUDA graph for every number of tokens, `parallel.py` spreads a layer over ranks.
+In: tokens [..., D]. Out: the same shape. Tokens are sorted by expert on the device, so every
+expert's rows lie together, nothing is padded, nothing is sliced, and no size goes to the host. The
+router and the shared expert run on two streams; the routed experts then have the whole GPU.
+docs/moe.md has the picture;
+`graphed.py` records one CUDA graph for every number of tokens, `parallel.py` spreads a layer over
+ranks.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Literal, Self
 
 import torch
@@ -30,9 +33,10 @@ TWO_STREAM_TOKENS = 1024
 class MoE(nn.Module):
     """Router, routed experts and an optional shared expert, for inference.
 
-    x [..., D] -> [..., D]. Runs on the CPU (plain torch) and on CUDA (Triton), without a host sync, under
-    `torch.compile` and inside a CUDA graph. `valid_tokens` (int32 [1], on the device) says how many leading
-    tokens are real; the outputs of the others are not defined. Gradients raise E153.
+    x [..., D] -> [..., D]. Runs on the CPU (plain torch) and on CUDA (Triton), without a host sync,
+    under
+    `torch.compile` and inside a CUDA graph. `valid_tokens` (int32 [1], on the device) says how many
+    leading tokens are real; the outputs of the others are not defined. Gradients raise E153.
     """
 
     def __init__(
@@ -66,7 +70,7 @@ class MoE(nn.Module):
             )
         bias = new(count, fan_in=hidden_size) if router_bias else None
         super().__init__()
-        self._set_parts(Router(new(count, hidden_size), bias), experts, shared, routing)
+        self.assemble(Router(new(count, hidden_size), bias), experts, shared, routing)
 
     @classmethod
     def of(
@@ -79,15 +83,16 @@ class MoE(nn.Module):
         """A layer of parts that exist already; their weights are used, not copied."""
         layer = cls.__new__(cls)
         nn.Module.__init__(layer)
-        layer._set_parts(router, experts, shared, routing)
+        layer.assemble(router, experts, shared, routing)
         return layer
 
     @classmethod
     def from_hf(cls, block: nn.Module) -> Self:
         """A layer that computes what a Hugging Face block computes, from the same parameters.
 
-        Takes the blocks of Qwen3-MoE, OLMoE, Mixtral, DeepSeek-V3, Llama 4 and gpt-oss; E151 for others. Maps hidden
-        states to hidden states of the same shape; `replace_experts` keeps what the block's own forward returns.
+        Takes the blocks of Qwen3-MoE, OLMoE, Mixtral, DeepSeek-V3, Llama 4 and gpt-oss; E151 for
+        others. Maps hidden states to hidden states of the same shape; `replace_experts` keeps what
+        the block's own forward returns.
         """
         try:
             parts = read_block(block)
@@ -100,13 +105,14 @@ class MoE(nn.Module):
             ) from None
         return cls.of(*parts).train(block.training)
 
-    def _set_parts(
+    def assemble(
         self,
         router: Router,
         experts: Experts | Fp8Experts,
         shared: SharedExpert | None,
         routing: Routing,
     ) -> None:
+        """Takes its parts; `MoE(...)` and `MoE.of(...)` call it once."""
         if experts.num_experts != routing.num_experts:
             checks.fail("routing.num_experts", experts.num_experts, routing.num_experts)
         self.router, self.experts, self.shared = router, experts, shared
@@ -118,7 +124,9 @@ class MoE(nn.Module):
         return self.router.weight.shape[1]
 
     def to_fp8(self) -> MoE:
-        """The same layer with its routed experts in float8 (e4m3, one scale a weight row and a token)."""
+        """The same layer with its routed experts in float8 (e4m3, one scale a weight row and a
+        token).
+        """
         experts = self.experts
         if isinstance(experts, Experts):
             experts = Fp8Experts.quantize(experts)
@@ -138,34 +146,9 @@ class MoE(nn.Module):
         return inference_only(out, x)
 
     def _forward(self, tokens: Tensor, valid_tokens: Tensor | None) -> Tensor:
-        if self.shared is None:
-            plan = self.router(tokens, self.routing, valid_tokens)
-            return self.routed(
-                tokens, plan, torch.zeros_like(tokens, memory_format=torch.contiguous_format)
-            )
-        if not self._two_streams(tokens):
-            plan = self.router(tokens, self.routing, valid_tokens)
-            return self.routed(tokens, plan, self.shared(tokens))
-        main, side = torch.cuda.current_stream(tokens.device), side_stream(tokens.device)
-        side.wait_stream(main)
-        with torch.cuda.stream(side):
-            out = self.shared(tokens)
+        shared = start_shared(self.shared, tokens, self._two_streams(tokens))
         plan = self.router(tokens, self.routing, valid_tokens)
-        main.wait_stream(side)
-        tokens.record_stream(side)
-        out.record_stream(main)
-        return self.routed(tokens, plan, out)
-
-    def routed(self, tokens: Tensor, plan: Plan, out: Tensor) -> Tensor:
-        """Adds the routed experts' results to `out` [T, D], in place, and returns it."""
-        if self.routing.apply_to == "input":
-            source, weights = (plan.expert_indices, plan.scaling_factors), None
-        else:
-            source, weights = (None, None), plan.row_weights()
-        rows = self.experts.gather(tokens, plan.token_indices, *source, plan.valid_rows)
-        scatter = Scatter(out, plan.token_indices, weights)
-        self.experts(rows, plan.token_counts, plan.valid_rows, scatter)
-        return out
+        return add_routed(self.experts, tokens, plan, self.routing, shared())
 
     def _check_tokens(self, x: Tensor) -> None:
         weight = self.router.weight
@@ -174,18 +157,20 @@ class MoE(nn.Module):
         checks.check_device("x", x, weight)
 
     def _two_streams(self, tokens: Tensor) -> bool:
-        if not tokens.is_cuda or torch.compiler.is_compiling():
-            return False
-        if self.streams == "auto":
-            return tokens.shape[0] <= TWO_STREAM_TOKENS
-        return self.streams == 2
+        return (
+            (self.streams == 2 and tokens.is_cuda)
+            if self.streams != "auto"
+            else pays_to_fork(tokens)
+        )
 
     def extra_repr(self) -> str:
         return f"{self.routing}"
 
 
 class _NoGradient(torch.autograd.Function):
-    """The identity, whose backward says that there is none: better than a gradient that is silently missing."""
+    """The identity, whose backward says that there is none: better than a gradient that is silently
+    missing.
+    """
 
     @staticmethod
     def forward(ctx: object, out: Tensor, x: Tensor) -> Tensor:
@@ -196,7 +181,7 @@ class _NoGradient(torch.autograd.Function):
         raise AnyshapeError(
             "E153",
             "anyshape.moe layers have no gradients",
-            "they are for inference; without this error the gradient would silently miss the experts",
+            "they are for inference; without this error a gradient would silently miss the experts",
             "call the model under torch.no_grad(), or train with the original block",
         )
 
@@ -214,12 +199,66 @@ def new_weight(
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> nn.Parameter:
-    """A random parameter, uniform within 1 / sqrt(fan_in) as nn.Linear's are; fan_in is the last size by default."""
+    """A random parameter, uniform within 1 / sqrt(fan_in) as nn.Linear's are; fan_in is the last
+    size by default.
+    """
     bound = max(1, shape[-1] if fan_in is None else fan_in) ** -0.5
     return nn.Parameter(torch.empty(shape, device=device, dtype=dtype).uniform_(-bound, bound))
 
 
+def pays_to_fork(tokens: Tensor) -> bool:
+    """Whether the shared expert of so few tokens leaves room for the router beside it."""
+    if not tokens.is_cuda or torch.compiler.is_compiling():
+        return False
+    return tokens.shape[0] <= TWO_STREAM_TOKENS
+
+
+def start_shared(
+    shared: SharedExpert | None, tokens: Tensor, on_side_stream: bool
+) -> Callable[[], Tensor]:
+    """Starts the shared expert; the function that comes back waits and has the result [T, D], zeros
+    without one.
+    """
+    if shared is None or not on_side_stream:
+        out = shared(tokens) if shared is not None else new_zeros(tokens)
+        return lambda: out
+    main, side = torch.cuda.current_stream(tokens.device), side_stream(tokens.device)
+    side.wait_stream(main)
+    with torch.cuda.stream(side):
+        out = shared(tokens)
+    tokens.record_stream(side)
+
+    def wait() -> Tensor:
+        main.wait_stream(side)
+        out.record_stream(main)
+        return out
+
+    return wait
+
+
+def new_zeros(tokens: Tensor) -> Tensor:
+    """Zeros of tokens' shape, contiguous whatever the tokens' strides are."""
+    return torch.zeros_like(tokens, memory_format=torch.contiguous_format)
+
+
+def add_routed(
+    experts: Experts | Fp8Experts, tokens: Tensor, plan: Plan, routing: Routing, out: Tensor
+) -> Tensor:
+    """Adds what the experts make of the rows of `plan` to `out` [T, D], in place, and returns
+    it.
+    """
+    if routing.apply_to == "input":
+        source, weights = (plan.expert_indices, plan.scaling_factors), None
+    else:
+        source, weights = (None, None), plan.row_weights()
+    rows = experts.gather(tokens, plan.token_indices, *source, plan.valid_rows)
+    experts(rows, plan.token_counts, plan.valid_rows, Scatter(out, plan.token_indices, weights))
+    return out
+
+
 @functools.cache
 def side_stream(device: torch.device) -> torch.cuda.Stream:
-    """The second stream of `device`: one for all layers, so that the allocator keeps one pool for it."""
+    """The second stream of `device`: one for all layers, so that the allocator keeps one pool for
+    it.
+    """
     return torch.cuda.Stream(device)

@@ -1,8 +1,9 @@
 """All the expert blocks of a Hugging Face model, replaced in one call.
 
-In: a model. Out: the same model, changed in place, and a report of what was replaced and what was not, with the
-reason. A replaced block keeps the original's children, so parameters are the same objects under the same
-names: `state_dict`, `save_pretrained` and `to` work as before. What computes is a `MoE` beside them.
+In: a model. Out: the same model, changed in place, and a report of what was replaced and what was
+not, with the reason. A replaced block keeps the original's children, so parameters are the same
+objects under the same names: `state_dict`, `save_pretrained` and `to` work as before. What computes
+is a `MoE` beside them.
 """
 
 from __future__ import annotations
@@ -54,10 +55,12 @@ class Replacements:
 
 
 class ReplacedBlock(nn.Module):
-    """Stands where a block stood, with its children; forward returns what the block's forward returned.
+    """Stands where a block stood, with its children; forward returns what the block's forward
+    returned.
 
-    The second output that Llama 4 and gpt-oss blocks have (router logits or scores, which their decoder layers
-    ignore) is None unless `router_outputs`; then the original router runs as well, with its hooks.
+    The second output that Llama 4 and gpt-oss blocks have (router logits or scores, which their
+    decoder layers ignore) is None unless `router_outputs`; then the original router runs as well,
+    with its hooks.
     """
 
     def __init__(self, block: nn.Module, family: Family, router_outputs: bool = False) -> None:
@@ -73,7 +76,8 @@ class ReplacedBlock(nn.Module):
     def layer(self) -> MoE:
         """The layer that computes, with the tensors of this module's children as they are now.
 
-        `to` and `load_state_dict(assign=True)` may put other tensors in their place; then it is made again.
+        `to` and `load_state_dict(assign=True)` may put other tensors in their place; then it is
+        made again.
         """
         if not all(owner[name] is tensor for owner, name, tensor in self._held):
             self._layer = (MoE.of(*read_parts(self, self._family)),)
@@ -97,10 +101,12 @@ class ReplacedBlock(nn.Module):
 
 
 def replace_experts(model: nn.Module, *, router_outputs: bool = False) -> Replacements:
-    """Replaces every expert block that anyshape.moe knows in `model`, in place, and says what it replaced.
+    """Replaces every expert block that anyshape.moe knows in `model`, in place, and says what it
+    replaced.
 
-    Weights are shared, not copied. `router_outputs=True` also runs the original routers, for models that are asked
-    for `output_router_logits`. Blocks that look like experts but cannot be replaced are listed with the reason.
+    Weights are shared, not copied. `router_outputs=True` also runs the original routers, for models
+    that are asked for `output_router_logits`. Blocks that look like experts but cannot be replaced
+    are listed with the reason.
     """
     replaced: list[Replaced] = []
     refused: list[Refused] = []
@@ -126,7 +132,9 @@ Slot = tuple[dict[str, Tensor | None], str, Tensor | None]
 
 
 def tensors_of(module: nn.Module) -> tuple[Slot, ...]:
-    """Every parameter and buffer below `module`: the dictionary that holds it, its name, and what is there now."""
+    """Every parameter and buffer below `module`: the dictionary that holds it, its name, and what
+    is there now.
+    """
     return tuple(
         (owner, name, tensor)
         for child in module.modules()

@@ -1,6 +1,7 @@
 """Which experts each token goes to: the router, how it routes, and the plan that comes out.
 
-In: tokens [T, D]. Out: a `Plan`, every (token, expert) pair as a row, sorted by expert, all on the device.
+In: tokens [T, D]. Out: a `Plan`, every (token, expert) pair as a row, sorted by expert, all on the
+device.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from anyshape.moe.shuffling import index_shuffling
 class Routing:
     """How a token chooses its experts and what weight each choice gets.
 
-    `bias` says what the router's bias is part of: the logits (gpt-oss), or only the ranking and not the
-    weights (DeepSeek-V3's correction bias). `groups` > 1 first keeps the `top_groups` groups whose `group_best`
-    best experts sum highest. `scale` multiplies every weight, `apply_to` says what the weight multiplies.
+    `bias` says what the router's bias is part of: the logits (gpt-oss), or only the ranking and not
+    the weights (DeepSeek-V3's correction bias). `groups` > 1 first keeps the `top_groups` groups
+    whose `group_best` best experts sum highest. `scale` multiplies every weight, `apply_to` says
+    what the weight multiplies.
     """
 
     num_experts: int
@@ -54,8 +56,9 @@ class Routing:
 class Plan(NamedTuple):
     """Where every row of the routed experts comes from, sorted by expert and then by token.
 
-    token_counts [E] int32; expert_indices and token_indices [K*T] int32; scaling_factors [T, E] float32;
-    valid_rows: None when all K*T rows are used, else counts on the device whose sum is their number.
+    token_counts [E] int32; expert_indices and token_indices [K*T] int32; scaling_factors [T, E]
+    float32; valid_rows: None when all K*T rows are used, else counts on the device whose sum is
+    their number.
     """
 
     token_counts: Tensor

@@ -1,4 +1,6 @@
-"""Hugging Face's own blocks, built from tiny configs with random weights, against the layers made of them."""
+"""Hugging Face's own blocks, built from tiny configs with random weights, against the layers made
+of them.
+"""
 
 from __future__ import annotations
 

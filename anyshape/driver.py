@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -16,17 +16,22 @@ import torch
 from anyshape import reference
 from anyshape.codegen import c as c_code
 from anyshape.codegen.host import emit_host
+from anyshape.codegen.native import NATIVE_PRELUDE, emit_stretch
 from anyshape.errors import AnyshapeError
+from anyshape.ir.code import CFunction, Code, CType
 from anyshape.ir.graph import Graph
-from anyshape.ir.loops import Kernel
-from anyshape.ir.program import Call, Launch, Program
+from anyshape.ir.loops import Kernel, PointerParam, ScalarParam, SizeParam
+from anyshape.ir.program import Call, Launch, Program, Stretch
 from anyshape.ops import OPS
 from anyshape.options import Options
 from anyshape.passes.pipeline import stages
 from anyshape.runtime.build import Builder
 from anyshape.runtime.cache import digest
-from anyshape.runtime.launch import Linked, link
+from anyshape.runtime.launch import Linked, has_blas, link
 from anyshape.schedule import schedule
+from anyshape.schedule.stretch import form_stretches
+
+PLACEHOLDER = "ANYSHAPE_FUNCTION"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,9 +50,10 @@ class CompiledGraph:
 
     def count(self, kind: str) -> int:
         """How many steps are ``extern``, ``eager`` or ``launch``."""
+        steps = self.program.flat_steps()
         if kind == "launch":
-            return sum(isinstance(step, Launch) for step in self.program.steps)
-        return sum(isinstance(s, Call) and s.kind == kind for s in self.program.steps)
+            return sum(isinstance(step, Launch) for step in steps)
+        return sum(isinstance(step, Call) and step.kind == kind for step in steps)
 
 
 @dataclass(slots=True, eq=False)
@@ -57,7 +63,7 @@ class Driver:
     options: Options
     kernels: Builder
     names: dict[Kernel, str] = field(default_factory=dict)
-    texts: dict[str, str] = field(default_factory=dict)
+    functions: dict[str, CFunction] = field(default_factory=dict)
 
     @classmethod
     def create(cls, options: Options) -> Driver:
@@ -67,25 +73,38 @@ class Driver:
     def compile_graph(self, graph: Graph, constants: Mapping[str, torch.Tensor]) -> CompiledGraph:
         """``constants`` are the tensors of the inputs that are no arguments, by the value's name."""
         passed = tuple(stages(graph, OPS))
-        program = schedule(passed[-1][1], self.options)
+        final = passed[-1][1]
+        program = schedule(final, self.options)
         self._refuse_eager(program)
-        linked = link(program, constants, self.kernels, self._name, self._text, emit_host)
+        if has_blas():
+            program = form_stretches(program, final.facts)
+        linked = link(self.generate(program), constants, self.kernels)
         run = linked.run
         if self.options.verify:
             run = _verified(run, graph, passed, constants)
         return CompiledGraph(run, graph, passed, program, linked)
 
+    def generate(self, program: Program) -> Code:
+        """The program as text; equal kernels have one name, and one compiled function, everywhere."""
+        kernel_names = {kernel: self._name(kernel) for kernel in program.kernels()}
+        functions = {name: self.functions[name] for name in kernel_names.values()}
+        stretch_names = {}
+        for step in program.steps:
+            if isinstance(step, Stretch):
+                anonymous = emit_stretch(step, program, kernel_names, PLACEHOLDER)
+                name, function = _named(anonymous, "stretch")
+                stretch_names[step] = name
+                functions[name] = function
+        return Code(functions, emit_host(program, kernel_names, stretch_names))
+
     def _name(self, kernel: Kernel) -> str:
-        """A content address: equal kernels have one name, and one compiled function, everywhere."""
         name = self.names.get(kernel)
         if name is None:
-            text = c_code.emit_c(kernel, "KERNEL_NAME")
-            name = self.names[kernel] = f"k_{digest(text)[:16]}"
-            self.texts[name] = text.replace("KERNEL_NAME", name)
+            text = c_code.emit_c(kernel, PLACEHOLDER)
+            name, function = _named(CFunction(text, argument_types(kernel)), "kernel")
+            self.names[kernel] = name
+            self.functions[name] = function
         return name
-
-    def _text(self, kernel: Kernel, name: str) -> str:
-        return self.texts[name]
 
     def _refuse_eager(self, program: Program) -> None:
         if self.options.fallback != "error":
@@ -94,6 +113,22 @@ class Driver:
             if isinstance(step, Call) and step.kind == "eager":
                 why = "it has neither a kernel nor a library function of its own"
                 raise AnyshapeError("E401", op=step.function, why=why, location=step.location)
+
+
+def _named(function: CFunction, stem: str) -> tuple[str, CFunction]:
+    """The function under its content address."""
+    name = f"{stem}_{digest(function.text)[:16]}"
+    return name, replace(function, text=function.text.replace(PLACEHOLDER, name))
+
+
+def argument_types(kernel: Kernel) -> tuple[CType, ...]:
+    """How a kernel's parameters are passed, in order."""
+    kinds: dict[type, Callable[[Any], CType]] = {
+        PointerParam: lambda _: "pointer",
+        SizeParam: lambda _: "int64",
+        ScalarParam: lambda param: "double" if param.dtype.is_floating else "int64",
+    }
+    return tuple(kinds[type(param)](param) for param in kernel.params)
 
 
 @dataclass(slots=True)
@@ -111,7 +146,7 @@ def _shared_builder(options: Options) -> Builder:
     key = (options.cc, options.cache_dir, options.cache)
     with _BUILDERS.lock:
         if key not in _BUILDERS.found:
-            _BUILDERS.found[key] = Builder.create(options, c_code.c_prelude())
+            _BUILDERS.found[key] = Builder.create(options, c_code.c_prelude() + NATIVE_PRELUDE)
         return _BUILDERS.found[key]
 
 
@@ -154,5 +189,5 @@ def _compare(name: str, expected: tuple[Any, ...], found: tuple[Any, ...]) -> No
             except AssertionError as error:
                 why = f"output {index}: {error}"
                 raise AnyshapeError("E501", name=name, why=why) from error
-        elif wanted != got and wanted == wanted:  # noqa: PLR0124 - NaN is itself
+        elif wanted != got and wanted == wanted:
             raise AnyshapeError("E501", name=name, why=f"output {index}: {got}, not {wanted}")

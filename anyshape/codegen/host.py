@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from anyshape.ir.dtypes import DType
+from anyshape.ir.code import HostCode, Reference
+from anyshape.ir.dtypes import DType, uint8
 from anyshape.ir.loops import Kernel
 from anyshape.ir.program import (
     Allocate,
@@ -28,35 +29,24 @@ from anyshape.ir.program import (
     Program,
     Step,
     StepArg,
+    Stretch,
 )
 from anyshape.ir.scalars import Scalar, ScalarInput, render_scalar
 from anyshape.symbolic import Dim, Expr, Symbol, to_python
 
-Reference = tuple[str, object]  # ("function" | "kernel" | "dtype" | "device" | "step", what)
 
-
-@dataclass(frozen=True, slots=True)
-class HostCode:
-    """``text`` defines ``run(...)``; ``names`` says what each free name of it is.
-
-    ``parameters`` are the names of the inputs that ``run`` takes, in order; the other inputs of the
-    program (its constants) are free names of the text.
-    """
-
-    text: str
-    parameters: tuple[str, ...]
-    names: Mapping[str, Reference]
-
-
-def emit_host(program: Program, kernel_names: Mapping[Kernel, str]) -> HostCode:
-    """Prints the program as Python."""
-    return _Printer(program, kernel_names).emit()
+def emit_host(
+    program: Program, kernel_names: Mapping[Kernel, str], stretch_names: Mapping[Stretch, str]
+) -> HostCode:
+    """Prints the program as Python. The program's constants are free names of the text."""
+    return _Printer(program, kernel_names, stretch_names).emit()
 
 
 @dataclass(slots=True, eq=False)
 class _Printer:
     program: Program
     kernel_names: Mapping[Kernel, str]
+    stretch_names: Mapping[Stretch, str]
     lines: list[str] = field(default_factory=list)
     names: dict[str, Reference] = field(default_factory=dict)
     sizes: dict[str, str] = field(default_factory=dict)  # Python text -> local that holds it
@@ -112,6 +102,8 @@ class _Printer:
                 self.lines.append(f"del {', '.join(map(_local, step.buffers))}")
             case Launch():
                 self._launch(step)
+            case Stretch():
+                self._stretch(step)
             case Call():
                 self._call(step)
             case BindSize():
@@ -143,7 +135,7 @@ class _Printer:
 
     def _launch(self, step: Launch) -> None:
         kernel = self.kernel_names[step.kernel]
-        self.names[kernel] = ("kernel", step.kernel)
+        self.names[kernel] = ("kernel", kernel)
         args = []
         for parameter, arg in zip(step.kernel.params, step.args, strict=True):
             if isinstance(arg, BufferRef):
@@ -155,6 +147,23 @@ class _Printer:
             else:
                 args.append(self._arg(arg))
         self.lines.append(f"{kernel}({', '.join(args)})")
+
+    def _stretch(self, step: Stretch) -> None:
+        name = self.stretch_names[step]
+        function = self._name(name, ("kernel", name))
+        args = [self._name(f"{name}_table", ("table", name)), "0"]
+        if not (isinstance(step.arena_bytes, int) and step.arena_bytes == 0):
+            empty = self._name("empty_cpu", ("function", "anyshape.empty_cpu"))
+            size = self._size(step.arena_bytes)
+            self.lines.append(f"arena = {empty}(({size},), (1,), {self._dtype(uint8)})")
+            args[1] = "arena.data_ptr()"
+        args += [self._pointer(n, 0) for n in step.outer if self._role(n) != "constant"]
+        args += [_symbol_local(symbol) for symbol in step.sizes]
+        args += [self._scalar(scalar) for scalar in step.scalars]
+        too_large = self._name("too_large", ("function", "anyshape.too_large"))
+        self.lines.append(f"if {function}({', '.join(args)}): {too_large}()")
+        if args[1] != "0":
+            self.lines.append("del arena")
 
     def _pointer(self, name: str, offset: Dim) -> str:
         local = self.pointers.get(name)

@@ -14,13 +14,14 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
 from anyshape.errors import AnyshapeError
+from anyshape.ir.code import CFunction
 from anyshape.options import Options
 from anyshape.runtime.cache import DiskCache, digest, existing
 
@@ -28,6 +29,7 @@ FLAGS = (
     "-O3", "-march=native", "-fopenmp", "-ffp-contract=off", "-fno-math-errno",
     "-fno-trapping-math", "-fwrapv", "-std=gnu11", "-shared", "-fPIC", "-w",
 )  # fmt: skip
+CTYPES = {"pointer": ctypes.c_void_p, "int64": ctypes.c_int64, "double": ctypes.c_double}
 COMPILERS = ("cc", "gcc", "clang")
 OBJECT = "kernels.so"
 SOURCE = "kernels.c"
@@ -85,23 +87,21 @@ class Builder:
         cache = DiskCache.open(options.cache_dir) if options.cache else DiskCache(None)
         return cls(toolchain, cache, prelude)
 
-    def functions(
-        self, texts: Mapping[str, str], argtypes: Mapping[str, Sequence[type]]
-    ) -> dict[str, ctypes._CFuncPtr]:
-        """A callable for each kernel: ``texts`` are C functions by name (names are content addresses)."""
+    def functions(self, wanted: Mapping[str, CFunction]) -> dict[str, ctypes._CFuncPtr]:
+        """A callable for each C function; names are content addresses."""
         with self.lock:
-            missing = {name: text for name, text in texts.items() if name not in self.loaded}
+            missing = {n: function for n, function in wanted.items() if n not in self.loaded}
             if missing:
-                self._load(missing, argtypes)
-            return {name: self.loaded[name] for name in texts}
+                self._load(missing)
+            return {name: self.loaded[name] for name in wanted}
 
-    def _load(self, texts: Mapping[str, str], argtypes: Mapping[str, Sequence[type]]) -> None:
-        source = "\n".join([self.prelude, *(texts[name] for name in sorted(texts))])
+    def _load(self, functions: Mapping[str, CFunction]) -> None:
+        source = "\n".join([self.prelude, *(functions[name].text for name in sorted(functions))])
         library = load_shared_object(self._object(source))
-        for name in texts:
+        for name, wanted in functions.items():
             function = library[name]
-            function.argtypes = list(argtypes[name])
-            function.restype = None
+            function.argtypes = [CTYPES[kind] for kind in wanted.argtypes]
+            function.restype = ctypes.c_long if wanted.returns_status else None
             self.loaded[name] = function
 
     def _object(self, source: str) -> bytes:

@@ -1,26 +1,25 @@
 """Links the host code of a program to kernels, library functions and constant tensors.
 
-In: a ``Program``, its constant tensors, a ``Builder`` of kernels. Out: ``Linked``, whose ``run`` takes the
+In: ``Code``, the program's constant tensors, a ``Builder``. Out: ``Linked``, whose ``run`` takes the
 argument inputs and returns the outputs. Nothing is looked up by name once it is linked.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
 
 from anyshape.errors import AnyshapeError
-from anyshape.ir.loops import Kernel, PointerParam, ScalarParam, SizeParam
-from anyshape.ir.program import CheckStep, Program
+from anyshape.ir.code import Code
+from anyshape.ir.program import CheckStep
 from anyshape.runtime.build import Builder
-
-EmitHost = Callable[[Program, Mapping[Kernel, str]], Any]
-EmitKernel = Callable[[Kernel, str], str]
 
 
 class CheckFailed(Exception):
@@ -33,56 +32,36 @@ class CheckFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """A program that runs. ``parameters`` name what ``run`` takes; ``host`` and ``kernels`` are text."""
+    """A program that runs: ``run`` takes the tensors and numbers that ``parameters`` name."""
 
     run: Callable[..., tuple[Any, ...]]
     parameters: tuple[str, ...]
-    host: str
-    kernels: Mapping[str, str]
+    code: Code
 
 
-def link(
-    program: Program,
-    constants: Mapping[str, torch.Tensor],
-    builder: Builder,
-    kernel_name: Callable[[Kernel], str],
-    emit_kernel: EmitKernel,
-    emit_host: EmitHost,
-) -> Linked:
+def link(code: Code, constants: Mapping[str, torch.Tensor], builder: Builder) -> Linked:
     """Compiles what is not loaded yet and returns the running program."""
-    names = {kernel: kernel_name(kernel) for kernel in program.kernels()}
-    texts = {name: emit_kernel(kernel, name) for kernel, name in names.items()}
-    argtypes = {name: c_argument_types(kernel) for kernel, name in names.items()}
-    functions = builder.functions(texts, argtypes) if texts else {}
-    code = emit_host(program, names)
-    resolve = _Resolver(constants, functions, names)
-    namespace = {name: resolve(kind, what) for name, (kind, what) in code.names.items()}
-    exec(compile(code.text, "<anyshape host code>", "exec"), namespace)
-    return Linked(namespace["run"], code.parameters, code.text, texts)
-
-
-def c_argument_types(kernel: Kernel) -> Sequence[type]:
-    """The ctypes of a kernel's parameters, in order."""
-    types: dict[type, Callable[[Any], type]] = {
-        PointerParam: lambda _: ctypes.c_void_p,
-        SizeParam: lambda _: ctypes.c_int64,
-        ScalarParam: lambda p: ctypes.c_double if p.dtype.is_floating else ctypes.c_int64,
-    }
-    return [types[type(param)](param) for param in kernel.params]
+    functions = builder.functions(code.functions) if code.functions else {}
+    resolve = _Resolver(code, constants, functions)
+    namespace = {name: resolve(*reference) for name, reference in code.host.names.items()}
+    exec(compile(code.host.text, "<anyshape host code>", "exec"), namespace)
+    return Linked(namespace["run"], code.host.parameters, code)
 
 
 @dataclass(frozen=True, slots=True)
 class _Resolver:
+    code: Code
     constants: Mapping[str, torch.Tensor]
     functions: Mapping[str, Any]
-    kernel_names: Mapping[Kernel, str]
 
-    def __call__(self, kind: str, what: Any) -> Any:
+    def __call__(self, kind: str, what: Any) -> Any:  # noqa: ANN401
         match kind:
             case "function":
                 return RUNTIME_FUNCTIONS.get(what) or resolve_dotted(what)
             case "kernel":
-                return self.functions[self.kernel_names[what]]
+                return self.functions[what]
+            case "table":
+                return self._table(what)
             case "dtype":
                 return getattr(torch, what.name)
             case "constant":
@@ -93,7 +72,37 @@ class _Resolver:
                 return importlib.import_module(what)
             case "step":
                 return what
-        raise AnyshapeError("E901", what=f"unknown reference {kind!r} in host code")
+        raise AnyshapeError("E901", stage="linking", why=f"unknown reference {kind!r}")
+
+    def _table(self, name: str) -> ctypes.Array[ctypes.c_void_p]:
+        entries = self.code.functions[name].table
+        return (ctypes.c_void_p * max(len(entries), 1))(*(self._address(*e) for e in entries))
+
+    def _address(self, kind: str, what: Any) -> int | None:  # noqa: ANN401
+        if kind == "constant":
+            return self.constants[what].data_ptr()
+        function = library_function(what) if kind == "library" else self.functions[what]
+        return ctypes.cast(function, ctypes.c_void_p).value
+
+
+@functools.cache
+def torch_library() -> ctypes.CDLL:
+    """torch's own library, which exports the BLAS that torch itself calls."""
+    return ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+
+
+def library_function(symbol: str) -> Any:  # noqa: ANN401
+    """A C function of torch's library; AttributeError where it exports none of that name."""
+    return torch_library()[symbol]
+
+
+@functools.cache
+def has_blas() -> bool:
+    """Does torch's library export the products that stretches call?"""
+    try:
+        return all(map(library_function, ("sgemm_", "dgemm_")))
+    except (OSError, AttributeError):
+        return False
 
 
 def resolve_dotted(name: str) -> Any:
@@ -113,6 +122,11 @@ def resolve_dotted(name: str) -> Any:
 def check_failed(step: CheckStep) -> NoReturn:
     """Raises ``CheckFailed``; the trampoline runs the segment again in the concrete domain."""
     raise CheckFailed(step)
+
+
+def too_large() -> NoReturn:
+    """Raised as a failed check: a size is past what BLAS can take, eager does it instead."""
+    raise CheckFailed(CheckStep(True, "a size is past 2**31 - 1"))  # type: ignore[arg-type]
 
 
 def with_strides(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
@@ -141,5 +155,6 @@ RUNTIME_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "anyshape.empty_cpu": _fast_empty_cpu,
     "anyshape.with_strides": with_strides,
     "anyshape.check_failed": check_failed,
+    "anyshape.too_large": too_large,
     "anyshape.bump_version": torch.autograd.graph.increment_version,
 }

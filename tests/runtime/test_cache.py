@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from anyshape.errors import AnyshapeError
+from anyshape.ir.code import CFunction
 from anyshape.options import Options
 from anyshape.runtime.build import OBJECT, Builder, compile_c
 from anyshape.runtime.cache import DiskCache, digest
 
 SOURCE = "void bump(float *x, long n) { for (long i = 0; i < n; i++) x[i] += 1; }"
-ARGUMENTS = {"bump": [ctypes.c_void_p, ctypes.c_int64]}
+BUMP = {"bump": CFunction(SOURCE, ("pointer", "int64"))}
 
 
 def new_builder(directory: Path) -> Builder:
@@ -25,7 +26,7 @@ def new_builder(directory: Path) -> Builder:
 
 def bumps(builder: Builder) -> bool:
     numbers = (ctypes.c_float * 3)(1, 2, 3)
-    function = builder.functions({"bump": SOURCE}, ARGUMENTS)["bump"]
+    function = builder.functions(BUMP)["bump"]
     function(ctypes.addressof(numbers), 3)
     return list(numbers) == [2, 3, 4]
 
@@ -202,7 +203,7 @@ def test_libraries_with_the_same_function_name_stay_apart(tmp_path):
     first = Builder.create(Options(cache_dir=str(tmp_path)), prelude="")
     second = Builder.create(Options(cache_dir=str(tmp_path)), prelude="")
     numbers = (ctypes.c_float * 1)(1)
-    first.functions({"bump": SOURCE}, ARGUMENTS)["bump"](ctypes.addressof(numbers), 1)
-    other = SOURCE.replace("+= 1", "+= 10")
-    second.functions({"bump": other}, ARGUMENTS)["bump"](ctypes.addressof(numbers), 1)
+    first.functions(BUMP)["bump"](ctypes.addressof(numbers), 1)
+    other = CFunction(SOURCE.replace("+= 1", "+= 10"), ("pointer", "int64"))
+    second.functions({"bump": other})["bump"](ctypes.addressof(numbers), 1)
     assert list(numbers) == [12]

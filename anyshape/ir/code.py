@@ -1,0 +1,44 @@
+"""What code generation makes and the runtime links: texts, and what each free name of them is.
+
+``Code`` is a whole program: C functions by name (names are content addresses, so equal texts are one
+function), the tables that stretches reach constants through, and the Python function that runs it all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+CType = Literal["pointer", "int64", "double"]
+Reference = tuple[str, object]
+"""("function", dotted text) | ("kernel", name) | ("table", name of a stretch) | ("dtype", DType) |
+("constant" | "pointer", name of a constant input) | ("module", name) | ("step", CheckStep) |
+("library", symbol of torch's own library)"""
+
+
+@dataclass(frozen=True, slots=True)
+class CFunction:
+    """One C function. ``table`` says what the entries of its first argument are, for stretches."""
+
+    text: str
+    argtypes: tuple[CType, ...]
+    table: tuple[Reference, ...] = ()
+    returns_status: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HostCode:
+    """``text`` defines ``run``; ``parameters`` are the inputs it takes, ``names`` its free names."""
+
+    text: str
+    parameters: tuple[str, ...]
+    names: Mapping[str, Reference]
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A program as text."""
+
+    functions: Mapping[str, CFunction]
+    host: HostCode

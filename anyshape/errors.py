@@ -3,8 +3,7 @@ line with a caret.
 
 Comes in: a code of `CODES` with the values of its templates, or texts of one's own, and the place
 in the user's source. Goes out: one exception whose text is the whole story, in the form that
-STYLE fixes (see `render`). Each code has a paragraph in docs/errors.md, which is made from this
-table.
+STYLE fixes (see `render`). docs/errors.md is made from this table.
 """
 
 from __future__ import annotations

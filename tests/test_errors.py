@@ -12,6 +12,7 @@ import pytest
 
 import anyshape
 from anyshape.errors import CODES, AnyshapeError, GraphBreakError, Template
+from anyshape.tools.cli import errors_page
 
 SOURCE = "def forward(x, idx):\n    chunks = [x[i] for i in idx.tolist()]\n\tγ = f(é, x)\n"
 
@@ -93,3 +94,10 @@ def test_every_code_that_the_compiler_raises_is_in_the_table() -> None:
         for code in re.findall(r"""["'](E\d{3})["']""", path.read_text(encoding="utf-8"))
     }
     assert {(code, name) for code, name in used if code not in CODES} == set()
+
+
+def test_the_errors_page_is_made_from_the_table() -> None:
+    page = Path(anyshape.__file__).parents[1] / "docs" / "errors.md"
+    assert page.read_text(encoding="utf-8") == errors_page(), (
+        "run `anyshape errors > docs/errors.md`"
+    )

@@ -1,4 +1,4 @@
-"""Programs that a peer gets wrong, or cannot do, with sizes that are not known. Here they are right.
+"""Programs that a peer gets wrong, or cannot do, where sizes are not known. Here they are right.
 
 Each was seen to fail in torch 2.13 (CPU, default settings): silently wrong results, internal
 errors, and data-dependent errors with `mark_unbacked` under `fullgraph=True`.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from anyshape.errors import AnyshapeError
+from anyshape.errors import CODES, AnyshapeError
 from anyshape.options import list_options
 from anyshape.tools import demo, models
 from anyshape.tools.models import Recipe
@@ -38,6 +38,8 @@ def parser() -> argparse.ArgumentParser:
     add_demo(commands.add_parser("demo", help="compile models once, run them at every length"))
     listing = commands.add_parser("options", help="list the options of anyshape.compile")
     listing.set_defaults(run=print_options)
+    codes = commands.add_parser("errors", help="what each error code means (docs/errors.md)")
+    codes.set_defaults(run=print_errors)
     return root
 
 
@@ -93,3 +95,21 @@ def print_options(arguments: argparse.Namespace) -> int:
     for name, default, meaning in list_options():
         print(f"{name:<16} {default!r:<12} {meaning}")
     return 0
+
+
+def print_errors(arguments: argparse.Namespace) -> int:
+    print(errors_page(), end="")
+    return 0
+
+
+def errors_page() -> str:
+    """docs/errors.md: a paragraph for each code; words in braces stand for what the error fills in."""
+    parts = ["# Errors\n\nWritten by `anyshape errors` from anyshape/errors.py; do not edit.\n"]
+    for code, template in CODES.items():
+        what = template.what if code != "E201" else "a graph break under fullgraph=True"
+        parts.append(f"## {code}\n\n{what}\n")
+        if template.why not in ("", "{why}"):
+            parts.append(f"Why: {template.why}\n")
+        if template.hint not in ("", "{hint}", "{near}"):
+            parts.append(f"Hint: {template.hint}\n")
+    return "\n".join(parts).replace("{{", "{").replace("}}", "}")

@@ -103,7 +103,7 @@ def print_errors(arguments: argparse.Namespace) -> int:
 
 
 def errors_page() -> str:
-    """docs/errors.md: a paragraph for each code; words in braces stand for what the error fills in."""
+    """docs/errors.md: a paragraph for each code; words in braces are what the error fills in."""
     parts = ["# Errors\n\nWritten by `anyshape errors` from anyshape/errors.py; do not edit.\n"]
     for code, template in CODES.items():
         what = template.what if code != "E201" else "a graph break under fullgraph=True"

@@ -1,4 +1,4 @@
-"""The fused kernels that are measured (benchmarks/programs.py), right at every size from one compile."""
+"""The fused kernels that benchmarks/programs.py measures, right at every size from one compile."""
 
 from __future__ import annotations
 

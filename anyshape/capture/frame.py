@@ -171,6 +171,13 @@ CELL = type((lambda x: lambda: x)(0).__closure__[0])  # type: ignore[index]
 ELIDED = frozenset({"CACHE", "NOP", "RESUME", "PRECALL", "EXTENDED_ARG", "KW_NAMES"})
 
 
+class Unsupported(Exception):
+    """An instruction that no handler does; its code object is called natively as a whole."""
+
+
+ASYNC_FLAGS = 0x80 | 0x100 | 0x200  # coroutine, iterable coroutine, async generator
+
+
 def decode(code: CodeType, table: Mapping[str, Handler], prepare: Mapping[str, Callable[[CodeType, int], Any]]) -> Code:
     """Decode `code` with the handlers of `table`; `prepare[opname](code, arg)` turns a raw argument into what the handler wants.
 
@@ -178,6 +185,9 @@ def decode(code: CodeType, table: Mapping[str, Handler], prepare: Mapping[str, C
     object with an opcode that has no handler comes back with `unsupported` set to its name.
     """
     decoded = Code(code)
+    if code.co_flags & ASYNC_FLAGS:
+        decoded.unsupported = "coroutine"
+        return decoded
     raw, start_of = _raw_instructions(code)
     line_at = _line_table(code)
     for position, (offset, name, arg) in enumerate(raw):
@@ -185,7 +195,11 @@ def decode(code: CodeType, table: Mapping[str, Handler], prepare: Mapping[str, C
         if handler is None:
             decoded.unsupported = name
             return decoded
-        value = _argument(code, raw, position, start_of, prepare)
+        try:
+            value = _argument(code, raw, position, start_of, prepare)
+        except Unsupported as reason:
+            decoded.unsupported = str(reason)
+            return decoded
         decoded.instructions.append((handler, value))
         decoded.opcodes.append((name, arg))
         decoded.offsets.append(offset)
@@ -231,13 +245,13 @@ def _argument(
 ) -> Any:
     offset, name, arg = raw[position]
     if name in _JUMPS:
-        return start_of(_jump_target(code, offset, name, arg))
+        arg = start_of(_jump_target(offset, name, arg))
     if name in prepare:
         return prepare[name](code, arg)
     return arg
 
 
-def _jump_target(code: CodeType, offset: int, name: str, arg: int) -> int:
+def _jump_target(offset: int, name: str, arg: int) -> int:
     """Jumps count from the end of the instruction and its inline caches (bpo-46841)."""
     after = offset + 2 + 2 * _cache_count(name)
     return after - 2 * arg if "BACKWARD" in name else after + 2 * arg

@@ -14,6 +14,7 @@ from typing import Any
 
 from anyshape.capture.sources import Source, expression, path_expression, read_path, read_source
 from anyshape.ir.graph import Location
+from anyshape.ir.scalars import Scalar, render_scalar
 from anyshape.symbolic import Condition, Symbol, evaluate, to_python
 
 
@@ -42,6 +43,22 @@ class SizeGuard:
         symbols = sorted(self.condition.symbols, key=lambda s: s.name)
         where = ", ".join(f"{s.name} = {self.names[s]}" for s in symbols if s in self.names)
         return f"{self.condition}" + (f"  ({where})" if where else "")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScalarGuard:
+    """A comparison of floats computed from sizes and numbers, and the side that the program relies on."""
+
+    scalar: Scalar
+    truth: bool
+    location: Location | None = None
+
+    def __str__(self) -> str:
+        return f"{self.code()} is {self.truth}"
+
+    def code(self) -> str:
+        """Python text over the names of symbols and inputs."""
+        return render_scalar(self.scalar, lambda symbol: symbol.name, lambda unknown: unknown.name)
 
 
 Namer = Callable[[Any, str], str]
@@ -93,11 +110,7 @@ def short(value: Any) -> str:
 
 
 def _missing(obj: Any, name: str) -> bool:
-    return (
-        name not in getattr(obj, "__dict__", {})
-        if hasattr(obj, "__dict__")
-        else not hasattr(obj, name)
-    )
+    return name not in getattr(obj, "__dict__", {}) if hasattr(obj, "__dict__") else not hasattr(obj, name)
 
 
 def _missing_text(path: str, expected: Any, name: Namer) -> str:
@@ -133,15 +146,11 @@ KINDS: Mapping[str, GuardKind] = {
         lambda path, expected: f"keys of {path} are {short(expected)}",
     ),
     "contains": GuardKind(
-        lambda path, expected, name: (
-            f"{name(expected[0], 'item')} {'not in' if expected[1] else 'in'} {path}"
-        ),
+        lambda path, expected, name: f"{name(expected[0], 'item')} {'not in' if expected[1] else 'in'} {path}",
         lambda value, expected: (expected[0] in value) is expected[1],
         lambda path, expected: f"{short(expected[0])} {'in' if expected[1] else 'not in'} {path}",
     ),
-    "missing": GuardKind(
-        _missing_text, _missing, lambda path, expected: f"{path} has no attribute {expected!r}"
-    ),
+    "missing": GuardKind(_missing_text, _missing, lambda path, expected: f"{path} has no attribute {expected!r}"),
     "same": GuardKind(
         lambda path, expected, name: f"{path} is not {expression(expected, name)}",
         lambda value, expected: True,
@@ -300,9 +309,7 @@ class Failure:
         return f"{self.guard}; now {self.found}{place}"
 
 
-def explain_failure(
-    guards: GuardSet, world: tuple[Any, ...], slots: Sequence[Any]
-) -> Failure | None:
+def explain_failure(guards: GuardSet, world: tuple[Any, ...], slots: Sequence[Any]) -> Failure | None:
     """The first guard that does not hold for these slots, in the order of the program."""
     values = list(slots)
     if guards.world != world:
@@ -322,9 +329,7 @@ def _explain_one(guard: Guard, values: list[Any]) -> Failure | None:
     try:
         found = (read_path if kind.steps else read_source)(guard.source, values)
         holds = (
-            found is read_source(guard.expected, values)
-            if guard.kind == "same"
-            else kind.holds(found, guard.expected)
+            found is read_source(guard.expected, values) if guard.kind == "same" else kind.holds(found, guard.expected)
         )
     except (KeyError, AttributeError, IndexError, TypeError) as error:
         return Failure(str(guard), f"{type(error).__name__}: {error}", guard.location)
@@ -335,9 +340,6 @@ def _explain_sizes(guards: GuardSet, values: list[Any]) -> Failure | None:
     sizes = bind_symbols(guards, values)
     for size in guards.sizes:
         if not evaluate(size.condition, sizes):
-            shown = ", ".join(
-                f"{s.name} = {sizes[s]}"
-                for s in sorted(size.condition.symbols, key=lambda s: s.name)
-            )
+            shown = ", ".join(f"{s.name} = {sizes[s]}" for s in sorted(size.condition.symbols, key=lambda s: s.name))
             return Failure(str(size), shown, size.location)
     return None

@@ -14,7 +14,7 @@ import torch
 
 from anyshape.capture import world
 from anyshape.capture.breaks import broken
-from anyshape.capture.guards import Guard, SizeGuard
+from anyshape.capture.guards import Guard, ScalarGuard, SizeGuard
 from anyshape.capture.marks import Mark, marks_of
 from anyshape.capture.sources import Source, Sources
 from anyshape.capture.tensors import (
@@ -27,7 +27,7 @@ from anyshape.capture.tensors import (
 )
 from anyshape.capture.values import ScalarValue, SizeValue, TensorValue
 from anyshape.ir.graph import InputKind, Location, ScalarType, TensorType, Value
-from anyshape.ir.scalars import Scalar, ScalarInput
+from anyshape.ir.scalars import Scalar, ScalarInput, evaluate_scalar, scalar_inputs
 from anyshape.ops.build import Builder, BuilderMark
 from anyshape.ops.context import OpError, TypeContext, Undecided
 from anyshape.symbolic import (
@@ -75,6 +75,9 @@ class Recorder:
     hooks: list[Any] = field(default_factory=list)
     marked: list[tuple[Symbol, Mark, str]] = field(default_factory=list)
     locations: dict[tuple[CodeType, int], Location] = field(default_factory=dict)
+    scalars: list[ScalarGuard] = field(default_factory=list)
+    scalar_hints: dict[ScalarInput, float] = field(default_factory=dict)
+    bound: dict[Scalar, Expr] = field(default_factory=dict)
     written: dict[Value, None] = field(default_factory=dict)
     depth: int = 0  # forks that are open: no size may be guarded on then
     frame: Any = None  # a function that gives the current frame
@@ -140,6 +143,51 @@ class Recorder:
         self.decide(eq(expr, value))
         return value
 
+    def decide_scalar(self, scalar: Any) -> bool:
+        """The truth of a float comparison over sizes, guarded on the hint's side; breaks where data is in it."""
+        value = self.scalar_hint(scalar)
+        if value is None or self.depth:
+            raise broken("undecided-size", condition=str(scalar))
+        truth = bool(value)
+        self.scalars.append(ScalarGuard(scalar, truth, self.location()))
+        return truth
+
+    def specialize_scalar(self, scalar: Any, why: str) -> Any:
+        """The value of a float over sizes, guarded."""
+        value = self.scalar_hint(scalar)
+        if value is None or self.depth:
+            raise broken("size-needed", what=why)
+        self.decide_scalar(Scalar("bool", "eq", (scalar, value)))
+        return value
+
+    def scalar_hint(self, scalar: Any) -> Any:
+        """The example value of a scalar; None where it depends on data."""
+        inputs = {unknown: self.scalar_hints.get(unknown) for unknown in scalar_inputs(scalar)}
+        if any(value is None for value in inputs.values()):
+            return None
+        try:
+            return evaluate_scalar(scalar, self.hints, inputs)  # type: ignore[arg-type]
+        except KeyError:
+            return None
+
+    def bound_symbol(self, scalar: Scalar) -> Expr:
+        """A fresh symbol that stands for an int computed through floats."""
+        known = self.bound.get(scalar)
+        if known is None:
+            known = self.space.fresh("i", signed=True)
+            assert known.symbol is not None
+            self.bound[scalar] = known
+            value = self.scalar_hint(scalar)
+            if value is None:
+                raise broken("size-needed", what="an int computed from data")
+            self.hints[known.symbol] = value
+        return known
+
+    def number_tensor(self, values: Any, device: str) -> Value:
+        """A list of ints used as an index: a constant tensor."""
+        tensor = torch.tensor(values, device=device)
+        return self.constant(tensor, f"tensor({values})")
+
     def hint_of(self, expr: Dim) -> int | None:
         """The example value, None where a symbol has none."""
         if not isinstance(expr, Expr):
@@ -198,15 +246,11 @@ class Recorder:
 
     def _propagate_grad(self, before: int) -> None:
         for node in self.builder.nodes[before:]:
-            if not any(
-                isinstance(v.type, TensorType) and v.type.requires_grad for v in node.inputs()
-            ):
+            if not any(isinstance(v.type, TensorType) and v.type.requires_grad for v in node.inputs()):
                 continue
             for output in node.outputs:
                 kind = output.type
-                if isinstance(kind, TensorType) and (
-                    kind.dtype.is_floating or kind.dtype.is_complex
-                ):
+                if isinstance(kind, TensorType) and (kind.dtype.is_floating or kind.dtype.is_complex):
                     output.type = replace(kind, requires_grad=True)
 
     def wrap(self, made: Any) -> Any:
@@ -277,9 +321,7 @@ class Recorder:
         spec = TensorSpec.of(tensor)
         self.guard(source, "tensor", spec)
         marks = marks_of(tensor)
-        symbols = [
-            self._size(source, dim, size, marks.get(dim)) for dim, size in enumerate(tensor.shape)
-        ]
+        symbols = [self._size(source, dim, size, marks.get(dim)) for dim, size in enumerate(tensor.shape)]
         self.bindings.append((source, "shape", tuple(s.symbol for s in symbols)))
         shape = tuple(self._static_size(s, marks.get(d)) for d, s in enumerate(symbols))
         if spec.layout == "contiguous":
@@ -303,9 +345,7 @@ class Recorder:
     def _size(self, source: Source, dim: int, size: int, mark: Mark | None) -> Expr:
         name = f"{source.text}.size({dim})"
         unbacked = mark is not None and mark.kind == "unbacked"
-        symbol = self.space.fresh(
-            "u" if unbacked else "s", policy="unbacked" if unbacked else "backed"
-        )
+        symbol = self.space.fresh("u" if unbacked else "s", policy="unbacked" if unbacked else "backed")
         assert symbol.symbol is not None
         self.symbol_names[symbol.symbol] = name
         self.hints[symbol.symbol] = size
@@ -316,9 +356,7 @@ class Recorder:
     def _bound(self, symbol: Expr, mark: Mark, name: str) -> None:
         if symbol.symbol is not None and mark.kind == "dynamic":
             self.marked.append((symbol.symbol, mark, name))
-        bounds = [ge(symbol, mark.minimum)] + (
-            [le(symbol, mark.maximum)] if mark.maximum is not None else []
-        )
+        bounds = [ge(symbol, mark.minimum)] + ([le(symbol, mark.maximum)] if mark.maximum is not None else [])
         for bound in bounds:
             if not isinstance(bound, bool) and self.cx.known(bound) is None:
                 self.guard_size(bound)
@@ -360,6 +398,7 @@ class Recorder:
             self.input_sources.append((source, made))
             return SizeValue(symbol)
         unknown = ScalarInput(f"f{len(self.builder.inputs)}", "float")
+        self.scalar_hints[unknown] = value
         scalar = Scalar("float", "value", (unknown,))
         made = self.builder.input(ScalarType("float", scalar), "argument", source.text)
         self.input_sources.append((source, made))

@@ -26,6 +26,18 @@ class _Null:
 NULL = _Null()
 
 
+class _Absent:
+    """What interpreted polyfills use for "not there"; unlike `NULL` it may lie in a local."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT = _Absent()
+
+
 class Call:
     """A tail call: a hook or handler returns it to have the interpreter call `fn` instead of giving a value itself."""
 

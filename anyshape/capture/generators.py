@@ -1,0 +1,242 @@
+"""Virtual generators: a suspended frame that can be resumed by the loop, by native code, or thrown into.
+
+`begin` gives the generator's frame, ready to be entered; whoever enters it says with a continuation what yields and returns mean
+(FOR_ITER, SEND, next(), ...). Throwing puts a hidden interpreted frame that raises on top of the suspended one, so that `yield from`
+delegation and `finally` need nothing special.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any
+
+from anyshape.capture import polyfills
+from anyshape.capture.continuations import GENERATOR_ROOT, Continuation, Ended, SendCall
+from anyshape.capture.frame import PYTHON, Frame
+from anyshape.capture.values import NULL, InterpreterBug, ProxyLeak
+
+if TYPE_CHECKING:
+    from anyshape.capture.machine import Machine
+
+
+class Generator:
+    """A generator of the virtual program. To native code it is an ordinary iterator that runs its machine."""
+
+    __slots__ = ("__name__", "__qualname__", "__weakref__", "finished", "frame", "machine", "running", "started")
+
+    def __init__(self, machine: Machine, frame: Frame) -> None:
+        self.machine = machine
+        self.frame = frame
+        self.__name__ = frame.code.code.co_name
+        self.__qualname__ = frame.code.code.co_qualname
+        self.running = False
+        self.started = False
+        self.finished = False
+        frame.generator = self
+
+    @property
+    def __class__(self) -> type:  # type: ignore[override]
+        return GeneratorType
+
+    # ---- what the interpreter uses ------------------------------------------------------------------------------------------
+    def begin(self, value: Any, continuation: Continuation) -> Frame | None:
+        """The frame to enter for `send(value)`, or None when the generator is finished."""
+        if self.running:
+            raise ValueError("generator already executing")
+        if self.finished:
+            return None
+        if not self.started and value is not None:
+            raise TypeError("can't send non-None value to a just-started generator")
+        self._remember()
+        frame = self.frame
+        frame.stack.append(value)
+        frame.continuation = continuation
+        frame.back = None
+        self.running = self.started = True
+        return frame
+
+    def suspend(self) -> Frame | None:
+        """A yield: the frame to which control goes back."""
+        self.running = False
+        caller = self.frame.back
+        self.frame.back = None
+        return caller
+
+    def returned(self) -> None:
+        """The generator's code has returned."""
+        self.running = False
+        self.finished = True
+
+    def failed(self, error: BaseException) -> BaseException:
+        """The generator's code let `error` out: what its caller sees (PEP 479)."""
+        self.returned()
+        if isinstance(error, StopIteration) and PYTHON < (3, 12):
+            replaced = RuntimeError("generator raised StopIteration")
+            replaced.__cause__ = replaced.__context__ = error
+            return replaced.with_traceback(error.__traceback__)
+        return error
+
+    def throwing(self, error: BaseException, continuation: Continuation) -> Frame:
+        """The frame to enter for `throw(error)`: one that raises, on top of the generator's own."""
+        if self.running:
+            raise ValueError("generator already executing")
+        if self.finished or not self.started:
+            if not self.finished:
+                self._remember()
+            self.finished = True
+            raise error
+        self._remember()
+        frame = self.frame
+        frame.continuation = continuation
+        frame.back = None
+        self.running = True
+        delegate = self.delegate()
+        if delegate is NULL:
+            raiser = _polyfill_frame(self.machine, polyfills.raise_it, error)
+        elif isinstance(error, GeneratorExit):
+            raiser = _polyfill_frame(self.machine, polyfills.close_and_raise, delegate, error)
+        else:
+            send_index = frame.index - 2
+            frame.index -= 1
+            raiser = _polyfill_frame(self.machine, polyfills.throw_into, delegate, error)
+            raiser.continuation = SendCall(frame.instructions[send_index][1].target, PYTHON >= (3, 12))
+        raiser.back = frame
+        return raiser
+
+    def delegate(self) -> Any:
+        """What a suspended `yield from` delegates to, else `NULL`."""
+        index = self.frame.index - 1
+        opcodes = self.frame.code.opcodes
+        if self.started and index > 0 and opcodes[index - 1][0] == "SEND" and opcodes[index][0] == "YIELD_VALUE":
+            return self.frame.stack[-1]
+        return NULL
+
+    def _remember(self) -> None:
+        heap = self.machine.heap
+        if heap.journal is not None:
+            saved = self.frame.copy({})
+            state = (self.running, self.started, self.finished)
+            heap.journal.append(lambda: self._restore(saved, state))
+
+    def _restore(self, saved: Frame, state: tuple[bool, bool, bool]) -> None:
+        self.frame.restore(saved.copy({}))
+        self.running, self.started, self.finished = state
+
+    # ---- what native code sees ------------------------------------------------------------------------------------------------
+    def __iter__(self) -> Generator:
+        return self
+
+    def __next__(self) -> Any:
+        return self.send(None)
+
+    def send(self, value: Any) -> Any:
+        """As `generator.send`, run natively."""
+        self._native_use("send")
+        frame = self.begin(value, GENERATOR_ROOT)
+        if frame is None:
+            raise StopIteration
+        return self._finish(self.machine.run_frame(frame, GENERATOR_ROOT))
+
+    def throw(self, kind: Any, value: Any = None, traceback: Any = None) -> Any:
+        """As `generator.throw`, run natively."""
+        self._native_use("throw")
+        frame = self.throwing(thrown_exception(kind, value, traceback), GENERATOR_ROOT)
+        return self._finish(self.machine.run_frame(frame, GENERATOR_ROOT))
+
+    def close(self) -> None:
+        """As `generator.close`, run natively."""
+        if self.finished:
+            return
+        self._native_use("close")
+        if not self.started:
+            self.finished = True
+            return
+        try:
+            self.throw(GeneratorExit())
+        except (GeneratorExit, StopIteration):
+            return
+        raise RuntimeError("generator ignored GeneratorExit")
+
+    def _native_use(self, method: str) -> None:
+        if self.machine.recording:
+            raise ProxyLeak(self, method)
+
+    def _finish(self, value: Any) -> Any:
+        if type(value) is Ended:
+            raise StopIteration(value.value) if value.value is not None else StopIteration
+        return value
+
+    def __del__(self) -> None:
+        if self.started and not self.finished and not self.running and not self.machine.recording:
+            index = self.frame.index - 1
+            if any(row is not None and row.depth >= 0 for row in self.frame.code.handled_by[index : index + 1]):
+                self.close()
+
+    @property
+    def gi_running(self) -> bool:
+        return self.running
+
+    @property
+    def gi_frame(self) -> Any:
+        return None if self.finished else self.frame.view()
+
+    @property
+    def gi_code(self) -> Any:
+        return self.frame.code.code
+
+    @property
+    def gi_yieldfrom(self) -> Any:
+        delegate = NULL if self.finished or self.running else self.delegate()
+        return None if delegate is NULL else delegate
+
+    def __repr__(self) -> str:
+        return f"<generator object {self.__qualname__} at {id(self):#x}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Closing(Continuation):
+    """`generator.close()`: GeneratorExit and StopIteration are what is wanted; a yield is an error."""
+
+    def returned(self, machine: Machine, frame: Frame, value: Any) -> Frame:
+        frame.stack.append(None)
+        return frame
+
+    def yielded(self, machine: Machine, frame: Frame, value: Any) -> Frame:
+        raise RuntimeError("generator ignored GeneratorExit")
+
+    def raised(self, machine: Machine, frame: Frame, error: BaseException) -> Frame | None:
+        if not isinstance(error, (GeneratorExit, StopIteration)):
+            return None
+        frame.stack.append(None)
+        return frame
+
+
+CLOSING = Closing()
+
+
+def thrown_exception(kind: Any, value: Any = None, traceback: Any = None) -> BaseException:
+    """The exception that `generator.throw(kind, value, traceback)` raises."""
+    if isinstance(kind, type) and issubclass(kind, BaseException):
+        if isinstance(value, kind):
+            error = value
+        elif value is None:
+            error = kind()
+        else:
+            error = kind(*value) if isinstance(value, tuple) else kind(value)
+    elif isinstance(kind, BaseException):
+        if value is not None:
+            raise TypeError("instance exception may not have a separate value")
+        error = kind
+    else:
+        raise TypeError(
+            f"exceptions must be classes or instances deriving from BaseException, not {type(kind).__name__}"
+        )
+    return error if traceback is None else error.with_traceback(traceback)
+
+
+def _polyfill_frame(machine: Machine, fn: Any, *args: Any) -> Frame:
+    frame = machine.python_call(fn, args, {})
+    if type(frame) is not Frame:
+        raise InterpreterBug(f"{fn.__name__} is no polyfill")
+    return frame

@@ -1,0 +1,556 @@
+"""The shadow heap: outside objects are read through mirrors and never written; what was written is an ordered log.
+
+A concrete machine has a heap that does nothing: reads and writes are real. A recording machine's heap knows the objects that the trace
+created (`created`); those are real and are really written. Any other mutable container that is written, iterated or handed to C code as
+a whole gets a *mirror*: a copy whose elements went through `Domain.read`. Later reads and writes go to the mirror, and each write
+is also an `Effect` that replays it on the real object. An instance's attributes are its `__dict__`, a container like any other. While a
+checkpoint is open, an undo journal remembers what writes replaced.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import CellType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from anyshape.capture import purity
+from anyshape.capture.iterators import can_fork
+from anyshape.capture.values import NULL, PROXIES, Break
+
+if TYPE_CHECKING:
+    from anyshape.capture.domain import Domain
+
+IMMUTABLE = frozenset(
+    {int, float, bool, complex, str, bytes, type(None), type(NotImplemented), type(...), range, slice, type}
+)
+_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+_ODICT_VIEWS = (type(OrderedDict().keys()), type(OrderedDict().values()), type(OrderedDict().items()))
+_set_attribute = object.__setattr__
+_delete_attribute = object.__delattr__
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A write to an outside object: `fn(target, *args, **kwargs)` does it. Arguments may be proxies or created objects."""
+
+    fn: Callable[..., Any]
+    target: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Mirror:
+    """The stand-in of an outside container; `written` once it no longer shows what is outside."""
+
+    real: Any
+    state: Any
+    written: bool = False
+
+
+class Heap:
+    """See the module. `effects` is the log; `created` and `mirrors` are keyed by `id` and keep their objects alive."""
+
+    __slots__ = ("created", "domain", "effects", "journal", "marks", "mirrors", "owners", "slots")
+
+    def __init__(self, domain: Domain) -> None:
+        self.domain = domain
+        self.created: dict[int, Any] = {}
+        self.mirrors: dict[int, Mirror] = {}
+        self.owners: dict[int, int] = {}  # id of a mirror's state -> id of the real object
+        self.slots: dict[tuple[int, str], tuple[Any, Any]] = {}  # (id(obj), name) -> (obj, value)
+        self.effects: list[Effect] = []
+        self.journal: list[Callable[[], None]] | None = None
+        self.marks: list[int] = []
+
+    # ---- which objects ------------------------------------------------------------------------------------------------------
+    def create(self, value: Any) -> Any:
+        """Register an object made in this trace."""
+        self.created[id(value)] = value
+        return value
+
+    def is_created(self, value: Any) -> bool:
+        """Whether the trace made this object (immutable constants count as neither)."""
+        return id(value) in self.created
+
+    # ---- forks ----------------------------------------------------------------------------------------------------------------
+    def checkpoint(self) -> int:
+        """Open a checkpoint and give its place in the journal."""
+        if self.journal is None:
+            self.journal = []
+        self.marks.append(len(self.journal))
+        return len(self.journal)
+
+    def rollback(self, mark: int) -> None:
+        """Undo everything since `mark`, newest first; the checkpoint stays open."""
+        journal = self.journal
+        assert journal is not None
+        while len(journal) > mark:
+            journal.pop()()
+
+    def release(self, mark: int) -> None:
+        """Close a checkpoint; with the last one the journal ends."""
+        self.marks.remove(mark)
+        if not self.marks:
+            self.journal = None
+
+    def will_write(self, obj: Any) -> None:
+        """Called before a real write to a created container, cell or instance dict: the journal remembers its state."""
+        if self.journal is not None:
+            self.journal.append(_undo(obj))
+
+    def will_advance(self, iterator: Any) -> None:
+        """Called before a native iterator is advanced: those on stacks are forked by checkpoints, others cannot be undone."""
+        if self.journal is not None and self.domain.records and not can_fork(iterator):
+            raise Break("fork-iterator", f"{type(iterator).__name__} was advanced inside a fork")
+
+    def _journal(self, undo: Callable[[], None]) -> None:
+        if self.journal is not None:
+            self.journal.append(undo)
+
+    # ---- mirrors --------------------------------------------------------------------------------------------------------------
+    def mirror(self, obj: Any) -> Any:
+        """What stands for a container when it is read as a whole: itself if created or no container, else its mirror."""
+        kind = type(obj)
+        if kind in IMMUTABLE or id(obj) in self.created or kind in PROXIES:
+            return obj
+        known = self.mirrors.get(id(obj))
+        if known is not None:
+            return known.state
+        if kind in _VIEWS or kind in _ODICT_VIEWS:
+            return self._mirror_view(obj, kind)
+        copier = _copier(obj)
+        if copier is None:
+            return obj
+        return self._make_mirror(obj, copier)
+
+    def _make_mirror(self, obj: Any, copier: Callable[[Heap, Any], Any]) -> Any:
+        state = copier(self, obj)
+        self.mirrors[id(obj)] = Mirror(obj, state)
+        self.owners[id(state)] = id(obj)
+        self.created[id(state)] = state
+        self._journal(lambda: self._forget_mirror(obj, state))
+        return state
+
+    def _forget_mirror(self, obj: Any, state: Any) -> None:
+        del self.mirrors[id(obj)], self.owners[id(state)], self.created[id(state)]
+
+    def _mirror_view(self, view: Any, kind: type) -> Any:
+        mapping = view.mapping
+        base = getattr(mapping, "copy", None)
+        real = _mapping_behind(view) if base is not None else None
+        if real is None:
+            raise Break("outside-view", "a view of an outside dict is read as a whole")
+        state = self.mirror(real)
+        index = (_VIEWS.index(kind) if kind in _VIEWS else _ODICT_VIEWS.index(kind)) % 3
+        return (state.keys, state.values, state.items)[index]()
+
+    def real(self, obj: Any) -> Any:
+        """The outside object behind a mirror's state; any other object as it is."""
+        owner = self.owners.get(id(obj))
+        return obj if owner is None else self.mirrors[owner].real
+
+    def _write(self, obj: Any) -> Any:
+        """The container to write instead of `obj`, journalled; the mirror of an outside one."""
+        state = obj if id(obj) in self.created else self.mirror(obj)
+        owner = self.owners.get(id(state))
+        if owner is not None:
+            mirror = self.mirrors[owner]
+            if not mirror.written:
+                mirror.written = True
+                self._journal(lambda: setattr(mirror, "written", False))
+        self.will_write(state)
+        return state
+
+    def _log(
+        self, fn: Callable[..., Any], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+    ) -> None:
+        self.effects.append(Effect(fn, target, args, kwargs or {}))
+        self._journal(lambda: self.effects.pop() and None)
+        self.domain.wrote(fn, target, args)
+
+    # ---- reads ------------------------------------------------------------------------------------------------------------------
+    def length(self, obj: Any) -> Any:
+        """`len(obj)` of a container with a C `__len__`."""
+        known = self.mirrors.get(id(obj))
+        if known is not None:
+            return len(known.state)
+        if type(obj) in IMMUTABLE or id(obj) in self.created:
+            return len(obj)
+        if type(obj) in _VIEWS or type(obj) in _ODICT_VIEWS:
+            return len(self.mirror(obj))
+        return self.domain.read(obj, "len", None, len(obj))
+
+    def item(self, obj: Any, key: Any) -> Any:
+        """`obj[key]` by C code."""
+        if type(obj) in IMMUTABLE or id(obj) in self.created:
+            return obj[key]
+        known = self.mirrors.get(id(obj))
+        if known is not None:
+            return known.state[key]
+        if type(key) is slice or (isinstance(obj, (list, tuple, deque)) and type(key) is not int):
+            state = self.mirror(obj)
+            value = state[key]
+            return self.create(value) if isinstance(value, (list, tuple)) else value
+        if isinstance(obj, (list, tuple, deque)) and key < 0:
+            key += self.domain.read(obj, "len", None, len(obj))
+        if isinstance(obj, dict) and key not in obj:
+            self.domain.read(obj, "contains", key, False)
+            return obj[key] if not hasattr(type(obj), "__missing__") else self._write(obj)[key]
+        return self.domain.read(obj, "item", key, obj[key])
+
+    def item_or_null(self, obj: dict[Any, Any], key: Any) -> Any:
+        """`obj.get(key, NULL)` of a dict."""
+        known = self.mirrors.get(id(obj))
+        if known is not None:
+            obj = known.state
+        if key not in obj:
+            if id(obj) not in self.created:
+                self.domain.read(obj, "contains", key, False)
+            return NULL
+        return obj[key] if id(obj) in self.created else self.domain.read(obj, "item", key, obj[key])
+
+    def read_contains(self, container: Any, item: Any) -> Any:
+        """The container in which `in` looks: sequences and views are read as a whole."""
+        if isinstance(container, (dict, set, frozenset)):
+            known = self.mirrors.get(id(container))
+            return container if known is None else known.state
+        return self.mirror(container)
+
+    def answer_contains(self, container: Any, item: Any, value: bool) -> bool:
+        """Report `item in container` of an outside dict or set."""
+        if isinstance(container, (dict, set, frozenset)) and id(container) not in self.created:
+            self.domain.read(container, "contains", item, value)
+        return value
+
+    def instance_attribute(self, obj: Any, namespace: dict[str, Any], name: str) -> Any:
+        """`obj.__dict__[name]`, or `NULL`."""
+        known = self.mirrors.get(id(namespace))
+        if known is not None:
+            value = known.state.get(name, NULL)
+            if value is NULL or known.real.get(name, NULL) is not value:
+                return value
+        elif id(obj) in self.created:
+            return namespace.get(name, NULL)
+        else:
+            value = namespace.get(name, NULL)
+        if value is NULL:
+            return NULL
+        return self.domain.read(obj, "attr", name, value)
+
+    def attribute(self, obj: Any, name: str, value: Any) -> Any:
+        """An attribute that C code gave."""
+        if type(obj) in IMMUTABLE or id(obj) in self.created or type(value).__name__ == "builtin_function_or_method":
+            return value
+        return self.domain.read(obj, "attr", name, value)
+
+    def class_attribute(self, cls: type, name: str, value: Any) -> Any:
+        """A raw attribute of a class."""
+        if id(cls) in self.created or type(value) in purity.C_DESCRIPTORS:
+            return value
+        return self.domain.read(cls, "attr", name, value)
+
+    def slot(self, obj: Any, descriptor: Any, cls: type, name: str) -> Any:
+        """An attribute behind a C descriptor (`__slots__`, getset)."""
+        written = self.slots.get((id(obj), name))
+        if written is not None:
+            if written[1] is NULL:
+                raise AttributeError(name)
+            return written[1]
+        value = descriptor.__get__(obj, cls)
+        if name == "__dict__" and type(value) is dict:
+            if id(obj) in self.created:
+                return self.create(value)
+            return self._instance_namespace(obj, value)
+        if name == "__class__" or id(obj) in self.created:
+            return value
+        return self.domain.read(obj, "attr", name, value)
+
+    def _instance_namespace(self, obj: Any, namespace: dict[str, Any]) -> Any:
+        return namespace if id(namespace) in self.mirrors else self.domain.read(obj, "attr", "__dict__", namespace)
+
+    def global_name(self, globals_: dict[str, Any], builtins: Any, name: str) -> Any:
+        """A global or builtin name."""
+        known = self.mirrors.get(id(globals_))
+        value = (globals_ if known is None else known.state).get(name, NULL)
+        if value is not NULL:
+            if id(globals_) in self.created or (known is not None and globals_.get(name, NULL) is not value):
+                return value
+            return self.domain.read(globals_, "global", name, value)
+        value = builtins.get(name, NULL)
+        if value is NULL:
+            raise NameError(f"name {name!r} is not defined", name=name)
+        return value
+
+    def cell(self, cell: CellType, name: str) -> Any:
+        """The contents of a cell."""
+        written = self.slots.get((id(cell), "cell_contents"))
+        if written is not None:
+            if written[1] is NULL:
+                raise ValueError("Cell is empty")
+            return written[1]
+        value = cell.cell_contents
+        return value if id(cell) in self.created else self.domain.read(cell, "closure", name, value)
+
+    # ---- writes -----------------------------------------------------------------------------------------------------------------
+    def set_cell(self, cell: CellType, value: Any) -> None:
+        """Write a cell; `NULL` empties it."""
+        if id(cell) in self.created or not self.domain.records:
+            self.will_write(cell)
+            if value is NULL:
+                del cell.cell_contents
+            else:
+                cell.cell_contents = value
+            return
+        self._set_slot(cell, "cell_contents", value)
+        self._log(_write_cell, cell, (value,))
+
+    def _set_slot(self, obj: Any, name: str, value: Any) -> None:
+        key = (id(obj), name)
+        before = self.slots.get(key)
+        self.slots[key] = (obj, value)
+        self._journal(lambda: self._restore_slot(key, before))
+
+    def _restore_slot(self, key: tuple[int, str], before: tuple[Any, Any] | None) -> None:
+        if before is None:
+            del self.slots[key]
+        else:
+            self.slots[key] = before
+
+    def set_slot(self, obj: Any, descriptor: Any, name: str, value: Any) -> None:
+        """Set (or, with `NULL`, delete) an attribute through a C descriptor."""
+        if self.domain.records and id(obj) not in self.created:
+            self._set_slot(obj, name, value)
+            self._log(_delete_attribute if value is NULL else _set_attribute, obj, _attribute_args(name, value))
+            return
+        if self.journal is not None:
+            self.journal.append(_undo_slot(obj, descriptor))
+        if value is NULL:
+            descriptor.__delete__(obj)
+        else:
+            descriptor.__set__(obj, value)
+
+    def set_instance_attribute(self, obj: Any, namespace: dict[str, Any], name: str, value: Any) -> None:
+        """`obj.__dict__[name] = value` (`NULL` deletes)."""
+        outside = self.domain.records and id(obj) not in self.created
+        state = namespace
+        if outside or id(namespace) in self.mirrors:
+            known = self.mirrors.get(id(namespace))
+            state = self._mirror_namespace(namespace) if known is None else known.state
+        self.will_write(state)
+        if value is NULL:
+            if name not in state:
+                raise AttributeError(f"{type(obj).__name__!r} object has no attribute {name!r}", name=name, obj=obj)
+            del state[name]
+        else:
+            state[name] = value
+        if state is not namespace:
+            self._log(_delete_attribute if value is NULL else _set_attribute, obj, _attribute_args(name, value))
+
+    def _mirror_namespace(self, namespace: dict[str, Any]) -> Any:
+        """A mirror of an instance's or module's dict: entries are read when they are used (`instance_attribute`)."""
+        return self._make_mirror(namespace, lambda heap, real: dict(real))
+
+    def native_setattr(self, obj: Any, name: str, value: Any) -> None:
+        """Set an attribute of a class, a function or another C object by C code."""
+        if not self.domain.records or id(obj) in self.created:
+            if isinstance(obj, type):
+                self.domain.machine.class_changed()
+            if self.journal is not None:
+                self.journal.append(_undo_attribute(obj, name))
+            if value is NULL:
+                delattr(obj, name)
+            else:
+                setattr(obj, name, value)
+            return
+        if isinstance(obj, ModuleType):
+            self.set_instance_attribute(obj, vars(obj), name, value)
+            return
+        raise Break("outside-setattr", f"attribute {name!r} of {type(obj).__name__} is set")
+
+    def native(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call C code in a recording machine: mutators write mirrors and are logged, readers get mirrors."""
+        domain = self.domain
+        if fn in purity.IN_PLACE and args and type(args[0]) in purity.IN_PLACE[fn]:
+            fn = purity.IN_PLACE[fn][type(args[0])]
+        if fn in purity.MUTATORS and args and _is_container(args[0]):
+            return self._mutate(fn, args, kwargs)
+        if fn in purity.READERS:
+            args = tuple([self.mirror(arg) for arg in args])
+            kwargs = {name: self.mirror(value) for name, value in kwargs.items()} if kwargs else kwargs
+        result = domain.call_native(fn, args, kwargs)
+        if fn in purity.MAKERS:
+            self.create(result)
+        return result
+
+    def _mutate(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        target = args[0]
+        rest = tuple([self.mirror(arg) for arg in args[1:]]) if fn in purity.ABSORBERS else args[1:]
+        state = self._write(target)
+        result = self.domain.call_native(fn, (state, *rest), kwargs)
+        if id(state) in self.owners:
+            self._log(fn, self.real(state), rest, kwargs)
+        return target if result is state else result
+
+
+def _is_container(obj: Any) -> bool:
+    return isinstance(obj, (list, dict, set, deque, bytearray))
+
+
+def _attribute_args(name: str, value: Any) -> tuple[Any, ...]:
+    return (name,) if value is NULL else (name, value)
+
+
+def _write_cell(cell: CellType, value: Any) -> None:
+    if value is NULL:
+        del cell.cell_contents
+    else:
+        cell.cell_contents = value
+
+
+def _mapping_behind(view: Any) -> Any:
+    """The dict of a dict view: its `mapping` is a proxy, whose `|` gives away the dict's type only; so ask the collector."""
+    import gc
+
+    for referent in gc.get_referents(view):
+        if isinstance(referent, dict):
+            return referent
+    return None
+
+
+# ---- mirrors of each kind of container ----------------------------------------------------------------------------------------------
+def _mirror_list(heap: Heap, obj: Any) -> Any:
+    read = heap.domain.read
+    count = read(obj, "len", None, len(obj))
+    values = [read(obj, "item", index, value) for index, value in enumerate(list.__iter__(obj))]
+    assert count == len(values)
+    if type(obj) is list:
+        return values
+    twin = list.__new__(type(obj))
+    list.extend(twin, values)
+    return twin
+
+
+def _mirror_tuple(heap: Heap, obj: Any) -> Any:
+    read = heap.domain.read
+    read(obj, "len", None, len(obj))
+    return tuple.__new__(type(obj), [read(obj, "item", i, value) for i, value in enumerate(tuple.__iter__(obj))])
+
+
+def _mirror_dict(heap: Heap, obj: Any) -> Any:
+    read = heap.domain.read
+    keys = tuple(dict.keys(obj)) if not isinstance(obj, OrderedDict) else tuple(OrderedDict.keys(obj))
+    read(obj, "keys", None, keys)
+    twin = _empty_dict_like(obj)
+    for key in keys:
+        value = read(obj, "item", key, dict.__getitem__(obj, key))
+        if isinstance(obj, OrderedDict):
+            OrderedDict.__setitem__(twin, key, value)
+        else:
+            dict.__setitem__(twin, key, value)
+    return twin
+
+
+def _empty_dict_like(obj: Any) -> Any:
+    kind = type(obj)
+    twin = kind.__new__(kind)
+    if hasattr(obj, "default_factory"):
+        twin.default_factory = obj.default_factory
+    return twin
+
+
+def _mirror_set(heap: Heap, obj: Any) -> Any:
+    values = sorted(obj, key=repr) if len(obj) < 2 else list(obj)
+    heap.domain.read(obj, "keys", None, tuple(values))
+    return type(obj)(values) if type(obj) in (set, frozenset) else obj
+
+
+def _mirror_deque(heap: Heap, obj: Any) -> Any:
+    read = heap.domain.read
+    read(obj, "len", None, len(obj))
+    return deque([read(obj, "item", index, value) for index, value in enumerate(obj)], obj.maxlen)
+
+
+_COPIERS: tuple[tuple[type, Callable[[Heap, Any], Any]], ...] = (
+    (list, _mirror_list),
+    (tuple, _mirror_tuple),
+    (dict, _mirror_dict),
+    (set, _mirror_set),
+    (frozenset, _mirror_set),
+    (deque, _mirror_deque),
+)
+
+
+def _copier(obj: Any) -> Callable[[Heap, Any], Any] | None:
+    for kind, copier in _COPIERS:
+        if isinstance(obj, kind):
+            return copier
+    return None
+
+
+# ---- undo -----------------------------------------------------------------------------------------------------------------------------
+def _undo(obj: Any) -> Callable[[], None]:
+    if isinstance(obj, (list, deque)):
+        saved = list(obj)
+        return lambda: _refill(obj, saved)
+    if isinstance(obj, OrderedDict):
+        items = list(OrderedDict.items(obj))
+        return lambda: _refill_dict(obj, items, OrderedDict)
+    if isinstance(obj, dict):
+        pairs = list(dict.items(obj))
+        return lambda: _refill_dict(obj, pairs, dict)
+    if isinstance(obj, set):
+        members = list(obj)
+        return lambda: _refill_set(obj, members)
+    if isinstance(obj, CellType):
+        return _undo_cell(obj)
+    if isinstance(obj, bytearray):
+        content = bytes(obj)
+        return lambda: operator.setitem(obj, slice(None), content)
+    raise Break("fork-write", f"a write to {type(obj).__name__} inside a fork")
+
+
+def _refill(obj: Any, saved: list[Any]) -> None:
+    if isinstance(obj, list):
+        list.__setitem__(obj, slice(None), saved)
+    else:
+        obj.clear()
+        obj.extend(saved)
+
+
+def _refill_dict(obj: Any, items: list[Any], base: Any) -> None:
+    base.clear(obj)
+    for key, value in items:
+        base.__setitem__(obj, key, value)
+
+
+def _refill_set(obj: set[Any], members: list[Any]) -> None:
+    set.clear(obj)
+    set.update(obj, members)
+
+
+def _undo_cell(cell: CellType) -> Callable[[], None]:
+    try:
+        value = cell.cell_contents
+    except ValueError:
+        return lambda: _write_cell(cell, NULL)
+    return lambda: _write_cell(cell, value)
+
+
+def _undo_slot(obj: Any, descriptor: Any) -> Callable[[], None]:
+    try:
+        value = descriptor.__get__(obj, type(obj))
+    except AttributeError:
+        return lambda: descriptor.__delete__(obj)
+    return lambda: descriptor.__set__(obj, value)
+
+
+def _undo_attribute(obj: Any, name: str) -> Callable[[], None]:
+    namespace = vars(obj) if hasattr(obj, "__dict__") else {}
+    if name in namespace:
+        value = namespace[name]
+        return lambda: setattr(obj, name, value)
+    return lambda: delattr(obj, name)

@@ -1,0 +1,157 @@
+"""`x[...]` and `x[...] = v` taken apart into rows: slice, select, unsqueeze, index, copy_, index_put_.
+
+In: a value and a Python index of any kind, with sizes in it. Out: calls of the recorder. Slices clamp with symbolic minimum and
+maximum, simplified by the facts, so that no slice is ever guarded.
+"""
+
+from __future__ import annotations
+
+from types import EllipsisType
+from typing import Any
+
+from anyshape.capture.breaks import broken
+from anyshape.capture.recorder import Recorder
+from anyshape.ir.dtypes import bool_, int64, uint8
+from anyshape.ir.graph import Value
+from anyshape.symbolic import Dim, Expr, ceildiv, ge, le, maximum, minimum
+
+
+def clamp(recorder: Recorder, low: Dim, value: Dim, high: Dim) -> Dim:
+    """`min(max(value, low), high)`, without what the facts show to be idle."""
+    cx = recorder.cx
+    if not cx.known(ge(value, low)):
+        value = low if cx.known(le(value, low)) else maximum(value, low)
+    if cx.known(le(value, high)):
+        return value
+    return high if cx.known(ge(value, high)) else minimum(value, high)
+
+
+def bound(recorder: Recorder, value: Dim | None, size: Dim, default: Dim) -> Dim:
+    """One end of a slice, counted from 0 and clamped to the size."""
+    if value is None:
+        return default
+    cx = recorder.cx
+    negative = value < 0 if isinstance(value, int) else not cx.known(ge(value, 0))
+    if negative and not isinstance(value, int):
+        negative = not recorder.decide(ge(value, 0))
+    return clamp(recorder, 0, value + size if negative else value, size)
+
+
+def slice_of(recorder: Recorder, x: Value, dim: int, part: slice) -> Value:
+    """`x[start:stop:step]` along one dimension; `x` itself where the slice is all of it."""
+    size = x.shape[dim]
+    step = 1 if part.step is None else part.step
+    if not isinstance(step, int):
+        step = recorder.specialize(step, "the step of a slice")
+    if step <= 0:
+        raise ValueError("step must be greater than zero")
+    start = bound(recorder, part.start, size, 0)
+    stop = bound(recorder, part.stop, size, size)
+    if start == 0 and stop == size and step == 1:
+        return x
+    length = stop - start
+    if not recorder.cx.known(ge(length, 0)):
+        length = maximum(length, 0)
+    if step != 1:
+        length = ceildiv(length, step)
+    made: Value = recorder.call("slice", x, dim, start, recorder.cx.facts.simplify(length), step)
+    return made
+
+
+def getitem(recorder: Recorder, x: Value, key: Any) -> Value:
+    """`x[key]`; every part of `key` is an int, Expr, slice, None, Ellipsis, bool, tensor value or nested tuple of numbers."""
+    x, indices, _ = _basic(recorder, x, key)
+    if any(index is not None for index in indices):
+        made: Value = recorder.call("index", x, tuple(indices))
+        return made
+    return x
+
+
+def setitem(recorder: Recorder, x: Value, key: Any, new: Any) -> None:
+    """`x[key] = new`."""
+    view, indices, mask = _basic(recorder, x, key)
+    if any(index is not None for index in indices):
+        if mask is not None and not isinstance(new, Value):
+            recorder.call("masked_fill_", view, mask, new)
+            return
+        value = new if isinstance(new, Value) else full_like_scalar(recorder, view, new)
+        recorder.call("index_put_", view, tuple(indices), value)
+    elif isinstance(new, Value):
+        recorder.call("copy_", view, _fitted(recorder, view, new))
+    else:
+        recorder.call("fill_", view, new)
+
+
+def _fitted(recorder: Recorder, view: Value, new: Value) -> Value:
+    """Leading ones that the place does not have are dropped, as eager does."""
+    extra = len(new.shape) - len(view.shape)
+    if extra <= 0:
+        return new
+    made: Value = recorder.call("reshape", new, new.shape[extra:])
+    return made
+
+
+def full_like_scalar(recorder: Recorder, x: Value, number: Any) -> Value:
+    """A 0-dim tensor of `x`'s dtype and device that holds the number."""
+    made: Value = recorder.call("full", (), number, dtype=x.dtype, device=x.tensor.device)
+    return made
+
+
+def _basic(recorder: Recorder, x: Value, key: Any) -> tuple[Value, list[Value | None], Value | None]:
+    """The view that slices, ints and None make; for each of its dimensions the tensor that indexes it; a mask of all of it."""
+    parts = list(key) if isinstance(key, tuple) else [key]
+    parts = [_tensor_part(recorder, x, part) for part in parts]
+    taken = sum(_consumes(part) for part in parts)
+    if taken > len(x.shape):
+        raise IndexError(f"too many indices for tensor of dimension {len(x.shape)}")
+    parts = _without_ellipsis(parts, len(x.shape) - taken)
+    indices: list[Value | None] = []
+    dim = 0
+    for part in parts:
+        if part is None or isinstance(part, bool):
+            x = recorder.call("unsqueeze", x, dim)
+            if isinstance(part, bool):
+                index = recorder.call("full", (1 if part else 0,), 0, dtype=int64, device=x.tensor.device)
+                indices.append(index)
+            else:
+                indices.append(None)
+            dim += 1
+        elif isinstance(part, slice):
+            x = slice_of(recorder, x, dim, part)
+            indices.append(None)
+            dim += 1
+        elif isinstance(part, Value):
+            indices.append(part)
+            dim += len(part.shape) if part.dtype in (bool_, uint8) else 1
+        else:
+            x = recorder.call("select", x, dim, part)
+    mask = None
+    if len(parts) == 1 and isinstance(parts[0], Value) and parts[0].dtype is bool_:
+        mask = parts[0]
+    return x, indices, mask
+
+
+def _tensor_part(recorder: Recorder, x: Value, part: Any) -> Any:
+    if isinstance(part, (slice, Value, Expr, bool, int, EllipsisType)) or part is None:
+        return part
+    if isinstance(part, (list, tuple)):
+        return recorder.number_tensor(part, x.tensor.device)
+    raise broken("unknown-call", f"indexing a tensor with a {type(part).__name__}")
+
+
+def _consumes(part: Any) -> int:
+    if part is None or part is Ellipsis or isinstance(part, bool):
+        return 0
+    if isinstance(part, Value) and part.dtype in (bool_, uint8):
+        return len(part.shape)
+    return 1
+
+
+def _without_ellipsis(parts: list[Any], missing: int) -> list[Any]:
+    places = [i for i, part in enumerate(parts) if part is Ellipsis]
+    if not places:
+        return parts
+    if len(places) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    at = places[0]
+    return parts[:at] + [slice(None)] * missing + parts[at + 1 :]

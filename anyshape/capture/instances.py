@@ -1,0 +1,113 @@
+"""Calling classes, and the class statement.
+
+`type.__call__` is `__new__` and then `__init__`: C ones are called natively, Python ones are interpreted. A class statement is an
+interpreted polyfill (`polyfills.build_class`) around the frame of its body.
+"""
+
+from __future__ import annotations
+
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from anyshape.capture import polyfills
+from anyshape.capture.builtins import TYPE_HANDLERS
+from anyshape.capture.continuations import Become
+from anyshape.capture.frame import Frame
+from anyshape.capture.values import ABSENT, Call
+
+if TYPE_CHECKING:
+    from anyshape.capture.machine import Machine
+
+_type_call = type.__call__
+_object_new = object.__new__
+_object_init = object.__init__
+
+
+def instantiate(machine: Machine, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`cls(*args, **kwargs)`."""
+    handler = TYPE_HANDLERS.get(cls)
+    if handler is not None:
+        return handler(machine, args, kwargs)
+    meta = type(cls)
+    if meta is not type:
+        meta_call = machine.lookup(meta, "__call__")
+        if meta_call is not _type_call:
+            if type(meta_call) is FunctionType:
+                return Call(meta_call, (cls, *args), kwargs)
+            return Call(polyfills.construct_by_metaclass, (cls, args, kwargs))
+        if issubclass(cls, type):
+            return machine.native(cls, args, kwargs)
+    answer = machine.domain.instantiate(cls, args, kwargs)
+    if answer is not NotImplemented:
+        return answer
+    return construct(machine, cls, args, kwargs)
+
+
+def construct(machine: Machine, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`type.__call__(cls, *args, **kwargs)`."""
+    new = machine.lookup(cls, "__new__")
+    init = machine.lookup(cls, "__init__")
+    if isinstance(new, staticmethod):
+        new = new.__func__
+    if type(new) is FunctionType:
+        return Call(polyfills.construct, (cls, new, args, kwargs))
+    if type(init) is not FunctionType:
+        return _native_instance(machine, cls, args, kwargs)
+    if new is _object_new:
+        obj = _object_new(cls)  # object.__new__ ignores the arguments where __init__ is overridden
+    else:
+        obj = new(cls, *args, **kwargs)
+        if not isinstance(obj, cls):
+            return obj
+    if machine.recording:
+        machine.heap.create(obj)
+    frame = machine.call(init, (obj, *args), kwargs)
+    if type(frame) is not Frame:
+        return obj
+    frame.continuation = Become(obj, strict=True)
+    return frame
+
+
+def _native_instance(machine: Machine, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    obj = machine.native(cls, args, kwargs)
+    if machine.recording and isinstance(obj, cls) and cls.__flags__ & (1 << 9):
+        machine.heap.create(obj)
+    return obj
+
+
+def type_call(machine: Machine, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`type.__call__` called by name, as metaclasses do through `super().__call__(...)`."""
+    cls, *rest = args
+    if cls is type:
+        return machine.native(cls, tuple(rest), kwargs)
+    return construct(machine, cls, tuple(rest), kwargs)
+
+
+def object_init(machine: Machine, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`object.__init__`, whose complaints depend on the class's own `__new__` and `__init__`."""
+    return _object_init(*args, **kwargs)
+
+
+def build_class(machine: Machine, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`__build_class__(body, name, *bases, metaclass=..., **keywords)`."""
+    body, name, *bases = args
+    keywords = dict(kwargs)
+    metaclass = keywords.pop("metaclass", ABSENT)
+    return Call(polyfills.build_class, (body, name, tuple(bases), metaclass, keywords))
+
+
+def run_class_body(machine: Machine, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The frame of a class body, whose names are those of `namespace`."""
+    body, namespace = args
+    frame = machine.python_call(body, (), {})
+    if type(frame) is not Frame:
+        raise TypeError("a class body must be a plain function")
+    frame.names = namespace
+    return frame
+
+
+INSTANCE_HANDLERS = {
+    type.__call__: type_call,
+    polyfills.run_class_body: run_class_body,
+    __builtins__["__build_class__"] if isinstance(__builtins__, dict) else __builtins__.__build_class__: build_class,
+}

@@ -1,0 +1,84 @@
+"""The two opcodes of 3.12 that hold many small ones: CALL_INTRINSIC_1 and CALL_INTRINSIC_2."""
+
+from __future__ import annotations
+
+import sys
+import typing
+from collections.abc import Callable
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from anyshape.capture import op_control, op_values, protocol
+from anyshape.capture.frame import Frame, Unsupported
+from anyshape.capture.steps import push
+from anyshape.capture.values import Call
+
+if TYPE_CHECKING:
+    from anyshape.capture.machine import Machine
+
+
+def _import_star(machine: Machine, frame: Frame, arg: Any) -> None:
+    op_control.import_star(machine, frame, arg)
+    frame.stack.append(None)
+
+
+def _print(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
+    return push(machine, frame, 1, Call(sys.displayhook, (frame.stack[-1],)))
+
+
+def _type_parameter(kind: str) -> Callable[[Machine, Frame, Any], None]:
+    def make(machine: Machine, frame: Frame, arg: Any) -> None:
+        options = {} if kind == "TypeVarTuple" else {"infer_variance": True}
+        frame.stack[-1] = getattr(typing, kind)(frame.stack[-1], **options)
+
+    return make
+
+
+def _generic(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
+    return push(machine, frame, 1, protocol.load_item(machine, typing.Generic, frame.stack[-1]))
+
+
+def _set_type_parameters(machine: Machine, frame: Frame, arg: Any) -> None:
+    parameters = frame.stack.pop()
+    frame.stack[-1].__type_params__ = parameters
+
+
+ONE: dict[int, Callable[[Any, Frame, Any], Frame | None]] = {
+    1: _print,
+    2: _import_star,
+    3: op_control.stop_iteration_error,
+    5: op_values.unary_positive,
+    6: op_values.list_to_tuple,
+    7: _type_parameter("TypeVar"),
+    8: _type_parameter("ParamSpec"),
+    9: _type_parameter("TypeVarTuple"),
+    10: _generic,
+}
+TWO: dict[int, Callable[[Any, Frame, Any], Frame | None]] = {
+    1: op_control.prep_reraise_star,
+    4: _set_type_parameters,
+}
+
+
+def prepare_1(code: CodeType, arg: int) -> Any:
+    """The handler of an intrinsic, or `Unsupported`: lazily evaluated type aliases and bounds run natively."""
+    return _prepared(ONE, arg, "CALL_INTRINSIC_1")
+
+
+def prepare_2(code: CodeType, arg: int) -> Any:
+    """As `prepare_1`, for those with two operands."""
+    return _prepared(TWO, arg, "CALL_INTRINSIC_2")
+
+
+def _prepared(table: dict[int, Any], arg: int, name: str) -> Any:
+    if arg not in table:
+        raise Unsupported(f"{name} {arg}")
+    return table[arg]
+
+
+def call_intrinsic_1(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
+    return arg(machine, frame, None)  # type: ignore[no-any-return]
+
+
+def call_intrinsic_2(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
+    return arg(machine, frame, None)  # type: ignore[no-any-return]

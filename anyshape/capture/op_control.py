@@ -1,0 +1,577 @@
+"""Opcodes that move control: jumps, calls, functions, returns, generators, exceptions, with, import, match."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any
+
+from anyshape.capture import polyfills, protocol
+from anyshape.capture.continuations import RAISE, Continuation, ForCall, ForNext, SendCall, SendNext
+from anyshape.capture.frame import PYTHON, Frame
+from anyshape.capture.generators import Generator
+from anyshape.capture.steps import also, drop, enter, push, push_by
+from anyshape.capture.unwinding import handled_exception
+from anyshape.capture.values import NULL, PROXIES, Call
+
+if TYPE_CHECKING:
+    from anyshape.capture.machine import Machine
+
+END_FOR = PYTHON >= (3, 12)
+
+
+# ---- jumps --------------------------------------------------------------------------------------------------------------------
+def jump(machine: Machine, frame: Frame, arg: int) -> None:
+    frame.index = arg
+
+
+def pop_jump_if_true(machine: Machine, frame: Frame, arg: int) -> Frame | None:
+    value = frame.stack[-1]
+    if value is not True and value is not False:
+        value = protocol.truth(machine, value)
+        if type(value) is not bool:
+            return again(machine, frame, value)
+    frame.stack.pop()
+    if value:
+        frame.index = arg
+    return None
+
+
+def pop_jump_if_false(machine: Machine, frame: Frame, arg: int) -> Frame | None:
+    value = frame.stack[-1]
+    if value is not True and value is not False:
+        value = protocol.truth(machine, value)
+        if type(value) is not bool:
+            return again(machine, frame, value)
+    frame.stack.pop()
+    if not value:
+        frame.index = arg
+    return None
+
+
+def pop_jump_if_none(machine: Machine, frame: Frame, arg: int) -> None:
+    if frame.stack.pop() is None:
+        frame.index = arg
+
+
+def pop_jump_if_not_none(machine: Machine, frame: Frame, arg: int) -> None:
+    if frame.stack.pop() is not None:
+        frame.index = arg
+
+
+@dataclass(frozen=True, slots=True)
+class JumpOrPop(Continuation):
+    """The truth of the value under it decides: jump and keep it, or pop it."""
+
+    target: int
+    when: bool
+
+    def returned(self, machine: Machine, frame: Frame, value: Any) -> Frame:
+        if value is self.when:
+            frame.index = self.target
+        else:
+            frame.stack.pop()
+        return frame
+
+
+def _jump_or_pop(machine: Machine, frame: Frame, target: int, when: bool) -> Frame | None:
+    answer = protocol.truth(machine, frame.stack[-1])
+    return push_by(machine, frame, 0, answer, JumpOrPop(target, when))
+
+
+def jump_if_true_or_pop(machine: Machine, frame: Frame, arg: int) -> Frame | None:
+    return _jump_or_pop(machine, frame, arg, True)
+
+
+def jump_if_false_or_pop(machine: Machine, frame: Frame, arg: int) -> Frame | None:
+    return _jump_or_pop(machine, frame, arg, False)
+
+
+# ---- iteration ------------------------------------------------------------------------------------------------------------------
+def get_iter(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
+    return push(machine, frame, 1, protocol.iterate(machine, frame.stack[-1]))
+
+
+def get_yield_from_iter(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
+    return get_iter(machine, frame, arg)
+
+
+def for_iter(machine: Machine, frame: Frame, arg: int) -> Frame | None:
+    iterator = frame.stack[-1]
+    kind = type(iterator)
+    if kind is Generator:
+        continuation = ForNext(arg, END_FOR)
+        callee = iterator.begin(None, continuation)
+        return continuation.returned(machine, frame, None) if callee is None else enter(machine, frame, callee)
+    if protocol.is_python(machine, kind, "__next__"):
+        step = machine.settle(protocol.special(machine, iterator, "__next__"))
+        if type(step) is Frame:
+            return enter(machine, frame, also(step, ForCall(arg, END_FOR)))
+        frame.stack.append(step)
+        return None
+    machine.heap.will_advance(iterator)
+    value = next(iterator, NULL)
+    if value is NULL:
+        return ForNext(arg, END_FOR).returned(machine, frame, None)
+    frame.stack.append(value)
+    return None
+
+
+def end_for(machine: Machine, frame: Frame, arg: Any) -> None:
+    del frame.stack[-2:]
+
+
+# ---- generators -------------------------------------------------------------------------------------------------------------------
+def return_generator(machine: Machine, frame: Frame, arg: Any) -> Frame:
+    caller = frame.back
+    generator = Generator(machine, frame)
+    frame.generator = generator
+    continuation, frame.continuation, frame.back = frame.continuation, None, None
+    machine.frame = caller
+    if machine.recording:
+        machine.heap.create(generator)
+    if continuation is not None:
+        return continuation.returned(machine, caller, generator)  # type: ignore[no-any-return]
+    assert caller is not None
+    caller.stack.append(generator)
+    return caller
+
+
+def yield_value(machine: Machine, frame: Frame, arg: Any) -> Frame:
+    value = frame.stack.pop()
+    caller = frame.generator.suspend()
+    machine.frame = caller
+    return frame.continuation.yielded(machine, caller, value)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class Delegation:
+    """The argument of SEND: where the end of the delegate jumps to."""
+
+    target: int
+
+
+def send(machine: Machine, frame: Frame, arg: Delegation) -> Frame | None:
+    stack = frame.stack
+    delegate, value = stack[-2:]
+    if type(delegate) is Generator:
+        continuation = SendNext(arg.target, END_FOR)
+        callee = delegate.begin(value, continuation)
+        stack.pop()
+        if callee is None:
+            return continuation.returned(machine, frame, None)
+        return enter(machine, frame, callee)
+    following = SendCall(arg.target, END_FOR)
+    name = "__next__" if value is None else "send"
+    if protocol.is_python(machine, type(delegate), name):
+        call = protocol.special(machine, delegate, name, *(() if value is None else (value,)))
+        return push_by(machine, frame, 1, call, following)
+    try:
+        result = next(delegate) if value is None else delegate.send(value)
+    except StopIteration as stop:
+        ended = stop.value
+    else:
+        stack[-1] = result
+        return None
+    stack.pop()
+    return SendNext.returned(following, machine, frame, ended)
+
+
+def end_send(machine: Machine, frame: Frame, arg: Any) -> None:
+    del frame.stack[-2]
+
+
+def cleanup_throw(machine: Machine, frame: Frame, arg: Any) -> None:
+    """A throw into a `yield from` ended: by StopIteration with a value, or not."""
+    error = frame.stack[-1]
+    if not isinstance(error, StopIteration):
+        machine.fresh_raise = False
+        raise error
+    frame.stack[-3:] = [NULL, error.value]
+
+
+# ---- calls ------------------------------------------------------------------------------------------------------------------------
+def call(machine: Machine, frame: Frame, arg: tuple[int, tuple[str, ...]]) -> Frame | None:
+    count, names = arg
+    stack = frame.stack
+    base = len(stack) - count - 2
+    fn = stack[base]
+    if fn is NULL:
+        fn = stack[base + 1]
+        args = tuple(stack[base + 2 :])
+    else:
+        args = tuple(stack[base + 1 :])
+    if names:
+        split = len(args) - len(names)
+        result = machine.call(fn, args[:split], dict(zip(names, args[split:], strict=True)))
+    else:
+        result = machine.call(fn, args)
+    del stack[base:]
+    if type(result) is Frame:
+        return enter(machine, frame, result)
+    stack.append(result)
+    return None
+
+
+def call_function_ex(machine: Machine, frame: Frame, arg: int) -> Frame | None:
+    stack = frame.stack
+    flag = arg & 1
+    kwargs = stack[-1] if flag else {}
+    args = stack[-1 - flag]
+    fn = stack[-2 - flag]
+    if type(args) is not tuple:
+        if protocol.needs_interpretation(machine, args):
+            return _retry_with(machine, frame, -1 - flag, Call(polyfills.make_from_list, (tuple, args)), arg)
+        if not hasattr(type(args), "__iter__") and not hasattr(type(args), "__getitem__"):
+            shown = getattr(fn, "__qualname__", repr(fn))
+            raise TypeError(f"{shown}() argument after * must be an iterable, not {type(args).__name__}")
+        args = tuple(machine.heap.mirror(args) if machine.recording else args)
+    elif machine.recording:
+        args = machine.heap.mirror(args)
+    if type(kwargs) is not dict:
+        kwargs = _keyword_mapping(fn, kwargs)
+    elif machine.recording:
+        kwargs = machine.heap.mirror(kwargs)
+    return push(machine, frame, 3 + flag, machine.call(fn, args, dict(kwargs)))
+
+
+def _keyword_mapping(fn: Any, kwargs: Any) -> dict[str, Any]:
+    if not hasattr(type(kwargs), "keys"):
+        shown = getattr(fn, "__qualname__", repr(fn))
+        raise TypeError(f"{shown}() argument after ** must be a mapping, not {type(kwargs).__name__}")
+    return dict(kwargs)
+
+
+@dataclass(frozen=True, slots=True)
+class Replace(Continuation):
+    """Put the result in the place of an operand and execute the instruction again."""
+
+    position: int
+
+    def returned(self, machine: Machine, frame: Frame, value: Any) -> Frame:
+        frame.stack[self.position] = value
+        frame.index -= 1
+        return frame
+
+
+def _retry_with(machine: Machine, frame: Frame, position: int, result: Any, arg: Any) -> Frame | None:
+    return push_by(machine, frame, 0, result, Replace(position))
+
+
+def return_value(machine: Machine, frame: Frame, arg: Any) -> Frame:
+    return leave(machine, frame, frame.stack.pop())
+
+
+def return_const(machine: Machine, frame: Frame, arg: Any) -> Frame:
+    return leave(machine, frame, arg)
+
+
+def leave(machine: Machine, frame: Frame, value: Any) -> Frame:
+    """Return from a frame."""
+    if frame.generator is not None:
+        frame.generator.returned()
+    caller: Frame = frame.back  # type: ignore[assignment]
+    machine.frame = caller
+    continuation = frame.continuation
+    if continuation is None:
+        caller.stack.append(value)
+        return caller
+    return continuation.returned(machine, caller, value)  # type: ignore[no-any-return]
+
+
+def make_function(machine: Machine, frame: Frame, arg: int) -> None:
+    stack = frame.stack
+    code = stack.pop()
+    closure = stack.pop() if arg & 8 else None
+    annotations = stack.pop() if arg & 4 else None
+    keyword_defaults = stack.pop() if arg & 2 else None
+    defaults = stack.pop() if arg & 1 else None
+    fn = FunctionType(code, frame.globals, code.co_name, defaults, closure)
+    fn.__qualname__ = code.co_qualname
+    if annotations is not None:
+        pairs = annotations if type(annotations) is tuple else ()
+        fn.__annotations__ = dict(zip(pairs[::2], pairs[1::2], strict=True)) if pairs else dict(annotations)
+    if keyword_defaults is not None:
+        fn.__kwdefaults__ = keyword_defaults
+    if machine.recording:
+        machine.heap.create(fn)
+    stack.append(fn)
+
+
+def load_build_class(machine: Machine, frame: Frame, arg: Any) -> None:
+    builder = frame.builtins.get("__build_class__", NULL)
+    if builder is NULL:
+        raise NameError("__build_class__ not found")
+    frame.stack.append(builder)
+
+
+# ---- exceptions -------------------------------------------------------------------------------------------------------------------
+def raise_varargs(machine: Machine, frame: Frame, arg: int) -> Frame | None:
+    if arg == 0:
+        handled = handled_exception(frame)
+        if handled is None:
+            raise RuntimeError("No active exception to reraise")
+        machine.fresh_raise = False
+        raise handled
+    stack = frame.stack
+    error = stack[-arg]
+    cause = stack[-1] if arg == 2 else NULL
+    if isinstance(error, type) and issubclass(error, BaseException):
+        made = machine.call(error, ())
+        if type(made) is Frame:
+            return _raise_made(machine, frame, arg, made)
+        error = made
+    if not isinstance(error, BaseException):
+        raise TypeError("exceptions must derive from BaseException")
+    if cause is not NULL:
+        _set_cause(machine, error, cause)
+    raise error
+
+
+def _raise_made(machine: Machine, frame: Frame, arg: int, made: Frame) -> Frame | None:
+    """`raise Error` where Error has an interpreted `__init__`."""
+    if arg == 1:
+        frame.stack.pop()
+        return enter(machine, frame, also(made, RAISE))
+    error, cause = frame.stack[-2:]
+    del frame.stack[-2:]
+    return enter(machine, frame, machine.call(polyfills.raise_from, (error, cause)))
+
+
+def _set_cause(machine: Machine, error: BaseException, cause: Any) -> None:
+    if isinstance(cause, type) and issubclass(cause, BaseException):
+        cause = cause()
+    if cause is not None and not isinstance(cause, BaseException):
+        raise TypeError("exception causes must derive from BaseException")
+    error.__cause__ = cause
+
+
+def push_exc_info(machine: Machine, frame: Frame, arg: Any) -> None:
+    stack = frame.stack
+    error = stack[-1]
+    stack[-1] = frame.handled
+    stack.append(error)
+    frame.handled = error
+
+
+def pop_except(machine: Machine, frame: Frame, arg: Any) -> None:
+    frame.handled = frame.stack.pop()
+
+
+_NO_EXCEPTION_CLASS = "catching classes that do not inherit from BaseException is not allowed"
+
+
+def _check_classes(classes: Any) -> None:
+    for cls in classes if type(classes) is tuple else (classes,):
+        if not (isinstance(cls, type) and issubclass(cls, BaseException)):
+            raise TypeError(_NO_EXCEPTION_CLASS)
+
+
+def check_exc_match(machine: Machine, frame: Frame, arg: Any) -> None:
+    stack = frame.stack
+    classes = stack[-1]
+    _check_classes(classes)
+    # As PyErr_GivenExceptionMatches: subclass by the MRO, no __subclasscheck__.
+    mro = type(stack[-2]).__mro__
+    matched = any(cls in mro for cls in classes) if type(classes) is tuple else classes in mro
+    stack[-1] = matched
+
+
+def check_eg_match(machine: Machine, frame: Frame, arg: Any) -> None:
+    stack = frame.stack
+    error, classes = stack[-2:]
+    _check_classes(classes)
+    for cls in classes if type(classes) is tuple else (classes,):
+        if issubclass(cls, BaseExceptionGroup):
+            raise TypeError("catching ExceptionGroup with except* is not allowed. Use except instead.")
+    matched, rest = _split_group(error, classes)
+    stack[-2:] = [rest, matched]
+    if matched is not None:
+        frame.handled = matched
+
+
+def _split_group(error: Any, classes: Any) -> tuple[Any, Any]:
+    if error is None:
+        return None, None
+    if isinstance(error, classes):
+        if isinstance(error, BaseExceptionGroup):
+            return error, None
+        wrapped = BaseExceptionGroup("", [error])
+        wrapped.__traceback__ = error.__traceback__
+        return wrapped, None
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(classes)
+    return None, error
+
+
+def prep_reraise_star(machine: Machine, frame: Frame, arg: Any) -> None:
+    stack = frame.stack
+    original, raised = stack[-2:]
+    del stack[-2:]
+    stack.append(_reraise_star(original, raised))
+
+
+def _reraise_star(original: Any, raised: list[Any]) -> Any:
+    """`_PyExc_PrepReraiseStar`: what an except* statement raises in the end, or None."""
+    errors = [error for error in raised if error is not None]
+    if not errors:
+        return None
+    if not isinstance(original, BaseExceptionGroup):
+        return errors[0]
+    new = [error for error in errors if not _same_metadata(error, original)]
+    kept = [error for error in errors if _same_metadata(error, original)]
+    rest = _projection(original, kept) if kept else None
+    if not new:
+        return rest
+    if rest is not None:
+        new.append(rest)
+    return BaseExceptionGroup("", new)
+
+
+def _same_metadata(error: Any, original: BaseExceptionGroup[Any]) -> bool:
+    return (
+        isinstance(error, BaseExceptionGroup)
+        and getattr(error, "__notes__", None) is getattr(original, "__notes__", None)
+        and error.__traceback__ is original.__traceback__
+        and error.__cause__ is original.__cause__
+        and error.__context__ is original.__context__
+    )
+
+
+def _projection(original: BaseExceptionGroup[Any], kept: list[Any]) -> Any:
+    leaves: set[int] = set()
+    for error in kept:
+        _collect_leaves(error, leaves)
+    return original.split(lambda error: id(error) in leaves)[0]
+
+
+def _collect_leaves(error: Any, leaves: set[int]) -> None:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            _collect_leaves(inner, leaves)
+    else:
+        leaves.add(id(error))
+
+
+def reraise(machine: Machine, frame: Frame, arg: int) -> None:
+    machine.fresh_raise = False
+    raise frame.stack[-1]
+
+
+# ---- with -------------------------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Entered(Continuation):
+    """`__enter__` returned: `__exit__`, bound, goes under its result."""
+
+    exit: Any
+
+    def returned(self, machine: Machine, frame: Frame, value: Any) -> Frame:
+        frame.stack.append(self.exit)
+        frame.stack.append(value)
+        return frame
+
+
+def before_with(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
+    manager = frame.stack[-1]
+    cls = type(manager)
+    if cls in PROXIES:
+        raise TypeError(_not_a_manager(machine.domain.type_of(manager)))
+    enter_method, exit_method = machine.lookup(cls, "__enter__"), machine.lookup(cls, "__exit__")
+    if enter_method is NULL:
+        raise TypeError(_not_a_manager(cls))
+    if exit_method is NULL:
+        raise TypeError(_not_a_manager(cls) + " (missed __exit__ method)")
+    bound_exit = _bind_exit(machine, exit_method, manager, cls)
+    result = protocol.call_bound(machine, enter_method, manager, (), None)
+    return push_by(machine, frame, 1, result, Entered(bound_exit))
+
+
+def _not_a_manager(cls: type) -> str:
+    return f"{cls.__name__!r} object does not support the context manager protocol"
+
+
+def _bind_exit(machine: Machine, method: Any, manager: Any, cls: type) -> Any:
+    if type(method) is FunctionType:
+        return MethodType(method, manager)
+    bound = protocol.descriptor_get(machine, method, manager, cls, "__exit__")
+    return method.__get__(manager, cls) if type(bound) is Call else bound
+
+
+def with_except_start(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
+    stack = frame.stack
+    error, exit_method = stack[-1], stack[-4]
+    result = machine.call(exit_method, (type(error), error, error.__traceback__))
+    return push(machine, frame, 0, result)
+
+
+# ---- import -----------------------------------------------------------------------------------------------------------------------
+def import_name(machine: Machine, frame: Frame, arg: str) -> Frame | None:
+    level, names = frame.stack[-2:]
+    importer = frame.builtins["__import__"]
+    module = machine.call(importer, (arg, frame.globals, frame.names, names, level))
+    return push(machine, frame, 2, module)
+
+
+def import_from(machine: Machine, frame: Frame, arg: str) -> Frame | None:
+    module = frame.stack[-1]
+    if hasattr(module, arg):
+        return push(machine, frame, 0, protocol.load_attr(machine, module, arg))
+    package = getattr(module, "__name__", None)
+    found = sys.modules.get(f"{package}.{arg}", NULL) if isinstance(package, str) else NULL
+    if found is NULL:
+        origin = getattr(module, "__file__", None) or "unknown location"
+        shown = package if isinstance(package, str) else "<unknown module name>"
+        message = f"cannot import name {arg!r} from {shown!r} ({origin})"
+        raise ImportError(message, name=package, path=getattr(module, "__file__", None))
+    frame.stack.append(found)
+    return None
+
+
+def import_star(machine: Machine, frame: Frame, arg: Any) -> None:
+    module = frame.stack.pop()
+    names = getattr(module, "__all__", None)
+    if names is None:
+        names = [name for name in vars(module) if not name.startswith("_")]
+    for name in names:
+        protocol.store_item(machine, frame.names, name, getattr(module, name))
+
+
+# ---- match ------------------------------------------------------------------------------------------------------------------------
+_SEQUENCE_FLAG, _MAPPING_FLAG = 1 << 5, 1 << 6
+
+
+def match_mapping(machine: Machine, frame: Frame, arg: Any) -> None:
+    frame.stack.append(bool(type(frame.stack[-1]).__flags__ & _MAPPING_FLAG))
+
+
+def match_sequence(machine: Machine, frame: Frame, arg: Any) -> None:
+    frame.stack.append(bool(type(frame.stack[-1]).__flags__ & _SEQUENCE_FLAG))
+
+
+def match_keys(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
+    subject, keys = frame.stack[-2:]
+    if len(set(keys)) != len(keys):
+        seen: set[Any] = set()
+        double = next(key for key in keys if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"mapping pattern checks duplicate key ({double!r})")
+    return push(machine, frame, 0, Call(polyfills.match_keys, (subject, keys)))
+
+
+def match_class(machine: Machine, frame: Frame, arg: int) -> Frame | None:
+    subject, cls, names = frame.stack[-3:]
+    return push(machine, frame, 3, Call(polyfills.match_class, (subject, cls, arg, names)))
+
+
+# ---- the rest ---------------------------------------------------------------------------------------------------------------------
+def print_expr(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
+    return drop(machine, frame, 1, Call(sys.displayhook, (frame.stack[-1],)))
+
+
+def stop_iteration_error(machine: Machine, frame: Frame, arg: Any) -> None:
+    """PEP 479: a StopIteration that leaves a generator becomes a RuntimeError."""
+    error = frame.stack[-1]
+    if isinstance(error, StopIteration):
+        replaced = RuntimeError("generator raised StopIteration")
+        replaced.__cause__ = replaced.__context__ = error
+        frame.stack[-1] = replaced

@@ -1,0 +1,577 @@
+"""Opcodes that move and make values: stack, locals, cells, names, attributes, items, operators, containers, formatting."""
+
+from __future__ import annotations
+
+from types import CellType, CodeType
+from typing import TYPE_CHECKING, Any
+
+from anyshape.capture import polyfills, protocol
+from anyshape.capture.frame import Frame
+from anyshape.capture.protocol import BOUND
+from anyshape.capture.steps import again, drop, push
+from anyshape.capture.values import NULL, PROXIES
+
+if TYPE_CHECKING:
+    from anyshape.capture.machine import Machine
+
+UNBOUND = "cannot access local variable {!r} where it is not associated with a value"
+UNBOUND_FREE = "cannot access free variable {!r} where it is not associated with a value in enclosing scope"
+
+
+# ---- the stack ----------------------------------------------------------------------------------------------------------------
+def pop_top(machine: Machine, frame: Frame, arg: Any) -> None:
+    frame.stack.pop()
+
+
+def push_null(machine: Machine, frame: Frame, arg: Any) -> None:
+    frame.stack.append(NULL)
+
+
+def copy(machine: Machine, frame: Frame, arg: int) -> None:
+    frame.stack.append(frame.stack[-arg])
+
+
+def swap(machine: Machine, frame: Frame, arg: int) -> None:
+    stack = frame.stack
+    stack[-1], stack[-arg] = stack[-arg], stack[-1]
+
+
+def load_const(machine: Machine, frame: Frame, arg: Any) -> None:
+    frame.stack.append(arg)
+
+
+def nothing(machine: Machine, frame: Frame, arg: Any) -> None:
+    """An instruction that only CPython's own machinery needs."""
+
+
+# ---- locals and cells ---------------------------------------------------------------------------------------------------------
+def load_fast(machine: Machine, frame: Frame, arg: int) -> None:
+    value = frame.locals[arg]
+    if value is NULL:
+        raise UnboundLocalError(UNBOUND.format(frame.code.local_names[arg]))
+    frame.stack.append(value)
+
+
+def load_closure(machine: Machine, frame: Frame, arg: int) -> None:
+    frame.stack.append(frame.locals[arg])
+
+
+def load_fast_and_clear(machine: Machine, frame: Frame, arg: int) -> None:
+    frame.stack.append(frame.locals[arg])
+    frame.locals[arg] = NULL
+
+
+def store_fast(machine: Machine, frame: Frame, arg: int) -> None:
+    frame.locals[arg] = frame.stack.pop()
+
+
+def delete_fast(machine: Machine, frame: Frame, arg: int) -> None:
+    if frame.locals[arg] is NULL:
+        raise UnboundLocalError(UNBOUND.format(frame.code.local_names[arg]))
+    frame.locals[arg] = NULL
+
+
+def make_cell(machine: Machine, frame: Frame, arg: int) -> None:
+    value = frame.locals[arg]
+    cell = CellType() if value is NULL else CellType(value)
+    if machine.recording:
+        machine.heap.create(cell)
+    frame.locals[arg] = cell
+
+
+def copy_free_vars(machine: Machine, frame: Frame, arg: Any) -> None:
+    """The closure was put into the last slots when the function was called."""
+
+
+def read_cell(machine: Machine, frame: Frame, slot: int) -> Any:
+    """The contents of the cell in a slot."""
+    cell = frame.locals[slot]
+    try:
+        if machine.recording and not frame.code.hidden:
+            return machine.heap.cell(cell, frame.code.local_names[slot])
+        return cell.cell_contents
+    except ValueError:
+        raise _unbound_cell(frame, slot) from None
+
+
+def _unbound_cell(frame: Frame, slot: int) -> NameError:
+    name = frame.code.local_names[slot]
+    if name in frame.code.code.co_freevars:
+        return NameError(UNBOUND_FREE.format(name), name=name)
+    return UnboundLocalError(UNBOUND.format(name), name=name)
+
+
+def load_deref(machine: Machine, frame: Frame, arg: int) -> None:
+    frame.stack.append(read_cell(machine, frame, arg))
+
+
+def store_deref(machine: Machine, frame: Frame, arg: int) -> None:
+    cell = frame.locals[arg]
+    if machine.recording:
+        machine.heap.set_cell(cell, frame.stack[-1])
+    else:
+        cell.cell_contents = frame.stack[-1]
+    frame.stack.pop()
+
+
+def delete_deref(machine: Machine, frame: Frame, arg: int) -> None:
+    read_cell(machine, frame, arg)
+    if machine.recording:
+        machine.heap.set_cell(frame.locals[arg], NULL)
+    else:
+        del frame.locals[arg].cell_contents
+
+
+# ---- names --------------------------------------------------------------------------------------------------------------------
+def read_global(machine: Machine, frame: Frame, name: str) -> Any:
+    """A global or builtin name."""
+    if machine.recording and not frame.code.hidden:
+        return machine.heap.global_name(frame.globals, frame.builtins, name)
+    value = frame.globals.get(name, NULL)
+    if value is NULL:
+        value = frame.builtins.get(name, NULL)
+        if value is NULL:
+            raise NameError(f"name {name!r} is not defined", name=name)
+    return value
+
+
+def load_global(machine: Machine, frame: Frame, arg: tuple[str, bool]) -> None:
+    name, null = arg
+    value = read_global(machine, frame, name)
+    if null:
+        frame.stack.append(NULL)
+    frame.stack.append(value)
+
+
+def store_global(machine: Machine, frame: Frame, arg: str) -> Frame | None:
+    return drop(machine, frame, 1, protocol.store_item(machine, frame.globals, arg, frame.stack[-1]))
+
+
+def delete_global(machine: Machine, frame: Frame, arg: str) -> None:
+    if arg not in frame.globals:
+        raise NameError(f"name {arg!r} is not defined", name=arg)
+    protocol.store_item(machine, frame.globals, arg, NULL)
+
+
+def _from_names(machine: Machine, frame: Frame, name: str) -> Any:
+    names = frame.names
+    if machine.recording and type(names) is dict:
+        return machine.heap.item_or_null(names, name)
+    try:
+        return names[name]
+    except KeyError:
+        return NULL
+
+
+def load_name(machine: Machine, frame: Frame, arg: str) -> None:
+    value = _from_names(machine, frame, arg)
+    frame.stack.append(read_global(machine, frame, arg) if value is NULL else value)
+
+
+def store_name(machine: Machine, frame: Frame, arg: str) -> Frame | None:
+    return drop(machine, frame, 1, protocol.store_item(machine, frame.names, arg, frame.stack[-1]))
+
+
+def delete_name(machine: Machine, frame: Frame, arg: str) -> None:
+    if _from_names(machine, frame, arg) is NULL:
+        raise NameError(f"name {arg!r} is not defined", name=arg)
+    protocol.store_item(machine, frame.names, arg, NULL)
+
+
+def load_classderef(machine: Machine, frame: Frame, arg: int) -> None:
+    value = _from_names(machine, frame, frame.code.local_names[arg])
+    frame.stack.append(read_cell(machine, frame, arg) if value is NULL else value)
+
+
+def load_locals(machine: Machine, frame: Frame, arg: Any) -> None:
+    frame.stack.append(frame.names)
+
+
+def _from_mapping(frame: Frame, name: str) -> Any:
+    try:
+        return frame.stack[-1][name]
+    except KeyError:
+        return NULL
+
+
+def load_from_dict_or_globals(machine: Machine, frame: Frame, arg: str) -> None:
+    value = _from_mapping(frame, arg)
+    frame.stack[-1] = read_global(machine, frame, arg) if value is NULL else value
+
+
+def load_from_dict_or_deref(machine: Machine, frame: Frame, arg: int) -> None:
+    value = _from_mapping(frame, frame.code.local_names[arg])
+    frame.stack[-1] = read_cell(machine, frame, arg) if value is NULL else value
+
+
+def setup_annotations(machine: Machine, frame: Frame, arg: Any) -> None:
+    if "__annotations__" not in frame.names:
+        protocol.store_item(machine, frame.names, "__annotations__", {})
+
+
+# ---- attributes and items -------------------------------------------------------------------------------------------------------
+def load_attr(machine: Machine, frame: Frame, arg: str) -> Frame | None:
+    return push(machine, frame, 1, protocol.load_attr(machine, frame.stack[-1], arg))
+
+
+def load_method(machine: Machine, frame: Frame, arg: str) -> Frame | None:
+    stack = frame.stack
+    found = protocol.load_method(machine, stack[-1], arg)
+    if type(found) is BOUND:
+        stack.insert(-1, found.function)
+        return None
+    result = machine.settle(found)
+    stack[-1] = NULL
+    return push(machine, frame, 0, result)
+
+
+def load_attr_or_method(machine: Machine, frame: Frame, arg: tuple[str, bool]) -> Frame | None:
+    name, method = arg
+    return load_method(machine, frame, name) if method else load_attr(machine, frame, name)
+
+
+def load_super_attr(machine: Machine, frame: Frame, arg: tuple[str, bool, bool]) -> Frame | None:
+    """`super().name` in 3.12: global super, class and self are on the stack."""
+    name, method, _ = arg
+    supertype, cls, receiver = frame.stack[-3:]
+    if supertype is super and type(receiver) not in PROXIES:
+        found = protocol.super_getattr(machine, super(cls, receiver), name)
+    else:
+        obj = machine.settle(machine.call(supertype, (cls, receiver)))
+        found = protocol.load_attr(machine, obj, name)
+    result = machine.settle(found)
+    del frame.stack[-3:]
+    if method:
+        frame.stack.append(NULL)
+    return push(machine, frame, 0, result)
+
+
+def store_attr(machine: Machine, frame: Frame, arg: str) -> Frame | None:
+    value, obj = frame.stack[-2:]
+    return drop(machine, frame, 2, protocol.store_attr(machine, obj, arg, value))
+
+
+def delete_attr(machine: Machine, frame: Frame, arg: str) -> Frame | None:
+    return drop(machine, frame, 1, protocol.delete_attr(machine, frame.stack[-1], arg))
+
+
+def binary_subscr(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
+    obj, key = frame.stack[-2:]
+    return push(machine, frame, 2, protocol.load_item(machine, obj, key))
+
+
+def store_subscr(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
+    value, obj, key = frame.stack[-3:]
+    return drop(machine, frame, 3, protocol.store_item(machine, obj, key, value))
+
+
+def delete_subscr(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
+    obj, key = frame.stack[-2:]
+    return drop(machine, frame, 2, protocol.store_item(machine, obj, key, NULL))
+
+
+def binary_slice(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
+    obj, start, stop = frame.stack[-3:]
+    return push(machine, frame, 3, protocol.load_item(machine, obj, slice(start, stop)))
+
+
+def store_slice(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
+    value, obj, start, stop = frame.stack[-4:]
+    return drop(machine, frame, 4, protocol.store_item(machine, obj, slice(start, stop), value))
+
+
+# ---- operators --------------------------------------------------------------------------------------------------------------------
+def binary_op(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
+    a, b = frame.stack[-2:]
+    return push(machine, frame, 2, protocol.binary(machine, arg, a, b))
+
+
+def unary_negative(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
+    return push(machine, frame, 1, protocol.unary(machine, "-", frame.stack[-1]))
+
+
+def unary_positive(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
+    return push(machine, frame, 1, protocol.unary(machine, "+", frame.stack[-1]))
+
+
+def unary_invert(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
+    return push(machine, frame, 1, protocol.unary(machine, "~", frame.stack[-1]))
+
+
+def unary_not(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
+    value = frame.stack[-1]
+    if type(value) in PROXIES:
+        return push(machine, frame, 1, machine.domain.unary("not", value))
+    answer = protocol.truth(machine, value)
+    if type(answer) is bool:
+        frame.stack[-1] = not answer
+        return None
+    return again(machine, frame, answer)
+
+
+def compare_op(machine: Machine, frame: Frame, arg: str) -> Frame | None:
+    a, b = frame.stack[-2:]
+    return push(machine, frame, 2, protocol.compare(machine, arg, a, b))
+
+
+def is_op(machine: Machine, frame: Frame, arg: int) -> None:
+    stack = frame.stack
+    b = stack.pop()
+    stack[-1] = (stack[-1] is b) != bool(arg)
+
+
+def contains_op(machine: Machine, frame: Frame, arg: int) -> Frame | None:
+    item, container = frame.stack[-2:]
+    answer = machine.settle(protocol.contains(machine, container, item))
+    if type(answer) is not Frame:
+        if type(answer) in PROXIES and arg:
+            answer = machine.domain.unary("not", answer)
+        elif arg:
+            answer = not answer
+        return push(machine, frame, 2, answer)
+    frame.stack.pop()
+    if not arg:
+        return push(machine, frame, 1, answer)
+    negated = machine.call(polyfills.not_contained, (container, item))
+    return push(machine, frame, 1, negated)
+
+
+# ---- making containers ------------------------------------------------------------------------------------------------------------
+def _take(frame: Frame, count: int) -> list[Any]:
+    if not count:
+        return []
+    stack = frame.stack
+    values = stack[-count:]
+    del stack[-count:]
+    return values
+
+
+def _made(machine: Machine, frame: Frame, value: Any) -> None:
+    if machine.recording:
+        machine.heap.create(value)
+    frame.stack.append(value)
+
+
+def build_tuple(machine: Machine, frame: Frame, arg: int) -> None:
+    _made(machine, frame, tuple(_take(frame, arg)))
+
+
+def build_list(machine: Machine, frame: Frame, arg: int) -> None:
+    _made(machine, frame, _take(frame, arg))
+
+
+def build_set(machine: Machine, frame: Frame, arg: int) -> None:
+    made = set(frame.stack[-arg:]) if arg else set()
+    _take(frame, arg)
+    _made(machine, frame, made)
+
+
+def build_map(machine: Machine, frame: Frame, arg: int) -> None:
+    parts = frame.stack[-2 * arg :] if arg else []
+    made = dict(zip(parts[::2], parts[1::2], strict=True))
+    _take(frame, 2 * arg)
+    _made(machine, frame, made)
+
+
+def build_const_key_map(machine: Machine, frame: Frame, arg: int) -> None:
+    keys = frame.stack.pop()
+    _made(machine, frame, dict(zip(keys, _take(frame, arg), strict=True)))
+
+
+def build_string(machine: Machine, frame: Frame, arg: int) -> None:
+    frame.stack.append("".join(_take(frame, arg)))
+
+
+def build_slice(machine: Machine, frame: Frame, arg: int) -> None:
+    frame.stack.append(slice(*_take(frame, arg)))
+
+
+def list_to_tuple(machine: Machine, frame: Frame, arg: Any) -> None:
+    _made(machine, frame, tuple(frame.stack.pop()))
+
+
+def list_append(machine: Machine, frame: Frame, arg: int) -> None:
+    target = frame.stack[-arg - 1]
+    machine.heap.will_write(target)
+    target.append(frame.stack.pop())
+
+
+def set_add(machine: Machine, frame: Frame, arg: int) -> None:
+    target = frame.stack[-arg - 1]
+    machine.heap.will_write(target)
+    target.add(frame.stack[-1])
+    frame.stack.pop()
+
+
+def map_add(machine: Machine, frame: Frame, arg: int) -> None:
+    target = frame.stack[-arg - 2]
+    machine.heap.will_write(target)
+    target[frame.stack[-2]] = frame.stack[-1]
+    del frame.stack[-2:]
+
+
+def list_extend(machine: Machine, frame: Frame, arg: int) -> Frame | None:
+    target, iterable = frame.stack[-arg - 1], frame.stack[-1]
+    if type(iterable) not in protocol.CONTAINERS and protocol.needs_interpretation(machine, iterable):
+        return again(machine, frame, protocol.Call(polyfills.list_of, (iterable,)))
+    machine.heap.will_write(target)
+    iterator = _star_iterator(machine, iterable)
+    target.extend(iterator)
+    frame.stack.pop()
+    return None
+
+
+def _star_iterator(machine: Machine, iterable: Any) -> Any:
+    try:
+        return iter(machine.heap.mirror(iterable) if machine.recording else iterable)
+    except TypeError:
+        if hasattr(type(iterable), "__iter__") or hasattr(type(iterable), "__getitem__"):
+            raise
+        message = f"Value after * must be an iterable, not {type(iterable).__name__}"
+        raise TypeError(message) from None
+
+
+def set_update(machine: Machine, frame: Frame, arg: int) -> Frame | None:
+    target, iterable = frame.stack[-arg - 1], frame.stack[-1]
+    if protocol.needs_interpretation(machine, iterable):
+        return again(machine, frame, protocol.Call(polyfills.list_of, (iterable,)))
+    machine.heap.will_write(target)
+    target.update(machine.heap.mirror(iterable) if machine.recording else iterable)
+    frame.stack.pop()
+    return None
+
+
+def dict_update(machine: Machine, frame: Frame, arg: int) -> Frame | None:
+    target, source = frame.stack[-arg - 1], frame.stack[-1]
+    if _is_python_mapping(machine, source):
+        return again(machine, frame, protocol.Call(polyfills.dict_from_mapping, (source,)))
+    if not isinstance(source, dict) and not hasattr(source, "keys"):
+        raise TypeError(f"{type(source).__name__!r} object is not a mapping")
+    machine.heap.will_write(target)
+    target.update(machine.heap.mirror(source) if machine.recording else source)
+    frame.stack.pop()
+    return None
+
+
+def _is_python_mapping(machine: Machine, source: Any) -> bool:
+    return type(source) is not dict and (
+        protocol.is_python(machine, type(source), "keys")
+        or protocol.is_python(machine, type(source), "__getitem__")
+        or protocol.is_python(machine, type(source), "__iter__")
+    )
+
+
+def dict_merge(machine: Machine, frame: Frame, arg: int) -> Frame | None:
+    target, source = frame.stack[-arg - 1], frame.stack[-1]
+    if _is_python_mapping(machine, source):
+        return again(machine, frame, protocol.Call(polyfills.dict_from_mapping, (source,)))
+    callee = _shown_callable(frame.stack[-arg - 3])
+    if not isinstance(source, dict) and not hasattr(source, "keys"):
+        raise TypeError(f"{callee} argument after ** must be a mapping, not {type(source).__name__}")
+    entries = machine.heap.mirror(source) if machine.recording else source
+    for key in entries.keys():  # noqa: SIM118 - any mapping
+        if key in target:
+            raise TypeError(f"{callee} got multiple values for keyword argument {key!r}")
+    machine.heap.will_write(target)
+    target.update(entries)
+    frame.stack.pop()
+    return None
+
+
+def _shown_callable(fn: Any) -> str:
+    name = getattr(fn, "__qualname__", None)
+    if not isinstance(name, str):
+        return str(fn)
+    module = getattr(fn, "__module__", None)
+    prefix = "" if module in (None, "builtins") else f"{module}."
+    return f"{prefix}{name}()"
+
+
+# ---- unpacking and formatting -------------------------------------------------------------------------------------------------------
+def unpack_sequence(machine: Machine, frame: Frame, arg: int) -> Frame | None:
+    stack = frame.stack
+    value = stack[-1]
+    kind = type(value)
+    if kind is not tuple and kind is not list:
+        if protocol.needs_interpretation(machine, value) and kind not in PROXIES:
+            return again(machine, frame, protocol.Call(polyfills.unpack_list, (value, arg)))
+        return again(machine, frame, _first_values(machine, value, arg))
+    if machine.recording:
+        value = machine.heap.mirror(value)
+    if len(value) != arg:
+        raise ValueError(_wrong_count(len(value), arg))
+    stack.pop()
+    stack.extend(reversed(value))
+    return None
+
+
+def _first_values(machine: Machine, value: Any, count: int) -> list[Any]:
+    try:
+        iterator = protocol.iterate(machine, value)
+    except TypeError:
+        if type(value) in PROXIES or hasattr(type(value), "__iter__"):
+            raise
+        raise TypeError(f"cannot unpack non-iterable {type(value).__name__} object") from None
+    values = []
+    for item in iterator:
+        values.append(item)
+        if len(values) > count:
+            break
+    if machine.recording:
+        machine.heap.create(values)
+    return values
+
+
+def _wrong_count(have: int, want: int) -> str:
+    if have < want:
+        return f"not enough values to unpack (expected {want}, got {have})"
+    return f"too many values to unpack (expected {want})"
+
+
+def unpack_ex(machine: Machine, frame: Frame, arg: int) -> Frame | None:
+    stack = frame.stack
+    value = stack[-1]
+    if protocol.needs_interpretation(machine, value) and type(value) not in PROXIES:
+        return again(machine, frame, protocol.Call(polyfills.list_of, (value,)))
+    before, after = arg & 0xFF, arg >> 8
+    try:
+        values = list(protocol.iterate(machine, value))
+    except TypeError:
+        if hasattr(type(value), "__iter__"):
+            raise
+        raise TypeError(f"cannot unpack non-iterable {type(value).__name__} object") from None
+    if len(values) < before + after:
+        wanted = before + after
+        raise ValueError(f"not enough values to unpack (expected at least {wanted}, got {len(values)})")
+    middle = values[before : len(values) - after]
+    if machine.recording:
+        machine.heap.create(middle)
+    stack.pop()
+    stack.extend(reversed([*values[:before], middle, *values[len(values) - after :]]))
+    return None
+
+
+CONVERSIONS = {0: None, 1: "str", 2: "repr", 3: "ascii"}
+
+
+def format_value(machine: Machine, frame: Frame, arg: int) -> Frame | None:
+    pops = 2 if arg & 4 else 1
+    spec = frame.stack[-1] if arg & 4 else ""
+    value = frame.stack[-pops]
+    conversion = CONVERSIONS[arg & 3]
+    if conversion is None:
+        return push(machine, frame, pops, protocol.format_value(machine, value, spec))
+    return push(machine, frame, pops, protocol.Call(polyfills.convert_and_format, (conversion, value, spec)))
+
+
+def load_assertion_error(machine: Machine, frame: Frame, arg: Any) -> None:
+    frame.stack.append(AssertionError)
+
+
+def get_len(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
+    return push(machine, frame, 0, protocol.length(machine, frame.stack[-1]))
+
+
+def name_at(code: CodeType, arg: int) -> str:
+    """The name of an instruction whose argument indexes `co_names`."""
+    return code.co_names[arg]

@@ -1,0 +1,180 @@
+"""What C callables do: which only read containers, which write one, which make a new one, which must not be called while recording.
+
+Tables only. `heap.py` uses them to hand mirrors to readers and to log writers; a domain uses `PURE` to decide whether a C function of
+constants may simply be called.
+"""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import functools
+import inspect
+import itertools
+import math
+import operator
+import re
+import types
+from collections import OrderedDict, defaultdict, deque
+from typing import Any
+
+C_DESCRIPTORS = frozenset(
+    {
+        type(list.append),
+        type(object.__init__),
+        type(vars(dict)["fromkeys"]),
+        types.GetSetDescriptorType,
+        types.MemberDescriptorType,
+        types.BuiltinFunctionType,
+    }
+)
+
+
+def _methods(cls: type, names: str) -> list[Any]:
+    return [vars(cls)[name] for name in names.split() if name in vars(cls)]
+
+
+_LIST = "append extend insert remove pop clear reverse sort __setitem__ __delitem__ __iadd__ __imul__ __init__"
+_DICT = "__setitem__ __delitem__ pop popitem clear update setdefault __ior__ __init__ move_to_end __missing__"
+_SET = (
+    "add discard remove pop clear update difference_update intersection_update symmetric_difference_update "
+    "__ior__ __iand__ __isub__ __ixor__ __init__"
+)
+_DEQUE = (
+    "append appendleft extend extendleft insert pop popleft remove rotate reverse clear __setitem__ __delitem__ "
+    "__iadd__ __imul__ __init__"
+)
+
+# C methods that write their first argument.
+MUTATORS: frozenset[Any] = frozenset(
+    [
+        *_methods(list, _LIST),
+        *_methods(dict, _DICT),
+        *_methods(OrderedDict, _DICT),
+        *_methods(defaultdict, _DICT),
+        *_methods(collections.Counter, ""),
+        *_methods(set, _SET),
+        *_methods(deque, _DEQUE),
+        *_methods(bytearray, _LIST),
+    ]
+)
+
+# Writers that read their other arguments as a whole (an append only stores its argument).
+ABSORBERS: frozenset[Any] = frozenset(
+    [
+        *_methods(list, "extend __iadd__ __init__"),
+        *_methods(dict, "update __ior__ __init__"),
+        *_methods(OrderedDict, "update __ior__ __init__"),
+        *_methods(set, _SET),
+        *_methods(deque, "extend extendleft __iadd__ __init__"),
+    ]
+)
+
+# operator.iadd(list, x) is list.__iadd__(list, x).
+IN_PLACE: dict[Any, dict[type, Any]] = {
+    operator.iadd: {list: list.__iadd__, deque: deque.__iadd__},
+    operator.imul: {list: list.__imul__, deque: deque.__imul__},
+    operator.ior: {dict: dict.__ior__, set: set.__ior__, OrderedDict: vars(OrderedDict)["__ior__"]},
+    operator.iand: {set: set.__iand__},
+    operator.isub: {set: set.__isub__},
+    operator.ixor: {set: set.__ixor__},
+    operator.setitem: {list: list.__setitem__, dict: dict.__setitem__, deque: deque.__setitem__},
+    operator.delitem: {list: list.__delitem__, dict: dict.__delitem__, deque: deque.__delitem__},
+}
+
+_CONTAINER_READS = {
+    list: "copy count index __add__ __mul__ __rmul__ __contains__ __eq__ __len__ __iter__ __getitem__ __reversed__ __repr__",
+    tuple: "count index __add__ __mul__ __rmul__ __contains__ __eq__ __len__ __iter__ __getitem__ __repr__ __hash__",
+    dict: "copy get items keys values __contains__ __eq__ __len__ __iter__ __getitem__ __or__ __ror__ __reversed__ __repr__",
+    OrderedDict: "copy items keys values __eq__ __iter__ __or__ __ror__ __reversed__ __repr__",
+    set: "copy union intersection difference symmetric_difference issubset issuperset isdisjoint __or__ __and__ __sub__ "
+    "__xor__ __contains__ __eq__ __len__ __iter__ __le__ __lt__ __ge__ __gt__ __repr__",
+    frozenset: "copy union intersection difference symmetric_difference issubset issuperset isdisjoint __or__ __and__ "
+    "__sub__ __xor__ __contains__ __eq__ __len__ __iter__ __le__ __lt__ __ge__ __gt__ __repr__ __hash__",
+    deque: "copy count index __add__ __mul__ __contains__ __eq__ __len__ __iter__ __getitem__ __reversed__ __repr__",
+    str: "join format format_map __mod__ startswith endswith",
+}
+
+_OPERATOR_READS = [
+    getattr(operator, name) for name in "add mul mod concat contains countOf indexOf getitem eq ne lt le gt ge".split()
+]
+_OPERATOR_READS += [operator.or_, operator.and_, operator.sub, operator.xor]
+
+# C callables that read containers among their arguments as a whole and keep none of them.
+READERS: frozenset[Any] = frozenset(
+    [
+        *[method for cls, names in _CONTAINER_READS.items() for method in _methods(cls, names)],
+        *_OPERATOR_READS,
+        *[list, tuple, dict, set, frozenset, OrderedDict, deque, zip, enumerate, reversed, map, filter],
+        *[sorted, sum, min, max, any, all, len, iter, bool, str, repr, format, hash, bytes],
+        *[
+            itertools.chain,
+            itertools.islice,
+            itertools.product,
+            itertools.accumulate,
+            itertools.starmap,
+            math.prod,
+            math.fsum,
+        ],
+    ]
+)
+
+# C callables whose result is a new mutable container.
+MAKERS: frozenset[Any] = frozenset(
+    [
+        *[list, dict, set, OrderedDict, deque, defaultdict, sorted, bytearray],
+        *_methods(list, "copy __add__ __mul__ __rmul__"),
+        *_methods(dict, "copy __or__ __ror__"),
+        *_methods(OrderedDict, "copy __or__ __ror__"),
+        *_methods(set, "copy union intersection difference symmetric_difference __or__ __and__ __sub__ __xor__"),
+        *_methods(deque, "copy __add__ __mul__"),
+        *_methods(str, "split rsplit splitlines"),
+        *[tuple, zip, enumerate, reversed, iter, operator.add, operator.mul, operator.or_, operator.and_, operator.sub],
+        *[dict.fromkeys],
+    ]
+)
+
+_IMPURE_BUILTINS = (
+    "print input open exec eval compile breakpoint __import__ globals locals vars id delattr setattr help"
+)
+
+# C functions without effects whose result depends on their arguments alone.
+PURE: frozenset[Any] = frozenset(
+    [
+        *[
+            value
+            for name, value in vars(builtins).items()
+            if callable(value) and name not in _IMPURE_BUILTINS.split() and not name.startswith("__")
+        ],
+        *[value for value in vars(math).values() if callable(value)],
+        *[value for value in vars(operator).values() if callable(value)],
+        *[value for value in vars(re).values() if callable(value)],
+        *[value for value in vars(types).values() if isinstance(value, type)],
+        *[functools.partial, inspect.isfunction, inspect.isclass, inspect.ismodule, inspect.ismethod],
+    ]
+)
+# Types whose C methods, called on a constant, have no effect and depend on nothing else.
+PURE_TYPES: frozenset[type] = frozenset(
+    {
+        *[int, float, bool, complex, str, bytes, tuple, frozenset, range, slice, type(None), re.Pattern, re.Match],
+        *[types.FunctionType, types.CodeType, types.MappingProxyType, types.GenericAlias, property],
+    }
+)
+# C functions that must never be called while capturing: clock, process, random state, threads.
+IMPURE_MODULES: frozenset[str] = frozenset(
+    {
+        "time",
+        "_random",
+        "random",
+        "posix",
+        "os",
+        "_thread",
+        "_io",
+        "io",
+        "_socket",
+        "select",
+        "signal",
+        "gc",
+        "faulthandler",
+    }
+)

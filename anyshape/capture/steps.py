@@ -1,0 +1,83 @@
+"""How an opcode's handler hands over its result: push it, enter a frame for it, or throw it away.
+
+All of them begin the call before they take operands off the stack, so that a `Break` finds the frame as it was.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from anyshape.capture.continuations import AGAIN, DISCARD, Chain, Continuation
+from anyshape.capture.frame import Frame
+from anyshape.capture.values import Call
+
+if TYPE_CHECKING:
+    from anyshape.capture.machine import Machine
+
+
+def enter(machine: Machine, caller: Frame, callee: Frame) -> Frame:
+    """Make a new frame (or a short stack of them) the current one."""
+    bottom = callee
+    while bottom.back is not None:
+        bottom = bottom.back
+    bottom.back = caller
+    machine.frame = callee
+    return callee
+
+
+def also(frame: Frame, continuation: Continuation) -> Frame:
+    """Add a continuation to a frame that has not been entered."""
+    bottom = frame
+    while bottom.back is not None:
+        bottom = bottom.back
+    first = bottom.continuation
+    bottom.continuation = continuation if first is None else Chain(first, continuation)
+    return frame
+
+
+def push(machine: Machine, frame: Frame, pops: int, result: Any) -> Frame | None:
+    """Replace `pops` operands by a result, which may still have to be computed."""
+    kind = type(result)
+    if kind is Call:
+        result = machine.call(result.fn, result.args, result.kwargs)
+        kind = type(result)
+    stack = frame.stack
+    if pops:
+        del stack[-pops:]
+    if kind is Frame:
+        return enter(machine, frame, result)
+    stack.append(result)
+    return None
+
+
+def push_by(machine: Machine, frame: Frame, pops: int, result: Any, continuation: Continuation) -> Frame | None:
+    """As `push`, with a continuation for the value."""
+    result = machine.settle(result)
+    if pops:
+        del frame.stack[-pops:]
+    if type(result) is Frame:
+        return enter(machine, frame, also(result, continuation))
+    return continuation.returned(machine, frame, result)
+
+
+def drop(machine: Machine, frame: Frame, pops: int, result: Any) -> Frame | None:
+    """Take the operands off; the result is of no interest."""
+    kind = type(result)
+    if kind is Call:
+        result = machine.call(result.fn, result.args, result.kwargs)
+        kind = type(result)
+    del frame.stack[-pops:]
+    if kind is Frame:
+        return enter(machine, frame, also(result, DISCARD))
+    return None
+
+
+def again(machine: Machine, frame: Frame, result: Any) -> Frame:
+    """Replace the top operand by a result and execute the same instruction once more."""
+    result = machine.settle(result)
+    frame.stack.pop()
+    if type(result) is Frame:
+        return enter(machine, frame, also(result, AGAIN))
+    frame.stack.append(result)
+    frame.index -= 1
+    return frame

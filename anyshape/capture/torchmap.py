@@ -1,0 +1,153 @@
+"""Which row of `anyshape.ops` a torch callable is, and the spellings whose parameters differ from their row's.
+
+In: a torch function, method or operator with proxies among its arguments. Out: a row's name and arguments in the row's own form, or a
+special handler. Built once from the rows' own `torch` and `spellings` texts, so that adding a row is enough to capture it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from anyshape.ops import OPS
+
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
+
+
+def resolve(text: str) -> Any:
+    """The object that dotted text names, or None: `resolve("torch.nn.functional.silu")`."""
+    roots: Mapping[str, Any] = {"torch": torch}
+    head, *rest = text.split(".")
+    found = roots.get(head)
+    for name in rest:
+        if found is None:
+            return None
+        found = vars(found).get(name) if isinstance(found, type) and name in vars(found) else getattr(found, name, None)
+    return found
+
+
+def _row_index() -> Mapping[Any, str]:
+    index: dict[Any, str] = {}
+    spelled: dict[Any, str] = {}
+    for name, row in OPS.items():
+        for text, table in [(row.torch, index), *((s, spelled) for s in row.spellings)]:
+            found = resolve(text)
+            if found is not None and callable(found) and not isinstance(found, type):
+                table.setdefault(found, name)
+    for function, name in spelled.items():
+        index.setdefault(function, name)
+    return MappingProxyType(index)
+
+
+def _operator_index() -> Mapping[str, str]:
+    return MappingProxyType(
+        {text: name for name, row in OPS.items() for text in row.spellings if text.startswith("operator.")}
+    )
+
+
+ROWS: Mapping[Any, str] = _row_index()
+OPERATORS = _operator_index()
+
+# Methods whose sizes or dims may be given one by one: x.view(2, 3) and x.view((2, 3)).
+SPREAD = frozenset(
+    """view reshape permute expand repeat tile flip new_zeros new_ones new_empty new_full roll sum_to_size zeros ones empty rand randn
+    unflatten squeeze""".split()
+) - {"new_full", "roll", "unflatten", "squeeze"}
+
+# torch accepts numpy's names for some parameters.
+ALIASES = MappingProxyType(
+    {"axis": "dim", "axes": "dim", "keepdims": "keepdim", "x": "input", "self": "input", "x2": "other"}
+)
+
+
+def is_number(value: Any) -> bool:
+    return not isinstance(value, (tuple, list))
+
+
+def spread(args: Args, position: int) -> Args:
+    """`(x, 2, 3) -> (x, (2, 3))`."""
+    if len(args) > position and is_number(args[position]):
+        return (*args[:position], tuple(args[position:]))
+    return args
+
+
+def row_arguments(name: str, fn: Any, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
+    """The arguments in the row's own form."""
+    is_method = hasattr(fn, "__objclass__") or getattr(torch.Tensor, getattr(fn, "__name__", ""), None) is fn
+    method = getattr(fn, "__name__", name)
+    if method in SPREAD:
+        args = spread(args, 1 if is_method else 0)
+    signature = OPS[name].signature
+    known = {parameter.name for parameter in signature.parameters}
+    fixed: Kwargs = {}
+    for key, value in kwargs.items():
+        if key not in known:
+            if key in IGNORED:
+                continue
+            key = ALIASES.get(key, key)
+        fixed[key] = value
+    positional = sum(not parameter.keyword_only for parameter in signature.parameters)
+    if len(args) > positional:
+        extra = [p.name for p in signature.parameters if p.keyword_only]
+        for parameter, value in zip(extra, args[positional:]):
+            fixed[parameter] = value
+        args = args[:positional]
+    return args, fixed
+
+
+# What neither changes a result nor its type.
+IGNORED = frozenset({"out", "non_blocking", "pin_memory", "layout", "requires_grad", "_stacklevel", "inplace_hint"})
+
+# `a op b` with a tensor: (row, row of the reflected or in-place form).
+BINARY: Mapping[str, str] = MappingProxyType(
+    {
+        "+": "add",
+        "-": "sub",
+        "*": "mul",
+        "/": "div",
+        "//": "floor_divide",
+        "%": "remainder",
+        "**": "pow",
+        "@": "matmul",
+        "&": "bitwise_and",
+        "|": "bitwise_or",
+        "^": "bitwise_xor",
+        "<<": "bitwise_left_shift",
+        ">>": "bitwise_right_shift",
+    }
+)
+COMPARE: Mapping[str, str] = MappingProxyType({"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"})
+UNARY: Mapping[str, str] = MappingProxyType({"-": "neg", "+": "positive", "~": "bitwise_not", "abs": "abs"})
+
+# x.float() is x.to(torch.float32).
+CASTS: Mapping[str, torch.dtype] = MappingProxyType(
+    {
+        "float": torch.float32,
+        "double": torch.float64,
+        "half": torch.float16,
+        "bfloat16": torch.bfloat16,
+        "long": torch.int64,
+        "int": torch.int32,
+        "short": torch.int16,
+        "char": torch.int8,
+        "byte": torch.uint8,
+        "bool": torch.bool,
+        "cfloat": torch.complex64,
+        "cdouble": torch.complex128,
+    }
+)
+
+DTYPE_NAMES = {
+    "torch.FloatTensor": torch.float32,
+    "torch.DoubleTensor": torch.float64,
+    "torch.HalfTensor": torch.float16,
+    "torch.LongTensor": torch.int64,
+    "torch.IntTensor": torch.int32,
+    "torch.BoolTensor": torch.bool,
+}
+
+Handler = Callable[..., Any]

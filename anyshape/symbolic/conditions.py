@@ -1,12 +1,13 @@
 """Relations between sizes, and their conjunctions and disjunctions.
 
-In: two dims. Out: a bool when the normal form alone decides for all integers, else a `Relation`: an interned `expr == 0`, `expr != 0`
-or `expr >= 0`, divided by the common factor of its coefficients and kept in one sign, so that two spellings are one object.
+In: two dims. Out: a bool when the normal form alone decides for all integers, else a `Relation`
+`form == bound`, `!=`, `>=` or `<=`: the form has no constant and no common factor and is kept in one
+sign, so that two spellings of one relation are one object.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import gcd
 from typing import Literal, NoReturn, TypeAlias
 
@@ -14,61 +15,65 @@ from anyshape.symbolic.atoms import Symbol
 from anyshape.symbolic.expr import Dim, Expr
 from anyshape.symbolic.polynomial import divide_exactly, leading, without_constant
 
-Kind: TypeAlias = Literal["eq", "ne", "ge"]
+Kind: TypeAlias = Literal["eq", "ne", "ge", "le"]
+
+SIGNS: Mapping[Kind, str] = {"eq": "==", "ne": "!=", "ge": ">=", "le": "<="}
 
 
-class Relation:
-    """`expr == 0`, `expr != 0` or `expr >= 0`; interned, so == is identity; `~` negates."""
+class Undecided:
+    """What has no truth value while compiling."""
 
-    __slots__ = ("_negation", "expr", "kind")
+    __slots__ = ()
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(f"the truth of {self} is not known while compiling; ask facts.known()")
+
+
+class Relation(Undecided):
+    """`form == bound`, `form != bound`, `form >= bound` or `form <= bound`; == is identity."""
+
+    __slots__ = ("bound", "form", "kind", "opposite")
 
     kind: Kind
-    expr: Expr
-
-    def __init__(self, kind: Kind, expr: Expr) -> None:
-        self.kind = kind
-        self.expr = expr
-        self._negation: Relation | None = None
+    form: Expr
+    bound: int
+    opposite: Relation | None
 
     @property
     def symbols(self) -> frozenset[Symbol]:
         """Every symbol in the relation."""
-        return self.expr.symbols
+        return self.form.symbols
+
+    def excess(self) -> Dim:
+        """The expression that is 0, is not 0, or is at least 0 when the relation holds."""
+        return self.bound - self.form if self.kind == "le" else self.form - self.bound
 
     def sides(self) -> tuple[Dim, str, Dim]:
-        """The relation with positive terms on both sides, such as (2*s0, ">=", s1 + 4)."""
-        left, right = self._split()
-        if self.kind == "ge" and left.__class__ is not Expr:
-            return right, "<=", left
-        return left, {"eq": "==", "ne": "!=", "ge": ">="}[self.kind], right
-
-    def _split(self) -> tuple[Dim, Dim]:
-        expr = self.expr
-        positive = {m: c for m, c in expr.terms.items() if c > 0}
-        left = expr.space.from_terms(positive, max(expr.constant, 0) if len(positive) else 0)
-        if not positive:
-            left = expr.constant
-        elif expr.constant > 0 and len(positive) == len(expr.terms):
-            left = expr.space.from_terms(positive, 0)
-        return left, left - expr
+        """The relation without subtractions, such as (2*s0, ">=", s1 + 4)."""
+        space = self.form.space
+        left = {m: c for m, c in self.form.terms.items() if c > 0}
+        right = {m: -c for m, c in self.form.terms.items() if c < 0}
+        shift = -self.bound if self.bound < 0 and right else 0
+        return (
+            space.from_terms(left, shift),
+            SIGNS[self.kind],
+            space.from_terms(right, self.bound + shift),
+        )
 
     def __invert__(self) -> Relation:
-        found = self._negation
+        found = self.opposite
         if found is None:
-            found = self._negation = _negated(self)
-            found._negation = self
+            found = self.opposite = _opposite(self)
+            found.opposite = self
         return found
-
-    def __bool__(self) -> NoReturn:
-        raise TypeError(f"the truth of {self} is not known while compiling; ask facts.known()")
 
     def __repr__(self) -> str:
         left, sign, right = self.sides()
         return f"{left} {sign} {right}"
 
 
-class _Junction:
-    """Two or more conditions joined; interned, so == is identity."""
+class Junction(Undecided):
+    """Two or more conditions joined; == is identity."""
 
     __slots__ = ("parts",)
 
@@ -81,17 +86,14 @@ class _Junction:
     @property
     def symbols(self) -> frozenset[Symbol]:
         """Every symbol in the condition."""
-        return frozenset().union(*(part.symbols for part in self.parts))
-
-    def __bool__(self) -> NoReturn:
-        raise TypeError(f"the truth of {self} is not known while compiling; ask facts.known()")
+        return frozenset().union(*[part.symbols for part in self.parts])
 
     def __repr__(self) -> str:
-        texts = (f"({p})" if isinstance(p, _Junction) else str(p) for p in self.parts)
+        texts = (f"({p})" if isinstance(p, Junction) else str(p) for p in self.parts)
         return f" {self.word} ".join(texts)
 
 
-class AllOf(_Junction):
+class AllOf(Junction):
     """True when every part is."""
 
     __slots__ = ()
@@ -101,7 +103,7 @@ class AllOf(_Junction):
         return any_of(*(~part for part in self.parts))
 
 
-class AnyOf(_Junction):
+class AnyOf(Junction):
     """True when at least one part is."""
 
     __slots__ = ()
@@ -113,89 +115,109 @@ class AnyOf(_Junction):
 
 Condition: TypeAlias = Relation | AllOf | AnyOf
 
+_new = object.__new__
 
-def _relation(kind: Kind, expr: Expr) -> Relation:
-    table = expr.space.relations
-    key = (kind, expr)
+
+def _relation(kind: Kind, form: Expr, bound: int) -> Relation:
+    table = form.space.relations
+    key = (kind, form, bound)
     found = table.get(key)
     if found is None:
-        found = table[key] = Relation(kind, expr)
-    return found  # type: ignore[return-value]
+        found = table[key] = _new(Relation)
+        found.kind = kind
+        found.form = form
+        found.bound = bound
+        found.opposite = None
+    return found
 
 
-def _negated(relation: Relation) -> Relation:
-    if relation.kind == "ge":
-        return _relation("ge", -relation.expr - 1)  # type: ignore[arg-type]
-    return _relation("ne" if relation.kind == "eq" else "eq", relation.expr)
+def _opposite(relation: Relation) -> Relation:
+    match relation.kind:
+        case "ge":
+            return _relation("le", relation.form, relation.bound - 1)
+        case "le":
+            return _relation("ge", relation.form, relation.bound + 1)
+        case "eq":
+            return _relation("ne", relation.form, relation.bound)
+        case "ne":
+            return _relation("eq", relation.form, relation.bound)
 
 
-def nonnegative(expr: Dim) -> Relation | bool:
-    """expr >= 0."""
-    if expr.__class__ is not Expr:
-        return expr >= 0  # type: ignore[operator]
+def at_least(expr: Expr, bound: int) -> Relation:
+    """expr >= bound, in normal form."""
+    if expr.atom is not None:
+        return _relation("ge", expr, bound)
+    bound -= expr.constant
     common = gcd(*expr.terms.values())
-    if common != 1:
-        inside = divide_exactly(without_constant(expr), common)
-        expr = inside + expr.constant // common
-    return _relation("ge", expr)
+    if leading(expr) < 0:
+        form = divide_exactly(without_constant(expr), -common)
+        return _relation("le", form, -bound // common)
+    return _relation("ge", divide_exactly(without_constant(expr), common), -(-bound // common))
 
 
-def zero(expr: Dim) -> Relation | bool:
-    """expr == 0."""
-    if expr.__class__ is not Expr:
-        return expr == 0
+def equal(expr: Expr, bound: int) -> Relation | bool:
+    """expr == bound, in normal form; False where no whole number will do."""
+    if expr.atom is not None:
+        return _relation("eq", expr, bound)
+    bound -= expr.constant
     common = gcd(*expr.terms.values())
-    if expr.constant % common:
+    if bound % common:
         return False
     if leading(expr) < 0:
         common = -common
-    return _relation("eq", divide_exactly(expr, common))  # type: ignore[arg-type]
+    return _relation("eq", divide_exactly(without_constant(expr), common), bound // common)
 
 
 def ge(a: Dim, b: Dim) -> Relation | bool:
     """a >= b."""
-    return nonnegative(a - b)
+    if b.__class__ is int and a.__class__ is Expr:
+        return at_least(a, b)
+    excess = a - b
+    return at_least(excess, 0) if excess.__class__ is Expr else excess >= 0
 
 
 def le(a: Dim, b: Dim) -> Relation | bool:
     """a <= b."""
-    return nonnegative(b - a)
+    if b.__class__ is int and a.__class__ is Expr and a.atom is not None:
+        return _relation("le", a, b)
+    return ge(b, a)
 
 
 def gt(a: Dim, b: Dim) -> Relation | bool:
     """a > b."""
-    return nonnegative(a - b - 1)
+    return ge(a, b + 1)
 
 
 def lt(a: Dim, b: Dim) -> Relation | bool:
     """a < b."""
-    return nonnegative(b - a - 1)
+    return le(a, b - 1) if b.__class__ is int else ge(b, a + 1)
 
 
 def eq(a: Dim, b: Dim) -> Relation | bool:
     """a == b."""
-    return zero(a - b)
+    if b.__class__ is int and a.__class__ is Expr:
+        return equal(a, b)
+    excess = a - b
+    return equal(excess, 0) if excess.__class__ is Expr else excess == 0
 
 
 def ne(a: Dim, b: Dim) -> Relation | bool:
     """a != b."""
-    relation = zero(a - b)
-    return (not relation) if relation.__class__ is bool else ~relation
+    same = eq(a, b)
+    return (not same) if isinstance(same, bool) else ~same
 
 
 def all_of(*conditions: Condition | bool) -> Condition | bool:
     """The conjunction; True when empty."""
-    return _join(AllOf, AnyOf, conditions)
+    return _join(AllOf, conditions)
 
 
 def any_of(*conditions: Condition | bool) -> Condition | bool:
     """The disjunction; False when empty."""
-    return _join(AnyOf, AllOf, conditions)
+    return _join(AnyOf, conditions)
 
 
-def _join(
-    kind: type[AllOf | AnyOf], dual: type[AllOf | AnyOf], conditions: Iterable[Condition | bool]
-) -> Condition | bool:
+def _join(kind: type[AllOf | AnyOf], conditions: Iterable[Condition | bool]) -> Condition | bool:
     neutral = kind is AllOf
     parts: dict[Condition, None] = {}
     for condition in conditions:
@@ -206,14 +228,20 @@ def _join(
             parts.update(dict.fromkeys(condition.parts))
         else:
             parts[condition] = None
-    if any(part.__class__ is Relation and ~part in parts for part in parts):
+    if any(isinstance(part, Relation) and ~part in parts for part in parts):
         return not neutral
     if len(parts) < 2:
         return next(iter(parts), neutral)
-    joined = tuple(parts)
-    first = next(iter(joined[0].symbols)).space
-    key = (kind, frozenset(joined))
-    found = first.relations.get(key)
+    return _interned(kind, tuple(parts))
+
+
+def _interned(kind: type[AllOf | AnyOf], parts: tuple[Condition, ...]) -> AllOf | AnyOf:
+    first: Condition = parts[0]
+    while isinstance(first, Junction):
+        first = first.parts[0]
+    table = first.form.space.relations
+    key = (kind, frozenset(parts))
+    found = table.get(key)
     if found is None:
-        found = first.relations[key] = kind(joined)
-    return found  # type: ignore[return-value]
+        found = table[key] = kind(parts)
+    return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import gcd
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from anyshape.symbolic.atoms import (
     Atom,
@@ -33,6 +33,7 @@ from anyshape.symbolic.polynomial import (
     content,
     divide_exactly,
     leading,
+    merged,
     mixed,
     without_constant,
 )
@@ -78,7 +79,7 @@ class Space:
         self._counters: dict[str, int] = {}
         self._atom_count = 0
         self.memo: dict[tuple[object, ...], Dim] = {}
-        self.relations: dict[object, object] = {}
+        self.relations: dict[tuple[object, ...], Any] = {}
 
     def symbol(
         self,
@@ -146,10 +147,29 @@ class Space:
         made.space = self
         made.index = len(table)
         made.terms = terms
+        made.least = len(terms)
         made.constant = constant
         made.digest = digest
-        made.atom = made.inside = None
+        made.atom = made.inside = made.parts = None
         table[key] = made
+        return made
+
+    def intern_sum(self, parts: tuple[Expr, Expr, int], constant: int, digest: int) -> Expr:
+        """The expression parts[0] + parts[2] * parts[1], whose first part is long."""
+        found = self._exprs.get(digest)
+        if found is not None:
+            if found.parts == parts:
+                return found
+            long, short, sign = parts
+            return self.intern(merged(long.terms.copy(), short.terms, sign), constant, digest)
+        made = self._exprs[digest] = _new(Expr)
+        made.space = self
+        made.index = len(self._exprs)
+        made.least = parts[0].least - len(parts[1].terms)
+        made.constant = constant
+        made.digest = digest
+        made.parts = parts
+        made.atom = made.inside = None
         return made
 
     def from_terms(self, terms: dict[Monomial, int], constant: int) -> Dim:

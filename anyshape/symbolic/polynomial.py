@@ -1,7 +1,9 @@
 """Interned polynomials with integer coefficients: sums, products, order of terms.
 
-The hash of a polynomial is linear (the sum of coefficient * hash(monomial)), so that the hash of a sum is the sum of the hashes and
-interning a running sum costs no pass over its terms. The same value in the same space is the same object: equality is identity.
+The same value in the same space is the same object: equality is identity. The hash is linear (the
+sum of coefficient * hash(monomial)), so that the hash of a sum is the sum of the hashes; a long sum
+plus a short one is interned by that hash alone and finds its terms when they are first asked for.
+Keeping all partial sums of n symbols so takes time and memory linear in n.
 """
 
 from __future__ import annotations
@@ -17,16 +19,28 @@ if TYPE_CHECKING:
 
 MASK = (1 << 61) - 1
 ONE_SALT = 0x9E3779B97F4A7C1  # stands for the hash of the monomial 1
+LONG = 32  # terms from which a sum may find its terms later
 
 
 class Polynomial:
     """A sum of monomials and a constant.
 
     `terms` maps monomials to coefficients, without the constant part; it is never empty and never
-    changed. `atom` is set when the whole is nothing but one atom.
+    changed. `atom` is set when the whole is nothing but one atom; `parts` is set when this is the sum
+    `parts[0] + parts[2] * parts[1]` of a long and a short polynomial; `least` terms there are at least.
     """
 
-    __slots__ = ("atom", "constant", "digest", "index", "inside", "space", "terms")
+    __slots__ = (
+        "atom",
+        "constant",
+        "digest",
+        "index",
+        "inside",
+        "least",
+        "parts",
+        "space",
+        "terms",
+    )
 
     space: Space
     index: int
@@ -35,6 +49,16 @@ class Polynomial:
     digest: int
     atom: Atom | None
     inside: frozenset[Symbol] | None
+    parts: tuple[Expr, Expr, int] | None
+    least: int
+
+    def __getattr__(self, name: str) -> dict[Monomial, int]:
+        """The terms of a long sum, when they are first asked for."""
+        if name != "terms":
+            raise AttributeError(f"a size has no attribute {name!r}", name=name, obj=self)
+        self.terms = terms = _gathered(self)
+        self.least = len(terms)
+        return terms
 
     @property
     def symbol(self) -> Symbol | None:
@@ -47,8 +71,12 @@ class Polynomial:
         """Every symbol in the expression, those inside divisions and the like included."""
         found = self.inside
         if found is None:
-            atoms = {atom for monomial in self.terms for atom in monomial}
-            found = self.inside = frozenset().union(*[atom.symbols for atom in atoms])
+            if self.atom is not None:
+                found = self.atom.symbols
+            else:
+                atoms = {atom for monomial in self.terms for atom in monomial}
+                found = frozenset().union(*[atom.symbols for atom in atoms])
+            self.inside = found
         return found
 
     def ordered_terms(self) -> list[tuple[Monomial, int]]:
@@ -146,16 +174,44 @@ def combine(a: Expr, b: Expr, sign: int) -> Dim:
         mixed(a, b)
     digest = (a.digest + sign * b.digest) & MASK
     constant = a.constant + sign * b.constant
-    if sign == 1 and len(a.terms) < len(b.terms):
+    if sign == 1 and a.least < b.least:
         a, b = b, a
-    terms = a.terms.copy()
-    for monomial, coefficient in b.terms.items():
+    if a.least >= LONG and a.least > 2 * b.least:
+        return space.intern_sum((a, b, sign), constant, digest)
+    terms = merged(a.terms.copy(), b.terms, sign)
+    return space.intern(terms, constant, digest) if terms else constant
+
+
+def merged(terms: dict[Monomial, int], more: dict[Monomial, int], sign: int) -> dict[Monomial, int]:
+    """The first argument after sign * the second was added to it."""
+    for monomial, coefficient in more.items():
         value = terms.get(monomial, 0) + sign * coefficient
         if value:
             terms[monomial] = value
         else:
             del terms[monomial]
-    return space.intern(terms, constant, digest) if terms else constant
+    return terms
+
+
+def _gathered(expr: Expr) -> dict[Monomial, int]:
+    """The terms of a long sum, from the nearest part that has its own."""
+    waiting: list[tuple[Expr, int]] = []
+    found = _own_terms(expr)
+    while found is None:
+        expr, short, sign = expr.parts
+        waiting.append((short, sign))
+        found = _own_terms(expr)
+    terms = found.copy()
+    for short, sign in reversed(waiting):
+        merged(terms, short.terms, sign)
+    return terms
+
+
+def _own_terms(expr: Expr) -> dict[Monomial, int] | None:
+    try:
+        return object.__getattribute__(expr, "terms")
+    except AttributeError:
+        return None
 
 
 def multiply(a: Expr, b: Expr) -> Dim:

@@ -1,0 +1,380 @@
+"""Decides relations: ranges and residues first, then elimination over the linear facts that matter.
+
+`quick` looks at intervals, congruences and excluded values. `decide` also proves a relation by refuting
+its opposite: the facts around its symbols, and what is true of every division, minimum, maximum,
+broadcast and product among them, are linear rows over monomials, given to `linear.refute`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from anyshape.symbolic.atoms import Atom, Monomial, product_of
+from anyshape.symbolic.conditions import AnyOf, Condition, Relation, eq, ge, le
+from anyshape.symbolic.expr import Dim, Expr, divide, floordiv, mod
+from anyshape.symbolic.linear import Row, refute
+from anyshape.symbolic.ranges import bounds_of, congruence_of
+from anyshape.symbolic.simplify import common_factor, condition_simplified, simplified
+
+if TYPE_CHECKING:
+    from anyshape.symbolic.facts import Facts
+
+MONOMIALS = 48  # in one system
+LINKS = 16  # linear facts taken for one symbol
+SPLITS = 5  # case distinctions in one proof
+
+
+def quick(facts: Facts, relation: Relation | bool) -> bool | None:
+    """The answer from ranges, residues and excluded values alone."""
+    if isinstance(relation, bool):
+        return relation
+    form, bound = relation.form, relation.bound
+    lo, hi = bounds_of(facts, form)
+    match relation.kind:
+        case "ge":
+            if lo is not None and lo >= bound:
+                return True
+            return False if hi is not None and hi < bound else None
+        case "le":
+            if hi is not None and hi <= bound:
+                return True
+            return False if lo is not None and lo > bound else None
+    same = _quick_equal(facts, form, bound, lo, hi)
+    return same if same is None or relation.kind == "eq" else not same
+
+
+def _quick_equal(
+    facts: Facts, form: Expr, bound: int, lo: int | None, hi: int | None
+) -> bool | None:
+    if lo is not None and lo == hi == bound:
+        return True
+    if (lo is not None and lo > bound) or (hi is not None and hi < bound):
+        return False
+    if bound in facts.holes_of(form):
+        return False
+    modulus, residue = congruence_of(facts, form)
+    if modulus != 1 and (residue - bound) % modulus if modulus else residue != bound:
+        facts.use_all(form)
+        return False
+    return None
+
+
+def decide(facts: Facts, relation: Relation) -> bool | None:
+    """True or False if the facts decide, else None."""
+    now = condition_simplified(facts, relation)
+    if isinstance(now, bool):
+        return now
+    if now is not relation:
+        found = facts.remembered(now)
+        if found is not None:
+            return found
+    found = quick(facts, now)
+    if found is None and now.bound == 0:
+        found = _by_factors(facts, now)
+    if found is None and _worth_eliminating(facts, now.form):
+        found = _by_elimination(facts, now)
+    return found
+
+
+def _by_factors(facts: Facts, relation: Relation) -> bool | None:
+    """x*y == 0, x*y >= 0 and the like from the signs of x and of y."""
+    form = relation.form
+    factors = common_factor(form)
+    if not factors or form.atom is not None:
+        return None
+    rest = divide(form, form.space.from_terms({factors: 1}, 0))[0]
+    parts: list[Dim] = [atom.expr for atom in dict.fromkeys(factors)]
+    if not isinstance(rest, int):
+        parts.append(rest)
+    if relation.kind in ("eq", "ne"):
+        zeros = [facts.known(eq(part, 0)) for part in parts]
+        same = True if True in zeros else None if None in zeros else False
+        return same if same is None or relation.kind == "eq" else not same
+    if isinstance(rest, int):
+        return None
+    lo = bounds_of(facts, form.space.from_terms({factors: 1}, 0))[0]
+    if lo is None or lo < 0:
+        return None
+    answer = facts.known(ge(rest, 0) if relation.kind == "ge" else le(rest, 0))
+    return answer if answer is True or lo >= 1 else None
+
+
+def _worth_eliminating(facts: Facts, form: Expr) -> bool:
+    """Without linear facts, operations or products, intervals have said all there is to say."""
+    if len(form.terms) > MONOMIALS:
+        return False
+    if facts.linked(form):
+        return True
+    if len(form.terms) == 1 and form.atom is not None and not form.atom.word:
+        return False
+    return any(atom.word or len(monomial) > 1 for monomial in form.terms for atom in monomial)
+
+
+def _by_elimination(facts: Facts, relation: Relation) -> bool | None:
+    system = System(facts)
+    system.reach(relation.form)
+    excess = relation.excess()
+    if relation.kind in ("ge", "le"):
+        if system.refutes(("ge", -excess - 1)):
+            return True
+        return False if system.refutes(("ge", excess)) else None
+    same: bool | None = None
+    if system.refutes(("eq", excess)):
+        same = False
+    elif system.refutes(("ge", excess - 1)) and system.refutes(("ge", -excess - 1)):
+        same = True
+    return same if same is None or relation.kind == "eq" else not same
+
+
+Claim = tuple[str, Dim]
+"""("eq", e): e == 0; ("ge", e): e >= 0."""
+
+Why = tuple[int, ...]
+
+
+class System:
+    """Linear rows over monomials: the facts that matter to an expression."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.columns: dict[Monomial, int] = {}
+        self.reached: set[object] = set()
+        self.equations: list[Row] = []
+        self.inequalities: list[Row] = []
+        self.sources: list[Why] = []
+        self.splits: list[tuple[list[list[Claim]], Why]] = []
+        self.waiting: list[Monomial] = []
+
+    def refutes(self, *claims: Claim) -> bool:
+        """Whether these claims contradict the facts; tells the facts which ones were used."""
+        why = self._refuted(self.equations, self.inequalities, claims, self.splits[:SPLITS])
+        if why is None:
+            return False
+        for position, source in enumerate(self.sources):
+            if why >> position & 1:
+                self.facts.use(source)
+        return True
+
+    def _refuted(
+        self,
+        equations: list[Row],
+        inequalities: list[Row],
+        claims: Sequence[Claim],
+        splits: Sequence[tuple[list[list[Claim]], Why]],
+    ) -> int | None:
+        equations, inequalities = list(equations), list(inequalities)
+        for kind, expr in claims:
+            (equations if kind == "eq" else inequalities).append(self.row(expr, 0))
+        why = refute(equations, inequalities)
+        if why is not None or not splits:
+            return why
+        (alternatives, source), *others = splits
+        why = self.bit(source)
+        for alternative in alternatives:
+            part = self._refuted(equations, inequalities, alternative, others)
+            if part is None:
+                return None
+            why |= part
+        return why
+
+    def row(self, expr: Dim, why: int) -> Row:
+        """The row of an expression; new monomials become columns."""
+        if isinstance(expr, int):
+            return Row({}, expr, why)
+        terms: dict[int, int] = {}
+        for monomial, c in expr.terms.items():
+            column = self.columns.get(monomial)
+            if column is None:
+                column = self.columns[monomial] = len(self.columns)
+                self.waiting.append(monomial)
+            terms[column] = c
+        return Row(terms, expr.constant, why)
+
+    def bit(self, source: Why) -> int:
+        """A bit that stands for these facts in a proof; 0 for what is true anyway."""
+        if not source:
+            return 0
+        self.sources.append(source)
+        return 1 << (len(self.sources) - 1)
+
+    def claim(self, kind: str, expr: Dim, source: Why = ()) -> None:
+        """Adds a row that is known to hold."""
+        rows = self.equations if kind == "eq" else self.inequalities
+        rows.append(self.row(expr, self.bit(source)))
+
+    def between(self, expr: Dim, lo: int | None, hi: int | None, source: Why = ()) -> None:
+        """Adds lo <= expr <= hi."""
+        if lo is not None and lo == hi:
+            self.claim("eq", expr - lo, source)
+            return
+        if lo is not None:
+            self.claim("ge", expr - lo, source)
+        if hi is not None:
+            self.claim("ge", hi - expr, source)
+
+    def reach(self, form: Expr) -> None:
+        """Adds what is known about the monomials of the form and, in turn, of what that mentions."""
+        self.row(form, 0)
+        while self.waiting and len(self.columns) < MONOMIALS:
+            waiting, self.waiting = self.waiting, []
+            for monomial in waiting:
+                self._about(monomial)
+            self._linked(waiting)
+
+    def _about(self, monomial: Monomial) -> None:
+        space = monomial[0].space
+        expr = space.from_terms({monomial: 1}, 0)
+        lo, hi, source = self.facts.range_with_source(expr)
+        if len(monomial) > 1:
+            bounds = bounds_of(self.facts, expr)
+            self.between(expr, *bounds, self.facts.sources_about(expr))
+            self._product(monomial)
+            return
+        atom = monomial[0]
+        self.between(expr, lo, hi, source)
+        value = self.facts.value_of(atom)
+        if value is not None:
+            self.claim("eq", expr - value, self.facts.sources_about(expr))
+        if not atom.word:
+            if not atom.signed and (lo is None or lo < 0):
+                self.claim("ge", expr)
+        elif atom.word in ("//", "%"):
+            self._division(atom)
+        elif atom.word == "broadcast":
+            self._broadcast(atom)
+        else:
+            self._extremum(atom, 1 if atom.word == "max" else -1)
+        own = self.facts.congruence_with_source(expr)
+        if own is not None:
+            self._congruent(expr, *own)
+
+    def _congruent(self, expr: Dim, modulus: int, residue: int, source: Why) -> None:
+        """expr == modulus * k + residue, k a column of its own."""
+        row = self.row(expr - residue, self.bit(source))
+        key = (Atom, expr)
+        column = self.columns.setdefault(key, len(self.columns))
+        self.equations.append(row._replace(terms={**row.terms, column: -modulus}))
+
+    def _division(self, atom: Atom) -> None:
+        """a == b*(a // b) + a % b, 0 <= a % b < b."""
+        a, b = atom.args
+        lo, _ = bounds_of(self.facts, b)
+        source = self.facts.sources_about(b)
+        if lo is None or lo < 1 or (a, b) in self.reached:
+            return
+        self.reached.add((a, b))
+        quotient, remainder = floordiv(a, b), mod(a, b)
+        self.claim("eq", a - b * quotient - remainder, source)
+        self.claim("ge", remainder, source)
+        self.claim("ge", b - 1 - remainder, source)
+        lo, hi = bounds_of(self.facts, quotient)
+        self.between(quotient, lo, hi, self.facts.sources_about(quotient))
+        known = simplified(self.facts, remainder)
+        if known is not remainder:
+            self.claim("eq", remainder - known, self.facts.sources_about(remainder))
+
+    def _extremum(self, atom: Atom, sign: int) -> None:
+        for arg in atom.args:
+            self.claim("ge", sign * (atom.expr - arg))
+        self.splits.append(([[("eq", atom.expr - arg)] for arg in atom.args], ()))
+
+    def _broadcast(self, atom: Atom) -> None:
+        """It is one of the operands, and each operand is 1 or it."""
+        lo, hi = bounds_of(self.facts, atom.expr)
+        self.between(atom.expr, lo, hi, self.facts.sources_about(atom.expr))
+        for arg in atom.args:
+            self.row(arg, 0)
+            self.splits.append(([[("eq", atom.expr - arg)], [("eq", arg - 1)]], ()))
+        self.splits.append(([[("eq", atom.expr - arg)] for arg in atom.args], ()))
+
+    def _product(self, monomial: Monomial) -> None:
+        """x*y against x and y: (x - lo)*(y - lo) >= 0 and the other corners; linear facts times y."""
+        for position, atom in enumerate(monomial):
+            if position and atom is monomial[position - 1]:
+                continue
+            x = atom.expr
+            rest = monomial[:position] + monomial[position + 1 :]
+            y = x.space.from_terms({rest: 1}, 0)
+            low_x, high_x = bounds_of(self.facts, x)
+            low_y, high_y = bounds_of(self.facts, y)
+            source = self.facts.sources_about(x) + self.facts.sources_about(y)
+            above_x = [] if low_x is None else [x - low_x]
+            above_y = [] if low_y is None else [y - low_y]
+            below_x = [] if high_x is None else [high_x - x]
+            below_y = [] if high_y is None else [high_y - y]
+            for left in above_x + below_x:
+                for right in above_y + below_y:
+                    self.claim("ge", left * right, source)
+            if low_y is not None and low_y >= 0:
+                self._multiplied(monomial, x, y, source)
+
+    def _multiplied(self, monomial: Monomial, x: Expr, y: Expr, source: Why) -> None:
+        """The linear facts about x times y, where y is not negative."""
+        for form in self.facts.links_of(x, 4):
+            if x.atom.unit not in form.terms or (form, y) in self.reached:
+                continue
+            self.reached.add((form, y))
+            if not any(product_of(m, mono) in self.columns for m in form.terms for mono in y.terms):
+                continue
+            lo, hi, why = self.facts.range_with_source(form)
+            if lo is not None:
+                self.claim("ge", (form - lo) * y, why + source)
+            if hi is not None:
+                self.claim("ge", (hi - form) * y, why + source)
+
+    def _linked(self, monomials: Sequence[Monomial]) -> None:
+        """Adds the linear facts, exclusions and alternatives that mention these monomials."""
+        symbols = dict.fromkeys(
+            symbol
+            for monomial in monomials
+            for atom in monomial
+            for symbol in sorted(atom.symbols, key=lambda s: s.index)
+        )
+        for symbol in symbols:
+            for fact in self.facts.links_at(symbol, LINKS):
+                if fact not in self.reached and len(self.columns) < MONOMIALS:
+                    self.reached.add(fact)
+                    self._fact(fact)
+            self._holes(symbol.expr)
+
+    def _fact(self, fact: Expr | AnyOf) -> None:
+        if isinstance(fact, AnyOf):
+            self._alternatives(fact)
+            return
+        lo, hi, source = self.facts.range_with_source(fact)
+        if fact.atom is None:
+            self.between(fact, lo, hi, source)
+        own = self.facts.congruence_with_source(fact)
+        if own is not None and fact.atom is None:
+            self._congruent(fact, *own)
+        self._holes(fact)
+
+    def _holes(self, form: Expr) -> None:
+        if ("holes", form) in self.reached:
+            return
+        self.reached.add(("holes", form))
+        for hole in self.facts.holes_of(form):
+            apart = [[("ge", form - hole - 1)], [("ge", hole - form - 1)]]
+            self.row(form, 0)
+            self.splits.append((apart, self.facts.sources_about(form)))
+
+    def _alternatives(self, fact: AnyOf) -> None:
+        alternatives = [_claims(part) for part in fact.parts]
+        if all(alternatives):
+            for alternative in alternatives:
+                for _, expr in alternative:
+                    self.row(expr, 0)
+            self.splits.append((alternatives, self.facts.sources_of(fact)))
+
+
+def _claims(condition: Condition) -> list[Claim]:
+    """The claims that a condition makes; none if it makes a disjunction."""
+    if isinstance(condition, AnyOf):
+        return []
+    if not isinstance(condition, Relation):
+        parts = [_claims(part) for part in condition.parts]
+        return [claim for part in parts for claim in part] if all(parts) else []
+    if condition.kind == "ne":
+        return []
+    return [("eq" if condition.kind == "eq" else "ge", condition.excess())]

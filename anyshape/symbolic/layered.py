@@ -1,0 +1,48 @@
+"""A dictionary that forks in constant time and never changes what its fork sees."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class Layered(Generic[Key, Value]):
+    """Own entries above frozen layers, the newest first; layers of like size are merged."""
+
+    __slots__ = ("older", "own")
+
+    def __init__(self, older: tuple[dict[Key, Value], ...] = ()) -> None:
+        self.own: dict[Key, Value] = {}
+        self.older = older
+
+    def get(self, key: Key) -> Value | None:
+        """The newest value for the key."""
+        found = self.own.get(key)
+        if found is None:
+            for layer in self.older:
+                found = layer.get(key)
+                if found is not None:
+                    return found
+        return found
+
+    def __setitem__(self, key: Key, value: Value) -> None:
+        self.own[key] = value
+
+    def __bool__(self) -> bool:
+        return bool(self.own or self.older)
+
+    def fork(self) -> Layered[Key, Value]:
+        """A dictionary with the same entries; later changes to either stay there."""
+        if self.own:
+            self.older = _merged((self.own, *self.older))
+            self.own = {}
+        return Layered(self.older)
+
+
+def _merged(layers: tuple[dict[Key, Value], ...]) -> tuple[dict[Key, Value], ...]:
+    """Keeps every layer less than half as large as the next, so that they stay few."""
+    while len(layers) > 1 and 2 * len(layers[0]) > len(layers[1]):
+        layers = ({**layers[1], **layers[0]}, *layers[2:])
+    return layers

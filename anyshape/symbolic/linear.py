@@ -1,0 +1,178 @@
+"""Systems of linear equations and inequalities over the integers, refuted.
+
+In: rows `sum of coefficient * variable + constant` that are 0 or at least 0. Out: which rows contradict
+each other, if that was found. Equations are solved by Euclid's algorithm, inequalities by Fourier and
+Motzkin's with every row divided by its common factor and rounded: the Omega test (Pugh, 1991) without
+its dark shadow. "Contradiction" is always right; None may be either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import gcd
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """A linear form; `why` has a bit for each given row that it was derived from."""
+
+    terms: dict[int, int]
+    constant: int
+    why: int
+
+
+class _Refuted(Exception):
+    def __init__(self, why: int) -> None:
+        self.why = why
+
+
+def refute(equations: Iterable[Row], inequalities: Iterable[Row], limit: int = 160) -> int | None:
+    """The `why` bits of rows that cannot all hold, None if no contradiction was found.
+
+    `limit` bounds the number of inequalities at any time; with more the answer is None.
+    """
+    try:
+        return _search(list(equations), list(inequalities), limit)
+    except _Refuted as refuted:
+        return refuted.why
+
+
+def _search(equations: list[Row], inequalities: list[Row], limit: int) -> None:
+    fresh = -1
+    while True:
+        while equations:
+            equations, inequalities, fresh = _solve_one(equations, inequalities, fresh)
+        rows, implied = _tightened(inequalities)
+        if implied is not None:
+            equations = [implied]
+            inequalities = list(rows)
+            continue
+        shorter = _eliminate_one(rows, limit)
+        if shorter is None:
+            return None
+        inequalities = shorter
+
+
+def _solve_one(
+    equations: list[Row], inequalities: list[Row], fresh: int
+) -> tuple[list[Row], list[Row], int]:
+    """Uses one equation to remove a variable, or makes its coefficients smaller."""
+    row, *others = equations
+    terms, constant, why = row
+    if not terms:
+        if constant:
+            raise _Refuted(why)
+        return others, inequalities, fresh
+    common = gcd(*terms.values())
+    if constant % common:
+        raise _Refuted(why)
+    variable = min(terms, key=lambda v: abs(terms[v]))
+    scale = terms[variable]
+    if abs(scale) == common:
+        sign = scale // common
+        value = {v: -sign * (c // common) for v, c in terms.items() if v != variable}
+        shift = -sign * (constant // common)
+        replaced = _Replacement(variable, value, shift, why)
+        return replaced.all(others), replaced.all(inequalities), fresh
+    value = {v: -_nearest(c, scale) for v, c in terms.items() if v != variable}
+    value = {fresh: 1, **{v: c for v, c in value.items() if c}}
+    replaced = _Replacement(variable, value, 0, 0)
+    return replaced.all(equations), replaced.all(inequalities), fresh - 1
+
+
+def _nearest(a: int, b: int) -> int:
+    return (2 * a + b) // (2 * b)
+
+
+class _Replacement(NamedTuple):
+    """variable := value + shift."""
+
+    variable: int
+    value: dict[int, int]
+    shift: int
+    why: int
+
+    def all(self, rows: list[Row]) -> list[Row]:
+        return [self.one(row) if self.variable in row.terms else row for row in rows]
+
+    def one(self, row: Row) -> Row:
+        terms = dict(row.terms)
+        factor = terms.pop(self.variable)
+        for variable, coefficient in self.value.items():
+            total = terms.get(variable, 0) + factor * coefficient
+            if total:
+                terms[variable] = total
+            else:
+                terms.pop(variable, None)
+        return Row(terms, row.constant + factor * self.shift, row.why | self.why)
+
+
+def _tightened(inequalities: list[Row]) -> tuple[list[Row], Row | None]:
+    """The strongest row of each direction, and an equation that two opposite ones imply, if any."""
+    best: dict[tuple[tuple[int, int], ...], Row] = {}
+    for terms, constant, why in inequalities:
+        if not terms:
+            if constant < 0:
+                raise _Refuted(why)
+            continue
+        common = gcd(*terms.values())
+        if common != 1:
+            terms = {v: c // common for v, c in terms.items()}
+            constant //= common
+        key = tuple(sorted(terms.items()))
+        old = best.get(key)
+        if old is None or constant < old.constant:
+            best[key] = Row(terms, constant, why)
+    implied: Row | None = None
+    for key, row in best.items():
+        other = best.get(tuple([(v, -c) for v, c in key]))
+        if other is not None:
+            slack = row.constant + other.constant
+            if slack < 0:
+                raise _Refuted(row.why | other.why)
+            if slack == 0:
+                implied = Row(row.terms, row.constant, row.why | other.why)
+    return list(best.values()), implied
+
+
+def _eliminate_one(rows: list[Row], limit: int) -> list[Row] | None:
+    """The rows without one variable, the cheapest; None when nothing is left or it would be too much."""
+    above: dict[int, int] = {}
+    below: dict[int, int] = {}
+    for row in rows:
+        for variable, coefficient in row.terms.items():
+            count = above if coefficient > 0 else below
+            count[variable] = count.get(variable, 0) + 1
+    variables = {**above, **below}
+    if not variables:
+        return None
+    variable = min(variables, key=lambda v: _growth(above.get(v, 0), below.get(v, 0)))
+    kept: list[Row] = []
+    positive: list[Row] = []
+    negative: list[Row] = []
+    for row in rows:
+        coefficient = row.terms.get(variable, 0)
+        (positive if coefficient > 0 else negative if coefficient else kept).append(row)
+    if len(kept) + len(positive) * len(negative) > limit:
+        return None
+    for up in positive:
+        for down in negative:
+            kept.append(_sum(up, -down.terms[variable], down, up.terms[variable]))
+    return kept
+
+
+def _growth(above: int, below: int) -> int:
+    return above * below - above - below
+
+
+def _sum(a: Row, x: int, b: Row, y: int) -> Row:
+    common = gcd(x, y)
+    x, y = x // common, y // common
+    terms = {v: c * x for v, c in a.terms.items()}
+    for variable, coefficient in b.terms.items():
+        total = terms.get(variable, 0) + coefficient * y
+        if total:
+            terms[variable] = total
+        else:
+            del terms[variable]
+    return Row(terms, a.constant * x + b.constant * y, a.why | b.why)

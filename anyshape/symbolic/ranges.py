@@ -1,0 +1,290 @@
+"""Bounds and residues of an expression under facts: intervals, refined by linear facts, and congruences.
+
+Each answer is valid for ever; a later one may be tighter. Intervals are (lo, hi) with None for
+unbounded; a congruence (m, r) says that the value is r modulo m, and m == 0 that it is r.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import gcd
+from typing import TYPE_CHECKING, TypeAlias
+
+from anyshape.symbolic.atoms import Atom, Monomial
+from anyshape.symbolic.expr import Dim, Expr
+from anyshape.symbolic.polynomial import divide_exactly, leading, without_constant
+
+if TYPE_CHECKING:
+    from anyshape.symbolic.facts import Facts
+
+Bounds: TypeAlias = tuple[int | None, int | None]
+Congruence: TypeAlias = tuple[int, int]
+
+UNBOUNDED: Bounds = (None, None)
+LINKS = 8  # linear facts tried to refine a bound
+DEPTH = 2  # of linear facts used one after the other
+
+
+def highest(a: int | None, b: int | None) -> int | None:
+    """The stronger of two lower bounds."""
+    return b if a is None else a if b is None or a >= b else b
+
+
+def lowest(a: int | None, b: int | None) -> int | None:
+    """The stronger of two upper bounds."""
+    return b if a is None else a if b is None or a <= b else b
+
+
+def meet(a: Bounds, b: Bounds) -> Bounds:
+    """What satisfies both."""
+    return highest(a[0], b[0]), lowest(a[1], b[1])
+
+
+def bounds_of(facts: Facts, dim: Dim, depth: int = DEPTH) -> Bounds:
+    """The interval of a dim; `depth` linear facts may be used one after the other."""
+    if isinstance(dim, int):
+        return dim, dim
+    key = (dim, depth)
+    found = facts.recall(key)
+    if found is None:
+        found = interval(facts, dim, depth)
+        if depth and (found[0] is None or found[1] is None or found[0] != found[1]):
+            found = _refined(facts, dim, depth, found)
+        facts.remember(key, found)
+    return found
+
+
+def interval(facts: Facts, expr: Expr, depth: int) -> Bounds:
+    """The interval of a sum from those of its terms, and of its form as a whole."""
+    if expr.atom is not None:
+        return atom_bounds(facts, expr.atom, depth)
+    lo: int | None = expr.constant
+    hi: int | None = expr.constant
+    for monomial, c in expr.terms.items():
+        low, high = monomial_bounds(facts, monomial, depth)
+        if c < 0:
+            low, high = high, low
+        lo = None if lo is None or low is None else lo + c * low
+        hi = None if hi is None or high is None else hi + c * high
+        if lo is None and hi is None:
+            break
+    if not facts.linked(expr):
+        return lo, hi
+    form, scale = canonical(expr)
+    low, high = facts.range_of(form)
+    if scale < 0:
+        low, high = high, low
+    low = None if low is None else low * scale + expr.constant
+    high = None if high is None else high * scale + expr.constant
+    return highest(lo, low), lowest(hi, high)
+
+
+def canonical(expr: Expr) -> tuple[Expr, int]:
+    """(form, scale) with expr == scale * form + constant, the form as in relations."""
+    scale = gcd(*expr.terms.values())
+    if leading(expr) < 0:
+        scale = -scale
+    return divide_exactly(without_constant(expr), scale), scale
+
+
+def _refined(facts: Facts, expr: Expr, depth: int, best: Bounds) -> Bounds:
+    """Adds multiples of known linear facts that cancel a term: u <= s bounds u by what bounds s."""
+    for form in facts.links_of(expr, LINKS):
+        if form.terms.keys() == expr.terms.keys() or len(form.terms) < 2:
+            continue
+        low, high = facts.range_of(form)
+        for monomial, c in form.terms.items():
+            wanted = expr.terms.get(monomial)
+            if wanted is None:
+                continue
+            scale = abs(c)
+            factor = wanted if c > 0 else -wanted
+            rest = scale * expr - factor * form
+            if not isinstance(rest, int) and len(rest.terms) > len(expr.terms) + 1:
+                continue
+            rest_low, rest_high = bounds_of(facts, rest, depth - 1)
+            low_part, high_part = (low, high) if factor > 0 else (high, low)
+            if rest_low is not None and low_part is not None:
+                best = meet(best, (-((-rest_low - factor * low_part) // scale), None))
+            if rest_high is not None and high_part is not None:
+                best = meet(best, (None, (rest_high + factor * high_part) // scale))
+    return best
+
+
+def monomial_bounds(facts: Facts, monomial: Monomial, depth: int) -> Bounds:
+    """The interval of a product."""
+    if len(monomial) == 1:
+        return bounds_of(facts, monomial[0].expr, depth)
+    found: Bounds = (1, 1)
+    position = 0
+    while position < len(monomial):
+        atom = monomial[position]
+        power = monomial.count(atom)
+        position += power
+        one = bounds_of(facts, atom.expr, depth)
+        for _ in range(power % 2):
+            found = _product(found, one)
+        if power > 1:
+            square = _product(one, one)
+            for _ in range(power // 2):
+                found = _product(found, (highest(square[0], 0), square[1]))
+    if not facts.linked(atom.expr):
+        return found
+    whole = atom.space.from_terms({monomial: 1}, 0)
+    return meet(found, facts.range_of(whole))
+
+
+INFINITY = float("inf")
+
+
+def _times(x: float, y: float) -> float:
+    if x == 0 or y == 0:
+        return 0
+    if abs(x) == INFINITY or abs(y) == INFINITY:
+        return INFINITY if (x > 0) == (y > 0) else -INFINITY
+    return x * y
+
+
+def _product(a: Bounds, b: Bounds) -> Bounds:
+    if a[0] is not None and b[0] is not None and a[0] >= 0 and b[0] >= 0:
+        lo: float = a[0] * b[0]
+        hi = _times(INFINITY if a[1] is None else a[1], INFINITY if b[1] is None else b[1])
+        return lo, None if hi == INFINITY else hi
+    ends = [
+        _times(x, y)
+        for x in (-INFINITY if a[0] is None else a[0], INFINITY if a[1] is None else a[1])
+        for y in (-INFINITY if b[0] is None else b[0], INFINITY if b[1] is None else b[1])
+    ]
+    lo, hi = min(ends), max(ends)
+    return None if lo == -INFINITY else lo, None if hi == INFINITY else hi
+
+
+def atom_bounds(facts: Facts, atom: Atom, depth: int) -> Bounds:
+    """The interval of an atom from its kind, its operands and what is known of itself."""
+    own = facts.range_of(atom.expr)
+    if not atom.word:
+        return own if atom.signed else (highest(own[0], 0), own[1])
+    operands = [bounds_of(facts, arg, depth) for arg in atom.args]
+    return meet(own, BY_WORD[atom.word](*operands))
+
+
+def _floordiv_bounds(a: Bounds, b: Bounds) -> Bounds:
+    if b[1] is not None and b[1] < 0:
+        return _floordiv_bounds(_negated(a), _negated(b))
+    if b[0] is None or b[0] <= 0:
+        return UNBOUNDED
+    lo = hi = None
+    if a[0] is not None:
+        lo = a[0] // b[0] if a[0] < 0 else 0 if b[1] is None else a[0] // b[1]
+    if a[1] is not None:
+        hi = a[1] // b[0] if a[1] >= 0 else -1 if b[1] is None else a[1] // b[1]
+    return lo, hi
+
+
+def _mod_bounds(a: Bounds, b: Bounds) -> Bounds:
+    if b[1] is not None and b[1] < 0:
+        return _negated(_mod_bounds(_negated(a), _negated(b)))
+    if b[0] is None or b[0] <= 0:
+        lo = None if b[0] is None else min(b[0] + 1, 0)
+        return lo, None if b[1] is None else max(b[1] - 1, 0)
+    if a[0] is not None and a[1] is not None and a[0] >= 0 and a[1] < b[0]:
+        return a
+    if a[0] is not None and a[1] is not None and b[0] == b[1] and a[0] // b[0] == a[1] // b[0]:
+        return a[0] % b[0], a[1] % b[0]
+    hi = None if b[1] is None else b[1] - 1
+    return 0, hi if a[0] is None or a[0] < 0 else lowest(hi, a[1])
+
+
+def _negated(a: Bounds) -> Bounds:
+    return None if a[1] is None else -a[1], None if a[0] is None else -a[0]
+
+
+def _min_bounds(*operands: Bounds) -> Bounds:
+    lows = [lo for lo, _ in operands]
+    highs = [hi for _, hi in operands if hi is not None]
+    return None if None in lows else min(lows), min(highs, default=None)
+
+
+def _max_bounds(*operands: Bounds) -> Bounds:
+    return _negated(_min_bounds(*map(_negated, operands)))
+
+
+def _broadcast_bounds(*operands: Bounds) -> Bounds:
+    for one in operands:
+        if one[0] is not None and one[0] >= 2:
+            return one
+    lows = [lo for lo, _ in operands]
+    highs = [hi for _, hi in operands]
+    return None if None in lows else min(lows), None if None in highs else max(highs)
+
+
+BY_WORD: Mapping[str, Callable[..., Bounds]] = {
+    "//": _floordiv_bounds,
+    "%": _mod_bounds,
+    "min": _min_bounds,
+    "max": _max_bounds,
+    "broadcast": _broadcast_bounds,
+}
+
+
+def congruence_of(facts: Facts, dim: Dim) -> Congruence:
+    """The strongest known (m, r) with dim == r modulo m."""
+    if isinstance(dim, int):
+        return 0, dim
+    modulus, residue = 0, dim.constant
+    for monomial, c in dim.terms.items():
+        m, r = 0, c
+        for atom in monomial:
+            m, r = _congruent_product((m, r), _atom_congruence(facts, atom))
+        modulus = gcd(modulus, m)
+        residue += r
+    if len(dim.terms) > 1 and facts.linked(dim):
+        form, scale = canonical(dim)
+        own = facts.congruence_at(form)
+        if own is not None:
+            other = (own[0] * abs(scale), own[1] * scale + dim.constant)
+            return intersect((modulus, residue), other) or (modulus, residue)
+    return _reduced(modulus, residue)
+
+
+def _reduced(modulus: int, residue: int) -> Congruence:
+    return modulus, residue % modulus if modulus else residue
+
+
+def intersect(a: Congruence, b: Congruence) -> Congruence | None:
+    """What satisfies both congruences (Chinese remainders); None if nothing does."""
+    (m, r), (n, s) = a, b
+    common = gcd(m, n)
+    if common == 0:
+        return a if r == s else None
+    if (r - s) % common:
+        return None
+    if not m or not n:
+        return a if not m else b
+    steps = (s - r) // common * pow(m // common, -1, n // common) if n != common else 0
+    return _reduced(m // common * n, r + m * steps)
+
+
+def _congruent_product(a: Congruence, b: Congruence) -> Congruence:
+    (m, r), (n, s) = a, b
+    return _reduced(gcd(m * n, m * s, n * r), r * s)
+
+
+def _atom_congruence(facts: Facts, atom: Atom) -> Congruence:
+    own = facts.congruence_at(atom.expr)
+    found = (1, 0)
+    match atom.word:
+        case "//" | "%" if isinstance(atom.args[1], int):
+            m, r = congruence_of(facts, atom.args[0])
+            divisor = atom.args[1]
+            if atom.word == "%":
+                found = _reduced(gcd(m, divisor), r)
+            elif m % divisor == 0:
+                found = _reduced(m // divisor, r // divisor)
+        case "min" | "max" | "broadcast":
+            first, *others = (congruence_of(facts, arg) for arg in atom.args)
+            m, r = first
+            for n, s in others:
+                m = gcd(m, n, r - s)
+            found = _reduced(m, r)
+    return found if own is None else intersect(found, own) or found

@@ -1,0 +1,227 @@
+"""An expression in a simpler form under facts: equalities substituted, divisions and choices decided.
+
+Values are those of the given expression wherever it and the facts are defined and true. The rules are
+`UNDER_FACTS` of `rules.py`; the functions here split sums and cancel factors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from anyshape.symbolic.atoms import Atom, Monomial, quotient_of
+from anyshape.symbolic.conditions import Condition, eq, ge, gt, le, lt, ne
+from anyshape.symbolic.expr import (
+    ARITHMETIC,
+    BUILDERS,
+    Dim,
+    Expr,
+    divide,
+    floordiv,
+    mod,
+    total,
+)
+from anyshape.symbolic.ranges import bounds_of, congruence_of
+from anyshape.symbolic.rules import UNDER_FACTS
+
+if TYPE_CHECKING:
+    from anyshape.symbolic.facts import Facts
+
+RELATIONS = {"==": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+
+
+def simplified(facts: Facts, dim: Dim) -> Dim:
+    """The same value under these facts, as simple as they allow."""
+    if isinstance(dim, int) or _plain(facts, dim):
+        return dim
+    found = facts.recall(dim)
+    if found is None:
+        found = _terms(facts, dim)
+        if not isinstance(found, int):
+            found = _folded(facts, found)
+        facts.remember(dim, found)
+    return found
+
+
+def _plain(facts: Facts, expr: Expr) -> bool:
+    """True when no atom can change: symbols only, none of them with a value."""
+    value_of = facts.value_of
+    for monomial in expr.terms:
+        for atom in monomial:
+            if atom.word or value_of(atom) is not None:
+                return False
+    return True
+
+
+def _terms(facts: Facts, expr: Expr) -> Dim:
+    parts: list[Dim] = [expr.constant]
+    for monomial, c in expr.terms.items():
+        product: Dim = c
+        for atom in monomial:
+            product = _atom(facts, atom) * product
+        parts.append(product)
+    return total(parts)
+
+
+def _atom(facts: Facts, atom: Atom) -> Dim:
+    value = facts.value_of(atom)
+    if value is not None:
+        facts.use_value(atom)
+        return simplified(facts, value)
+    if not atom.word:
+        return atom.expr
+    found = facts.recall(atom)
+    if found is None:
+        found = _operation(facts, atom)
+        facts.remember(atom, found)
+    return found
+
+
+def _operation(facts: Facts, atom: Atom) -> Dim:
+    operands = [simplified(facts, arg) for arg in atom.args]
+    try:
+        rebuilt = BUILDERS[atom.word](*operands)
+    except (ZeroDivisionError, ValueError):  # never defined under these facts
+        return atom.expr
+    made = None if isinstance(rebuilt, int) else rebuilt.atom
+    if made is not atom:
+        return simplified(facts, rebuilt)
+    if atom.word in ("//", "%"):
+        found = _quotient(facts, atom.word, *operands)
+    else:
+        found = _choice(facts, atom.word, operands)
+    if found is None:
+        return atom.expr
+    return simplified(facts, found)
+
+
+def _ask(facts: Facts, op: str, operands: Sequence[Dim]) -> bool:
+    return facts.quick(RELATIONS[op](*operands)) is True
+
+
+def _rule(facts: Facts, word: str, operands: Sequence[Dim]) -> Dim | None:
+    return UNDER_FACTS.rewrite(word, operands, ARITHMETIC, lambda op, xs: _ask(facts, op, xs))
+
+
+def _choice(facts: Facts, word: str, operands: Sequence[Dim]) -> Dim | None:
+    """Two operands of a min, max or broadcast joined to one, if facts choose."""
+    for position, x in enumerate(operands):
+        for later, y in enumerate(operands[position + 1 :], position + 1):
+            found = _rule(facts, word, (x, y))
+            if found is not None:
+                others = [z for i, z in enumerate(operands) if i not in (position, later)]
+                return BUILDERS[word](found, *others)
+    return None
+
+
+def _quotient(facts: Facts, word: str, a: Dim, b: Dim) -> Dim | None:
+    """A simpler a // b or a % b."""
+    if isinstance(b, int):
+        found = _by_constant(facts, word, a, b)
+    else:
+        found = _by_expression(facts, word, a, b)
+    return _rule(facts, word, (a, b)) if found is None else found
+
+
+def _by_constant(facts: Facts, word: str, a: Dim, b: int) -> Dim | None:
+    if word == "%":
+        modulus, residue = congruence_of(facts, a)
+        if modulus % b == 0:
+            facts.use_all(a)
+            return residue % b
+    lo, hi = bounds_of(facts, a)
+    if lo is not None and hi is not None and lo // b == hi // b:
+        return lo // b if word == "//" else a - b * (lo // b)
+    return None
+
+
+def _by_expression(facts: Facts, word: str, a: Dim, b: Expr) -> Dim | None:
+    """(q*b + r) // b => q + r // b and (x*y) // (z*y) => x // z, where b or y is known not to be 0."""
+    if isinstance(a, int):
+        return 0 if a == 0 and not_zero(facts, b) else None
+    whole, rest = divide(a, b)
+    if whole != 0 and not_zero(facts, b):
+        return whole + floordiv(rest, b) if word == "//" else mod(rest, b)
+    for atom in common_factor(a, b):
+        if not_zero(facts, atom.expr):
+            small_a, small_b = divide(a, atom.expr)[0], divide(b, atom.expr)[0]
+            if word == "//":
+                return floordiv(small_a, small_b)
+            return atom.expr * mod(small_a, small_b)
+    return None
+
+
+def common_factor(*exprs: Expr) -> Monomial:
+    """The atoms that divide every term of every expression."""
+    if any(expr.constant for expr in exprs):
+        return ()
+    first, *others = [monomial for expr in exprs for monomial in expr.terms]
+    common = list(first)
+    for monomial in others:
+        left = list(monomial)
+        kept = []
+        for atom in common:
+            if atom in left:
+                left.remove(atom)
+                kept.append(atom)
+        common = kept
+        if not common:
+            break
+    return tuple(common)
+
+
+def not_zero(facts: Facts, dim: Dim) -> bool:
+    """True when facts show dim != 0, for a product factor by factor."""
+    if isinstance(dim, int):
+        return dim != 0
+    if facts.quick(ne(dim, 0)) is True:
+        return True
+    factors = common_factor(dim)
+    if not factors or dim.atom is not None:
+        return False
+    rest = divide(dim, dim.space.from_terms({factors: 1}, 0))[0]
+    return not_zero(facts, rest) and all(not_zero(facts, atom.expr) for atom in set(factors))
+
+
+def _folded(facts: Facts, expr: Expr) -> Dim:
+    """b*(a // b) + a % b => a, and b*(a // b) => a - r where a % b is known to be r."""
+    for monomial, c in expr.ordered_terms():
+        for atom in monomial:
+            if atom.word != "//":
+                continue
+            better = _unfolded(facts, expr, monomial, c, atom)
+            if better is not None:
+                return simplified(facts, better)
+    return expr
+
+
+def _unfolded(facts: Facts, expr: Expr, monomial: Monomial, c: int, atom: Atom) -> Dim | None:
+    a, b = atom.args
+    rest = quotient_of(monomial, atom.unit) or ()
+    if isinstance(b, int):
+        scale, uneven = divmod(c, b)
+        if uneven:
+            return None
+    else:
+        divisor = next(iter(b.terms)) if len(b.terms) == 1 and not b.constant else None
+        inside = quotient_of(rest, divisor) if divisor else None
+        factor = next(iter(b.terms.values()))
+        if inside is None or c % factor or not not_zero(facts, b):
+            return None
+        rest, scale = inside, c // factor
+    others: Dim = expr.space.from_terms({rest: scale}, 0) if rest else scale
+    remainder = simplified(facts, mod(a, b))
+    better = expr - expr.space.from_terms({monomial: c}, 0) + others * (a - remainder)
+    if isinstance(remainder, int):
+        return better
+    count = 0 if isinstance(better, int) else len(better.terms)
+    return better if count < len(expr.terms) else None
+
+
+def condition_simplified(facts: Facts, condition: Condition) -> Condition | bool:
+    """A relation with both sides simplified."""
+    form = simplified(facts, condition.form)
+    if form is condition.form:
+        return condition
+    build = {"eq": eq, "ne": ne, "ge": ge, "le": le}[condition.kind]
+    return build(form, condition.bound)

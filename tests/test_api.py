@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -39,8 +40,6 @@ def run_python(code: str, **environ: str) -> subprocess.CompletedProcess[str]:
 
 
 def api_environ() -> dict[str, str]:
-    import os
-
     return {k: v for k, v in os.environ.items() if not k.startswith("ANYSHAPE_DISABLE")}
 
 

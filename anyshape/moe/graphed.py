@@ -49,7 +49,8 @@ class Graphed:
             for _ in range(WARM_UP_CALLS):
                 self._run()
         torch.cuda.current_stream(self._tokens.device).wait_stream(side)
-        with torch.cuda.graph(self._graph):
+        # thread_local: NCCL's watchdog thread may go on with its own calls meanwhile
+        with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
             return self._run()
 
     def __call__(self, x: Tensor) -> Tensor:

@@ -342,12 +342,13 @@ class System:
         if isinstance(fact, AnyOf):
             self._alternatives(fact)
             return
-        lo, hi, source = self.facts.range_with_source(fact)
-        if fact.atom is None:
+        self.row(fact, 0)
+        if fact.atom is None:  # what is known of an atom is added when its column is
+            lo, hi, source = self.facts.range_with_source(fact)
             self.between(fact, lo, hi, source)
-        own = self.facts.congruence_with_source(fact)
-        if own is not None and fact.atom is None:
-            self._congruent(fact, *own)
+            own = self.facts.congruence_with_source(fact)
+            if own is not None:
+                self._congruent(fact, *own)
         self._holes(fact)
 
     def _holes(self, form: Expr) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from functools import reduce
 
 from anyshape.symbolic.atoms import Atom, Broadcast, FloorDiv, Max, Min, Mod, Symbol
-from anyshape.symbolic.conditions import AllOf, AnyOf, Condition, Relation
+from anyshape.symbolic.conditions import AllOf, AnyOf, Condition, Kind, Relation
 from anyshape.symbolic.expr import Dim, Expr
 from anyshape.symbolic.text import Name, Printer, name_of
 
@@ -163,10 +164,7 @@ def evaluate(dim: Dim | Condition | bool, env: Mapping[Symbol, int]) -> int | bo
         case Expr():
             return _value(dim, env, {})
         case Relation():
-            value = _value(dim.expr, env, {})
-            return (
-                value == 0 if dim.kind == "eq" else value != 0 if dim.kind == "ne" else value >= 0
-            )
+            return COMPARE[dim.kind](_value(dim.form, env, {}), dim.bound)
         case AllOf():
             return all(evaluate(part, env) for part in dim.parts)
         case AnyOf():
@@ -202,6 +200,13 @@ def _broadcast_value(sizes: list[int]) -> int:
         raise ValueError(f"sizes {sorted(others)} cannot be broadcast together")
     return others.pop() if others else 1
 
+
+COMPARE: Mapping[Kind, Callable[[int, int], bool]] = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "ge": operator.ge,
+    "le": operator.le,
+}
 
 OPERATIONS: Mapping[type[Atom], Callable[[list[int]], int]] = {
     FloorDiv: lambda args: args[0] // args[1],

@@ -1,0 +1,173 @@
+"""Every simplification rule is proved: by brute force over small integers and by z3 over all."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+import z3
+
+from anyshape.rewrite import Apply, Literal, Rule, Variable, instantiate, parse_rule
+from anyshape.symbolic import Space, evaluate
+from anyshape.symbolic.expr import ARITHMETIC, COMPARISONS, compare_ints
+from anyshape.symbolic.rules import ALWAYS, UNDER_FACTS
+from anyshape.symbolic.simplify import RELATIONS
+from tests.symbolic.proofs import of_pattern
+from tests.symbolic.trees import Undefined, plain
+
+RULES = [*ALWAYS.rules, *UNDER_FACTS.rules]
+SMALL = range(-5, 8)
+CONSTANTS = (*range(-6, 9), 16, 31, 64)
+
+
+def named(rules):
+    return pytest.mark.parametrize("rule", rules, ids=lambda rule: rule.name)
+
+
+def number(pattern, env):
+    """One side of a rule in Python's own integers."""
+    match pattern:
+        case Literal(value=value):
+            return value
+        case Variable(name=name):
+            return env[name]
+        case Apply(op=op, operands=operands):
+            return plain((op, *(number(part, env) for part in operands)), {})
+
+
+def true(condition, env):
+    match condition:
+        case None:
+            return True
+        case Apply(op="and", operands=operands):
+            return all(true(part, env) for part in operands)
+        case Apply(op="or", operands=operands):
+            return any(true(part, env) for part in operands)
+        case Apply(op=op, operands=operands):
+            return COMPARISONS[op](*(number(part, env) for part in operands))
+
+
+def counterexample(rule: Rule):
+    names = [variable.name for variable in rule.variables]
+    for values in product(SMALL, repeat=len(names)):
+        env = dict(zip(names, values))
+        try:
+            left = number(rule.left, env)
+        except Undefined:
+            continue
+        if not true(rule.condition, env):
+            continue
+        try:
+            if number(rule.right, env) == left:
+                continue
+        except Undefined:
+            pass
+        return env
+    return None
+
+
+@named(RULES)
+def test_a_rule_holds_for_small_integers(rule):
+    assert counterexample(rule) is None
+
+
+@named(RULES)
+def test_a_rule_holds_for_all_integers(rule):
+    if refuted(rule, {}, timeout_ms=1500) == z3.unsat:
+        return
+    divisors = {v.name for v in divisor_variables(rule.left) | divisor_variables(rule.right)}
+    numbers = sorted({v.name for v in rule.variables if v.constant} | divisors)
+    checked = 0
+    for values in product(CONSTANTS, repeat=len(numbers)):
+        if len(numbers) > 2 and (sum(values) % 7 or len(set(map(abs, values))) == 1):
+            continue  # a seventh of the triples
+        env = dict(zip(numbers, values))
+        if impossible(rule.condition, env):
+            continue
+        assert refuted(rule, env, timeout_ms=5000) == z3.unsat, env
+        checked += 1
+    assert checked > 10
+
+
+def impossible(condition, env):
+    """Whether constants alone make a condition false, or a divisor zero."""
+    try:
+        return not true(condition, env) if condition is not None else False
+    except KeyError:
+        parts = condition.operands if condition.op == "and" else ()
+        return any(impossible(part, env) for part in parts)
+    except Undefined:
+        return True
+
+
+def divisor_variables(pattern):
+    if not isinstance(pattern, Apply):
+        return set()
+    found = set().union(*map(divisor_variables, pattern.operands))
+    if pattern.op in ("//", "%"):
+        found |= set(variables_in(pattern.operands[1]))
+    return found
+
+
+def variables_in(pattern):
+    if isinstance(pattern, Variable):
+        return [pattern]
+    return [v for p in getattr(pattern, "operands", ()) for v in variables_in(p)]
+
+
+def refuted(rule, env, timeout_ms):
+    """z3's answer to: both sides are defined, the condition holds, and they differ."""
+    names = {
+        v.name: z3.IntVal(env[v.name]) if v.name in env else z3.Int(v.name) for v in rule.variables
+    }
+    side: list[z3.BoolRef] = []
+    left = of_pattern(rule.left, names, side)
+    right = of_pattern(rule.right, names, side)
+    solver = z3.Solver()
+    solver.set("timeout", timeout_ms)
+    if rule.condition is not None:
+        solver.add(of_pattern(rule.condition, names, side))
+    solver.add(*side, left != right)
+    return solver.check()
+
+
+@named(RULES)
+def test_a_rule_can_fire(rule):
+    table = ALWAYS if rule in ALWAYS.rules else UNDER_FACTS
+    names = [variable for variable in rule.variables]
+    for values in product(range(-2, 9), repeat=len(names)):
+        env = {v.name: value for v, value in zip(names, values)}
+        try:
+            if not true(rule.condition, env):
+                continue
+        except Undefined:
+            continue
+        space = Space()
+        terms = {
+            v.name: env[v.name] if v.constant else space.symbol(v.name, signed=True) for v in names
+        }
+        sizes = {t.symbol: env[name] for name, t in terms.items() if not isinstance(t, int)}
+
+        def ask(op, operands, sizes=sizes):
+            if table is ALWAYS:
+                return compare_ints(op, operands)
+            return evaluate(RELATIONS[op](*operands), sizes)
+
+        operands = [instantiate(part, terms, ARITHMETIC) for part in rule.left.operands]
+        fired = table.fire(rule.left.op, operands, ARITHMETIC, ask)
+        if fired is not None and fired[0] is rule:
+            return
+    pytest.fail(f"{rule.name} never fires: an earlier rule or the normal form takes its place")
+
+
+def test_a_wrong_rule_is_caught_by_both_proofs():
+    wrong = parse_rule("wrong: (x // c1) * c1 => x if c1 > 0")
+    assert counterexample(wrong) is not None
+    assert refuted(wrong, {"c1": 3}, 1000) == z3.sat
+
+
+def test_a_rule_may_not_invent_names():
+    with pytest.raises(ValueError, match="not on the left"):
+        parse_rule("wrong: x // y => z")
+    with pytest.raises(ValueError, match="name: left => right"):
+        parse_rule("x // y == 3")

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from anyshape.ir.dtypes import DType, float32
 from anyshape.ir.graph import Location
 from anyshape.symbolic import (
     Condition,
@@ -45,7 +47,8 @@ class TypeContext:
     """Facts and policy for type rules.
 
     ``on_guard(condition)`` is told of each backed relation relied on, ``on_check(condition, message)`` of
-    each condition to test while running; ``None`` means neither is possible here.
+    each condition to test while running; ``None`` means neither is possible here. ``memo`` holds layouts
+    already worked out from shapes alone, true whatever the facts are.
     """
 
     space: Space
@@ -54,6 +57,9 @@ class TypeContext:
     on_guard: Callable[[Condition], None] | None = None
     on_check: Callable[[Condition, str], None] | None = None
     location: Location | None = None
+    default_dtype: DType = float32
+    default_device: str = "cpu"
+    memo: dict[object, Any] = field(default_factory=dict)
 
     def known(self, condition: Condition | bool) -> bool | None:
         """What the facts say of the condition: True, False or None."""
@@ -120,7 +126,12 @@ class TypeContext:
         """The broadcast of sizes at one place (DESIGN.md section 5, "Broadcasting")."""
         result: Dim = 1
         for dim in dims:
-            result = self._broadcast_two(result, dim, message)
+            if result is dim or (dim.__class__ is int and (dim == 1 or dim == result)):
+                continue
+            if result.__class__ is int and result == 1:
+                result = dim
+            else:
+                result = self._broadcast_two(result, dim, message)
         return result
 
     def _broadcast_two(self, a: Dim, b: Dim, message: str) -> Dim:
@@ -164,6 +175,9 @@ class TypeContext:
         self, shapes: Sequence[Sequence[Dim]], message: str = ""
     ) -> tuple[Dim, ...]:
         """The shape that all broadcast to, aligned at the last dimension."""
+        first = tuple(shapes[0]) if shapes else ()
+        if all(shape is first or shape == first for shape in shapes):
+            return first
         rank = max((len(shape) for shape in shapes), default=0)
         text = message or "The sizes of the tensors must match to broadcast"
         return tuple(

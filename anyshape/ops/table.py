@@ -36,6 +36,8 @@ class Signature:
     """The parameters of a row, in order; it binds calls as Python does."""
 
     parameters: tuple[Parameter, ...]
+    names: tuple[str, ...] = ()  # of the positional parameters
+    defaults: Mapping[str, Arg] = field(default_factory=dict)  # of the keyword-only parameters
 
     @classmethod
     def parse(cls, text: str) -> Signature:
@@ -48,7 +50,22 @@ class Signature:
         for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
             value = REQUIRED if default is None else ast.literal_eval(default)
             parameters.append(Parameter(argument.arg, value, keyword_only=True))
-        return cls(tuple(parameters))
+        names = tuple(p.name for p in parameters if not p.keyword_only)
+        optional = {p.name: p.default for p in parameters if p.keyword_only}
+        return cls(tuple(parameters), names, optional)  # type: ignore[arg-type]
+
+    def split(
+        self, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]
+    ) -> tuple[tuple[Arg, ...], dict[str, Arg]]:
+        """All positional arguments and all keyword-only ones, defaults filled in."""
+        if not kwargs and len(args) == len(self.names) and not self.required_keywords():
+            return args, dict(self.defaults)
+        bound = self.bind(args, kwargs)
+        return tuple(bound[name] for name in self.names), {k: bound[k] for k in self.defaults}
+
+    def required_keywords(self) -> bool:
+        """Is a keyword-only parameter without default?"""
+        return bool(self.defaults) and REQUIRED in self.defaults.values()
 
     def bind(self, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]) -> dict[str, Arg]:
         """Every parameter with its argument or default; raises ``TypeError`` as a call would."""
@@ -76,16 +93,19 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Pointwise:
-    """``body(b, *elements)`` computes one element from the elements at the same (broadcast) place.
+    """``body(b, *args, **kwargs)`` computes one element from the elements at the same (broadcast) place.
 
-    ``b`` has one method for each scalar operator (``anyshape.ir.loops.SCALAR_OPS``). The tensor operands
-    arrive cast to ``compute``: ``"result"`` the result's dtype, ``"promoted"`` the operands' promoted
-    dtype (comparisons), ``"own"`` each its own (casts, ``where``). Below float32, floats are computed in
+    ``b`` has one method for each scalar operator (``anyshape.ir.loops.SCALAR_OPS``). ``args`` and ``kwargs``
+    are the node's, each tensor replaced by its element; numbers, ``None`` and text stay as they are (a
+    symbolic number may come as an element too). The tensor operands arrive cast to ``compute``: ``"result"`` the result's dtype, ``"promoted"`` the operands' promoted
+    dtype (comparisons), ``"own"`` each its own (casts); those at the positions ``own`` (conditions) always
+    keep their own. Below float32, floats are computed in
     float32 and rounded once at the end.
     """
 
     body: Callable[..., Any]
     compute: Literal["result", "promoted", "own"] = "result"
+    own: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +149,7 @@ class OpDef:
     type: TypeRule | None = None
     expand: Callable[..., Any] | None = None
     lower: Lowering | None = None
+    normalize: Callable[..., tuple[tuple[Arg, ...], Mapping[str, Arg]]] | None = None
     mutates: tuple[str, ...] = ()
     functional: str | None = None
     alias: Literal["none", "view", "maybe"] = "none"
@@ -141,6 +162,10 @@ class OpDef:
 _rows: dict[str, OpDef] = {}
 OPS: Mapping[str, OpDef] = MappingProxyType(_rows)
 
+_spellings: dict[str, str] = {}
+SPELLINGS: Mapping[str, str] = MappingProxyType(_spellings)
+"""Dotted name of a callable (``torch.nn.functional.gelu``, ``operator.add``) -> name of its row."""
+
 
 def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     """Adds a row and returns it.
@@ -151,13 +176,23 @@ def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     ``Value``s; without it, the type is that of the expansion.
     ``expand(b, *args, **kwargs)``: the same computation through other rows of the builder ``b``.
     ``lower``: how the scheduler sees a core row. ``mutates``: parameters written in place, ``functional``
-    the row that computes the new value of the first of them. ``alias``: the result views the first
+    the row that computes the new value of the first of them. ``normalize(cx, *args, **kwargs)`` gives the
+    arguments that the node is to have: dims counted from 0, ``-1`` in shapes resolved, defaults spelt out;
+    every other function of the row sees these. ``alias``: the result views the first
     argument always (``view``) or depending on its layout (``maybe``). ``autocast``: the class of operators
     that autocast puts it in. ``random``, ``effect``: never removed, merged or reordered.
     ``samples``: makes test cases, see ``tests/ops``.
     """
-    if name in _rows:
-        raise ValueError(f"operator {name!r} has a row already")
     row = OpDef(name, Signature.parse(signature), torch, **rest)
-    _rows[name] = row
+    add_row(row)
     return row
+
+
+def add_row(row: OpDef) -> None:
+    """Puts a row and its spellings into the tables; both must be new."""
+    if row.name in _rows:
+        raise ValueError(f"operator {row.name!r} has a row already")
+    _rows[row.name] = row
+    for spelling in (row.torch, *row.spellings):
+        if _spellings.setdefault(spelling, row.name) != row.name:
+            raise ValueError(f"{spelling} is {_spellings[spelling]} already, not {row.name}")

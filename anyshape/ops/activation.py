@@ -1,0 +1,153 @@
+"""Activations of torch.nn.functional as elementwise rows.
+
+Each body is ATen's CPU formula. ``inplace=True`` is turned into the in-place row by capture; here the
+flag is accepted and must be false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from anyshape.ir.graph import Arg, TensorType
+from anyshape.ops.context import TypeContext
+from anyshape.ops.rules import pointwise_type, promoted, tensors_of
+from anyshape.ops.table import AutocastClass, OpDef, Pointwise, op
+
+Body = Callable[..., Any]
+
+
+def _rule(cx: TypeContext, x: Arg, *args: Arg, **kwargs: Arg) -> TensorType:
+    return pointwise_type(cx, tensors_of((x,)), promoted(cx, (x,)))
+
+
+def activation(
+    name: str, signature: str, body: Body, *, spellings: tuple[str, ...] = (), torch: str = "",
+    autocast: AutocastClass | None = None,
+) -> OpDef:  # fmt: skip
+    """A row for ``torch.nn.functional.name``."""
+    return op(name, signature, torch=torch or f"torch.nn.functional.{name}", spellings=spellings,
+              type=_rule, lower=Pointwise(body), autocast=autocast)  # fmt: skip
+
+
+activation("relu", "input, inplace=False", lambda b, x, inplace=False: b.maximum(x, 0),
+           spellings=("torch.relu", "torch.Tensor.relu"))  # fmt: skip
+activation("relu6", "input, inplace=False", lambda b, x, inplace=False: b.minimum(b.maximum(x, 0), 6))
+activation("silu", "input, inplace=False",
+           lambda b, x, inplace=False: b.div(x, b.add(1.0, b.exp(b.neg(x)))))  # fmt: skip
+
+
+def _gelu(b: Any, x: Any, *, approximate: str = "none") -> Any:
+    if approximate == "tanh":
+        inner = b.mul(0.7978845608028654, b.add(x, b.mul(0.044715, b.mul(b.mul(x, x), x))))
+        return b.mul(b.mul(0.5, x), b.add(1.0, b.tanh(inner)))
+    return b.mul(b.mul(x, 0.5), b.add(1.0, b.erf(b.mul(x, 0.7071067811865476))))
+
+
+activation("gelu", "input, *, approximate='none'", _gelu)
+
+
+def _leaky_relu(b: Any, x: Any, negative_slope: Any = 0.01, inplace: bool = False) -> Any:
+    return b.where(b.gt(x, 0), x, b.mul(x, negative_slope))
+
+
+activation("leaky_relu", "input, negative_slope=0.01, inplace=False", _leaky_relu)
+
+
+def _elu(b: Any, x: Any, alpha: Any = 1.0, inplace: bool = False) -> Any:
+    return b.where(b.gt(x, 0), x, b.mul(b.expm1(x), alpha))
+
+
+activation("elu", "input, alpha=1.0, inplace=False", _elu)
+
+
+def _celu(b: Any, x: Any, alpha: Any = 1.0, inplace: bool = False) -> Any:
+    return b.where(b.gt(x, 0), x, b.mul(b.expm1(b.div(x, alpha)), alpha))
+
+
+activation("celu", "input, alpha=1.0, inplace=False", _celu, spellings=("torch.celu",))
+
+
+def _selu(b: Any, x: Any, inplace: bool = False) -> Any:
+    scale, alpha = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
+    return b.where(b.gt(x, 0), b.mul(x, scale), b.mul(b.expm1(x), scale * alpha))
+
+
+activation("selu", "input, inplace=False", _selu, spellings=("torch.selu",))
+
+
+def _softplus(b: Any, x: Any, beta: Any = 1.0, threshold: Any = 20.0) -> Any:
+    scaled = b.mul(x, beta)
+    return b.where(b.gt(scaled, threshold), x, b.div(b.log1p(b.exp(scaled)), beta))
+
+
+activation("softplus", "input, beta=1.0, threshold=20.0", _softplus, autocast="float32")
+activation("softsign", "input", lambda b, x: b.div(x, b.add(b.abs(x), 1.0)))
+activation("tanhshrink", "input", lambda b, x: b.sub(x, b.tanh(x)))
+activation("mish", "input, inplace=False",
+           lambda b, x, inplace=False: b.mul(x, b.tanh(b.log1p(b.exp(x)))))  # fmt: skip
+
+
+def _hard(b: Any, x: Any) -> Any:
+    return b.minimum(b.maximum(b.add(x, 3.0), 0.0), 6.0)
+
+
+activation("hardsigmoid", "input, inplace=False", lambda b, x, inplace=False: b.div(_hard(b, x), 6.0))
+activation("hardswish", "input, inplace=False",
+           lambda b, x, inplace=False: b.div(b.mul(x, _hard(b, x)), 6.0))  # fmt: skip
+
+
+def _hardtanh(b: Any, x: Any, min_val: Any = -1.0, max_val: Any = 1.0, inplace: bool = False) -> Any:
+    return b.minimum(b.maximum(x, min_val), max_val)
+
+
+activation("hardtanh", "input, min_val=-1.0, max_val=1.0, inplace=False", _hardtanh)
+
+
+def _threshold(b: Any, x: Any, threshold: Any, value: Any, inplace: bool = False) -> Any:
+    return b.where(b.le(x, threshold), value, x)
+
+
+activation("threshold", "input, threshold, value, inplace=False", _threshold, spellings=("torch.threshold",))
+
+
+def _hardshrink(b: Any, x: Any, lambd: Any = 0.5) -> Any:
+    inside = b.logical_and(b.ge(x, b.neg(lambd) if hasattr(lambd, "dtype") else -lambd), b.le(x, lambd))
+    return b.where(inside, 0.0, x)
+
+
+activation("hardshrink", "input, lambd=0.5", _hardshrink,
+           spellings=("torch.hardshrink", "torch.Tensor.hardshrink"))  # fmt: skip
+
+
+def _softshrink(b: Any, x: Any, lambd: Any = 0.5) -> Any:
+    low = b.where(b.lt(x, b.sub(0.0, lambd)), b.add(x, lambd), b.mul(x, 0.0))
+    return b.where(b.gt(x, lambd), b.sub(x, lambd), low)
+
+
+activation("softshrink", "input, lambd=0.5", _softshrink)
+
+
+def _logsigmoid(b: Any, x: Any) -> Any:
+    return b.sub(b.minimum(x, 0.0), b.log1p(b.exp(b.neg(b.abs(x)))))
+
+
+activation("logsigmoid", "input", _logsigmoid)
+op("prelu", "input, weight", torch="torch.prelu",
+   spellings=("torch.nn.functional.prelu", "torch.Tensor.prelu"),
+   type=lambda cx, x, w: _rule(cx, x), expand=lambda b, x, w: _prelu_expand(b, x, w))  # fmt: skip
+
+
+def _prelu_expand(b: Any, x: Any, weight: Any) -> Any:
+    rank = len(x.shape)
+    if rank > 1 and len(weight.shape) == 1:
+        weight = b.reshape(weight, (1, weight.shape[0], *(1,) * (rank - 2)))
+    return b.where(b.gt(x, 0), x, b.mul(x, weight))
+
+
+def _glu_expand(b: Any, x: Any, dim: int = -1) -> Any:
+    first, second = b.chunk(x, 2, dim)
+    return b.mul(first, b.sigmoid(second))
+
+
+op("glu", "input, dim=-1", torch="torch.nn.functional.glu", expand=_glu_expand)

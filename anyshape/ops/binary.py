@@ -1,0 +1,263 @@
+"""Elementwise rows of two or more operands: arithmetic, comparisons, logic, clamps, interpolation.
+
+Operands may be tensors or numbers; a result has the promoted dtype. The reflected operators of Python
+(``2 - x``) have rows where torch computes them in their own way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from anyshape.ir.dtypes import DType, bool_
+from anyshape.ir.graph import Arg, TensorType
+from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.rules import (
+    booled,
+    floated,
+    is_tensor,
+    pointwise_rule,
+    pointwise_type,
+    promoted,
+    tensors_of,
+)
+from anyshape.ops.table import AutocastClass, OpDef, Pointwise, op
+
+Body = Callable[..., Any]
+
+
+def binary(
+    name: str,
+    body: Body,
+    *,
+    signature: str = "input, other",
+    dtype: Callable[..., DType] = promoted,
+    compute: str = "result",
+    operators: tuple[str, ...] = (),
+    aliases: tuple[str, ...] = (),
+    method: bool = True,
+    commutes: bool = False,
+    autocast: AutocastClass | None = None,
+) -> OpDef:
+    """A row ``name(input, other)``; ``operators`` are names such as ``add`` of Python's protocol."""
+    python = tuple(
+        text for o in operators for text in (f"operator.{o}", f"torch.Tensor.__{o.strip('_')}__")
+    )
+    spellings = ((f"torch.Tensor.{name}",) if method else ()) + python + aliases
+    return op(
+        name, signature, torch=f"torch.{name}", spellings=spellings,
+        type=pointwise_rule(dtype, 2), lower=Pointwise(body, compute),  # type: ignore[arg-type]
+        normalize=_tensor_first if commutes else None, autocast=autocast,
+    )  # fmt: skip
+
+
+def _tensor_first(
+    cx: TypeContext, x: Arg, y: Arg, **kwargs: Arg
+) -> tuple[tuple[Arg, ...], Mapping[str, Arg]]:
+    """``2 + x`` is ``x + 2`` (torch's functions want a tensor first)."""
+    return ((x, y) if is_tensor(x) or kwargs.get("alpha", 1) != 1 else (y, x)), kwargs
+
+
+def _scaled(b: Any, y: Any, alpha: Any) -> Any:
+    return y if isinstance(alpha, int) and alpha == 1 else b.mul(y, alpha)
+
+
+def _is_bool(*operands: Any) -> bool:
+    """Are all operands that are elements of dtype bool? (They have the same one.)"""
+    return any(getattr(x, "dtype", None) is bool_ for x in operands)
+
+
+def _add(b: Any, x: Any, y: Any, *, alpha: Any = 1) -> Any:
+    if _is_bool(x, y):
+        return b.logical_or(x, y if alpha else False)
+    return b.add(x, _scaled(b, y, alpha))
+
+
+def _sub(b: Any, x: Any, y: Any, *, alpha: Any = 1) -> Any:
+    return b.sub(x, _scaled(b, y, alpha))
+
+
+def _mul(b: Any, x: Any, y: Any) -> Any:
+    return b.logical_and(x, y) if _is_bool(x, y) else b.mul(x, y)
+
+
+def _no_bool(cx: TypeContext, operands: Any) -> DType:
+    if any(x is True or x is False for x in operands) or any(
+        t.dtype is bool_ for t in tensors_of(operands)
+    ):
+        raise OpError("Subtraction, the `-` operator, with a bool tensor is not supported.")
+    return promoted(cx, operands)
+
+
+binary("add", _add, signature="input, other, *, alpha=1", operators=("add",),
+       aliases=("torch.Tensor.__radd__",), commutes=True)  # fmt: skip
+binary("sub", _sub, signature="input, other, *, alpha=1", dtype=_no_bool, operators=("sub",),
+       aliases=("torch.subtract", "torch.Tensor.subtract"))  # fmt: skip
+binary("mul", _mul, operators=("mul",), commutes=True,
+       aliases=("torch.Tensor.__rmul__", "torch.multiply", "torch.Tensor.multiply"))  # fmt: skip
+op("rsub", "input, other, *, alpha=1", torch="torch.rsub", spellings=("torch.Tensor.__rsub__",),
+   type=pointwise_rule(_no_bool, 2),
+   lower=Pointwise(lambda b, x, y, *, alpha=1: b.sub(y, _scaled(b, x, alpha))))  # fmt: skip
+
+
+def _div_type(cx: TypeContext, x: Arg, y: Arg, *, rounding_mode: Arg = None) -> TensorType:
+    rule = floated if rounding_mode is None else promoted
+    return pointwise_type(cx, tensors_of((x, y)), rule(cx, (x, y)))
+
+
+def _div(b: Any, x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
+    if rounding_mode is None:
+        return b.div(x, y)
+    return b.floordiv(x, y) if rounding_mode == "floor" else _div_trunc(b, x, y)
+
+
+def _div_trunc(b: Any, x: Any, y: Any) -> Any:
+    dtype = getattr(x, "dtype", None) or y.dtype
+    return b.trunc(b.div(x, y)) if dtype.is_floating else b.truncdiv(x, y)
+
+
+op("div", "input, other, *, rounding_mode=None", torch="torch.div", type=_div_type,
+   spellings=("torch.Tensor.div", "torch.divide", "torch.Tensor.divide"), lower=Pointwise(_div))
+op("true_divide", "input, other", torch="torch.true_divide",
+   spellings=("torch.Tensor.true_divide", "operator.truediv", "torch.Tensor.__truediv__"),
+   type=_div_type, expand=lambda b, x, y: b.div(x, y))  # fmt: skip
+op("rtruediv", "input, other", torch="torch.Tensor.__rtruediv__",
+   type=lambda cx, x, y: pointwise_type(cx, tensors_of((x,)), promoted(cx, (floated_like(cx, x), y))),
+   expand=lambda b, x, y: b.mul(b.reciprocal(x), y))  # fmt: skip
+
+
+def floated_like(cx: TypeContext, x: Arg) -> Arg:
+    """The operand whose category is that of ``reciprocal(x)`` in promotion."""
+    return x if floated(cx, (x,)) is tensors_of((x,))[0].dtype else 1.0
+
+
+binary("floor_divide", lambda b, x, y: b.floordiv(x, y), operators=("floordiv",))
+op("rfloordiv", "input, other", torch="torch.Tensor.__rfloordiv__", type=pointwise_rule(promoted, 2),
+   lower=Pointwise(lambda b, x, y: b.floordiv(y, x)))  # fmt: skip
+binary("remainder", lambda b, x, y: b.mod(x, y), operators=("mod",))
+op("rmod", "input, other", torch="torch.Tensor.__rmod__", type=pointwise_rule(promoted, 2),
+   lower=Pointwise(lambda b, x, y: b.mod(y, x)))  # fmt: skip
+binary("fmod", lambda b, x, y: b.fmod(x, y))
+
+
+def _pow(b: Any, x: Any, y: Any) -> Any:
+    dtype = getattr(x, "dtype", None)
+    special = _POWERS.get(y) if isinstance(y, (int, float)) and dtype is not None else None
+    if special is None or (not dtype.is_floating and y not in (2, 3)):
+        return b.pow(x, y)
+    return special(b, x)
+
+
+# Exponents that ATen computes in their own way (pow_tensor_scalar_optimized_kernel).
+_POWERS: dict[float, Body] = {
+    1: lambda b, x: x,
+    2: lambda b, x: b.mul(x, x),
+    3: lambda b, x: b.mul(b.mul(x, x), x),
+    -2: lambda b, x: b.div(1.0, b.mul(x, x)),
+    0.5: lambda b, x: b.sqrt(x),
+    -0.5: lambda b, x: b.div(1.0, b.sqrt(x)),
+    -1: lambda b, x: b.reciprocal(x),
+}
+
+op("pow", "input, exponent", torch="torch.pow", type=pointwise_rule(promoted, 2), autocast="float32",
+   spellings=("torch.Tensor.pow", "operator.pow", "torch.Tensor.__pow__"), lower=Pointwise(_pow))
+op("rpow", "input, other", torch="torch.Tensor.__rpow__", type=pointwise_rule(promoted, 2),
+   expand=lambda b, x, y: b.pow(y, x))  # fmt: skip
+op("float_power", "input, exponent", torch="torch.float_power", spellings=("torch.Tensor.float_power",))
+
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    _alias = {"ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+    _more = _alias.get(_name)
+    binary(_name, lambda b, x, y, scalar=_name: getattr(b, scalar)(x, y), dtype=booled,
+           compute="promoted", operators=(_name,), commutes=_name in ("eq", "ne"),
+           aliases=(f"torch.{_more}", f"torch.Tensor.{_more}") if _more else ())  # fmt: skip
+
+for _name in ("logical_and", "logical_or", "logical_xor"):
+    binary(_name, lambda b, x, y, scalar=_name: getattr(b, scalar)(b.cast(x, bool_), b.cast(y, bool_)),
+           dtype=booled, compute="own")  # fmt: skip
+for _name, _scalar, _operator in (
+    ("bitwise_and", "bit_and", "and_"), ("bitwise_or", "bit_or", "or_"), ("bitwise_xor", "bit_xor", "xor"),
+    ("bitwise_left_shift", "shl", "lshift"), ("bitwise_right_shift", "shr", "rshift"),
+):  # fmt: skip
+    _reflected = f"torch.Tensor.__r{_operator.strip('_')}__"
+    binary(_name, lambda b, x, y, scalar=_scalar: getattr(b, scalar)(x, y), operators=(_operator,),
+           commutes=_name in ("bitwise_and", "bitwise_or", "bitwise_xor"),
+           aliases=(_reflected,) if "shift" not in _name else ())  # fmt: skip
+
+binary("maximum", lambda b, x, y: b.maximum(x, y))
+binary("minimum", lambda b, x, y: b.minimum(x, y))
+for _name, _of in (("fmax", "fmax"), ("fmin", "fmin")):
+    binary(_name, lambda b, x, y, scalar=_of: getattr(b, scalar)(x, y))
+binary("atan2", lambda b, x, y: b.atan2(x, y), dtype=floated,
+       aliases=("torch.arctan2", "torch.Tensor.arctan2"))  # fmt: skip
+binary("copysign", lambda b, x, y: b.copysign(x, y), dtype=floated)
+binary("hypot", lambda b, x, y: b.hypot(x, y))
+binary("nextafter", lambda b, x, y: b.nextafter(x, y))
+binary("xlogy", lambda b, x, y: b.where(b.isnan(y), y, b.where(b.eq(x, 0), 0.0, b.mul(x, b.log(y)))),
+       dtype=floated, aliases=("torch.special.xlogy",))  # fmt: skip
+op("xlog1py", "input, other", torch="torch.special.xlog1py", type=pointwise_rule(floated, 2),
+   lower=Pointwise(lambda b, x, y: b.where(
+       b.isnan(y), y, b.where(b.eq(x, 0), 0.0, b.mul(x, b.log1p(y))))))  # fmt: skip
+binary("heaviside", lambda b, x, y: b.where(b.eq(x, 0), y, b.cast(b.gt(x, 0), x.dtype)))
+
+
+def _logaddexp(b: Any, x: Any, y: Any) -> Any:
+    high = b.maximum(x, y)
+    infinite = b.logical_and(b.isinf(x), b.eq(x, y))
+    return b.where(infinite, x, b.add(high, b.log1p(b.exp(b.neg(b.abs(b.sub(x, y)))))))
+
+
+def _logaddexp2(b: Any, x: Any, y: Any) -> Any:
+    high = b.maximum(x, y)
+    infinite = b.logical_and(b.isinf(x), b.eq(x, y))
+    power = b.exp2(b.neg(b.abs(b.sub(x, y))))
+    return b.where(infinite, x, b.add(high, b.mul(b.log1p(power), 1.4426950408889634)))
+
+
+binary("logaddexp", _logaddexp)
+binary("logaddexp2", _logaddexp2)
+
+# --- clamps ---
+
+
+def _clamp(b: Any, x: Any, low: Any = None, high: Any = None) -> Any:
+    if low is not None:
+        x = b.maximum(x, low)
+    return x if high is None else b.minimum(x, high)
+
+
+def _clamp_type(cx: TypeContext, x: Arg, low: Arg = None, high: Arg = None) -> TensorType:
+    if low is None and high is None:
+        raise OpError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    return pointwise_type(cx, tensors_of((x, low, high)), promoted(cx, (x, low, high)))
+
+
+op("clamp", "input, min=None, max=None", torch="torch.clamp", type=_clamp_type, lower=Pointwise(_clamp),
+   spellings=("torch.Tensor.clamp", "torch.clip", "torch.Tensor.clip"))  # fmt: skip
+op("clamp_min", "input, min", torch="torch.clamp_min", spellings=("torch.Tensor.clamp_min",),
+   type=lambda cx, x, low: _clamp_type(cx, x, low), expand=lambda b, x, low: b.clamp(x, low))
+op("clamp_max", "input, max", torch="torch.clamp_max", spellings=("torch.Tensor.clamp_max",),
+   type=lambda cx, x, high: _clamp_type(cx, x, None, high),
+   expand=lambda b, x, high: b.clamp(x, None, high))  # fmt: skip
+
+# --- three operands ---
+
+
+def _lerp(b: Any, x: Any, end: Any, weight: Any) -> Any:
+    """ATen's form: from the nearer end, so that weight 1 gives ``end`` exactly."""
+    gap = b.sub(end, x)
+    near = b.add(x, b.mul(weight, gap))
+    if isinstance(weight, (int, float)):
+        return near if abs(weight) < 0.5 else b.sub(end, b.mul(gap, 1.0 - weight))
+    far = b.sub(end, b.mul(gap, b.sub(1.0, weight)))
+    return b.where(b.lt(b.abs(weight), 0.5), near, far)
+
+
+op("lerp", "input, end, weight", torch="torch.lerp", spellings=("torch.Tensor.lerp",),
+   type=pointwise_rule(lambda cx, xs: tensors_of(xs)[0].dtype), lower=Pointwise(_lerp))  # fmt: skip
+op("addcmul", "input, tensor1, tensor2, *, value=1", torch="torch.addcmul",
+   spellings=("torch.Tensor.addcmul",), type=pointwise_rule(), autocast="promote",
+   lower=Pointwise(lambda b, x, p, q, *, value=1: b.add(x, b.mul(_scaled(b, p, value), q))))  # fmt: skip
+op("addcdiv", "input, tensor1, tensor2, *, value=1", torch="torch.addcdiv",
+   spellings=("torch.Tensor.addcdiv",), type=pointwise_rule(), autocast="promote",
+   lower=Pointwise(lambda b, x, p, q, *, value=1: b.add(x, b.div(_scaled(b, p, value), q))))  # fmt: skip

@@ -1,0 +1,258 @@
+"""Rows that make tensors from nothing, or from the format of another tensor.
+
+The core rows are ``full(shape, value, dtype, device)`` and ``arange(length, start, step, dtype, device)``;
+the rest expand to them. ``layout``, ``pin_memory`` and the like are accepted at their defaults only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anyshape.ir.dtypes import DType, bool_, int64
+from anyshape.ir.graph import Arg, TensorType
+from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.layout import contiguous_strides, preserved_strides
+from anyshape.ops.rules import created, dim_of, new, number_category, tensor
+from anyshape.ops.table import Structural, op
+from anyshape.ops.view import Normal, sequence
+from anyshape.symbolic import Dim, Expr, ceildiv, ge, le, maximum
+
+_REST = "layout=None, requires_grad=False, pin_memory=False"
+
+
+def _plain(**rest: Arg) -> None:
+    """Raises where an option asks for more than a plain tensor."""
+    if rest.get("layout") not in (None, "strided") or rest.get("requires_grad"):
+        raise OpError(f"creation with {rest} is not supported")
+
+
+def dtype_of_numbers(cx: TypeContext, *numbers: Arg) -> DType:
+    """The dtype that torch infers for a tensor of these Python numbers."""
+    categories = {number_category(n) for n in numbers}
+    if categories & {"float", "complex"}:
+        return cx.default_dtype
+    return int64 if "int" in categories else bool_
+
+
+# --- full and what expands to it ---
+
+
+def _normal_full(
+    cx: TypeContext, size: Arg, value: Any, dtype: Any = None, device: Any = None, *rest: Arg
+) -> Normal:
+    _plain(**dict(zip(("layout", "requires_grad", "pin_memory"), rest)))
+    chosen = dtype or dtype_of_numbers(cx, value)
+    return (sequence(size), value, chosen, device or cx.default_device), {}
+
+
+op("full", f"size, fill_value, dtype=None, device=None, {_REST}", torch="anyshape.reference.full",
+   spellings=("torch.full",), normalize=_normal_full, lower=Structural(),
+   type=lambda cx, size, value, dtype, device: created(cx, size, dtype, device))  # fmt: skip
+
+
+def _normal_sized(
+    cx: TypeContext, size: Arg, dtype: Any = None, device: Any = None, *rest: Arg, **more: Arg
+) -> Normal:
+    _plain(**dict(zip(("layout", "requires_grad", "pin_memory"), rest)))
+    return (sequence(size), dtype or cx.default_dtype, device or cx.default_device), {}
+
+
+for _name, _value in (("zeros", 0), ("ones", 1), ("empty", 0)):
+    op(_name, f"size, dtype=None, device=None, {_REST}, memory_format=None",
+       torch=f"anyshape.reference.{_name}", spellings=(f"torch.{_name}",), normalize=_normal_sized,
+       type=lambda cx, size, dtype, device: created(cx, size, dtype, device),
+       expand=lambda b, size, dtype, device, v=_value: b.full(size, v, dtype, device))  # fmt: skip
+
+
+def _like_type(cx: TypeContext, x: Any, *value: Arg, dtype: Any = None, device: Any = None, **rest: Arg) -> TensorType:
+    t = tensor(x)
+    contiguous = rest.get("memory_format") == "contiguous_format"
+    strides = contiguous_strides(cx, t.shape) if contiguous else preserved_strides(cx, t)
+    return TensorType(dtype or t.dtype, device or t.device, t.shape, strides)
+
+
+def _like_expand(b: Any, x: Any, value: Arg, dtype: Any, device: Any) -> Any:
+    return b.full(x.shape, value, dtype or x.dtype, device or x.type.device)
+
+
+_LIKE = f"*, dtype=None, device=None, {_REST}, memory_format=None"
+for _name, _value in (("zeros_like", 0), ("ones_like", 1), ("empty_like", 0)):
+    op(_name, f"input, {_LIKE}", torch=f"torch.{_name}", type=_like_type,
+       expand=lambda b, x, v=_value, dtype=None, device=None, **rest: _like_expand(b, x, v, dtype, device))
+op("full_like", f"input, fill_value, {_LIKE}", torch="torch.full_like", type=_like_type,
+   expand=lambda b, x, v, dtype=None, device=None, **rest: _like_expand(b, x, v, dtype, device))
+
+
+def _new_type(cx: TypeContext, x: Any, size: Arg, *value: Arg, dtype: Any = None, device: Any = None, **rest: Arg) -> TensorType:
+    t = tensor(x)
+    return created(cx, sequence(size), dtype or t.dtype, device or t.device)
+
+
+def _new_expand(b: Any, x: Any, size: Arg, value: Arg, dtype: Any, device: Any) -> Any:
+    return b.full(sequence(size), value, dtype or x.dtype, device or x.type.device)
+
+
+_NEW = f"*, dtype=None, device=None, {_REST}"
+for _name, _value in (("new_zeros", 0), ("new_ones", 1), ("new_empty", 0)):
+    op(_name, f"input, size, {_NEW}", torch=f"torch.Tensor.{_name}", type=_new_type,
+       expand=lambda b, x, s, v=_value, dtype=None, device=None, **rest: _new_expand(b, x, s, v, dtype, device))
+op("new_full", f"input, size, fill_value, {_NEW}", torch="torch.Tensor.new_full", type=_new_type,
+   expand=lambda b, x, s, v, dtype=None, device=None, **rest: _new_expand(b, x, s, v, dtype, device))
+
+# --- arange ---
+
+op("arange", "length, start, step, dtype, device", torch="anyshape.reference.arange", lower=Structural(),
+   type=lambda cx, length, start, step, dtype, device: created(cx, (length,), dtype, device))  # fmt: skip
+
+
+def _normal_torch_arange(
+    cx: TypeContext, start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None,
+    device: Any = None, **rest: Arg,
+) -> Normal:  # fmt: skip
+    _plain(**rest)
+    first, last = (0, start) if end is None else (start, end)
+    chosen = dtype or dtype_of_numbers(cx, first, last, step)
+    chosen = int64 if chosen is bool_ else chosen
+    return (first, last, step), {"dtype": chosen, "device": device or cx.default_device}
+
+
+def arange_length(cx: TypeContext, start: Any, end: Any, step: Any) -> Dim:
+    """How many numbers ``start, start + step, ...`` there are before ``end``."""
+    if all(isinstance(n, (int, float)) for n in (start, end, step)):
+        if step == 0 or (end - start) / step < 0:
+            raise OpError("upper bound and lower bound inconsistent with step sign")
+        integral = all(isinstance(n, int) for n in (start, end, step))
+        return -((start - end) // step) if integral else -int(-((end - start) / step) // 1)
+    if not isinstance(step, int) or not all(isinstance(n, (int, Expr)) for n in (start, end)):
+        raise OpError("arange over symbolic floats is not supported")
+    text = "upper bound and lower bound inconsistent with step sign"
+    cx.require(ge(end, start) if step > 0 else le(end, start), text)
+    return ceildiv(end - start, step) if step > 0 else ceildiv(start - end, -step)
+
+
+def _torch_arange_expand(b: Any, start: Any, end: Any, step: Any, *, dtype: Any, device: Any, **rest: Arg) -> Any:
+    return b.arange(arange_length(b.cx, start, end, step), start, step, dtype, device)
+
+
+op("torch_arange", f"start, end=None, step=1, *, dtype=None, device=None, {_REST}", torch="torch.arange",
+   normalize=_normal_torch_arange, expand=_torch_arange_expand,
+   type=lambda cx, start, end, step, *, dtype, device: created(
+       cx, (arange_length(cx, start, end, step),), dtype, device))  # fmt: skip
+
+
+def _linspace_expand(b: Any, start: Any, end: Any, steps: Any, *, dtype: Any = None, device: Any = None, **rest: Arg) -> Any:
+    """ATen's form: from both ends towards the middle."""
+    chosen, place = dtype or b.cx.default_dtype, device or b.cx.default_device
+    if isinstance(steps, int) and steps == 1:
+        return b.full((1,), start, chosen, place)
+    at = b.arange(steps, 0, 1, int64, place)
+    last = maximum(steps - 1, 1)
+    step = (end - start) / last if isinstance(last, int) else b.div(b.full((), end - start, chosen, place), last)
+    low = b.add(b.mul(b.to_dtype(at, chosen), step), start)
+    high = b.rsub(b.mul(b.to_dtype(b.rsub(at, steps - 1), chosen), step), end)
+    return b.where(b.lt(at, steps // 2), low, high)
+
+
+op("linspace", f"start, end, steps, *, dtype=None, device=None, {_REST}", torch="torch.linspace",
+   expand=_linspace_expand,
+   type=lambda cx, start, end, steps, *, dtype=None, device=None, **rest: created(
+       cx, (steps,), dtype, device))  # fmt: skip
+
+
+def _eye_expand(b: Any, n: Any, m: Any = None, *, dtype: Any = None, device: Any = None, **rest: Arg) -> Any:
+    place = device or b.cx.default_device
+    rows = b.unsqueeze(b.arange(n, 0, 1, int64, place), 1)
+    columns = b.arange(n if m is None else m, 0, 1, int64, place)
+    return b.to_dtype(b.eq(rows, columns), dtype or b.cx.default_dtype)
+
+
+op("eye", f"n, m=None, *, dtype=None, device=None, {_REST}", torch="torch.eye", expand=_eye_expand,
+   type=lambda cx, n, m=None, *, dtype=None, device=None, **rest: created(
+       cx, (n, n if m is None else m), dtype, device))  # fmt: skip
+
+# --- tensors of Python numbers ---
+
+
+def _flat(data: Arg) -> list[Arg]:
+    return [n for item in data for n in _flat(item)] if isinstance(data, tuple) else [data]
+
+
+def _data_shape(data: Arg) -> tuple[int, ...]:
+    if not isinstance(data, tuple):
+        return ()
+    shapes = {_data_shape(item) for item in data}
+    if len(shapes) > 1:
+        raise OpError("expected sequences of equal length")
+    return (len(data), *(shapes.pop() if shapes else ()))
+
+
+def _tensor_type(cx: TypeContext, data: Arg, *, dtype: Any = None, device: Any = None, **rest: Arg) -> TensorType:
+    numbers = _flat(data)
+    chosen = dtype or (dtype_of_numbers(cx, *numbers) if numbers else cx.default_dtype)
+    return created(cx, _data_shape(data), chosen, device)
+
+
+def _tensor_expand(b: Any, data: Arg, *, dtype: Any = None, device: Any = None, **rest: Arg) -> Any:
+    t = _tensor_type(b.cx, data, dtype=dtype, device=device)
+    numbers = _flat(data)
+    if t.shape == ():
+        return b.full((), data, t.dtype, t.device)
+    if not numbers or all(n == numbers[0] and type(n) is type(numbers[0]) for n in numbers):
+        return b.full(t.shape, numbers[0] if numbers else 0, t.dtype, t.device)
+    flat = b.cat(tuple(b.full((1,), n, t.dtype, t.device) for n in numbers), 0)
+    return flat if len(t.shape) == 1 else b.reshape(flat, t.shape)
+
+
+op("tensor", "data, *, dtype=None, device=None, requires_grad=False, pin_memory=False", torch="torch.tensor",
+   type=_tensor_type, expand=_tensor_expand)  # fmt: skip
+op("scalar_tensor", f"s, *, dtype=None, device=None, {_REST}", torch="torch.scalar_tensor",
+   type=lambda cx, s, *, dtype=None, device=None, **rest: created(cx, (), dtype, device),
+   expand=lambda b, s, *, dtype=None, device=None, **rest: b.full(
+       (), s, dtype or b.cx.default_dtype, device or b.cx.default_device))  # fmt: skip
+
+# --- triangles ---
+
+
+def _triangle(keep_lower: bool) -> Any:
+    def expand(b: Any, x: Any, diagonal: Any = 0) -> Any:
+        rows, columns = x.shape[-2], x.shape[-1]
+        place = x.type.device
+        row = b.unsqueeze(b.arange(rows, 0, 1, int64, place), 1)
+        column = b.arange(columns, 0, 1, int64, place)
+        distance = b.sub(column, row)
+        keep = b.le(distance, diagonal) if keep_lower else b.ge(distance, diagonal)
+        return b.where(keep, x, b.full((), 0, x.dtype, place))
+
+    return expand
+
+
+for _name, _lower in (("tril", True), ("triu", False)):
+    op(_name, "input, diagonal=0", torch=f"torch.{_name}", spellings=(f"torch.Tensor.{_name}",),
+       type=lambda cx, x, diagonal=0: new(cx, tensor(x), tensor(x).shape), expand=_triangle(_lower))
+
+
+def _diag_embed_expand(b: Any, x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+    rank = len(x.shape) + 1
+    i, j = dim_of(dim1, rank), dim_of(dim2, rank)
+    size = x.shape[-1] + abs(offset)
+    place = x.type.device
+    row = b.unsqueeze(b.arange(size, 0, 1, int64, place), 1)
+    column = b.arange(size, 0, 1, int64, place)
+    on_diagonal = b.eq(b.sub(column, row), offset)
+    padded = b.pad(x, (*((0, 0),) * (rank - 2), (max(-offset, 0), max(offset, 0))), 0)
+    square = b.where(on_diagonal, b.unsqueeze(padded, -1), b.full((), 0, x.dtype, place))
+    if offset > 0:
+        padded = b.pad(x, (*((0, 0),) * (rank - 2), (0, offset)), 0)
+        square = b.where(on_diagonal, b.unsqueeze(padded, -1), b.full((), 0, x.dtype, place))
+    return b.movedim(square, (-2, -1), (i, j))
+
+
+op("diag_embed", "input, offset=0, dim1=-2, dim2=-1", torch="torch.diag_embed",
+   spellings=("torch.Tensor.diag_embed",), expand=_diag_embed_expand)  # fmt: skip
+
+
+def _diag_expand(b: Any, x: Any, diagonal: int = 0) -> Any:
+    return b.diag_embed(x, diagonal) if len(x.shape) == 1 else b.clone(b.diagonal(x, diagonal))
+
+
+op("diag", "input, diagonal=0", torch="torch.diag", spellings=("torch.Tensor.diag",), expand=_diag_expand)

@@ -1,0 +1,244 @@
+"""Reading and writing at places that tensors hold.
+
+Core rows: index_select, gather, ``index(x, indices)`` with one tensor or ``None`` for each dimension,
+scatter, scatter_reduce, index_put and index_add, all functional. Python's ``x[...]`` is taken apart by
+``indexing.py``. Negative places count from the end where torch's do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anyshape.ir.dtypes import bool_, int64, uint8
+from anyshape.ir.graph import Arg, TensorType
+from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.layout import contiguous_strides, preserved_strides
+from anyshape.ops.rules import dim_of, is_tensor, like, new, tensor
+from anyshape.ops.table import Structural, op
+from anyshape.ops.view import Normal, element_of
+from anyshape.symbolic import Dim, le, maximum
+
+
+def _dim_second(cx: TypeContext, x: Any, dim: Arg, *rest: Arg, **kwargs: Arg) -> Normal:
+    return (x, dim_of(dim, tensor(x).rank), *rest), kwargs
+
+
+def _index_select_type(cx: TypeContext, x: Any, dim: int, index: Any) -> TensorType:
+    t, places = tensor(x), tensor(index)
+    if places.rank > 1:
+        raise OpError("index_select(): Index is supposed to be a vector")
+    if not t.shape:
+        return new(cx, t, ())
+    length = places.shape[0] if places.shape else 1
+    return new(cx, t, (*t.shape[:dim], length, *t.shape[dim + 1 :]))
+
+
+op("index_select", "input, dim, index", torch="torch.index_select", type=_index_select_type,
+   spellings=("torch.Tensor.index_select",), normalize=_dim_second, lower=Structural())  # fmt: skip
+
+
+def _normal_gather(cx: TypeContext, x: Any, dim: Arg, index: Any, *, sparse_grad: Arg = False) -> Normal:
+    return (x, dim_of(dim, tensor(x).rank), index), {}
+
+
+def _within(cx: TypeContext, index: TensorType, t: TensorType, dim: int, name: str) -> None:
+    if max(index.rank, 1) != max(t.rank, 1):
+        raise OpError(f"Index tensor must have the same number of dimensions as input tensor in {name}")
+    for d, (a, b) in enumerate(zip(index.shape, t.shape)):
+        if d != dim and a is not b and a != b:
+            cx.require(le(a, b), f"Size does not match at dimension {d} in {name}")
+
+
+def _gather_type(cx: TypeContext, x: Any, dim: int, index: Any) -> TensorType:
+    t, places = tensor(x), tensor(index)
+    _within(cx, places, t, dim, "gather")
+    return new(cx, t, places.shape)
+
+
+op("gather", "input, dim, index, *, sparse_grad=False", torch="torch.gather", type=_gather_type,
+   spellings=("torch.Tensor.gather",), normalize=_normal_gather, lower=Structural())  # fmt: skip
+
+
+def _take_along_dim_expand(b: Any, x: Any, indices: Any, dim: Arg = None) -> Any:
+    if dim is None:
+        return b.gather(b.reshape(x, (-1,)), 0, b.reshape(indices, (-1,)))
+    d = dim_of(dim, len(x.shape))
+    ones = [1 if i == d else n for i, n in enumerate(x.shape)]
+    others = [1 if i == d else n for i, n in enumerate(indices.shape)]
+    shape = b.cx.broadcast_shapes((tuple(ones), tuple(others)))
+    put = lambda n: (*shape[:d], n, *shape[d + 1 :])  # noqa: E731
+    return b.gather(b.expand(x, put(x.shape[d])), d, b.expand(indices, put(indices.shape[d])))
+
+
+op("take_along_dim", "input, indices, dim=None", torch="torch.take_along_dim",
+   spellings=("torch.Tensor.take_along_dim",), expand=_take_along_dim_expand)  # fmt: skip
+op("take", "input, index", torch="torch.take", spellings=("torch.Tensor.take",),
+   type=lambda cx, x, index: new(cx, tensor(x), tensor(index).shape),
+   expand=lambda b, x, index: b.index(b.reshape(x, (-1,)), (index,)))  # fmt: skip
+
+# --- x[i, None, j] ---
+
+
+def _normal_index(cx: TypeContext, x: Any, indices: Any) -> Normal:
+    rank = tensor(x).rank
+    if len(indices) > rank:
+        raise OpError(f"too many indices for tensor of dimension {rank}")
+    return (x, (*indices, *(None,) * (rank - len(indices)))), {}
+
+
+def _index_type(cx: TypeContext, x: Any, indices: tuple[Any, ...]) -> TensorType:
+    t = tensor(x)
+    places = {d: tensor(i) for d, i in enumerate(indices) if i is not None}
+    if any(i.dtype in (bool_, uint8) for i in places.values()):
+        raise OpError("a mask has as many elements as it has truths: see indexing.py")
+    shape = cx.broadcast_shapes(
+        [i.shape for i in places.values()], "shape mismatch: indexing tensors could not be broadcast"
+    )
+    return _indexed(cx, t, tuple(places), shape)
+
+
+def _indexed(cx: TypeContext, t: TensorType, at: tuple[int, ...], shape: tuple[Dim, ...]) -> TensorType:
+    """The result where dimensions ``at`` are replaced by the index shape.
+
+    ATen moves indexed dimensions to the front if they are apart, and TensorIterator then lays the result
+    out in the order of what is left of the input.
+    """
+    together = at == tuple(range(at[0], at[0] + len(at)))
+    first = at[0] if together else 0
+    rest = [d for d in range(t.rank) if d not in at]
+    before = [d for d in rest if together and d < first]
+    after = [d for d in rest if d not in before]
+    result = (*(t.shape[d] for d in before), *shape, *(t.shape[d] for d in after))
+    return TensorType(t.dtype, t.device, result, contiguous_strides(cx, result))
+
+
+op("index", "input, indices", torch="anyshape.reference.index", normalize=_normal_index, type=_index_type,
+   lower=Structural())  # fmt: skip
+
+# --- functional writes ---
+
+
+def _normal_scatter(cx: TypeContext, x: Any, dim: Arg, index: Any, src: Any, *, reduce: Arg = None) -> Normal:
+    return (x, dim_of(dim, tensor(x).rank), index, src), {"reduce": reduce}
+
+
+def _scatter_type(cx: TypeContext, x: Any, dim: int, index: Any, src: Any, *rest: Arg, **kwargs: Arg) -> TensorType:
+    t = tensor(x)
+    if is_tensor(src) and tensor(src).dtype is not t.dtype:
+        raise OpError("scatter(): Expected self.dtype to be equal to src.dtype")
+    return TensorType(t.dtype, t.device, t.shape, preserved_strides(cx, t))
+
+
+op("scatter", "input, dim, index, src, *, reduce=None", torch="anyshape.reference.scatter",
+   spellings=("torch.scatter", "torch.Tensor.scatter"), normalize=_normal_scatter, type=_scatter_type,
+   lower=Structural())  # fmt: skip
+op("scatter_add", "input, dim, index, src", torch="torch.scatter_add", spellings=("torch.Tensor.scatter_add",),
+   normalize=_dim_second, type=_scatter_type,
+   expand=lambda b, x, dim, index, src: b.scatter_reduce(x, dim, index, src, "sum"))  # fmt: skip
+op("scatter_reduce", "input, dim, index, src, reduce, *, include_self=True", torch="torch.scatter_reduce",
+   spellings=("torch.Tensor.scatter_reduce",), normalize=_dim_second, type=_scatter_type, lower=Structural())
+op("index_add", "input, dim, index, source, *, alpha=1", torch="torch.index_add",
+   spellings=("torch.Tensor.index_add",), normalize=_dim_second, type=like(0), lower=Structural())
+op("index_copy", "input, dim, index, source", torch="torch.index_copy", spellings=("torch.Tensor.index_copy",),
+   normalize=_dim_second, type=like(0),
+   expand=lambda b, x, dim, index, source: b.index_put(x, (*(None,) * dim, index), _front(b, x, dim, source)))
+
+
+def _front(b: Any, x: Any, dim: int, source: Any) -> Any:
+    """The source of ``index_copy`` in the shape that ``index_put`` wants."""
+    return source if len(source.shape) == len(x.shape) else b.unsqueeze(source, dim)
+
+
+def _index_fill_expand(b: Any, x: Any, dim: int, index: Any, value: Any) -> Any:
+    if not is_tensor(value):
+        value = b.full((), value, x.dtype, x.type.device)
+    return b.index_put(x, (*(None,) * dim, index), value)
+
+
+op("index_fill", "input, dim, index, value", torch="torch.index_fill", spellings=("torch.Tensor.index_fill",),
+   normalize=_dim_second, type=like(0), expand=_index_fill_expand)  # fmt: skip
+op("index_put", "input, indices, values, accumulate=False", torch="torch.index_put", type=like(0),
+   spellings=("torch.Tensor.index_put",), lower=Structural(),
+   normalize=lambda cx, x, indices, values, accumulate=False: (
+       (x, _normal_index(cx, x, indices)[0][1], values, accumulate), {}))  # fmt: skip
+
+
+def _select_scatter(b: Any, x: Any, src: Any, dim: int, index: Any) -> Any:
+    place = b.arange(x.shape[dim], 0, 1, int64, x.type.device)
+    here = b.reshape(b.eq(place, index), (-1, *(1,) * (len(x.shape) - dim - 1)))
+    return b.where(here, b.unsqueeze(src, dim), x)
+
+
+def _slice_scatter(b: Any, x: Any, src: Any, dim: int, start: Any, length: Any, step: Any = 1) -> Any:
+    """``x`` with ``src`` written to a slice: the functional form of ``x[a:b:s] = src``."""
+    cx, size = b.cx, x.shape[dim]
+    if start == 0 and step == 1 and cx.same(length, size):
+        return b.expand(src, x.shape)
+    ones = (1,) * (len(x.shape) - dim - 1)
+    place = b.arange(size, 0, 1, int64, x.type.device)
+    offset = b.sub(place, start)
+    inside = b.logical_and(b.ge(offset, 0), b.lt(offset, length * step))
+    if step != 1:
+        inside = b.logical_and(inside, b.eq(b.remainder(offset, step), 0))
+    places = b.clamp(b.floor_divide(offset, step) if step != 1 else offset, 0, _last(length))
+    picked = b.index_select(src, dim, places)
+    return b.where(b.reshape(inside, (size, *ones)), picked, x)
+
+
+def _last(length: Dim) -> Dim:
+    return max(length - 1, 0) if isinstance(length, int) else maximum(length - 1, 0)
+
+
+op("select_scatter", "input, src, dim, index", torch="torch.select_scatter", type=like(0),
+   normalize=lambda cx, x, src, dim, index: (
+       (x, src, dim_of(dim, tensor(x).rank),
+        element_of(cx, index, tensor(x).shape[dim_of(dim, tensor(x).rank)])), {}),
+   expand=_select_scatter)  # fmt: skip
+op("slice_scatter", "input, src, dim, start, length, step=1", torch="anyshape.reference.slice_scatter",
+   type=like(0), expand=_slice_scatter,
+   normalize=lambda cx, x, src, dim, *rest: ((x, src, dim_of(dim, tensor(x).rank), *rest), {}))  # fmt: skip
+
+
+def _masked_scatter_type(cx: TypeContext, x: Any, mask: Any, source: Any) -> TensorType:
+    return new(cx, tensor(x), cx.broadcast_shapes((tensor(x).shape, tensor(mask).shape)))
+
+
+op("masked_scatter", "input, mask, source", torch="torch.masked_scatter",
+   spellings=("torch.Tensor.masked_scatter",), type=_masked_scatter_type)  # fmt: skip
+
+# --- embedding ---
+
+
+def _embedding_type(cx: TypeContext, ids: Any, weight: Any, *rest: Arg) -> TensorType:
+    t, w = tensor(ids), tensor(weight)
+    if w.rank != 2:
+        raise OpError("'weight' must be 2-D")
+    return new(cx, w, (*t.shape, w.shape[1]))
+
+
+def _embedding_expand(b: Any, ids: Any, weight: Any, *rest: Arg) -> Any:
+    flat = b.index_select(weight, 0, b.reshape(ids, (-1,)))
+    return flat if len(ids.shape) == 1 else b.reshape(flat, (*ids.shape, weight.shape[1]))
+
+
+def _normal_embedding(
+    cx: TypeContext, ids: Any, weight: Any, padding_idx: Any = None, max_norm: Any = None, *rest: Arg
+) -> Normal:
+    if max_norm is not None:
+        raise OpError("embedding with max_norm changes its weight and has no row")
+    return (ids, weight, padding_idx), {}
+
+
+op("embedding", "input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, "
+   "sparse=False", torch="torch.nn.functional.embedding", normalize=_normal_embedding,
+   type=_embedding_type, expand=_embedding_expand)  # fmt: skip
+
+
+def _one_hot_expand(b: Any, x: Any, num_classes: Any = -1) -> Any:
+    if isinstance(num_classes, int) and num_classes < 0:
+        raise OpError("one_hot without num_classes depends on the data")
+    classes = b.arange(num_classes, 0, 1, int64, x.type.device)
+    return b.to_dtype(b.eq(b.unsqueeze(x, -1), classes), int64)
+
+
+op("one_hot", "input, num_classes=-1", torch="torch.nn.functional.one_hot", expand=_one_hot_expand)

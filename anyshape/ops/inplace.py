@@ -1,0 +1,131 @@
+"""In-place rows, made from the rows that compute the new value.
+
+``add_`` has the parameters of ``add``, writes its first argument and returns it. The new value is cast to
+the dtype and expanded to the shape of what is written, which the functionalizing pass does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anyshape.ir.dtypes import CATEGORIES
+from anyshape.ir.graph import Arg, TensorType
+from anyshape.ops import activation, binary, create, index, matmul, pointwise, reduce
+from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.rules import same_as, tensor
+from anyshape.ops.table import OPS, OpDef, Signature, add_row, op
+
+FAMILIES = (activation, binary, create, index, matmul, pointwise, reduce)
+"""The modules whose rows are made in-place here, so that they come first."""
+
+NAMES = """
+abs acos acosh add addbmm addcdiv addcmul addmm addmv addr asin asinh atan atan2 atanh baddbmm bitwise_and
+bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil clamp clamp_max clamp_min
+copysign cos cosh cumprod cumsum deg2rad digamma div eq erf erfc erfinv exp exp2 expm1 fix floor floor_divide
+fmod frac ge gt heaviside hypot index_add index_copy index_fill index_put le lerp lgamma log log10 log1p log2
+logical_and logical_not logical_or logical_xor logit lt masked_fill masked_scatter mul nan_to_num ne neg
+nextafter pow rad2deg reciprocal relu remainder round rsqrt scatter scatter_add scatter_reduce sgn sigmoid
+sign sin sinc sinh sqrt square sub tan tanh tril triu true_divide trunc xlogy
+arccos arccosh arcsin arcsinh arctan arctanh negative
+""".split()
+FUNCTIONAL_NAMES = "celu elu hardtanh leaky_relu relu6 selu silu mish hardswish hardsigmoid threshold".split()
+PYTHON = {
+    "add": "iadd", "sub": "isub", "mul": "imul", "true_divide": "itruediv", "floor_divide": "ifloordiv",
+    "remainder": "imod", "pow": "ipow", "bitwise_and": "iand", "bitwise_or": "ior", "bitwise_xor": "ixor",
+    "bitwise_left_shift": "ilshift", "bitwise_right_shift": "irshift",
+}  # fmt: skip
+ALIASES = {
+    "clamp": ("clip_",), "sub": ("subtract_",), "mul": ("multiply_",), "div": ("divide_",), "abs": ("absolute_",),
+    "ne": ("not_equal_",), "lt": ("less_",), "le": ("less_equal_",), "gt": ("greater_",), "ge": ("greater_equal_",),
+}  # fmt: skip
+
+
+def _written(row: OpDef) -> Any:
+    """The type rule: that of what is written, after checking that the new value fits."""
+
+    def rule(cx: TypeContext, x: Any, *args: Arg, **kwargs: Arg) -> TensorType:
+        t = tensor(x)
+        if row.type is not None:
+            made = row.type(cx, x, *args, **kwargs)
+            if isinstance(made, TensorType):
+                _fits(cx, made, t)
+        return t
+
+    return rule
+
+
+def _fits(cx: TypeContext, made: TensorType, t: TensorType) -> None:
+    if CATEGORIES.index(made.dtype.category) > CATEGORIES.index(t.dtype.category) and not (
+        t.dtype.category == "bool" or made.dtype.category == "bool"
+    ):
+        raise OpError(f"result type {made.dtype} can't be cast to the desired output type {t.dtype}")
+    if len(made.shape) != t.rank:
+        raise OpError("output with shape doesn't match the broadcast shape")
+    if made.shape != t.shape:
+        joined = cx.broadcast_shapes((t.shape, made.shape))
+        if joined != t.shape and not all(cx.same(a, b) for a, b in zip(joined, t.shape)):
+            raise OpError("output with shape doesn't match the broadcast shape")
+
+
+def _add_inplace(name: str, torch: str, spellings: tuple[str, ...]) -> None:
+    row = OPS[name]
+    add_row(
+        OpDef(
+            name=f"{name}_", signature=row.signature, torch=torch, spellings=spellings,
+            type=_written(row), normalize=_kept_order(row), mutates=(row.signature.names[0],),
+            functional=name, alias="view",
+        )
+    )  # fmt: skip
+
+
+def _kept_order(row: OpDef) -> Any:
+    """The row's normal form, but never with its operands swapped."""
+    if row.normalize is None or row.normalize.__name__ == "_tensor_first":
+        return None
+    return row.normalize
+
+
+for _name in NAMES:
+    _more = tuple(f"torch.Tensor.{alias}" for alias in ALIASES.get(_name, ()))
+    if _name in PYTHON:
+        _more += (f"torch.Tensor.__{PYTHON[_name]}__", f"operator.{PYTHON[_name]}")
+    _add_inplace(_name, f"torch.Tensor.{_name}_", _more)
+for _name in FUNCTIONAL_NAMES:
+    _add_inplace(_name, f"torch.nn.functional.{_name}_" if _name in (
+        "celu", "elu", "hardtanh", "leaky_relu", "selu", "threshold") else f"anyshape.reference.{_name}_", ())
+
+# --- writes that have no functional row of their own name ---
+
+op("overwrite", "input, src, non_blocking=False", torch="anyshape.reference.overwrite", type=same_as(0),
+   expand=lambda b, x, src, non_blocking=False: _overwritten(b, x, src))  # fmt: skip
+
+
+def _overwritten(b: Any, x: Any, src: Any) -> Any:
+    made = src if src.dtype is x.dtype else b.to_dtype(src, x.dtype)
+    return made if made.shape == x.shape else b.expand(made, x.shape)
+
+
+def _inplace(name: str, signature: str, functional: str, *spellings: str) -> None:
+    add_row(
+        OpDef(
+            name=name, signature=Signature.parse(signature), torch=f"torch.Tensor.{name}",
+            spellings=spellings, type=same_as(0), mutates=("input",), functional=functional, alias="view",
+        )
+    )  # fmt: skip
+
+
+op("filled", "input, value", torch="anyshape.reference.filled", type=same_as(0),
+   expand=lambda b, x, value: _filled(b, x, value))  # fmt: skip
+op("zeroed", "input", torch="anyshape.reference.zeroed", type=same_as(0),
+   expand=lambda b, x: _filled(b, x, 0))  # fmt: skip
+
+
+def _filled(b: Any, x: Any, value: Any) -> Any:
+    if hasattr(value, "type"):
+        return _overwritten(b, x, value)
+    return b.full(x.shape, value, x.dtype, x.type.device)
+
+
+_inplace("copy_", "input, src, non_blocking=False", "overwrite")
+_inplace("fill_", "input, value", "filled")
+_inplace("zero_", "input", "zeroed")

@@ -1,0 +1,383 @@
+"""Putting tensors together and taking them apart: cat, stack, pad, repeat, roll; split, chunk, unbind.
+
+The core rows are ``cat(tensors, dim)`` and ``pad(x, pads, value)`` with one ``(low, high)`` pair for each
+dimension; negative pads crop. How many pieces there are must be decided: a size that is not known is
+guarded on the number of pieces, not on its value.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anyshape.ir.dtypes import int64
+from anyshape.ir.graph import Arg, TensorType
+from anyshape.ops.context import OpError, TypeContext, Undecided
+from anyshape.ops.layout import channels_last_strides, contiguous_strides, is_channels_last, numel
+from anyshape.ops.rules import device_of, dim_of, dims_of, new, promoted, tensor
+from anyshape.ops.table import Structural, op
+from anyshape.ops.view import Normal, sequence, viewed
+from anyshape.symbolic import Dim, Expr, ceildiv, eq, evaluate, floordiv, ge, mod, total
+
+# --- cat, stack ---
+
+
+def _normal_cat(cx: TypeContext, tensors: Any, dim: Arg = 0) -> Normal:
+    if not tensors:
+        raise OpError("expected a non-empty list of Tensors")
+    full = [x for x in tensors if tensor(x).shape != (0,)]  # torch skips what is empty with one dimension
+    kept = tuple(full) or tensors[:1]
+    if any(not tensor(x).shape for x in kept):
+        raise OpError("zero-dimensional tensor cannot be concatenated")
+    if len({tensor(x).rank for x in kept}) > 1:
+        raise OpError("Tensors must have same number of dimensions")
+    return (tuple(kept), dim_of(dim, tensor(kept[0]).rank)), {}
+
+
+def _cat_type(cx: TypeContext, tensors: tuple[Any, ...], dim: int) -> TensorType:
+    types = [tensor(x) for x in tensors]
+    first = types[0]
+    shape = list(first.shape)
+    for t in types[1:]:
+        for d, size in enumerate(t.shape):
+            if d != dim and size is not shape[d] and size != shape[d]:
+                text = "Sizes of tensors must match except in the dimension of cat"
+                cx.require(eq(size, shape[d]), text)
+                shape[d] = size if isinstance(size, int) else shape[d]
+    shape[dim] = total([t.shape[dim] for t in types])
+    sizes = tuple(shape)
+    if all(is_channels_last(cx, t) for t in types):
+        strides = channels_last_strides(sizes)
+    else:
+        strides = contiguous_strides(cx, sizes)
+    return TensorType(promoted(cx, tensors), device_of(types), sizes, strides)
+
+
+op("cat", "tensors, dim=0", torch="torch.cat", spellings=("torch.concat", "torch.concatenate"),
+   normalize=_normal_cat, type=_cat_type, lower=Structural(), autocast="promote")  # fmt: skip
+
+
+def _stack_type(cx: TypeContext, tensors: tuple[Any, ...], dim: int = 0) -> TensorType:
+    types = [tensor(x) for x in tensors]
+    if not types:
+        raise OpError("stack expects a non-empty TensorList")
+    d = dim_of(dim, types[0].rank + 1)
+    for t in types[1:]:
+        if t.rank != types[0].rank:
+            raise OpError("stack expects each tensor to be equal size")
+        for a, b in zip(t.shape, types[0].shape):
+            cx.require(eq(a, b), "stack expects each tensor to be equal size")
+    shape = (*types[0].shape[:d], len(types), *types[0].shape[d:])
+    return TensorType(promoted(cx, tensors), types[0].device, shape, contiguous_strides(cx, shape))
+
+
+op("stack", "tensors, dim=0", torch="torch.stack", type=_stack_type, autocast="promote",
+   expand=lambda b, xs, dim=0: b.cat(
+       tuple(b.unsqueeze(x, dim) for x in xs), dim_of(dim, len(xs[0].shape) + 1)))  # fmt: skip
+
+
+def _at_least(b: Any, x: Any, rank: int) -> Any:
+    """``atleast_1d``, ``_2d``, ``_3d``."""
+    have = len(x.shape)
+    if have >= rank:
+        return x
+    if have == 0:
+        return b.reshape(x, (1,) * rank)
+    if rank == 2:
+        return b.unsqueeze(x, 0)
+    return b.unsqueeze(b.unsqueeze(x, 0), -1) if have == 1 else b.unsqueeze(x, -1)
+
+
+for _name, _rank, _dim in (("hstack", 1, 1), ("vstack", 2, 0), ("dstack", 3, 2)):
+    def _stack_along(b: Any, tensors: Any, rank: int = _rank, dim: int = _dim) -> Any:
+        pieces = tuple(_at_least(b, x, rank) for x in tensors)
+        return b.cat(pieces, min(dim, len(pieces[0].shape) - 1))
+
+    op(_name, "tensors", torch=f"torch.{_name}", expand=_stack_along,
+       spellings=("torch.row_stack",) if _name == "vstack" else ())  # fmt: skip
+
+for _rank in (1, 2, 3):
+    op(f"atleast_{_rank}d", "input", torch=f"torch.atleast_{_rank}d", alias="maybe",
+       expand=lambda b, x, rank=_rank: b.alias(_at_least(b, x, rank)))  # fmt: skip
+
+# --- pad ---
+
+
+def _pad_type(cx: TypeContext, x: Any, pads: tuple[tuple[Dim, Dim], ...], value: Arg) -> TensorType:
+    t = tensor(x)
+    shape = tuple(size + low + high for size, (low, high) in zip(t.shape, pads, strict=True))
+    for size in shape:
+        cx.require(ge(size, 0), "The input size, plus negative padding, resulted in a negative output size")
+    strides = channels_last_strides(shape) if is_channels_last(cx, t) else contiguous_strides(cx, shape)
+    return TensorType(t.dtype, t.device, shape, strides)
+
+
+op("pad", "input, pads, value", torch="anyshape.reference.pad", type=_pad_type, lower=Structural())
+
+
+def _pairs(rank: int, pad: Arg) -> tuple[tuple[Any, Any], ...]:
+    flat = sequence(pad)
+    if len(flat) % 2 or len(flat) > 2 * rank:
+        raise OpError(f"Padding length should be even and at most {2 * rank}, not {len(flat)}")
+    pairs = [(flat[i], flat[i + 1]) for i in range(0, len(flat), 2)]
+    return (*((0, 0),) * (rank - len(pairs)), *reversed(pairs))
+
+
+def _torch_pad_expand(b: Any, x: Any, pad: Arg, mode: str = "constant", value: Any = None) -> Any:
+    pairs = _pairs(len(x.shape), pad)
+    if mode == "constant":
+        return b.pad(x, pairs, 0 if value is None else value)
+    for d, (low, high) in enumerate(pairs):
+        if (low, high) != (0, 0):
+            x = b.index_select(x, d, _padded_places(b, x, d, low, high, mode))
+    return x
+
+
+def _padded_places(b: Any, x: Any, dim: int, low: Any, high: Any, mode: str) -> Any:
+    """Where each element of the padded dimension comes from."""
+    size, cx = x.shape[dim], b.cx
+    places = b.arange(size + low + high, -low, 1, int64, x.type.device)
+    if mode == "circular":
+        return b.remainder(places, size)
+    if mode == "reflect":
+        for pad in (low, high):
+            cx.require(ge(size - 1, pad), "Padding size should be less than the input dimension")
+        return b.rsub(b.abs(b.rsub(b.abs(places), size - 1)), size - 1)
+    return b.clamp(places, 0, size - 1)  # replicate
+
+
+op("torch_pad", "input, pad, mode='constant', value=None", torch="torch.nn.functional.pad",
+   expand=_torch_pad_expand)  # fmt: skip
+op("constant_pad_nd", "input, pad, value=0", torch="torch.constant_pad_nd",
+   expand=lambda b, x, pad, value=0: b.pad(x, _pairs(len(x.shape), pad), value))  # fmt: skip
+
+# --- repeat, tile, roll ---
+
+
+def _repeat_expand(b: Any, x: Any, repeats: Arg) -> Any:
+    times = sequence(repeats)
+    rank = len(times)
+    if rank < len(x.shape):
+        raise OpError("Number of dimensions of repeat dims can not be smaller than that of the tensor")
+    sizes = (*(1,) * (rank - len(x.shape)), *x.shape)
+    apart = [part for size in sizes for part in (1, size)]
+    spread = [part for n, size in zip(times, sizes) for part in (n, size)]
+    wide = b.expand(b.reshape(x, tuple(apart)), tuple(spread))
+    return b.clone(b.reshape(wide, tuple(n * size for n, size in zip(times, sizes))))
+
+
+def _repeat_type(cx: TypeContext, x: Any, repeats: Arg) -> TensorType:
+    t, times = tensor(x), sequence(repeats)
+    if len(times) < t.rank:
+        raise OpError("Number of dimensions of repeat dims can not be smaller than that of the tensor")
+    sizes = (*(1,) * (len(times) - t.rank), *t.shape)
+    return new(cx, t, [n * size for n, size in zip(times, sizes)])
+
+
+op("repeat", "input, repeats", torch="torch.Tensor.repeat", type=_repeat_type, expand=_repeat_expand)
+
+
+def _tile(b: Any, x: Any, dims: Arg) -> Any:
+    times = sequence(dims)
+    return b.repeat(x, (*(1,) * (len(x.shape) - len(times)), *times))
+
+
+op("tile", "input, dims", torch="torch.tile", spellings=("torch.Tensor.tile",), expand=_tile)
+
+
+def _roll_one(b: Any, x: Any, shift: Dim, dim: int) -> Any:
+    size = x.shape[dim]
+    if size == 0:
+        return x
+    places = b.arange(size, 0, 1, int64, x.type.device)
+    return b.index_select(x, dim, b.remainder(b.sub(places, shift), size))
+
+
+def _roll_expand(b: Any, x: Any, shifts: Arg, dims: Arg = None) -> Any:
+    amounts = sequence(shifts)
+    if dims is None or dims == ():
+        flat = _roll_one(b, b.reshape(x, (-1,)), amounts[0], 0)
+        return b.reshape(flat, x.shape)
+    for shift, dim in zip(amounts, dims_of(dims, len(x.shape)), strict=True):
+        x = _roll_one(b, x, shift, dim)
+    return x
+
+
+op("roll", "input, shifts, dims=None", torch="anyshape.reference.roll_", expand=_roll_expand,
+   spellings=("torch.roll", "torch.Tensor.roll"),
+   type=lambda cx, x, shifts, dims=None: new(cx, tensor(x), tensor(x).shape))  # fmt: skip
+
+
+def _repeat_interleave_expand(b: Any, x: Any, repeats: Any, dim: Arg = None, *, output_size: Arg = None) -> Any:
+    if dim is None:
+        x, dim = b.reshape(x, (-1,)), 0
+    d = dim_of(dim, len(x.shape))
+    wide = b.expand(b.unsqueeze(x, d + 1), (*x.shape[: d + 1], repeats, *x.shape[d + 1 :]))
+    return b.clone(b.reshape(wide, (*x.shape[:d], x.shape[d] * repeats, *x.shape[d + 1 :])))
+
+
+def _repeat_interleave_type(cx: TypeContext, x: Any, repeats: Any, dim: Arg = None, *, output_size: Arg = None) -> TensorType:
+    t = tensor(x)
+    if not isinstance(repeats, (int, Expr)):
+        raise Undecided(True)  # type: ignore[arg-type]
+    shape = (numel(t.shape),) if dim is None else t.shape
+    d = dim_of(0 if dim is None else dim, len(shape))
+    return new(cx, t, (*shape[:d], shape[d] * repeats, *shape[d + 1 :]))
+
+
+op("repeat_interleave", "input, repeats, dim=None, *, output_size=None", torch="torch.repeat_interleave",
+   spellings=("torch.Tensor.repeat_interleave",), type=_repeat_interleave_type,
+   expand=_repeat_interleave_expand)
+
+# --- split, chunk, unbind ---
+
+
+def decided_count(cx: TypeContext, count: Dim) -> int:
+    """The number of pieces: known, or guarded to be what the hints say."""
+    if isinstance(count, int):
+        return count
+    low, high = cx.facts.bounds(count)
+    if low is not None and low == high:
+        return low
+    hint = None
+    if all(s.policy == "backed" and s in cx.hints for s in count.symbols):
+        hint = int(evaluate(count, cx.hints))
+    if hint is None or not cx.decide(eq(count, hint)):
+        raise Undecided(eq(count, -1))  # type: ignore[arg-type]
+    return hint
+
+
+def _split_lengths(cx: TypeContext, size: Dim, lengths: Arg) -> tuple[Dim, ...]:
+    if isinstance(lengths, tuple):
+        text = "split_with_sizes expects split_sizes to sum exactly to the size of the dimension"
+        cx.require(eq(total(lengths), size), text)  # type: ignore[arg-type]
+        return lengths  # type: ignore[return-value]
+    if size == lengths:
+        return (size,)
+    if lengths == 0:
+        cx.require(eq(size, 0), "split_size can only be 0 if dimension size is 0")
+        return (size,)
+    known = _whole_pieces(cx, size, lengths)
+    count = decided_count(cx, ceildiv(size, lengths)) if known is None else known
+    if count == 0:
+        return (size,)
+    return (*(lengths,) * (count - 1), size - lengths * (count - 1))  # type: ignore
+
+
+def _whole_pieces(cx: TypeContext, size: Dim, length: Dim) -> int | None:
+    """The number of pieces where the size is a constant multiple of a symbolic length."""
+    if isinstance(length, int) or isinstance(size, int):
+        return None
+    for count in range(1, 65):
+        if length * count == size:
+            return count
+    return None
+
+
+def split_pieces(cx: TypeContext, x: Any, lengths: Arg, dim: Arg) -> tuple[int, tuple[Dim, ...]]:
+    """(dim, lengths) of ``torch.split``."""
+    t = tensor(x)
+    d = dim_of(dim, t.rank)
+    return d, _split_lengths(cx, t.shape[d], lengths)
+
+
+def _normal_split(cx: TypeContext, x: Any, lengths: Arg, dim: Arg = 0) -> Normal:
+    d, pieces = split_pieces(cx, x, lengths, dim)
+    return (x, pieces, d), {}
+
+
+def _pieces_type(cx: TypeContext, x: Any, lengths: tuple[Dim, ...], dim: int) -> tuple[TensorType, ...]:
+    t = tensor(x)
+    return tuple(viewed(t, (*t.shape[:dim], n, *t.shape[dim + 1 :]), t.strides) for n in lengths)
+
+
+def _pieces_expand(b: Any, x: Any, lengths: tuple[Dim, ...], dim: int) -> tuple[Any, ...]:
+    start: Dim = 0
+    pieces = []
+    for length in lengths:
+        pieces.append(b.slice(x, dim, start, length, 1))
+        start = start + length
+    return tuple(pieces)
+
+
+op("split", "input, split_size_or_sections, dim=0", torch="torch.split", normalize=_normal_split,
+   spellings=("torch.Tensor.split", "torch.functional.split", "torch.split_with_sizes",
+              "torch.Tensor.split_with_sizes"),
+   type=_pieces_type, expand=_pieces_expand, alias="view")  # fmt: skip
+
+
+def _normal_chunk(cx: TypeContext, x: Any, chunks: Any, dim: Arg = 0) -> Normal:
+    t = tensor(x)
+    d = dim_of(dim, t.rank)
+    size = t.shape[d]
+    if isinstance(size, int):
+        each = -(-size // chunks)
+        return (x, (0,) * chunks if size == 0 else _split_lengths(cx, size, each), d), {}
+    if cx.known(eq(mod(size, chunks), 0)):
+        return (x, (cx.facts.simplify(floordiv(size, chunks)),) * chunks, d), {}
+    count = decided_count(cx, ceildiv(size, ceildiv(size, chunks))) if chunks > 1 else 1
+    each = ceildiv(size, chunks)
+    return (x, (*(each,) * (count - 1), size - each * (count - 1)), d), {}
+
+
+op("chunk", "input, chunks, dim=0", torch="torch.chunk", spellings=("torch.Tensor.chunk",),
+   normalize=lambda cx, *args: _normal_chunk(cx, *args), type=_pieces_type, expand=_pieces_expand, alias="view")
+
+
+def _normal_tensor_split(cx: TypeContext, x: Any, places: Any, dim: Arg = 0) -> Normal:
+    t = tensor(x)
+    d = dim_of(dim, t.rank)
+    size = t.shape[d]
+    if isinstance(places, tuple):
+        ends = [_clamped(cx, p, size) for p in places] + [size]
+        starts = [0, *ends[:-1]]
+        return (x, tuple(_difference(cx, s, e) for s, e in zip(starts, ends)), d), {}
+    if not isinstance(places, int):
+        raise OpError("tensor_split with a tensor of places has no row")
+    return (x, tuple(floordiv(size + places - 1 - i, places) for i in range(places)), d), {}
+
+
+def _clamped(cx: TypeContext, place: Any, size: Dim) -> Dim:
+    if isinstance(place, int) and place < 0:
+        place = size + place
+    return size if not cx.decide(ge(size, place)) else place
+
+
+def _difference(cx: TypeContext, start: Dim, end: Dim) -> Dim:
+    return end - start if cx.decide(ge(end, start)) else 0
+
+
+op("tensor_split", "input, indices_or_sections, dim=0", torch="torch.tensor_split",
+   spellings=("torch.Tensor.tensor_split",), normalize=_normal_tensor_split, type=_pieces_type,
+   expand=_pieces_expand, alias="view")  # fmt: skip
+
+
+def _unbind_type(cx: TypeContext, x: Any, dim: int) -> tuple[TensorType, ...]:
+    t = tensor(x)
+    shape = (*t.shape[:dim], *t.shape[dim + 1 :])
+    strides = (*t.strides[:dim], *t.strides[dim + 1 :])
+    return (viewed(t, shape, strides),) * decided_count(cx, t.shape[dim])
+
+
+op("unbind", "input, dim=0", torch="torch.unbind", spellings=("torch.Tensor.unbind",), alias="view",
+   normalize=lambda cx, x, dim=0: ((x, dim_of(dim, tensor(x).rank)), {}), type=_unbind_type,
+   expand=lambda b, x, dim: tuple(
+       b.select(x, dim, i) for i in range(decided_count(b.cx, x.shape[dim]))))  # fmt: skip
+
+
+def _meshgrid_expand(b: Any, tensors: tuple[Any, ...], *, indexing: str = "ij") -> tuple[Any, ...]:
+    vectors = [x if x.shape else b.reshape(x, (1,)) for x in tensors]
+    swapped = indexing == "xy" and len(vectors) > 1
+    order = [1, 0, *range(2, len(vectors))] if swapped else list(range(len(vectors)))
+    shape = tuple(vectors[i].shape[0] for i in order)
+    made = []
+    for i, x in enumerate(vectors):
+        place = order.index(i)
+        line = b.reshape(x, tuple(x.shape[0] if d == place else 1 for d in range(len(vectors))))
+        made.append(b.expand(line, shape))
+    return tuple(made)
+
+
+op("meshgrid", "tensors, *, indexing='ij'", torch="anyshape.reference.meshgrid", expand=_meshgrid_expand)
+op("broadcast_tensors", "tensors", torch="anyshape.reference.broadcast_tensors",
+   expand=lambda b, xs: tuple(b.expand(x, b.cx.broadcast_shapes([y.shape for y in xs])) for x in xs))
+

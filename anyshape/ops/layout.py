@@ -1,0 +1,265 @@
+"""Strides, as eager torch would lay its results out, over symbolic sizes.
+
+Everything here is decided from the form of the expressions alone, as if every size were at least 1: where a
+tensor is empty, or a dimension has one element, a stride means nothing. A pointwise result takes the order
+of dimensions of its operands (TensorIterator's rule), views keep memory, the rest is row-major. Results are
+kept in ``cx.memo`` and hold whatever the facts are; where the form does not tell, the facts are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anyshape.ir.graph import TensorType
+from anyshape.ops.context import TypeContext
+from anyshape.symbolic import Dim, Expr, le
+
+Shape = tuple[Dim, ...]
+
+
+def contiguous_strides(cx: TypeContext, shape: Shape) -> Shape:
+    """Row-major strides: ``(a, b, c) -> (b*c, c, 1)``."""
+    found = cx.memo.get(shape)
+    if found is None:
+        strides: list[Dim] = []
+        step: Dim = 1
+        for size in reversed(shape):
+            strides.append(step)
+            step = step * size
+        found = cx.memo[shape] = tuple(reversed(strides))
+    return found
+
+
+def numel(shape: Sequence[Dim]) -> Dim:
+    """The number of elements."""
+    count: Dim = 1
+    for size in shape:
+        count = count * size
+    return count
+
+
+def is_contiguous(cx: TypeContext, t: TensorType) -> bool:
+    """Is the tensor known to be row-major, dimensions of one element aside?"""
+    wanted = contiguous_strides(cx, t.shape)
+    if t.strides == wanted:
+        return True
+    rows = zip(t.shape, t.strides, wanted, strict=True)
+    return all(a == b or size == 1 for size, a, b in rows) or 0 in t.shape
+
+
+def dense_order(shape: Shape, strides: Shape) -> tuple[int, ...] | None:
+    """The dimensions, innermost first, if they fill memory without holes or overlap; else None.
+
+    Dimensions known to have one element come last.
+    """
+    left = [d for d, size in enumerate(shape) if size.__class__ is not int or size != 1]
+    ones = [d for d, size in enumerate(shape) if size.__class__ is int and size == 1]
+    order: list[int] = []
+    expected: Dim = 1
+    while left:
+        for d in reversed(left):
+            if strides[d] == expected:
+                break
+        else:
+            return None
+        left.remove(d)
+        order.append(d)
+        expected = expected * shape[d]
+    return (*order, *ones)
+
+
+def strides_in_order(shape: Shape, order: Sequence[int]) -> Shape:
+    """Dense strides with the dimensions in this order, innermost first."""
+    strides: list[Dim] = [1] * len(shape)
+    step: Dim = 1
+    for d in order:
+        strides[d] = step
+        step = step * shape[d]
+    return tuple(strides)
+
+
+def preserved_strides(cx: TypeContext, t: TensorType) -> Shape:
+    """Strides of a new tensor made in the format of ``t`` (``torch.preserve_format``)."""
+    key = (t.shape, t.strides)
+    found = cx.memo.get(key)
+    if found is None:
+        contiguous = contiguous_strides(cx, t.shape)
+        if t.strides == contiguous:
+            found = contiguous
+        elif dense_order(t.shape, t.strides) is not None:
+            found = t.strides
+        else:
+            return pointwise_strides(cx, t.shape, (t,))
+        cx.memo[key] = found
+    return found
+
+
+def pointwise_strides(cx: TypeContext, shape: Shape, operands: Sequence[TensorType]) -> Shape:
+    """Strides that TensorIterator gives a new result of this shape (ATen/native/TensorIterator.cpp).
+
+    The dimensions are sorted by the strides of the operands, the first operand that tells two of them
+    apart deciding; dimensions that an operand broadcasts do not count.
+    """
+    contiguous = contiguous_strides(cx, shape)
+    full = [t for t in operands if t.shape == shape]
+    if full and len(full) == len(operands) and all(t.strides == contiguous for t in full):
+        return contiguous
+    key = (shape, *((t.shape, t.strides) for t in operands if t.shape))
+    found = cx.memo.get(key)
+    if found is None:
+        order = _iteration_order(cx, shape, operands)
+        found = cx.memo[key] = strides_in_order(shape, order)
+    return found
+
+
+def _iteration_order(
+    cx: TypeContext, shape: Shape, operands: Sequence[TensorType]
+) -> list[int]:
+    rank = len(shape)
+    tables = [table for t in operands if (table := _stride_table(cx, shape, t))]
+    order = list(range(rank - 1, -1, -1))
+    for start in range(1, rank):
+        moving = start
+        for other in range(start - 1, -1, -1):
+            comparison = _compare(cx, tables, order[other], order[moving])
+            if comparison > 0:
+                order[other], order[moving] = order[moving], order[other]
+                moving = other
+            elif comparison < 0:
+                break
+    return order
+
+
+def _stride_table(cx: TypeContext, shape: Shape, t: TensorType) -> dict[int, Dim]:
+    """The operand's stride, or its place in a dense order, by dimension of the result."""
+    offset = len(shape) - t.rank
+    kept = [
+        d for d in range(t.rank)
+        if t.strides[d] != 0 and (t.shape[d] != 1 or shape[d + offset] == 1)
+    ]  # fmt: skip
+    if t.strides == contiguous_strides(cx, t.shape):
+        return {d + offset: t.rank - d for d in kept}
+    order = dense_order(t.shape, t.strides)
+    if order is not None:
+        place = {d: i for i, d in enumerate(order)}
+        return {d + offset: place[d] + 1 for d in kept if t.shape[d] != 1}
+    return {d + offset: t.strides[d] for d in kept}
+
+
+def _compare(cx: TypeContext, tables: Sequence[dict[int, Dim]], a: int, b: int) -> int:
+    for table in tables:
+        if a not in table or b not in table:
+            continue
+        comparison = compare_strides(cx, table[a], table[b])
+        if comparison:
+            return comparison
+    return 0
+
+
+def compare_strides(cx: TypeContext, a: Dim, b: Dim) -> int:
+    """-1, 0 or 1 as ``a`` is below, like or above ``b``; 0 where that is not known."""
+    if a is b or a == b:
+        return 0
+    if a.__class__ is int and b.__class__ is int:
+        return -1 if a < b else 1
+    if _at_most(a, b):
+        return -1
+    if _at_most(b, a):
+        return 1
+    if cx.known(le(a, b)):
+        return -1
+    return 1 if cx.known(le(b, a)) else 0
+
+
+def _at_most(a: Dim, b: Dim) -> bool:
+    """Is ``a <= b`` at all symbols >= 1? Each negative term of ``b - a`` must be outgrown by another."""
+    difference = b - a
+    if difference.__class__ is not Expr:
+        return difference >= 0
+    budget = difference.constant
+    positive = {m: c for m, c in difference.terms.items() if c > 0}
+    for monomial, coefficient in difference.terms.items():
+        need = -coefficient
+        while need > 0:
+            cover = next((m for m, c in positive.items() if c > 0 and _divides(monomial, m)), None)
+            if cover is None:
+                return False
+            used = min(need, positive[cover])
+            positive[cover] -= used
+            need -= used
+    return budget + sum(positive.values()) >= 0
+
+
+def _divides(small: tuple[object, ...], large: tuple[object, ...]) -> bool:
+    rest = list(large)
+    for atom in small:
+        if atom not in rest:
+            return False
+        rest.remove(atom)
+    return True
+
+
+def view_strides(cx: TypeContext, t: TensorType, shape: Shape) -> Shape | None:
+    """Strides of ``t`` viewed in another shape of as many elements, or None where it must be copied.
+
+    Memory is walked from the back in chunks that are dense in themselves, as ATen's ``computeStride``
+    does; a chunk and the new sizes that fill it must have the same product.
+    """
+    if t.shape == shape:
+        return t.strides
+    if is_contiguous(cx, t):
+        return contiguous_strides(cx, shape)
+    left = [d for d in shape if d != 1]
+    strides: list[Dim] = []
+    for size, step in reversed(_dense_chunks(t)):
+        filled: Dim = 1
+        while filled != size:
+            if not left:
+                return None
+            strides.append(step * filled)
+            filled = filled * left.pop()
+            if filled.__class__ is int and size.__class__ is int and filled > size:
+                return None
+    return None if left else _with_ones(shape, strides)
+
+
+def _dense_chunks(t: TensorType) -> list[tuple[Dim, Dim]]:
+    """(elements, stride) of each run of dimensions that one stride can walk."""
+    chunks: list[tuple[Dim, Dim]] = []
+    for size, stride in zip(t.shape, t.strides, strict=True):
+        if size.__class__ is int and size == 1:
+            continue
+        if chunks and chunks[-1][1] == stride * size:
+            chunks[-1] = (chunks[-1][0] * size, stride)
+        else:
+            chunks.append((size, stride))
+    return chunks
+
+
+def _with_ones(shape: Shape, strides: list[Dim]) -> Shape:
+    """Puts strides (innermost first, none for size 1) in place; size 1 gets what row-major would."""
+    result: list[Dim] = []
+    step: Dim = 1
+    rest = iter(strides)
+    for size in reversed(shape):
+        if size != 1:
+            step = next(rest)
+            result.append(step)
+            step = step * size
+        else:
+            result.append(step)
+    return tuple(reversed(result))
+
+
+def channels_last_strides(shape: Shape) -> Shape:
+    """Strides of a tensor (N, C, *spatial) that keeps its channels innermost."""
+    return strides_in_order(shape, (1, *range(len(shape) - 1, 1, -1), 0))
+
+
+def is_channels_last(cx: TypeContext, t: TensorType) -> bool:
+    """Is the (N, C, *spatial) tensor known to be channels-last and not row-major as well?"""
+    if t.rank not in (4, 5) or is_contiguous(cx, t):
+        return False
+    wanted = channels_last_strides(t.shape)
+    rows = zip(t.shape, t.strides, wanted, strict=True)
+    return all(a == b or size == 1 for size, a, b in rows)

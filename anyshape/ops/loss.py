@@ -1,0 +1,321 @@
+"""Losses of torch.nn.functional, expanded to elementwise rows and reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from anyshape.ir.graph import Arg
+from anyshape.ops.context import OpError
+from anyshape.ops.layout import numel
+from anyshape.ops.reduce import cast, wide
+from anyshape.ops.table import op
+
+_OLD = "size_average=None, reduce=None"
+
+
+def reduction_of(size_average: Arg, reduce: Arg, reduction: Arg) -> Arg:
+    """The old flags in the words of the new one."""
+    if size_average is None and reduce is None:
+        return reduction
+    if reduce is False:
+        return "none"
+    return "sum" if size_average is False else "mean"
+
+
+def finish(b: Any, x: Any, reduction: Arg, dtype: Any = None) -> Any:
+    """The loss of each element, its sum or its mean, in ``dtype``."""
+    if reduction == "none":
+        return x if dtype is None else cast(b, x, dtype)
+    made = b.sum(x) if reduction == "sum" else b.mean(x)
+    return made if dtype is None else cast(b, made, dtype)
+
+
+# --- class labels ---
+
+
+def _cross_entropy_expand(
+    b: Any, x: Any, target: Any, weight: Any = None, size_average: Any = None, ignore_index: Any = -100,
+    reduce: Any = None, reduction: Any = "mean", label_smoothing: Any = 0.0,
+) -> Any:  # fmt: skip
+    chosen = reduction_of(size_average, reduce, reduction)
+    dim = 0 if len(x.shape) == 1 else 1
+    logs = b.log_softmax(cast(b, x, wide(x.dtype)), dim)
+    if target.dtype.is_floating:
+        return _soft_labels(b, logs, target, weight, dim, chosen, label_smoothing, x.dtype)
+    return _nll(b, logs, target, weight, ignore_index, dim, chosen, label_smoothing, x.dtype)
+
+
+def _soft_labels(
+    b: Any, logs: Any, target: Any, weight: Any, dim: int, reduction: Arg, smoothing: Any, dtype: Any
+) -> Any:
+    goal = cast(b, target, logs.dtype)
+    if smoothing:
+        goal = b.add(b.mul(goal, 1.0 - smoothing), smoothing / logs.shape[dim])
+    if weight is not None:
+        goal = b.mul(goal, _over_classes(b, weight, logs, dim))
+    loss = b.neg(b.sum(b.mul(logs, goal), (dim,)))
+    if reduction == "mean":
+        count = numel([n for d, n in enumerate(logs.shape) if d != dim])
+        return cast(b, b.div(b.sum(loss), count), dtype)
+    return finish(b, loss, reduction, dtype)
+
+
+def _over_classes(b: Any, weight: Any, logs: Any, dim: int) -> Any:
+    shape = tuple(n if d == dim else 1 for d, n in enumerate(logs.shape))
+    return b.reshape(cast(b, weight, logs.dtype), shape)
+
+
+def _nll(
+    b: Any, logs: Any, target: Any, weight: Any, ignore_index: Any, dim: int, reduction: Arg, smoothing: Any, dtype: Any
+) -> Any:
+    """Negative log likelihood of integer targets; those equal to ``ignore_index`` do not count."""
+    counts = b.ne(target, ignore_index)
+    safe = b.where(counts, target, b.full((), 0, target.dtype, target.type.device))
+    picked = b.neg(b.squeeze(b.gather(logs, dim, b.unsqueeze(safe, dim)), dim))
+    zero = b.full((), 0, logs.dtype, logs.type.device)
+    scale = None
+    if weight is not None:
+        flat = b.index_select(cast(b, weight, logs.dtype), 0, b.reshape(safe, (-1,)))
+        scale = b.reshape(flat, safe.shape)
+        picked = b.mul(picked, scale)
+    loss = b.where(counts, picked, zero)
+    if smoothing:
+        weighted = logs if weight is None else b.mul(logs, _over_classes(b, weight, logs, dim))
+        smooth = b.where(counts, b.neg(b.sum(weighted, (dim,))), zero)
+        loss = b.add(b.mul(loss, 1.0 - smoothing), b.mul(smooth, smoothing / logs.shape[dim]))
+    if reduction != "mean":
+        return finish(b, loss, reduction, dtype)
+    ones = cast(b, counts, logs.dtype) if scale is None else b.where(counts, scale, zero)
+    return cast(b, b.div(b.sum(loss), b.sum(ones)), dtype)
+
+
+op("cross_entropy", "input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, "
+   "reduction='mean', label_smoothing=0.0", torch="torch.nn.functional.cross_entropy",
+   expand=_cross_entropy_expand, autocast="float32")  # fmt: skip
+
+
+def _nll_loss_expand(
+    b: Any, x: Any, target: Any, weight: Any = None, size_average: Any = None, ignore_index: Any = -100,
+    reduce: Any = None, reduction: Any = "mean",
+) -> Any:  # fmt: skip
+    chosen = reduction_of(size_average, reduce, reduction)
+    dim = 0 if len(x.shape) == 1 else 1
+    return _nll(b, cast(b, x, wide(x.dtype)), target, weight, ignore_index, dim, chosen, 0.0, x.dtype)
+
+
+op("nll_loss", "input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, "
+   "reduction='mean'", torch="torch.nn.functional.nll_loss", expand=_nll_loss_expand, autocast="float32")
+
+# --- elementwise losses ---
+
+Loss = Callable[..., Any]
+
+
+def _loss(name: str, signature: str, body: Loss, **rest: Any) -> None:
+    """A row ``name(input, target, ...)`` whose elements are ``body(b, input, target, **own)``."""
+
+    def expand(b: Any, x: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
+        bound = dict(zip(names, (x, target, *args)), **kwargs)
+        chosen = reduction_of(bound.pop("size_average"), bound.pop("reduce"), bound.pop("reduction"))
+        own = {k: v for k, v in bound.items() if k not in names[:2]}
+        work = [cast(b, v, wide(v.dtype)) for v in (x, target)]
+        made = body(b, *work, **own)
+        return finish(b, made, chosen, _result(x, target))
+
+    row = op(name, signature, torch=f"torch.nn.functional.{name}", expand=expand, **rest)
+    names = row.signature.names
+
+
+def _result(x: Any, target: Any) -> Any:
+    return x.dtype if x.dtype.is_floating else target.dtype
+
+
+def _square(b: Any, x: Any) -> Any:
+    return b.mul(x, x)
+
+
+_loss("mse_loss", "input, target, size_average=None, reduce=None, reduction='mean', weight=None",
+      lambda b, x, y, weight=None: _weighted(b, _square(b, b.sub(x, y)), weight), autocast="float32")
+_loss("l1_loss", "input, target, size_average=None, reduce=None, reduction='mean', weight=None",
+      lambda b, x, y, weight=None: _weighted(b, b.abs(b.sub(x, y)), weight), autocast="float32")
+
+
+def _weighted(b: Any, x: Any, weight: Any) -> Any:
+    return x if weight is None else b.mul(x, cast(b, weight, x.dtype))
+
+
+def _smooth_l1(b: Any, x: Any, y: Any, beta: Any = 1.0) -> Any:
+    gap = b.abs(b.sub(x, y))
+    if beta == 0:
+        return gap
+    return b.where(b.lt(gap, beta), b.div(b.mul(b.mul(gap, 0.5), gap), beta), b.sub(gap, 0.5 * beta))
+
+
+def _huber(b: Any, x: Any, y: Any, delta: Any = 1.0, weight: Any = None) -> Any:
+    gap = b.abs(b.sub(x, y))
+    near = b.mul(b.mul(gap, 0.5), gap)
+    far = b.mul(b.sub(gap, 0.5 * delta), delta)
+    return _weighted(b, b.where(b.lt(gap, delta), near, far), weight)
+
+
+_loss("smooth_l1_loss", "input, target, size_average=None, reduce=None, reduction='mean', beta=1.0",
+      _smooth_l1, autocast="float32")  # fmt: skip
+
+
+def _huber_expand(b: Any, x: Any, y: Any, reduction: Any = "mean", delta: Any = 1.0, weight: Any = None) -> Any:
+    return finish(b, _huber(b, x, y, delta, weight), reduction)
+
+
+op("huber_loss", "input, target, reduction='mean', delta=1.0, weight=None",
+   torch="torch.nn.functional.huber_loss", expand=_huber_expand, autocast="float32")  # fmt: skip
+
+
+def _kl_div(b: Any, x: Any, y: Any, log_target: Any = False) -> Any:
+    if log_target:
+        return b.mul(b.exp(y), b.sub(y, x))
+    return b.sub(b.xlogy(y, y), b.mul(y, x))
+
+
+def _kl_expand(
+    b: Any, x: Any, y: Any, size_average: Any = None, reduce: Any = None, reduction: Any = "mean", log_target: Any = False
+) -> Any:
+    chosen = reduction_of(size_average, reduce, reduction)
+    made = _kl_div(b, x, y, log_target)
+    if chosen != "batchmean":
+        return finish(b, made, chosen)
+    return b.div(b.sum(made), x.shape[0] if x.shape else 1)
+
+
+op("kl_div", f"input, target, {_OLD}, reduction='mean', log_target=False", torch="torch.nn.functional.kl_div",
+   expand=_kl_expand, autocast="float32")  # fmt: skip
+
+
+def _bce(b: Any, x: Any, y: Any, weight: Any = None) -> Any:
+    one = b.sub(b.log1p(b.neg(x)), 0)
+    hit = b.clamp(b.log(x), -100.0)
+    miss = b.clamp(one, -100.0)
+    return _weighted(b, b.sub(b.mul(b.sub(y, 1.0), miss), b.mul(y, hit)), weight)
+
+
+def _bce_expand(
+    b: Any, x: Any, y: Any, weight: Any = None, size_average: Any = None, reduce: Any = None, reduction: Any = "mean"
+) -> Any:
+    work = [cast(b, v, wide(v.dtype)) for v in (x, y)]
+    return finish(b, _bce(b, *work, weight), reduction_of(size_average, reduce, reduction), x.dtype)
+
+
+def _bce_logits_expand(
+    b: Any, x: Any, y: Any, weight: Any = None, size_average: Any = None, reduce: Any = None,
+    reduction: Any = "mean", pos_weight: Any = None,
+) -> Any:  # fmt: skip
+    p, q = (cast(b, v, wide(v.dtype)) for v in (x, y))
+    log_weight = b.logsigmoid(p)
+    if pos_weight is not None:
+        factor = b.add(b.mul(b.sub(pos_weight, 1), q), 1)
+        log_weight = b.mul(log_weight, factor)
+    made = _weighted(b, b.sub(b.mul(b.rsub(q, 1), p), log_weight), weight)
+    return finish(b, made, reduction_of(size_average, reduce, reduction), x.dtype)
+
+
+_WEIGHTED = f"input, target, weight=None, {_OLD}, reduction='mean'"
+op("binary_cross_entropy", _WEIGHTED, torch="torch.nn.functional.binary_cross_entropy", expand=_bce_expand)
+op("binary_cross_entropy_with_logits", f"{_WEIGHTED}, pos_weight=None", autocast="float32",
+   torch="torch.nn.functional.binary_cross_entropy_with_logits", expand=_bce_logits_expand)  # fmt: skip
+
+# --- margins ---
+
+
+def _hinge_expand(
+    b: Any, x: Any, y: Any, margin: Any = 1.0, size_average: Any = None, reduce: Any = None, reduction: Any = "mean"
+) -> Any:
+    zero = b.full((), 0, x.dtype, x.type.device)
+    near = b.where(b.ne(y, 1), b.clamp(b.rsub(x, margin), 0), zero)
+    far = b.where(b.ne(y, -1), x, zero)
+    return finish(b, b.add(near, far), reduction_of(size_average, reduce, reduction))
+
+
+op("hinge_embedding_loss", f"input, target, margin=1.0, {_OLD}, reduction='mean'", autocast="float32",
+   torch="torch.nn.functional.hinge_embedding_loss", expand=_hinge_expand)  # fmt: skip
+
+
+def _margin_ranking_expand(
+    b: Any, x: Any, y: Any, target: Any, margin: Any = 0.0, size_average: Any = None, reduce: Any = None,
+    reduction: Any = "mean",
+) -> Any:  # fmt: skip
+    made = b.clamp(b.add(b.mul(b.neg(target), b.sub(x, y)), margin), 0)
+    return finish(b, made, reduction_of(size_average, reduce, reduction))
+
+
+op("margin_ranking_loss", f"input1, input2, target, margin=0, {_OLD}, reduction='mean'", autocast="float32",
+   torch="torch.nn.functional.margin_ranking_loss", expand=_margin_ranking_expand)  # fmt: skip
+
+
+def _cosine_embedding_expand(
+    b: Any, x: Any, y: Any, target: Any, margin: Any = 0.0, size_average: Any = None, reduce: Any = None,
+    reduction: Any = "mean",
+) -> Any:  # fmt: skip
+    tiny = 1e-12
+    dim = len(y.shape) - 1
+    product = b.sum(b.mul(x, y), (dim,))
+    lengths = [b.add(b.sum(b.mul(v, v), (dim,)), tiny) for v in (x, y)]
+    cosine = b.div(product, b.sqrt(b.mul(*lengths)))
+    zero = b.full((), 0, cosine.dtype, x.type.device)
+    near = b.where(b.eq(target, 1), b.rsub(cosine, 1), zero)
+    far = b.where(b.eq(target, -1), b.clamp(b.sub(cosine, margin), 0), zero)
+    return finish(b, b.add(near, far), reduction_of(size_average, reduce, reduction))
+
+
+op("cosine_embedding_loss", f"input1, input2, target, margin=0, {_OLD}, reduction='mean'", autocast="float32",
+   torch="torch.nn.functional.cosine_embedding_loss", expand=_cosine_embedding_expand)  # fmt: skip
+
+
+def _soft_margin_expand(b: Any, x: Any, y: Any, size_average: Any = None, reduce: Any = None, reduction: Any = "mean") -> Any:
+    made = b.log1p(b.exp(b.mul(b.neg(y), x)))
+    return finish(b, made, reduction_of(size_average, reduce, reduction))
+
+
+op("soft_margin_loss", f"input, target, {_OLD}, reduction='mean'",
+   torch="torch.nn.functional.soft_margin_loss", expand=_soft_margin_expand)  # fmt: skip
+
+
+def _poisson_expand(
+    b: Any, x: Any, y: Any, log_input: Any = True, full: Any = False, size_average: Any = None, eps: Any = 1e-8,
+    reduce: Any = None, reduction: Any = "mean",
+) -> Any:  # fmt: skip
+    if full:
+        raise OpError("poisson_nll_loss with full=True has no row")
+    made = b.sub(b.exp(x), b.mul(y, x)) if log_input else b.sub(x, b.mul(y, b.log(b.add(x, eps))))
+    return finish(b, made, reduction_of(size_average, reduce, reduction))
+
+
+op("poisson_nll_loss", "input, target, log_input=True, full=False, size_average=None, eps=1e-08, reduce=None, "
+   "reduction='mean'", torch="torch.nn.functional.poisson_nll_loss", expand=_poisson_expand)  # fmt: skip
+
+
+def _triplet_expand(
+    b: Any, anchor: Any, positive: Any, negative: Any, margin: Any = 1.0, p: Any = 2, eps: Any = 1e-6,
+    swap: Any = False, size_average: Any = None, reduce: Any = None, reduction: Any = "mean",
+) -> Any:  # fmt: skip
+    near = b.pairwise_distance(anchor, positive, p, eps)
+    far = b.pairwise_distance(anchor, negative, p, eps)
+    if swap:
+        far = b.minimum(far, b.pairwise_distance(positive, negative, p, eps))
+    made = b.clamp(b.add(b.sub(near, far), margin), 0)
+    return finish(b, made, reduction_of(size_average, reduce, reduction))
+
+
+op("triplet_margin_loss", f"anchor, positive, negative, margin=1.0, p=2, eps=1e-06, swap=False, {_OLD}, "
+   "reduction='mean'", torch="torch.nn.functional.triplet_margin_loss", expand=_triplet_expand)  # fmt: skip
+
+
+def _gaussian_nll_expand(b: Any, x: Any, y: Any, var: Any, full: Any = False, eps: Any = 1e-6, reduction: Any = "mean") -> Any:
+    low = b.clamp(var, eps)
+    made = b.mul(b.add(b.log(low), b.div(_square(b, b.sub(x, y)), low)), 0.5)
+    if full:
+        made = b.add(made, 0.9189385332046727)
+    return finish(b, made, reduction)
+
+
+op("gaussian_nll_loss", "input, target, var, full=False, eps=1e-06, reduction='mean'",
+   torch="torch.nn.functional.gaussian_nll_loss", expand=_gaussian_nll_expand)  # fmt: skip

@@ -1,0 +1,203 @@
+"""Rows of torch.nn.functional that are no activation, norm or loss: dropout, attention, linear forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anyshape.ir.dtypes import bool_, int64
+from anyshape.ir.graph import Arg, TensorType
+from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.layout import contiguous_strides, strides_in_order
+from anyshape.ops.reduce import cast, wide
+from anyshape.ops.rules import like, new, pointwise_type, promoted, tensor
+from anyshape.ops.table import Extern, op
+from anyshape.ops.view import Normal
+from anyshape.symbolic import Dim, eq, floordiv
+
+# --- dropout: nothing in eval mode, random otherwise (random.py has native_dropout) ---
+
+
+def _dropout_type(cx: TypeContext, x: Any, p: Arg = 0.5, training: Arg = True, inplace: Arg = False) -> TensorType:
+    t = tensor(x)
+    return t if not training else pointwise_type(cx, (t,), promoted(cx, (x,)))
+
+
+def _dropout_expand(b: Any, x: Any, p: Any = 0.5, training: Any = True, inplace: Any = False) -> Any:
+    return b.random_dropout(x, p) if training else x
+
+
+op("dropout", "input, p=0.5, training=True, inplace=False", torch="torch.nn.functional.dropout",
+   type=_dropout_type, expand=_dropout_expand, alias="maybe")  # fmt: skip
+for _name, _torch in (
+    ("torch_dropout", "torch.dropout"),
+    ("feature_dropout", "torch.feature_dropout"),
+    ("alpha_dropout", "torch.alpha_dropout"),
+):
+    op(_name, "input, p, train", torch=_torch, alias="maybe", random=False,
+       type=lambda cx, x, p, train: _dropout_type(cx, x, p, train),
+       expand=lambda b, x, p, train, name=_name: _eval_only(b, x, p, train, name))  # fmt: skip
+
+
+def _eval_only(b: Any, x: Any, p: Any, train: Any, name: str) -> Any:
+    if not train:
+        return x
+    if name != "torch_dropout":
+        raise OpError(f"{name} in training mode has no row")
+    return b.random_dropout(x, p)
+
+
+op("random_dropout", "input, p", torch="anyshape.reference.random_dropout", type=like(0), random=True,
+   lower=Extern("anyshape.reference.random_dropout"))  # fmt: skip
+for _name in ("dropout1d", "dropout2d", "dropout3d", "nn_alpha_dropout", "feature_alpha_dropout"):
+    _function = _name.removeprefix("nn_")
+    op(_name, "input, p=0.5, training=True, inplace=False", torch=f"torch.nn.functional.{_function}",
+       type=_dropout_type, alias="maybe",
+       expand=lambda b, x, p=0.5, training=True, inplace=False, name=_name: _eval_only(
+           b, x, p, training, name))  # fmt: skip
+
+# --- attention ---
+
+_SDPA = "query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False"
+
+
+def _normal_sdpa(
+    cx: TypeContext, q: Any, k: Any, v: Any, mask: Any = None, dropout_p: Any = 0.0, is_causal: Any = False,
+    *, scale: Any = None, enable_gqa: Any = False,
+) -> Normal:  # fmt: skip
+    return (q, k, v, mask, dropout_p, is_causal), {"scale": scale, "enable_gqa": bool(enable_gqa)}
+
+
+def _sdpa_type(
+    cx: TypeContext, q: Any, k: Any, v: Any, mask: Any, dropout_p: Any, is_causal: Any, *, scale: Any, enable_gqa: Any
+) -> TensorType:
+    """ATen's flash kernel for the CPU lays its result out as (batch, length, heads, size)."""
+    query, key, value = tensor(q), tensor(k), tensor(v)
+    for t in (key, value):
+        if t.dtype is not query.dtype:
+            raise OpError("Expected query, key, and value to have the same dtype")
+        if t.rank < 2:
+            raise OpError("query, key and value must have at least two dimensions")
+    if mask is not None and is_causal is True:
+        raise OpError("Explicit attn_mask should not be set when is_causal=True")
+    _equal(cx, query.shape[-1], key.shape[-1])
+    _equal(cx, key.shape[-2], value.shape[-2])
+    batch = query.shape[:-2]
+    if not enable_gqa:
+        batch = cx.broadcast_shapes((query.shape[:-2], key.shape[:-2], value.shape[:-2]))
+    shape = (*batch, query.shape[-2], value.shape[-1])
+    if _is_flash(cx, query, key, value, mask, dropout_p):
+        return TensorType(query.dtype, query.device, shape, strides_in_order(shape, (3, 1, 2, 0)))
+    return TensorType(query.dtype, query.device, shape, contiguous_strides(cx, shape))
+
+
+def _equal(cx: TypeContext, a: Dim, b: Dim) -> None:
+    if a is not b and a != b:
+        cx.require(eq(a, b), "query, key and value have sizes that do not go together")
+
+
+def _is_flash(cx: TypeContext, q: TensorType, k: TensorType, v: TensorType, mask: Any, dropout_p: Any) -> bool:
+    """The conditions of ``sdp::use_flash_attention_cpp`` that can be read off the types."""
+    return (
+        q.rank == k.rank == v.rank == 4
+        and dropout_p in (0, 0.0)
+        and q.dtype.is_floating
+        and cx.same(q.shape[-1], v.shape[-1])
+        and all(t.strides[-1] == 1 for t in (q, k, v))
+        and (mask is None or tensor(mask).rank in (2, 4))
+        and 0 not in (q.shape[-2], k.shape[-2])
+    )
+
+
+op("scaled_dot_product_attention", _SDPA, torch="torch.nn.functional.scaled_dot_product_attention",
+   normalize=_normal_sdpa, type=_sdpa_type, autocast="lower",
+   lower=Extern("torch.nn.functional.scaled_dot_product_attention"))  # fmt: skip
+
+
+def _explicit_expand(
+    b: Any, q: Any, k: Any, v: Any, mask: Any, dropout_p: Any, is_causal: Any, *, scale: Any, enable_gqa: Any
+) -> Any:
+    if dropout_p not in (0, 0.0):
+        raise OpError("attention with dropout has no explicit form here")
+    if enable_gqa:
+        k, v = (_repeated_heads(b, t, q) for t in (k, v))
+    work = wide(q.dtype)
+    size = q.shape[-1]
+    query, key, value = (cast(b, t, work) for t in (q, k, v))
+    factor = b.pow(b.full((), size, work, q.type.device), -0.5) if scale is None else scale
+    scores = b.matmul(b.mul(query, factor), b.transpose(key, -2, -1))
+    scores = _masked(b, scores, mask, is_causal)
+    weights = b.softmax(scores, -1)
+    if mask is not None and mask.dtype is bool_:  # a row that sees nothing is 0, not NaN
+        empty = b.logical_not(b.any(mask, -1, True))
+        weights = b.masked_fill(weights, empty, 0.0)
+    return cast(b, b.matmul(weights, value), q.dtype)
+
+
+def _repeated_heads(b: Any, t: Any, q: Any) -> Any:
+    heads, have = q.shape[-3], t.shape[-3]
+    return t if b.cx.same(heads, have) else b.repeat_interleave(t, floordiv(heads, have), -3)
+
+
+def _masked(b: Any, scores: Any, mask: Any, is_causal: Any) -> Any:
+    if mask is not None:
+        return b.masked_fill(scores, b.logical_not(mask), float("-inf")) if mask.dtype is bool_ else b.add(scores, mask)
+    if is_causal is False:
+        return scores
+    rows, columns = scores.shape[-2], scores.shape[-1]
+    row = b.unsqueeze(b.arange(rows, 0, 1, int64, scores.type.device), 1)
+    later = b.gt(b.arange(columns, 0, 1, int64, scores.type.device), row)
+    if is_causal is not True:  # a bool that sizes decide
+        later = b.logical_and(later, b.full((), is_causal, bool_, scores.type.device))
+    return b.masked_fill(scores, later, float("-inf"))
+
+
+op("explicit_attention", _SDPA, torch="anyshape.reference.explicit_attention", normalize=_normal_sdpa,
+   type=lambda cx, q, k, v, *rest, **kw: new(cx, tensor(q), _sdpa_type(cx, q, k, v, *rest, **kw).shape),
+   expand=_explicit_expand)  # fmt: skip
+
+# --- linear forms, distances, shuffles ---
+
+
+def _bilinear_expand(b: Any, x: Any, y: Any, weight: Any, bias: Any = None) -> Any:
+    made = b.einsum("...i,oij,...j->...o", (x, weight, y))
+    return made if bias is None else b.add(made, bias)
+
+
+op("bilinear", "input1, input2, weight, bias=None", torch="torch.nn.functional.bilinear", autocast="lower",
+   spellings=("torch.bilinear",), expand=_bilinear_expand)  # fmt: skip
+
+
+def _pairwise_distance_expand(b: Any, x: Any, y: Any, p: Any = 2.0, eps: Any = 1e-6, keepdim: bool = False) -> Any:
+    return b.vector_norm(b.add(b.sub(x, y), eps), p, -1, keepdim)
+
+
+op("pairwise_distance", "x1, x2, p=2.0, eps=1e-06, keepdim=False", torch="torch.nn.functional.pairwise_distance",
+   expand=_pairwise_distance_expand, spellings=("torch.pairwise_distance",))  # fmt: skip
+
+
+def _pixel_shuffle_expand(b: Any, x: Any, factor: int) -> Any:
+    *batch, channels, height, width = x.shape
+    n = len(batch)
+    apart = b.reshape(x, (*batch, floordiv(channels, factor * factor), factor, factor, height, width))
+    moved = b.permute(apart, (*range(n), n, n + 3, n + 1, n + 4, n + 2))
+    return b.reshape(moved, (*batch, floordiv(channels, factor * factor), height * factor, width * factor))
+
+
+def _pixel_unshuffle_expand(b: Any, x: Any, factor: int) -> Any:
+    *batch, channels, height, width = x.shape
+    n = len(batch)
+    rows, columns = floordiv(height, factor), floordiv(width, factor)
+    apart = b.reshape(x, (*batch, channels, rows, factor, columns, factor))
+    moved = b.permute(apart, (*range(n), n, n + 2, n + 4, n + 1, n + 3))
+    return b.reshape(moved, (*batch, channels * factor * factor, rows, columns))
+
+
+op("pixel_shuffle", "input, upscale_factor", torch="torch.nn.functional.pixel_shuffle",
+   spellings=("torch.pixel_shuffle",), expand=_pixel_shuffle_expand)  # fmt: skip
+op("pixel_unshuffle", "input, downscale_factor", torch="torch.nn.functional.pixel_unshuffle",
+   spellings=("torch.pixel_unshuffle",), expand=_pixel_unshuffle_expand)  # fmt: skip
+op("channel_shuffle", "input, groups", torch="torch.nn.functional.channel_shuffle",
+   spellings=("torch.channel_shuffle",),
+   expand=lambda b, x, groups: b.reshape(b.transpose(b.reshape(
+       x, (x.shape[0], groups, floordiv(x.shape[1], groups), *x.shape[2:])), 1, 2), x.shape))  # fmt: skip
+

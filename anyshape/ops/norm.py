@@ -1,0 +1,232 @@
+"""Normalisations: softmax, layer, RMS, group, instance and batch norm, and their relatives.
+
+All are computed in float32 where the input is smaller and rounded once, as ATen's kernels do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anyshape.ir.dtypes import DType
+from anyshape.ir.graph import Arg, TensorType
+from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.layout import contiguous_strides, is_channels_last, numel, preserved_strides
+from anyshape.ops.reduce import cast, count_of, norm_expand, variance, wide
+from anyshape.ops.rules import contiguous_like, dim_of, pointwise_type, tensor
+from anyshape.ops.table import op
+from anyshape.ops.view import Normal, sequence
+from anyshape.symbolic import Dim, eq
+
+# --- softmax ---
+
+
+def _normal_softmax(cx: TypeContext, x: Any, dim: Any = None, _stacklevel: Any = 3, dtype: Any = None) -> Normal:
+    rank = tensor(x).rank
+    if dim is None:
+        dim = 0 if rank in (0, 1, 3) else 1
+    return (x, dim_of(dim, rank), 3, dtype), {}
+
+
+def _softmax_type(cx: TypeContext, x: Any, dim: int, level: Arg, dtype: Any) -> TensorType:
+    t = tensor(x)
+    chosen = dtype or t.dtype
+    if not chosen.is_floating:
+        raise OpError(f'"softmax_lastdim_kernel_impl" not implemented for {chosen}')
+    return TensorType(chosen, t.device, t.shape, contiguous_strides(cx, t.shape))
+
+
+def _shifted(b: Any, x: Any, dim: int, dtype: DType) -> Any:
+    """``x`` minus its maximum along ``dim``, wide."""
+    wider = cast(b, x, wide(dtype))
+    return b.sub(wider, b.amax_or_empty(wider, (dim,) if x.shape else (), True))
+
+
+def _softmax_expand(b: Any, x: Any, dim: int, level: Arg, dtype: Any) -> Any:
+    chosen = dtype or x.dtype
+    power = b.exp(_shifted(b, x, dim, chosen))
+    return cast(b, b.div(power, b.sum(power, (dim,) if x.shape else (), True)), chosen)
+
+
+def _log_softmax_expand(b: Any, x: Any, dim: int, level: Arg, dtype: Any) -> Any:
+    chosen = dtype or x.dtype
+    low = _shifted(b, x, dim, chosen)
+    total = b.log(b.sum(b.exp(low), (dim,) if x.shape else (), True))
+    return cast(b, b.sub(low, total), chosen)
+
+
+for _name, _expand in (("softmax", _softmax_expand), ("log_softmax", _log_softmax_expand)):
+    op(_name, "input, dim=None, _stacklevel=3, dtype=None", torch=f"torch.nn.functional.{_name}",
+       normalize=_normal_softmax, type=_softmax_type, expand=_expand, autocast="float32")  # fmt: skip
+    op(f"torch_{_name}", "input, dim, dtype=None", torch=f"torch.{_name}", autocast="float32",
+       spellings=(f"torch.Tensor.{_name}", f"torch.special.{_name}"),
+       type=lambda cx, x, dim, dtype=None: _softmax_type(cx, x, dim, 3, dtype),
+       expand=lambda b, x, dim, dtype=None, name=_name: b.call(name, x, dim, 3, dtype))  # fmt: skip
+op("softmin", "input, dim=None, _stacklevel=3, dtype=None", torch="torch.nn.functional.softmin",
+   normalize=_normal_softmax, type=_softmax_type, autocast="float32",
+   expand=lambda b, x, dim, level, dtype: b.softmax(b.neg(x), dim, 3, dtype))  # fmt: skip
+
+# --- layer and RMS norm ---
+
+
+def _layer_norm_type(cx: TypeContext, x: Any, shape: Any, *rest: Arg) -> TensorType:
+    t = tensor(x)
+    sizes = sequence(shape)
+    if len(sizes) > t.rank or not sizes:
+        raise OpError(f"Given normalized_shape={sizes}, expected input with as many dimensions")
+    for a, b in zip(t.shape[t.rank - len(sizes) :], sizes):
+        if a is not b and a != b:
+            cx.require(eq(a, b), f"Given normalized_shape={sizes}, expected input with that shape")  # type: ignore
+    return TensorType(t.dtype, t.device, t.shape, contiguous_strides(cx, t.shape))
+
+
+def _last_dims(x: Any, shape: Any) -> tuple[int, ...]:
+    rank = len(x.shape)
+    return tuple(range(rank - len(sequence(shape)), rank))
+
+
+def _affine(b: Any, x: Any, weight: Any, bias: Any) -> Any:
+    """``x * weight + bias`` in the dtype of ``x``."""
+    if weight is not None:
+        x = b.mul(x, cast(b, weight, x.dtype))
+    return x if bias is None else b.add(x, cast(b, bias, x.dtype))
+
+
+def _layer_norm_expand(
+    b: Any, x: Any, shape: Any, weight: Any = None, bias: Any = None, eps: Any = 1e-5
+) -> Any:
+    dims = _last_dims(x, shape)
+    wider = cast(b, x, wide(x.dtype))
+    spread, center = variance(b, wider, dims, True, 0)
+    scaled = b.mul(b.sub(wider, center), b.rsqrt(b.add(spread, eps)))
+    return cast(b, _affine(b, scaled, weight, bias), x.dtype)
+
+
+op("layer_norm", "input, normalized_shape, weight=None, bias=None, eps=1e-05",
+   torch="torch.nn.functional.layer_norm", type=_layer_norm_type, expand=_layer_norm_expand,
+   autocast="float32")  # fmt: skip
+op("torch_layer_norm", "input, normalized_shape, weight=None, bias=None, eps=1e-05, cudnn_enable=True",
+   torch="torch.layer_norm", type=_layer_norm_type, autocast="float32",
+   expand=lambda b, x, shape, w=None, bias=None, eps=1e-5, cudnn=True: b.layer_norm(x, shape, w, bias, eps))
+
+EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+
+
+def _rms_norm_type(cx: TypeContext, x: Any, shape: Any, weight: Any = None, eps: Any = None) -> TensorType:
+    t = tensor(x)
+    _layer_norm_type(cx, x, shape)
+    others = [t] if weight is None else [t, tensor(weight)]
+    result = pointwise_type(cx, others, t.dtype)
+    return TensorType(t.dtype, t.device, result.shape, result.strides)
+
+
+def _rms_norm_expand(b: Any, x: Any, shape: Any, weight: Any = None, eps: Any = None) -> Any:
+    dims = _last_dims(x, shape)
+    wider = cast(b, x, wide(x.dtype))
+    mean_square = b.div(b.sum(b.mul(wider, wider), dims, True), count_of(x.shape, dims))
+    floor = EPSILON[wider.dtype.name] if eps is None else eps
+    scaled = b.mul(wider, b.rsqrt(b.add(mean_square, floor)))
+    return cast(b, _affine(b, scaled, weight, None), x.dtype)
+
+
+op("rms_norm", "input, normalized_shape, weight=None, eps=None", torch="torch.nn.functional.rms_norm",
+   spellings=("torch.rms_norm",), type=_rms_norm_type, expand=_rms_norm_expand)  # fmt: skip
+
+# --- batch, instance and group norm ---
+
+
+def _channelwise(b: Any, values: Any, x: Any, dtype: DType) -> Any:
+    """A vector over channels, shaped to broadcast with (N, C, ...)."""
+    return b.reshape(cast(b, values, dtype), (1, values.shape[0], *(1,) * (len(x.shape) - 2)))
+
+
+def _batch_norm_expand(
+    b: Any, x: Any, mean: Any, var: Any, weight: Any = None, bias: Any = None, training: bool = False,
+    momentum: Any = 0.1, eps: Any = 1e-5,
+) -> Any:  # fmt: skip
+    wider = cast(b, x, wide(x.dtype))
+    if training or mean is None:
+        dims = (0, *range(2, len(x.shape)))
+        spread, center = variance(b, wider, dims, True, 0)
+    else:
+        center = _channelwise(b, mean, x, wider.dtype)
+        spread = _channelwise(b, var, x, wider.dtype)
+    scaled = b.mul(b.sub(wider, center), b.rsqrt(b.add(spread, eps)))
+    rows = [None if v is None else _channelwise(b, v, x, wider.dtype) for v in (weight, bias)]
+    return cast(b, _affine(b, scaled, *rows), x.dtype)
+
+
+def _image_like(cx: TypeContext, x: Any, *rest: Arg, **kwargs: Arg) -> TensorType:
+    t = tensor(x)
+    keep = is_channels_last(cx, t)
+    strides = preserved_strides(cx, t) if keep else contiguous_strides(cx, t.shape)
+    return TensorType(t.dtype, t.device, t.shape, strides)
+
+
+def _normal_batch_norm(
+    cx: TypeContext, x: Any, mean: Any, var: Any, weight: Any = None, bias: Any = None,
+    training: Arg = False, momentum: Arg = 0.1, eps: Arg = 1e-5,
+) -> Normal:  # fmt: skip
+    if training and mean is not None:
+        raise OpError("batch_norm that updates its running statistics has no row")
+    return (x, mean, var, weight, bias, bool(training), momentum, eps), {}
+
+
+op("batch_norm", "input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, "
+   "eps=1e-05", torch="torch.nn.functional.batch_norm", normalize=_normal_batch_norm, type=_image_like,
+   expand=_batch_norm_expand)  # fmt: skip
+
+
+def _group_norm_expand(b: Any, x: Any, groups: int, weight: Any = None, bias: Any = None, eps: Any = 1e-5) -> Any:
+    wider = cast(b, x, wide(x.dtype))
+    n, channels, *space = x.shape
+    each: Dim = channels // groups
+    apart = b.reshape(wider, (n, groups, each * numel(space)))
+    spread, center = variance(b, apart, (2,), True, 0)
+    scaled = b.reshape(b.mul(b.sub(apart, center), b.rsqrt(b.add(spread, eps))), x.shape)
+    rows = [None if v is None else _channelwise(b, v, x, wider.dtype) for v in (weight, bias)]
+    return cast(b, _affine(b, scaled, *rows), x.dtype)
+
+
+op("group_norm", "input, num_groups, weight=None, bias=None, eps=1e-05", torch="torch.nn.functional.group_norm",
+   type=_image_like, expand=_group_norm_expand, autocast="float32")  # fmt: skip
+
+
+def _instance_norm_expand(
+    b: Any, x: Any, mean: Any = None, var: Any = None, weight: Any = None, bias: Any = None,
+    use_input_stats: bool = True, momentum: Any = 0.1, eps: Any = 1e-5,
+) -> Any:  # fmt: skip
+    if not use_input_stats:
+        return b.batch_norm(x, mean, var, weight, bias, False, momentum, eps)
+    wider = cast(b, x, wide(x.dtype))
+    spread, center = variance(b, wider, tuple(range(2, len(x.shape))), True, 0)
+    scaled = b.mul(b.sub(wider, center), b.rsqrt(b.add(spread, eps)))
+    rows = [None if v is None else _channelwise(b, v, x, wider.dtype) for v in (weight, bias)]
+    return cast(b, _affine(b, scaled, *rows), x.dtype)
+
+
+op("instance_norm", "input, running_mean=None, running_var=None, weight=None, bias=None, "
+   "use_input_stats=True, momentum=0.1, eps=1e-05", torch="torch.nn.functional.instance_norm",
+   type=contiguous_like(0), expand=_instance_norm_expand)  # fmt: skip
+
+# --- lengths ---
+
+
+def _normalize_expand(b: Any, x: Any, p: Any = 2.0, dim: Any = 1, eps: Any = 1e-12, out: None = None) -> Any:
+    dims = tuple(dim_of(d, len(x.shape)) for d in sequence(dim))
+    length = norm_expand(b, x, p, dims, True)
+    return b.div(x, b.clamp(length, eps))
+
+
+op("normalize", "input, p=2.0, dim=1, eps=1e-12, out=None", torch="torch.nn.functional.normalize",
+   expand=_normalize_expand)  # fmt: skip
+
+
+def _cosine_similarity_expand(b: Any, x: Any, y: Any, dim: int = 1, eps: Any = 1e-8) -> Any:
+    product = b.sum(b.mul(x, y), (dim,))
+    squares = [b.sum(b.mul(v, v), (dim,)) for v in (x, y)]
+    lengths = [b.clamp(b.sqrt(s), eps) for s in squares]
+    return b.div(product, b.mul(*lengths))
+
+
+op("cosine_similarity", "x1, x2, dim=1, eps=1e-08", torch="torch.nn.functional.cosine_similarity",
+   spellings=("torch.cosine_similarity",), expand=_cosine_similarity_expand, autocast="float32")  # fmt: skip

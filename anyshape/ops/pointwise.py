@@ -1,0 +1,228 @@
+"""Elementwise rows of one operand, and ``where``, casts and copies.
+
+Each row's body says what one element becomes; composites are bodies too, so that below float32 they are
+rounded once, as eager does. Binary rows: ``binary.py``; activations: ``activation.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from anyshape.ir.dtypes import DType, bool_
+from anyshape.ir.graph import Arg, TensorType
+from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.layout import contiguous_strides, preserved_strides
+from anyshape.ops.rules import (
+    booled,
+    floated,
+    pointwise_rule,
+    pointwise_type,
+    promoted,
+    realed,
+    tensor,
+    tensors_of,
+)
+from anyshape.ops.table import AutocastClass, OpDef, Pointwise, op
+
+Body = Callable[..., Any]
+
+
+def unary(
+    name: str,
+    body: Body,
+    *,
+    dtype: Callable[..., DType] = floated,
+    torch: str = "",
+    aliases: tuple[str, ...] = (),
+    own: bool = False,
+    autocast: AutocastClass | None = None,
+    method: bool = True,
+) -> OpDef:
+    """A row ``name(input)`` with the spellings torch.name and torch.Tensor.name."""
+    function = torch or f"torch.{name}"
+    spellings = (f"torch.Tensor.{name}",) if method else ()
+    return op(
+        name, "input", torch=function, spellings=(*spellings, *aliases),
+        type=pointwise_rule(dtype), lower=Pointwise(body, "own" if own else "result"),
+        autocast=autocast,
+    )  # fmt: skip
+
+
+def _ints_stay(scalar: str) -> Body:
+    """The scalar operator on floats, nothing on integers."""
+
+    def body(b: Any, x: Any) -> Any:
+        return getattr(b, scalar)(x) if x.dtype.is_floating else x
+
+    return body
+
+
+def _named(scalar: str) -> Body:
+    return lambda b, x: getattr(b, scalar)(x)
+
+
+for _name in ("exp", "log", "log2", "log10", "log1p", "expm1"):
+    unary(_name, _named(_name), autocast="float32")
+for _name in ("sin", "cos", "sinh", "cosh", "asinh", "atanh", "tanh", "sqrt", "atan"):
+    unary(_name, _named(_name))
+for _name in ("asin", "acos", "tan", "acosh", "rsqrt", "reciprocal"):
+    unary(_name, _named(_name), autocast=None if _name == "acosh" else "float32")
+for _name, _alias in (("exp2", "exp2"), ("erf", "erf"), ("erfc", "erfc"), ("digamma", "digamma")):
+    unary(_name, _named(_name), aliases=(f"torch.special.{_alias}",))
+unary("erfinv", _named("erfinv"), aliases=("torch.special.erfinv",), autocast="float32")
+unary("lgamma", _named("lgamma"), aliases=("torch.special.gammaln",))
+unary("sigmoid", _named("sigmoid"), aliases=("torch.special.expit",))
+op("nn_sigmoid", "input", torch="torch.nn.functional.sigmoid", type=pointwise_rule(floated),
+   expand=lambda b, x: b.sigmoid(x))  # fmt: skip
+op("nn_tanh", "input", torch="torch.nn.functional.tanh", type=pointwise_rule(floated),
+   expand=lambda b, x: b.tanh(x))  # fmt: skip
+
+for _name in ("floor", "ceil", "trunc"):
+    unary(_name, _ints_stay(_name), dtype=promoted)
+for _name, _of, _type in (
+    ("arcsin", "asin", floated), ("arccos", "acos", floated), ("arctan", "atan", floated),
+    ("arcsinh", "asinh", floated), ("arccosh", "acosh", floated), ("arctanh", "atanh", floated),
+    ("fix", "trunc", promoted), ("absolute", "abs", realed), ("negative", "neg", promoted),
+):  # fmt: skip
+    op(_name, "input", torch=f"torch.{_name}", spellings=(f"torch.Tensor.{_name}",),
+       type=pointwise_rule(_type), expand=lambda b, x, of=_of: b.call(of, x))  # fmt: skip
+
+
+def _negated(b: Any, x: Any) -> Any:
+    return b.neg(x)
+
+
+def _not_bool(rule: Callable[..., DType], name: str) -> Callable[..., DType]:
+    def dtype(cx: TypeContext, operands: Any) -> DType:
+        found = rule(cx, operands)
+        if found is bool_:
+            raise OpError(f"{name} is not defined for bool tensors")
+        return found
+
+    return dtype
+
+
+unary("neg", _negated, dtype=_not_bool(promoted, "neg"), aliases=("operator.neg", "torch.Tensor.__neg__"))
+unary("abs", _named("abs"), dtype=_not_bool(realed, "abs"), aliases=("operator.abs", "torch.Tensor.__abs__"))
+unary("sign", _named("sign"), dtype=promoted)
+unary("sgn", _named("sign"), dtype=promoted)
+unary("positive", lambda b, x: x, dtype=promoted, aliases=("operator.pos", "torch.Tensor.__pos__"))
+unary("square", lambda b, x: b.mul(x, x), dtype=promoted, autocast=None)
+unary("frac", lambda b, x: b.sub(x, b.trunc(x)), dtype=promoted)
+unary("deg2rad", lambda b, x: b.mul(x, 0.017453292519943295))
+unary("rad2deg", lambda b, x: b.mul(x, 57.29577951308232))
+
+
+def _sinc(b: Any, x: Any) -> Any:
+    scaled = b.mul(x, 3.141592653589793)
+    return b.where(b.eq(x, 0), 1.0, b.div(b.sin(scaled), scaled))
+
+
+unary("sinc", _sinc, aliases=("torch.special.sinc",))
+unary("isnan", _named("isnan"), dtype=booled, own=True)
+unary("isinf", _named("isinf"), dtype=booled, own=True)
+unary("isfinite", _named("isfinite"), dtype=booled, own=True)
+unary("isposinf", lambda b, x: b.eq(x, float("inf")) if x.dtype.is_floating else b.const(False, bool_),
+      dtype=booled, own=True)  # fmt: skip
+unary("isneginf", lambda b, x: b.eq(x, float("-inf")) if x.dtype.is_floating else b.const(False, bool_),
+      dtype=booled, own=True)  # fmt: skip
+unary("signbit", _named("signbit"), dtype=booled, own=True)
+unary("logical_not", lambda b, x: b.logical_not(b.cast(x, bool_)), dtype=booled, own=True)
+unary("bitwise_not", _named("bit_not"), dtype=promoted,
+      aliases=("operator.invert", "operator.inv", "torch.Tensor.__invert__"))  # fmt: skip
+
+
+def _round(b: Any, x: Any, *, decimals: int = 0) -> Any:
+    if not x.dtype.is_floating:
+        return x
+    if decimals == 0:
+        return b.round(x)
+    ten = 10.0 ** abs(decimals)
+    if decimals > 0:
+        return b.div(b.round(b.mul(x, ten)), ten)
+    return b.mul(b.round(b.div(x, ten)), ten)
+
+
+op("round", "input, *, decimals=0", torch="torch.round", spellings=("torch.Tensor.round",),
+   type=pointwise_rule(), lower=Pointwise(_round))  # fmt: skip
+
+
+def _nan_to_num(b: Any, x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
+    finite = b.where(b.eq(x, float("-inf")), neginf, b.where(b.eq(x, float("inf")), posinf, x))
+    return b.where(b.isnan(x), nan, finite)
+
+
+_LARGEST = {
+    "float64": 1.7976931348623157e308, "float32": 3.4028234663852886e38,
+    "bfloat16": 3.3895313892515355e38, "float16": 65504.0,
+}  # fmt: skip
+
+
+def _nan_to_num_expand(b: Any, x: Any, nan: Arg = 0.0, posinf: Arg = None, neginf: Arg = None) -> Any:
+    if not x.dtype.is_floating:
+        return b.clone(x)
+    largest = _LARGEST[x.dtype.name]
+    high = largest if posinf is None else posinf
+    low = -largest if neginf is None else neginf
+    return b.nan_to_num_core(x, 0.0 if nan is None else nan, high, low)
+
+
+op("nan_to_num", "input, nan=None, posinf=None, neginf=None", torch="torch.nan_to_num",
+   spellings=("torch.Tensor.nan_to_num",), type=pointwise_rule(promoted, 1), expand=_nan_to_num_expand)
+op("nan_to_num_core", "input, nan, posinf, neginf", torch="anyshape.reference.nan_to_num_core",
+   type=pointwise_rule(promoted, 1), lower=Pointwise(_nan_to_num))  # fmt: skip
+
+
+def _logit(b: Any, x: Any, eps: Any = None) -> Any:
+    if eps is not None:
+        x = b.minimum(b.maximum(x, eps), 1.0 - eps)
+    return b.log(b.div(x, b.sub(1.0, x)))
+
+
+op("logit", "input, eps=None", torch="torch.logit", spellings=("torch.Tensor.logit", "torch.special.logit"),
+   type=pointwise_rule(floated, 1), lower=Pointwise(_logit))  # fmt: skip
+
+
+# --- casts, copies, where ---
+
+
+def _to_dtype_type(cx: TypeContext, x: Any, dtype: DType) -> TensorType:
+    t = tensor(x)
+    return TensorType(dtype, t.device, t.shape, preserved_strides(cx, t))
+
+
+op("to_dtype", "input, dtype", torch="anyshape.reference.to_dtype", type=_to_dtype_type,
+   lower=Pointwise(lambda b, x, dtype: b.cast(x, dtype), "own"))  # fmt: skip
+
+
+def _clone_type(cx: TypeContext, x: Any, *, memory_format: Arg = None) -> TensorType:
+    t = tensor(x)
+    if memory_format == "contiguous_format":
+        return TensorType(t.dtype, t.device, t.shape, contiguous_strides(cx, t.shape))
+    return TensorType(t.dtype, t.device, t.shape, preserved_strides(cx, t))
+
+
+op("clone", "input, *, memory_format=None", torch="torch.clone", spellings=("torch.Tensor.clone",),
+   type=_clone_type, lower=Pointwise(lambda b, x, *, memory_format=None: x))  # fmt: skip
+
+
+def _where_type(cx: TypeContext, condition: Any, x: Any, y: Any) -> TensorType:
+    operands = (condition, x, y)
+    return pointwise_type(cx, tensors_of(operands), promoted(cx, operands[1:]))
+
+
+op("where", "condition, input, other", torch="torch.where", type=_where_type,
+   lower=Pointwise(lambda b, c, x, y: b.where(b.cast(c, bool_), x, y), own=(0,)))  # fmt: skip
+op("where_method", "input, condition, other", torch="torch.Tensor.where",
+   type=lambda cx, x, c, y: _where_type(cx, c, x, y),
+   expand=lambda b, x, c, y: b.where(c, x, y))  # fmt: skip
+
+
+def _masked_fill_type(cx: TypeContext, x: Any, mask: Any, value: Any) -> TensorType:
+    return pointwise_type(cx, tensors_of((x, mask)), tensor(x).dtype)
+
+
+op("masked_fill", "input, mask, value", torch="torch.masked_fill", spellings=("torch.Tensor.masked_fill",),
+   type=_masked_fill_type,
+   lower=Pointwise(lambda b, x, m, v: b.where(b.cast(m, bool_), v, x), own=(1,)))  # fmt: skip

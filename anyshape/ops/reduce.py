@@ -1,0 +1,324 @@
+"""Reductions and scans: core rows ``(x, dims, keepdim)`` and what is made of them.
+
+Sums and means of small floats are taken in float32. Results are row-major, as ATen's are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from anyshape.ir.dtypes import REAL_OF_COMPLEX, DType, bool_, float32, int64, uint8
+from anyshape.ir.graph import Arg, TensorType
+from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.layout import Shape, contiguous_strides, numel, preserved_strides
+from anyshape.ops.rules import dim_of, dims_of, new, summed, tensor
+from anyshape.ops.table import AutocastClass, Reduce, Structural, op
+from anyshape.ops.view import Normal
+from anyshape.symbolic import Dim, Expr, maximum, ne
+
+SMALL_FLOATS = ("float16", "bfloat16")
+
+
+def reduced_shape(shape: Shape, dims: tuple[int, ...], keepdim: bool) -> Shape:
+    """The shape after reducing ``dims``: dropped, or 1 where they are kept."""
+    if keepdim:
+        return tuple([1 if d in dims else size for d, size in enumerate(shape)])
+    return tuple([size for d, size in enumerate(shape) if d not in dims])
+
+
+def reduced(cx: TypeContext, t: TensorType, dims: tuple[int, ...], keepdim: bool, dtype: DType) -> TensorType:
+    """The row-major result of a reduction."""
+    shape = reduced_shape(t.shape, dims, keepdim)
+    return TensorType(dtype, t.device, shape, contiguous_strides(cx, shape))
+
+
+def _normal(cx: TypeContext, x: Any, dim: Arg = None, keepdim: Arg = False, **kwargs: Arg) -> Normal:
+    return (x, dims_of(dim, tensor(x).rank), bool(keepdim)), kwargs
+
+
+def _normal_empty_is_none(cx: TypeContext, x: Any, dim: Arg = None, keepdim: Arg = False) -> Normal:
+    return (x, dims_of(dim, tensor(x).rank, empty_is_all=False), bool(keepdim)), {}
+
+
+def _not_empty(cx: TypeContext, t: TensorType, dims: tuple[int, ...], name: str) -> None:
+    for d in dims:
+        size = t.shape[d] if t.shape else 1
+        if size.__class__ is not int or size == 0:
+            cx.require(ne(size, 0), f"{name}(): Expected reduction dim {d} to have non-zero size.")
+
+
+def wide(dtype: DType) -> DType:
+    """The dtype in which ATen accumulates: float32 for smaller floats."""
+    return float32 if dtype.name in SMALL_FLOATS else dtype
+
+
+def _sum_type(cx: TypeContext, x: Any, dims: Any, keepdim: bool, *, dtype: Any = None) -> TensorType:
+    t = tensor(x)
+    return reduced(cx, t, dims, keepdim, summed(t, dtype))
+
+
+def _reduce_row(
+    name: str, combine: str, rule: Any, signature: str, normalize: Any = _normal,
+    autocast: AutocastClass | None = None, aliases: tuple[str, ...] = (),
+) -> None:  # fmt: skip
+    direct = name in ("sum", "amax", "amin")  # torch's own takes the normal form
+    op(name, signature, torch=f"torch.{name}" if direct else f"anyshape.reference.{name}_", autocast=autocast,
+       spellings=(f"torch.{name}", f"torch.Tensor.{name}", *aliases),
+       type=rule, lower=Reduce(combine), normalize=normalize)  # type: ignore[arg-type] # fmt: skip
+
+
+_reduce_row("sum", "sum", _sum_type, "input, dim=None, keepdim=False, *, dtype=None", autocast="float32")
+_reduce_row("prod", "prod", _sum_type, "input, dim=None, keepdim=False, *, dtype=None", autocast="float32")
+
+
+def _extreme_type(name: str) -> Callable[..., TensorType]:
+    def rule(cx: TypeContext, x: Any, dims: tuple[int, ...], keepdim: bool) -> TensorType:
+        t = tensor(x)
+        _not_empty(cx, t, dims, name)
+        return reduced(cx, t, dims, keepdim, t.dtype)
+
+    return rule
+
+
+_reduce_row("amax", "max", _extreme_type("amax"), "input, dim=(), keepdim=False")
+_reduce_row("amin", "min", _extreme_type("amin"), "input, dim=(), keepdim=False")
+
+
+def _truth_type(cx: TypeContext, x: Any, dims: tuple[int, ...], keepdim: bool) -> TensorType:
+    t = tensor(x)
+    return reduced(cx, t, dims, keepdim, uint8 if t.dtype is uint8 else bool_)
+
+
+def _normal_truth(cx: TypeContext, x: Any, dim: Arg = None, keepdim: Arg = False) -> Normal:
+    return (x, dims_of(dim, tensor(x).rank, empty_is_all=dim is None), bool(keepdim)), {}
+
+
+_reduce_row("any", "any", _truth_type, "input, dim=None, keepdim=False", _normal_truth)
+_reduce_row("all", "all", _truth_type, "input, dim=None, keepdim=False", _normal_truth)
+
+
+def _arg_type(name: str) -> Callable[..., TensorType]:
+    def rule(cx: TypeContext, x: Any, dims: tuple[int, ...], keepdim: bool) -> TensorType:
+        t = tensor(x)
+        _not_empty(cx, t, dims, name)
+        return reduced(cx, t, dims, keepdim, int64)
+
+    return rule
+
+
+_reduce_row("argmax", "argmax", _arg_type("argmax"), "input, dim=None, keepdim=False")
+_reduce_row("argmin", "argmin", _arg_type("argmin"), "input, dim=None, keepdim=False")
+
+# --- torch.max and torch.min: one tensor, two tensors, or values with places ---
+
+
+def _pair_names(name: str) -> tuple[str, str, str]:
+    return ("amax", "argmax", "maximum") if name == "max" else ("amin", "argmin", "minimum")
+
+
+def _extremum_expand(name: str) -> Callable[..., Any]:
+    value, place, elementwise = _pair_names(name)
+
+    def expand(b: Any, x: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+        if other is not None or (dim is not None and not isinstance(dim, int)):
+            return b.call(elementwise, x, dim if other is None else other)
+        if dim is None:
+            return b.call(value, x, (), False)
+        dims = (dim_of(dim, len(x.shape)),) if x.shape else ()
+        return b.call(value, x, dims or (), keepdim), b.call(place, x, dims or None, keepdim)
+
+    return expand
+
+
+for _name in ("max", "min"):
+    op(_name, "input, dim=None, keepdim=False, *, other=None", torch=f"anyshape.reference.{_name}_",
+       spellings=(f"torch.{_name}", f"torch.Tensor.{_name}"), expand=_extremum_expand(_name))
+
+op("aminmax", "input, *, dim=None, keepdim=False", torch="torch.aminmax", spellings=("torch.Tensor.aminmax",),
+   expand=lambda b, x, *, dim=None, keepdim=False: (
+       b.amin(x, () if dim is None else dim, keepdim), b.amax(x, () if dim is None else dim, keepdim)))
+
+# --- averages ---
+
+
+def count_of(shape: Shape, dims: tuple[int, ...]) -> Dim:
+    """How many elements one result of a reduction is made of."""
+    return numel([shape[d] for d in dims])
+
+
+def _float_type(cx: TypeContext, x: Any, dims: Any, keepdim: bool, *, dtype: Any = None) -> TensorType:
+    t = tensor(x)
+    chosen = dtype or t.dtype
+    if not (chosen.is_floating or chosen.is_complex):
+        raise OpError(f"could not infer output dtype: expected a floating dtype, got {chosen}")
+    return reduced(cx, t, dims, keepdim, chosen)
+
+
+def _mean_expand(b: Any, x: Any, dims: tuple[int, ...], keepdim: bool, *, dtype: Any = None) -> Any:
+    chosen = dtype or x.dtype
+    summed_up = b.sum(cast(b, x, wide(chosen)), dims or (), keepdim)
+    return cast(b, b.div(summed_up, count_of(x.shape, dims)), chosen)
+
+
+def cast(b: Any, x: Any, dtype: DType) -> Any:
+    """``x`` in another dtype; itself where it has it already."""
+    return x if x.dtype is dtype else b.to_dtype(x, dtype)
+
+
+op("mean", "input, dim=None, keepdim=False, *, dtype=None", torch="torch.mean",
+   spellings=("torch.Tensor.mean",), type=_float_type, normalize=_normal, expand=_mean_expand)
+
+
+def _normal_var(
+    cx: TypeContext, x: Any, dim: Arg = None, unbiased: Arg = None, keepdim: Arg = False, *, correction: Any = None
+) -> Normal:
+    if isinstance(dim, bool):  # var(x, unbiased)
+        dim, unbiased = None, dim
+    if correction is None:
+        correction = 1 if unbiased is None else int(bool(unbiased))
+    return (x, dims_of(dim, tensor(x).rank), None, bool(keepdim)), {"correction": correction}
+
+
+def _var_type(cx: TypeContext, x: Any, dims: Any, unbiased: None, keepdim: bool, *, correction: Any) -> TensorType:
+    t = tensor(x)
+    if not (t.dtype.is_floating or t.dtype.is_complex):
+        raise OpError("std and var only support floating point and complex dtypes")
+    return reduced(cx, t, dims, keepdim, REAL_OF_COMPLEX.get(t.dtype, t.dtype))
+
+
+def variance(b: Any, x: Any, dims: tuple[int, ...], keepdim: bool, correction: Any) -> tuple[Any, Any]:
+    """(variance, mean) in the dtype of ``x``, in two passes."""
+    count = count_of(x.shape, dims)
+    center = b.div(b.sum(x, dims or (), True), count)
+    gap = b.sub(x, center)
+    spread = b.sum(b.mul(gap, gap), dims or (), keepdim)
+    left = count - correction
+    degrees = maximum(left, 0) if isinstance(left, (int, Expr)) else max(left, 0)
+    center = center if keepdim else b.reshape(center, reduced_shape(x.shape, dims, False))
+    return b.div(spread, degrees), center
+
+
+def _var_expand(b: Any, x: Any, dims: Any, unbiased: None, keepdim: bool, *, correction: Any) -> Any:
+    spread, _ = variance(b, cast(b, x, wide(x.dtype)), dims, keepdim, correction)
+    return cast(b, spread, x.dtype)
+
+
+def _std_expand(b: Any, x: Any, dims: Any, unbiased: None, keepdim: bool, *, correction: Any) -> Any:
+    spread, _ = variance(b, cast(b, x, wide(x.dtype)), dims, keepdim, correction)
+    return cast(b, b.sqrt(spread), x.dtype)
+
+
+def _with_mean(root: bool) -> Callable[..., Any]:
+    def expand(b: Any, x: Any, dims: Any, unbiased: None, keepdim: bool, *, correction: Any) -> Any:
+        spread, center = variance(b, cast(b, x, wide(x.dtype)), dims, keepdim, correction)
+        spread = b.sqrt(spread) if root else spread
+        return cast(b, spread, x.dtype), cast(b, center, x.dtype)
+
+    return expand
+
+
+_VAR = "input, dim=None, unbiased=None, keepdim=False, *, correction=None"
+for _name, _expand in (("var", _var_expand), ("std", _std_expand)):
+    op(_name, _VAR, torch=f"anyshape.reference.{_name}_", spellings=(f"torch.{_name}", f"torch.Tensor.{_name}"),
+       type=_var_type, normalize=_normal_var, expand=_expand)  # fmt: skip
+    op(f"{_name}_mean", _VAR, torch=f"anyshape.reference.{_name}_mean_", spellings=(f"torch.{_name}_mean",),
+       type=lambda cx, *a, **k: (_var_type(cx, *a, **k),) * 2, normalize=_normal_var,
+       expand=_with_mean(_name == "std"))  # fmt: skip
+
+# --- exponentials ---
+
+
+def _logsumexp_expand(b: Any, x: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
+    wider = cast(b, x, wide(x.dtype) if x.dtype.is_floating else b.cx.default_dtype)
+    if not dims:
+        return cast(b, b.clone(wider), x.dtype if x.dtype.is_floating else wider.dtype)
+    high = b.call("amax_or_empty", wider, dims, True)
+    high = b.where(b.eq(b.abs(high), float("inf")), b.full((), 0, wider.dtype, x.type.device), high)
+    total = b.log(b.sum(b.exp(b.sub(wider, high)), dims, keepdim))
+    peak = high if keepdim else b.reshape(high, reduced_shape(x.shape, dims, False))
+    return cast(b, b.add(total, peak), x.dtype if x.dtype.is_floating else wider.dtype)
+
+
+op("logsumexp", "input, dim, keepdim=False", torch="torch.logsumexp",
+   spellings=("torch.Tensor.logsumexp", "torch.special.logsumexp"), normalize=_normal,
+   type=lambda cx, x, dims, keepdim: reduced(
+       cx, tensor(x), dims, keepdim, tensor(x).dtype if tensor(x).dtype.is_floating else cx.default_dtype),
+   expand=_logsumexp_expand)  # fmt: skip
+
+# A maximum that is -inf over nothing: what ``softmax`` and ``logsumexp`` subtract.
+op("amax_or_empty", "input, dim, keepdim=False", torch="anyshape.reference.amax_or_empty", normalize=_normal,
+   type=lambda cx, x, dims, keepdim: reduced(cx, tensor(x), dims, keepdim, tensor(x).dtype),
+   lower=Reduce("max"))  # fmt: skip
+
+# --- counts, norms ---
+
+
+def _count_nonzero_expand(b: Any, x: Any, dims: tuple[int, ...]) -> Any:
+    return b.sum(b.ne(x, 0), dims or (), False)
+
+
+op("count_nonzero", "input, dim=None", torch="torch.count_nonzero", spellings=("torch.Tensor.count_nonzero",),
+   normalize=lambda cx, x, dim=None: ((x, dims_of(dim, tensor(x).rank)), {}),
+   type=lambda cx, x, dims: reduced(cx, tensor(x), dims, False, int64),
+   expand=_count_nonzero_expand)  # fmt: skip
+
+
+def norm_expand(b: Any, x: Any, p: Any, dims: tuple[int, ...], keepdim: bool, dtype: Any = None) -> Any:
+    """The p-norm over ``dims``, computed wide."""
+    chosen = dtype or x.dtype
+    size = b.abs(cast(b, x, wide(chosen)))
+    if p in (float("inf"), float("-inf")):
+        return cast(b, b.call("amax" if p > 0 else "amin", size, dims or (), keepdim), chosen)
+    if p == 0:
+        return cast(b, b.sum(b.to_dtype(b.ne(size, 0), size.dtype), dims or (), keepdim), chosen)
+    if p == 1:
+        return cast(b, b.sum(size, dims or (), keepdim), chosen)
+    if p == 2:
+        return cast(b, b.sqrt(b.sum(b.mul(size, size), dims or (), keepdim)), chosen)
+    return cast(b, b.pow(b.sum(b.pow(size, p), dims or (), keepdim), 1.0 / p), chosen)
+
+
+def _normal_vector_norm(cx: TypeContext, x: Any, ord: Any = 2, dim: Arg = None, keepdim: Arg = False, *, dtype: Any = None) -> Normal:  # noqa: A002
+    return (x, 2 if ord is None else ord, dims_of(dim, tensor(x).rank), bool(keepdim)), {"dtype": dtype}
+
+
+op("vector_norm", "input, ord=2, dim=None, keepdim=False, *, dtype=None", torch="torch.linalg.vector_norm",
+   normalize=_normal_vector_norm, autocast="float32",
+   type=lambda cx, x, p, dims, keepdim, *, dtype=None: _float_type(cx, x, dims, keepdim, dtype=dtype),
+   expand=lambda b, x, p, dims, keepdim, *, dtype=None: norm_expand(b, x, p, dims, keepdim, dtype))
+
+
+def _normal_norm(cx: TypeContext, x: Any, p: Any = "fro", dim: Arg = None, keepdim: Arg = False, dtype: Any = None) -> Normal:
+    if p not in ("fro", None) and not isinstance(p, (int, float)):
+        raise OpError(f"norm of order {p!r} has no row")
+    return (x, 2 if p in ("fro", None) else p, dims_of(dim, tensor(x).rank), bool(keepdim), dtype), {}
+
+
+op("norm", "input, p='fro', dim=None, keepdim=False, dtype=None", torch="torch.norm",
+   spellings=("torch.Tensor.norm", "torch.functional.norm"), normalize=_normal_norm, autocast="float32",
+   type=lambda cx, x, p, dims, keepdim, dtype: _float_type(cx, x, dims, keepdim, dtype=dtype),
+   expand=norm_expand)  # fmt: skip
+
+# --- scans ---
+
+
+def _scan_dim(cx: TypeContext, x: Any, dim: Arg, **kwargs: Arg) -> Normal:
+    return (x, dim_of(dim, tensor(x).rank)), kwargs
+
+
+def _scan_type(cx: TypeContext, x: Any, dim: int, *, dtype: Any = None) -> TensorType:
+    t = tensor(x)
+    return TensorType(summed(t, dtype), t.device, t.shape, preserved_strides(cx, t))
+
+
+for _name in ("cumsum", "cumprod"):
+    op(_name, "input, dim, *, dtype=None", torch=f"torch.{_name}", spellings=(f"torch.Tensor.{_name}",),
+       type=_scan_type, normalize=_scan_dim, lower=Structural(), autocast="float32")  # fmt: skip
+for _name in ("cummax", "cummin"):
+    op(_name, "input, dim", torch=f"torch.{_name}", spellings=(f"torch.Tensor.{_name}",), normalize=_scan_dim,
+       type=lambda cx, x, dim: (new(cx, tensor(x), tensor(x).shape), new(cx, tensor(x), tensor(x).shape, int64)))
+op("logcumsumexp", "input, dim", torch="torch.logcumsumexp", spellings=("torch.Tensor.logcumsumexp",),
+   normalize=_scan_dim,
+   type=lambda cx, x, dim: TensorType(tensor(x).dtype, tensor(x).device, tensor(x).shape,
+                                      preserved_strides(cx, tensor(x))))  # fmt: skip

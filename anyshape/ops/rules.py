@@ -1,0 +1,228 @@
+"""Type rules that many rows share: promotion, pointwise results, results like an argument, dims.
+
+In: arguments as nodes have them (values, numbers, sizes, scalars). Out: ``TensorType``s. A rule is a
+function of ``(cx, *args, **kwargs)``; the makers here return such functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+from anyshape.ir.dtypes import (
+    CATEGORIES,
+    REAL_OF_COMPLEX,
+    Category,
+    DType,
+    bool_,
+    int64,
+    result_type,
+)
+from anyshape.ir.graph import Arg, ScalarType, TensorType, Value
+from anyshape.ir.scalars import Scalar, ScalarInput
+from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.layout import (
+    Shape,
+    contiguous_strides,
+    pointwise_strides,
+    preserved_strides,
+)
+from anyshape.symbolic import Dim, Expr
+
+Rule: TypeAlias = Callable[..., TensorType]
+
+
+def is_tensor(arg: object) -> bool:
+    """Is the argument a tensor value?"""
+    return arg.__class__ is Value and arg.type.__class__ is TensorType  # type: ignore[attr-defined]
+
+
+def tensors_of(args: Iterable[Arg]) -> list[TensorType]:
+    """The types of the tensors among the arguments."""
+    return [a.type for a in args if a.__class__ is Value and a.type.__class__ is TensorType]  # type: ignore
+
+
+def number_category(arg: object) -> Category:
+    """The category that a number has in promotion."""
+    if isinstance(arg, bool):
+        return "bool"
+    if isinstance(arg, (int, Expr)):
+        return "int"
+    if isinstance(arg, float):
+        return "float"
+    if isinstance(arg, complex):
+        return "complex"
+    if isinstance(arg, Value) and isinstance(arg.type, ScalarType):
+        return arg.type.kind
+    if isinstance(arg, (Scalar, ScalarInput)):
+        return arg.kind
+    raise OpError(f"expected a tensor or a number, got {arg!r}")
+
+
+def promoted(cx: TypeContext, operands: Sequence[Arg]) -> DType:
+    """``torch.result_type`` of the operands; ``None`` operands do not count."""
+    dims: list[DType] = []
+    zero_dim: list[DType] = []
+    numbers: list[Category] = []
+    for operand in operands:
+        if operand.__class__ is Value and operand.type.__class__ is TensorType:  # type: ignore
+            t: TensorType = operand.type  # type: ignore
+            if t.shape:
+                dims.append(t.dtype)
+            elif t.wrapped_number:
+                numbers.append(t.dtype.category)
+            else:
+                zero_dim.append(t.dtype)
+        elif operand is not None:
+            numbers.append(number_category(operand))
+    if dims and not zero_dim and not numbers and all(d is dims[0] for d in dims):
+        return dims[0]
+    return result_type(dims, zero_dim, numbers, cx.default_dtype)
+
+
+def device_of(tensors: Sequence[TensorType]) -> str:
+    """Where the result of these operands lives: 0-dim CPU tensors go anywhere."""
+    device = tensors[0].device
+    if len(tensors) == 1 or all(t.device == device for t in tensors):
+        return device
+    placed = {t.device for t in tensors if t.shape or t.device != "cpu"}
+    if len(placed) > 1:
+        raise OpError(f"Expected all tensors to be on the same device, found {sorted(placed)}")
+    return placed.pop() if placed else device
+
+
+def pointwise_type(cx: TypeContext, tensors: Sequence[TensorType], dtype: DType) -> TensorType:
+    """The result of an elementwise operator: broadcast shape, TensorIterator's strides."""
+    first = tensors[0]
+    shape = first.shape
+    for t in tensors:
+        if t.shape is not shape and t.shape != shape:
+            shape = cx.broadcast_shapes([t.shape for t in tensors], _MISMATCH)
+            return TensorType(dtype, device_of(tensors), shape, pointwise_strides(cx, shape, tensors))
+    strides = first.strides
+    if all(t.strides is strides or t.strides == strides for t in tensors):
+        return TensorType(dtype, device_of(tensors), shape, preserved_strides(cx, first))
+    return TensorType(dtype, device_of(tensors), shape, pointwise_strides(cx, shape, tensors))
+
+
+_MISMATCH = "The sizes of the tensors must match (or be 1) to broadcast"
+
+
+def pointwise_rule(
+    dtype: Callable[[TypeContext, Sequence[Arg]], DType] = promoted, operands: int | None = None
+) -> Rule:
+    """A rule for an elementwise row whose first ``operands`` arguments (all, if None) take part."""
+
+    def rule(cx: TypeContext, *args: Arg, **kwargs: Arg) -> TensorType:
+        taken = args if operands is None else args[:operands]
+        return pointwise_type(cx, tensors_of(taken), dtype(cx, taken))
+
+    return rule
+
+
+def floated(cx: TypeContext, operands: Sequence[Arg]) -> DType:
+    """Promotion of ``exp`` and its like: bools and integers become the default dtype."""
+    dtype = promoted(cx, operands)
+    return dtype if dtype.is_floating or dtype.is_complex else cx.default_dtype
+
+
+def booled(cx: TypeContext, operands: Sequence[Arg]) -> DType:
+    """The dtype of comparisons."""
+    return bool_
+
+
+def realed(cx: TypeContext, operands: Sequence[Arg]) -> DType:
+    """Promotion of ``abs``: complex numbers give real ones."""
+    dtype = promoted(cx, operands)
+    return REAL_OF_COMPLEX.get(dtype, dtype)
+
+
+def summed(x: TensorType, dtype: DType | None) -> DType:
+    """The dtype of sums and products: integers are added in int64."""
+    if dtype is not None:
+        return dtype
+    return x.dtype if x.dtype.is_floating or x.dtype.is_complex else int64
+
+
+def like(position: int = 0) -> Rule:
+    """A new tensor of the argument's dtype and shape, in its format."""
+
+    def rule(cx: TypeContext, *args: Arg, **kwargs: Arg) -> TensorType:
+        t: TensorType = args[position].type  # type: ignore[union-attr]
+        return TensorType(t.dtype, t.device, t.shape, preserved_strides(cx, t))
+
+    return rule
+
+
+def same_as(position: int = 0) -> Rule:
+    """The very type of an argument: what in-place operators and aliases return."""
+
+    def rule(cx: TypeContext, *args: Arg, **kwargs: Arg) -> TensorType:
+        t: TensorType = args[position].type  # type: ignore[union-attr]
+        return t
+
+    return rule
+
+
+def contiguous_like(position: int = 0) -> Rule:
+    """A new row-major tensor of the argument's dtype and shape."""
+
+    def rule(cx: TypeContext, *args: Arg, **kwargs: Arg) -> TensorType:
+        t: TensorType = args[position].type  # type: ignore[union-attr]
+        return new(cx, t, t.shape)
+
+    return rule
+
+
+def new(cx: TypeContext, t: TensorType, shape: Iterable[Dim], dtype: DType | None = None) -> TensorType:
+    """A row-major result on the device of ``t``."""
+    sizes: Shape = tuple(shape)
+    return TensorType(dtype or t.dtype, t.device, sizes, contiguous_strides(cx, sizes))
+
+
+def created(
+    cx: TypeContext, shape: Iterable[Dim], dtype: DType | None, device: str | None
+) -> TensorType:
+    """A row-major tensor from nothing; ``None`` means the defaults."""
+    sizes: Shape = tuple(shape)
+    return TensorType(
+        dtype or cx.default_dtype,
+        device or cx.default_device,
+        sizes,
+        contiguous_strides(cx, sizes),
+    )
+
+
+def dim_of(dim: Arg, rank: int) -> int:
+    """The dimension counted from 0; a 0-dim tensor counts as having one."""
+    if not isinstance(dim, int):
+        raise OpError(f"a dimension must be an int, not {dim!r}")
+    bound = max(rank, 1)
+    if not -bound <= dim < bound:
+        raise OpError(
+            f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], but got {dim})"
+        )
+    return dim % bound
+
+
+def dims_of(dims: Arg, rank: int, *, empty_is_all: bool = True) -> tuple[int, ...]:
+    """Dimensions counted from 0, in the order given; ``None`` means all."""
+    if dims is None or (empty_is_all and dims == ()):
+        return tuple(range(rank))
+    chosen = dims if isinstance(dims, tuple) else (dims,)
+    found = tuple(dim_of(d, rank) for d in chosen)
+    if len(set(found)) != len(found):
+        raise OpError(f"dim {dims} appears multiple times in the list of dims")
+    return found if rank else ()
+
+
+def category_at_least(dtype: DType, category: Category) -> bool:
+    """Is the dtype's category this one or a wider one?"""
+    return CATEGORIES.index(dtype.category) >= CATEGORIES.index(category)
+
+
+def tensor(arg: Any) -> TensorType:
+    """The type of a tensor argument; raises ``OpError`` where it is none."""
+    if not is_tensor(arg):
+        raise OpError(f"expected a tensor, got {arg!r}")
+    return arg.type  # type: ignore[no-any-return]

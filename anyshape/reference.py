@@ -1,0 +1,424 @@
+"""Runs a graph node by node on eager torch: the oracle of every test and of ``verify``.
+
+In: a graph, at any stage between capture and lowering, and a tensor (or number) for each of its inputs.
+Out: its outputs. Each node calls the dotted function that its row names; core rows that torch does not have
+under such parameters have their meaning here, as small functions with the row's own parameters.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+
+from anyshape.ir.dtypes import DType
+from anyshape.ir.graph import Arg, Graph, Node, ScalarType, TensorType, Value
+from anyshape.ir.scalars import Scalar, ScalarInput, evaluate_scalar
+from anyshape.ops.table import OPS, OpDef
+from anyshape.symbolic import AllOf, AnyOf, Expr, Relation, Symbol, evaluate
+
+Tensor = torch.Tensor
+
+
+class TypeMismatch(AssertionError):
+    """A node's result has not the dtype, shape or strides that its type rule predicted."""
+
+
+class CheckFailed(RuntimeError):
+    """A check of the graph does not hold for these inputs."""
+
+
+def torch_dtype(dtype: DType) -> torch.dtype:
+    """The torch constant of a dtype."""
+    return getattr(torch, dtype.name)  # type: ignore[no-any-return]
+
+
+def resolve(dotted: str) -> Callable[..., Any]:
+    """The callable that a dotted name means: ``torch.nn.functional.gelu``, ``torch.Tensor.T.__get__``."""
+    head, *rest = dotted.split(".")
+    found: Any = importlib.import_module("anyshape.reference" if head == "anyshape" else head)
+    for name in rest[1:] if head == "anyshape" else rest:
+        found = getattr(found, name)
+    return found  # type: ignore[no-any-return]
+
+
+class Environment:
+    """What is known while a graph runs: tensors by value, sizes by symbol, numbers by input."""
+
+    def __init__(self) -> None:
+        self.values: dict[Value, Any] = {}
+        self.sizes: dict[Symbol, int] = {}
+        self.numbers: dict[ScalarInput, int | float | bool] = {}
+
+    def read(self, arg: Arg) -> Any:
+        """The argument as torch wants it."""
+        match arg:
+            case Value():
+                return self.values[arg]
+            case Expr() | Relation() | AllOf() | AnyOf():
+                return evaluate(arg, self.sizes)
+            case Scalar() | ScalarInput():
+                return evaluate_scalar(arg, self.sizes, self.numbers)
+            case DType():
+                return torch_dtype(arg)
+            case tuple():
+                return tuple(self.read(item) for item in arg)
+            case slice():
+                return slice(self.read(arg.start), self.read(arg.stop), self.read(arg.step))
+        return arg
+
+    def write(self, value: Value, result: Any) -> None:
+        """Keeps a result, and the sizes and numbers that it decides."""
+        self.values[value] = result
+        if isinstance(value.type, ScalarType):
+            self._learn_number(value.type, result)
+        elif isinstance(result, Tensor):
+            for dim, size in zip(value.type.shape, result.shape, strict=True):
+                self._learn_size(dim, size)
+            for dim, size in zip(value.type.strides, result.stride(), strict=True):
+                self._learn_size(dim, size)
+
+    def _learn_number(self, t: ScalarType, number: Any) -> None:
+        if isinstance(t.expr, Expr):
+            self._learn_size(t.expr, int(number))
+        elif isinstance(t.expr, ScalarInput):
+            self.numbers[t.expr] = number
+
+    def _learn_size(self, dim: Any, size: int) -> None:
+        """Solves ``scale * symbol + offset == size`` for a symbol not known yet."""
+        if not isinstance(dim, Expr) or len(dim.terms) != 1:
+            return
+        (factors, scale), *_ = dim.terms.items()
+        if len(factors) == 1 and isinstance(factors[0], Symbol):
+            self.sizes.setdefault(factors[0], (size - dim.constant) // scale)
+
+
+def run(
+    graph: Graph,
+    inputs: Sequence[Any],
+    sizes: Mapping[Symbol, int] | None = None,
+    *,
+    check_types: bool = False,
+    ops: Mapping[str, OpDef] = OPS,
+) -> Any:
+    """The outputs of the graph for these inputs.
+
+    ``sizes`` gives symbols that no input's shape decides. ``check_types`` compares every result with its
+    type and raises ``TypeMismatch``. Raises ``CheckFailed`` where a check of the graph does not hold.
+    """
+    env = Environment()
+    env.sizes.update(sizes or {})
+    for declared, given in zip(graph.inputs, inputs, strict=True):
+        env.write(declared.value, given)
+    checks = {after: [c for c in graph.checks if c.after == after] for after in {c.after for c in graph.checks}}
+    for number, node in enumerate(graph.nodes):
+        _run_checks(checks.get(number, ()), env)
+        _run_node(node, env, ops, check_types)
+    _run_checks(checks.get(len(graph.nodes), ()), env)
+    return env.read(graph.outputs)
+
+
+def _run_checks(checks: Sequence[Any], env: Environment) -> None:
+    for check in checks:
+        if not env.read(check.condition):
+            raise CheckFailed(check.message)
+
+
+def _run_node(node: Node, env: Environment, ops: Mapping[str, OpDef], check_types: bool) -> None:
+    function = resolve(ops[node.op].torch)
+    args = env.read(node.args)
+    kwargs = {name: env.read(arg) for name, arg in node.kwargs.items()}
+    result = function(*args, **kwargs)
+    results = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+    for value, made in zip(node.outputs, results, strict=True):
+        env.write(value, made)
+        if check_types and isinstance(value.type, TensorType):
+            problem = type_problem(value.type, made, env.sizes)
+            if problem:
+                raise TypeMismatch(f"{node.op}: {problem}")
+
+
+def type_problem(t: TensorType, made: Tensor, sizes: Mapping[Symbol, int]) -> str | None:
+    """How a tensor differs from its type, or None. Strides count where there is more than one element."""
+    shape = tuple(_number(dim, sizes) for dim in t.shape)
+    strides = tuple(_number(dim, sizes) for dim in t.strides)
+    if torch_dtype(t.dtype) is not made.dtype:
+        return f"dtype {made.dtype}, predicted {t.dtype}"
+    if tuple(made.shape) != shape:
+        return f"shape {tuple(made.shape)}, predicted {shape} = {t.shape}"
+    if made.numel() > 0:
+        pairs = zip(made.shape, made.stride(), strides, strict=True)
+        if any(have != want for size, have, want in pairs if size > 1):
+            return f"strides {made.stride()}, predicted {strides} = {t.strides} for shape {shape}"
+    return None
+
+
+def _number(dim: Any, sizes: Mapping[Symbol, int]) -> int:
+    return dim if isinstance(dim, int) else int(evaluate(dim, sizes))
+
+
+# --- the meaning of core rows that torch has under other parameters ---
+
+
+def full(size: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    return torch.full(size, fill_value, dtype=dtype, device=device)
+
+
+def zeros(size: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    return torch.zeros(size, dtype=dtype, device=device)
+
+
+def ones(size: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    return torch.ones(size, dtype=dtype, device=device)
+
+
+def empty(size: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    return torch.empty(size, dtype=dtype, device=device)
+
+
+def arange(length: int, start: Any, step: Any, dtype: torch.dtype, device: str) -> Tensor:
+    """``start + i * step`` for ``i < length``, in torch's own arithmetic."""
+    if length == 0:
+        return torch.empty(0, dtype=dtype, device=device)
+    if dtype.is_floating_point or isinstance(start, float) or isinstance(step, float):
+        end = start + step * (length - 0.5)
+        return torch.arange(start, end, step, dtype=dtype, device=device)
+    return torch.arange(start, start + step * length, step, dtype=dtype, device=device)
+
+
+def to_dtype(input: Tensor, dtype: torch.dtype) -> Tensor:  # noqa: A002
+    return input.to(dtype, copy=True)
+
+
+def to(
+    input: Tensor, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False,  # noqa: A002
+    memory_format: str | None = None,
+) -> Tensor:  # fmt: skip
+    form = getattr(torch, memory_format or "preserve_format")
+    return input.to(device=device, dtype=dtype or input.dtype, copy=copy, memory_format=form)
+
+
+def to_device(input: Tensor, device: str) -> Tensor:  # noqa: A002
+    return input.to(device)
+
+
+def alias(input: Tensor) -> Tensor:  # noqa: A002
+    return input.view_as(input)
+
+
+def slice_(input: Tensor, dim: int, start: int, length: int, step: int = 1) -> Tensor:  # noqa: A002
+    """``length`` elements of ``dim``, from ``start`` in steps."""
+    stop = start + (length - 1) * step + 1 if length else start
+    return input[(builtins.slice(None),) * dim + (builtins.slice(start, stop, step),)]
+
+
+def slice_scatter(
+    input: Tensor, src: Tensor, dim: int, start: int, length: int, step: int = 1  # noqa: A002
+) -> Tensor:
+    made = input.clone()
+    slice_(made, dim, start, length, step).copy_(src)
+    return made
+
+
+def pad(input: Tensor, pads: Any, value: Any) -> Tensor:  # noqa: A002
+    """Constant padding, one (low, high) pair for each dimension."""
+    flat = [n for pair in reversed(pads) for n in pair]
+    return F.pad(input, flat, value=value) if flat else input.clone()
+
+
+def index(input: Tensor, indices: Any) -> Tensor:  # noqa: A002
+    """``input[indices]`` with a tensor or nothing for each dimension."""
+    return input[tuple(builtins.slice(None) if i is None else i for i in indices)]
+
+
+def index_put(input: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:  # noqa: A002
+    return index_put_(input.clone(), indices, values, accumulate)
+
+
+def index_put_(input: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:  # noqa: A002
+    places = tuple(builtins.slice(None) if i is None else i for i in indices)
+    if not accumulate:
+        input[places] = values
+        return input
+    full_places = [
+        torch.arange(n).view(-1, *(1,) * 0) if i is None else i for i, n in zip(indices, input.shape)
+    ]
+    return input.index_put_(tuple(_outer(indices, full_places, input)), values, accumulate=True)
+
+
+def _outer(indices: Any, places: list[Tensor], x: Tensor) -> list[Tensor]:
+    """Index tensors that spell out the dimensions without one, in the layout of ``x[indices]``."""
+    numbers = torch.arange(x.numel(), device=x.device).view(x.shape)
+    flat = numbers[tuple(builtins.slice(None) if i is None else i for i in indices)]
+    made = []
+    for size in reversed(x.shape):
+        made.append(flat % size)
+        flat = flat // size
+    return made[::-1]
+
+
+def scatter(input: Tensor, dim: int, index: Tensor, src: Any, *, reduce: Any = None) -> Tensor:  # noqa: A002
+    kwargs = {} if reduce is None else {"reduce": reduce}
+    return torch.scatter(input, dim, index, src, **kwargs)
+
+
+def nan_to_num_core(input: Tensor, nan: float, posinf: float, neginf: float) -> Tensor:  # noqa: A002
+    return torch.nan_to_num(input, nan, posinf, neginf)
+
+
+def overwrite(input: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:  # noqa: A002
+    return torch.empty_like(input).copy_(src)
+
+
+def filled(input: Tensor, value: Any) -> Tensor:  # noqa: A002
+    return torch.empty_like(input).fill_(value)
+
+
+def zeroed(input: Tensor) -> Tensor:  # noqa: A002
+    return torch.zeros_like(input)
+
+
+def meshgrid(tensors: Any, *, indexing: str = "ij") -> Any:
+    return torch.meshgrid(*tensors, indexing=indexing)
+
+
+def broadcast_tensors(tensors: Any) -> Any:
+    return torch.broadcast_tensors(*tensors)
+
+
+def tensordot(input: Tensor, other: Tensor, dims: Any = 2) -> Tensor:  # noqa: A002
+    return torch.tensordot(input, other, dims)
+
+
+def roll_(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:  # noqa: A002
+    return torch.roll(input, shifts, dims)
+
+
+# --- reductions over several dims that torch takes over one or all ---
+
+
+def _over_one_dim(function: Callable[..., Tensor], x: Tensor, dims: Any, keepdim: bool) -> Tensor:
+    """Joins ``dims`` into one last dimension, in row-major order, and reduces that."""
+    kept = [d for d in range(x.dim()) if d not in dims]
+    flat = x.permute(*kept, *sorted(dims)).reshape(*(x.shape[d] for d in kept), -1) if x.dim() else x.view(1)
+    made = function(flat, -1)
+    return made.view([1 if d in dims else n for d, n in enumerate(x.shape)]) if keepdim else made
+
+
+def prod_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
+    if input.numel() == 0:
+        return _over_empty(torch.prod, input, dim, keepdim, dtype=dtype)
+    return _over_one_dim(lambda x, d: torch.prod(x, d, dtype=dtype), input, dim, keepdim)
+
+
+def _over_empty(function: Any, x: Tensor, dims: Any, keepdim: bool, **kwargs: Any) -> Tensor:
+    for d in sorted(dims, reverse=True):
+        x = function(x, d, keepdim, **kwargs)
+    return x if dims else function(x, **kwargs)
+
+
+def any_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:  # noqa: A002
+    return torch.any(input, dim, keepdim) if dim else torch.any(input)
+
+
+def all_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:  # noqa: A002
+    return torch.all(input, dim, keepdim) if dim else torch.all(input)
+
+
+def argmax_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:  # noqa: A002
+    if len(dim) == 1:
+        return torch.argmax(input, dim[0], keepdim)
+    return _over_one_dim(torch.argmax, input, dim, keepdim)
+
+
+def argmin_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:  # noqa: A002
+    if len(dim) == 1:
+        return torch.argmin(input, dim[0], keepdim)
+    return _over_one_dim(torch.argmin, input, dim, keepdim)
+
+
+def amax_or_empty(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:  # noqa: A002
+    """The maximum, ``-inf`` over nothing."""
+    if input.numel():
+        return torch.amax(input, dim, keepdim)
+    shape = [1 if d in dim else n for d, n in enumerate(input.shape)]
+    made = torch.full(shape, float("-inf"), dtype=input.dtype, device=input.device)
+    return made if keepdim else made.reshape([n for d, n in enumerate(input.shape) if d not in dim])
+
+
+def max_(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:  # noqa: A002
+    return _extremum(torch.max, input, dim, keepdim, other)
+
+
+def min_(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:  # noqa: A002
+    return _extremum(torch.min, input, dim, keepdim, other)
+
+
+def _extremum(function: Any, x: Tensor, dim: Any, keepdim: bool, other: Any) -> Any:
+    if other is not None or isinstance(dim, Tensor):
+        return function(x, dim if other is None else other)
+    return function(x) if dim is None else function(x, dim, keepdim)
+
+
+def _spread(name: str) -> Callable[..., Any]:
+    def function(
+        input: Tensor, dim: Any = None, unbiased: None = None, keepdim: bool = False, *, correction: Any = 1  # noqa: A002
+    ) -> Any:
+        return getattr(torch, name)(input, dim=dim or None, correction=correction, keepdim=keepdim)
+
+    return function
+
+
+var_, std_ = _spread("var"), _spread("std")
+var_mean_, std_mean_ = _spread("var_mean"), _spread("std_mean")
+
+
+def median_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:  # noqa: A002
+    return torch.median(input) if dim is None else torch.median(input, dim, keepdim)
+
+
+def nanmedian_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:  # noqa: A002
+    return torch.nanmedian(input) if dim is None else torch.nanmedian(input, dim, keepdim)
+
+
+def sort(input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Any:  # noqa: A002
+    return torch.sort(input, dim=dim, descending=descending, stable=stable)
+
+
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Tensor:  # noqa: A002
+    return torch.argsort(input, dim=dim, descending=descending, stable=stable)
+
+
+# --- torch.nn.functional ---
+
+
+def random_dropout(input: Tensor, p: float) -> Tensor:  # noqa: A002
+    return F.dropout(input, p, training=True)
+
+
+def explicit_attention(*args: Any, **kwargs: Any) -> Tensor:
+    return F.scaled_dot_product_attention(*args, **kwargs).contiguous()
+
+
+def relu6_(input: Tensor, inplace: bool = False) -> Tensor:  # noqa: A002
+    return F.relu6(input, inplace=True)
+
+
+def silu_(input: Tensor, inplace: bool = False) -> Tensor:  # noqa: A002
+    return F.silu(input, inplace=True)
+
+
+def mish_(input: Tensor, inplace: bool = False) -> Tensor:  # noqa: A002
+    return F.mish(input, inplace=True)
+
+
+def hardswish_(input: Tensor, inplace: bool = False) -> Tensor:  # noqa: A002
+    return F.hardswish(input, inplace=True)
+
+
+def hardsigmoid_(input: Tensor, inplace: bool = False) -> Tensor:  # noqa: A002
+    return F.hardsigmoid(input, inplace=True)

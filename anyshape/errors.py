@@ -83,13 +83,13 @@ CODES: Mapping[str, Template] = MappingProxyType(
             "blocks of these classes can: {known}",
         ),
         "E152": Template(
-            "these experts cannot run: {why}",
-            "",
-            "keep the original block",
+            "the ranks disagree about {subject}: {name}",
+            "{listed}",
+            "give every rank of the group the same {name}",
         ),
         "E153": Template(
             "anyshape.moe layers have no gradients",
-            "they are for inference",
+            "they are for inference; without this error a gradient would silently miss the experts",
             "call the model under torch.no_grad(), or train with the original block",
         ),
         "E201": Template(

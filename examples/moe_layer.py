@@ -43,9 +43,7 @@ def print_rows(layer: MoE, tokens: Tensor) -> None:
     """The rows that the experts work on: sorted by expert, then by token, nothing padded."""
     plan = layer.router(tokens, layer.routing)
     counts, owners = plan.token_counts.tolist(), plan.token_indices.tolist()
-    print(
-        f"\n2. Sorted by expert: {len(owners)} rows, no padding. `token_counts` stays on the device."
-    )
+    print(f"\n2. Sorted by expert: {len(owners)} rows, no padding; the counts stay on the device.")
     start = 0
     for expert, count in enumerate(counts):
         words = " ".join(WORDS[owner] for owner in owners[start : start + count])
@@ -68,9 +66,8 @@ def print_results(layer: MoE, tokens: Tensor) -> None:
     print("\n3. Two grouped products and a scatter-add give every token its weighted sum,")
     print("   on top of the shared expert that every token passes.")
     for token, word in enumerate(WORDS):
-        print(
-            f"   token {token} {word:>4}: |in| {tokens[token].norm():.2f} -> |out| {out[token].norm():.2f}"
-        )
+        sizes = f"|in| {tokens[token].norm():.2f} -> |out| {out[token].norm():.2f}"
+        print(f"   token {token} {word:>4}: {sizes}")
     print(f"   largest difference to one token at a time: {(out - by_hand).abs().max():.1e}")
 
 

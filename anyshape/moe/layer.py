@@ -97,12 +97,8 @@ class MoE(nn.Module):
         try:
             parts = read_block(block)
         except Refusal as refusal:
-            raise AnyshapeError(
-                "E151",
-                f"{type(block).__name__} cannot be turned into an anyshape.moe.MoE",
-                str(refusal),
-                f"blocks of these classes can: {known_blocks()}",
-            ) from None
+            block_name, known = type(block).__name__, known_blocks()
+            raise AnyshapeError("E151", why=str(refusal), block=block_name, known=known) from None
         return cls.of(*parts).train(block.training)
 
     def assemble(
@@ -178,12 +174,7 @@ class _NoGradient(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: object, *gradients: Tensor) -> tuple[Tensor, ...]:
-        raise AnyshapeError(
-            "E153",
-            "anyshape.moe layers have no gradients",
-            "they are for inference; without this error a gradient would silently miss the experts",
-            "call the model under torch.no_grad(), or train with the original block",
-        )
+        raise AnyshapeError("E153")
 
 
 def inference_only(out: Tensor, x: Tensor) -> Tensor:

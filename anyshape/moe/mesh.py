@@ -145,12 +145,7 @@ def compare(what: str, names: Sequence[str], table: Sequence[Sequence[int]]) -> 
     for name, column in zip(names, zip(*table, strict=True), strict=True):
         if len(set(column)) > 1:
             listed = ", ".join(f"rank {rank} has {value}" for rank, value in enumerate(column))
-            raise AnyshapeError(
-                "E152",
-                f"the ranks disagree about {what}: {name}",
-                listed,
-                f"give every rank of the group the same {name}",
-            )
+            raise AnyshapeError("E152", subject=what, name=name, listed=listed)
 
 
 class HostCopy:

@@ -1,1 +1,1 @@
-"""See docs/architecture.md."""
+"""Text from kernels and programs: ``c.py``, ``triton.py`` (kernels) and ``host.py`` (programs)."""

@@ -65,7 +65,7 @@ def is_native(step: Step, buffers: Mapping[str, Buffer]) -> bool:
             return all(buffers[reference.name].device == "cpu" for reference in references)
         case Call(kind="view", function="torch.as_strided"):
             return True
-        case Call(function=function) if function in PRODUCTS and not step.restride:
+        case Call(function=function) if function in PRODUCTS:
             return _is_blas_product(step, buffers)
     return False
 

@@ -1,0 +1,545 @@
+"""A kernel as one C function.
+
+In: a ``Kernel`` and a name. Out: text of ``void NAME(pointers, sizes, scalars)`` in the order of the kernel's
+parameters; it uses the helpers of ``c_prelude()``. Parallel axes are shared among threads where there is
+enough work; the innermost axis with unit steps is vectorised. Reductions have a vector of accumulators, by
+blocks, so that long rows lose no precision. Read on: ``passes.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from anyshape.codegen.passes import Passes, analyse, lane
+from anyshape.codegen.prelude import prelude
+from anyshape.codegen.scalar import C_SUFFIXES, COSTS, c_scalar
+from anyshape.ir.dtypes import DType, bool_
+from anyshape.ir.loops import (
+    Axis,
+    Const,
+    Element,
+    Kernel,
+    Load,
+    Op,
+    PointerParam,
+    Position,
+    Read,
+    Reduce,
+    Scan,
+    ScalarParam,
+    SizeParam,
+    Store,
+    operands,
+)
+from anyshape.symbolic import Dim, Symbol, to_c
+
+C_TYPES = {
+    "bool": "_Bool", "uint8": "u8", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
+    "float16": "f32", "bfloat16": "f32", "float32": "f32", "float64": "f64",
+}  # fmt: skip
+STORAGE = C_TYPES | {"bool": "u8", "float16": "u16", "bfloat16": "u16"}
+HALF = {"float16": "f16", "bfloat16": "bf16"}
+GRAIN = 32768
+"""Cells (weighted by what they cost) below which threads cost more than they bring."""
+CHUNK = 2048
+"""Cells of the innermost axis that one thread takes at a time."""
+BLOCK = 4096
+"""Cells that one vector of float accumulators sums."""
+LANES = 64
+"""Columns that a reduction over a strided row keeps at a time."""
+SCRATCH_BYTES = 262144
+"""Rows up to this size are kept on the stack between passes."""
+
+
+def c_prelude() -> str:
+    """Text that must come before any kernel."""
+    return prelude()
+
+
+def emit_c(kernel: Kernel, name: str) -> str:
+    """The kernel as a C function."""
+    return _Emitter(kernel, name).text()
+
+
+@dataclass(slots=True, eq=False)
+class _Emitter:
+    kernel: Kernel
+    name: str
+    lines: list[str] = field(default_factory=list)
+    depth: int = 1
+    passes: Passes = field(init=False)
+    lane: str | None = field(init=False)
+    kept: dict[int, str] = field(default_factory=dict)
+    spelled: dict[int, str] = field(default_factory=dict)
+
+    def text(self) -> str:
+        kernel = self.kernel
+        self.passes = analyse(kernel)
+        self.lane = lane(kernel, self.passes)
+        params = ", ".join(self._param(p) for p in kernel.params) or "void"
+        if not kernel.rows:
+            self._map()
+        elif self.lane == kernel.rows[-1].name:
+            self._by_row()
+        else:
+            self._by_column()
+        body = "\n".join(self.lines)
+        return f"void {self.name}({params}) {{\n{body}\n}}\n"
+
+    # --- shapes of kernels ---
+
+    def _map(self) -> None:
+        """No rows: every cell on its own."""
+        axes = self.kernel.axes
+        if not axes:
+            self._cells(0, [])
+            return
+        *outer, inner = axes
+        chunked = self._chunked(inner)
+        if self.kernel.ordered:
+            self._open_loops(axes)
+            self._cells(0, [])
+            self._close(len(axes))
+            return
+        self._parallel(len(outer) + chunked)
+        self._open_loops(outer)
+        start, end = "0", self._dim(inner.extent)
+        if chunked:
+            start, end = self._open_chunks(inner)
+        row_level = self._outer_elements()
+        self._emit_elements(row_level)
+        self._line("#pragma omp simd")
+        self._open(f"for (i64 {inner.name} = {start}; {inner.name} < {end}; {inner.name}++)")
+        self._cells(0, row_level)
+        self._close(1 + len(outer) + chunked)
+
+    def _chunked(self, axis: Axis) -> bool:
+        return not isinstance(axis.extent, int) or axis.extent > 2 * CHUNK
+
+    def _open_chunks(self, axis: Axis) -> tuple[str, str]:
+        name, extent = axis.name, self._dim(axis.extent)
+        self._open(f"for (i64 {name}b = 0; {name}b < {extent}; {name}b += {CHUNK})")
+        self._line(f"i64 {name}e = {name}b + {CHUNK} < {extent} ? {name}b + {CHUNK} : {extent};")
+        return f"{name}b", f"{name}e"
+
+    def _outer_elements(self) -> list[int]:
+        """The elements that do not vary along the lane."""
+        needed = self.passes.closure((n for s in self.kernel.stores for n in operands(s)), set())
+        return [n for n in needed if self.lane not in self.passes.axes_of[n]]
+
+    def _cells(self, level: int, done: list[int]) -> None:
+        stores = [*self.passes.stores(level, "cell"), *self.passes.stores(level, "row")]
+        roots = [n for s in stores for n in operands(s)]
+        self._emit_elements(self.passes.closure(roots, set(done)))
+        for store in stores:
+            self._store(store)
+
+    def _by_row(self) -> None:
+        """The row is the vector: one place of the parallel axes at a time, pass by pass."""
+        axes = self.kernel.axes
+        self._find_kept()
+        self._parallel(len(axes), scratch=bool(self.kept))
+        self._open_loops(axes)
+        done: list[int] = []
+        for level in range(self.passes.count):
+            self._row_elements(level, done)
+            self._row_pass(level, done)
+            for store in self.passes.stores(level, "row"):
+                self._store(store)
+        self._close(len(axes))
+        self._free_scratch()
+
+    def _row_elements(self, level: int, done: list[int]) -> None:
+        """Elements that do not vary along the row and are known before pass ``level``."""
+        passes = self.passes
+        roots = [
+            n
+            for n in range(len(self.kernel.elements))
+            if not passes.in_row(n) and passes.level[n] == level
+        ]
+        new = [n for n in passes.closure(roots, set(done)) if not passes.in_row(n)]
+        plain = [n for n in new if not isinstance(self.kernel.elements[n], Reduce)]
+        self._emit_elements(plain)
+        done.extend(plain)
+
+    def _row_pass(self, level: int, done: list[int]) -> None:
+        passes, kernel = self.passes, self.kernel
+        reduces = passes.reduces(level)
+        stores = passes.stores(level, "cell")
+        keep = [n for n in self.kept if passes.level[n] == level]
+        roots = [kernel.elements[n].arg for n in reduces]  # type: ignore[union-attr]
+        roots += [n for s in stores for n in operands(s)] + keep
+        for n in reduces:
+            element = kernel.elements[n]
+            self._line(f"{_total_type(element)} v{n} = {_identity(element)};")
+        if not roots:
+            return
+        body = passes.closure(roots, set(done) | set(reduces) | self._known_rows(level))
+        scans = [n for n in body if isinstance(kernel.elements[n], Scan)]
+        for n in scans:
+            element = kernel.elements[n]
+            self._line(f"{C_TYPES[element.dtype.name]} c{n} = {_identity(element)};")
+        self._open_loops(kernel.rows[:-1])
+        self._lane_loop(reduces, body, stores, keep, scans)
+        self._close(len(kernel.rows) - 1)
+        done.extend(reduces)
+
+    def _known_rows(self, level: int) -> set[int]:
+        """Reductions of earlier passes: their values are variables already."""
+        elements = self.kernel.elements
+        return {
+            n
+            for n, e in enumerate(elements)
+            if isinstance(e, Reduce) and self.passes.level[n] <= level
+        }
+
+    def _lane_loop(
+        self,
+        reduces: list[int],
+        body: list[int],
+        stores: list[Store],
+        keep: list[int],
+        scans: list[int],
+    ) -> None:
+        kernel = self.kernel
+        row = kernel.rows[-1]
+        extent = self._dim(row.extent)
+        blocked = bool(reduces) and not (isinstance(row.extent, int) and row.extent <= BLOCK)
+        start, end = "0", extent
+        if blocked:
+            self._open(f"for (i64 {row.name}b = 0; {row.name}b < {extent}; {row.name}b += {BLOCK})")
+            start, end = f"{row.name}b", f"{row.name}e"
+            self._line(f"i64 {end} = {start} + {BLOCK} < {extent} ? {start} + {BLOCK} : {extent};")
+        parts = {n: f"a{n}" for n in reduces}
+        for n, part in parts.items():
+            element = kernel.elements[n]
+            self._line(f"{C_TYPES[element.dtype.name]} {part} = {_identity(element)};")
+        if not scans:
+            clauses = "".join(
+                f" reduction({_clause(kernel.elements[n])}:{part})" for n, part in parts.items()
+            )
+            self._line(f"#pragma omp simd{clauses}")
+        self._open(f"for (i64 {row.name} = {start}; {row.name} < {end}; {row.name}++)")
+        self._emit_elements(body, keep)
+        for n, part in parts.items():
+            element = kernel.elements[n]
+            assert isinstance(element, Reduce)
+            self._line(f"{part} = {_combine(element, part, f'v{element.arg}')};")
+        for store in stores:
+            self._store(store)
+        self._close(1)
+        for n, part in parts.items():
+            element = kernel.elements[n]
+            self._line(f"v{n} = {_combine(element, f'v{n}', part)};")
+        self._close(int(blocked))
+
+    def _by_column(self) -> None:
+        """The row is strided: ``LANES`` neighbouring rows at a time, with a vector over them."""
+        *outer, column = self.kernel.axes
+        name, extent = column.name, self._dim(column.extent)
+        self._parallel(len(outer) + 1)
+        self._open_loops(outer)
+        self._open(f"for (i64 {name}b = 0; {name}b < {extent}; {name}b += {LANES})")
+        self._line(f"i64 {name}e = {name}b + {LANES} < {extent} ? {name}b + {LANES} : {extent};")
+        for n, element in enumerate(self.kernel.elements):
+            if isinstance(element, Reduce):
+                kind = _total_type(element)
+                self._line(f"{kind} t{n}[{LANES}];")
+                self._spread(column, f"t{n}[{name} - {name}b] = {_identity(element)};")
+        for level in range(self.passes.count):
+            self._column_pass(level, column)
+        self._close(len(outer) + 1)
+
+    def _spread(self, column: Axis, *lines: str) -> None:
+        """A vector loop over the columns of a block."""
+        name = column.name
+        self._line("#pragma omp simd")
+        self._open(f"for (i64 {name} = {name}b; {name} < {name}e; {name}++)")
+        for line in lines:
+            self._line(line)
+        self._close(1)
+
+    def _column_pass(self, level: int, column: Axis) -> None:
+        passes, kernel, name = self.passes, self.kernel, column.name
+        reduces = passes.reduces(level)
+        stores = passes.stores(level, "cell")
+        roots = [kernel.elements[n].arg for n in reduces]  # type: ignore[union-attr]
+        roots += [n for s in stores for n in operands(s)]
+        if roots:
+            self._open_loops(kernel.rows)
+            self._line("#pragma omp simd")
+            self._open(f"for (i64 {name} = {name}b; {name} < {name}e; {name}++)")
+            self._columns_known(roots, name)
+            for n in reduces:
+                element = kernel.elements[n]
+                assert isinstance(element, Reduce)
+                total = f"t{n}[{name} - {name}b]"
+                self._line(f"{total} = {_combine(element, total, f'v{element.arg}')};")
+            for store in stores:
+                self._store(store)
+            self._close(1 + len(kernel.rows))
+        after = passes.stores(level, "row")
+        if after:
+            self._line("#pragma omp simd")
+            self._open(f"for (i64 {name} = {name}b; {name} < {name}e; {name}++)")
+            self._columns_known([n for s in after for n in operands(s)], name)
+            for store in after:
+                self._store(store)
+            self._close(1)
+
+    def _columns_known(self, roots: list[int], name: str) -> None:
+        """Elements of one column, reductions read back from their vectors."""
+        body = self.passes.closure(roots, set())
+        for n in body:
+            element = self.kernel.elements[n]
+            if isinstance(element, Reduce):
+                kind = C_TYPES[element.dtype.name]
+                self._line(f"const {kind} v{n} = t{n}[{name} - {name}b];")
+            else:
+                self._emit_elements([n])
+
+    # --- what is kept between passes ---
+
+    def _find_kept(self) -> None:
+        """Costly elements of a row that several passes need are kept instead of computed again."""
+        passes, kernel = self.passes, self.kernel
+        if passes.count < 2 or len(kernel.rows) != 1:
+            return
+        used: dict[int, set[int]] = {}
+        for level in range(passes.count):
+            roots = [kernel.elements[n].arg for n in passes.reduces(level)]  # type: ignore[union-attr]
+            roots += [n for s in passes.stores(level, "cell") for n in operands(s)]
+            for n in passes.closure(roots, set()):
+                used.setdefault(n, set()).add(level)
+        for n, element in enumerate(kernel.elements):
+            if (
+                isinstance(element, Op)
+                and COSTS.get(element.op, 1) >= 8
+                and passes.in_row(n)
+                and len(used.get(n, ())) > 1
+            ):
+                self.kept[n] = f"s{n}"
+
+    def _scratch(self) -> None:
+        extent = self._dim(self.kernel.rows[0].extent)
+        for n, name in self.kept.items():
+            kind = C_TYPES[self.kernel.elements[n].dtype.name]
+            self._line(
+                f"{kind} *{name} = {extent} * sizeof({kind}) <= {SCRATCH_BYTES} ? "
+                f"__builtin_alloca({extent} * sizeof({kind}) + 64) : malloc({extent} * sizeof({kind}));"
+            )
+
+    def _free_scratch(self) -> None:
+        if not self.kept:
+            return
+        extent = self._dim(self.kernel.rows[0].extent)
+        for n, name in self.kept.items():
+            kind = C_TYPES[self.kernel.elements[n].dtype.name]
+            self._line(f"if ({extent} * sizeof({kind}) > {SCRATCH_BYTES}) free({name});")
+        self._close(1)
+
+    # --- loops ---
+
+    def _parallel(self, loops: int, scratch: bool = False) -> None:
+        """The pragma for a nest of ``loops`` parallel loops, if there is anything to share."""
+        condition = self._enough_work() if loops else None
+        if scratch:
+            if condition:
+                self._line(f"#pragma omp parallel if ({condition})")
+            self._open("")
+            self._scratch()
+            if condition:
+                collapse = f" collapse({loops})" if loops > 1 else ""
+                self._line(f"#pragma omp for schedule(static){collapse}")
+        elif condition:
+            collapse = f" collapse({loops})" if loops > 1 else ""
+            self._line(f"#pragma omp parallel for schedule(static){collapse} if ({condition})")
+
+    def _enough_work(self) -> str | None:
+        """C text of "worth sharing among threads"; None where it is known not to be."""
+        cost = sum(
+            COSTS.get(e.op, 1) if isinstance(e, Op) else 1
+            for e in self.kernel.elements
+            if isinstance(e, (Op, Load, Reduce))
+        )
+        least = max(GRAIN * 4 // max(cost, 4), 1)
+        cells: Dim = 1
+        for axis in (*self.kernel.axes, *self.kernel.rows):
+            cells = cells * axis.extent
+        if isinstance(cells, int):
+            return "1" if cells > least else None
+        return f"{self._dim(cells)} > {least}"
+
+    def _open_loops(self, axes: tuple[Axis, ...] | list[Axis]) -> None:
+        for axis in axes:
+            extent = self._dim(axis.extent)
+            self._open(f"for (i64 {axis.name} = 0; {axis.name} < {extent}; {axis.name}++)")
+
+    def _open(self, head: str) -> None:
+        self._line(f"{head} {{".lstrip())
+        self.depth += 1
+
+    def _close(self, count: int) -> None:
+        for _ in range(count):
+            self.depth -= 1
+            self._line("}")
+
+    def _line(self, text: str) -> None:
+        self.lines.append("  " * self.depth + text)
+
+    # --- elements ---
+
+    def _param(self, param: PointerParam | SizeParam | ScalarParam) -> str:
+        match param:
+            case PointerParam(name=name, dtype=dtype, access=access):
+                const = "const " if access == "read" else ""
+                return f"{const}{STORAGE[dtype.name]} *{name}"
+            case SizeParam(name=name):
+                return f"i64 {name}"
+            case ScalarParam(name=name, dtype=dtype):
+                return f"{'f64' if dtype.is_floating else 'i64'} {name}"
+
+    def _dim(self, dim: Dim) -> str:
+        return to_c(dim, _symbol_name)
+
+    def _emit_elements(self, numbers: list[int], keep: list[int] | tuple[()] = ()) -> None:
+        for n in numbers:
+            element = self.kernel.elements[n]
+            kind = C_TYPES[element.dtype.name]
+            if isinstance(element, Scan):
+                self._line(f"c{n} = {_combine(element, f'c{n}', f'v{element.arg}')};")
+                self._line(f"const {kind} v{n} = c{n};")
+                continue
+            if n in self.kept and n not in keep:
+                self._line(f"const {kind} v{n} = {self.kept[n]}[{self.kernel.rows[0].name}];")
+                continue
+            self._line(f"const {kind} v{n} = {self._value(element)};")
+            if n in keep:
+                self._line(f"{self.kept[n]}[{self.kernel.rows[0].name}] = v{n};")
+
+    def _value(self, element: Element) -> str:
+        match element:
+            case Const(value=value, dtype=dtype):
+                return c_number(value, dtype)
+            case Read(param=param, dtype=dtype):
+                return f"({C_TYPES[dtype.name]}){param}"
+            case Position(index=index):
+                return self._dim(index)
+            case Load():
+                return self._load(element)
+            case Op(op="cast", args=(arg,), dtype=dtype):
+                return c_cast(f"v{arg}", self.kernel.elements[arg].dtype, dtype)
+            case Op(op="where", args=(condition, a, b)):
+                return f"v{condition} ? v{a} : v{b}"
+            case Op(op=op, args=args):
+                dtype = self.kernel.elements[args[0]].dtype
+                return c_scalar(op, dtype, [f"v{a}" for a in args])
+        raise NotImplementedError(type(element).__name__)
+
+    def _load(self, element: Load) -> str:
+        text = f"{element.pointer}[{self._dim(element.index)}]"
+        dtype = element.dtype
+        if dtype.name in HALF:
+            text = f"as_load_{HALF[dtype.name]}({text})"
+        elif dtype is bool_:
+            text = f"({text} != 0)"
+        return text if element.mask is None else f"(v{element.mask} ? {text} : 0)"
+
+    def _store(self, store: Store) -> None:
+        dtype = self.kernel.pointer(store.pointer).dtype
+        value, place = f"v{store.value}", f"{store.pointer}[{self._dim(store.index)}]"
+        if store.mode != "set":
+            value = self._updated(store, dtype, place)
+        if dtype.name in HALF:
+            value = f"as_store_{HALF[dtype.name]}({value})"
+        guard = "" if store.mask is None else f"if (v{store.mask}) "
+        self._line(f"{guard}{place} = {value};")
+
+    def _updated(self, store: Store, dtype: DType, place: str) -> str:
+        old = f"as_load_{HALF[dtype.name]}({place})" if dtype.name in HALF else place
+        ops = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
+        text = c_scalar(ops[store.mode], dtype, [old, f"v{store.value}"])
+        return f"as_round_{HALF[dtype.name]}({text})" if dtype.name in HALF else text
+
+
+def _symbol_name(symbol: Symbol) -> str:
+    return symbol.name
+
+
+def c_number(value: float, dtype: DType) -> str:
+    """A constant of the dtype."""
+    if dtype is bool_:
+        return "1" if value else "0"
+    if not dtype.is_floating:
+        if value == -(1 << 63):
+            return "(-9223372036854775807LL - 1)"
+        return f"{value}LL" if abs(value) >= 1 << 31 else str(value)
+    suffix = "" if dtype.name == "float64" else "f"
+    if math.isnan(value):
+        return f'__builtin_nan{suffix}("")'
+    if math.isinf(value):
+        return f"{'-' if value < 0 else ''}__builtin_inf{suffix}()"
+    if suffix and abs(value) > 3.4028235677973366e38:
+        return f"{'-' if value < 0 else ''}__builtin_inff()"
+    return f"{value!r}{suffix}" if suffix else repr(value)
+
+
+def c_cast(text: str, source: DType, target: DType) -> str:
+    """torch's conversion from one dtype to another."""
+    if target is bool_:
+        return f"({text} != 0)"
+    if target.name in HALF:
+        return f"as_round_{HALF[target.name]}((f32){text})"
+    kind = C_TYPES[target.name]
+    if source.is_floating and not target.is_floating:
+        wide = "int" if target.name in ("int64", "uint8") else "int32"
+        return f"({kind})as_{wide}_{C_SUFFIXES[source.name]}({text})"
+    return f"({kind}){text}"
+
+
+def _identity(element: Element) -> str:
+    """What a reduction starts from."""
+    assert isinstance(element, (Reduce, Scan))
+    dtype = element.dtype
+    match element.combine:
+        case "sum" | "any":
+            return "0"
+        case "prod" | "all":
+            return "1"
+    if dtype.is_floating:
+        return c_number(-math.inf if element.combine == "max" else math.inf, dtype)
+    if dtype is bool_:
+        return "0" if element.combine == "max" else "1"
+    bits = 8 * dtype.size_bytes
+    low = -(1 << bits - 1) if dtype.signed else 0
+    high = (1 << bits - dtype.signed) - 1
+    return c_number(low if element.combine == "max" else high, dtype)
+
+
+def _combine(element: Element, a: str, b: str) -> str:
+    assert isinstance(element, (Reduce, Scan))
+    ops = {
+        "sum": "add", "prod": "mul", "max": "maximum", "min": "minimum",
+        "any": "logical_or", "all": "logical_and",
+    }  # fmt: skip
+    return c_scalar(ops[element.combine], element.dtype, [a, b])
+
+
+def _clause(element: Element) -> str:
+    """The OpenMP name of a combination."""
+    assert isinstance(element, Reduce)
+    if element.combine in ("max", "min"):
+        if element.dtype.is_floating:
+            return f"as_{element.combine}_{C_SUFFIXES[element.dtype.name]}"
+        if element.dtype is bool_:
+            return "|" if element.combine == "max" else "&"
+        return element.combine
+    return {"sum": "+", "prod": "*", "any": "|", "all": "&"}[element.combine]
+
+
+def _total_type(element: Element) -> str:
+    """Blocks of float32 sums are added in double."""
+    if isinstance(element, Reduce) and element.combine == "sum" and element.dtype.is_floating:
+        return "f64"
+    return C_TYPES[element.dtype.name]

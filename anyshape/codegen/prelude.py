@@ -1,0 +1,231 @@
+"""What every generated C file starts with: types, conversions, and scalar functions that vectorise.
+
+Plain C without headers. float32 functions are polynomials that any compiler vectorises (errors near one unit
+in the last place, see tests/codegen/test_scalar.py); the rest is the C library's, in glibc's vector
+versions where the machine has them. Sources: Cephes (exp, log), N. Juffa (erf, tanh).
+"""
+
+from __future__ import annotations
+
+TYPES = """
+typedef signed char i8; typedef short i16; typedef int i32; typedef long long i64;
+typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32; typedef unsigned long long u64;
+typedef float f32; typedef double f64;
+#define AS_INLINE static inline __attribute__((always_inline, unused))
+#ifdef __FMA__
+#define AS_FMA(a, b, c) __builtin_fmaf(a, b, c)
+#else
+#define AS_FMA(a, b, c) ((a) * (b) + (c))
+#endif
+void *malloc(unsigned long); void free(void *);
+AS_INLINE u32 as_bits(f32 x) { union { f32 f; u32 u; } c; c.f = x; return c.u; }
+AS_INLINE f32 as_float(u32 x) { union { f32 f; u32 u; } c; c.u = x; return c.f; }
+AS_INLINE u64 as_bits64(f64 x) { union { f64 f; u64 u; } c; c.f = x; return c.u; }
+"""
+
+HALVES = """
+AS_INLINE f32 as_load_bf16(u16 x) { return as_float((u32)x << 16); }
+AS_INLINE f32 as_round_bf16(f32 x) {
+  u32 b = as_bits(x), r = (b + 0x7fffu + ((b >> 16) & 1u)) & 0xffff0000u;
+  return as_float(x != x ? 0x7fc00000u | (b & 0x80000000u) : r);
+}
+AS_INLINE u16 as_store_bf16(f32 x) { return (u16)(as_bits(x) >> 16); }
+AS_INLINE f32 as_load_f16(u16 x) {
+  u32 h = x, s = (h & 0x8000u) << 16, m = (h & 0x7fffu) << 13;
+  f32 v = as_float(m) * 0x1p112f;
+  return as_float(s | ((h & 0x7c00u) == 0x7c00u ? m | 0x7f800000u : as_bits(v)));
+}
+AS_INLINE u32 as_f16_bits(f32 x) {
+  u32 b = as_bits(x), s = b & 0x80000000u, a = b ^ s;
+  u32 tiny = as_bits(as_float(a) + 0.5f) - 0x3f000000u;
+  u32 norm = (a + 0xc8000fffu + ((a >> 13) & 1u)) >> 13;
+  u32 huge = a > 0x7f800000u ? 0x7e00u : 0x7c00u;
+  return (s >> 16) | (a >= 0x47800000u ? huge : a < 0x38800000u ? tiny : norm);
+}
+AS_INLINE f32 as_round_f16(f32 x) { return as_load_f16((u16)as_f16_bits(x)); }
+AS_INLINE u16 as_store_f16(f32 x) { return (u16)as_f16_bits(x); }
+"""
+
+LIBRARY = """
+#if defined(__x86_64__) && defined(__OPTIMIZE__) && __has_include(<features.h>)
+#include <features.h>
+#endif
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
+#if __GLIBC__ > 2 || __GLIBC_MINOR__ >= 35
+#define AS_SIMD __attribute__((simd("notinbranch"), const, nothrow))
+#endif
+#endif
+#ifndef AS_SIMD
+#define AS_SIMD __attribute__((const, nothrow))
+#endif
+#define AS_UNARY(name) AS_SIMD f64 name(f64); AS_SIMD f32 name##f(f32);
+#define AS_BINARY(name) AS_SIMD f64 name(f64, f64); AS_SIMD f32 name##f(f32, f32);
+AS_UNARY(exp) AS_UNARY(exp2) AS_UNARY(expm1) AS_UNARY(log) AS_UNARY(log2) AS_UNARY(log10) AS_UNARY(log1p)
+AS_UNARY(sin) AS_UNARY(cos) AS_UNARY(tan) AS_UNARY(asin) AS_UNARY(acos) AS_UNARY(atan)
+AS_UNARY(sinh) AS_UNARY(cosh) AS_UNARY(tanh) AS_UNARY(asinh) AS_UNARY(acosh) AS_UNARY(atanh)
+AS_UNARY(erf) AS_UNARY(erfc) AS_BINARY(pow) AS_BINARY(atan2) AS_BINARY(hypot)
+f64 lgamma(f64); f32 lgammaf(f32);
+f64 fmod(f64, f64); f32 fmodf(f32, f32); f64 nextafter(f64, f64); f32 nextafterf(f32, f32);
+"""
+
+FLOATS = """
+AS_INLINE f32 as_exp_f32(f32 x) {
+  f32 c = x > 89.0f ? 89.0f : x; c = c < -104.0f ? -104.0f : c;
+  f32 n = __builtin_rintf(c * 1.44269504f);
+  f32 r = AS_FMA(n, -0.693145752f, c); r = AS_FMA(n, -1.42860677e-6f, r);
+  f32 p = 1.98426045e-4f;
+  p = AS_FMA(p, r, 1.39335995e-3f); p = AS_FMA(p, r, 8.33340268e-3f); p = AS_FMA(p, r, 4.16664183e-2f);
+  p = AS_FMA(p, r, 1.66666657e-1f); p = AS_FMA(p, r, 0.5f); p = AS_FMA(p, r, 1.0f); p = AS_FMA(p, r, 1.0f);
+  i32 k = (i32)n, h = k >> 1;
+  return p * as_float((u32)(h + 127) << 23) * as_float((u32)(k - h + 127) << 23);
+}
+AS_INLINE f64 as_exp_f64(f64 x) { return exp(x); }
+AS_INLINE f32 as_log_f32(f32 x) {
+  f32 y = x < 1.17549435e-38f ? x * 8388608.0f : x;
+  i32 b = (i32)as_bits(y), e = (b - 0x3f2aaaab) & (i32)0xff800000;
+  f32 m = as_float((u32)(b - e)) - 1.0f;
+  f32 i = (f32)e * 1.19209290e-7f + (x < 1.17549435e-38f ? -23.0f : 0.0f);
+  f32 s = m * m;
+  f32 r = -0.130310059f, t = 0.140869141f;
+  r = AS_FMA(r, s, -0.121483512f); t = AS_FMA(t, s, 0.139814854f);
+  r = AS_FMA(r, s, -0.166846126f); t = AS_FMA(t, s, 0.200120345f);
+  r = AS_FMA(r, s, -0.249996200f);
+  r = AS_FMA(t, m, r); r = AS_FMA(r, m, 0.333331972f); r = AS_FMA(r, m, -0.500000000f);
+  r = AS_FMA(r, s, m); r = AS_FMA(i, 0.693147182f, r);
+  f32 special = x == 0.0f ? -__builtin_inff() : x > 0.0f ? x : __builtin_nanf("");
+  return x > 0.0f && x < __builtin_inff() ? r : special;
+}
+AS_INLINE f64 as_log_f64(f64 x) { return log(x); }
+AS_INLINE f32 as_tanh_f32(f32 x) {
+  f32 a = __builtin_fabsf(x), s = x * x;
+  f32 e = as_exp_f32(a + a), big = __builtin_copysignf(1.0f - 2.0f / (e + 1.0f), x);
+  f32 r = 1.57394409e-2f;
+  r = AS_FMA(r, s, -5.23025580e-2f); r = AS_FMA(r, s, 1.33152470e-1f); r = AS_FMA(r, s, -3.33327681e-1f);
+  r = AS_FMA(r * s, x, x);
+  return a <= 0.55f ? r : big;
+}
+AS_INLINE f64 as_tanh_f64(f64 x) { return tanh(x); }
+AS_INLINE f32 as_erf_f32(f32 x) {
+  f32 t = __builtin_fabsf(x), s = x * x;
+  f32 r = AS_FMA(-1.72853470e-5f, t, 3.83197126e-4f), u = AS_FMA(-3.88396438e-3f, t, 2.42546219e-2f);
+  r = AS_FMA(r, s, u); r = AS_FMA(r, t, -1.06777877e-1f); r = AS_FMA(r, t, -6.34846687e-1f);
+  r = AS_FMA(r, t, -1.28717512e-1f); r = AS_FMA(r, t, -t);
+  f32 big = __builtin_copysignf(1.0f - as_exp_f32(r), x);
+  big = t > 4.0f ? __builtin_copysignf(1.0f, x) : big;
+  f32 p = -5.96761703e-4f;
+  p = AS_FMA(p, s, 4.99119423e-3f); p = AS_FMA(p, s, -2.67681349e-2f); p = AS_FMA(p, s, 1.12819925e-1f);
+  p = AS_FMA(p, s, -3.76125336e-1f); p = AS_FMA(p, s, 1.28379166e-1f); p = AS_FMA(p, x, x);
+  return x != x ? x : t > 0.927734375f ? big : p;
+}
+AS_INLINE f64 as_erf_f64(f64 x) { return erf(x); }
+AS_INLINE f32 as_sigmoid_f32(f32 x) { return 1.0f / (1.0f + as_exp_f32(-x)); }
+AS_INLINE f64 as_sigmoid_f64(f64 x) { return 1.0 / (1.0 + exp(-x)); }
+AS_INLINE i32 as_signbit_f32(f32 x) { return as_bits(x) >> 31; }
+AS_INLINE i32 as_signbit_f64(f64 x) { return (i32)(as_bits64(x) >> 63); }
+AS_INLINE f64 as_erfinv_f64(f64 y) {
+  f64 a = __builtin_fabs(y);
+  if (a >= 1.0) return a == 1.0 ? __builtin_copysign(__builtin_inf(), y) : __builtin_nan("");
+  f64 x;
+  if (a <= 0.7) {
+    f64 z = y * y;
+    x = y * (((-0.140543331 * z + 0.914624893) * z - 1.645349621) * z + 0.886226899)
+      / ((((0.012229801 * z - 0.329097515) * z + 1.442710462) * z - 2.118377725) * z + 1.0);
+  } else {
+    f64 z = __builtin_sqrt(-log((1.0 - a) / 2.0));
+    x = __builtin_copysign(((1.641345311 * z + 3.429567803) * z - 1.62490649) * z - 1.970840454, y)
+      / ((1.6370678 * z + 3.5438892) * z + 1.0);
+  }
+  x -= (erf(x) - y) / (1.1283791670955126 * exp(-x * x));
+  x -= (erf(x) - y) / (1.1283791670955126 * exp(-x * x));
+  return y != y ? y : x;
+}
+AS_INLINE f32 as_erfinv_f32(f32 y) { return (f32)as_erfinv_f64(y); }
+static __attribute__((unused)) f64 as_digamma_f64(f64 x) {
+  if (x == 0) return __builtin_copysign(__builtin_inf(), -x);
+  f64 shift = 0.0;
+  if (x < 0) {
+    if (x == __builtin_trunc(x)) return __builtin_nan("");
+    f64 q = x - __builtin_trunc(x);
+    shift = -3.14159265358979323846 / tan(3.14159265358979323846 * q);
+    x = 1 - x;
+  }
+  f64 r = 0;
+  while (x < 10) { r -= 1 / x; x += 1; }
+  if (x == 10) return r + 2.25175258906672110764 + shift;
+  f64 y = 0;
+  if (x < 1.0e17) {
+    f64 z = 1.0 / (x * x);
+    y = z * (8.33333333333333333333e-2 - z * (8.33333333333333333333e-3 - z * (3.96825396825396825397e-3
+      - z * (4.16666666666666666667e-3 - z * (7.57575757575757575758e-3 - z * (2.10927960927960927961e-2
+      - z * 8.33333333333333333333e-2))))));
+  }
+  return r + log(x) - 0.5 / x - y + shift;
+}
+AS_INLINE f32 as_digamma_f32(f32 x) { return (f32)as_digamma_f64(x); }
+"""
+
+FLOAT_OPERATORS = """
+AS_INLINE T as_max_S(T a, T b) { return a > b || a != a ? a : b; }
+AS_INLINE T as_min_S(T a, T b) { return a < b || a != a ? a : b; }
+AS_INLINE T as_fmax_S(T a, T b) { return a > b || b != b ? a : b; }
+AS_INLINE T as_fmin_S(T a, T b) { return a < b || b != b ? a : b; }
+AS_INLINE T as_mod_S(T a, T b) { T m = fmodF(a, b); return m != 0 && ((b < 0) != (m < 0)) ? m + b : m; }
+AS_INLINE T as_floordiv_S(T a, T b) {
+  T m = fmodF(a, b), d = (a - m) / b;
+  d = m != 0 && ((b < 0) != (m < 0)) ? d - 1 : d;
+  T f = __builtin_floorF(d); f = d - f > (T)0.5 ? f + 1 : f;
+  f = d != 0 ? f : __builtin_copysignF((T)0, a / b);
+  return b == 0 ? a / b : f;
+}
+"""
+
+INTEGER_OPERATORS = """
+AS_INLINE T as_div_S(T a, T b) { return b == 0 ? 0 : b == (T)-1 ? (T)(0 - (UNSIGNED)a) : a / b; }
+AS_INLINE T as_rem_S(T a, T b) { return b == 0 || b == (T)-1 ? 0 : a % b; }
+AS_INLINE T as_floordiv_S(T a, T b) {
+  T q = as_div_S(a, b), r = as_rem_S(a, b);
+  return r != 0 && ((r < 0) != (b < 0)) ? q - 1 : q;
+}
+AS_INLINE T as_mod_S(T a, T b) { T r = as_rem_S(a, b); return r != 0 && ((r < 0) != (b < 0)) ? r + b : r; }
+AS_INLINE T as_pow_S(T a, T b) {
+  if (b < 0) return a == 1 ? 1 : a == (T)-1 ? (b % 2 ? -1 : 1) : 0;
+  T r = 1;
+  for (; b; b >>= 1, a = (T)((UNSIGNED)a * (UNSIGNED)a)) r = b & 1 ? (T)((UNSIGNED)r * (UNSIGNED)a) : r;
+  return r;
+}
+AS_INLINE T as_shl_S(T a, T b) { return (u64)b >= 8 * sizeof(T) ? 0 : (T)((UNSIGNED)a << b); }
+AS_INLINE T as_shr_S(T a, T b) { return a >> ((u64)b >= 8 * sizeof(T) ? 8 * sizeof(T) - 1 : b); }
+"""
+
+CASTS = """
+AS_INLINE i64 as_int_f64(f64 x) { return x >= -0x1p63 && x < 0x1p63 ? (i64)x : (i64)(1ull << 63); }
+AS_INLINE i64 as_int_f32(f32 x) { return x >= -0x1p63f && x < 0x1p63f ? (i64)x : (i64)(1ull << 63); }
+AS_INLINE i32 as_int32_f64(f64 x) { return x >= -0x1p31 && x < 0x1p31 ? (i32)x : (i32)(1u << 31); }
+AS_INLINE i32 as_int32_f32(f32 x) { return x >= -0x1p31f && x < 0x1p31f ? (i32)x : (i32)(1u << 31); }
+"""
+
+REDUCTIONS = """
+#pragma omp declare reduction(as_max_f32 : f32 : omp_out = as_max_f32(omp_out, omp_in)) \\
+  initializer(omp_priv = -__builtin_inff())
+#pragma omp declare reduction(as_min_f32 : f32 : omp_out = as_min_f32(omp_out, omp_in)) \\
+  initializer(omp_priv = __builtin_inff())
+#pragma omp declare reduction(as_max_f64 : f64 : omp_out = as_max_f64(omp_out, omp_in)) \\
+  initializer(omp_priv = -__builtin_inf())
+#pragma omp declare reduction(as_min_f64 : f64 : omp_out = as_min_f64(omp_out, omp_in)) \\
+  initializer(omp_priv = __builtin_inf())
+"""
+
+
+def prelude() -> str:
+    """The text, one for all kernels."""
+    floats = [
+        FLOAT_OPERATORS.replace("S(", f"{suffix}(").replace("T ", f"{suffix} ")
+        .replace("(T)", f"({suffix})").replace("F(", f"{letter}(")
+        for suffix, letter in (("f32", "f"), ("f64", ""))
+    ]  # fmt: skip
+    integers = [
+        INTEGER_OPERATORS.replace("UNSIGNED", unsigned).replace("S(", f"{name}(")
+        .replace("T ", f"{name} ").replace("(T)", f"({name})")
+        for name, unsigned in (("u8", "u32"), ("i8", "u32"), ("i16", "u32"), ("i32", "u32"), ("i64", "u64"))
+    ]  # fmt: skip
+    return "\n".join([TYPES, HALVES, LIBRARY, FLOATS, *floats, *integers, CASTS, REDUCTIONS])

@@ -1,0 +1,161 @@
+"""One row for each scalar operator, one column for each target.
+
+In: an operator, its operands' texts and dtype. Out: an expression with torch's semantics. A column gives a
+text for floats and one for integers (``None``: the operator has no such form); helpers that a text calls are
+in the target's prelude. bfloat16 and float16 elements are held as float32 and rounded by ``cast``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from anyshape.ir.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """How one target spells an operator: ``{0}``, ``{1}`` are operands, ``{t}`` is the suffix of the dtype
+    (``f32``, ``i64``), ``{f}`` is ``f`` for float32 and nothing for float64."""
+
+    floats: str | None
+    integers: str | None = None
+
+
+def _same(text: str) -> Text:
+    return Text(text, text)
+
+
+def _call(name: str) -> Text:
+    return Text(f"{name}{{f}}({{0}})")
+
+
+C_TEXTS: Mapping[str, Text] = MappingProxyType(
+    {
+        "add": _same("({0} + {1})"),
+        "sub": _same("({0} - {1})"),
+        "mul": _same("({0} * {1})"),
+        "div": Text("({0} / {1})", "as_div_{t}({0}, {1})"),
+        "floordiv": _same("as_floordiv_{t}({0}, {1})"),
+        "truncdiv": Text("__builtin_trunc{f}({0} / {1})", "as_div_{t}({0}, {1})"),
+        "mod": _same("as_mod_{t}({0}, {1})"),
+        "fmod": Text("fmod{f}({0}, {1})", "as_rem_{t}({0}, {1})"),
+        "pow": Text("pow{f}({0}, {1})", "as_pow_{t}({0}, {1})"),
+        "neg": _same("(-{0})"),
+        "abs": Text("__builtin_fabs{f}({0})", "({0} < 0 ? -{0} : {0})"),
+        "sign": Text("({0} != {0} ? {0} : (({0} > 0) - ({0} < 0)))", "(({0} > 0) - ({0} < 0))"),
+        "reciprocal": Text("(1 / {0})"),
+        "sqrt": Text("__builtin_sqrt{f}({0})"),
+        "rsqrt": Text("(1 / __builtin_sqrt{f}({0}))"),
+        "exp": Text("as_exp_{t}({0})"),
+        "exp2": _call("exp2"),
+        "expm1": _call("expm1"),
+        "log": Text("as_log_{t}({0})"),
+        "log2": _call("log2"),
+        "log10": _call("log10"),
+        "log1p": _call("log1p"),
+        "sin": _call("sin"),
+        "cos": _call("cos"),
+        "tan": _call("tan"),
+        "asin": _call("asin"),
+        "acos": _call("acos"),
+        "atan": _call("atan"),
+        "atan2": Text("atan2{f}({0}, {1})"),
+        "sinh": _call("sinh"),
+        "cosh": _call("cosh"),
+        "tanh": Text("as_tanh_{t}({0})"),
+        "asinh": _call("asinh"),
+        "acosh": _call("acosh"),
+        "atanh": _call("atanh"),
+        "erf": Text("as_erf_{t}({0})"),
+        "erfc": _call("erfc"),
+        "erfinv": Text("as_erfinv_{t}({0})"),
+        "lgamma": _call("lgamma"),
+        "digamma": Text("as_digamma_{t}({0})"),
+        "sigmoid": Text("as_sigmoid_{t}({0})"),
+        "floor": Text("__builtin_floor{f}({0})", "{0}"),
+        "ceil": Text("__builtin_ceil{f}({0})", "{0}"),
+        "trunc": Text("__builtin_trunc{f}({0})", "{0}"),
+        "round": Text("__builtin_rint{f}({0})", "{0}"),
+        "minimum": Text("as_min_{t}({0}, {1})", "({0} < {1} ? {0} : {1})"),
+        "maximum": Text("as_max_{t}({0}, {1})", "({0} > {1} ? {0} : {1})"),
+        "fmin": Text("as_fmin_{t}({0}, {1})", "({0} < {1} ? {0} : {1})"),
+        "fmax": Text("as_fmax_{t}({0}, {1})", "({0} > {1} ? {0} : {1})"),
+        "eq": _same("({0} == {1})"),
+        "ne": _same("({0} != {1})"),
+        "lt": _same("({0} < {1})"),
+        "le": _same("({0} <= {1})"),
+        "gt": _same("({0} > {1})"),
+        "ge": _same("({0} >= {1})"),
+        "logical_and": _same("(({0} != 0) & ({1} != 0))"),
+        "logical_or": _same("(({0} != 0) | ({1} != 0))"),
+        "logical_xor": _same("(({0} != 0) ^ ({1} != 0))"),
+        "logical_not": _same("({0} == 0)"),
+        "bit_and": Text(None, "({0} & {1})"),
+        "bit_or": Text(None, "({0} | {1})"),
+        "bit_xor": Text(None, "({0} ^ {1})"),
+        "bit_not": Text(None, "(~{0})"),
+        "shl": Text(None, "as_shl_{t}({0}, {1})"),
+        "shr": Text(None, "as_shr_{t}({0}, {1})"),
+        "isnan": Text("({0} != {0})", "0"),
+        "isinf": Text("(__builtin_fabs{f}({0}) == __builtin_inf())", "0"),
+        "isfinite": Text("(__builtin_fabs{f}({0}) < __builtin_inf())", "1"),
+        "signbit": Text("as_signbit_{t}({0})", "({0} < 0)"),
+        "copysign": Text("__builtin_copysign{f}({0}, {1})"),
+        "hypot": Text("hypot{f}({0}, {1})"),
+        "nextafter": Text("nextafter{f}({0}, {1})"),
+    }
+)
+
+C_BOOL_TEXTS: Mapping[str, str] = MappingProxyType(
+    {
+        "add": "({0} | {1})",
+        "mul": "({0} & {1})",
+        "sub": "({0} ^ {1})",
+        "maximum": "({0} | {1})",
+        "minimum": "({0} & {1})",
+        "bit_not": "(!{0})",
+        "neg": "({0})",
+        "abs": "({0})",
+        "sign": "({0})",
+    }
+)
+
+
+def c_scalar(op: str, dtype: DType, args: Sequence[str]) -> str:
+    """C text of an operator on operands of ``dtype``."""
+    if dtype.name == "bool" and op in C_BOOL_TEXTS:
+        return C_BOOL_TEXTS[op].format(*args)
+    row = C_TEXTS[op]
+    text = row.floats if dtype.is_floating else row.integers
+    if text is None:
+        raise NotImplementedError(f"{op} on {dtype}")
+    suffix = "" if dtype.name == "float64" else "f"
+    return text.format(*args, t=C_SUFFIXES[dtype.name], f=suffix)
+
+
+C_SUFFIXES: Mapping[str, str] = MappingProxyType(
+    {
+        "bool": "u8",
+        "uint8": "u8",
+        "int8": "i8",
+        "int16": "i16",
+        "int32": "i32",
+        "int64": "i64",
+        "float16": "f32",
+        "bfloat16": "f32",
+        "float32": "f32",
+        "float64": "f64",
+    }
+)
+
+COSTS: Mapping[str, int] = MappingProxyType(
+    dict.fromkeys(
+        "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh "
+        "atanh erf erfc erfinv lgamma digamma sigmoid pow fmod mod floordiv hypot nextafter".split(),
+        8,
+    )
+    | {"div": 3, "sqrt": 3, "rsqrt": 4, "reciprocal": 3}
+)
+"""What an operator costs beside an addition, for grain sizes and for what is worth keeping."""

@@ -1,0 +1,102 @@
+"""A group becomes a draft: every stored value's element at its index, operands inlined or loaded.
+
+In: a ``Group``. Out: ``Drafted``: elements and stores whose indices are still over the graph's symbols, and
+the loop variables with their extents. ``tile.py`` makes the canonical kernel of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from anyshape.ir.graph import Node, Value
+from anyshape.ir.loops import Store
+from anyshape.schedule.draft import Cell, Draft
+from anyshape.schedule.fuse import SCATTERS, Analysis, Group
+from anyshape.schedule.indices import Index, broadcast_index, dot
+from anyshape.schedule.lower import Lowering, arguments, rounded, rule_of, view_index
+from anyshape.symbolic import Dim, Expr, Symbol
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """Elements and stores of a kernel; pointers are named by value."""
+
+    draft: Draft
+    stores: tuple[Store, ...]
+    extents: Mapping[Symbol, Dim]
+    rows: tuple[Expr, ...]
+    buffers: Mapping[str, Value]
+    ordered: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Build:
+    found: Analysis
+    inlined: frozenset[Value]
+    lowering: Lowering = field(init=False)
+    memo: dict[tuple[Value, Index, int], Cell] = field(default_factory=dict)
+    buffers: dict[str, Value] = field(default_factory=dict)
+
+    def read(self, value: Value, index: Index, *, whole: bool = False) -> Cell:
+        mask = self.lowering.mask
+        key = (value, index, -1 if mask is None else mask.number)
+        cell = self.memo.get(key)
+        if cell is None:
+            cell = self.memo[key] = self._element(value, index, whole)
+        return cell
+
+    def _element(self, value: Value, index: Index, whole: bool) -> Cell:
+        found = self.found
+        position = found.producer.get(value)
+        if position is not None and found.kinds[position] == "view":
+            base, inner = view_index(self.lowering, found.nodes[position], index)
+            return self.read(base, inner, whole=whole)
+        if value in self.inlined and not whole:
+            assert position is not None
+            return self.expand(found.nodes[position], index)
+        return self.load(value, index)
+
+    def expand(self, node: Node, index: Index) -> Cell:
+        rule = rule_of(self.found.ops[node.op])
+        assert rule is not None
+        return rule(self.lowering, node, index)
+
+    def load(self, value: Value, index: Index) -> Cell:
+        self.buffers[value.name] = value
+        place = dot(index, self.found.sizes.shape(value.tensor.strides))
+        return self.lowering.draft.load(value.name, place, value.dtype, self.lowering.mask)
+
+
+def _start(
+    found: Analysis,
+    inlined: frozenset[Value],
+    extents: Mapping[Symbol, Dim],
+    rows: tuple[Expr, ...],
+) -> _Build:
+    build = _Build(found, inlined)
+    build.lowering = Lowering(
+        found.ops, found.cx, found.sizes, Draft(found.symbols), extents, build.read, rows
+    )
+    return build
+
+
+def draft_group(found: Analysis, group: Group) -> Drafted:
+    """The elements of all values that the group stores."""
+    build = _start(found, group.inlined, group.extents, group.rows)
+    draft = build.lowering.draft
+    stores = []
+    for stored in group.stored:
+        node = found.nodes[found.producer[stored.value]]
+        build.lowering.mask = None
+        if found.kinds[found.producer[stored.value]] == "view":
+            cell = build.read(*view_index(build.lowering, node, stored.index))
+        else:
+            key = (stored.value, stored.index, -1)
+            cell = build.memo.get(key) or build.expand(node, stored.index)
+            build.memo[key] = cell
+        cell = draft.cast(cell, stored.value.dtype)
+        build.buffers[stored.value.name] = stored.value
+        place = dot(stored.index, found.sizes.shape(stored.value.tensor.strides))
+        stores.append(Store(stored.value.name, place, cell.number, stored.per))
+    return Drafted(draft, tuple(stores), group.extents, group.rows, build.buffers)

@@ -1,0 +1,539 @@
+"""Which nodes share a kernel.
+
+In: a graph of core rows. Out: ``Group``s, each with the loop variables, the values it stores and the ones it
+computes on the way, and a *place* in the program. Nodes are taken from the last to the first. A group grows
+from a node that must be computed towards its producers; a producer joins where its elements are read row by
+row, and where no cycle arises: every group keeps its place between what it reads and who reads it. Each
+refusal has a reason. Read on: ``lower.py`` says what an element is, ``build.py`` makes the kernel.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from anyshape.ir.graph import Graph, Node, TensorType, Value
+from anyshape.ops.context import TypeContext
+from anyshape.ops.table import OpDef, Pointwise, Reduce, View
+from anyshape.schedule.draft import Cell, Draft, Symbols
+from anyshape.schedule.indices import (
+    Index,
+    Refine,
+    Sizes,
+    covers,
+    covers_all,
+    dot,
+    product,
+    row_major,
+)
+from anyshape.schedule.lower import (
+    SCANS,
+    Lowering,
+    arguments,
+    is_supported,
+    kept_index,
+    reduced_dims,
+    rule_of,
+    view_index,
+)
+from anyshape.symbolic import Dim, Expr, Symbol
+
+Kind = Literal["kernel", "view", "step", "scatter"]
+LARGEST_GROUP = 96
+COSTLY = frozenset(
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh "
+    "erf erfc erfinv lgamma digamma sigmoid pow gelu silu mish softplus div floordiv remainder fmod "
+    "index_select gather index".split()
+)
+SCATTERS = frozenset("scatter scatter_reduce index_put index_add index_copy scatter_add".split())
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a producer was not computed inside a kernel that reads it."""
+
+    value: Value
+    reader: Value
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.value.name} is kept apart from {self.reader.name}: {self.reason}"
+
+
+class _ExtraRows(Exception):
+    """The kernel needs loop variables of its own for a reduction."""
+
+    def __init__(self, extents: tuple[Dim, ...]) -> None:
+        super().__init__()
+        self.extents = extents
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """The loop variables of a kernel: for each dim of its shape, and for each further row dim, the
+    extents that the dim is split into, outermost first."""
+
+    dims: tuple[tuple[Dim, ...], ...]
+    rows: tuple[tuple[Dim, ...], ...] = ()
+
+    @property
+    def extents(self) -> tuple[Dim, ...]:
+        return tuple(e for part in (*self.dims, *self.rows) for e in part)
+
+    def refined(self, axis: int, extents: tuple[Dim, ...]) -> Domain:
+        """The domain with loop variable number ``axis`` split."""
+        parts: list[tuple[Dim, ...]] = []
+        seen = 0
+        for part in (*self.dims, *self.rows):
+            made: list[Dim] = []
+            for extent in part:
+                made.extend(extents if seen == axis else (extent,))
+                seen += 1
+            parts.append(tuple(made))
+        return Domain(tuple(parts[: len(self.dims)]), tuple(parts[len(self.dims) :]))
+
+    def index(self, symbols: Symbols) -> Index:
+        """One index expression for each dim, row dims after the others."""
+        result: list[Dim] = []
+        number = 0
+        for part in (*self.dims, *self.rows):
+            axes = [symbols.axis(number + n) for n in range(len(part))]
+            result.append(dot(axes, row_major(part)))
+            number += len(part)
+        return tuple(result)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A value that a kernel writes, and the index at which it computes it."""
+
+    value: Value
+    index: Index
+    per: Literal["cell", "row"]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The nodes of one kernel."""
+
+    seed: Value
+    extents: Mapping[Symbol, Dim]
+    rows: tuple[Expr, ...]
+    stored: tuple[Stored, ...]
+    inlined: frozenset[Value]
+    refusals: tuple[Refusal, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Analysis:
+    """What the fuser asks of a graph: kinds of nodes, who reads what, and places in the program."""
+
+    graph: Graph
+    ops: Mapping[str, OpDef]
+    sizes: Sizes
+    symbols: Symbols
+    cx: TypeContext
+    kinds: list[Kind] = field(default_factory=list)
+    producer: dict[Value, int] = field(default_factory=dict)
+    readers: dict[Value, set[int]] = field(default_factory=dict)
+    sources: list[set[int]] = field(default_factory=list)
+    places: list[float] = field(default_factory=list)
+    scheduled: list[bool] = field(default_factory=list)
+    copies: set[int] = field(default_factory=set)
+    weights: list[int] = field(default_factory=list)
+    binders: dict[Symbol, int] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        return self.graph.nodes
+
+    def place_of(self, reader: int) -> float:
+        return self.places[reader] if reader < len(self.places) else math.inf
+
+    def bound_at(self, symbols: Iterable[Symbol]) -> float:
+        """The place from which on all the symbols have values."""
+        places = (self.places[self.binders[s]] for s in symbols if s in self.binders)
+        return max(places, default=-1.0)
+
+    def kind_of(self, value: Value) -> Kind | None:
+        position = self.producer.get(value)
+        return None if position is None else self.kinds[position]
+
+
+def kind_of(node: Node, ops: Mapping[str, OpDef]) -> Kind:
+    """Is the node a kernel's work, a view, a scatter, or a step of its own?"""
+    row = ops.get(node.op)
+    if len(node.outputs) != 1 or not isinstance(node.output.type, TensorType):
+        return "step"
+    if node.op in SCATTERS and is_supported(node):
+        return "scatter"
+    if row is not None and isinstance(row.lower, View):
+        return "view"
+    if rule_of(row) is None or not is_supported(node) or row is None or row.random:
+        return "step"
+    return "kernel"
+
+
+def analyse(graph: Graph, ops: Mapping[str, OpDef]) -> Analysis:
+    """Kinds, producers, sources, weights; readers are filled in by ``link_readers``."""
+    sizes = Sizes(graph.facts)
+    cx = TypeContext(graph.space, graph.facts, graph.hints)
+    found = Analysis(graph, ops, sizes, Symbols(graph.space), cx)
+    for position, node in enumerate(graph.nodes):
+        kind = kind_of(node, ops)
+        found.kinds.append(kind)
+        for output in node.outputs:
+            found.producer[output] = position
+            for symbol in _midrun_symbols(output):
+                found.binders.setdefault(symbol, position)
+        sources: set[int] = set()
+        for value in node.inputs():
+            above = found.producer.get(value)
+            if above is not None:
+                sources |= found.sources[above] if found.kinds[above] == "view" else {above}
+        found.sources.append(sources)
+        found.places.append(float(position))
+        found.scheduled.append(False)
+        found.weights.append(_weight(found, node, sources))
+    return found
+
+
+def _midrun_symbols(value: Value) -> Iterator[Symbol]:
+    dims = value.type.shape if isinstance(value.type, TensorType) else (value.type.expr,)
+    for dim in dims:
+        if isinstance(dim, Expr):
+            yield from (s for s in dim.symbols if s.knowledge == "midrun")
+
+
+def _weight(found: Analysis, node: Node, sources: set[int]) -> int:
+    """How much it costs to compute the node again instead of keeping it; 100 and more is too much."""
+    if found.kinds[len(found.kinds) - 1] != "kernel":
+        return 0 if found.kinds[-1] == "view" else 100
+    row = found.ops[node.op]
+    if not isinstance(row.lower, Pointwise):
+        return 0 if node.op in ("full", "arange") else 100
+    tensors = sum(found.producer.get(v) is None for v in set(node.inputs()))
+    heavy = tensors + sum(found.weights[s] >= 100 for s in sources)
+    if heavy > 1 or node.op in COSTLY:
+        return 100
+    return 1 + sum(found.weights[s] for s in sources if found.weights[s] < 100)
+
+
+def link_readers(found: Analysis) -> None:
+    """Who reads each value, views looked through; the graph's outputs read at the end."""
+    end = len(found.nodes)
+    for value in found.producer:
+        found.readers[value] = set()
+    for output in _values(found.graph.outputs):
+        if output in found.readers:
+            found.readers[output].add(end)
+    for position in range(end - 1, -1, -1):
+        node = found.nodes[position]
+        through: set[int] = set()
+        for output in node.outputs:
+            if found.kinds[position] == "view":
+                through |= found.readers[output]
+        if found.kinds[position] != "view" or position in found.copies:
+            through.add(position)
+        for value in node.inputs():
+            if value in found.readers:
+                found.readers[value] |= through
+
+
+def _values(outputs: object) -> list[Value]:
+    if isinstance(outputs, Value):
+        return [outputs]
+    if isinstance(outputs, tuple):
+        return [value for item in outputs for value in _values(item)]
+    return []
+
+
+def grow(found: Analysis, position: int) -> Group:
+    """The group whose last node is the one at ``position``; marks what it takes as scheduled."""
+    domain = _first_domain(found, found.nodes[position])
+    for _ in range(32):
+        attempt = _Attempt(found, position, domain)
+        try:
+            return attempt.run()
+        except Refine as wish:
+            number = list(attempt.extents).index(wish.axis)
+            domain = domain.refined(number, wish.extents)
+        except _ExtraRows as wish:
+            domain = Domain(domain.dims, tuple((extent,) for extent in wish.extents))
+    raise RuntimeError(f"{found.nodes[position].output.name} finds no loop variables")
+
+
+def _first_domain(found: Analysis, node: Node) -> Domain:
+    row = found.ops[node.op]
+    if isinstance(row.lower, Reduce):
+        probe = Lowering(found.ops, found.cx, found.sizes, Draft(found.symbols), {}, _nothing)
+        dims, _ = reduced_dims(probe, node)
+        base = arguments(probe, node)[0]
+        assert isinstance(base, Value)
+        shape = found.sizes.shape(base.shape)
+        kept = tuple((s,) for d, s in enumerate(shape) if d not in dims)
+        return Domain(kept, tuple((shape[d],) for d in dims) or ((1,),))
+    return Domain(tuple((size,) for size in found.sizes.shape(node.output.shape)))
+
+
+def _nothing(value: Value, index: Index, *, whole: bool = False) -> Cell:
+    raise AssertionError("nothing is read here")
+
+
+@dataclass(slots=True, eq=False)
+class _Attempt:
+    """One try to grow a group over a given domain."""
+
+    found: Analysis
+    position: int
+    domain: Domain
+    extents: dict[Symbol, Dim] = field(default_factory=dict)
+    uses: dict[Value, dict[Index, None]] = field(default_factory=dict)
+    whole: set[Value] = field(default_factory=set)
+    members: set[int] = field(default_factory=set)
+    inlined: set[Value] = field(default_factory=set)
+    stored: list[Stored] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    heap: list[int] = field(default_factory=list)
+    rows: tuple[Expr, ...] = ()
+    low: float = -1.0
+    high: float = math.inf
+    lowering: Lowering = field(init=False)
+
+    def run(self) -> Group:
+        found = self.found
+        node = found.nodes[self.position]
+        for number, extent in enumerate(self.domain.extents):
+            symbol = found.symbols.axis(number).symbol
+            assert symbol is not None
+            self.extents[symbol] = extent
+        draft = Draft(found.symbols)
+        self.lowering = Lowering(
+            found.ops, found.cx, found.sizes, draft, self.extents, self._record
+        )
+        self._seed(node)
+        while self.heap:
+            self._consider(-heapq.heappop(self.heap))
+        return self._finish(node)
+
+    def _seed(self, node: Node) -> None:
+        found = self.found
+        index = self.domain.index(found.symbols)
+        own, extra = index[: len(self.domain.dims)], index[len(self.domain.dims) :]
+        row = found.ops[node.op]
+        if extra:
+            self.rows = tuple(
+                found.symbols.axis(n)
+                for n in range(sum(map(len, self.domain.dims)), len(self.domain.extents))
+            )
+        if isinstance(row.lower, Reduce):
+            own = self._with_kept_ones(node, own)
+        elif node.op in SCANS:
+            self.rows = self._scanned(node, own)
+        self.lowering.rows = self.rows
+        self.members.add(self.position)
+        self.high = min((found.place_of(r) for r in found.readers[node.output]), default=math.inf)
+        self.stored.append(Stored(node.output, own, "row" if extra else "cell"))
+        self._expand(node, own)
+
+    def _with_kept_ones(self, node: Node, own: Index) -> Index:
+        dims, keepdim = reduced_dims(self.lowering, node)
+        if not keepdim:
+            return own
+        rest = iter(own)
+        return tuple(0 if d in dims else next(rest) for d in range(len(node.output.shape)))
+
+    def _scanned(self, node: Node, own: Index) -> tuple[Expr, ...]:
+        dim = int(arguments(self.lowering, node)[1]) % max(len(own), 1)  # type: ignore[arg-type]
+        axes = own[dim].symbols if own and isinstance(own[dim], Expr) else ()
+        return tuple(symbol.expr for symbol in self.extents if symbol in axes)
+
+    def _expand(self, node: Node, index: Index) -> None:
+        rule = rule_of(self.found.ops[node.op])
+        assert rule is not None
+        self.lowering.mask = None
+        if self.found.binders:
+            self.low = max(self.low, self.found.bound_at(_midrun_symbols(node.output)))
+        rule(self.lowering, node, index)
+
+    def _record(self, value: Value, index: Index, *, whole: bool = False) -> Cell:
+        """Notes that the kernel reads an element; stands in for it with a dummy."""
+        found = self.found
+        position = found.producer.get(value)
+        if position is not None:
+            if found.kinds[position] == "view":
+                base, inner = view_index(self.lowering, found.nodes[position], index)
+                return self._record(base, inner, whole=whole)
+            if found.kinds[position] == "kernel" and not found.scheduled[position]:
+                self._use(value, index, position, whole)
+            else:
+                self.low = max(self.low, found.places[position])
+        return self.lowering.draft.load(value.name, dot(index, row_major(value.shape)), value.dtype)
+
+    def _use(self, value: Value, index: Index, position: int, whole: bool) -> None:
+        uses = self.uses.get(value)
+        if uses is None:
+            uses = self.uses[value] = {}
+            heapq.heappush(self.heap, -position)
+        uses[index] = None
+        if whole:
+            self.whole.add(value)
+
+    def _consider(self, position: int) -> None:
+        """Takes the producer in, or leaves it to be loaded."""
+        found = self.found
+        node = found.nodes[position]
+        value = node.output
+        places = tuple(self.uses[value])
+        rows, high = self.rows, self.high
+        reason = self._refusal(position, node, places)
+        if reason:
+            self.rows, self.high = rows, high
+            self.refusals.append(Refusal(value, found.nodes[self.position].output, reason))
+            self.low = max(self.low, found.places[position])
+            return
+        self.lowering.rows = self.rows
+        self.inlined.add(value)
+        for index in places:
+            self._expand(node, index)
+
+    def _refusal(self, position: int, node: Node, places: tuple[Index, ...]) -> str | None:
+        """None if the producer may join; what joining means for rows and places is then noted."""
+        found = self.found
+        if node.output in self.whole:
+            return "it is read at places that data decides"
+        if len(self.inlined) >= LARGEST_GROUP:
+            return "the kernel is large enough"
+        lowering = found.ops[node.op].lower
+        if isinstance(lowering, Reduce) or node.op in SCANS:
+            reason = self._row_refusal(node, places)
+            if reason:
+                return reason
+        low = max((found.places[s] for s in found.sources[position]), default=-1.0)
+        outside = found.readers[node.output] - self.members
+        if not outside:
+            if max(self.low, low) >= self.high:
+                return "it reads what is computed after this kernel"
+            reason = self._waste(position, places)
+            if reason is None:
+                self.members.add(position)
+            return reason
+        return self._share(position, node, places, outside, low)
+
+    def _share(
+        self, position: int, node: Node, places: tuple[Index, ...], outside: set[int], low: float
+    ) -> str | None:
+        """The producer has readers outside: store it here too, or compute it twice if that is cheap."""
+        found = self.found
+        weight = found.weights[position]
+        if weight <= 3 and max(self.low, low) < self.high and self._cheap(position, places):
+            return None
+        stored = self._identity(node, places)
+        if stored is None:
+            return "others read it too, and this kernel does not run over all of it"
+        high = min(self.high, *(found.place_of(r) for r in outside))
+        if max(self.low, low) >= high:
+            return "others need it before this kernel can run"
+        self.high = high
+        self.stored.append(stored)
+        self.members.add(position)
+        return None
+
+    def _cheap(self, position: int, places: tuple[Index, ...]) -> bool:
+        sources = self.found.sources[position]
+        generated = all(self.found.weights[s] < 100 for s in sources) and not any(
+            self.found.producer.get(v) is None for v in self.found.nodes[position].inputs()
+        )
+        return generated and len(places) <= 2
+
+    def _identity(self, node: Node, places: tuple[Index, ...]) -> Stored | None:
+        """How to store the value here: once for each cell, or once for each row."""
+        shape = self.found.sizes.shape(node.output.shape)
+        wide = {a for a, extent in self.extents.items() if extent != 1}
+        rows = {row.symbol for row in self.rows} & wide
+        for index in places:
+            axes = covers_all(self.found.sizes, self.extents, index, shape)
+            if axes is None:
+                continue
+            if set(axes) & wide == wide:
+                return Stored(node.output, index, "cell")
+            if rows and set(axes) & wide == wide - rows:
+                return Stored(node.output, index, "row")
+        return None
+
+    def _waste(self, position: int, places: tuple[Index, ...]) -> str | None:
+        """Would computing it here repeat costly work?"""
+        if len(places) > 4:
+            return "it is read at many places"
+        if self.found.nodes[position].op not in COSTLY:
+            return None
+        rows = {row.symbol for row in self.rows}
+        for index in places:
+            used = {s for i in index if isinstance(i, Expr) for s in i.symbols}
+            missing = [a for a, e in self.extents.items() if a not in used and e != 1]
+            if used and any(axis not in rows for axis in missing) and self.found.sources[position]:
+                return "it would be computed again for each place it is broadcast to"
+        return "it is read at several places" if len(places) > 2 else None
+
+    def _row_refusal(self, node: Node, places: tuple[Index, ...]) -> str | None:
+        """A reduction joins where it runs over exactly the rows of this kernel."""
+        if len(places) != 1:
+            return "a reduction is read at several places"
+        if node.op in SCANS:
+            return self._scan_refusal(node, places[0])
+        found, sizes = self.found, self.found.sizes
+        dims, _ = reduced_dims(self.lowering, node)
+        base = arguments(self.lowering, node)[0]
+        assert isinstance(base, Value)
+        shape = sizes.shape(base.shape)
+        kept = tuple(s for d, s in enumerate(shape) if d not in dims)
+        inner = tuple(s for d, s in enumerate(shape) if d in dims)
+        axes = covers_all(sizes, self.extents, kept_index(self.lowering, node, places[0]), kept)
+        if axes is None:
+            return "the result of a reduction is not read row by row"
+        left = tuple(a.expr for a in self.extents if a not in axes)
+        wide = tuple(a for a in left if self.extents[a.symbol] != 1)  # type: ignore[index]
+        if not wide and not self.rows and not self.domain.rows:
+            raise _ExtraRows(inner or (1,))
+        if self.rows and {a for a in self.rows if self.extents[a.symbol] != 1} != set(wide):  # type: ignore[index]
+            return "its rows are not the rows of this kernel"
+        extents = tuple(self.extents[a.symbol] for a in left)  # type: ignore[index]
+        if not sizes.same(sizes.simplify(product(extents)), sizes.simplify(product(inner))):
+            return "its rows have another length"
+        if not self.rows:
+            self.rows = left
+        return None
+
+    def _scan_refusal(self, node: Node, index: Index) -> str | None:
+        shape = self.found.sizes.shape(node.output.shape)
+        dim = int(arguments(self.lowering, node)[1]) % max(len(index), 1)  # type: ignore[arg-type]
+        if not index:
+            return "a scan of one element"
+        axes = covers(self.found.sizes, self.extents, index[dim], shape[dim])
+        if axes is None or covers_all(self.found.sizes, self.extents, index, shape) is None:
+            return "a scan is not read in order"
+        rows = tuple(axis.expr for axis in axes)
+        if self.rows and set(rows) != set(self.rows):
+            return "its rows are not the rows of this kernel"
+        self.rows = rows
+        return None
+
+    def _finish(self, node: Node) -> Group:
+        found = self.found
+        place = float(self.position)
+        if not self.low < place < self.high:
+            place = (self.low + self.high) / 2 if self.high < math.inf else self.low + 0.5
+        for position in self.members:
+            found.scheduled[position] = True
+            found.places[position] = place
+        return Group(
+            node.output,
+            self.extents,
+            self.rows,
+            tuple(self.stored),
+            frozenset(self.inlined),
+            tuple(self.refusals),
+        )

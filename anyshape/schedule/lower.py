@@ -1,0 +1,484 @@
+"""What one element of each core operator is, in terms of elements of its operands.
+
+In: a node and the index of one of its result's elements. Out: a ``Cell``. ``Lowering.read`` says where an
+operand's element comes from (inlined, or loaded from memory), so that the very same rules tell the fuser what
+is read where, and then build the kernel. A node with no rule here is left to a library or to eager torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from anyshape.ir.dtypes import CATEGORIES, DType, bool_, int64, result_type
+from anyshape.ir.graph import Arg, Node, ScalarType, TensorType, Value
+from anyshape.ir.scalars import Scalar, ScalarInput
+from anyshape.ops.context import TypeContext
+from anyshape.ops.table import REQUIRED, OpDef, Pointwise, Reduce, Structural, View
+from anyshape.schedule.draft import Cell, Draft, computed
+from anyshape.schedule.indices import (
+    Extents,
+    Index,
+    Sizes,
+    broadcast_index,
+    dot,
+    reshape_index,
+    row_major,
+)
+from anyshape.symbolic import Dim, Expr
+
+GREATEST = (1 << 63) - 1
+
+
+class Read(Protocol):
+    """``whole``: the operand must lie in memory, because the index depends on data."""
+
+    def __call__(self, value: Value, index: Index, *, whole: bool = False) -> Cell: ...
+
+
+@dataclass(slots=True)
+class Lowering:
+    """Everything a rule may ask. ``rows`` are the loop variables of reductions, outermost first.
+
+    ``mask`` is the condition under which the element is needed at all; loads outside are not done.
+    """
+
+    ops: Mapping[str, OpDef]
+    cx: TypeContext
+    sizes: Sizes
+    draft: Draft
+    extents: Extents
+    read: Read
+    rows: tuple[Expr, ...] = ()
+    mask: Cell | None = None
+
+    def under(self, condition: Cell, value: Value, index: Index) -> Cell:
+        """The operand's element, needed only where ``condition`` holds."""
+        outer = self.mask
+        self.mask = condition if outer is None else self.draft.op("logical_and", outer, condition)
+        cell = self.read(value, index)
+        self.mask = outer
+        return cell
+
+    def integer(self, value: Arg, index: Index) -> Dim:
+        """An operand's integer as an atom of index expressions."""
+        if not isinstance(value, Value):
+            raise TypeError(f"an index must be a tensor, not {value!r}")
+        return self.draft.integer(self.read(value, index))
+
+
+Rule = Callable[[Lowering, Node, Index], Cell]
+
+
+def rule_of(row: OpDef | None) -> Rule | None:
+    """How the row's elements are computed in a kernel; None for externs and rows without a lowering."""
+    if row is None:
+        return None
+    match row.lower:
+        case Pointwise():
+            return pointwise
+        case View():
+            return view
+        case Reduce():
+            return reduction
+        case Structural():
+            return STRUCTURAL.get(row.name)
+    return None
+
+
+def is_supported(node: Node) -> bool:
+    """Can kernels hold all the dtypes of the node?"""
+    types = [v.type for v in (*node.outputs, *node.inputs())]
+    return all(t.dtype.name in KERNEL_DTYPES for t in types if isinstance(t, TensorType))
+
+
+KERNEL_DTYPES = frozenset(
+    (
+        "bool",
+        "uint8",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+    )
+)
+
+
+def arguments(lowering: Lowering, node: Node) -> list[Arg]:
+    """The node's positional arguments (rows are called in normal form), defaults filled in."""
+    given = list(node.args)
+    for parameter in lowering.ops[node.op].signature.parameters[len(given) :]:
+        if not parameter.keyword_only and parameter.default is not REQUIRED:
+            given.append(node.kwargs.get(parameter.name, parameter.default))  # type: ignore[arg-type]
+    return given
+
+
+# --- pointwise ---
+
+
+def pointwise(lowering: Lowering, node: Node, index: Index) -> Cell:
+    """The body of the row on the operands' elements."""
+    row = lowering.ops[node.op]
+    assert isinstance(row.lower, Pointwise)
+    output = node.output.dtype
+    dtype = _compute_dtype(row.lower, node)
+    exact = not output.is_floating  # a comparison must see what eager would have stored
+
+    def element(arg: Arg, own: bool) -> Any:
+        if isinstance(arg, Value) and isinstance(arg.type, TensorType):
+            cell = operand(lowering, arg, index, node.output.shape)
+            if exact:
+                cell = rounded(lowering, cell, arg.dtype)
+            target = None if own else dtype
+            return lowering.draft.cast(cell, target or computed(cell.dtype))
+        return number(lowering, arg, dtype)
+
+    args = [element(arg, n in row.lower.own) for n, arg in enumerate(node.args)]
+    kwargs = {name: element(arg, False) for name, arg in node.kwargs.items()}
+    return _result(lowering, row.lower.body(lowering.draft, *args, **kwargs), output)
+
+
+def operand(lowering: Lowering, value: Value, index: Index, shape: Index) -> Cell:
+    """The operand's element at a (broadcast) place of the result."""
+    sizes = lowering.sizes
+    inner, outer = sizes.shape(value.shape), sizes.shape(shape)
+    return lowering.read(value, broadcast_index(sizes, index, outer, inner))
+
+
+def rounded(lowering: Lowering, cell: Cell, dtype: DType) -> Cell:
+    """The cell as a tensor of ``dtype`` would have kept it."""
+    if computed(dtype) is dtype or cell.dtype is dtype:
+        return cell
+    return lowering.draft.cast(lowering.draft.cast(cell, dtype), cell.dtype)
+
+
+def number(lowering: Lowering, arg: Arg, dtype: DType | None) -> Any:
+    """A number that a body may use: Python's own stay as they are."""
+    if isinstance(arg, Value):
+        assert isinstance(arg.type, ScalarType)
+        arg = arg.type.expr
+    if isinstance(arg, (Expr, Scalar, ScalarInput)):
+        own = {"float": computed, "int": lambda _: int64, "bool": lambda _: bool_}
+        kind = "int" if isinstance(arg, Expr) else arg.kind
+        return lowering.draft.literal(arg, dtype or own[kind](int64))
+    return arg
+
+
+def _compute_dtype(lowering: Pointwise, node: Node) -> DType | None:
+    match lowering.compute:
+        case "result":
+            return computed(node.output.dtype)
+        case "promoted":
+            return computed(_promoted(node.args))
+    return None
+
+
+def _promoted(args: tuple[Arg, ...]) -> DType:
+    types = [a.type for a in args if isinstance(a, Value)]
+    tensors = [t for t in types if isinstance(t, TensorType)]
+    dims = [t.dtype for t in tensors if t.shape]
+    zero_dim = [t.dtype for t in tensors if not t.shape and not t.wrapped_number]
+    kinds = [t.dtype.category for t in tensors if t.wrapped_number and not t.shape]
+    kinds += [t.kind for t in types if isinstance(t, ScalarType)]
+    for arg in args:
+        if isinstance(arg, (bool, int, float, Expr, Scalar, ScalarInput)):
+            kind = getattr(arg, "kind", None) or type(arg).__name__
+            kinds.append("int" if kind == "Expr" else kind)
+    return result_type(dims, zero_dim, [k for k in kinds if k in CATEGORIES])
+
+
+def _result(lowering: Lowering, cell: Any, output: DType) -> Cell:
+    """The body's value in the result's dtype; low floats stay wide until they are stored."""
+    if not isinstance(cell, Cell):
+        return lowering.draft.literal(cell, computed(output))
+    if cell.dtype is output or cell.dtype is computed(output):
+        return cell
+    return lowering.draft.cast(cell, output)
+
+
+# --- views ---
+
+
+def view(lowering: Lowering, node: Node, index: Index) -> Cell:
+    """The same element of the operand, at its own index."""
+    base, inner = view_index(lowering, node, index)
+    return lowering.read(base, inner)
+
+
+def view_index(lowering: Lowering, node: Node, index: Index) -> tuple[Value, Index]:
+    """The operand of a view and where in it the element at ``index`` lies."""
+    args = arguments(lowering, node)
+    base = args[0]
+    assert isinstance(base, Value)
+    sizes = lowering.sizes
+    inner, outer = sizes.shape(base.shape), sizes.shape(node.output.shape)
+    if node.op == "expand":
+        return base, broadcast_index(sizes, index, outer, inner)
+    if node.op == "reshape":
+        return base, reshape_index(sizes, lowering.extents, index, outer, inner)
+    row = lowering.ops[node.op]
+    assert isinstance(row.lower, View)
+    mapped = row.lower.index(lowering.cx, index, base.type, *args[1:])
+    return base, tuple(mapped)
+
+
+# --- reductions ---
+
+
+def reduced_dims(lowering: Lowering, node: Node) -> tuple[tuple[int, ...], bool]:
+    """The dims a reduction runs over, from 0, and whether the result keeps them with size 1."""
+    args = arguments(lowering, node)
+    base, dims = args[0], args[1]
+    keepdim = bool(args[2]) if len(args) > 2 else False
+    assert isinstance(base, Value)
+    rank = len(base.shape)
+    if dims is None:
+        return tuple(range(rank)), keepdim
+    chosen = dims if isinstance(dims, tuple) else (dims,)
+    if not rank:
+        return (), keepdim
+    return tuple(sorted(int(d) % rank for d in chosen)), keepdim  # type: ignore[arg-type]
+
+
+def kept_index(lowering: Lowering, node: Node, index: Index) -> Index:
+    """The index of a reduction's result without the dims that it keeps with size 1."""
+    dims, keepdim = reduced_dims(lowering, node)
+    return tuple(i for d, i in enumerate(index) if d not in dims) if keepdim else index
+
+
+def reduction_index(lowering: Lowering, node: Node, index: Index) -> tuple[Value, Index]:
+    """The operand of a reduction and the index that runs over it as the rows run."""
+    dims, _ = reduced_dims(lowering, node)
+    base = arguments(lowering, node)[0]
+    assert isinstance(base, Value)
+    sizes = lowering.sizes
+    shape = sizes.shape(base.shape)
+    rows = tuple(lowering.rows)
+    row_shape = tuple(lowering.extents[r.symbol] for r in rows if r.symbol is not None)
+    inner = tuple(shape[d] for d in dims)
+    row_index = reshape_index(sizes, lowering.extents, rows, row_shape, inner)
+    kept, along = iter(kept_index(lowering, node, index)), iter(row_index)
+    return base, tuple(next(along) if d in dims else next(kept) for d in range(len(shape)))
+
+
+def reduction(lowering: Lowering, node: Node, index: Index) -> Cell:
+    """One ``Reduce`` over the rows; argmax and argmin are two."""
+    row = lowering.ops[node.op]
+    assert isinstance(row.lower, Reduce)
+    base, inner = reduction_index(lowering, node, index)
+    cell = lowering.read(base, inner)
+    draft, output, combine = lowering.draft, node.output.dtype, row.lower.combine
+    if combine in ("argmax", "argmin"):
+        return _arg_reduction(lowering, node, rounded(lowering, cell, base.dtype), inner)
+    if combine in ("any", "all"):
+        return draft.cast(draft.reduce(combine, draft.cast(cell, bool_)), output)
+    return draft.reduce(combine, draft.cast(cell, computed(output)))
+
+
+def _arg_reduction(lowering: Lowering, node: Node, cell: Cell, inner: Index) -> Cell:
+    """The first place where the extreme is: max, then the least place that equals it (or is NaN)."""
+    draft = lowering.draft
+    combine = "max" if node.op == "argmax" else "min"
+    dims, _ = reduced_dims(lowering, node)
+    base = arguments(lowering, node)[0]
+    assert isinstance(base, Value)
+    shape = lowering.sizes.shape(base.shape)
+    if cell.dtype is bool_:
+        cell = draft.cast(cell, int64)
+    cell = draft.cast(cell, computed(cell.dtype))
+    extreme = draft.reduce(combine, cell)
+    hit = draft.op("eq", cell, extreme)
+    if cell.dtype.is_floating:
+        hit = draft.op("logical_or", hit, draft.op("isnan", cell))
+    place = dot([inner[d] for d in dims], row_major([shape[d] for d in dims]))
+    return draft.reduce(
+        "min", draft.where(hit, draft.position(place), draft.const(GREATEST, int64))
+    )
+
+
+# --- the rest, by name ---
+
+
+def cat(lowering: Lowering, node: Node, index: Index) -> Cell:
+    """The part that holds the place; the others are not read."""
+    parts, dim, *_ = arguments(lowering, node)
+    assert isinstance(parts, tuple)
+    draft, sizes = lowering.draft, lowering.sizes
+    values = [p for p in parts if isinstance(p, Value) and len(p.shape) == len(node.output.shape)]
+    axis = int(dim) % len(index)  # type: ignore[arg-type]
+    place = draft.position(index[axis])
+    offset: Dim = 0
+    cells: list[tuple[Cell | None, Cell]] = []
+    for n, value in enumerate(values):
+        end = sizes.simplify(offset + value.shape[axis])
+        below = None if n == len(values) - 1 else draft.op("lt", place, draft.position(end))
+        above = None if n == 0 else draft.op("ge", place, draft.position(offset))
+        own = (*index[:axis], index[axis] - offset, *index[axis + 1 :])
+        cells.append((below, _between(lowering, below, above, value, own, node.output.dtype)))
+        offset = end
+    result = cells[-1][1]
+    for below, cell in reversed(cells[:-1]):
+        assert below is not None
+        result = draft.where(below, cell, result)
+    return result
+
+
+def _between(
+    lowering: Lowering,
+    below: Cell | None,
+    above: Cell | None,
+    value: Value,
+    index: Index,
+    dtype: DType,
+) -> Cell:
+    draft = lowering.draft
+    limits = [limit for limit in (above, below) if limit is not None]
+    if not limits:
+        cell = lowering.read(value, index)
+    else:
+        condition = limits[0] if len(limits) == 1 else draft.op("logical_and", *limits)
+        cell = lowering.under(condition, value, index)
+    return draft.cast(cell, computed(dtype))
+
+
+def pad(lowering: Lowering, node: Node, index: Index) -> Cell:
+    """The operand's element inside, the constant outside; negative pads cut."""
+    value, pads, fill, *_ = (*arguments(lowering, node), 0)
+    assert isinstance(value, Value) and isinstance(pads, tuple)
+    draft, sizes = lowering.draft, lowering.sizes
+    inner = list(index)
+    inside: Cell | None = None
+    for d, (low, high) in enumerate(_pads_by_dim(pads, len(index))):
+        inner[d] = index[d] - low
+        place = draft.position(index[d])
+        conditions = []
+        if not (isinstance(low, int) and low <= 0):
+            conditions.append(draft.op("ge", place, draft.position(low)))
+        if not (isinstance(high, int) and high <= 0):
+            end = sizes.simplify(low + value.shape[d])
+            conditions.append(draft.op("lt", place, draft.position(end)))
+        for condition in conditions:
+            inside = condition if inside is None else draft.op("logical_and", inside, condition)
+    dtype = computed(node.output.dtype)
+    if inside is None:
+        return draft.cast(lowering.read(value, tuple(inner)), dtype)
+    cell = lowering.under(inside, value, tuple(inner))
+    outside = number(lowering, 0 if fill is None else fill, dtype)
+    return draft.where(inside, draft.cast(cell, dtype), draft.literal(outside, dtype))
+
+
+def _pads_by_dim(pads: tuple[Arg, ...], rank: int) -> list[tuple[Any, Any]]:
+    """(low, high) of each dim, from ((low, high), ...) by dim, or torch's flat last-dim-first order."""
+    if all(isinstance(p, tuple) for p in pads):
+        pairs: list[Any] = list(pads)
+        return [(0, 0)] * (rank - len(pairs)) + pairs
+    flat = [(pads[2 * n], pads[2 * n + 1]) for n in range(len(pads) // 2)]
+    return [(0, 0)] * (rank - len(flat)) + list(reversed(flat))
+
+
+def full(lowering: Lowering, node: Node, index: Index) -> Cell:
+    """The fill value."""
+    _, value, *_ = arguments(lowering, node)
+    dtype = node.output.dtype
+    return lowering.draft.literal(number(lowering, value, computed(dtype)), computed(dtype))
+
+
+def arange(lowering: Lowering, node: Node, index: Index) -> Cell:
+    """start + i * step, integers exactly; floats as torch does, in double where start or step is."""
+    _, start, step, *_ = arguments(lowering, node)
+    draft, dtype = lowering.draft, computed(node.output.dtype)
+    if isinstance(start, (int, Expr)) and isinstance(step, (int, Expr)):
+        return draft.cast(draft.position(start + index[0] * step), dtype)
+    wide = dtype if not dtype.is_floating else result_type((dtype,), (), ())
+    place = draft.cast(draft.position(index[0]), wide)
+    scaled = draft.op("mul", place, draft.literal(number(lowering, step, wide), wide))
+    return draft.op("add", draft.literal(number(lowering, start, wide), wide), scaled)
+
+
+def index_select(lowering: Lowering, node: Node, index: Index) -> Cell:
+    """x[..., index[i], ...]"""
+    value, dim, places, *_ = arguments(lowering, node)
+    assert isinstance(value, Value) and isinstance(places, Value)
+    if not value.shape:
+        return lowering.read(value, ())
+    axis = int(dim) % len(value.shape)  # type: ignore[arg-type]
+    rank = len(places.shape)
+    at = lowering.integer(places, index[axis : axis + rank])
+    return lowering.read(value, (*index[:axis], at, *index[axis + rank :]), whole=True)
+
+
+def gather(lowering: Lowering, node: Node, index: Index) -> Cell:
+    """x[i, index[i, j], k] along one dim."""
+    value, dim, places, *_ = arguments(lowering, node)
+    assert isinstance(value, Value)
+    if not index:
+        return lowering.read(value, () if not value.shape else (0,) * len(value.shape))
+    axis = int(dim) % len(index)  # type: ignore[arg-type]
+    at = lowering.integer(places, index)
+    return lowering.read(value, (*index[:axis], at, *index[axis + 1 :]), whole=True)
+
+
+def advanced_index(lowering: Lowering, node: Node, index: Index) -> Cell:
+    """x[i, None, j]: tensors of integers broadcast together; the others are whole dims."""
+    value, places, *_ = arguments(lowering, node)
+    assert isinstance(value, Value) and isinstance(places, tuple)
+    return lowering.read(value, _advanced(lowering, value, places, index), whole=True)
+
+
+def _advanced(lowering: Lowering, value: Value, places: tuple[Arg, ...], index: Index) -> Index:
+    sizes = lowering.sizes
+    padded = (*places, *(None,) * (len(value.shape) - len(places)))
+    used = [d for d, place in enumerate(padded) if place is not None]
+    adjacent = used == list(range(used[0], used[-1] + 1))
+    rank = max(len(p.shape) for p in places if isinstance(p, Value))
+    first = used[0] if adjacent else 0
+    shared = index[first : first + rank]
+    shapes = [sizes.shape(p.shape) for p in places if isinstance(p, Value)]
+    common = tuple(sizes.simplify(d) for d in lowering.cx.broadcast_shapes(shapes))
+    rest = iter((*index[:first], *index[first + rank :]))
+    result: list[Dim] = []
+    for d, place in enumerate(padded):
+        if not isinstance(place, Value):
+            result.append(next(rest))
+            continue
+        own = broadcast_index(sizes, shared, common, sizes.shape(place.shape))
+        result.append(_wrapped(lowering, lowering.read(place, own), value.shape[d]))
+    return tuple(result)
+
+
+def _wrapped(lowering: Lowering, cell: Cell, size: Dim) -> Dim:
+    """A Python index as a place: negative ones count from the end."""
+    draft = lowering.draft
+    cell = draft.cast(cell, int64)
+    negative = draft.op("lt", cell, 0)
+    around = draft.op("add", cell, draft.literal(lowering.sizes.simplify(size), int64))
+    return draft.integer(draft.where(negative, around, cell))
+
+
+def scan(lowering: Lowering, node: Node, index: Index) -> Cell:
+    """The running combination along the row; the fuser has made the scanned dim the row."""
+    value = arguments(lowering, node)[0]
+    assert isinstance(value, Value)
+    draft, dtype = lowering.draft, computed(node.output.dtype)
+    cell = draft.cast(lowering.read(value, index), dtype)
+    return draft.scan(SCANS[node.op], cell)
+
+
+SCANS: Mapping[str, str] = {"cumsum": "sum", "cumprod": "prod"}
+
+STRUCTURAL: Mapping[str, Rule] = {
+    "cat": cat,
+    "pad": pad,
+    "full": full,
+    "arange": arange,
+    "index_select": index_select,
+    "gather": gather,
+    "index": advanced_index,
+    "cumsum": scan,
+    "cumprod": scan,
+}

@@ -1,0 +1,319 @@
+"""The graph becomes a program: kernels, library calls, views, allocations and checks, in order.
+
+In: a graph of core rows. Out: a ``Program``. Nodes are grouped from the last to the first (``fuse.py``),
+each group becomes a launch (``build.py``, ``tile.py``), and the steps are laid out by their places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from anyshape.ir.graph import Arg, Graph, Node, ScalarType, TensorType, Value, values_in
+from anyshape.ir.program import (
+    Allocate,
+    BindItem,
+    BindSize,
+    Buffer,
+    BufferRef,
+    Call,
+    CheckStep,
+    Program,
+    Step,
+    StepArg,
+)
+from anyshape.ir.scalars import Scalar, ScalarInput
+from anyshape.ops import OPS
+from anyshape.ops.table import Extern, OpDef
+from anyshape.options import Options
+from anyshape.schedule.build import draft_group
+from anyshape.schedule.draft import Cell, Draft
+from anyshape.schedule.fuse import Analysis, Group, analyse, grow, link_readers
+from anyshape.schedule.indices import Index, Refine, dot, row_major, terms_of
+from anyshape.schedule.lower import Lowering, view_index
+from anyshape.schedule.steps import insert_frees, symbols_of_arg, symbols_of_step
+from anyshape.schedule.tile import finish
+from anyshape.symbolic import Dim, Expr, Symbol
+
+
+def schedule(
+    graph: Graph, options: Options | None = None, ops: Mapping[str, OpDef] = OPS
+) -> Program:
+    """The program that computes the graph."""
+    return _Plan(graph, ops).program()
+
+
+@dataclass(frozen=True, slots=True)
+class _Strided:
+    """A view as torch sees it: places in the memory of ``base``."""
+
+    base: Value
+    strides: tuple[Dim, ...]
+    offset: Dim
+
+
+@dataclass(slots=True, eq=False)
+class _Plan:
+    graph: Graph
+    ops: Mapping[str, OpDef]
+    found: Analysis = field(init=False)
+    groups: list[tuple[float, Group]] = field(default_factory=list)
+    strided: dict[Value, _Strided] = field(default_factory=dict)
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    views: dict[Value, str] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+    bound: set[Symbol] = field(default_factory=set)
+
+    def program(self) -> Program:
+        """Groups, then their steps in order of place."""
+        self.found = analyse(self.graph, self.ops)
+        self._find_copies()
+        link_readers(self.found)
+        self._group()
+        for entry in self.graph.inputs:
+            role = "input" if entry.kind == "argument" else "constant"
+            if isinstance(entry.value.type, TensorType):
+                self._buffer(entry.value, role)
+        for _, work in sorted(self._works(), key=lambda item: item[0]):
+            self._emit(work)
+        outputs = tuple(self._arg(output) for output in self.graph.outputs)
+        inputs = tuple(entry.value.name for entry in self.graph.inputs)
+        steps = insert_frees(self.steps, self.buffers, outputs)
+        return Program(self.buffers, inputs, steps, outputs, self._entry_symbols(steps, outputs))
+
+    # --- which views need memory of their own ---
+
+    def _find_copies(self) -> None:
+        """Views that a library, eager torch or the caller needs, and that torch cannot stride."""
+        found = self.found
+        wanted = [v for output in self.graph.outputs for v in _tensors(output)]
+        for position, node in enumerate(self.graph.nodes):
+            if found.kinds[position] in ("step", "scatter"):
+                wanted.extend(v for v in node.inputs() if isinstance(v.type, TensorType))
+        for value in wanted:
+            if found.kind_of(value) != "view" or value in self.strided:
+                continue
+            place = self._stride(value)
+            if place is None:
+                found.copies.add(found.producer[value])
+            else:
+                self.strided[value] = place
+
+    def _stride(self, value: Value) -> _Strided | None:
+        """The view as strides over its base, None where the memory is not laid out so."""
+        found = self.found
+        axes = [found.symbols.axis(n) for n in range(len(value.shape))]
+        shape = found.sizes.shape(value.shape)
+        extents = {a.symbol: s for a, s in zip(axes, shape, strict=True) if a.symbol is not None}
+        draft = Draft(found.symbols)
+        lowering = Lowering(self.ops, found.cx, found.sizes, draft, extents, _no_read)
+        index: Index = tuple(axes)
+        base = value
+        try:
+            while found.kind_of(base) == "view":
+                node = found.nodes[found.producer[base]]
+                row = self.ops[node.op]
+                if row.alias == "none":
+                    return None
+                base, index = view_index(lowering, node, index)
+        except Refine:
+            return self._stride_by_type(value)
+        place = dot(index, found.sizes.shape(base.tensor.strides))
+        steps = terms_of(place, extents)
+        if steps is None:
+            return self._stride_by_type(value)
+        strides = tuple(steps.get(a.symbol, 0) for a in axes)  # type: ignore[arg-type]
+        offset = found.sizes.simplify(place - dot(axes, strides))
+        if any(isinstance(s, int) and s < 0 for s in strides):
+            return None
+        return _Strided(base, strides, offset)
+
+    def _stride_by_type(self, value: Value) -> _Strided | None:
+        """Merged dims of a view that keeps its memory: dense base, dense view, the same elements."""
+        found = self.found
+        base = value
+        while found.kind_of(base) == "view":
+            node = found.nodes[found.producer[base]]
+            if node.op not in ("reshape", "unsqueeze", "squeeze"):
+                break
+            first = node.args[0]
+            assert isinstance(first, Value)
+            base = first
+        dense = found.sizes.shape(row_major(found.sizes.shape(base.shape)))
+        if base is value or found.kind_of(base) == "view":
+            return None
+        if found.sizes.shape(base.tensor.strides) != dense:
+            return None
+        return _Strided(base, row_major(found.sizes.shape(value.shape)), 0)
+
+    # --- groups and places ---
+
+    def _group(self) -> None:
+        found = self.found
+        for position in range(len(found.nodes) - 1, -1, -1):
+            node = found.nodes[position]
+            kind = found.kinds[position]
+            wanted = kind == "kernel" or position in found.copies
+            if not wanted or found.scheduled[position] or not found.readers[node.output]:
+                continue
+            group = grow(found, position)
+            self.groups.append((found.places[position], group))
+
+    def _works(self) -> Iterator[tuple[tuple[float, int], Group | Node | CheckStep]]:
+        """Everything to do, with its place."""
+        found = self.found
+        for number, (place, group) in enumerate(self.groups):
+            yield (place, -number), group
+        for position, node in enumerate(found.nodes):
+            if found.kinds[position] in ("step", "scatter") and self._wanted(node):
+                yield (found.places[position], 0), node
+        for check in self.graph.checks:
+            step = CheckStep(check.condition, check.message, check.location)
+            yield (found.bound_at(check.condition.symbols) + 0.25, 0), step
+
+    def _wanted(self, node: Node) -> bool:
+        row = self.ops.get(node.op)
+        needed = any(self.found.readers[output] for output in node.outputs)
+        scalar = any(isinstance(output.type, ScalarType) for output in node.outputs)
+        return needed or scalar or row is None or row.effect or row.random
+
+    # --- steps ---
+
+    def _emit(self, work: Group | Node | CheckStep) -> None:
+        if isinstance(work, Group):
+            self._launch(work)
+        elif isinstance(work, Node):
+            self._call(work)
+        else:
+            self.steps.append(work)
+
+    def _launch(self, group: Group) -> None:
+        for stored in group.stored:
+            self._allocate(stored.value)
+        launch = finish(draft_group(self.found, group), self.found.sizes)
+        self.steps.append(launch)
+
+    def _allocate(self, value: Value) -> None:
+        self._buffer(value, "output" if self._handed_out(value) else "temp")
+        self.steps.append(Allocate(value.name))
+
+    def _handed_out(self, value: Value) -> bool:
+        return len(self.found.nodes) in self.found.readers.get(value, ())
+
+    def _buffer(self, value: Value, role: str) -> None:
+        t = value.tensor
+        shape, strides = self.found.sizes.shape(t.shape), self.found.sizes.shape(t.strides)
+        self.buffers[value.name] = Buffer(value.name, t.dtype, t.device, shape, strides, role)  # type: ignore[arg-type]
+
+    def _call(self, node: Node) -> None:
+        row = self.ops.get(node.op)
+        extern = row is not None and isinstance(row.lower, Extern)
+        function = row.lower.function if extern else row.torch if row is not None else node.op  # type: ignore[union-attr]
+        args = tuple(self._arg(arg) for arg in node.args)
+        kwargs = {name: self._arg(arg) for name, arg in node.kwargs.items()}
+        outputs = tuple(output.name for output in node.outputs)
+        for output in node.outputs:
+            if isinstance(output.type, TensorType):
+                self._buffer(output, "result")
+        scalars = [o for o in node.outputs if isinstance(o.type, ScalarType)]
+        if scalars:
+            self._bind_item(scalars[0], args[0])
+            return
+        kind = "extern" if extern else "eager"
+        restride = row is None or row.alias == "none"
+        self.steps.append(
+            Call(function, args, kwargs, outputs, kind, restride, node.location)  # type: ignore[arg-type]
+        )
+        for output in node.outputs:
+            self._bind_sizes(output)
+
+    def _bind_item(self, value: Value, source: StepArg) -> None:
+        assert isinstance(value.type, ScalarType) and isinstance(source, BufferRef)
+        target = value.type.expr
+        if isinstance(target, Expr):
+            assert target.symbol is not None
+            self.bound.add(target.symbol)
+            self.steps.append(BindItem(target.symbol, source.name))
+        elif isinstance(target, ScalarInput):
+            self.steps.append(BindItem(target, source.name))
+        elif isinstance(target, Scalar) and isinstance(target.args[0], ScalarInput):
+            self.steps.append(BindItem(target.args[0], source.name))
+
+    def _bind_sizes(self, value: Value) -> None:
+        """Sizes that only the call knows."""
+        if not isinstance(value.type, TensorType):
+            return
+        for dim, size in enumerate(value.shape):
+            symbol = size.symbol if isinstance(size, Expr) else None
+            if symbol is not None and symbol.knowledge == "midrun" and symbol not in self.bound:
+                self.bound.add(symbol)
+                self.steps.append(BindSize(symbol, value.name, dim))
+
+    def _arg(self, arg: Arg) -> StepArg:
+        if isinstance(arg, Value):
+            if isinstance(arg.type, ScalarType):
+                return arg.type.expr
+            return BufferRef(self._tensor(arg))
+        if isinstance(arg, tuple):
+            return tuple(self._arg(item) for item in arg)
+        if isinstance(arg, slice):
+            return slice(*(self._arg(part) for part in (arg.start, arg.stop, arg.step)))
+        return self.found.sizes.simplify(arg) if isinstance(arg, Expr) else arg
+
+    def _tensor(self, value: Value) -> str:
+        """The name of a tensor that holds the value; views are made when first needed."""
+        if value.name in self.buffers:
+            return value.name
+        name = self.views.get(value)
+        if name is None:
+            name = self.views[value] = self._make_view(value)
+        return name
+
+    def _make_view(self, value: Value) -> str:
+        place = self.strided[value]
+        base = self._tensor(place.base)
+        shape = self.found.sizes.shape(value.shape)
+        args: tuple[StepArg, ...] = (BufferRef(base), shape, place.strides)
+        if place.offset != 0:
+            if self.buffers[base].role not in ("temp", "output"):
+                return self._narrowed(value)
+            args = (*args, place.offset)
+        self._buffer(value, "result")
+        self.steps.append(Call("torch.as_strided", args, {}, (value.name,), "view"))
+        return value.name
+
+    def _narrowed(self, value: Value) -> str:
+        """A view that enters its base midway, by torch's own functions, one after the other."""
+        node = self.found.nodes[self.found.producer[value]]
+        first, *rest = node.args
+        assert isinstance(first, Value)
+        if self.found.kind_of(first) == "view" and first not in self.strided:
+            place = self._stride(first)
+            assert place is not None
+            self.strided[first] = place
+        args = (BufferRef(self._tensor(first)), *(self._arg(arg) for arg in rest))
+        self._buffer(value, "result")
+        function = self.ops[node.op].torch
+        self.steps.append(Call(function, args, {}, (value.name,), "view"))
+        return value.name
+
+    def _entry_symbols(
+        self, steps: tuple[Step, ...], outputs: tuple[StepArg, ...]
+    ) -> tuple[Symbol, ...]:
+        used: dict[Symbol, None] = {}
+        for step in steps:
+            for symbol in symbols_of_step(step, self.buffers):
+                used[symbol] = None
+        for output in outputs:
+            used.update(dict.fromkeys(symbols_of_arg(output)))
+        return tuple(s for s in used if s not in self.bound)
+
+
+def _tensors(output: Arg) -> Iterator[Value]:
+    for value in values_in(output):
+        if isinstance(value.type, TensorType):
+            yield value
+
+
+def _no_read(value: Value, index: Index, *, whole: bool = False) -> Cell:
+    raise AssertionError("views read nothing")

@@ -87,6 +87,7 @@ class Recorder:
     cx: TypeContext = field(init=False)
     builder: Builder = field(init=False)
     _world: tuple[world.Modes, Any] | None = None
+    _hooked: dict[int, Any] = field(default_factory=dict)
     _tensors: dict[int, tuple[torch.Tensor, TensorValue, Source]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -195,6 +196,12 @@ class Recorder:
         if any(s not in self.hints or s.policy != "backed" for s in expr.symbols):
             return None
         return int(evaluate(expr, self.hints))
+
+    def hook_tables(self, module: torch.nn.Module, hooks: list[Any]) -> None:
+        """Relies on a module's hook dictionaries being empty; asked for the same module twice, once is enough."""
+        if id(module) not in self._hooked:
+            self._hooked[id(module)] = module
+            self.hooks.extend(hooks)
 
     # ---- forks ------------------------------------------------------------------------------------------------------------
     def mark(self) -> RecorderMark:

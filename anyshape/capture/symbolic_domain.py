@@ -1,0 +1,543 @@
+"""The domain that records: reads become sources and guards, tensors become nodes, sizes stay symbolic, branches on sizes join.
+
+In: what the interpreter asks (`domain.py`). Out: a `Recorder` full of nodes and guards, and the heap's log of effects. Python numbers
+handed in are constants first; those named in `widen` are symbolic.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import operator
+import sys
+import types
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from anyshape.capture import join, modules, numbers, purity, tensor_ops, world
+from anyshape.capture.breaks import broken
+from anyshape.capture.domain import Domain
+from anyshape.capture.frame import Frame
+from anyshape.capture.heap import Effect
+from anyshape.capture.recorder import Recorder
+from anyshape.capture.sources import Source
+from anyshape.capture.values import PROXIES, ScalarValue, SizeValue, TensorValue
+from anyshape.ops.context import OpError
+from anyshape.symbolic import Condition
+
+CONSTANTS = frozenset({int, float, bool, str, bytes, complex, type(None), type(...), range, torch.Size})
+IDENTITY = (type, types.FunctionType, types.ModuleType, types.BuiltinFunctionType, torch.dtype, torch.layout, torch.memory_format, enum.Enum)
+EQUAL = (torch.device, slice)
+TRUSTED = frozenset(sys.stdlib_module_names) | {"torch", "anyshape", "numpy"}
+CALLED = (types.FunctionType, types.BuiltinFunctionType, type, types.ModuleType, staticmethod, classmethod, property)
+NATIVE_CLASSES = frozenset({torch.finfo, torch.iinfo, torch.device})
+QUERIES = ("_get", "get_", "_is", "is_", "_has", "has_", "_len", "_are", "are_", "_can", "can_")
+OPAQUE = frozenset({"threading", "importlib", "pickle", "multiprocessing", "subprocess", "socket", "ctypes"})
+
+
+def called(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Replays a deferred effect such as a print."""
+    return fn(*args, **kwargs)
+
+
+class SymbolicDomain(Domain):
+    """See the module."""
+
+    records = True
+
+    def __init__(self, recorder: Recorder, *, widen: frozenset[str] = frozenset(), forks: int = 2_000) -> None:
+        self.recorder = recorder
+        self.widen = widen
+        self.forks_left = forks
+        self.joined = 0
+        self.guarded = 0
+        self._trusted: dict[str, bool] = {}
+        recorder.frame = lambda: self.machine.frame
+
+    # ---- reads ------------------------------------------------------------------------------------------------------------
+    def read(self, obj: Any, kind: str, key: Any, value: Any) -> Any:
+        if type(value) in PROXIES:
+            return value
+        if kind in ("global", "attr") and isinstance(value, CALLED) and self._trusts(obj, kind):
+            return value
+        source = self.place_of(obj, kind)
+        if source is None:
+            return self.lift(value) if isinstance(value, torch.Tensor) else value
+        return READS[kind](self, source, key, value)
+
+    def place_of(self, obj: Any, kind: str) -> Source | None:
+        """Where an outside object came from; classes, modules and objects of trusted code are roots of their own."""
+        sources = self.recorder.sources
+        source = sources.of(obj)
+        if source is not None:
+            return source
+        if kind == "global":
+            return sources.const(obj, str(obj.get("__name__", "globals")))
+        if isinstance(obj, (tuple, list, dict, set, frozenset)) or type(obj) in CONSTANTS:
+            return None
+        if kind == "closure":
+            return sources.const(obj, "closure")
+        return sources.const(obj, getattr(obj, "__qualname__", None) or getattr(obj, "__name__", type(obj).__name__))
+
+    def _trusts(self, obj: Any, kind: str) -> bool:
+        if kind == "global":
+            name = obj.get("__name__", "")
+        elif isinstance(obj, (type, types.FunctionType)):
+            name = obj.__module__ or ""
+        elif isinstance(obj, types.ModuleType):
+            name = obj.__name__
+        else:
+            return False
+        known = self._trusted.get(name)
+        if known is None:
+            known = self._trusted[name] = isinstance(name, str) and name.partition(".")[0] in TRUSTED
+        return known
+
+    def see(self, source: Source, value: Any) -> Any:
+        """What the program sees of a value found at `source`; relies on what it sees."""
+        recorder = self.recorder
+        kind = type(value)
+        if kind in CONSTANTS:
+            if kind in (int, float) and source.text in self.widen:
+                return recorder.number(value, source)
+            recorder.guard(source, "equals", value)
+            return value
+        if isinstance(value, torch.Tensor):
+            return self._see_tensor(source, value)
+        if isinstance(value, EQUAL):
+            recorder.guard(source, "equals", value)
+            return value
+        if isinstance(value, IDENTITY) or isinstance(value, torch.nn.Module) or self._is_fixed(source):
+            recorder.guard(source, "is", value)
+            recorder.sources.pin(source, value)
+            return value
+        recorder.guard(source, "type", kind)
+        known = recorder.sources.of(value)
+        if known is not None and known is not source and not known.is_pinned:
+            recorder.guard(source, "same", known)
+        recorder.sources.place(value, source)
+        return value
+
+    def _is_fixed(self, source: Source) -> bool:
+        """Whether what holds the value is itself always the same object, so that identity is the guard."""
+        return source.base is not None and source.base.is_pinned
+
+    def _see_tensor(self, source: Source, value: torch.Tensor) -> Any:
+        if self._is_fixed(source):
+            self.recorder.guard(source, "is", value)
+            self.recorder.sources.pin(source, value)
+        return self.recorder.tensor(value, source)
+
+    def lift(self, tensor: torch.Tensor) -> TensorValue:
+        """A real tensor that no source is known of: a constant of the segment."""
+        source = self.recorder.sources.of(tensor) or self.recorder.sources.const(tensor, "constant")
+        return self.recorder.tensor(tensor, source)
+
+    def created(self, value: Any) -> Any:
+        """Registers a container made here as made in this trace."""
+        return self.machine.heap.create(value)
+
+    # ---- calls ------------------------------------------------------------------------------------------------------------
+    def python_call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        replaced = FUNCTIONS.get(fn)
+        if replaced is not None:
+            return replaced(self, args, kwargs)
+        made = tensor_ops.call_torch(self, fn, args, kwargs)
+        if made is not NotImplemented:
+            return made
+        if fn.__dict__ and fn.__dict__.get("_torchdynamo_disable"):
+            raise broken("disabled", fn.__qualname__)
+        return modules.call(self, fn, args, kwargs)
+
+    def is_opaque(self, fn: Any) -> bool:
+        return (fn.__module__ or "").partition(".")[0] in OPAQUE
+
+    def call_native(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        made = tensor_ops.call_torch(self, fn, args, kwargs)
+        if made is not NotImplemented:
+            return made
+        setter = world.SETTERS.get(fn)
+        if setter is not None:
+            self.recorder.modes = setter(self.recorder.modes, *args, **kwargs)
+            return 1
+        getter = world.GETTERS.get(fn)
+        if getter is not None:
+            return getter(self.recorder.modes, *args, **kwargs)
+        special = NATIVE.get(fn)
+        if special is not None:
+            return special(self, args, kwargs)
+        if _is_torch(fn):
+            return self._call_torch(fn, args, kwargs)
+        if any(type(a) in PROXIES for a in args) or any(type(a) in PROXIES for a in kwargs.values()):
+            return self._call_with_proxies(fn, args, kwargs)
+        if is_pure(fn, args):
+            return fn(*args, **kwargs)
+        raise broken("unknown-call", getattr(fn, "__qualname__", repr(fn)))
+
+    def _call_torch(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not any(tensor_ops._holds_proxy(a) for a in (*args, *kwargs.values())):  # noqa: SLF001
+            name = getattr(fn, "__name__", "")
+            if name.startswith(QUERIES) or fn in PURE_TORCH:
+                return fn(*args, **kwargs)
+        return tensor_ops.generic_call(self, fn, args, kwargs)
+
+    def _call_with_proxies(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if len(args) == 1 and not kwargs:
+            made = numbers.math_call(self.recorder, fn, args[0])
+            if made is not None:
+                return made
+        if fn in (min, max) and not kwargs:
+            made = numbers.extremum(self.recorder, fn.__name__, list(args))
+            if made is not NotImplemented:
+                return made
+        if fn in OPERATOR_FUNCTIONS:
+            return OPERATOR_FUNCTIONS[fn](self, *args)
+        if fn in purity.MAKERS or fn in purity.MUTATORS or fn in purity.READERS or fn in STORES:
+            return fn(*args, **kwargs)
+        fixed = [self._concrete(a, fn) for a in args]
+        named = {k: self._concrete(v, fn) for k, v in kwargs.items()}
+        if is_pure(fn, tuple(fixed)):
+            return fn(*fixed, **named)
+        raise broken("unknown-call", getattr(fn, "__qualname__", repr(fn)))
+
+    def _concrete(self, value: Any, fn: Any) -> Any:
+        """A size as a plain int, for C code that needs one."""
+        name = getattr(fn, "__qualname__", repr(fn))
+        if type(value) is SizeValue:
+            return self.recorder.specialize(value.expr, name)
+        if type(value) is ScalarValue:
+            if value.kind is bool:
+                return numbers.decide(self.recorder, value)
+            return self.recorder.specialize_scalar(value.scalar, name)
+        if type(value) is TensorValue:
+            raise broken("unknown-call", name)
+        return value
+
+    def instantiate(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if cls in NATIVE_CLASSES:
+            return cls(*[self._concrete(a, cls) for a in args], **kwargs)
+        if cls is torch.Size:
+            parts = list(args[0]) if args else []
+            if any(type(p) in PROXIES for p in parts):
+                return tensor_ops.SizeTuple(parts)
+            return torch.Size(parts)
+        if issubclass(cls, torch.Tensor):
+            raise broken("unknown-call", f"making a {cls.__name__}")
+        return NotImplemented
+
+    # ---- proxies ------------------------------------------------------------------------------------------------------------
+    def unary(self, op: str, a: Any) -> Any:
+        if type(a) is TensorValue:
+            if op == "not":
+                raise broken("tensor-branch")
+            return tensor_ops.unary(self, op, a)
+        return numbers.unary(self.recorder, op, a)
+
+    def binary(self, op: str, a: Any, b: Any) -> Any:
+        if type(a) is TensorValue or type(b) is TensorValue or isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
+            made = tensor_ops.binary(self, op, a, b)
+        elif op in ("+", "*") and (isinstance(a, (list, tuple, str)) or isinstance(b, (list, tuple, str))):
+            a, b = self._concrete(a, "a repetition"), self._concrete(b, "a repetition")
+            return a * b if op == "*" else a + b
+        else:
+            made = numbers.binary(self.recorder, op, a, b)
+        if made is NotImplemented:
+            text = f"unsupported operand type(s) for {op}: '{self._name(a)}' and '{self._name(b)}'"
+            raise TypeError(text)
+        return made
+
+    def inplace(self, op: str, a: Any, b: Any) -> Any:
+        return tensor_ops.inplace(self, op, a, b) if type(a) is TensorValue else self.binary(op, a, b)
+
+    def compare(self, op: str, a: Any, b: Any) -> Any:
+        if type(a) is TensorValue or type(b) is TensorValue:
+            made = tensor_ops.compare(self, op, a, b)
+        else:
+            made = numbers.compare(self.recorder, op, a, b)
+        if made is NotImplemented:
+            raise TypeError(f"'{op}' not supported between instances of '{self._name(a)}' and '{self._name(b)}'")
+        return made
+
+    def _name(self, value: Any) -> str:
+        return self.type_of(value).__name__ if type(value) in PROXIES else type(value).__name__
+
+    def contains(self, container: Any, item: Any) -> Any:
+        if type(container) is not TensorValue:
+            raise TypeError(f"argument of type '{self._name(container)}' is not iterable")
+        equal = tensor_ops.compare(self, "==", container, item)
+        return tensor_ops.read_number(self, tensor_ops.call_row(self, "any", equal), "bool")
+
+    def branch(self, value: Any, frame: Frame) -> bool:
+        if type(value) is TensorValue:
+            raise broken("tensor-branch")
+        condition = numbers.condition_of(value)
+        if condition is None:
+            return self.recorder.decide_scalar(value.scalar)
+        known = self.recorder.cx.known(condition)
+        if known is not None:
+            return known
+        assert not isinstance(condition, bool)
+        return join.branch(self, condition, frame)  # type: ignore[no-any-return]
+
+    def getattr(self, value: Any, name: str) -> Any:
+        if type(value) is TensorValue:
+            return tensor_ops.attribute(self, value, name)
+        return self._number_attribute(value, name)
+
+    def _number_attribute(self, value: Any, name: str) -> Any:
+        kind = self.type_of(value)
+        if name == "__class__":
+            return kind
+        if kind is int and name in ("real", "numerator"):
+            return value
+        if kind is int and name in ("imag", "denominator"):
+            return int(name == "denominator")
+        found = getattr(kind, name)  # raises CPython's own AttributeError
+        if name in ("bit_length", "is_integer", "hex", "as_integer_ratio", "to_bytes", "conjugate"):
+            return types.MethodType(found, self._concrete(value, name)) if name != "conjugate" else lambda: value
+        return types.MethodType(found, value)
+
+    def setattr(self, value: Any, name: str, new: Any) -> Any:
+        if type(value) is not TensorValue:
+            raise AttributeError(f"'{self._name(value)}' object has no attribute '{name}'")
+        tensor_ops.set_attribute(self, value, name, new)
+
+    def delattr(self, value: Any, name: str) -> Any:
+        raise broken("python-effect", f"deleting {name} of a {self._name(value)}")
+
+    def getitem(self, value: Any, key: Any) -> Any:
+        if type(value) is TensorValue:
+            return tensor_ops.getitem(self, value, key)
+        if type(value) in PROXIES:
+            raise TypeError(f"'{self._name(value)}' object is not subscriptable")
+        return self._indexed(value, key)
+
+    def _indexed(self, value: Any, key: Any) -> Any:
+        """A real sequence indexed by a size: the size becomes a constant."""
+        if type(key) is slice:
+            key = slice(*(self._concrete(part, "a slice") for part in (key.start, key.stop, key.step)))
+        else:
+            if type(key) is TensorValue:
+                key = tensor_ops.read_number(self, key, "index")
+            key = self._concrete(key, "an index")
+        result = self.machine.heap.item(value, key)
+        return self.created(result) if type(key) is slice and isinstance(result, list) else result
+
+    def setitem(self, value: Any, key: Any, new: Any) -> Any:
+        if type(value) is TensorValue:
+            return tensor_ops.setitem(self, value, key, new)
+        raise broken("unknown-call", "storing at an index that is symbolic")
+
+    def iterate(self, value: Any) -> Any:
+        if type(value) is TensorValue:
+            return tensor_ops.iterate(self, value)
+        raise TypeError(f"'{self._name(value)}' object is not iterable")
+
+    def length(self, value: Any) -> Any:
+        if type(value) is TensorValue:
+            return tensor_ops.length(self, value)
+        raise TypeError(f"object of type '{self._name(value)}' has no len()")
+
+    def format(self, value: Any, spec: str) -> Any:
+        if type(value) is TensorValue:
+            raise broken("tensor-data", "formatting a tensor")
+        return format(self._concrete(value, "format()"), spec)
+
+    def call(self, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        raise TypeError(f"'{self._name(value)}' object is not callable")
+
+    def type_of(self, value: Any) -> type:
+        if type(value) is TensorValue:
+            return value.python or torch.Tensor
+        return int if type(value) is SizeValue else value.kind  # type: ignore[no-any-return]
+
+    # ---- facts and effects ------------------------------------------------------------------------------------------------
+    def require(self, condition: Condition | bool, message: Any) -> None:
+        """A precondition that the program states: `torch._check`."""
+        text = message if isinstance(message, str) else "check failed"
+        try:
+            self.recorder.cx.require(condition, text)
+        except OpError:
+            raise RuntimeError(text) from None
+
+    def defer(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """An effect whose result nobody uses: done at the end of the segment, in order."""
+        if self.recorder.depth:
+            raise broken("fork", f"the effect {getattr(fn, '__name__', fn)}")
+        self.machine.heap.effects.append(Effect(called, fn, args, kwargs))
+
+    def wrote(self, fn: Callable[..., Any], target: Any, args: tuple[Any, ...]) -> None:
+        if self.recorder.depth:
+            raise broken("fork", "a write to an outside object")
+
+    def wrote_tensor(self, x: TensorValue) -> None:
+        """A tensor was written in place."""
+        self.recorder.written[x.value] = None
+
+
+# ---- reads by kind ---------------------------------------------------------------------------------------------------------------------
+def _read_attr(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+    if key == "__dict__" and type(value) is dict:
+        child = domain.recorder.sources.child(source, "attr", key)
+        if source.is_pinned:
+            domain.recorder.sources.pin(child, value)
+        else:
+            domain.recorder.sources.place(value, child)
+        return value
+    return domain.see(domain.recorder.sources.child(source, "attr", key), value)
+
+
+def _read_item(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+    if type(key) in PROXIES:
+        raise broken("unknown-call", "an outside dict with a symbolic key")
+    return domain.see(domain.recorder.sources.child(source, "item", key), value)
+
+
+def _read_cell(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+    return domain.see(domain.recorder.sources.child(source, "cell", key), value)
+
+
+def _relied(kind: str) -> Callable[[SymbolicDomain, Source, Any, Any], Any]:
+    def read(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+        domain.recorder.guard(source, kind, value)
+        return value
+
+    return read
+
+
+def _read_len(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+    if not (source.is_pinned and isinstance(source.pinned, (tuple, frozenset, str))):
+        domain.recorder.guard(source, "length", value)
+    return value
+
+
+def _read_contains(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+    if type(key) in PROXIES:
+        raise broken("unknown-call", "membership of a symbolic value in an outside container")
+    domain.recorder.guard(source, "contains", (key, value))
+    return value
+
+
+def _read_missing(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+    domain.recorder.guard(source, "missing", key)
+    return value
+
+
+READS: Mapping[str, Callable[[SymbolicDomain, Source, Any, Any], Any]] = {
+    "attr": _read_attr,
+    "item": _read_item,
+    "global": _read_item,
+    "closure": _read_cell,
+    "len": _read_len,
+    "keys": _relied("keys"),
+    "type": _relied("type"),
+    "contains": _read_contains,
+    "missing": _read_missing,
+    "iter": lambda domain, source, key, value: value,
+}
+
+
+# ---- purity ------------------------------------------------------------------------------------------------------------------------------
+def _is_torch(fn: Any) -> bool:
+    module = getattr(fn, "__module__", None)
+    if module is None:
+        owner = getattr(fn, "__objclass__", None) or type(getattr(fn, "__self__", None))
+        module = getattr(owner, "__module__", "")
+    return isinstance(module, str) and module.partition(".")[0] == "torch"
+
+
+def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
+    """Whether a C function of constants may simply be called."""
+    try:
+        if fn in purity.PURE or fn in purity.READERS or fn in purity.MAKERS or fn in purity.MUTATORS or fn in STORES:
+            return True
+    except TypeError:
+        return False
+    owner = getattr(fn, "__objclass__", None)
+    if owner is not None:
+        return owner in purity.PURE_TYPES or owner in CONTAINERS or issubclass(owner, BaseException) or owner is object
+    if isinstance(fn, type):
+        return fn.__module__ not in purity.IMPURE_MODULES
+    bound = getattr(fn, "__self__", None)
+    if bound is not None and not isinstance(bound, types.ModuleType):
+        return type(bound) in purity.PURE_TYPES or type(bound) in CONTAINERS or bound in CONTAINERS
+    return (getattr(fn, "__module__", None) or "") in PURE_MODULES
+
+
+CONTAINERS = (list, dict, set, tuple, frozenset, str, bytes, int, float, object, type)
+PURE_MODULES = frozenset({"math", "_operator", "_functools", "_collections", "itertools", "_sre", "re", "_struct", "_abc", "_contextvars_"})
+STORES = frozenset({list.append, list.insert, dict.__setitem__, dict.setdefault, dict.get, dict.update, dict.pop, list.pop, tuple.__new__, object.__new__, dict.__new__, list.__new__})
+
+OPERATOR_FUNCTIONS: Mapping[Any, Callable[..., Any]] = {
+    operator.add: lambda d, a, b: d.binary("+", a, b),
+    operator.sub: lambda d, a, b: d.binary("-", a, b),
+    operator.mul: lambda d, a, b: d.binary("*", a, b),
+    operator.truediv: lambda d, a, b: d.binary("/", a, b),
+    operator.floordiv: lambda d, a, b: d.binary("//", a, b),
+    operator.mod: lambda d, a, b: d.binary("%", a, b),
+    operator.pow: lambda d, a, b: d.binary("**", a, b),
+    pow: lambda d, a, b: d.binary("**", a, b),
+    operator.matmul: lambda d, a, b: d.binary("@", a, b),
+    operator.and_: lambda d, a, b: d.binary("&", a, b),
+    operator.or_: lambda d, a, b: d.binary("|", a, b),
+    operator.xor: lambda d, a, b: d.binary("^", a, b),
+    operator.neg: lambda d, a: d.unary("-", a),
+    operator.getitem: lambda d, a, b: d.getitem(a, b),
+    operator.eq: lambda d, a, b: d.compare("==", a, b),
+    operator.ne: lambda d, a, b: d.compare("!=", a, b),
+    operator.lt: lambda d, a, b: d.compare("<", a, b),
+    operator.le: lambda d, a, b: d.compare("<=", a, b),
+    operator.gt: lambda d, a, b: d.compare(">", a, b),
+    operator.ge: lambda d, a, b: d.compare(">=", a, b),
+}
+
+_C = torch._C  # noqa: SLF001
+PURE_TORCH = frozenset(
+    {torch.promote_types, torch.can_cast, _C._log_api_usage_once, _C._jit_tree_views, torch.get_num_threads}  # noqa: SLF001
+    if hasattr(_C, "_jit_tree_views") and callable(_C._jit_tree_views)  # noqa: SLF001
+    else {torch.promote_types, torch.can_cast, _C._log_api_usage_once, torch.get_num_threads}  # noqa: SLF001
+)
+
+
+def _no_override(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return False
+
+
+def _deferred(fn: Any) -> Callable[..., None]:
+    return lambda domain, args, kwargs: domain.defer(fn, args, kwargs)
+
+
+NATIVE: Mapping[Any, Callable[..., Any]] = {
+    _C._has_torch_function: _no_override,  # noqa: SLF001
+    _C._has_torch_function_unary: _no_override,  # noqa: SLF001
+    _C._has_torch_function_variadic: _no_override,  # noqa: SLF001
+    print: _deferred(print),
+    warnings.warn: _deferred(warnings.warn),
+    id: lambda domain, args, kwargs: id(args[0]),
+}
+
+
+def _answer(value: Any) -> Callable[..., Any]:
+    return lambda domain, args, kwargs: value
+
+
+def _logged(fn: Any) -> Callable[..., Any]:
+    return lambda domain, args, kwargs: domain.defer(fn, args, kwargs)
+
+
+FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    torch.compiler.is_compiling: _answer(True),
+    torch.compiler.is_dynamo_compiling: _answer(True),
+    torch.compiler.is_exporting: _answer(False),
+    torch._utils_internal.justknobs_check: _answer(True),  # noqa: SLF001
+    torch.jit.is_scripting: _answer(False),
+    torch.jit.is_tracing: _answer(False),
+    torch.overrides.is_tensor_like: lambda domain, args, kwargs: isinstance(args[0], (TensorValue, torch.Tensor)),
+    **{getattr(logging.Logger, n): _logged(getattr(logging.Logger, n)) for n in ("debug", "info", "warning", "error", "exception", "critical", "log")},
+    logging.Logger.isEnabledFor: lambda domain, args, kwargs: args[0].isEnabledFor(*args[1:]),
+}
+if isinstance(warnings.warn, types.FunctionType):
+    FUNCTIONS[warnings.warn] = _deferred(warnings.warn)

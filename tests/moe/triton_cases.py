@@ -15,6 +15,7 @@ from anyshape.moe import (
     reference,
     triton_activation,
     triton_gather,
+    triton_gemm,
     triton_routing,
     triton_shuffling,
 )
@@ -87,16 +88,12 @@ def test_index_shuffling_keeps_to_its_range_and_valid_tokens(
 ) -> None:
     count = None if valid is None else torch.tensor(valid)
     arguments = (torch.randn(tokens, 12), 3, expert_range, count, True)
-    assert_same(
-        triton_shuffling.index_shuffling(*arguments), reference.index_shuffling(*arguments)
-    )
+    assert_same(triton_shuffling.index_shuffling(*arguments), reference.index_shuffling(*arguments))
 
 
 def test_index_shuffling_of_many_choices_scans_block_by_block() -> None:
     arguments = (torch.randn(300, 8), 3, (1, 7), torch.tensor([290]), True)
-    assert_same(
-        triton_shuffling.index_shuffling(*arguments), reference.index_shuffling(*arguments)
-    )
+    assert_same(triton_shuffling.index_shuffling(*arguments), reference.index_shuffling(*arguments))
 
 
 @pytest.mark.parametrize("function", ["softmax", "sigmoid"])
@@ -106,12 +103,30 @@ def test_index_shuffling_of_many_choices_scans_block_by_block() -> None:
     [(5, 2, 1, 1, 1), (128, 8, 1, 1, 1), (20, 3, 5, 2, 2), (24, 4, 3, 2, 1), (1, 1, 1, 1, 1)],
 )
 def test_routing_scores_are_the_reference(
-    *, function: str, renormalize: bool, experts: int, top_k: int, groups: int, top_groups: int,
+    *,
+    function: str,
+    renormalize: bool,
+    experts: int,
+    top_k: int,
+    groups: int,
+    top_groups: int,
     group_best: int,
 ) -> None:
     x, w = torch.randn(11, 32), torch.randn(32, experts)
     for bias, logit_bias in ((None, None), (torch.randn(experts), torch.randn(experts))):
-        arguments = (x, w, bias, logit_bias, function, top_k, renormalize, groups, top_groups, group_best, 2.5)
+        arguments = (
+            x,
+            w,
+            bias,
+            logit_bias,
+            function,
+            top_k,
+            renormalize,
+            groups,
+            top_groups,
+            group_best,
+            2.5,
+        )
         assert_same(
             triton_routing.routing_scores(*arguments),
             reference.routing_scores(*arguments),
@@ -130,7 +145,9 @@ def gather_arguments(
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("columns", [1, 6, 1024, 2880])
-@pytest.mark.parametrize("valid", [None, torch.tensor(5), torch.tensor([1, 0, 3], dtype=torch.int32)])
+@pytest.mark.parametrize(
+    "valid", [None, torch.tensor(5), torch.tensor([1, 0, 3], dtype=torch.int32)]
+)
 def test_gathers_are_the_reference(dtype: torch.dtype, columns: int, valid: Tensor | None) -> None:
     arguments = gather_arguments(dtype, columns, 9, valid)
     assert_same(triton_gather.gather_mul(*arguments), reference.gather_mul(*arguments))
@@ -210,7 +227,9 @@ def test_activations_are_the_reference(dtype: torch.dtype, kind: str, interleave
     gate, up = (both[:, ::2], both[:, 1::2]) if interleaved else both.chunk(2, 1)
     for valid in (None, torch.tensor(3)):
         arguments = (gate, up, valid, kind, 1.702, 7.0, True)
-        tolerance = {"rtol": 2e-3, "atol": 2e-3} if dtype == torch.float16 else {"rtol": 1e-5, "atol": 1e-5}
+        tolerance = (
+            {"rtol": 2e-3, "atol": 2e-3} if dtype == torch.float16 else {"rtol": 1e-5, "atol": 1e-5}
+        )
         assert_same(
             triton_activation.silu_mul(*arguments), reference.silu_mul(*arguments), **tolerance
         )
@@ -238,3 +257,71 @@ def test_row_moves_are_the_reference(
         triton_shuffling.split_shuffling(*arguments).float(),
         reference.split_shuffling(*arguments).float(),
     )
+
+
+def product_arguments(
+    dtype: torch.dtype, sizes: list[int], rows: int, columns: int, inner: int
+) -> dict[str, object]:
+    fp8 = dtype == torch.float8_e4m3fn
+    groups = len(sizes)
+    return {
+        "x": torch.randint(-4, 5, (rows, inner)).to(dtype),
+        "w": torch.randint(-4, 5, (groups, columns, inner)).to(dtype),
+        "m_sizes": torch.tensor(sizes, dtype=torch.int32),
+        "x_scales": torch.rand(rows) if fp8 else None,
+        "w_scales": torch.rand(groups, columns) if fp8 else None,
+        "bias": None,
+        "row_weights": None,
+        "gather_indices": None,
+    }
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.float8_e4m3fn])
+@pytest.mark.parametrize(
+    ("sizes", "rows", "columns", "inner"),
+    [
+        ([3], 3, 5, 7),
+        ([0, 5, 0, 20, 1], 30, 130, 70),
+        ([0, 0], 4, 16, 16),
+        ([40, 0, 2], 42, 1, 1),
+        ([1] * 20, 20, 24, 8),
+    ],
+)
+def test_grouped_gemm_is_the_reference(
+    dtype: torch.dtype, sizes: list[int], rows: int, columns: int, inner: int
+) -> None:
+    arguments = product_arguments(dtype, sizes, rows, columns, inner)
+    out_dtype = torch.float32 if dtype == torch.float8_e4m3fn else dtype
+    ending = {"out_dtype": out_dtype, "init_tail": True}
+    assert_same(
+        triton_gemm.grouped_gemm(**arguments, **ending),
+        reference.grouped_gemm(**arguments, **ending),
+    )
+    arguments["bias"] = torch.randint(-3, 4, (len(sizes), columns)).float()
+    arguments["row_weights"] = torch.randint(-3, 4, (rows,)).float()
+    assert_same(
+        triton_gemm.grouped_gemm(**arguments, **ending),
+        reference.grouped_gemm(**arguments, **ending),
+    )
+
+
+def test_grouped_gemm_takes_weights_of_any_strides_and_gathered_rows() -> None:
+    arguments = product_arguments(torch.float32, [2, 0, 7], 5, 33, 20)
+    arguments["w"] = torch.randint(-4, 5, (3, 20, 33)).float().transpose(1, 2)
+    arguments["x"] = torch.randint(-4, 5, (20, 5)).float().T
+    arguments["gather_indices"] = torch.randint(0, 5, (9,)).int()
+    ending = {"out_dtype": torch.float32, "init_tail": True}
+    assert_same(
+        triton_gemm.grouped_gemm(**arguments, **ending),
+        reference.grouped_gemm(**arguments, **ending),
+    )
+
+
+def test_grouped_gemm_adds_its_rows_at_their_tokens() -> None:
+    arguments = product_arguments(torch.float32, [2, 0, 6], 10, 40, 20)
+    arguments["row_weights"] = torch.randint(-3, 4, (10,)).float()
+    places = {"scatter_indices": torch.randint(0, 4, (10,)).int()}
+    mine, theirs = torch.ones(4, 40), torch.ones(4, 40)
+    triton_gemm.grouped_gemm_scatter(**arguments, **places, scatter_out=mine)
+    reference.grouped_gemm_scatter(**arguments, **places, scatter_out=theirs)
+    assert_same(mine, theirs)

@@ -1,0 +1,255 @@
+"""The grouped product: the Hopper kernel where it fits, and a Triton kernel for everything else.
+
+The Triton kernel takes any sizes, strides and dtypes, and rows gathered by index. As in the Hopper kernel, tiles of all
+groups form one list that every program works out from the group sizes on the device.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from anyshape.moe import gluon_gemm
+from anyshape.moe.gemm_tiles import choose_tile
+
+BAND = tl.constexpr(8)
+
+
+@triton.jit(do_not_specialize=["rows", "groups"])
+def _grouped_gemm(
+    x,
+    w,
+    sizes,
+    out,
+    gather_indices,
+    scatter_indices,
+    x_scales,
+    w_scales,
+    bias,
+    row_weights,
+    groups,
+    rows,
+    columns,
+    inner,
+    x_row,
+    x_inner,
+    w_group,
+    w_row,
+    w_inner,
+    stride_out,
+    stride_bias,
+    GATHER: tl.constexpr,
+    SCATTER: tl.constexpr,
+    SCALED: tl.constexpr,
+    BIASED: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    INIT_TAIL: tl.constexpr,
+    PRECISION: tl.constexpr,
+    BLOCK_G: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+):
+    """Program p makes tiles p, p + programs, ...; the tail to be zeroed is a group of its own."""
+    index = tl.arange(0, BLOCK_G)
+    size = tl.load(sizes + index, mask=index < groups, other=0).to(tl.int32)
+    if INIT_TAIL:
+        size = tl.where(index == groups, tl.maximum(rows - tl.sum(size), 0), size)
+    tiles_n = tl.cdiv(columns, BN)
+    tiles = (size + BM - 1) // BM * tiles_n
+    ends = tl.cumsum(tiles)
+    for tile in range(tl.program_id(0), tl.sum(tiles), tl.num_programs(0)):
+        before = ends <= tile
+        group = tl.sum(before.to(tl.int32))
+        start = tl.sum(tl.where(before, size, 0))
+        count = tl.sum(tl.where(index == group, size, 0))
+        local = tile - tl.max(tl.where(before, ends, 0))
+        band = local // (BAND * tiles_n)
+        width = tl.minimum(tl.cdiv(count, BM) - band * BAND, BAND)
+        local -= band * BAND * tiles_n
+        row = (band * BAND + local % width) * BM + tl.arange(0, BM)
+        column = local // width * BN + tl.arange(0, BN)
+        row_mask = (row < count) & (start + row < rows)
+        column_mask = column < columns
+        place = (start + row).to(tl.int64)
+        acc = tl.zeros([BM, BN], tl.float32)
+        if group < groups:
+            source = place
+            if GATHER:
+                source = tl.load(gather_indices + place, mask=row_mask, other=0).to(tl.int64)
+            k = tl.arange(0, BK)
+            x_tile = x + source[:, None] * x_row + k[None, :] * x_inner
+            w_tile = w + group.to(tl.int64) * w_group + column.to(tl.int64)[None, :] * w_row
+            w_tile += k[:, None] * w_inner
+            for first in range(0, inner, BK):
+                left = inner - first
+                a = tl.load(x_tile, mask=row_mask[:, None] & (k < left)[None, :], other=0.0)
+                b = tl.load(w_tile, mask=(k < left)[:, None] & column_mask[None, :], other=0.0)
+                acc = tl.dot(a, b, acc, input_precision=PRECISION)
+                x_tile += BK * x_inner
+                w_tile += BK * w_inner
+            if SCALED:
+                a_scale = tl.load(x_scales + source, mask=row_mask, other=0.0)
+                b_scale = tl.load(w_scales + group * columns + column, mask=column_mask, other=0.0)
+                acc = acc * a_scale[:, None] * b_scale[None, :]
+            if BIASED:
+                added = tl.load(bias + group * stride_bias + column, mask=column_mask, other=0.0)
+                acc += added.to(tl.float32)[None, :]
+            if WEIGHTED:
+                weight = tl.load(row_weights + place, mask=row_mask, other=0.0)
+                acc *= weight.to(tl.float32)[:, None]
+        value = acc.to(out.dtype.element_ty)
+        mask = row_mask[:, None] & column_mask[None, :]
+        if SCATTER:
+            token = tl.load(scatter_indices + place, mask=row_mask, other=0).to(tl.int64)
+            target = out + token[:, None] * stride_out + column[None, :]
+            tl.atomic_add(target, value, mask=mask, sem="relaxed")
+        else:
+            tl.store(out + place[:, None] * stride_out + column[None, :], value, mask=mask)
+
+
+def blocks(rows: int, groups: int, bits: int) -> tuple[int, int, int]:
+    """(rows, columns, inner) of a tile of the Triton kernel."""
+    average = rows / groups
+    block_m = 16 if average <= 16 else 32 if average <= 32 else 64 if average <= 64 else 128
+    return block_m, 64 if bits == 32 else 128, {8: 128, 16: 64, 32: 32}[bits]
+
+
+def _launch(
+    x: Tensor,
+    w: Tensor,
+    m_sizes: Tensor,
+    out: Tensor,
+    scatter_indices: Tensor | None,
+    x_scales: Tensor | None,
+    w_scales: Tensor | None,
+    bias: Tensor | None,
+    row_weights: Tensor | None,
+    gather_indices: Tensor | None,
+    init_tail: bool,
+) -> None:
+    rows = x.shape[0] if gather_indices is None else gather_indices.shape[0]
+    groups, columns, inner = w.shape
+    bits = 8 * x.element_size()
+    block_m, block_n, block_k = blocks(rows, groups, bits)
+    init_tail = init_tail and scatter_indices is None
+    tiles = (triton.cdiv(rows, block_m) + groups + init_tail) * triton.cdiv(columns, block_n)
+    _grouped_gemm[(min(tiles, programs(x)),)](
+        x,
+        w,
+        m_sizes,
+        out,
+        m_sizes if gather_indices is None else gather_indices,
+        m_sizes if scatter_indices is None else scatter_indices,
+        m_sizes if x_scales is None else x_scales,
+        m_sizes if w_scales is None else w_scales,
+        m_sizes if bias is None else bias,
+        m_sizes if row_weights is None else row_weights,
+        groups,
+        rows,
+        columns,
+        inner,
+        *x.stride(),
+        *w.stride(),
+        out.stride(0),
+        0 if bias is None else bias.stride(0),
+        GATHER=gather_indices is not None,
+        SCATTER=scatter_indices is not None,
+        SCALED=x_scales is not None,
+        BIASED=bias is not None,
+        WEIGHTED=row_weights is not None,
+        INIT_TAIL=init_tail,
+        PRECISION="ieee" if x.dtype == torch.float32 else "tf32",
+        BLOCK_G=triton.next_power_of_2(groups + init_tail),
+        BM=block_m,
+        BN=block_n,
+        BK=block_k,
+        num_warps=8 if block_m >= 128 else 4,
+        num_stages=3 if block_m >= 128 else 4,
+    )
+
+
+def programs(x: Tensor) -> int:
+    """How many programs the persistent grid has: two a multiprocessor."""
+    if not x.is_cuda:
+        return 4
+    return 2 * torch.cuda.get_device_properties(x.device).multi_processor_count
+
+
+def _multiply(
+    x: Tensor,
+    w: Tensor,
+    m_sizes: Tensor,
+    out: Tensor,
+    scatter_indices: Tensor | None,
+    x_scales: Tensor | None,
+    w_scales: Tensor | None,
+    bias: Tensor | None,
+    row_weights: Tensor | None,
+    gather_indices: Tensor | None,
+    init_tail: bool,
+) -> None:
+    """Run the kernel that fits; vectors are made contiguous first."""
+    dense = [
+        None if value is None else value.contiguous()
+        for value in (scatter_indices, x_scales, w_scales)
+    ]
+    bias = None if bias is None else bias if bias.stride(1) == 1 else bias.contiguous()
+    row_weights = None if row_weights is None else row_weights.contiguous()
+    arguments = (x, w, m_sizes.contiguous(), out, *dense, bias, row_weights)
+    if gather_indices is None and gluon_gemm.fits(x, w):
+        tile = choose_tile(8 * x.element_size(), x.shape[0], w.shape[0])
+        gluon_gemm.launch(tile, *arguments, init_tail)
+    else:
+        gather = None if gather_indices is None else gather_indices.contiguous()
+        _launch(*arguments, gather, init_tail)
+
+
+def grouped_gemm(
+    x: Tensor,
+    w: Tensor,
+    m_sizes: Tensor,
+    x_scales: Tensor | None,
+    w_scales: Tensor | None,
+    bias: Tensor | None,
+    row_weights: Tensor | None,
+    gather_indices: Tensor | None,
+    out_dtype: torch.dtype,
+    init_tail: bool,
+) -> Tensor:
+    """See `anyshape.moe.grouped_gemm`."""
+    rows = x.shape[0] if gather_indices is None else gather_indices.shape[0]
+    out = torch.empty(rows, w.shape[1], dtype=out_dtype, device=x.device)
+    if out.numel() > 0:
+        _multiply(
+            *(x, w, m_sizes, out, None, x_scales, w_scales),
+            *(bias, row_weights, gather_indices, init_tail),
+        )
+    return out
+
+
+def grouped_gemm_scatter(
+    x: Tensor,
+    w: Tensor,
+    m_sizes: Tensor,
+    scatter_indices: Tensor,
+    scatter_out: Tensor,
+    x_scales: Tensor | None,
+    w_scales: Tensor | None,
+    bias: Tensor | None,
+    row_weights: Tensor | None,
+    gather_indices: Tensor | None,
+) -> None:
+    """See `anyshape.moe.grouped_gemm`."""
+    unit = scatter_out.stride(1) == 1 or scatter_out.shape[1] <= 1
+    target = scatter_out if unit else scatter_out.contiguous()
+    if scatter_indices.numel() > 0 and target.numel() > 0:
+        _multiply(
+            *(x, w, m_sizes, target, scatter_indices, x_scales, w_scales),
+            *(bias, row_weights, gather_indices, False),
+        )
+    if target is not scatter_out:
+        scatter_out.copy_(target)
+    torch.autograd.graph.increment_version(scatter_out)

@@ -441,6 +441,21 @@ def streams_table() -> Table:
     return Table("One stream or two", ("model", "tokens", "1 stream us", "2 streams us"), rows)
 
 
+def gather_table() -> Table:
+    """Where gathering inside the first product stops paying."""
+    layer, rows = QWEN.layer(), []
+    for count in (1, 4, 16, 64, 256, 1024):
+        xs, times = inputs(QWEN, count), {}
+        for fused in (0, 1 << 30):
+            layer.experts.fused_gather_rows = fused
+            times[fused] = graph_time(calls_of(layer, xs))
+        gathered = 8 * count
+        rows.append((str(count), str(gathered), *(f"{time:.1f}" for time in times.values())))
+        show("gather", rows[-1])
+    header = ("tokens", "rows", "gathered first us", "in the product us")
+    return Table("Qwen3-30B-A3B: the gather as a kernel, or inside the first product", header, rows)
+
+
 def kernel_table(model: Model, count: int) -> Table:
     """Where the time of one call goes, kernel by kernel."""
     layer = model.layer()
@@ -505,6 +520,7 @@ def measure(quick: bool) -> dict[str, object]:
     attempt(tables, lambda: model_table(QWEN, (16, 128) if quick else (1, 16, 128, 1024, 4096)))
     attempt(tables, lambda: kernel_table(SCOUT, 64))
     attempt(tables, lambda: kernel_table(QWEN, 16))
+    attempt(tables, gather_table)
     if not quick:
         attempt(tables, lambda: kernel_table(QWEN, 4096))
         attempt(tables, lambda: model_table(GPT_OSS, (1, 16, 128, 1024, 4096)))

@@ -9,6 +9,7 @@ has.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypedDict
 
@@ -22,6 +23,10 @@ from anyshape.moe.grouped_gemm import grouped_gemm, grouped_gemm_fp8_rowwise
 
 FP8 = torch.float8_e4m3fn
 FP8_MAX = 448.0
+
+# Up to this many rows the first product reads tokens through their indices instead of from gathered
+# rows: a launch less. benchmarks/moe.py prints both.
+FUSED_GATHER_ROWS = 512
 
 Kind = Literal["silu", "gelu", "gelu_tanh", "gpt_oss"]
 
@@ -63,6 +68,13 @@ class Fp8Rows(NamedTuple):
     scales: Tensor
 
 
+class TokenRows(NamedTuple):
+    """Rows that are still tokens: row i is tokens[indices[i]]. The product gathers them itself."""
+
+    tokens: Tensor
+    indices: Tensor
+
+
 class Scatter(NamedTuple):
     """Where result rows are added up: row i times weights[i] goes to out[indices[i]]. weights=None
     is all ones.
@@ -98,6 +110,7 @@ class Experts(nn.Module):
             down_bias=down_bias,
         )
         self.activation, self.transposed = activation, transposed
+        self.fused_gather_rows = FUSED_GATHER_ROWS
         self._check_shapes()
 
     def _check_shapes(self) -> None:
@@ -131,20 +144,43 @@ class Experts(nn.Module):
         expert_indices: Tensor | None = None,
         scales: Tensor | None = None,
         valid: Tensor | None = None,
-    ) -> Tensor:
-        """tokens [T, D] -> rows [M, D], each multiplied with scales[token, expert] if given."""
+        *,
+        fuse: bool = False,
+    ) -> Tensor | TokenRows:
+        """tokens [T, D] -> rows [M, D], each multiplied with scales[token, expert] if given.
+
+        With `fuse`, few rows that need no multiplication stay tokens, for `forward` to gather.
+        """
+        if fuse and scales is None and self._gathers(token_indices.shape[0]):
+            return TokenRows(tokens, token_indices)
         return gather_mul(tokens, token_indices, expert_indices, scales, valid, init_tail=False)
 
+    def _gathers(self, rows: int) -> bool:
+        return not torch.compiler.is_compiling() and rows <= self.fused_gather_rows
+
     def forward(
-        self, rows: Tensor, counts: Tensor, valid: Tensor | None, scatter: Scatter | None = None
+        self,
+        rows: Tensor | TokenRows,
+        counts: Tensor,
+        valid: Tensor | None,
+        scatter: Callable[[], Scatter] | None = None,
     ) -> Tensor:
-        """rows [M, D] sorted by expert, counts [E] -> results [M, D], or added into `scatter.out`,
-        which is returned.
+        """rows [M, D] sorted by expert, counts [E] -> results [M, D], or added into the `out` of
+        scatter(), which is asked for as late as possible, and returned.
         """
         gate_up, down = self.weights()
-        hidden = grouped_gemm(rows, gate_up, counts, bias=self.gate_up_bias, init_tail=False)
+        source, indices = rows if isinstance(rows, TokenRows) else (rows, None)
+        hidden = grouped_gemm(
+            source,
+            gate_up,
+            counts,
+            bias=self.gate_up_bias,
+            gather_indices=indices,
+            init_tail=False,
+        )
         hidden = silu_mul(hidden, valid=valid, init_tail=False, **self.activation.keywords())
-        return grouped_gemm(hidden, down, counts, bias=self.down_bias, **scatter_keywords(scatter))
+        where = scatter_keywords(scatter)
+        return grouped_gemm(hidden, down, counts, bias=self.down_bias, **where)
 
 
 class Fp8Experts(nn.Module):
@@ -203,6 +239,8 @@ class Fp8Experts(nn.Module):
         expert_indices: Tensor | None = None,
         scales: Tensor | None = None,
         valid: Tensor | None = None,
+        *,
+        fuse: bool = False,
     ) -> Fp8Rows:
         """tokens [T, D] -> float8 rows [M, D] and their scales, multiplied with scales[token,
         expert] if given.
@@ -214,9 +252,15 @@ class Fp8Experts(nn.Module):
         )
 
     def forward(
-        self, rows: Fp8Rows, counts: Tensor, valid: Tensor | None, scatter: Scatter | None = None
+        self,
+        rows: Fp8Rows,
+        counts: Tensor,
+        valid: Tensor | None,
+        scatter: Callable[[], Scatter] | None = None,
     ) -> Tensor:
-        """As `Experts.forward`, from float8 rows; results are bfloat16 or `scatter.out`'s dtype."""
+        """As `Experts.forward`, from float8 rows; results are bfloat16, or have the dtype of
+        scatter()'s `out`.
+        """
         hidden = grouped_gemm_fp8_rowwise(
             rows.values,
             self.gate_up,
@@ -240,15 +284,12 @@ class Fp8Experts(nn.Module):
         )
 
 
-def scatter_keywords(scatter: Scatter | None) -> dict[str, Tensor | None]:
-    """The keyword arguments of the grouped products that `scatter` stands for."""
+def scatter_keywords(scatter: Callable[[], Scatter] | None) -> dict[str, Tensor | None]:
+    """The keyword arguments of the grouped products that scatter() stands for."""
     if scatter is None:
         return {}
-    return {
-        "row_weights": scatter.weights,
-        "scatter_indices": scatter.indices,
-        "scatter_out": scatter.out,
-    }
+    out, indices, weights = scatter()
+    return {"row_weights": weights, "scatter_indices": indices, "scatter_out": out}
 
 
 def quantize_weight(weight: Tensor) -> Fp8Rows:

@@ -24,10 +24,7 @@ from anyshape.moe.graphed import Graphed
 from anyshape.moe.hf import Refusal, known_blocks, read_block
 from anyshape.moe.router import Plan, Router, Routing
 from anyshape.moe.shared import SharedExpert
-
-# Above this many tokens the shared expert alone fills the GPU, and a second stream only adds waits
-# (benchmarks/moe.py prints both, so that the number can be checked again).
-TWO_STREAM_TOKENS = 1024
+from anyshape.moe.streams import is_capturing, pays_to_fork, start
 
 
 class MoE(nn.Module):
@@ -144,7 +141,7 @@ class MoE(nn.Module):
     def _forward(self, tokens: Tensor, valid_tokens: Tensor | None) -> Tensor:
         shared = start_shared(self.shared, tokens, self._two_streams(tokens))
         plan = self.router(tokens, self.routing, valid_tokens)
-        return add_routed(self.experts, tokens, plan, self.routing, shared())
+        return add_routed(self.experts, tokens, plan, self.routing, shared)
 
     def _check_tokens(self, x: Tensor) -> None:
         weight = self.router.weight
@@ -153,11 +150,9 @@ class MoE(nn.Module):
         checks.check_device("x", x, weight)
 
     def _two_streams(self, tokens: Tensor) -> bool:
-        return (
-            (self.streams == 2 and tokens.is_cuda)
-            if self.streams != "auto"
-            else pays_to_fork(tokens)
-        )
+        if self.streams == "auto":
+            return pays_to_fork(tokens)
+        return self.streams == 2 and tokens.is_cuda
 
     def extra_repr(self) -> str:
         return f"{self.routing}"
@@ -197,34 +192,11 @@ def new_weight(
     return nn.Parameter(torch.empty(shape, device=device, dtype=dtype).uniform_(-bound, bound))
 
 
-def pays_to_fork(tokens: Tensor) -> bool:
-    """Whether the shared expert of so few tokens leaves room for the router beside it."""
-    if not tokens.is_cuda or torch.compiler.is_compiling():
-        return False
-    return tokens.shape[0] <= TWO_STREAM_TOKENS
-
-
-def start_shared(
-    shared: SharedExpert | None, tokens: Tensor, on_side_stream: bool
-) -> Callable[[], Tensor]:
-    """Starts the shared expert; the function that comes back waits and has the result [T, D], zeros
-    without one.
-    """
-    if shared is None or not on_side_stream:
-        out = shared(tokens) if shared is not None else new_zeros(tokens)
-        return lambda: out
-    main, side = torch.cuda.current_stream(tokens.device), side_stream(tokens.device)
-    side.wait_stream(main)
-    with torch.cuda.stream(side):
-        out = shared(tokens)
-    tokens.record_stream(side)
-
-    def wait() -> Tensor:
-        main.wait_stream(side)
-        out.record_stream(main)
-        return out
-
-    return wait
+def start_shared(shared: SharedExpert | None, tokens: Tensor, aside: bool) -> Callable[[], Tensor]:
+    """Starts the shared expert, or zeros without one; what comes back waits and has [T, D]."""
+    if shared is not None:
+        return start(lambda: shared(tokens), aside, tokens)
+    return start(lambda: new_zeros(tokens), aside and is_capturing(tokens), tokens)
 
 
 def new_zeros(tokens: Tensor) -> Tensor:
@@ -233,23 +205,23 @@ def new_zeros(tokens: Tensor) -> Tensor:
 
 
 def add_routed(
-    experts: Experts | Fp8Experts, tokens: Tensor, plan: Plan, routing: Routing, out: Tensor
+    experts: Experts | Fp8Experts,
+    tokens: Tensor,
+    plan: Plan,
+    routing: Routing,
+    base: Callable[[], Tensor],
 ) -> Tensor:
-    """Adds what the experts make of the rows of `plan` to `out` [T, D], in place, and returns
+    """Adds what the experts make of the rows of `plan` to base() [T, D], in place, and returns
     it.
     """
+    aside = is_capturing(tokens)
     if routing.apply_to == "input":
         source, weights = (plan.expert_indices, plan.scaling_factors), None
     else:
-        source, weights = (None, None), plan.row_weights()
-    rows = experts.gather(tokens, plan.token_indices, *source, plan.valid_rows)
-    experts(rows, plan.token_counts, plan.valid_rows, Scatter(out, plan.token_indices, weights))
-    return out
+        source, weights = (None, None), start(plan.row_weights, aside, *plan[:4])
+    rows = experts.gather(tokens, plan.token_indices, *source, plan.valid_rows, fuse=True)
 
+    def scatter() -> Scatter:
+        return Scatter(base(), plan.token_indices, None if weights is None else weights())
 
-@functools.cache
-def side_stream(device: torch.device) -> torch.cuda.Stream:
-    """The second stream of `device`: one for all layers, so that the allocator keeps one pool for
-    it.
-    """
-    return torch.cuda.Stream(device)
+    return experts(rows, plan.token_counts, plan.valid_rows, scatter)

@@ -25,13 +25,13 @@ from anyshape.moe.layer import (
     add_routed,
     inference_only,
     new_zeros,
-    pays_to_fork,
     start_shared,
 )
 from anyshape.moe.mesh import Axis, HostCopy, Mesh, agree, compare
 from anyshape.moe.router import Plan, Router, Routing
 from anyshape.moe.shared import SharedExpert
 from anyshape.moe.shuffling import combine_shuffling, index_shuffling, split_shuffling
+from anyshape.moe.streams import pays_to_fork
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class ParallelMoE(nn.Module):
         """No expert axis: every rank has all experts, or a slice of each."""
         shared = self._start_shared(view.tokens)
         plan = self.router(view.tokens, self.routing, valid_tokens)
-        return add_routed(self.experts, view.tokens, plan, self.routing, shared())
+        return add_routed(self.experts, view.tokens, plan, self.routing, shared)
 
     def _start_shared(self, tokens: Tensor) -> Callable[[], Tensor]:
         return start_shared(self.shared, tokens, pays_to_fork(tokens))
@@ -170,8 +170,7 @@ class ParallelMoE(nn.Module):
         everyone = tp.gather(ep.gather(view.share()))  # [tp, ep, S, D]
         tokens = everyone.view(-1, self.hidden_size)
         plan = self._plan_of_all(tokens, view, valid_tokens)
-        sums = new_zeros(tokens)
-        add_routed(self.experts, tokens, plan, self.routing, sums)
+        sums = add_routed(self.experts, tokens, plan, self.routing, lambda: new_zeros(tokens))
         routed = ep.reduce_scatter(tp.reduce_scatter(sums.view(everyone.shape)))
         out = shared()
         out[view.first : view.last] += routed

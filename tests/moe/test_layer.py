@@ -127,6 +127,15 @@ def test_transposed_weights_are_read_in_place() -> None:
     torch.testing.assert_close(other(x), layer(x))
 
 
+def test_gather_inside_the_product_changes_nothing() -> None:
+    layer = make(Routing(4, 2, renormalize=True), shared_size=8)
+    x = torch.randn(9, 24)
+    layer.experts.fused_gather_rows = 0
+    apart = layer(x)
+    layer.experts.fused_gather_rows = 18
+    assert torch.equal(layer(x), apart)
+
+
 def test_any_shape_and_any_stride_of_tokens() -> None:
     layer = make(Routing(4, 2), shared_size=8)
     x = torch.randn(24, 5, 3).permute(2, 1, 0)

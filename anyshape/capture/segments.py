@@ -1,0 +1,316 @@
+"""The end of a segment: what it returns or leaves alive, rebuilt as fresh Python objects from what the graph computed.
+
+In: virtual values and the heap's log of effects. Out: the graph's flat outputs and one generated function `rebuild(outs, slots)`, which
+makes the objects, replays the writes in order and gives the values. Outside objects are named by their source, constants by themselves.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from anyshape.capture import world
+from anyshape.capture.breaks import broken
+from anyshape.capture.frame import CELL
+from anyshape.capture.generators import Generator
+from anyshape.capture.heap import Effect
+from anyshape.capture.sources import expression
+from anyshape.capture.tensor_ops import SizeTuple
+from anyshape.capture.values import NULL, ScalarValue, SizeValue, TensorValue
+from anyshape.ir.graph import Arg
+from anyshape.ir.scalars import Scalar
+
+if TYPE_CHECKING:
+    from anyshape.capture.symbolic_domain import SymbolicDomain
+
+SIMPLE = frozenset(
+    {int, float, bool, complex, str, bytes, type(None), type(...), type(NotImplemented), range, type, types.ModuleType, types.CodeType}
+)
+_ITERATORS = tuple(type(iter(kind())) for kind in (list, tuple, dict, set, str))
+
+
+class Rebuilder:
+    """Writes the source of `rebuild`, one value after the other; an object reached twice is made once."""
+
+    def __init__(self, domain: SymbolicDomain) -> None:
+        self.domain = domain
+        self.recorder = domain.recorder
+        self.heap = domain.machine.heap
+        self.outputs: list[Arg] = []
+        self._output_of: dict[Any, str] = {}
+        self._made: dict[int, str] = {}
+        self._kept: list[Any] = []
+        self.constants: dict[str, Any] = {}
+        self._constant_of: dict[int, str] = {}
+        self.lines: list[str] = []
+
+    # ---- names ------------------------------------------------------------------------------------------------------------
+    def constant(self, obj: Any, hint: str = "") -> str:
+        """The name of an object that is the same in every run."""
+        known = self._constant_of.get(id(obj))
+        if known is None:
+            known = self._constant_of[id(obj)] = f"c{len(self.constants)}"
+            self.constants[known] = obj
+        return known
+
+    def output(self, arg: Arg) -> str:
+        """What the graph computes; asked for twice, it is one output."""
+        known = self._output_of.get(arg)
+        if known is None:
+            known = self._output_of[arg] = f"outs[{len(self.outputs)}]"
+            self.outputs.append(arg)
+        return known
+
+    def add(self, line: str) -> None:
+        self.lines.append("    " + line)
+
+    def fresh(self, obj: Any) -> str:
+        name = f"v{len(self._made)}"
+        self._made[id(obj)] = name
+        self._kept.append(obj)
+        return name
+
+    # ---- values -----------------------------------------------------------------------------------------------------------
+    def text(self, value: Any) -> str:
+        """Python text that gives the value at run time."""
+        kind = type(value)
+        if kind is TensorValue:
+            return self._tensor(value)
+        if kind is SizeValue:
+            expr = self.recorder.cx.facts.simplify(value.expr)
+            return repr(expr) if isinstance(expr, int) else self.output(expr)
+        if kind is ScalarValue:
+            scalar = value.scalar
+            return self.output(scalar if isinstance(scalar, Scalar) else Scalar("bool", "value", (scalar,)))
+        if value is None or kind is bool or kind is int or kind is str:
+            return repr(value)
+        if kind in SIMPLE:
+            return self.constant(value)
+        made = self._made.get(id(value))
+        if made is not None:
+            return made
+        return self._object(value, kind)
+
+    def _tensor(self, value: TensorValue) -> str:
+        source = self.recorder.source_of(value.value)
+        if source is not None:
+            return expression(source, self.constant)
+        text = self.output(value.value)
+        if value.attributes:
+            known = self._made.get(id(value.value))
+            if known is not None:
+                return known
+            name = self.fresh(value.value)
+            self.add(f"{name} = {text}")
+            for key, attribute in value.attributes.items():
+                self.add(f"setattr({name}, {key!r}, {self.text(attribute)})")
+            return name
+        return text
+
+    def _object(self, value: Any, kind: type) -> str:
+        real = self.heap.real(value)
+        if real is not value:
+            return self._outside(real)
+        if kind is tuple or kind is SizeTuple:
+            return self._tuple(value)
+        if isinstance(value, tuple):
+            return self._tuple_subclass(value)
+        if kind is slice:
+            return f"slice({self.text(value.start)}, {self.text(value.stop)}, {self.text(value.step)})"
+        if kind is types.MethodType:
+            return f"{self.constant(types.MethodType)}({self.text(value.__func__)}, {self.text(value.__self__)})"
+        if not self.heap.is_created(value):
+            return self._outside(value)
+        for base, maker in MAKERS:
+            if isinstance(value, base):
+                return maker(self, value)
+        if isinstance(value, (Generator, *_ITERATORS, zip, enumerate, map, filter)):
+            raise broken("escape", f"a {kind.__name__}")
+        return _instance(self, value)
+
+    def _outside(self, value: Any) -> str:
+        source = self.recorder.sources.of(value)
+        return self.constant(value) if source is None else expression(source, self.constant)
+
+    def _tuple(self, value: tuple[Any, ...]) -> str:
+        parts = [self.text(item) for item in value]
+        if type(value) is SizeTuple:
+            return f"{self.constant(torch.Size)}(({', '.join(parts)},))"
+        if self.is_fixed(value):
+            return self.constant(value)
+        return f"({', '.join(parts)},)" if parts else "()"
+
+    def _tuple_subclass(self, value: Any) -> str:
+        if self.is_fixed(value):
+            return self.constant(value)
+        parts = ", ".join(self.text(item) for item in value)
+        return f"tuple.__new__({self.constant(type(value))}, ({parts},))"
+
+    def is_fixed(self, value: Any) -> bool:
+        """Whether a tuple holds only constants, all the way down."""
+        return all(self.is_fixed(item) if isinstance(item, tuple) else type(item) in SIMPLE for item in value)
+
+    # ---- the whole --------------------------------------------------------------------------------------------------------
+    def effect(self, effect: Effect) -> None:
+        """Replays one write."""
+        target = self.text(self.heap.real(effect.target))
+        args = [self.text(arg) for arg in effect.args if arg is not NULL]
+        named = [f"{key}={self.text(value)}" for key, value in effect.kwargs.items()]
+        fn = self.constant(effect.fn)
+        self.add(f"{fn}({', '.join([target, *args, *named])})")
+
+    def modes(self) -> None:
+        """Leaves torch in the modes that the program left it in."""
+        if self.recorder.modes != self.recorder.entry_modes:
+            self.add(f"{self.constant(world.apply)}({self.constant(self.recorder.modes)})")
+
+    def compile(self, result: str) -> Callable[[Sequence[Any], Sequence[Any]], Any]:
+        """The function `rebuild(outs, slots)` that does all lines and returns `result`."""
+        text = "\n".join(["def rebuild(outs, slots):", *self.lines, f"    return {result}", ""])
+        scope = dict(self.constants)
+        exec(compile(text, "<anyshape rebuild>", "exec"), scope)  # noqa: S102
+        function: Callable[[Sequence[Any], Sequence[Any]], Any] = scope["rebuild"]
+        return function
+
+
+def _list(rebuilder: Rebuilder, value: list[Any]) -> str:
+    name = rebuilder.fresh(value)
+    if type(value) is list:
+        rebuilder.add(f"{name} = []")
+    else:
+        rebuilder.add(f"{name} = list.__new__({rebuilder.constant(type(value))})")
+        _attributes(rebuilder, name, value)
+    if value:
+        rebuilder.add(f"list.extend({name}, [{', '.join(rebuilder.text(item) for item in list.__iter__(value))}])")
+    return name
+
+
+def _dict(rebuilder: Rebuilder, value: dict[Any, Any]) -> str:
+    name = rebuilder.fresh(value)
+    kind = type(value)
+    rebuilder.add(f"{name} = {{}}" if kind is dict else f"{name} = {rebuilder.constant(kind)}.__new__({rebuilder.constant(kind)})")
+    if getattr(value, "default_factory", None) is not None:
+        rebuilder.add(f"{name}.default_factory = {rebuilder.text(value.default_factory)}")
+    base = OrderedDict if isinstance(value, OrderedDict) else dict
+    setter = rebuilder.constant(base.__setitem__)
+    for key, item in base.items(value):
+        text = rebuilder.text(item)
+        rebuilder.add(f"{name}[{rebuilder.text(key)}] = {text}" if kind is dict else f"{setter}({name}, {rebuilder.text(key)}, {text})")
+    if kind is not dict:
+        _attributes(rebuilder, name, value)
+    return name
+
+
+def _set(rebuilder: Rebuilder, value: set[Any]) -> str:
+    name = rebuilder.fresh(value)
+    items = ", ".join(rebuilder.text(item) for item in value)
+    rebuilder.add(f"{name} = {rebuilder.constant(type(value))}([{items}])")
+    return name
+
+
+def _deque(rebuilder: Rebuilder, value: deque[Any]) -> str:
+    name = rebuilder.fresh(value)
+    items = ", ".join(rebuilder.text(item) for item in value)
+    rebuilder.add(f"{name} = {rebuilder.constant(deque)}([{items}], {value.maxlen!r})")
+    return name
+
+
+def _cell(rebuilder: Rebuilder, value: Any) -> str:
+    name = rebuilder.fresh(value)
+    rebuilder.add(f"{name} = {rebuilder.constant(CELL)}()")
+    try:
+        contents = value.cell_contents
+    except ValueError:
+        return name
+    rebuilder.add(f"{name}.cell_contents = {rebuilder.text(contents)}")
+    return name
+
+
+def _function(rebuilder: Rebuilder, value: types.FunctionType) -> str:
+    name = rebuilder.fresh(value)
+    closure = rebuilder.text(value.__closure__) if value.__closure__ else "None"
+    if value.__closure__:
+        cells = ", ".join(rebuilder.text(cell) for cell in value.__closure__)
+        closure = f"({cells},)"
+    make = rebuilder.constant(types.FunctionType)
+    parts = [rebuilder.constant(value.__code__), rebuilder.constant(value.__globals__), repr(value.__name__)]
+    rebuilder.add(f"{name} = {make}({', '.join(parts)}, {rebuilder.text(value.__defaults__)}, {closure})")
+    rebuilder.add(f"{name}.__kwdefaults__ = {rebuilder.text(value.__kwdefaults__)}")
+    rebuilder.add(f"{name}.__qualname__ = {value.__qualname__!r}")
+    for key, item in value.__dict__.items():
+        rebuilder.add(f"{name}.__dict__[{key!r}] = {rebuilder.text(item)}")
+    return name
+
+
+def _exception(rebuilder: Rebuilder, value: BaseException) -> str:
+    name = rebuilder.fresh(value)
+    kind = rebuilder.constant(type(value))
+    rebuilder.add(f"{name} = {kind}.__new__({kind}, *{rebuilder.text(value.args)})")
+    _attributes(rebuilder, name, value)
+    return name
+
+
+def _class(rebuilder: Rebuilder, value: type) -> str:
+    raise broken("escape", f"the class {value.__name__}, made in the function,")
+
+
+def _instance(rebuilder: Rebuilder, value: Any) -> str:
+    kind = type(value)
+    if kind.__new__ is not object.__new__ and not hasattr(value, "__dict__") and not _slots(kind):
+        raise broken("escape", f"an object of class {kind.__name__}")
+    name = rebuilder.fresh(value)
+    rebuilder.add(f"{name} = object.__new__({rebuilder.constant(kind)})")
+    _attributes(rebuilder, name, value)
+    return name
+
+
+def _slots(kind: type) -> list[str]:
+    names: list[str] = []
+    for base in kind.__mro__:
+        slots = vars(base).get("__slots__", ())
+        names += [slots] if isinstance(slots, str) else list(slots)
+    return [name for name in names if name not in ("__dict__", "__weakref__")]
+
+
+def _attributes(rebuilder: Rebuilder, name: str, value: Any) -> None:
+    namespace = getattr(value, "__dict__", None)
+    if namespace:
+        items = [(key, rebuilder.text(item)) for key, item in namespace.items()]
+        for key, text in items:
+            rebuilder.add(f"{name}.__dict__[{key!r}] = {text}")
+    for slot in _slots(type(value)):
+        try:
+            item = object.__getattribute__(value, slot)
+        except AttributeError:
+            continue
+        rebuilder.add(f"object.__setattr__({name}, {slot!r}, {rebuilder.text(item)})")
+
+
+MAKERS: tuple[tuple[Any, Callable[[Rebuilder, Any], str]], ...] = (
+    (list, _list),
+    (dict, _dict),
+    ((set, frozenset), _set),
+    (deque, _deque),
+    (CELL, _cell),
+    (types.FunctionType, _function),
+    (BaseException, _exception),
+    (type, _class),
+)
+
+
+def finish_return(
+    domain: SymbolicDomain, result: Any
+) -> tuple[tuple[Arg, ...], Callable[[Sequence[Any], Sequence[Any]], Any]]:
+    """The graph outputs and the `rebuild` of a segment that ends by returning `result`."""
+    rebuilder = Rebuilder(domain)
+    text = rebuilder.text(result)
+    for effect in domain.machine.heap.effects:
+        rebuilder.effect(effect)
+    rebuilder.modes()
+    return tuple(rebuilder.outputs), rebuilder.compile(text)
+
+

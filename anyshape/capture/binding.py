@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 _RUNS_LATER = 0x20 | 0x80 | 0x200  # generator, coroutine, async generator
 
 
-def bind(machine: Machine, fn: FunctionType, code: Code, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+def bind(
+    machine: Machine, fn: FunctionType, code: Code, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[Any]:
     """The fast slots of a call: parameters bound, everything else `NULL`."""
     real = code.code
     positional = code.argument_count

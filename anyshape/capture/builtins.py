@@ -128,7 +128,10 @@ def _isinstance(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
         return machine.native(isinstance, args, kwargs)
     obj, cls = args
     if type(cls) is tuple:
-        if all(_has_plain_check(machine, item, "__instancecheck__", _type_instancecheck) for item in cls):
+        if all(
+            _has_plain_check(machine, item, "__instancecheck__", _type_instancecheck)
+            for item in cls
+        ):
             return any(_instance_of(machine, obj, item) for item in cls)
         return Call(polyfills.isinstance_any, args)
     if _has_plain_check(machine, cls, "__instancecheck__", _type_instancecheck):
@@ -160,12 +163,15 @@ def _issubclass(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
         return machine.native(issubclass, args, kwargs)
     sub, cls = args
     if type(cls) is tuple:
-        if all(_has_plain_check(machine, item, "__subclasscheck__", _type_subclasscheck) for item in cls):
+        if all(
+            _has_plain_check(machine, item, "__subclasscheck__", _type_subclasscheck)
+            for item in cls
+        ):
             return issubclass(sub, cls)
         return Call(polyfills.issubclass_any, args)
-    if not _has_plain_check(machine, cls, "__subclasscheck__", _type_subclasscheck) and protocol.is_python(
-        machine, type(cls), "__subclasscheck__"
-    ):
+    if not _has_plain_check(
+        machine, cls, "__subclasscheck__", _type_subclasscheck
+    ) and protocol.is_python(machine, type(cls), "__subclasscheck__"):
         return Call(polyfills.subclass_check, args)
     return machine.native(issubclass, args, kwargs)
 
@@ -402,7 +408,10 @@ def _is_python_source(machine: Machine, source: Any) -> bool:
     return cls is not dict and (
         protocol.needs_interpretation(machine, source)
         or protocol.is_python(machine, cls, "keys")
-        or (protocol.is_python(machine, cls, "__getitem__") and not isinstance(source, (list, tuple)))
+        or (
+            protocol.is_python(machine, cls, "__getitem__")
+            and not isinstance(source, (list, tuple))
+        )
     )
 
 
@@ -436,7 +445,9 @@ def _reversed(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
         cls = type(args[0])
         if protocol.is_python(machine, cls, "__reversed__"):
             return protocol.special(machine, args[0], "__reversed__")
-        if machine.lookup(cls, "__reversed__") is NULL and protocol.is_python(machine, cls, "__getitem__"):
+        if machine.lookup(cls, "__reversed__") is NULL and protocol.is_python(
+            machine, cls, "__getitem__"
+        ):
             return Call(polyfills.reversed_by_getitem, args)
     return machine.native(reversed, args, kwargs)
 
@@ -452,7 +463,9 @@ def _any_or_all(name: str) -> Handler:
     function = any if name == "any" else all
 
     def handler(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
-        if len(args) == 1 and not (type(args[0]) in (list, tuple) and all(type(item) is bool for item in args[0])):
+        if len(args) == 1 and not (
+            type(args[0]) in (list, tuple) and all(type(item) is bool for item in args[0])
+        ):
             return Call(polyfill, args)
         return machine.native(function, args, kwargs)
 
@@ -470,7 +483,9 @@ def _sum(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
 
 def all_plain(values: Any) -> bool:
     """Whether a container (no iterator) holds only constants whose operators are C."""
-    return type(values) in protocol.CONTAINERS and all(type(value) in protocol.PLAIN for value in values)
+    return type(values) in protocol.CONTAINERS and all(
+        type(value) in protocol.PLAIN for value in values
+    )
 
 
 def _extreme(name: str) -> Handler:
@@ -524,7 +539,11 @@ def _len(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
 
 def _bool(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 1:
-        return machine.domain.unary("bool", args[0]) if type(args[0]) in PROXIES else protocol.truth(machine, args[0])
+        return (
+            machine.domain.unary("bool", args[0])
+            if type(args[0]) in PROXIES
+            else protocol.truth(machine, args[0])
+        )
     return machine.native(bool, args, kwargs)
 
 
@@ -555,7 +574,11 @@ def _hash(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _abs(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
-    return protocol.unary(machine, "abs", args[0]) if len(args) == 1 else machine.native(abs, args, kwargs)
+    return (
+        protocol.unary(machine, "abs", args[0])
+        if len(args) == 1
+        else machine.native(abs, args, kwargs)
+    )
 
 
 def _unary_operator(sign: str) -> Handler:
@@ -583,7 +606,11 @@ def _comparison(sign: str) -> Handler:
 
 def _round(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if args and type(args[0]) in PROXIES:
-        return machine.domain.unary("round", args[0]) if len(args) == 1 else machine.native(round, args, kwargs)
+        return (
+            machine.domain.unary("round", args[0])
+            if len(args) == 1
+            else machine.native(round, args, kwargs)
+        )
     if args and protocol.is_python(machine, type(args[0]), "__round__"):
         return protocol.special(machine, args[0], "__round__", *args[1:])
     return machine.native(round, args, kwargs)
@@ -594,7 +621,9 @@ def _divmod(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
         a, b = args
         if type(a) in PROXIES or type(b) in PROXIES:
             return machine.domain.binary("divmod", a, b)
-        if protocol.is_python(machine, type(a), "__divmod__") or protocol.is_python(machine, type(b), "__rdivmod__"):
+        if protocol.is_python(machine, type(a), "__divmod__") or protocol.is_python(
+            machine, type(b), "__rdivmod__"
+        ):
             return Call(polyfills.binary_op, (a, b, "__divmod__", "__rdivmod__", None, "divmod()"))
     return machine.native(divmod, args, kwargs)
 
@@ -633,14 +662,23 @@ def _number(make: Any, op: str, polyfill: Any, methods: tuple[str, ...]) -> Hand
 def _range_or_slice(make: Any) -> Handler:
     def handler(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
         if make is range and any(type(arg) in PROXIES for arg in args):
-            args = tuple([machine.domain.unary("index", arg) if type(arg) in PROXIES else arg for arg in args])
+            args = tuple(
+                [
+                    machine.domain.unary("index", arg) if type(arg) in PROXIES else arg
+                    for arg in args
+                ]
+            )
         return machine.native(make, args, kwargs)
 
     return handler
 
 
 def _dict_missing(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
-    if len(args) == 2 and isinstance(args[0], dict) and protocol.is_python(machine, type(args[0]), "__missing__"):
+    if (
+        len(args) == 2
+        and isinstance(args[0], dict)
+        and protocol.is_python(machine, type(args[0]), "__missing__")
+    ):
         return Call(polyfills.item_or_missing, args)
     return machine.native(dict.__getitem__, args, kwargs)
 
@@ -759,7 +797,10 @@ BUILTINS: dict[Any, Handler] = {
     **{op.function: _binary_operator(op) for op in protocol.BINARY.values()},
     **{op.function: _binary_operator(op) for op in protocol.INPLACE.values()},
     **{function: _comparison(sign) for sign, (_, _, function) in protocol.COMPARISONS.items()},
-    **{method: _filler(method) for method in (list.extend, deque.extend, deque.extendleft, list.__init__)},
+    **{
+        method: _filler(method)
+        for method in (list.extend, deque.extend, deque.extendleft, list.__init__)
+    },
     **{
         method: _filler(method)
         for method in (
@@ -790,6 +831,8 @@ BUILTINS: dict[Any, Handler] = {
 }
 
 # Objects of C classes that are called, by class.
-OBJECT_CALLS: dict[type, Callable[[Machine, Any, Args, Kwargs], Any]] = {functools.partial: _partial}
+OBJECT_CALLS: dict[type, Callable[[Machine, Any, Args, Kwargs], Any]] = {
+    functools.partial: _partial
+}
 # Class methods implemented in C, by name: {}.fromkeys(iterable).
 CLASS_METHODS: dict[Any, Callable[[Machine, Any, Args, Kwargs], Any]] = {}

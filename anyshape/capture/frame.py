@@ -64,7 +64,9 @@ class Code:
         self.local_names = _local_names(code)
         self.local_count = len(self.local_names)
         # Arguments are exactly the first locals: no *args, **kwargs or keyword-only ones.
-        self.simple = not (code.co_flags & (VARARGS_FLAG | VARKEYWORDS_FLAG)) and not code.co_kwonlyargcount
+        self.simple = (
+            not (code.co_flags & (VARARGS_FLAG | VARKEYWORDS_FLAG)) and not code.co_kwonlyargcount
+        )
         self.instructions: list[tuple[Handler, Any]] = []
         self.opcodes: list[tuple[str, Any]] = []
         self.offsets: list[int] = []
@@ -137,7 +139,13 @@ class Frame:
 
     def copy(self, memo: dict[int, Any]) -> Frame:
         """A frame with lists of its own, native iterators forked; `back` still points at the original's caller."""
-        twin = Frame(self.code, self.globals, self.builtins, [copy_iterator(v, memo) for v in self.locals], self.names)
+        twin = Frame(
+            self.code,
+            self.globals,
+            self.builtins,
+            [copy_iterator(v, memo) for v in self.locals],
+            self.names,
+        )
         twin.stack = [copy_iterator(v, memo) for v in self.stack]
         twin.index, twin.handled, twin.back = self.index, self.handled, self.back
         twin.generator, twin.continuation = self.generator, self.continuation
@@ -145,8 +153,17 @@ class Frame:
 
     def restore(self, saved: Frame) -> None:
         """Become what `saved`, a copy of this frame, holds; the copy must not be used again."""
-        self.locals, self.stack, self.index, self.handled = saved.locals, saved.stack, saved.index, saved.handled
-        self.back, self.generator, self.continuation = saved.back, saved.generator, saved.continuation
+        self.locals, self.stack, self.index, self.handled = (
+            saved.locals,
+            saved.stack,
+            saved.index,
+            saved.handled,
+        )
+        self.back, self.generator, self.continuation = (
+            saved.back,
+            saved.generator,
+            saved.continuation,
+        )
 
     def bound_locals(self) -> dict[str, Any]:
         """The names that `locals()` shows in a function, cells looked through."""
@@ -178,7 +195,11 @@ class Unsupported(Exception):
 ASYNC_FLAGS = 0x80 | 0x100 | 0x200  # coroutine, iterable coroutine, async generator
 
 
-def decode(code: CodeType, table: Mapping[str, Handler], prepare: Mapping[str, Callable[[CodeType, int], Any]]) -> Code:
+def decode(
+    code: CodeType,
+    table: Mapping[str, Handler],
+    prepare: Mapping[str, Callable[[CodeType, int], Any]],
+) -> Code:
     """Decode `code` with the handlers of `table`; `prepare[opname](code, arg)` turns a raw argument into what the handler wants.
 
     Jump targets become instruction indices; KW_NAMES is folded into its CALL; instructions that do nothing are dropped. A code
@@ -270,10 +291,18 @@ def _line_table(code: CodeType) -> Callable[[int], int | None]:
     return lambda offset: lines.get(offset)
 
 
-def _protections(code: CodeType, start_of: Callable[[int], int], count: int) -> list[Protection | None]:
+def _protections(
+    code: CodeType, start_of: Callable[[int], int], count: int
+) -> list[Protection | None]:
     handled_by: list[Protection | None] = [None] * count
     for entry in dis._parse_exception_table(code):  # type: ignore[attr-defined]  # noqa: SLF001
-        row = Protection(start_of(entry.start), start_of(entry.end), start_of(entry.target), entry.depth, entry.lasti)
+        row = Protection(
+            start_of(entry.start),
+            start_of(entry.end),
+            start_of(entry.target),
+            entry.depth,
+            entry.lasti,
+        )
         for index in range(row.start, row.end):
             handled_by[index] = row
     return handled_by

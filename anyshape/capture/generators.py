@@ -23,7 +23,16 @@ if TYPE_CHECKING:
 class Generator:
     """A generator of the virtual program. To native code it is an ordinary iterator that runs its machine."""
 
-    __slots__ = ("__name__", "__qualname__", "__weakref__", "finished", "frame", "machine", "running", "started")
+    __slots__ = (
+        "__name__",
+        "__qualname__",
+        "__weakref__",
+        "finished",
+        "frame",
+        "machine",
+        "running",
+        "started",
+    )
 
     def __init__(self, machine: Machine, frame: Frame) -> None:
         self.machine = machine
@@ -100,7 +109,9 @@ class Generator:
             send_index = frame.index - 2
             frame.index -= 1
             raiser = _polyfill_frame(self.machine, polyfills.throw_into, delegate, error)
-            raiser.continuation = SendCall(frame.instructions[send_index][1].target, PYTHON >= (3, 12))
+            raiser.continuation = SendCall(
+                frame.instructions[send_index][1].target, PYTHON >= (3, 12)
+            )
         raiser.back = frame
         return raiser
 
@@ -108,7 +119,12 @@ class Generator:
         """What a suspended `yield from` delegates to, else `NULL`."""
         index = self.frame.index - 1
         opcodes = self.frame.code.opcodes
-        if self.started and index > 0 and opcodes[index - 1][0] == "SEND" and opcodes[index][0] == "YIELD_VALUE":
+        if (
+            self.started
+            and index > 0
+            and opcodes[index - 1][0] == "SEND"
+            and opcodes[index][0] == "YIELD_VALUE"
+        ):
             return self.frame.stack[-1]
         return NULL
 
@@ -170,7 +186,10 @@ class Generator:
     def __del__(self) -> None:
         if self.started and not self.finished and not self.running and not self.machine.recording:
             index = self.frame.index - 1
-            if any(row is not None and row.depth >= 0 for row in self.frame.code.handled_by[index : index + 1]):
+            if any(
+                row is not None and row.depth >= 0
+                for row in self.frame.code.handled_by[index : index + 1]
+            ):
                 self.close()
 
     @property

@@ -24,10 +24,27 @@ if TYPE_CHECKING:
     from anyshape.capture.domain import Domain
 
 IMMUTABLE = frozenset(
-    {int, float, bool, complex, str, bytes, type(None), type(NotImplemented), type(...), range, slice, type}
+    {
+        int,
+        float,
+        bool,
+        complex,
+        str,
+        bytes,
+        type(None),
+        type(NotImplemented),
+        type(...),
+        range,
+        slice,
+        type,
+    }
 )
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
-_ODICT_VIEWS = (type(OrderedDict().keys()), type(OrderedDict().values()), type(OrderedDict().items()))
+_ODICT_VIEWS = (
+    type(OrderedDict().keys()),
+    type(OrderedDict().values()),
+    type(OrderedDict().items()),
+)
 _set_attribute = object.__setattr__
 _delete_attribute = object.__delattr__
 
@@ -166,7 +183,11 @@ class Heap:
         return state
 
     def _log(
-        self, fn: Callable[..., Any], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+        self,
+        fn: Callable[..., Any],
+        target: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any] | None = None,
     ) -> None:
         self.effects.append(Effect(fn, target, args, kwargs or {}))
         self._journal(lambda: self.effects.pop() and None)
@@ -243,7 +264,11 @@ class Heap:
 
     def attribute(self, obj: Any, name: str, value: Any) -> Any:
         """An attribute that C code gave."""
-        if type(obj) in IMMUTABLE or id(obj) in self.created or type(value).__name__ == "builtin_function_or_method":
+        if (
+            type(obj) in IMMUTABLE
+            or id(obj) in self.created
+            or type(value).__name__ == "builtin_function_or_method"
+        ):
             return value
         return self.domain.read(obj, "attr", name, value)
 
@@ -270,14 +295,20 @@ class Heap:
         return self.domain.read(obj, "attr", name, value)
 
     def _instance_namespace(self, obj: Any, namespace: dict[str, Any]) -> Any:
-        return namespace if id(namespace) in self.mirrors else self.domain.read(obj, "attr", "__dict__", namespace)
+        return (
+            namespace
+            if id(namespace) in self.mirrors
+            else self.domain.read(obj, "attr", "__dict__", namespace)
+        )
 
     def global_name(self, globals_: dict[str, Any], builtins: Any, name: str) -> Any:
         """A global or builtin name."""
         known = self.mirrors.get(id(globals_))
         value = (globals_ if known is None else known.state).get(name, NULL)
         if value is not NULL:
-            if id(globals_) in self.created or (known is not None and globals_.get(name, NULL) is not value):
+            if id(globals_) in self.created or (
+                known is not None and globals_.get(name, NULL) is not value
+            ):
                 return value
             return self.domain.read(globals_, "global", name, value)
         value = builtins.get(name, NULL)
@@ -324,7 +355,11 @@ class Heap:
         """Set (or, with `NULL`, delete) an attribute through a C descriptor."""
         if self.domain.records and id(obj) not in self.created:
             self._set_slot(obj, name, value)
-            self._log(_delete_attribute if value is NULL else _set_attribute, obj, _attribute_args(name, value))
+            self._log(
+                _delete_attribute if value is NULL else _set_attribute,
+                obj,
+                _attribute_args(name, value),
+            )
             return
         if self.journal is not None:
             self.journal.append(_undo_slot(obj, descriptor))
@@ -333,7 +368,9 @@ class Heap:
         else:
             descriptor.__set__(obj, value)
 
-    def set_instance_attribute(self, obj: Any, namespace: dict[str, Any], name: str, value: Any) -> None:
+    def set_instance_attribute(
+        self, obj: Any, namespace: dict[str, Any], name: str, value: Any
+    ) -> None:
         """`obj.__dict__[name] = value` (`NULL` deletes)."""
         outside = self.domain.records and id(obj) not in self.created
         state = namespace
@@ -343,12 +380,18 @@ class Heap:
         self.will_write(state)
         if value is NULL:
             if name not in state:
-                raise AttributeError(f"{type(obj).__name__!r} object has no attribute {name!r}", name=name, obj=obj)
+                raise AttributeError(
+                    f"{type(obj).__name__!r} object has no attribute {name!r}", name=name, obj=obj
+                )
             del state[name]
         else:
             state[name] = value
         if state is not namespace:
-            self._log(_delete_attribute if value is NULL else _set_attribute, obj, _attribute_args(name, value))
+            self._log(
+                _delete_attribute if value is NULL else _set_attribute,
+                obj,
+                _attribute_args(name, value),
+            )
 
     def _mirror_namespace(self, namespace: dict[str, Any]) -> Any:
         """A mirror of an instance's or module's dict: entries are read when they are used (`instance_attribute`)."""
@@ -380,7 +423,9 @@ class Heap:
             return self._mutate(fn, args, kwargs)
         if fn in purity.READERS:
             args = tuple([self.mirror(arg) for arg in args])
-            kwargs = {name: self.mirror(value) for name, value in kwargs.items()} if kwargs else kwargs
+            kwargs = (
+                {name: self.mirror(value) for name, value in kwargs.items()} if kwargs else kwargs
+            )
         result = domain.call_native(fn, args, kwargs)
         if fn in purity.MAKERS:
             self.create(result)
@@ -437,12 +482,16 @@ def _mirror_list(heap: Heap, obj: Any) -> Any:
 def _mirror_tuple(heap: Heap, obj: Any) -> Any:
     read = heap.domain.read
     read(obj, "len", None, len(obj))
-    return tuple.__new__(type(obj), [read(obj, "item", i, value) for i, value in enumerate(tuple.__iter__(obj))])
+    return tuple.__new__(
+        type(obj), [read(obj, "item", i, value) for i, value in enumerate(tuple.__iter__(obj))]
+    )
 
 
 def _mirror_dict(heap: Heap, obj: Any) -> Any:
     read = heap.domain.read
-    keys = tuple(dict.keys(obj)) if not isinstance(obj, OrderedDict) else tuple(OrderedDict.keys(obj))
+    keys = (
+        tuple(dict.keys(obj)) if not isinstance(obj, OrderedDict) else tuple(OrderedDict.keys(obj))
+    )
     read(obj, "keys", None, keys)
     twin = _empty_dict_like(obj)
     for key in keys:

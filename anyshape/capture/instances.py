@@ -68,7 +68,9 @@ def construct(machine: Machine, cls: Any, args: tuple[Any, ...], kwargs: dict[st
     return frame
 
 
-def _native_instance(machine: Machine, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _native_instance(
+    machine: Machine, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     obj = machine.native(cls, args, kwargs)
     if machine.recording and isinstance(obj, cls) and cls.__flags__ & (1 << 9):
         machine.heap.create(obj)
@@ -109,5 +111,7 @@ def run_class_body(machine: Machine, args: tuple[Any, ...], kwargs: dict[str, An
 INSTANCE_HANDLERS = {
     type.__call__: type_call,
     polyfills.run_class_body: run_class_body,
-    __builtins__["__build_class__"] if isinstance(__builtins__, dict) else __builtins__.__build_class__: build_class,
+    __builtins__["__build_class__"]
+    if isinstance(__builtins__, dict)
+    else __builtins__.__build_class__: build_class,
 }

@@ -26,7 +26,9 @@ HANDLERS = {**BUILTINS, **STDLIB}
 _METHOD_DESCRIPTOR = type(list.append)
 _WRAPPER_DESCRIPTOR = type(object.__init__)
 _METHOD_WRAPPER = type([].__len__)
-KEYED = frozenset({FunctionType, BuiltinFunctionType, type, _METHOD_DESCRIPTOR, _WRAPPER_DESCRIPTOR})
+KEYED = frozenset(
+    {FunctionType, BuiltinFunctionType, type, _METHOD_DESCRIPTOR, _WRAPPER_DESCRIPTOR}
+)
 NO_KWARGS: dict[str, Any] = {}
 
 
@@ -80,7 +82,9 @@ class Machine:
         try:
             return self.resume()
         except Break:
-            if outer is not None:  # native code lies between: the break is the outer frame's native call
+            if (
+                outer is not None
+            ):  # native code lies between: the break is the outer frame's native call
                 self.frame = outer
             raise
 
@@ -170,12 +174,16 @@ class Machine:
                 return self.python_call(fn, args, kwargs)
             if kind is type:
                 return self.instantiate(fn, args, kwargs)
-            if kind is BuiltinFunctionType and not (fn.__self__ is None or type(fn.__self__) is ModuleType):
+            if kind is BuiltinFunctionType and not (
+                fn.__self__ is None or type(fn.__self__) is ModuleType
+            ):
                 return self._bound_builtin(fn, args, kwargs)
             return self.native(fn, args, kwargs)
         return self._call_object(fn, kind, args, kwargs)
 
-    def _call_object(self, fn: Any, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_object(
+        self, fn: Any, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         if kind in PROXIES:
             return self.domain.call(fn, args, kwargs)
         if isinstance(fn, type):
@@ -189,20 +197,29 @@ class Machine:
             return Call(slot, (fn, *args), kwargs)
         if slot is NULL or type(slot) is _WRAPPER_DESCRIPTOR:
             handler = OBJECT_CALLS.get(kind)
-            return self.native(fn, args, kwargs) if handler is None else handler(self, fn, args, kwargs)
+            return (
+                self.native(fn, args, kwargs)
+                if handler is None
+                else handler(self, fn, args, kwargs)
+            )
         return protocol.call_bound(self, slot, fn, args, kwargs)
 
     def _bound_builtin(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A C method bound to an object: the same as the descriptor in its class called with the object."""
         owner = fn.__self__
         if isinstance(owner, type):
-            handler = CLASS_METHODS.get(getattr(owner.__dict__.get(fn.__name__), "__func__", None) or fn.__name__)
+            handler = CLASS_METHODS.get(
+                getattr(owner.__dict__.get(fn.__name__), "__func__", None) or fn.__name__
+            )
             if handler is not None:
                 return handler(self, fn, args, kwargs)
             return self.native(fn, args, kwargs)
-        descriptor = self.lookup(type(owner), fn.__name__)
-        if type(descriptor) is _METHOD_DESCRIPTOR:
-            return Call(descriptor, (owner, *args), kwargs)
+        for base in type(
+            owner
+        ).__mro__:  # the Python override of `super().get` is not what was bound
+            descriptor = vars(base).get(fn.__name__)
+            if type(descriptor) is _METHOD_DESCRIPTOR:
+                return Call(descriptor, (owner, *args), kwargs)
         return self.native(fn, args, kwargs)
 
     def python_call(self, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -103,7 +103,11 @@ def for_iter(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     if kind is Generator:
         continuation = ForNext(arg, END_FOR)
         callee = iterator.begin(None, continuation)
-        return continuation.returned(machine, frame, None) if callee is None else enter(machine, frame, callee)
+        return (
+            continuation.returned(machine, frame, None)
+            if callee is None
+            else enter(machine, frame, callee)
+        )
     if protocol.is_python(machine, kind, "__next__"):
         step = machine.settle(protocol.special(machine, iterator, "__next__"))
         if type(step) is Frame:
@@ -222,10 +226,14 @@ def call_function_ex(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     fn = stack[-2 - flag]
     if type(args) is not tuple:
         if protocol.needs_interpretation(machine, args):
-            return _retry_with(machine, frame, -1 - flag, Call(polyfills.make_from_list, (tuple, args)), arg)
+            return _retry_with(
+                machine, frame, -1 - flag, Call(polyfills.make_from_list, (tuple, args)), arg
+            )
         if not hasattr(type(args), "__iter__") and not hasattr(type(args), "__getitem__"):
             shown = getattr(fn, "__qualname__", repr(fn))
-            raise TypeError(f"{shown}() argument after * must be an iterable, not {type(args).__name__}")
+            raise TypeError(
+                f"{shown}() argument after * must be an iterable, not {type(args).__name__}"
+            )
         args = tuple(machine.heap.mirror(args) if machine.recording else args)
     elif machine.recording:
         args = machine.heap.mirror(args)
@@ -239,7 +247,9 @@ def call_function_ex(machine: Machine, frame: Frame, arg: int) -> Frame | None:
 def _keyword_mapping(fn: Any, kwargs: Any) -> dict[str, Any]:
     if not hasattr(type(kwargs), "keys"):
         shown = getattr(fn, "__qualname__", repr(fn))
-        raise TypeError(f"{shown}() argument after ** must be a mapping, not {type(kwargs).__name__}")
+        raise TypeError(
+            f"{shown}() argument after ** must be a mapping, not {type(kwargs).__name__}"
+        )
     return dict(kwargs)
 
 
@@ -255,7 +265,9 @@ class Replace(Continuation):
         return frame
 
 
-def _retry_with(machine: Machine, frame: Frame, position: int, result: Any, arg: Any) -> Frame | None:
+def _retry_with(
+    machine: Machine, frame: Frame, position: int, result: Any, arg: Any
+) -> Frame | None:
     return push_by(machine, frame, 0, result, Replace(position))
 
 
@@ -291,7 +303,9 @@ def make_function(machine: Machine, frame: Frame, arg: int) -> None:
     fn.__qualname__ = code.co_qualname
     if annotations is not None:
         pairs = annotations if type(annotations) is tuple else ()
-        fn.__annotations__ = dict(zip(pairs[::2], pairs[1::2], strict=True)) if pairs else dict(annotations)
+        fn.__annotations__ = (
+            dict(zip(pairs[::2], pairs[1::2], strict=True)) if pairs else dict(annotations)
+        )
     if keyword_defaults is not None:
         fn.__kwdefaults__ = keyword_defaults
     if machine.recording:
@@ -384,7 +398,9 @@ def check_eg_match(machine: Machine, frame: Frame, arg: Any) -> None:
     _check_classes(classes)
     for cls in classes if type(classes) is tuple else (classes,):
         if issubclass(cls, BaseExceptionGroup):
-            raise TypeError("catching ExceptionGroup with except* is not allowed. Use except instead.")
+            raise TypeError(
+                "catching ExceptionGroup with except* is not allowed. Use except instead."
+            )
     matched, rest = _split_group(error, classes)
     stack[-2:] = [rest, matched]
     if matched is not None:

@@ -9,13 +9,15 @@ from anyshape.capture import polyfills, protocol
 from anyshape.capture.frame import Frame
 from anyshape.capture.protocol import BOUND
 from anyshape.capture.steps import again, drop, push
-from anyshape.capture.values import NULL, PROXIES
+from anyshape.capture.values import NULL, PROXIES, Call
 
 if TYPE_CHECKING:
     from anyshape.capture.machine import Machine
 
 UNBOUND = "cannot access local variable {!r} where it is not associated with a value"
-UNBOUND_FREE = "cannot access free variable {!r} where it is not associated with a value in enclosing scope"
+UNBOUND_FREE = (
+    "cannot access free variable {!r} where it is not associated with a value in enclosing scope"
+)
 
 
 # ---- the stack ----------------------------------------------------------------------------------------------------------------
@@ -144,7 +146,9 @@ def load_global(machine: Machine, frame: Frame, arg: tuple[str, bool]) -> None:
 
 
 def store_global(machine: Machine, frame: Frame, arg: str) -> Frame | None:
-    return drop(machine, frame, 1, protocol.store_item(machine, frame.globals, arg, frame.stack[-1]))
+    return drop(
+        machine, frame, 1, protocol.store_item(machine, frame.globals, arg, frame.stack[-1])
+    )
 
 
 def delete_global(machine: Machine, frame: Frame, arg: str) -> None:
@@ -322,18 +326,16 @@ def is_op(machine: Machine, frame: Frame, arg: int) -> None:
 
 def contains_op(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     item, container = frame.stack[-2:]
-    answer = machine.settle(protocol.contains(machine, container, item))
-    if type(answer) is not Frame:
-        if type(answer) in PROXIES and arg:
+    answer = protocol.contains(machine, container, item)
+    if arg:
+        kind = type(answer)
+        if kind is Call:
+            answer = Call(polyfills.not_contained, (container, item))
+        elif kind in PROXIES:
             answer = machine.domain.unary("not", answer)
-        elif arg:
+        else:
             answer = not answer
-        return push(machine, frame, 2, answer)
-    frame.stack.pop()
-    if not arg:
-        return push(machine, frame, 1, answer)
-    negated = machine.call(polyfills.not_contained, (container, item))
-    return push(machine, frame, 1, negated)
+    return push(machine, frame, 2, answer)
 
 
 # ---- making containers ------------------------------------------------------------------------------------------------------------
@@ -412,8 +414,10 @@ def map_add(machine: Machine, frame: Frame, arg: int) -> None:
 
 def list_extend(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     target, iterable = frame.stack[-arg - 1], frame.stack[-1]
-    if type(iterable) not in protocol.CONTAINERS and protocol.needs_interpretation(machine, iterable):
-        return again(machine, frame, protocol.Call(polyfills.list_of, (iterable,)))
+    if type(iterable) not in protocol.CONTAINERS and protocol.needs_interpretation(
+        machine, iterable
+    ):
+        return again(machine, frame, Call(polyfills.list_of, (iterable,)))
     machine.heap.will_write(target)
     iterator = _star_iterator(machine, iterable)
     target.extend(iterator)
@@ -434,7 +438,7 @@ def _star_iterator(machine: Machine, iterable: Any) -> Any:
 def set_update(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     target, iterable = frame.stack[-arg - 1], frame.stack[-1]
     if protocol.needs_interpretation(machine, iterable):
-        return again(machine, frame, protocol.Call(polyfills.list_of, (iterable,)))
+        return again(machine, frame, Call(polyfills.list_of, (iterable,)))
     machine.heap.will_write(target)
     target.update(machine.heap.mirror(iterable) if machine.recording else iterable)
     frame.stack.pop()
@@ -444,7 +448,7 @@ def set_update(machine: Machine, frame: Frame, arg: int) -> Frame | None:
 def dict_update(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     target, source = frame.stack[-arg - 1], frame.stack[-1]
     if _is_python_mapping(machine, source):
-        return again(machine, frame, protocol.Call(polyfills.dict_from_mapping, (source,)))
+        return again(machine, frame, Call(polyfills.dict_from_mapping, (source,)))
     if not isinstance(source, dict) and not hasattr(source, "keys"):
         raise TypeError(f"{type(source).__name__!r} object is not a mapping")
     machine.heap.will_write(target)
@@ -464,10 +468,12 @@ def _is_python_mapping(machine: Machine, source: Any) -> bool:
 def dict_merge(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     target, source = frame.stack[-arg - 1], frame.stack[-1]
     if _is_python_mapping(machine, source):
-        return again(machine, frame, protocol.Call(polyfills.dict_from_mapping, (source,)))
+        return again(machine, frame, Call(polyfills.dict_from_mapping, (source,)))
     callee = _shown_callable(frame.stack[-arg - 3])
     if not isinstance(source, dict) and not hasattr(source, "keys"):
-        raise TypeError(f"{callee} argument after ** must be a mapping, not {type(source).__name__}")
+        raise TypeError(
+            f"{callee} argument after ** must be a mapping, not {type(source).__name__}"
+        )
     entries = machine.heap.mirror(source) if machine.recording else source
     for key in entries.keys():  # noqa: SIM118 - any mapping
         if key in target:
@@ -494,7 +500,7 @@ def unpack_sequence(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     kind = type(value)
     if kind is not tuple and kind is not list:
         if protocol.needs_interpretation(machine, value) and kind not in PROXIES:
-            return again(machine, frame, protocol.Call(polyfills.unpack_list, (value, arg)))
+            return again(machine, frame, Call(polyfills.unpack_list, (value, arg)))
         return again(machine, frame, _first_values(machine, value, arg))
     if machine.recording:
         value = machine.heap.mirror(value)
@@ -532,7 +538,7 @@ def unpack_ex(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     stack = frame.stack
     value = stack[-1]
     if protocol.needs_interpretation(machine, value) and type(value) not in PROXIES:
-        return again(machine, frame, protocol.Call(polyfills.list_of, (value,)))
+        return again(machine, frame, Call(polyfills.list_of, (value,)))
     before, after = arg & 0xFF, arg >> 8
     try:
         values = list(protocol.iterate(machine, value))
@@ -542,7 +548,9 @@ def unpack_ex(machine: Machine, frame: Frame, arg: int) -> Frame | None:
         raise TypeError(f"cannot unpack non-iterable {type(value).__name__} object") from None
     if len(values) < before + after:
         wanted = before + after
-        raise ValueError(f"not enough values to unpack (expected at least {wanted}, got {len(values)})")
+        raise ValueError(
+            f"not enough values to unpack (expected at least {wanted}, got {len(values)})"
+        )
     middle = values[before : len(values) - after]
     if machine.recording:
         machine.heap.create(middle)
@@ -561,7 +569,7 @@ def format_value(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     conversion = CONVERSIONS[arg & 3]
     if conversion is None:
         return push(machine, frame, pops, protocol.format_value(machine, value, spec))
-    return push(machine, frame, pops, protocol.Call(polyfills.convert_and_format, (conversion, value, spec)))
+    return push(machine, frame, pops, Call(polyfills.convert_and_format, (conversion, value, spec)))
 
 
 def load_assertion_error(machine: Machine, frame: Frame, arg: Any) -> None:

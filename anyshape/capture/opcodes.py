@@ -187,7 +187,9 @@ OPCODES: tuple[Opcode, ...] = (
     _without("ASYNC_GEN_WRAP", _ASYNC, V311),
 )
 
-OPCODES_BY_NAME: Mapping[str, Opcode] = MappingProxyType({row.name: row for row in OPCODES if PYTHON in row.versions})
+OPCODES_BY_NAME: Mapping[str, Opcode] = MappingProxyType(
+    {row.name: row for row in OPCODES if PYTHON in row.versions}
+)
 OPCODE_HANDLERS: Mapping[str, Handler] = MappingProxyType(
     {row.name: row.handler for row in OPCODES_BY_NAME.values() if row.handler is not None}
 )

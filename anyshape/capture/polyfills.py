@@ -10,7 +10,15 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from anyshape.capture.intrinsics import bind, created, find, generic_getattr, is_subtype, native, run_class_body
+from anyshape.capture.intrinsics import (
+    bind,
+    created,
+    find,
+    generic_getattr,
+    is_subtype,
+    native,
+    run_class_body,
+)
 from anyshape.capture.values import ABSENT
 
 
@@ -88,7 +96,12 @@ def binary_op(a: Any, b: Any, method: Any, reflected: Any, in_place: Any, sign: 
     last = ABSENT
     if slot is not ABSENT and getattr(slot, "__objclass__", None) in _SEQUENCES and sign in "+*":
         last, slot = slot, ABSENT  # sq_concat and sq_repeat come after the number slots
-    if other is not ABSENT and left is not right and is_subtype(right, left) and other is not find(left, reflected):
+    if (
+        other is not ABSENT
+        and left is not right
+        and is_subtype(right, left)
+        and other is not find(left, reflected)
+    ):
         result = bind(other, b, right)(a)
         if result is not NotImplemented:
             return result
@@ -106,7 +119,9 @@ def binary_op(a: Any, b: Any, method: Any, reflected: Any, in_place: Any, sign: 
     shown = sign if in_place is None else sign + "="
     if sign == "**" and in_place is None:
         shown = "** or pow()"
-    raise TypeError(f"unsupported operand type(s) for {shown}: {left.__name__!r} and {right.__name__!r}")
+    raise TypeError(
+        f"unsupported operand type(s) for {shown}: {left.__name__!r} and {right.__name__!r}"
+    )
 
 
 _PROXY_OPERATIONS = {
@@ -134,7 +149,9 @@ def proxy_right(a: Any, b: Any, method: Any, in_place: Any, sign: Any) -> Any:
             result = bind(slot, a, cls)(b)
             if result is not NotImplemented:
                 return result
-    raise TypeError(f"unsupported operand type(s) for {sign}: {cls.__name__!r} and {type(b).__name__!r}")
+    raise TypeError(
+        f"unsupported operand type(s) for {sign}: {cls.__name__!r} and {type(b).__name__!r}"
+    )
 
 
 def rich_compare(a: Any, b: Any, method: Any, reflected: Any, sign: Any) -> Any:
@@ -155,7 +172,9 @@ def rich_compare(a: Any, b: Any, method: Any, reflected: Any, sign: Any) -> Any:
         return a is b
     if sign == "!=":
         return a is not b
-    raise TypeError(f"{sign!r} not supported between instances of {left.__name__!r} and {right.__name__!r}")
+    raise TypeError(
+        f"{sign!r} not supported between instances of {left.__name__!r} and {right.__name__!r}"
+    )
 
 
 _object_ne = object.__ne__
@@ -313,7 +332,9 @@ def pairs_of(iterable: Any) -> Any:
     for pair in iterable:
         parts = list_of(pair)
         if len(parts) != 2:
-            raise ValueError(f"dictionary update sequence element #{position} has length {len(parts)}; 2 is required")
+            raise ValueError(
+                f"dictionary update sequence element #{position} has length {len(parts)}; 2 is required"
+            )
         pairs.append(parts)
         position += 1
     return pairs
@@ -526,7 +547,9 @@ def float_by_method(make: Any, value: Any, method: Any) -> Any:
     cls = type(value)
     result = bind(find(cls, method), value, cls)()
     if method == "__float__" and not isinstance(result, float):
-        raise TypeError(f"{cls.__name__}.__float__ returned non-float (type {type(result).__name__})")
+        raise TypeError(
+            f"{cls.__name__}.__float__ returned non-float (type {type(result).__name__})"
+        )
     return make(result)
 
 
@@ -650,7 +673,7 @@ def match_keys(subject: Any, keys: Any) -> Any:
 
 
 def not_contained(container: Any, item: Any) -> Any:
-    return item not in container
+    return False if item in container else True  # noqa: SIM211 - `not in` would come back here
 
 
 def dict_from_mapping(mapping: Any) -> Any:
@@ -684,19 +707,27 @@ def match_class(subject: Any, cls: Any, count: Any, names: Any) -> Any:
         if wanted is ABSENT:
             wanted = ()
         if not isinstance(wanted, tuple):
-            raise TypeError(f"{cls.__name__}.__match_args__ must be a tuple (got {type(wanted).__name__})")
+            raise TypeError(
+                f"{cls.__name__}.__match_args__ must be a tuple (got {type(wanted).__name__})"
+            )
         allowed = 1 if itself else len(wanted)
         if allowed < count:
             plural = "" if allowed == 1 else "s"
-            raise TypeError(f"{cls.__name__}() accepts {allowed} positional sub-pattern{plural} ({count} given)")
+            raise TypeError(
+                f"{cls.__name__}() accepts {allowed} positional sub-pattern{plural} ({count} given)"
+            )
         if itself:
             values.append(subject)
         else:
             for name in wanted[:count]:
                 if not isinstance(name, str):
-                    raise TypeError(f"__match_args__ elements must be strings (got {type(name).__name__})")
+                    raise TypeError(
+                        f"__match_args__ elements must be strings (got {type(name).__name__})"
+                    )
                 if name in seen:
-                    raise TypeError(f"{cls.__name__}() got multiple sub-patterns for attribute {name!r}")
+                    raise TypeError(
+                        f"{cls.__name__}() got multiple sub-patterns for attribute {name!r}"
+                    )
                 seen.add(name)
                 value = getattr(subject, name, ABSENT)
                 if value is ABSENT:

@@ -31,11 +31,26 @@ _HEAP_TYPE = 1 << 9
 METHOD_DESCRIPTOR = type(list.append)
 WRAPPER_DESCRIPTOR = type(object.__init__)
 CLASS_METHOD_DESCRIPTOR = type(vars(dict)["fromkeys"])
-_C_FUNCTIONS = frozenset({METHOD_DESCRIPTOR, WRAPPER_DESCRIPTOR, BuiltinFunctionType, CLASS_METHOD_DESCRIPTOR})
+_C_FUNCTIONS = frozenset(
+    {METHOD_DESCRIPTOR, WRAPPER_DESCRIPTOR, BuiltinFunctionType, CLASS_METHOD_DESCRIPTOR}
+)
 _DATA_DESCRIPTORS = frozenset({property, MemberDescriptorType, GetSetDescriptorType})
 # Exact types whose operators and protocols are C all through and hold no Python code of the user.
 PLAIN = frozenset(
-    {int, float, bool, complex, str, bytes, bytearray, type(None), type(NotImplemented), type(...), range, slice}
+    {
+        int,
+        float,
+        bool,
+        complex,
+        str,
+        bytes,
+        bytearray,
+        type(None),
+        type(NotImplemented),
+        type(...),
+        range,
+        slice,
+    }
 )
 CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
 _FORWARDING = frozenset({GenericAlias, MethodType})
@@ -130,7 +145,10 @@ def instance_dict(obj: Any) -> dict[str, Any] | None:
 
 def is_data_descriptor(machine: Machine, kind: type) -> bool:
     """Whether instances of `kind` have `__set__` or `__delete__`."""
-    return machine.lookup(kind, "__set__") is not NULL or machine.lookup(kind, "__delete__") is not NULL
+    return (
+        machine.lookup(kind, "__set__") is not NULL
+        or machine.lookup(kind, "__delete__") is not NULL
+    )
 
 
 def descriptor_get(machine: Machine, attribute: Any, obj: Any, cls: type, name: str) -> Any:
@@ -148,7 +166,11 @@ def descriptor_get(machine: Machine, attribute: Any, obj: Any, cls: type, name: 
         return attribute.__func__
     if kind is classmethod:
         wrapped = attribute.__func__
-        return MethodType(wrapped, cls) if type(wrapped) is FunctionType else attribute.__get__(obj, cls)
+        return (
+            MethodType(wrapped, cls)
+            if type(wrapped) is FunctionType
+            else attribute.__get__(obj, cls)
+        )
     getter = machine.lookup(kind, "__get__")
     if getter is NULL:
         return attribute
@@ -174,7 +196,9 @@ def type_getattr(machine: Machine, obj: Any, meta: type, name: str) -> Any:
     hook = machine.lookup(meta, "__getattr__")
     if hook is not NULL:
         return call_bound(machine, hook, obj, (name,), None)
-    raise AttributeError(f"type object {obj.__name__!r} has no attribute {name!r}", name=name, obj=obj)
+    raise AttributeError(
+        f"type object {obj.__name__!r} has no attribute {name!r}", name=name, obj=obj
+    )
 
 
 def _metatype_get(machine: Machine, attribute: Any, obj: Any, meta: type, name: str) -> Any:
@@ -193,7 +217,9 @@ def _module_getattr(machine: Machine, obj: Any, cls: type, name: str) -> Any:
         own = vars(obj).get("__getattr__")
         if own is not None:
             return Call(own, (name,))
-        raise AttributeError(f"module {obj.__name__!r} has no attribute {name!r}", name=name, obj=obj) from None
+        raise AttributeError(
+            f"module {obj.__name__!r} has no attribute {name!r}", name=name, obj=obj
+        ) from None
 
 
 def super_getattr(machine: Machine, obj: Any, name: str) -> Any:
@@ -203,7 +229,9 @@ def super_getattr(machine: Machine, obj: Any, name: str) -> Any:
     return super_lookup(machine, obj.__thisclass__, obj.__self__, obj.__self_class__, name, obj)
 
 
-def super_lookup(machine: Machine, this: type, receiver: Any, start: type, name: str, obj: Any) -> Any:
+def super_lookup(
+    machine: Machine, this: type, receiver: Any, start: type, name: str, obj: Any
+) -> Any:
     """`super(this, receiver).name`: along the MRO of `start` after `this`."""
     mro = start.__mro__
     position = mro.index(this) + 1 if this in mro else len(mro)
@@ -213,14 +241,18 @@ def super_lookup(machine: Machine, this: type, receiver: Any, start: type, name:
             attribute = namespace[name]
             if machine.recording:
                 attribute = machine.heap.class_attribute(base, name, attribute)
-            return descriptor_get(machine, attribute, None if receiver is start else receiver, start, name)
+            return descriptor_get(
+                machine, attribute, None if receiver is start else receiver, start, name
+            )
     if obj is None:
         obj = super(this, receiver)
     return getattr(obj, name)
 
 
 def _no_attribute(obj: Any, name: str) -> AttributeError:
-    return AttributeError(f"{type(obj).__name__!r} object has no attribute {name!r}", name=name, obj=obj)
+    return AttributeError(
+        f"{type(obj).__name__!r} object has no attribute {name!r}", name=name, obj=obj
+    )
 
 
 def load_method(machine: Machine, obj: Any, name: str) -> Any:
@@ -346,7 +378,9 @@ class Operator:
 
     __slots__ = ("function", "in_place", "method", "name", "reflected", "sign")
 
-    def __init__(self, sign: str, name: str, function: Callable[[Any, Any], Any], in_place: bool) -> None:
+    def __init__(
+        self, sign: str, name: str, function: Callable[[Any, Any], Any], in_place: bool
+    ) -> None:
         self.sign = sign
         self.name = name
         self.method = f"__{name}__"
@@ -429,7 +463,9 @@ def compare(machine: Machine, sign: str, a: Any, b: Any) -> Any:
     return function(a, b)
 
 
-def _compare_containers(machine: Machine, sign: str, a: Any, b: Any, function: Callable[[Any, Any], Any]) -> Any:
+def _compare_containers(
+    machine: Machine, sign: str, a: Any, b: Any, function: Callable[[Any, Any], Any]
+) -> Any:
     for base in (list, tuple):
         if isinstance(a, base) and isinstance(b, base):
             return Call(polyfills.sequence_compare, (a, b, sign))
@@ -450,7 +486,11 @@ def holds_proxy(value: Any, depth: int = 3) -> bool:
     if isinstance(value, dict):
         return any(holds_proxy(item, depth - 1) for item in value.values())
     if kind is slice:
-        return type(value.start) in PROXIES or type(value.stop) in PROXIES or type(value.step) in PROXIES
+        return (
+            type(value.start) in PROXIES
+            or type(value.stop) in PROXIES
+            or type(value.step) in PROXIES
+        )
     return False
 
 
@@ -511,13 +551,19 @@ def contains(machine: Machine, container: Any, item: Any) -> Any:
         return machine.domain.contains(container, item)
     attribute = machine.lookup(cls, "__contains__")
     if attribute is NULL:
-        if cls is Generator or is_python(machine, cls, "__iter__") or is_python(machine, cls, "__getitem__"):
+        if (
+            cls is Generator
+            or is_python(machine, cls, "__iter__")
+            or is_python(machine, cls, "__getitem__")
+        ):
             return Call(polyfills.contains_by_iteration, (container, item))
     elif attribute is not None and type(attribute) not in _C_FUNCTIONS:
         return Call(polyfills.contains_by_method, (container, item))
     if machine.recording:
         container = machine.heap.read_contains(container, item)
-        if isinstance(container, (list, tuple)) and (type(item) in PROXIES or holds_proxy(container, 1)):
+        if isinstance(container, (list, tuple)) and (
+            type(item) in PROXIES or holds_proxy(container, 1)
+        ):
             return Call(polyfills.contains_by_iteration, (container, item))
         value = operator.contains(container, item)
         return machine.heap.answer_contains(container, item, value)
@@ -531,7 +577,12 @@ def load_item(machine: Machine, obj: Any, key: Any) -> Any:
     if cls in CONTAINERS or cls is str:
         if machine.recording:
             return _recorded_item(machine, obj, key)
-        if cls is not dict and cls not in PLAIN and type(key) is not int and is_python(machine, type(key), "__index__"):
+        if (
+            cls is not dict
+            and cls not in PLAIN
+            and type(key) is not int
+            and is_python(machine, type(key), "__index__")
+        ):
             return Call(polyfills.item_by_index, (obj, key))
         return obj[key]
     if cls in PROXIES:
@@ -551,7 +602,9 @@ def load_item(machine: Machine, obj: Any, key: Any) -> Any:
 
 
 def _recorded_item(machine: Machine, obj: Any, key: Any) -> Any:
-    if (type(key) in PROXIES and not isinstance(obj, dict)) or (type(key) is slice and holds_proxy(key)):
+    if (type(key) in PROXIES and not isinstance(obj, dict)) or (
+        type(key) is slice and holds_proxy(key)
+    ):
         return machine.domain.getitem(obj, key)
     return machine.heap.item(obj, key)
 
@@ -571,7 +624,9 @@ def store_item(machine: Machine, obj: Any, key: Any, value: Any) -> Any:
     cls = type(obj)
     delete = value is NULL
     if cls in PROXIES or (type(key) in PROXIES and not isinstance(obj, dict)):
-        return machine.domain.delitem(obj, key) if delete else machine.domain.setitem(obj, key, value)
+        return (
+            machine.domain.delitem(obj, key) if delete else machine.domain.setitem(obj, key, value)
+        )
     name = "__delitem__" if delete else "__setitem__"
     attribute = machine.lookup(cls, name)
     if attribute is NULL:
@@ -632,7 +687,11 @@ def text(machine: Machine, kind: str, value: Any) -> Any:
     method = f"__{kind}__"
     if is_python(machine, cls, method):
         return Call(polyfills.text_by_method, (value, method))
-    if kind == "str" and machine.lookup(cls, "__str__") is object.__str__ and is_python(machine, cls, "__repr__"):
+    if (
+        kind == "str"
+        and machine.lookup(cls, "__str__") is object.__str__
+        and is_python(machine, cls, "__repr__")
+    ):
         return Call(polyfills.text_by_method, (value, "__repr__"))
     return machine.native(str if kind == "str" else repr, (value,), {})
 

@@ -96,7 +96,8 @@ _CONTAINER_READS = {
 }
 
 _OPERATOR_READS = [
-    getattr(operator, name) for name in "add mul mod concat contains countOf indexOf getitem eq ne lt le gt ge".split()
+    getattr(operator, name)
+    for name in "add mul mod concat contains countOf indexOf getitem eq ne lt le gt ge".split()
 ]
 _OPERATOR_READS += [operator.or_, operator.and_, operator.sub, operator.xor]
 
@@ -105,7 +106,20 @@ READERS: frozenset[Any] = frozenset(
     [
         *[method for cls, names in _CONTAINER_READS.items() for method in _methods(cls, names)],
         *_OPERATOR_READS,
-        *[list, tuple, dict, set, frozenset, OrderedDict, deque, zip, enumerate, reversed, map, filter],
+        *[
+            list,
+            tuple,
+            dict,
+            set,
+            frozenset,
+            OrderedDict,
+            deque,
+            zip,
+            enumerate,
+            reversed,
+            map,
+            filter,
+        ],
         *[sorted, sum, min, max, any, all, len, iter, bool, str, repr, format, hash, bytes],
         *[
             itertools.chain,
@@ -126,17 +140,29 @@ MAKERS: frozenset[Any] = frozenset(
         *_methods(list, "copy __add__ __mul__ __rmul__"),
         *_methods(dict, "copy __or__ __ror__"),
         *_methods(OrderedDict, "copy __or__ __ror__"),
-        *_methods(set, "copy union intersection difference symmetric_difference __or__ __and__ __sub__ __xor__"),
+        *_methods(
+            set,
+            "copy union intersection difference symmetric_difference __or__ __and__ __sub__ __xor__",
+        ),
         *_methods(deque, "copy __add__ __mul__"),
         *_methods(str, "split rsplit splitlines"),
-        *[tuple, zip, enumerate, reversed, iter, operator.add, operator.mul, operator.or_, operator.and_, operator.sub],
+        *[
+            tuple,
+            zip,
+            enumerate,
+            reversed,
+            iter,
+            operator.add,
+            operator.mul,
+            operator.or_,
+            operator.and_,
+            operator.sub,
+        ],
         *[dict.fromkeys],
     ]
 )
 
-_IMPURE_BUILTINS = (
-    "print input open exec eval compile breakpoint __import__ globals locals vars id delattr setattr help"
-)
+_IMPURE_BUILTINS = "print input open exec eval compile breakpoint __import__ globals locals vars id delattr setattr help"
 
 # C functions without effects whose result depends on their arguments alone.
 PURE: frozenset[Any] = frozenset(
@@ -144,19 +170,41 @@ PURE: frozenset[Any] = frozenset(
         *[
             value
             for name, value in vars(builtins).items()
-            if callable(value) and name not in _IMPURE_BUILTINS.split() and not name.startswith("__")
+            if callable(value)
+            and name not in _IMPURE_BUILTINS.split()
+            and not name.startswith("__")
         ],
         *[value for value in vars(math).values() if callable(value)],
         *[value for value in vars(operator).values() if callable(value)],
         *[value for value in vars(re).values() if callable(value)],
         *[value for value in vars(types).values() if isinstance(value, type)],
-        *[functools.partial, inspect.isfunction, inspect.isclass, inspect.ismodule, inspect.ismethod],
+        *[
+            functools.partial,
+            inspect.isfunction,
+            inspect.isclass,
+            inspect.ismodule,
+            inspect.ismethod,
+        ],
     ]
 )
 # Types whose C methods, called on a constant, have no effect and depend on nothing else.
 PURE_TYPES: frozenset[type] = frozenset(
     {
-        *[int, float, bool, complex, str, bytes, tuple, frozenset, range, slice, type(None), re.Pattern, re.Match],
+        *[
+            int,
+            float,
+            bool,
+            complex,
+            str,
+            bytes,
+            tuple,
+            frozenset,
+            range,
+            slice,
+            type(None),
+            re.Pattern,
+            re.Match,
+        ],
         *[types.FunctionType, types.CodeType, types.MappingProxyType, types.GenericAlias, property],
     }
 )

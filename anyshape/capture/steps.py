@@ -50,7 +50,9 @@ def push(machine: Machine, frame: Frame, pops: int, result: Any) -> Frame | None
     return None
 
 
-def push_by(machine: Machine, frame: Frame, pops: int, result: Any, continuation: Continuation) -> Frame | None:
+def push_by(
+    machine: Machine, frame: Frame, pops: int, result: Any, continuation: Continuation
+) -> Frame | None:
     """As `push`, with a continuation for the value."""
     result = machine.settle(result)
     if pops:

@@ -82,7 +82,9 @@ def _set_context(error: BaseException, handled: BaseException | None) -> None:
 
 def _program_part(traceback: TracebackType | None) -> TracebackType | None:
     """A traceback without the interpreter's own native frames at its outer end."""
-    while traceback is not None and traceback.tb_frame.f_globals.get("__name__", "").startswith(_OURS):
+    while traceback is not None and traceback.tb_frame.f_globals.get("__name__", "").startswith(
+        _OURS
+    ):
         traceback = traceback.tb_next
     return traceback
 
@@ -108,7 +110,9 @@ def _dummy_frame(code: Code, globals_: dict[str, Any]) -> FrameType:
     return code.dummy_frame
 
 
-_STUB = bytes([dis.opmap["RESUME"], 0, dis.opmap["LOAD_ASSERTION_ERROR"], 0, dis.opmap["RAISE_VARARGS"], 1])
+_STUB = bytes(
+    [dis.opmap["RESUME"], 0, dis.opmap["LOAD_ASSERTION_ERROR"], 0, dis.opmap["RAISE_VARARGS"], 1]
+)
 
 
 def _raising(code: CodeType) -> CodeType:

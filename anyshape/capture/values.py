@@ -43,7 +43,9 @@ class Call:
 
     __slots__ = ("args", "fn", "kwargs")
 
-    def __init__(self, fn: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, fn: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> None:
         self.fn = fn
         self.args = args
         self.kwargs = kwargs
@@ -58,7 +60,9 @@ class Break(BaseException):
     `call` is the one thing to be done natively, if it is known (`fn`, `args`, `kwargs` as they are, proxies included).
     """
 
-    def __init__(self, reason: str, what: str = "", hint: str = "", call: Call | None = None, **context: Any) -> None:
+    def __init__(
+        self, reason: str, what: str = "", hint: str = "", call: Call | None = None, **context: Any
+    ) -> None:
         super().__init__(reason, what)
         self.reason = reason
         self.what = what

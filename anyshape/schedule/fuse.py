@@ -145,6 +145,7 @@ class Analysis:
     copies: set[int] = field(default_factory=set)
     weights: list[int] = field(default_factory=list)
     binders: dict[Symbol, int] = field(default_factory=dict)
+    over_rows: list[bool] = field(default_factory=list)
 
     @property
     def nodes(self) -> Sequence[Node]:
@@ -198,7 +199,16 @@ def analyse(graph: Graph, ops: Mapping[str, OpDef]) -> Analysis:
         found.places.append(float(position))
         found.scheduled.append(False)
         found.weights.append(_weight(found, node, sources))
+        found.over_rows.append(kind == "kernel" and _over_rows(found, node, sources))
     return found
+
+
+def _over_rows(found: Analysis, node: Node, sources: set[int]) -> bool:
+    """Does a reduction lie below the node, reached through elementwise work only?"""
+    lowering = found.ops[node.op].lower
+    if isinstance(lowering, Reduce):
+        return True
+    return isinstance(lowering, Pointwise) and any(found.over_rows[s] for s in sources)
 
 
 def _midrun_symbols(value: Value) -> Iterator[Symbol]:
@@ -470,6 +480,8 @@ class _Attempt:
             return "it is read at many places"
         if self.found.nodes[position].op not in COSTLY:
             return None
+        if self.found.over_rows[position] and not self.rows:
+            return None  # what it is broadcast to will be the rows
         rows = {row.symbol for row in self.rows}
         for index in places:
             used = {s for i in index if isinstance(i, Expr) for s in i.symbols}

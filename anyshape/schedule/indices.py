@@ -194,6 +194,10 @@ def _divide(sizes: Sizes, extents: Extents, index: Dim, shape: Sequence[Dim]) ->
     if symbol is not None and symbol in extents and quotient == 0:
         if sizes.same(product(shape), extents[symbol]):
             raise Refine(symbol, tuple(shape))
+    if symbol is not None and symbol in extents:
+        outer, left = _exact(extents[symbol], by)
+        if left == 0 and outer != 1:
+            raise Refine(symbol, (outer, by))
     return quotient + sizes.facts.simplify(floordiv(rest, by)), sizes.facts.simplify(mod(rest, by))
 
 

@@ -283,7 +283,9 @@ def reduction(lowering: Lowering, node: Node, index: Index) -> Cell:
 def _arg_reduction(lowering: Lowering, node: Node, cell: Cell, inner: Index) -> Cell:
     """The first place where the extreme is: max, then the least place that equals it (or is NaN)."""
     draft = lowering.draft
-    combine = "max" if node.op == "argmax" else "min"
+    row = lowering.ops[node.op]
+    assert isinstance(row.lower, Reduce)
+    combine = row.lower.combine.removeprefix("arg")
     dims, _ = reduced_dims(lowering, node)
     base = arguments(lowering, node)[0]
     assert isinstance(base, Value)

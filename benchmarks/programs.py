@@ -55,7 +55,7 @@ def cross_entropy(x: Tensor, target: Tensor) -> Tensor:
 
 
 def masked_softmax(x: Tensor, mask: Tensor) -> Tensor:
-    return torch.softmax(x.masked_fill(~mask, -1e9), -1)
+    return torch.softmax(x.masked_fill(~mask, -1e4), -1)
 
 
 def add_mul_tanh(x: Tensor, y: Tensor, z: Tensor) -> Tensor:

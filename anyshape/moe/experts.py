@@ -75,6 +75,12 @@ class TokenRows(NamedTuple):
     indices: Tensor
 
 
+class ScatterKeywords(TypedDict, total=False):
+    row_weights: Tensor | None
+    scatter_indices: Tensor
+    scatter_out: Tensor
+
+
 class Scatter(NamedTuple):
     """Where result rows are added up: row i times weights[i] goes to out[indices[i]]. weights=None
     is all ones.
@@ -90,6 +96,11 @@ class Experts(nn.Module):
 
     `transposed` says that they are kept as [E, D, 2F] and [E, F, D] (Llama 4, gpt-oss).
     """
+
+    gate_up: Tensor
+    down: Tensor
+    gate_up_bias: Tensor | None
+    down_bias: Tensor | None
 
     def __init__(
         self,
@@ -191,6 +202,13 @@ class Fp8Experts(nn.Module):
     float32.
     """
 
+    gate_up: Tensor
+    gate_up_scales: Tensor
+    down: Tensor
+    down_scales: Tensor
+    gate_up_bias: Tensor | None
+    down_bias: Tensor | None
+
     def __init__(
         self,
         gate_up: Fp8Rows,
@@ -284,7 +302,7 @@ class Fp8Experts(nn.Module):
         )
 
 
-def scatter_keywords(scatter: Callable[[], Scatter] | None) -> dict[str, Tensor | None]:
+def scatter_keywords(scatter: Callable[[], Scatter] | None) -> ScatterKeywords:
     """The keyword arguments of the grouped products that scatter() stands for."""
     if scatter is None:
         return {}

@@ -35,14 +35,14 @@ class Graphed:
         self._forward = forward
         self._tokens = torch.zeros(max_tokens, hidden_size, dtype=dtype, device=device)
         self._valid = torch.full((1,), max_tokens, dtype=torch.int32, device=device)
-        self._graph = torch.cuda.CUDAGraph() if device.type == "cuda" else None
-        self._out = self._record() if self._graph is not None else None
+        self._recorded = self._record() if device.type == "cuda" else None
 
     @torch.no_grad()
     def _run(self) -> Tensor:
         return self._forward(self._tokens, valid_tokens=self._valid)
 
-    def _record(self) -> Tensor:
+    def _record(self) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+        graph = torch.cuda.CUDAGraph()
         side = torch.cuda.Stream(self._tokens.device)
         side.wait_stream(torch.cuda.current_stream(self._tokens.device))
         with torch.cuda.stream(side):
@@ -50,8 +50,9 @@ class Graphed:
                 self._run()
         torch.cuda.current_stream(self._tokens.device).wait_stream(side)
         # thread_local: NCCL's watchdog thread may go on with its own calls meanwhile
-        with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
-            return self._run()
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            out = self._run()
+        return graph, out
 
     def __call__(self, x: Tensor) -> Tensor:
         """x [..., D] of at most `max_tokens` tokens -> the same shape; overwritten by the next
@@ -74,7 +75,8 @@ class Graphed:
         static output.
         """
         self._valid.fill_(count)
-        if self._graph is None:
+        if self._recorded is None:
             return self._run()[:count]
-        self._graph.replay()
-        return self._out[:count]
+        graph, out = self._recorded
+        graph.replay()
+        return out[:count]

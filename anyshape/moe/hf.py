@@ -33,29 +33,6 @@ ACTIVATIONS: Mapping[str, Kind] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
-    """Where a family's block keeps things and how it routes.
-
-    `routing` is filled with the experts and top-k of the block, and with what `settings` reads from
-    its router.
-    `extra` names what forward returns beside the hidden states: "" (nothing), "logits" or "scores".
-    """
-
-    router: str
-    routing: Routing
-    settings: Callable[[nn.Module], dict[str, bool | int | float]] = lambda router: {}
-    activation: Callable[[nn.Module], Activation] = lambda experts: named_activation(
-        getattr(experts, "act_fn", None)
-    )
-    bias: str | None = None
-    transposed: bool = False
-    expert_bias: bool = False
-    shared: str | None = None
-    flat: bool = False
-    extra: str = ""
-
-
 class Refusal(Exception):
     """Why a block cannot be turned into a `MoE`."""
 
@@ -70,25 +47,67 @@ def named_activation(function: object) -> Activation:
     return Activation(ACTIVATIONS[name])
 
 
+def act_fn(experts: nn.Module) -> Activation:
+    """The activation that experts keep as `act_fn`."""
+    return named_activation(getattr(experts, "act_fn", None))
+
+
 def clamped_activation(experts: nn.Module) -> Activation:
     """gpt-oss's clamped SwiGLU, with gate and up in alternate columns."""
-    return Activation("gpt_oss", experts.alpha, experts.limit, interleaved=True)
+    alpha, limit = number(experts, "alpha"), number(experts, "limit")
+    return Activation("gpt_oss", float(alpha), float(limit), interleaved=True)
 
 
-def renormalized(router: nn.Module) -> dict[str, bool | int | float]:
+def as_it_is(routing: Routing, router: nn.Module) -> Routing:
+    """Families whose router has no settings beside top-k."""
+    return routing
+
+
+def renormalized(routing: Routing, router: nn.Module) -> Routing:
     """What Qwen3-MoE and OLMoE keep in their router."""
-    return {"renormalize": bool(router.norm_topk_prob)}
+    return replace(routing, renormalize=bool(number(router, "norm_topk_prob")))
 
 
-def grouped(router: nn.Module) -> dict[str, bool | int | float]:
+def grouped(routing: Routing, router: nn.Module) -> Routing:
     """What DeepSeek-V3 keeps in its router."""
-    return {
-        "renormalize": bool(router.norm_topk_prob),
-        "groups": router.num_group,
-        "top_groups": router.topk_group,
-        "group_best": min(2, router.num_experts // router.num_group),
-        "scale": float(router.routed_scaling_factor),
-    }
+    groups = int(number(router, "num_group"))
+    return replace(
+        routing,
+        renormalize=bool(number(router, "norm_topk_prob")),
+        groups=groups,
+        top_groups=int(number(router, "topk_group")),
+        group_best=min(2, routing.num_experts // groups),
+        scale=float(number(router, "routed_scaling_factor")),
+    )
+
+
+def number(module: nn.Module, name: str) -> float:
+    """A number (or a bool) that is an attribute of `module`; `Refusal` if there is none."""
+    value = getattr(module, name, None)
+    if not isinstance(value, (bool, int, float)):
+        raise Refusal(f"{type(module).__name__} has no number {name!r}")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Where a family's block keeps things and how it routes.
+
+    `routing` is filled with the experts and top-k of the block, and with what `settings` reads from
+    its router.
+    `extra` names what forward returns beside the hidden states: "" (nothing), "logits" or "scores".
+    """
+
+    router: str
+    routing: Routing
+    settings: Callable[[Routing, nn.Module], Routing] = as_it_is
+    activation: Callable[[nn.Module], Activation] = act_fn
+    bias: str | None = None
+    transposed: bool = False
+    expert_bias: bool = False
+    shared: str | None = None
+    flat: bool = False
+    extra: str = ""
 
 
 SOFTMAX = Routing(1)
@@ -160,12 +179,9 @@ def read_parts(block: nn.Module, family: Family) -> Parts:
     """
     router, experts = part(block, family.router), part(block, "experts")
     weight = tensor(router, "weight")
-    routing = replace(
-        family.routing,
-        num_experts=weight.shape[0],
-        top_k=router.top_k,
-        **family.settings(router),
-    )
+    top_k = int(number(router, "top_k"))
+    routing = replace(family.routing, num_experts=weight.shape[0], top_k=top_k)
+    routing = family.settings(routing, router)
     bias = None if family.bias is None else tensor(router, family.bias)
     shared = None if family.shared is None else read_shared(part(block, family.shared))
     return Parts(Router(weight, bias), read_experts(experts, family), shared, routing)
@@ -186,8 +202,8 @@ def read_experts(experts: nn.Module, family: Family) -> Experts:
 def read_shared(shared: nn.Module) -> SharedExpert:
     """A gated MLP without biases, Hugging Face's usual one."""
     function = getattr(shared, "act_fn", None) or getattr(shared, "activation_fn", None)
-    weights = [linear_weight(shared, name) for name in ("gate_proj", "up_proj", "down_proj")]
-    return SharedExpert(*weights, named_activation(function))
+    gate, up, down = (linear_weight(shared, f"{name}_proj") for name in ("gate", "up", "down"))
+    return SharedExpert(gate, up, down, named_activation(function))
 
 
 def linear_weight(module: nn.Module, name: str) -> Tensor:

@@ -36,6 +36,10 @@ class MoE(nn.Module):
     leading tokens are real; the outputs of the others are not defined. Gradients raise E153.
     """
 
+    router: Router
+    experts: Experts | Fp8Experts
+    shared: SharedExpert | None
+
     def __init__(
         self,
         hidden_size: int,
@@ -107,7 +111,7 @@ class MoE(nn.Module):
     ) -> None:
         """Takes its parts; `MoE(...)` and `MoE.of(...)` call it once."""
         if experts.num_experts != routing.num_experts:
-            checks.fail("routing.num_experts", experts.num_experts, routing.num_experts)
+            checks.fail("routing.num_experts", f"{experts.num_experts}", routing.num_experts)
         self.router, self.experts, self.shared = router, experts, shared
         self.routing = routing
         self.streams: Literal["auto", 1, 2] = "auto"
@@ -215,11 +219,10 @@ def add_routed(
     it.
     """
     aside = is_capturing(tokens)
-    if routing.apply_to == "input":
-        source, weights = (plan.expert_indices, plan.scaling_factors), None
-    else:
-        source, weights = (None, None), start(plan.row_weights, aside, *plan[:4])
-    rows = experts.gather(tokens, plan.token_indices, *source, plan.valid_rows, fuse=True)
+    on_input = routing.apply_to == "input"
+    weights = None if on_input else start(plan.row_weights, aside, *plan[:4])
+    by_expert, scales = plan.scaled_by() if on_input else (None, None)
+    rows = experts.gather(tokens, plan.token_indices, by_expert, scales, plan.valid_rows, fuse=True)
 
     def scatter() -> Scatter:
         return Scatter(base(), plan.token_indices, None if weights is None else weights())

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from anyshape.moe import checks
-from anyshape.moe.experts import Activation, Experts, Fp8Experts, Fp8Rows
+from anyshape.moe.experts import Activation, Experts, Fp8Experts, Fp8Rows, TokenRows
 from anyshape.moe.gather import scatter_add
 from anyshape.moe.graphed import Graphed
 from anyshape.moe.layer import (
@@ -65,6 +65,10 @@ class ParallelMoE(nn.Module):
     (E152 if they differ).
     """
 
+    router: Router
+    experts: Experts | Fp8Experts
+    shared: SharedExpert | None
+
     def __init__(
         self,
         router: Router,
@@ -91,13 +95,12 @@ class ParallelMoE(nn.Module):
         """This rank's part of a whole layer; sliced weights are copied. `fp8` quantizes the
         part.
         """
-        if not isinstance(layer.experts, Experts):
-            checks.fail("layer", "not in float8 yet (pass fp8=True instead)", "a float8 layer")
-        experts: Experts | Fp8Experts = shard_experts(layer.experts, mesh)
-        if fp8:
-            experts = Fp8Experts.quantize(experts)
+        if isinstance(layer.experts, Fp8Experts):
+            raise ValueError("layer must be in its own dtype; fp8=True quantizes each rank's part")
+        experts = shard_experts(layer.experts, mesh)
+        used = Fp8Experts.quantize(experts) if fp8 else experts
         shared = None if layer.shared is None else shard_shared(layer.shared, mesh.tp)
-        return cls(layer.router, experts, shared, layer.routing, mesh, exchange)
+        return cls(layer.router, used, shared, layer.routing, mesh, exchange)
 
     @property
     def hidden_size(self) -> int:
@@ -258,10 +261,7 @@ class ParallelMoE(nn.Module):
         return Arrivals(by_source, HostCopy(torch.cat(summary)), tp.size)
 
     def _outgoing(self, share: Tensor, plan: Plan) -> Rows:
-        if self.routing.apply_to == "input":
-            source = (plan.expert_indices, plan.scaling_factors)
-        else:
-            source = (None, None)
+        source = plan.scaled_by() if self.routing.apply_to == "input" else (None, None)
         rows = self.experts.gather(share, plan.token_indices, *source)
         return Rows.of(rows)
 
@@ -343,9 +343,10 @@ class Rows(NamedTuple):
     parts: tuple[Tensor, ...]
 
     @classmethod
-    def of(cls, rows: Tensor | Fp8Rows) -> Rows:
+    def of(cls, rows: Tensor | TokenRows | Fp8Rows) -> Rows:
         if isinstance(rows, Tensor):
             return cls((rows,))
+        assert isinstance(rows, Fp8Rows), "rows that travel are gathered"
         return cls((rows.values.view(torch.uint8), rows.scales[:, None]))
 
     def unpacked(self) -> Tensor | Fp8Rows:
@@ -427,16 +428,15 @@ def shard_experts(experts: Experts, mesh: Mesh) -> Experts:
     tp, ep = mesh.axes()
     column = 2 if experts.transposed else 1
 
-    def own(tensor: Tensor | None) -> Tensor | None:
-        return None if tensor is None else slice_of(tensor, 0, ep, "the number of experts")
+    def own(tensor: Tensor) -> Tensor:
+        return slice_of(tensor, 0, ep, "the number of experts")
 
-    down_bias = own(experts.down_bias) if tp.rank == 0 else None
-    bias = own(experts.gate_up_bias)
+    bias, down_bias = experts.gate_up_bias, experts.down_bias
     return Experts(
         shard_gate_up(own(experts.gate_up), column, tp, experts.activation),
         slice_of(own(experts.down), 3 - column, tp, "the expert size"),
-        None if bias is None else shard_gate_up(bias, 1, tp, experts.activation),
-        down_bias,
+        None if bias is None else shard_gate_up(own(bias), 1, tp, experts.activation),
+        own(down_bias) if down_bias is not None and tp.rank == 0 else None,
         activation=experts.activation,
         transposed=experts.transposed,
     )

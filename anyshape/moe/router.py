@@ -67,6 +67,10 @@ class Plan(NamedTuple):
     scaling_factors: Tensor
     valid_rows: Tensor | None
 
+    def scaled_by(self) -> tuple[Tensor, Tensor]:
+        """(expert_indices, scaling_factors): what a gather multiplies rows with."""
+        return self.expert_indices, self.scaling_factors
+
     def row_weights(self) -> Tensor:
         """The weight of each row [K*T] float32: its token's scaling factor for its expert."""
         flat = torch.add(
@@ -77,6 +81,9 @@ class Plan(NamedTuple):
 
 class Router(nn.Module):
     """weight [E, D] and an optional bias [E]; `routing.bias` says what the bias is part of."""
+
+    weight: Tensor
+    bias: Tensor | None
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         super().__init__()

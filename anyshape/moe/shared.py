@@ -15,6 +15,10 @@ class SharedExpert(nn.Module):
     gate and up are two weights [F, D] (as Hugging Face keeps them) or one [2F, D] with `up=None`.
     """
 
+    gate: Tensor
+    up: Tensor | None
+    down: Tensor
+
     def __init__(
         self, gate: Tensor, up: Tensor | None, down: Tensor, activation: Activation
     ) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -22,6 +23,15 @@ from anyshape.ops.table import OPS, OpDef
 from anyshape.symbolic import AllOf, AnyOf, Expr, Relation, Symbol, evaluate
 
 Tensor = torch.Tensor
+
+NUMBER_FIRST: Mapping[str, str] = MappingProxyType(
+    {
+        "sub": "operator.sub", "div": "operator.truediv", "true_divide": "operator.truediv",
+        "floor_divide": "operator.floordiv", "remainder": "operator.mod", "lt": "operator.lt",
+        "le": "operator.le", "gt": "operator.gt", "ge": "operator.ge",
+    }
+)  # fmt: skip
+"""What computes ``2 - x``: torch's own functions want a tensor first."""
 
 
 class TypeMismatch(AssertionError):
@@ -129,8 +139,9 @@ def _run_checks(checks: Sequence[Any], env: Environment) -> None:
 
 
 def _run_node(node: Node, env: Environment, ops: Mapping[str, OpDef], check_types: bool) -> None:
-    function = resolve(ops[node.op].torch)
     args = env.read(node.args)
+    number_first = bool(args) and isinstance(args[0], (int, float)) and node.op in NUMBER_FIRST
+    function = resolve(NUMBER_FIRST[node.op] if number_first else ops[node.op].torch)
     kwargs = {name: env.read(arg) for name, arg in node.kwargs.items()}
     result = function(*args, **kwargs)
     results = tuple(result) if isinstance(result, (tuple, list)) else (result,)
@@ -266,8 +277,28 @@ def scatter(input: Tensor, dim: int, index: Tensor, src: Any, *, reduce: Any = N
     return torch.scatter(input, dim, index, src, **kwargs)
 
 
+def round_(input: Tensor, *, decimals: int = 0) -> Tensor:  # noqa: A002
+    if not input.dtype.is_floating_point:
+        return input.clone()
+    return torch.round(input, decimals=decimals) if decimals else torch.round(input)
+
+
+def masked_index(input: Tensor, indices: Any) -> Tensor:  # noqa: A002
+    return index(input, indices)
+
+
+def masked_index_put(input: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:  # noqa: A002
+    return input.clone().index_put_(indices, values, accumulate)
+
+
 def nan_to_num_core(input: Tensor, nan: float, posinf: float, neginf: float) -> Tensor:  # noqa: A002
     return torch.nan_to_num(input, nan, posinf, neginf)
+
+
+def assign(input: Tensor, value: Tensor) -> tuple[()]:  # noqa: A002
+    """Copies ``value`` into ``input``."""
+    input.copy_(value)
+    return ()
 
 
 def overwrite(input: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:  # noqa: A002
@@ -330,12 +361,14 @@ def all_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:  # no
 
 
 def argmax_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:  # noqa: A002
+    input = input.byte() if input.dtype is torch.bool else input  # noqa: A001
     if len(dim) == 1:
         return torch.argmax(input, dim[0], keepdim)
     return _over_one_dim(torch.argmax, input, dim, keepdim)
 
 
 def argmin_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:  # noqa: A002
+    input = input.byte() if input.dtype is torch.bool else input  # noqa: A001
     if len(dim) == 1:
         return torch.argmin(input, dim[0], keepdim)
     return _over_one_dim(torch.argmin, input, dim, keepdim)
@@ -375,6 +408,32 @@ def _spread(name: str) -> Callable[..., Any]:
 
 var_, std_ = _spread("var"), _spread("std")
 var_mean_, std_mean_ = _spread("var_mean"), _spread("std_mean")
+
+
+def nonzero_tuple(input: Tensor) -> Any:  # noqa: A002
+    return torch.nonzero(input, as_tuple=True)
+
+
+def unique_(
+    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: Any = None  # noqa: A002
+) -> Any:
+    return torch.unique(input, sorted, return_inverse, return_counts, dim)
+
+
+def unique_consecutive_(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: Any = None  # noqa: A002
+) -> Any:
+    return torch.unique_consecutive(input, return_inverse, return_counts, dim)
+
+
+def repeat_each(input: Tensor, repeats: Any = None, dim: Any = None, *, output_size: Any = None) -> Tensor:  # noqa: A002
+    if repeats is None:
+        return torch.repeat_interleave(input, output_size=output_size)
+    return torch.repeat_interleave(input, repeats, dim, output_size=output_size)
+
+
+def one_hot_of_data(input: Tensor, num_classes: int = -1) -> Tensor:  # noqa: A002
+    return F.one_hot(input, num_classes)
 
 
 def median_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:  # noqa: A002

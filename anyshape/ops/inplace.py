@@ -13,7 +13,7 @@ from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops import activation, binary, create, index, matmul, pointwise, reduce
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.rules import same_as, tensor
-from anyshape.ops.table import OPS, OpDef, Signature, add_row, op
+from anyshape.ops.table import OPS, Extern, OpDef, Signature, add_row, op
 
 FAMILIES = (activation, binary, create, index, matmul, pointwise, reduce)
 """The modules whose rows are made in-place here, so that they come first."""
@@ -129,3 +129,7 @@ def _filled(b: Any, x: Any, value: Any) -> Any:
 _inplace("copy_", "input, src, non_blocking=False", "overwrite")
 _inplace("fill_", "input, value", "filled")
 _inplace("zero_", "input", "zeroed")
+
+# What functionalization leaves of all writes to an input: one copy into it, at the end of the graph.
+op("assign", "input, value", torch="anyshape.reference.assign", type=lambda cx, x, value: (), effect=True,
+   lower=Extern("torch.Tensor.copy_"))  # fmt: skip

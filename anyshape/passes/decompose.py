@@ -32,6 +32,8 @@ def decompose(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
         start = len(builder.nodes)
         builder.location, builder.world = node.location, node.world
         made = row.expand(builder, *node.args, **node.kwargs)
+        if made is NotImplemented:
+            return out.emit(node)
         results = made if isinstance(made, tuple) else (made,)
         body = builder.nodes[start:]
         del builder.nodes[start:]

@@ -168,10 +168,35 @@ class _Functionalizer:
         return self._current(value)
 
     def _assign_inputs(self) -> None:
-        for entry in self.graph.inputs:
-            if self.version.get(entry.value, 0):
-                newest = self.newest[entry.value]
-                self.builder.append(ASSIGN, (entry.value, newest), {}, (), single=False)
+        """One assignment for each written input, after everything that reads the old contents.
+
+        What is assigned may itself view a written input (``x.copy_(y); y.copy_(old_x)``): copied first.
+        """
+        written = [e.value for e in self.graph.inputs if self.version.get(e.value, 0)]
+        views = self._view_nodes()
+        values = [self._independent(self.newest[value], written, views) for value in written]
+        for target, value in zip(written, values, strict=True):
+            self.builder.append(ASSIGN, (target, value), {}, (), single=False)
+
+    def _view_nodes(self) -> dict[Value, Value]:
+        """What each view in the graph being written views."""
+        found: dict[Value, Value] = {}
+        for node in self.builder.nodes:
+            row = self.ops.get(node.op)
+            position = 1 if node.op == "overwrite" else 0
+            source = node.args[position] if len(node.args) > position else None
+            aliases = node.op == "overwrite" or (row is not None and row.alias != "none")
+            if aliases and isinstance(source, Value):
+                found.update(dict.fromkeys(node.outputs, source))
+        return found
+
+    def _independent(
+        self, value: Value, written: list[Value], views: Mapping[Value, Value]
+    ) -> Value:
+        base = value
+        while base in views:
+            base = views[base]
+        return self.builder.call("clone", value) if base in written else value
 
     def _output(self, value: Value) -> Value:
         """Outputs that are, or view, a written input refer to the input itself."""

@@ -1,0 +1,203 @@
+"""A typed graph, compiled, does what the reference interpreter does: every stage between is exercised."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from anyshape import reference
+from anyshape.driver import CompiledGraph, Driver
+from anyshape.errors import AnyshapeError
+from anyshape.ir.dtypes import float32, float64, int64
+from anyshape.ir.graph import Graph, TensorType
+from anyshape.ir.program import Stretch
+from anyshape.ops.build import Builder
+from anyshape.ops.context import TypeContext
+from anyshape.schedule.indices import row_major
+from anyshape.options import Options
+from anyshape.passes.pipeline import PASSES
+from anyshape.symbolic import Facts, Space
+
+SIZES = [(0, 3), (1, 1), (1, 7), (2, 0), (2, 5), (3, 64)]
+
+
+class Sketch:
+    """A graph under construction over two sizes, ``s0`` and ``s1``."""
+
+    def __init__(self) -> None:
+        space = Space()
+        self.s0, self.s1 = space.fresh("s"), space.fresh("s")
+        self.b = Builder(TypeContext(space, Facts(space)))
+        self.constants: dict[str, torch.Tensor] = {}
+
+    def input(self, *shape, dtype=float32):
+        t = TensorType(dtype, "cpu", shape, row_major(shape))
+        return self.b.input(t, "argument", "x")
+
+    def parameter(self, tensor: torch.Tensor):
+        shape = tuple(tensor.shape)
+        dtype = {torch.float32: float32, torch.float64: float64}[tensor.dtype]
+        t = TensorType(dtype, "cpu", shape, tensor.stride())
+        value = self.b.input(t, "parameter", "self.p")
+        self.constants[value.name] = tensor
+        return value
+
+
+def compile_sketch(sketch: Sketch, outputs, **options) -> tuple[Graph, CompiledGraph]:
+    graph = sketch.b.finish(outputs)
+    driver = Driver.create(Options(cache=False, **options))
+    return graph, driver.compile_graph(graph, sketch.constants)
+
+
+def agrees(graph: Graph, compiled: CompiledGraph, sketch: Sketch, *arguments: torch.Tensor) -> None:
+    """Compiled and reference on copies of the same arguments: results, strides and writes."""
+    theirs, ours = ([a.clone() for a in arguments] for _ in range(2))
+    inputs = iter(theirs)
+    full = [
+        next(inputs) if e.kind == "argument" else sketch.constants[e.value.name]
+        for e in graph.inputs
+    ]
+    expected = reference.run(graph, full)
+    versions = [a._version for a in ours]
+    found = compiled.run(*ours)
+    for want, got in zip(expected, found, strict=True):
+        torch.testing.assert_close(got, want, check_stride=got.numel() > 0, equal_nan=True)
+    for want, got, version, before in zip(theirs, ours, versions, arguments, strict=True):
+        torch.testing.assert_close(got, want)
+        written = want.numel() > 0 and not torch.equal(want, before)
+        assert not written or got._version > version
+
+
+def test_products_and_kernels_become_one_stretch():
+    sketch = Sketch()
+    x = sketch.input(sketch.s0, sketch.s1, 8)
+    w, bias = sketch.parameter(torch.randn(16, 8)), sketch.parameter(torch.randn(16))
+    w2 = sketch.parameter(torch.randn(4, 16))
+    hidden = sketch.b.silu(sketch.b.linear(sketch.b.tanh(x), w, bias))
+    graph, compiled = compile_sketch(sketch, (sketch.b.linear(hidden, w2),))
+    assert [type(step) for step in compiled.program.steps].count(Stretch) == 1
+    for size in SIZES:
+        agrees(graph, compiled, sketch, torch.randn(*size, 8))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_matrix_products_with_transposed_operands(dtype):
+    sketch = Sketch()
+    ours = float32 if dtype is torch.float32 else float64
+    a = sketch.input(sketch.s0, sketch.s1, dtype=ours)
+    c = sketch.input(sketch.s0, 6, dtype=ours)
+    product = sketch.b.mm(sketch.b.permute(sketch.b.exp(a), (1, 0)), sketch.b.cos(c))
+    graph, compiled = compile_sketch(sketch, (sketch.b.sin(product),))
+    for rows, columns in SIZES:
+        agrees(
+            graph, compiled, sketch,
+            torch.randn(rows, columns, dtype=dtype), torch.randn(rows, 6, dtype=dtype),
+        )  # fmt: skip
+
+
+def test_a_write_to_an_input_is_seen_by_the_caller():
+    sketch = Sketch()
+    x = sketch.input(sketch.s0, sketch.s1)
+    row = sketch.b.call("slice", x, 0, 0, 0, 1)
+    del row
+    sketch.b.call("add_", x, 1.0)
+    doubled = sketch.b.mul(x, 2.0)
+    graph, compiled = compile_sketch(sketch, (doubled,))
+    for size in SIZES:
+        agrees(graph, compiled, sketch, torch.randn(*size))
+
+
+def test_a_write_through_views_reaches_the_base_and_its_other_views():
+    sketch = Sketch()
+    x = sketch.input(sketch.s0, 6)
+    y = sketch.b.sin(x)
+    flat = sketch.b.permute(y, (1, 0))
+    sketch.b.call("mul_", sketch.b.select(flat, 0, 2), 10.0)
+    sketch.b.call("add_", sketch.b.call("slice", y, 1, 1, 3, 2), 5.0)
+    graph, compiled = compile_sketch(sketch, (y, sketch.b.sum(flat, (1,), False)))
+    for rows, _ in SIZES:
+        agrees(graph, compiled, sketch, torch.randn(rows, 6))
+
+
+def test_inputs_may_be_swapped():
+    sketch = Sketch()
+    x, y = sketch.input(sketch.s0, 4), sketch.input(sketch.s0, 4)
+    old = sketch.b.clone(x)
+    sketch.b.call("copy_", x, y)
+    sketch.b.call("copy_", y, old)
+    graph, compiled = compile_sketch(sketch, (sketch.b.sub(x, y),))
+    for rows, _ in SIZES:
+        agrees(graph, compiled, sketch, torch.randn(rows, 4), torch.randn(rows, 4))
+
+
+def test_an_input_may_take_its_own_transpose():
+    sketch = Sketch()
+    x = sketch.input(5, 5)
+    sketch.b.call("copy_", x, sketch.b.clone(sketch.b.permute(x, (1, 0))))
+    graph, compiled = compile_sketch(sketch, (sketch.b.select(x, 0, 1),))
+    agrees(graph, compiled, sketch, torch.randn(5, 5))
+
+
+def test_an_output_that_views_a_written_input_is_a_view_of_it():
+    sketch = Sketch()
+    x = sketch.input(sketch.s0, 6)
+    column = sketch.b.select(x, 1, 2)
+    sketch.b.call("add_", column, 3.0)
+    graph, compiled = compile_sketch(sketch, (column,))
+    given = torch.zeros(4, 6)
+    (found,) = compiled.run(given)
+    assert found.data_ptr() == given.data_ptr() + 8 and found.stride() == (6,)
+    assert given[:, 2].eq(3).all() and given.sum() == 12
+
+
+def test_an_input_returned_unchanged_is_the_same_tensor():
+    sketch = Sketch()
+    x = sketch.input(sketch.s0, 6)
+    _, compiled = compile_sketch(sketch, (x, sketch.b.add(x, 1)))
+    given = torch.zeros(4, 6)
+    assert compiled.run(given)[0] is given
+
+
+def test_integers_stay_exact():
+    sketch = Sketch()
+    x = sketch.input(sketch.s0, sketch.s1, dtype=int64)
+    y = sketch.b.sum(sketch.b.mul(x, 2**53 + 1), (1,), False)
+    graph, compiled = compile_sketch(sketch, (y,))
+    for size in SIZES:
+        agrees(graph, compiled, sketch, torch.randint(-9, 9, size))
+
+
+def test_equal_layers_share_their_kernels():
+    sketch = Sketch()
+    x = sketch.input(sketch.s0, 32)
+    for _ in range(12):
+        weight = sketch.parameter(torch.randn(32, 32) / 6)
+        scale = sketch.parameter(torch.rand(32))
+        x = sketch.b.add(x, sketch.b.linear(sketch.b.silu(sketch.b.mul(x, scale)), weight))
+    graph, compiled = compile_sketch(sketch, (x,))
+    kernels = [name for name in compiled.linked.code.functions if name.startswith("kernel")]
+    assert len(kernels) <= 3
+    agrees(graph, compiled, sketch, torch.randn(5, 32))
+
+
+def test_verify_names_the_pass_that_changes_a_result(monkeypatch):
+    sketch = Sketch()
+    x = sketch.input(sketch.s0, 3)
+    graph = sketch.b.finish((sketch.b.add(x, 1.0),))
+    other = sketch.b.finish((sketch.b.add(x, 2.0),))
+    wrong = tuple(
+        type(p)(p.name, lambda g, ops: other) if p.name == "merge-equal" else p for p in PASSES
+    )
+    monkeypatch.setattr("anyshape.passes.pipeline.PASSES", wrong)
+    compiled = Driver.create(Options(cache=False, verify=True)).compile_graph(graph, {})
+    with pytest.raises(AnyshapeError, match="merge-equal"):
+        compiled.run(torch.zeros(2, 3))
+
+
+def test_an_operator_without_a_kernel_is_an_error_when_asked_for():
+    sketch = Sketch()
+    x = sketch.input(4, 4)
+    with pytest.raises(AnyshapeError, match="as_strided"):
+        compile_sketch(
+            sketch, (sketch.b.call("as_strided", sketch.b.sin(x), (2,), (1,), 0),), fallback="error"
+        )

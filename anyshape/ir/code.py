@@ -42,3 +42,7 @@ class Code:
 
     functions: Mapping[str, CFunction]
     host: HostCode
+
+    def __str__(self) -> str:
+        """Python first, then each C function once."""
+        return "\n".join([self.host.text, *(f.text for f in self.functions.values())])

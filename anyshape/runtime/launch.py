@@ -38,6 +38,9 @@ class Linked:
     parameters: tuple[str, ...]
     code: Code
 
+    def __str__(self) -> str:
+        return str(self.code)
+
 
 def link(code: Code, constants: Mapping[str, torch.Tensor], builder: Builder) -> Linked:
     """Compiles what is not loaded yet and returns the running program."""

@@ -1,21 +1,27 @@
-"""anyshape: compile PyTorch programs whose shapes are not known. Public names only."""
+"""anyshape: compile PyTorch programs whose shapes are not known. Public names only.
 
-from anyshape.api import (
-    check,
-    compile,  # noqa: A004 - torch.compile's name
-    explain,
-    is_compiling,
-    mark_dynamic,
-    mark_static,
-    mark_unbacked,
-    reset,
-)
-from anyshape.errors import AnyshapeError, AnyshapeWarning, GraphBreakError
+They are looked up when they are first used, so that the torch-free layers (`anyshape.symbolic`,
+`anyshape.ir`, ...) can be used and tested where torch is not installed.
+"""
 
-__all__ = [
-    "AnyshapeError",
-    "AnyshapeWarning",
-    "GraphBreakError",
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from anyshape.api import (
+        check,
+        compile,
+        explain,
+        is_compiling,
+        mark_dynamic,
+        mark_static,
+        mark_unbacked,
+        reset,
+    )
+
+__all__ = (
     "check",
     "compile",
     "explain",
@@ -24,4 +30,15 @@ __all__ = [
     "mark_static",
     "mark_unbacked",
     "reset",
-]
+)
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'anyshape' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module("anyshape.api"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

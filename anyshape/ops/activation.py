@@ -11,7 +11,7 @@ from typing import Any
 
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import TypeContext
-from anyshape.ops.rules import pointwise_type, promoted, tensors_of
+from anyshape.ops.rules import floated, pointwise_type, promoted, tensors_of
 from anyshape.ops.table import AutocastClass, OpDef, Pointwise, op
 
 Body = Callable[..., Any]
@@ -21,13 +21,17 @@ def _rule(cx: TypeContext, x: Arg, *args: Arg, **kwargs: Arg) -> TensorType:
     return pointwise_type(cx, tensors_of((x,)), promoted(cx, (x,)))
 
 
+def _float_rule(cx: TypeContext, x: Arg, *args: Arg, **kwargs: Arg) -> TensorType:
+    return pointwise_type(cx, tensors_of((x,)), floated(cx, (x,)))
+
+
 def activation(
-    name: str, signature: str, body: Body, *, spellings: tuple[str, ...] = (), torch: str = "",
+    name: str, signature: str, body: Body, *, spellings: tuple[str, ...] = (), rule: Any = _rule,
     autocast: AutocastClass | None = None,
 ) -> OpDef:  # fmt: skip
     """A row for ``torch.nn.functional.name``."""
-    return op(name, signature, torch=torch or f"torch.nn.functional.{name}", spellings=spellings,
-              type=_rule, lower=Pointwise(body), autocast=autocast)  # fmt: skip
+    return op(name, signature, torch=f"torch.nn.functional.{name}", spellings=spellings,
+              type=rule, lower=Pointwise(body), autocast=autocast)  # fmt: skip
 
 
 activation("relu", "input, inplace=False", lambda b, x, inplace=False: b.maximum(x, 0),
@@ -82,8 +86,8 @@ def _softplus(b: Any, x: Any, beta: Any = 1.0, threshold: Any = 20.0) -> Any:
 
 
 activation("softplus", "input, beta=1.0, threshold=20.0", _softplus, autocast="float32")
-activation("softsign", "input", lambda b, x: b.div(x, b.add(b.abs(x), 1.0)))
-activation("tanhshrink", "input", lambda b, x: b.sub(x, b.tanh(x)))
+activation("softsign", "input", lambda b, x: b.div(x, b.add(b.abs(x), 1.0)), rule=_float_rule)
+activation("tanhshrink", "input", lambda b, x: b.sub(x, b.tanh(x)), rule=_float_rule)
 activation("mish", "input, inplace=False",
            lambda b, x, inplace=False: b.mul(x, b.tanh(b.log1p(b.exp(x)))))  # fmt: skip
 
@@ -140,6 +144,8 @@ op("prelu", "input, weight", torch="torch.prelu",
 
 def _prelu_expand(b: Any, x: Any, weight: Any) -> Any:
     rank = len(x.shape)
+    if rank == 0:
+        weight = b.reshape(weight, ())
     if rank > 1 and len(weight.shape) == 1:
         weight = b.reshape(weight, (1, weight.shape[0], *(1,) * (rank - 2)))
     return b.where(b.gt(x, 0), x, b.mul(x, weight))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from anyshape.ir.dtypes import DType, bool_
+from anyshape.ir.dtypes import DType, bool_, complex128, float64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.rules import (
@@ -163,7 +163,14 @@ op("pow", "input, exponent", torch="torch.pow", type=pointwise_rule(promoted, 2)
    spellings=("torch.Tensor.pow", "operator.pow", "torch.Tensor.__pow__"), lower=Pointwise(_pow))
 op("rpow", "input, other", torch="torch.Tensor.__rpow__", type=pointwise_rule(promoted, 2),
    expand=lambda b, x, y: b.pow(y, x))  # fmt: skip
-op("float_power", "input, exponent", torch="torch.float_power", spellings=("torch.Tensor.float_power",))
+def _float_power_type(cx: TypeContext, x: Arg, y: Arg) -> TensorType:
+    wide = complex128 if promoted(cx, (x, y)).is_complex else float64
+    return pointwise_type(cx, tensors_of((x, y)), wide)
+
+
+op("float_power", "input, exponent", torch="torch.float_power", spellings=("torch.Tensor.float_power",),
+   type=_float_power_type,
+   expand=lambda b, x, y: b.pow(*(b.to_dtype(v, float64) if is_tensor(v) else v for v in (x, y))))
 
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     _alias = {"ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}

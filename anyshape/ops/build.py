@@ -57,8 +57,12 @@ class Builder:
         """Appends one application of row ``name``; returns its value, or a tuple of values."""
         row = self.ops[name]
         positional, keywords = row.signature.split(args, kwargs)
+        if row.overload is not None:
+            row = self.ops[row.overload(*positional, **keywords) or row.name]
         if row.normalize is not None:
             positional, keywords = row.normalize(self.cx, *positional, **keywords)
+        if row.inline and row.expand is not None:
+            return row.expand(self, *positional, **keywords)
         types = self.type_of(row, positional, keywords)
         single = not isinstance(types, tuple)
         return self.append(row.name, positional, keywords, (types,) if single else types, single)

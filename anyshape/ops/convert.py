@@ -60,9 +60,9 @@ _METHODS: dict[str, DType] = {
     "short": int16, "char": int8, "byte": uint8, "bool": bool_,
 }  # fmt: skip
 for _name, _dtype in _METHODS.items():
-    op(f"as_{_name}", "input, *, memory_format=None", torch=f"torch.Tensor.{_name}", alias="maybe",
-       type=lambda cx, x, memory_format=None, dtype=_dtype: _to_type(cx, x, dtype),
-       expand=lambda b, x, memory_format=None, dtype=_dtype: _to_expand(b, x, dtype))  # fmt: skip
+    op(f"as_{_name}", "input", torch=f"torch.Tensor.{_name}", alias="maybe",
+       type=lambda cx, x, dtype=_dtype: _to_type(cx, x, dtype),
+       expand=lambda b, x, dtype=_dtype: _to_expand(b, x, dtype))  # fmt: skip
 op("type", "input, dtype, non_blocking=False", torch="torch.Tensor.type", alias="maybe",
    type=lambda cx, x, dtype, non_blocking=False: _to_type(cx, x, dtype),
    expand=lambda b, x, dtype, non_blocking=False: _to_expand(b, x, dtype))  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anyshape.ir.dtypes import DType, bool_, int64
+from anyshape.ir.dtypes import DType, bool_, float32, float64, int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides, preserved_strides
@@ -113,6 +113,8 @@ def _normal_torch_arange(
     first, last = (0, start) if end is None else (start, end)
     chosen = dtype or dtype_of_numbers(cx, first, last, step)
     chosen = int64 if chosen is bool_ else chosen
+    if chosen.is_integral:  # ATen casts the ends to the dtype before it counts
+        first, last, step = (int(n) if isinstance(n, float) else n for n in (first, last, step))
     return (first, last, step), {"dtype": chosen, "device": device or cx.default_device}
 
 
@@ -142,15 +144,19 @@ op("torch_arange", f"start, end=None, step=1, *, dtype=None, device=None, {_REST
 
 def _linspace_expand(b: Any, start: Any, end: Any, steps: Any, *, dtype: Any = None, device: Any = None, **rest: Arg) -> Any:
     """ATen's form: from both ends towards the middle."""
+    if not all(isinstance(n, (int, float)) for n in (start, end)):
+        return NotImplemented
     chosen, place = dtype or b.cx.default_dtype, device or b.cx.default_device
-    if isinstance(steps, int) and steps == 1:
-        return b.full((1,), start, chosen, place)
+    work = chosen if chosen in (float32, float64) else float64
     at = b.arange(steps, 0, 1, int64, place)
-    last = maximum(steps - 1, 1)
-    step = (end - start) / last if isinstance(last, int) else b.div(b.full((), end - start, chosen, place), last)
-    low = b.add(b.mul(b.to_dtype(at, chosen), step), start)
-    high = b.rsub(b.mul(b.to_dtype(b.rsub(at, steps - 1), chosen), step), end)
-    return b.where(b.lt(at, steps // 2), low, high)
+    last = max(steps - 1, 1) if isinstance(steps, int) else maximum(steps - 1, 1)
+    step = (end - start) / last if isinstance(last, int) else b.div(b.full((), end - start, work, place), last)
+    low = b.add(b.mul(b.to_dtype(at, work), step), start)
+    high = b.rsub(b.mul(b.to_dtype(b.rsub(at, steps - 1), work), step), end)
+    made = b.where(b.lt(at, steps // 2), low, high)
+    if isinstance(steps, int) and steps == 1:
+        made = b.full((1,), start, work, place)
+    return made if work is chosen else b.to_dtype(made, chosen)
 
 
 op("linspace", f"start, end, steps, *, dtype=None, device=None, {_REST}", torch="torch.linspace",
@@ -247,8 +253,17 @@ def _diag_embed_expand(b: Any, x: Any, offset: int = 0, dim1: int = -2, dim2: in
     return b.movedim(square, (-2, -1), (i, j))
 
 
+def _diag_embed_type(cx: TypeContext, x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> TensorType:
+    t = tensor(x)
+    i, j = sorted((dim_of(dim1, t.rank + 1), dim_of(dim2, t.rank + 1)))
+    shape = list(t.shape[:-1])
+    for place in (i, j):
+        shape.insert(place, t.shape[-1] + abs(offset))
+    return new(cx, t, shape)
+
+
 op("diag_embed", "input, offset=0, dim1=-2, dim2=-1", torch="torch.diag_embed",
-   spellings=("torch.Tensor.diag_embed",), expand=_diag_embed_expand)  # fmt: skip
+   spellings=("torch.Tensor.diag_embed",), expand=_diag_embed_expand, type=_diag_embed_type)  # fmt: skip
 
 
 def _diag_expand(b: Any, x: Any, diagonal: int = 0) -> Any:

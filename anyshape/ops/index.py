@@ -16,7 +16,7 @@ from anyshape.ops.layout import contiguous_strides, preserved_strides
 from anyshape.ops.rules import dim_of, is_tensor, like, new, tensor
 from anyshape.ops.table import Structural, op
 from anyshape.ops.view import Normal, element_of
-from anyshape.symbolic import Dim, le, maximum
+from anyshape.symbolic import Dim, eq, le, maximum
 
 
 def _dim_second(cx: TypeContext, x: Any, dim: Arg, *rest: Arg, **kwargs: Arg) -> Normal:
@@ -63,6 +63,7 @@ def _take_along_dim_expand(b: Any, x: Any, indices: Any, dim: Arg = None) -> Any
     if dim is None:
         return b.gather(b.reshape(x, (-1,)), 0, b.reshape(indices, (-1,)))
     d = dim_of(dim, len(x.shape))
+    indices = b.where(b.lt(indices, 0), b.add(indices, x.shape[d]), indices)
     ones = [1 if i == d else n for i, n in enumerate(x.shape)]
     others = [1 if i == d else n for i, n in enumerate(indices.shape)]
     shape = b.cx.broadcast_shapes((tuple(ones), tuple(others)))
@@ -89,8 +90,6 @@ def _normal_index(cx: TypeContext, x: Any, indices: Any) -> Normal:
 def _index_type(cx: TypeContext, x: Any, indices: tuple[Any, ...]) -> TensorType:
     t = tensor(x)
     places = {d: tensor(i) for d, i in enumerate(indices) if i is not None}
-    if any(i.dtype in (bool_, uint8) for i in places.values()):
-        raise OpError("a mask has as many elements as it has truths: see indexing.py")
     shape = cx.broadcast_shapes(
         [i.shape for i in places.values()], "shape mismatch: indexing tensors could not be broadcast"
     )
@@ -112,8 +111,34 @@ def _indexed(cx: TypeContext, t: TensorType, at: tuple[int, ...], shape: tuple[D
     return TensorType(t.dtype, t.device, result, contiguous_strides(cx, result))
 
 
+def _is_mask(i: Any) -> bool:
+    return i is not None and tensor(i).dtype in (bool_, uint8)
+
+
+def _mask_overload(name: str) -> Any:
+    return lambda x, indices, *rest: name if any(map(_is_mask, indices)) else None
+
+
 op("index", "input, indices", torch="anyshape.reference.index", normalize=_normal_index, type=_index_type,
-   lower=Structural())  # fmt: skip
+   lower=Structural(), overload=_mask_overload("masked_index"))  # fmt: skip
+
+
+def unmasked(b: Any, x: Any, indices: Any) -> tuple[Any, ...]:
+    """Each mask among the indices as the places where it is true, one vector for each of its dimensions."""
+    made: list[Any] = []
+    for i in indices:
+        if not _is_mask(i):
+            made.append(i)
+            continue
+        for size, own in zip(i.shape, x.shape[len(made) :]):
+            b.cx.require(eq(size, own), "The shape of the mask does not match the shape of the indexed tensor")
+        places = b.nonzero(i)
+        made += [b.select(places, 1, d) for d in range(len(i.shape))]
+    return tuple(made)
+
+
+op("masked_index", "input, indices", torch="anyshape.reference.masked_index", inline=True,
+   expand=lambda b, x, indices: b.index(x, unmasked(b, x, indices)))  # fmt: skip
 
 # --- functional writes ---
 
@@ -141,15 +166,18 @@ op("index_add", "input, dim, index, source, *, alpha=1", torch="torch.index_add"
    spellings=("torch.Tensor.index_add",), normalize=_dim_second, type=like(0), lower=Structural())
 op("index_copy", "input, dim, index, source", torch="torch.index_copy", spellings=("torch.Tensor.index_copy",),
    normalize=_dim_second, type=like(0),
-   expand=lambda b, x, dim, index, source: b.index_put(x, (*(None,) * dim, index), _front(b, x, dim, source)))
+   expand=lambda b, x, dim, index, source: _index_copy(b, x, dim, index, source))
 
 
-def _front(b: Any, x: Any, dim: int, source: Any) -> Any:
-    """The source of ``index_copy`` in the shape that ``index_put`` wants."""
-    return source if len(source.shape) == len(x.shape) else b.unsqueeze(source, dim)
+def _index_copy(b: Any, x: Any, dim: int, index: Any, source: Any) -> Any:
+    if not x.shape:
+        return b.reshape(b.index_put(b.unsqueeze(x, 0), (index,), source), ())
+    return b.index_put(x, (*(None,) * dim, index), source)
 
 
 def _index_fill_expand(b: Any, x: Any, dim: int, index: Any, value: Any) -> Any:
+    if not x.shape:
+        return b.reshape(_index_fill_expand(b, b.unsqueeze(x, 0), 0, index, value), ())
     if not is_tensor(value):
         value = b.full((), value, x.dtype, x.type.device)
     return b.index_put(x, (*(None,) * dim, index), value)
@@ -157,10 +185,17 @@ def _index_fill_expand(b: Any, x: Any, dim: int, index: Any, value: Any) -> Any:
 
 op("index_fill", "input, dim, index, value", torch="torch.index_fill", spellings=("torch.Tensor.index_fill",),
    normalize=_dim_second, type=like(0), expand=_index_fill_expand)  # fmt: skip
-op("index_put", "input, indices, values, accumulate=False", torch="torch.index_put", type=like(0),
-   spellings=("torch.Tensor.index_put",), lower=Structural(),
+op("index_put", "input, indices, values, accumulate=False", torch="anyshape.reference.index_put", type=like(0),
+   spellings=("torch.index_put", "torch.Tensor.index_put"), lower=Structural(),
+   overload=_mask_overload("masked_index_put"),
    normalize=lambda cx, x, indices, values, accumulate=False: (
        (x, _normal_index(cx, x, indices)[0][1], values, accumulate), {}))  # fmt: skip
+
+
+op("masked_index_put", "input, indices, values, accumulate=False", inline=True,
+   torch="anyshape.reference.masked_index_put",
+   expand=lambda b, x, indices, values, accumulate=False: b.index_put(
+       x, unmasked(b, x, indices), values, accumulate))  # fmt: skip
 
 
 def _select_scatter(b: Any, x: Any, src: Any, dim: int, index: Any) -> Any:
@@ -235,10 +270,9 @@ op("embedding", "input, weight, padding_idx=None, max_norm=None, norm_type=2.0, 
 
 
 def _one_hot_expand(b: Any, x: Any, num_classes: Any = -1) -> Any:
-    if isinstance(num_classes, int) and num_classes < 0:
-        raise OpError("one_hot without num_classes depends on the data")
     classes = b.arange(num_classes, 0, 1, int64, x.type.device)
     return b.to_dtype(b.eq(b.unsqueeze(x, -1), classes), int64)
 
 
-op("one_hot", "input, num_classes=-1", torch="torch.nn.functional.one_hot", expand=_one_hot_expand)
+op("one_hot", "input, num_classes=-1", torch="torch.nn.functional.one_hot", expand=_one_hot_expand,
+   overload=lambda x, n=-1: "one_hot_of_data" if isinstance(n, int) and n < 0 else None)  # fmt: skip

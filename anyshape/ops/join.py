@@ -28,9 +28,21 @@ def _normal_cat(cx: TypeContext, tensors: Any, dim: Arg = 0) -> Normal:
     kept = tuple(full) or tensors[:1]
     if any(not tensor(x).shape for x in kept):
         raise OpError("zero-dimensional tensor cannot be concatenated")
-    if len({tensor(x).rank for x in kept}) > 1:
+    ranks = {tensor(x).rank for x in kept}
+    if len(ranks) > 1 and 1 in ranks:
+        kept = _without_empty(cx, kept)
+        ranks.discard(1)
+    if len(ranks) > 1:
         raise OpError("Tensors must have same number of dimensions")
     return (tuple(kept), dim_of(dim, tensor(kept[0]).rank)), {}
+
+
+def _without_empty(cx: TypeContext, tensors: Any) -> tuple[Any, ...]:
+    """Vectors among tensors of more dimensions: torch takes them if they are empty, and skips them."""
+    for x in tensors:
+        if tensor(x).rank == 1:
+            cx.require(eq(tensor(x).shape[0], 0), "Tensors must have same number of dimensions")
+    return tuple(x for x in tensors if tensor(x).rank > 1)
 
 
 def _cat_type(cx: TypeContext, tensors: tuple[Any, ...], dim: int) -> TensorType:
@@ -97,7 +109,8 @@ for _name, _rank, _dim in (("hstack", 1, 1), ("vstack", 2, 0), ("dstack", 3, 2))
 
 for _rank in (1, 2, 3):
     op(f"atleast_{_rank}d", "input", torch=f"torch.atleast_{_rank}d", alias="maybe",
-       expand=lambda b, x, rank=_rank: b.alias(_at_least(b, x, rank)))  # fmt: skip
+       expand=lambda b, x, rank=_rank: tuple(_at_least(b, y, rank) for y in x)
+       if isinstance(x, tuple) else b.alias(_at_least(b, x, rank)))  # fmt: skip
 
 # --- pad ---
 
@@ -137,7 +150,8 @@ def _padded_places(b: Any, x: Any, dim: int, low: Any, high: Any, mode: str) -> 
     size, cx = x.shape[dim], b.cx
     places = b.arange(size + low + high, -low, 1, int64, x.type.device)
     if mode == "circular":
-        return b.remainder(places, size)
+        first, cropped = (max(-n, 0) if isinstance(n, int) else 0 for n in (low, high))
+        return b.add(b.remainder(b.sub(places, first), size - first - cropped), first)
     if mode == "reflect":
         for pad in (low, high):
             cx.require(ge(size - 1, pad), "Padding size should be less than the input dimension")
@@ -217,15 +231,15 @@ def _repeat_interleave_expand(b: Any, x: Any, repeats: Any, dim: Arg = None, *, 
 
 def _repeat_interleave_type(cx: TypeContext, x: Any, repeats: Any, dim: Arg = None, *, output_size: Arg = None) -> TensorType:
     t = tensor(x)
-    if not isinstance(repeats, (int, Expr)):
-        raise Undecided(True)  # type: ignore[arg-type]
     shape = (numel(t.shape),) if dim is None else t.shape
     d = dim_of(0 if dim is None else dim, len(shape))
     return new(cx, t, (*shape[:d], shape[d] * repeats, *shape[d + 1 :]))
 
 
-op("repeat_interleave", "input, repeats, dim=None, *, output_size=None", torch="torch.repeat_interleave",
-   spellings=("torch.Tensor.repeat_interleave",), type=_repeat_interleave_type,
+op("repeat_interleave", "input, repeats=None, dim=None, *, output_size=None", torch="torch.repeat_interleave",
+   spellings=("torch.Tensor.repeat_interleave",),
+   overload=lambda x, repeats=None, *rest, **kw: None if isinstance(repeats, (int, Expr)) else "repeat_each",
+   type=_repeat_interleave_type,
    expand=_repeat_interleave_expand)
 
 # --- split, chunk, unbind ---

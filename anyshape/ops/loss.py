@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from anyshape.ir.graph import Arg
-from anyshape.ops.context import OpError
 from anyshape.ops.layout import numel
 from anyshape.ops.reduce import cast, wide
 from anyshape.ops.table import op
@@ -283,9 +282,10 @@ def _poisson_expand(
     b: Any, x: Any, y: Any, log_input: Any = True, full: Any = False, size_average: Any = None, eps: Any = 1e-8,
     reduce: Any = None, reduction: Any = "mean",
 ) -> Any:  # fmt: skip
-    if full:
-        raise OpError("poisson_nll_loss with full=True has no row")
     made = b.sub(b.exp(x), b.mul(y, x)) if log_input else b.sub(x, b.mul(y, b.log(b.add(x, eps))))
+    if full:
+        stirling = b.add(b.sub(b.mul(y, b.log(y)), y), b.mul(b.log(b.mul(y, 6.283185307179586)), 0.5))
+        made = b.add(made, b.masked_fill(stirling, b.le(y, 1), 0))
     return finish(b, made, reduction_of(size_average, reduce, reduction))
 
 

@@ -147,17 +147,24 @@ op("outer", "input, vec2", torch="torch.outer", spellings=("torch.Tensor.outer",
 op("inner", "input, other", torch="torch.inner", spellings=("torch.Tensor.inner",),
    expand=lambda b, x, y: b.mul(x, y) if not (x.shape and y.shape) else b.tensordot(
        x, y, ((len(x.shape) - 1,), (len(y.shape) - 1,))))  # fmt: skip
+def _blend(b: Any, x: Any, made: Any, beta: Any, alpha: Any) -> Any:
+    """``beta * x + alpha * made`` in the dtype of ``made``; with ``beta`` 0, ``x`` is not read."""
+    dtype = made.dtype
+    if dtype.is_integral:
+        beta, alpha = int(beta), int(alpha)
+    scaled = made if alpha == 1 else b.mul(made, alpha)
+    if isinstance(beta, (int, float)) and beta == 0:
+        return scaled
+    return b.add(x if beta == 1 else b.mul(x, beta), scaled)
+
+
 op("addmv", "input, mat, vec, *, beta=1, alpha=1", torch="torch.addmv", spellings=("torch.Tensor.addmv",),
-   expand=lambda b, x, m, v, *, beta=1, alpha=1: b.add(_times(b, x, beta), b.mv(m, v), alpha=alpha))
+   expand=lambda b, x, m, v, *, beta=1, alpha=1: _blend(b, x, b.mv(m, v), beta, alpha))
 op("addr", "input, vec1, vec2, *, beta=1, alpha=1", torch="torch.addr", spellings=("torch.Tensor.addr",),
-   expand=lambda b, x, u, v, *, beta=1, alpha=1: b.add(_times(b, x, beta), b.outer(u, v), alpha=alpha))
+   expand=lambda b, x, u, v, *, beta=1, alpha=1: _blend(b, x, b.outer(u, v), beta, alpha))
 op("addbmm", "input, batch1, batch2, *, beta=1, alpha=1", torch="torch.addbmm", spellings=("torch.Tensor.addbmm",),
-   expand=lambda b, x, p, q, *, beta=1, alpha=1: b.add(
-       _times(b, x, beta), b.sum(b.bmm(p, q), (0,)), alpha=alpha))  # fmt: skip
-
-
-def _times(b: Any, x: Any, factor: Any) -> Any:
-    return x if factor == 1 else b.mul(x, factor)
+   expand=lambda b, x, p, q, *, beta=1, alpha=1: _blend(
+       b, x, b.sum(b.bmm(p, q), (0,)), beta, alpha))  # fmt: skip
 
 
 def _chain_matmul(b: Any, *matrices: Any) -> Any:
@@ -177,6 +184,11 @@ def _tensordot_expand(b: Any, x: Any, y: Any, dims: Any = 2) -> Any:
     else:
         left = tuple(d % len(x.shape) for d in dims[0])
         right = tuple(d % len(y.shape) for d in dims[1])
+    for d, e in zip(left, right):  # a size of 1 goes with any other: the other is summed
+        if x.shape[d] == 1 and y.shape[e] != 1:
+            y = b.sum(y, (e,), True)
+        elif y.shape[e] == 1 and x.shape[d] != 1:
+            x = b.sum(x, (d,), True)
     free_left = [d for d in range(len(x.shape)) if d not in left]
     free_right = [d for d in range(len(y.shape)) if d not in right]
     shape = (*(x.shape[d] for d in free_left), *(y.shape[d] for d in free_right))

@@ -222,6 +222,8 @@ op("normalize", "input, p=2.0, dim=1, eps=1e-12, out=None", torch="torch.nn.func
 
 
 def _cosine_similarity_expand(b: Any, x: Any, y: Any, dim: int = 1, eps: Any = 1e-8) -> Any:
+    shape = b.cx.broadcast_shapes((x.shape, y.shape))
+    x, y = (v if v.shape == shape else b.expand(v, shape) for v in (x, y))
     product = b.sum(b.mul(x, y), (dim,))
     squares = [b.sum(b.mul(v, v), (dim,)) for v in (x, y)]
     lengths = [b.clamp(b.sqrt(s), eps) for s in squares]

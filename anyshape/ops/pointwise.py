@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from anyshape.ir.dtypes import DType, bool_
+from anyshape.ir.dtypes import DType, bool_, int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides, preserved_strides
@@ -103,12 +103,17 @@ def _not_bool(rule: Callable[..., DType], name: str) -> Callable[..., DType]:
     return dtype
 
 
+def _counted(cx: TypeContext, operands: Any) -> DType:
+    dtype = promoted(cx, operands)
+    return int64 if dtype is bool_ else dtype
+
+
 unary("neg", _negated, dtype=_not_bool(promoted, "neg"), aliases=("operator.neg", "torch.Tensor.__neg__"))
 unary("abs", _named("abs"), dtype=_not_bool(realed, "abs"), aliases=("operator.abs", "torch.Tensor.__abs__"))
 unary("sign", _named("sign"), dtype=promoted)
 unary("sgn", _named("sign"), dtype=promoted)
 unary("positive", lambda b, x: x, dtype=promoted, aliases=("operator.pos", "torch.Tensor.__pos__"))
-unary("square", lambda b, x: b.mul(x, x), dtype=promoted, autocast=None)
+unary("square", lambda b, x: b.mul(x, x), dtype=_counted)
 unary("frac", lambda b, x: b.sub(x, b.trunc(x)), dtype=promoted)
 unary("deg2rad", lambda b, x: b.mul(x, 0.017453292519943295))
 unary("rad2deg", lambda b, x: b.mul(x, 57.29577951308232))
@@ -144,7 +149,7 @@ def _round(b: Any, x: Any, *, decimals: int = 0) -> Any:
     return b.mul(b.round(b.div(x, ten)), ten)
 
 
-op("round", "input, *, decimals=0", torch="torch.round", spellings=("torch.Tensor.round",),
+op("round", "input, *, decimals=0", torch="anyshape.reference.round_", spellings=("torch.round", "torch.Tensor.round"),
    type=pointwise_rule(), lower=Pointwise(_round))  # fmt: skip
 
 

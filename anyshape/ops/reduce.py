@@ -10,12 +10,13 @@ from typing import Any
 
 from anyshape.ir.dtypes import REAL_OF_COMPLEX, DType, bool_, float32, int64, uint8
 from anyshape.ir.graph import Arg, TensorType
+from anyshape.ir.scalars import Scalar
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import Shape, contiguous_strides, numel, preserved_strides
 from anyshape.ops.rules import dim_of, dims_of, new, summed, tensor
 from anyshape.ops.table import AutocastClass, Reduce, Structural, op
 from anyshape.ops.view import Normal
-from anyshape.symbolic import Dim, Expr, maximum, ne
+from anyshape.symbolic import Dim, maximum, ne
 
 SMALL_FLOATS = ("float16", "bfloat16")
 
@@ -193,10 +194,18 @@ def variance(b: Any, x: Any, dims: tuple[int, ...], keepdim: bool, correction: A
     center = b.div(b.sum(x, dims or (), True), count)
     gap = b.sub(x, center)
     spread = b.sum(b.mul(gap, gap), dims or (), keepdim)
-    left = count - correction
-    degrees = maximum(left, 0) if isinstance(left, (int, Expr)) else max(left, 0)
+    degrees = _degrees(count, correction)
     center = center if keepdim else b.reshape(center, reduced_shape(x.shape, dims, False))
     return b.div(spread, degrees), center
+
+
+def _degrees(count: Dim, correction: Any) -> Any:
+    """``max(count - correction, 0)``, the number that variance divides by."""
+    if isinstance(count, int):
+        return max(count - correction, 0)
+    if isinstance(correction, float) and correction != int(correction):
+        return Scalar("float", "max", (Scalar("float", "sub", (count, correction)), 0.0))
+    return maximum(count - int(correction), 0)
 
 
 def _var_expand(b: Any, x: Any, dims: Any, unbiased: None, keepdim: bool, *, correction: Any) -> Any:

@@ -128,7 +128,10 @@ def _quantile_type(
     dims = tuple(range(t.rank)) if dim is None else (dim_of(dim, t.rank),)
     shape = reduced(cx, t, dims, bool(keepdim), t.dtype).shape
     lead: tuple[Dim, ...] = tensor(q).shape if is_tensor(q) else ()
-    return new(cx, t, (*lead, *shape))
+    if not lead:
+        return new(cx, t, shape)
+    made = new(cx, t, (*shape, *lead))  # ATen computes the quantiles last and moves them to the front
+    return TensorType(t.dtype, t.device, (*lead, *shape), (made.strides[-1], *made.strides[:-1]))
 
 
 for _name in ("quantile", "nanquantile"):
@@ -150,6 +153,8 @@ op("cdist", "x1, x2, p=2.0, compute_mode='use_mm_for_euclid_dist_if_necessary'",
 
 def _diff_expand(b: Any, x: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
     d = dim_of(dim, len(x.shape))
+    if n == 0:
+        return b.clone(x)
     parts = tuple(v for v in (prepend, x, append) if v is not None)
     made = b.cat(parts, d) if len(parts) > 1 else x
     for _ in range(n):

@@ -150,6 +150,8 @@ class OpDef:
     expand: Callable[..., Any] | None = None
     lower: Lowering | None = None
     normalize: Callable[..., tuple[tuple[Arg, ...], Mapping[str, Arg]]] | None = None
+    overload: Callable[..., str | None] | None = None
+    inline: bool = False
     mutates: tuple[str, ...] = ()
     functional: str | None = None
     alias: Literal["none", "view", "maybe"] = "none"
@@ -178,7 +180,10 @@ def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     ``lower``: how the scheduler sees a core row. ``mutates``: parameters written in place, ``functional``
     the row that computes the new value of the first of them. ``normalize(cx, *args, **kwargs)`` gives the
     arguments that the node is to have: dims counted from 0, ``-1`` in shapes resolved, defaults spelt out;
-    every other function of the row sees these. ``alias``: the result views the first
+    every other function of the row sees these. ``overload(*args, **kwargs)`` names another row of the same
+    parameters that a call with these arguments means (``index`` with a mask is ``masked_index``). ``inline``:
+    the row is expanded as soon as it is called, so that no graph holds it; ``expand`` may return
+    ``NotImplemented`` where it has none for these arguments, which leaves the node to eager torch. ``alias``: the result views the first
     argument always (``view``) or depending on its layout (``maybe``). ``autocast``: the class of operators
     that autocast puts it in. ``random``, ``effect``: never removed, merged or reordered.
     ``samples``: makes test cases, see ``tests/ops``.

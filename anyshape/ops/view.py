@@ -385,8 +385,8 @@ op("flatten", "input, start_dim=0, end_dim=-1", torch="torch.flatten", alias="ma
    type=lambda cx, x, i, j: _reshape_type(cx, x, _flat_shape(tensor(x).shape, i, j)),
    expand=lambda b, x, i, j: b.reshape(x, _flat_shape(x.shape, i, j)))  # fmt: skip
 op("ravel", "input", torch="torch.ravel", alias="maybe", spellings=("torch.Tensor.ravel",),
-   type=lambda cx, x: _reshape_type(cx, x, _flat_shape(tensor(x).shape, 0, -1)),
-   expand=lambda b, x: b.reshape(x, _flat_shape(x.shape, 0, -1)))  # fmt: skip
+   type=lambda cx, x: viewed(tensor(x), _flat_shape(tensor(x).shape, 0, -1), (1,)),
+   expand=lambda b, x: b.reshape(b.contiguous(x), _flat_shape(x.shape, 0, -1)))  # fmt: skip
 
 
 def _normal_unflatten(cx: TypeContext, x: Any, dim: Arg, sizes: Arg) -> Normal:

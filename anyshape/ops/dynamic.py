@@ -1,0 +1,135 @@
+"""Rows whose results have sizes, or are numbers, that data decides.
+
+Their type rules make fresh symbols with the bounds that the inputs give: ``nonzero(x)`` has at most as many
+rows as ``x`` has elements. None of them needs the host by itself; where the size is kept is the
+scheduler's choice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anyshape.ir.dtypes import DType, bool_, float32, float64, int64
+from anyshape.ir.graph import Arg, ScalarType, TensorType
+from anyshape.ir.scalars import ScalarInput
+from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.layout import contiguous_strides, numel
+from anyshape.ops.rules import dim_of, new, tensor
+from anyshape.ops.table import op
+from anyshape.symbolic import Dim, eq
+
+# --- numbers ---
+
+
+def _item_type(cx: TypeContext, x: Any) -> ScalarType:
+    t = tensor(x)
+    count = numel(t.shape)
+    if count != 1:
+        cx.require(eq(count, 1), "a Tensor with other than one element cannot be converted to Scalar")
+    if t.dtype.is_integral:
+        return ScalarType("int", cx.space.fresh("u", policy="unbacked", knowledge="midrun", signed=True))
+    if t.dtype.is_complex:
+        raise OpError("item() of a complex tensor has no row")
+    kind = "bool" if t.dtype is bool_ else "float"
+    name = f"n{len(cx.numbers)}"
+    made = ScalarInput(name, kind)  # type: ignore[arg-type]
+    cx.numbers.append(made)
+    return ScalarType(kind, made)  # type: ignore[arg-type]
+
+
+op("item", "input", torch="torch.Tensor.item", type=_item_type)
+
+# --- places and selections ---
+
+
+def _nonzero_type(cx: TypeContext, x: Any) -> TensorType:
+    """ATen writes the places of one element after another, and lays them out dimension by dimension."""
+    t = tensor(x)
+    rows = cx.fresh_size(high=numel(t.shape))
+    return TensorType(int64, t.device, (rows, t.rank), (1, rows))
+
+
+op("nonzero", "input", torch="torch.nonzero", spellings=("torch.Tensor.nonzero",), type=_nonzero_type)
+op("nonzero_tuple", "input", torch="anyshape.reference.nonzero_tuple", inline=True,
+   expand=lambda b, x: _columns(b, b.nonzero(x if x.shape else b.unsqueeze(x, 0))))  # fmt: skip
+op("argwhere", "input", torch="torch.argwhere", spellings=("torch.Tensor.argwhere",), inline=True,
+   expand=lambda b, x: b.nonzero(x))  # fmt: skip
+
+
+def _columns(b: Any, places: Any) -> tuple[Any, ...]:
+    return tuple(b.select(places, 1, d) for d in range(places.shape[1]))
+
+
+def _masked_select(b: Any, x: Any, mask: Any) -> Any:
+    shape = b.cx.broadcast_shapes((x.shape, mask.shape))
+    wide = [v if v.shape == shape else b.expand(v, shape) for v in (x, mask)]
+    if not shape:
+        wide = [b.unsqueeze(v, 0) for v in wide]
+    return b.masked_index(wide[0], (wide[1],))
+
+
+op("masked_select", "input, mask", torch="torch.masked_select", spellings=("torch.Tensor.masked_select",),
+   inline=True, expand=_masked_select)  # fmt: skip
+
+# --- unique, counts, repeats ---
+
+
+def _unique_type(
+    cx: TypeContext, x: Any, sorted: Arg = True, return_inverse: Arg = False, return_counts: Arg = False,  # noqa: A002
+    dim: Any = None,
+) -> Any:  # fmt: skip
+    t = tensor(x)
+    if dim is None:
+        found = cx.fresh_size(high=numel(t.shape))
+        values = new(cx, t, (found,))
+        inverse = new(cx, t, t.shape, int64)
+    else:
+        d = dim_of(dim, t.rank)
+        found = cx.fresh_size(high=t.shape[d])
+        values = new(cx, t, (*t.shape[:d], found, *t.shape[d + 1 :]))
+        inverse = new(cx, t, (t.shape[d],), int64)
+    counts = new(cx, t, (found,), int64)
+    made = (values, *((inverse,) if return_inverse else ()), *((counts,) if return_counts else ()))
+    return made if len(made) > 1 else values
+
+
+op("unique", "input, sorted=True, return_inverse=False, return_counts=False, dim=None",
+   torch="anyshape.reference.unique_", type=_unique_type,
+   spellings=("torch.unique", "torch.Tensor.unique", "torch.functional.unique"))  # fmt: skip
+op("unique_consecutive", "input, return_inverse=False, return_counts=False, dim=None",
+   torch="anyshape.reference.unique_consecutive_",
+   spellings=("torch.unique_consecutive", "torch.Tensor.unique_consecutive", "torch.functional.unique_consecutive"),
+   type=lambda cx, x, inverse=False, counts=False, dim=None: _unique_type(cx, x, True, inverse, counts, dim))
+
+
+def _weight_dtype(dtype: DType) -> DType:
+    return dtype if dtype is float32 else float64
+
+
+def _bincount_type(cx: TypeContext, x: Any, weights: Any = None, minlength: Any = 0) -> TensorType:
+    bins = cx.fresh_size(low=minlength)
+    dtype = int64 if weights is None else _weight_dtype(tensor(weights).dtype)
+    return new(cx, tensor(x), (bins,), dtype)
+
+
+op("bincount", "input, weights=None, minlength=0", torch="torch.bincount", spellings=("torch.Tensor.bincount",),
+   type=_bincount_type)  # fmt: skip
+
+
+def _repeat_interleave_type(
+    cx: TypeContext, x: Any, repeats: Any = None, dim: Any = None, *, output_size: Any = None
+) -> TensorType:
+    t = tensor(x)
+    if repeats is None:  # torch.repeat_interleave(repeats): the place of each repeat
+        return new(cx, t, (cx.fresh_size() if output_size is None else output_size,), int64)
+    shape: tuple[Dim, ...] = (numel(t.shape),) if dim is None else t.shape
+    d = dim_of(0 if dim is None else dim, len(shape))
+    size = cx.fresh_size() if output_size is None else output_size
+    made = (*shape[:d], size, *shape[d + 1 :])
+    return TensorType(t.dtype, t.device, made, contiguous_strides(cx, made))
+
+
+op("repeat_each", "input, repeats=None, dim=None, *, output_size=None", torch="anyshape.reference.repeat_each",
+   type=_repeat_interleave_type)  # fmt: skip
+op("one_hot_of_data", "input, num_classes=-1", torch="anyshape.reference.one_hot_of_data",
+   type=lambda cx, x, n=-1: new(cx, tensor(x), (*tensor(x).shape, cx.fresh_size(low=1)), int64))  # fmt: skip

@@ -24,6 +24,7 @@ from anyshape.symbolic import AllOf, AnyOf, Expr, Relation, Symbol, evaluate
 
 Tensor = torch.Tensor
 
+MEMORY_FORMATS = frozenset({"contiguous_format", "preserve_format", "channels_last", "channels_last_3d"})
 NUMBER_FIRST: Mapping[str, str] = MappingProxyType(
     {
         "sub": "operator.sub", "div": "operator.truediv", "true_divide": "operator.truediv",
@@ -75,6 +76,8 @@ class Environment:
                 return evaluate_scalar(arg, self.sizes, self.numbers)
             case DType():
                 return torch_dtype(arg)
+            case str() if arg in MEMORY_FORMATS:
+                return getattr(torch, arg)
             case tuple():
                 return tuple(self.read(item) for item in arg)
             case slice():
@@ -220,9 +223,9 @@ def to_dtype(input: Tensor, dtype: torch.dtype) -> Tensor:  # noqa: A002
 
 def to(
     input: Tensor, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False,  # noqa: A002
-    memory_format: str | None = None,
+    memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    form = getattr(torch, memory_format or "preserve_format")
+    form = memory_format or torch.preserve_format
     return input.to(device=device, dtype=dtype or input.dtype, copy=copy, memory_format=form)
 
 
@@ -423,7 +426,7 @@ var_, std_ = _spread("var"), _spread("std")
 var_mean_, std_mean_ = _spread("var_mean"), _spread("std_mean")
 
 
-def nonzero_tuple(input: Tensor) -> Any:  # noqa: A002
+def nonzero_tuple(input: Tensor, *, as_tuple: bool = True) -> Any:  # noqa: A002
     return torch.nonzero(input, as_tuple=True)
 
 
@@ -436,7 +439,9 @@ def unique_(
 def unique_consecutive_(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: Any = None  # noqa: A002
 ) -> Any:
-    return torch.unique_consecutive(input, return_inverse, return_counts, dim)
+    return torch.unique_consecutive(
+        input, return_inverse=return_inverse, return_counts=return_counts, dim=dim
+    )
 
 
 def repeat_each(input: Tensor, repeats: Any = None, dim: Any = None, *, output_size: Any = None) -> Tensor:  # noqa: A002
@@ -494,3 +499,74 @@ def hardswish_(input: Tensor, inplace: bool = False) -> Tensor:  # noqa: A002
 
 def hardsigmoid_(input: Tensor, inplace: bool = False) -> Tensor:  # noqa: A002
     return F.hardsigmoid(input, inplace=True)
+
+
+def _pool(function: Callable[..., Any], *args: Any) -> Any:
+    """A pooling function with an empty stride in the place of none."""
+    x, kernel, stride, *rest = args
+    return function(x, kernel, kernel if stride is None or stride == () else stride, *rest)
+
+
+def max_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, *rest: Any) -> Any:  # noqa: A002
+    return _pool(F.max_pool1d, input, kernel_size, stride, *rest)
+
+
+def max_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, *rest: Any) -> Any:  # noqa: A002
+    return _pool(F.max_pool2d, input, kernel_size, stride, *rest)
+
+
+def max_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, *rest: Any) -> Any:  # noqa: A002
+    return _pool(F.max_pool3d, input, kernel_size, stride, *rest)
+
+
+def avg_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, *rest: Any) -> Tensor:  # noqa: A002
+    return _pool(F.avg_pool1d, input, kernel_size, stride, *rest)
+
+
+def avg_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, *rest: Any) -> Tensor:  # noqa: A002
+    return _pool(F.avg_pool2d, input, kernel_size, stride, *rest)
+
+
+def avg_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, *rest: Any) -> Tensor:  # noqa: A002
+    return _pool(F.avg_pool3d, input, kernel_size, stride, *rest)
+
+
+def einsum(equation: str, operands: Any) -> Tensor:
+    return torch.einsum(equation, *operands)
+
+
+# --- random ---
+
+
+def randint_like(input: Tensor, low: int, high: Any = None, *, dtype: Any = None, device: Any = None) -> Tensor:  # noqa: A002
+    ends = (low,) if high is None else (low, high)
+    return torch.randint_like(input, *ends, dtype=dtype, device=device)
+
+
+def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None) -> Tensor:  # noqa: A002
+    return torch.bernoulli(input) if p is None else torch.bernoulli(input, p)
+
+
+def normal(
+    mean: Any, std: Any = 1.0, size: Any = None, *, dtype: Any = None, device: Any = None, generator: Any = None
+) -> Tensor:
+    return torch.normal(mean, std) if size is None else torch.normal(mean, std, size, dtype=dtype, device=device)
+
+
+def rrelu_random(input: Tensor, lower: float, upper: float) -> Tensor:  # noqa: A002
+    return F.rrelu(input, lower, upper, training=True)
+
+
+random_dropout1d, random_dropout2d, random_dropout3d = F.dropout1d, F.dropout2d, F.dropout3d
+random_alpha_dropout, random_feature_alpha_dropout = F.alpha_dropout, F.feature_alpha_dropout
+
+
+def _drawn(name: str) -> Callable[..., Tensor]:
+    def function(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:  # noqa: A002
+        return getattr(torch.empty_like(input), name)(*args, **kwargs)
+
+    return function
+
+
+drawn_normal, drawn_uniform, drawn_bernoulli = _drawn("normal_"), _drawn("uniform_"), _drawn("bernoulli_")
+drawn_exponential, drawn_random = _drawn("exponential_"), _drawn("random_")

@@ -19,6 +19,7 @@ from anyshape.capture.recorder import Recorder
 from anyshape.capture.values import PROXIES, Break, ProxyLeak, ScalarValue, TensorValue
 from anyshape.ir.graph import Node, TensorType, Value
 from anyshape.ops import OPS
+from anyshape.ops.context import OpError, Undecided
 from anyshape.symbolic import Condition, Contradiction, Expr, Facts, all_of, any_of, eq, ge, maximum, minimum
 
 if TYPE_CHECKING:
@@ -77,8 +78,8 @@ def branch(domain: SymbolicDomain, condition: Condition, frame: Frame) -> Any:
     if jumps and frame is machine.frame and domain.forks_left > 0:
         try:
             return _fork(domain, condition, frame, name)
-        except NotJoined:
-            pass
+        except NotJoined as reason:
+            domain.refused(condition, str(reason))
     domain.guarded += 1
     return domain.recorder.decide(condition)
 
@@ -121,8 +122,11 @@ def _run_both(domain: SymbolicDomain, frame: Frame, name: str, condition: Condit
             _enter_side(machine, frame, name, outcome is jump_on, target)
             sides.append(_run_side(domain, frame, meeting, under[outcome]))
             _refuse_older_writes(machine, mark.journal, known)
-        merger = _Merger(recorder, under[not keep], sides[0].facts, sides[1].facts, {})  # type: ignore[arg-type]
-        merged = _merge_into(merger, *sides)
+        dropped, kept = sides
+        tables = _definitions(dropped.nodes), _definitions(kept.nodes)
+        merger = _Merger(recorder, under[not keep], dropped.facts, kept.facts, *tables)  # type: ignore[arg-type]
+        merged = _merge_into(merger, dropped, kept)
+        _hold_in_general(recorder, kept.nodes, record.facts.fork())
         done = True
     finally:
         if not done:
@@ -237,7 +241,8 @@ class _Merger:
     condition: Condition
     yes: Facts
     no: Facts
-    renamed: dict[Value, Value]
+    dropped: dict[Value, tuple[Node, int]]
+    kept: dict[Value, tuple[Node, int]]
 
     def value(self, a: Any, b: Any, depth: int = 6) -> Any:
         """One value for both, or NotJoined."""
@@ -265,7 +270,7 @@ class _Merger:
 
     def _number(self, a: Any, b: Any) -> Any:
         if isinstance(a, TensorValue) and isinstance(b, TensorValue):
-            if self.renamed.get(a.value, a.value) is b.value and a.python is b.python:
+            if self.same_value(a.value, b.value) and a.python is b.python:
                 return b
             raise NotMerged("different tensors")
         left, right = numbers.dim(a), numbers.dim(b)
@@ -317,28 +322,38 @@ class _Merger:
         return numbers.truth_value(_simpler(self.condition, left, right, chosen))
 
     # ---- nodes ----------------------------------------------------------------------------------------------------------
-    def nodes(self, a: list[Node], b: list[Node]) -> None:
-        """Finds that both sides computed the same; `renamed` maps the values of the dropped side to those of the other."""
-        if len(a) != len(b):
-            raise NotMerged("the sides compute different things")
-        for left, right in zip(a, b):
-            if left.op != right.op or len(left.args) != len(right.args) or list(left.kwargs) != list(right.kwargs):
-                raise NotMerged(f"{left.op} on one side, {right.op} on the other")
-            same = all(self.argument(x, y) for x, y in zip(left.args, right.args))
-            if not same or not all(self.argument(left.kwargs[k], right.kwargs[k]) for k in left.kwargs):
-                raise NotMerged(f"{left.op} with different arguments")
-            for x, y in zip(left.outputs, right.outputs):
-                if not self.same_type(x, y):
-                    raise NotMerged(f"{left.op} with different types")
-                self.renamed[x] = y
+    def same_value(self, a: Value, b: Value) -> bool:
+        """Whether `a` of the dropped side is `b` of the kept one, under the dropped side's condition."""
+        if a is b:
+            return True
+        left, right = self.dropped.get(a), self.kept.get(b)
+        if right is not None and self.is_identity(right[0]):
+            return self.same_value(a, right[0].args[0])  # type: ignore[arg-type]
+        if left is not None and self.is_identity(left[0]):
+            return self.same_value(left[0].args[0], b)  # type: ignore[arg-type]
+        if left is None or right is None or left[1] != right[1]:
+            return False
+        x, y = left[0], right[0]
+        if x.op != y.op or len(x.args) != len(y.args) or list(x.kwargs) != list(y.kwargs):
+            return False
+        if not all(self.argument(p, q) for p, q in zip(x.args, y.args)):
+            return False
+        return all(self.argument(x.kwargs[key], y.kwargs[key]) for key in x.kwargs) and self.same_type(a, b)
+
+    def is_identity(self, node: Node) -> bool:
+        """A view that, under the dropped side's condition, shows all of its input in its own shape."""
+        if node.op not in IDENTITIES or not isinstance(node.args[0], Value):
+            return False
+        x, y = node.args[0].tensor, node.output.tensor
+        return x.rank == y.rank and all(self.yes.known(eq(p, q)) for p, q in zip(x.shape, y.shape))
 
     def argument(self, a: Any, b: Any) -> bool:
         if isinstance(a, Value):
-            return isinstance(b, Value) and self.renamed.get(a, a) is b
+            return isinstance(b, Value) and self.same_value(a, b)
         if isinstance(a, tuple):
             return isinstance(b, tuple) and len(a) == len(b) and all(self.argument(x, y) for x, y in zip(a, b))
         if isinstance(a, (int, Expr)) and isinstance(b, (int, Expr)) and not isinstance(a, bool):
-            return a is b or self.dim(a, b) is b
+            return a is b or self.yes.known(eq(a, b)) is True
         return type(a) is type(b) and (a is b or a == b)
 
     def same_type(self, a: Value, b: Value) -> bool:
@@ -348,6 +363,33 @@ class _Merger:
         if (x.dtype, x.device, len(x.shape), x.requires_grad) != (y.dtype, y.device, len(y.shape), y.requires_grad):
             return False
         return all(self.argument(p, q) for p, q in zip(x.shape, y.shape))
+
+
+IDENTITIES = frozenset({"expand", "expand_as", "broadcast_to", "view", "reshape", "slice", "alias", "contiguous", "repeat"})
+
+
+def _definitions(nodes: list[Node]) -> dict[Value, tuple[Node, int]]:
+    return {value: (node, place) for node in nodes for place, value in enumerate(node.outputs)}
+
+
+def _hold_in_general(recorder: Recorder, nodes: list[Node], facts: Facts) -> None:
+    """The kept nodes must have the same types without the condition under which they were made."""
+    cx = recorder.cx
+    cx.facts = facts
+    for node in nodes:
+        row = OPS.get(node.op)
+        if row is None:
+            raise NotMerged(f"{node.op} has no row")
+        try:
+            types = recorder.builder.type_of(row, node.args, node.kwargs)
+        except (OpError, Undecided, Contradiction) as error:
+            raise NotMerged(f"{node.op} is right on one side only: {error}") from None
+        types = types if isinstance(types, tuple) else (types,)
+        for value, found in zip(node.outputs, types):
+            if isinstance(found, TensorType) and found.shape != value.shape:
+                raise NotMerged(f"{node.op} has another shape on the other side")
+            if isinstance(found, TensorType) and found.strides != value.tensor.strides:
+                raise NotMerged(f"{node.op} has other strides on the other side")
 
 
 _NUMBERS = (int, float, bool)
@@ -383,7 +425,6 @@ class _State:
 def _merge_into(merger: _Merger, dropped: Side, kept: Side) -> _State:
     if dropped.returned is not kept.returned or dropped.modes != kept.modes:
         raise NotJoined("the sides end in different places or modes")
-    merger.nodes(dropped.nodes, kept.nodes)
     if kept.returned:
         return _State(True, merger.value(dropped.value, kept.live_value), [], [])
     if len(dropped.stack) != len(kept.stack):

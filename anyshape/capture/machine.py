@@ -189,9 +189,10 @@ class Machine:
         if isinstance(fn, type):
             return self.instantiate(fn, args, kwargs)
         if kind is _METHOD_WRAPPER:
-            descriptor = self.lookup(type(fn.__self__), fn.__name__)
-            if type(descriptor) is _WRAPPER_DESCRIPTOR:
-                return Call(descriptor, (fn.__self__, *args), kwargs)
+            for base in type(fn.__self__).__mro__:  # past a Python override: `super().__setitem__`
+                descriptor = vars(base).get(fn.__name__)
+                if type(descriptor) is _WRAPPER_DESCRIPTOR:
+                    return Call(descriptor, (fn.__self__, *args), kwargs)
         slot = self.lookup(kind, "__call__")
         if type(slot) is FunctionType:
             return Call(slot, (fn, *args), kwargs)

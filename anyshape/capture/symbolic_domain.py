@@ -12,7 +12,9 @@ import operator
 import sys
 import types
 import warnings
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,6 +27,7 @@ from anyshape.capture.heap import Effect
 from anyshape.capture.recorder import Recorder
 from anyshape.capture.sources import Source
 from anyshape.capture.values import PROXIES, ScalarValue, SizeValue, TensorValue
+from anyshape.ir.graph import Location
 from anyshape.ops.context import OpError
 from anyshape.symbolic import Condition
 
@@ -43,6 +46,18 @@ def called(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return fn(*args, **kwargs)
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the two sides of a branch on sizes are not one."""
+
+    condition: str
+    reason: str
+    location: Location | None
+
+    def __str__(self) -> str:
+        return f"{self.condition}: not joined, {self.reason}" + (f"  # {self.location}" if self.location else "")
+
+
 class SymbolicDomain(Domain):
     """See the module."""
 
@@ -54,6 +69,7 @@ class SymbolicDomain(Domain):
         self.forks_left = forks
         self.joined = 0
         self.guarded = 0
+        self.refusals: list[Refusal] = []
         self._trusted: dict[str, bool] = {}
         recorder.frame = lambda: self.machine.frame
 
@@ -107,7 +123,7 @@ class SymbolicDomain(Domain):
             return value
         if isinstance(value, torch.Tensor):
             return self._see_tensor(source, value)
-        if isinstance(value, EQUAL):
+        if isinstance(value, EQUAL) or (kind is tuple and is_simple(value)):
             recorder.guard(source, "equals", value)
             return value
         if isinstance(value, IDENTITY) or isinstance(value, torch.nn.Module) or self._is_fixed(source):
@@ -354,6 +370,10 @@ class SymbolicDomain(Domain):
             return value.python or torch.Tensor
         return int if type(value) is SizeValue else value.kind  # type: ignore[no-any-return]
 
+    def refused(self, condition: Condition, reason: str) -> None:
+        """A branch could not be joined: kept for `explain`."""
+        self.refusals.append(Refusal(str(condition), reason, self.recorder.location()))
+
     # ---- facts and effects ------------------------------------------------------------------------------------------------
     def require(self, condition: Condition | bool, message: Any) -> None:
         """A precondition that the program states: `torch._check`."""
@@ -379,7 +399,14 @@ class SymbolicDomain(Domain):
 
 
 # ---- reads by kind ---------------------------------------------------------------------------------------------------------------------
+def is_simple(value: Any) -> bool:
+    """Whether a tuple holds plain constants only, so that equality is as good as identity."""
+    return all(is_simple(item) if type(item) is tuple else type(item) in CONSTANTS for item in value)
+
+
 def _read_attr(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+    if type(source.pinned) is types.CodeType:
+        return value
     if key == "__dict__" and type(value) is dict:
         child = domain.recorder.sources.child(source, "attr", key)
         if source.is_pinned:
@@ -387,7 +414,18 @@ def _read_attr(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> 
         else:
             domain.recorder.sources.place(value, child)
         return value
-    return domain.see(domain.recorder.sources.child(source, "attr", key), value)
+    child = domain.recorder.sources.child(source, "attr", key)
+    if source.is_pinned and not child.is_pinned and type(value) not in CONSTANTS and _is_computed(source.pinned, key, value):
+        domain.recorder.sources.place(value, child)
+        return value
+    return domain.see(child, value)
+
+
+def _is_computed(obj: Any, key: str, value: Any) -> bool:
+    """Whether C code makes the attribute anew each time it is asked."""
+    if isinstance(obj, type) or key in getattr(obj, "__dict__", ()):
+        return False
+    return getattr(obj, key, None) is not value
 
 
 def _read_item(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
@@ -467,7 +505,10 @@ def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
     return (getattr(fn, "__module__", None) or "") in PURE_MODULES
 
 
-CONTAINERS = (list, dict, set, tuple, frozenset, str, bytes, int, float, object, type)
+CONTAINERS = (
+    *(list, dict, set, tuple, frozenset, str, bytes, int, float, object, type, bytearray, complex),
+    *(OrderedDict, defaultdict, deque, types.MappingProxyType, slice, range),
+)
 PURE_MODULES = frozenset({"math", "_operator", "_functools", "_collections", "itertools", "_sre", "re", "_struct", "_abc", "_contextvars_"})
 STORES = frozenset({list.append, list.insert, dict.__setitem__, dict.setdefault, dict.get, dict.update, dict.pop, list.pop, tuple.__new__, object.__new__, dict.__new__, list.__new__})
 
@@ -517,6 +558,7 @@ NATIVE: Mapping[Any, Callable[..., Any]] = {
     print: _deferred(print),
     warnings.warn: _deferred(warnings.warn),
     id: lambda domain, args, kwargs: id(args[0]),
+    __import__: lambda domain, args, kwargs: __import__(*args, **kwargs),
 }
 
 

@@ -211,8 +211,8 @@ def shape_of(domain: SymbolicDomain, x: TensorValue) -> Any:
     facts = domain.recorder.cx.facts
     dims = [facts.simplify(d) if not isinstance(d, int) else d for d in x.value.shape]
     if all(isinstance(d, int) for d in dims):
-        return torch.Size(dims)
-    return SizeTuple(numbers.size(d) for d in dims)
+        return domain.created(torch.Size(dims))
+    return domain.created(SizeTuple(numbers.size(d) for d in dims))
 
 
 def size_method(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

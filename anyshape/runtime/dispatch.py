@@ -77,6 +77,7 @@ class Variant:
     compiled: Any
     joined: int = 0
     guarded: int = 0
+    refusals: tuple[Any, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -176,7 +177,7 @@ class Compiled:
         entry = compile_entry(guards, world.snapshot, parameters_check(guards.parameters))
         self.capture_seconds += captured - started
         self.compile_seconds += time.perf_counter() - started
-        return Variant(guards, entry, compiled.run, rebuild, graph, compiled, domain.joined, domain.guarded)
+        return Variant(guards, entry, compiled.run, rebuild, graph, compiled, domain.joined, domain.guarded, tuple(domain.refusals))
 
     def _place(self, domain: SymbolicDomain, slots: list[Any], count: int, names: tuple[str, ...]) -> list[Any]:
         sources = domain.recorder.sources

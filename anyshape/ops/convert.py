@@ -19,7 +19,7 @@ from anyshape.ir.dtypes import (
 )
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import TypeContext
-from anyshape.ops.layout import contiguous_strides, preserved_strides
+from anyshape.ops.layout import formatted_strides
 from anyshape.ops.rules import tensor
 from anyshape.ops.table import Extern, op
 
@@ -32,8 +32,7 @@ def _to_type(
     same = (dtype is None or dtype is t.dtype) and (device is None or device == t.device)
     if same and not copy and memory_format in (None, "preserve_format"):
         return t
-    keep = memory_format in (None, "preserve_format")
-    strides = preserved_strides(cx, t) if keep else contiguous_strides(cx, t.shape)
+    strides = formatted_strides(cx, t, memory_format)
     return TensorType(dtype or t.dtype, device or t.device, t.shape, strides)
 
 
@@ -46,6 +45,8 @@ def _to_expand(
         made = b.to_device(made, device)
     if dtype is not None and dtype is not x.dtype:
         made = b.to_dtype(made, dtype)
+    if memory_format not in (None, "preserve_format", "contiguous_format"):
+        return b.clone(made, memory_format=memory_format)
     return b.clone(made) if made is x and copy else made
 
 
@@ -60,9 +61,10 @@ _METHODS: dict[str, DType] = {
     "short": int16, "char": int8, "byte": uint8, "bool": bool_,
 }  # fmt: skip
 for _name, _dtype in _METHODS.items():
-    op(f"as_{_name}", "input", torch=f"torch.Tensor.{_name}", alias="maybe",
-       type=lambda cx, x, dtype=_dtype: _to_type(cx, x, dtype),
-       expand=lambda b, x, dtype=_dtype: _to_expand(b, x, dtype))  # fmt: skip
+    op(f"as_{_name}", "input, *, memory_format=None", torch=f"torch.Tensor.{_name}", alias="maybe",
+       normalize=lambda cx, x, *, memory_format=None: ((x,), {"memory_format": memory_format or "preserve_format"}),
+       type=lambda cx, x, *, memory_format, dtype=_dtype: _to_type(cx, x, dtype, None, False, False, memory_format),
+       expand=lambda b, x, *, memory_format, dtype=_dtype: _to_expand(b, x, dtype))  # fmt: skip
 op("type", "input, dtype, non_blocking=False", torch="torch.Tensor.type", alias="maybe",
    type=lambda cx, x, dtype, non_blocking=False: _to_type(cx, x, dtype),
    expand=lambda b, x, dtype, non_blocking=False: _to_expand(b, x, dtype))  # fmt: skip

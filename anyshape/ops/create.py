@@ -11,7 +11,7 @@ from typing import Any
 from anyshape.ir.dtypes import DType, bool_, float32, float64, int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import OpError, TypeContext
-from anyshape.ops.layout import contiguous_strides, preserved_strides
+from anyshape.ops.layout import formatted_strides
 from anyshape.ops.rules import created, dim_of, new, number_category, tensor
 from anyshape.ops.table import Structural, op
 from anyshape.ops.view import Normal, sequence
@@ -66,8 +66,7 @@ for _name, _value in (("zeros", 0), ("ones", 1), ("empty", 0)):
 
 def _like_type(cx: TypeContext, x: Any, *value: Arg, dtype: Any = None, device: Any = None, **rest: Arg) -> TensorType:
     t = tensor(x)
-    contiguous = rest.get("memory_format") == "contiguous_format"
-    strides = contiguous_strides(cx, t.shape) if contiguous else preserved_strides(cx, t)
+    strides = formatted_strides(cx, t, rest.get("memory_format"))
     return TensorType(dtype or t.dtype, device or t.device, t.shape, strides)
 
 

@@ -49,9 +49,11 @@ def _nonzero_type(cx: TypeContext, x: Any) -> TensorType:
     return TensorType(int64, t.device, (rows, t.rank), (1, rows))
 
 
-op("nonzero", "input", torch="torch.nonzero", spellings=("torch.Tensor.nonzero",), type=_nonzero_type)
-op("nonzero_tuple", "input", torch="anyshape.reference.nonzero_tuple", inline=True,
-   expand=lambda b, x: _columns(b, b.nonzero(x if x.shape else b.unsqueeze(x, 0))))  # fmt: skip
+op("nonzero", "input, *, as_tuple=False", torch="torch.nonzero", spellings=("torch.Tensor.nonzero",),
+   overload=lambda x, *, as_tuple=False: "nonzero_tuple" if as_tuple else None,
+   type=lambda cx, x, *, as_tuple=False: _nonzero_type(cx, x))
+op("nonzero_tuple", "input, *, as_tuple=True", torch="anyshape.reference.nonzero_tuple", inline=True,
+   expand=lambda b, x, *, as_tuple=True: _columns(b, b.nonzero(x if x.shape else b.unsqueeze(x, 0))))  # fmt: skip
 op("argwhere", "input", torch="torch.argwhere", spellings=("torch.Tensor.argwhere",), inline=True,
    expand=lambda b, x: b.nonzero(x))  # fmt: skip
 

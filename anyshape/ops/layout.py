@@ -251,6 +251,15 @@ def _with_ones(shape: Shape, strides: list[Dim]) -> Shape:
     return tuple(reversed(result))
 
 
+def formatted_strides(cx: TypeContext, t: TensorType, memory_format: object) -> Shape:
+    """Strides of a new tensor like ``t`` in a memory format, given as torch's name of it."""
+    if memory_format in (None, "preserve_format"):
+        return preserved_strides(cx, t)
+    if memory_format == "contiguous_format":
+        return contiguous_strides(cx, t.shape)
+    return channels_last_strides(t.shape)
+
+
 def channels_last_strides(shape: Shape) -> Shape:
     """Strides of a tensor (N, C, *spatial) that keeps its channels innermost."""
     return strides_in_order(shape, (1, *range(len(shape) - 1, 1, -1), 0))

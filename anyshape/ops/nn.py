@@ -41,9 +41,10 @@ for _name, _torch in (
 def _eval_only(b: Any, x: Any, p: Any, train: Any, name: str) -> Any:
     if not train:
         return x
-    if name != "torch_dropout":
-        raise OpError(f"{name} in training mode has no row")
-    return b.random_dropout(x, p)
+    function = name.removeprefix("torch_").removeprefix("nn_")
+    if function == "feature_dropout":
+        function = "dropout2d"
+    return b.call(f"random_{function}", x, p)
 
 
 op("random_dropout", "input, p", torch="anyshape.reference.random_dropout", type=like(0), random=True,

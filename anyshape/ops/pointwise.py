@@ -12,7 +12,7 @@ from typing import Any
 from anyshape.ir.dtypes import DType, bool_, int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import OpError, TypeContext
-from anyshape.ops.layout import contiguous_strides, preserved_strides
+from anyshape.ops.layout import formatted_strides, preserved_strides
 from anyshape.ops.rules import (
     booled,
     floated,
@@ -203,9 +203,7 @@ op("to_dtype", "input, dtype", torch="anyshape.reference.to_dtype", type=_to_dty
 
 def _clone_type(cx: TypeContext, x: Any, *, memory_format: Arg = None) -> TensorType:
     t = tensor(x)
-    if memory_format == "contiguous_format":
-        return TensorType(t.dtype, t.device, t.shape, contiguous_strides(cx, t.shape))
-    return TensorType(t.dtype, t.device, t.shape, preserved_strides(cx, t))
+    return TensorType(t.dtype, t.device, t.shape, formatted_strides(cx, t, memory_format))
 
 
 op("clone", "input, *, memory_format=None", torch="torch.clone", spellings=("torch.Tensor.clone",),

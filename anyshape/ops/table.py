@@ -8,6 +8,7 @@ torch. Read on: ``context.py`` for what a type rule may ask, ``build.py`` for ho
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -40,6 +41,7 @@ class Signature:
     defaults: Mapping[str, Arg] = field(default_factory=dict)  # of the keyword-only parameters
 
     @classmethod
+    @functools.cache
     def parse(cls, text: str) -> Signature:
         """``Signature.parse("x, y, *, alpha=1")``; defaults are Python literals."""
         arguments = ast.parse(f"def f({text}): pass").body[0].args  # type: ignore[attr-defined]

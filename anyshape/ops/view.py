@@ -15,6 +15,7 @@ from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import (
     Shape,
     contiguous_strides,
+    formatted_strides,
     is_contiguous,
     numel,
     preserved_strides,
@@ -605,10 +606,14 @@ op("as_strided", "input, size, stride, storage_offset=None", torch="torch.as_str
 
 def _contiguous_type(cx: TypeContext, x: Any, *, memory_format: Arg = None) -> TensorType:
     t = tensor(x)
+    if memory_format in ("channels_last", "channels_last_3d"):
+        return viewed(t, t.shape, formatted_strides(cx, t, memory_format))
     return t if is_contiguous(cx, t) else viewed(t, t.shape, contiguous_strides(cx, t.shape))
 
 
 def _contiguous_expand(b: Any, x: Any, *, memory_format: Arg = None) -> Any:
+    if memory_format in ("channels_last", "channels_last_3d"):
+        return b.clone(x, memory_format=memory_format)
     if is_contiguous(b.cx, x.type):
         return x
     return b.clone(x, memory_format="contiguous_format")

@@ -1,0 +1,250 @@
+"""Convolution, pooling and resizing: externs with type rules; global average pooling is a mean.
+
+Sizes are floor divisions of symbolic sizes. Results are row-major, or channels-last where the input (for
+convolutions: or the weight) is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from anyshape.ir.dtypes import int64
+from anyshape.ir.graph import Arg, TensorType
+from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.layout import Shape, channels_last_strides, contiguous_strides, is_channels_last
+from anyshape.ops.rules import tensor
+from anyshape.ops.table import Extern, op
+from anyshape.ops.view import sequence
+from anyshape.symbolic import Dim, ceildiv, eq, floordiv, ge, le
+
+
+def spread(value: Any, count: int) -> tuple[Any, ...]:
+    """One number for each spatial dimension."""
+    values = sequence(value)
+    return tuple(values) * count if len(values) == 1 else tuple(values)
+
+
+def _image(cx: TypeContext, t: TensorType, shape: Shape, last: bool) -> TensorType:
+    strides = channels_last_strides(shape) if last and len(shape) > 3 else contiguous_strides(cx, shape)
+    return TensorType(t.dtype, t.device, shape, strides)
+
+
+# --- convolution ---
+
+
+def _window(size: Dim, kernel: Dim, stride: Any, padding: Any, dilation: Any) -> Dim:
+    return floordiv(size + 2 * padding - dilation * (kernel - 1) - 1, stride) + 1
+
+
+def _conv_type(n: int) -> Callable[..., TensorType]:
+    def rule(
+        cx: TypeContext, x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0,
+        dilation: Any = 1, groups: Any = 1,
+    ) -> TensorType:  # fmt: skip
+        t, w = tensor(x), tensor(weight)
+        if t.rank not in (n + 1, n + 2) or w.rank != n + 2:
+            raise OpError(f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to conv{n}d")
+        if t.dtype is not w.dtype:
+            raise OpError(f"Input type ({t.dtype}) and weight type ({w.dtype}) should be the same")
+        channels = t.shape[-n - 1]
+        cx.require(eq(channels, w.shape[1] * groups), "Given groups, expected input to have other channels")
+        strides, gaps = spread(stride, n), spread(dilation, n)
+        sizes: list[Dim] = []
+        for d in range(n):
+            size, kernel = t.shape[d - n], w.shape[d + 2]
+            if padding == "same":
+                sizes.append(size)
+                continue
+            pad = 0 if padding == "valid" else spread(padding, n)[d]
+            made = _window(size, kernel, strides[d], pad, gaps[d])
+            text = "Calculated padded input size is smaller than the kernel"
+            cx.require(ge(size + 2 * pad, gaps[d] * (kernel - 1) + 1), text)
+            sizes.append(cx.facts.simplify(made))
+        last = is_channels_last(cx, t) or is_channels_last(cx, w)
+        return _image(cx, t, (*t.shape[: t.rank - n - 1], w.shape[0], *sizes), last)
+
+    return rule
+
+
+def _transposed_type(n: int) -> Callable[..., TensorType]:
+    def rule(
+        cx: TypeContext, x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0,
+        output_padding: Any = 0, groups: Any = 1, dilation: Any = 1,
+    ) -> TensorType:  # fmt: skip
+        t, w = tensor(x), tensor(weight)
+        steps, pads = spread(stride, n), spread(padding, n)
+        extra, gaps = spread(output_padding, n), spread(dilation, n)
+        sizes = [
+            (t.shape[d - n] - 1) * steps[d] - 2 * pads[d] + gaps[d] * (w.shape[d + 2] - 1) + extra[d] + 1
+            for d in range(n)
+        ]
+        last = is_channels_last(cx, t) or is_channels_last(cx, w)
+        return _image(cx, t, (*t.shape[: t.rank - n - 1], w.shape[1] * groups, *sizes), last)
+
+    return rule
+
+
+for _n in (1, 2, 3):
+    op(f"conv{_n}d", "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1", autocast="lower",
+       torch=f"torch.nn.functional.conv{_n}d", spellings=(f"torch.conv{_n}d",), type=_conv_type(_n),
+       lower=Extern(f"torch.nn.functional.conv{_n}d"))  # fmt: skip
+    op(f"conv_transpose{_n}d", "input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1",
+       torch=f"torch.nn.functional.conv_transpose{_n}d", spellings=(f"torch.conv_transpose{_n}d",),
+       type=_transposed_type(_n), lower=Extern(f"torch.nn.functional.conv_transpose{_n}d"), autocast="lower")
+
+# --- pooling ---
+
+
+def _pooled(cx: TypeContext, size: Dim, kernel: Any, stride: Any, pad: Any, gap: Any, ceil: Any) -> Dim:
+    """``pooling_output_shape`` of ATen: with ``ceil_mode`` the last window must start inside the input."""
+    reach = size + 2 * pad - gap * (kernel - 1) - 1
+    if not ceil:
+        cx.require(ge(reach, 0), "Given input size, the calculated output size is too small")
+        return cx.facts.simplify(floordiv(reach, stride) + 1)
+    count = ceildiv(reach, stride) + 1
+    inside = cx.decide(le((count - 1) * stride, size + pad - 1))
+    return count if inside else count - 1
+
+
+def _pool_type(n: int, places: bool) -> Callable[..., Any]:
+    def rule(cx: TypeContext, x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, *rest: Any) -> Any:
+        t = tensor(x)
+        if t.rank not in (n + 1, n + 2):
+            raise OpError(f"Expected {n + 1}D or {n + 2}D input to pooling")
+        dilation, ceil, indices = (rest[0], rest[1], rest[2]) if places else (1, rest[0], False)
+        kernels = spread(kernel_size, n)
+        steps = spread(kernel_size if stride in (None, ()) else stride, n)
+        pads, gaps = spread(padding, n), spread(dilation, n)
+        sizes = [
+            _pooled(cx, t.shape[d - n], kernels[d], steps[d], pads[d], gaps[d], ceil) for d in range(n)
+        ]
+        made = _image(cx, t, (*t.shape[: t.rank - n], *sizes), is_channels_last(cx, t))
+        return (made, TensorType(int64, t.device, made.shape, made.strides)) if indices else made
+
+    return rule
+
+
+for _n in (1, 2, 3):
+    op(f"max_pool{_n}d", "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False",
+       torch=f"anyshape.reference.max_pool{_n}d",
+       spellings=(f"torch.nn.functional.max_pool{_n}d", f"torch.nn.functional._max_pool{_n}d"),
+       type=_pool_type(_n, True), lower=Extern(f"anyshape.reference.max_pool{_n}d"))  # fmt: skip
+    op(f"torch_max_pool{_n}d", "input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False",
+       torch=f"torch.max_pool{_n}d",
+       type=lambda cx, x, k, s, p, g, c, n=_n: _pool_type(n, True)(cx, x, k, s, p, g, c, False),
+       lower=Extern(f"torch.max_pool{_n}d"))  # fmt: skip
+    op(f"max_pool{_n}d_with_indices",
+       "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False",
+       torch=f"torch.nn.functional.max_pool{_n}d_with_indices",
+       type=lambda cx, x, k, s, p, g, c, r, n=_n: _pool_type(n, True)(cx, x, k, s, p, g, c, True),
+       lower=Extern(f"torch.nn.functional.max_pool{_n}d_with_indices"))  # fmt: skip
+    _tail = "" if _n == 1 else ", divisor_override=None"
+    op(f"avg_pool{_n}d", f"input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True{_tail}",
+       torch=f"anyshape.reference.avg_pool{_n}d", type=_pool_type(_n, False),
+       spellings=(f"torch.nn.functional.avg_pool{_n}d",), lower=Extern(f"anyshape.reference.avg_pool{_n}d"))
+
+
+def _adaptive_sizes(t: TensorType, size: Any, n: int) -> Shape:
+    wanted = spread(size, n)
+    return tuple(t.shape[d - n] if wanted[d] is None else wanted[d] for d in range(n))
+
+
+def _adaptive_type(n: int) -> Callable[..., Any]:
+    def rule(cx: TypeContext, x: Any, output_size: Any, return_indices: Any = False) -> Any:
+        t = tensor(x)
+        sizes = _adaptive_sizes(t, output_size, n)
+        made = _image(cx, t, (*t.shape[: t.rank - n], *sizes), is_channels_last(cx, t))
+        return (made, TensorType(int64, t.device, made.shape, made.strides)) if return_indices else made
+
+    return rule
+
+
+def _adaptive_avg_expand(n: int) -> Callable[..., Any]:
+    def expand(b: Any, x: Any, output_size: Any) -> Any:
+        sizes = _adaptive_sizes(x.type, output_size, n)
+        if any(size != 1 for size in sizes):
+            return NotImplemented
+        rank = len(x.shape)
+        return b.mean(x, tuple(range(rank - n, rank)), True)
+
+    return expand
+
+
+for _n in (1, 2, 3):
+    op(f"adaptive_avg_pool{_n}d", "input, output_size", torch=f"torch.nn.functional.adaptive_avg_pool{_n}d",
+       spellings=("torch.adaptive_avg_pool1d",) if _n == 1 else (), type=_adaptive_type(_n),
+       expand=_adaptive_avg_expand(_n))  # fmt: skip
+    op(f"adaptive_max_pool{_n}d", "input, output_size, return_indices=False",
+       torch=f"torch.nn.functional.adaptive_max_pool{_n}d", type=_adaptive_type(_n),
+       lower=Extern(f"torch.nn.functional.adaptive_max_pool{_n}d"))  # fmt: skip
+
+# --- resizing ---
+
+
+def _scaled(cx: TypeContext, size: Dim, factor: Any) -> Dim:
+    """``floor(size * factor)``, exactly: the factor as a ratio of integers."""
+    if not isinstance(factor, (int, float)):
+        raise OpError("interpolate with a symbolic scale factor has no row")
+    if isinstance(size, int):
+        return int(float(size) * factor)
+    above, below = float(factor).as_integer_ratio()
+    return floordiv(size * above, below)
+
+
+def _interpolate_type(
+    cx: TypeContext, x: Any, size: Any = None, scale_factor: Any = None, mode: Any = "nearest", *rest: Any
+) -> TensorType:
+    t = tensor(x)
+    n = t.rank - 2
+    if size is not None:
+        sizes: Shape = spread(size, n)
+    else:
+        factors = spread(scale_factor, n)
+        sizes = tuple(_scaled(cx, t.shape[d + 2], factors[d]) for d in range(n))
+    return _image(cx, t, (*t.shape[:2], *sizes), is_channels_last(cx, t))
+
+
+op("interpolate", "input, size=None, scale_factor=None, mode='nearest', align_corners=None, "
+   "recompute_scale_factor=None, antialias=False", torch="torch.nn.functional.interpolate",
+   spellings=("torch.nn.functional.upsample",), type=_interpolate_type,
+   lower=Extern("torch.nn.functional.interpolate"))  # fmt: skip
+
+
+def _grid_sample_type(cx: TypeContext, x: Any, grid: Any, *rest: Arg) -> TensorType:
+    t, g = tensor(x), tensor(grid)
+    shape = (*t.shape[:2], *g.shape[1:-1])
+    return _image(cx, t, shape, is_channels_last(cx, t))
+
+
+op("grid_sample", "input, grid, mode='bilinear', padding_mode='zeros', align_corners=None",
+   torch="torch.nn.functional.grid_sample", type=_grid_sample_type,
+   lower=Extern("torch.nn.functional.grid_sample"))  # fmt: skip
+
+
+def _patches_type(
+    cx: TypeContext, x: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> TensorType:
+    t = tensor(x)
+    kernels, gaps, pads, steps = (spread(v, 2) for v in (kernel_size, dilation, padding, stride))
+    windows: Dim = 1
+    for d in range(2):
+        windows = windows * _window(t.shape[d - 2], kernels[d], steps[d], pads[d], gaps[d])
+    shape = (*t.shape[:-3], t.shape[-3] * kernels[0] * kernels[1], windows)
+    return TensorType(t.dtype, t.device, shape, contiguous_strides(cx, shape))
+
+
+op("patches", "input, kernel_size, dilation=1, padding=0, stride=1", torch="torch.nn.functional.unfold",
+   type=_patches_type, lower=Extern("torch.nn.functional.unfold"))  # fmt: skip
+
+
+def _fold_type(cx: TypeContext, x: Any, output_size: Any, kernel_size: Any, *rest: Arg) -> TensorType:
+    t = tensor(x)
+    kernels = spread(kernel_size, 2)
+    channels = floordiv(t.shape[-2], kernels[0] * kernels[1])
+    shape = (*t.shape[:-2], channels, *spread(output_size, 2))
+    return TensorType(t.dtype, t.device, shape, contiguous_strides(cx, shape))
+
+
+op("fold", "input, output_size, kernel_size, dilation=1, padding=0, stride=1", torch="torch.nn.functional.fold",
+   type=_fold_type, lower=Extern("torch.nn.functional.fold"))  # fmt: skip

@@ -1,0 +1,120 @@
+"""einsum with symbolic sizes: two operands at a time, each step a batched matrix product.
+
+    einsum("bhqd,bhkd->bhqk", q, k):  batch (b, h), rows (q), columns (k), contracted (d)
+    ->  bmm(reshape(permute(q), (b*h, q, d)), reshape(permute(k), (b*h, d, k)))
+
+Letters that one operand alone has and the result has not are summed before; a repeated letter is a
+diagonal. Sizes of 1 broadcast as torch's do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anyshape.ops.context import OpError
+from anyshape.ops.layout import numel
+from anyshape.ops.table import op
+from anyshape.symbolic import Dim
+
+
+def _parse(equation: str, ranks: list[int]) -> tuple[list[str], str]:
+    """Letters of each operand and of the result; the dims of an ellipsis get letters of their own."""
+    text = equation.replace(" ", "")
+    left, arrow, right = text.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(ranks):
+        raise OpError("einsum(): the number of subscripts does not match the number of operands")
+    widths = [rank - len(t.replace("...", "")) for t, rank in zip(terms, ranks) if "..." in t]
+    spare = [c for c in map(chr, range(0x3B1, 0x3B1 + 60)) if c not in text][: max(widths, default=0)]
+    made = []
+    for term, rank in zip(terms, ranks):
+        width = rank - len(term.replace("...", ""))
+        if width < 0 or (width and "..." not in term):
+            raise OpError("einsum(): the number of subscripts does not match the number of dimensions")
+        made.append(term.replace("...", "".join(spare[len(spare) - width :])))
+    if arrow:
+        return made, right.replace("...", "".join(spare))
+    letters = "".join(made)
+    once = sorted(c for c in set(letters) if letters.count(c) == 1 and c not in spare)
+    return made, "".join(spare) + "".join(once)
+
+
+def _without_repeats(b: Any, x: Any, term: str) -> tuple[Any, str]:
+    for letter in term:
+        while term.count(letter) > 1:
+            first = term.index(letter)
+            second = term.index(letter, first + 1)
+            x = b.diagonal(x, 0, first, second)
+            term = "".join(c for d, c in enumerate(term) if d not in (first, second)) + letter
+    return x, term
+
+
+def _sum_out(b: Any, x: Any, term: str, keep: set[str]) -> tuple[Any, str]:
+    gone = tuple(d for d, c in enumerate(term) if c not in keep)
+    return (b.sum(x, gone), "".join(c for c in term if c in keep)) if gone else (x, term)
+
+
+def _arranged(b: Any, x: Any, term: str, groups: tuple[str, ...]) -> Any:
+    """The operand with its letters in the groups' order, each group joined into one dimension."""
+    order = [c for group in groups for c in group]
+    moved = b.permute(x, tuple(term.index(c) for c in order))
+    sizes = {c: x.shape[term.index(c)] for c in term}
+    return b.reshape(moved, tuple(numel([sizes[c] for c in group]) for group in groups))
+
+
+def _contract(b: Any, x: Any, s: str, y: Any, t: str, keep: set[str]) -> tuple[Any, str]:
+    """The product of two operands, summed over the letters that nothing else needs."""
+    x, s = _sum_out(b, x, s, keep | set(t))
+    y, t = _sum_out(b, y, t, keep | set(s))
+    shared = [c for c in s if c in t]
+    x, y = _same_sizes(b, x, s, y, t, shared)
+    inner = "".join(c for c in shared if c not in keep)
+    batch = "".join(c for c in shared if c in keep)
+    rows = "".join(c for c in s if c not in t)
+    columns = "".join(c for c in t if c not in s)
+    sizes = {c: x.shape[s.index(c)] for c in s} | {c: y.shape[t.index(c)] for c in columns}
+    if not inner:
+        whole = batch + rows + columns
+        p = _spread(b, x, s, whole)
+        return b.mul(p, _spread(b, y, t, whole)), whole
+    p = _arranged(b, x, s, (batch, rows, inner) if batch else (rows, inner))
+    q = _arranged(b, y, t, (batch, inner, columns) if batch else (inner, columns))
+    made = b.bmm(p, q) if batch else b.mm(p, q)
+    shape: tuple[Dim, ...] = tuple(sizes[c] for c in batch + rows + columns)
+    return b.reshape(made, shape), batch + rows + columns
+
+
+def _same_sizes(b: Any, x: Any, s: str, y: Any, t: str, shared: list[str]) -> tuple[Any, Any]:
+    """Expands a shared letter of size 1 to the other operand's size."""
+    left, right = list(x.shape), list(y.shape)
+    for c in shared:
+        i, j = s.index(c), t.index(c)
+        left[i] = right[j] = b.cx.broadcast_dims((left[i], right[j]), "einsum(): operands do not broadcast")
+    x = x if tuple(left) == x.shape else b.expand(x, tuple(left))
+    return x, y if tuple(right) == y.shape else b.expand(y, tuple(right))
+
+
+def _spread(b: Any, x: Any, term: str, whole: str) -> Any:
+    """The operand with dimensions of 1 where it has no letter."""
+    order = [c for c in whole if c in term]
+    moved = b.permute(x, tuple(term.index(c) for c in order))
+    sizes = {c: x.shape[term.index(c)] for c in term}
+    return b.reshape(moved, tuple(sizes.get(c, 1) for c in whole))
+
+
+def _einsum_expand(b: Any, equation: Any, operands: Any) -> Any:
+    if not isinstance(equation, str):
+        raise OpError("einsum with sublists has no row")
+    terms, result = _parse(equation, [len(x.shape) for x in operands])
+    items = [_without_repeats(b, x, term) for x, term in zip(operands, terms)]
+    made, term = items[0]
+    for position, (x, other) in enumerate(items[1:], start=1):
+        later = {c for _, t in items[position + 1 :] for c in t} | set(result)
+        made, term = _contract(b, made, term, x, other, later)
+    made, term = _sum_out(b, made, term, set(result))
+    order = tuple(term.index(c) for c in result)
+    return made if order == tuple(range(len(order))) else b.permute(made, order)
+
+
+op("einsum", "equation, operands", torch="anyshape.reference.einsum", expand=_einsum_expand, autocast="lower",
+   spellings=("torch.functional.einsum",))  # fmt: skip

@@ -52,6 +52,11 @@ def act_fn(experts: nn.Module) -> Activation:
     return named_activation(getattr(experts, "act_fn", None))
 
 
+def interleaved_act_fn(experts: nn.Module) -> Activation:
+    """The same, with gate and up in alternate columns."""
+    return replace(act_fn(experts), interleaved=True)
+
+
 def clamped_activation(experts: nn.Module) -> Activation:
     """gpt-oss's clamped SwiGLU, with gate and up in alternate columns."""
     alpha, limit = number(experts, "alpha"), number(experts, "limit")
@@ -230,6 +235,67 @@ def tensor(module: nn.Module, name: str) -> Tensor:
     if not value.is_floating_point() or value.itemsize < 2:
         raise Refusal(f"its {name} is {value.dtype}: quantized weights are not supported")
     return value
+
+
+# transformers' common interface for experts: the module that has it, and what every class with it
+# carries.
+INTERFACE = "transformers.integrations.moe"
+EXPERTS_FLAGS = ("has_gate", "has_bias", "is_transposed", "is_concatenated")
+
+
+def is_experts(module: nn.Module) -> bool:
+    """Whether `module` is one of transformers' experts with a common interface
+    (`use_experts_implementation`).
+    """
+    cls = type(module)
+    return cls.__module__.startswith("transformers.models.") and all(
+        isinstance(getattr(module, name, None), bool) for name in EXPERTS_FLAGS
+    )
+
+
+def experts_family(experts: nn.Module) -> Family:
+    """A row for the experts of any family, from the flags of their common interface; `Refusal` if
+    no kernel fits.
+    """
+    if not flag(experts, "has_gate"):
+        raise Refusal("its experts have no gate")
+    if flag(experts, "has_post_expert_norm"):
+        raise Refusal("its experts end in a norm")
+    if flag(experts, "_is_expert_parallel"):
+        raise Refusal("its experts are spread over ranks already")
+    return Family(
+        router="",
+        routing=SOFTMAX,
+        activation=activation_reader(experts),
+        transposed=flag(experts, "is_transposed"),
+        expert_bias=flag(experts, "has_bias"),
+    )
+
+
+def activation_reader(experts: nn.Module) -> Callable[[nn.Module], Activation]:
+    """What reads the activation of experts with the common interface."""
+    cls = type(experts)
+    gate = getattr(cls, "_apply_gate", None)
+    if getattr(gate, "__module__", "") == INTERFACE:
+        return act_fn if flag(experts, "is_concatenated") else interleaved_act_fn
+    if cls.__name__ == "GptOssExperts":
+        return clamped_activation
+    raise Refusal("its experts have a gate of their own")
+
+
+def flag(module: nn.Module, name: str) -> bool:
+    """A bool that is an attribute of `module`; False if there is none."""
+    return bool(getattr(module, name, False))
+
+
+def refuse_hooks(module: nn.Module) -> None:
+    """`Refusal` if calling `module` does more than its forward: hooks of the user's, or of
+    accelerate.
+    """
+    for name, child in module.named_modules():
+        hooks = (child.__dict__[kind] for kind in ("_forward_hooks", "_forward_pre_hooks"))
+        if any(hooks) or hasattr(child, "_hf_hook"):
+            raise Refusal(f"{name or 'it'} has forward hooks, which would no longer run")
 
 
 def known_blocks() -> str:

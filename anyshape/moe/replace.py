@@ -1,57 +1,170 @@
-"""All the expert blocks of a Hugging Face model, replaced in one call.
+"""All the experts of a Hugging Face model, replaced in one call.
 
 In: a model. Out: the same model, changed in place, and a report of what was replaced and what was
-not, with the reason. A replaced block keeps the original's children, so parameters are the same
-objects under the same names: `state_dict`, `save_pretrained` and `to` work as before. What computes
-is a `MoE` beside them.
+not, with the reason. Blocks of the families in `hf.FAMILIES` are replaced whole; of any other
+family that has transformers' common interface for experts, the experts are, and its own router
+stays. A replacement keeps the original's children, so parameters are the same objects under the
+same names: `state_dict`, `save_pretrained` and `to` work as before.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
+import torch
 from torch import Tensor, nn
 
-from anyshape.moe.hf import Family, Refusal, family_of, read_parts
-from anyshape.moe.layer import MoE
+from anyshape.moe.hf import (
+    Family,
+    Refusal,
+    experts_family,
+    family_of,
+    is_experts,
+    read_experts,
+    read_parts,
+    refuse_hooks,
+)
+from anyshape.moe.layer import MoE, add_routed, inference_only, new_zeros
+from anyshape.moe.router import Plan, Routing
+from anyshape.moe.shuffling import index_shuffling
 
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """One block that now runs as a `MoE`."""
+    """One module that now runs on anyshape.moe's kernels. `top_k` is None where the router stayed
+    the model's own.
+    """
 
     path: str
     block: str
     experts: int
-    top_k: int
+    top_k: int | None
     shared: bool
+
+    def __str__(self) -> str:
+        routing = "its own router" if self.top_k is None else f"top {self.top_k}"
+        shared = ", shared expert" if self.shared else ""
+        return f"{self.path}: {self.block}, {self.experts} experts, {routing}{shared}"
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """One block that stays as it was, and why."""
+    """One module that stays as it was, and why."""
 
     path: str
     block: str
     reason: str
 
+    def __str__(self) -> str:
+        return f"{self.path or 'the model'}: {self.block} left as it was: {self.reason}"
+
 
 @dataclass(frozen=True, slots=True)
 class Replacements:
-    """What `replace_experts` did; `str()` is a line for each block."""
+    """What `replace_experts` did; `str()` is a line for each module."""
 
     replaced: tuple[Replaced, ...]
     refused: tuple[Refused, ...]
 
     def __str__(self) -> str:
-        lines = [f"replaced {len(self.replaced)} expert blocks, left {len(self.refused)}"]
-        lines += [
-            f"  {row.path}: {row.block}, {row.experts} experts, top {row.top_k}"
-            + (", shared expert" if row.shared else "")
-            for row in self.replaced
-        ]
-        lines += [f"  {row.path}: {row.block} left as it was: {row.reason}" for row in self.refused]
-        return "\n".join(lines)
+        title = f"replaced {len(self.replaced)} expert blocks, left {len(self.refused)}"
+        return "\n".join([title, *(f"  {row}" for row in (*self.replaced, *self.refused))])
+
+
+def replace_experts(model: nn.Module, *, router_outputs: bool = False) -> Replacements:
+    """Replaces every expert block that anyshape.moe knows in `model`, in place, and says what it
+    replaced.
+
+    Weights are shared, not copied. `router_outputs=True` also runs the original routers of whole
+    blocks, for models that are asked for `output_router_logits`. What looks like experts but cannot
+    be replaced is listed with the reason.
+    """
+    replaced: list[Replaced] = []
+    refused: list[Refused] = []
+    done: list[str] = []
+    for path, module in list(model.named_modules()):
+        if any(is_below(path, parent) for parent in done):
+            continue
+        family = family_of(module)
+        if family is None and not is_experts(module):
+            continue
+        try:
+            new = replacement(module, family, router_outputs)
+            put(model, path, new)
+        except Refusal as refusal:
+            if not any(is_below(path, row.path) for row in refused):
+                refused.append(Refused(path, type(module).__name__, str(refusal)))
+            continue
+        done.append(path)
+        replaced.append(new.described(path, type(module).__name__))
+        refused = [row for row in refused if not is_below(path, row.path)]
+    return Replacements(tuple(replaced), tuple(refused))
+
+
+def is_below(path: str, parent: str) -> bool:
+    """Whether the module at `path` is inside the one at `parent`; everything is inside the model,
+    at "".
+    """
+    return path != parent and (not parent or path.startswith(f"{parent}."))
+
+
+def replacement(
+    module: nn.Module, family: Family | None, router_outputs: bool
+) -> ReplacedBlock | ReplacedExperts:
+    """What stands in for `module`; `Refusal` if nothing can."""
+    refuse_hooks(module)
+    if family is None:
+        return ReplacedExperts(module)
+    return ReplacedBlock(module, family, router_outputs)
+
+
+def put(model: nn.Module, path: str, new: nn.Module) -> None:
+    """Sets the module at `path`."""
+    if not path:
+        raise Refusal("it is the model itself; use MoE.from_hf")
+    parent, _, child = path.rpartition(".")
+    setattr(model.get_submodule(parent), child, new)
+
+
+Made = TypeVar("Made")
+Slot = tuple[dict[str, Tensor | None], str, Tensor | None]
+
+
+class Following(Generic[Made]):
+    """Something made of a module's tensors, and made again when other tensors have taken their
+    place.
+
+    `to` and `load_state_dict(assign=True)` do that to buffers and parameters.
+    """
+
+    def __init__(self, module: nn.Module, make: Callable[[nn.Module], Made]) -> None:
+        self._module, self._make = module, make
+        self._made, self._slots = make(module), tensors_of(module)
+
+    def get(self) -> Made:
+        if not all(owner[name] is tensor for owner, name, tensor in self._slots):
+            self._made, self._slots = self._make(self._module), tensors_of(self._module)
+        return self._made
+
+
+def tensors_of(module: nn.Module) -> tuple[Slot, ...]:
+    """Every parameter and buffer below `module`: the dictionary that holds it, its name, and what
+    is there now.
+    """
+    return tuple(
+        (owner, name, tensor)
+        for child in module.modules()
+        for owner in (child.__dict__["_parameters"], child.__dict__["_buffers"])
+        for name, tensor in owner.items()
+    )
+
+
+def make_layer(family: Family, module: nn.Module) -> MoE:
+    """The layer of a module with the children of a block of `family`."""
+    return MoE.of(*read_parts(module, family))
 
 
 class ReplacedBlock(nn.Module):
@@ -68,21 +181,13 @@ class ReplacedBlock(nn.Module):
         for name, child in block.named_children():
             self.add_module(name, child)
         self._family, self._router_outputs = family, router_outputs
-        self._layer = (MoE.of(*read_parts(self, family)),)  # in a tuple: no child, names stay
-        self._held = tensors_of(self)
+        self._layer = Following(self, functools.partial(make_layer, family))
         self.train(block.training)
 
     @property
     def layer(self) -> MoE:
-        """The layer that computes, with the tensors of this module's children as they are now.
-
-        `to` and `load_state_dict(assign=True)` may put other tensors in their place; then it is
-        made again.
-        """
-        if not all(owner[name] is tensor for owner, name, tensor in self._held):
-            self._layer = (MoE.of(*read_parts(self, self._family)),)
-            self._held = tensors_of(self)
-        return self._layer[0]
+        """The layer that computes; its tensors are this module's children's."""
+        return self._layer.get()
 
     def forward(self, hidden_states: Tensor) -> Tensor | tuple[Tensor, Tensor | None]:
         tokens = hidden_states.reshape(-1, hidden_states.shape[-1])
@@ -96,48 +201,48 @@ class ReplacedBlock(nn.Module):
         first, second, *_ = getattr(self, self._family.router)(tokens)
         return second
 
+    def described(self, path: str, block: str) -> Replaced:
+        layer = self.layer
+        routing, shared = layer.routing, layer.shared is not None
+        return Replaced(path, block, routing.num_experts, routing.top_k, shared)
+
     def extra_repr(self) -> str:
         return f"anyshape.moe, {self.layer.routing}"
 
 
-def replace_experts(model: nn.Module, *, router_outputs: bool = False) -> Replacements:
-    """Replaces every expert block that anyshape.moe knows in `model`, in place, and says what it
-    replaced.
+class ReplacedExperts(nn.Module):
+    """Stands where a model's experts stood, with their parameters, children and other attributes.
 
-    Weights are shared, not copied. `router_outputs=True` also runs the original routers, for models
-    that are asked for `output_router_logits`. Blocks that look like experts but cannot be replaced
-    are listed with the reason.
+    hidden_states [T, D], top_k_index [T, K] and top_k_weights [T, K], as the model's own router
+    made them, to [T, D].
     """
-    replaced: list[Replaced] = []
-    refused: list[Refused] = []
-    for path, block in list(model.named_modules()):
-        family = family_of(block)
-        if family is None or not path:
-            continue
-        name = type(block).__name__
-        try:
-            new = ReplacedBlock(block, family, router_outputs)
-        except Refusal as refusal:
-            refused.append(Refused(path, name, str(refusal)))
-            continue
-        parent, _, child = path.rpartition(".")
-        setattr(model.get_submodule(parent), child, new)
-        routing = new.layer.routing
-        shared = new.layer.shared is not None
-        replaced.append(Replaced(path, name, routing.num_experts, routing.top_k, shared))
-    return Replacements(tuple(replaced), tuple(refused))
+
+    def __init__(self, experts: nn.Module) -> None:
+        super().__init__()
+        self.__dict__.update(experts.__dict__)
+        self._experts = Following(
+            self, functools.partial(read_experts, family=experts_family(experts))
+        )
+        self.train(experts.training)
+
+    def forward(self, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
+        experts = self._experts.get()
+        with torch.no_grad():
+            plan = plan_of_choices(top_k_index, top_k_weights, experts.num_experts)
+            routing = Routing(experts.num_experts, top_k_index.shape[1])
+            out = add_routed(
+                experts, hidden_states, plan, routing, lambda: new_zeros(hidden_states)
+            )
+        return inference_only(out, hidden_states)
+
+    def described(self, path: str, block: str) -> Replaced:
+        return Replaced(path, block, self._experts.get().num_experts, None, False)
 
 
-Slot = tuple[dict[str, Tensor | None], str, Tensor | None]
-
-
-def tensors_of(module: nn.Module) -> tuple[Slot, ...]:
-    """Every parameter and buffer below `module`: the dictionary that holds it, its name, and what
-    is there now.
-    """
-    return tuple(
-        (owner, name, tensor)
-        for child in module.modules()
-        for owner in (child.__dict__["_parameters"], child.__dict__["_buffers"])
-        for name, tensor in owner.items()
-    )
+def plan_of_choices(index: Tensor, weights: Tensor, num_experts: int) -> Plan:
+    """The plan for choices [T, K] that are made already."""
+    tokens, top_k = index.shape
+    shape = (tokens, num_experts)
+    scores = torch.full(shape, float("-inf"), device=index.device).scatter_(1, index, 0.0)
+    factors = torch.zeros(shape, device=index.device).scatter_(1, index, weights.float())
+    return Plan(*index_shuffling(scores, top_k), factors, None)

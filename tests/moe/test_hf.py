@@ -4,6 +4,8 @@ of them.
 
 from __future__ import annotations
 
+import copy
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -217,12 +219,18 @@ def test_block_that_is_not_known_is_an_error() -> None:
         MoE.from_hf(nn.Linear(2, 2))
 
 
-def test_subclass_of_a_block_is_not_taken_for_the_block() -> None:
+@torch.no_grad()
+def test_subclass_of_a_block_keeps_its_own_forward() -> None:
     class Mine(modeling_mixtral.MixtralSparseMoeBlock):
-        pass
+        def forward(self, hidden_states: Tensor) -> Tensor:
+            return super().forward(hidden_states) + 1
 
     config = configuration_mixtral.MixtralConfig(**MODEL, intermediate_size=8, num_local_experts=4)
-    assert not replace_experts(nn.Sequential(Mine(config))).replaced
+    holder = nn.Sequential(randomize(Mine(config)))
+    x = torch.randn(2, 3, HIDDEN)
+    want = holder(x)
+    assert [row.path for row in replace_experts(holder).replaced] == ["0.experts"]
+    torch.testing.assert_close(holder(x), want, rtol=1e-4, atol=1e-4)
 
 
 @torch.no_grad()
@@ -248,3 +256,71 @@ def test_replaced_model_follows_a_tensor_that_is_exchanged() -> None:
     holder[0].gate.e_score_correction_bias = bias
     block.gate.e_score_correction_bias = bias
     torch.testing.assert_close(holder(x), block(x), rtol=1e-4, atol=1e-4)
+
+
+# Families without a row of their own: their experts have transformers' common interface.
+OTHERS = {
+    "qwen2_moe": ("Qwen2Moe", {"moe_intermediate_size": 24, "num_experts": 6}),
+    "glm4_moe": (
+        "Glm4Moe",
+        {"moe_intermediate_size": 24, "n_routed_experts": 6, "first_k_dense_replace": 0},
+    ),
+    "phimoe": ("Phimoe", {"num_local_experts": 4}),
+    "ernie4_5_moe": ("Ernie4_5_Moe", {"moe_intermediate_size": 24, "moe_num_experts": 4}),
+    "granitemoe": ("GraniteMoe", {"num_local_experts": 4}),
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", OTHERS)
+def test_experts_of_other_families_are_replaced_by_their_common_interface(name: str) -> None:
+    prefix, sizes = OTHERS[name]
+    package = f"transformers.models.{name}"
+    configuration = importlib.import_module(f"{package}.configuration_{name}")
+    modeling = importlib.import_module(f"{package}.modeling_{name}")
+    config = getattr(configuration, f"{prefix}Config")(**MODEL, intermediate_size=24, **sizes)
+    model = randomize(getattr(modeling, f"{prefix}ForCausalLM")(config))
+    names, ids = list(model.state_dict()), torch.randint(0, 64, (2, 7))
+    want = model(ids).logits
+    report = replace_experts(model)
+    assert len(report.replaced) >= 1
+    assert "its own router" in str(report)
+    torch.testing.assert_close(model(ids).logits, want, rtol=1e-3, atol=1e-3)
+    assert list(model.state_dict()) == names
+
+
+@torch.no_grad()
+def test_copy_of_a_replaced_model_has_weights_of_its_own() -> None:
+    for name in ("qwen3_moe", "gpt_oss"):
+        model = randomize(CASES[name].model())
+        replace_experts(model)
+        other, ids = copy.deepcopy(model), torch.randint(0, 64, (2, 3))
+        want = model(ids).logits
+        for parameter in model.parameters():
+            parameter.zero_()
+        torch.testing.assert_close(other(ids).logits, want)
+
+
+@torch.no_grad()
+def test_hooks_of_a_router_still_run() -> None:
+    model, calls = randomize(CASES["mixtral"].model()), []
+    model.model.layers[1].mlp.gate.register_forward_hook(lambda *_: calls.append(1))
+    report = replace_experts(model)
+    paths = [row.path for row in report.replaced]
+    assert paths == ["model.layers.0.mlp", "model.layers.1.mlp.experts"]
+    model(torch.randint(0, 64, (1, 3)))
+    assert calls == [1]
+
+
+def test_experts_with_hooks_are_left_and_listed() -> None:
+    model = randomize(CASES["mixtral"].model())
+    model.model.layers[1].mlp.experts.register_forward_hook(lambda *_: None)
+    report = replace_experts(model)
+    assert [row.path for row in report.replaced] == ["model.layers.0.mlp"]
+    assert "model.layers.1.mlp: MixtralSparseMoeBlock left as it was: experts has" in str(report)
+
+
+def test_model_that_is_a_block_itself_has_its_experts_replaced() -> None:
+    report = replace_experts(randomize(CASES["mixtral"].block()))
+    assert [row.path for row in report.replaced] == ["experts"]
+    assert not report.refused

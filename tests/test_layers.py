@@ -111,7 +111,7 @@ def test_import_loads_nothing_that_may_be_absent_and_no_dynamo() -> None:
 
 
 def cpu_seconds_after_torch(statement: str, cache: Path) -> float:
-    """CPU seconds of `statement` once torch is imported: the least of three processes, bytecode kept."""
+    """CPU seconds of `statement` once torch is imported: the least of four processes."""
     environ = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(cache)}
     code = f"""
         import time, torch
@@ -123,7 +123,7 @@ def cpu_seconds_after_torch(statement: str, cache: Path) -> float:
 
 
 def test_import_adds_at_most_100_ms_to_torchs(tmp_path: Path) -> None:
-    """With the first use of a public name, about twice that; these are the only times a test asserts."""
+    """With the first use of a public name, some more; the only times that a test asserts."""
     assert cpu_seconds_after_torch("import anyshape", tmp_path) <= 0.1
     assert cpu_seconds_after_torch("import anyshape.api", tmp_path) <= 0.4
 

@@ -9,6 +9,7 @@ checkpoint is open, an undo journal remembers what writes replaced.
 
 from __future__ import annotations
 
+import gc
 import operator
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -458,8 +459,6 @@ def _write_cell(cell: CellType, value: Any) -> None:
 
 def _mapping_behind(view: Any) -> Any:
     """The dict of a dict view: its `mapping` is a proxy, whose `|` gives away the dict's type only; so ask the collector."""
-    import gc
-
     for referent in gc.get_referents(view):
         if isinstance(referent, dict):
             return referent

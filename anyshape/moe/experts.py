@@ -25,8 +25,8 @@ FP8 = torch.float8_e4m3fn
 FP8_MAX = 448.0
 
 # Up to this many rows the first product reads tokens through their indices instead of from gathered
-# rows: a launch less. benchmarks/moe.py prints both.
-FUSED_GATHER_ROWS = 512
+# rows: a launch less, but not the fastest kernel. benchmarks/moe.py prints both.
+FUSED_GATHER_ROWS = 0
 
 Kind = Literal["silu", "gelu", "gelu_tanh", "gpt_oss"]
 

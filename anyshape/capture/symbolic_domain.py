@@ -7,6 +7,7 @@ handed in are constants first; those named in `widen` are symbolic.
 from __future__ import annotations
 
 import enum
+import inspect
 import logging
 import operator
 import sys
@@ -151,6 +152,14 @@ class SymbolicDomain(Domain):
         """A real tensor that no source is known of: a constant of the segment."""
         source = self.recorder.sources.of(tensor) or self.recorder.sources.const(tensor, "constant")
         return self.recorder.tensor(tensor, source)
+
+    def argument(self, value: Any) -> Any:
+        """A value of the virtual stack as an argument of a node."""
+        return tensor_ops.to_arg(self, value)
+
+    def arguments(self, values: Any) -> tuple[Any, ...]:
+        """Values of the virtual stack as arguments of a node."""
+        return tuple(tensor_ops.to_arg(self, value) for value in values)
 
     def created(self, value: Any) -> Any:
         """Registers a container made here as made in this trace."""
@@ -562,6 +571,25 @@ NATIVE: Mapping[Any, Callable[..., Any]] = {
 }
 
 
+def _packet(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`torch.ops.namespace.name(...)`: a row if it has one, else the operator itself runs eagerly inside the graph."""
+    packet, *rest = args
+    name = getattr(packet, "_qualified_op_name", None) or packet._schema.name  # noqa: SLF001
+    known = PACKETS.get(str(name))
+    if known is not None:
+        return known(domain, tuple(rest), kwargs)
+    return tensor_ops.generic_call(domain, packet, tuple(rest), kwargs)
+
+
+def _grouped_mm(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    named = dict(zip(("input", "weight", "offs"), args)) | kwargs
+    return tensor_ops.call_row(domain, "grouped_mm", named["input"], named["weight"], offs=named["offs"])
+
+
+# Operators of libraries that stand in, under torch.compile, for what eager torch calls directly.
+PACKETS: Mapping[str, Callable[..., Any]] = {"transformers::grouped_mm_fallback": _grouped_mm}
+
+
 def _answer(value: Any) -> Callable[..., Any]:
     return lambda domain, args, kwargs: value
 
@@ -571,6 +599,11 @@ def _logged(fn: Any) -> Callable[..., Any]:
 
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    torch._ops.OpOverloadPacket.__call__: _packet,  # noqa: SLF001
+    torch._ops.OpOverload.__call__: _packet,  # noqa: SLF001
+    inspect.signature: lambda domain, args, kwargs: inspect.signature(*args, **kwargs),
+    inspect.getfullargspec: lambda domain, args, kwargs: inspect.getfullargspec(*args, **kwargs),
+    inspect.unwrap: lambda domain, args, kwargs: inspect.unwrap(*args, **kwargs),
     torch.compiler.is_compiling: _answer(True),
     torch.compiler.is_dynamo_compiling: _answer(True),
     torch.compiler.is_exporting: _answer(False),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from anyshape.codegen.passes import Passes, analyse, lane
+from anyshape.codegen.passes import Passes, analyse, lane, specialize, thresholds
 from anyshape.codegen.prelude import prelude
 from anyshape.codegen.scalar import C_SUFFIXES, COSTS, c_scalar
 from anyshape.ir.dtypes import DType, bool_
@@ -46,6 +46,10 @@ CHUNK = 2048
 """Cells of the innermost axis that one thread takes at a time."""
 BLOCK = 4096
 """Cells that one vector of float accumulators sums."""
+WIDE = 64
+"""Accumulators of a cheap reduction."""
+ROWS = 128
+"""Cells of a strided row that are summed in the elements' own type."""
 LANES = 64
 """Columns that a reduction over a strided row keeps at a time."""
 SCRATCH_BYTES = 262144
@@ -62,6 +66,19 @@ def emit_c(kernel: Kernel, name: str) -> str:
     return _Emitter(kernel, name).text()
 
 
+@dataclass(slots=True)
+class _Work:
+    """What one loop does for each cell: ``known`` elements are variables already."""
+
+    stores: list[Store] = field(default_factory=list)
+    reduces: list[int] = field(default_factory=list)
+    keep: list[int] = field(default_factory=list)
+    known: set[int] = field(default_factory=set)
+
+    def __bool__(self) -> bool:
+        return bool(self.stores or self.reduces or self.keep)
+
+
 @dataclass(slots=True, eq=False)
 class _Emitter:
     kernel: Kernel
@@ -71,19 +88,25 @@ class _Emitter:
     passes: Passes = field(init=False)
     lane: str | None = field(init=False)
     kept: dict[int, str] = field(default_factory=dict)
-    spelled: dict[int, str] = field(default_factory=dict)
+    elements: list[Element] = field(default_factory=list)
+    splits: dict[Dim, dict[int, bool]] = field(default_factory=dict)
 
     def text(self) -> str:
         kernel = self.kernel
         self.passes = analyse(kernel)
+        self.elements = list(kernel.elements)
         self.lane = lane(kernel, self.passes)
+        if self.lane is not None and not kernel.ordered:
+            self.splits = thresholds(self.passes, self.lane)
         params = ", ".join(self._param(p) for p in kernel.params) or "void"
         if not kernel.rows:
             self._map()
-        elif self.lane == kernel.rows[-1].name:
+        elif self.lane != kernel.rows[-1].name:
+            self._by_column()
+        elif kernel.axes:
             self._by_row()
         else:
-            self._by_column()
+            self._whole()
         body = "\n".join(self.lines)
         return f"void {self.name}({params}) {{\n{body}\n}}\n"
 
@@ -92,35 +115,32 @@ class _Emitter:
     def _map(self) -> None:
         """No rows: every cell on its own."""
         axes = self.kernel.axes
-        if not axes:
-            self._cells(0, [])
+        work = _Work(stores=list(self.kernel.stores))
+        if not axes or self.kernel.ordered:
+            self._open_loops(axes)
+            self._cells(work)
+            self._close(len(axes))
             return
         *outer, inner = axes
         chunked = self._chunked(inner)
-        if self.kernel.ordered:
-            self._open_loops(axes)
-            self._cells(0, [])
-            self._close(len(axes))
-            return
         self._parallel(len(outer) + chunked)
         self._open_loops(outer)
         start, end = "0", self._dim(inner.extent)
         if chunked:
-            start, end = self._open_chunks(inner)
-        row_level = self._outer_elements()
-        self._emit_elements(row_level)
-        self._line("#pragma omp simd")
-        self._open(f"for (i64 {inner.name} = {start}; {inner.name} < {end}; {inner.name}++)")
-        self._cells(0, row_level)
-        self._close(1 + len(outer) + chunked)
+            start, end = self._open_blocks(inner, CHUNK)
+        known = self._outer_elements()
+        self._emit_elements(known)
+        work.known.update(known)
+        self._segments(inner, start, end, work)
+        self._close(len(outer) + chunked)
 
     def _chunked(self, axis: Axis) -> bool:
         return not isinstance(axis.extent, int) or axis.extent > 2 * CHUNK
 
-    def _open_chunks(self, axis: Axis) -> tuple[str, str]:
+    def _open_blocks(self, axis: Axis, size: int) -> tuple[str, str]:
         name, extent = axis.name, self._dim(axis.extent)
-        self._open(f"for (i64 {name}b = 0; {name}b < {extent}; {name}b += {CHUNK})")
-        self._line(f"i64 {name}e = {name}b + {CHUNK} < {extent} ? {name}b + {CHUNK} : {extent};")
+        self._open(f"for (i64 {name}b = 0; {name}b < {extent}; {name}b += {size})")
+        self._line(f"i64 {name}e = {name}b + {size} < {extent} ? {name}b + {size} : {extent};")
         return f"{name}b", f"{name}e"
 
     def _outer_elements(self) -> list[int]:
@@ -128,20 +148,13 @@ class _Emitter:
         needed = self.passes.closure((n for s in self.kernel.stores for n in operands(s)), set())
         return [n for n in needed if self.lane not in self.passes.axes_of[n]]
 
-    def _cells(self, level: int, done: list[int]) -> None:
-        stores = [*self.passes.stores(level, "cell"), *self.passes.stores(level, "row")]
-        roots = [n for s in stores for n in operands(s)]
-        self._emit_elements(self.passes.closure(roots, set(done)))
-        for store in stores:
-            self._store(store)
-
     def _by_row(self) -> None:
         """The row is the vector: one place of the parallel axes at a time, pass by pass."""
         axes = self.kernel.axes
         self._find_kept()
         self._parallel(len(axes), scratch=bool(self.kept))
         self._open_loops(axes)
-        done: list[int] = []
+        done: set[int] = set()
         for level in range(self.passes.count):
             self._row_elements(level, done)
             self._row_pass(level, done)
@@ -150,154 +163,312 @@ class _Emitter:
         self._close(len(axes))
         self._free_scratch()
 
-    def _row_elements(self, level: int, done: list[int]) -> None:
+    def _whole(self) -> None:
+        """One row in all: each pass is shared among threads by blocks, whose results are combined in order,
+        so that the result does not depend on the number of threads."""
+        self._find_kept()
+        if self.kept:
+            self._open("")
+            self._scratch()
+        done: set[int] = set()
+        for level in range(self.passes.count):
+            self._row_elements(level, done)
+            self._shared_pass(level, done)
+            for store in self.passes.stores(level, "row"):
+                self._store(store)
+        self._free_scratch()
+
+    def _row_elements(self, level: int, done: set[int]) -> None:
         """Elements that do not vary along the row and are known before pass ``level``."""
         passes = self.passes
         roots = [
             n
-            for n in range(len(self.kernel.elements))
+            for n in range(len(self.elements))
             if not passes.in_row(n) and passes.level[n] == level
         ]
-        new = [n for n in passes.closure(roots, set(done)) if not passes.in_row(n)]
-        plain = [n for n in new if not isinstance(self.kernel.elements[n], Reduce)]
+        new = [n for n in passes.closure(roots, done) if not passes.in_row(n)]
+        plain = [n for n in new if not isinstance(self.elements[n], Reduce)]
         self._emit_elements(plain)
-        done.extend(plain)
+        done.update(plain)
 
-    def _row_pass(self, level: int, done: list[int]) -> None:
-        passes, kernel = self.passes, self.kernel
-        reduces = passes.reduces(level)
-        stores = passes.stores(level, "cell")
-        keep = [n for n in self.kept if passes.level[n] == level]
-        roots = [kernel.elements[n].arg for n in reduces]  # type: ignore[union-attr]
-        roots += [n for s in stores for n in operands(s)] + keep
-        for n in reduces:
-            element = kernel.elements[n]
-            self._line(f"{_total_type(element)} v{n} = {_identity(element)};")
-        if not roots:
-            return
-        body = passes.closure(roots, set(done) | set(reduces) | self._known_rows(level))
-        scans = [n for n in body if isinstance(kernel.elements[n], Scan)]
-        for n in scans:
-            element = kernel.elements[n]
-            self._line(f"{C_TYPES[element.dtype.name]} c{n} = {_identity(element)};")
-        self._open_loops(kernel.rows[:-1])
-        self._lane_loop(reduces, body, stores, keep, scans)
-        self._close(len(kernel.rows) - 1)
-        done.extend(reduces)
+    def _work(self, level: int, done: set[int]) -> _Work:
+        """What a pass computes for each cell."""
+        passes = self.passes
+        return _Work(
+            stores=passes.stores(level, "cell"),
+            reduces=passes.reduces(level),
+            keep=[n for n in self.kept if passes.level[n] == level],
+            known=done | self._known_rows(level),
+        )
 
     def _known_rows(self, level: int) -> set[int]:
         """Reductions of earlier passes: their values are variables already."""
-        elements = self.kernel.elements
         return {
             n
-            for n, e in enumerate(elements)
+            for n, e in enumerate(self.elements)
             if isinstance(e, Reduce) and self.passes.level[n] <= level
         }
 
-    def _lane_loop(
-        self,
-        reduces: list[int],
-        body: list[int],
-        stores: list[Store],
-        keep: list[int],
-        scans: list[int],
-    ) -> None:
-        kernel = self.kernel
-        row = kernel.rows[-1]
-        extent = self._dim(row.extent)
-        blocked = bool(reduces) and not (isinstance(row.extent, int) and row.extent <= BLOCK)
-        start, end = "0", extent
+    def _row_pass(self, level: int, done: set[int]) -> None:
+        kernel, work = self.kernel, self._work(level, done)
+        self._declare(work.reduces, "v", total=True)
+        if not work:
+            return
+        for n in self._scans(work):
+            self._line(f"{self._type(n)} c{n} = {_identity(self.elements[n])};")
+        *outer, inner = kernel.rows
+        self._open_loops(outer)
+        start, end = "0", self._dim(inner.extent)
+        blocked = bool(work.reduces) and not _at_most(inner.extent, BLOCK)
         if blocked:
-            self._open(f"for (i64 {row.name}b = 0; {row.name}b < {extent}; {row.name}b += {BLOCK})")
-            start, end = f"{row.name}b", f"{row.name}e"
-            self._line(f"i64 {end} = {start} + {BLOCK} < {extent} ? {start} + {BLOCK} : {extent};")
-        parts = {n: f"a{n}" for n in reduces}
-        for n, part in parts.items():
-            element = kernel.elements[n]
-            self._line(f"{C_TYPES[element.dtype.name]} {part} = {_identity(element)};")
-        if not scans:
-            clauses = "".join(
-                f" reduction({_clause(kernel.elements[n])}:{part})" for n, part in parts.items()
-            )
-            self._line(f"#pragma omp simd{clauses}")
-        self._open(f"for (i64 {row.name} = {start}; {row.name} < {end}; {row.name}++)")
-        self._emit_elements(body, keep)
-        for n, part in parts.items():
-            element = kernel.elements[n]
-            assert isinstance(element, Reduce)
-            self._line(f"{part} = {_combine(element, part, f'v{element.arg}')};")
-        for store in stores:
-            self._store(store)
+            start, end = self._open_blocks(inner, BLOCK)
+        self._declare(work.reduces, "a")
+        self._segments(inner, start, end, work)
+        self._combine_into(work.reduces, "v{0}", "a{0}")
+        self._close(blocked + len(outer))
+        done.update(work.reduces)
+
+    def _shared_pass(self, level: int, done: set[int]) -> None:
+        kernel, work = self.kernel, self._work(level, done)
+        self._declare(work.reduces, "v", total=True)
+        if not work:
+            return
+        if self._scans(work):
+            self._row_pass_again(work, done)
+            return
+        *outer, inner = kernel.rows
+        extent = self._dim(inner.extent)
+        units, unit = f"(({extent} + {BLOCK - 1}) / {BLOCK})", f"{inner.name}b / {BLOCK}"
+        for axis in reversed(outer):
+            unit = f"{axis.name} * {units} + {unit}"
+            units = f"{self._dim(axis.extent)} * {units}"
+        for n in work.reduces:
+            self._line(f"{self._type(n)} *q{n} = malloc({units} * sizeof({self._type(n)}) + 1);")
+        self._parallel(len(outer) + 1)
+        self._open_loops(outer)
+        start, end = self._open_blocks(inner, BLOCK)
+        self._declare(work.reduces, "a")
+        self._segments(inner, start, end, work)
+        for n in work.reduces:
+            self._line(f"q{n}[{unit}] = a{n};")
+        self._close(len(outer) + 1)
+        if work.reduces:
+            self._open(f"for (i64 u = 0; u < {units}; u++)")
+            self._combine_into(work.reduces, "v{0}", "q{0}[u]")
+            self._close(1)
+        for n in work.reduces:
+            self._line(f"free(q{n});")
+        done.update(work.reduces)
+
+    def _row_pass_again(self, work: _Work, done: set[int]) -> None:
+        """A scan over the only row runs in order."""
+        for n in self._scans(work):
+            self._line(f"{self._type(n)} c{n} = {_identity(self.elements[n])};")
+        *outer, inner = self.kernel.rows
+        self._open_loops(outer)
+        self._declare(work.reduces, "a")
+        self._segments(inner, "0", self._dim(inner.extent), work)
+        self._combine_into(work.reduces, "v{0}", "a{0}")
+        self._close(len(outer))
+        done.update(work.reduces)
+
+    def _declare(self, reduces: list[int], letter: str, total: bool = False) -> None:
+        for n in reduces:
+            element = self.elements[n]
+            kind = _total_type(element) if total else self._type(n)
+            self._line(f"{kind} {letter}{n} = {_identity(element)};")
+
+    def _combine_into(self, reduces: list[int], target: str, part: str) -> None:
+        for n in reduces:
+            a, b = target.format(n), part.format(n)
+            self._line(f"{a} = {_combine(self.elements[n], a, b)};")
+
+    def _scans(self, work: _Work) -> list[int]:
+        body = self.passes.closure(self._roots(work), work.known)
+        return [n for n in body if isinstance(self.elements[n], Scan)]
+
+    def _roots(self, work: _Work) -> list[int]:
+        roots = [self.elements[n].arg for n in work.reduces]  # type: ignore[union-attr]
+        return roots + [n for s in work.stores for n in operands(s)] + work.keep
+
+    # --- the innermost loop ---
+
+    def _segments(self, axis: Axis, start: str, end: str, work: _Work) -> None:
+        """The lane loop, cut where conditions on the lane change, so that no cell decides them."""
+        body = set(self.passes.closure(self._roots(work), work.known))
+        places = [p for p, truths in self.splits.items() if not body.isdisjoint(truths)]
+        plain = self.elements
+        before = start
+        self._open("")
+        for number, place in enumerate([*places, None]):
+            after = end
+            if place is not None:
+                after = self._clamped(axis, number, place, before, end)
+            if places:
+                self.elements = specialize(plain, self._truths(places, number))
+            self._open("")
+            self._lane_loop(axis, before, after, work)
+            self._close(1)
+            before = after
         self._close(1)
-        for n, part in parts.items():
-            element = kernel.elements[n]
-            self._line(f"v{n} = {_combine(element, f'v{n}', part)};")
-        self._close(int(blocked))
+        self.elements = plain
+
+    def _clamped(self, axis: Axis, number: int, place: Dim, low: str, high: str) -> str:
+        name = f"{axis.name}c{number}"
+        self._line(f"i64 {name} = {self._dim(place)};")
+        self._line(f"{name} = {name} < {low} ? {low} : {name} > {high} ? {high} : {name};")
+        return name
+
+    def _truths(self, places: list[Dim], segment: int) -> dict[int, bool]:
+        """The conditions known in a segment: it lies below the places from ``segment`` on."""
+        truths: dict[int, bool] = {}
+        for number, place in enumerate(places):
+            for condition, below in self.splits[place].items():
+                truths[condition] = below if segment <= number else not below
+        return truths
+
+    def _lane_loop(self, axis: Axis, start: str, end: str, work: _Work) -> None:
+        body = self.passes.closure(self._roots(work), work.known, self.elements)
+        if self._scans(work):
+            self._open(f"for (i64 {axis.name} = {start}; {axis.name} < {end}; {axis.name}++)")
+            self._cell(work, body, "a{0}")
+            self._close(1)
+            return
+        first = start
+        if work.reduces and self._is_cheap(body):
+            first = self._wide_loop(axis, start, end, work, body)
+        clauses = "".join(
+            f" reduction({_clause(self.kernel.elements[n])}:a{n})" for n in work.reduces
+        )
+        self._line(f"#pragma omp simd{clauses}")
+        self._open(f"for (i64 {axis.name} = {first}; {axis.name} < {end}; {axis.name}++)")
+        self._cell(work, body, "a{0}")
+        self._close(1)
+
+    def _is_cheap(self, body: list[int]) -> bool:
+        costs = [COSTS.get(e.op, 1) for n in body if isinstance(e := self.elements[n], Op)]
+        return sum(costs) <= 12 and max(costs, default=0) < 8
+
+    def _wide_loop(self, axis: Axis, start: str, end: str, work: _Work, body: list[int]) -> str:
+        """Several vectors of accumulators, so that one addition need not wait for the last."""
+        name = axis.name
+        first = f"{name}w"
+        self._line(f"i64 {first} = {start};")
+        self._open(f"if ({end} - {start} >= {2 * WIDE})")
+        for n in work.reduces:
+            self._line(f"{self._type(n)} b{n}[{WIDE}];")
+            self._line(f"for (int l = 0; l < {WIDE}; l++) b{n}[l] = {_identity(self.elements[n])};")
+        self._open(f"for (; {first} + {WIDE} <= {end}; {first} += {WIDE})")
+        self._line("#pragma omp simd")
+        self._open(f"for (int l = 0; l < {WIDE}; l++)")
+        self._line(f"const i64 {name} = {first} + l;")
+        self._cell(work, body, "b{0}[l]")
+        self._close(2)
+        for n in work.reduces:
+            half = _combine(self.elements[n], f"b{n}[l]", f"b{n}[l + h]")
+            self._line(
+                f"for (int h = {WIDE // 2}; h; h /= 2) for (int l = 0; l < h; l++) b{n}[l] = {half};"
+            )
+        self._combine_into(work.reduces, "a{0}", "b{0}[0]")
+        self._close(1)
+        return first
+
+    def _cells(self, work: _Work) -> None:
+        self._cell(work, self.passes.closure(self._roots(work), work.known), "a{0}")
+
+    def _cell(self, work: _Work, body: list[int], accumulator: str) -> None:
+        """One cell: its elements, its part in each reduction, its stores."""
+        self._emit_elements(body, work.keep)
+        for n in work.reduces:
+            element = self.elements[n]
+            assert isinstance(element, Reduce)
+            total = accumulator.format(n)
+            self._line(f"{total} = {_combine(element, total, f'v{element.arg}')};")
+        for store in work.stores:
+            self._store(store)
+
+    # --- rows that are strided ---
 
     def _by_column(self) -> None:
         """The row is strided: ``LANES`` neighbouring rows at a time, with a vector over them."""
         *outer, column = self.kernel.axes
-        name, extent = column.name, self._dim(column.extent)
         self._parallel(len(outer) + 1)
         self._open_loops(outer)
-        self._open(f"for (i64 {name}b = 0; {name}b < {extent}; {name}b += {LANES})")
-        self._line(f"i64 {name}e = {name}b + {LANES} < {extent} ? {name}b + {LANES} : {extent};")
-        for n, element in enumerate(self.kernel.elements):
+        self._open_blocks(column, LANES)
+        for n, element in enumerate(self.elements):
             if isinstance(element, Reduce):
-                kind = _total_type(element)
-                self._line(f"{kind} t{n}[{LANES}];")
-                self._spread(column, f"t{n}[{name} - {name}b] = {_identity(element)};")
+                self._line(f"{_total_type(element)} t{n}[{LANES}]; {self._type(n)} a{n}[{LANES}];")
+                self._spread(column, f"t{n}[{_lane(column)}] = {_identity(element)};")
+            elif isinstance(element, Scan):
+                self._line(f"{self._type(n)} c{n}[{LANES}];")
         for level in range(self.passes.count):
             self._column_pass(level, column)
         self._close(len(outer) + 1)
 
     def _spread(self, column: Axis, *lines: str) -> None:
         """A vector loop over the columns of a block."""
-        name = column.name
-        self._line("#pragma omp simd")
-        self._open(f"for (i64 {name} = {name}b; {name} < {name}e; {name}++)")
+        self._open_columns(column)
         for line in lines:
             self._line(line)
         self._close(1)
 
+    def _open_columns(self, column: Axis) -> None:
+        name = column.name
+        self._line("#pragma omp simd")
+        self._open(f"for (i64 {name} = {name}b; {name} < {name}e; {name}++)")
+
     def _column_pass(self, level: int, column: Axis) -> None:
-        passes, kernel, name = self.passes, self.kernel, column.name
-        reduces = passes.reduces(level)
-        stores = passes.stores(level, "cell")
-        roots = [kernel.elements[n].arg for n in reduces]  # type: ignore[union-attr]
-        roots += [n for s in stores for n in operands(s)]
-        if roots:
-            self._open_loops(kernel.rows)
-            self._line("#pragma omp simd")
+        work, place = self._work(level, set()), _lane(column)
+        if work:
+            work.known.clear()
+            *outer, inner = self.kernel.rows
+            for n in self._scans(work):
+                self._spread(column, f"c{n}[{place}] = {_identity(self.elements[n])};")
+            self._open_loops(outer)
+            self._open_blocks(inner, ROWS)
+            for n in work.reduces:
+                self._spread(column, f"a{n}[{place}] = {_identity(self.elements[n])};")
+            name = inner.name
             self._open(f"for (i64 {name} = {name}b; {name} < {name}e; {name}++)")
-            self._columns_known(roots, name)
-            for n in reduces:
-                element = kernel.elements[n]
+            self._open_columns(column)
+            self._columns_known(self._roots(work), column)
+            for n in work.reduces:
+                element, total = self.elements[n], f"a{n}[{place}]"
                 assert isinstance(element, Reduce)
-                total = f"t{n}[{name} - {name}b]"
                 self._line(f"{total} = {_combine(element, total, f'v{element.arg}')};")
-            for store in stores:
+            for store in work.stores:
                 self._store(store)
-            self._close(1 + len(kernel.rows))
-        after = passes.stores(level, "row")
+            self._close(2)
+            for n in work.reduces:
+                total = f"t{n}[{place}]"
+                self._spread(
+                    column, f"{total} = {_combine(self.elements[n], total, f'a{n}[{place}]')};"
+                )
+            self._close(1 + len(outer))
+        after = self.passes.stores(level, "row")
         if after:
-            self._line("#pragma omp simd")
-            self._open(f"for (i64 {name} = {name}b; {name} < {name}e; {name}++)")
-            self._columns_known([n for s in after for n in operands(s)], name)
+            self._open_columns(column)
+            self._columns_known([n for s in after for n in operands(s)], column)
             for store in after:
                 self._store(store)
             self._close(1)
 
-    def _columns_known(self, roots: list[int], name: str) -> None:
+    def _columns_known(self, roots: list[int], column: Axis) -> None:
         """Elements of one column, reductions read back from their vectors."""
-        body = self.passes.closure(roots, set())
-        for n in body:
-            element = self.kernel.elements[n]
+        place = _lane(column)
+        for n in self.passes.closure(roots, set()):
+            element = self.elements[n]
             if isinstance(element, Reduce):
-                kind = C_TYPES[element.dtype.name]
-                self._line(f"const {kind} v{n} = t{n}[{name} - {name}b];")
+                self._line(f"const {self._type(n)} v{n} = t{n}[{place}];")
+            elif isinstance(element, Scan):
+                total = f"c{n}[{place}]"
+                self._line(f"{total} = {_combine(element, total, f'v{element.arg}')};")
+                self._line(f"const {self._type(n)} v{n} = {total};")
             else:
                 self._emit_elements([n])
+
+    def _type(self, number: int) -> str:
+        return C_TYPES[self.kernel.elements[number].dtype.name]
 
     # --- what is kept between passes ---
 
@@ -405,7 +576,7 @@ class _Emitter:
 
     def _emit_elements(self, numbers: list[int], keep: list[int] | tuple[()] = ()) -> None:
         for n in numbers:
-            element = self.kernel.elements[n]
+            element = self.elements[n]
             kind = C_TYPES[element.dtype.name]
             if isinstance(element, Scan):
                 self._line(f"c{n} = {_combine(element, f'c{n}', f'v{element.arg}')};")
@@ -430,6 +601,8 @@ class _Emitter:
                 return self._load(element)
             case Op(op="cast", args=(arg,), dtype=dtype):
                 return c_cast(f"v{arg}", self.kernel.elements[arg].dtype, dtype)
+            case Op(op="same", args=(arg,)):
+                return f"v{arg}"
             case Op(op="where", args=(condition, a, b)):
                 return f"v{condition} ? v{a} : v{b}"
             case Op(op=op, args=args):
@@ -461,6 +634,15 @@ class _Emitter:
         ops = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
         text = c_scalar(ops[store.mode], dtype, [old, f"v{store.value}"])
         return f"as_round_{HALF[dtype.name]}({text})" if dtype.name in HALF else text
+
+
+def _lane(column: Axis) -> str:
+    """The place of a column in its block."""
+    return f"{column.name} - {column.name}b"
+
+
+def _at_most(dim: Dim, limit: int) -> bool:
+    return isinstance(dim, int) and dim <= limit
 
 
 def _symbol_name(symbol: Symbol) -> str:

@@ -7,19 +7,23 @@ targets print passes in order; nothing here is of one target.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from anyshape.ir.loops import (
+    Const,
     Element,
     Kernel,
     Load,
+    Op,
+    Position,
     Reduce,
     Scan,
     Store,
     index_names,
     operands,
 )
+from anyshape.ir.dtypes import bool_
 from anyshape.symbolic import Dim, Expr, Symbol
 
 
@@ -60,8 +64,16 @@ class Passes:
             if s.per == per and max(self.level[n] for n in operands(s)) == level
         ]
 
-    def closure(self, roots: Iterable[int], stop: frozenset[int] | set[int]) -> list[int]:
-        """Everything that the roots need, operands first, without what is in ``stop``."""
+    def closure(
+        self,
+        roots: Iterable[int],
+        stop: frozenset[int] | set[int],
+        elements: Sequence[Element] = (),
+    ) -> list[int]:
+        """Everything that the roots need, operands first, without what is in ``stop``.
+
+        ``elements`` stand in for the kernel's own, see ``specialize``.
+        """
         found: dict[int, None] = {}
         stack = [(n, False) for n in sorted(set(roots), reverse=True)]
         while stack:
@@ -72,7 +84,7 @@ class Passes:
                 found[number] = None
                 continue
             stack.append((number, True))
-            element = self.kernel.elements[number]
+            element = (elements or self.kernel.elements)[number]
             if not isinstance(element, Reduce):
                 stack.extend((n, False) for n in reversed(operands(element)))
         return list(found)
@@ -146,10 +158,113 @@ def lane(kernel: Kernel, passes: Passes) -> str | None:
     candidates = [a.name for a in kernel.rows[-1:]] + [a.name for a in kernel.axes[-1:]]
     if not candidates:
         return None
-    if not kernel.rows or any(isinstance(e, Scan) for e in kernel.elements):
+    if not kernel.rows:
         return candidates[0]
 
     def score(axis: str) -> int:
         return sum(step_of(passes, item, axis) == 1 for item in accesses(kernel))
 
     return max(candidates, key=score)
+
+
+MOST_SPLITS = 4
+
+
+def thresholds(passes: Passes, axis: str) -> dict[Dim, dict[int, bool]]:
+    """Where along an axis conditions change: ``i < n0`` is true below ``n0``.
+
+    Ordered, with the conditions and whether they hold below; empty where the order is not known.
+    """
+    found: dict[Dim, dict[int, bool]] = {}
+    elements = passes.kernel.elements
+    for number, element in enumerate(elements):
+        if isinstance(element, Op) and element.op in ("lt", "ge", "le", "gt"):
+            place = _threshold(elements, element, axis)
+            if place is not None:
+                found.setdefault(place[0], {})[number] = place[1]
+    ordered: list[Dim] = []
+    for place in found:
+        at = sum(_nonnegative(place - other) for other in ordered)
+        ordered.insert(at, place)
+    known = all(_nonnegative(b - a) for a, b in zip(ordered, ordered[1:], strict=False))
+    if not known or len(ordered) > MOST_SPLITS:
+        return {}
+    return {place: found[place] for place in ordered}
+
+
+def _threshold(elements: Sequence[Element], op: Op, axis: str) -> tuple[Dim, bool] | None:
+    """(place, truth below it) of a comparison that is affine in the axis with step 1 or -1."""
+    sides = [_integer(elements[n]) for n in op.args]
+    if sides[0] is None or sides[1] is None:
+        return None
+    difference = sides[0] - sides[1]  # a < b  is  a - b < 0
+    step = coefficient(difference, axis)
+    if step not in (1, -1) or not isinstance(difference, Expr):
+        return None
+    if any(s.name[0] == "v" for s in difference.symbols):
+        return None
+    symbol = next(s for s in difference.symbols if s.name == axis)
+    rest = difference - step * symbol.expr
+    strict = op.op in ("lt", "ge")  # lt: axis * step < -rest
+    holds = op.op in ("lt", "le")
+    if step == 1:
+        return (-rest if strict else 1 - rest), holds
+    return (rest + 1 if strict else rest), not holds
+
+
+def _nonnegative(dim: Dim) -> bool:
+    """True where the form alone shows it: axes and sizes with positive coefficients."""
+    if not isinstance(dim, Expr):
+        return dim >= 0
+    atoms = (atom for monomial in dim.terms for atom in monomial)
+    return (
+        dim.constant >= 0
+        and all(c > 0 for c in dim.terms.values())
+        and all(isinstance(atom, Symbol) and not atom.signed for atom in atoms)
+    )
+
+
+def _integer(element: Element) -> Dim | None:
+    if isinstance(element, Position):
+        return element.index
+    if isinstance(element, Const) and isinstance(element.value, int):
+        return element.value
+    return None
+
+
+def specialize(elements: Sequence[Element], truths: Mapping[int, bool]) -> list[Element]:
+    """The elements where these conditions are known: choices are made, masks dropped.
+
+    A choice becomes ``Op("same", (chosen,))``; a load whose mask is false becomes 0.
+    """
+    known: dict[int, bool] = dict(truths)
+    result: list[Element] = []
+    for number, element in enumerate(elements):
+        if number in known:
+            result.append(Const(known[number], bool_))
+            continue
+        made = _simplified(element, known)
+        if isinstance(made, Const) and made.dtype is bool_:
+            known[number] = bool(made.value)
+        result.append(made)
+    return result
+
+
+def _simplified(element: Element, known: Mapping[int, bool]) -> Element:
+    match element:
+        case Load(mask=int(mask)) if mask in known:
+            if known[mask]:
+                return Load(element.pointer, element.index, element.dtype)
+            return Const(0, element.dtype)
+        case Op(op="where", args=(condition, a, b)) if condition in known:
+            return Op("same", (a if known[condition] else b,), element.dtype)
+        case Op(op="logical_not", args=(a,)) if a in known:
+            return Const(not known[a], bool_)
+        case Op(op="logical_and" | "logical_or" as op, args=(a, b)):
+            absorbing = op == "logical_or"
+            for one, other in ((a, b), (b, a)):
+                if one in known:
+                    if known[one] is absorbing:
+                        return Const(absorbing, bool_)
+                    return Op("same", (other,), bool_)
+    return element

@@ -8,6 +8,9 @@ versions where the machine has them. Sources: Cephes (exp, log), N. Juffa (erf, 
 from __future__ import annotations
 
 TYPES = """
+#if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
+#pragma GCC target("prefer-vector-width=512")
+#endif
 typedef signed char i8; typedef short i16; typedef int i32; typedef long long i64;
 typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32; typedef unsigned long long u64;
 typedef float f32; typedef double f64;

@@ -207,7 +207,7 @@ class _Renaming:
     space: Space = field(default_factory=Space)
     names: dict[Symbol, Expr] = field(default_factory=dict)
     size_args: list[Dim] = field(default_factory=list)
-    size_names: dict[Dim, Expr] = field(default_factory=dict)
+    size_names: dict[Monomial, Expr] = field(default_factory=dict)
     pointers: dict[str, str] = field(default_factory=dict)
     access: dict[str, Access] = field(default_factory=dict)
     numbers: dict[int, int] = field(default_factory=dict)
@@ -245,14 +245,25 @@ class _Renaming:
         return Axis(name, extent)
 
     def _size(self, dim: Dim) -> Dim:
-        """A dim without axes, as a constant or a size parameter."""
+        """A dim without axes: constants stay, each product of sizes becomes a size parameter."""
         dim = self.sizes.simplify(dim)
         if isinstance(dim, int):
             return dim
-        made = self.size_names.get(dim)
+        result: Dim = dim.constant
+        for monomial, coefficient in dim.ordered_terms():
+            result = result + coefficient * self._size_param(monomial)
+        return result
+
+    def _size_param(self, monomial: Monomial) -> Expr:
+        made = self.size_names.get(monomial)
         if made is None:
-            made = self.size_names[dim] = self.space.symbol(f"n{len(self.size_args)}")
-            self.size_args.append(dim)
+            signed = any(isinstance(a, Symbol) and a.signed for a in monomial)
+            name = f"n{len(self.size_args)}"
+            made = self.size_names[monomial] = self.space.symbol(name, signed=signed)
+            value: Dim = 1
+            for atom in monomial:
+                value = value * atom.expr
+            self.size_args.append(value)
         return made
 
     def _index(self, dim: Dim) -> Dim:

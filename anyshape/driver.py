@@ -88,14 +88,16 @@ class Driver:
         """The program as text; equal kernels have one name, and one compiled function, everywhere."""
         kernel_names = {kernel: self._name(kernel) for kernel in program.kernels()}
         functions = {name: self.functions[name] for name in kernel_names.values()}
+        tables = {}
         stretch_names = {}
         for step in program.steps:
             if isinstance(step, Stretch):
-                anonymous = emit_stretch(step, program, kernel_names, PLACEHOLDER)
-                name, function = _named(anonymous, "stretch")
-                stretch_names[step] = name
-                functions[name] = function
-        return Code(functions, emit_host(program, kernel_names, stretch_names))
+                anonymous, entries = emit_stretch(step, program, kernel_names, PLACEHOLDER)
+                name, functions[name] = _named(anonymous, "stretch")
+                table = f"table_{len(tables)}"
+                tables[table] = entries
+                stretch_names[step] = name, table
+        return Code(functions, tables, emit_host(program, kernel_names, stretch_names))
 
     def _name(self, kernel: Kernel) -> str:
         name = self.names.get(kernel)

@@ -36,9 +36,14 @@ from anyshape.symbolic import Dim, Expr, Symbol, to_python
 
 
 def emit_host(
-    program: Program, kernel_names: Mapping[Kernel, str], stretch_names: Mapping[Stretch, str]
+    program: Program,
+    kernel_names: Mapping[Kernel, str],
+    stretch_names: Mapping[Stretch, tuple[str, str]],
 ) -> HostCode:
-    """Prints the program as Python. The program's constants are free names of the text."""
+    """Prints the program as Python; the program's constants are free names of the text.
+
+    ``stretch_names`` are those of each stretch's function and of its table.
+    """
     return _Printer(program, kernel_names, stretch_names).emit()
 
 
@@ -46,7 +51,7 @@ def emit_host(
 class _Printer:
     program: Program
     kernel_names: Mapping[Kernel, str]
-    stretch_names: Mapping[Stretch, str]
+    stretch_names: Mapping[Stretch, tuple[str, str]]
     lines: list[str] = field(default_factory=list)
     names: dict[str, Reference] = field(default_factory=dict)
     sizes: dict[str, str] = field(default_factory=dict)  # Python text -> local that holds it
@@ -149,9 +154,9 @@ class _Printer:
         self.lines.append(f"{kernel}({', '.join(args)})")
 
     def _stretch(self, step: Stretch) -> None:
-        name = self.stretch_names[step]
+        name, table = self.stretch_names[step]
         function = self._name(name, ("kernel", name))
-        args = [self._name(f"{name}_table", ("table", name)), "0"]
+        args = [self._name(table, ("table", table)), "0"]
         if not (isinstance(step.arena_bytes, int) and step.arena_bytes == 0):
             empty = self._name("empty_cpu", ("function", "anyshape.empty_cpu"))
             size = self._size(step.arena_bytes)

@@ -1,6 +1,6 @@
 """A stretch as one C function: addresses, products by BLAS, calls of kernels through a table.
 
-In: a ``Stretch`` of a program. Out: a ``CFunction``: text, and what each entry of its table is. Nothing
+In: a ``Stretch`` of a program. Out: a ``CFunction``, and what each entry of its table is. Nothing
 that differs between processes (addresses) is in the text, so that the disk cache serves it.
 
     long NAME(void **table, char *arena, void *outer0, ..., i64 size0, ..., double scalar0, ...)
@@ -51,8 +51,8 @@ static void anyshape_fill_rows(char *c, const char *row, long rows, long bytes)
 
 def emit_stretch(
     stretch: Stretch, program: Program, kernel_names: Mapping[Kernel, str], name: str
-) -> CFunction:
-    """Prints the stretch as C; it returns 0, or 1 where a size is past what BLAS can take."""
+) -> tuple[CFunction, tuple[Reference, ...]]:
+    """Prints the stretch as C, and says what the entries of its table are."""
     return _Printer(stretch, program.buffers, kernel_names).emit(name)
 
 
@@ -68,7 +68,7 @@ class _Printer:
     scalars: dict[Scalar | ScalarInput, str] = field(default_factory=dict)
     sizes: dict[str, str] = field(default_factory=dict)
 
-    def emit(self, name: str) -> CFunction:
+    def emit(self, name: str) -> tuple[CFunction, tuple[Reference, ...]]:
         parameters = ["void **table", "char *arena"]
         types: list[CType] = ["pointer", "pointer"]
         for index, buffer in enumerate(self.stretch.outer):
@@ -93,7 +93,7 @@ class _Printer:
             self._step(step)
         body = "\n".join(f"    {line}" for line in self.lines)
         text = f"long {name}({', '.join(parameters)})\n{{\n    long status = 0;\n{body}\n    return status;\n}}\n"
-        return CFunction(text, tuple(types), tuple(self.table), returns_status=True)
+        return CFunction(text, tuple(types), returns_status=True), tuple(self.table)
 
     def _step(self, step: object) -> None:
         match step:

@@ -12,18 +12,17 @@ from typing import Literal
 
 CType = Literal["pointer", "int64", "double"]
 Reference = tuple[str, object]
-"""("function", dotted text) | ("kernel", name) | ("table", name of a stretch) | ("dtype", DType) |
+"""("function", dotted text) | ("kernel", name) | ("table", name) | ("dtype", DType) |
 ("constant" | "pointer", name of a constant input) | ("module", name) | ("step", CheckStep) |
 ("library", symbol of torch's own library)"""
 
 
 @dataclass(frozen=True, slots=True)
 class CFunction:
-    """One C function. ``table`` says what the entries of its first argument are, for stretches."""
+    """One C function. ``returns_status``: it returns 0, or 1 where a size is too large for it."""
 
     text: str
     argtypes: tuple[CType, ...]
-    table: tuple[Reference, ...] = ()
     returns_status: bool = False
 
 
@@ -38,9 +37,11 @@ class HostCode:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A program as text."""
+    """A program as text. ``tables`` are what stretches are handed: equal ones share a function, not
+    their constants."""
 
     functions: Mapping[str, CFunction]
+    tables: Mapping[str, tuple[Reference, ...]]
     host: HostCode
 
     def __str__(self) -> str:

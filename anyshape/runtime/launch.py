@@ -78,7 +78,7 @@ class _Resolver:
         raise AnyshapeError("E901", stage="linking", why=f"unknown reference {kind!r}")
 
     def _table(self, name: str) -> ctypes.Array[ctypes.c_void_p]:
-        entries = self.code.functions[name].table
+        entries = self.code.tables[name]
         return (ctypes.c_void_p * max(len(entries), 1))(*(self._address(*e) for e in entries))
 
     def _address(self, kind: str, what: Any) -> int | None:  # noqa: ANN401

@@ -180,6 +180,19 @@ def test_equal_layers_share_their_kernels():
     agrees(graph, compiled, sketch, torch.randn(5, 32))
 
 
+def test_equal_stretches_keep_their_own_weights():
+    sketch = Sketch()
+    x = sketch.input(sketch.s0, 8)
+    for _ in range(3):
+        weight = sketch.parameter(torch.randn(8, 8))
+        x = sketch.b.tanh(sketch.b.linear(sketch.b.sin(x), weight))
+        x = sketch.b.sort(x, -1, False)[0]  # a library call between stretches
+    graph, compiled = compile_sketch(sketch, (x,))
+    stretches = [name for name in compiled.linked.code.functions if name.startswith("stretch")]
+    assert len(stretches) < len(compiled.linked.code.tables)
+    agrees(graph, compiled, sketch, torch.randn(5, 8))
+
+
 def test_verify_names_the_pass_that_changes_a_result(monkeypatch):
     sketch = Sketch()
     x = sketch.input(sketch.s0, 3)

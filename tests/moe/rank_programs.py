@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from anyshape.moe import Activation, Experts, MoE, Router, Routing, SharedExpert
+from anyshape.moe import Activation, Experts, MoE, Router, Routing, SharedExpert, parallel
 from anyshape.moe.mesh import Mesh
 from anyshape.moe.parallel import Exchange, ParallelMoE
 
@@ -201,6 +201,35 @@ def replay(rank: int, case: Case) -> list[bool]:
         x = make_tokens(case, mesh.ep.rank)[: (step + 3 * mesh.ep.rank) % 7]
         equal.append(torch.equal(graphed(x), whole(x)))
     return equal
+
+
+def count_host_copies(rank: int, case: Case) -> int:
+    """How often one call asks for a copy to the host."""
+    layer = ParallelMoE.of(make_layer(case), make_mesh(case), case.exchange)
+    original, made = parallel.HostCopy, []
+
+    class Counted(original):
+        def __init__(self, x: Tensor) -> None:
+            made.append(x.numel())
+            super().__init__(x)
+
+    parallel.HostCopy = Counted
+    layer(make_tokens(case, layer.mesh.ep.rank))
+    return len(made)
+
+
+def row_bound(rank: int, case: Case) -> int:
+    """For how many rows the static mode makes room."""
+    layer = ParallelMoE.of(make_layer(case), make_mesh(case), case.exchange)
+    original, rows = layer.experts.gather, []
+
+    def gather(tokens: Tensor, indices: Tensor, *rest: object, **keywords: object) -> object:
+        rows.append(indices.shape[0])
+        return original(tokens, indices, *rest, **keywords)
+
+    layer.experts.gather = gather
+    layer(make_tokens(case, layer.mesh.ep.rank))
+    return rows[0]
 
 
 def die(rank: int, case: Case) -> Tensor:

@@ -324,3 +324,13 @@ def test_model_that_is_a_block_itself_has_its_experts_replaced() -> None:
     report = replace_experts(randomize(CASES["mixtral"].block()))
     assert [row.path for row in report.replaced] == ["experts"]
     assert not report.refused
+
+
+@torch.no_grad()
+def test_replaced_block_is_one_graph_for_torch_compile() -> None:
+    holder = nn.Sequential(randomize(CASES["qwen3_moe"].block()))
+    replace_experts(holder)
+    compiled = torch.compile(holder, fullgraph=True, dynamic=True, backend="aot_eager")
+    for length in (5, 9):
+        x = torch.randn(2, length, HIDDEN)
+        torch.testing.assert_close(compiled(x), holder(x))

@@ -138,6 +138,19 @@ def test_one_recording_serves_ranks_with_different_numbers_of_tokens(tmp_path: P
         assert outcome.result == [True] * 4, outcome.error
 
 
+def test_dynamic_mode_copies_sizes_to_the_host_once(tmp_path: Path) -> None:
+    case = Case(2, 2, DYNAMIC, (6, 4))
+    for outcome in ranks.run_ranks(4, ranks.count_host_copies, tmp_path, case):
+        assert outcome.result == 1, outcome.error
+
+
+@pytest.mark.parametrize("top_k, rows", [(1, 2 * 6 * 1), (7, 2 * 6 * 4)])
+def test_static_mode_makes_room_for_own_experts_only(tmp_path: Path, top_k: int, rows: int) -> None:
+    case = Case(1, 2, STATIC, (6, 6), routing=replace(EXACT, top_k=top_k))
+    for outcome in ranks.run_ranks(2, ranks.row_bound, tmp_path, case):
+        assert outcome.result == rows, outcome.error
+
+
 @pytest.mark.parametrize("exchange", [DYNAMIC, STATIC], ids=lambda e: e.mode)
 @pytest.mark.parametrize("tp, ep", [(1, 2), (2, 1), (2, 2)])
 def test_rank_that_dies_ends_every_rank_with_an_error(

@@ -20,7 +20,7 @@ from anyshape.ir.dtypes import DType
 from anyshape.ir.graph import TensorType, Value
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides, strides_in_order
-from anyshape.ops.table import OPS, REQUIRED, OpDef, Parameter, Signature, add_row
+from anyshape.ops.table import OPS, OpDef, Signature, add_row
 from anyshape.symbolic import Dim, Expr, Symbol, evaluate
 
 if TYPE_CHECKING:
@@ -87,11 +87,11 @@ def row_for(fn: Any, name: str, count: int, keywords: tuple[str, ...]) -> OpDef:
     key = f"{name}({count}{''.join(',' + k for k in keywords)})"
     row = OPS.get(key)
     if row is None:
-        parameters = [Parameter(f"a{i}", REQUIRED) for i in range(count)]
-        parameters += [Parameter(k, REQUIRED, keyword_only=True) for k in keywords]
+        positional = [f"a{i}" for i in range(count)]
+        signature = Signature.parse(", ".join([*positional, *(["*", *keywords] if keywords else [])]))
         row = OpDef(
             key,
-            Signature(tuple(parameters)),
+            signature,
             name,
             type=lambda cx, *args, **kwargs: infer(cx, fn, args, kwargs),
             random=any(word in name.rpartition(".")[2] for word in RANDOM),

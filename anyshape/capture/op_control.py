@@ -11,7 +11,7 @@ from anyshape.capture import polyfills, protocol
 from anyshape.capture.continuations import RAISE, Continuation, ForCall, ForNext, SendCall, SendNext
 from anyshape.capture.frame import PYTHON, Frame
 from anyshape.capture.generators import Generator
-from anyshape.capture.steps import also, drop, enter, push, push_by
+from anyshape.capture.steps import again, also, drop, enter, push, push_by
 from anyshape.capture.unwinding import handled_exception
 from anyshape.capture.values import NULL, PROXIES, Call
 

@@ -146,8 +146,8 @@ def _run_node(node: Node, env: Environment, ops: Mapping[str, OpDef], check_type
     number_first = bool(args) and isinstance(args[0], (int, float)) and node.op in NUMBER_FIRST
     function = resolve(NUMBER_FIRST[node.op] if number_first else ops[node.op].torch)
     kwargs = {name: env.read(arg) for name, arg in node.kwargs.items()}
-    if ops[node.op].torch.startswith("torch."):
-        args = _without_formats(args, kwargs, [p.name for p in ops[node.op].signature.parameters])
+    if kwargs.get("memory_format", "") is None:  # torch wants it left out
+        del kwargs["memory_format"]
     result = function(*args, **kwargs)
     results = tuple(result) if isinstance(result, (tuple, list)) else (result,)
     for value, made in zip(node.outputs, results, strict=True):
@@ -156,17 +156,6 @@ def _run_node(node: Node, env: Environment, ops: Mapping[str, OpDef], check_type
             problem = type_problem(value.type, made, env.sizes)
             if problem:
                 raise TypeMismatch(f"{node.op}: {problem}")
-
-
-def _without_formats(args: Any, kwargs: dict[str, Any], names: Sequence[str]) -> list[Any]:
-    """Memory formats as torch wants them: by keyword, left out where there is none."""
-    for name, arg in zip(names, args, strict=False):
-        if name == "memory_format":
-            kwargs[name] = arg
-    form = kwargs.pop("memory_format", None)
-    if form is not None:
-        kwargs["memory_format"] = getattr(torch, form)
-    return [arg for name, arg in zip(names, args, strict=False) if name != "memory_format"]
 
 
 def type_problem(t: TensorType, made: Tensor, sizes: Mapping[Symbol, int]) -> str | None:

@@ -116,8 +116,7 @@ activation("threshold", "input, threshold, value, inplace=False", _threshold, sp
 
 
 def _hardshrink(b: Any, x: Any, lambd: Any = 0.5) -> Any:
-    inside = b.logical_and(b.ge(x, b.neg(lambd) if hasattr(lambd, "dtype") else -lambd), b.le(x, lambd))
-    return b.where(inside, 0.0, x)
+    return b.where(b.le(b.abs(x), lambd), 0.0, x)
 
 
 activation("hardshrink", "input, lambd=0.5", _hardshrink,
@@ -125,7 +124,7 @@ activation("hardshrink", "input, lambd=0.5", _hardshrink,
 
 
 def _softshrink(b: Any, x: Any, lambd: Any = 0.5) -> Any:
-    low = b.where(b.lt(x, b.sub(0.0, lambd)), b.add(x, lambd), b.mul(x, 0.0))
+    low = b.where(b.lt(b.add(x, lambd), 0.0), b.add(x, lambd), b.mul(x, 0.0))
     return b.where(b.gt(x, lambd), b.sub(x, lambd), low)
 
 

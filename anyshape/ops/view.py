@@ -592,6 +592,8 @@ def _unfold_type(cx: TypeContext, x: Any, dim: int, size: Any, step: Any) -> Ten
 
 
 def _unfold_index(cx: TypeContext, at: Index, t: TensorType, dim: int, size: Dim, step: int) -> Index:
+    if not t.shape:
+        return ()
     return (*at[:dim], at[dim] * step + at[-1], *at[dim + 1 : -1])
 
 

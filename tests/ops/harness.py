@@ -7,6 +7,7 @@ a symbol of its own.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +21,10 @@ from anyshape.ops import OPS
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
 from anyshape.ops.layout import strides_in_order
-from anyshape.symbolic import Facts, Space, Symbol
+from anyshape.ops.rules import is_tensor, promoted
+from anyshape.ops.table import Pointwise, View
+from anyshape.symbolic import Facts, Space, Symbol, evaluate, ge, lt
+from tests.ops.elements import run_body
 
 FORMATS = {
     torch.contiguous_format: "contiguous_format",
@@ -196,3 +200,47 @@ def expansion_problem(name: str, args: Any, kwargs: Any, eager: Any, *, ops: Any
 
 def is_dtype(a: Any) -> bool:
     return isinstance(a, DType)
+
+
+def body_problem(name: str, args: Any, kwargs: Any, eager: torch.Tensor) -> str | None:
+    """How the row's loop body, run on whole tensors, differs from eager; None for rows without one."""
+    case = Case.new(static=True)
+    case.call(name, args, kwargs)
+    if not case.builder.nodes or case.builder.nodes[-1].op != name or not case.tensors:
+        return None
+    node = case.builder.nodes[-1]
+    row = OPS[node.op]
+    if not isinstance(row.lower, Pointwise):
+        return None
+    read = reference.Environment()
+    for declared, tensor in zip(case.builder.inputs, case.tensors):
+        read.write(declared.value, tensor)
+    plain = [read.read(a) for a in node.args]
+    named = {k: read.read(v) for k, v in node.kwargs.items()}
+    operands = [a for a in node.args if a is None or is_tensor(a) or isinstance(a, (int, float, bool))]
+    promoted_dtype = promoted(case.builder.cx, operands[:2])
+    made = run_body(row, plain, named, node.output.dtype, promoted_dtype)
+    return same(made.expand(eager.shape), eager)
+
+
+def index_problem(name: str, args: Any, kwargs: Any, eager: torch.Tensor) -> str | None:
+    """How a view's index map differs from what eager's view holds; None for rows that are no core view."""
+    case = Case.new()
+    case.call(name, args, kwargs)
+    node = case.builder.nodes[-1] if case.builder.nodes else None
+    if node is None or not isinstance(OPS[node.op].lower, View) or eager.numel() > 600:
+        return None
+    cx, source = case.builder.cx, case.tensors[0]
+    at = tuple(cx.space.fresh("i") for _ in eager.shape)
+    for i, size in zip(at, node.output.shape):
+        for fact in (ge(i, 0), lt(i, size)):
+            if not isinstance(fact, bool) and eager.numel():
+                cx.facts.assume(fact)
+    places = OPS[node.op].lower.index(cx, at, node.args[0].type, *node.args[1:], **node.kwargs)
+    for index in itertools.product(*(range(n) for n in eager.shape)):
+        env = {**case.hints, **{e.symbol: i for e, i in zip(at, index)}}
+        found = tuple(p if isinstance(p, int) else evaluate(p, env) for p in places)
+        ours, theirs = source[found], eager[index]
+        if not torch.equal(ours, theirs) and not (ours != ours).all():
+            return f"element {index} read from {found}"
+    return None

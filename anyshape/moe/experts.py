@@ -133,6 +133,11 @@ class Experts(nn.Module):
         checks.check_size("gate_up", gate_up, 1, 2 * down.shape[2], "twice the expert size of down")
 
     @property
+    def dtype(self) -> torch.dtype:
+        """What tokens come in and results go out in."""
+        return self.gate_up.dtype
+
+    @property
     def num_experts(self) -> int:
         return self.gate_up.shape[0]
 
@@ -216,6 +221,7 @@ class Fp8Experts(nn.Module):
         gate_up_bias: Tensor | None,
         down_bias: Tensor | None,
         activation: Activation,
+        dtype: torch.dtype,
     ) -> None:
         super().__init__()
         hold(
@@ -227,7 +233,7 @@ class Fp8Experts(nn.Module):
             gate_up_bias=gate_up_bias,
             down_bias=down_bias,
         )
-        self.activation = activation
+        self.activation, self.dtype = activation, dtype
 
     @classmethod
     def quantize(cls, experts: Experts) -> Fp8Experts:
@@ -239,6 +245,7 @@ class Fp8Experts(nn.Module):
             experts.gate_up_bias,
             experts.down_bias,
             experts.activation,
+            experts.dtype,
         )
 
     @property

@@ -133,11 +133,12 @@ class MoE(nn.Module):
 
     def graphed(self, max_tokens: int) -> Graphed:
         """One CUDA graph of this layer for every number of tokens up to `max_tokens`."""
-        weight = self.router.weight
-        return Graphed(self, max_tokens, self.hidden_size, dtype=weight.dtype, device=weight.device)
+        device = self.router.weight.device
+        dtype = self.experts.dtype
+        return Graphed(self, max_tokens, self.hidden_size, dtype=dtype, device=device)
 
     def forward(self, x: Tensor, *, valid_tokens: Tensor | None = None) -> Tensor:
-        self._check_tokens(x)
+        check_tokens(x, self.hidden_size, self.experts)
         with torch.no_grad():
             out = self._forward(x.reshape(-1, self.hidden_size), valid_tokens).view(x.shape)
         return inference_only(out, x)
@@ -147,12 +148,6 @@ class MoE(nn.Module):
         plan = self.router(tokens, self.routing, valid_tokens)
         return add_routed(self.experts, tokens, plan, self.routing, shared)
 
-    def _check_tokens(self, x: Tensor) -> None:
-        weight = self.router.weight
-        if x.dim() < 1 or x.shape[-1] != self.hidden_size:
-            checks.fail("x", f"of size {self.hidden_size} in its last dimension", tuple(x.shape))
-        checks.check_device("x", x, weight)
-
     def _two_streams(self, tokens: Tensor) -> bool:
         if self.streams == "auto":
             return pays_to_fork(tokens)
@@ -160,6 +155,15 @@ class MoE(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.routing}"
+
+
+def check_tokens(x: Tensor, hidden_size: int, experts: Experts | Fp8Experts) -> None:
+    """x [..., D] of the layer's size, dtype and device; ValueError if not."""
+    if x.dim() < 1 or x.shape[-1] != hidden_size:
+        checks.fail("x", f"of size {hidden_size} in its last dimension", tuple(x.shape))
+    if x.dtype != experts.dtype:
+        checks.fail("x", f"of dtype {experts.dtype}, the experts'", x.dtype)
+    checks.check_device("x", x, experts.gate_up)
 
 
 class _NoGradient(torch.autograd.Function):

@@ -23,6 +23,7 @@ from anyshape.moe.graphed import Graphed
 from anyshape.moe.layer import (
     MoE,
     add_routed,
+    check_tokens,
     inference_only,
     new_zeros,
     start_shared,
@@ -112,15 +113,12 @@ class ParallelMoE(nn.Module):
         """
         if self.exchange.mode != "static":
             checks.fail("mode", "'static' to be recorded", repr(self.exchange.mode))
-        weight = self.router.weight
-        return Graphed(self, max_tokens, self.hidden_size, dtype=weight.dtype, device=weight.device)
+        device = self.router.weight.device
+        dtype = self.experts.dtype
+        return Graphed(self, max_tokens, self.hidden_size, dtype=dtype, device=device)
 
     def forward(self, x: Tensor, *, valid_tokens: Tensor | None = None) -> Tensor:
-        if x.dim() < 1 or x.shape[-1] != self.hidden_size:
-            checks.fail("x", f"of size {self.hidden_size} in its last dimension", tuple(x.shape))
-        checks.check_device("x", x, self.router.weight)
-        if x.dtype != self.router.weight.dtype:
-            checks.fail("x", f"of dtype {self.router.weight.dtype}, the router's", x.dtype)
+        check_tokens(x, self.hidden_size, self.experts)
         with torch.no_grad():
             tokens = x.reshape(-1, self.hidden_size)
             out = self._forward(tokens, valid_tokens).view(x.shape)
@@ -289,7 +287,7 @@ class ParallelMoE(nn.Module):
             "top_k": routing.top_k,
             "hidden size": self.hidden_size,
             "expert size": self.experts.sizes[1],
-            "dtype": weight.itemsize,
+            "dtype": self.experts.dtype.itemsize,
             "float8": int(isinstance(self.experts, Fp8Experts)),
             "shared expert": int(self.shared is not None),
             "mode": ("dynamic", "static").index(self.exchange.mode),

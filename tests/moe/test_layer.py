@@ -159,6 +159,15 @@ def test_fp8_stays_within_the_error_of_its_rounding() -> None:
     assert error < 0.08
 
 
+def test_router_may_have_a_dtype_of_its_own() -> None:
+    layer = make(Routing(8, 2, renormalize=True), torch.bfloat16, router_bias=True)
+    layer.router.float()
+    x = torch.randn(40, 24, dtype=torch.bfloat16)
+    assert layer(x).dtype == torch.bfloat16
+    assert (layer(x).double() - by_hand(layer, x)).abs().max() < 0.02
+    assert layer.graphed(4)(x[:3]).dtype == torch.bfloat16
+
+
 def test_nan_token_leaves_the_others_alone() -> None:
     layer = make(Routing(4, 2), shared_size=8)
     x = torch.randn(6, 24)
@@ -216,6 +225,8 @@ def test_bad_arguments_are_named() -> None:
         replace(ROUTINGS["softmax"], apply_to="middle")
     with pytest.raises(ValueError, match="x must be of size 24"):
         make(Routing(4, 2))(torch.randn(3, 23))
+    with pytest.raises(ValueError, match="x must be of dtype torch.float32"):
+        make(Routing(4, 2))(torch.randn(3, 24, dtype=torch.bfloat16))
     layer = make(Routing(4, 2))
     with pytest.raises(ValueError, match="num_experts"):
         MoE.of(Router(torch.randn(5, 24)), layer.experts, None, Routing(5, 2))

@@ -7,12 +7,14 @@ broadcast and product among them, are linear rows over monomials, given to `line
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from anyshape.symbolic.atoms import Atom, Monomial, product_of
+from anyshape.symbolic.atoms import Atom, Monomial, Symbol, age, product_of
 from anyshape.symbolic.conditions import AnyOf, Condition, Relation, eq, ge, le
 from anyshape.symbolic.expr import Dim, Expr, divide, floordiv, mod
+from anyshape.symbolic.knowledge import linear
 from anyshape.symbolic.linear import Row, refute
 from anyshape.symbolic.ranges import bounds_of, congruence_of
 from anyshape.symbolic.simplify import common_factor, condition_simplified, simplified
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
     from anyshape.symbolic.facts import Facts
 
 MONOMIALS = 48  # in one system
-LINKS = 16  # linear facts taken for one symbol
+LINKS = 16  # facts taken for one symbol
+NEARBY = 48  # facts looked at for one proof
 SPLITS = 5  # case distinctions in one proof
 
 
@@ -72,8 +75,9 @@ def decide(facts: Facts, relation: Relation) -> bool | None:
     found = quick(facts, now)
     if found is None and now.bound == 0:
         found = _by_factors(facts, now)
-    if found is None and _worth_eliminating(facts, now.form):
-        found = _by_elimination(facts, now)
+    if found is None:
+        core = core_of(facts, now.form)
+        found = None if core is None else _by_elimination(facts, now, core)
     return found
 
 
@@ -100,20 +104,67 @@ def _by_factors(facts: Facts, relation: Relation) -> bool | None:
     return answer if answer is True or lo >= 1 else None
 
 
-def _worth_eliminating(facts: Facts, form: Expr) -> bool:
-    """Without linear facts, operations or products, intervals have said all there is to say."""
+def core_of(facts: Facts, form: Expr) -> dict[Expr | AnyOf, None] | None:
+    """The facts that could decide more of the form than ranges do; None if ranges say it all.
+
+    A fact that hangs on one symbol, where the symbol stands alone in a term, has told that symbol's
+    range all it knows when it was learned; so have those that hang on such a fact.
+    """
     if len(form.terms) > MONOMIALS:
-        return False
-    if facts.linked(form):
-        return True
-    if len(form.terms) == 1 and form.atom is not None and not form.atom.word:
-        return False
-    return any(atom.word or len(monomial) > 1 for monomial in form.terms for atom in monomial)
+        return None
+    plain = linear(form)
+    if not facts.linked(form):
+        return None if plain else {}
+    found = _nearby(facts, form.symbols)
+    uses = Counter(form.symbols)
+    for fact in found:
+        uses.update(fact.symbols)
+    loose = True
+    while loose:
+        loose = [fact for fact in found if _hangs(fact, uses)]
+        for fact in loose:
+            del found[fact]
+            uses.subtract(fact.symbols)
+    return found if found or not plain else None
 
 
-def _by_elimination(facts: Facts, relation: Relation) -> bool | None:
+def _nearby(facts: Facts, symbols: frozenset[Symbol]) -> dict[Expr | AnyOf, None]:
+    """Facts found from these symbols and, in turn, from the symbols of those facts."""
+    found: dict[Expr | AnyOf, None] = {}
+    waiting = sorted(symbols, key=age)
+    seen = set(waiting)
+    for symbol in waiting:  # grows while it is read
+        for fact in facts.links_at(symbol, LINKS):
+            if fact in found or len(fact.symbols) > MONOMIALS:
+                continue
+            found[fact] = None
+            for other in sorted(fact.symbols - seen, key=age):
+                seen.add(other)
+                waiting.append(other)
+        if len(found) > NEARBY:
+            break
+    return found
+
+
+def _hangs(fact: Expr | AnyOf, uses: Counter[Symbol]) -> bool:
+    """Whether the fact shares one symbol at most, and that as a plain term."""
+    if isinstance(fact, AnyOf):
+        return False
+    shared = [symbol for symbol in fact.symbols if uses[symbol] > 1]
+    if len(shared) > 1 or len(fact.terms) == 1:
+        return False
+    return all(
+        monomial == symbol.unit or all(symbol not in atom.symbols for atom in monomial)
+        for symbol in shared
+        for monomial in fact.terms
+    )
+
+
+def _by_elimination(
+    facts: Facts, relation: Relation, core: dict[Expr | AnyOf, None]
+) -> bool | None:
     system = System(facts)
-    system.reach(relation.form)
+    system.reach(relation.form, core)
     excess = relation.excess()
     if relation.kind in ("ge", "le"):
         if system.refutes(("ge", -excess - 1)):
@@ -213,14 +264,16 @@ class System:
         if hi is not None:
             self.claim("ge", hi - expr, source)
 
-    def reach(self, form: Expr) -> None:
-        """Adds what is known about the monomials of the form and, in turn, of what that mentions."""
+    def reach(self, form: Expr, core: dict[Expr | AnyOf, None]) -> None:
+        """Adds the facts, and what is true of every monomial that they or the form mention."""
         self.row(form, 0)
+        for symbol in sorted(form.symbols, key=age):
+            self._holes(symbol.expr)
+        for fact in core:
+            if len(self.columns) < MONOMIALS:
+                self._fact(fact)
         while self.waiting and len(self.columns) < MONOMIALS:
-            waiting, self.waiting = self.waiting, []
-            for monomial in waiting:
-                self._about(monomial)
-            self._linked(waiting)
+            self._about(self.waiting.pop(0))
 
     def _about(self, monomial: Monomial) -> None:
         space = monomial[0].space
@@ -322,21 +375,6 @@ class System:
                 self.claim("ge", (form - lo) * y, why + source)
             if hi is not None:
                 self.claim("ge", (hi - form) * y, why + source)
-
-    def _linked(self, monomials: Sequence[Monomial]) -> None:
-        """Adds the linear facts, exclusions and alternatives that mention these monomials."""
-        symbols = dict.fromkeys(
-            symbol
-            for monomial in monomials
-            for atom in monomial
-            for symbol in sorted(atom.symbols, key=lambda s: s.index)
-        )
-        for symbol in symbols:
-            for fact in self.facts.links_at(symbol, LINKS):
-                if fact not in self.reached and len(self.columns) < MONOMIALS:
-                    self.reached.add(fact)
-                    self._fact(fact)
-            self._holes(symbol.expr)
 
     def _fact(self, fact: Expr | AnyOf) -> None:
         if isinstance(fact, AnyOf):

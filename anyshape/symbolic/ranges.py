@@ -21,8 +21,8 @@ Bounds: TypeAlias = tuple[int | None, int | None]
 Congruence: TypeAlias = tuple[int, int]
 
 UNBOUNDED: Bounds = (None, None)
-LINKS = 8  # linear facts tried to refine a bound
-DEPTH = 2  # of linear facts used one after the other
+LINKS = 6  # linear facts tried to refine a bound
+DEPTH = 1  # of linear facts used one after the other
 
 
 def highest(a: int | None, b: int | None) -> int | None:
@@ -44,6 +44,9 @@ def bounds_of(facts: Facts, dim: Dim, depth: int = DEPTH) -> Bounds:
     """The interval of a dim; `depth` linear facts may be used one after the other."""
     if isinstance(dim, int):
         return dim, dim
+    atom = dim.atom
+    if atom is not None and not atom.word:
+        return atom_bounds(facts, atom, 0)
     key = (dim, depth)
     found = facts.recall(key)
     if found is None:

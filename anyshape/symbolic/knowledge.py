@@ -1,0 +1,227 @@
+"""Where facts are kept: ranges, values, residues, excluded values and alternatives, each with its sources.
+
+Everything is layered, so that a fork shares it. A fact about several symbols is found from each of
+them, with one exception that keeps cost linear: a fact that ties a symbol nobody knows anything else
+about to a well-known one (u <= s) is found from u only, until u has a second such fact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+from anyshape.symbolic.atoms import Atom, Symbol, age
+from anyshape.symbolic.conditions import AnyOf, Condition, Relation
+from anyshape.symbolic.expr import Dim, Expr, Space
+from anyshape.symbolic.layered import Layered
+
+Why: TypeAlias = tuple[int, ...]
+"""Numbers of the facts that something was derived from."""
+
+Chain: TypeAlias = tuple[Any, "Chain | None", int]
+"""A list that shares its tail, the newest first, with its length."""
+
+Range: TypeAlias = tuple[int | None, int | None, Why]
+
+UNKNOWN: Range = (None, None, ())
+
+
+class Refuted(Exception):
+    """A consequence of a new fact is false; `why` numbers the facts that it follows from."""
+
+    def __init__(self, why: Why) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+class Knowledge:
+    """The tables behind `Facts`; `version` grows with every change to them."""
+
+    __slots__ = (
+        "alternatives",
+        "answers",
+        "budget",
+        "congruences",
+        "entries",
+        "holes",
+        "links",
+        "mentions",
+        "ranges",
+        "recalled",
+        "space",
+        "used",
+        "values",
+        "version",
+    )
+
+    def __init__(self, space: Space, parent: Knowledge | None = None) -> None:
+        self.space = space
+        self.used: dict[int, None] | None = None
+        self.budget = 0
+        self.version: int = 2 if parent is None else parent.version
+        self.entries: Chain | None = None if parent is None else parent.entries
+        self.answers: Layered[Condition, bool | int] = _fork(parent and parent.answers)
+        self.ranges: Layered[Expr, Range] = _fork(parent and parent.ranges)
+        self.values: Layered[Atom, tuple[Dim, Why]] = _fork(parent and parent.values)
+        self.congruences: Layered[Expr, tuple[int, int, Why]] = _fork(parent and parent.congruences)
+        self.holes: Layered[Expr, tuple[tuple[int, Why], ...]] = _fork(parent and parent.holes)
+        self.links: Layered[Symbol, Chain] = _fork(parent and parent.links)
+        self.mentions: Layered[Symbol, Chain] = _fork(parent and parent.mentions)
+        self.alternatives: Layered[AnyOf, Why] = _fork(parent and parent.alternatives)
+        self.recalled: Layered[object, tuple[int, Any]] = _fork(parent and parent.recalled)
+
+    def recall(self, key: object) -> Any:
+        """What was remembered under these facts; nothing while reasons are being traced."""
+        if self.used is not None:
+            return None
+        found = self.recalled.get(key)
+        return found[1] if found is not None and found[0] == self.version else None
+
+    def remember(self, key: object, value: object) -> None:
+        """Keeps a derived value until facts grow."""
+        if self.used is None:
+            self.recalled[key] = (self.version, value)
+
+    def remembered(self, condition: Condition) -> bool | None:
+        """An answer that holds for ever."""
+        found = self.answers.get(condition)
+        return found if self.used is None and (found is True or found is False) else None
+
+    def value_of(self, atom: Atom) -> Dim | None:
+        """What an equality says that the atom is."""
+        found = self.values.get(atom)
+        return None if found is None else found[0]
+
+    def range_of(self, form: Expr) -> tuple[int | None, int | None]:
+        """The stated range of exactly this form."""
+        found = self.ranges.get(form)
+        if found is None:
+            return (None, None)
+        if self.used is not None:
+            self.use(found[2])
+        return found[0], found[1]
+
+    def range_with_source(self, form: Expr) -> Range:
+        """The stated range of exactly this form, and the facts that say so."""
+        return self.ranges.get(form) or UNKNOWN
+
+    def congruence_at(self, form: Expr) -> tuple[int, int] | None:
+        """The stated residue of exactly this form."""
+        found = self.congruences.get(form)
+        if found is None:
+            return None
+        self.use(found[2])
+        return found[0], found[1]
+
+    def congruence_with_source(self, form: Expr) -> tuple[int, int, Why] | None:
+        """The stated residue of exactly this form, and the facts that say so."""
+        return self.congruences.get(form)
+
+    def holes_of(self, form: Expr) -> list[int]:
+        """Values that the form is known not to have."""
+        holes = self.holes.get(form)
+        if holes is None:
+            return []
+        if self.used is not None:
+            for _, why in holes:
+                self.use(why)
+        return [hole for hole, _ in holes]
+
+    def sources_of(self, fact: AnyOf) -> Why:
+        """The facts behind alternatives."""
+        return self.alternatives.get(fact) or ()
+
+    def use(self, why: Why) -> None:
+        """Notes facts that a derivation used."""
+        if self.used is not None:
+            self.used.update(dict.fromkeys(why))
+
+    def use_value(self, atom: Atom) -> None:
+        """Notes the equality that gave the atom its value."""
+        if self.used is not None:
+            found = self.values.get(atom)
+            self.use(found[1] if found is not None else ())
+
+    # --- finding facts from symbols
+
+    def linked(self, expr: Expr) -> bool:
+        """Whether facts about more than one symbol could say something of this expression."""
+        if not self.links:
+            return False
+        get = self.links.get
+        if expr.atom is not None and not expr.atom.word:
+            return get(expr.atom) is not None
+        return any(get(symbol) is not None for symbol in expr.symbols)
+
+    def links_at(self, symbol: Symbol, limit: int) -> Iterator[Expr | AnyOf]:
+        """Facts that tie the symbol to others, the newest first."""
+        chain = self.links.get(symbol)
+        while chain is not None and limit:
+            fact, chain, _ = chain
+            limit -= 1
+            yield fact
+
+    def links_of(self, expr: Expr, limit: int) -> list[Expr]:
+        """Linear facts that tie symbols of the expression to others."""
+        if not self.links:
+            return []
+        found: dict[Expr, None] = {}
+        for symbol in symbols_in_order(expr):
+            for fact in self.links_at(symbol, limit):
+                if isinstance(fact, Expr):
+                    found[fact] = None
+        return list(found)[:limit]
+
+    def mention(self, fact: Expr | AnyOf | Relation) -> None:
+        """Makes a fact findable for saying it again when one of its symbols gets a value."""
+        for symbol in sorted(fact.symbols, key=age):
+            chain = self.mentions.get(symbol)
+            self.mentions[symbol] = (fact, chain, 1 if chain is None else chain[2] + 1)
+
+    def link(self, fact: Expr | AnyOf) -> None:
+        """Makes a fact findable from its symbols, or from those nothing else is known of."""
+        self.mention(fact)
+        symbols = sorted(fact.symbols, key=age)
+        new = [symbol for symbol in symbols if self.links.get(symbol) is None]
+        if new and len(new) < len(symbols) and isinstance(fact, Expr) and linear(fact):
+            symbols = new
+        for symbol in symbols:
+            chain = self.links.get(symbol)
+            if chain is not None and chain[2] == 1:
+                self._widen(symbol, chain)
+            self.links[symbol] = (fact, chain, 1 if chain is None else chain[2] + 1)
+
+    def _widen(self, symbol: Symbol, chain: Chain) -> None:
+        """Links the only fact of a symbol to its other symbols too."""
+        fact = chain[0]
+        for other in sorted(fact.symbols, key=age):
+            if other is not symbol:
+                others = self.links.get(other)
+                if others is None or not _contains(others, fact):
+                    self.links[other] = (fact, others, 1 if others is None else others[2] + 1)
+
+
+def _fork(layered: Layered[Any, Any] | None) -> Layered[Any, Any]:
+    return Layered() if layered is None else layered.fork()
+
+
+def _contains(chain: Chain | None, fact: object) -> bool:
+    seen = 0
+    while chain is not None and seen < 8:
+        if chain[0] is fact:
+            return True
+        chain = chain[1]
+        seen += 1
+    return False
+
+
+def linear(expr: Expr) -> bool:
+    """Whether every term is a symbol times a constant."""
+    return all(len(monomial) == 1 and not monomial[0].word for monomial in expr.terms)
+
+
+def symbols_in_order(expr: Expr) -> list[Symbol]:
+    """The symbols of an expression, in the same order in every run."""
+    if expr.atom is not None and not expr.atom.word:
+        return [expr.atom]
+    return sorted(expr.symbols, key=age)

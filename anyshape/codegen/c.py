@@ -211,7 +211,7 @@ class _Emitter:
 
     def _row_pass(self, level: int, done: set[int]) -> None:
         kernel, work = self.kernel, self._work(level, done)
-        self._declare(work.reduces, "v", total=True)
+        self._declare(work.reduces, "d", total=True)
         if not work:
             return
         for n in self._scans(work):
@@ -224,13 +224,14 @@ class _Emitter:
             start, end = self._open_blocks(inner, BLOCK)
         self._declare(work.reduces, "a")
         self._segments(inner, start, end, work)
-        self._combine_into(work.reduces, "v{0}", "a{0}")
+        self._combine_into(work.reduces, "d{0}", "a{0}")
         self._close(blocked + len(outer))
+        self._name_totals(work)
         done.update(work.reduces)
 
     def _shared_pass(self, level: int, done: set[int]) -> None:
         kernel, work = self.kernel, self._work(level, done)
-        self._declare(work.reduces, "v", total=True)
+        self._declare(work.reduces, "d", total=True)
         if not work:
             return
         if self._scans(work):
@@ -254,8 +255,9 @@ class _Emitter:
         self._close(len(outer) + 1)
         if work.reduces:
             self._open(f"for (i64 u = 0; u < {units}; u++)")
-            self._combine_into(work.reduces, "v{0}", "q{0}[u]")
+            self._combine_into(work.reduces, "d{0}", "q{0}[u]")
             self._close(1)
+        self._name_totals(work)
         for n in work.reduces:
             self._line(f"free(q{n});")
         done.update(work.reduces)
@@ -268,8 +270,9 @@ class _Emitter:
         self._open_loops(outer)
         self._declare(work.reduces, "a")
         self._segments(inner, "0", self._dim(inner.extent), work)
-        self._combine_into(work.reduces, "v{0}", "a{0}")
+        self._combine_into(work.reduces, "d{0}", "a{0}")
         self._close(len(outer))
+        self._name_totals(work)
         done.update(work.reduces)
 
     def _declare(self, reduces: list[int], letter: str, total: bool = False) -> None:
@@ -277,6 +280,10 @@ class _Emitter:
             element = self.elements[n]
             kind = _total_type(element) if total else self._type(n)
             self._line(f"{kind} {letter}{n} = {_identity(element)};")
+
+    def _name_totals(self, work: _Work) -> None:
+        for n in work.reduces:
+            self._line(f"const {self._type(n)} v{n} = d{n};")
 
     def _combine_into(self, reduces: list[int], target: str, part: str) -> None:
         for n in reduces:
@@ -664,7 +671,7 @@ def c_number(value: float, dtype: DType) -> str:
         return f"{'-' if value < 0 else ''}__builtin_inf{suffix}()"
     if suffix and abs(value) > 3.4028235677973366e38:
         return f"{'-' if value < 0 else ''}__builtin_inff()"
-    return f"{value!r}{suffix}" if suffix else repr(value)
+    return f"{float(value)!r}{suffix}"
 
 
 def c_cast(text: str, source: DType, target: DType) -> str:

@@ -56,6 +56,7 @@ LIBRARY = """
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
 #if __GLIBC__ > 2 || __GLIBC_MINOR__ >= 35
 #define AS_SIMD __attribute__((simd("notinbranch"), const, nothrow))
+#define AS_VECTOR_LIBRARY 1
 #endif
 #endif
 #ifndef AS_SIMD
@@ -73,14 +74,15 @@ f64 fmod(f64, f64); f32 fmodf(f32, f32); f64 nextafter(f64, f64); f32 nextafterf
 
 FLOATS = """
 AS_INLINE f32 as_exp_f32(f32 x) {
-  f32 c = x > 89.0f ? 89.0f : x; c = c < -104.0f ? -104.0f : c;
+  f32 c = x > 89.0f ? 89.0f : x; c = x < -104.0f ? 0.0f : c; /* no denormals on the way to 0 */
   f32 n = __builtin_rintf(c * 1.44269504f);
   f32 r = AS_FMA(n, -0.693145752f, c); r = AS_FMA(n, -1.42860677e-6f, r);
   f32 p = 1.98426045e-4f;
   p = AS_FMA(p, r, 1.39335995e-3f); p = AS_FMA(p, r, 8.33340268e-3f); p = AS_FMA(p, r, 4.16664183e-2f);
   p = AS_FMA(p, r, 1.66666657e-1f); p = AS_FMA(p, r, 0.5f); p = AS_FMA(p, r, 1.0f); p = AS_FMA(p, r, 1.0f);
   i32 k = (i32)n, h = k >> 1;
-  return p * as_float((u32)(h + 127) << 23) * as_float((u32)(k - h + 127) << 23);
+  f32 e = p * as_float((u32)(h + 127) << 23) * as_float((u32)(k - h + 127) << 23);
+  return x < -104.0f ? 0.0f : e;
 }
 AS_INLINE f64 as_exp_f64(f64 x) { return exp(x); }
 AS_INLINE f32 as_log_f32(f32 x) {
@@ -99,6 +101,9 @@ AS_INLINE f32 as_log_f32(f32 x) {
   return x > 0.0f && x < __builtin_inff() ? r : special;
 }
 AS_INLINE f64 as_log_f64(f64 x) { return log(x); }
+#ifdef AS_VECTOR_LIBRARY
+AS_INLINE f32 as_tanh_f32(f32 x) { return tanhf(x); }
+#else
 AS_INLINE f32 as_tanh_f32(f32 x) {
   f32 a = __builtin_fabsf(x), s = x * x;
   f32 e = as_exp_f32(a + a), big = __builtin_copysignf(1.0f - 2.0f / (e + 1.0f), x);
@@ -107,6 +112,7 @@ AS_INLINE f32 as_tanh_f32(f32 x) {
   r = AS_FMA(r * s, x, x);
   return a <= 0.55f ? r : big;
 }
+#endif
 AS_INLINE f64 as_tanh_f64(f64 x) { return tanh(x); }
 AS_INLINE f32 as_erf_f32(f32 x) {
   f32 t = __builtin_fabsf(x), s = x * x;

@@ -43,16 +43,16 @@ class _Build:
         key = (value, index, -1 if mask is None else mask.number)
         cell = self.memo.get(key)
         if cell is None:
-            cell = self.memo[key] = self._element(value, index, whole)
+            cell = self.memo[key] = self._element(value, index)
         return cell
 
-    def _element(self, value: Value, index: Index, whole: bool) -> Cell:
+    def _element(self, value: Value, index: Index) -> Cell:
         found = self.found
         position = found.producer.get(value)
         if position is not None and found.kinds[position] == "view":
             base, inner = view_index(self.lowering, found.nodes[position], index)
-            return self.read(base, inner, whole=whole)
-        if value in self.inlined and not whole:
+            return self.read(base, inner)
+        if value in self.inlined:
             assert position is not None
             return self.expand(found.nodes[position], index)
         return self.load(value, index)

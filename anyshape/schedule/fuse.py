@@ -309,6 +309,7 @@ class _Attempt:
     refusals: list[Refusal] = field(default_factory=list)
     heap: list[int] = field(default_factory=list)
     rows: tuple[Expr, ...] = ()
+    reading_whole: bool = False
     low: float = -1.0
     high: float = math.inf
     lowering: Lowering = field(init=False)
@@ -389,7 +390,7 @@ class _Attempt:
             uses = self.uses[value] = {}
             heapq.heappush(self.heap, -position)
         uses[index] = None
-        if whole:
+        if whole or self.reading_whole:
             self.whole.add(value)
 
     def _consider(self, position: int) -> None:
@@ -407,13 +408,15 @@ class _Attempt:
             return
         self.lowering.rows = self.rows
         self.inlined.add(value)
+        self.reading_whole = value in self.whole
         for index in places:
             self._expand(node, index)
+        self.reading_whole = False
 
     def _refusal(self, position: int, node: Node, places: tuple[Index, ...]) -> str | None:
         """None if the producer may join; what joining means for rows and places is then noted."""
         found = self.found
-        if node.output in self.whole:
+        if node.output in self.whole and not self._cheap_anywhere(node):
             return "it is read at places that data decides"
         if len(self.inlined) >= LARGEST_GROUP:
             return "the kernel is large enough"
@@ -433,6 +436,17 @@ class _Attempt:
             return reason
         return self._share(position, node, places, outside, low)
 
+    def _cheap_anywhere(self, node: Node) -> bool:
+        """May the element be computed at a place that data decides? Elementwise work that costs little."""
+        if self._reduces(node):
+            return True  # its own row decides
+        return isinstance(self.found.ops[node.op].lower, Pointwise) and (
+            node.op not in COSTLY or self.found.over_rows[self.found.producer[node.output]]
+        )
+
+    def _reduces(self, node: Node) -> bool:
+        return isinstance(self.found.ops[node.op].lower, Reduce)
+
     def _share(
         self, position: int, node: Node, places: tuple[Index, ...], outside: set[int], low: float
     ) -> str | None:
@@ -441,6 +455,8 @@ class _Attempt:
         weight = found.weights[position]
         if weight <= 3 and max(self.low, low) < self.high and self._cheap(position, places):
             return None
+        if node.output in self.whole and weight > 1 and not self._reduces(node):
+            return None if len(places) == 1 else "it is read at several places"
         stored = self._identity(node, places)
         if stored is None:
             return "others read it too, and this kernel does not run over all of it"

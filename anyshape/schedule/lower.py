@@ -61,6 +61,43 @@ class Lowering:
         self.mask = outer
         return cell
 
+    def along_rows(self, value: Value, index: Index) -> Cell:
+        """The operand of a reduction or scan: all of its row counts, so conditions on the place in the
+        row of whoever reads the result do not."""
+        outer = self.mask
+        self.mask = None if outer is None else self._without_rows(outer)
+        cell = self.read(value, index)
+        self.mask = outer
+        return cell
+
+    def _without_rows(self, mask: Cell) -> Cell | None:
+        """The parts of a conjunction that do not depend on the place in a row."""
+        element = self.draft.elements[mask.number]
+        if isinstance(element, Op) and element.op == "logical_and":
+            parts = [self._without_rows(Cell(self.draft, n, bool_)) for n in element.args]
+            kept = [part for part in parts if part is not None]
+            return self.draft.op("logical_and", *kept) if len(kept) == 2 else next(iter(kept), None)
+        names = {row.symbol.name for row in self.rows if row.symbol is not None}
+        return None if self._depends(mask.number, names) else mask
+
+    def _depends(self, number: int, names: set[str]) -> bool:
+        element = self.draft.elements[number]
+        if isinstance(element, loops.Reduce):
+            return False
+        if names & index_names(element):
+            return True
+        return any(self._depends(operand, names) for operand in self._operands(element))
+
+    def _operands(self, element: Element) -> Iterator[int]:
+        """The elements that this one reads; in a draft, loaded integers are symbols of the space."""
+        yield from getattr(element, "args", ())
+        for name in ("arg", "mask"):
+            if getattr(element, name, None) is not None:
+                yield getattr(element, name)
+        index = getattr(element, "index", None)
+        if isinstance(index, Expr):
+            yield from (self.draft.integers[s] for s in index.symbols if s in self.draft.integers)
+
     def integer(self, value: Arg, index: Index) -> Dim:
         """An operand's integer as an atom of index expressions."""
         if not isinstance(value, Value):
@@ -271,7 +308,7 @@ def reduction(lowering: Lowering, node: Node, index: Index) -> Cell:
     row = lowering.ops[node.op]
     assert isinstance(row.lower, Reduce)
     base, inner = reduction_index(lowering, node, index)
-    cell = lowering.read(base, inner)
+    cell = lowering.along_rows(base, inner)
     draft, output, combine = lowering.draft, node.output.dtype, row.lower.combine
     if combine in ("argmax", "argmin"):
         return _arg_reduction(lowering, node, rounded(lowering, cell, base.dtype), inner)

@@ -147,6 +147,8 @@ class Compiled:
             self._go_native(key, point, str(signal), warn=False)
             return self.fn(*args, **kwargs)
         except (Exception, InterpreterBug) as error:  # noqa: BLE001 - a mistake of ours must not stop the user
+            if self.options.fullgraph:
+                raise
             self._go_native(key, point, f"{type(error).__name__}: {error}")
             return self.fn(*args, **kwargs)
         self._publish(key, point, variant, slots)

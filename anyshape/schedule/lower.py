@@ -7,12 +7,14 @@ is read where, and then build the kernel. A node with no rule here is left to a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from anyshape.ir import loops
 from anyshape.ir.dtypes import CATEGORIES, DType, bool_, int64, result_type
 from anyshape.ir.graph import Arg, Node, ScalarType, TensorType, Value
+from anyshape.ir.loops import Element, Op, index_names
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops.context import TypeContext
 from anyshape.ops.table import REQUIRED, OpDef, Pointwise, Reduce, Structural, View
@@ -504,7 +506,7 @@ def scan(lowering: Lowering, node: Node, index: Index) -> Cell:
     value = arguments(lowering, node)[0]
     assert isinstance(value, Value)
     draft, dtype = lowering.draft, computed(node.output.dtype)
-    cell = draft.cast(lowering.read(value, index), dtype)
+    cell = draft.cast(lowering.along_rows(value, index), dtype)
     return draft.scan(SCANS[node.op], cell)
 
 

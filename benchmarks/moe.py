@@ -27,11 +27,11 @@ import triton.language as tl
 from torch import Tensor, nn
 
 from anyshape.moe import MoE, Routing
+from benchmarks import moe_figures
 
 BYTES_PER_SECOND, FLOPS_PER_SECOND = 4.3e12, 790e12
 ROTATION = 8
 MEMORY_LIMIT_BYTES = 60e9
-DOCS = Path(__file__).parent.parent / "docs" / "moe.md"
 
 
 @dataclass(frozen=True)
@@ -249,9 +249,7 @@ class Table:
     rows: list[tuple[str, ...]]
 
     def markdown(self) -> str:
-        lines = [f"**{self.title}**", "", "| " + " | ".join(self.header) + " |"]
-        lines.append("|" + "---|" * len(self.header))
-        return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in self.rows])
+        return moe_figures.markdown(self.title, self.header, self.rows)
 
 
 def inputs(model: Model, count: int) -> list[Tensor]:
@@ -539,15 +537,10 @@ def measure(quick: bool) -> dict[str, object]:
 
 
 def write_figures(results: dict[str, object]) -> None:
-    """Replaces what stands between the two marks in docs/moe.md."""
-    begin, end = "<!-- figures of benchmarks/moe.py -->", "<!-- end of figures -->"
-    text = DOCS.read_text()
-    before, rest = text.split(begin, 1)
-    after = rest.split(end, 1)[1]
+    """The tables into docs/moe.md."""
     speeds = ", ".join(f"{value:.2f} {name}" for name, value in results["ceilings"].items())
     parts = [f"{results['device']}, torch {results['torch']}; measured in the same run: {speeds}."]
-    parts += [Table(title, tuple(h), rows).markdown() for title, h, rows in results["tables"]]
-    DOCS.write_text(before + begin + "\n" + "\n\n".join(parts) + "\n" + end + after)
+    moe_figures.write("moe", parts + [moe_figures.markdown(*table) for table in results["tables"]])
 
 
 def main() -> None:

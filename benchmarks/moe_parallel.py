@@ -31,6 +31,7 @@ import torch.multiprocessing as processes
 from torch import Tensor
 
 from anyshape.moe import Exchange, Mesh, MoE, ParallelMoE, Routing
+from benchmarks import moe_figures
 
 TIMEOUT = timedelta(seconds=90)
 DEATH_TIMEOUT = timedelta(seconds=15)
@@ -317,17 +318,19 @@ def death(world: int, cuda: bool, directory: str) -> str:
     )
 
 
-def table_text(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [f"**{title}**", "", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, help="where the results go")
     parser.add_argument("--gloo", type=int, help="this many processes on the CPU instead")
     parser.add_argument("--quick", action="store_true", help="one model, two sizes")
+    parser.add_argument("--figures", type=Path, help="write this file's tables into docs/moe.md")
     arguments = parser.parse_args()
+    if arguments.figures:
+        results = json.loads(arguments.figures.read_text())
+        tables = [moe_figures.markdown(*table) for table in results["tables"]]
+        checks = "\n".join(f"- {line}" for line in results["checks"])
+        moe_figures.write("moe_parallel", [f"{results['device']}.", checks, *tables])
+        return
     cuda = arguments.gloo is None
     world = torch.cuda.device_count() if cuda else arguments.gloo
     if world < 2:
@@ -339,7 +342,7 @@ def main() -> None:
     results["device"] = f"{world} x {torch.cuda.get_device_name()}" if cuda else "CPU"
     print(results["checks"][-1])
     for table in results["tables"]:
-        print("\n" + table_text(*table))
+        print("\n" + moe_figures.markdown(*table))
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1))
 

@@ -557,6 +557,11 @@ class _Attempt:
         for position in self.members:
             found.scheduled[position] = True
             found.places[position] = place
+        for refusal in self.refusals:
+            found.readers[refusal.value].add(self.position)
+        for value in self.inlined:
+            if found.producer[value] not in self.members:  # computed here, and elsewhere too
+                found.readers[value] -= self.members
         return Group(
             node.output,
             self.extents,

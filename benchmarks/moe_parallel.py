@@ -2,8 +2,8 @@
 in one go.
 
     python -m benchmarks.moe_parallel --json moe_parallel.json      # one process for each GPU
-    python -m benchmarks.moe_parallel --gloo 2 --quick              # no GPU: the same program,
-    checks only
+    python -m benchmarks.moe_parallel --gloo 2                      # no GPU: checks only
+    python -m benchmarks.moe_parallel --figures moe_parallel.json   # writes docs/moe.md
 
 Each row is one way of spreading one layer; the number of tokens is for each expert-parallel rank.
 "graph" rows are replays of one CUDA graph on all ranks. The floor beside them is what a rank's

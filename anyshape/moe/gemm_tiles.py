@@ -23,6 +23,7 @@ class Tile:
     tma_store: bool = False
     warps: int = 4
     programs: int = 1
+    flatten: bool = False
 
 
 # (bits of an element, most rows a group on average, tile)

@@ -27,9 +27,9 @@ def gated(gate, up, alpha, limit, KIND: tl.constexpr):
     if KIND == "gelu_tanh":
         inner = 0.7978845608028654 * (gate + 0.044715 * gate * gate * gate)
         return 0.5 * gate * (1.0 + tanh(inner)) * up
-    nan = tl.PropagateNan.ALL
-    gate = tl.minimum(gate, limit, propagate_nan=nan)
-    up = tl.maximum(tl.minimum(up, limit, propagate_nan=nan), -limit, propagate_nan=nan)
+    gate = tl.minimum(gate, limit, propagate_nan=tl.PropagateNan.ALL)
+    up = tl.minimum(up, limit, propagate_nan=tl.PropagateNan.ALL)
+    up = tl.maximum(up, -limit, propagate_nan=tl.PropagateNan.ALL)
     return gate * tl.sigmoid(alpha * gate) * (up + 1.0)
 
 

@@ -10,11 +10,168 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from anyshape.moe import gluon_gemm
-from anyshape.moe.gemm_tiles import choose_tile
+from anyshape.moe.gemm_tiles import Tile, choose_tile
 
 BAND = tl.constexpr(8)
+
+
+@triton.jit
+def _locate(tile, size, ends, index, tiles_n, BM: tl.constexpr, BAND: tl.constexpr):
+    """(group, its first row, its rows, tile row, tile column) of a tile: bands of BAND tile rows, row by row inside."""
+    before = ends <= tile
+    group = tl.sum(before.to(tl.int32))
+    start = tl.sum(tl.where(before, size, 0))
+    count = tl.sum(tl.where(index == group, size, 0))
+    local = tile - tl.max(tl.where(before, ends, 0))
+    band = local // (BAND * tiles_n)
+    width = tl.minimum(tl.cdiv(count, BM) - band * BAND, BAND)
+    local -= band * BAND * tiles_n
+    return group, start, count, band * BAND + local % width, local // width
+
+
+@triton.jit(do_not_specialize=["rows", "groups"])
+def _grouped_gemm_tma(
+    x_desc,
+    w_desc,
+    sizes,
+    out,
+    scatter_indices,
+    x_scales,
+    w_scales,
+    bias,
+    row_weights,
+    groups,
+    rows,
+    columns,
+    inner,
+    stride_out,
+    stride_bias,
+    SWAP: tl.constexpr,
+    SCATTER: tl.constexpr,
+    SCALED: tl.constexpr,
+    BIASED: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    INIT_TAIL: tl.constexpr,
+    BLOCK_G: tl.constexpr,
+    BAND: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    FLATTEN: tl.constexpr,
+):
+    """As `_grouped_gemm`, with tiles read by the copy engine; with SWAP the weights are the first operand."""
+    index = tl.arange(0, BLOCK_G)
+    size = tl.load(sizes + index, mask=index < groups, other=0).to(tl.int32)
+    if INIT_TAIL:
+        size = tl.where(index == groups, tl.maximum(rows - tl.sum(size), 0), size)
+    tiles_n = tl.cdiv(columns, BN)
+    tiles = (size + BM - 1) // BM * tiles_n
+    ends = tl.cumsum(tiles)
+    steps = tl.cdiv(inner, BK)
+    for tile in tl.range(
+        tl.program_id(0),
+        tl.sum(tiles),
+        tl.num_programs(0),
+        flatten=FLATTEN,
+    ):
+        group, start, count, tile_m, tile_n = _locate(tile, size, ends, index, tiles_n, BM, BAND)
+        x_row = start + tile_m * BM
+        w_row = group * columns + tile_n * BN
+        if SWAP:
+            acc = tl.zeros([BN, BM], tl.float32)
+        else:
+            acc = tl.zeros([BM, BN], tl.float32)
+        if INIT_TAIL:
+            steps = tl.where(group < groups, tl.cdiv(inner, BK), 0)
+        for step in range(steps):
+            a = x_desc.load([x_row, step * BK])
+            b = w_desc.load([w_row, step * BK])
+            if SWAP:
+                acc = tl.dot(b, a.T, acc)
+            else:
+                acc = tl.dot(a, b.T, acc)
+        if SWAP:
+            acc = tl.trans(acc)
+        row = tile_m * BM + tl.arange(0, BM)
+        column = tile_n * BN + tl.arange(0, BN)
+        row_mask = (row < count) & (start + row < rows)
+        column_mask = column < columns
+        place = (start + row).to(tl.int64)
+        real = column_mask & (group < groups)
+        if SCALED:
+            a_scale = tl.load(x_scales + place, mask=row_mask, other=0.0)
+            b_scale = tl.load(w_scales + group * columns + column, mask=real, other=0.0)
+            acc = acc * a_scale[:, None] * b_scale[None, :]
+        if BIASED:
+            added = tl.load(bias + group * stride_bias + column, mask=real, other=0.0)
+            acc += added.to(tl.float32)[None, :]
+        if WEIGHTED:
+            weight = tl.load(row_weights + place, mask=row_mask, other=0.0)
+            acc *= weight.to(tl.float32)[:, None]
+        value = acc.to(out.dtype.element_ty)
+        mask = row_mask[:, None] & column_mask[None, :]
+        if SCATTER:
+            token = tl.load(scatter_indices + place, mask=row_mask, other=0).to(tl.int64)
+            target = out + token[:, None] * stride_out + column[None, :]
+            tl.atomic_add(target, value, mask=mask, sem="relaxed")
+        else:
+            tl.store(out + place[:, None] * stride_out + column[None, :], value, mask=mask)
+
+
+def launch_tma(
+    tile: Tile,
+    x: Tensor,
+    w: Tensor,
+    m_sizes: Tensor,
+    out: Tensor,
+    scatter_indices: Tensor | None,
+    x_scales: Tensor | None,
+    w_scales: Tensor | None,
+    bias: Tensor | None,
+    row_weights: Tensor | None,
+    init_tail: bool,
+) -> None:
+    """Write (or add, with `scatter_indices`) the product of x [M, K] and w [G, N, K] to `out`."""
+    rows, inner = x.shape
+    groups, columns, _ = w.shape
+    init_tail = init_tail and scatter_indices is None
+    all_groups = groups + init_tail
+    tiles = (triton.cdiv(rows, tile.wm) + all_groups) * triton.cdiv(columns, tile.wn)
+    flat = w.as_strided((groups * columns, inner), (w.stride(1), 1))
+    _grouped_gemm_tma[(min(tiles, programs(x) // 2 * tile.programs),)](
+        TensorDescriptor.from_tensor(x, [tile.wm, tile.bk]),
+        TensorDescriptor.from_tensor(flat, [tile.wn, tile.bk]),
+        m_sizes,
+        out,
+        m_sizes if scatter_indices is None else scatter_indices,
+        m_sizes if x_scales is None else x_scales,
+        m_sizes if w_scales is None else w_scales,
+        m_sizes if bias is None else bias,
+        m_sizes if row_weights is None else row_weights,
+        groups,
+        rows,
+        columns,
+        inner,
+        out.stride(0),
+        0 if bias is None else bias.stride(0),
+        SWAP=tile.swap,
+        SCATTER=scatter_indices is not None,
+        SCALED=x_scales is not None,
+        BIASED=bias is not None,
+        WEIGHTED=row_weights is not None,
+        INIT_TAIL=init_tail,
+        BLOCK_G=triton.next_power_of_2(all_groups),
+        BAND=tile.band,
+        BM=tile.wm,
+        BN=tile.wn,
+        BK=tile.bk,
+        FLATTEN=tile.flatten,
+        num_warps=tile.warps,
+        num_stages=tile.stages,
+    )
 
 
 @triton.jit(do_not_specialize=["rows", "groups"])

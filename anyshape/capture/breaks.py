@@ -72,6 +72,7 @@ BREAKS: Mapping[str, BreakKind] = {
     "fork": BreakKind("E201", "inside a branch on sizes: {what}", ""),
     "mode-change": BreakKind("E201", "{what} changes a mode of torch that capture does not follow", "set it outside"),
     "budget": BreakKind("E220", "capture took more than {what}", "raise the budget in options={...}"),
+    "outside-iterator": BreakKind("E201", "a {what} from outside is advanced", "iterate over the container itself"),
     "escape": BreakKind(
         "E201",
         "{what} would leave the compiled function",

@@ -127,6 +127,9 @@ class Domain:
         """The class that a proxy shows (`type(value)`, `value.__class__`, isinstance)."""
         raise _unexpected("type_of", value)
 
+    def will_advance(self, iterator: Any) -> None:
+        """A recording machine is about to advance a native iterator."""
+
     # ---- observation --------------------------------------------------------------------------------------------------------
     def wrote(self, fn: Callable[..., Any], target: Any, args: tuple[Any, ...]) -> None:
         """An effect on an outside object was put in the log: `fn(target, *args)` is to be replayed at the segment's end."""

@@ -303,6 +303,8 @@ class Failure:
     guard: str
     found: str
     location: Location | None = None
+    source: str = ""
+    widens: bool = False  # a number that was handed in has another value than before
 
     def __str__(self) -> str:
         place = f"  [{self.location}]" if self.location is not None else ""
@@ -333,7 +335,11 @@ def _explain_one(guard: Guard, values: list[Any]) -> Failure | None:
         )
     except (KeyError, AttributeError, IndexError, TypeError) as error:
         return Failure(str(guard), f"{type(error).__name__}: {error}", guard.location)
-    return None if holds else Failure(str(guard), short(found), guard.location)
+    if holds:
+        return None
+    number = type(guard.expected) in (int, float) and type(found) is type(guard.expected)
+    widens = guard.kind == "equals" and number and _from_slot(guard.source)
+    return Failure(str(guard), short(found), guard.location, guard.source.text, widens)
 
 
 def _explain_sizes(guards: GuardSet, values: list[Any]) -> Failure | None:

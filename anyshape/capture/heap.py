@@ -122,6 +122,8 @@ class Heap:
 
     def will_advance(self, iterator: Any) -> None:
         """Called before a native iterator is advanced: those on stacks are forked by checkpoints, others cannot be undone."""
+        if self.domain.records:
+            self.domain.will_advance(iterator)
         if self.journal is not None and self.domain.records and not can_fork(iterator):
             raise Break("fork-iterator", f"{type(iterator).__name__} was advanced inside a fork")
 

@@ -6,18 +6,21 @@ makes the objects, replays the writes in order and gives the values. Outside obj
 
 from __future__ import annotations
 
+import dataclasses
 import types
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from anyshape.capture import world
 from anyshape.capture.breaks import broken
-from anyshape.capture.frame import CELL
+from anyshape.capture.continuations import Continuation
+from anyshape.capture.frame import CELL, Frame
 from anyshape.capture.generators import Generator
 from anyshape.capture.heap import Effect
+from anyshape.capture.iterators import FORKABLE
 from anyshape.capture.sources import expression
 from anyshape.capture.tensor_ops import SizeTuple
 from anyshape.capture.values import NULL, ScalarValue, SizeValue, TensorValue
@@ -30,7 +33,6 @@ if TYPE_CHECKING:
 SIMPLE = frozenset(
     {int, float, bool, complex, str, bytes, type(None), type(...), type(NotImplemented), range, type, types.ModuleType, types.CodeType}
 )
-_ITERATORS = tuple(type(iter(kind())) for kind in (list, tuple, dict, set, str))
 
 
 class Rebuilder:
@@ -88,6 +90,8 @@ class Rebuilder:
             return self.output(scalar if isinstance(scalar, Scalar) else Scalar("bool", "value", (scalar,)))
         if value is None or kind is bool or kind is int or kind is str:
             return repr(value)
+        if value is NULL:
+            return self.constant(value)
         if kind in SIMPLE:
             return self.constant(value)
         made = self._made.get(id(value))
@@ -123,12 +127,14 @@ class Rebuilder:
             return f"slice({self.text(value.start)}, {self.text(value.stop)}, {self.text(value.step)})"
         if kind is types.MethodType:
             return f"{self.constant(types.MethodType)}({self.text(value.__func__)}, {self.text(value.__self__)})"
+        if kind in FORKABLE and self.recorder.sources.of(value) is None:
+            return self._iterator(value)
         if not self.heap.is_created(value):
             return self._outside(value)
         for base, maker in MAKERS:
             if isinstance(value, base):
                 return maker(self, value)
-        if isinstance(value, (Generator, *_ITERATORS, zip, enumerate, map, filter)):
+        if kind is Generator or isinstance(value, Iterator):
             raise broken("escape", f"a {kind.__name__}")
         return _instance(self, value)
 
@@ -153,6 +159,52 @@ class Rebuilder:
     def is_fixed(self, value: Any) -> bool:
         """Whether a tuple holds only constants, all the way down."""
         return all(self.is_fixed(item) if isinstance(item, tuple) else type(item) in SIMPLE for item in value)
+
+    # ---- frames -----------------------------------------------------------------------------------------------------------
+    def frames(self, frame: Frame) -> str:
+        """Real frames from the innermost outwards; gives the name of the innermost."""
+        chain: list[Frame] = []
+        current: Frame | None = frame
+        while current is not None:
+            if current.generator is not None:
+                raise broken("escape", "a running generator")
+            chain.append(current)
+            current = current.back
+        names = [self._frame(part) for part in chain]
+        for inner, outer in zip(names, names[1:]):
+            self.add(f"{inner}.back = {outer}")
+        return names[0]
+
+    def _frame(self, frame: Frame) -> str:
+        name = self.fresh(frame)
+        locals_ = ", ".join(self.text(value) for value in frame.locals)
+        stack = ", ".join(self.text(value) for value in frame.stack)
+        parts = [self.constant(frame.code), self.constant(frame.globals), self.constant(frame.builtins), f"[{locals_}]"]
+        self.add(f"{name} = {self.constant(Frame)}({', '.join(parts)}, {self.text(frame.names)})")
+        self.add(f"{name}.stack = [{stack}]")
+        self.add(f"{name}.index = {frame.index}")
+        if frame.handled is not None:
+            self.add(f"{name}.handled = {self.text(frame.handled)}")
+        self.add(f"{name}.continuation = {self._continuation(frame.continuation)}")
+        return name
+
+    def _continuation(self, made: Continuation | None) -> str:
+        if made is None or not dataclasses.is_dataclass(made):
+            return "None" if made is None else self.constant(made)
+        parts = []
+        for entry in dataclasses.fields(made):
+            value = getattr(made, entry.name)
+            parts.append(self._continuation(value) if isinstance(value, Continuation) else self.text(value))
+        return f"{self.constant(type(made))}({', '.join(parts)})"
+
+    def _iterator(self, value: Any) -> str:
+        """A native iterator at its position, over rebuilt containers."""
+        make, args, *rest = value.__reduce__()
+        name = self.fresh(value)
+        self.add(f"{name} = {self.constant(make)}({', '.join(self.text(arg) for arg in args)})")
+        if rest and rest[0] is not None:
+            self.add(f"{name}.__setstate__({self.text(rest[0])})")
+        return name
 
     # ---- the whole --------------------------------------------------------------------------------------------------------
     def effect(self, effect: Effect) -> None:
@@ -302,15 +354,14 @@ MAKERS: tuple[tuple[Any, Callable[[Rebuilder, Any], str]], ...] = (
 )
 
 
-def finish_return(
-    domain: SymbolicDomain, result: Any
-) -> tuple[tuple[Arg, ...], Callable[[Sequence[Any], Sequence[Any]], Any]]:
-    """The graph outputs and the `rebuild` of a segment that ends by returning `result`."""
+Rebuild = Callable[[Sequence[Any], Sequence[Any]], Any]
+
+
+def finish(domain: SymbolicDomain, result: Any) -> tuple[tuple[Arg, ...], Rebuild]:
+    """The graph outputs and the `rebuild` of a segment that ends by returning `result`, or before an instruction of a `Frame`."""
     rebuilder = Rebuilder(domain)
-    text = rebuilder.text(result)
+    text = rebuilder.frames(result) if isinstance(result, Frame) else rebuilder.text(result)
     for effect in domain.machine.heap.effects:
         rebuilder.effect(effect)
     rebuilder.modes()
     return tuple(rebuilder.outputs), rebuilder.compile(text)
-
-

@@ -24,6 +24,7 @@ from anyshape.capture import join, modules, numbers, purity, tensor_ops, world
 from anyshape.capture.breaks import broken
 from anyshape.capture.domain import Domain
 from anyshape.capture.frame import Frame
+from anyshape.capture.generators import Generator
 from anyshape.capture.heap import Effect
 from anyshape.capture.recorder import Recorder
 from anyshape.capture.sources import Source
@@ -127,6 +128,12 @@ class SymbolicDomain(Domain):
         if isinstance(value, EQUAL) or (kind is tuple and is_simple(value)):
             recorder.guard(source, "equals", value)
             return value
+        if kind is Generator:
+            return self._see_generator(source, value)
+        if not self._is_fixed(source) and (
+            kind is types.MethodType or (kind is types.FunctionType and value.__closure__)
+        ):
+            return self._see_callable(source, value)
         if isinstance(value, IDENTITY) or isinstance(value, torch.nn.Module) or self._is_fixed(source):
             recorder.guard(source, "is", value)
             recorder.sources.pin(source, value)
@@ -136,6 +143,29 @@ class SymbolicDomain(Domain):
         if known is not None and known is not source and not known.is_pinned:
             recorder.guard(source, "same", known)
         recorder.sources.place(value, source)
+        return value
+
+    def _see_generator(self, source: Source, value: Generator) -> Any:
+        """A suspended generator of an earlier segment: a native one that is never advanced stands for it."""
+        self.recorder.guard(source, "type", type(value))
+        stand_in = (item for item in ())
+        self.recorder.sources.place(stand_in, source)
+        return stand_in
+
+    def _see_callable(self, source: Source, value: Any) -> Any:
+        """Functions with a closure and bound methods are made anew in each call: what they are made of is relied on."""
+        sources = self.recorder.sources
+        if type(value) is types.MethodType:
+            self.recorder.guard(source, "type", types.MethodType)
+            function = self.see(sources.child(source, "attr", "__func__"), value.__func__)
+            owner = self.see(sources.child(source, "attr", "__self__"), value.__self__)
+            return types.MethodType(function, owner)
+        self.recorder.guard(source, "type", types.FunctionType)
+        self.recorder.guard(sources.child(source, "attr", "__code__"), "is", value.__code__)
+        sources.place(value, source)
+        closure = sources.child(source, "attr", "__closure__")
+        for index, cell in enumerate(value.__closure__):
+            sources.place(cell, sources.child(closure, "item", index))
         return value
 
     def _is_fixed(self, source: Source) -> bool:
@@ -164,6 +194,11 @@ class SymbolicDomain(Domain):
     def created(self, value: Any) -> Any:
         """Registers a container made here as made in this trace."""
         return self.machine.heap.create(value)
+
+    def will_advance(self, iterator: Any) -> None:
+        """An iterator from outside is advanced natively, between segments."""
+        if self.recorder.sources.of(iterator) is not None:
+            raise broken("outside-iterator", type(iterator).__name__)
 
     # ---- calls ------------------------------------------------------------------------------------------------------------
     def python_call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -598,18 +633,23 @@ def _logged(fn: Any) -> Callable[..., Any]:
     return lambda domain, args, kwargs: domain.defer(fn, args, kwargs)
 
 
+# What the program is told of its compilation, in capture and between segments alike.
+ANSWERS: dict[Any, tuple[bool]] = {
+    torch.compiler.is_compiling: (True,),
+    torch.compiler.is_dynamo_compiling: (True,),
+    torch.compiler.is_exporting: (False,),
+    torch.jit.is_scripting: (False,),
+    torch.jit.is_tracing: (False,),
+}
+
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
     torch._ops.OpOverloadPacket.__call__: _packet,  # noqa: SLF001
     torch._ops.OpOverload.__call__: _packet,  # noqa: SLF001
     inspect.signature: lambda domain, args, kwargs: inspect.signature(*args, **kwargs),
     inspect.getfullargspec: lambda domain, args, kwargs: inspect.getfullargspec(*args, **kwargs),
     inspect.unwrap: lambda domain, args, kwargs: inspect.unwrap(*args, **kwargs),
-    torch.compiler.is_compiling: _answer(True),
-    torch.compiler.is_dynamo_compiling: _answer(True),
-    torch.compiler.is_exporting: _answer(False),
+    **{fn: _answer(value[0]) for fn, value in ANSWERS.items()},
     torch._utils_internal.justknobs_check: _answer(True),  # noqa: SLF001
-    torch.jit.is_scripting: _answer(False),
-    torch.jit.is_tracing: _answer(False),
     torch.overrides.is_tensor_like: lambda domain, args, kwargs: isinstance(args[0], (TensorValue, torch.Tensor)),
     **{getattr(logging.Logger, n): _logged(getattr(logging.Logger, n)) for n in ("debug", "info", "warning", "error", "exception", "critical", "log")},
     logging.Logger.isEnabledFor: lambda domain, args, kwargs: args[0].isEnabledFor(*args[1:]),

@@ -6,6 +6,7 @@ compiled graph and one function that rebuilds Python objects. What runs between 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import sys
@@ -13,7 +14,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,13 +24,18 @@ from anyshape.capture.breaks import GraphBreak, record_of
 from anyshape.capture.guards import Failure, GuardSet, compile_entry, explain_failure
 from anyshape.capture.machine import Machine
 from anyshape.capture.recorder import Recorder, locate
-from anyshape.capture.segments import finish_return
+from anyshape.capture.frame import Frame
+from anyshape.capture.segments import finish
 from anyshape.capture.symbolic_domain import SymbolicDomain
 from anyshape.capture.tensors import parameter_state
-from anyshape.capture.values import Break, InterpreterBug
+from anyshape.capture.values import Break, InterpreterBug, ProxyLeak
 from anyshape.errors import AnyshapeError, AnyshapeWarning
 from anyshape.ir.graph import Graph
 from anyshape.options import Options
+from anyshape.runtime.trampoline import Place, concrete_machine, flatten, inflate, step
+
+MAX_SEGMENTS = 10_000  # of one call, before it goes on natively
+MAX_POINTS = 256
 
 CompileGraph = Callable[[Graph, Mapping[str, torch.Tensor]], Any]
 
@@ -67,27 +73,44 @@ class Explanation:
 
 @dataclass(slots=True, eq=False)
 class Variant:
-    """One specialization: guards, the compiled graph, and how its results become Python objects."""
+    """One specialization of a segment.
+
+    `run` computes the graph, `rebuild(outs, slots)` makes Python objects and replays effects; it gives the result where `returns`, else
+    the real frame that goes on natively. `run` None means that the program goes on natively from the very start of the segment.
+    """
 
     guards: GuardSet
     entry: Callable[[Sequence[Any]], list[Any] | None]
-    run: Callable[..., tuple[Any, ...]]
-    rebuild: Callable[[Sequence[Any], Sequence[Any]], Any]
-    graph: Graph
-    compiled: Any
+    run: Callable[..., tuple[Any, ...]] | None
+    rebuild: Callable[[Sequence[Any], Sequence[Any]], Any] | None
+    returns: bool
+    restartable: bool
+    graph: Graph | None = None
+    compiled: Any = None
     joined: int = 0
     guarded: int = 0
     refusals: tuple[Any, ...] = ()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Point:
-    """A program point and its variants; `seen` are the numbers that a slot has had, for widening."""
+    """A program point and its variants, the newest first. `widen` names the slots whose numbers are symbolic."""
 
     variants: tuple[Variant, ...] = ()
-    seen: dict[str, Any] = field(default_factory=dict)
     widen: frozenset[str] = frozenset()
     native: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where a segment begins: at the call of the function (`place` None), or at a place between two instructions."""
+
+    key: tuple[Any, ...]
+    slots: list[Any]
+    texts: list[str]
+    positional: int = 0
+    names: tuple[str, ...] = ()
+    place: Place | None = None
 
 
 class Compiled:
@@ -122,71 +145,181 @@ class Compiled:
             for variant in point.variants:
                 inputs = variant.entry(slots)
                 if inputs is not None:
-                    return variant.rebuild(variant.run(*inputs), slots)
-            if point.native:
-                return self.fn(*args, **kwargs)
-        return self._miss(args, kwargs, slots)
+                    if variant.returns and variant.run is not None:
+                        try:
+                            outs = variant.run(*inputs)
+                        except Exception as error:  # noqa: BLE001 - eager's own exception comes from running natively
+                            return self._rerun(variant, error, args, kwargs)
+                        return variant.rebuild(outs, slots)  # type: ignore[misc]
+                    break
+        return self._slow(args, kwargs, slots)
 
-    def _miss(self, args: tuple[Any, ...], kwargs: dict[str, Any], slots: list[Any]) -> Any:
+    def _rerun(self, variant: Variant, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not variant.restartable:
+            raise error
+        return self.fn(*args, **kwargs)
+
+    def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any], slots: list[Any]) -> Any:
         stance = current_stance()
         if stance == "force_eager":
             return self.fn(*args, **kwargs)
-        key = (len(args), *kwargs)
-        point = self.points.get(key) or Point()
-        if stance == "fail_on_recompile" and self.points:
-            failure = self._explain_miss(point, slots)
-            raise AnyshapeError("E221", guard=str(failure) if failure else "this call was never compiled")
-        if len(point.variants) >= self.options.max_variants:
-            self._go_native(key, point, f"more than {self.options.max_variants} specializations")
+        texts = [self.names[i] if i < len(self.names) else f"args[{i}]" for i in range(len(args))] + list(kwargs)
+        entry = Entry((len(args), *kwargs), slots, texts, len(args), tuple(kwargs))
+        variant = self._variant(entry, stance)
+        if variant is None or variant.run is None:
             return self.fn(*args, **kwargs)
-        try:
-            variant = self._compile(point, args, kwargs, slots)
-        except AnyshapeError:
-            raise
-        except Break as signal:
-            self._go_native(key, point, str(signal), warn=False)
-            return self.fn(*args, **kwargs)
-        except (Exception, InterpreterBug) as error:  # noqa: BLE001 - a mistake of ours must not stop the user
-            if self.options.fullgraph:
-                raise
-            self._go_native(key, point, f"{type(error).__name__}: {error}")
-            return self.fn(*args, **kwargs)
-        self._publish(key, point, variant, slots)
         inputs = variant.entry(slots)
-        if inputs is None:
-            failure = explain_failure(variant.guards, world.snapshot(), slots)
-            raise InterpreterBug(f"the guards of a new specialization do not hold for its own arguments: {failure}")
-        return variant.rebuild(variant.run(*inputs), slots)
+        assert inputs is not None
+        try:
+            outs = variant.run(*inputs)
+        except Exception as error:  # noqa: BLE001 - as above
+            return self._rerun(variant, error, args, kwargs)
+        result = variant.rebuild(outs, slots)  # type: ignore[misc]
+        return result if variant.returns else self._go_on(result, stance)
 
-    # ---- compiling --------------------------------------------------------------------------------------------------------
-    def _compile(self, point: Point, args: tuple[Any, ...], kwargs: dict[str, Any], slots: list[Any]) -> Variant:
+    def _go_on(self, frame: Frame, stance: str) -> Any:
+        """The trampoline: an instruction natively, then the segment of the point that it leads to, until the program returns."""
+        machine = concrete_machine(self.codes, frame)
+        for _ in range(MAX_SEGMENTS):
+            done, value = step(machine)
+            if done:
+                return value
+            assert machine.frame is not None
+            place = flatten(machine.frame)
+            if place is None:
+                return machine.resume()
+            entry = Entry(place.key, place.slots, place.texts, place=place)
+            variant = self._variant(entry, stance)
+            if variant is None:
+                return machine.resume()
+            if variant.run is None:
+                continue
+            inputs = variant.entry(place.slots)
+            assert inputs is not None
+            try:
+                outs = variant.run(*inputs)
+            except Exception:  # noqa: BLE001 - the segment has not happened: natively it raises eager's own exception
+                if not variant.restartable:
+                    raise
+                return machine.resume()
+            result = variant.rebuild(outs, place.slots)  # type: ignore[misc]
+            if variant.returns:
+                return result
+            machine = concrete_machine(self.codes, result)
+        return machine.resume()
+
+    # ---- variants ---------------------------------------------------------------------------------------------------------
+    def _variant(self, entry: Entry, stance: str) -> Variant | None:
+        """The variant whose guards hold, captured if there is none; None: run natively from here on."""
+        point = self.points.get(entry.key) or Point()
+        for variant in point.variants:
+            if variant.entry(entry.slots) is not None:
+                return variant
+        if point.native:
+            return None
+        if stance == "fail_on_recompile" and self.points:
+            failure = self._explain_miss(point, entry.slots)
+            raise AnyshapeError("E221", guard=str(failure) if failure else "this call was never compiled")
+        if len(point.variants) >= self.options.max_variants or len(self.points) > MAX_POINTS:
+            self._go_native(entry.key, f"more than {self.options.max_variants} specializations of one program point")
+            return None
+        point = self._widened(point, entry)
+        try:
+            variant = self._compile(point, entry)
+        except (AnyshapeError, KeyboardInterrupt):
+            raise
+        except (Exception, Break, ProxyLeak, InterpreterBug) as error:  # noqa: BLE001 - a mistake of ours must not stop the user
+            self._go_native(entry.key, _told(error))
+            return None
+        if variant.entry(entry.slots) is None:
+            failure = explain_failure(variant.guards, world.snapshot(), entry.slots)
+            self._go_native(entry.key, f"the guards of a new specialization do not hold for its own arguments: {failure}")
+            return None
+        self._publish(entry, point, variant)
+        return variant
+
+    def _widened(self, point: Point, entry: Entry) -> Point:
+        """A number handed in with another value than before becomes symbolic from now on."""
+        snapshot = world.snapshot()
+        names = set(point.widen)
+        for variant in point.variants:
+            failure = explain_failure(variant.guards, snapshot, entry.slots)
+            if failure is not None and failure.widens:
+                names.add(failure.source)
+        return dataclasses.replace(point, widen=frozenset(names))
+
+    def _compile(self, point: Point, entry: Entry) -> Variant:
         started = time.perf_counter()
         recorder = Recorder(dynamic=self.options.dynamic is not False)
         domain = SymbolicDomain(recorder, widen=point.widen, forks=self.options.fork_budget)
         machine = Machine(domain, self.codes)
-        virtual = self._place(domain, slots, len(args), tuple(kwargs))
-        named = dict(zip(kwargs, virtual[len(args) :]))
         try:
-            result = machine.run(self.fn, *virtual[: len(args)], **named)
-            outputs, rebuild = finish_return(domain, result)
+            ending: Any = self._run(machine, domain, entry)
+            outputs, rebuild = finish(domain, ending)
         except Break as signal:
             self._break(signal, machine)
+            return self._native(recorder)
+        except BaseException as error:
+            if error is machine.escaped:  # the program's own exception: natively it comes with its effects
+                return self._native(recorder)
             raise
+        self._check_marks(recorder)
         graph = recorder.builder.finish(outputs)
         guards = guard_set(recorder)
         captured = time.perf_counter()
-        compiled = self.compile_graph(graph, recorder.constants)
-        entry = compile_entry(guards, world.snapshot, parameters_check(guards.parameters))
+        compiled = self.compile_graph(graph, recorder.constants) if graph.nodes or outputs else EMPTY
+        check = parameters_check(guards.parameters)
+        variant = Variant(
+            guards,
+            compile_entry(guards, world.snapshot, check),
+            compiled.run,
+            rebuild,
+            returns=not isinstance(ending, Frame),
+            restartable=not recorder.written,
+            graph=graph,
+            compiled=compiled,
+            joined=domain.joined,
+            guarded=domain.guarded,
+            refusals=tuple(domain.refusals),
+        )
         self.capture_seconds += captured - started
         self.compile_seconds += time.perf_counter() - started
-        return Variant(guards, entry, compiled.run, rebuild, graph, compiled, domain.joined, domain.guarded, tuple(domain.refusals))
+        return variant
 
-    def _place(self, domain: SymbolicDomain, slots: list[Any], count: int, names: tuple[str, ...]) -> list[Any]:
+    def _run(self, machine: Machine, domain: SymbolicDomain, entry: Entry) -> Any:
+        """Captures from the entry on: what the program returns, or the innermost frame at a graph break."""
+        try:
+            virtual = self._place(domain, entry)
+            if entry.place is None:
+                named = dict(zip(entry.names, virtual[entry.positional :]))
+                return machine.run(self.fn, *virtual[: entry.positional], **named)
+            machine.frame = inflate(entry.place, virtual)
+            return machine.resume()
+        except Break as signal:
+            if machine.frame is None or signal.reason == "escape":
+                raise
+            self._break(signal, machine)
+            return machine.frame
+
+    def _native(self, recorder: Recorder) -> Variant:
+        """Under these guards the program runs natively: it raises, or leaves behind what cannot be rebuilt."""
+        guards = guard_set(recorder)
+        check = parameters_check(guards.parameters)
+        return Variant(guards, compile_entry(guards, world.snapshot, check), None, None, returns=False, restartable=True)
+
+    def _place(self, domain: SymbolicDomain, entry: Entry) -> list[Any]:
         sources = domain.recorder.sources
         owner = getattr(self.fn, "__self__", self.fn)
         sources.const(owner, getattr(owner, "__name__", type(owner).__name__.lower()))
-        texts = [self.names[i] if i < len(self.names) else f"args[{i}]" for i in range(count)] + list(names)
-        return [domain.see(sources.slot(i, text), slot) for i, (text, slot) in enumerate(zip(texts, slots))]
+        return [domain.see(sources.slot(i, text), slot) for i, (text, slot) in enumerate(zip(entry.texts, entry.slots))]
+
+    def _check_marks(self, recorder: Recorder) -> None:
+        """A size marked dynamic must not have become a constant."""
+        for symbol, _, name in recorder.marked:
+            value = recorder.cx.facts.simplify(symbol.expr)
+            if isinstance(value, int):
+                by = [str(size.location) for size in recorder.sizes if symbol in size.condition.symbols]
+                raise AnyshapeError("E301", dim=name, value=value, why=f"it is relied on at {by[0]}" if by else "")
 
     def _break(self, signal: Break, machine: Machine) -> None:
         location = None
@@ -194,20 +327,19 @@ class Compiled:
         while frame is not None and frame.code.hidden:
             frame = frame.back
         if frame is not None:
-            location = locate(frame.code, frame.index)
+            location = locate(frame.code, min(frame.index, len(frame.code.lines) - 1))
         found = record_of(signal, location)
         self.breaks.append(found)
-        if self.options.fullgraph:
+        if self.options.fullgraph and signal.reason != "operator-raises":
             raise found.error()
 
-    def _publish(self, key: Any, point: Point, variant: Variant, slots: list[Any]) -> None:
+    def _publish(self, entry: Entry, point: Point, variant: Variant) -> None:
         with self.lock:
-            now = self.points.get(key, point)
+            now = self.points.get(entry.key, point)
             if now.variants:
-                failure = self._explain_miss(now, slots)
-                self.failures.append(str(failure))
-            updated = Point((variant, *now.variants), now.seen, now.widen, now.native)
-            self.points = {**self.points, key: updated}
+                self.failures.append(str(self._explain_miss(now, entry.slots)))
+            updated = Point((variant, *now.variants), point.widen | now.widen, now.native)
+            self.points = {**self.points, entry.key: updated}
 
     def _explain_miss(self, point: Point, slots: list[Any]) -> Failure | None:
         snapshot = world.snapshot()
@@ -217,17 +349,18 @@ class Compiled:
                 return failure
         return Failure("parameters are as they were", "a parameter's data, dtype or shape changed") if point.variants else None
 
-    def _go_native(self, key: Any, point: Point, why: str, *, warn: bool = True) -> None:
+    def _go_native(self, key: Any, why: str) -> None:
         with self.lock:
-            self.points = {**self.points, key: Point(point.variants, point.seen, point.widen, True)}
-        if warn and not self.warned:
+            point = self.points.get(key, Point())
+            self.points = {**self.points, key: dataclasses.replace(point, native=True)}
+        if not self.warned:
             self.warned = True
             error = AnyshapeError("E901", stage="compiler", why=why)
-            warnings.warn(AnyshapeWarning(str(error)), stacklevel=4)
+            warnings.warn(AnyshapeWarning(str(error)), stacklevel=5)
 
     # ---- seeing inside ----------------------------------------------------------------------------------------------------
     def _variants(self) -> list[Variant]:
-        return [variant for point in self.points.values() for variant in reversed(point.variants)]
+        return [v for point in self.points.values() for v in reversed(point.variants) if v.graph is not None]
 
     def stats(self) -> Stats:
         """The counts so far."""
@@ -238,7 +371,7 @@ class Compiled:
 
         return Stats(
             specializations=len(variants),
-            segments=len(variants),
+            segments=sum(any(v.graph is not None for v in p.variants) for p in self.points.values()),
             graph_breaks=len(self.breaks),
             recompiles=len(self.failures),
             calls=self.calls,
@@ -281,6 +414,23 @@ class Compiled:
             self.points = {}
             self.breaks = []
             self.failures = []
+
+
+class _Empty:
+    """The compiled form of a graph that computes nothing."""
+
+    def run(self, *inputs: Any) -> tuple[Any, ...]:
+        return ()
+
+    def count(self, kind: str) -> int:
+        return 0
+
+
+EMPTY = _Empty()
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def parameter_names(fn: Callable[..., Any]) -> list[str]:

@@ -1,0 +1,167 @@
+"""Between segments: real frames, one instruction done natively, and the next program point.
+
+In: the real frames that a segment left (`Rebuilder.frames`). Out: the next program point as a key and flat slots, frames made again from
+both for capture, or the program's result. A key is the skeleton of the frames: code, instruction, which slot lies where.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from anyshape.capture import unwinding
+from anyshape.capture.concrete import Concrete
+from anyshape.capture.continuations import Continuation, Finished
+from anyshape.capture.frame import Frame
+from anyshape.capture.machine import Machine
+from anyshape.capture.symbolic_domain import ANSWERS, OPAQUE
+from anyshape.capture.values import NULL
+
+_PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None)})
+
+
+class Native(Concrete):
+    """The concrete domain between segments: what capture must not look into is called natively, queries are answered as in capture."""
+
+    def python_call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        answer = ANSWERS.get(fn)
+        if answer is not None:
+            return answer[0]
+        if fn.__dict__ and fn.__dict__.get("_torchdynamo_disable"):
+            return fn(*args, **kwargs)
+        return NotImplemented
+
+    def is_opaque(self, fn: Any) -> bool:
+        return (fn.__module__ or "").partition(".")[0] in OPAQUE
+
+
+def concrete_machine(codes: dict[Any, Any], frame: Frame | None = None) -> Machine:
+    """A machine that runs real frames natively."""
+    machine = Machine(Native(), codes)
+    machine.frame = frame
+    return machine
+
+
+def step(machine: Machine) -> tuple[bool, Any]:
+    """Executes one instruction natively: (True, result) where the program has returned; raises what it raises."""
+    frame: Frame = machine.frame  # type: ignore[assignment]
+    handler, arg = frame.instructions[frame.index]
+    frame.index += 1
+    try:
+        handler(machine, frame, arg)
+    except Finished as finished:
+        return True, finished.value
+    except BaseException as error:  # noqa: BLE001 - the program's exceptions are all kinds
+        if unwinding.unwind(machine, error) is None:
+            raise (machine.escaped or error) from None
+    return False, None
+
+
+@dataclass(slots=True)
+class _Flattener:
+    """Numbers the values of frames; a mutable object met twice is one slot."""
+
+    slots: list[Any] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    known: dict[int, int] = field(default_factory=dict)
+
+    def slot(self, value: Any, text: str) -> int:
+        if value is NULL:
+            return -1
+        if type(value) not in _PLAIN:
+            found = self.known.get(id(value))
+            if found is not None:
+                return found
+            self.known[id(value)] = len(self.slots)
+        self.slots.append(value)
+        self.texts.append(text)
+        return len(self.slots) - 1
+
+    def continuation(self, made: Continuation | None) -> Any:
+        """A continuation as data: its class, and its fields as slots, nested continuations or plain values."""
+        if made is None or not dataclasses.is_dataclass(made):
+            return made
+        fields = [(f.name, getattr(made, f.name)) for f in dataclasses.fields(made)]
+        return (type(made), *(self._field(name, value) for name, value in fields))
+
+    def _field(self, name: str, value: Any) -> Any:
+        if isinstance(value, Continuation):
+            return ("continuation", self.continuation(value))
+        if type(value) in (int, bool):
+            return ("plain", value)
+        return ("slot", self.slot(value, name))
+
+    def frame(self, frame: Frame, depth: int) -> tuple[Any, ...]:
+        names = frame.code.local_names
+        prefix = "" if depth == 0 else f"{frame.code.code.co_name}."
+        locals_ = tuple(self.slot(value, prefix + name) for name, value in zip(names, frame.locals))
+        stack = tuple(self.slot(value, f"{prefix}stack[{i}]") for i, value in enumerate(frame.stack))
+        handled = -1 if frame.handled is None else self.slot(frame.handled, "handled")
+        namespace = -1 if frame.names is None else self.slot(frame.names, "names")
+        following = self.continuation(frame.continuation)
+        return (frame.code, frame.index, id(frame.globals), locals_, stack, handled, namespace, following)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A program point with its values: `key` is hashable, `globals` are those of each frame."""
+
+    key: tuple[Any, ...]
+    slots: list[Any]
+    texts: list[str]
+    scopes: list[tuple[Any, Any]]
+
+
+def flatten(frame: Frame) -> Place | None:
+    """The program point at which `frame` and its callers are; None inside a running generator."""
+    flattener = _Flattener()
+    parts: list[Any] = []
+    scopes: list[tuple[Any, Any]] = []
+    current: Frame | None = frame
+    while current is not None:
+        if current.generator is not None:
+            return None
+        parts.append(flattener.frame(current, len(parts)))
+        scopes.append((current.globals, current.builtins))
+        current = current.back
+    return Place(tuple(parts), flattener.slots, flattener.texts, scopes)
+
+
+def inflate(place: Place, values: list[Any]) -> Frame:
+    """The innermost of new frames that hold `values` where the place has its slots."""
+
+    def value(slot: int) -> Any:
+        return NULL if slot < 0 else values[slot]
+
+    innermost: Frame | None = None
+    inner: Frame | None = None
+    for part, (globals_, builtins) in zip(place.key, place.scopes):
+        code, index, _, locals_, stack, handled, namespace, following = part
+        names = None if namespace < 0 else value(namespace)
+        frame = Frame(code, globals_, builtins, [value(slot) for slot in locals_], names)
+        frame.stack = [value(slot) for slot in stack]
+        frame.index = index
+        frame.handled = None if handled < 0 else value(handled)
+        frame.continuation = _continuation(following, value)
+        if inner is None:
+            innermost = frame
+        else:
+            inner.back = frame
+        inner = frame
+    assert innermost is not None
+    return innermost
+
+
+def _continuation(data: Any, value: Callable[[int], Any]) -> Any:
+    if not isinstance(data, tuple):
+        return data
+    kind, *fields = data
+    made = []
+    for what, content in fields:
+        if what == "continuation":
+            made.append(_continuation(content, value))
+        else:
+            made.append(content if what == "plain" else value(content))
+    return kind(*made)

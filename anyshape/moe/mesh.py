@@ -8,7 +8,7 @@ is an error (E152) on all of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -67,15 +67,24 @@ class Axis:
         reduce_scatter_single(out.view(-1), x.contiguous().view(-1), group=self.group)
         return out
 
-    def exchange(self, x: Tensor, sent: Sequence[int], received: Sequence[int]) -> Tensor:
-        """Rows of x [sum(sent), ...] to their ranks; returns the rows that came [sum(received),
-        ...].
-        """
+    def start_exchange(
+        self, x: Tensor, sent: Sequence[int], received: Sequence[int]
+    ) -> Callable[[], Tensor]:
+        """Sends rows of x [sum(sent), ...] to their ranks; what comes back waits for the rows that
+        come here [sum(received), ...]."""
         if self.group is None:
-            return x
+            return lambda: x
+        rows = x.contiguous()
         out = x.new_empty((sum(received), *x.shape[1:]))
-        dist.all_to_all_single(out, x.contiguous(), list(received), list(sent), group=self.group)
-        return out
+        work = dist.all_to_all_single(
+            out, rows, list(received), list(sent), group=self.group, async_op=True
+        )
+
+        def wait() -> Tensor:
+            work.wait()
+            return out
+
+        return wait
 
     def transpose(self, x: Tensor) -> Tensor:
         """x [size, ...] -> [size, ...]: row i is what rank i had for this rank."""

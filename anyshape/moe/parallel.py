@@ -136,21 +136,34 @@ class ParallelMoE(nn.Module):
             if valid_tokens is not None:
                 checks.fail("valid_tokens", "None in the dynamic mode", "a tensor")
             out = self._routed_dynamic(view)
-        if not self.exchange.sequence_parallel:
-            return tp.reduce(out)
-        return tp.reduce_scatter(out.view(tp.size, -1, self.hidden_size))
+        if self._shares_stay():
+            return out
+        if self.exchange.sequence_parallel:
+            return tp.reduce_scatter(out.view(tp.size, -1, self.hidden_size))
+        return tp.reduce(out)
+
+    def _shares_stay(self) -> bool:
+        """Whether tokens come in shares and nothing here needs those of the other ranks: results
+        are whole.
+        """
+        apart = self.exchange.deduplicate and self.mesh.ep.group is not None
+        return self.exchange.sequence_parallel and apart and self.shared is None
 
     def _view(self, tokens: Tensor) -> View:
-        """All tokens of this rank's tensor-parallel group, and the share of them that this rank
-        sends.
+        """The tokens that this rank needs, and the share of them that it sends over the expert
+        axis.
         """
-        tp = self.mesh.tp
+        tp, count = self.mesh.tp, tokens.shape[0]
+        if self._shares_stay():
+            return View(tokens, 0, count, tp)
         if self.exchange.sequence_parallel:
             tokens = tp.gather(tokens).view(-1, self.hidden_size)
-        if not (self.exchange.deduplicate and self.mesh.ep.group is not None):
-            return View(tokens, 0, tokens.shape[0])
-        count = tokens.shape[0]
-        return View(tokens, tp.rank * count // tp.size, (tp.rank + 1) * count // tp.size)
+            count = tokens.shape[0]
+        # all-gathers need equal shares; without, every rank sends everything, as deduplicate=False
+        even = self.exchange.mode == "dynamic" or count % tp.size == 0
+        if self.exchange.deduplicate and even:
+            return View(tokens, tp.rank * count // tp.size, (tp.rank + 1) * count // tp.size, tp)
+        return View(tokens, 0, count, Axis())
 
     def _routed_here(self, view: View, valid_tokens: Tensor | None) -> Tensor:
         """No expert axis: every rank has all experts, or a slice of each."""
@@ -161,12 +174,11 @@ class ParallelMoE(nn.Module):
     def _start_shared(self, tokens: Tensor) -> Callable[[], Tensor]:
         return start_shared(self.shared, tokens, pays_to_fork(tokens))
 
-    # -- static: everybody sees all tokens
-    # ------------------------------------------------------------------
+    # -- static: everybody sees all tokens --
 
     def _routed_static(self, view: View, valid_tokens: Tensor | None) -> Tensor:
         """All-gather of the tokens, own experts on all of them, reduce-scatter of the results."""
-        tp, ep = self._outer(), self.mesh.ep
+        tp, ep = view.outer, self.mesh.ep
         shared = self._start_shared(view.tokens)
         everyone = tp.gather(ep.gather(view.share()))  # [tp, ep, S, D]
         tokens = everyone.view(-1, self.hidden_size)
@@ -200,7 +212,7 @@ class ParallelMoE(nn.Module):
         Their scores become -inf for own experts and 0 for others; where others are fewer than K,
         columns are added (of NaN, which no real token prefers).
         """
-        outer, ep, own = self._outer(), self.mesh.ep, self.experts.num_experts
+        outer, ep, own = view.outer, self.mesh.ep, self.experts.num_experts
         size = view.last - view.first
         valid = valid_tokens.reshape(-1)
         valid = ep.gather(valid).view(-1) if valid.shape[0] == 1 else valid  # [ep]
@@ -214,46 +226,40 @@ class ParallelMoE(nn.Module):
         padded = nn.functional.pad(scores, (0, extra), value=float("nan"))
         return torch.where(padding.view(-1, 1), nowhere, padded)
 
-    def _outer(self) -> Axis:
-        """The axis over which shares are put together again: tp if its ranks send different
-        tokens.
-        """
-        return self.mesh.tp if self.exchange.deduplicate else Axis()
-
-    # -- dynamic: rows go where their expert is
-    # ---------------------------------------------------------------
+    # -- dynamic: rows go where their expert is --
 
     def _routed_dynamic(self, view: View) -> Tensor:
         """Counts, rows out, rows back. The shared expert's halves run while sizes and rows are on
         their way.
         """
-        share, outer = view.share(), self._outer()
+        share, ep = view.share(), self.mesh.ep
         plan = self.router(share, self.routing)
-        arrivals = self._announce(plan.token_counts, view.tokens.shape[0])
+        arrivals = self._announce(plan.token_counts, view)
         rows = self._outgoing(share, plan)
         hidden = None if self.shared is None else self.shared.first_half(view.tokens)
-        sizes = arrivals.sizes(outer, self.mesh.ep, self.experts.num_experts)
-        results = self._visit(rows, arrivals.counts, sizes)
+        sizes = arrivals.sizes(view.outer, ep)
+        results = self._visit(rows, arrivals.counts, sizes, view.outer)
+        back = ep.start_exchange(results, sizes.received, sizes.sent)
         if hidden is None or self.shared is None:
             out = new_zeros(view.tokens)
         else:
             out = self.shared.second_half(hidden)
-        back = self.mesh.ep.exchange(results, sizes.received, sizes.sent)
+        returned = back()
         if self.routing.apply_to == "output":
-            back = back * plan.row_weights()[:, None]
-        scatter_add(out[view.first : view.last], back.to(out.dtype), plan.token_indices)
+            returned = returned * plan.row_weights()[:, None]
+        scatter_add(out[view.first : view.last], returned.to(out.dtype), plan.token_indices)
         return out
 
-    def _announce(self, counts: Tensor, tokens: int) -> Arrivals:
+    def _announce(self, counts: Tensor, view: View) -> Arrivals:
         """Tells each rank how many rows its experts will get from here; starts the one copy to the
         host.
         """
         ep, tp = self.mesh.ep, self.mesh.tp
         sent = counts.view(ep.size, -1)
         received = ep.transpose(sent)
-        header = received.new_full((1, received.shape[1]), tokens)
+        header = received.new_full((1, received.shape[1]), view.tokens.shape[0])
         everyone = tp.gather(torch.cat([received, header]))  # [tp, ep + 1, own experts]
-        kept = everyone if self.exchange.deduplicate else everyone[tp.rank : tp.rank + 1]
+        kept = everyone if view.outer.group is not None else everyone[tp.rank : tp.rank + 1]
         by_source = kept[:, :-1].reshape(-1, received.shape[1])
         summary = [sent.sum(1), by_source.sum(1), everyone[:, -1, 0]]
         return Arrivals(by_source, HostCopy(torch.cat(summary)), tp.size)
@@ -263,12 +269,13 @@ class ParallelMoE(nn.Module):
         rows = self.experts.gather(share, plan.token_indices, *source)
         return Rows.of(rows)
 
-    def _visit(self, rows: Rows, counts: Tensor, sizes: Sizes) -> Tensor:
+    def _visit(self, rows: Rows, counts: Tensor, sizes: Sizes, outer: Axis) -> Tensor:
         """Rows to the ranks of their experts, through the experts, and back in the order they came
         [arrived, D].
         """
-        outer, ep = self._outer(), self.mesh.ep
-        arrived = [ep.exchange(part, sizes.sent, sizes.received) for part in rows.parts]
+        ep = self.mesh.ep
+        coming = [ep.start_exchange(part, sizes.sent, sizes.received) for part in rows.parts]
+        arrived = [part() for part in coming]
         complete = [gather_ragged(outer, part, sizes.by_outer) for part in arrived]
         sorted_rows, totals = zip(
             *(combine_shuffling(part, counts) for part in complete), strict=True
@@ -277,8 +284,7 @@ class ParallelMoE(nn.Module):
         results = split_shuffling(results, counts)
         return scatter_ragged(outer, results, sizes.by_outer)
 
-    # -- what ranks must agree on
-    # -----------------------------------------------------------------------------
+    # -- what ranks must agree on --
 
     def _agree_on_settings(self) -> None:
         routing, weight = self.routing, self.router.weight
@@ -325,11 +331,14 @@ class ParallelMoE(nn.Module):
 
 
 class View(NamedTuple):
-    """All tokens of a tensor-parallel group [T, D], of which this rank sends first to last."""
+    """Tokens [T, D] of which this rank sends `first` to `last`; `outer` is the axis whose ranks
+    send the others.
+    """
 
     tokens: Tensor
     first: int
     last: int
+    outer: Axis
 
     def share(self) -> Tensor:
         return self.tokens[self.first : self.last]
@@ -372,7 +381,7 @@ class Arrivals(NamedTuple):
     summary: HostCopy
     tp_size: int
 
-    def sizes(self, outer: Axis, ep: Axis, own: int) -> Sizes:
+    def sizes(self, outer: Axis, ep: Axis) -> Sizes:
         """Waits for the copy; raises E152 if tensor-parallel ranks have different numbers of
         tokens.
         """

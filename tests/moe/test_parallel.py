@@ -47,6 +47,7 @@ def exact_cases(tp: int, ep: int) -> dict[str, Case]:
             cases[f"{where}, skewed and ragged"] = Case(tp, ep, exchange, ragged, skewed=True)
             cases[f"{where}, nothing"] = Case(tp, ep, exchange, (0,) * ep)
         elif ep > 1 and not exchange.sequence_parallel:
+            cases[f"{where}, uneven shares"] = Case(tp, ep, exchange, (5,) * ep)
             valid = tuple((5 * rank + 3) % (same + 1) for rank in range(ep))
             cases[f"{where}, padded"] = Case(tp, ep, exchange, even, valid=valid)
             wide = replace(EXACT, top_k=7)

@@ -11,7 +11,7 @@ from typing import Any
 
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import TypeContext
-from anyshape.ops.rules import floated, pointwise_type, promoted, tensors_of
+from anyshape.ops.rules import contiguous_like, floated, pointwise_type, promoted, tensors_of
 from anyshape.ops.table import AutocastClass, OpDef, Pointwise, op
 
 Body = Callable[..., Any]
@@ -135,7 +135,7 @@ def _logsigmoid(b: Any, x: Any) -> Any:
     return b.sub(b.minimum(x, 0.0), b.log1p(b.exp(b.neg(b.abs(x)))))
 
 
-activation("logsigmoid", "input", _logsigmoid)
+activation("logsigmoid", "input", _logsigmoid, rule=contiguous_like(0))
 op("prelu", "input, weight", torch="torch.prelu",
    spellings=("torch.nn.functional.prelu", "torch.Tensor.prelu"),
    type=lambda cx, x, w: _rule(cx, x), expand=lambda b, x, w: _prelu_expand(b, x, w))  # fmt: skip

@@ -96,7 +96,7 @@ binary("sub", _sub, signature="input, other, *, alpha=1", dtype=_no_bool, operat
 binary("mul", _mul, operators=("mul",), commutes=True,
        aliases=("torch.Tensor.__rmul__", "torch.multiply", "torch.Tensor.multiply"))  # fmt: skip
 op("rsub", "input, other, *, alpha=1", torch="torch.rsub", spellings=("torch.Tensor.__rsub__",),
-   type=pointwise_rule(_no_bool, 2),
+   type=lambda cx, x, y, *, alpha=1: pointwise_type(cx, tensors_of((y, x)), _no_bool(cx, (x, y))),
    lower=Pointwise(lambda b, x, y, *, alpha=1: b.sub(y, _scaled(b, x, alpha))))  # fmt: skip
 
 
@@ -126,16 +126,21 @@ op("rtruediv", "input, other", torch="torch.Tensor.__rtruediv__",
    expand=lambda b, x, y: b.mul(b.reciprocal(x), y))  # fmt: skip
 
 
+def _swapped(cx: TypeContext, x: Arg, y: Arg) -> TensorType:
+    """A reflected operator iterates over its operands in the order of the formula."""
+    return pointwise_type(cx, tensors_of((y, x)), promoted(cx, (x, y)))
+
+
 def floated_like(cx: TypeContext, x: Arg) -> Arg:
     """The operand whose category is that of ``reciprocal(x)`` in promotion."""
     return x if floated(cx, (x,)) is tensors_of((x,))[0].dtype else 1.0
 
 
 binary("floor_divide", lambda b, x, y: b.floordiv(x, y), operators=("floordiv",))
-op("rfloordiv", "input, other", torch="torch.Tensor.__rfloordiv__", type=pointwise_rule(promoted, 2),
+op("rfloordiv", "input, other", torch="torch.Tensor.__rfloordiv__", type=_swapped,
    lower=Pointwise(lambda b, x, y: b.floordiv(y, x)))  # fmt: skip
 binary("remainder", lambda b, x, y: b.mod(x, y), operators=("mod",))
-op("rmod", "input, other", torch="torch.Tensor.__rmod__", type=pointwise_rule(promoted, 2),
+op("rmod", "input, other", torch="torch.Tensor.__rmod__", type=_swapped,
    lower=Pointwise(lambda b, x, y: b.mod(y, x)))  # fmt: skip
 binary("fmod", lambda b, x, y: b.fmod(x, y))
 
@@ -161,7 +166,7 @@ _POWERS: dict[float, Body] = {
 
 op("pow", "input, exponent", torch="torch.pow", type=pointwise_rule(promoted, 2), autocast="float32",
    spellings=("torch.Tensor.pow", "operator.pow", "torch.Tensor.__pow__"), lower=Pointwise(_pow))
-op("rpow", "input, other", torch="torch.Tensor.__rpow__", type=pointwise_rule(promoted, 2),
+op("rpow", "input, other", torch="torch.Tensor.__rpow__", type=_swapped,
    expand=lambda b, x, y: b.pow(y, x))  # fmt: skip
 def _float_power_type(cx: TypeContext, x: Arg, y: Arg) -> TensorType:
     wide = complex128 if promoted(cx, (x, y)).is_complex else float64

@@ -19,7 +19,7 @@ from anyshape.ir.dtypes import (
 )
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import TypeContext
-from anyshape.ops.layout import formatted_strides
+from anyshape.ops.layout import formatted_strides, is_channels_last
 from anyshape.ops.rules import tensor
 from anyshape.ops.table import Extern, op
 
@@ -30,7 +30,8 @@ def _to_type(
 ) -> TensorType:  # fmt: skip
     t = tensor(x)
     same = (dtype is None or dtype is t.dtype) and (device is None or device == t.device)
-    if same and not copy and memory_format in (None, "preserve_format"):
+    plain = (None, "preserve_format") if is_channels_last(cx, t) else (None, "preserve_format", "contiguous_format")
+    if same and not copy and memory_format in plain:
         return t
     strides = formatted_strides(cx, t, memory_format)
     return TensorType(dtype or t.dtype, device or t.device, t.shape, strides)

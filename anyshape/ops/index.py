@@ -12,8 +12,8 @@ from typing import Any
 from anyshape.ir.dtypes import bool_, int64, uint8
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import OpError, TypeContext
-from anyshape.ops.layout import contiguous_strides, preserved_strides
-from anyshape.ops.rules import dim_of, is_tensor, like, new, tensor
+from anyshape.ops.layout import contiguous_strides
+from anyshape.ops.rules import contiguous_like, dim_of, is_tensor, like, new, same_as, tensor
 from anyshape.ops.table import Structural, op
 from anyshape.ops.view import Normal, element_of
 from anyshape.symbolic import Dim, eq, le, maximum
@@ -151,7 +151,7 @@ def _scatter_type(cx: TypeContext, x: Any, dim: int, index: Any, src: Any, *rest
     t = tensor(x)
     if is_tensor(src) and tensor(src).dtype is not t.dtype:
         raise OpError("scatter(): Expected self.dtype to be equal to src.dtype")
-    return TensorType(t.dtype, t.device, t.shape, preserved_strides(cx, t))
+    return new(cx, t, t.shape)
 
 
 op("scatter", "input, dim, index, src, *, reduce=None", torch="anyshape.reference.scatter",
@@ -163,9 +163,9 @@ op("scatter_add", "input, dim, index, src", torch="torch.scatter_add", spellings
 op("scatter_reduce", "input, dim, index, src, reduce, *, include_self=True", torch="torch.scatter_reduce",
    spellings=("torch.Tensor.scatter_reduce",), normalize=_dim_second, type=_scatter_type, lower=Structural())
 op("index_add", "input, dim, index, source, *, alpha=1", torch="torch.index_add",
-   spellings=("torch.Tensor.index_add",), normalize=_dim_second, type=like(0), lower=Structural())
+   spellings=("torch.Tensor.index_add",), normalize=_dim_second, type=contiguous_like(0), lower=Structural())
 op("index_copy", "input, dim, index, source", torch="torch.index_copy", spellings=("torch.Tensor.index_copy",),
-   normalize=_dim_second, type=like(0),
+   normalize=_dim_second, type=contiguous_like(0),
    expand=lambda b, x, dim, index, source: _index_copy(b, x, dim, index, source))
 
 
@@ -224,13 +224,13 @@ def _last(length: Dim) -> Dim:
     return max(length - 1, 0) if isinstance(length, int) else maximum(length - 1, 0)
 
 
-op("select_scatter", "input, src, dim, index", torch="torch.select_scatter", type=like(0),
+op("select_scatter", "input, src, dim, index", torch="torch.select_scatter", type=same_as(0),
    normalize=lambda cx, x, src, dim, index: (
        (x, src, dim_of(dim, tensor(x).rank),
         element_of(cx, index, tensor(x).shape[dim_of(dim, tensor(x).rank)])), {}),
    expand=_select_scatter)  # fmt: skip
 op("slice_scatter", "input, src, dim, start, length, step=1", torch="anyshape.reference.slice_scatter",
-   type=like(0), expand=_slice_scatter,
+   type=same_as(0), expand=_slice_scatter,
    normalize=lambda cx, x, src, dim, *rest: ((x, src, dim_of(dim, tensor(x).rank), *rest), {}))  # fmt: skip
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anyshape.ir.graph import TensorType
-from anyshape.ops.context import TypeContext
-from anyshape.symbolic import Dim, Expr, le
+from anyshape.ops.context import TypeContext, Undecided
+from anyshape.symbolic import Dim, Expr, eq, le
 
 Shape = tuple[Dim, ...]
 
@@ -104,12 +104,20 @@ def pointwise_strides(cx: TypeContext, shape: Shape, operands: Sequence[TensorTy
     full = [t for t in operands if t.shape == shape]
     if full and len(full) == len(operands) and all(t.strides == contiguous for t in full):
         return contiguous
+    if not all(_fits(t.shape, shape) for t in operands):  # what broadcasts here, only the facts say
+        return strides_in_order(shape, _iteration_order(cx, shape, operands))
     key = (shape, *((t.shape, t.strides) for t in operands if t.shape))
     found = cx.memo.get(key)
     if found is None:
         order = _iteration_order(cx, shape, operands)
         found = cx.memo[key] = strides_in_order(shape, order)
     return found
+
+
+def _fits(own: Shape, shape: Shape) -> bool:
+    """Is each size the result's, or the constant 1?"""
+    tail = shape[len(shape) - len(own) :]
+    return all(a is b or a == b or a == 1 for a, b in zip(own, tail))
 
 
 def _iteration_order(
@@ -135,7 +143,7 @@ def _stride_table(cx: TypeContext, shape: Shape, t: TensorType) -> dict[int, Dim
     offset = len(shape) - t.rank
     kept = [
         d for d in range(t.rank)
-        if t.strides[d] != 0 and (t.shape[d] != 1 or shape[d + offset] == 1)
+        if t.strides[d] != 0 and not _broadcasts(cx, t.shape[d], shape[d + offset])
     ]  # fmt: skip
     if t.strides == contiguous_strides(cx, t.shape):
         return {d + offset: t.rank - d for d in kept}
@@ -144,6 +152,10 @@ def _stride_table(cx: TypeContext, shape: Shape, t: TensorType) -> dict[int, Dim
         place = {d: i for i, d in enumerate(order)}
         return {d + offset: place[d] + 1 for d in kept if t.shape[d] != 1}
     return {d + offset: t.strides[d] for d in kept}
+
+
+def _broadcasts(cx: TypeContext, own: Dim, size: Dim) -> bool:
+    return own is not size and own != size and bool(cx.known(eq(own, 1)))
 
 
 def _compare(cx: TypeContext, tables: Sequence[dict[int, Dim]], a: int, b: int) -> int:
@@ -162,9 +174,9 @@ def compare_strides(cx: TypeContext, a: Dim, b: Dim) -> int:
         return 0
     if a.__class__ is int and b.__class__ is int:
         return -1 if a < b else 1
-    if _at_most(a, b):
+    if a == 1 or _at_most(a, b):  # a stride is 1 at least
         return -1
-    if _at_most(b, a):
+    if b == 1 or _at_most(b, a):
         return 1
     if cx.known(le(a, b)):
         return -1
@@ -199,11 +211,14 @@ def _divides(small: tuple[object, ...], large: tuple[object, ...]) -> bool:
     return True
 
 
-def view_strides(cx: TypeContext, t: TensorType, shape: Shape) -> Shape | None:
+def view_strides(
+    cx: TypeContext, t: TensorType, shape: Shape, *, decide: bool = False
+) -> Shape | None:
     """Strides of ``t`` viewed in another shape of as many elements, or None where it must be copied.
 
     Memory is walked from the back in chunks that are dense in themselves, as ATen's ``computeStride``
-    does; a chunk and the new sizes that fill it must have the same product.
+    does; a chunk and the new sizes that fill it must have the same product. With ``decide``, whether one
+    dimension of a tensor with holes follows another is guarded where the form of its strides does not tell.
     """
     if t.shape == shape:
         return t.strides
@@ -211,9 +226,10 @@ def view_strides(cx: TypeContext, t: TensorType, shape: Shape) -> Shape | None:
         return contiguous_strides(cx, shape)
     left = [d for d in shape if d != 1]
     strides: list[Dim] = []
-    for size, step in reversed(_dense_chunks(t)):
+    with_holes = decide and dense_order(t.shape, t.strides) is None
+    for size, step in reversed(_dense_chunks(cx, t, with_holes)):
         filled: Dim = 1
-        while filled != size:
+        while filled != size and not _fills(cx, filled, size, decide):
             if not left:
                 return None
             strides.append(step * filled)
@@ -223,17 +239,36 @@ def view_strides(cx: TypeContext, t: TensorType, shape: Shape) -> Shape | None:
     return None if left else _with_ones(shape, strides)
 
 
-def _dense_chunks(t: TensorType) -> list[tuple[Dim, Dim]]:
+def _dense_chunks(cx: TypeContext, t: TensorType, decide: bool) -> list[tuple[Dim, Dim]]:
     """(elements, stride) of each run of dimensions that one stride can walk."""
     chunks: list[tuple[Dim, Dim]] = []
     for size, stride in zip(t.shape, t.strides, strict=True):
         if size.__class__ is int and size == 1:
             continue
-        if chunks and chunks[-1][1] == stride * size:
+        if chunks and _follows(cx, chunks[-1][1], stride * size, decide):
             chunks[-1] = (chunks[-1][0] * size, stride)
         else:
             chunks.append((size, stride))
     return chunks
+
+
+def _fills(cx: TypeContext, filled: Dim, size: Dim, decide: bool) -> bool:
+    """Are the sizes equal: by the facts, or by a guard where the hints say so?"""
+    equal = eq(filled, size)
+    if isinstance(equal, bool) or cx.known(equal) is not None:
+        return bool(cx.known(equal))
+    return decide and cx.on_guard is not None and cx.hint(equal) is True and cx.decide(equal)
+
+
+def _follows(cx: TypeContext, outer: Dim, inner: Dim, decide: bool) -> bool:
+    if outer is inner or outer == inner:
+        return True
+    if not decide or outer == 0:
+        return False
+    try:
+        return cx.decide(eq(outer, inner))
+    except Undecided:
+        return False
 
 
 def _with_ones(shape: Shape, strides: list[Dim]) -> Shape:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from anyshape.ir.graph import Arg
-from anyshape.ops.layout import numel
+from anyshape.ir.graph import Arg, TensorType
+from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.layout import numel, preserved_strides
 from anyshape.ops.reduce import cast, wide
+from anyshape.ops.rules import new, tensor
 from anyshape.ops.table import op
+from anyshape.symbolic import eq
 
 _OLD = "size_average=None, reduce=None"
 
@@ -89,9 +92,31 @@ def _nll(
     return cast(b, b.div(b.sum(loss), b.sum(ones)), dtype)
 
 
+def _nll_type(cx: TypeContext, x: Any, target: Any, reduction: Arg) -> TensorType:
+    """The loss of each label is row-major; labels that are probabilities lose the class dimension."""
+    t, labels = tensor(x), tensor(target)
+    dim = 0 if t.rank == 1 else 1
+    shape = tuple(n for d, n in enumerate(t.shape) if d != dim)
+    if not labels.dtype.is_floating:
+        for a, b in zip(labels.shape, shape, strict=False):
+            cx.require(eq(a, b), "Expected target to have the input's sizes without its class dimension")
+        if labels.rank != len(shape):
+            raise OpError("Expected target to have the input's sizes without its class dimension")
+    elif labels.rank != t.rank:
+        raise OpError("Expected probabilities of the input's shape")
+    return new(cx, t, shape if reduction == "none" else ())
+
+
+def _cross_entropy_type(
+    cx: TypeContext, x: Any, target: Any, weight: Any, size_average: Arg, ignore: Arg, reduce: Arg, reduction: Arg,
+    smoothing: Arg = 0.0,
+) -> TensorType:  # fmt: skip
+    return _nll_type(cx, x, target, reduction_of(size_average, reduce, reduction))
+
+
 op("cross_entropy", "input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, "
    "reduction='mean', label_smoothing=0.0", torch="torch.nn.functional.cross_entropy",
-   expand=_cross_entropy_expand, autocast="float32")  # fmt: skip
+   type=_cross_entropy_type, expand=_cross_entropy_expand, autocast="float32")  # fmt: skip
 
 
 def _nll_loss_expand(
@@ -104,7 +129,7 @@ def _nll_loss_expand(
 
 
 op("nll_loss", "input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, "
-   "reduction='mean'", torch="torch.nn.functional.nll_loss", expand=_nll_loss_expand, autocast="float32")
+   "reduction='mean'", torch="torch.nn.functional.nll_loss", type=_cross_entropy_type, expand=_nll_loss_expand, autocast="float32")
 
 # --- elementwise losses ---
 
@@ -218,7 +243,19 @@ def _bce_logits_expand(
 
 
 _WEIGHTED = f"input, target, weight=None, {_OLD}, reduction='mean'"
-op("binary_cross_entropy", _WEIGHTED, torch="torch.nn.functional.binary_cross_entropy", expand=_bce_expand)
+def _bce_type(
+    cx: TypeContext, x: Any, y: Any, weight: Any, size_average: Arg, reduce: Arg, reduction: Arg
+) -> TensorType:
+    t = tensor(x)
+    for a, b in zip(t.shape, tensor(y).shape):
+        cx.require(eq(a, b), "Using a target size that is different to the input size")
+    if reduction_of(size_average, reduce, reduction) != "none":
+        return new(cx, t, ())
+    return TensorType(t.dtype, t.device, t.shape, preserved_strides(cx, t))
+
+
+op("binary_cross_entropy", _WEIGHTED, torch="torch.nn.functional.binary_cross_entropy", expand=_bce_expand,
+   type=_bce_type)  # fmt: skip
 op("binary_cross_entropy_with_logits", f"{_WEIGHTED}, pos_weight=None", autocast="float32",
    torch="torch.nn.functional.binary_cross_entropy_with_logits", expand=_bce_logits_expand)  # fmt: skip
 

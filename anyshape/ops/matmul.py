@@ -163,6 +163,7 @@ op("addmv", "input, mat, vec, *, beta=1, alpha=1", torch="torch.addmv", spelling
 op("addr", "input, vec1, vec2, *, beta=1, alpha=1", torch="torch.addr", spellings=("torch.Tensor.addr",),
    expand=lambda b, x, u, v, *, beta=1, alpha=1: _blend(b, x, b.outer(u, v), beta, alpha))
 op("addbmm", "input, batch1, batch2, *, beta=1, alpha=1", torch="torch.addbmm", spellings=("torch.Tensor.addbmm",),
+   type=lambda cx, x, p, q, *, beta=1, alpha=1: new(cx, tensor(p), _bmm_type(cx, p, q).shape[1:]),
    expand=lambda b, x, p, q, *, beta=1, alpha=1: _blend(
        b, x, b.sum(b.bmm(p, q), (0,)), beta, alpha))  # fmt: skip
 

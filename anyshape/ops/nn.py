@@ -12,7 +12,7 @@ from anyshape.ops.reduce import cast, wide
 from anyshape.ops.rules import like, new, pointwise_type, promoted, tensor
 from anyshape.ops.table import Extern, op
 from anyshape.ops.view import Normal
-from anyshape.symbolic import Dim, eq, floordiv
+from anyshape.symbolic import Dim, eq, floordiv, mod
 
 # --- dropout: nothing in eval mode, random otherwise (random.py has native_dropout) ---
 
@@ -193,10 +193,24 @@ def _pixel_unshuffle_expand(b: Any, x: Any, factor: int) -> Any:
     return b.reshape(moved, (*batch, channels * factor * factor, rows, columns))
 
 
+def _pixel_shuffle_type(cx: TypeContext, x: Any, factor: int) -> TensorType:
+    *batch, channels, height, width = tensor(x).shape
+    cx.require(eq(mod(channels, factor * factor), 0), "pixel_shuffle expects channels divisible by the factor's square")
+    return new(cx, tensor(x), (*batch, floordiv(channels, factor * factor), height * factor, width * factor))
+
+
+def _pixel_unshuffle_type(cx: TypeContext, x: Any, factor: int) -> TensorType:
+    *batch, channels, height, width = tensor(x).shape
+    for size in (height, width):
+        cx.require(eq(mod(size, factor), 0), "pixel_unshuffle expects sizes divisible by the factor")
+    rows, columns = floordiv(height, factor), floordiv(width, factor)
+    return new(cx, tensor(x), (*batch, channels * factor * factor, rows, columns))
+
+
 op("pixel_shuffle", "input, upscale_factor", torch="torch.nn.functional.pixel_shuffle",
-   spellings=("torch.pixel_shuffle",), expand=_pixel_shuffle_expand)  # fmt: skip
+   spellings=("torch.pixel_shuffle",), expand=_pixel_shuffle_expand, type=_pixel_shuffle_type)  # fmt: skip
 op("pixel_unshuffle", "input, downscale_factor", torch="torch.nn.functional.pixel_unshuffle",
-   spellings=("torch.pixel_unshuffle",), expand=_pixel_unshuffle_expand)  # fmt: skip
+   spellings=("torch.pixel_unshuffle",), expand=_pixel_unshuffle_expand, type=_pixel_unshuffle_type)  # fmt: skip
 op("channel_shuffle", "input, groups", torch="torch.nn.functional.channel_shuffle",
    spellings=("torch.channel_shuffle",),
    expand=lambda b, x, groups: b.reshape(b.transpose(b.reshape(

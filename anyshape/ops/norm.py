@@ -12,7 +12,7 @@ from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides, is_channels_last, numel, preserved_strides
 from anyshape.ops.reduce import cast, count_of, norm_expand, variance, wide
-from anyshape.ops.rules import contiguous_like, dim_of, pointwise_type, tensor
+from anyshape.ops.rules import contiguous_like, dim_of, tensor
 from anyshape.ops.table import op
 from anyshape.ops.view import Normal, sequence
 from anyshape.symbolic import Dim, eq
@@ -112,11 +112,7 @@ EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloa
 
 
 def _rms_norm_type(cx: TypeContext, x: Any, shape: Any, weight: Any = None, eps: Any = None) -> TensorType:
-    t = tensor(x)
-    _layer_norm_type(cx, x, shape)
-    others = [t] if weight is None else [t, tensor(weight)]
-    result = pointwise_type(cx, others, t.dtype)
-    return TensorType(t.dtype, t.device, result.shape, result.strides)
+    return _layer_norm_type(cx, x, shape)
 
 
 def _rms_norm_expand(b: Any, x: Any, shape: Any, weight: Any = None, eps: Any = None) -> Any:

@@ -16,10 +16,12 @@ from anyshape.ops.layout import formatted_strides, preserved_strides
 from anyshape.ops.rules import (
     booled,
     floated,
+    new,
     pointwise_rule,
     pointwise_type,
     promoted,
     realed,
+    same_as,
     tensor,
     tensors_of,
 )
@@ -112,7 +114,8 @@ unary("neg", _negated, dtype=_not_bool(promoted, "neg"), aliases=("operator.neg"
 unary("abs", _named("abs"), dtype=_not_bool(realed, "abs"), aliases=("operator.abs", "torch.Tensor.__abs__"))
 unary("sign", _named("sign"), dtype=promoted)
 unary("sgn", _named("sign"), dtype=promoted)
-unary("positive", lambda b, x: x, dtype=promoted, aliases=("operator.pos", "torch.Tensor.__pos__"))
+op("positive", "input", torch="torch.positive", type=same_as(0), expand=lambda b, x: x, alias="view",
+   spellings=("torch.Tensor.positive", "operator.pos", "torch.Tensor.__pos__"))  # fmt: skip
 unary("square", lambda b, x: b.mul(x, x), dtype=_counted)
 unary("frac", lambda b, x: b.sub(x, b.trunc(x)), dtype=promoted)
 unary("deg2rad", lambda b, x: b.mul(x, 0.017453292519943295))
@@ -223,7 +226,7 @@ op("where_method", "input, condition, other", torch="torch.Tensor.where",
 
 
 def _masked_fill_type(cx: TypeContext, x: Any, mask: Any, value: Any) -> TensorType:
-    return pointwise_type(cx, tensors_of((x, mask)), tensor(x).dtype)
+    return new(cx, tensor(x), cx.broadcast_shapes((tensor(x).shape, tensor(mask).shape)))
 
 
 op("masked_fill", "input, mask, value", torch="torch.masked_fill", spellings=("torch.Tensor.masked_fill",),

@@ -64,7 +64,7 @@ for _name, _more in (("rand_like", ""), ("randn_like", "")):
     random(_name, f"input{_more}, {_LIKE}", _like, normalize=_options)
 random("randint_like", f"input, low, high=None, {_LIKE}", _like, torch="anyshape.reference.randint_like",
        spellings=("torch.randint_like",), normalize=_options)  # fmt: skip
-random("bernoulli", "input, p=None, *, generator=None", lambda cx, x, p=None, generator=None: _like(cx, x),
+random("bernoulli", "input, p=None, *, generator=None", lambda cx, x, p=None, generator=None: new(cx, tensor(x), tensor(x).shape),
        torch="anyshape.reference.bernoulli", spellings=("torch.bernoulli", "torch.Tensor.bernoulli"))  # fmt: skip
 
 
@@ -81,10 +81,10 @@ def _normal_type(cx: TypeContext, mean: Any, std: Any = 1.0, size: Any = None, *
     if size is not None:
         return created(cx, sequence(size), kwargs.get("dtype"), kwargs.get("device"))  # type: ignore[arg-type]
     tensors = [v.type for v in (mean, std) if hasattr(v, "type")]
-    return pointwise_type(cx, tensors, tensors[0].dtype)
+    return new(cx, tensors[0], cx.broadcast_shapes([t.shape for t in tensors]))
 
 
-random("normal", "mean, std=1.0, size=None, *, dtype=None, device=None, generator=None", _normal_type,
+random("normal", "mean, std=1.0, size=None, *, dtype=None, device=None, generator=None, layout=None", _normal_type,
        torch="anyshape.reference.normal", spellings=("torch.normal",))  # fmt: skip
 random("rrelu_random", "input, lower, upper", lambda cx, x, lower, upper: _like(cx, x),
        torch="anyshape.reference.rrelu_random")  # fmt: skip

@@ -12,7 +12,7 @@ from anyshape.ir.dtypes import REAL_OF_COMPLEX, DType, bool_, float32, int64, ui
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ir.scalars import Scalar
 from anyshape.ops.context import OpError, TypeContext
-from anyshape.ops.layout import Shape, contiguous_strides, numel, preserved_strides
+from anyshape.ops.layout import Shape, contiguous_strides, numel
 from anyshape.ops.rules import dim_of, dims_of, new, summed, tensor
 from anyshape.ops.table import AutocastClass, Reduce, Structural, op
 from anyshape.ops.view import Normal
@@ -318,7 +318,7 @@ def _scan_dim(cx: TypeContext, x: Any, dim: Arg, **kwargs: Arg) -> Normal:
 
 def _scan_type(cx: TypeContext, x: Any, dim: int, *, dtype: Any = None) -> TensorType:
     t = tensor(x)
-    return TensorType(summed(t, dtype), t.device, t.shape, preserved_strides(cx, t))
+    return new(cx, t, t.shape, summed(t, dtype))
 
 
 for _name in ("cumsum", "cumprod"):
@@ -329,5 +329,4 @@ for _name in ("cummax", "cummin"):
        type=lambda cx, x, dim: (new(cx, tensor(x), tensor(x).shape), new(cx, tensor(x), tensor(x).shape, int64)))
 op("logcumsumexp", "input, dim", torch="torch.logcumsumexp", spellings=("torch.Tensor.logcumsumexp",),
    normalize=_scan_dim,
-   type=lambda cx, x, dim: TensorType(tensor(x).dtype, tensor(x).device, tensor(x).shape,
-                                      preserved_strides(cx, tensor(x))))  # fmt: skip
+   type=lambda cx, x, dim: new(cx, tensor(x), tensor(x).shape))

@@ -294,14 +294,14 @@ def _same_count(cx: TypeContext, t: TensorType, shape: Shape) -> None:
 def _reshape_type(cx: TypeContext, x: Any, shape: Shape) -> TensorType:
     t: TensorType = x.type
     _same_count(cx, t, shape)
-    strides = view_strides(cx, t, shape)
+    strides = view_strides(cx, t, shape, decide=True)
     return viewed(t, shape, contiguous_strides(cx, shape) if strides is None else strides)
 
 
 def _view_type(cx: TypeContext, x: Any, shape: Shape) -> TensorType:
     t: TensorType = x.type
     _same_count(cx, t, shape)
-    strides = view_strides(cx, t, shape)
+    strides = view_strides(cx, t, shape, decide=True)
     if strides is None:
         raise OpError("view size is not compatible with input tensor's size and stride")
     return viewed(t, shape, strides)
@@ -393,7 +393,9 @@ op("ravel", "input", torch="torch.ravel", alias="maybe", spellings=("torch.Tenso
 def _normal_unflatten(cx: TypeContext, x: Any, dim: Arg, sizes: Arg) -> Normal:
     t = tensor(x)
     d = dim_of(dim, t.rank)
-    return (x, d, resolve_shape(cx, t.shape[d], sizes)), {}
+    resolved = resolve_shape(cx, t.shape[d], sizes)
+    cx.require(eq(numel(resolved), t.shape[d]), f"unflatten: sizes {sizes} don't multiply up to the size")
+    return (x, d, resolved), {}
 
 
 def _unflat_shape(shape: Shape, dim: int, sizes: Shape) -> Shape:

@@ -36,9 +36,7 @@ MEMORY_LIMIT_BYTES = 60e9
 
 @dataclass(frozen=True)
 class Model:
-    """One layer's sizes, and the transformers block that is its peer (module, config, class, config
-    arguments).
-    """
+    """One layer's sizes, and its peer in transformers (family, config class, block class)."""
 
     name: str
     hidden: int
@@ -155,9 +153,7 @@ def _read_kernel(source, out, count, BLOCK: tl.constexpr):  # noqa: ANN001, ANN2
 
 
 def ceilings() -> dict[str, float]:
-    """What this GPU does in this run: TB/s read, TB/s copied (read and written), TFLOP/s in
-    bfloat16.
-    """
+    """What this GPU does in this run: TB/s read, TB/s read and written, bf16 TFLOP/s."""
     blocks = torch.cuda.get_device_properties(0).multi_processor_count * 8
     block = 4096
     count = (2**30 // (blocks * block)) * blocks * block
@@ -209,9 +205,7 @@ def gated(both: Tensor) -> Tensor:
 
 
 def check(model: Model, layer: MoE, lines: list[str]) -> None:
-    """Right numbers, in bfloat16 and float8, without a host sync, and from one graph for every
-    number of tokens.
-    """
+    """Right numbers in bf16 and fp8, no host sync, one graph for every number of tokens."""
     torch.backends.cuda.matmul.allow_tf32 = False
     quantized, graphed = layer.to_fp8(), layer.graphed(64)
     for count in (0, 1, 17, 64, 300):

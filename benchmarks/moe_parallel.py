@@ -166,9 +166,7 @@ def own_tokens(layer: ParallelMoE, x: Tensor) -> Tensor:
 
 
 def check(rank: Rank, model: Model, whole: MoE, way: Way, layer: ParallelMoE) -> None:
-    """Against the whole layer on one GPU, with different numbers of tokens where that is
-    allowed.
-    """
+    """Against the whole layer on one GPU, with ragged numbers of tokens where allowed."""
     ep_rank, tp = layer.mesh.ep.rank, layer.mesh.tp
     worst = 0.0
     for count in (8 * way.tp, 64 * way.tp):

@@ -40,8 +40,7 @@ class ActivationKeywords(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """What lies between the two products: act(gate) * up, or gpt-oss's clamped form (`alpha` and
-    `limit` are its own).
+    """What lies between the products: act(gate) * up, or gpt-oss's form with `alpha`, `limit`.
 
     `interleaved`: gate and up alternate in the columns, instead of gate's half and then up's.
     """
@@ -82,9 +81,7 @@ class ScatterKeywords(TypedDict, total=False):
 
 
 class Scatter(NamedTuple):
-    """Where result rows are added up: row i times weights[i] goes to out[indices[i]]. weights=None
-    is all ones.
-    """
+    """Row i times weights[i] (None: all ones) is added to out[indices[i]]."""
 
     out: Tensor
     indices: Tensor
@@ -200,8 +197,7 @@ class Experts(nn.Module):
 
 
 class Fp8Experts(nn.Module):
-    """The same in float8 (e4m3): one scale for each weight row, and one for each token row made on
-    the fly.
+    """The same in e4m3: a scale for each weight row, and one for each token row on the fly.
 
     gate_up [E, 2F, D] and down [E, D, F] float8; gate_up_scales [E * 2F] and down_scales [E * D]
     float32.
@@ -318,9 +314,7 @@ def scatter_keywords(scatter: Callable[[], Scatter] | None) -> ScatterKeywords:
 
 
 def quantize_weight(weight: Tensor) -> Fp8Rows:
-    """weight [E, N, K] -> float8 [E, N, K] and scales [E * N], a row at a time so that its largest
-    value is 448.
-    """
+    """weight [E, N, K] -> float8 [E, N, K] and scales [E * N]; a row's largest value is 448."""
     largest = weight.detach().abs().amax(2).float().clamp(min=1e-12)
     values = torch.empty(weight.shape, dtype=FP8, device=weight.device)
     for expert, row in enumerate(largest):  # one expert at a time: the float32 copy stays small
@@ -329,9 +323,7 @@ def quantize_weight(weight: Tensor) -> Fp8Rows:
 
 
 def hold(module: nn.Module, **tensors: Tensor | None) -> None:
-    """Registers each tensor on `module` under its name: a Parameter as itself, anything else as a
-    buffer.
-    """
+    """Registers tensors on `module`: a Parameter as itself, anything else as a buffer."""
     for name, tensor in tensors.items():
         if tensor is None or isinstance(tensor, nn.Parameter):
             module.register_parameter(name, tensor)

@@ -18,9 +18,7 @@ WARM_UP_CALLS = 3  # Triton compiles and tunes in the first, the allocator settl
 
 
 class Graphed:
-    """`forward(tokens [bound, D], valid_tokens=int32 [1])`, recorded once and replayed for 0 to
-    `bound` tokens.
-    """
+    """`forward(tokens [bound, D], valid_tokens=int32 [1])`, recorded once for 0 to bound tokens."""
 
     def __init__(
         self,
@@ -55,8 +53,7 @@ class Graphed:
         return graph, out
 
     def __call__(self, x: Tensor) -> Tensor:
-        """x [..., D] of at most `max_tokens` tokens -> the same shape; overwritten by the next
-        call.
+        """x [..., D] of up to `max_tokens` tokens -> the same shape, until the next call.
 
         Copies the tokens in; a caller that writes them into `tokens(n)` itself calls `replay(n)`
         instead.
@@ -71,9 +68,7 @@ class Graphed:
         return self._tokens[:count]
 
     def replay(self, count: int) -> Tensor:
-        """Runs the layer on the first `count` rows of the static input; returns as many rows of the
-        static output.
-        """
+        """Runs on the first `count` rows of the static input; returns as many of the output."""
         self._valid.fill_(count)
         if self._recorded is None:
             return self._run()[:count]

@@ -152,9 +152,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
 
 
 def family_of(module: nn.Module) -> Family | None:
-    """The row for `module`'s own class if it is one of transformers', None for anything else
-    (subclasses too).
-    """
+    """The row for `module`'s own class, None for subclasses and anything else."""
     cls = type(module)
     if not cls.__module__.startswith("transformers.models."):
         return None
@@ -179,9 +177,7 @@ def read_block(block: nn.Module) -> Parts:
 
 
 def read_parts(block: nn.Module, family: Family) -> Parts:
-    """The parts of a module with the children of a block of `family`; raises `Refusal` with the
-    reason otherwise.
-    """
+    """The parts of a module with the children of a block of `family`; may raise `Refusal`."""
     router, experts = part(block, family.router), part(block, "experts")
     weight = tensor(router, "weight")
     top_k = int(number(router, "top_k"))
@@ -244,9 +240,7 @@ EXPERTS_FLAGS = ("has_gate", "has_bias", "is_transposed", "is_concatenated")
 
 
 def is_experts(module: nn.Module) -> bool:
-    """Whether `module` is one of transformers' experts with a common interface
-    (`use_experts_implementation`).
-    """
+    """Whether `module` has transformers' common interface for experts."""
     cls = type(module)
     return cls.__module__.startswith("transformers.models.") and all(
         isinstance(getattr(module, name, None), bool) for name in EXPERTS_FLAGS
@@ -254,9 +248,7 @@ def is_experts(module: nn.Module) -> bool:
 
 
 def experts_family(experts: nn.Module) -> Family:
-    """A row for the experts of any family, from the flags of their common interface; `Refusal` if
-    no kernel fits.
-    """
+    """A row for any family's experts, from the flags of their interface; may raise `Refusal`."""
     if not flag(experts, "has_gate"):
         raise Refusal("its experts have no gate")
     if flag(experts, "has_post_expert_norm"):
@@ -289,9 +281,7 @@ def flag(module: nn.Module, name: str) -> bool:
 
 
 def refuse_hooks(module: nn.Module) -> None:
-    """`Refusal` if calling `module` does more than its forward: hooks of the user's, or of
-    accelerate.
-    """
+    """`Refusal` if calling `module` runs hooks too: the user's, or accelerate's."""
     for name, child in module.named_modules():
         hooks = (child.__dict__[kind] for kind in ("_forward_hooks", "_forward_pre_hooks"))
         if any(hooks) or hasattr(child, "_hf_hook"):

@@ -121,9 +121,7 @@ class MoE(nn.Module):
         return self.router.weight.shape[1]
 
     def to_fp8(self) -> MoE:
-        """The same layer with its routed experts in float8 (e4m3, one scale a weight row and a
-        token).
-        """
+        """The same layer, its routed experts in e4m3 with a scale for each weight row and token."""
         experts = self.experts
         if isinstance(experts, Experts):
             experts = Fp8Experts.quantize(experts)
@@ -167,9 +165,7 @@ def check_tokens(x: Tensor, hidden_size: int, experts: Experts | Fp8Experts) -> 
 
 
 class _NoGradient(torch.autograd.Function):
-    """The identity, whose backward says that there is none: better than a gradient that is silently
-    missing.
-    """
+    """The identity, whose backward says that there is none."""
 
     @staticmethod
     def forward(ctx: object, out: Tensor, x: Tensor) -> Tensor:
@@ -193,9 +189,7 @@ def new_weight(
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> nn.Parameter:
-    """A random parameter, uniform within 1 / sqrt(fan_in) as nn.Linear's are; fan_in is the last
-    size by default.
-    """
+    """A random parameter, uniform within 1 / sqrt(fan_in), which is the last size by default."""
     bound = max(1, shape[-1] if fan_in is None else fan_in) ** -0.5
     return nn.Parameter(torch.empty(shape, device=device, dtype=dtype).uniform_(-bound, bound))
 
@@ -219,9 +213,7 @@ def add_routed(
     routing: Routing,
     base: Callable[[], Tensor],
 ) -> Tensor:
-    """Adds what the experts make of the rows of `plan` to base() [T, D], in place, and returns
-    it.
-    """
+    """Adds the experts' results for the rows of `plan` to base() [T, D], and returns it."""
     aside = is_capturing(tokens)
     on_input = routing.apply_to == "input"
     weights = None if on_input else start(plan.row_weights, aside, *plan[:4])

@@ -97,9 +97,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
-    """The two axes of this rank; consecutive ranks share a `tp` group in the meshes that `of_world`
-    makes.
-    """
+    """The two axes of this rank; in those of `of_world`, consecutive ranks share a `tp` group."""
 
     tp: Axis = Axis()
     ep: Axis = Axis()
@@ -138,9 +136,7 @@ def _own_group(partition: Sequence[list[int]], timeout: timedelta) -> dist.Proce
 def agree(
     axis: Axis, what: str, names: Sequence[str], values: Sequence[int], device: torch.device
 ) -> None:
-    """Raises E152 on every rank of `axis` if `values` differ among them. A collective with a host
-    sync.
-    """
+    """Raises E152 on every rank of `axis` if `values` differ. A collective and a host sync."""
     if axis.group is None:
         return
     table = axis.gather(torch.tensor(values, dtype=torch.int64, device=device)).tolist()
@@ -148,9 +144,7 @@ def agree(
 
 
 def compare(what: str, names: Sequence[str], table: Sequence[Sequence[int]]) -> None:
-    """Raises E152 if a column of `table` (a row a rank) is not constant; each rank that has the
-    table raises.
-    """
+    """Raises E152 if a column of `table` (a row a rank) is not constant."""
     for name, column in zip(names, zip(*table, strict=True), strict=True):
         if len(set(column)) > 1:
             listed = ", ".join(f"rank {rank} has {value}" for rank, value in enumerate(column))
@@ -158,9 +152,7 @@ def compare(what: str, names: Sequence[str], table: Sequence[Sequence[int]]) -> 
 
 
 class HostCopy:
-    """A small tensor on its way to the host: `wait()` has it as nested lists. Other work fits in
-    between.
-    """
+    """A small tensor on its way to the host; other work fits in before `wait()`."""
 
     def __init__(self, x: Tensor) -> None:
         self._host = x

@@ -58,8 +58,7 @@ class Exchange:
 
 
 class ParallelMoE(nn.Module):
-    """One rank's part of a layer. Every rank of the mesh must make it, and call it, in the same
-    order.
+    """One rank's part of a layer; every rank of the mesh makes and calls it in the same order.
 
     x [..., D] -> [..., D]; in the static mode with `valid_tokens` (int32 [1]) as in `MoE`, the
     number of tokens being the same on every rank. Making it compares the settings of all ranks
@@ -93,9 +92,7 @@ class ParallelMoE(nn.Module):
     def of(
         cls, layer: MoE, mesh: Mesh, exchange: Exchange | None = None, *, fp8: bool = False
     ) -> ParallelMoE:
-        """This rank's part of a whole layer; sliced weights are copied. `fp8` quantizes the
-        part.
-        """
+        """This rank's part of a whole layer; slices are copied. `fp8` quantizes the part."""
         if isinstance(layer.experts, Fp8Experts):
             raise ValueError("layer must be in its own dtype; fp8=True quantizes each rank's part")
         experts = shard_experts(layer.experts, mesh)
@@ -108,9 +105,7 @@ class ParallelMoE(nn.Module):
         return self.router.weight.shape[1]
 
     def graphed(self, max_tokens: int) -> Graphed:
-        """One CUDA graph for every number of tokens up to `max_tokens` (static mode only); all
-        ranks replay together.
-        """
+        """One CUDA graph for up to `max_tokens` (static mode only); all ranks replay together."""
         if self.exchange.mode != "static":
             checks.fail("mode", "'static' to be recorded", repr(self.exchange.mode))
         device = self.router.weight.device
@@ -143,16 +138,12 @@ class ParallelMoE(nn.Module):
         return tp.reduce(out)
 
     def _shares_stay(self) -> bool:
-        """Whether tokens come in shares and nothing here needs those of the other ranks: results
-        are whole.
-        """
+        """Whether tokens come in shares, and nothing here needs those of other ranks."""
         apart = self.exchange.deduplicate and self.mesh.ep.group is not None
         return self.exchange.sequence_parallel and apart and self.shared is None
 
     def _view(self, tokens: Tensor) -> View:
-        """The tokens that this rank needs, and the share of them that it sends over the expert
-        axis.
-        """
+        """The tokens that this rank needs, and the share of them that it sends over the ep axis."""
         tp, count = self.mesh.tp, tokens.shape[0]
         if self._shares_stay():
             return View(tokens, 0, count, tp)
@@ -190,9 +181,7 @@ class ParallelMoE(nn.Module):
         return out
 
     def _plan_of_all(self, tokens: Tensor, view: View, valid_tokens: Tensor | None) -> Plan:
-        """The rows of this rank's experts among all ranks' tokens, at most min(own experts, K) a
-        token.
-        """
+        """Rows of this rank's experts among all tokens, up to min(own experts, K) a token."""
         routing, own = self.routing, self.experts.num_experts
         first = self.mesh.ep.rank * own
         scores, factors = self.router.scores(tokens, routing)
@@ -206,8 +195,7 @@ class ParallelMoE(nn.Module):
         return Plan(counts, experts[:bound], indices[:bound], factors, counts)
 
     def _without_padding(self, scores: Tensor, view: View, valid_tokens: Tensor) -> Tensor:
-        """Scores with which padding tokens choose no expert of this rank, so that they have no rows
-        here.
+        """Scores with which padding tokens choose no expert of this rank: they have no rows here.
 
         Their scores become -inf for own experts and 0 for others; where others are fewer than K,
         columns are added (of NaN, which no real token prefers).
@@ -229,9 +217,7 @@ class ParallelMoE(nn.Module):
     # -- dynamic: rows go where their expert is --
 
     def _routed_dynamic(self, view: View) -> Tensor:
-        """Counts, rows out, rows back. The shared expert's halves run while sizes and rows are on
-        their way.
-        """
+        """Counts, rows out, rows back, with the shared expert's halves in the gaps."""
         share, ep = view.share(), self.mesh.ep
         plan = self.router(share, self.routing)
         arrivals = self._announce(plan.token_counts, view)
@@ -251,9 +237,7 @@ class ParallelMoE(nn.Module):
         return out
 
     def _announce(self, counts: Tensor, view: View) -> Arrivals:
-        """Tells each rank how many rows its experts will get from here; starts the one copy to the
-        host.
-        """
+        """Tells each rank how many rows will come; starts the one copy to the host."""
         ep, tp = self.mesh.ep, self.mesh.tp
         sent = counts.view(ep.size, -1)
         received = ep.transpose(sent)
@@ -270,9 +254,7 @@ class ParallelMoE(nn.Module):
         return Rows.of(rows)
 
     def _visit(self, rows: Rows, counts: Tensor, sizes: Sizes, outer: Axis) -> Tensor:
-        """Rows to the ranks of their experts, through the experts, and back in the order they came
-        [arrived, D].
-        """
+        """Rows to their experts' ranks, through them, and into the order they came [arrived, D]."""
         ep = self.mesh.ep
         coming = [ep.start_exchange(part, sizes.sent, sizes.received) for part in rows.parts]
         arrived = [part() for part in coming]
@@ -304,9 +286,7 @@ class ParallelMoE(nn.Module):
             agree(axis, "the layer", tuple(values), tuple(values.values()), weight.device)
 
     def _agree_on_tokens(self, count: int) -> None:
-        """Compares the number of tokens where it must be equal; the dynamic mode sends it along
-        with its counts.
-        """
+        """Compares the number of tokens where it must be equal and is not sent along anyway."""
         static = self.exchange.mode == "static"
         axes = [axis for axis in self.mesh.axes() if axis.group is not None]
         if self.mesh.ep.group is not None and not static:
@@ -331,9 +311,7 @@ class ParallelMoE(nn.Module):
 
 
 class View(NamedTuple):
-    """Tokens [T, D] of which this rank sends `first` to `last`; `outer` is the axis whose ranks
-    send the others.
-    """
+    """Tokens [T, D], of which this rank sends `first` to `last`, and those of `outer` the rest."""
 
     tokens: Tensor
     first: int
@@ -363,9 +341,7 @@ class Rows(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """Row counts on the host: sent to and received from each ep rank, and in all at each rank of
-    the outer axis.
-    """
+    """Rows sent to and received from each ep rank, and in all at each rank of the outer axis."""
 
     sent: list[int]
     received: list[int]
@@ -373,18 +349,14 @@ class Sizes(NamedTuple):
 
 
 class Arrivals(NamedTuple):
-    """Rows that this rank's experts will get: counts [sources, own experts] on the device, sums on
-    the way to the host.
-    """
+    """Rows that come to this rank's experts: counts [sources, own experts], and their sums."""
 
     counts: Tensor
     summary: HostCopy
     tp_size: int
 
     def sizes(self, outer: Axis, ep: Axis) -> Sizes:
-        """Waits for the copy; raises E152 if tensor-parallel ranks have different numbers of
-        tokens.
-        """
+        """Waits for the copy; raises E152 if tensor-parallel ranks have different tokens."""
         values = self.summary.wait()
         tokens = values[len(values) - self.tp_size :]
         compare("the input", ("number of tokens",), [[count] for count in tokens])
@@ -394,9 +366,7 @@ class Arrivals(NamedTuple):
 
 
 def gather_ragged(axis: Axis, rows: Tensor, counts: list[int]) -> Tensor:
-    """rows [counts[rank], D] -> those of all ranks of `axis`, one after the other; padded on the
-    way to the longest.
-    """
+    """rows [counts[rank], D] -> those of all ranks, padded on the way to the longest."""
     if axis.group is None:
         return rows
     longest = max(counts)
@@ -407,9 +377,7 @@ def gather_ragged(axis: Axis, rows: Tensor, counts: list[int]) -> Tensor:
 
 
 def scatter_ragged(axis: Axis, rows: Tensor, counts: list[int]) -> Tensor:
-    """rows [sum(counts), D] -> the sum over the ranks of the block of this rank [counts[rank],
-    D].
-    """
+    """rows [sum(counts), D] -> the sum over the ranks of this rank's block."""
     if axis.group is None:
         return rows
     padded = rows.new_zeros((axis.size, max(counts), *rows.shape[1:]))
@@ -429,9 +397,7 @@ def slice_of(tensor: Tensor, dim: int, axis: Axis, name: str) -> Tensor:
 
 
 def shard_experts(experts: Experts, mesh: Mesh) -> Experts:
-    """This rank's experts, and of each the columns that are its own; the bias of the sum stays on
-    one rank.
-    """
+    """This rank's experts, and its columns of each; the bias of a sum stays on one rank."""
     tp, ep = mesh.axes()
     column = 2 if experts.transposed else 1
 
@@ -450,9 +416,7 @@ def shard_experts(experts: Experts, mesh: Mesh) -> Experts:
 
 
 def shard_gate_up(tensor: Tensor, dim: int, tp: Axis, activation: Activation) -> Tensor:
-    """This rank's columns of gate and the same ones of up, in the order that the activation
-    expects.
-    """
+    """This rank's columns of gate and the same of up, in the activation's order."""
     if activation.interleaved or tp.size == 1:
         return slice_of(tensor, dim, tp, "twice the expert size")
     halves = tensor.chunk(2, dim)

@@ -34,9 +34,7 @@ from anyshape.moe.shuffling import index_shuffling
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """One module that now runs on anyshape.moe's kernels. `top_k` is None where the router stayed
-    the model's own.
-    """
+    """One module that now runs on our kernels; `top_k` is None if the router stayed its own."""
 
     path: str
     block: str
@@ -75,8 +73,7 @@ class Replacements:
 
 
 def replace_experts(model: nn.Module, *, router_outputs: bool = False) -> Replacements:
-    """Replaces every expert block that anyshape.moe knows in `model`, in place, and says what it
-    replaced.
+    """Replaces the expert blocks in `model`, in place, and says what it replaced.
 
     Weights are shared, not copied. `router_outputs=True` also runs the original routers of whole
     blocks, for models that are asked for `output_router_logits`. What looks like experts but cannot
@@ -105,9 +102,7 @@ def replace_experts(model: nn.Module, *, router_outputs: bool = False) -> Replac
 
 
 def is_below(path: str, parent: str) -> bool:
-    """Whether the module at `path` is inside the one at `parent`; everything is inside the model,
-    at "".
-    """
+    """Whether the module at `path` is inside the one at `parent` (the model itself is at "")."""
     return path != parent and (not parent or path.startswith(f"{parent}."))
 
 
@@ -134,8 +129,7 @@ Slot = tuple[dict[str, Tensor | None], str, Tensor | None]
 
 
 class Following(Generic[Made]):
-    """Something made of a module's tensors, and made again when other tensors have taken their
-    place.
+    """Something made of a module's tensors, made again when others have taken their place.
 
     `to` and `load_state_dict(assign=True)` do that to buffers and parameters.
     """
@@ -151,9 +145,7 @@ class Following(Generic[Made]):
 
 
 def tensors_of(module: nn.Module) -> tuple[Slot, ...]:
-    """Every parameter and buffer below `module`: the dictionary that holds it, its name, and what
-    is there now.
-    """
+    """Every parameter and buffer below `module`: what holds it, its name, and its value now."""
     return tuple(
         (owner, name, tensor)
         for child in module.modules()
@@ -168,8 +160,7 @@ def make_layer(family: Family, module: nn.Module) -> MoE:
 
 
 class ReplacedBlock(nn.Module):
-    """Stands where a block stood, with its children; forward returns what the block's forward
-    returned.
+    """Stands where a block stood, with its children, and returns what the block returned.
 
     The second output that Llama 4 and gpt-oss blocks have (router logits or scores, which their
     decoder layers ignore) is None unless `router_outputs`; then the original router runs as well,

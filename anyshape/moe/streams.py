@@ -31,8 +31,7 @@ def is_capturing(tokens: Tensor) -> bool:
 
 
 def start(compute: Callable[[], Tensor], aside: bool, *inputs: Tensor) -> Callable[[], Tensor]:
-    """Starts compute(), on the side stream if `aside`; the function that comes back waits for its
-    result.
+    """Starts compute(), on the side stream if `aside`; what comes back waits for its result.
 
     `inputs` are the tensors that compute() reads: their memory is kept until it is done.
     """
@@ -57,7 +56,5 @@ def start(compute: Callable[[], Tensor], aside: bool, *inputs: Tensor) -> Callab
 
 @functools.cache
 def side_stream(device: torch.device) -> torch.cuda.Stream:
-    """The second stream of `device`: one for all layers, so that the allocator keeps one pool for
-    it.
-    """
+    """The second stream of `device`, one for all layers: the allocator keeps a pool for each."""
     return torch.cuda.Stream(device)

@@ -41,9 +41,7 @@ def run_ranks(
     *arguments: object,
     patience_seconds: int = 3 * TIMEOUT_SECONDS,
 ) -> list[Outcome]:
-    """Runs program(rank, *arguments) in `world` processes over gloo; a rank still there long after
-    the timeout is stopped.
-    """
+    """Runs program(rank, *arguments) in `world` processes over gloo; who never ends is stopped."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.moe.rank_programs"])
     processes = [
@@ -97,9 +95,7 @@ def _rank(
 
 @dataclass(frozen=True)
 class Case:
-    """One layer over one mesh. `tokens`: how many each ep rank has (static: all the same; `valid`
-    of them count).
-    """
+    """One layer over one mesh; `tokens` of each ep rank, of which `valid` count."""
 
     tp: int
     ep: int
@@ -125,9 +121,7 @@ def integers(shape: tuple[int, ...], seed: int, low: int = -2, high: int = 3) ->
 
 
 def exact_layer(case: Case) -> MoE:
-    """A layer of small integers whose every intermediate result is exact: silu(128 n) is 128 n or
-    0.
-    """
+    """A layer of small integers with exact intermediate results: silu(128 n) is 128 n or 0."""
     gate, up = integers((2, EXPERTS, EXPERT_SIZE, HIDDEN), 1)
     down = integers((EXPERTS, HIDDEN, EXPERT_SIZE), 2)
     bias = integers((EXPERTS,), 3, 0, 100) / 1024

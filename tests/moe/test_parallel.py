@@ -94,9 +94,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[Outcome
 
 
 def whole_result(outcomes: list[Outcome], name: str, case: Case, ep_rank: int) -> Tensor:
-    """What one row of tensor-parallel ranks made; all of them must have the same, or a share
-    each.
-    """
+    """What a row of tensor-parallel ranks made: all the same, or a share each."""
     for outcome in outcomes:
         assert outcome.exit_code == 0, outcome.error
     row = [outcomes[ep_rank * case.tp + rank].result[name] for rank in range(case.tp)]

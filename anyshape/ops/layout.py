@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from anyshape.ir.graph import TensorType
 from anyshape.ops.context import TypeContext, Undecided
-from anyshape.symbolic import Dim, Expr, eq, le
+from anyshape.symbolic import Condition, Dim, Expr, eq, le
 
 Shape = tuple[Dim, ...]
 
@@ -224,6 +224,28 @@ def view_strides(
         return t.strides
     if is_contiguous(cx, t):
         return contiguous_strides(cx, shape)
+    if decide:  # nothing is guarded where it is a view, or a copy, whatever the answer
+        without = _view_strides(cx, t, shape, False)
+        if without is not None or _view_strides(_Hopeful(cx), t, shape, True) is None:  # type: ignore[arg-type]
+            return without
+    return _view_strides(cx, t, shape, decide)
+
+
+class _Hopeful:
+    """A context in which everything that is not known to be false holds, and nothing is guarded."""
+
+    on_guard = True
+
+    def __init__(self, cx: TypeContext) -> None:
+        self.known = cx.known
+
+    def hint(self, condition: Condition) -> bool:
+        return self.known(condition) is not False
+
+    decide = hint
+
+
+def _view_strides(cx: TypeContext, t: TensorType, shape: Shape, decide: bool) -> Shape | None:
     left = [d for d in shape if d != 1]
     strides: list[Dim] = []
     with_holes = decide and dense_order(t.shape, t.strides) is None

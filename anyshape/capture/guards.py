@@ -14,7 +14,7 @@ from typing import Any
 
 from anyshape.capture.sources import Source, expression, path_expression, read_path, read_source
 from anyshape.ir.graph import Location
-from anyshape.ir.scalars import Scalar, render_scalar
+from anyshape.ir.scalars import Scalar, ScalarInput, evaluate_scalar, render_scalar
 from anyshape.symbolic import Condition, Symbol, evaluate, to_python
 
 
@@ -181,17 +181,18 @@ class GuardSet:
     world: tuple[Any, ...]
     guards: tuple[Guard, ...]
     sizes: tuple[SizeGuard, ...]
-    bindings: tuple[tuple[Source, str, tuple[Symbol | None, ...]], ...]
+    bindings: tuple[tuple[Any, str, tuple[Any, ...]], ...]
     inputs: tuple[Source, ...]
     hooks: tuple[Any, ...] = ()
     parameters: tuple[Any, ...] = ()
+    scalars: tuple[ScalarGuard, ...] = ()
 
     def lines(self) -> Iterable[tuple[str, Location | None]]:
         """Each guard as text, with the user's line that made it."""
         for guard in self.guards:
             yield str(guard), guard.location
-        for size in self.sizes:
-            yield str(size), size.location
+        for relation in (*self.sizes, *self.scalars):
+            yield str(relation), relation.location
 
 
 class _Text:
@@ -242,6 +243,8 @@ def compile_entry(
     _emit_bindings(text, guards)
     for size in guards.sizes:
         text.fail_if(f"not ({to_python(size.condition)})")
+    for scalar in guards.scalars:
+        text.fail_if(f"bool({scalar.code()}) is not {scalar.truth}")
     for guard in slow:
         _emit(text, guard)
     if guards.hooks:
@@ -250,7 +253,7 @@ def compile_entry(
         text.fail_if("not parameters_fresh()")
     reads = ", ".join(expression(source, text.name) for source in guards.inputs)
     text.add(f"return [{reads}]")
-    return text.compile("entry", "slots", snapshot=snapshot, parameters_fresh=parameters_fresh)
+    return text.compile("entry", "slots", snapshot=snapshot, parameters_fresh=parameters_fresh, math=math)
 
 
 def _from_slot(source: Source) -> bool:
@@ -269,31 +272,52 @@ def _emit(text: _Text, guard: Guard) -> None:
 
 
 def _emit_bindings(text: _Text, guards: GuardSet) -> None:
-    needed = {symbol for size in guards.sizes for symbol in size.condition.symbols}
+    """Names for the symbols that the relations need, in the order in which they became known."""
+    needed: set[Any] = {symbol for size in guards.sizes for symbol in size.condition.symbols}
+    read_by = [guard.scalar for guard in guards.scalars] + [b for b, what, _ in guards.bindings if what == "computed"]
+    for scalar in read_by:
+        needed |= names_of(scalar)
     for source, what, symbols in guards.bindings:
+        if what == "computed":
+            text.add(f"{symbols[0].name} = {scalar_code(source)}")
+            continue
         if not needed.intersection(symbols):
             continue
         read = expression(source, text.name)
         if what == "number":
-            text.add(f"{symbols[0]} = {read}")
+            text.add(f"{symbols[0].name} = {read}")
             continue
-        targets = ", ".join(s.name if s in needed else "_" for s in symbols)  # type: ignore[union-attr]
+        targets = ", ".join(s.name if s in needed else "_" for s in symbols)
         text.add(f"{targets}, = {read}.{'shape' if what == 'shape' else 'stride()'}")
 
 
-def bind_symbols(guards: GuardSet, slots: Sequence[Any]) -> dict[Symbol, int]:
-    """The value of each symbol that the slots give."""
-    values: dict[Symbol, int] = {}
+def scalar_code(scalar: Any) -> str:
+    """Python text of a scalar over the names of symbols and inputs."""
+    return render_scalar(scalar, lambda symbol: symbol.name, lambda unknown: unknown.name)
+
+
+def names_of(scalar: Any) -> set[Any]:
+    """The symbols and inputs that a scalar reads."""
+    if isinstance(scalar, Scalar):
+        return set().union(*(names_of(arg) for arg in scalar.args))
+    if isinstance(scalar, ScalarInput):
+        return {scalar}
+    return set(getattr(scalar, "symbols", ()))
+
+
+def bind_symbols(guards: GuardSet, slots: Sequence[Any]) -> tuple[dict[Symbol, int], dict[ScalarInput, Any]]:
+    """The value of each symbol, and of each float, that the slots give."""
+    values: dict[Any, Any] = {}
     for source, what, symbols in guards.bindings:
+        if what == "computed":
+            numbers = {k: v for k, v in values.items() if isinstance(k, ScalarInput)}
+            values[symbols[0]] = evaluate_scalar(source, values, numbers)
+            continue
         found = read_source(source, list(slots))
-        if what != "number":
-            found = tuple(found.shape if what == "shape" else found.stride())
-        else:
-            found = (found,)
-        for symbol, value in zip(symbols, found):
-            if symbol is not None:
-                values[symbol] = value
-    return values
+        found = (found,) if what == "number" else tuple(found.shape if what == "shape" else found.stride())
+        values.update((symbol, value) for symbol, value in zip(symbols, found) if symbol is not None)
+    floats = {k: v for k, v in values.items() if isinstance(k, ScalarInput)}
+    return {k: v for k, v in values.items() if k not in floats}, floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,9 +367,12 @@ def _explain_one(guard: Guard, values: list[Any]) -> Failure | None:
 
 
 def _explain_sizes(guards: GuardSet, values: list[Any]) -> Failure | None:
-    sizes = bind_symbols(guards, values)
+    sizes, floats = bind_symbols(guards, values)
     for size in guards.sizes:
         if not evaluate(size.condition, sizes):
             shown = ", ".join(f"{s.name} = {sizes[s]}" for s in sorted(size.condition.symbols, key=lambda s: s.name))
             return Failure(str(size), shown, size.location)
+    for scalar in guards.scalars:
+        if bool(evaluate_scalar(scalar.scalar, sizes, floats)) is not scalar.truth:
+            return Failure(str(scalar), str(not scalar.truth), scalar.location)
     return None

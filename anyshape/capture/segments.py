@@ -25,7 +25,7 @@ from anyshape.capture.sources import expression
 from anyshape.capture.tensor_ops import SizeTuple
 from anyshape.capture.values import NULL, ScalarValue, SizeValue, TensorValue
 from anyshape.ir.graph import Arg
-from anyshape.ir.scalars import Scalar
+from anyshape.ir.scalars import Scalar, ScalarInput
 
 if TYPE_CHECKING:
     from anyshape.capture.symbolic_domain import SymbolicDomain
@@ -87,7 +87,8 @@ class Rebuilder:
             return repr(expr) if isinstance(expr, int) else self.output(expr)
         if kind is ScalarValue:
             scalar = value.scalar
-            return self.output(scalar if isinstance(scalar, Scalar) else Scalar("bool", "value", (scalar,)))
+            whole = isinstance(scalar, (Scalar, ScalarInput))
+            return self.output(scalar if whole else Scalar("bool", "value", (scalar,)))
         if value is None or kind is bool or kind is int or kind is str:
             return repr(value)
         if value is NULL:

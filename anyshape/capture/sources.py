@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-Kind = Literal["slot", "const", "attr", "item", "cell", "get"]
+Kind = Literal["slot", "const", "attr", "item", "cell", "get", "stride", "local"]
 
 ABSENT = object()
 _TRANSPARENT = frozenset({"_modules", "_parameters", "_buffers"})
@@ -52,6 +52,10 @@ class Sources:
         source = self._intern(None, "const", id(obj), text)
         self.pin(source, obj)
         return source
+
+    def local(self, name: str, text: str) -> Source:
+        """A number that the entry computes from sizes."""
+        return self._intern(None, "local", name, text)
 
     def child(self, base: Source, kind: Kind, key: Any) -> Source:
         """The source one step further: `child(layers, "item", 0)` is `layers[0]`."""
@@ -97,6 +101,8 @@ def describe_step(base: Source | None, kind: str, key: Any) -> str:
         return f"{base.text}[{key}]" if key.isdigit() else f"{base.text}.{key}"
     if kind == "get":
         return f"{base.text}.get({key!r})"
+    if kind == "stride":
+        return f"{base.text}.stride({key})"
     return f"{base.text}[{key!r}]"
 
 
@@ -106,8 +112,12 @@ def expression(source: Source, constant: Callable[[Any, str], str]) -> str:
         return constant(source.pinned, source.text)
     if source.kind == "slot":
         return f"slots[{source.key}]"
+    if source.kind == "local":
+        return str(source.key)
     base = source.base
     assert base is not None
+    if source.kind == "stride":
+        return f"{expression(base, constant)}.stride({source.key})"
     if source.kind == "attr":
         if base.is_pinned and _in_instance_dict(base.pinned, source.key):
             return f"{constant(vars(base.pinned), base.text + '.__dict__')}[{source.key!r}]"
@@ -162,4 +172,6 @@ def step(obj: Any, kind: str, key: Any) -> Any:
         return vars(obj)[key] if key in getattr(obj, "__dict__", ()) else getattr(obj, key)
     if kind == "cell":
         return obj.cell_contents
+    if kind == "stride":
+        return obj.stride(key)
     return dict.get(obj, key) if kind == "get" else obj[key]

@@ -7,6 +7,7 @@ handed in are constants first; those named in `widen` are symbolic.
 from __future__ import annotations
 
 import enum
+import functools
 import inspect
 import logging
 import operator
@@ -233,9 +234,19 @@ class SymbolicDomain(Domain):
             return self._call_torch(fn, args, kwargs)
         if any(type(a) in PROXIES for a in args) or any(type(a) in PROXIES for a in kwargs.values()):
             return self._call_with_proxies(fn, args, kwargs)
-        if is_pure(fn, args):
+        if is_pure(fn, args) and (fn in KEEPERS or not self._reads_outside((*args, *kwargs.values()))):
             return fn(*args, **kwargs)
         raise broken("unknown-call", getattr(fn, "__qualname__", repr(fn)))
+
+    def _reads_outside(self, args: tuple[Any, ...]) -> bool:
+        """Whether C code would look into an outside object whose state no guard covers (an array, a counter, ...)."""
+        heap, sources = self.machine.heap, self.recorder.sources
+        for arg in args:
+            if type(arg) in CONSTANTS or isinstance(arg, (*IDENTITY, *EQUAL, tuple, list, dict, set, frozenset)):
+                continue
+            if not heap.is_created(arg) and sources.of(arg) is not None:
+                return True
+        return False
 
     def _call_torch(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not any(tensor_ops._holds_proxy(a) for a in (*args, *kwargs.values())):  # noqa: SLF001
@@ -555,6 +566,10 @@ CONTAINERS = (
 )
 PURE_MODULES = frozenset({"math", "_operator", "_functools", "_collections", "itertools", "_sre", "re", "_struct", "_abc", "_contextvars_"})
 STORES = frozenset({list.append, list.insert, dict.__setitem__, dict.setdefault, dict.get, dict.update, dict.pop, list.pop, tuple.__new__, object.__new__, dict.__new__, list.__new__})
+
+# What keeps or compares objects by identity and class, and looks into none.
+KEEPERS = STORES | {isinstance, issubclass, callable, type, operator.is_, operator.is_not, object.__init__, super, property, slice}
+KEEPERS |= {list, tuple, dict, set, frozenset, zip, enumerate, reversed, iter, functools.partial, *purity.MUTATORS}
 
 OPERATOR_FUNCTIONS: Mapping[Any, Callable[..., Any]] = {
     operator.add: lambda d, a, b: d.binary("+", a, b),

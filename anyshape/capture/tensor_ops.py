@@ -19,7 +19,7 @@ from anyshape.capture.tensors import DTYPE_OF_TORCH, TORCH_OF_DTYPE, device_text
 from anyshape.capture.values import PROXIES, Call, ScalarValue, SizeValue, TensorValue
 from anyshape.ir.dtypes import DType, bool_
 from anyshape.ir.graph import TensorType, Value
-from anyshape.ir.scalars import Scalar
+from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops import OPS
 from anyshape.ops.layout import numel
 from anyshape.symbolic import Dim, all_of, eq
@@ -49,7 +49,9 @@ def to_arg(domain: SymbolicDomain, value: Any) -> Any:
     if kind is TensorValue or kind is SizeValue:
         return value.value if kind is TensorValue else value.expr
     if kind is ScalarValue:
-        return value.scalar if isinstance(value.scalar, Scalar) else Scalar("bool", "value", (value.scalar,))
+        if isinstance(value.scalar, (Scalar, ScalarInput)):
+            return value.scalar
+        return Scalar("bool", "value", (value.scalar,))
     if value is None or kind in (int, float, bool, str, complex):
         return value
     if isinstance(value, torch.Tensor):

@@ -453,6 +453,7 @@ def guard_set(recorder: Recorder) -> GuardSet:
         tuple(source for source, _ in recorder.input_sources),
         tuple(hook for hook in recorder.hooks if hook is not None),
         tuple(recorder.parameters),
+        tuple(recorder.scalars),
     )
 
 

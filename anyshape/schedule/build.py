@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from anyshape.ir.graph import Node, Value
 from anyshape.ir.loops import Store
 from anyshape.schedule.draft import Cell, Draft
-from anyshape.schedule.fuse import SCATTERS, Analysis, Group
-from anyshape.schedule.indices import Index, broadcast_index, dot
-from anyshape.schedule.lower import Lowering, arguments, rounded, rule_of, view_index
+from anyshape.schedule.fuse import Analysis, Group
+from anyshape.schedule.indices import Index, dot
+from anyshape.schedule.lower import Lowering, rule_of, view_index
+from anyshape.schedule.scatter import copied, write_of
 from anyshape.symbolic import Dim, Expr, Symbol
 
 
@@ -85,11 +86,15 @@ def draft_group(found: Analysis, group: Group) -> Drafted:
     """The elements of all values that the group stores."""
     build = _start(found, group.inlined, group.extents, group.rows)
     draft = build.lowering.draft
+    if group.part == "update":
+        return _draft_update(found, group, build)
     stores = []
     for stored in group.stored:
         node = found.nodes[found.producer[stored.value]]
         build.lowering.mask = None
-        if found.kinds[found.producer[stored.value]] == "view":
+        if group.part == "copy":
+            cell = copied(build.lowering, node, stored.index)
+        elif found.kinds[found.producer[stored.value]] == "view":
             cell = build.read(*view_index(build.lowering, node, stored.index))
         else:
             key = (stored.value, stored.index, -1)
@@ -100,3 +105,17 @@ def draft_group(found: Analysis, group: Group) -> Drafted:
         place = dot(stored.index, found.sizes.shape(stored.value.tensor.strides))
         stores.append(Store(stored.value.name, place, cell.number, stored.per))
     return Drafted(draft, tuple(stores), group.extents, group.rows, build.buffers)
+
+
+def _draft_update(found: Analysis, group: Group, build: _Build) -> Drafted:
+    """The writes of a scatter, in order, into the copy that its first group has made."""
+    (stored,) = group.stored
+    draft, value = build.lowering.draft, stored.value
+    node = found.nodes[found.producer[value]]
+    write = write_of(build.lowering, node, stored.index)
+    build.buffers[value.name] = value
+    place = dot(write.index, found.sizes.shape(value.tensor.strides))
+    cell = draft.cast(write.cell, value.dtype)
+    mask = None if write.mask is None else write.mask.number
+    store = Store(value.name, place, cell.number, "cell", mask, write.mode)
+    return Drafted(draft, (store,), group.extents, group.rows, build.buffers, ordered=True)

@@ -39,16 +39,17 @@ from anyshape.schedule.lower import (
     rule_of,
     view_index,
 )
+from anyshape.schedule.scatter import copied, is_scatter, update_shape, updated
 from anyshape.symbolic import Dim, Expr, Symbol
 
 Kind = Literal["kernel", "view", "step", "scatter"]
+Part = Literal["whole", "copy", "update"]
 LARGEST_GROUP = 96
 COSTLY = frozenset(
     "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh "
     "erf erfc erfinv lgamma digamma sigmoid pow gelu silu mish softplus div floordiv remainder fmod "
     "index_select gather index".split()
 )
-SCATTERS = frozenset("scatter scatter_reduce index_put index_add index_copy scatter_add".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,7 @@ class Group:
     stored: tuple[Stored, ...]
     inlined: frozenset[Value]
     refusals: tuple[Refusal, ...]
+    part: Part = "whole"
 
 
 @dataclass(slots=True, eq=False)
@@ -169,7 +171,7 @@ def kind_of(node: Node, ops: Mapping[str, OpDef]) -> Kind:
     row = ops.get(node.op)
     if len(node.outputs) != 1 or not isinstance(node.output.type, TensorType):
         return "step"
-    if node.op in SCATTERS and is_supported(node):
+    if is_scatter(node) and is_supported(node):
         return "scatter"
     if row is not None and isinstance(row.lower, View):
         return "view"
@@ -246,6 +248,8 @@ def link_readers(found: Analysis) -> None:
         for output in node.outputs:
             if found.kinds[position] == "view":
                 through |= found.readers[output]
+        if position in found.copies:  # libraries read the copy, kernels look through
+            through = {r for r in through if r < end and found.kinds[r] == "kernel"}
         if found.kinds[position] != "view" or position in found.copies:
             through.add(position)
         for value in node.inputs():
@@ -261,11 +265,18 @@ def _values(outputs: object) -> list[Value]:
     return []
 
 
-def grow(found: Analysis, position: int) -> Group:
-    """The group whose last node is the one at ``position``; marks what it takes as scheduled."""
-    domain = _first_domain(found, found.nodes[position])
+def grow(found: Analysis, position: int, part: Part = "whole") -> Group:
+    """The group whose last node is the one at ``position``; marks what it takes as scheduled.
+
+    A scatter is two groups: ``copy`` makes the result from the operand, ``update`` writes into it.
+    """
+    node = found.nodes[position]
+    if part == "update":
+        domain = Domain(tuple((size,) for size in found.sizes.shape(update_shape(node))))
+    else:
+        domain = _first_domain(found, node)
     for _ in range(32):
-        attempt = _Attempt(found, position, domain)
+        attempt = _Attempt(found, position, domain, part)
         try:
             return attempt.run()
         except Refine as wish:
@@ -293,6 +304,9 @@ def _nothing(value: Value, index: Index, *, whole: bool = False) -> Cell:
     raise AssertionError("nothing is read here")
 
 
+PARTS = {"copy": copied, "update": updated}
+
+
 @dataclass(slots=True, eq=False)
 class _Attempt:
     """One try to grow a group over a given domain."""
@@ -300,6 +314,7 @@ class _Attempt:
     found: Analysis
     position: int
     domain: Domain
+    part: Part
     extents: dict[Symbol, Dim] = field(default_factory=dict)
     uses: dict[Value, dict[Index, None]] = field(default_factory=dict)
     whole: set[Value] = field(default_factory=set)
@@ -363,8 +378,7 @@ class _Attempt:
         return tuple(symbol.expr for symbol in self.extents if symbol in axes)
 
     def _expand(self, node: Node, index: Index) -> None:
-        rule = rule_of(self.found.ops[node.op])
-        assert rule is not None
+        rule = rule_of(self.found.ops[node.op]) or PARTS[self.part]
         self.lowering.mask = None
         if self.found.binders:
             self.low = max(self.low, self.found.bound_at(_midrun_symbols(node.output)))
@@ -457,7 +471,7 @@ class _Attempt:
             return None
         if node.output in self.whole and weight > 1 and not self._reduces(node):
             return None if len(places) == 1 else "it is read at several places"
-        stored = self._identity(node, places)
+        stored = None if self.part != "whole" else self._identity(node, places)
         if stored is None:
             return "others read it too, and this kernel does not run over all of it"
         high = min(self.high, *(found.place_of(r) for r in outside))
@@ -569,4 +583,5 @@ class _Attempt:
             tuple(self.stored),
             frozenset(self.inlined),
             tuple(self.refusals),
+            self.part,
         )

@@ -468,10 +468,10 @@ def advanced_index(lowering: Lowering, node: Node, index: Index) -> Cell:
     """x[i, None, j]: tensors of integers broadcast together; the others are whole dims."""
     value, places, *_ = arguments(lowering, node)
     assert isinstance(value, Value) and isinstance(places, tuple)
-    return lowering.read(value, _advanced(lowering, value, places, index), whole=True)
+    return lowering.read(value, places_of(lowering, value, places, index), whole=True)
 
 
-def _advanced(lowering: Lowering, value: Value, places: tuple[Arg, ...], index: Index) -> Index:
+def places_of(lowering: Lowering, value: Value, places: tuple[Arg, ...], index: Index) -> Index:
     sizes = lowering.sizes
     padded = (*places, *(None,) * (len(value.shape) - len(places)))
     used = [d for d, place in enumerate(padded) if place is not None]

@@ -28,7 +28,7 @@ from anyshape.ops.table import Extern, OpDef
 from anyshape.options import Options
 from anyshape.schedule.build import draft_group
 from anyshape.schedule.draft import Cell, Draft
-from anyshape.schedule.fuse import Analysis, Group, analyse, grow, link_readers
+from anyshape.schedule.fuse import Analysis, Group, Part, analyse, grow, link_readers
 from anyshape.schedule.indices import Index, Refine, dot, row_major, terms_of
 from anyshape.schedule.lower import Lowering, view_index
 from anyshape.schedule.steps import insert_frees, symbols_of_arg, symbols_of_step
@@ -88,7 +88,7 @@ class _Plan:
         found = self.found
         wanted = [v for output in self.graph.outputs for v in _tensors(output)]
         for position, node in enumerate(self.graph.nodes):
-            if found.kinds[position] in ("step", "scatter"):
+            if found.kinds[position] == "step":
                 wanted.extend(v for v in node.inputs() if isinstance(v.type, TensorType))
         for value in wanted:
             if found.kind_of(value) != "view" or value in self.strided:
@@ -153,11 +153,13 @@ class _Plan:
         for position in range(len(found.nodes) - 1, -1, -1):
             node = found.nodes[position]
             kind = found.kinds[position]
-            wanted = kind == "kernel" or position in found.copies
+            wanted = kind in ("kernel", "scatter") or position in found.copies
             if not wanted or found.scheduled[position] or not found.readers[node.output]:
                 continue
-            group = grow(found, position)
-            self.groups.append((found.places[position], group))
+            parts: tuple[Part, ...] = ("update", "copy") if kind == "scatter" else ("whole",)
+            for part in parts:
+                group = grow(found, position, part)
+                self.groups.append((found.places[position], group))
 
     def _works(self) -> Iterator[tuple[tuple[float, int], Group | Node | CheckStep]]:
         """Everything to do, with its place."""
@@ -165,7 +167,7 @@ class _Plan:
         for number, (place, group) in enumerate(self.groups):
             yield (place, -number), group
         for position, node in enumerate(found.nodes):
-            if found.kinds[position] in ("step", "scatter") and self._wanted(node):
+            if found.kinds[position] == "step" and self._wanted(node):
                 yield (found.places[position], 0), node
         for check in self.graph.checks:
             step = CheckStep(check.condition, check.message, check.location)
@@ -188,7 +190,7 @@ class _Plan:
             self.steps.append(work)
 
     def _launch(self, group: Group) -> None:
-        for stored in group.stored:
+        for stored in group.stored if group.part != "update" else ():
             self._allocate(stored.value)
         launch = finish(draft_group(self.found, group), self.found.sizes)
         self.steps.append(launch)

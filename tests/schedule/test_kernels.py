@@ -193,7 +193,7 @@ def test_every_dtype_in_every_reduction(dtype, order):
                 x = (x * 0.5 + 1).to(x.dtype)
                 if b == 18:
                     x[0, 3] = float("nan")
-            loose = {"float16": 2e-3, "bfloat16": 1e-2}.get(kind.name, 1e-6)
+            loose = {"float16": 4e-3, "bfloat16": 4e-2}.get(kind.name, 1e-6)
             wanted = {n: getattr(torch, n)(x, dim=1) for n in names}
             found = dict(zip(names, compiled.run(x), strict=True))
             for n in names:
@@ -201,3 +201,26 @@ def test_every_dtype_in_every_reduction(dtype, order):
                 torch.testing.assert_close(
                     found[n], wanted[n], rtol=loose, atol=loose, equal_nan=True, msg=lambda m, n=n: f"{n}: {m}"
                 )
+
+
+SCATTERS = {
+    "scatter": (lambda b, x, i, s: b.scatter(x, 1, i, s), ["a 100", ("a 1", dtypes.int64), "a 1"]),
+    "scatter add": (
+        lambda b, x, i, s: b.scatter_add(x, 1, i, b.mul(s, 2.0)), ["a 100", ("a b", dtypes.int64), "a b"]),
+    "scatter amax": (
+        lambda b, x, i, s: b.scatter_reduce(x, 0, i, s, "amax"), ["100 b", ("a b", dtypes.int64), "a b"]),
+    "index add": (lambda b, x, i, s: b.index_add(x, 0, i, s), ["100 b", ("a", dtypes.int64), "a b"]),
+    "index put": (
+        lambda b, x, i, s: b.index_put(x, (i, None), s, True), ["100 b", ("a", dtypes.int64), "a b"]),
+    "index put of one": (
+        lambda b, x, i, s: b.index_put(b.exp(x), (None, i), s, True), ["b 100", ("a", dtypes.int64), "1"]),
+}
+
+
+@pytest.mark.parametrize("name", SCATTERS)
+def test_writes_where_data_says(name):
+    make, inputs = SCATTERS[name]
+    compiled = compile_sketch(make, *normal(inputs))
+    assert not calls(compiled.program, "eager")
+    for a, b in SIZES:
+        same_as_reference(compiled, *tensors(normal(inputs), a, b), tolerance=1e-5)

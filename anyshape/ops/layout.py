@@ -238,11 +238,10 @@ class _Hopeful:
 
     def __init__(self, cx: TypeContext) -> None:
         self.known = cx.known
+        self.hint = cx.hint
 
-    def hint(self, condition: Condition) -> bool:
+    def decide(self, condition: Condition) -> bool:
         return self.known(condition) is not False
-
-    decide = hint
 
 
 def _view_strides(cx: TypeContext, t: TensorType, shape: Shape, decide: bool) -> Shape | None:

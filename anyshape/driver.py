@@ -47,6 +47,7 @@ class CompiledGraph:
     stages: tuple[tuple[str, Graph], ...]
     program: Program
     linked: Linked
+    kernel_names: frozenset[str]
 
     def count(self, kind: str) -> int:
         """How many steps are ``extern``, ``eager`` or ``launch``."""
@@ -79,10 +80,11 @@ class Driver:
         if has_blas():
             program = form_stretches(program, final.facts)
         linked = link(self.generate(program), constants, self.kernels)
+        kernel_names = frozenset(map(self._name, program.kernels()))
         run = linked.run
         if self.options.verify:
             run = _verified(run, graph, passed, constants)
-        return CompiledGraph(run, graph, passed, program, linked)
+        return CompiledGraph(run, graph, passed, program, linked, kernel_names)
 
     def generate(self, program: Program) -> Code:
         """The program as text; equal kernels have one name, and one compiled function, everywhere."""

@@ -309,10 +309,10 @@ def test_breaks_in_nested_frames_loops_and_with_blocks() -> None:
         return x
 
     fast = anyshape.compile(outer)
-    for x in (X, X[:1], X + 3):
+    for x in (X + 1, X[:1], X + 3):
         ours, theirs = [], []
         torch.testing.assert_close(fast(x, ours), outer(x, theirs))
-        assert ours == pytest.approx(theirs, rel=1e-5)
+        assert ours == pytest.approx(theirs, rel=1e-4)
 
 
 def test_a_generator_that_escapes() -> None:

@@ -42,7 +42,9 @@ CompileGraph = Callable[[Graph, Mapping[str, torch.Tensor]], Any]
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Counts of one compiled function so far. `joined` and `guarded` count branches on sizes."""
+    """Counts of one compiled function so far. `kernels` are the different ones, `launches` all of
+    one pass through each specialization; `joined` and `guarded` count branches on sizes.
+    """
 
     specializations: int = 0
     segments: int = 0
@@ -53,6 +55,7 @@ class Stats:
     compile_seconds: float = 0.0
     capture_seconds: float = 0.0
     kernels: int = 0
+    launches: int = 0
     externs: int = 0
     eager_ops: int = 0
     joined: int = 0
@@ -377,7 +380,8 @@ class Compiled:
             calls=self.calls,
             compile_seconds=self.compile_seconds,
             capture_seconds=self.capture_seconds,
-            kernels=total("launch"),
+            kernels=len({name for v in variants for name in getattr(v.compiled, "kernel_names", ())}),
+            launches=total("launch"),
             externs=total("extern"),
             eager_ops=total("eager"),
             joined=sum(v.joined for v in variants),

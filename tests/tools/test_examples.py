@@ -9,9 +9,9 @@ import pytest
 from anyshape.tools.models import EXAMPLES
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("name", ["resnet", "two_tower", "jepa"])
 def test_an_example_compiles_once_and_checks_itself(
-    path, capsys: pytest.CaptureFixture[str]
+    name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    runpy.run_path(str(path), run_name="__main__")
+    runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
     assert "specializations=1" in capsys.readouterr().out

@@ -13,7 +13,6 @@ experts hit in that run once, tokens in, tokens out.
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import statistics
 import traceback
@@ -26,64 +25,22 @@ import triton
 import triton.language as tl
 from torch import Tensor, nn
 
-from anyshape.moe import MoE, Routing
+from anyshape.moe import Experts, MoE, SharedExpert
 from benchmarks import moe_figures
+from benchmarks.moe_models import (
+    DEEPSEEK,
+    GPT_OSS,
+    MIXTRAL,
+    QWEN,
+    SCOUT,
+    Model,
+    make_layer,
+    scout_layer,
+)
 
 BYTES_PER_SECOND, FLOPS_PER_SECOND = 4.3e12, 790e12
 ROTATION = 8
 MEMORY_LIMIT_BYTES = 60e9
-
-
-@dataclass(frozen=True)
-class Model:
-    """One layer's sizes, and its peer in transformers (family, config class, block class)."""
-
-    name: str
-    hidden: int
-    expert: int
-    routing: Routing
-    shared: int | None = None
-    peer: tuple[str, str, str] | None = None
-
-    def layer(self) -> MoE:
-        torch.manual_seed(0)
-        layer = MoE(
-            self.hidden,
-            self.expert,
-            self.routing,
-            shared_size=self.shared,
-            device="cuda",
-            dtype=torch.bfloat16,
-        )
-        layer.router.weight.data.normal_(std=self.hidden**-0.5)
-        return layer.requires_grad_(False).eval()
-
-
-SCOUT = Model(
-    "Llama 4 Scout, shard of 8", 5120, 1024, Routing(16, 1, "sigmoid", apply_to="input"), 1024
-)
-QWEN = Model(
-    "Qwen3-30B-A3B",
-    2048,
-    768,
-    Routing(128, 8, renormalize=True),
-    peer=("qwen3_moe", "Qwen3MoeConfig", "Qwen3MoeSparseMoeBlock"),
-)
-GPT_OSS = Model("gpt-oss-20b sizes", 2880, 2880, Routing(32, 4, renormalize=True))
-MIXTRAL = Model(
-    "Mixtral-8x7B",
-    4096,
-    14336,
-    Routing(8, 2, renormalize=True),
-    peer=("mixtral", "MixtralConfig", "MixtralSparseMoeBlock"),
-)
-DEEPSEEK = Model(
-    "DeepSeek-V3, shard of 8",
-    7168,
-    2048,
-    Routing(32, 8, "sigmoid", True, scale=2.5, bias="ranking"),
-    2048,
-)
 
 
 # -- timing ----------------------------------------------------------------------------------------
@@ -177,39 +134,57 @@ def ceilings() -> dict[str, float]:
 
 def by_hand(layer: MoE, tokens: Tensor) -> Tensor:
     """The layer in float32, one expert at a time."""
-    routing = layer.routing
+    routing, bias = layer.routing, layer.router.bias
     logits = tokens.float() @ layer.router.weight.float().t()
+    if bias is not None and routing.bias == "logits":
+        logits = logits + bias.float()
     weights = logits.softmax(1) if routing.function == "softmax" else logits.sigmoid()
-    top, chosen = weights.topk(routing.top_k)
+    ranking = weights if bias is None or routing.bias == "logits" else weights + bias.float()
+    chosen = ranking.topk(routing.top_k).indices
+    top = weights.gather(1, chosen)
     if routing.renormalize:
         top = top / top.sum(1, keepdim=True)
-    top = top * routing.scale
     out = torch.zeros(tokens.shape, device=tokens.device)
-    gate_up, down = layer.experts.weights()
     for expert in chosen.unique().tolist():
         token, place = (chosen == expert).nonzero(as_tuple=True)
-        weight = top[token, place][:, None]
+        weight = top[token, place][:, None] * routing.scale
         rows = tokens[token].float()
         rows = rows * weight if routing.apply_to == "input" else rows
-        rows = gated(rows @ gate_up[expert].float().t()) @ down[expert].float().t()
+        rows = expert_by_hand(layer, expert, rows)
         out.index_add_(0, token, rows if routing.apply_to == "input" else rows * weight)
-    if layer.shared is not None:
-        hidden = gated(tokens.float() @ layer.shared.gate.float().t())
-        out += hidden @ layer.shared.down.float().t()
-    return out
+    return out if layer.shared is None else out + shared_by_hand(layer.shared, tokens.float())
 
 
-def gated(both: Tensor) -> Tensor:
-    gate, up = both.chunk(2, 1)
-    return nn.functional.silu(gate) * up
+def shared_by_hand(shared: SharedExpert, x: Tensor) -> Tensor:
+    """The shared expert in float32."""
+    first = x @ shared.gate.float().t()
+    gate, up = first.chunk(2, 1) if shared.up is None else (first, x @ shared.up.float().t())
+    return (nn.functional.silu(gate) * up) @ shared.down.float().t()
 
 
-def check(model: Model, layer: MoE, lines: list[str]) -> None:
+def expert_by_hand(layer: MoE, expert: int, rows: Tensor) -> Tensor:
+    """One expert in float32."""
+    experts, activation = layer.experts, layer.experts.activation
+    gate_up, down = experts.weights()
+    both = rows @ gate_up[expert].float().t()
+    if experts.gate_up_bias is not None:
+        both = both + experts.gate_up_bias[expert].float()
+    gate, up = (both[:, ::2], both[:, 1::2]) if activation.interleaved else both.chunk(2, 1)
+    if activation.kind == "gpt_oss":
+        gate, up = gate.clamp(max=activation.limit), up.clamp(-activation.limit, activation.limit)
+        hidden = gate * torch.sigmoid(activation.alpha * gate) * (up + 1)
+    else:
+        hidden = nn.functional.silu(gate) * up
+    out = hidden @ down[expert].float().t()
+    return out if experts.down_bias is None else out + experts.down_bias[expert].float()
+
+
+def check(name: str, layer: MoE, lines: list[str]) -> None:
     """Right numbers in bf16 and fp8, no host sync, one graph for every number of tokens."""
     torch.backends.cuda.matmul.allow_tf32 = False
     quantized, graphed = layer.to_fp8(), layer.graphed(64)
     for count in (0, 1, 17, 64, 300):
-        x = torch.randn(count, model.hidden, device="cuda", dtype=torch.bfloat16)
+        x = torch.randn(count, layer.hidden_size, device="cuda", dtype=torch.bfloat16)
         want = by_hand(layer, x)
         errors = {"bf16": distance(layer(x), want), "fp8": distance(quantized(x), want)}
         if count <= 64:
@@ -220,7 +195,7 @@ def check(model: Model, layer: MoE, lines: list[str]) -> None:
         text = ", ".join(f"{name} {error:.4f}" for name, error in errors.items())
         good = errors["bf16"] < 0.02 and errors["fp8"] < 0.1 and errors.get("graph", 0) < 0.02
         lines.append(
-            f"{'ok' if good else 'WRONG'}  {model.name}, {count} tokens: error {text}; no host sync"
+            f"{'ok' if good else 'WRONG'}  {name}, {count} tokens: error {text}; no host sync"
         )
         show(lines[-1])
 
@@ -246,10 +221,10 @@ class Table:
         return moe_figures.markdown(self.title, self.header, self.rows)
 
 
-def inputs(model: Model, count: int) -> list[Tensor]:
+def inputs(layer: MoE, count: int) -> list[Tensor]:
     torch.manual_seed(count)
     return [
-        torch.randn(count, model.hidden, device="cuda", dtype=torch.bfloat16)
+        torch.randn(count, layer.hidden_size, device="cuda", dtype=torch.bfloat16)
         for _ in range(ROTATION)
     ]
 
@@ -266,28 +241,30 @@ def experts_hit(layer: MoE, xs: Sequence[Tensor]) -> float:
     return sum((plan.token_counts > 0).sum().item() for plan in plans) / len(plans)
 
 
-def floor_us(model: Model, count: int, hit: float, weight_bytes: float) -> float:
-    """Microseconds of the routed part: max of bytes and products."""
-    per_expert = 3 * model.hidden * model.expert
-    moved = hit * per_expert * weight_bytes + 2 * count * model.hidden * 2
-    multiplied = 2 * count * model.routing.top_k * per_expert
+def floor_us(layer: MoE, count: int, hit: float, weight_bytes: float) -> float:
+    """Microseconds of the experts (and the shared one): max of bytes and products."""
+    hidden, expert = layer.experts.sizes if isinstance(layer.experts, Experts) else (0, 0)
+    dense = 0 if layer.shared is None else 3 * layer.shared.down.numel()
+    moved = hit * 3 * hidden * expert * weight_bytes + dense * 2 + 2 * count * hidden * 2
+    products = 2 * count * layer.routing.top_k * 3 * hidden * expert
     rate = FLOPS_PER_SECOND if weight_bytes == 2 else 2 * FLOPS_PER_SECOND
-    return max(moved / BYTES_PER_SECOND, multiplied / rate) * 1e6
+    multiplied = products / rate + 2 * count * dense / FLOPS_PER_SECOND
+    return max(moved / BYTES_PER_SECOND, multiplied) * 1e6
 
 
 def scout_table(read_speed: float, counts: Sequence[int]) -> Table:
     """The published decode row: all bytes of the layer, as a share of the read speed."""
-    layer = SCOUT.layer()
+    layer, block = scout_layer(), SCOUT.make_block()
     rows = []
     for name, bits in (("bf16", 2), ("fp8", 1)):
         used = layer if bits == 2 else layer.to_fp8()
         for count in counts:
-            xs = inputs(SCOUT, count)
+            xs = inputs(layer, count)
             hit = experts_hit(layer, xs)
             dense = (
                 layer.shared.gate.nbytes + layer.shared.down.nbytes
             ) + layer.router.weight.nbytes
-            moved = hit * 3 * SCOUT.hidden * SCOUT.expert * bits + dense
+            moved = hit * 3 * 5120 * 1024 * bits + dense
             times = {}
             for streams in (1, 2):
                 used.streams = streams
@@ -307,43 +284,20 @@ def scout_table(read_speed: float, counts: Sequence[int]) -> Table:
                     f"{eager:.1f}",
                     f"{speed:.2f}",
                     f"{100 * speed / read_speed:.0f} %",
+                    peer_cell(layer, "dense", block, xs, best, eager),
                 )
             )
             show("scout", rows[-1])
     header = ("dtype", "tokens", "experts hit", "MB", "1 stream us", "2 streams us")
-    header += ("no graph us", "TB/s", "of read speed")
+    header += ("no graph us", "TB/s", "of read speed", "HF block")
     return Table("Llama 4 Scout, published shard; 197.5 us on H100 at 64 tokens", header, rows)
 
 
-def peer_blocks(model: Model, layer: MoE) -> dict[str, Callable[[Tensor], object]]:
-    """Hugging Face's block with the layer's own weights, under each of its implementations."""
-    if model.peer is None:
-        return {}
-    family, config_name, block_name = model.peer
-    package = f"transformers.models.{family}"
-    config_class = getattr(
-        importlib.import_module(f"{package}.configuration_{family}"), config_name
-    )
-    block_class = getattr(importlib.import_module(f"{package}.modeling_{family}"), block_name)
-    config = config_class(
-        hidden_size=model.hidden,
-        intermediate_size=model.expert,
-        num_experts_per_tok=model.routing.top_k,
-        **(
-            {"num_local_experts": model.routing.num_experts}
-            if family == "mixtral"
-            else {
-                "num_experts": model.routing.num_experts,
-                "moe_intermediate_size": model.expert,
-                "norm_topk_prob": True,
-            }
-        ),
-    )
-    with torch.device("meta"):
-        block = block_class(config)
-    block.gate.weight = nn.Parameter(layer.router.weight.data, requires_grad=False)
-    block.experts.gate_up_proj = nn.Parameter(layer.experts.gate_up.data, requires_grad=False)
-    block.experts.down_proj = nn.Parameter(layer.experts.down.data, requires_grad=False)
+def peer_blocks(block: nn.Module) -> dict[str, Callable[[Tensor], object]]:
+    """The block itself, under each of transformers' implementations of its experts."""
+    config = getattr(block.experts, "config", None)
+    if config is None:
+        return {"eager": lambda x: block(x[None])}
 
     def run(x: Tensor, implementation: str) -> object:
         setattr(config, "_experts_implementation", implementation)  # noqa: B010
@@ -353,26 +307,28 @@ def peer_blocks(model: Model, layer: MoE) -> dict[str, Callable[[Tensor], object
     return {name: (lambda x, name=name: run(x, name)) for name in names}
 
 
-def too_big(model: Model, name: str, count: int) -> bool:
-    copies = count * model.routing.top_k * 3 * model.hidden * model.expert * 2
-    return name == "batched_mm" and copies > MEMORY_LIMIT_BYTES
+def too_big(layer: MoE, name: str, count: int) -> bool:
+    """Whether batched_mm's copies of the weights would not fit."""
+    per_expert = 3 * layer.experts.sizes[0] * layer.experts.sizes[1] * 2
+    return name == "batched_mm" and count * layer.routing.top_k * per_expert > MEMORY_LIMIT_BYTES
 
 
 def model_table(model: Model, counts: Sequence[int]) -> Table:
     """One model's layer beside Hugging Face's."""
-    layer = model.layer()
-    quantized, peers = layer.to_fp8(), peer_blocks(model, layer)
+    block = model.make_block()
+    layer = MoE.from_hf(block, relayout=True)
+    quantized, peers = layer.to_fp8(), peer_blocks(block)
     rows = []
     for count in counts:
-        xs = inputs(model, count)
+        xs = inputs(layer, count)
         hit = experts_hit(layer, xs)
-        floors = floor_us(model, count, hit, 2), floor_us(model, count, hit, 1)
+        floors = floor_us(layer, count, hit, 2), floor_us(layer, count, hit, 1)
         ours, fp8 = graph_time(calls_of(layer, xs)), graph_time(calls_of(quantized, xs))
         eager = stream_time(calls_of(layer, xs))
         row = [str(count), f"{hit:.1f}", f"{floors[0]:.1f}", f"{ours:.1f}"]
         row += [f"{ours / floors[0]:.2f}", f"{eager:.1f}", f"{fp8:.1f}", f"{fp8 / floors[1]:.2f}"]
-        for name, block in peers.items():
-            row.append(peer_cell(model, name, block, xs, ours, eager))
+        for name, peer in peers.items():
+            row.append(peer_cell(layer, name, peer, xs, ours, eager))
         rows.append(tuple(row))
         show(model.name, rows[-1])
     header = ("tokens", "experts hit", "floor us", "ours us", "of floor", "no graph us")
@@ -382,7 +338,7 @@ def model_table(model: Model, counts: Sequence[int]) -> Table:
 
 
 def peer_cell(
-    model: Model,
+    layer: MoE,
     name: str,
     block: Callable[[Tensor], object],
     xs: Sequence[Tensor],
@@ -390,7 +346,7 @@ def peer_cell(
     eager: float,
 ) -> str:
     """A peer's time, and by what factor ours is faster when both run the same way."""
-    if too_big(model, name, xs[0].shape[0]):
+    if too_big(layer, name, xs[0].shape[0]):
         return "out of memory"
     with torch.no_grad():
         try:
@@ -402,10 +358,10 @@ def peer_cell(
 
 def bound_table() -> Table:
     """One recording for every number of tokens, beside a recording made for exactly that number."""
-    layer, rows = SCOUT.layer(), []
+    layer, rows = scout_layer(), []
     graphed = layer.graphed(256)
     for count in (1, 16, 64, 256):
-        x = inputs(SCOUT, count)[0]
+        x = inputs(layer, count)[0]
         exact = graph_time([lambda x=x: layer(x)] * 4)
         graphed(x)
         one = statistics.median(event_time(lambda n=count: graphed.replay(n)) for _ in range(20))
@@ -421,14 +377,14 @@ def bound_table() -> Table:
 def streams_table() -> Table:
     """Where a second stream stops paying."""
     rows = []
-    for model in (SCOUT, DEEPSEEK):
-        layer = model.layer()
+    for name, make in (("Scout", scout_layer), ("DeepSeek-V3", lambda: make_layer(DEEPSEEK))):
+        layer = make()
         for count in (1, 64, 256, 512, 1024, 2048, 4096):
-            xs, times = inputs(model, count)[:4], {}
+            xs, times = inputs(layer, count)[:4], {}
             for streams in (1, 2):
                 layer.streams = streams
                 times[streams] = graph_time(calls_of(layer, xs))
-            rows.append((model.name, str(count), f"{times[1]:.1f}", f"{times[2]:.1f}"))
+            rows.append((name, str(count), f"{times[1]:.1f}", f"{times[2]:.1f}"))
             show("streams", rows[-1])
         del layer
         torch.cuda.empty_cache()
@@ -437,9 +393,9 @@ def streams_table() -> Table:
 
 def gather_table() -> Table:
     """Where gathering inside the first product stops paying."""
-    layer, rows = QWEN.layer(), []
+    layer, rows = make_layer(QWEN), []
     for count in (1, 4, 16, 64, 256, 1024):
-        xs, times = inputs(QWEN, count), {}
+        xs, times = inputs(layer, count), {}
         for fused in (0, 1 << 30):
             layer.experts.fused_gather_rows = fused
             times[fused] = graph_time(calls_of(layer, xs))
@@ -450,10 +406,9 @@ def gather_table() -> Table:
     return Table("Qwen3-30B-A3B: the gather as a kernel, or inside the first product", header, rows)
 
 
-def kernel_table(model: Model, count: int) -> Table:
+def kernel_table(name: str, layer: MoE, count: int) -> Table:
     """Where the time of one call goes, kernel by kernel."""
-    layer = model.layer()
-    xs = inputs(model, count)
+    xs = inputs(layer, count)
     for x in xs:
         layer(x)
     torch.cuda.synchronize()
@@ -469,7 +424,7 @@ def kernel_table(model: Model, count: int) -> Table:
     rows = [(name[:70], f"{calls:.1f}", f"{time:.2f}") for name, time, calls in kernels[:16]]
     for row in rows:
         show("kernel", row)
-    return Table(f"{model.name}, {count} tokens: kernels", ("kernel", "calls", "us"), rows)
+    return Table(f"{name}, {count} tokens: kernels", ("kernel", "calls", "us"), rows)
 
 
 # -- running
@@ -478,6 +433,19 @@ def kernel_table(model: Model, count: int) -> Table:
 
 def show(*parts: object) -> None:
     print(*parts, flush=True)
+
+
+def check_all(lines: list[str], models: Sequence[Model]) -> None:
+    """Every layer; one that fails is said, and the others still run."""
+    makers = {"Scout": scout_layer, **{m.name: lambda m=m: make_layer(m) for m in models}}
+    for name, make in makers.items():
+        try:
+            check(name, make(), lines)
+        except Exception:
+            lines.append(f"FAILED {name}: {traceback.format_exc()}")
+            show(lines[-1])
+        torch.cuda.set_sync_debug_mode("default")
+        torch.cuda.empty_cache()
 
 
 def attempt(tables: list[Table], make: Callable[[], Table]) -> None:
@@ -498,27 +466,20 @@ def measure(quick: bool) -> dict[str, object]:
         torch.cuda.get_device_name(), torch.__version__, {k: round(v, 2) for k, v in found.items()}
     )
     checks: list[str] = []
-    for model in (SCOUT, QWEN) if quick else (SCOUT, QWEN, GPT_OSS, MIXTRAL):
-        layer = model.layer()
-        try:
-            check(model, layer, checks)
-        except Exception:
-            checks.append(f"FAILED {model.name}: {traceback.format_exc()}")
-            show(checks[-1])
-        torch.cuda.set_sync_debug_mode("default")
-        del layer
-        torch.cuda.empty_cache()
+    check_all(checks, (QWEN,) if quick else (QWEN, GPT_OSS, MIXTRAL, DEEPSEEK))
     tables: list[Table] = []
     read = found["read TB/s"]
     attempt(tables, lambda: scout_table(read, (64,) if quick else (1, 16, 64, 128, 256)))
     attempt(tables, lambda: model_table(QWEN, (16, 128) if quick else (1, 16, 128, 1024, 4096)))
-    attempt(tables, lambda: kernel_table(SCOUT, 64))
-    attempt(tables, lambda: kernel_table(QWEN, 16))
+    attempt(tables, lambda: kernel_table("Scout", scout_layer(), 64))
+    attempt(tables, lambda: kernel_table("Qwen3-30B-A3B", make_layer(QWEN), 1))
+    attempt(tables, lambda: kernel_table("Qwen3-30B-A3B", make_layer(QWEN), 16))
     attempt(tables, gather_table)
     if not quick:
-        attempt(tables, lambda: kernel_table(QWEN, 4096))
+        attempt(tables, lambda: kernel_table("Qwen3-30B-A3B", make_layer(QWEN), 4096))
         attempt(tables, lambda: model_table(GPT_OSS, (1, 16, 128, 1024, 4096)))
         attempt(tables, lambda: model_table(MIXTRAL, (1, 16, 128, 1024)))
+        attempt(tables, lambda: model_table(DEEPSEEK, (1, 16, 128, 1024)))
         attempt(tables, bound_table)
         attempt(tables, streams_table)
     return {

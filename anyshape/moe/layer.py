@@ -88,18 +88,20 @@ class MoE(nn.Module):
         return layer
 
     @classmethod
-    def from_hf(cls, block: nn.Module) -> Self:
+    def from_hf(cls, block: nn.Module, *, relayout: bool = False) -> Self:
         """A layer that computes what a Hugging Face block computes, from the same parameters.
 
         Takes the blocks of Qwen3-MoE, OLMoE, Mixtral, DeepSeek-V3, Llama 4 and gpt-oss; E151 for
         others. Maps hidden states to hidden states of the same shape; `replace_experts` keeps what
-        the block's own forward returns.
+        the block's own forward returns. `relayout`: see `Experts.straighten`.
         """
         try:
             parts = read_block(block)
         except Refusal as refusal:
             block_name, known = type(block).__name__, known_blocks()
             raise AnyshapeError("E151", why=str(refusal), block=block_name, known=known) from None
+        if relayout:
+            parts.experts.straighten()
         return cls.of(*parts).train(block.training)
 
     def assemble(

@@ -197,6 +197,23 @@ def test_replaced_model_computes_the_same_from_the_same_weights(name: str) -> No
     assert {p.data_ptr() for p in model.parameters()} == pointers
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["llama4", "gpt_oss"])
+def test_relayout_changes_nothing_but_strides(name: str) -> None:
+    model = randomize(CASES[name].model())
+    before = dict(model.named_parameters())
+    values = {key: value.clone() for key, value in before.items()}
+    ids = torch.randint(0, 64, (2, 7))
+    want = model(ids).logits
+    replace_experts(model, relayout=True)
+    torch.testing.assert_close(model(ids).logits, want, rtol=1e-3, atol=1e-3)
+    for key, value in model.named_parameters():
+        assert value is before[key]
+        assert torch.equal(value, values[key])
+    moved = [value for key, value in before.items() if key.endswith("experts.gate_up_proj")]
+    assert all(value.transpose(1, 2).is_contiguous() for value in moved) and moved
+
+
 def test_report_says_what_was_replaced() -> None:
     model = randomize(CASES["qwen3_moe"].model())
     text = str(replace_experts(model))

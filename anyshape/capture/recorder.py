@@ -393,6 +393,11 @@ class Recorder:
             else:
                 strides.append(symbol)
                 self._number_input(symbol, self.sources.child(source, "stride", dim), "stride")
+        order = TensorSpec.of(tensor).order  # the guard on the tensor holds it
+        for outer, inner in zip(order, order[1:]):
+            ordered = ge(strides[outer], strides[inner])
+            if not isinstance(ordered, bool):
+                self.cx.facts.assume(ordered, self.location())
         return tuple(strides)
 
     def number(self, value: int | float, source: Source) -> Any:

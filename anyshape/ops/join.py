@@ -334,7 +334,8 @@ def _normal_chunk(cx: TypeContext, x: Any, chunks: Any, dim: Arg = 0) -> Normal:
 
 
 op("chunk", "input, chunks, dim=0", torch="torch.chunk", spellings=("torch.Tensor.chunk",),
-   normalize=lambda cx, *args: _normal_chunk(cx, *args), type=_pieces_type, expand=_pieces_expand, alias="view")
+   normalize=lambda cx, *args: _normal_chunk(cx, *args), type=_pieces_type, expand=_pieces_expand, alias="view",
+   inline=True)  # fmt: skip
 
 
 def _normal_tensor_split(cx: TypeContext, x: Any, places: Any, dim: Arg = 0) -> Normal:

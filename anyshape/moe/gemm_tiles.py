@@ -1,6 +1,7 @@
 """Which tiles the grouped product uses for which shapes: a table, measured on an H200 (benchmarks/moe_kernels.py).
 
-A shape's class is what the host knows: bits of an element and rows a group on average. Group sizes stay on the device.
+A shape's class is what the host knows: bits of an element, rows a group on average, length of a row. Group sizes stay
+on the device.
 """
 
 from __future__ import annotations
@@ -10,12 +11,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A tile of pieces_m x pieces_n pieces, each [wm rows of x, wn rows of w], and how it is loaded and stored."""
+    """A tile of pieces_m x pieces_n pieces, each [wm rows of x, wn rows of w], and how it is loaded and stored.
+
+    `specialized` says which kernel: the one in Gluon, whose loads have a warp of their own and whose pieces have a
+    warpgroup each, or the one in Triton, which has one piece, and may `flatten` its loops over tiles and `bk`.
+    """
 
     pieces_m: int = 1
-    pieces_n: int = 2
+    pieces_n: int = 1
     wm: int = 128
-    wn: int = 128
+    wn: int = 256
     bk: int = 64
     stages: int = 4
     band: int = 8
@@ -24,22 +29,39 @@ class Tile:
     warps: int = 4
     programs: int = 1
     flatten: bool = False
+    specialized: bool = False
 
 
-# (bits of an element, most rows a group on average, tile)
-TILES: tuple[tuple[int, float, Tile], ...] = (
-    (16, 12, Tile(1, 1, 16, 128, 128, 6, swap=True)),
-    (16, 48, Tile(1, 1, 32, 128, 128, 5, swap=True)),
-    (16, 96, Tile(1, 2, 64, 128, 64, 5)),
-    (16, float("inf"), Tile(1, 2, 128, 128, 64, 4)),
-    (8, 12, Tile(1, 1, 16, 128, 256, 6, swap=True)),
-    (8, 48, Tile(1, 1, 32, 128, 256, 5, swap=True)),
-    (8, 96, Tile(1, 2, 64, 128, 128, 5)),
-    (8, float("inf"), Tile(1, 2, 128, 128, 128, 4)),
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """A class of shapes: so many bits, at most so many rows a group on average, and elements a row; and its tile."""
+
+    bits: int
+    rows: float
+    inner: float
+    tile: Tile
+
+
+ANY = float("inf")
+TILES: tuple[Shapes, ...] = (
+    Shapes(16, 12, ANY, Tile(1, 1, 16, 128, 128, 3, swap=True, programs=2, flatten=True)),
+    Shapes(16, 32, ANY, Tile(1, 1, 32, 128, 128, 2, swap=True, programs=2, flatten=True)),
+    Shapes(16, 64, ANY, Tile(1, 1, 64, 128, 128, 4, flatten=True)),
+    Shapes(16, 256, ANY, Tile(1, 1, 128, 256, 64, 4, warps=8, flatten=True)),
+    Shapes(16, ANY, 2048, Tile(1, 1, 128, 256, 64, 4, warps=8, flatten=True)),
+    Shapes(16, ANY, ANY, Tile(1, 1, 128, 256, 64, 3, warps=8)),
+    Shapes(8, 12, ANY, Tile(1, 1, 16, 128, 256, 3, swap=True, programs=2, flatten=True)),
+    Shapes(8, 32, ANY, Tile(1, 1, 32, 128, 256, 2, swap=True, programs=2, flatten=True)),
+    Shapes(8, 64, ANY, Tile(1, 1, 64, 128, 256, 4, flatten=True)),
+    Shapes(8, ANY, ANY, Tile(1, 1, 128, 256, 128, 4, warps=8, flatten=True)),
 )
 
 
-def choose_tile(bits: int, rows: int, groups: int) -> Tile:
-    """The first tile of the table that is made for this many rows a group."""
+def choose_tile(bits: int, rows: int, groups: int, inner: int) -> Tile:
+    """The tile of the first class that has room for this shape."""
     average = rows / groups
-    return next(tile for size, most, tile in TILES if size == bits and average <= most)
+    return next(
+        shapes.tile
+        for shapes in TILES
+        if shapes.bits == bits and average <= shapes.rows and inner <= shapes.inner
+    )

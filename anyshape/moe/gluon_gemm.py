@@ -296,7 +296,6 @@ def _consume(
         column = tile_n * TILE_N + PIECE_N * WN
         acc = gl.zeros([FIRST, SECOND], gl.float32, mma)
         if group < groups:
-            previous = slot
             for k in range(0, inner, BK):
                 mbarrier.wait(full.index(slot), phase)
                 x_buf = x_bufs.index(slot * PIECES_M + PIECE_M)
@@ -306,13 +305,12 @@ def _consume(
                 else:
                     acc = warpgroup_mma(x_buf, w_buf.permute((1, 0)), acc, is_async=True)
                 acc = warpgroup_mma_wait(num_outstanding=1, deps=[acc])
-                mbarrier.arrive(empty.index(previous), count=1, pred=k > 0)
-                previous = slot
+                mbarrier.arrive(empty.index((slot + STAGES - 1) % STAGES), count=1, pred=k > 0)
                 wrap = slot == STAGES - 1
                 slot = gl.where(wrap, 0, slot + 1)
                 phase = gl.where(wrap, phase ^ 1, phase)
             acc = warpgroup_mma_wait(num_outstanding=0, deps=[acc])
-            mbarrier.arrive(empty.index(previous), count=1)
+            mbarrier.arrive(empty.index((slot + STAGES - 1) % STAGES), count=1)
             if SWAP:
                 value = gl.convert_layout(acc, final)
             else:

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from anyshape.moe.triton_gather import FP8, QUANTIZE_BLOCK
+from anyshape.moe.triton_gather import FP8, row_blocks
 from anyshape.moe.triton_rows import count_arguments, count_rows, largest_of, row_scale
 
 
@@ -87,33 +87,31 @@ def _silu_mul_quantize(
     VALUES: tl.constexpr,
     BLOCK_V: tl.constexpr,
     BLOCK: tl.constexpr,
+    BLOCKS: tl.constexpr,
 ):
-    """Program i makes row i: its largest value first, then its fp8 values."""
+    """Program i makes row i: its largest value first, then its fp8 values, computed again from the cache."""
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     gate += row * gate_row + column * gate_column
     up += row * up_row + column * up_column
     out += row * columns + column
     if row < count_rows(valid, rows, VALUES, BLOCK_V):
-        mask = column < columns
-        first = tl.load(gate, mask=mask, other=0.0).to(tl.float32)
-        second = tl.load(up, mask=mask, other=0.0).to(tl.float32)
-        value = gated(first, second, alpha, limit, KIND)
-        largest = largest_of(tl.where(mask, value, 0.0))
-        for start in range(BLOCK, columns, BLOCK):
-            more = start + column < columns
-            first = tl.load(gate + start * gate_column, mask=more, other=0.0).to(tl.float32)
-            second = tl.load(up + start * up_column, mask=more, other=0.0).to(tl.float32)
-            late = gated(first, second, alpha, limit, KIND)
-            largest = tl.maximum(largest, largest_of(tl.where(more, late, 0.0)))
+        largest = 0.0
+        for block in tl.static_range(BLOCKS):
+            start = block * BLOCK
+            mask = start + column < columns
+            first = tl.load(gate + start * gate_column, mask=mask, other=0.0).to(tl.float32)
+            second = tl.load(up + start * up_column, mask=mask, other=0.0).to(tl.float32)
+            value = gated(first, second, alpha, limit, KIND)
+            largest = tl.maximum(largest, largest_of(tl.where(mask, value, 0.0)))
         multiplier, back = row_scale(largest)
-        tl.store(out, (value * multiplier).to(out.dtype.element_ty), mask=mask)
-        for start in range(BLOCK, columns, BLOCK):
-            more = start + column < columns
-            first = tl.load(gate + start * gate_column, mask=more, other=0.0).to(tl.float32)
-            second = tl.load(up + start * up_column, mask=more, other=0.0).to(tl.float32)
-            late = gated(first, second, alpha, limit, KIND) * multiplier
-            tl.store(out + start, late.to(out.dtype.element_ty), mask=more)
+        for block in tl.static_range(BLOCKS):
+            start = block * BLOCK
+            mask = start + column < columns
+            first = tl.load(gate + start * gate_column, mask=mask, other=0.0).to(tl.float32)
+            second = tl.load(up + start * up_column, mask=mask, other=0.0).to(tl.float32)
+            value = gated(first, second, alpha, limit, KIND) * multiplier
+            tl.store(out + start, value.to(out.dtype.element_ty), mask=mask)
         tl.store(out_scales + row, back)
     elif INIT_TAIL:
         zero = tl.zeros([BLOCK], tl.float32).to(out.dtype.element_ty)
@@ -164,7 +162,7 @@ def silu_mul_quantize(
     scales = torch.empty(rows, dtype=torch.float32, device=gate.device)
     if rows == 0:
         return out, scales
-    block = min(QUANTIZE_BLOCK, triton.next_power_of_2(max(columns, 16)))
+    block, blocks = row_blocks(columns)
     counts, values, block_v = count_arguments(valid, gate)
     _silu_mul_quantize[(rows,)](
         *(gate, up, out, scales, counts, rows, columns),
@@ -174,6 +172,7 @@ def silu_mul_quantize(
         VALUES=values,
         BLOCK_V=block_v,
         BLOCK=block,
-        num_warps=max(1, min(8, block // 512)),
+        BLOCKS=blocks,
+        num_warps=max(1, min(16, block // 512)),
     )
     return out, scales

@@ -11,7 +11,7 @@ from anyshape.moe.triton_rows import count_arguments, count_rows, largest_of, ro
 
 FP8 = torch.float8_e4m3fn
 ENOUGH_PROGRAMS = 1024
-QUANTIZE_BLOCK = 8192
+QUANTIZE_BLOCK = 2048
 
 
 def unit_rows(x: Tensor) -> Tensor:
@@ -129,9 +129,9 @@ def _gather_mul_quantize(
     VALUES: tl.constexpr,
     BLOCK_V: tl.constexpr,
     BLOCK: tl.constexpr,
-    ONE_BLOCK: tl.constexpr,
+    BLOCKS: tl.constexpr,
 ):
-    """Program i makes row i: its largest value first, then its fp8 values."""
+    """Program i makes row i: its largest value first, then its fp8 values, which are read again from the cache."""
     row = tl.program_id(0).to(tl.int64)
     count = count_rows(valid, rows, VALUES, BLOCK_V)
     column = tl.arange(0, BLOCK)
@@ -143,22 +143,17 @@ def _gather_mul_quantize(
             scale = tl.load(scales + token * stride_t + expert * stride_e).to(tl.float32)
         source = x + token * stride_x + column
         target = out + row * columns + column
-        if ONE_BLOCK:
-            value = tl.load(source, mask=column < columns, other=0.0).to(tl.float32) * scale
-            multiplier, back = row_scale(largest_of(value))
-            tl.store(target, (value * multiplier).to(out.dtype.element_ty), mask=column < columns)
-        else:
-            largest = 0.0
-            for start in range(0, columns, BLOCK):
-                mask = start + column < columns
-                value = tl.load(source + start, mask=mask, other=0.0).to(tl.float32) * scale
-                largest = tl.maximum(largest, largest_of(value))
-            multiplier, back = row_scale(largest)
-            for start in range(0, columns, BLOCK):
-                mask = start + column < columns
-                value = tl.load(source + start, mask=mask, other=0.0).to(tl.float32) * scale
-                value = (value * multiplier).to(out.dtype.element_ty)
-                tl.store(target + start, value, mask=mask)
+        largest = 0.0
+        for block in tl.static_range(BLOCKS):
+            mask = block * BLOCK + column < columns
+            value = tl.load(source + block * BLOCK, mask=mask, other=0.0).to(tl.float32)
+            largest = tl.maximum(largest, largest_of(value * scale))
+        multiplier, back = row_scale(largest)
+        for block in tl.static_range(BLOCKS):
+            mask = block * BLOCK + column < columns
+            value = tl.load(source + block * BLOCK, mask=mask, other=0.0).to(tl.float32)
+            value = (value * scale * multiplier).to(out.dtype.element_ty)
+            tl.store(target + block * BLOCK, value, mask=mask)
         tl.store(out_scales + row, back)
     elif INIT_TAIL:
         zero = tl.zeros([BLOCK], tl.float32).to(out.dtype.element_ty)
@@ -166,6 +161,13 @@ def _gather_mul_quantize(
             mask = start + column < columns
             tl.store(out + row * columns + start + column, zero, mask=mask)
         tl.store(out_scales + row, 0.0)
+
+
+def row_blocks(columns: int) -> tuple[int, int]:
+    """(block, blocks) of a program that makes a whole row in at most 16 blocks."""
+    block = min(QUANTIZE_BLOCK, triton.next_power_of_2(max(columns, 16)))
+    block = max(block, triton.next_power_of_2(triton.cdiv(columns, 16)))
+    return block, max(1, triton.cdiv(columns, block))
 
 
 def gather_mul_quantize(
@@ -183,7 +185,7 @@ def gather_mul_quantize(
     out_scales = torch.empty(rows, dtype=torch.float32, device=x.device)
     if rows == 0:
         return out, out_scales
-    block = min(QUANTIZE_BLOCK, triton.next_power_of_2(max(columns, 16)))
+    block, blocks = row_blocks(columns)
     valid, values, block_v = count_arguments(valid, token_indices)
     _gather_mul_quantize[(rows,)](
         x,
@@ -202,8 +204,8 @@ def gather_mul_quantize(
         VALUES=values,
         BLOCK_V=block_v,
         BLOCK=block,
-        ONE_BLOCK=columns <= block,
-        num_warps=max(1, min(8, block // 512)),
+        BLOCKS=blocks,
+        num_warps=max(1, min(16, block // 512)),
     )
     return out, out_scales
 

@@ -357,8 +357,9 @@ def _multiply(
     row_weights = None if row_weights is None else row_weights.contiguous()
     arguments = (x, w, m_sizes.contiguous(), out, *dense, bias, row_weights)
     if gather_indices is None and gluon_gemm.fits(x, w):
-        tile = choose_tile(8 * x.element_size(), x.shape[0], w.shape[0])
-        gluon_gemm.launch(tile, *arguments, init_tail)
+        tile = choose_tile(8 * x.element_size(), x.shape[0], w.shape[0], x.shape[1])
+        run = gluon_gemm.launch if tile.specialized else launch_tma
+        run(tile, *arguments, init_tail)
     else:
         gather = None if gather_indices is None else gather_indices.contiguous()
         _launch(*arguments, gather, init_tail)

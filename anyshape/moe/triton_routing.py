@@ -122,7 +122,7 @@ def scores_of_logits(
     groups = groups if top_groups < groups else 1
     block_g = triton.next_power_of_2(groups)
     block_s = triton.next_power_of_2(max(experts // groups, 2))
-    block_t = max(1, min(16, 2048 // (block_g * block_s)))
+    block_t = max(1, min(16, 2048 // (block_g * block_s), triton.next_power_of_2(tokens) // 256))
     _scores[(triton.cdiv(tokens, block_t),)](
         logits.contiguous(),
         logits if router_biases is None else router_biases.contiguous(),
@@ -144,6 +144,7 @@ def scores_of_logits(
         BLOCK_T=block_t,
         BLOCK_G=block_g,
         BLOCK_S=block_s,
+        num_warps=max(1, min(4, block_t * block_g * block_s // 128)),
     )
     return scores, factors
 

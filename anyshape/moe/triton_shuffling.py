@@ -19,8 +19,8 @@ from anyshape.moe.triton_rows import TAKEN_KEY, best_of, count_arguments, count_
 ONE_LAUNCH_SCORES = 16384
 ONE_LAUNCH_EXPERTS = 256
 PLACE_BLOCK = 8192
-MOVE_PROGRAMS = 1024
-TAIL_PROGRAMS = 128
+MOVE_PROGRAMS = 4096
+TAIL_PROGRAMS = 256
 
 
 @triton.jit
@@ -190,7 +190,7 @@ def index_shuffling(
             *(scores, counts, expert_indices, token_indices, valid, *arguments, *of_valid),
             BLOCK_T=block_t,
             BLOCK_E=block_e,
-            num_warps=max(1, min(16, block_t * block_e // 1024)),
+            num_warps=max(1, min(16, block_t * block_e // 256)),
         )
         return counts, expert_indices, token_indices
     choices = torch.empty(number, dtype=torch.int16, device=scores.device)
@@ -227,6 +227,7 @@ def _move_rows(
     COMBINE: tl.constexpr,
     BLOCK_E: tl.constexpr,
     BLOCK_D: tl.constexpr,
+    BLOCKS: tl.constexpr,
 ):
     """A program copies part of what one rank has for one expert; `tails` more zero the tail, the last writes the sums."""
     program = tl.program_id(0)
@@ -266,10 +267,11 @@ def _move_rows(
             other = (expert_start + i).to(tl.int64)
             taken = one if COMBINE else other
             given = other if COMBINE else one
-            for start in range(0, columns, BLOCK_D):
-                mask = start + column < columns
-                value = tl.load(source + taken * stride_source + start + column, mask=mask)
-                tl.store(target + given * columns + start + column, value, mask=mask)
+            for first_column in range(0, columns, BLOCK_D * BLOCKS):
+                for block in tl.static_range(BLOCKS):
+                    here = first_column + block * BLOCK_D + column
+                    value = tl.load(source + taken * stride_source + here, mask=here < columns)
+                    tl.store(target + given * columns + here, value, mask=here < columns)
     elif program < pieces + tails:
         for i in range(program - pieces, rows - expert_start, tails):
             for start in range(0, columns, BLOCK_D):
@@ -299,6 +301,7 @@ def _moved(
     out = make(rows, columns, dtype=tokens.dtype, device=tokens.device)
     sums = torch.empty(last - first + 1, dtype=torch.int32, device=tokens.device)
     integer = INTEGERS[tokens.dtype.itemsize]
+    block = min(1024, triton.next_power_of_2(max(columns, 16)))
     parts = ranks * (last - first)
     splits = max(1, min(64, triton.cdiv(MOVE_PROGRAMS, max(parts, 1))))
     tails = TAIL_PROGRAMS if init_tail and combine and columns > 0 else 0
@@ -319,7 +322,8 @@ def _moved(
         tails,
         COMBINE=combine,
         BLOCK_E=triton.next_power_of_2(max(experts, 2)),
-        BLOCK_D=min(1024, triton.next_power_of_2(max(columns, 16))),
+        BLOCK_D=block,
+        BLOCKS=min(8, triton.cdiv(max(columns, 1), block)),
     )
     return out, sums
 

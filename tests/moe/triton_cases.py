@@ -19,6 +19,7 @@ from anyshape.moe import (
     triton_routing,
     triton_shuffling,
 )
+from anyshape.moe.gemm_tiles import Tile
 
 FLOATS = (torch.float32, torch.float16)
 
@@ -164,9 +165,8 @@ def test_gather_takes_whole_rows_when_there_are_many() -> None:
     assert_same(triton_gather.gather_mul(*arguments), reference.gather_mul(*arguments))
 
 
-def test_quantizing_long_rows_takes_two_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quantizing_long_rows_takes_several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton_gather, "QUANTIZE_BLOCK", 16)
-    monkeypatch.setattr(triton_activation, "QUANTIZE_BLOCK", 16)
     arguments = gather_arguments(torch.float32, 45, 9, torch.tensor(7))
     values, scales = triton_gather.gather_mul_quantize(*arguments)
     expected, expected_scales = reference.gather_mul_quantize(*arguments)
@@ -303,6 +303,21 @@ def test_grouped_gemm_is_the_reference(
         triton_gemm.grouped_gemm(**arguments, **ending),
         reference.grouped_gemm(**arguments, **ending),
     )
+
+
+@pytest.mark.parametrize("swap", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float8_e4m3fn])
+def test_the_kernel_on_descriptors_is_the_reference(dtype: torch.dtype, *, swap: bool) -> None:
+    for sizes, rows, columns, inner in (([0, 5, 0, 20, 1], 30, 40, 48), ([3], 3, 16, 80)):
+        arguments = product_arguments(dtype, sizes, rows, columns, inner)
+        arguments["bias"] = torch.randint(-3, 4, (len(sizes), columns)).float()
+        arguments["row_weights"] = torch.randint(-3, 4, (rows,)).float()
+        expected = reference.grouped_gemm(**arguments, out_dtype=torch.float32, init_tail=True)
+        del arguments["gather_indices"]
+        out = torch.full_like(expected, float("nan"))
+        tile = Tile(1, 1, 16, 32, 32, 2, swap=swap, band=2)
+        triton_gemm.launch_tma(tile, **arguments, out=out, scatter_indices=None, init_tail=True)
+        assert_same(out, expected)
 
 
 def test_grouped_gemm_takes_weights_of_any_strides_and_gathered_rows() -> None:

@@ -17,21 +17,22 @@ Knowledge: TypeAlias = Literal["entry", "midrun"]
 class Atom:
     """A symbol or an operation; `expr` is the expression that is this atom and no more."""
 
-    __slots__ = ("expr", "index", "space", "symbols", "unit")
+    __slots__ = ("expr", "index", "salt", "space", "symbols", "unit")
 
     word: ClassVar[str] = ""
     space: Space
     index: int
+    salt: int
     unit: Monomial
     expr: Expr
     symbols: frozenset[Symbol]
 
     def __init__(self, space: Space, symbols: frozenset[Symbol]) -> None:
         self.space = space
-        self.index = space.next_atom()
+        self.index, self.salt = space.next_atom()
         self.unit = (self,)
         self.symbols = symbols
-        self.expr = space.intern({self.unit: 1}, 0, space.digest({self.unit: 1}, 0))
+        self.expr = space.intern({self.unit: 1}, 0, self.salt)
         self.expr.atom = self
 
     @property

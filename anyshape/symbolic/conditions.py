@@ -13,7 +13,7 @@ from typing import Literal, NoReturn, TypeAlias
 
 from anyshape.symbolic.atoms import Symbol
 from anyshape.symbolic.expr import Dim, Expr
-from anyshape.symbolic.polynomial import divide_exactly, leading, without_constant
+from anyshape.symbolic.polynomial import divide_exactly, negative, without_constant
 
 Kind: TypeAlias = Literal["eq", "ne", "ge", "le"]
 
@@ -149,7 +149,7 @@ def at_least(expr: Expr, bound: int) -> Relation:
         return _relation("ge", expr, bound)
     bound -= expr.constant
     common = gcd(*expr.terms.values())
-    if leading(expr) < 0:
+    if negative(expr):
         form = divide_exactly(without_constant(expr), -common)
         return _relation("le", form, -bound // common)
     return _relation("ge", divide_exactly(without_constant(expr), common), -(-bound // common))
@@ -163,7 +163,7 @@ def equal(expr: Expr, bound: int) -> Relation | bool:
     common = gcd(*expr.terms.values())
     if bound % common:
         return False
-    if leading(expr) < 0:
+    if negative(expr):
         common = -common
     return _relation("eq", divide_exactly(without_constant(expr), common), bound // common)
 

@@ -16,6 +16,7 @@ from anyshape.symbolic.conditions import AnyOf, Condition, Relation, eq, ge, le
 from anyshape.symbolic.expr import Dim, Expr, divide, floordiv, mod
 from anyshape.symbolic.knowledge import linear
 from anyshape.symbolic.linear import Row, refute
+from anyshape.symbolic.models import undecided
 from anyshape.symbolic.ranges import bounds_of, congruence_of
 from anyshape.symbolic.simplify import common_factor, condition_simplified, simplified
 
@@ -77,7 +78,8 @@ def decide(facts: Facts, relation: Relation) -> bool | None:
         found = _by_factors(facts, now)
     if found is None:
         core = core_of(facts, now.form)
-        found = None if core is None else _by_elimination(facts, now, core)
+        if core is not None and (facts.used is not None or not undecided(facts, now, core)):
+            found = _by_elimination(facts, now, core)
     return found
 
 

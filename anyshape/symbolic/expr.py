@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import gcd
+from random import Random
 from typing import Any, TypeAlias
 
 from anyshape.symbolic.atoms import (
@@ -32,9 +33,9 @@ from anyshape.symbolic.polynomial import (
     Polynomial,
     content,
     divide_exactly,
-    leading,
     merged,
     mixed,
+    negative,
     without_constant,
 )
 from anyshape.symbolic.rules import ALWAYS
@@ -70,7 +71,16 @@ Dim: TypeAlias = int | Expr
 class Space:
     """Where the expressions of one compiled function are interned; two spaces do not mix."""
 
-    __slots__ = ("_atom_count", "_atoms", "_counters", "_exprs", "_symbols", "memo", "relations")
+    __slots__ = (
+        "_atom_count",
+        "_atoms",
+        "_counters",
+        "_exprs",
+        "_salt",
+        "_symbols",
+        "memo",
+        "relations",
+    )
 
     def __init__(self) -> None:
         self._exprs: dict[int, Expr] = {}
@@ -78,6 +88,7 @@ class Space:
         self._atoms: dict[tuple[object, ...], Atom] = {}
         self._counters: dict[str, int] = {}
         self._atom_count = 0
+        self._salt = Random(0).getrandbits
         self.memo: dict[tuple[object, ...], Dim] = {}
         self.relations: dict[tuple[object, ...], Any] = {}
 
@@ -121,16 +132,18 @@ class Space:
     def __len__(self) -> int:
         return len(self._symbols)
 
-    def next_atom(self) -> int:
-        """The age of the next atom."""
+    def next_atom(self) -> tuple[int, int]:
+        """The age of the next atom, and its random share of the hash (the same in every run)."""
         self._atom_count += 1
-        return self._atom_count
+        return self._atom_count, self._salt(61) | 1
 
     def digest(self, terms: Mapping[Monomial, int], constant: int) -> int:
         """The linear hash of these terms."""
         result = constant * ONE_SALT
         for monomial, coefficient in terms.items():
-            result += coefficient * hash(monomial)
+            for atom in monomial:
+                coefficient = coefficient * atom.salt & MASK
+            result += coefficient
         return result & MASK
 
     def intern(self, terms: dict[Monomial, int], constant: int, digest: int) -> Expr:
@@ -266,7 +279,7 @@ def ceildiv(a: Dim, b: Dim) -> Dim:
 def _divided(space: Space, kind: type[FloorDiv | Mod], a: Dim, b: Dim) -> Dim:
     """The normal form of a // b or a % b: no common factor, divisor positive where its sign shows."""
     if not isinstance(b, int):
-        common = gcd(content(a), content(b)) * (-1 if leading(b) < 0 else 1)
+        common = gcd(content(a), content(b)) * (-1 if negative(b) else 1)
         found = _ruled(space, kind, divide_exactly(a, common), divide_exactly(b, common))
         return found if kind is FloorDiv else common * found
     if b == 0:
@@ -293,7 +306,7 @@ def _floordiv_by_constant(space: Space, a: Expr, b: int) -> Dim:
     common = gcd(b, *rest.values())
     inside = space.from_terms({m: c // common for m, c in rest.items()}, constant // common)
     divisor = b // common
-    if leading(inside) < 0:
+    if negative(inside):
         return outside - _ruled(space, FloorDiv, divisor - 1 - inside, divisor)
     return outside + _ruled(space, FloorDiv, inside, divisor)
 
@@ -423,7 +436,7 @@ class Arithmetic:
         if op == "+":
             return self._sums(term)
         if op == "*":
-            common = content(term) * (-1 if leading(term) < 0 else 1)
+            common = content(term) * (-1 if negative(term) else 1)
             return [(common, divide_exactly(term, common))]
         atom = term.atom
         if atom is None or atom.word != op:

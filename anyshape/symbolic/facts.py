@@ -98,6 +98,16 @@ class Facts(Knowledge):
         found = self.remembered(condition)
         return quick(self, condition) if found is None else found
 
+    def ask(self, condition: Relation | bool) -> bool | None:
+        """As `known`; inside another question, without elimination."""
+        if self.asking:
+            return self.quick(condition)
+        self.asking = True
+        try:
+            return self.known(condition)
+        finally:
+            self.asking = False
+
     def why(self, condition: Condition | bool) -> list[object]:
         """The reasons of the facts that decide the condition; empty if it is unknown or always so.
 
@@ -115,7 +125,7 @@ class Facts(Knowledge):
 
     def bounds(self, dim: Dim) -> Bounds:
         """The least and greatest value, None where unbounded."""
-        return bounds_of(self, simplified(self, dim))
+        return bounds_of(self, simplified(self, dim), 1)
 
     def divisor(self, dim: Dim) -> int:
         """The largest known divisor; for 0, which everything divides, 2**62."""

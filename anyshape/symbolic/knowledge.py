@@ -40,6 +40,7 @@ class Knowledge:
     __slots__ = (
         "alternatives",
         "answers",
+        "asking",
         "budget",
         "congruences",
         "entries",
@@ -58,6 +59,7 @@ class Knowledge:
         self.space = space
         self.used: dict[int, None] | None = None
         self.budget = 0
+        self.asking = False
         self.version: int = 2 if parent is None else parent.version
         self.entries: Chain | None = None if parent is None else parent.entries
         self.answers: Layered[Condition, bool | int] = _fork(parent and parent.answers)

@@ -1,7 +1,7 @@
 """Interned polynomials with integer coefficients: sums, products, order of terms.
 
 The same value in the same space is the same object: equality is identity. The hash is linear (the
-sum of coefficient * hash(monomial)), so that the hash of a sum is the sum of the hashes; a long sum
+sum of coefficient * product of the atoms' salts), so that the hash of a sum is the sum of the hashes; a long sum
 plus a short one is interned by that hash alone and finds its terms when they are first asked for.
 Keeping all partial sums of n symbols so takes time and memory linear in n.
 """
@@ -74,8 +74,7 @@ class Polynomial:
             if self.atom is not None:
                 found = self.atom.symbols
             else:
-                atoms = {atom for monomial in self.terms for atom in monomial}
-                found = frozenset().union(*[atom.symbols for atom in atoms])
+                found = _symbols_of_sum(self)
             self.inside = found
         return found
 
@@ -162,6 +161,17 @@ class Polynomial:
         return PLAIN.dim(self)
 
 
+def _symbols_of_sum(expr: Expr) -> frozenset[Symbol]:
+    plain = []
+    others: set[Atom] = set()
+    for monomial in expr.terms:
+        if len(monomial) == 1 and not monomial[0].word:
+            plain.append(monomial[0])
+        else:
+            others.update(monomial)
+    return frozenset(plain).union(*[atom.symbols for atom in others])
+
+
 def mixed(a: Dim, b: Dim) -> NoReturn:
     """Refuses two spaces in one expression."""
     raise ValueError(f"{a} and {b} belong to two spaces and cannot be combined")
@@ -240,13 +250,14 @@ def content(dim: Dim) -> int:
     return abs(dim) if isinstance(dim, int) else gcd(dim.constant, *dim.terms.values())
 
 
-def leading(dim: Dim) -> int:
-    """The coefficient that decides in which sign an expression is kept: that of the first term."""
+def negative(dim: Dim) -> bool:
+    """Whether an expression is kept in the other sign: all coefficients or the first is negative."""
     if isinstance(dim, int):
-        return dim
-    if len(dim.terms) == 1:
-        return next(iter(dim.terms.values()))
-    return min(dim.terms.items(), key=monomial_order)[1]
+        return dim < 0
+    values = dim.terms.values()
+    if min(values) > 0:
+        return False
+    return max(values) < 0 or min(dim.terms.items(), key=monomial_order)[1] < 0
 
 
 def divide_exactly(dim: Dim, by: int) -> Dim:

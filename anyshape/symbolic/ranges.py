@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from anyshape.symbolic.atoms import Atom, Monomial
 from anyshape.symbolic.expr import Dim, Expr
-from anyshape.symbolic.polynomial import divide_exactly, leading, without_constant
+from anyshape.symbolic.polynomial import divide_exactly, negative, without_constant
 
 if TYPE_CHECKING:
     from anyshape.symbolic.facts import Facts
@@ -22,7 +22,7 @@ Congruence: TypeAlias = tuple[int, int]
 
 UNBOUNDED: Bounds = (None, None)
 LINKS = 6  # linear facts tried to refine a bound
-DEPTH = 1  # of linear facts used one after the other
+SHORT = 8  # terms of a sum whose bound is refined
 
 
 def highest(a: int | None, b: int | None) -> int | None:
@@ -40,7 +40,7 @@ def meet(a: Bounds, b: Bounds) -> Bounds:
     return highest(a[0], b[0]), lowest(a[1], b[1])
 
 
-def bounds_of(facts: Facts, dim: Dim, depth: int = DEPTH) -> Bounds:
+def bounds_of(facts: Facts, dim: Dim, depth: int = 0) -> Bounds:
     """The interval of a dim; `depth` linear facts may be used one after the other."""
     if isinstance(dim, int):
         return dim, dim
@@ -50,8 +50,12 @@ def bounds_of(facts: Facts, dim: Dim, depth: int = DEPTH) -> Bounds:
     key = (dim, depth)
     found = facts.recall(key)
     if found is None:
-        found = interval(facts, dim, depth)
-        if depth and (found[0] is None or found[1] is None or found[0] != found[1]):
+        found = interval(facts, dim, 0)
+        if (
+            depth
+            and len(dim.terms) <= SHORT
+            and (found[0] is None or found[1] is None or found[0] != found[1])
+        ):
             found = _refined(facts, dim, depth, found)
         facts.remember(key, found)
     return found
@@ -63,8 +67,20 @@ def interval(facts: Facts, expr: Expr, depth: int) -> Bounds:
         return atom_bounds(facts, expr.atom, depth)
     lo: int | None = expr.constant
     hi: int | None = expr.constant
+    stated = facts.ranges.get
+    tracing = facts.used is not None
     for monomial, c in expr.terms.items():
-        low, high = monomial_bounds(facts, monomial, depth)
+        atom = monomial[0]
+        if len(monomial) == 1 and not atom.word:
+            found = stated(atom.expr)
+            if found is None:
+                low, high = (None if atom.signed else 0), None
+            else:
+                low, high, why = found
+                if tracing:
+                    facts.use(why)
+        else:
+            low, high = monomial_bounds(facts, monomial, depth)
         if c < 0:
             low, high = high, low
         lo = None if lo is None or low is None else lo + c * low
@@ -85,7 +101,7 @@ def interval(facts: Facts, expr: Expr, depth: int) -> Bounds:
 def canonical(expr: Expr) -> tuple[Expr, int]:
     """(form, scale) with expr == scale * form + constant, the form as in relations."""
     scale = gcd(*expr.terms.values())
-    if leading(expr) < 0:
+    if negative(expr):
         scale = -scale
     return divide_exactly(without_constant(expr), scale), scale
 

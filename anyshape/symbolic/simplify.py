@@ -96,7 +96,7 @@ def _operation(facts: Facts, atom: Atom) -> Dim:
 
 
 def _ask(facts: Facts, op: str, operands: Sequence[Dim]) -> bool:
-    return facts.quick(RELATIONS[op](*operands)) is True
+    return facts.ask(RELATIONS[op](*operands)) is True
 
 
 def _rule(facts: Facts, word: str, operands: Sequence[Dim]) -> Dim | None:

@@ -1,0 +1,133 @@
+"""Sizes that satisfy facts, tried quickly: two that disagree about a relation show it is undecided.
+
+A proof search that must fail is the dearest kind; most questions that facts do not decide are settled
+here by a few assignments at the ends of the symbols' ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from anyshape.symbolic.atoms import Symbol, age
+from anyshape.symbolic.conditions import AnyOf, Relation
+from anyshape.symbolic.expr import Expr
+from anyshape.symbolic.ranges import atom_bounds
+from anyshape.symbolic.render import evaluate
+
+if TYPE_CHECKING:
+    from anyshape.symbolic.facts import Facts
+
+FAR = 1000  # how far from the other end a missing bound is put
+FACTS = 24  # with more, proof search comes first
+
+
+def undecided(facts: Facts, relation: Relation, core: Iterable[Expr | AnyOf]) -> bool:
+    """True when sizes were found that satisfy the core with the relation true, and with it false."""
+    core = list(core)
+    if len(core) > FACTS:
+        return False
+    symbols = dict.fromkeys(sorted(relation.symbols, key=age))
+    for fact in core:
+        symbols.update(dict.fromkeys(sorted(fact.symbols, key=age)))
+    ends = {symbol: _ends(facts, symbol) for symbol in symbols}
+    if any(lo > hi for lo, hi in ends.values()):
+        return False
+    seen: set[bool] = set()
+    for env in _candidates(relation, ends):
+        truth = _truth(facts, relation, core, env)
+        if truth is not None:
+            seen.add(truth)
+            if len(seen) == 2:
+                return True
+    return False
+
+
+def _ends(facts: Facts, symbol: Symbol) -> tuple[int, int]:
+    lo, hi = atom_bounds(facts, symbol, 0)
+    if lo is None:
+        lo = -FAR if hi is None else hi - FAR
+    if hi is None:
+        hi = lo + FAR
+    congruence = facts.congruence_at(symbol.expr)
+    if congruence is not None and congruence[0]:
+        modulus, residue = congruence
+        lo, hi = lo + (residue - lo) % modulus, hi - (hi - residue) % modulus
+    holes = facts.holes_of(symbol.expr)
+    while lo in holes:
+        lo += 1
+    while hi in holes:
+        hi -= 1
+    return lo, hi
+
+
+def _candidates(
+    relation: Relation, ends: Mapping[Symbol, tuple[int, int]]
+) -> Iterator[dict[Symbol, int]]:
+    """The form as large and as small as may be, everything small or large, and the bound itself met."""
+    signs = {
+        monomial[0]: c
+        for monomial, c in relation.form.terms.items()
+        if len(monomial) == 1 and not monomial[0].word
+    }
+    pivot = next((symbol for symbol, c in signs.items() if abs(c) == 1), None)
+    for rest in (1, 0):
+        for ups, downs in ((1, 0), (0, 1), (0, 0), (1, 1)):
+            env = {
+                symbol: pair[rest if symbol not in signs else ups if signs[symbol] > 0 else downs]
+                for symbol, pair in ends.items()
+            }
+            yield env
+            if pivot is not None:
+                lo, hi = ends[pivot]
+                for goal in (relation.bound, relation.bound + 1, relation.bound - 1):
+                    met = _met(relation.form, goal, pivot, signs[pivot], env)
+                    if met is not None and lo <= met <= hi:
+                        yield {**env, pivot: met}
+
+
+def _met(form: Expr, goal: int, pivot: Symbol, sign: int, env: Mapping[Symbol, int]) -> int | None:
+    """The pivot's value at which the form is the goal, if it is linear in the pivot."""
+    try:
+        return env[pivot] + sign * (goal - evaluate(form, env))
+    except (ZeroDivisionError, ValueError):
+        return None
+
+
+def _truth(
+    facts: Facts, relation: Relation, core: Iterable[Expr | AnyOf], env: Mapping[Symbol, int]
+) -> bool | None:
+    """The relation's truth at these sizes; None where they break a fact."""
+    try:
+        if all(_satisfied(facts, fact, env) for fact in core) and _allowed(facts, env):
+            return bool(evaluate(relation, env))
+    except (ZeroDivisionError, ValueError):
+        pass
+    return None
+
+
+def _satisfied(facts: Facts, fact: Expr | AnyOf, env: Mapping[Symbol, int]) -> bool:
+    if isinstance(fact, AnyOf):
+        return bool(evaluate(fact, env))
+    value = evaluate(fact, env)
+    lo, hi = facts.range_of(fact)
+    if (lo is not None and value < lo) or (hi is not None and value > hi):
+        return False
+    congruence = facts.congruence_at(fact)
+    if congruence is not None and congruence[0] and (value - congruence[1]) % congruence[0]:
+        return False
+    return value not in facts.holes_of(fact)
+
+
+def _allowed(facts: Facts, env: Mapping[Symbol, int]) -> bool:
+    """Whether every size is in its own range, not excluded, of its residue, and no stale name."""
+    for symbol, size in env.items():
+        lo, hi = atom_bounds(facts, symbol, 0)
+        if (lo is not None and size < lo) or (hi is not None and size > hi):
+            return False
+        if facts.value_of(symbol) is not None or size in facts.holes_of(symbol.expr):
+            return False
+        congruence = facts.congruence_at(symbol.expr)
+        if congruence is not None and congruence[0] and (size - congruence[1]) % congruence[0]:
+            return False
+    return True

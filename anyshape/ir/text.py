@@ -1,0 +1,222 @@
+"""A graph as Python that runs, and back: ``parse_graph(print_graph(g))`` prints the same text.
+
+In: a graph and the dotted torch function of each row (the ``spell`` of the caller, since this layer knows
+no rows). Out: a module with one function, which takes the graph's inputs as tensors and returns its outputs.
+Comments carry what Python has no words for: each value's type, each symbol's knowledge, the user's lines.
+``parse.py`` reads the text back without torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from anyshape.ir.dtypes import DType
+from anyshape.ir.graph import (
+    Arg,
+    Graph,
+    Location,
+    Node,
+    ScalarType,
+    Type,
+    Value,
+    World,
+)
+from anyshape.ir.scalars import Scalar, ScalarInput, render_scalar
+from anyshape.symbolic import AllOf, AnyOf, Dim, Expr, Relation, Symbol
+from anyshape.symbolic import to_python as dim_text
+
+Spell = Callable[[str], str]
+
+MEMORY_FORMATS = frozenset(
+    {"contiguous_format", "preserve_format", "channels_last", "channels_last_3d"}
+)
+
+
+def print_graph(graph: Graph, spell: Spell, name: str = "graph") -> str:
+    """The graph as the text of a Python module that defines ``name``.
+
+    >>> print(print_graph(doubled, spell))                                            # doctest: +SKIP
+    import torch
+    # s0: backed entry = 7
+    def graph(
+        x_0,  # argument 'x' : float32[s0]
+    ):
+        s0 = x_0.shape[0]
+        # model.py:3, in forward
+        add_0 = torch.add(x_0, x_0, alpha=1)  # add : float32[s0]
+        return (add_0,)
+    """
+    body = _Body(graph, spell)
+    lines = [*body.lines()]
+    roots = sorted({"torch", "math", *body.roots})
+    return "\n".join(
+        [*(f"import {root}" for root in roots), "", *_symbols(graph), *_facts(graph), "", f"def {name}(",
+         *_parameters(graph), "):", *(f"    {line}" for line in lines), ""]
+    )  # fmt: skip
+
+
+def _symbols(graph: Graph) -> Iterator[str]:
+    for expr in graph.space:
+        symbol = expr.symbol
+        assert symbol is not None
+        hint = f" = {graph.hints[symbol]}" if symbol in graph.hints else ""
+        sign = " signed" if symbol.signed else ""
+        yield f"# symbol {symbol.name}: {symbol.policy} {symbol.knowledge}{sign}{hint}"
+
+
+def _facts(graph: Graph) -> Iterator[str]:
+    for condition, _ in graph.facts.all():
+        yield f"# fact {dim_text(condition)}"
+
+
+def _parameters(graph: Graph) -> Iterator[str]:
+    for entry in graph.inputs:
+        yield (
+            f"    {entry.value.name},  # {entry.kind} {entry.source!r} : {type_text(entry.value.type)}"
+        )
+
+
+# --- types and arguments ---
+
+
+def type_text(t: Type) -> str:
+    """``float32[s0, 64]``, with strides, device and flags where they are not the usual ones."""
+    if isinstance(t, ScalarType):
+        return f"{t.kind} {_number(t.expr)}"
+    text = f"{t.dtype}[{', '.join(dim_text(d) for d in t.shape)}]"
+    if t.strides != _row_major(t.shape):
+        text += f" strides ({', '.join(dim_text(d) for d in t.strides)})"
+    if t.device != "cpu":
+        text += f" on {t.device}"
+    return text + " grad" * t.requires_grad + " wrapped" * t.wrapped_number
+
+
+def _row_major(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    strides: list[Dim] = []
+    step: Dim = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step = step * size
+    return tuple(reversed(strides))
+
+
+def _number(expr: Expr | Scalar | ScalarInput) -> str:
+    return render_scalar(expr, lambda s: s.name, lambda n: n.name)
+
+
+def arg_text(arg: Arg) -> str:
+    """An argument as Python text; sizes and scalars by the names of their symbols."""
+    match arg:
+        case Value():
+            return arg.name
+        case bool() | None:
+            return repr(arg)
+        case DType():
+            return f"torch.{arg.name}"
+        case float() | int() | Expr() | Scalar() | ScalarInput() | Relation() | AllOf() | AnyOf():
+            return _number(arg)  # type: ignore[arg-type]
+        case str() if arg in MEMORY_FORMATS:
+            return f"torch.{arg}"
+        case tuple():
+            items = [arg_text(item) for item in arg]
+            return f"({', '.join(items)}{',' * (len(items) == 1)})"
+        case slice():
+            return f"slice({arg_text(arg.start)}, {arg_text(arg.stop)}, {arg_text(arg.step)})"
+    return repr(arg)
+
+
+class _Body:
+    """The lines of the function, and the modules that they need."""
+
+    def __init__(self, graph: Graph, spell: Spell) -> None:
+        self.graph = graph
+        self.spell = spell
+        self.roots: set[str] = set()
+        self.known: set[Symbol] = set()
+        self.location: Location | None = None
+        self.world: World | None = None
+
+    def lines(self) -> Iterator[str]:
+        graph = self.graph
+        for entry in graph.inputs:
+            yield from self.bindings(entry.value)
+        checks = {
+            after: [c for c in graph.checks if c.after == after]
+            for after in {c.after for c in graph.checks}
+        }
+        for number, node in enumerate(graph.nodes):
+            for check in checks.get(number, ()):
+                yield f"assert {dim_text(check.condition)}, {check.message!r}{_at(check.location)}"
+            yield from self.node(node)
+        for check in checks.get(len(graph.nodes), ()):
+            yield f"assert {dim_text(check.condition)}, {check.message!r}{_at(check.location)}"
+        yield f"return {arg_text(graph.outputs)}"
+
+    def bindings(self, value: Value) -> Iterator[str]:
+        """Lines that name the sizes and numbers which this value decides."""
+        if isinstance(value.type, ScalarType):
+            expr = value.type.expr
+            if isinstance(expr, ScalarInput) or (isinstance(expr, Expr) and self.is_new(expr)):
+                yield f"{_number(expr)} = {value.name}"
+            return
+        for what, dims in (("shape[{}]", value.type.shape), ("stride({})", value.type.strides)):
+            for d, dim in enumerate(dims):
+                if isinstance(dim, Expr) and self.is_new(dim):
+                    yield f"{dim_text(dim)} = {value.name}.{what.format(d)}"
+
+    def is_new(self, expr: Expr) -> bool:
+        if expr.symbol is None or expr.symbol in self.known:
+            return False
+        self.known.add(expr.symbol)
+        return True
+
+    def node(self, node: Node) -> Iterator[str]:
+        if node.world != self.world:
+            self.world = node.world
+            yield f"# world {world_text(node.world)}"
+        if node.location is not None and node.location != self.location:
+            self.location = node.location
+            yield f"# {location_text(node.location)}"
+        function = self.spell(node.op)
+        root = function.partition(".")[0]
+        self.roots.add(root if root != "anyshape" else "anyshape.reference")
+        args = [arg_text(a) for a in node.args]
+        args += [
+            f"{name}={arg_text(a)}" for name, a in node.kwargs.items()
+            if not (name == "memory_format" and a is None)
+        ]  # fmt: skip
+        types = " ; ".join(type_text(v.type) for v in node.outputs)
+        names = ", ".join(v.name for v in node.outputs)
+        target = f"{names} = " if node.outputs else ""
+        yield f"{target}{function}({', '.join(args)})  # {node.op} : {types}"
+        for value in node.outputs:
+            yield from self.bindings(value)
+
+
+def location_text(location: Location) -> str:
+    """``at model.py:12:4-20 in forward``: columns are counted from 0."""
+    columns = f":{location.column}-{location.end_column}"
+    return f"at {location.file}:{location.line}{columns} in {location.function or '?'}"
+
+
+def _at(location: Location | None) -> str:
+    return "" if location is None else f"  # {location_text(location)}"
+
+
+def world_text(world: World | None) -> str:
+    """Only what is not the default."""
+    if world is None:
+        return "none"
+    default = World()
+    found = []
+    for name in World.__dataclass_fields__:
+        value = getattr(world, name)
+        if value != getattr(default, name):
+            found.append(f"{name}={arg_text(value)}")
+    return ", ".join(found) or "default"
+
+
+def equal(a: Graph, b: Graph, ops: Mapping[str, str] | None = None) -> bool:
+    """Are the graphs the same but for the objects: same names, types, arguments, in the same order?"""
+    spell = (lambda name: name) if ops is None else ops.__getitem__
+    return print_graph(a, spell) == print_graph(b, spell)

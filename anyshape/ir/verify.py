@@ -1,0 +1,194 @@
+"""One verifier for each noun: what must hold of any graph, kernel and program, whoever made it.
+
+``verify_graph`` and its like return nothing and raise ``Malformed`` with the first thing that is wrong.
+Run between passes in the tests and under ``options={"verify": True}``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from anyshape.ir.graph import Arg, Graph, Node, ScalarType, TensorType, Value, values_in
+from anyshape.ir.loops import (
+    COMBINES,
+    SCALAR_OPS,
+    Kernel,
+    Load,
+    Op,
+    PointerParam,
+    Read,
+    Reduce,
+    ScalarParam,
+    Scan,
+    operands,
+)
+from anyshape.ir.program import (
+    Allocate,
+    BindItem,
+    BindSize,
+    BufferRef,
+    Call,
+    Free,
+    Launch,
+    Program,
+    StepArg,
+    Stretch,
+)
+from anyshape.symbolic import Expr, Space
+
+
+class Malformed(ValueError):
+    """A graph, kernel or program breaks a rule that all of them keep."""
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise Malformed(message)
+
+
+# --- graphs ---
+
+
+def verify_graph(graph: Graph) -> None:
+    """Values are defined once, before use; names are unique; types are whole; sizes are of one space."""
+    defined: set[Value] = set()
+    names: set[str] = set()
+    for entry in graph.inputs:
+        _define(entry.value, defined, names, graph.space)
+    for node in graph.nodes:
+        for value in node.inputs():
+            _require(value in defined, f"{node.op} reads {value.name} before it is defined")
+        _verify_args(node, graph.space)
+        for value in node.outputs:
+            _define(value, defined, names, graph.space)
+    for value in values_in(graph.outputs):
+        _require(value in defined, f"the output {value.name} is not defined")
+    for check in graph.checks:
+        _require(0 <= check.after <= len(graph.nodes), f"a check after node {check.after}")
+
+
+def _define(value: Value, defined: set[Value], names: set[str], space: Space) -> None:
+    _require(value.name not in names, f"two values are named {value.name}")
+    names.add(value.name)
+    defined.add(value)
+    if isinstance(value.type, TensorType):
+        t = value.type
+        _require(
+            len(t.shape) == len(t.strides),
+            f"{value.name} has {len(t.strides)} strides for {t.shape}",
+        )
+        _verify_dims((*t.shape, *t.strides), space, value.name)
+    else:
+        _require(isinstance(value.type, ScalarType), f"{value.name} has no type")
+
+
+def _verify_dims(dims: Iterable[object], space: Space, owner: str) -> None:
+    for dim in dims:
+        _require(
+            isinstance(dim, Expr) or (isinstance(dim, int) and not isinstance(dim, bool)),
+            f"{owner} has {dim!r} for a size",
+        )
+        _require(not isinstance(dim, Expr) or dim.space is space, f"{owner} mixes spaces")
+
+
+def _verify_args(node: Node, space: Space) -> None:
+    for arg in _leaves((*node.args, *node.kwargs.values())):
+        if isinstance(arg, Expr):
+            _require(arg.space is space, f"{node.op} mixes spaces")
+        _require(
+            not isinstance(arg, (list, dict, set)), f"{node.op} has a {type(arg).__name__} argument"
+        )
+
+
+def _leaves(arg: Arg) -> Iterator[Arg]:
+    if isinstance(arg, tuple):
+        for item in arg:
+            yield from _leaves(item)
+    else:
+        yield arg
+
+
+# --- kernels ---
+
+
+def verify_kernel(kernel: Kernel) -> None:
+    """Elements read earlier elements and declared parameters; operators have their number of operands."""
+    pointers = {p.name for p in kernel.params if isinstance(p, PointerParam)}
+    scalars = {p.name for p in kernel.params if isinstance(p, ScalarParam)}
+    names = [p.name for p in kernel.params] + [a.name for a in (*kernel.axes, *kernel.rows)]
+    _require(len(set(names)) == len(names), "two parameters or axes have one name")
+    for number, element in enumerate(kernel.elements):
+        for read in operands(element):
+            _require(0 <= read < number, f"v{number} reads v{read} before it is made")
+        match element:
+            case Load(pointer=pointer):
+                _require(
+                    pointer in pointers, f"v{number} loads from {pointer}, which is no parameter"
+                )
+            case Read(param=param):
+                _require(param in scalars, f"v{number} reads {param}, which is no scalar parameter")
+            case Op(op=op, args=args):
+                _require(op in SCALAR_OPS, f"v{number}: no scalar operator {op}")
+                _require(
+                    len(args) == SCALAR_OPS[op].arity, f"v{number}: {op} of {len(args)} operands"
+                )
+            case Reduce(combine=combine) | Scan(combine=combine):
+                _require(combine in COMBINES, f"v{number}: no combine {combine}")
+                _require(bool(kernel.rows), f"v{number} reduces in a kernel without rows")
+    for store in kernel.stores:
+        _require(store.pointer in pointers, f"a store into {store.pointer}, which is no parameter")
+        for read in operands(store):
+            _require(0 <= read < len(kernel.elements), f"a store of v{read}, which does not exist")
+
+
+# --- programs ---
+
+
+def verify_program(program: Program) -> None:
+    """Buffers are declared; memory is allocated before it is used, and not used after it is freed."""
+    alive = {
+        name for name, buffer in program.buffers.items() if buffer.role in ("input", "constant")
+    }
+    for name in program.inputs:
+        _require(name in program.buffers, f"the input {name} is no buffer")
+    freed: set[str] = set()
+    for step in program.steps:
+        if not isinstance(step, Stretch):  # a stretch has an arena of its own
+            _verify_step(step, program, alive, freed)
+    for name in _references(program.outputs):
+        _require(name not in freed, f"the output {name} is freed")
+
+
+def _verify_step(step: object, program: Program, alive: set[str], freed: set[str]) -> None:
+    match step:
+        case Allocate(buffer=name):
+            _require(name in program.buffers, f"{name} is allocated but no buffer")
+            alive.add(name)
+        case Free(buffers=names):
+            freed.update(names)
+        case Launch(kernel=kernel, args=args):
+            _require(len(args) == len(kernel.params), "a launch with another number of arguments")
+            _verify_uses(_references(args), program, freed)
+        case Call(args=args, kwargs=kwargs, outputs=outputs):
+            _verify_uses(_references((*args, *kwargs.values())), program, freed)
+            for name in outputs:
+                _require(
+                    not name or name in program.buffers, f"a call makes {name}, which is no buffer"
+                )
+                alive.add(name)
+        case BindSize(buffer=name) | BindItem(buffer=name):
+            _verify_uses([name], program, freed)
+
+
+def _verify_uses(names: Iterable[str], program: Program, freed: set[str]) -> None:
+    for name in names:
+        _require(name in program.buffers, f"{name} is used but no buffer")
+        _require(name not in freed, f"{name} is used after it is freed")
+
+
+def _references(arg: StepArg | Iterable[object]) -> Iterator[str]:
+    if isinstance(arg, BufferRef):
+        yield arg.name
+    elif isinstance(arg, tuple):
+        for item in arg:
+            yield from _references(item)

@@ -242,7 +242,7 @@ class _Emitter:
         units, unit = f"(({extent} + {BLOCK - 1}) / {BLOCK})", f"{inner.name}b / {BLOCK}"
         for axis in reversed(outer):
             unit = f"{axis.name} * {units} + {unit}"
-            units = f"{self._dim(axis.extent)} * {units}"
+            units = f"({self._dim(axis.extent)}) * {units}"
         for n in work.reduces:
             self._line(f"{self._type(n)} *q{n} = malloc({units} * sizeof({self._type(n)}) + 1);")
         self._parallel(len(outer) + 1)
@@ -500,7 +500,7 @@ class _Emitter:
                 self.kept[n] = f"s{n}"
 
     def _scratch(self) -> None:
-        extent = self._dim(self.kernel.rows[0].extent)
+        extent = f"({self._dim(self.kernel.rows[0].extent)})"
         for n, name in self.kept.items():
             kind = C_TYPES[self.kernel.elements[n].dtype.name]
             self._line(
@@ -511,7 +511,7 @@ class _Emitter:
     def _free_scratch(self) -> None:
         if not self.kept:
             return
-        extent = self._dim(self.kernel.rows[0].extent)
+        extent = f"({self._dim(self.kernel.rows[0].extent)})"
         for n, name in self.kept.items():
             kind = C_TYPES[self.kernel.elements[n].dtype.name]
             self._line(f"if ({extent} * sizeof({kind}) > {SCRATCH_BYTES}) free({name});")

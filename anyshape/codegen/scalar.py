@@ -159,3 +159,79 @@ COSTS: Mapping[str, int] = MappingProxyType(
     | {"div": 3, "sqrt": 3, "rsqrt": 4, "reciprocal": 3}
 )
 """What an operator costs beside an addition, for grain sizes and for what is worth keeping."""
+
+_LIBDEVICE = (
+    "tan asin acos atan sinh cosh asinh acosh atanh erfc erfinv lgamma log10 atan2 pow fmod copysign hypot "
+    "nextafter signbit"
+)
+
+TRITON_TEXTS: Mapping[str, Text] = MappingProxyType(
+    {
+        "add": _same("({0} + {1})"),
+        "sub": _same("({0} - {1})"),
+        "mul": _same("({0} * {1})"),
+        "div": Text("({0} / {1})", "as_int_divide({0}, {1})"),
+        "floordiv": Text("tl.floor({0} / {1})", "as_int_floordiv({0}, {1})"),
+        "truncdiv": Text("tl.where({0} / {1} < 0, tl.ceil({0} / {1}), tl.floor({0} / {1}))",
+                         "as_int_divide({0}, {1})"),
+        "mod": Text("({0} - tl.floor({0} / {1}) * {1})", "as_int_mod({0}, {1})"),
+        "neg": _same("(-{0})"),
+        "abs": _same("tl.abs({0})"),
+        "sign": _same("tl.where({0} > 0, 1, tl.where({0} < 0, -1, {0} * 0))"),
+        "reciprocal": Text("(1.0 / {0})"),
+        "sqrt": Text("tl.sqrt({0})"),
+        "rsqrt": Text("tl.rsqrt({0})"),
+        "exp": Text("tl.exp({0})"),
+        "exp2": Text("tl.exp2({0})"),
+        "expm1": Text("as_expm1({0})"),
+        "log": Text("tl.log({0})"),
+        "log2": Text("tl.log2({0})"),
+        "log1p": Text("as_log1p({0})"),
+        "sin": Text("tl.sin({0})"),
+        "cos": Text("tl.cos({0})"),
+        "tanh": Text("as_tanh({0})"),
+        "erf": Text("tl.erf({0})"),
+        "sigmoid": Text("tl.sigmoid({0})"),
+        "floor": Text("tl.floor({0})", "{0}"),
+        "ceil": Text("tl.ceil({0})", "{0}"),
+        "trunc": Text("tl.where({0} < 0, tl.ceil({0}), tl.floor({0}))", "{0}"),
+        "round": Text("as_round({0})", "{0}"),
+        "minimum": Text("as_min({0}, {1})", "tl.minimum({0}, {1})"),
+        "maximum": Text("as_max({0}, {1})", "tl.maximum({0}, {1})"),
+        "fmin": _same("tl.minimum({0}, {1})"),
+        "fmax": _same("tl.maximum({0}, {1})"),
+        "eq": _same("({0} == {1})"),
+        "ne": _same("({0} != {1})"),
+        "lt": _same("({0} < {1})"),
+        "le": _same("({0} <= {1})"),
+        "gt": _same("({0} > {1})"),
+        "ge": _same("({0} >= {1})"),
+        "logical_and": _same("(({0} != 0) & ({1} != 0))"),
+        "logical_or": _same("(({0} != 0) | ({1} != 0))"),
+        "logical_xor": _same("(({0} != 0) ^ ({1} != 0))"),
+        "logical_not": _same("({0} == 0)"),
+        "bit_and": Text(None, "({0} & {1})"),
+        "bit_or": Text(None, "({0} | {1})"),
+        "bit_xor": Text(None, "({0} ^ {1})"),
+        "bit_not": Text(None, "(~{0})"),
+        "shl": Text(None, "({0} << {1})"),
+        "shr": Text(None, "({0} >> {1})"),
+        "isnan": Text("({0} != {0})", "({0} != {0})"),
+        "isinf": Text('(tl.abs({0}) == float("inf"))', "({0} != {0})"),
+        "isfinite": Text('(tl.abs({0}) < float("inf"))', "({0} == {0})"),
+    }
+    | {name: Text(f"tl.extra.cuda.libdevice.{name}({{0}})") for name in _LIBDEVICE.split()}
+    | {name: Text(f"tl.extra.cuda.libdevice.{name}({{0}}, {{1}})")
+       for name in ("atan2", "pow", "fmod", "copysign", "hypot", "nextafter")}
+)  # fmt: skip
+
+
+def triton_scalar(op: str, dtype: DType, args: Sequence[str]) -> str:
+    """Triton text of an operator on operands of ``dtype``."""
+    if dtype.name == "bool" and op in C_BOOL_TEXTS:
+        return C_BOOL_TEXTS[op].replace("(!{0})", "({0} == 0)").format(*args)
+    row = TRITON_TEXTS.get(op)
+    text = None if row is None else row.floats if dtype.is_floating else row.integers
+    if text is None:
+        raise NotImplementedError(f"{op} on {dtype} in Triton")
+    return text.format(*args)

@@ -194,11 +194,19 @@ def _divide(sizes: Sizes, extents: Extents, index: Dim, shape: Sequence[Dim]) ->
     if symbol is not None and symbol in extents and quotient == 0:
         if sizes.same(product(shape), extents[symbol]):
             raise Refine(symbol, tuple(shape))
-    if symbol is not None and symbol in extents:
-        outer, left = _exact(extents[symbol], by)
-        if left == 0 and outer != 1:
-            raise Refine(symbol, (outer, by))
+    _refine_across(extents, rest, by)
     return quotient + sizes.facts.simplify(floordiv(rest, by)), sizes.facts.simplify(mod(rest, by))
+
+
+def _refine_across(extents: Extents, rest: Dim, by: Dim) -> None:
+    """Asks to split an axis that crosses multiples of ``by``: ``3*i`` by 9 where ``i < 6`` is (2, 3)."""
+    for axis, step in (terms_of(rest, extents) or {}).items():
+        inner, left = _exact(by, step)
+        if left != 0 or inner in (0, 1):
+            continue
+        outer, left = _exact(extents[axis], inner)
+        if left == 0 and outer not in (0, 1):
+            raise Refine(axis, (outer, inner))
 
 
 def _exact(index: Dim, by: Dim) -> tuple[Dim, Dim]:

@@ -65,6 +65,7 @@ def rotate_half(b, x):
     return b.cat((b.neg(right), left), 1)
 
 
+# name -> (what the rows compute, the inputs: sizes, or (sizes, dtype, order of dims in memory))
 FUSED = {
     "chain": (lambda b, x, y: b.tanh(b.add(b.mul(x, y), 1.5)), ["a b", "a b"]),
     "broadcast": (lambda b, x, y: b.add(x, y), ["a b", "b"]),
@@ -81,6 +82,7 @@ FUSED = {
     "layer norm gelu": (layer_norm_gelu, ["a b", "b", "b"]),
     "rms norm": (rms_norm, ["a b", "b"]),
     "swiglu": (lambda b, x, y: b.mul(b.silu(x), y), ["a b", "a b"]),
+    "cross entropy": (cross_entropy, ["a 200", ("a", dtypes.int64)]),
     "masked softmax": (masked_softmax, ["a b", ("a b", dtypes.bool_)]),
     "sum": (lambda b, x: b.sum(x), ["a b"]),
     "sum of rows": (lambda b, x: b.sum(x, 1), ["a b"]),

@@ -1,0 +1,151 @@
+"""Run as a process of its own: kernels of tests/schedule in Triton's interpreter, or compiled for sm_90.
+
+    python triton_programs.py interpret|compile NAME...
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+if sys.argv[1] == "interpret":
+    os.environ["TRITON_INTERPRET"] = "1"
+sys.path.insert(0, str(Path(__file__).parent.parent / "schedule"))
+sys.path.insert(0, str(Path(__file__).parent.parent.parent))
+
+import torch
+import triton
+from triton.runtime import interpreter
+from programs import compile_sketch, launches
+from test_kernels import FUSED, normal, tensors
+
+from anyshape import reference
+from anyshape.codegen.triton import emit_triton
+from anyshape.ir import dtypes
+from anyshape.ir.graph import TensorType
+from anyshape.ir.loops import PointerParam
+from anyshape.ir.program import Allocate, BufferRef, Call, Free, Launch
+from anyshape.ir.scalars import evaluate_scalar
+from anyshape.symbolic import evaluate
+
+
+_patch_lang_tensor = interpreter._patch_lang_tensor
+
+
+def _patch_with_item(tensor, scope):
+    """numpy 2.4 no longer makes an int of an array with one element; Triton 3.6 relies on it."""
+    _patch_lang_tensor(tensor, scope)
+    scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+
+interpreter._patch_lang_tensor = _patch_with_item
+
+
+def load(kernel, directory, number):
+    """The module of one kernel; Triton wants a file."""
+    path = Path(directory) / f"kernel_{number}.py"
+    path.write_text(emit_triton(kernel, "kernel"))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def interpret(compiled, args, modules):
+    """Runs the program with its launches done by Triton's interpreter."""
+    program, sizes, values = compiled.program, {}, {}
+    for entry, tensor in zip(compiled.graph.inputs, args, strict=True):
+        values[entry.value.name] = tensor
+        for dim, size in zip(entry.value.shape, tensor.shape, strict=True):
+            if not isinstance(dim, int) and dim.symbol is not None:
+                sizes[dim.symbol] = size
+    for step in program.flat_steps():
+        if isinstance(step, Launch):
+            for ref in step.args:
+                if isinstance(ref, BufferRef) and ref.name not in values:
+                    values[ref.name] = allocate(program.buffers[ref.name], sizes)
+            launch(step, values, sizes, modules)
+        elif isinstance(step, Call):
+            call = [values[a.name] if isinstance(a, BufferRef) else evaluate_all(a, sizes) for a in step.args]
+            values[step.outputs[0]] = reference.resolve(step.function)(*call)
+        elif not isinstance(step, (Allocate, Free)):
+            raise NotImplementedError(type(step))
+    return [values[o.name] for o in program.outputs]
+
+
+def allocate(buffer, sizes):
+    shape = [evaluate(d, sizes) for d in buffer.shape]
+    strides = [evaluate(d, sizes) for d in buffer.strides]
+    return torch.empty_strided(shape, strides, dtype=getattr(torch, buffer.dtype.name))
+
+
+def evaluate_all(arg, sizes):
+    return tuple(evaluate_all(a, sizes) for a in arg) if isinstance(arg, tuple) else evaluate(arg, sizes)
+
+
+def launch(step, values, sizes, modules):
+    args = []
+    for arg in step.args:
+        if isinstance(arg, BufferRef):
+            args.append(values[arg.name])
+        else:
+            args.append(evaluate_scalar(arg, sizes, {}))
+    module = modules[step.kernel]
+    table = module.LAUNCH
+    module.kernel[(2,)](*args, **table["constants"])
+
+
+SIZES = [(1, 1), (2, 3), (5, 70)]
+
+
+def run_interpreted(name):
+    make, inputs = FUSED[name]
+    for dtype in (dtypes.float32, dtypes.float16):
+        case = [(s, dtype if d is dtypes.float32 else d, o) for s, d, o in normal(inputs)]
+        compiled = compile_sketch(make, *case)
+        with tempfile.TemporaryDirectory() as directory:
+            kernels = compiled.program.kernels()
+            modules = {k: load(k, directory, n) for n, k in enumerate(kernels)}
+            for a, b in SIZES:
+                args = tensors(case, a, b)
+                wanted = reference.run(compiled.graph, [t.clone() for t in args])
+                found = interpret(compiled, args, modules)
+                loose = 1e-5 if dtype is dtypes.float32 else 5e-3
+                for x, y in zip(wanted, found, strict=True):
+                    torch.testing.assert_close(y, x, rtol=loose, atol=loose, equal_nan=True)
+
+
+POINTERS = {"bool": "i1", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float64": "fp64"}
+
+
+def run_compiled(name):
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    make, inputs = FUSED[name]
+    case = [(s, dtypes.bfloat16 if d is dtypes.float32 else d, o) for s, d, o in normal(inputs)]
+    compiled = compile_sketch(make, *case)
+    with tempfile.TemporaryDirectory() as directory:
+        for n, step in enumerate(launches(compiled.program)):
+            module = load(step.kernel, directory, n)
+            signature = {}
+            for param in step.kernel.params:
+                if isinstance(param, PointerParam):
+                    kind = POINTERS.get(param.dtype.name, param.dtype.name.replace("uint", "u").replace("int", "i"))
+                    signature[param.name] = f"*{kind}"
+                else:
+                    signature[param.name] = "i64"
+            constants = module.LAUNCH["constants"]
+            signature |= dict.fromkeys(constants, "constexpr")
+            source = ASTSource(module.kernel, signature, constants)
+            made = triton.compile(source, target=GPUTarget("cuda", 90, 32))
+            assert "sm_90" in made.asm["ptx"]
+
+
+assert TensorType
+for name in sys.argv[2:]:
+    {"interpret": run_interpreted, "compile": run_compiled}[sys.argv[1]](name)
+    print("ok", name, flush=True)

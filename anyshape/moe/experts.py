@@ -2,9 +2,8 @@
 
 In: rows sorted by expert and the number of rows of each expert, on the device. Out: one row for
 each row, or sums scattered into tokens. `Experts` keeps the weights as they came, `Fp8Experts` in
-float8; both have
-`gather` (tokens to rows) and `forward` (rows to results), so that a layer need not know which it
-has.
+float8; both have `gather` (tokens to rows) and `forward` (rows to results), so that a layer need
+not know which it has.
 """
 
 from __future__ import annotations

@@ -99,8 +99,8 @@ class Family:
     """Where a family's block keeps things and how it routes.
 
     `routing` is filled with the experts and top-k of the block, and with what `settings` reads from
-    its router.
-    `extra` names what forward returns beside the hidden states: "" (nothing), "logits" or "scores".
+    its router. `extra` names what forward returns beside the hidden states: "" (nothing), "logits"
+    or "scores".
     """
 
     router: str

@@ -3,9 +3,8 @@
 In: tokens [..., D]. Out: the same shape. Tokens are sorted by expert on the device, so every
 expert's rows lie together, nothing is padded, nothing is sliced, and no size goes to the host. The
 router and the shared expert run on two streams; the routed experts then have the whole GPU.
-docs/moe.md has the picture;
-`graphed.py` records one CUDA graph for every number of tokens, `parallel.py` spreads a layer over
-ranks.
+docs/moe.md has the picture; `graphed.py` records one CUDA graph for every number of tokens,
+`parallel.py` spreads a layer over ranks.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ class MoE(nn.Module):
     """Router, routed experts and an optional shared expert, for inference.
 
     x [..., D] -> [..., D]. Runs on the CPU (plain torch) and on CUDA (Triton), without a host sync,
-    under
-    `torch.compile` and inside a CUDA graph. `valid_tokens` (int32 [1], on the device) says how many
-    leading tokens are real; the outputs of the others are not defined. Gradients raise E153.
+    under `torch.compile` and inside a CUDA graph. `valid_tokens` (int32 [1], on the device) says
+    how many leading tokens are real; the outputs of the others are not defined. Gradients raise
+    E153.
     """
 
     router: Router
@@ -141,7 +140,7 @@ class MoE(nn.Module):
         check_tokens(x, self.hidden_size, self.experts)
         with torch.no_grad():
             out = self._forward(x.reshape(-1, self.hidden_size), valid_tokens).view(x.shape)
-        return inference_only(out, x)
+        return inference_only(out, x, self.experts.gate_up)
 
     def _forward(self, tokens: Tensor, valid_tokens: Tensor | None) -> Tensor:
         shared = start_shared(self.shared, tokens, self._two_streams(tokens))
@@ -170,7 +169,7 @@ class _NoGradient(torch.autograd.Function):
     """The identity, whose backward says that there is none."""
 
     @staticmethod
-    def forward(ctx: object, out: Tensor, x: Tensor) -> Tensor:
+    def forward(ctx: object, out: Tensor, *inputs: Tensor) -> Tensor:
         return out.view_as(out)
 
     @staticmethod
@@ -178,10 +177,10 @@ class _NoGradient(torch.autograd.Function):
         raise AnyshapeError("E153")
 
 
-def inference_only(out: Tensor, x: Tensor) -> Tensor:
-    """`out`, which raises E153 if anything asks for a gradient through it."""
-    if torch.is_grad_enabled() and x.requires_grad:
-        return _NoGradient.apply(out, x)
+def inference_only(out: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+    """`out`, which raises E153 if anything asks for a gradient of the input or of the weights."""
+    if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
+        return _NoGradient.apply(out, x, weight)
     return out
 
 

@@ -117,7 +117,7 @@ class ParallelMoE(nn.Module):
         with torch.no_grad():
             tokens = x.reshape(-1, self.hidden_size)
             out = self._forward(tokens, valid_tokens).view(x.shape)
-        return inference_only(out, x)
+        return inference_only(out, x, self.experts.gate_up)
 
     def _forward(self, tokens: Tensor, valid_tokens: Tensor | None) -> Tensor:
         tp = self.mesh.tp

@@ -235,7 +235,7 @@ class ReplacedExperts(nn.Module):
             out = add_routed(
                 experts, hidden_states, plan, routing, lambda: new_zeros(hidden_states)
             )
-        return inference_only(out, hidden_states)
+        return inference_only(out, hidden_states, experts.gate_up)
 
     def experts_of(self) -> Experts:
         return self._experts.get()

@@ -206,6 +206,8 @@ def test_a_gradient_is_an_error_and_not_silently_missing() -> None:
     out = x + layer(x)
     with pytest.raises(AnyshapeError, match="E153"):
         out.sum().backward()
+    with pytest.raises(AnyshapeError, match="E153"):
+        layer(x.detach()).sum().backward()
 
 
 def test_compiles_into_one_graph_for_every_size() -> None:

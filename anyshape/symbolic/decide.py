@@ -57,6 +57,8 @@ def _quick_equal(
         return False
     if bound in facts.holes_of(form):
         return False
+    if form.symbol is not None and facts.congruence_at(form) is None:
+        return None
     modulus, residue = congruence_of(facts, form)
     if modulus != 1 and (residue - bound) % modulus if modulus else residue != bound:
         facts.use_all(form)
@@ -66,6 +68,9 @@ def _quick_equal(
 
 def decide(facts: Facts, relation: Relation) -> bool | None:
     """True or False if the facts decide, else None."""
+    atom = relation.form.atom
+    if atom is not None and not atom.word and facts.alone(atom):
+        return quick(facts, relation)
     now = condition_simplified(facts, relation)
     if isinstance(now, bool):
         return now

@@ -155,6 +155,10 @@ class Knowledge:
             return get(expr.atom) is not None
         return any(get(symbol) is not None for symbol in expr.symbols)
 
+    def alone(self, symbol: Symbol) -> bool:
+        """Whether nothing but its own range, residue and excluded values is known of a symbol."""
+        return self.links.get(symbol) is None and self.values.get(symbol) is None
+
     def links_at(self, symbol: Symbol, limit: int) -> Iterator[Expr | AnyOf]:
         """Facts that tie the symbol to others, the newest first."""
         chain = self.links.get(symbol)

@@ -19,13 +19,12 @@ class Layered(Generic[Key, Value]):
 
     def get(self, key: Key) -> Value | None:
         """The newest value for the key."""
-        found = self.own.get(key)
-        if found is None:
-            for layer in self.older:
-                found = layer.get(key)
-                if found is not None:
-                    return found
-        return found
+        if key in self.own:
+            return self.own[key]
+        for layer in self.older:
+            if key in layer:
+                return layer[key]
+        return None
 
     def __setitem__(self, key: Key, value: Value) -> None:
         self.own[key] = value

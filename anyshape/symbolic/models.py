@@ -31,7 +31,7 @@ def undecided(facts: Facts, relation: Relation, core: Iterable[Expr | AnyOf]) ->
     for fact in core:
         symbols.update(dict.fromkeys(sorted(fact.symbols, key=age)))
     ends = {symbol: _ends(facts, symbol) for symbol in symbols}
-    if any(lo > hi for lo, hi in ends.values()):
+    if any(lo > hi or facts.value_of(symbol) is not None for symbol, (lo, hi) in ends.items()):
         return False
     seen: set[bool] = set()
     for env in _candidates(relation, ends):
@@ -45,10 +45,11 @@ def undecided(facts: Facts, relation: Relation, core: Iterable[Expr | AnyOf]) ->
 
 def _ends(facts: Facts, symbol: Symbol) -> tuple[int, int]:
     lo, hi = atom_bounds(facts, symbol, 0)
-    if lo is None:
-        lo = -FAR if hi is None else hi - FAR
+    far = FAR + 7 * (symbol.index % 64)  # two sizes without a bound are not equal at their ends
     if hi is None:
-        hi = lo + FAR
+        hi = far if lo is None else lo + far
+    if lo is None:
+        lo = hi - 2 * far
     congruence = facts.congruence_at(symbol.expr)
     if congruence is not None and congruence[0]:
         modulus, residue = congruence
@@ -64,26 +65,38 @@ def _ends(facts: Facts, symbol: Symbol) -> tuple[int, int]:
 def _candidates(
     relation: Relation, ends: Mapping[Symbol, tuple[int, int]]
 ) -> Iterator[dict[Symbol, int]]:
-    """The form as large and as small as may be, everything small or large, and the bound itself met."""
-    signs = {
-        monomial[0]: c
-        for monomial, c in relation.form.terms.items()
-        if len(monomial) == 1 and not monomial[0].word
-    }
-    pivot = next((symbol for symbol, c in signs.items() if abs(c) == 1), None)
-    for rest in (1, 0):
-        for ups, downs in ((1, 0), (0, 1), (0, 0), (1, 1)):
-            env = {
-                symbol: pair[rest if symbol not in signs else ups if signs[symbol] > 0 else downs]
-                for symbol, pair in ends.items()
-            }
-            yield env
-            if pivot is not None:
-                lo, hi = ends[pivot]
-                for goal in (relation.bound, relation.bound + 1, relation.bound - 1):
-                    met = _met(relation.form, goal, pivot, signs[pivot], env)
-                    if met is not None and lo <= met <= hi:
-                        yield {**env, pivot: met}
+    """The form as large and as small as may be, then the bound itself and its neighbours met."""
+    signs: dict[Symbol, int] = {}
+    _directions(relation.form, 1, signs)
+    extremes = [
+        {
+            symbol: pair[rest if symbol not in signs else ups if signs[symbol] > 0 else 1 - ups]
+            for symbol, pair in ends.items()
+        }
+        for ups, rest in ((1, 1), (0, 1), (0, 0), (1, 0))
+    ]
+    yield from extremes[:2]
+    terms = relation.form.terms
+    pivot = next((symbol for symbol in signs if abs(terms.get(symbol.unit, 0)) == 1), None)
+    if pivot is not None:
+        lo, hi = ends[pivot]
+        for env in extremes[:2]:
+            for goal in (relation.bound, relation.bound + (-1 if relation.kind == "ge" else 1)):
+                met = _met(relation.form, goal, pivot, terms[pivot.unit], env)
+                if met is not None and lo <= met <= hi:
+                    yield {**env, pivot: met}
+    yield from extremes[2:]
+
+
+def _directions(form: Expr, sign: int, signs: dict[Symbol, int]) -> None:
+    """Guesses for each symbol whether the form grows or shrinks with it."""
+    for monomial, c in form.terms.items():
+        for atom in monomial:
+            if isinstance(atom, Symbol):
+                signs.setdefault(atom, sign * c)
+            for arg in atom.args[: 1 if atom.word in ("//", "%") else None]:
+                if isinstance(arg, Expr):
+                    _directions(arg, sign * c, signs)
 
 
 def _met(form: Expr, goal: int, pivot: Symbol, sign: int, env: Mapping[Symbol, int]) -> int | None:
@@ -120,12 +133,9 @@ def _satisfied(facts: Facts, fact: Expr | AnyOf, env: Mapping[Symbol, int]) -> b
 
 
 def _allowed(facts: Facts, env: Mapping[Symbol, int]) -> bool:
-    """Whether every size is in its own range, not excluded, of its residue, and no stale name."""
+    """Whether no size is excluded, and each has its residue."""
     for symbol, size in env.items():
-        lo, hi = atom_bounds(facts, symbol, 0)
-        if (lo is not None and size < lo) or (hi is not None and size > hi):
-            return False
-        if facts.value_of(symbol) is not None or size in facts.holes_of(symbol.expr):
+        if size in facts.holes_of(symbol.expr):
             return False
         congruence = facts.congruence_at(symbol.expr)
         if congruence is not None and congruence[0] and (size - congruence[1]) % congruence[0]:

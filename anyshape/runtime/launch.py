@@ -134,7 +134,7 @@ def too_large() -> NoReturn:
 
 def with_strides(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
     """The tensor with the strides that eager would give it: itself, or a copy."""
-    if tensor.numel() == 0 or _same_layout(tensor, strides):
+    if tensor.stride() == strides or tensor.numel() == 0 or _same_layout(tensor, strides):
         return tensor
     result = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
     return result.copy_(tensor)

@@ -62,16 +62,15 @@ def _bind_keywords(
     parameters = code.argument_count + code.keyword_only_count
     first = real.co_posonlyargcount
     for name, value in kwargs.items():
-        try:
-            slot = names.index(name, first, parameters)
-        except ValueError:
-            if extra is None:
-                raise _mismatch(fn, args, kwargs) from None
+        if name in names[first:parameters]:
+            slot = names.index(name, first)
+            if locals_[slot] is not NULL:
+                raise _mismatch(fn, args, kwargs)
+            locals_[slot] = value
+        elif extra is not None:
             extra[name] = value
-            continue
-        if locals_[slot] is not NULL:
+        else:
             raise _mismatch(fn, args, kwargs)
-        locals_[slot] = value
 
 
 def _fill_defaults(

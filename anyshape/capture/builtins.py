@@ -6,6 +6,7 @@ program goes to a polyfill.
 """
 
 from __future__ import annotations
+import __future__
 
 import functools
 import operator
@@ -220,10 +221,7 @@ def _locals(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
 def _vars(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if not args:
         return _locals(machine, args, kwargs)
-    try:
-        return protocol.load_attr(machine, args[0], "__dict__")
-    except AttributeError:
-        raise TypeError("vars() argument must have __dict__ attribute") from None
+    return Call(polyfills.vars_of, args)
 
 
 def _dir(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
@@ -291,7 +289,7 @@ def _run_source(machine: Machine, mode: str, args: Args, kwargs: Kwargs) -> Any:
         names = globals_
     if "__builtins__" not in globals_:
         protocol.store_item(machine, globals_, "__builtins__", frame.builtins)
-    code = source if type(source) is CodeType else _compile(source, mode)
+    code = source if type(source) is CodeType else _compile(frame, source, mode)
     decoded = machine.decoded(code)
     if decoded.unsupported or code.co_freevars:
         return machine.native(exec if mode == "exec" else eval, args, kwargs)
@@ -300,9 +298,26 @@ def _run_source(machine: Machine, mode: str, args: Args, kwargs: Kwargs) -> Any:
     return Frame(decoded, globals_, scope if isinstance(scope, dict) else vars(scope), slots, names)
 
 
-def _compile(source: Any, mode: str) -> CodeType:
+_FUTURES = functools.reduce(
+    operator.or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+)
+
+
+def _compile(frame: Frame, source: Any, mode: str) -> CodeType:
     text = source.lstrip(" \t") if mode == "eval" and isinstance(source, str) else source
-    return compile(text, "<string>", mode, dont_inherit=True)
+    flags = frame.code.code.co_flags & _FUTURES
+    return compile(text, "<string>", mode, flags, dont_inherit=True)
+
+
+def _compile_builtin(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
+    """`compile()` inherits the future statements of the virtual frame, not of ours."""
+    frame = visible_frame(machine)
+    names = ("source", "filename", "mode", "flags", "dont_inherit", "optimize")
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    if frame is not None and not given.get("dont_inherit"):
+        given["flags"] = given.get("flags", 0) | frame.code.code.co_flags & _FUTURES
+    given["dont_inherit"] = True
+    return machine.native(compile, (), given)
 
 
 # ---- iteration ----------------------------------------------------------------------------------------------------------------------
@@ -363,23 +378,24 @@ def _generator_close(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _container(make: Any) -> Handler:
+    polyfill = polyfills.make_from_list if make in (list, tuple) else polyfills.make_from_elements
+
     def handler(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
-        if len(args) == 1 and not kwargs:
-            if protocol.needs_interpretation(machine, args[0]):
-                return Call(polyfills.make_from_list, (make, *args))
-            if make in (list, tuple) and protocol.is_python(machine, type(args[0]), "__len__"):
-                return Call(polyfills.make_from_list, (make, *args))
+        if len(args) == 1 and not kwargs and protocol.needs_interpretation(machine, args[0]):
+            return Call(polyfill, (make, *args))
         return machine.native(make, args, kwargs)
 
     return handler
 
 
 def _filler(method: Any) -> Handler:
-    """`list.extend` and the like, which iterate over their argument."""
+    """`list.extend` and the like, which iterate over their arguments."""
+    hinted = method in (list.extend, list.__init__)
+    polyfill = polyfills.fill_from_list if hinted else polyfills.fill_from_elements
 
     def handler(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
-        if len(args) == 2 and protocol.needs_interpretation(machine, args[1]):
-            return Call(polyfills.fill_from_list, (method, *args))
+        if any(protocol.needs_interpretation(machine, arg) for arg in args[1:]):
+            return Call(polyfill, (method, *args))
         return machine.native(method, args, kwargs)
 
     return handler
@@ -405,7 +421,9 @@ def _dict_update(method: Any) -> Handler:
 
 def _is_python_source(machine: Machine, source: Any) -> bool:
     cls = type(source)
-    return cls is not dict and (
+    if isinstance(source, dict):
+        return protocol.is_python(machine, cls, "__iter__")
+    return (
         protocol.needs_interpretation(machine, source)
         or protocol.is_python(machine, cls, "keys")
         or (
@@ -535,6 +553,12 @@ def _len(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 1 and not kwargs:
         return protocol.length(machine, args[0])
     return machine.native(len, args, kwargs)
+
+
+def _length_hint(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) in (1, 2) and not kwargs:
+        return Call(polyfills.length_hint, (*args, 0)[:2])
+    return machine.native(operator.length_hint, args, kwargs)
 
 
 def _bool(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
@@ -780,7 +804,8 @@ BUILTINS: dict[Any, Handler] = {
     str.join: _join,
     functools.reduce: _reduce,
     len: _len,
-    operator.length_hint: _len,
+    operator.length_hint: _length_hint,
+    compile: _compile_builtin,
     repr: _text("repr"),
     format: _format,
     hash: _hash,

@@ -15,6 +15,7 @@ from anyshape.capture import polyfills
 from anyshape.capture.continuations import GENERATOR_ROOT, Continuation, Ended, SendCall
 from anyshape.capture.frame import PYTHON, Frame
 from anyshape.capture.values import NULL, InterpreterBug, ProxyLeak
+from anyshape.capture.views import FrameView
 
 if TYPE_CHECKING:
     from anyshape.capture.machine import Machine
@@ -62,6 +63,7 @@ class Generator:
         frame.stack.append(value)
         frame.continuation = continuation
         frame.back = None
+        frame.generator = self  # only while it runs: a dropped generator must go at once
         self.running = self.started = True
         return frame
 
@@ -69,13 +71,14 @@ class Generator:
         """A yield: the frame to which control goes back."""
         self.running = False
         caller = self.frame.back
-        self.frame.back = None
+        self.frame.back = self.frame.generator = None
         return caller
 
     def returned(self) -> None:
         """The generator's code has returned."""
         self.running = False
         self.finished = True
+        self.frame.generator = None
 
     def failed(self, error: BaseException) -> BaseException:
         """The generator's code let `error` out: what its caller sees (PEP 479)."""
@@ -83,7 +86,7 @@ class Generator:
         if isinstance(error, StopIteration) and PYTHON < (3, 12):
             replaced = RuntimeError("generator raised StopIteration")
             replaced.__cause__ = replaced.__context__ = error
-            return replaced.with_traceback(error.__traceback__)
+            return replaced
         return error
 
     def throwing(self, error: BaseException, continuation: Continuation) -> Frame:
@@ -99,6 +102,7 @@ class Generator:
         frame = self.frame
         frame.continuation = continuation
         frame.back = None
+        frame.generator = self
         self.running = True
         delegate = self.delegate()
         if delegate is NULL:
@@ -184,12 +188,8 @@ class Generator:
         return value
 
     def __del__(self) -> None:
-        if self.started and not self.finished and not self.running and not self.machine.recording:
-            index = self.frame.index - 1
-            if any(
-                row is not None and row.depth >= 0
-                for row in self.frame.code.handled_by[index : index + 1]
-            ):
+        if self.gi_suspended and not self.machine.recording:
+            if self.frame.code.handled_by[self.frame.index - 1] is not None:
                 self.close()
 
     @property
@@ -197,8 +197,12 @@ class Generator:
         return self.running
 
     @property
+    def gi_suspended(self) -> bool:
+        return self.started and not self.running and not self.finished
+
+    @property
     def gi_frame(self) -> Any:
-        return None if self.finished else self.frame.view()
+        return None if self.finished else FrameView(self.frame)
 
     @property
     def gi_code(self) -> Any:

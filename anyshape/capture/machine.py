@@ -90,8 +90,11 @@ class Machine:
 
     def begin(self, frame: Frame, root: Any = ROOT) -> None:
         """Make `frame` the current frame; what becomes of its result is said by `root`."""
-        frame.back = self.frame
-        frame.continuation = root
+        bottom = frame
+        while bottom.back is not None:
+            bottom = bottom.back
+        bottom.back = self.frame
+        bottom.continuation = root
         self.frame = frame
 
     def resume(self) -> Any:
@@ -262,8 +265,8 @@ class Machine:
     def _lookup(self, cls: type, name: str) -> Any:
         known = self.class_attributes.setdefault(cls, {})
         value: Any = NULL
-        for base in type.__dict__["__mro__"].__get__(cls):
-            namespace = type.__dict__["__dict__"].__get__(base)
+        for base in type.__dict__["__mro__"].__get__(cls) or (cls, object):
+            namespace = type.__dict__["__dict__"].__get__(base) or {}
             if name in namespace:
                 value = namespace[name]
                 if self.recording:

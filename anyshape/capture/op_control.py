@@ -11,6 +11,7 @@ from anyshape.capture import polyfills, protocol
 from anyshape.capture.continuations import RAISE, Continuation, ForCall, ForNext, SendCall, SendNext
 from anyshape.capture.frame import PYTHON, Frame
 from anyshape.capture.generators import Generator
+from anyshape.capture.op_values import shown_callable
 from anyshape.capture.steps import again, also, drop, enter, push, push_by
 from anyshape.capture.unwinding import handled_exception
 from anyshape.capture.values import NULL, PROXIES, Call
@@ -130,7 +131,6 @@ def end_for(machine: Machine, frame: Frame, arg: Any) -> None:
 def return_generator(machine: Machine, frame: Frame, arg: Any) -> Frame:
     caller = frame.back
     generator = Generator(machine, frame)
-    frame.generator = generator
     continuation, frame.continuation, frame.back = frame.continuation, None, None
     machine.frame = caller
     if machine.recording:
@@ -230,10 +230,8 @@ def call_function_ex(machine: Machine, frame: Frame, arg: int) -> Frame | None:
                 machine, frame, -1 - flag, Call(polyfills.make_from_list, (tuple, args)), arg
             )
         if not hasattr(type(args), "__iter__") and not hasattr(type(args), "__getitem__"):
-            shown = getattr(fn, "__qualname__", repr(fn))
-            raise TypeError(
-                f"{shown}() argument after * must be an iterable, not {type(args).__name__}"
-            )
+            shown, kind = shown_callable(fn), type(args).__name__
+            raise TypeError(f"{shown} argument after * must be an iterable, not {kind}")
         args = tuple(machine.heap.mirror(args) if machine.recording else args)
     elif machine.recording:
         args = machine.heap.mirror(args)
@@ -246,10 +244,8 @@ def call_function_ex(machine: Machine, frame: Frame, arg: int) -> Frame | None:
 
 def _keyword_mapping(fn: Any, kwargs: Any) -> dict[str, Any]:
     if not hasattr(type(kwargs), "keys"):
-        shown = getattr(fn, "__qualname__", repr(fn))
-        raise TypeError(
-            f"{shown}() argument after ** must be a mapping, not {type(kwargs).__name__}"
-        )
+        shown, kind = shown_callable(fn), type(kwargs).__name__
+        raise TypeError(f"{shown} argument after ** must be a mapping, not {kind}")
     return dict(kwargs)
 
 

@@ -6,9 +6,10 @@ from types import CellType, CodeType
 from typing import TYPE_CHECKING, Any
 
 from anyshape.capture import polyfills, protocol
+from anyshape.capture.continuations import DISCARD
 from anyshape.capture.frame import Frame
 from anyshape.capture.protocol import BOUND
-from anyshape.capture.steps import again, drop, push
+from anyshape.capture.steps import again, also, drop, enter, push
 from anyshape.capture.values import NULL, PROXIES, Call
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ def read_cell(machine: Machine, frame: Frame, slot: int) -> Any:
             return machine.heap.cell(cell, frame.code.local_names[slot])
         return cell.cell_contents
     except ValueError:
-        raise _unbound_cell(frame, slot) from None
+        pass
+    raise _unbound_cell(frame, slot)
 
 
 def _unbound_cell(frame: Frame, slot: int) -> NameError:
@@ -176,10 +178,9 @@ def store_name(machine: Machine, frame: Frame, arg: str) -> Frame | None:
     return drop(machine, frame, 1, protocol.store_item(machine, frame.names, arg, frame.stack[-1]))
 
 
-def delete_name(machine: Machine, frame: Frame, arg: str) -> None:
-    if _from_names(machine, frame, arg) is NULL:
-        raise NameError(f"name {arg!r} is not defined", name=arg)
-    protocol.store_item(machine, frame.names, arg, NULL)
+def delete_name(machine: Machine, frame: Frame, arg: str) -> Frame | None:
+    result = machine.call(polyfills.delete_name, (frame.names, arg))
+    return enter(machine, frame, also(result, DISCARD))
 
 
 def load_classderef(machine: Machine, frame: Frame, arg: int) -> None:
@@ -419,26 +420,24 @@ def list_extend(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     ):
         return again(machine, frame, Call(polyfills.list_of, (iterable,)))
     machine.heap.will_write(target)
-    iterator = _star_iterator(machine, iterable)
-    target.extend(iterator)
+    complaint = f"Value after * must be an iterable, not {type(iterable).__name__}"
+    target.extend(_iterator(machine, iterable, complaint))
     frame.stack.pop()
     return None
 
 
-def _star_iterator(machine: Machine, iterable: Any) -> Any:
-    try:
-        return iter(machine.heap.mirror(iterable) if machine.recording else iterable)
-    except TypeError:
-        if hasattr(type(iterable), "__iter__") or hasattr(type(iterable), "__getitem__"):
-            raise
-        message = f"Value after * must be an iterable, not {type(iterable).__name__}"
-        raise TypeError(message) from None
+def _iterator(machine: Machine, iterable: Any, complaint: str) -> Any:
+    """`iter(iterable)`, whose error is `complaint` where the class has nothing to iterate by."""
+    cls = type(iterable)
+    if not (cls in PROXIES or hasattr(cls, "__iter__") or hasattr(cls, "__getitem__")):
+        raise TypeError(complaint)
+    return protocol.iterate(machine, iterable)
 
 
 def set_update(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     target, iterable = frame.stack[-arg - 1], frame.stack[-1]
     if protocol.needs_interpretation(machine, iterable):
-        return again(machine, frame, Call(polyfills.list_of, (iterable,)))
+        return again(machine, frame, Call(polyfills.elements_of, (iterable,)))
     machine.heap.will_write(target)
     target.update(machine.heap.mirror(iterable) if machine.recording else iterable)
     frame.stack.pop()
@@ -458,7 +457,9 @@ def dict_update(machine: Machine, frame: Frame, arg: int) -> Frame | None:
 
 
 def _is_python_mapping(machine: Machine, source: Any) -> bool:
-    return type(source) is not dict and (
+    if isinstance(source, dict):
+        return protocol.is_python(machine, type(source), "__iter__")
+    return (
         protocol.is_python(machine, type(source), "keys")
         or protocol.is_python(machine, type(source), "__getitem__")
         or protocol.is_python(machine, type(source), "__iter__")
@@ -469,7 +470,7 @@ def dict_merge(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     target, source = frame.stack[-arg - 1], frame.stack[-1]
     if _is_python_mapping(machine, source):
         return again(machine, frame, Call(polyfills.dict_from_mapping, (source,)))
-    callee = _shown_callable(frame.stack[-arg - 3])
+    callee = shown_callable(frame.stack[-arg - 3])
     if not isinstance(source, dict) and not hasattr(source, "keys"):
         raise TypeError(
             f"{callee} argument after ** must be a mapping, not {type(source).__name__}"
@@ -484,7 +485,7 @@ def dict_merge(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     return None
 
 
-def _shown_callable(fn: Any) -> str:
+def shown_callable(fn: Any) -> str:
     name = getattr(fn, "__qualname__", None)
     if not isinstance(name, str):
         return str(fn)
@@ -512,12 +513,9 @@ def unpack_sequence(machine: Machine, frame: Frame, arg: int) -> Frame | None:
 
 
 def _first_values(machine: Machine, value: Any, count: int) -> list[Any]:
-    try:
-        iterator = protocol.iterate(machine, value)
-    except TypeError:
-        if type(value) in PROXIES or hasattr(type(value), "__iter__"):
-            raise
-        raise TypeError(f"cannot unpack non-iterable {type(value).__name__} object") from None
+    iterator = _iterator(
+        machine, value, f"cannot unpack non-iterable {type(value).__name__} object"
+    )
     values = []
     for item in iterator:
         values.append(item)
@@ -540,12 +538,8 @@ def unpack_ex(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     if protocol.needs_interpretation(machine, value) and type(value) not in PROXIES:
         return again(machine, frame, Call(polyfills.list_of, (value,)))
     before, after = arg & 0xFF, arg >> 8
-    try:
-        values = list(protocol.iterate(machine, value))
-    except TypeError:
-        if hasattr(type(value), "__iter__"):
-            raise
-        raise TypeError(f"cannot unpack non-iterable {type(value).__name__} object") from None
+    complaint = f"cannot unpack non-iterable {type(value).__name__} object"
+    values = list(_iterator(machine, value, complaint))
     if len(values) < before + after:
         wanted = before + after
         raise ValueError(

@@ -8,6 +8,7 @@ the program, its Python twin is here.
 from __future__ import annotations
 
 import operator
+import sys
 from typing import Any
 
 from anyshape.capture.intrinsics import (
@@ -20,6 +21,8 @@ from anyshape.capture.intrinsics import (
     run_class_body,
 )
 from anyshape.capture.values import ABSENT
+
+PYTHON = sys.version_info[:2]
 
 
 def raise_it(error: Any) -> Any:
@@ -312,18 +315,64 @@ def next_or_default(iterator: Any, default: Any) -> Any:
 
 
 def list_of(iterable: Any) -> Any:
+    cls = type(iterable)
+    if find(cls, "__len__") is ABSENT and find(cls, "__length_hint__") is ABSENT:
+        return elements_of(iterable)
+    iterator = iter(iterable)
+    length_hint(iterable, 0)  # as list() and tuple() ask before they take the first element
+    return elements_of(iterator)
+
+
+def elements_of(iterator: Any) -> Any:
     values = []
-    for value in iterable:
+    for value in iterator:
         values.append(value)  # noqa: PERF402 - list() is what this implements
     return values
+
+
+def length_hint(obj: Any, default: Any) -> Any:
+    cls = type(obj)
+    if find(cls, "__len__") is not ABSENT:
+        try:
+            return len(obj)
+        except TypeError:
+            pass
+    hint = find(cls, "__length_hint__")
+    if hint is ABSENT:
+        return default
+    result = bind(hint, obj, cls)()
+    if result is NotImplemented:
+        return default
+    if not isinstance(result, int):
+        raise TypeError(f"__length_hint__ must be an integer, not {type(result).__name__}")
+    if result < 0:
+        raise ValueError("__length_hint__() should return >= 0")
+    return result
+
+
+def make_from_elements(make: Any, iterable: Any) -> Any:
+    return created(make(elements_of(iterable)))
 
 
 def make_from_list(make: Any, iterable: Any, *rest: Any, **kwargs: Any) -> Any:
     return created(make(list_of(iterable), *rest, **kwargs))
 
 
-def fill_from_list(method: Any, receiver: Any, iterable: Any) -> Any:
-    return method(receiver, list_of(iterable))
+def fill_from_list(method: Any, receiver: Any, *iterables: Any) -> Any:
+    return method(receiver, *[list_of(iterable) for iterable in iterables])
+
+
+def fill_from_elements(method: Any, receiver: Any, *iterables: Any) -> Any:
+    return method(receiver, *[elements_of(iterable) for iterable in iterables])
+
+
+def delete_name(names: Any, name: Any) -> Any:
+    try:
+        del names[name]
+        return
+    except KeyError:
+        pass
+    raise NameError(f"name {name!r} is not defined", name=name)
 
 
 def pairs_of(iterable: Any) -> Any:
@@ -452,12 +501,11 @@ def extreme_of(name: Any, values: Any, key: Any, default: Any, better: Any) -> A
     if best is not ABSENT:
         return best
     if default is ABSENT:
-        shown = "arg is an empty sequence" if COMPARES_OLD_TEXT else "iterable argument is empty"
-        raise ValueError(f"{name}() {shown}")
+        raise ValueError(f"{name}() {_EMPTY}")
     return default
 
 
-COMPARES_OLD_TEXT = False
+_EMPTY = "arg is an empty sequence" if PYTHON < (3, 12) else "iterable argument is empty"
 
 
 def sorted_of(iterable: Any, key: Any, reverse: Any) -> Any:
@@ -696,7 +744,7 @@ def convert_and_format(conversion: Any, value: Any, spec: Any) -> Any:
 def match_class(subject: Any, cls: Any, count: Any, names: Any) -> Any:
     """The attributes that a class pattern binds, or None."""
     if not isinstance(cls, type):
-        raise TypeError("called match pattern must be a class")
+        raise TypeError(f"called match pattern must be a {_CLASS_WORD}")
     if not isinstance(subject, cls):
         return None
     values = []
@@ -744,6 +792,7 @@ def match_class(subject: Any, cls: Any, count: Any, names: Any) -> Any:
     return native(tuple, values)
 
 
+_CLASS_WORD = "type" if PYTHON < (3, 12) else "class"
 _MATCHES_ITSELF = 1 << 22
 
 
@@ -753,11 +802,20 @@ def matches_itself(cls: Any) -> bool:
 
 
 def raise_from(error: Any, cause: Any) -> Any:
-    raise error from cause
+    made = error()
+    raise made from cause
 
 
 def none_after(fn: Any, args: Any) -> Any:
     fn(*args)
+
+
+def vars_of(obj: Any) -> Any:
+    try:
+        return obj.__dict__
+    except AttributeError:
+        pass
+    raise TypeError("vars() argument must have __dict__ attribute")
 
 
 def dir_by_method(obj: Any) -> Any:

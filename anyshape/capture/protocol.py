@@ -8,6 +8,8 @@ interpreted code: directly where one call is all, else by a polyfill.
 from __future__ import annotations
 
 import operator
+import threading
+import weakref
 from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
@@ -23,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from anyshape.capture import polyfills
 from anyshape.capture.generators import Generator
 from anyshape.capture.values import NULL, PROXIES, Call
+from anyshape.capture.views import FrameView
 
 if TYPE_CHECKING:
     from anyshape.capture.machine import Machine
@@ -54,6 +57,9 @@ PLAIN = frozenset(
 )
 CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
 _FORWARDING = frozenset({GenericAlias, MethodType})
+# Our own objects that programs hold, and C types with an attribute access of their own.
+_OWN = frozenset({Generator, FrameView})
+_FOREIGN = (type(threading.local()), weakref.ProxyType, weakref.CallableProxyType)
 
 _object_getattribute = object.__getattribute__
 _type_getattribute = type.__getattribute__
@@ -69,6 +75,8 @@ def load_attr(machine: Machine, obj: Any, name: str) -> Any:
     cls = type(obj)
     if cls in PROXIES:
         return machine.domain.getattr(obj, name)
+    if obj is None or cls in _OWN:  # a descriptor cannot tell None from no object
+        return getattr(obj, name)
     getattribute = machine.lookup(cls, "__getattribute__")
     if getattribute is _object_getattribute:
         hook = machine.lookup(cls, "__getattr__")
@@ -83,7 +91,7 @@ def load_attr(machine: Machine, obj: Any, name: str) -> Any:
         return _module_getattr(machine, obj, cls, name)
     if getattribute is _super_getattribute:
         return super_getattr(machine, obj, name)
-    if cls is Generator or not cls.__flags__ & _HEAP_TYPE or cls in _FORWARDING:
+    if not cls.__flags__ & _HEAP_TYPE or cls in _FORWARDING or _is_foreign(cls):
         return _native_getattr(machine, obj, name)
     hook = machine.lookup(cls, "__getattr__")
     if type(hook) is FunctionType:
@@ -107,6 +115,8 @@ def _getattr_with_hook(machine: Machine, obj: Any, cls: type, name: str, hook: A
     try:
         result = generic_getattr(machine, obj, cls, name)
     except AttributeError:
+        result = NULL
+    if result is NULL:
         return call_bound(machine, hook, obj, (name,), None)
     if type(result) is Call:
         return Call(polyfills.getattr_or_hook, (obj, name, hook))
@@ -152,35 +162,34 @@ def is_data_descriptor(machine: Machine, kind: type) -> bool:
 
 
 def descriptor_get(machine: Machine, attribute: Any, obj: Any, cls: type, name: str) -> Any:
-    """`attribute.__get__(obj, cls)`, or the attribute itself if it has none; `obj` None means: on the class."""
+    """`attribute.__get__(obj, cls)`, or the attribute itself; `obj` NULL means: on the class."""
     kind = type(attribute)
     if kind is FunctionType:
-        return attribute if obj is None else MethodType(attribute, obj)
+        return attribute if obj is NULL else MethodType(attribute, obj)
     if kind is property:
-        if obj is None:
+        if obj is NULL:
             return attribute
         if attribute.fget is None:
-            raise AttributeError(f"property {name!r} of {cls.__name__!r} object has no getter")
+            raise AttributeError(f"property {name!r} of {cls.__qualname__!r} object has no getter")
         return Call(attribute.fget, (obj,))
     if kind is staticmethod:
         return attribute.__func__
+    instance = None if obj is NULL else obj
     if kind is classmethod:
         wrapped = attribute.__func__
-        return (
-            MethodType(wrapped, cls)
-            if type(wrapped) is FunctionType
-            else attribute.__get__(obj, cls)
-        )
+        if type(wrapped) is FunctionType:
+            return MethodType(wrapped, cls)
+        return attribute.__get__(instance, cls)
     getter = machine.lookup(kind, "__get__")
     if getter is NULL:
         return attribute
     if type(getter) is FunctionType:
-        return Call(getter, (attribute, obj, cls))
+        return Call(getter, (attribute, instance, cls))
     if kind in _C_FUNCTIONS:
-        return attribute.__get__(obj, cls)
-    if obj is not None and machine.recording:
+        return attribute.__get__(instance, cls)
+    if obj is not NULL and machine.recording:
         return machine.heap.slot(obj, attribute, cls, name)
-    return getter(attribute, obj, cls)
+    return getter(attribute, instance, cls)
 
 
 def type_getattr(machine: Machine, obj: Any, meta: type, name: str) -> Any:
@@ -190,7 +199,7 @@ def type_getattr(machine: Machine, obj: Any, meta: type, name: str) -> Any:
         return _metatype_get(machine, meta_attribute, obj, meta, name)
     attribute = machine.lookup(obj, name)
     if attribute is not NULL:
-        return descriptor_get(machine, attribute, None, obj, name)
+        return descriptor_get(machine, attribute, NULL, obj, name)
     if meta_attribute is not NULL:
         return descriptor_get(machine, meta_attribute, obj, meta, name)
     hook = machine.lookup(meta, "__getattr__")
@@ -211,15 +220,14 @@ def _module_getattr(machine: Machine, obj: Any, cls: type, name: str) -> Any:
     try:
         return generic_getattr(machine, obj, cls, name)
     except AttributeError:
-        hook = machine.lookup(cls, "__getattr__")
-        if hook is not NULL:
-            return call_bound(machine, hook, obj, (name,), None)
-        own = vars(obj).get("__getattr__")
-        if own is not None:
-            return Call(own, (name,))
-        raise AttributeError(
-            f"module {obj.__name__!r} has no attribute {name!r}", name=name, obj=obj
-        ) from None
+        pass
+    hook = machine.lookup(cls, "__getattr__")
+    if hook is not NULL:
+        return call_bound(machine, hook, obj, (name,), None)
+    own = vars(obj).get("__getattr__")
+    if own is not None:
+        return Call(own, (name,))
+    raise AttributeError(f"module {obj.__name__!r} has no attribute {name!r}", name=name, obj=obj)
 
 
 def super_getattr(machine: Machine, obj: Any, name: str) -> Any:
@@ -242,7 +250,7 @@ def super_lookup(
             if machine.recording:
                 attribute = machine.heap.class_attribute(base, name, attribute)
             return descriptor_get(
-                machine, attribute, None if receiver is start else receiver, start, name
+                machine, attribute, NULL if receiver is start else receiver, start, name
             )
     if obj is None:
         obj = super(this, receiver)
@@ -292,8 +300,12 @@ def store_attr(machine: Machine, obj: Any, name: str, value: Any) -> Any:
     return machine.heap.native_setattr(obj, name, value)
 
 
+def _is_foreign(cls: type) -> bool:
+    return issubclass(cls, _FOREIGN)
+
+
 def _is_generic_setter(cls: type) -> bool:
-    return bool(cls.__flags__ & _HEAP_TYPE) and not issubclass(cls, type)
+    return bool(cls.__flags__ & _HEAP_TYPE) and not issubclass(cls, (type, *_FOREIGN))
 
 
 def generic_setattr(machine: Machine, obj: Any, name: str, value: Any) -> Any:
@@ -309,7 +321,9 @@ def generic_setattr(machine: Machine, obj: Any, name: str, value: Any) -> Any:
             accessor = attribute.fdel if value is NULL else attribute.fset
             if accessor is None:
                 what = "deleter" if value is NULL else "setter"
-                raise AttributeError(f"property {name!r} of {cls.__name__!r} object has no {what}")
+                raise AttributeError(
+                    f"property {name!r} of {cls.__qualname__!r} object has no {what}"
+                )
             return Call(accessor, (obj,) if value is NULL else (obj, value))
         slot = machine.lookup(kind, method)
         if type(slot) is FunctionType:
@@ -434,7 +448,7 @@ def binary(machine: Machine, op: Operator, a: Any, b: Any) -> Any:
 
 def _proxy_binary(machine: Machine, op: Operator, a: Any, b: Any) -> Any:
     """A proxy meets an object of a Python class that defines the operator: the class decides; else the domain does."""
-    left, right = type(a), type(b)
+    left = type(a)
     if left not in PROXIES and is_python(machine, left, op.method) and left.__flags__ & _HEAP_TYPE:
         return Call(polyfills.proxy_right, (a, b, op.method, op.in_place, op.sign))
     if left in (str, list, tuple) and op.sign == "%" or (left in (list, tuple) and op.sign == "+"):
@@ -615,7 +629,7 @@ def _class_item(machine: Machine, cls: Any, key: Any) -> Any:
     attribute = machine.lookup(cls, "__class_getitem__")
     if attribute is NULL:
         raise TypeError(f"type {cls.__name__!r} is not subscriptable")
-    bound = descriptor_get(machine, attribute, None, cls, "__class_getitem__")
+    bound = descriptor_get(machine, attribute, NULL, cls, "__class_getitem__")
     return Call(bound, (key,))
 
 

@@ -1,0 +1,45 @@
+"""`python -m tests.capture.plain.run`: run all programs on this Python; a JSON report on stdout."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import traceback
+from typing import NoReturn
+
+from tests.capture.plain import harness
+
+
+SECONDS_A_CASE = 5
+
+
+class TookTooLong(BaseException):
+    """A case did not end."""
+
+
+def _stop(*_: object) -> NoReturn:
+    raise TookTooLong
+
+
+def main() -> int:
+    signal.signal(signal.SIGALRM, _stop)
+    executed: set[str] = set()
+    failures: dict[str, str] = {}
+    names = []
+    for name, case in harness.cases():
+        names.append(name)
+        signal.alarm(SECONDS_A_CASE)
+        try:
+            failure = harness.check(case, executed)
+        except BaseException:  # noqa: BLE001 - an interpreter bug is a failure of this case only
+            failure = traceback.format_exc()
+        signal.alarm(0)
+        if failure is not None:
+            failures[name] = failure
+    json.dump({"cases": names, "failures": failures, "executed": sorted(executed)}, sys.stdout)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

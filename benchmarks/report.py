@@ -59,6 +59,7 @@ def machine() -> dict[str, object]:
         "cpu": cpu_name(),
         "cores": len(os.sched_getaffinity(0)),
         "threads": torch.get_num_threads(),
+        "load": round(os.getloadavg()[0], 1),
         "python": platform.python_version(),
         "torch": torch.__version__,
     }
@@ -111,7 +112,8 @@ def write_pages() -> None:
 def describe(host: Mapping[str, object]) -> str:
     return (
         f"{host['date']}, {host['cpu']}, {host['cores']} cores, {host['threads']} threads, "
-        f"Python {host['python']}, torch {host['torch']}."
+        f"Python {host['python']}, torch {host['torch']}; load of the machine at the end "
+        f"{host['load']} (more than the benchmark's own threads means that others were at work)."
     )
 
 

@@ -215,7 +215,7 @@ class _Emitter:
         if not work:
             return
         for n in self._scans(work):
-            self._line(f"{self._type(n)} c{n} = {_identity(self.elements[n])};")
+            self._line(f"{_total_type(self.elements[n])} c{n} = {_identity(self.elements[n])};")
         *outer, inner = kernel.rows
         self._open_loops(outer)
         start, end = "0", self._dim(inner.extent)
@@ -265,7 +265,7 @@ class _Emitter:
     def _row_pass_again(self, work: _Work, done: set[int]) -> None:
         """A scan over the only row runs in order."""
         for n in self._scans(work):
-            self._line(f"{self._type(n)} c{n} = {_identity(self.elements[n])};")
+            self._line(f"{_total_type(self.elements[n])} c{n} = {_identity(self.elements[n])};")
         *outer, inner = self.kernel.rows
         self._open_loops(outer)
         self._declare(work.reduces, "a")
@@ -407,7 +407,7 @@ class _Emitter:
                 self._line(f"{_total_type(element)} t{n}[{LANES}]; {self._type(n)} a{n}[{LANES}];")
                 self._spread(column, f"t{n}[{_lane(column)}] = {_identity(element)};")
             elif isinstance(element, Scan):
-                self._line(f"{self._type(n)} c{n}[{LANES}];")
+                self._line(f"{_total_type(element)} c{n}[{LANES}];")
         for level in range(self.passes.count):
             self._column_pass(level, column)
         self._close(len(outer) + 1)
@@ -728,7 +728,8 @@ def _clause(element: Element) -> str:
 
 
 def _total_type(element: Element) -> str:
-    """Blocks of float32 sums are added in double."""
-    if isinstance(element, Reduce) and element.combine == "sum" and element.dtype.is_floating:
+    """Blocks of float32 sums are added in double, and so are running sums and products, as in ATen."""
+    assert isinstance(element, (Reduce, Scan))
+    if element.combine in ("sum", "prod") and element.dtype.is_floating:
         return "f64"
     return C_TYPES[element.dtype.name]

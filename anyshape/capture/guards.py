@@ -61,6 +61,12 @@ class ScalarGuard:
         return render_scalar(self.scalar, lambda symbol: symbol.name, lambda unknown: unknown.name)
 
 
+WORLD_FIELDS = (
+    *("grad mode", "inference mode", "autocast", "default dtype", "default device", "deterministic algorithms"),
+    *("float32 matmul precision", "function modes", "dispatch modes"),
+    *("flash sdp", "mem efficient sdp", "math sdp", "cudnn sdp"),
+)
+
 Namer = Callable[[Any, str], str]
 
 
@@ -329,6 +335,7 @@ class Failure:
     location: Location | None = None
     source: str = ""
     widens: bool = False  # a number that was handed in has another value than before
+    stale: bool = False  # an object was replaced: the specialization will hardly be right again
 
     def __str__(self) -> str:
         place = f"  [{self.location}]" if self.location is not None else ""
@@ -339,8 +346,8 @@ def explain_failure(guards: GuardSet, world: tuple[Any, ...], slots: Sequence[An
     """The first guard that does not hold for these slots, in the order of the program."""
     values = list(slots)
     if guards.world != world:
-        changed = [(a, b) for a, b in zip(guards.world, world) if a != b]
-        return Failure(f"world has {changed[0][0]}", str(changed[0][1]))
+        field, before, now = next(row for row in zip(WORLD_FIELDS, guards.world, world) if row[1] != row[2])
+        return Failure(f"{field} is {before}", str(now))
     for guard in guards.guards:
         failure = _explain_one(guard, values)
         if failure is not None:
@@ -363,7 +370,8 @@ def _explain_one(guard: Guard, values: list[Any]) -> Failure | None:
         return None
     number = type(guard.expected) in (int, float) and type(found) is type(guard.expected)
     widens = guard.kind == "equals" and number and _from_slot(guard.source)
-    return Failure(str(guard), short(found), guard.location, guard.source.text, widens)
+    stale = guard.kind == "is" and not _from_slot(guard.source)
+    return Failure(str(guard), short(found), guard.location, guard.source.text, widens, stale)
 
 
 def _explain_sizes(guards: GuardSet, values: list[Any]) -> Failure | None:

@@ -106,7 +106,7 @@ def _fork(domain: SymbolicDomain, condition: Condition, frame: Frame, name: str)
 def _run_both(domain: SymbolicDomain, frame: Frame, name: str, condition: Condition, *, keep: bool) -> Any:
     machine, recorder = domain.machine, domain.recorder
     index = frame.index - 1
-    meeting, target = meeting_point(frame.code, index), frame.instructions[index][1]
+    meeting, target = _meeting(domain, frame.code, index), frame.instructions[index][1]
     continuation = frame.continuation
     mark, record = machine.checkpoint(), recorder.mark()
     known = len(machine.heap.created)
@@ -136,6 +136,14 @@ def _run_both(domain: SymbolicDomain, frame: Frame, name: str, condition: Condit
     recorder.cx.facts = record.facts
     frame.continuation = continuation
     return _go_on(machine, frame, name, meeting, merged)
+
+
+def _meeting(domain: SymbolicDomain, code: Code, index: int) -> int:
+    """The meeting point, worked out once for each jump."""
+    found = domain.meetings.get((code, index))
+    if found is None:
+        found = domain.meetings[code, index] = meeting_point(code, index)
+    return found
 
 
 def _refuse_older_writes(machine: Machine, journal: int, known: int) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from anyshape.capture import world
+from anyshape.capture.autocast import CPU_AUTOCAST
 from anyshape.capture.breaks import broken
 from anyshape.capture.guards import Guard, ScalarGuard, SizeGuard
 from anyshape.capture.marks import Mark, marks_of
@@ -26,7 +27,18 @@ from anyshape.capture.tensors import (
     permuted_strides,
 )
 from anyshape.capture.values import ScalarValue, SizeValue, TensorValue
-from anyshape.ir.graph import Input, InputKind, Location, ScalarType, TensorType, Value
+from anyshape.ir.dtypes import float32, float64
+from anyshape.ir.graph import (
+    Input,
+    InputKind,
+    Location,
+    ScalarType,
+    TensorType,
+    Value,
+    map_values,
+    values_in,
+)
+from anyshape.ops import OPS
 from anyshape.ir.scalars import Scalar, ScalarInput, evaluate_scalar, scalar_inputs
 from anyshape.ops.build import Builder, BuilderMark
 from anyshape.ops.context import OpError, TypeContext, Undecided
@@ -243,6 +255,8 @@ class Recorder:
         builder.world = self.node_world()
         before = len(builder.nodes)
         try:
+            if any(on for on, _ in self.modes.autocast):
+                args, kwargs = self._autocast(name, args, kwargs)
             made = builder.call(name, *args, **kwargs)
         except OpError as error:
             raise broken("operator-raises", what=name, why=str(error)) from None
@@ -253,6 +267,34 @@ class Recorder:
         if self.modes.grad:
             self._propagate_grad(before)
         return made
+
+    def _autocast(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments as autocast hands them to the operator: the casts become nodes of their own."""
+        found = [v for v in (*values_in(args), *values_in(tuple(kwargs.values()))) if isinstance(v.type, TensorType)]
+        if not found:
+            return args, kwargs
+        device = found[0].tensor.device.partition(":")[0]
+        kind = CPU_AUTOCAST.get(name) if device == "cpu" else OPS[name].autocast
+        enabled = dict(zip(world.AUTOCAST_DEVICES, self.modes.autocast)).get(device)
+        if kind is None or enabled is None or not enabled[0]:
+            return args, kwargs
+        eligible = [v.dtype for v in found if v.dtype.is_floating and v.dtype is not float64]
+        target = {"lower": DTYPE_OF_TORCH[enabled[1]], "float32": float32}.get(kind)
+        if target is None:
+            target = float32 if float32 in eligible else eligible[0] if eligible else None
+        if target is None:
+            return args, kwargs
+
+        def cast(value: Value) -> Value:
+            if not isinstance(value.type, TensorType) or value.tensor.device.partition(":")[0] != device:
+                return value
+            if not value.dtype.is_floating or value.dtype in (float64, target):
+                return value
+            made: Value = self.builder.call("to_dtype", value, target)
+            return made
+
+        named = {key: map_values(value, cast) for key, value in kwargs.items()}
+        return tuple(map_values(arg, cast) for arg in args), named  # type: ignore[return-value]
 
     def _propagate_grad(self, before: int) -> None:
         for node in self.builder.nodes[before:]:

@@ -24,7 +24,7 @@ import torch
 from anyshape.capture import join, modules, numbers, purity, tensor_ops, world
 from anyshape.capture.breaks import broken
 from anyshape.capture.domain import Domain
-from anyshape.capture.frame import Frame
+from anyshape.capture.frame import Code, Frame
 from anyshape.capture.generators import Generator
 from anyshape.capture.heap import Effect
 from anyshape.capture.recorder import Recorder
@@ -73,6 +73,7 @@ class SymbolicDomain(Domain):
         self.joined = 0
         self.guarded = 0
         self.refusals: list[Refusal] = []
+        self.meetings: dict[tuple[Code, int], int] = {}
         self._trusted: dict[str, bool] = {}
         recorder.frame = lambda: self.machine.frame
 

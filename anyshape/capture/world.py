@@ -85,23 +85,6 @@ def snapshot() -> tuple[Any, ...]:
     )
 
 
-WORLD_FIELDS = (
-    "grad mode",
-    "inference mode",
-    "autocast",
-    "default dtype",
-    "default device",
-    "deterministic algorithms",
-    "float32 matmul precision",
-    "function modes",
-    "dispatch modes",
-    "flash sdp",
-    "mem efficient sdp",
-    "math sdp",
-    "cudnn sdp",
-)
-
-
 def _autocast() -> tuple[Any, ...]:
     return tuple((_C.is_autocast_enabled(device), _C.get_autocast_dtype(device)) for device in AUTOCAST_DEVICES)
 

@@ -88,6 +88,7 @@ class Variant:
     rebuild: Callable[[Sequence[Any], Sequence[Any]], Any] | None
     returns: bool
     restartable: bool
+    fresh: Callable[[], bool] | None = None
     graph: Graph | None = None
     compiled: Any = None
     joined: int = 0
@@ -223,6 +224,7 @@ class Compiled:
         if stance == "fail_on_recompile" and self.points:
             failure = self._explain_miss(point, entry.slots)
             raise AnyshapeError("E221", guard=str(failure) if failure else "this call was never compiled")
+        point = self._without_stale(point, entry)
         if len(point.variants) >= self.options.max_variants or len(self.points) > MAX_POINTS:
             self._go_native(entry.key, f"more than {self.options.max_variants} specializations of one program point")
             return None
@@ -240,6 +242,23 @@ class Compiled:
             return None
         self._publish(entry, point, variant)
         return variant
+
+    def _without_stale(self, point: Point, entry: Entry) -> Point:
+        """At the limit: without the variants whose parameters, modules or functions have been replaced since."""
+        if len(point.variants) < self.options.max_variants:
+            return point
+        snapshot = world.snapshot()
+        kept = tuple(v for v in point.variants if not self._is_stale(v, snapshot, entry))
+        updated = dataclasses.replace(point, variants=kept)
+        with self.lock:
+            self.points = {**self.points, entry.key: updated}
+        return updated
+
+    def _is_stale(self, variant: Variant, snapshot: tuple[Any, ...], entry: Entry) -> bool:
+        if variant.fresh is not None and not variant.fresh():
+            return True
+        failure = explain_failure(variant.guards, snapshot, entry.slots)
+        return failure is not None and failure.stale
 
     def _widened(self, point: Point, entry: Entry) -> Point:
         """A number handed in with another value than before becomes symbolic from now on."""
@@ -279,6 +298,7 @@ class Compiled:
             rebuild,
             returns=not isinstance(ending, Frame),
             restartable=not recorder.written,
+            fresh=check,
             graph=graph,
             compiled=compiled,
             joined=domain.joined,

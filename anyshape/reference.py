@@ -1,8 +1,9 @@
 """Runs a graph node by node on eager torch: the oracle of every test and of ``verify``.
 
-In: a graph, at any stage between capture and lowering, and a tensor (or number) for each of its inputs.
-Out: its outputs. Each node calls the dotted function that its row names; core rows that torch does not have
-under such parameters have their meaning here, as small functions with the row's own parameters.
+In: a graph, at any stage between capture and lowering, and a tensor (or number) for each of its
+inputs. Out: its outputs. Each node calls the dotted function that its row names; core rows that
+torch does not have under such parameters have their meaning here, as small functions with the row's
+own parameters.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F  # noqa: N812
+import torch.nn.functional as F
 
 from anyshape.ir.dtypes import DType
 from anyshape.ir.graph import Arg, Graph, Node, ScalarType, TensorType, Value
@@ -24,14 +25,22 @@ from anyshape.symbolic import AllOf, AnyOf, Expr, Relation, Symbol, evaluate
 
 Tensor = torch.Tensor
 
-MEMORY_FORMATS = frozenset({"contiguous_format", "preserve_format", "channels_last", "channels_last_3d"})
+MEMORY_FORMATS = frozenset(
+    {"contiguous_format", "preserve_format", "channels_last", "channels_last_3d"}
+)
 NUMBER_FIRST: Mapping[str, str] = MappingProxyType(
     {
-        "sub": "operator.sub", "div": "operator.truediv", "true_divide": "operator.truediv",
-        "floor_divide": "operator.floordiv", "remainder": "operator.mod", "lt": "operator.lt",
-        "le": "operator.le", "gt": "operator.gt", "ge": "operator.ge",
+        "sub": "operator.sub",
+        "div": "operator.truediv",
+        "true_divide": "operator.truediv",
+        "floor_divide": "operator.floordiv",
+        "remainder": "operator.mod",
+        "lt": "operator.lt",
+        "le": "operator.le",
+        "gt": "operator.gt",
+        "ge": "operator.ge",
     }
-)  # fmt: skip
+)
 """What computes ``2 - x``: torch's own functions want a tensor first."""
 
 
@@ -120,14 +129,18 @@ def run(
 ) -> Any:
     """The outputs of the graph for these inputs.
 
-    ``sizes`` gives symbols that no input's shape decides. ``check_types`` compares every result with its
-    type (``"shapes"``: strides left out) and raises ``TypeMismatch``. Raises ``CheckFailed`` where a check of the graph does not hold.
+    ``sizes`` gives symbols that no input's shape decides. ``check_types`` compares every result
+    with its type (``"shapes"``: strides left out) and raises ``TypeMismatch``. Raises
+    ``CheckFailed`` where a check of the graph does not hold.
     """
     env = Environment()
     env.sizes.update(sizes or {})
     for declared, given in zip(graph.inputs, inputs, strict=True):
         env.write(declared.value, given)
-    checks = {after: [c for c in graph.checks if c.after == after] for after in {c.after for c in graph.checks}}
+    checks = {
+        after: [c for c in graph.checks if c.after == after]
+        for after in {c.after for c in graph.checks}
+    }
     for number, node in enumerate(graph.nodes):
         _run_checks(checks.get(number, ()), env)
         _run_node(node, env, ops, check_types)
@@ -141,7 +154,9 @@ def _run_checks(checks: Sequence[Any], env: Environment) -> None:
             raise CheckFailed(check.message)
 
 
-def _run_node(node: Node, env: Environment, ops: Mapping[str, OpDef], check_types: bool | str) -> None:
+def _run_node(
+    node: Node, env: Environment, ops: Mapping[str, OpDef], check_types: bool | str
+) -> None:
     args = env.read(node.args)
     number_first = bool(args) and isinstance(args[0], (int, float)) and node.op in NUMBER_FIRST
     function = resolve(NUMBER_FIRST[node.op] if number_first else ops[node.op].torch)
@@ -210,62 +225,72 @@ def arange(length: int, start: Any, step: Any, dtype: torch.dtype, device: str) 
     return torch.arange(start, start + step * length, step, dtype=dtype, device=device)
 
 
-def to_dtype(input: Tensor, dtype: torch.dtype) -> Tensor:  # noqa: A002
+def to_dtype(input: Tensor, dtype: torch.dtype) -> Tensor:
     return input.to(dtype, copy=True)
 
 
 def to(
-    input: Tensor, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False,  # noqa: A002
+    input: Tensor,
+    dtype: Any = None,
+    device: Any = None,
+    non_blocking: bool = False,
+    copy: bool = False,
     memory_format: Any = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     form = memory_format or torch.preserve_format
     return input.to(device=device, dtype=dtype or input.dtype, copy=copy, memory_format=form)
 
 
-def to_device(input: Tensor, device: str) -> Tensor:  # noqa: A002
+def to_device(input: Tensor, device: str) -> Tensor:
     return input.to(device)
 
 
-def alias(input: Tensor) -> Tensor:  # noqa: A002
+def alias(input: Tensor) -> Tensor:
     return input.view_as(input)
 
 
-def slice_(input: Tensor, dim: int, start: int, length: int, step: int = 1) -> Tensor:  # noqa: A002
+def slice_(input: Tensor, dim: int, start: int, length: int, step: int = 1) -> Tensor:
     """``length`` elements of ``dim``, from ``start`` in steps."""
     stop = start + (length - 1) * step + 1 if length else start
     return input[(builtins.slice(None),) * dim + (builtins.slice(start, stop, step),)]
 
 
 def slice_scatter(
-    input: Tensor, src: Tensor, dim: int, start: int, length: int, step: int = 1  # noqa: A002
+    input: Tensor,
+    src: Tensor,
+    dim: int,
+    start: int,
+    length: int,
+    step: int = 1,
 ) -> Tensor:
     made = input.clone()
     slice_(made, dim, start, length, step).copy_(src)
     return made
 
 
-def pad(input: Tensor, pads: Any, value: Any) -> Tensor:  # noqa: A002
+def pad(input: Tensor, pads: Any, value: Any) -> Tensor:
     """Constant padding, one (low, high) pair for each dimension."""
     flat = [n for pair in reversed(pads) for n in pair]
     return F.pad(input, flat, value=value) if flat else input.clone()
 
 
-def index(input: Tensor, indices: Any) -> Tensor:  # noqa: A002
+def index(input: Tensor, indices: Any) -> Tensor:
     """``input[indices]`` with a tensor or nothing for each dimension."""
     return input[tuple(builtins.slice(None) if i is None else i for i in indices)]
 
 
-def index_put(input: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:  # noqa: A002
+def index_put(input: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
     return index_put_(input.clone(), indices, values, accumulate)
 
 
-def index_put_(input: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:  # noqa: A002
+def index_put_(input: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
     places = tuple(builtins.slice(None) if i is None else i for i in indices)
     if not accumulate:
         input[places] = values
         return input
     full_places = [
-        torch.arange(n).view(-1, *(1,) * 0) if i is None else i for i, n in zip(indices, input.shape)
+        torch.arange(n).view(-1, *(1,) * 0) if i is None else i
+        for i, n in zip(indices, input.shape)
     ]
     return input.index_put_(tuple(_outer(indices, full_places, input)), values, accumulate=True)
 
@@ -281,44 +306,44 @@ def _outer(indices: Any, places: list[Tensor], x: Tensor) -> list[Tensor]:
     return made[::-1]
 
 
-def scatter(input: Tensor, dim: int, index: Tensor, src: Any, *, reduce: Any = None) -> Tensor:  # noqa: A002
+def scatter(input: Tensor, dim: int, index: Tensor, src: Any, *, reduce: Any = None) -> Tensor:
     kwargs = {} if reduce is None else {"reduce": reduce}
     return torch.scatter(input, dim, index, src, **kwargs)
 
 
-def round_(input: Tensor, *, decimals: int = 0) -> Tensor:  # noqa: A002
+def round_(input: Tensor, *, decimals: int = 0) -> Tensor:
     if not input.dtype.is_floating_point:
         return input.clone()
     return torch.round(input, decimals=decimals) if decimals else torch.round(input)
 
 
-def masked_index(input: Tensor, indices: Any) -> Tensor:  # noqa: A002
+def masked_index(input: Tensor, indices: Any) -> Tensor:
     return index(input, indices)
 
 
-def masked_index_put(input: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:  # noqa: A002
+def masked_index_put(input: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
     return input.clone().index_put_(indices, values, accumulate)
 
 
-def nan_to_num_core(input: Tensor, nan: float, posinf: float, neginf: float) -> Tensor:  # noqa: A002
+def nan_to_num_core(input: Tensor, nan: float, posinf: float, neginf: float) -> Tensor:
     return torch.nan_to_num(input, nan, posinf, neginf)
 
 
-def assign(input: Tensor, value: Tensor) -> tuple[()]:  # noqa: A002
+def assign(input: Tensor, value: Tensor) -> tuple[()]:
     """Copies ``value`` into ``input``."""
     input.copy_(value)
     return ()
 
 
-def overwrite(input: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:  # noqa: A002
+def overwrite(input: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     return torch.empty_like(input).copy_(src)
 
 
-def filled(input: Tensor, value: Any) -> Tensor:  # noqa: A002
+def filled(input: Tensor, value: Any) -> Tensor:
     return torch.empty_like(input).fill_(value)
 
 
-def zeroed(input: Tensor) -> Tensor:  # noqa: A002
+def zeroed(input: Tensor) -> Tensor:
     return torch.zeros_like(input)
 
 
@@ -330,11 +355,11 @@ def broadcast_tensors(tensors: Any) -> Any:
     return torch.broadcast_tensors(*tensors)
 
 
-def tensordot(input: Tensor, other: Tensor, dims: Any = 2) -> Tensor:  # noqa: A002
+def tensordot(input: Tensor, other: Tensor, dims: Any = 2) -> Tensor:
     return torch.tensordot(input, other, dims)
 
 
-def roll_(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:  # noqa: A002
+def roll_(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     return torch.roll(input, shifts, dims)
 
 
@@ -344,12 +369,16 @@ def roll_(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:  # noqa: A002
 def _over_one_dim(function: Callable[..., Tensor], x: Tensor, dims: Any, keepdim: bool) -> Tensor:
     """Joins ``dims`` into one last dimension, in row-major order, and reduces that."""
     kept = [d for d in range(x.dim()) if d not in dims]
-    flat = x.permute(*kept, *sorted(dims)).reshape(*(x.shape[d] for d in kept), -1) if x.dim() else x.view(1)
+    flat = (
+        x.permute(*kept, *sorted(dims)).reshape(*(x.shape[d] for d in kept), -1)
+        if x.dim()
+        else x.view(1)
+    )
     made = function(flat, -1)
     return made.view([1 if d in dims else n for d, n in enumerate(x.shape)]) if keepdim else made
 
 
-def prod_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
+def prod_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     if input.numel() == 0:
         return _over_empty(torch.prod, input, dim, keepdim, dtype=dtype)
     return _over_one_dim(lambda x, d: torch.prod(x, d, dtype=dtype), input, dim, keepdim)
@@ -361,29 +390,29 @@ def _over_empty(function: Any, x: Tensor, dims: Any, keepdim: bool, **kwargs: An
     return x if dims else function(x, **kwargs)
 
 
-def any_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:  # noqa: A002
+def any_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return torch.any(input, dim, keepdim) if dim else torch.any(input)
 
 
-def all_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:  # noqa: A002
+def all_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return torch.all(input, dim, keepdim) if dim else torch.all(input)
 
 
-def argmax_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:  # noqa: A002
-    input = input.byte() if input.dtype is torch.bool else input  # noqa: A001
+def argmax_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    input = input.byte() if input.dtype is torch.bool else input
     if len(dim) == 1:
         return torch.argmax(input, dim[0], keepdim)
     return _over_one_dim(torch.argmax, input, dim, keepdim)
 
 
-def argmin_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:  # noqa: A002
-    input = input.byte() if input.dtype is torch.bool else input  # noqa: A001
+def argmin_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    input = input.byte() if input.dtype is torch.bool else input
     if len(dim) == 1:
         return torch.argmin(input, dim[0], keepdim)
     return _over_one_dim(torch.argmin, input, dim, keepdim)
 
 
-def amax_or_empty(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:  # noqa: A002
+def amax_or_empty(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """The maximum, ``-inf`` over nothing."""
     if input.numel():
         return torch.amax(input, dim, keepdim)
@@ -392,11 +421,11 @@ def amax_or_empty(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:  # 
     return made if keepdim else made.reshape([n for d, n in enumerate(input.shape) if d not in dim])
 
 
-def max_(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:  # noqa: A002
+def max_(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     return _extremum(torch.max, input, dim, keepdim, other)
 
 
-def min_(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:  # noqa: A002
+def min_(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     return _extremum(torch.min, input, dim, keepdim, other)
 
 
@@ -408,7 +437,12 @@ def _extremum(function: Any, x: Tensor, dim: Any, keepdim: bool, other: Any) -> 
 
 def _spread(name: str) -> Callable[..., Any]:
     def function(
-        input: Tensor, dim: Any = None, unbiased: None = None, keepdim: bool = False, *, correction: Any = 1  # noqa: A002
+        input: Tensor,
+        dim: Any = None,
+        unbiased: None = None,
+        keepdim: bool = False,
+        *,
+        correction: Any = 1,
     ) -> Any:
         return getattr(torch, name)(input, dim=dim or None, correction=correction, keepdim=keepdim)
 
@@ -419,54 +453,65 @@ var_, std_ = _spread("var"), _spread("std")
 var_mean_, std_mean_ = _spread("var_mean"), _spread("std_mean")
 
 
-def nonzero_tuple(input: Tensor, *, as_tuple: bool = True) -> Any:  # noqa: A002
+def nonzero_tuple(input: Tensor, *, as_tuple: bool = True) -> Any:
     return torch.nonzero(input, as_tuple=True)
 
 
 def unique_(
-    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: Any = None  # noqa: A002
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: Any = None,
 ) -> Any:
     return torch.unique(input, sorted, return_inverse, return_counts, dim)
 
 
 def unique_consecutive_(
-    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: Any = None  # noqa: A002
+    input: Tensor,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: Any = None,
 ) -> Any:
     return torch.unique_consecutive(
         input, return_inverse=return_inverse, return_counts=return_counts, dim=dim
     )
 
 
-def repeat_each(input: Tensor, repeats: Any = None, dim: Any = None, *, output_size: Any = None) -> Tensor:  # noqa: A002
+def repeat_each(
+    input: Tensor, repeats: Any = None, dim: Any = None, *, output_size: Any = None
+) -> Tensor:
     if repeats is None:
         return torch.repeat_interleave(input, output_size=output_size)
     return torch.repeat_interleave(input, repeats, dim, output_size=output_size)
 
 
-def one_hot_of_data(input: Tensor, num_classes: int = -1) -> Tensor:  # noqa: A002
+def one_hot_of_data(input: Tensor, num_classes: int = -1) -> Tensor:
     return F.one_hot(input, num_classes)
 
 
-def median_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:  # noqa: A002
+def median_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     return torch.median(input) if dim is None else torch.median(input, dim, keepdim)
 
 
-def nanmedian_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:  # noqa: A002
+def nanmedian_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     return torch.nanmedian(input) if dim is None else torch.nanmedian(input, dim, keepdim)
 
 
-def sort(input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Any:  # noqa: A002
+def sort(input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Any:
     return torch.sort(input, dim=dim, descending=descending, stable=stable)
 
 
-def argsort(input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Tensor:  # noqa: A002
+def argsort(
+    input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False
+) -> Tensor:
     return torch.argsort(input, dim=dim, descending=descending, stable=stable)
 
 
 # --- torch.nn.functional ---
 
 
-def random_dropout(input: Tensor, p: float) -> Tensor:  # noqa: A002
+def random_dropout(input: Tensor, p: float) -> Tensor:
     return F.dropout(input, p, training=True)
 
 
@@ -474,23 +519,23 @@ def explicit_attention(*args: Any, **kwargs: Any) -> Tensor:
     return F.scaled_dot_product_attention(*args, **kwargs).contiguous()
 
 
-def relu6_(input: Tensor, inplace: bool = False) -> Tensor:  # noqa: A002
+def relu6_(input: Tensor, inplace: bool = False) -> Tensor:
     return F.relu6(input, inplace=True)
 
 
-def silu_(input: Tensor, inplace: bool = False) -> Tensor:  # noqa: A002
+def silu_(input: Tensor, inplace: bool = False) -> Tensor:
     return F.silu(input, inplace=True)
 
 
-def mish_(input: Tensor, inplace: bool = False) -> Tensor:  # noqa: A002
+def mish_(input: Tensor, inplace: bool = False) -> Tensor:
     return F.mish(input, inplace=True)
 
 
-def hardswish_(input: Tensor, inplace: bool = False) -> Tensor:  # noqa: A002
+def hardswish_(input: Tensor, inplace: bool = False) -> Tensor:
     return F.hardswish(input, inplace=True)
 
 
-def hardsigmoid_(input: Tensor, inplace: bool = False) -> Tensor:  # noqa: A002
+def hardsigmoid_(input: Tensor, inplace: bool = False) -> Tensor:
     return F.hardsigmoid(input, inplace=True)
 
 
@@ -500,27 +545,27 @@ def _pool(function: Callable[..., Any], *args: Any) -> Any:
     return function(x, kernel, kernel if stride is None or stride == () else stride, *rest)
 
 
-def max_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, *rest: Any) -> Any:  # noqa: A002
+def max_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, *rest: Any) -> Any:
     return _pool(F.max_pool1d, input, kernel_size, stride, *rest)
 
 
-def max_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, *rest: Any) -> Any:  # noqa: A002
+def max_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, *rest: Any) -> Any:
     return _pool(F.max_pool2d, input, kernel_size, stride, *rest)
 
 
-def max_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, *rest: Any) -> Any:  # noqa: A002
+def max_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, *rest: Any) -> Any:
     return _pool(F.max_pool3d, input, kernel_size, stride, *rest)
 
 
-def avg_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, *rest: Any) -> Tensor:  # noqa: A002
+def avg_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, *rest: Any) -> Tensor:
     return _pool(F.avg_pool1d, input, kernel_size, stride, *rest)
 
 
-def avg_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, *rest: Any) -> Tensor:  # noqa: A002
+def avg_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, *rest: Any) -> Tensor:
     return _pool(F.avg_pool2d, input, kernel_size, stride, *rest)
 
 
-def avg_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, *rest: Any) -> Tensor:  # noqa: A002
+def avg_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, *rest: Any) -> Tensor:
     return _pool(F.avg_pool3d, input, kernel_size, stride, *rest)
 
 
@@ -531,22 +576,34 @@ def einsum(equation: str, operands: Any) -> Tensor:
 # --- random ---
 
 
-def randint_like(input: Tensor, low: int, high: Any = None, *, dtype: Any = None, device: Any = None) -> Tensor:  # noqa: A002
+def randint_like(
+    input: Tensor, low: int, high: Any = None, *, dtype: Any = None, device: Any = None
+) -> Tensor:
     ends = (low,) if high is None else (low, high)
     return torch.randint_like(input, *ends, dtype=dtype, device=device)
 
 
-def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None) -> Tensor:  # noqa: A002
+def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None) -> Tensor:
     return torch.bernoulli(input) if p is None else torch.bernoulli(input, p)
 
 
 def normal(
-    mean: Any, std: Any = 1.0, size: Any = None, *, dtype: Any = None, device: Any = None, generator: Any = None
+    mean: Any,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    generator: Any = None,
 ) -> Tensor:
-    return torch.normal(mean, std) if size is None else torch.normal(mean, std, size, dtype=dtype, device=device)
+    return (
+        torch.normal(mean, std)
+        if size is None
+        else torch.normal(mean, std, size, dtype=dtype, device=device)
+    )
 
 
-def rrelu_random(input: Tensor, lower: float, upper: float) -> Tensor:  # noqa: A002
+def rrelu_random(input: Tensor, lower: float, upper: float) -> Tensor:
     return F.rrelu(input, lower, upper, training=True)
 
 
@@ -555,11 +612,15 @@ random_alpha_dropout, random_feature_alpha_dropout = F.alpha_dropout, F.feature_
 
 
 def _drawn(name: str) -> Callable[..., Tensor]:
-    def function(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:  # noqa: A002
+    def function(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         return getattr(torch.empty_like(input), name)(*args, **kwargs)
 
     return function
 
 
-drawn_normal, drawn_uniform, drawn_bernoulli = _drawn("normal_"), _drawn("uniform_"), _drawn("bernoulli_")
+drawn_normal, drawn_uniform, drawn_bernoulli = (
+    _drawn("normal_"),
+    _drawn("uniform_"),
+    _drawn("bernoulli_"),
+)
 drawn_exponential, drawn_random = _drawn("exponential_"), _drawn("random_")

@@ -1,8 +1,8 @@
 """Reads what ``text.print_graph`` wrote, without torch.
 
-In: the text of a graph. Out: a ``Graph`` in a space of its own that prints the same. Line by line: comments
-give symbols, facts, worlds and the user's lines; an assignment with a type comment is a node; the others
-only name sizes and are skipped.
+In: the text of a graph. Out: a ``Graph`` in a space of its own that prints the same. Line by line:
+comments give symbols, facts, worlds and the user's lines; an assignment with a type comment is a
+node; the others only name sizes and are skipped.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A graph as Python that runs, and back: ``parse_graph(print_graph(g))`` prints the same text.
 
-In: a graph and the dotted torch function of each row (the ``spell`` of the caller, since this layer knows
-no rows). Out: a module with one function, which takes the graph's inputs as tensors and returns its outputs.
-Comments carry what Python has no words for: each value's type, each symbol's knowledge, the user's lines.
-``parse.py`` reads the text back without torch.
+In: a graph and the dotted torch function of each row (the ``spell`` of the caller, since this layer
+knows no rows). Out: a module with one function, which takes the graph's inputs as tensors and
+returns its outputs. Comments carry what Python has no words for: each value's type, each symbol's
+knowledge, the user's lines. ``parse.py`` reads the text back without torch.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ MEMORY_FORMATS = frozenset(
 def print_graph(graph: Graph, spell: Spell, name: str = "graph") -> str:
     """The graph as the text of a Python module that defines ``name``.
 
-    >>> print(print_graph(doubled, spell))                                            # doctest: +SKIP
-    import torch
+    >>> print(print_graph(doubled, spell))                                            # doctest:
+    +SKIP import torch
     # s0: backed entry = 7
     def graph(
         x_0,  # argument 'x' : float32[s0]

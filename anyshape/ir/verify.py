@@ -1,7 +1,7 @@
 """One verifier for each noun: what must hold of any graph, kernel and program, whoever made it.
 
-``verify_graph`` and its like return nothing and raise ``Malformed`` with the first thing that is wrong.
-Run between passes in the tests and under ``options={"verify": True}``.
+``verify_graph`` and its like return nothing and raise ``Malformed`` with the first thing that is
+wrong. Run between passes in the tests and under ``options={"verify": True}``.
 """
 
 from __future__ import annotations

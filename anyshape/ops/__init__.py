@@ -1,7 +1,7 @@
 """Operators: one row, one operator, everything about it. See docs/architecture.md.
 
-``table.py`` says what a row is, ``context.py`` what a type rule may ask, ``build.py`` how rows make nodes;
-the other modules hold the rows by family. Importing this package fills the table.
+``table.py`` says what a row is, ``context.py`` what a type rule may ask, ``build.py`` how rows make
+nodes; the other modules hold the rows by family. Importing this package fills the table.
 """
 
 from anyshape.ops import (
@@ -22,6 +22,7 @@ from anyshape.ops import (
     pointwise,
     random,
     reduce,
+    reshape,
     sort,
     view,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "pointwise",
     "random",
     "reduce",
+    "reshape",
     "sort",
     "view",
 ]

@@ -1,7 +1,7 @@
 """Activations of torch.nn.functional as elementwise rows.
 
-Each body is ATen's CPU formula. ``inplace=True`` is turned into the in-place row by capture; here the
-flag is accepted and must be false.
+Each body is ATen's CPU formula. ``inplace=True`` is turned into the in-place row by capture; here
+the flag is accepted and must be false.
 """
 
 from __future__ import annotations
@@ -26,19 +26,40 @@ def _float_rule(cx: TypeContext, x: Arg, *args: Arg, **kwargs: Arg) -> TensorTyp
 
 
 def activation(
-    name: str, signature: str, body: Body, *, spellings: tuple[str, ...] = (), rule: Any = _rule,
+    name: str,
+    signature: str,
+    body: Body,
+    *,
+    spellings: tuple[str, ...] = (),
+    rule: Any = _rule,
     autocast: AutocastClass | None = None,
-) -> OpDef:  # fmt: skip
+) -> OpDef:
     """A row for ``torch.nn.functional.name``."""
-    return op(name, signature, torch=f"torch.nn.functional.{name}", spellings=spellings,
-              type=rule, lower=Pointwise(body), autocast=autocast)  # fmt: skip
+    return op(
+        name,
+        signature,
+        torch=f"torch.nn.functional.{name}",
+        spellings=spellings,
+        type=rule,
+        lower=Pointwise(body),
+        autocast=autocast,
+    )
 
 
-activation("relu", "input, inplace=False", lambda b, x, inplace=False: b.maximum(x, 0),
-           spellings=("torch.relu", "torch.Tensor.relu"))  # fmt: skip
-activation("relu6", "input, inplace=False", lambda b, x, inplace=False: b.minimum(b.maximum(x, 0), 6))
-activation("silu", "input, inplace=False",
-           lambda b, x, inplace=False: b.div(x, b.add(1.0, b.exp(b.neg(x)))))  # fmt: skip
+activation(
+    "relu",
+    "input, inplace=False",
+    lambda b, x, inplace=False: b.maximum(x, 0),
+    spellings=("torch.relu", "torch.Tensor.relu"),
+)
+activation(
+    "relu6", "input, inplace=False", lambda b, x, inplace=False: b.minimum(b.maximum(x, 0), 6)
+)
+activation(
+    "silu",
+    "input, inplace=False",
+    lambda b, x, inplace=False: b.div(x, b.add(1.0, b.exp(b.neg(x)))),
+)
 
 
 def _gelu(b: Any, x: Any, *, approximate: str = "none") -> Any:
@@ -88,20 +109,28 @@ def _softplus(b: Any, x: Any, beta: Any = 1.0, threshold: Any = 20.0) -> Any:
 activation("softplus", "input, beta=1.0, threshold=20.0", _softplus, autocast="float32")
 activation("softsign", "input", lambda b, x: b.div(x, b.add(b.abs(x), 1.0)), rule=_float_rule)
 activation("tanhshrink", "input", lambda b, x: b.sub(x, b.tanh(x)), rule=_float_rule)
-activation("mish", "input, inplace=False",
-           lambda b, x, inplace=False: b.mul(x, b.tanh(b.log1p(b.exp(x)))))  # fmt: skip
+activation(
+    "mish", "input, inplace=False", lambda b, x, inplace=False: b.mul(x, b.tanh(b.log1p(b.exp(x))))
+)
 
 
 def _hard(b: Any, x: Any) -> Any:
     return b.minimum(b.maximum(b.add(x, 3.0), 0.0), 6.0)
 
 
-activation("hardsigmoid", "input, inplace=False", lambda b, x, inplace=False: b.div(_hard(b, x), 6.0))
-activation("hardswish", "input, inplace=False",
-           lambda b, x, inplace=False: b.div(b.mul(x, _hard(b, x)), 6.0))  # fmt: skip
+activation(
+    "hardsigmoid", "input, inplace=False", lambda b, x, inplace=False: b.div(_hard(b, x), 6.0)
+)
+activation(
+    "hardswish",
+    "input, inplace=False",
+    lambda b, x, inplace=False: b.div(b.mul(x, _hard(b, x)), 6.0),
+)
 
 
-def _hardtanh(b: Any, x: Any, min_val: Any = -1.0, max_val: Any = 1.0, inplace: bool = False) -> Any:
+def _hardtanh(
+    b: Any, x: Any, min_val: Any = -1.0, max_val: Any = 1.0, inplace: bool = False
+) -> Any:
     return b.minimum(b.maximum(x, min_val), max_val)
 
 
@@ -112,15 +141,24 @@ def _threshold(b: Any, x: Any, threshold: Any, value: Any, inplace: bool = False
     return b.where(b.le(x, threshold), value, x)
 
 
-activation("threshold", "input, threshold, value, inplace=False", _threshold, spellings=("torch.threshold",))
+activation(
+    "threshold",
+    "input, threshold, value, inplace=False",
+    _threshold,
+    spellings=("torch.threshold",),
+)
 
 
 def _hardshrink(b: Any, x: Any, lambd: Any = 0.5) -> Any:
     return b.where(b.le(b.abs(x), lambd), 0.0, x)
 
 
-activation("hardshrink", "input, lambd=0.5", _hardshrink,
-           spellings=("torch.hardshrink", "torch.Tensor.hardshrink"))  # fmt: skip
+activation(
+    "hardshrink",
+    "input, lambd=0.5",
+    _hardshrink,
+    spellings=("torch.hardshrink", "torch.Tensor.hardshrink"),
+)
 
 
 def _softshrink(b: Any, x: Any, lambd: Any = 0.5) -> Any:
@@ -136,9 +174,14 @@ def _logsigmoid(b: Any, x: Any) -> Any:
 
 
 activation("logsigmoid", "input", _logsigmoid, rule=contiguous_like(0))
-op("prelu", "input, weight", torch="torch.prelu",
-   spellings=("torch.nn.functional.prelu", "torch.Tensor.prelu"),
-   type=lambda cx, x, w: _rule(cx, x), expand=lambda b, x, w: _prelu_expand(b, x, w))  # fmt: skip
+op(
+    "prelu",
+    "input, weight",
+    torch="torch.prelu",
+    spellings=("torch.nn.functional.prelu", "torch.Tensor.prelu"),
+    type=lambda cx, x, w: _rule(cx, x),
+    expand=lambda b, x, w: _prelu_expand(b, x, w),
+)
 
 
 def _prelu_expand(b: Any, x: Any, weight: Any) -> Any:

@@ -1,7 +1,7 @@
 """Elementwise rows of two or more operands: arithmetic, comparisons, logic, clamps, interpolation.
 
-Operands may be tensors or numbers; a result has the promoted dtype. The reflected operators of Python
-(``2 - x``) have rows where torch computes them in their own way.
+Operands may be tensors or numbers; a result has the promoted dtype. The reflected operators of
+Python (``2 - x``) have rows where torch computes them in their own way.
 """
 
 from __future__ import annotations
@@ -45,10 +45,15 @@ def binary(
     )
     spellings = ((f"torch.Tensor.{name}",) if method else ()) + python + aliases
     return op(
-        name, signature, torch=f"torch.{name}", spellings=spellings,
-        type=pointwise_rule(dtype, 2), lower=Pointwise(body, compute),  # type: ignore[arg-type]
-        normalize=_tensor_first if commutes else None, autocast=autocast,
-    )  # fmt: skip
+        name,
+        signature,
+        torch=f"torch.{name}",
+        spellings=spellings,
+        type=pointwise_rule(dtype, 2),
+        lower=Pointwise(body, compute),  # type: ignore[arg-type]
+        normalize=_tensor_first if commutes else None,
+        autocast=autocast,
+    )
 
 
 def _tensor_first(
@@ -89,15 +94,37 @@ def _no_bool(cx: TypeContext, operands: Any) -> DType:
     return promoted(cx, operands)
 
 
-binary("add", _add, signature="input, other, *, alpha=1", operators=("add",),
-       aliases=("torch.Tensor.__radd__",), commutes=True)  # fmt: skip
-binary("sub", _sub, signature="input, other, *, alpha=1", dtype=_no_bool, operators=("sub",),
-       aliases=("torch.subtract", "torch.Tensor.subtract"))  # fmt: skip
-binary("mul", _mul, operators=("mul",), commutes=True,
-       aliases=("torch.Tensor.__rmul__", "torch.multiply", "torch.Tensor.multiply"))  # fmt: skip
-op("rsub", "input, other, *, alpha=1", torch="torch.rsub", spellings=("torch.Tensor.__rsub__",),
-   type=lambda cx, x, y, *, alpha=1: pointwise_type(cx, tensors_of((y, x)), _no_bool(cx, (x, y))),
-   lower=Pointwise(lambda b, x, y, *, alpha=1: b.sub(y, _scaled(b, x, alpha))))  # fmt: skip
+binary(
+    "add",
+    _add,
+    signature="input, other, *, alpha=1",
+    operators=("add",),
+    aliases=("torch.Tensor.__radd__",),
+    commutes=True,
+)
+binary(
+    "sub",
+    _sub,
+    signature="input, other, *, alpha=1",
+    dtype=_no_bool,
+    operators=("sub",),
+    aliases=("torch.subtract", "torch.Tensor.subtract"),
+)
+binary(
+    "mul",
+    _mul,
+    operators=("mul",),
+    commutes=True,
+    aliases=("torch.Tensor.__rmul__", "torch.multiply", "torch.Tensor.multiply"),
+)
+op(
+    "rsub",
+    "input, other, *, alpha=1",
+    torch="torch.rsub",
+    spellings=("torch.Tensor.__rsub__",),
+    type=lambda cx, x, y, *, alpha=1: pointwise_type(cx, tensors_of((y, x)), _no_bool(cx, (x, y))),
+    lower=Pointwise(lambda b, x, y, *, alpha=1: b.sub(y, _scaled(b, x, alpha))),
+)
 
 
 def _div_type(cx: TypeContext, x: Arg, y: Arg, *, rounding_mode: Arg = None) -> TensorType:
@@ -116,14 +143,31 @@ def _div_trunc(b: Any, x: Any, y: Any) -> Any:
     return b.trunc(b.div(x, y)) if dtype.is_floating else b.truncdiv(x, y)
 
 
-op("div", "input, other, *, rounding_mode=None", torch="torch.div", type=_div_type,
-   spellings=("torch.Tensor.div", "torch.divide", "torch.Tensor.divide"), lower=Pointwise(_div))
-op("true_divide", "input, other", torch="torch.true_divide",
-   spellings=("torch.Tensor.true_divide", "operator.truediv", "torch.Tensor.__truediv__"),
-   type=_div_type, expand=lambda b, x, y: b.div(x, y))  # fmt: skip
-op("rtruediv", "input, other", torch="torch.Tensor.__rtruediv__",
-   type=lambda cx, x, y: pointwise_type(cx, tensors_of((x,)), promoted(cx, (floated_like(cx, x), y))),
-   expand=lambda b, x, y: b.mul(b.reciprocal(x), y))  # fmt: skip
+op(
+    "div",
+    "input, other, *, rounding_mode=None",
+    torch="torch.div",
+    type=_div_type,
+    spellings=("torch.Tensor.div", "torch.divide", "torch.Tensor.divide"),
+    lower=Pointwise(_div),
+)
+op(
+    "true_divide",
+    "input, other",
+    torch="torch.true_divide",
+    spellings=("torch.Tensor.true_divide", "operator.truediv", "torch.Tensor.__truediv__"),
+    type=_div_type,
+    expand=lambda b, x, y: b.div(x, y),
+)
+op(
+    "rtruediv",
+    "input, other",
+    torch="torch.Tensor.__rtruediv__",
+    type=lambda cx, x, y: pointwise_type(
+        cx, tensors_of((x,)), promoted(cx, (floated_like(cx, x), y))
+    ),
+    expand=lambda b, x, y: b.mul(b.reciprocal(x), y),
+)
 
 
 def _swapped(cx: TypeContext, x: Arg, y: Arg) -> TensorType:
@@ -137,11 +181,21 @@ def floated_like(cx: TypeContext, x: Arg) -> Arg:
 
 
 binary("floor_divide", lambda b, x, y: b.floordiv(x, y), operators=("floordiv",))
-op("rfloordiv", "input, other", torch="torch.Tensor.__rfloordiv__", type=_swapped,
-   lower=Pointwise(lambda b, x, y: b.floordiv(y, x)))  # fmt: skip
+op(
+    "rfloordiv",
+    "input, other",
+    torch="torch.Tensor.__rfloordiv__",
+    type=_swapped,
+    lower=Pointwise(lambda b, x, y: b.floordiv(y, x)),
+)
 binary("remainder", lambda b, x, y: b.mod(x, y), operators=("mod",))
-op("rmod", "input, other", torch="torch.Tensor.__rmod__", type=_swapped,
-   lower=Pointwise(lambda b, x, y: b.mod(y, x)))  # fmt: skip
+op(
+    "rmod",
+    "input, other",
+    torch="torch.Tensor.__rmod__",
+    type=_swapped,
+    lower=Pointwise(lambda b, x, y: b.mod(y, x)),
+)
 binary("fmod", lambda b, x, y: b.fmod(x, y))
 
 
@@ -164,52 +218,108 @@ _POWERS: dict[float, Body] = {
     -1: lambda b, x: b.reciprocal(x),
 }
 
-op("pow", "input, exponent", torch="torch.pow", type=pointwise_rule(promoted, 2), autocast="float32",
-   spellings=("torch.Tensor.pow", "operator.pow", "torch.Tensor.__pow__"), lower=Pointwise(_pow))
-op("rpow", "input, other", torch="torch.Tensor.__rpow__", type=_swapped,
-   expand=lambda b, x, y: b.pow(y, x))  # fmt: skip
+op(
+    "pow",
+    "input, exponent",
+    torch="torch.pow",
+    type=pointwise_rule(promoted, 2),
+    autocast="float32",
+    spellings=("torch.Tensor.pow", "operator.pow", "torch.Tensor.__pow__"),
+    lower=Pointwise(_pow),
+)
+op(
+    "rpow",
+    "input, other",
+    torch="torch.Tensor.__rpow__",
+    type=_swapped,
+    expand=lambda b, x, y: b.pow(y, x),
+)
+
+
 def _float_power_type(cx: TypeContext, x: Arg, y: Arg) -> TensorType:
     wide = complex128 if promoted(cx, (x, y)).is_complex else float64
     return pointwise_type(cx, tensors_of((x, y)), wide)
 
 
-op("float_power", "input, exponent", torch="torch.float_power", spellings=("torch.Tensor.float_power",),
-   type=_float_power_type,
-   expand=lambda b, x, y: b.pow(*(b.to_dtype(v, float64) if is_tensor(v) else v for v in (x, y))))
+op(
+    "float_power",
+    "input, exponent",
+    torch="torch.float_power",
+    spellings=("torch.Tensor.float_power",),
+    type=_float_power_type,
+    expand=lambda b, x, y: b.pow(*(b.to_dtype(v, float64) if is_tensor(v) else v for v in (x, y))),
+)
 
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
-    _alias = {"ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+    _alias = {
+        "ne": "not_equal",
+        "lt": "less",
+        "le": "less_equal",
+        "gt": "greater",
+        "ge": "greater_equal",
+    }
     _more = _alias.get(_name)
-    binary(_name, lambda b, x, y, scalar=_name: getattr(b, scalar)(x, y), dtype=booled,
-           compute="promoted", operators=(_name,), commutes=_name in ("eq", "ne"),
-           aliases=(f"torch.{_more}", f"torch.Tensor.{_more}") if _more else ())  # fmt: skip
+    binary(
+        _name,
+        lambda b, x, y, scalar=_name: getattr(b, scalar)(x, y),
+        dtype=booled,
+        compute="promoted",
+        operators=(_name,),
+        commutes=_name in ("eq", "ne"),
+        aliases=(f"torch.{_more}", f"torch.Tensor.{_more}") if _more else (),
+    )
 
 for _name in ("logical_and", "logical_or", "logical_xor"):
-    binary(_name, lambda b, x, y, scalar=_name: getattr(b, scalar)(b.cast(x, bool_), b.cast(y, bool_)),
-           dtype=booled, compute="own")  # fmt: skip
+    binary(
+        _name,
+        lambda b, x, y, scalar=_name: getattr(b, scalar)(b.cast(x, bool_), b.cast(y, bool_)),
+        dtype=booled,
+        compute="own",
+    )
 for _name, _scalar, _operator in (
-    ("bitwise_and", "bit_and", "and_"), ("bitwise_or", "bit_or", "or_"), ("bitwise_xor", "bit_xor", "xor"),
-    ("bitwise_left_shift", "shl", "lshift"), ("bitwise_right_shift", "shr", "rshift"),
-):  # fmt: skip
+    ("bitwise_and", "bit_and", "and_"),
+    ("bitwise_or", "bit_or", "or_"),
+    ("bitwise_xor", "bit_xor", "xor"),
+    ("bitwise_left_shift", "shl", "lshift"),
+    ("bitwise_right_shift", "shr", "rshift"),
+):
     _reflected = f"torch.Tensor.__r{_operator.strip('_')}__"
-    binary(_name, lambda b, x, y, scalar=_scalar: getattr(b, scalar)(x, y), operators=(_operator,),
-           commutes=_name in ("bitwise_and", "bitwise_or", "bitwise_xor"),
-           aliases=(_reflected,) if "shift" not in _name else ())  # fmt: skip
+    binary(
+        _name,
+        lambda b, x, y, scalar=_scalar: getattr(b, scalar)(x, y),
+        operators=(_operator,),
+        commutes=_name in ("bitwise_and", "bitwise_or", "bitwise_xor"),
+        aliases=(_reflected,) if "shift" not in _name else (),
+    )
 
 binary("maximum", lambda b, x, y: b.maximum(x, y))
 binary("minimum", lambda b, x, y: b.minimum(x, y))
 for _name, _of in (("fmax", "fmax"), ("fmin", "fmin")):
     binary(_name, lambda b, x, y, scalar=_of: getattr(b, scalar)(x, y))
-binary("atan2", lambda b, x, y: b.atan2(x, y), dtype=floated,
-       aliases=("torch.arctan2", "torch.Tensor.arctan2"))  # fmt: skip
+binary(
+    "atan2",
+    lambda b, x, y: b.atan2(x, y),
+    dtype=floated,
+    aliases=("torch.arctan2", "torch.Tensor.arctan2"),
+)
 binary("copysign", lambda b, x, y: b.copysign(x, y), dtype=floated)
 binary("hypot", lambda b, x, y: b.hypot(x, y))
 binary("nextafter", lambda b, x, y: b.nextafter(x, y))
-binary("xlogy", lambda b, x, y: b.where(b.isnan(y), y, b.where(b.eq(x, 0), 0.0, b.mul(x, b.log(y)))),
-       dtype=floated, aliases=("torch.special.xlogy",))  # fmt: skip
-op("xlog1py", "input, other", torch="torch.special.xlog1py", type=pointwise_rule(floated, 2),
-   lower=Pointwise(lambda b, x, y: b.where(
-       b.isnan(y), y, b.where(b.eq(x, 0), 0.0, b.mul(x, b.log1p(y))))))  # fmt: skip
+binary(
+    "xlogy",
+    lambda b, x, y: b.where(b.isnan(y), y, b.where(b.eq(x, 0), 0.0, b.mul(x, b.log(y)))),
+    dtype=floated,
+    aliases=("torch.special.xlogy",),
+)
+op(
+    "xlog1py",
+    "input, other",
+    torch="torch.special.xlog1py",
+    type=pointwise_rule(floated, 2),
+    lower=Pointwise(
+        lambda b, x, y: b.where(b.isnan(y), y, b.where(b.eq(x, 0), 0.0, b.mul(x, b.log1p(y))))
+    ),
+)
 binary("heaviside", lambda b, x, y: b.where(b.eq(x, 0), y, b.cast(b.gt(x, 0), x.dtype)))
 
 
@@ -244,13 +354,30 @@ def _clamp_type(cx: TypeContext, x: Arg, low: Arg = None, high: Arg = None) -> T
     return pointwise_type(cx, tensors_of((x, low, high)), promoted(cx, (x, low, high)))
 
 
-op("clamp", "input, min=None, max=None", torch="torch.clamp", type=_clamp_type, lower=Pointwise(_clamp),
-   spellings=("torch.Tensor.clamp", "torch.clip", "torch.Tensor.clip"))  # fmt: skip
-op("clamp_min", "input, min", torch="torch.clamp_min", spellings=("torch.Tensor.clamp_min",),
-   type=lambda cx, x, low: _clamp_type(cx, x, low), expand=lambda b, x, low: b.clamp(x, low))
-op("clamp_max", "input, max", torch="torch.clamp_max", spellings=("torch.Tensor.clamp_max",),
-   type=lambda cx, x, high: _clamp_type(cx, x, None, high),
-   expand=lambda b, x, high: b.clamp(x, None, high))  # fmt: skip
+op(
+    "clamp",
+    "input, min=None, max=None",
+    torch="torch.clamp",
+    type=_clamp_type,
+    lower=Pointwise(_clamp),
+    spellings=("torch.Tensor.clamp", "torch.clip", "torch.Tensor.clip"),
+)
+op(
+    "clamp_min",
+    "input, min",
+    torch="torch.clamp_min",
+    spellings=("torch.Tensor.clamp_min",),
+    type=lambda cx, x, low: _clamp_type(cx, x, low),
+    expand=lambda b, x, low: b.clamp(x, low),
+)
+op(
+    "clamp_max",
+    "input, max",
+    torch="torch.clamp_max",
+    spellings=("torch.Tensor.clamp_max",),
+    type=lambda cx, x, high: _clamp_type(cx, x, None, high),
+    expand=lambda b, x, high: b.clamp(x, None, high),
+)
 
 # --- three operands ---
 
@@ -265,11 +392,29 @@ def _lerp(b: Any, x: Any, end: Any, weight: Any) -> Any:
     return b.where(b.lt(b.abs(weight), 0.5), near, far)
 
 
-op("lerp", "input, end, weight", torch="torch.lerp", spellings=("torch.Tensor.lerp",),
-   type=pointwise_rule(lambda cx, xs: tensors_of(xs)[0].dtype), lower=Pointwise(_lerp))  # fmt: skip
-op("addcmul", "input, tensor1, tensor2, *, value=1", torch="torch.addcmul",
-   spellings=("torch.Tensor.addcmul",), type=pointwise_rule(), autocast="promote",
-   lower=Pointwise(lambda b, x, p, q, *, value=1: b.add(x, b.mul(_scaled(b, p, value), q))))  # fmt: skip
-op("addcdiv", "input, tensor1, tensor2, *, value=1", torch="torch.addcdiv",
-   spellings=("torch.Tensor.addcdiv",), type=pointwise_rule(), autocast="promote",
-   lower=Pointwise(lambda b, x, p, q, *, value=1: b.add(x, b.div(_scaled(b, p, value), q))))  # fmt: skip
+op(
+    "lerp",
+    "input, end, weight",
+    torch="torch.lerp",
+    spellings=("torch.Tensor.lerp",),
+    type=pointwise_rule(lambda cx, xs: tensors_of(xs)[0].dtype),
+    lower=Pointwise(_lerp),
+)
+op(
+    "addcmul",
+    "input, tensor1, tensor2, *, value=1",
+    torch="torch.addcmul",
+    spellings=("torch.Tensor.addcmul",),
+    type=pointwise_rule(),
+    autocast="promote",
+    lower=Pointwise(lambda b, x, p, q, *, value=1: b.add(x, b.mul(_scaled(b, p, value), q))),
+)
+op(
+    "addcdiv",
+    "input, tensor1, tensor2, *, value=1",
+    torch="torch.addcdiv",
+    spellings=("torch.Tensor.addcdiv",),
+    type=pointwise_rule(),
+    autocast="promote",
+    lower=Pointwise(lambda b, x, p, q, *, value=1: b.add(x, b.div(_scaled(b, p, value), q))),
+)

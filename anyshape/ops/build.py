@@ -1,7 +1,8 @@
 """The typed way to make a graph: ``Builder.call`` binds, types and appends one node.
 
-Capture, decompositions and passes all build with it, so that a graph cannot exist without types. The
-builder knows no torch; the row's type rule (or its expansion, or the caller's fallback) gives the types.
+Capture, decompositions and passes all build with it, so that a graph cannot exist without types.
+The builder knows no torch; the row's type rule (or its expansion, or the caller's fallback) gives
+the types.
 """
 
 from __future__ import annotations

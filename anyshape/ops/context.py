@@ -1,9 +1,9 @@
 """What a type rule may ask about sizes.
 
-A rule states preconditions (``require``), asks for decisions that change rank or arity (``decide``),
-broadcasts, and makes fresh sizes that data decides. What happens when the facts do not know is the
-caller's policy: capture guards backed symbols on their hint and makes checks of unbacked ones; a pass
-may neither guard nor check.
+A rule states preconditions (``require``), asks for decisions that change rank or arity
+(``decide``), broadcasts, and makes fresh sizes that data decides. What happens when the facts do
+not know is the caller's policy: capture guards backed symbols on their hint and makes checks of
+unbacked ones; a pass may neither guard nor check.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Undecided(Exception):
 class TypeContext:
     """Facts and policy for type rules.
 
-    ``on_guard(condition)`` is told of each backed relation relied on, ``on_check(condition, message)`` of
-    each condition to test while running; ``None`` means neither is possible here. ``memo`` holds layouts
-    already worked out from shapes alone, true whatever the facts are.
+    ``on_guard(condition)`` is told of each backed relation relied on, ``on_check(condition,
+    message)`` of each condition to test while running; ``None`` means neither is possible here.
+    ``memo`` holds layouts already worked out from shapes alone, true whatever the facts are.
     """
 
     space: Space

@@ -1,7 +1,7 @@
 """Convolution, pooling and resizing: externs with type rules; global average pooling is a mean.
 
-Sizes are floor divisions of symbolic sizes. Results are row-major, or channels-last where the input (for
-convolutions: or the weight) is.
+Sizes are floor divisions of symbolic sizes. Results are row-major, or channels-last where the input
+(for convolutions: or the weight) is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ def spread(value: Any, count: int) -> tuple[Any, ...]:
 
 
 def _image(cx: TypeContext, t: TensorType, shape: Shape, last: bool) -> TensorType:
-    strides = channels_last_strides(shape) if last and len(shape) > 3 else contiguous_strides(cx, shape)
+    strides = (
+        channels_last_strides(shape) if last and len(shape) > 3 else contiguous_strides(cx, shape)
+    )
     return TensorType(t.dtype, t.device, shape, strides)
 
 
@@ -39,16 +41,24 @@ def _window(size: Dim, kernel: Dim, stride: Any, padding: Any, dilation: Any) ->
 
 def _conv_type(n: int) -> Callable[..., TensorType]:
     def rule(
-        cx: TypeContext, x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0,
-        dilation: Any = 1, groups: Any = 1,
-    ) -> TensorType:  # fmt: skip
+        cx: TypeContext,
+        x: Any,
+        weight: Any,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: Any = 1,
+    ) -> TensorType:
         t, w = tensor(x), tensor(weight)
         if t.rank not in (n + 1, n + 2) or w.rank != n + 2:
             raise OpError(f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to conv{n}d")
         if t.dtype is not w.dtype:
             raise OpError(f"Input type ({t.dtype}) and weight type ({w.dtype}) should be the same")
         channels = t.shape[-n - 1]
-        cx.require(eq(channels, w.shape[1] * groups), "Given groups, expected input to have other channels")
+        cx.require(
+            eq(channels, w.shape[1] * groups), "Given groups, expected input to have other channels"
+        )
         strides, gaps = spread(stride, n), spread(dilation, n)
         sizes: list[Dim] = []
         for d in range(n):
@@ -69,14 +79,25 @@ def _conv_type(n: int) -> Callable[..., TensorType]:
 
 def _transposed_type(n: int) -> Callable[..., TensorType]:
     def rule(
-        cx: TypeContext, x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0,
-        output_padding: Any = 0, groups: Any = 1, dilation: Any = 1,
-    ) -> TensorType:  # fmt: skip
+        cx: TypeContext,
+        x: Any,
+        weight: Any,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: Any = 1,
+        dilation: Any = 1,
+    ) -> TensorType:
         t, w = tensor(x), tensor(weight)
         steps, pads = spread(stride, n), spread(padding, n)
         extra, gaps = spread(output_padding, n), spread(dilation, n)
         sizes = [
-            (t.shape[d - n] - 1) * steps[d] - 2 * pads[d] + gaps[d] * (w.shape[d + 2] - 1) + extra[d] + 1
+            (t.shape[d - n] - 1) * steps[d]
+            - 2 * pads[d]
+            + gaps[d] * (w.shape[d + 2] - 1)
+            + extra[d]
+            + 1
             for d in range(n)
         ]
         last = is_channels_last(cx, t) or is_channels_last(cx, w)
@@ -86,17 +107,31 @@ def _transposed_type(n: int) -> Callable[..., TensorType]:
 
 
 for _n in (1, 2, 3):
-    op(f"conv{_n}d", "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1", autocast="lower",
-       torch=f"torch.nn.functional.conv{_n}d", spellings=(f"torch.conv{_n}d",), type=_conv_type(_n),
-       lower=Extern(f"torch.nn.functional.conv{_n}d"))  # fmt: skip
-    op(f"conv_transpose{_n}d", "input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1",
-       torch=f"torch.nn.functional.conv_transpose{_n}d", spellings=(f"torch.conv_transpose{_n}d",),
-       type=_transposed_type(_n), lower=Extern(f"torch.nn.functional.conv_transpose{_n}d"), autocast="lower")
+    op(
+        f"conv{_n}d",
+        "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1",
+        autocast="lower",
+        torch=f"torch.nn.functional.conv{_n}d",
+        spellings=(f"torch.conv{_n}d",),
+        type=_conv_type(_n),
+        lower=Extern(f"torch.nn.functional.conv{_n}d"),
+    )
+    op(
+        f"conv_transpose{_n}d",
+        "input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1",
+        torch=f"torch.nn.functional.conv_transpose{_n}d",
+        spellings=(f"torch.conv_transpose{_n}d",),
+        type=_transposed_type(_n),
+        lower=Extern(f"torch.nn.functional.conv_transpose{_n}d"),
+        autocast="lower",
+    )
 
 # --- pooling ---
 
 
-def _pooled(cx: TypeContext, size: Dim, kernel: Any, stride: Any, pad: Any, gap: Any, ceil: Any) -> Dim:
+def _pooled(
+    cx: TypeContext, size: Dim, kernel: Any, stride: Any, pad: Any, gap: Any, ceil: Any
+) -> Dim:
     """``pooling_output_shape`` of ATen: with ``ceil_mode`` the last window must start inside the input."""
     reach = size + 2 * pad - gap * (kernel - 1) - 1
     if not ceil:
@@ -108,7 +143,9 @@ def _pooled(cx: TypeContext, size: Dim, kernel: Any, stride: Any, pad: Any, gap:
 
 
 def _pool_type(n: int, places: bool) -> Callable[..., Any]:
-    def rule(cx: TypeContext, x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, *rest: Any) -> Any:
+    def rule(
+        cx: TypeContext, x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, *rest: Any
+    ) -> Any:
         t = tensor(x)
         if t.rank not in (n + 1, n + 2):
             raise OpError(f"Expected {n + 1}D or {n + 2}D input to pooling")
@@ -117,7 +154,8 @@ def _pool_type(n: int, places: bool) -> Callable[..., Any]:
         steps = spread(kernel_size if stride in (None, ()) else stride, n)
         pads, gaps = spread(padding, n), spread(dilation, n)
         sizes = [
-            _pooled(cx, t.shape[d - n], kernels[d], steps[d], pads[d], gaps[d], ceil) for d in range(n)
+            _pooled(cx, t.shape[d - n], kernels[d], steps[d], pads[d], gaps[d], ceil)
+            for d in range(n)
         ]
         made = _image(cx, t, (*t.shape[: t.rank - n], *sizes), is_channels_last(cx, t))
         return (made, TensorType(int64, t.device, made.shape, made.strides)) if indices else made
@@ -126,23 +164,37 @@ def _pool_type(n: int, places: bool) -> Callable[..., Any]:
 
 
 for _n in (1, 2, 3):
-    op(f"max_pool{_n}d", "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False",
-       torch=f"anyshape.reference.max_pool{_n}d",
-       spellings=(f"torch.nn.functional.max_pool{_n}d", f"torch.nn.functional._max_pool{_n}d"),
-       type=_pool_type(_n, True), lower=Extern(f"anyshape.reference.max_pool{_n}d"))  # fmt: skip
-    op(f"torch_max_pool{_n}d", "input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False",
-       torch=f"torch.max_pool{_n}d",
-       type=lambda cx, x, k, s, p, g, c, n=_n: _pool_type(n, True)(cx, x, k, s, p, g, c, False),
-       lower=Extern(f"torch.max_pool{_n}d"))  # fmt: skip
-    op(f"max_pool{_n}d_with_indices",
-       "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False",
-       torch=f"torch.nn.functional.max_pool{_n}d_with_indices",
-       type=lambda cx, x, k, s, p, g, c, r, n=_n: _pool_type(n, True)(cx, x, k, s, p, g, c, True),
-       lower=Extern(f"torch.nn.functional.max_pool{_n}d_with_indices"))  # fmt: skip
+    op(
+        f"max_pool{_n}d",
+        "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False",
+        torch=f"anyshape.reference.max_pool{_n}d",
+        spellings=(f"torch.nn.functional.max_pool{_n}d", f"torch.nn.functional._max_pool{_n}d"),
+        type=_pool_type(_n, True),
+        lower=Extern(f"anyshape.reference.max_pool{_n}d"),
+    )
+    op(
+        f"torch_max_pool{_n}d",
+        "input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False",
+        torch=f"torch.max_pool{_n}d",
+        type=lambda cx, x, k, s, p, g, c, n=_n: _pool_type(n, True)(cx, x, k, s, p, g, c, False),
+        lower=Extern(f"torch.max_pool{_n}d"),
+    )
+    op(
+        f"max_pool{_n}d_with_indices",
+        "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False",
+        torch=f"torch.nn.functional.max_pool{_n}d_with_indices",
+        type=lambda cx, x, k, s, p, g, c, r, n=_n: _pool_type(n, True)(cx, x, k, s, p, g, c, True),
+        lower=Extern(f"torch.nn.functional.max_pool{_n}d_with_indices"),
+    )
     _tail = "" if _n == 1 else ", divisor_override=None"
-    op(f"avg_pool{_n}d", f"input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True{_tail}",
-       torch=f"anyshape.reference.avg_pool{_n}d", type=_pool_type(_n, False),
-       spellings=(f"torch.nn.functional.avg_pool{_n}d",), lower=Extern(f"anyshape.reference.avg_pool{_n}d"))
+    op(
+        f"avg_pool{_n}d",
+        f"input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True{_tail}",
+        torch=f"anyshape.reference.avg_pool{_n}d",
+        type=_pool_type(_n, False),
+        spellings=(f"torch.nn.functional.avg_pool{_n}d",),
+        lower=Extern(f"anyshape.reference.avg_pool{_n}d"),
+    )
 
 
 def _adaptive_sizes(t: TensorType, size: Any, n: int) -> Shape:
@@ -155,7 +207,11 @@ def _adaptive_type(n: int) -> Callable[..., Any]:
         t = tensor(x)
         sizes = _adaptive_sizes(t, output_size, n)
         made = _image(cx, t, (*t.shape[: t.rank - n], *sizes), is_channels_last(cx, t))
-        return (made, TensorType(int64, t.device, made.shape, made.strides)) if return_indices else made
+        return (
+            (made, TensorType(int64, t.device, made.shape, made.strides))
+            if return_indices
+            else made
+        )
 
     return rule
 
@@ -172,12 +228,21 @@ def _adaptive_avg_expand(n: int) -> Callable[..., Any]:
 
 
 for _n in (1, 2, 3):
-    op(f"adaptive_avg_pool{_n}d", "input, output_size", torch=f"torch.nn.functional.adaptive_avg_pool{_n}d",
-       spellings=("torch.adaptive_avg_pool1d",) if _n == 1 else (), type=_adaptive_type(_n),
-       expand=_adaptive_avg_expand(_n))  # fmt: skip
-    op(f"adaptive_max_pool{_n}d", "input, output_size, return_indices=False",
-       torch=f"torch.nn.functional.adaptive_max_pool{_n}d", type=_adaptive_type(_n),
-       lower=Extern(f"torch.nn.functional.adaptive_max_pool{_n}d"))  # fmt: skip
+    op(
+        f"adaptive_avg_pool{_n}d",
+        "input, output_size",
+        torch=f"torch.nn.functional.adaptive_avg_pool{_n}d",
+        spellings=("torch.adaptive_avg_pool1d",) if _n == 1 else (),
+        type=_adaptive_type(_n),
+        expand=_adaptive_avg_expand(_n),
+    )
+    op(
+        f"adaptive_max_pool{_n}d",
+        "input, output_size, return_indices=False",
+        torch=f"torch.nn.functional.adaptive_max_pool{_n}d",
+        type=_adaptive_type(_n),
+        lower=Extern(f"torch.nn.functional.adaptive_max_pool{_n}d"),
+    )
 
 # --- resizing ---
 
@@ -193,7 +258,12 @@ def _scaled(cx: TypeContext, size: Dim, factor: Any) -> Dim:
 
 
 def _interpolate_type(
-    cx: TypeContext, x: Any, size: Any = None, scale_factor: Any = None, mode: Any = "nearest", *rest: Any
+    cx: TypeContext,
+    x: Any,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: Any = "nearest",
+    *rest: Any,
 ) -> TensorType:
     t = tensor(x)
     n = t.rank - 2
@@ -205,10 +275,15 @@ def _interpolate_type(
     return _image(cx, t, (*t.shape[:2], *sizes), is_channels_last(cx, t))
 
 
-op("interpolate", "input, size=None, scale_factor=None, mode='nearest', align_corners=None, "
-   "recompute_scale_factor=None, antialias=False", torch="torch.nn.functional.interpolate",
-   spellings=("torch.nn.functional.upsample",), type=_interpolate_type,
-   lower=Extern("torch.nn.functional.interpolate"))  # fmt: skip
+op(
+    "interpolate",
+    "input, size=None, scale_factor=None, mode='nearest', align_corners=None, "
+    "recompute_scale_factor=None, antialias=False",
+    torch="torch.nn.functional.interpolate",
+    spellings=("torch.nn.functional.upsample",),
+    type=_interpolate_type,
+    lower=Extern("torch.nn.functional.interpolate"),
+)
 
 
 def _grid_sample_type(cx: TypeContext, x: Any, grid: Any, *rest: Arg) -> TensorType:
@@ -217,9 +292,13 @@ def _grid_sample_type(cx: TypeContext, x: Any, grid: Any, *rest: Arg) -> TensorT
     return _image(cx, t, shape, is_channels_last(cx, t))
 
 
-op("grid_sample", "input, grid, mode='bilinear', padding_mode='zeros', align_corners=None",
-   torch="torch.nn.functional.grid_sample", type=_grid_sample_type,
-   lower=Extern("torch.nn.functional.grid_sample"))  # fmt: skip
+op(
+    "grid_sample",
+    "input, grid, mode='bilinear', padding_mode='zeros', align_corners=None",
+    torch="torch.nn.functional.grid_sample",
+    type=_grid_sample_type,
+    lower=Extern("torch.nn.functional.grid_sample"),
+)
 
 
 def _patches_type(
@@ -234,11 +313,18 @@ def _patches_type(
     return TensorType(t.dtype, t.device, shape, contiguous_strides(cx, shape))
 
 
-op("patches", "input, kernel_size, dilation=1, padding=0, stride=1", torch="torch.nn.functional.unfold",
-   type=_patches_type, lower=Extern("torch.nn.functional.unfold"))  # fmt: skip
+op(
+    "patches",
+    "input, kernel_size, dilation=1, padding=0, stride=1",
+    torch="torch.nn.functional.unfold",
+    type=_patches_type,
+    lower=Extern("torch.nn.functional.unfold"),
+)
 
 
-def _fold_type(cx: TypeContext, x: Any, output_size: Any, kernel_size: Any, *rest: Arg) -> TensorType:
+def _fold_type(
+    cx: TypeContext, x: Any, output_size: Any, kernel_size: Any, *rest: Arg
+) -> TensorType:
     t = tensor(x)
     kernels = spread(kernel_size, 2)
     channels = floordiv(t.shape[-2], kernels[0] * kernels[1])
@@ -246,5 +332,10 @@ def _fold_type(cx: TypeContext, x: Any, output_size: Any, kernel_size: Any, *res
     return TensorType(t.dtype, t.device, shape, contiguous_strides(cx, shape))
 
 
-op("fold", "input, output_size, kernel_size, dilation=1, padding=0, stride=1", torch="torch.nn.functional.fold",
-   type=_fold_type, lower=Extern("torch.nn.functional.fold"))  # fmt: skip
+op(
+    "fold",
+    "input, output_size, kernel_size, dilation=1, padding=0, stride=1",
+    torch="torch.nn.functional.fold",
+    type=_fold_type,
+    lower=Extern("torch.nn.functional.fold"),
+)

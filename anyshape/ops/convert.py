@@ -25,12 +25,21 @@ from anyshape.ops.table import Extern, op
 
 
 def _to_type(
-    cx: TypeContext, x: Any, dtype: Any = None, device: Any = None, non_blocking: Arg = False,
-    copy: Arg = False, memory_format: Arg = None,
-) -> TensorType:  # fmt: skip
+    cx: TypeContext,
+    x: Any,
+    dtype: Any = None,
+    device: Any = None,
+    non_blocking: Arg = False,
+    copy: Arg = False,
+    memory_format: Arg = None,
+) -> TensorType:
     t = tensor(x)
     same = (dtype is None or dtype is t.dtype) and (device is None or device == t.device)
-    plain = (None, "preserve_format") if is_channels_last(cx, t) else (None, "preserve_format", "contiguous_format")
+    plain = (
+        (None, "preserve_format")
+        if is_channels_last(cx, t)
+        else (None, "preserve_format", "contiguous_format")
+    )
     if same and not copy and memory_format in plain:
         return t
     strides = formatted_strides(cx, t, memory_format)
@@ -38,9 +47,14 @@ def _to_type(
 
 
 def _to_expand(
-    b: Any, x: Any, dtype: Any = None, device: Any = None, non_blocking: Arg = False,
-    copy: Arg = False, memory_format: Arg = None,
-) -> Any:  # fmt: skip
+    b: Any,
+    x: Any,
+    dtype: Any = None,
+    device: Any = None,
+    non_blocking: Arg = False,
+    copy: Arg = False,
+    memory_format: Arg = None,
+) -> Any:
     made = x
     if device is not None and device != x.type.device:
         made = b.to_device(made, device)
@@ -51,24 +65,63 @@ def _to_expand(
     return b.clone(made) if made is x and copy else made
 
 
-op("to", "input, dtype=None, device=None, non_blocking=False, copy=False, memory_format=None",
-   torch="anyshape.reference.to", type=_to_type, expand=_to_expand, alias="maybe")  # fmt: skip
-op("to_device", "input, device", torch="anyshape.reference.to_device",
-   type=lambda cx, x, device: _to_type(cx, x, None, device),
-   lower=Extern("anyshape.reference.to_device"), alias="maybe")  # fmt: skip
+op(
+    "to",
+    "input, dtype=None, device=None, non_blocking=False, copy=False, memory_format=None",
+    torch="anyshape.reference.to",
+    type=_to_type,
+    expand=_to_expand,
+    alias="maybe",
+)
+op(
+    "to_device",
+    "input, device",
+    torch="anyshape.reference.to_device",
+    type=lambda cx, x, device: _to_type(cx, x, None, device),
+    lower=Extern("anyshape.reference.to_device"),
+    alias="maybe",
+)
 
 _METHODS: dict[str, DType] = {
-    "float": float32, "double": float64, "half": float16, "bfloat16": bfloat16, "long": int64, "int": int32,
-    "short": int16, "char": int8, "byte": uint8, "bool": bool_,
-}  # fmt: skip
+    "float": float32,
+    "double": float64,
+    "half": float16,
+    "bfloat16": bfloat16,
+    "long": int64,
+    "int": int32,
+    "short": int16,
+    "char": int8,
+    "byte": uint8,
+    "bool": bool_,
+}
 for _name, _dtype in _METHODS.items():
-    op(f"as_{_name}", "input, *, memory_format=None", torch=f"torch.Tensor.{_name}", alias="maybe",
-       normalize=lambda cx, x, *, memory_format=None: ((x,), {"memory_format": memory_format or "preserve_format"}),
-       type=lambda cx, x, *, memory_format, dtype=_dtype: _to_type(cx, x, dtype, None, False, False, memory_format),
-       expand=lambda b, x, *, memory_format, dtype=_dtype: _to_expand(b, x, dtype))  # fmt: skip
-op("type", "input, dtype, non_blocking=False", torch="torch.Tensor.type", alias="maybe",
-   type=lambda cx, x, dtype, non_blocking=False: _to_type(cx, x, dtype),
-   expand=lambda b, x, dtype, non_blocking=False: _to_expand(b, x, dtype))  # fmt: skip
-op("type_as", "input, other", torch="torch.Tensor.type_as", alias="maybe",
-   type=lambda cx, x, y: _to_type(cx, x, tensor(y).dtype, tensor(y).device),
-   expand=lambda b, x, y: _to_expand(b, x, y.dtype, y.type.device))  # fmt: skip
+    op(
+        f"as_{_name}",
+        "input, *, memory_format=None",
+        torch=f"torch.Tensor.{_name}",
+        alias="maybe",
+        normalize=lambda cx, x, *, memory_format=None: (
+            (x,),
+            {"memory_format": memory_format or "preserve_format"},
+        ),
+        type=lambda cx, x, *, memory_format, dtype=_dtype: _to_type(
+            cx, x, dtype, None, False, False, memory_format
+        ),
+        expand=lambda b, x, *, memory_format, dtype=_dtype: _to_expand(b, x, dtype),
+    )
+op(
+    "type",
+    "input, dtype, non_blocking=False",
+    torch="torch.Tensor.type",
+    alias="maybe",
+    type=lambda cx, x, dtype, non_blocking=False: _to_type(cx, x, dtype),
+    expand=lambda b, x, dtype, non_blocking=False: _to_expand(b, x, dtype),
+)
+op(
+    "type_as",
+    "input, other",
+    torch="torch.Tensor.type_as",
+    alias="maybe",
+    type=lambda cx, x, y: _to_type(cx, x, tensor(y).dtype, tensor(y).device),
+    expand=lambda b, x, y: _to_expand(b, x, y.dtype, y.type.device),
+)

@@ -1,7 +1,8 @@
 """Rows that make tensors from nothing, or from the format of another tensor.
 
-The core rows are ``full(shape, value, dtype, device)`` and ``arange(length, start, step, dtype, device)``;
-the rest expand to them. ``layout``, ``pin_memory`` and the like are accepted at their defaults only.
+The core rows are ``full(shape, value, dtype, device)`` and ``arange(length, start, step, dtype,
+device)``; the rest expand to them. ``layout``, ``pin_memory`` and the like are accepted at their
+defaults only.
 """
 
 from __future__ import annotations
@@ -45,9 +46,15 @@ def _normal_full(
     return (sequence(size), value, chosen, device or cx.default_device), {}
 
 
-op("full", f"size, fill_value, dtype=None, device=None, {_REST}", torch="anyshape.reference.full",
-   spellings=("torch.full",), normalize=_normal_full, lower=Structural(),
-   type=lambda cx, size, value, dtype, device: created(cx, size, dtype, device))  # fmt: skip
+op(
+    "full",
+    f"size, fill_value, dtype=None, device=None, {_REST}",
+    torch="anyshape.reference.full",
+    spellings=("torch.full",),
+    normalize=_normal_full,
+    lower=Structural(),
+    type=lambda cx, size, value, dtype, device: created(cx, size, dtype, device),
+)
 
 
 def _normal_sized(
@@ -58,13 +65,20 @@ def _normal_sized(
 
 
 for _name, _value in (("zeros", 0), ("ones", 1), ("empty", 0)):
-    op(_name, f"size, dtype=None, device=None, {_REST}, memory_format=None",
-       torch=f"anyshape.reference.{_name}", spellings=(f"torch.{_name}",), normalize=_normal_sized,
-       type=lambda cx, size, dtype, device: created(cx, size, dtype, device),
-       expand=lambda b, size, dtype, device, v=_value: b.full(size, v, dtype, device))  # fmt: skip
+    op(
+        _name,
+        f"size, dtype=None, device=None, {_REST}, memory_format=None",
+        torch=f"anyshape.reference.{_name}",
+        spellings=(f"torch.{_name}",),
+        normalize=_normal_sized,
+        type=lambda cx, size, dtype, device: created(cx, size, dtype, device),
+        expand=lambda b, size, dtype, device, v=_value: b.full(size, v, dtype, device),
+    )
 
 
-def _like_type(cx: TypeContext, x: Any, *value: Arg, dtype: Any = None, device: Any = None, **rest: Arg) -> TensorType:
+def _like_type(
+    cx: TypeContext, x: Any, *value: Arg, dtype: Any = None, device: Any = None, **rest: Arg
+) -> TensorType:
     t = tensor(x)
     strides = formatted_strides(cx, t, rest.get("memory_format"))
     return TensorType(dtype or t.dtype, device or t.device, t.shape, strides)
@@ -76,13 +90,33 @@ def _like_expand(b: Any, x: Any, value: Arg, dtype: Any, device: Any) -> Any:
 
 _LIKE = f"*, dtype=None, device=None, {_REST}, memory_format=None"
 for _name, _value in (("zeros_like", 0), ("ones_like", 1), ("empty_like", 0)):
-    op(_name, f"input, {_LIKE}", torch=f"torch.{_name}", type=_like_type,
-       expand=lambda b, x, v=_value, dtype=None, device=None, **rest: _like_expand(b, x, v, dtype, device))
-op("full_like", f"input, fill_value, {_LIKE}", torch="torch.full_like", type=_like_type,
-   expand=lambda b, x, v, dtype=None, device=None, **rest: _like_expand(b, x, v, dtype, device))
+    op(
+        _name,
+        f"input, {_LIKE}",
+        torch=f"torch.{_name}",
+        type=_like_type,
+        expand=lambda b, x, v=_value, dtype=None, device=None, **rest: _like_expand(
+            b, x, v, dtype, device
+        ),
+    )
+op(
+    "full_like",
+    f"input, fill_value, {_LIKE}",
+    torch="torch.full_like",
+    type=_like_type,
+    expand=lambda b, x, v, dtype=None, device=None, **rest: _like_expand(b, x, v, dtype, device),
+)
 
 
-def _new_type(cx: TypeContext, x: Any, size: Arg, *value: Arg, dtype: Any = None, device: Any = None, **rest: Arg) -> TensorType:
+def _new_type(
+    cx: TypeContext,
+    x: Any,
+    size: Arg,
+    *value: Arg,
+    dtype: Any = None,
+    device: Any = None,
+    **rest: Arg,
+) -> TensorType:
     t = tensor(x)
     return created(cx, sequence(size), dtype or t.dtype, device or t.device)
 
@@ -93,21 +127,46 @@ def _new_expand(b: Any, x: Any, size: Arg, value: Arg, dtype: Any, device: Any) 
 
 _NEW = f"*, dtype=None, device=None, {_REST}"
 for _name, _value in (("new_zeros", 0), ("new_ones", 1), ("new_empty", 0)):
-    op(_name, f"input, size, {_NEW}", torch=f"torch.Tensor.{_name}", type=_new_type,
-       expand=lambda b, x, s, v=_value, dtype=None, device=None, **rest: _new_expand(b, x, s, v, dtype, device))
-op("new_full", f"input, size, fill_value, {_NEW}", torch="torch.Tensor.new_full", type=_new_type,
-   expand=lambda b, x, s, v, dtype=None, device=None, **rest: _new_expand(b, x, s, v, dtype, device))
+    op(
+        _name,
+        f"input, size, {_NEW}",
+        torch=f"torch.Tensor.{_name}",
+        type=_new_type,
+        expand=lambda b, x, s, v=_value, dtype=None, device=None, **rest: _new_expand(
+            b, x, s, v, dtype, device
+        ),
+    )
+op(
+    "new_full",
+    f"input, size, fill_value, {_NEW}",
+    torch="torch.Tensor.new_full",
+    type=_new_type,
+    expand=lambda b, x, s, v, dtype=None, device=None, **rest: _new_expand(
+        b, x, s, v, dtype, device
+    ),
+)
 
 # --- arange ---
 
-op("arange", "length, start, step, dtype, device", torch="anyshape.reference.arange", lower=Structural(),
-   type=lambda cx, length, start, step, dtype, device: created(cx, (length,), dtype, device))  # fmt: skip
+op(
+    "arange",
+    "length, start, step, dtype, device",
+    torch="anyshape.reference.arange",
+    lower=Structural(),
+    type=lambda cx, length, start, step, dtype, device: created(cx, (length,), dtype, device),
+)
 
 
 def _normal_torch_arange(
-    cx: TypeContext, start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None,
-    device: Any = None, **rest: Arg,
-) -> Normal:  # fmt: skip
+    cx: TypeContext,
+    start: Any,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    **rest: Arg,
+) -> Normal:
     _plain(**rest)
     first, last = (0, start) if end is None else (start, end)
     chosen = dtype or dtype_of_numbers(cx, first, last, step)
@@ -131,17 +190,27 @@ def arange_length(cx: TypeContext, start: Any, end: Any, step: Any) -> Dim:
     return ceildiv(end - start, step) if step > 0 else ceildiv(start - end, -step)
 
 
-def _torch_arange_expand(b: Any, start: Any, end: Any, step: Any, *, dtype: Any, device: Any, **rest: Arg) -> Any:
+def _torch_arange_expand(
+    b: Any, start: Any, end: Any, step: Any, *, dtype: Any, device: Any, **rest: Arg
+) -> Any:
     return b.arange(arange_length(b.cx, start, end, step), start, step, dtype, device)
 
 
-op("torch_arange", f"start, end=None, step=1, *, dtype=None, device=None, {_REST}", torch="torch.arange",
-   normalize=_normal_torch_arange, expand=_torch_arange_expand,
-   type=lambda cx, start, end, step, *, dtype, device: created(
-       cx, (arange_length(cx, start, end, step),), dtype, device))  # fmt: skip
+op(
+    "torch_arange",
+    f"start, end=None, step=1, *, dtype=None, device=None, {_REST}",
+    torch="torch.arange",
+    normalize=_normal_torch_arange,
+    expand=_torch_arange_expand,
+    type=lambda cx, start, end, step, *, dtype, device: created(
+        cx, (arange_length(cx, start, end, step),), dtype, device
+    ),
+)
 
 
-def _linspace_expand(b: Any, start: Any, end: Any, steps: Any, *, dtype: Any = None, device: Any = None, **rest: Arg) -> Any:
+def _linspace_expand(
+    b: Any, start: Any, end: Any, steps: Any, *, dtype: Any = None, device: Any = None, **rest: Arg
+) -> Any:
     """ATen's form: from both ends towards the middle."""
     if not all(isinstance(n, (int, float)) for n in (start, end)):
         return NotImplemented
@@ -149,7 +218,11 @@ def _linspace_expand(b: Any, start: Any, end: Any, steps: Any, *, dtype: Any = N
     work = chosen if chosen in (float32, float64) else float64
     at = b.arange(steps, 0, 1, int64, place)
     last = max(steps - 1, 1) if isinstance(steps, int) else maximum(steps - 1, 1)
-    step = (end - start) / last if isinstance(last, int) else b.div(b.full((), end - start, work, place), last)
+    step = (
+        (end - start) / last
+        if isinstance(last, int)
+        else b.div(b.full((), end - start, work, place), last)
+    )
     low = b.add(b.mul(b.to_dtype(at, work), step), start)
     high = b.rsub(b.mul(b.to_dtype(b.rsub(at, steps - 1), work), step), end)
     made = b.where(b.lt(at, steps // 2), low, high)
@@ -158,22 +231,35 @@ def _linspace_expand(b: Any, start: Any, end: Any, steps: Any, *, dtype: Any = N
     return made if work is chosen else b.to_dtype(made, chosen)
 
 
-op("linspace", f"start, end, steps, *, dtype=None, device=None, {_REST}", torch="torch.linspace",
-   expand=_linspace_expand,
-   type=lambda cx, start, end, steps, *, dtype=None, device=None, **rest: created(
-       cx, (steps,), dtype, device))  # fmt: skip
+op(
+    "linspace",
+    f"start, end, steps, *, dtype=None, device=None, {_REST}",
+    torch="torch.linspace",
+    expand=_linspace_expand,
+    type=lambda cx, start, end, steps, *, dtype=None, device=None, **rest: created(
+        cx, (steps,), dtype, device
+    ),
+)
 
 
-def _eye_expand(b: Any, n: Any, m: Any = None, *, dtype: Any = None, device: Any = None, **rest: Arg) -> Any:
+def _eye_expand(
+    b: Any, n: Any, m: Any = None, *, dtype: Any = None, device: Any = None, **rest: Arg
+) -> Any:
     place = device or b.cx.default_device
     rows = b.unsqueeze(b.arange(n, 0, 1, int64, place), 1)
     columns = b.arange(n if m is None else m, 0, 1, int64, place)
     return b.to_dtype(b.eq(rows, columns), dtype or b.cx.default_dtype)
 
 
-op("eye", f"n, m=None, *, dtype=None, device=None, {_REST}", torch="torch.eye", expand=_eye_expand,
-   type=lambda cx, n, m=None, *, dtype=None, device=None, **rest: created(
-       cx, (n, n if m is None else m), dtype, device))  # fmt: skip
+op(
+    "eye",
+    f"n, m=None, *, dtype=None, device=None, {_REST}",
+    torch="torch.eye",
+    expand=_eye_expand,
+    type=lambda cx, n, m=None, *, dtype=None, device=None, **rest: created(
+        cx, (n, n if m is None else m), dtype, device
+    ),
+)
 
 # --- tensors of Python numbers ---
 
@@ -191,7 +277,9 @@ def _data_shape(data: Arg) -> tuple[int, ...]:
     return (len(data), *(shapes.pop() if shapes else ()))
 
 
-def _tensor_type(cx: TypeContext, data: Arg, *, dtype: Any = None, device: Any = None, **rest: Arg) -> TensorType:
+def _tensor_type(
+    cx: TypeContext, data: Arg, *, dtype: Any = None, device: Any = None, **rest: Arg
+) -> TensorType:
     numbers = _flat(data)
     chosen = dtype or (dtype_of_numbers(cx, *numbers) if numbers else cx.default_dtype)
     return created(cx, _data_shape(data), chosen, device)
@@ -208,12 +296,22 @@ def _tensor_expand(b: Any, data: Arg, *, dtype: Any = None, device: Any = None, 
     return flat if len(t.shape) == 1 else b.reshape(flat, t.shape)
 
 
-op("tensor", "data, *, dtype=None, device=None, requires_grad=False, pin_memory=False", torch="torch.tensor",
-   type=_tensor_type, expand=_tensor_expand)  # fmt: skip
-op("scalar_tensor", f"s, *, dtype=None, device=None, {_REST}", torch="torch.scalar_tensor",
-   type=lambda cx, s, *, dtype=None, device=None, **rest: created(cx, (), dtype, device),
-   expand=lambda b, s, *, dtype=None, device=None, **rest: b.full(
-       (), s, dtype or b.cx.default_dtype, device or b.cx.default_device))  # fmt: skip
+op(
+    "tensor",
+    "data, *, dtype=None, device=None, requires_grad=False, pin_memory=False",
+    torch="torch.tensor",
+    type=_tensor_type,
+    expand=_tensor_expand,
+)
+op(
+    "scalar_tensor",
+    f"s, *, dtype=None, device=None, {_REST}",
+    torch="torch.scalar_tensor",
+    type=lambda cx, s, *, dtype=None, device=None, **rest: created(cx, (), dtype, device),
+    expand=lambda b, s, *, dtype=None, device=None, **rest: b.full(
+        (), s, dtype or b.cx.default_dtype, device or b.cx.default_device
+    ),
+)
 
 # --- triangles ---
 
@@ -232,8 +330,14 @@ def _triangle(keep_lower: bool) -> Any:
 
 
 for _name, _lower in (("tril", True), ("triu", False)):
-    op(_name, "input, diagonal=0", torch=f"torch.{_name}", spellings=(f"torch.Tensor.{_name}",),
-       type=lambda cx, x, diagonal=0: new(cx, tensor(x), tensor(x).shape), expand=_triangle(_lower))
+    op(
+        _name,
+        "input, diagonal=0",
+        torch=f"torch.{_name}",
+        spellings=(f"torch.Tensor.{_name}",),
+        type=lambda cx, x, diagonal=0: new(cx, tensor(x), tensor(x).shape),
+        expand=_triangle(_lower),
+    )
 
 
 def _diag_embed_expand(b: Any, x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
@@ -252,7 +356,9 @@ def _diag_embed_expand(b: Any, x: Any, offset: int = 0, dim1: int = -2, dim2: in
     return b.movedim(square, (-2, -1), (i, j))
 
 
-def _diag_embed_type(cx: TypeContext, x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> TensorType:
+def _diag_embed_type(
+    cx: TypeContext, x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1
+) -> TensorType:
     t = tensor(x)
     i, j = sorted((dim_of(dim1, t.rank + 1), dim_of(dim2, t.rank + 1)))
     shape = list(t.shape[:-1])
@@ -261,12 +367,24 @@ def _diag_embed_type(cx: TypeContext, x: Any, offset: int = 0, dim1: int = -2, d
     return new(cx, t, shape)
 
 
-op("diag_embed", "input, offset=0, dim1=-2, dim2=-1", torch="torch.diag_embed",
-   spellings=("torch.Tensor.diag_embed",), expand=_diag_embed_expand, type=_diag_embed_type)  # fmt: skip
+op(
+    "diag_embed",
+    "input, offset=0, dim1=-2, dim2=-1",
+    torch="torch.diag_embed",
+    spellings=("torch.Tensor.diag_embed",),
+    expand=_diag_embed_expand,
+    type=_diag_embed_type,
+)
 
 
 def _diag_expand(b: Any, x: Any, diagonal: int = 0) -> Any:
     return b.diag_embed(x, diagonal) if len(x.shape) == 1 else b.clone(b.diagonal(x, diagonal))
 
 
-op("diag", "input, diagonal=0", torch="torch.diag", spellings=("torch.Tensor.diag",), expand=_diag_expand)
+op(
+    "diag",
+    "input, diagonal=0",
+    torch="torch.diag",
+    spellings=("torch.Tensor.diag",),
+    expand=_diag_expand,
+)

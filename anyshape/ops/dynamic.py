@@ -1,8 +1,8 @@
 """Rows whose results have sizes, or are numbers, that data decides.
 
-Their type rules make fresh symbols with the bounds that the inputs give: ``nonzero(x)`` has at most as many
-rows as ``x`` has elements. None of them needs the host by itself; where the size is kept is the
-scheduler's choice.
+Their type rules make fresh symbols with the bounds that the inputs give: ``nonzero(x)`` has at most
+as many rows as ``x`` has elements. None of them needs the host by itself; where the size is kept is
+the scheduler's choice.
 """
 
 from __future__ import annotations
@@ -25,9 +25,13 @@ def _item_type(cx: TypeContext, x: Any) -> ScalarType:
     t = tensor(x)
     count = numel(t.shape)
     if count != 1:
-        cx.require(eq(count, 1), "a Tensor with other than one element cannot be converted to Scalar")
+        cx.require(
+            eq(count, 1), "a Tensor with other than one element cannot be converted to Scalar"
+        )
     if t.dtype.is_integral:
-        return ScalarType("int", cx.space.fresh("u", policy="unbacked", knowledge="midrun", signed=True))
+        return ScalarType(
+            "int", cx.space.fresh("u", policy="unbacked", knowledge="midrun", signed=True)
+        )
     if t.dtype.is_complex:
         raise OpError("item() of a complex tensor has no row")
     kind = "bool" if t.dtype is bool_ else "float"
@@ -49,13 +53,31 @@ def _nonzero_type(cx: TypeContext, x: Any) -> TensorType:
     return TensorType(int64, t.device, (rows, t.rank), (1, rows))
 
 
-op("nonzero", "input, *, as_tuple=False", torch="torch.nonzero", spellings=("torch.Tensor.nonzero",),
-   overload=lambda x, *, as_tuple=False: "nonzero_tuple" if as_tuple else None,
-   type=lambda cx, x, *, as_tuple=False: _nonzero_type(cx, x))
-op("nonzero_tuple", "input, *, as_tuple=True", torch="anyshape.reference.nonzero_tuple", inline=True,
-   expand=lambda b, x, *, as_tuple=True: _columns(b, b.nonzero(x if x.shape else b.unsqueeze(x, 0))))  # fmt: skip
-op("argwhere", "input", torch="torch.argwhere", spellings=("torch.Tensor.argwhere",), inline=True,
-   expand=lambda b, x: b.nonzero(x))  # fmt: skip
+op(
+    "nonzero",
+    "input, *, as_tuple=False",
+    torch="torch.nonzero",
+    spellings=("torch.Tensor.nonzero",),
+    overload=lambda x, *, as_tuple=False: "nonzero_tuple" if as_tuple else None,
+    type=lambda cx, x, *, as_tuple=False: _nonzero_type(cx, x),
+)
+op(
+    "nonzero_tuple",
+    "input, *, as_tuple=True",
+    torch="anyshape.reference.nonzero_tuple",
+    inline=True,
+    expand=lambda b, x, *, as_tuple=True: _columns(
+        b, b.nonzero(x if x.shape else b.unsqueeze(x, 0))
+    ),
+)
+op(
+    "argwhere",
+    "input",
+    torch="torch.argwhere",
+    spellings=("torch.Tensor.argwhere",),
+    inline=True,
+    expand=lambda b, x: b.nonzero(x),
+)
 
 
 def _columns(b: Any, places: Any) -> tuple[Any, ...]:
@@ -70,16 +92,26 @@ def _masked_select(b: Any, x: Any, mask: Any) -> Any:
     return b.masked_index(wide[0], (wide[1],))
 
 
-op("masked_select", "input, mask", torch="torch.masked_select", spellings=("torch.Tensor.masked_select",),
-   inline=True, expand=_masked_select)  # fmt: skip
+op(
+    "masked_select",
+    "input, mask",
+    torch="torch.masked_select",
+    spellings=("torch.Tensor.masked_select",),
+    inline=True,
+    expand=_masked_select,
+)
 
 # --- unique, counts, repeats ---
 
 
 def _unique_type(
-    cx: TypeContext, x: Any, sorted: Arg = True, return_inverse: Arg = False, return_counts: Arg = False,  # noqa: A002
+    cx: TypeContext,
+    x: Any,
+    sorted: Arg = True,
+    return_inverse: Arg = False,
+    return_counts: Arg = False,
     dim: Any = None,
-) -> Any:  # fmt: skip
+) -> Any:
     t = tensor(x)
     if dim is None:
         found = cx.fresh_size(high=numel(t.shape))
@@ -95,13 +127,26 @@ def _unique_type(
     return made if len(made) > 1 else values
 
 
-op("unique", "input, sorted=True, return_inverse=False, return_counts=False, dim=None",
-   torch="anyshape.reference.unique_", type=_unique_type,
-   spellings=("torch.unique", "torch.Tensor.unique", "torch.functional.unique"))  # fmt: skip
-op("unique_consecutive", "input, return_inverse=False, return_counts=False, dim=None",
-   torch="anyshape.reference.unique_consecutive_",
-   spellings=("torch.unique_consecutive", "torch.Tensor.unique_consecutive", "torch.functional.unique_consecutive"),
-   type=lambda cx, x, inverse=False, counts=False, dim=None: _unique_type(cx, x, True, inverse, counts, dim))
+op(
+    "unique",
+    "input, sorted=True, return_inverse=False, return_counts=False, dim=None",
+    torch="anyshape.reference.unique_",
+    type=_unique_type,
+    spellings=("torch.unique", "torch.Tensor.unique", "torch.functional.unique"),
+)
+op(
+    "unique_consecutive",
+    "input, return_inverse=False, return_counts=False, dim=None",
+    torch="anyshape.reference.unique_consecutive_",
+    spellings=(
+        "torch.unique_consecutive",
+        "torch.Tensor.unique_consecutive",
+        "torch.functional.unique_consecutive",
+    ),
+    type=lambda cx, x, inverse=False, counts=False, dim=None: _unique_type(
+        cx, x, True, inverse, counts, dim
+    ),
+)
 
 
 def _weight_dtype(dtype: DType) -> DType:
@@ -114,8 +159,13 @@ def _bincount_type(cx: TypeContext, x: Any, weights: Any = None, minlength: Any 
     return new(cx, tensor(x), (bins,), dtype)
 
 
-op("bincount", "input, weights=None, minlength=0", torch="torch.bincount", spellings=("torch.Tensor.bincount",),
-   type=_bincount_type)  # fmt: skip
+op(
+    "bincount",
+    "input, weights=None, minlength=0",
+    torch="torch.bincount",
+    spellings=("torch.Tensor.bincount",),
+    type=_bincount_type,
+)
 
 
 def _repeat_interleave_type(
@@ -131,7 +181,15 @@ def _repeat_interleave_type(
     return TensorType(t.dtype, t.device, made, contiguous_strides(cx, made))
 
 
-op("repeat_each", "input, repeats=None, dim=None, *, output_size=None", torch="anyshape.reference.repeat_each",
-   type=_repeat_interleave_type)  # fmt: skip
-op("one_hot_of_data", "input, num_classes=-1", torch="anyshape.reference.one_hot_of_data",
-   type=lambda cx, x, n=-1: new(cx, tensor(x), (*tensor(x).shape, cx.fresh_size(low=1)), int64))  # fmt: skip
+op(
+    "repeat_each",
+    "input, repeats=None, dim=None, *, output_size=None",
+    torch="anyshape.reference.repeat_each",
+    type=_repeat_interleave_type,
+)
+op(
+    "one_hot_of_data",
+    "input, num_classes=-1",
+    torch="anyshape.reference.one_hot_of_data",
+    type=lambda cx, x, n=-1: new(cx, tensor(x), (*tensor(x).shape, cx.fresh_size(low=1)), int64),
+)

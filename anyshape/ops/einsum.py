@@ -25,12 +25,16 @@ def _parse(equation: str, ranks: list[int]) -> tuple[list[str], str]:
     if len(terms) != len(ranks):
         raise OpError("einsum(): the number of subscripts does not match the number of operands")
     widths = [rank - len(t.replace("...", "")) for t, rank in zip(terms, ranks) if "..." in t]
-    spare = [c for c in map(chr, range(0x3B1, 0x3B1 + 60)) if c not in text][: max(widths, default=0)]
+    spare = [c for c in map(chr, range(0x3B1, 0x3B1 + 60)) if c not in text][
+        : max(widths, default=0)
+    ]
     made = []
     for term, rank in zip(terms, ranks):
         width = rank - len(term.replace("...", ""))
         if width < 0 or (width and "..." not in term):
-            raise OpError("einsum(): the number of subscripts does not match the number of dimensions")
+            raise OpError(
+                "einsum(): the number of subscripts does not match the number of dimensions"
+            )
         made.append(term.replace("...", "".join(spare[len(spare) - width :])))
     if arrow:
         return made, right.replace("...", "".join(spare))
@@ -89,7 +93,9 @@ def _same_sizes(b: Any, x: Any, s: str, y: Any, t: str, shared: list[str]) -> tu
     left, right = list(x.shape), list(y.shape)
     for c in shared:
         i, j = s.index(c), t.index(c)
-        left[i] = right[j] = b.cx.broadcast_dims((left[i], right[j]), "einsum(): operands do not broadcast")
+        left[i] = right[j] = b.cx.broadcast_dims(
+            (left[i], right[j]), "einsum(): operands do not broadcast"
+        )
     x = x if tuple(left) == x.shape else b.expand(x, tuple(left))
     return x, y if tuple(right) == y.shape else b.expand(y, tuple(right))
 
@@ -116,5 +122,11 @@ def _einsum_expand(b: Any, equation: Any, operands: Any) -> Any:
     return made if order == tuple(range(len(order))) else b.permute(made, order)
 
 
-op("einsum", "equation, operands", torch="anyshape.reference.einsum", expand=_einsum_expand, autocast="lower",
-   spellings=("torch.functional.einsum",))  # fmt: skip
+op(
+    "einsum",
+    "equation, operands",
+    torch="anyshape.reference.einsum",
+    expand=_einsum_expand,
+    autocast="lower",
+    spellings=("torch.functional.einsum",),
+)

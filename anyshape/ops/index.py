@@ -1,8 +1,8 @@
 """Reading and writing at places that tensors hold.
 
-Core rows: index_select, gather, ``index(x, indices)`` with one tensor or ``None`` for each dimension,
-scatter, scatter_reduce, index_put and index_add, all functional. Python's ``x[...]`` is taken apart by
-``indexing.py``. Negative places count from the end where torch's do.
+Core rows: index_select, gather, ``index(x, indices)`` with one tensor or ``None`` for each
+dimension, scatter, scatter_reduce, index_put and index_add, all functional. Python's ``x[...]`` is
+taken apart by ``indexing.py``. Negative places count from the end where torch's do.
 """
 
 from __future__ import annotations
@@ -33,17 +33,28 @@ def _index_select_type(cx: TypeContext, x: Any, dim: int, index: Any) -> TensorT
     return new(cx, t, (*t.shape[:dim], length, *t.shape[dim + 1 :]))
 
 
-op("index_select", "input, dim, index", torch="torch.index_select", type=_index_select_type,
-   spellings=("torch.Tensor.index_select",), normalize=_dim_second, lower=Structural())  # fmt: skip
+op(
+    "index_select",
+    "input, dim, index",
+    torch="torch.index_select",
+    type=_index_select_type,
+    spellings=("torch.Tensor.index_select",),
+    normalize=_dim_second,
+    lower=Structural(),
+)
 
 
-def _normal_gather(cx: TypeContext, x: Any, dim: Arg, index: Any, *, sparse_grad: Arg = False) -> Normal:
+def _normal_gather(
+    cx: TypeContext, x: Any, dim: Arg, index: Any, *, sparse_grad: Arg = False
+) -> Normal:
     return (x, dim_of(dim, tensor(x).rank), index), {}
 
 
 def _within(cx: TypeContext, index: TensorType, t: TensorType, dim: int, name: str) -> None:
     if max(index.rank, 1) != max(t.rank, 1):
-        raise OpError(f"Index tensor must have the same number of dimensions as input tensor in {name}")
+        raise OpError(
+            f"Index tensor must have the same number of dimensions as input tensor in {name}"
+        )
     for d, (a, b) in enumerate(zip(index.shape, t.shape)):
         if d != dim and a is not b and a != b:
             cx.require(le(a, b), f"Size does not match at dimension {d} in {name}")
@@ -55,8 +66,15 @@ def _gather_type(cx: TypeContext, x: Any, dim: int, index: Any) -> TensorType:
     return new(cx, t, places.shape)
 
 
-op("gather", "input, dim, index, *, sparse_grad=False", torch="torch.gather", type=_gather_type,
-   spellings=("torch.Tensor.gather",), normalize=_normal_gather, lower=Structural())  # fmt: skip
+op(
+    "gather",
+    "input, dim, index, *, sparse_grad=False",
+    torch="torch.gather",
+    type=_gather_type,
+    spellings=("torch.Tensor.gather",),
+    normalize=_normal_gather,
+    lower=Structural(),
+)
 
 
 def _take_along_dim_expand(b: Any, x: Any, indices: Any, dim: Arg = None) -> Any:
@@ -67,15 +85,25 @@ def _take_along_dim_expand(b: Any, x: Any, indices: Any, dim: Arg = None) -> Any
     ones = [1 if i == d else n for i, n in enumerate(x.shape)]
     others = [1 if i == d else n for i, n in enumerate(indices.shape)]
     shape = b.cx.broadcast_shapes((tuple(ones), tuple(others)))
-    put = lambda n: (*shape[:d], n, *shape[d + 1 :])  # noqa: E731
+    put = lambda n: (*shape[:d], n, *shape[d + 1 :])
     return b.gather(b.expand(x, put(x.shape[d])), d, b.expand(indices, put(indices.shape[d])))
 
 
-op("take_along_dim", "input, indices, dim=None", torch="torch.take_along_dim",
-   spellings=("torch.Tensor.take_along_dim",), expand=_take_along_dim_expand)  # fmt: skip
-op("take", "input, index", torch="torch.take", spellings=("torch.Tensor.take",),
-   type=lambda cx, x, index: new(cx, tensor(x), tensor(index).shape),
-   expand=lambda b, x, index: b.index(b.reshape(x, (-1,)), (index,)))  # fmt: skip
+op(
+    "take_along_dim",
+    "input, indices, dim=None",
+    torch="torch.take_along_dim",
+    spellings=("torch.Tensor.take_along_dim",),
+    expand=_take_along_dim_expand,
+)
+op(
+    "take",
+    "input, index",
+    torch="torch.take",
+    spellings=("torch.Tensor.take",),
+    type=lambda cx, x, index: new(cx, tensor(x), tensor(index).shape),
+    expand=lambda b, x, index: b.index(b.reshape(x, (-1,)), (index,)),
+)
 
 # --- x[i, None, j] ---
 
@@ -91,16 +119,19 @@ def _index_type(cx: TypeContext, x: Any, indices: tuple[Any, ...]) -> TensorType
     t = tensor(x)
     places = {d: tensor(i) for d, i in enumerate(indices) if i is not None}
     shape = cx.broadcast_shapes(
-        [i.shape for i in places.values()], "shape mismatch: indexing tensors could not be broadcast"
+        [i.shape for i in places.values()],
+        "shape mismatch: indexing tensors could not be broadcast",
     )
     return _indexed(cx, t, tuple(places), shape)
 
 
-def _indexed(cx: TypeContext, t: TensorType, at: tuple[int, ...], shape: tuple[Dim, ...]) -> TensorType:
+def _indexed(
+    cx: TypeContext, t: TensorType, at: tuple[int, ...], shape: tuple[Dim, ...]
+) -> TensorType:
     """The result where dimensions ``at`` are replaced by the index shape.
 
-    ATen moves indexed dimensions to the front if they are apart, and TensorIterator then lays the result
-    out in the order of what is left of the input.
+    ATen moves indexed dimensions to the front if they are apart, and TensorIterator then lays the
+    result out in the order of what is left of the input.
     """
     together = at == tuple(range(at[0], at[0] + len(at)))
     first = at[0] if together else 0
@@ -119,8 +150,15 @@ def _mask_overload(name: str) -> Any:
     return lambda x, indices, *rest: name if any(map(_is_mask, indices)) else None
 
 
-op("index", "input, indices", torch="anyshape.reference.index", normalize=_normal_index, type=_index_type,
-   lower=Structural(), overload=_mask_overload("masked_index"))  # fmt: skip
+op(
+    "index",
+    "input, indices",
+    torch="anyshape.reference.index",
+    normalize=_normal_index,
+    type=_index_type,
+    lower=Structural(),
+    overload=_mask_overload("masked_index"),
+)
 
 
 def unmasked(b: Any, x: Any, indices: Any) -> tuple[Any, ...]:
@@ -131,42 +169,86 @@ def unmasked(b: Any, x: Any, indices: Any) -> tuple[Any, ...]:
             made.append(i)
             continue
         for size, own in zip(i.shape, x.shape[len(made) :]):
-            b.cx.require(eq(size, own), "The shape of the mask does not match the shape of the indexed tensor")
+            b.cx.require(
+                eq(size, own),
+                "The shape of the mask does not match the shape of the indexed tensor",
+            )
         places = b.nonzero(i)
         made += [b.select(places, 1, d) for d in range(len(i.shape))]
     return tuple(made)
 
 
-op("masked_index", "input, indices", torch="anyshape.reference.masked_index", inline=True,
-   expand=lambda b, x, indices: b.index(x, unmasked(b, x, indices)))  # fmt: skip
+op(
+    "masked_index",
+    "input, indices",
+    torch="anyshape.reference.masked_index",
+    inline=True,
+    expand=lambda b, x, indices: b.index(x, unmasked(b, x, indices)),
+)
 
 # --- functional writes ---
 
 
-def _normal_scatter(cx: TypeContext, x: Any, dim: Arg, index: Any, src: Any, *, reduce: Arg = None) -> Normal:
+def _normal_scatter(
+    cx: TypeContext, x: Any, dim: Arg, index: Any, src: Any, *, reduce: Arg = None
+) -> Normal:
     return (x, dim_of(dim, tensor(x).rank), index, src), {"reduce": reduce}
 
 
-def _scatter_type(cx: TypeContext, x: Any, dim: int, index: Any, src: Any, *rest: Arg, **kwargs: Arg) -> TensorType:
+def _scatter_type(
+    cx: TypeContext, x: Any, dim: int, index: Any, src: Any, *rest: Arg, **kwargs: Arg
+) -> TensorType:
     t = tensor(x)
     if is_tensor(src) and tensor(src).dtype is not t.dtype:
         raise OpError("scatter(): Expected self.dtype to be equal to src.dtype")
     return new(cx, t, t.shape)
 
 
-op("scatter", "input, dim, index, src, *, reduce=None", torch="anyshape.reference.scatter",
-   spellings=("torch.scatter", "torch.Tensor.scatter"), normalize=_normal_scatter, type=_scatter_type,
-   lower=Structural())  # fmt: skip
-op("scatter_add", "input, dim, index, src", torch="torch.scatter_add", spellings=("torch.Tensor.scatter_add",),
-   normalize=_dim_second, type=_scatter_type,
-   expand=lambda b, x, dim, index, src: b.scatter_reduce(x, dim, index, src, "sum"))  # fmt: skip
-op("scatter_reduce", "input, dim, index, src, reduce, *, include_self=True", torch="torch.scatter_reduce",
-   spellings=("torch.Tensor.scatter_reduce",), normalize=_dim_second, type=_scatter_type, lower=Structural())
-op("index_add", "input, dim, index, source, *, alpha=1", torch="torch.index_add",
-   spellings=("torch.Tensor.index_add",), normalize=_dim_second, type=contiguous_like(0), lower=Structural())
-op("index_copy", "input, dim, index, source", torch="torch.index_copy", spellings=("torch.Tensor.index_copy",),
-   normalize=_dim_second, type=contiguous_like(0),
-   expand=lambda b, x, dim, index, source: _index_copy(b, x, dim, index, source))
+op(
+    "scatter",
+    "input, dim, index, src, *, reduce=None",
+    torch="anyshape.reference.scatter",
+    spellings=("torch.scatter", "torch.Tensor.scatter"),
+    normalize=_normal_scatter,
+    type=_scatter_type,
+    lower=Structural(),
+)
+op(
+    "scatter_add",
+    "input, dim, index, src",
+    torch="torch.scatter_add",
+    spellings=("torch.Tensor.scatter_add",),
+    normalize=_dim_second,
+    type=_scatter_type,
+    expand=lambda b, x, dim, index, src: b.scatter_reduce(x, dim, index, src, "sum"),
+)
+op(
+    "scatter_reduce",
+    "input, dim, index, src, reduce, *, include_self=True",
+    torch="torch.scatter_reduce",
+    spellings=("torch.Tensor.scatter_reduce",),
+    normalize=_dim_second,
+    type=_scatter_type,
+    lower=Structural(),
+)
+op(
+    "index_add",
+    "input, dim, index, source, *, alpha=1",
+    torch="torch.index_add",
+    spellings=("torch.Tensor.index_add",),
+    normalize=_dim_second,
+    type=contiguous_like(0),
+    lower=Structural(),
+)
+op(
+    "index_copy",
+    "input, dim, index, source",
+    torch="torch.index_copy",
+    spellings=("torch.Tensor.index_copy",),
+    normalize=_dim_second,
+    type=contiguous_like(0),
+    expand=lambda b, x, dim, index, source: _index_copy(b, x, dim, index, source),
+)
 
 
 def _index_copy(b: Any, x: Any, dim: int, index: Any, source: Any) -> Any:
@@ -183,19 +265,39 @@ def _index_fill_expand(b: Any, x: Any, dim: int, index: Any, value: Any) -> Any:
     return b.index_put(x, (*(None,) * dim, index), value)
 
 
-op("index_fill", "input, dim, index, value", torch="torch.index_fill", spellings=("torch.Tensor.index_fill",),
-   normalize=_dim_second, type=like(0), expand=_index_fill_expand)  # fmt: skip
-op("index_put", "input, indices, values, accumulate=False", torch="anyshape.reference.index_put", type=like(0),
-   spellings=("torch.index_put", "torch.Tensor.index_put"), lower=Structural(),
-   overload=_mask_overload("masked_index_put"),
-   normalize=lambda cx, x, indices, values, accumulate=False: (
-       (x, _normal_index(cx, x, indices)[0][1], values, accumulate), {}))  # fmt: skip
+op(
+    "index_fill",
+    "input, dim, index, value",
+    torch="torch.index_fill",
+    spellings=("torch.Tensor.index_fill",),
+    normalize=_dim_second,
+    type=like(0),
+    expand=_index_fill_expand,
+)
+op(
+    "index_put",
+    "input, indices, values, accumulate=False",
+    torch="anyshape.reference.index_put",
+    type=like(0),
+    spellings=("torch.index_put", "torch.Tensor.index_put"),
+    lower=Structural(),
+    overload=_mask_overload("masked_index_put"),
+    normalize=lambda cx, x, indices, values, accumulate=False: (
+        (x, _normal_index(cx, x, indices)[0][1], values, accumulate),
+        {},
+    ),
+)
 
 
-op("masked_index_put", "input, indices, values, accumulate=False", inline=True,
-   torch="anyshape.reference.masked_index_put",
-   expand=lambda b, x, indices, values, accumulate=False: b.index_put(
-       x, unmasked(b, x, indices), values, accumulate))  # fmt: skip
+op(
+    "masked_index_put",
+    "input, indices, values, accumulate=False",
+    inline=True,
+    torch="anyshape.reference.masked_index_put",
+    expand=lambda b, x, indices, values, accumulate=False: b.index_put(
+        x, unmasked(b, x, indices), values, accumulate
+    ),
+)
 
 
 def _select_scatter(b: Any, x: Any, src: Any, dim: int, index: Any) -> Any:
@@ -204,7 +306,9 @@ def _select_scatter(b: Any, x: Any, src: Any, dim: int, index: Any) -> Any:
     return b.where(here, b.unsqueeze(src, dim), x)
 
 
-def _slice_scatter(b: Any, x: Any, src: Any, dim: int, start: Any, length: Any, step: Any = 1) -> Any:
+def _slice_scatter(
+    b: Any, x: Any, src: Any, dim: int, start: Any, length: Any, step: Any = 1
+) -> Any:
     """``x`` with ``src`` written to a slice: the functional form of ``x[a:b:s] = src``."""
     cx, size = b.cx, x.shape[dim]
     if start == 0 and step == 1 and cx.same(length, size):
@@ -224,22 +328,43 @@ def _last(length: Dim) -> Dim:
     return max(length - 1, 0) if isinstance(length, int) else maximum(length - 1, 0)
 
 
-op("select_scatter", "input, src, dim, index", torch="torch.select_scatter", type=same_as(0),
-   normalize=lambda cx, x, src, dim, index: (
-       (x, src, dim_of(dim, tensor(x).rank),
-        element_of(cx, index, tensor(x).shape[dim_of(dim, tensor(x).rank)])), {}),
-   expand=_select_scatter)  # fmt: skip
-op("slice_scatter", "input, src, dim, start, length, step=1", torch="anyshape.reference.slice_scatter",
-   type=same_as(0), expand=_slice_scatter,
-   normalize=lambda cx, x, src, dim, *rest: ((x, src, dim_of(dim, tensor(x).rank), *rest), {}))  # fmt: skip
+op(
+    "select_scatter",
+    "input, src, dim, index",
+    torch="torch.select_scatter",
+    type=same_as(0),
+    normalize=lambda cx, x, src, dim, index: (
+        (
+            x,
+            src,
+            dim_of(dim, tensor(x).rank),
+            element_of(cx, index, tensor(x).shape[dim_of(dim, tensor(x).rank)]),
+        ),
+        {},
+    ),
+    expand=_select_scatter,
+)
+op(
+    "slice_scatter",
+    "input, src, dim, start, length, step=1",
+    torch="anyshape.reference.slice_scatter",
+    type=same_as(0),
+    expand=_slice_scatter,
+    normalize=lambda cx, x, src, dim, *rest: ((x, src, dim_of(dim, tensor(x).rank), *rest), {}),
+)
 
 
 def _masked_scatter_type(cx: TypeContext, x: Any, mask: Any, source: Any) -> TensorType:
     return new(cx, tensor(x), cx.broadcast_shapes((tensor(x).shape, tensor(mask).shape)))
 
 
-op("masked_scatter", "input, mask, source", torch="torch.masked_scatter",
-   spellings=("torch.Tensor.masked_scatter",), type=_masked_scatter_type)  # fmt: skip
+op(
+    "masked_scatter",
+    "input, mask, source",
+    torch="torch.masked_scatter",
+    spellings=("torch.Tensor.masked_scatter",),
+    type=_masked_scatter_type,
+)
 
 # --- embedding ---
 
@@ -257,16 +382,27 @@ def _embedding_expand(b: Any, ids: Any, weight: Any, *rest: Arg) -> Any:
 
 
 def _normal_embedding(
-    cx: TypeContext, ids: Any, weight: Any, padding_idx: Any = None, max_norm: Any = None, *rest: Arg
+    cx: TypeContext,
+    ids: Any,
+    weight: Any,
+    padding_idx: Any = None,
+    max_norm: Any = None,
+    *rest: Arg,
 ) -> Normal:
     if max_norm is not None:
         raise OpError("embedding with max_norm changes its weight and has no row")
     return (ids, weight, padding_idx), {}
 
 
-op("embedding", "input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, "
-   "sparse=False", torch="torch.nn.functional.embedding", normalize=_normal_embedding,
-   type=_embedding_type, expand=_embedding_expand)  # fmt: skip
+op(
+    "embedding",
+    "input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, "
+    "sparse=False",
+    torch="torch.nn.functional.embedding",
+    normalize=_normal_embedding,
+    type=_embedding_type,
+    expand=_embedding_expand,
+)
 
 
 def _one_hot_expand(b: Any, x: Any, num_classes: Any = -1) -> Any:
@@ -274,5 +410,10 @@ def _one_hot_expand(b: Any, x: Any, num_classes: Any = -1) -> Any:
     return b.to_dtype(b.eq(b.unsqueeze(x, -1), classes), int64)
 
 
-op("one_hot", "input, num_classes=-1", torch="torch.nn.functional.one_hot", expand=_one_hot_expand,
-   overload=lambda x, n=-1: "one_hot_of_data" if isinstance(n, int) and n < 0 else None)  # fmt: skip
+op(
+    "one_hot",
+    "input, num_classes=-1",
+    torch="torch.nn.functional.one_hot",
+    expand=_one_hot_expand,
+    overload=lambda x, n=-1: "one_hot_of_data" if isinstance(n, int) and n < 0 else None,
+)

@@ -1,7 +1,7 @@
 """In-place rows, made from the rows that compute the new value.
 
-``add_`` has the parameters of ``add``, writes its first argument and returns it. The new value is cast to
-the dtype and expanded to the shape of what is written, which the functionalizing pass does.
+``add_`` has the parameters of ``add``, writes its first argument and returns it. The new value is
+cast to the dtype and expanded to the shape of what is written, which the functionalizing pass does.
 """
 
 from __future__ import annotations
@@ -19,25 +19,44 @@ FAMILIES = (activation, binary, create, index, matmul, pointwise, reduce)
 """The modules whose rows are made in-place here, so that they come first."""
 
 NAMES = """
-abs acos acosh add addbmm addcdiv addcmul addmm addmv addr asin asinh atan atan2 atanh baddbmm bitwise_and
-bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil clamp clamp_max clamp_min
-copysign cos cosh cumprod cumsum deg2rad digamma div eq erf erfc erfinv exp exp2 expm1 fix floor floor_divide
-fmod frac ge gt heaviside hypot index_add index_copy index_fill index_put le lerp lgamma log log10 log1p log2
-logical_and logical_not logical_or logical_xor logit lt masked_fill masked_scatter mul nan_to_num ne neg
-nextafter pow rad2deg reciprocal relu remainder round rsqrt scatter scatter_add scatter_reduce sgn sigmoid
-sign sin sinc sinh sqrt square sub tan tanh tril triu true_divide trunc xlogy
-arccos arccosh arcsin arcsinh arctan arctanh negative
+abs acos acosh add addbmm addcdiv addcmul addmm addmv addr asin asinh atan atan2 atanh baddbmm
+bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil clamp
+clamp_max clamp_min copysign cos cosh cumprod cumsum deg2rad digamma div eq erf erfc erfinv exp exp2
+expm1 fix floor floor_divide fmod frac ge gt heaviside hypot index_add index_copy index_fill
+index_put le lerp lgamma log log10 log1p log2 logical_and logical_not logical_or logical_xor logit
+lt masked_fill masked_scatter mul nan_to_num ne neg nextafter pow rad2deg reciprocal relu remainder
+round rsqrt scatter scatter_add scatter_reduce sgn sigmoid sign sin sinc sinh sqrt square sub tan
+tanh tril triu true_divide trunc xlogy arccos arccosh arcsin arcsinh arctan arctanh negative
 """.split()
-FUNCTIONAL_NAMES = "celu elu hardtanh leaky_relu relu6 selu silu mish hardswish hardsigmoid threshold".split()
+FUNCTIONAL_NAMES = (
+    "celu elu hardtanh leaky_relu relu6 selu silu mish hardswish hardsigmoid threshold".split()
+)
 PYTHON = {
-    "add": "iadd", "sub": "isub", "mul": "imul", "true_divide": "itruediv", "floor_divide": "ifloordiv",
-    "remainder": "imod", "pow": "ipow", "bitwise_and": "iand", "bitwise_or": "ior", "bitwise_xor": "ixor",
-    "bitwise_left_shift": "ilshift", "bitwise_right_shift": "irshift",
-}  # fmt: skip
+    "add": "iadd",
+    "sub": "isub",
+    "mul": "imul",
+    "true_divide": "itruediv",
+    "floor_divide": "ifloordiv",
+    "remainder": "imod",
+    "pow": "ipow",
+    "bitwise_and": "iand",
+    "bitwise_or": "ior",
+    "bitwise_xor": "ixor",
+    "bitwise_left_shift": "ilshift",
+    "bitwise_right_shift": "irshift",
+}
 ALIASES = {
-    "clamp": ("clip_",), "sub": ("subtract_",), "mul": ("multiply_",), "div": ("divide_",), "abs": ("absolute_",),
-    "ne": ("not_equal_",), "lt": ("less_",), "le": ("less_equal_",), "gt": ("greater_",), "ge": ("greater_equal_",),
-}  # fmt: skip
+    "clamp": ("clip_",),
+    "sub": ("subtract_",),
+    "mul": ("multiply_",),
+    "div": ("divide_",),
+    "abs": ("absolute_",),
+    "ne": ("not_equal_",),
+    "lt": ("less_",),
+    "le": ("less_equal_",),
+    "gt": ("greater_",),
+    "ge": ("greater_equal_",),
+}
 
 
 def _written(row: OpDef) -> Any:
@@ -58,7 +77,9 @@ def _fits(cx: TypeContext, made: TensorType, t: TensorType) -> None:
     if CATEGORIES.index(made.dtype.category) > CATEGORIES.index(t.dtype.category) and not (
         t.dtype.category == "bool" or made.dtype.category == "bool"
     ):
-        raise OpError(f"result type {made.dtype} can't be cast to the desired output type {t.dtype}")
+        raise OpError(
+            f"result type {made.dtype} can't be cast to the desired output type {t.dtype}"
+        )
     if len(made.shape) != t.rank:
         raise OpError("output with shape doesn't match the broadcast shape")
     if made.shape != t.shape:
@@ -71,11 +92,17 @@ def _add_inplace(name: str, torch: str, spellings: tuple[str, ...]) -> None:
     row = OPS[name]
     add_row(
         OpDef(
-            name=f"{name}_", signature=row.signature, torch=torch, spellings=spellings,
-            type=_written(row), normalize=_kept_order(row), mutates=(row.signature.names[0],),
-            functional=name, alias="view",
+            name=f"{name}_",
+            signature=row.signature,
+            torch=torch,
+            spellings=spellings,
+            type=_written(row),
+            normalize=_kept_order(row),
+            mutates=(row.signature.names[0],),
+            functional=name,
+            alias="view",
         )
-    )  # fmt: skip
+    )
 
 
 def _kept_order(row: OpDef) -> Any:
@@ -91,13 +118,23 @@ for _name in NAMES:
         _more += (f"torch.Tensor.__{PYTHON[_name]}__", f"operator.{PYTHON[_name]}")
     _add_inplace(_name, f"torch.Tensor.{_name}_", _more)
 for _name in FUNCTIONAL_NAMES:
-    _add_inplace(_name, f"torch.nn.functional.{_name}_" if _name in (
-        "celu", "elu", "hardtanh", "leaky_relu", "selu", "threshold") else f"anyshape.reference.{_name}_", ())
+    _add_inplace(
+        _name,
+        f"torch.nn.functional.{_name}_"
+        if _name in ("celu", "elu", "hardtanh", "leaky_relu", "selu", "threshold")
+        else f"anyshape.reference.{_name}_",
+        (),
+    )
 
 # --- writes that have no functional row of their own name ---
 
-op("overwrite", "input, src, non_blocking=False", torch="anyshape.reference.overwrite", type=same_as(0),
-   expand=lambda b, x, src, non_blocking=False: _overwritten(b, x, src))  # fmt: skip
+op(
+    "overwrite",
+    "input, src, non_blocking=False",
+    torch="anyshape.reference.overwrite",
+    type=same_as(0),
+    expand=lambda b, x, src, non_blocking=False: _overwritten(b, x, src),
+)
 
 
 def _overwritten(b: Any, x: Any, src: Any) -> Any:
@@ -108,16 +145,32 @@ def _overwritten(b: Any, x: Any, src: Any) -> Any:
 def _inplace(name: str, signature: str, functional: str, *spellings: str) -> None:
     add_row(
         OpDef(
-            name=name, signature=Signature.parse(signature), torch=f"torch.Tensor.{name}",
-            spellings=spellings, type=same_as(0), mutates=("input",), functional=functional, alias="view",
+            name=name,
+            signature=Signature.parse(signature),
+            torch=f"torch.Tensor.{name}",
+            spellings=spellings,
+            type=same_as(0),
+            mutates=("input",),
+            functional=functional,
+            alias="view",
         )
-    )  # fmt: skip
+    )
 
 
-op("filled", "input, value", torch="anyshape.reference.filled", type=same_as(0),
-   expand=lambda b, x, value: _filled(b, x, value))  # fmt: skip
-op("zeroed", "input", torch="anyshape.reference.zeroed", type=same_as(0),
-   expand=lambda b, x: _filled(b, x, 0))  # fmt: skip
+op(
+    "filled",
+    "input, value",
+    torch="anyshape.reference.filled",
+    type=same_as(0),
+    expand=lambda b, x, value: _filled(b, x, value),
+)
+op(
+    "zeroed",
+    "input",
+    torch="anyshape.reference.zeroed",
+    type=same_as(0),
+    expand=lambda b, x: _filled(b, x, 0),
+)
 
 
 def _filled(b: Any, x: Any, value: Any) -> Any:
@@ -130,6 +183,13 @@ _inplace("copy_", "input, src, non_blocking=False", "overwrite")
 _inplace("fill_", "input, value", "filled")
 _inplace("zero_", "input", "zeroed")
 
-# What functionalization leaves of all writes to an input: one copy into it, at the end of the graph.
-op("assign", "input, value", torch="anyshape.reference.assign", type=lambda cx, x, value: (), effect=True,
-   lower=Extern("torch.Tensor.copy_"))  # fmt: skip
+# What functionalization leaves of all writes to an input: one copy into it, at the end of the
+# graph.
+op(
+    "assign",
+    "input, value",
+    torch="anyshape.reference.assign",
+    type=lambda cx, x, value: (),
+    effect=True,
+    lower=Extern("torch.Tensor.copy_"),
+)

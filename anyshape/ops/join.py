@@ -1,8 +1,9 @@
-"""Putting tensors together and taking them apart: cat, stack, pad, repeat, roll; split, chunk, unbind.
+"""Putting tensors together and taking them apart: cat, stack, pad, repeat, roll; split, chunk,
+unbind.
 
-The core rows are ``cat(tensors, dim)`` and ``pad(x, pads, value)`` with one ``(low, high)`` pair for each
-dimension; negative pads crop. How many pieces there are must be decided: a size that is not known is
-guarded on the number of pieces, not on its value.
+The core rows are ``cat(tensors, dim)`` and ``pad(x, pads, value)`` with one ``(low, high)`` pair
+for each dimension; negative pads crop. How many pieces there are must be decided: a size that is
+not known is guarded on the number of pieces, not on its value.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from anyshape.symbolic import Dim, Expr, ceildiv, eq, evaluate, floordiv, ge, mo
 def _normal_cat(cx: TypeContext, tensors: Any, dim: Arg = 0) -> Normal:
     if not tensors:
         raise OpError("expected a non-empty list of Tensors")
-    full = [x for x in tensors if tensor(x).shape != (0,)]  # torch skips what is empty with one dimension
+    full = [
+        x for x in tensors if tensor(x).shape != (0,)
+    ]  # torch skips what is empty with one dimension
     kept = tuple(full) or tensors[:1]
     if any(not tensor(x).shape for x in kept):
         raise OpError("zero-dimensional tensor cannot be concatenated")
@@ -64,8 +67,16 @@ def _cat_type(cx: TypeContext, tensors: tuple[Any, ...], dim: int) -> TensorType
     return TensorType(promoted(cx, tensors), device_of(types), sizes, strides)
 
 
-op("cat", "tensors, dim=0", torch="torch.cat", spellings=("torch.concat", "torch.concatenate"),
-   normalize=_normal_cat, type=_cat_type, lower=Structural(), autocast="promote")  # fmt: skip
+op(
+    "cat",
+    "tensors, dim=0",
+    torch="torch.cat",
+    spellings=("torch.concat", "torch.concatenate"),
+    normalize=_normal_cat,
+    type=_cat_type,
+    lower=Structural(),
+    autocast="promote",
+)
 
 
 def _stack_type(cx: TypeContext, tensors: tuple[Any, ...], dim: int = 0) -> TensorType:
@@ -82,9 +93,16 @@ def _stack_type(cx: TypeContext, tensors: tuple[Any, ...], dim: int = 0) -> Tens
     return TensorType(promoted(cx, tensors), types[0].device, shape, contiguous_strides(cx, shape))
 
 
-op("stack", "tensors, dim=0", torch="torch.stack", type=_stack_type, autocast="promote",
-   expand=lambda b, xs, dim=0: b.cat(
-       tuple(b.unsqueeze(x, dim) for x in xs), dim_of(dim, len(xs[0].shape) + 1)))  # fmt: skip
+op(
+    "stack",
+    "tensors, dim=0",
+    torch="torch.stack",
+    type=_stack_type,
+    autocast="promote",
+    expand=lambda b, xs, dim=0: b.cat(
+        tuple(b.unsqueeze(x, dim) for x in xs), dim_of(dim, len(xs[0].shape) + 1)
+    ),
+)
 
 
 def _at_least(b: Any, x: Any, rank: int) -> Any:
@@ -100,17 +118,31 @@ def _at_least(b: Any, x: Any, rank: int) -> Any:
 
 
 for _name, _rank, _dim in (("hstack", 1, 1), ("vstack", 2, 0), ("dstack", 3, 2)):
+
     def _stack_along(b: Any, tensors: Any, rank: int = _rank, dim: int = _dim) -> Any:
         pieces = tuple(_at_least(b, x, rank) for x in tensors)
         return b.cat(pieces, min(dim, len(pieces[0].shape) - 1))
 
-    op(_name, "tensors", torch=f"torch.{_name}", expand=_stack_along,
-       spellings=("torch.row_stack",) if _name == "vstack" else ())  # fmt: skip
+    op(
+        _name,
+        "tensors",
+        torch=f"torch.{_name}",
+        expand=_stack_along,
+        spellings=("torch.row_stack",) if _name == "vstack" else (),
+    )
 
 for _rank in (1, 2, 3):
-    op(f"atleast_{_rank}d", "input", torch=f"torch.atleast_{_rank}d", alias="maybe",
-       expand=lambda b, x, rank=_rank: tuple(_at_least(b, y, rank) for y in x)
-       if isinstance(x, tuple) else b.alias(_at_least(b, x, rank)))  # fmt: skip
+    op(
+        f"atleast_{_rank}d",
+        "input",
+        torch=f"torch.atleast_{_rank}d",
+        alias="maybe",
+        expand=lambda b, x, rank=_rank: (
+            tuple(_at_least(b, y, rank) for y in x)
+            if isinstance(x, tuple)
+            else b.alias(_at_least(b, x, rank))
+        ),
+    )
 
 # --- pad ---
 
@@ -119,8 +151,12 @@ def _pad_type(cx: TypeContext, x: Any, pads: tuple[tuple[Dim, Dim], ...], value:
     t = tensor(x)
     shape = tuple(size + low + high for size, (low, high) in zip(t.shape, pads, strict=True))
     for size in shape:
-        cx.require(ge(size, 0), "The input size, plus negative padding, resulted in a negative output size")
-    strides = channels_last_strides(shape) if is_channels_last(cx, t) else contiguous_strides(cx, shape)
+        cx.require(
+            ge(size, 0), "The input size, plus negative padding, resulted in a negative output size"
+        )
+    strides = (
+        channels_last_strides(shape) if is_channels_last(cx, t) else contiguous_strides(cx, shape)
+    )
     return TensorType(t.dtype, t.device, shape, strides)
 
 
@@ -159,10 +195,18 @@ def _padded_places(b: Any, x: Any, dim: int, low: Any, high: Any, mode: str) -> 
     return b.clamp(places, 0, size - 1)  # replicate
 
 
-op("torch_pad", "input, pad, mode='constant', value=None", torch="torch.nn.functional.pad",
-   expand=_torch_pad_expand)  # fmt: skip
-op("constant_pad_nd", "input, pad, value=0", torch="torch.constant_pad_nd",
-   expand=lambda b, x, pad, value=0: b.pad(x, _pairs(len(x.shape), pad), value))  # fmt: skip
+op(
+    "torch_pad",
+    "input, pad, mode='constant', value=None",
+    torch="torch.nn.functional.pad",
+    expand=_torch_pad_expand,
+)
+op(
+    "constant_pad_nd",
+    "input, pad, value=0",
+    torch="torch.constant_pad_nd",
+    expand=lambda b, x, pad, value=0: b.pad(x, _pairs(len(x.shape), pad), value),
+)
 
 # --- repeat, tile, roll ---
 
@@ -171,7 +215,9 @@ def _repeat_expand(b: Any, x: Any, repeats: Arg) -> Any:
     times = sequence(repeats)
     rank = len(times)
     if rank < len(x.shape):
-        raise OpError("Number of dimensions of repeat dims can not be smaller than that of the tensor")
+        raise OpError(
+            "Number of dimensions of repeat dims can not be smaller than that of the tensor"
+        )
     sizes = (*(1,) * (rank - len(x.shape)), *x.shape)
     apart = [part for size in sizes for part in (1, size)]
     spread = [part for n, size in zip(times, sizes) for part in (n, size)]
@@ -182,12 +228,20 @@ def _repeat_expand(b: Any, x: Any, repeats: Arg) -> Any:
 def _repeat_type(cx: TypeContext, x: Any, repeats: Arg) -> TensorType:
     t, times = tensor(x), sequence(repeats)
     if len(times) < t.rank:
-        raise OpError("Number of dimensions of repeat dims can not be smaller than that of the tensor")
+        raise OpError(
+            "Number of dimensions of repeat dims can not be smaller than that of the tensor"
+        )
     sizes = (*(1,) * (len(times) - t.rank), *t.shape)
     return new(cx, t, [n * size for n, size in zip(times, sizes)])
 
 
-op("repeat", "input, repeats", torch="torch.Tensor.repeat", type=_repeat_type, expand=_repeat_expand)
+op(
+    "repeat",
+    "input, repeats",
+    torch="torch.Tensor.repeat",
+    type=_repeat_type,
+    expand=_repeat_expand,
+)
 
 
 def _tile(b: Any, x: Any, dims: Arg) -> Any:
@@ -216,12 +270,19 @@ def _roll_expand(b: Any, x: Any, shifts: Arg, dims: Arg = None) -> Any:
     return x
 
 
-op("roll", "input, shifts, dims=None", torch="anyshape.reference.roll_", expand=_roll_expand,
-   spellings=("torch.roll", "torch.Tensor.roll"),
-   type=lambda cx, x, shifts, dims=None: new(cx, tensor(x), tensor(x).shape))  # fmt: skip
+op(
+    "roll",
+    "input, shifts, dims=None",
+    torch="anyshape.reference.roll_",
+    expand=_roll_expand,
+    spellings=("torch.roll", "torch.Tensor.roll"),
+    type=lambda cx, x, shifts, dims=None: new(cx, tensor(x), tensor(x).shape),
+)
 
 
-def _repeat_interleave_expand(b: Any, x: Any, repeats: Any, dim: Arg = None, *, output_size: Arg = None) -> Any:
+def _repeat_interleave_expand(
+    b: Any, x: Any, repeats: Any, dim: Arg = None, *, output_size: Arg = None
+) -> Any:
     if dim is None:
         x, dim = b.reshape(x, (-1,)), 0
     d = dim_of(dim, len(x.shape))
@@ -229,18 +290,26 @@ def _repeat_interleave_expand(b: Any, x: Any, repeats: Any, dim: Arg = None, *, 
     return b.clone(b.reshape(wide, (*x.shape[:d], x.shape[d] * repeats, *x.shape[d + 1 :])))
 
 
-def _repeat_interleave_type(cx: TypeContext, x: Any, repeats: Any, dim: Arg = None, *, output_size: Arg = None) -> TensorType:
+def _repeat_interleave_type(
+    cx: TypeContext, x: Any, repeats: Any, dim: Arg = None, *, output_size: Arg = None
+) -> TensorType:
     t = tensor(x)
     shape = (numel(t.shape),) if dim is None else t.shape
     d = dim_of(0 if dim is None else dim, len(shape))
     return new(cx, t, (*shape[:d], shape[d] * repeats, *shape[d + 1 :]))
 
 
-op("repeat_interleave", "input, repeats=None, dim=None, *, output_size=None", torch="torch.repeat_interleave",
-   spellings=("torch.Tensor.repeat_interleave",),
-   overload=lambda x, repeats=None, *rest, **kw: None if isinstance(repeats, (int, Expr)) else "repeat_each",
-   type=_repeat_interleave_type,
-   expand=_repeat_interleave_expand)
+op(
+    "repeat_interleave",
+    "input, repeats=None, dim=None, *, output_size=None",
+    torch="torch.repeat_interleave",
+    spellings=("torch.Tensor.repeat_interleave",),
+    overload=lambda x, repeats=None, *rest, **kw: (
+        None if isinstance(repeats, (int, Expr)) else "repeat_each"
+    ),
+    type=_repeat_interleave_type,
+    expand=_repeat_interleave_expand,
+)
 
 # --- split, chunk, unbind ---
 
@@ -299,7 +368,9 @@ def _normal_split(cx: TypeContext, x: Any, lengths: Arg, dim: Arg = 0) -> Normal
     return (x, pieces, d), {}
 
 
-def _pieces_type(cx: TypeContext, x: Any, lengths: tuple[Dim, ...], dim: int) -> tuple[TensorType, ...]:
+def _pieces_type(
+    cx: TypeContext, x: Any, lengths: tuple[Dim, ...], dim: int
+) -> tuple[TensorType, ...]:
     t = tensor(x)
     return tuple(viewed(t, (*t.shape[:dim], n, *t.shape[dim + 1 :]), t.strides) for n in lengths)
 
@@ -313,10 +384,21 @@ def _pieces_expand(b: Any, x: Any, lengths: tuple[Dim, ...], dim: int) -> tuple[
     return tuple(pieces)
 
 
-op("split", "input, split_size_or_sections, dim=0", torch="torch.split", normalize=_normal_split,
-   spellings=("torch.Tensor.split", "torch.functional.split", "torch.split_with_sizes",
-              "torch.Tensor.split_with_sizes"),
-   type=_pieces_type, expand=_pieces_expand, alias="view")  # fmt: skip
+op(
+    "split",
+    "input, split_size_or_sections, dim=0",
+    torch="torch.split",
+    normalize=_normal_split,
+    spellings=(
+        "torch.Tensor.split",
+        "torch.functional.split",
+        "torch.split_with_sizes",
+        "torch.Tensor.split_with_sizes",
+    ),
+    type=_pieces_type,
+    expand=_pieces_expand,
+    alias="view",
+)
 
 
 def _normal_chunk(cx: TypeContext, x: Any, chunks: Any, dim: Arg = 0) -> Normal:
@@ -333,9 +415,17 @@ def _normal_chunk(cx: TypeContext, x: Any, chunks: Any, dim: Arg = 0) -> Normal:
     return (x, (*(each,) * (count - 1), size - each * (count - 1)), d), {}
 
 
-op("chunk", "input, chunks, dim=0", torch="torch.chunk", spellings=("torch.Tensor.chunk",),
-   normalize=lambda cx, *args: _normal_chunk(cx, *args), type=_pieces_type, expand=_pieces_expand, alias="view",
-   inline=True)  # fmt: skip
+op(
+    "chunk",
+    "input, chunks, dim=0",
+    torch="torch.chunk",
+    spellings=("torch.Tensor.chunk",),
+    normalize=lambda cx, *args: _normal_chunk(cx, *args),
+    type=_pieces_type,
+    expand=_pieces_expand,
+    alias="view",
+    inline=True,
+)
 
 
 def _normal_tensor_split(cx: TypeContext, x: Any, places: Any, dim: Arg = 0) -> Normal:
@@ -361,9 +451,16 @@ def _difference(cx: TypeContext, start: Dim, end: Dim) -> Dim:
     return end - start if cx.decide(ge(end, start)) else 0
 
 
-op("tensor_split", "input, indices_or_sections, dim=0", torch="torch.tensor_split",
-   spellings=("torch.Tensor.tensor_split",), normalize=_normal_tensor_split, type=_pieces_type,
-   expand=_pieces_expand, alias="view")  # fmt: skip
+op(
+    "tensor_split",
+    "input, indices_or_sections, dim=0",
+    torch="torch.tensor_split",
+    spellings=("torch.Tensor.tensor_split",),
+    normalize=_normal_tensor_split,
+    type=_pieces_type,
+    expand=_pieces_expand,
+    alias="view",
+)
 
 
 def _unbind_type(cx: TypeContext, x: Any, dim: int) -> tuple[TensorType, ...]:
@@ -373,10 +470,18 @@ def _unbind_type(cx: TypeContext, x: Any, dim: int) -> tuple[TensorType, ...]:
     return (viewed(t, shape, strides),) * decided_count(cx, t.shape[dim])
 
 
-op("unbind", "input, dim=0", torch="torch.unbind", spellings=("torch.Tensor.unbind",), alias="view",
-   normalize=lambda cx, x, dim=0: ((x, dim_of(dim, tensor(x).rank)), {}), type=_unbind_type,
-   expand=lambda b, x, dim: tuple(
-       b.select(x, dim, i) for i in range(decided_count(b.cx, x.shape[dim]))))  # fmt: skip
+op(
+    "unbind",
+    "input, dim=0",
+    torch="torch.unbind",
+    spellings=("torch.Tensor.unbind",),
+    alias="view",
+    normalize=lambda cx, x, dim=0: ((x, dim_of(dim, tensor(x).rank)), {}),
+    type=_unbind_type,
+    expand=lambda b, x, dim: tuple(
+        b.select(x, dim, i) for i in range(decided_count(b.cx, x.shape[dim]))
+    ),
+)
 
 
 def _meshgrid_expand(b: Any, tensors: tuple[Any, ...], *, indexing: str = "ij") -> tuple[Any, ...]:
@@ -392,7 +497,17 @@ def _meshgrid_expand(b: Any, tensors: tuple[Any, ...], *, indexing: str = "ij") 
     return tuple(made)
 
 
-op("meshgrid", "tensors, *, indexing='ij'", torch="anyshape.reference.meshgrid", expand=_meshgrid_expand)
-op("broadcast_tensors", "tensors", torch="anyshape.reference.broadcast_tensors",
-   expand=lambda b, xs: tuple(b.expand(x, b.cx.broadcast_shapes([y.shape for y in xs])) for x in xs))
-
+op(
+    "meshgrid",
+    "tensors, *, indexing='ij'",
+    torch="anyshape.reference.meshgrid",
+    expand=_meshgrid_expand,
+)
+op(
+    "broadcast_tensors",
+    "tensors",
+    torch="anyshape.reference.broadcast_tensors",
+    expand=lambda b, xs: tuple(
+        b.expand(x, b.cx.broadcast_shapes([y.shape for y in xs])) for x in xs
+    ),
+)

@@ -1,9 +1,10 @@
 """Strides, as eager torch would lay its results out, over symbolic sizes.
 
-Everything here is decided from the form of the expressions alone, as if every size were at least 1: where a
-tensor is empty, or a dimension has one element, a stride means nothing. A pointwise result takes the order
-of dimensions of its operands (TensorIterator's rule), views keep memory, the rest is row-major. Results are
-kept in ``cx.memo`` and hold whatever the facts are; where the form does not tell, the facts are asked.
+Everything here is decided from the form of the expressions alone, as if every size were at least 1:
+where a tensor is empty, or a dimension has one element, a stride means nothing. A pointwise result
+takes the order of dimensions of its operands (TensorIterator's rule), views keep memory, the rest
+is row-major. Results are kept in ``cx.memo`` and hold whatever the facts are; where the form does
+not tell, the facts are asked.
 """
 
 from __future__ import annotations
@@ -95,10 +96,11 @@ def preserved_strides(cx: TypeContext, t: TensorType) -> Shape:
 
 
 def pointwise_strides(cx: TypeContext, shape: Shape, operands: Sequence[TensorType]) -> Shape:
-    """Strides that TensorIterator gives a new result of this shape (ATen/native/TensorIterator.cpp).
+    """Strides that TensorIterator gives a new result of this shape
+    (ATen/native/TensorIterator.cpp).
 
-    The dimensions are sorted by the strides of the operands, the first operand that tells two of them
-    apart deciding; dimensions that an operand broadcasts do not count.
+    The dimensions are sorted by the strides of the operands, the first operand that tells two of
+    them apart deciding; dimensions that an operand broadcasts do not count.
     """
     contiguous = contiguous_strides(cx, shape)
     full = [t for t in operands if t.shape == shape]
@@ -120,9 +122,7 @@ def _fits(own: Shape, shape: Shape) -> bool:
     return all(a is b or a == b or a == 1 for a, b in zip(own, tail))
 
 
-def _iteration_order(
-    cx: TypeContext, shape: Shape, operands: Sequence[TensorType]
-) -> list[int]:
+def _iteration_order(cx: TypeContext, shape: Shape, operands: Sequence[TensorType]) -> list[int]:
     rank = len(shape)
     tables = [table for t in operands if (table := _stride_table(cx, shape, t))]
     order = list(range(rank - 1, -1, -1))
@@ -142,9 +142,10 @@ def _stride_table(cx: TypeContext, shape: Shape, t: TensorType) -> dict[int, Dim
     """The operand's stride, or its place in a dense order, by dimension of the result."""
     offset = len(shape) - t.rank
     kept = [
-        d for d in range(t.rank)
+        d
+        for d in range(t.rank)
         if t.strides[d] != 0 and not _broadcasts(cx, t.shape[d], shape[d + offset])
-    ]  # fmt: skip
+    ]
     if t.strides == contiguous_strides(cx, t.shape):
         return {d + offset: t.rank - d for d in kept}
     order = dense_order(t.shape, t.strides)
@@ -214,11 +215,13 @@ def _divides(small: tuple[object, ...], large: tuple[object, ...]) -> bool:
 def view_strides(
     cx: TypeContext, t: TensorType, shape: Shape, *, decide: bool = False
 ) -> Shape | None:
-    """Strides of ``t`` viewed in another shape of as many elements, or None where it must be copied.
+    """Strides of ``t`` viewed in another shape of as many elements, or None where it must be
+    copied.
 
-    Memory is walked from the back in chunks that are dense in themselves, as ATen's ``computeStride``
-    does; a chunk and the new sizes that fill it must have the same product. With ``decide``, whether one
-    dimension of a tensor with holes follows another is guarded where the form of its strides does not tell.
+    Memory is walked from the back in chunks that are dense in themselves, as ATen's
+    ``computeStride`` does; a chunk and the new sizes that fill it must have the same product. With
+    ``decide``, whether one dimension of a tensor with holes follows another is guarded where the
+    form of its strides does not tell.
     """
     if t.shape == shape:
         return t.strides

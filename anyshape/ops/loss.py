@@ -37,9 +37,16 @@ def finish(b: Any, x: Any, reduction: Arg, dtype: Any = None) -> Any:
 
 
 def _cross_entropy_expand(
-    b: Any, x: Any, target: Any, weight: Any = None, size_average: Any = None, ignore_index: Any = -100,
-    reduce: Any = None, reduction: Any = "mean", label_smoothing: Any = 0.0,
-) -> Any:  # fmt: skip
+    b: Any,
+    x: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: Any = None,
+    ignore_index: Any = -100,
+    reduce: Any = None,
+    reduction: Any = "mean",
+    label_smoothing: Any = 0.0,
+) -> Any:
     chosen = reduction_of(size_average, reduce, reduction)
     dim = 0 if len(x.shape) == 1 else 1
     logs = b.log_softmax(cast(b, x, wide(x.dtype)), dim)
@@ -49,7 +56,14 @@ def _cross_entropy_expand(
 
 
 def _soft_labels(
-    b: Any, logs: Any, target: Any, weight: Any, dim: int, reduction: Arg, smoothing: Any, dtype: Any
+    b: Any,
+    logs: Any,
+    target: Any,
+    weight: Any,
+    dim: int,
+    reduction: Arg,
+    smoothing: Any,
+    dtype: Any,
 ) -> Any:
     goal = cast(b, target, logs.dtype)
     if smoothing:
@@ -69,7 +83,15 @@ def _over_classes(b: Any, weight: Any, logs: Any, dim: int) -> Any:
 
 
 def _nll(
-    b: Any, logs: Any, target: Any, weight: Any, ignore_index: Any, dim: int, reduction: Arg, smoothing: Any, dtype: Any
+    b: Any,
+    logs: Any,
+    target: Any,
+    weight: Any,
+    ignore_index: Any,
+    dim: int,
+    reduction: Arg,
+    smoothing: Any,
+    dtype: Any,
 ) -> Any:
     """Negative log likelihood of integer targets; those equal to ``ignore_index`` do not count."""
     counts = b.ne(target, ignore_index)
@@ -99,7 +121,9 @@ def _nll_type(cx: TypeContext, x: Any, target: Any, reduction: Arg) -> TensorTyp
     shape = tuple(n for d, n in enumerate(t.shape) if d != dim)
     if not labels.dtype.is_floating:
         for a, b in zip(labels.shape, shape, strict=False):
-            cx.require(eq(a, b), "Expected target to have the input's sizes without its class dimension")
+            cx.require(
+                eq(a, b), "Expected target to have the input's sizes without its class dimension"
+            )
         if labels.rank != len(shape):
             raise OpError("Expected target to have the input's sizes without its class dimension")
     elif labels.rank != t.rank:
@@ -108,28 +132,56 @@ def _nll_type(cx: TypeContext, x: Any, target: Any, reduction: Arg) -> TensorTyp
 
 
 def _cross_entropy_type(
-    cx: TypeContext, x: Any, target: Any, weight: Any, size_average: Arg, ignore: Arg, reduce: Arg, reduction: Arg,
+    cx: TypeContext,
+    x: Any,
+    target: Any,
+    weight: Any,
+    size_average: Arg,
+    ignore: Arg,
+    reduce: Arg,
+    reduction: Arg,
     smoothing: Arg = 0.0,
-) -> TensorType:  # fmt: skip
+) -> TensorType:
     return _nll_type(cx, x, target, reduction_of(size_average, reduce, reduction))
 
 
-op("cross_entropy", "input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, "
-   "reduction='mean', label_smoothing=0.0", torch="torch.nn.functional.cross_entropy",
-   type=_cross_entropy_type, expand=_cross_entropy_expand, autocast="float32")  # fmt: skip
+op(
+    "cross_entropy",
+    "input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, "
+    "reduction='mean', label_smoothing=0.0",
+    torch="torch.nn.functional.cross_entropy",
+    type=_cross_entropy_type,
+    expand=_cross_entropy_expand,
+    autocast="float32",
+)
 
 
 def _nll_loss_expand(
-    b: Any, x: Any, target: Any, weight: Any = None, size_average: Any = None, ignore_index: Any = -100,
-    reduce: Any = None, reduction: Any = "mean",
-) -> Any:  # fmt: skip
+    b: Any,
+    x: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: Any = None,
+    ignore_index: Any = -100,
+    reduce: Any = None,
+    reduction: Any = "mean",
+) -> Any:
     chosen = reduction_of(size_average, reduce, reduction)
     dim = 0 if len(x.shape) == 1 else 1
-    return _nll(b, cast(b, x, wide(x.dtype)), target, weight, ignore_index, dim, chosen, 0.0, x.dtype)
+    return _nll(
+        b, cast(b, x, wide(x.dtype)), target, weight, ignore_index, dim, chosen, 0.0, x.dtype
+    )
 
 
-op("nll_loss", "input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, "
-   "reduction='mean'", torch="torch.nn.functional.nll_loss", type=_cross_entropy_type, expand=_nll_loss_expand, autocast="float32")
+op(
+    "nll_loss",
+    "input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, "
+    "reduction='mean'",
+    torch="torch.nn.functional.nll_loss",
+    type=_cross_entropy_type,
+    expand=_nll_loss_expand,
+    autocast="float32",
+)
 
 # --- elementwise losses ---
 
@@ -141,7 +193,9 @@ def _loss(name: str, signature: str, body: Loss, **rest: Any) -> None:
 
     def expand(b: Any, x: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
         bound = dict(zip(names, (x, target, *args)), **kwargs)
-        chosen = reduction_of(bound.pop("size_average"), bound.pop("reduce"), bound.pop("reduction"))
+        chosen = reduction_of(
+            bound.pop("size_average"), bound.pop("reduce"), bound.pop("reduction")
+        )
         own = {k: v for k, v in bound.items() if k not in names[:2]}
         work = [cast(b, v, wide(v.dtype)) for v in (x, target)]
         made = body(b, *work, **own)
@@ -159,10 +213,18 @@ def _square(b: Any, x: Any) -> Any:
     return b.mul(x, x)
 
 
-_loss("mse_loss", "input, target, size_average=None, reduce=None, reduction='mean', weight=None",
-      lambda b, x, y, weight=None: _weighted(b, _square(b, b.sub(x, y)), weight), autocast="float32")
-_loss("l1_loss", "input, target, size_average=None, reduce=None, reduction='mean', weight=None",
-      lambda b, x, y, weight=None: _weighted(b, b.abs(b.sub(x, y)), weight), autocast="float32")
+_loss(
+    "mse_loss",
+    "input, target, size_average=None, reduce=None, reduction='mean', weight=None",
+    lambda b, x, y, weight=None: _weighted(b, _square(b, b.sub(x, y)), weight),
+    autocast="float32",
+)
+_loss(
+    "l1_loss",
+    "input, target, size_average=None, reduce=None, reduction='mean', weight=None",
+    lambda b, x, y, weight=None: _weighted(b, b.abs(b.sub(x, y)), weight),
+    autocast="float32",
+)
 
 
 def _weighted(b: Any, x: Any, weight: Any) -> Any:
@@ -173,7 +235,9 @@ def _smooth_l1(b: Any, x: Any, y: Any, beta: Any = 1.0) -> Any:
     gap = b.abs(b.sub(x, y))
     if beta == 0:
         return gap
-    return b.where(b.lt(gap, beta), b.div(b.mul(b.mul(gap, 0.5), gap), beta), b.sub(gap, 0.5 * beta))
+    return b.where(
+        b.lt(gap, beta), b.div(b.mul(b.mul(gap, 0.5), gap), beta), b.sub(gap, 0.5 * beta)
+    )
 
 
 def _huber(b: Any, x: Any, y: Any, delta: Any = 1.0, weight: Any = None) -> Any:
@@ -183,16 +247,27 @@ def _huber(b: Any, x: Any, y: Any, delta: Any = 1.0, weight: Any = None) -> Any:
     return _weighted(b, b.where(b.lt(gap, delta), near, far), weight)
 
 
-_loss("smooth_l1_loss", "input, target, size_average=None, reduce=None, reduction='mean', beta=1.0",
-      _smooth_l1, autocast="float32")  # fmt: skip
+_loss(
+    "smooth_l1_loss",
+    "input, target, size_average=None, reduce=None, reduction='mean', beta=1.0",
+    _smooth_l1,
+    autocast="float32",
+)
 
 
-def _huber_expand(b: Any, x: Any, y: Any, reduction: Any = "mean", delta: Any = 1.0, weight: Any = None) -> Any:
+def _huber_expand(
+    b: Any, x: Any, y: Any, reduction: Any = "mean", delta: Any = 1.0, weight: Any = None
+) -> Any:
     return finish(b, _huber(b, x, y, delta, weight), reduction)
 
 
-op("huber_loss", "input, target, reduction='mean', delta=1.0, weight=None",
-   torch="torch.nn.functional.huber_loss", expand=_huber_expand, autocast="float32")  # fmt: skip
+op(
+    "huber_loss",
+    "input, target, reduction='mean', delta=1.0, weight=None",
+    torch="torch.nn.functional.huber_loss",
+    expand=_huber_expand,
+    autocast="float32",
+)
 
 
 def _kl_div(b: Any, x: Any, y: Any, log_target: Any = False) -> Any:
@@ -202,7 +277,13 @@ def _kl_div(b: Any, x: Any, y: Any, log_target: Any = False) -> Any:
 
 
 def _kl_expand(
-    b: Any, x: Any, y: Any, size_average: Any = None, reduce: Any = None, reduction: Any = "mean", log_target: Any = False
+    b: Any,
+    x: Any,
+    y: Any,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: Any = "mean",
+    log_target: Any = False,
 ) -> Any:
     chosen = reduction_of(size_average, reduce, reduction)
     made = _kl_div(b, x, y, log_target)
@@ -211,8 +292,13 @@ def _kl_expand(
     return b.div(b.sum(made), x.shape[0] if x.shape else 1)
 
 
-op("kl_div", f"input, target, {_OLD}, reduction='mean', log_target=False", torch="torch.nn.functional.kl_div",
-   expand=_kl_expand, autocast="float32")  # fmt: skip
+op(
+    "kl_div",
+    f"input, target, {_OLD}, reduction='mean', log_target=False",
+    torch="torch.nn.functional.kl_div",
+    expand=_kl_expand,
+    autocast="float32",
+)
 
 
 def _bce(b: Any, x: Any, y: Any, weight: Any = None) -> Any:
@@ -223,16 +309,28 @@ def _bce(b: Any, x: Any, y: Any, weight: Any = None) -> Any:
 
 
 def _bce_expand(
-    b: Any, x: Any, y: Any, weight: Any = None, size_average: Any = None, reduce: Any = None, reduction: Any = "mean"
+    b: Any,
+    x: Any,
+    y: Any,
+    weight: Any = None,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: Any = "mean",
 ) -> Any:
     work = [cast(b, v, wide(v.dtype)) for v in (x, y)]
     return finish(b, _bce(b, *work, weight), reduction_of(size_average, reduce, reduction), x.dtype)
 
 
 def _bce_logits_expand(
-    b: Any, x: Any, y: Any, weight: Any = None, size_average: Any = None, reduce: Any = None,
-    reduction: Any = "mean", pos_weight: Any = None,
-) -> Any:  # fmt: skip
+    b: Any,
+    x: Any,
+    y: Any,
+    weight: Any = None,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: Any = "mean",
+    pos_weight: Any = None,
+) -> Any:
     p, q = (cast(b, v, wide(v.dtype)) for v in (x, y))
     log_weight = b.logsigmoid(p)
     if pos_weight is not None:
@@ -243,6 +341,8 @@ def _bce_logits_expand(
 
 
 _WEIGHTED = f"input, target, weight=None, {_OLD}, reduction='mean'"
+
+
 def _bce_type(
     cx: TypeContext, x: Any, y: Any, weight: Any, size_average: Arg, reduce: Arg, reduction: Arg
 ) -> TensorType:
@@ -254,16 +354,32 @@ def _bce_type(
     return TensorType(t.dtype, t.device, t.shape, preserved_strides(cx, t))
 
 
-op("binary_cross_entropy", _WEIGHTED, torch="torch.nn.functional.binary_cross_entropy", expand=_bce_expand,
-   type=_bce_type)  # fmt: skip
-op("binary_cross_entropy_with_logits", f"{_WEIGHTED}, pos_weight=None", autocast="float32",
-   torch="torch.nn.functional.binary_cross_entropy_with_logits", expand=_bce_logits_expand)  # fmt: skip
+op(
+    "binary_cross_entropy",
+    _WEIGHTED,
+    torch="torch.nn.functional.binary_cross_entropy",
+    expand=_bce_expand,
+    type=_bce_type,
+)
+op(
+    "binary_cross_entropy_with_logits",
+    f"{_WEIGHTED}, pos_weight=None",
+    autocast="float32",
+    torch="torch.nn.functional.binary_cross_entropy_with_logits",
+    expand=_bce_logits_expand,
+)
 
 # --- margins ---
 
 
 def _hinge_expand(
-    b: Any, x: Any, y: Any, margin: Any = 1.0, size_average: Any = None, reduce: Any = None, reduction: Any = "mean"
+    b: Any,
+    x: Any,
+    y: Any,
+    margin: Any = 1.0,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: Any = "mean",
 ) -> Any:
     zero = b.full((), 0, x.dtype, x.type.device)
     near = b.where(b.ne(y, 1), b.clamp(b.rsub(x, margin), 0), zero)
@@ -271,26 +387,48 @@ def _hinge_expand(
     return finish(b, b.add(near, far), reduction_of(size_average, reduce, reduction))
 
 
-op("hinge_embedding_loss", f"input, target, margin=1.0, {_OLD}, reduction='mean'", autocast="float32",
-   torch="torch.nn.functional.hinge_embedding_loss", expand=_hinge_expand)  # fmt: skip
+op(
+    "hinge_embedding_loss",
+    f"input, target, margin=1.0, {_OLD}, reduction='mean'",
+    autocast="float32",
+    torch="torch.nn.functional.hinge_embedding_loss",
+    expand=_hinge_expand,
+)
 
 
 def _margin_ranking_expand(
-    b: Any, x: Any, y: Any, target: Any, margin: Any = 0.0, size_average: Any = None, reduce: Any = None,
+    b: Any,
+    x: Any,
+    y: Any,
+    target: Any,
+    margin: Any = 0.0,
+    size_average: Any = None,
+    reduce: Any = None,
     reduction: Any = "mean",
-) -> Any:  # fmt: skip
+) -> Any:
     made = b.clamp(b.add(b.mul(b.neg(target), b.sub(x, y)), margin), 0)
     return finish(b, made, reduction_of(size_average, reduce, reduction))
 
 
-op("margin_ranking_loss", f"input1, input2, target, margin=0, {_OLD}, reduction='mean'", autocast="float32",
-   torch="torch.nn.functional.margin_ranking_loss", expand=_margin_ranking_expand)  # fmt: skip
+op(
+    "margin_ranking_loss",
+    f"input1, input2, target, margin=0, {_OLD}, reduction='mean'",
+    autocast="float32",
+    torch="torch.nn.functional.margin_ranking_loss",
+    expand=_margin_ranking_expand,
+)
 
 
 def _cosine_embedding_expand(
-    b: Any, x: Any, y: Any, target: Any, margin: Any = 0.0, size_average: Any = None, reduce: Any = None,
+    b: Any,
+    x: Any,
+    y: Any,
+    target: Any,
+    margin: Any = 0.0,
+    size_average: Any = None,
+    reduce: Any = None,
     reduction: Any = "mean",
-) -> Any:  # fmt: skip
+) -> Any:
     tiny = 1e-12
     dim = len(y.shape) - 1
     product = b.sum(b.mul(x, y), (dim,))
@@ -302,38 +440,72 @@ def _cosine_embedding_expand(
     return finish(b, b.add(near, far), reduction_of(size_average, reduce, reduction))
 
 
-op("cosine_embedding_loss", f"input1, input2, target, margin=0, {_OLD}, reduction='mean'", autocast="float32",
-   torch="torch.nn.functional.cosine_embedding_loss", expand=_cosine_embedding_expand)  # fmt: skip
+op(
+    "cosine_embedding_loss",
+    f"input1, input2, target, margin=0, {_OLD}, reduction='mean'",
+    autocast="float32",
+    torch="torch.nn.functional.cosine_embedding_loss",
+    expand=_cosine_embedding_expand,
+)
 
 
-def _soft_margin_expand(b: Any, x: Any, y: Any, size_average: Any = None, reduce: Any = None, reduction: Any = "mean") -> Any:
+def _soft_margin_expand(
+    b: Any, x: Any, y: Any, size_average: Any = None, reduce: Any = None, reduction: Any = "mean"
+) -> Any:
     made = b.log1p(b.exp(b.mul(b.neg(y), x)))
     return finish(b, made, reduction_of(size_average, reduce, reduction))
 
 
-op("soft_margin_loss", f"input, target, {_OLD}, reduction='mean'",
-   torch="torch.nn.functional.soft_margin_loss", expand=_soft_margin_expand)  # fmt: skip
+op(
+    "soft_margin_loss",
+    f"input, target, {_OLD}, reduction='mean'",
+    torch="torch.nn.functional.soft_margin_loss",
+    expand=_soft_margin_expand,
+)
 
 
 def _poisson_expand(
-    b: Any, x: Any, y: Any, log_input: Any = True, full: Any = False, size_average: Any = None, eps: Any = 1e-8,
-    reduce: Any = None, reduction: Any = "mean",
-) -> Any:  # fmt: skip
+    b: Any,
+    x: Any,
+    y: Any,
+    log_input: Any = True,
+    full: Any = False,
+    size_average: Any = None,
+    eps: Any = 1e-8,
+    reduce: Any = None,
+    reduction: Any = "mean",
+) -> Any:
     made = b.sub(b.exp(x), b.mul(y, x)) if log_input else b.sub(x, b.mul(y, b.log(b.add(x, eps))))
     if full:
-        stirling = b.add(b.sub(b.mul(y, b.log(y)), y), b.mul(b.log(b.mul(y, 6.283185307179586)), 0.5))
+        stirling = b.add(
+            b.sub(b.mul(y, b.log(y)), y), b.mul(b.log(b.mul(y, 6.283185307179586)), 0.5)
+        )
         made = b.add(made, b.masked_fill(stirling, b.le(y, 1), 0))
     return finish(b, made, reduction_of(size_average, reduce, reduction))
 
 
-op("poisson_nll_loss", "input, target, log_input=True, full=False, size_average=None, eps=1e-08, reduce=None, "
-   "reduction='mean'", torch="torch.nn.functional.poisson_nll_loss", expand=_poisson_expand)  # fmt: skip
+op(
+    "poisson_nll_loss",
+    "input, target, log_input=True, full=False, size_average=None, eps=1e-08, reduce=None, "
+    "reduction='mean'",
+    torch="torch.nn.functional.poisson_nll_loss",
+    expand=_poisson_expand,
+)
 
 
 def _triplet_expand(
-    b: Any, anchor: Any, positive: Any, negative: Any, margin: Any = 1.0, p: Any = 2, eps: Any = 1e-6,
-    swap: Any = False, size_average: Any = None, reduce: Any = None, reduction: Any = "mean",
-) -> Any:  # fmt: skip
+    b: Any,
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    margin: Any = 1.0,
+    p: Any = 2,
+    eps: Any = 1e-6,
+    swap: Any = False,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: Any = "mean",
+) -> Any:
     near = b.pairwise_distance(anchor, positive, p, eps)
     far = b.pairwise_distance(anchor, negative, p, eps)
     if swap:
@@ -342,11 +514,17 @@ def _triplet_expand(
     return finish(b, made, reduction_of(size_average, reduce, reduction))
 
 
-op("triplet_margin_loss", f"anchor, positive, negative, margin=1.0, p=2, eps=1e-06, swap=False, {_OLD}, "
-   "reduction='mean'", torch="torch.nn.functional.triplet_margin_loss", expand=_triplet_expand)  # fmt: skip
+op(
+    "triplet_margin_loss",
+    f"anchor, positive, negative, margin=1.0, p=2, eps=1e-06, swap=False, {_OLD}, reduction='mean'",
+    torch="torch.nn.functional.triplet_margin_loss",
+    expand=_triplet_expand,
+)
 
 
-def _gaussian_nll_expand(b: Any, x: Any, y: Any, var: Any, full: Any = False, eps: Any = 1e-6, reduction: Any = "mean") -> Any:
+def _gaussian_nll_expand(
+    b: Any, x: Any, y: Any, var: Any, full: Any = False, eps: Any = 1e-6, reduction: Any = "mean"
+) -> Any:
     low = b.clamp(var, eps)
     made = b.mul(b.add(b.log(low), b.div(_square(b, b.sub(x, y)), low)), 0.5)
     if full:
@@ -354,5 +532,9 @@ def _gaussian_nll_expand(b: Any, x: Any, y: Any, var: Any, full: Any = False, ep
     return finish(b, made, reduction)
 
 
-op("gaussian_nll_loss", "input, target, var, full=False, eps=1e-06, reduction='mean'",
-   torch="torch.nn.functional.gaussian_nll_loss", expand=_gaussian_nll_expand)  # fmt: skip
+op(
+    "gaussian_nll_loss",
+    "input, target, var, full=False, eps=1e-06, reduction='mean'",
+    torch="torch.nn.functional.gaussian_nll_loss",
+    expand=_gaussian_nll_expand,
+)

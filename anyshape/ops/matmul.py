@@ -39,8 +39,15 @@ def _mm_type(cx: TypeContext, a: Any, b: Any) -> TensorType:
     return new(cx, x, (x.shape[0], y.shape[1]))
 
 
-op("mm", "input, mat2", torch="torch.mm", spellings=("torch.Tensor.mm",), type=_mm_type,
-   lower=Extern("torch.mm", "torch.mm"), autocast="lower")  # fmt: skip
+op(
+    "mm",
+    "input, mat2",
+    torch="torch.mm",
+    spellings=("torch.Tensor.mm",),
+    type=_mm_type,
+    lower=Extern("torch.mm", "torch.mm"),
+    autocast="lower",
+)
 
 
 def _bmm_type(cx: TypeContext, a: Any, b: Any) -> TensorType:
@@ -52,28 +59,52 @@ def _bmm_type(cx: TypeContext, a: Any, b: Any) -> TensorType:
     return new(cx, x, (x.shape[0], x.shape[1], y.shape[2]))
 
 
-op("bmm", "input, mat2", torch="torch.bmm", spellings=("torch.Tensor.bmm",), type=_bmm_type,
-   lower=Extern("torch.bmm", "torch.bmm"), autocast="lower")  # fmt: skip
+op(
+    "bmm",
+    "input, mat2",
+    torch="torch.bmm",
+    spellings=("torch.Tensor.bmm",),
+    type=_bmm_type,
+    lower=Extern("torch.bmm", "torch.bmm"),
+    autocast="lower",
+)
 
 
-def _addmm_type(cx: TypeContext, bias: Any, a: Any, b: Any, *, beta: Arg = 1, alpha: Arg = 1) -> TensorType:
+def _addmm_type(
+    cx: TypeContext, bias: Any, a: Any, b: Any, *, beta: Arg = 1, alpha: Arg = 1
+) -> TensorType:
     result = _mm_type(cx, a, b)
     _same_dtype("addmm", tensor(bias), result)
     cx.broadcast_shapes((result.shape, tensor(bias).shape))
     return result
 
 
-op("addmm", "input, mat1, mat2, *, beta=1, alpha=1", torch="torch.addmm", spellings=("torch.Tensor.addmm",),
-   type=_addmm_type, lower=Extern("torch.addmm", "torch.addmm"), autocast="lower")  # fmt: skip
+op(
+    "addmm",
+    "input, mat1, mat2, *, beta=1, alpha=1",
+    torch="torch.addmm",
+    spellings=("torch.Tensor.addmm",),
+    type=_addmm_type,
+    lower=Extern("torch.addmm", "torch.addmm"),
+    autocast="lower",
+)
 
 
-def _baddbmm_type(cx: TypeContext, bias: Any, a: Any, b: Any, *, beta: Arg = 1, alpha: Arg = 1) -> TensorType:
+def _baddbmm_type(
+    cx: TypeContext, bias: Any, a: Any, b: Any, *, beta: Arg = 1, alpha: Arg = 1
+) -> TensorType:
     return _bmm_type(cx, a, b)
 
 
-op("baddbmm", "input, batch1, batch2, *, beta=1, alpha=1", torch="torch.baddbmm",
-   spellings=("torch.Tensor.baddbmm",), type=_baddbmm_type, lower=Extern("torch.baddbmm", "torch.baddbmm"),
-   autocast="lower")  # fmt: skip
+op(
+    "baddbmm",
+    "input, batch1, batch2, *, beta=1, alpha=1",
+    torch="torch.baddbmm",
+    spellings=("torch.Tensor.baddbmm",),
+    type=_baddbmm_type,
+    lower=Extern("torch.baddbmm", "torch.baddbmm"),
+    autocast="lower",
+)
 
 
 def _linear_type(cx: TypeContext, x: Any, weight: Any, bias: Any = None) -> TensorType:
@@ -85,8 +116,14 @@ def _linear_type(cx: TypeContext, x: Any, weight: Any, bias: Any = None) -> Tens
     return new(cx, t, (*t.shape[:-1], *w.shape[:-1]))
 
 
-op("linear", "input, weight, bias=None", torch="torch.nn.functional.linear", type=_linear_type,
-   lower=Extern("torch.nn.functional.linear"), autocast="lower")  # fmt: skip
+op(
+    "linear",
+    "input, weight, bias=None",
+    torch="torch.nn.functional.linear",
+    type=_linear_type,
+    lower=Extern("torch.nn.functional.linear"),
+    autocast="lower",
+)
 
 # --- matmul and its forms ---
 
@@ -121,16 +158,32 @@ def _matmul_expand(b: Any, x: Value, y: Value) -> Any:
 def _batched(b: Any, x: Value, y: Value) -> Any:
     batch = b.cx.broadcast_shapes((x.shape[:-2], y.shape[:-2]))
     count = numel(batch)
-    flat = [
-        b.reshape(b.expand(t, (*batch, *t.shape[-2:])), (count, *t.shape[-2:])) for t in (x, y)
-    ]
+    flat = [b.reshape(b.expand(t, (*batch, *t.shape[-2:])), (count, *t.shape[-2:])) for t in (x, y)]
     return b.reshape(b.bmm(*flat), (*batch, x.shape[-2], y.shape[-1]))
 
 
-op("matmul", "input, other", torch="torch.matmul", type=_matmul_type, expand=_matmul_expand, autocast="lower",
-   spellings=("torch.Tensor.matmul", "operator.matmul", "torch.Tensor.__matmul__", "torch.linalg.matmul"))
-op("rmatmul", "input, other", torch="torch.Tensor.__rmatmul__", type=lambda cx, x, y: _matmul_type(cx, y, x),
-   expand=lambda b, x, y: b.matmul(y, x), autocast="lower")  # fmt: skip
+op(
+    "matmul",
+    "input, other",
+    torch="torch.matmul",
+    type=_matmul_type,
+    expand=_matmul_expand,
+    autocast="lower",
+    spellings=(
+        "torch.Tensor.matmul",
+        "operator.matmul",
+        "torch.Tensor.__matmul__",
+        "torch.linalg.matmul",
+    ),
+)
+op(
+    "rmatmul",
+    "input, other",
+    torch="torch.Tensor.__rmatmul__",
+    type=lambda cx, x, y: _matmul_type(cx, y, x),
+    expand=lambda b, x, y: b.matmul(y, x),
+    autocast="lower",
+)
 
 
 def _mv_type(cx: TypeContext, a: Any, b: Any) -> TensorType:
@@ -138,15 +191,43 @@ def _mv_type(cx: TypeContext, a: Any, b: Any) -> TensorType:
     return _matmul_type(cx, a, b)
 
 
-op("mv", "input, vec", torch="torch.mv", spellings=("torch.Tensor.mv",), type=_mv_type,
-   expand=_matmul_expand, autocast="lower")  # fmt: skip
-op("dot", "input, tensor", torch="torch.dot", spellings=("torch.Tensor.dot",), type=_matmul_type,
-   expand=_matmul_expand)  # fmt: skip
-op("outer", "input, vec2", torch="torch.outer", spellings=("torch.Tensor.outer", "torch.ger", "torch.Tensor.ger"),
-   expand=lambda b, x, y: b.mul(b.unsqueeze(x, 1), y))  # fmt: skip
-op("inner", "input, other", torch="torch.inner", spellings=("torch.Tensor.inner",),
-   expand=lambda b, x, y: b.mul(x, y) if not (x.shape and y.shape) else b.tensordot(
-       x, y, ((len(x.shape) - 1,), (len(y.shape) - 1,))))  # fmt: skip
+op(
+    "mv",
+    "input, vec",
+    torch="torch.mv",
+    spellings=("torch.Tensor.mv",),
+    type=_mv_type,
+    expand=_matmul_expand,
+    autocast="lower",
+)
+op(
+    "dot",
+    "input, tensor",
+    torch="torch.dot",
+    spellings=("torch.Tensor.dot",),
+    type=_matmul_type,
+    expand=_matmul_expand,
+)
+op(
+    "outer",
+    "input, vec2",
+    torch="torch.outer",
+    spellings=("torch.Tensor.outer", "torch.ger", "torch.Tensor.ger"),
+    expand=lambda b, x, y: b.mul(b.unsqueeze(x, 1), y),
+)
+op(
+    "inner",
+    "input, other",
+    torch="torch.inner",
+    spellings=("torch.Tensor.inner",),
+    expand=lambda b, x, y: (
+        b.mul(x, y)
+        if not (x.shape and y.shape)
+        else b.tensordot(x, y, ((len(x.shape) - 1,), (len(y.shape) - 1,)))
+    ),
+)
+
+
 def _blend(b: Any, x: Any, made: Any, beta: Any, alpha: Any) -> Any:
     """``beta * x + alpha * made`` in the dtype of ``made``; with ``beta`` 0, ``x`` is not read."""
     dtype = made.dtype
@@ -158,14 +239,30 @@ def _blend(b: Any, x: Any, made: Any, beta: Any, alpha: Any) -> Any:
     return b.add(x if beta == 1 else b.mul(x, beta), scaled)
 
 
-op("addmv", "input, mat, vec, *, beta=1, alpha=1", torch="torch.addmv", spellings=("torch.Tensor.addmv",),
-   expand=lambda b, x, m, v, *, beta=1, alpha=1: _blend(b, x, b.mv(m, v), beta, alpha))
-op("addr", "input, vec1, vec2, *, beta=1, alpha=1", torch="torch.addr", spellings=("torch.Tensor.addr",),
-   expand=lambda b, x, u, v, *, beta=1, alpha=1: _blend(b, x, b.outer(u, v), beta, alpha))
-op("addbmm", "input, batch1, batch2, *, beta=1, alpha=1", torch="torch.addbmm", spellings=("torch.Tensor.addbmm",),
-   type=lambda cx, x, p, q, *, beta=1, alpha=1: new(cx, tensor(p), _bmm_type(cx, p, q).shape[1:]),
-   expand=lambda b, x, p, q, *, beta=1, alpha=1: _blend(
-       b, x, b.sum(b.bmm(p, q), (0,)), beta, alpha))  # fmt: skip
+op(
+    "addmv",
+    "input, mat, vec, *, beta=1, alpha=1",
+    torch="torch.addmv",
+    spellings=("torch.Tensor.addmv",),
+    expand=lambda b, x, m, v, *, beta=1, alpha=1: _blend(b, x, b.mv(m, v), beta, alpha),
+)
+op(
+    "addr",
+    "input, vec1, vec2, *, beta=1, alpha=1",
+    torch="torch.addr",
+    spellings=("torch.Tensor.addr",),
+    expand=lambda b, x, u, v, *, beta=1, alpha=1: _blend(b, x, b.outer(u, v), beta, alpha),
+)
+op(
+    "addbmm",
+    "input, batch1, batch2, *, beta=1, alpha=1",
+    torch="torch.addbmm",
+    spellings=("torch.Tensor.addbmm",),
+    type=lambda cx, x, p, q, *, beta=1, alpha=1: new(cx, tensor(p), _bmm_type(cx, p, q).shape[1:]),
+    expand=lambda b, x, p, q, *, beta=1, alpha=1: _blend(
+        b, x, b.sum(b.bmm(p, q), (0,)), beta, alpha
+    ),
+)
 
 
 def _chain_matmul(b: Any, *matrices: Any) -> Any:
@@ -175,7 +272,12 @@ def _chain_matmul(b: Any, *matrices: Any) -> Any:
     return made
 
 
-op("multi_dot", "tensors", torch="torch.linalg.multi_dot", expand=lambda b, xs: _chain_matmul(b, *xs))
+op(
+    "multi_dot",
+    "tensors",
+    torch="torch.linalg.multi_dot",
+    expand=lambda b, xs: _chain_matmul(b, *xs),
+)
 
 
 def _tensordot_expand(b: Any, x: Any, y: Any, dims: Any = 2) -> Any:
@@ -201,12 +303,23 @@ def _tensordot_expand(b: Any, x: Any, y: Any, dims: Any = 2) -> Any:
     return b.reshape(b.mm(p, q), shape)
 
 
-op("tensordot", "input, other, dims=2", torch="anyshape.reference.tensordot", expand=_tensordot_expand,
-   spellings=("torch.tensordot", "torch.functional.tensordot"))  # fmt: skip
+op(
+    "tensordot",
+    "input, other, dims=2",
+    torch="anyshape.reference.tensordot",
+    expand=_tensordot_expand,
+    spellings=("torch.tensordot", "torch.functional.tensordot"),
+)
 
 
 def _grouped_mm_type(
-    cx: TypeContext, a: Any, b: Any, *, offs: Any = None, bias: Any = None, out_dtype: DType | None = None
+    cx: TypeContext,
+    a: Any,
+    b: Any,
+    *,
+    offs: Any = None,
+    bias: Any = None,
+    out_dtype: DType | None = None,
 ) -> TensorType:
     """Rows of ``a`` up to ``offs[g]`` times ``b[g]``; the last stride is padded to 16 bytes."""
     x, y = tensor(a), tensor(b)
@@ -229,6 +342,11 @@ def _grouped_mm_type(
     return TensorType(dtype, x.device, shape, strides)
 
 
-op("grouped_mm", "input, mat2, *, offs=None, bias=None, out_dtype=None", torch="torch._grouped_mm",
-   spellings=("torch.nn.functional.grouped_mm",), type=_grouped_mm_type,
-   lower=Extern("torch._grouped_mm"))  # fmt: skip
+op(
+    "grouped_mm",
+    "input, mat2, *, offs=None, bias=None, out_dtype=None",
+    torch="torch._grouped_mm",
+    spellings=("torch.nn.functional.grouped_mm",),
+    type=_grouped_mm_type,
+    lower=Extern("torch._grouped_mm"),
+)

@@ -17,25 +17,41 @@ from anyshape.symbolic import Dim, eq, floordiv, mod
 # --- dropout: nothing in eval mode, random otherwise (random.py has native_dropout) ---
 
 
-def _dropout_type(cx: TypeContext, x: Any, p: Arg = 0.5, training: Arg = True, inplace: Arg = False) -> TensorType:
+def _dropout_type(
+    cx: TypeContext, x: Any, p: Arg = 0.5, training: Arg = True, inplace: Arg = False
+) -> TensorType:
     t = tensor(x)
     return t if not training else pointwise_type(cx, (t,), promoted(cx, (x,)))
 
 
-def _dropout_expand(b: Any, x: Any, p: Any = 0.5, training: Any = True, inplace: Any = False) -> Any:
+def _dropout_expand(
+    b: Any, x: Any, p: Any = 0.5, training: Any = True, inplace: Any = False
+) -> Any:
     return b.random_dropout(x, p) if training else x
 
 
-op("dropout", "input, p=0.5, training=True, inplace=False", torch="torch.nn.functional.dropout",
-   type=_dropout_type, expand=_dropout_expand, alias="maybe")  # fmt: skip
+op(
+    "dropout",
+    "input, p=0.5, training=True, inplace=False",
+    torch="torch.nn.functional.dropout",
+    type=_dropout_type,
+    expand=_dropout_expand,
+    alias="maybe",
+)
 for _name, _torch in (
     ("torch_dropout", "torch.dropout"),
     ("feature_dropout", "torch.feature_dropout"),
     ("alpha_dropout", "torch.alpha_dropout"),
 ):
-    op(_name, "input, p, train", torch=_torch, alias="maybe", random=False,
-       type=lambda cx, x, p, train: _dropout_type(cx, x, p, train),
-       expand=lambda b, x, p, train, name=_name: _eval_only(b, x, p, train, name))  # fmt: skip
+    op(
+        _name,
+        "input, p, train",
+        torch=_torch,
+        alias="maybe",
+        random=False,
+        type=lambda cx, x, p, train: _dropout_type(cx, x, p, train),
+        expand=lambda b, x, p, train, name=_name: _eval_only(b, x, p, train, name),
+    )
 
 
 def _eval_only(b: Any, x: Any, p: Any, train: Any, name: str) -> Any:
@@ -47,14 +63,26 @@ def _eval_only(b: Any, x: Any, p: Any, train: Any, name: str) -> Any:
     return b.call(f"random_{function}", x, p)
 
 
-op("random_dropout", "input, p", torch="anyshape.reference.random_dropout", type=like(0), random=True,
-   lower=Extern("anyshape.reference.random_dropout"))  # fmt: skip
+op(
+    "random_dropout",
+    "input, p",
+    torch="anyshape.reference.random_dropout",
+    type=like(0),
+    random=True,
+    lower=Extern("anyshape.reference.random_dropout"),
+)
 for _name in ("dropout1d", "dropout2d", "dropout3d", "nn_alpha_dropout", "feature_alpha_dropout"):
     _function = _name.removeprefix("nn_")
-    op(_name, "input, p=0.5, training=True, inplace=False", torch=f"torch.nn.functional.{_function}",
-       type=_dropout_type, alias="maybe",
-       expand=lambda b, x, p=0.5, training=True, inplace=False, name=_name: _eval_only(
-           b, x, p, training, name))  # fmt: skip
+    op(
+        _name,
+        "input, p=0.5, training=True, inplace=False",
+        torch=f"torch.nn.functional.{_function}",
+        type=_dropout_type,
+        alias="maybe",
+        expand=lambda b, x, p=0.5, training=True, inplace=False, name=_name: _eval_only(
+            b, x, p, training, name
+        ),
+    )
 
 # --- attention ---
 
@@ -62,14 +90,31 @@ _SDPA = "query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, s
 
 
 def _normal_sdpa(
-    cx: TypeContext, q: Any, k: Any, v: Any, mask: Any = None, dropout_p: Any = 0.0, is_causal: Any = False,
-    *, scale: Any = None, enable_gqa: Any = False,
-) -> Normal:  # fmt: skip
+    cx: TypeContext,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any = None,
+    dropout_p: Any = 0.0,
+    is_causal: Any = False,
+    *,
+    scale: Any = None,
+    enable_gqa: Any = False,
+) -> Normal:
     return (q, k, v, mask, dropout_p, is_causal), {"scale": scale, "enable_gqa": bool(enable_gqa)}
 
 
 def _sdpa_type(
-    cx: TypeContext, q: Any, k: Any, v: Any, mask: Any, dropout_p: Any, is_causal: Any, *, scale: Any, enable_gqa: Any
+    cx: TypeContext,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any,
+    dropout_p: Any,
+    is_causal: Any,
+    *,
+    scale: Any,
+    enable_gqa: Any,
 ) -> TensorType:
     """ATen's flash kernel for the CPU lays its result out as (batch, length, heads, size)."""
     query, key, value = tensor(q), tensor(k), tensor(v)
@@ -96,7 +141,9 @@ def _equal(cx: TypeContext, a: Dim, b: Dim) -> None:
         cx.require(eq(a, b), "query, key and value have sizes that do not go together")
 
 
-def _is_flash(cx: TypeContext, q: TensorType, k: TensorType, v: TensorType, mask: Any, dropout_p: Any) -> bool:
+def _is_flash(
+    cx: TypeContext, q: TensorType, k: TensorType, v: TensorType, mask: Any, dropout_p: Any
+) -> bool:
     """The conditions of ``sdp::use_flash_attention_cpp`` that can be read off the types."""
     return (
         q.rank == k.rank == v.rank == 4
@@ -109,13 +156,28 @@ def _is_flash(cx: TypeContext, q: TensorType, k: TensorType, v: TensorType, mask
     )
 
 
-op("scaled_dot_product_attention", _SDPA, torch="torch.nn.functional.scaled_dot_product_attention",
-   normalize=_normal_sdpa, type=_sdpa_type, autocast="lower",
-   lower=Extern("torch.nn.functional.scaled_dot_product_attention"))  # fmt: skip
+op(
+    "scaled_dot_product_attention",
+    _SDPA,
+    torch="torch.nn.functional.scaled_dot_product_attention",
+    normalize=_normal_sdpa,
+    type=_sdpa_type,
+    autocast="lower",
+    lower=Extern("torch.nn.functional.scaled_dot_product_attention"),
+)
 
 
 def _explicit_expand(
-    b: Any, q: Any, k: Any, v: Any, mask: Any, dropout_p: Any, is_causal: Any, *, scale: Any, enable_gqa: Any
+    b: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any,
+    dropout_p: Any,
+    is_causal: Any,
+    *,
+    scale: Any,
+    enable_gqa: Any,
 ) -> Any:
     if dropout_p not in (0, 0.0):
         raise OpError("attention with dropout has no explicit form here")
@@ -141,7 +203,11 @@ def _repeated_heads(b: Any, t: Any, q: Any) -> Any:
 
 def _masked(b: Any, scores: Any, mask: Any, is_causal: Any) -> Any:
     if mask is not None:
-        return b.masked_fill(scores, b.logical_not(mask), float("-inf")) if mask.dtype is bool_ else b.add(scores, mask)
+        return (
+            b.masked_fill(scores, b.logical_not(mask), float("-inf"))
+            if mask.dtype is bool_
+            else b.add(scores, mask)
+        )
     if is_causal is False:
         return scores
     rows, columns = scores.shape[-2], scores.shape[-1]
@@ -152,9 +218,16 @@ def _masked(b: Any, scores: Any, mask: Any, is_causal: Any) -> Any:
     return b.masked_fill(scores, later, float("-inf"))
 
 
-op("explicit_attention", _SDPA, torch="anyshape.reference.explicit_attention", normalize=_normal_sdpa,
-   type=lambda cx, q, k, v, *rest, **kw: new(cx, tensor(q), _sdpa_type(cx, q, k, v, *rest, **kw).shape),
-   expand=_explicit_expand)  # fmt: skip
+op(
+    "explicit_attention",
+    _SDPA,
+    torch="anyshape.reference.explicit_attention",
+    normalize=_normal_sdpa,
+    type=lambda cx, q, k, v, *rest, **kw: new(
+        cx, tensor(q), _sdpa_type(cx, q, k, v, *rest, **kw).shape
+    ),
+    expand=_explicit_expand,
+)
 
 # --- linear forms, distances, shuffles ---
 
@@ -164,24 +237,41 @@ def _bilinear_expand(b: Any, x: Any, y: Any, weight: Any, bias: Any = None) -> A
     return made if bias is None else b.add(made, bias)
 
 
-op("bilinear", "input1, input2, weight, bias=None", torch="torch.nn.functional.bilinear", autocast="lower",
-   spellings=("torch.bilinear",), expand=_bilinear_expand)  # fmt: skip
+op(
+    "bilinear",
+    "input1, input2, weight, bias=None",
+    torch="torch.nn.functional.bilinear",
+    autocast="lower",
+    spellings=("torch.bilinear",),
+    expand=_bilinear_expand,
+)
 
 
-def _pairwise_distance_expand(b: Any, x: Any, y: Any, p: Any = 2.0, eps: Any = 1e-6, keepdim: bool = False) -> Any:
+def _pairwise_distance_expand(
+    b: Any, x: Any, y: Any, p: Any = 2.0, eps: Any = 1e-6, keepdim: bool = False
+) -> Any:
     return b.vector_norm(b.add(b.sub(x, y), eps), p, -1, keepdim)
 
 
-op("pairwise_distance", "x1, x2, p=2.0, eps=1e-06, keepdim=False", torch="torch.nn.functional.pairwise_distance",
-   expand=_pairwise_distance_expand, spellings=("torch.pairwise_distance",))  # fmt: skip
+op(
+    "pairwise_distance",
+    "x1, x2, p=2.0, eps=1e-06, keepdim=False",
+    torch="torch.nn.functional.pairwise_distance",
+    expand=_pairwise_distance_expand,
+    spellings=("torch.pairwise_distance",),
+)
 
 
 def _pixel_shuffle_expand(b: Any, x: Any, factor: int) -> Any:
     *batch, channels, height, width = x.shape
     n = len(batch)
-    apart = b.reshape(x, (*batch, floordiv(channels, factor * factor), factor, factor, height, width))
+    apart = b.reshape(
+        x, (*batch, floordiv(channels, factor * factor), factor, factor, height, width)
+    )
     moved = b.permute(apart, (*range(n), n, n + 3, n + 1, n + 4, n + 2))
-    return b.reshape(moved, (*batch, floordiv(channels, factor * factor), height * factor, width * factor))
+    return b.reshape(
+        moved, (*batch, floordiv(channels, factor * factor), height * factor, width * factor)
+    )
 
 
 def _pixel_unshuffle_expand(b: Any, x: Any, factor: int) -> Any:
@@ -195,24 +285,52 @@ def _pixel_unshuffle_expand(b: Any, x: Any, factor: int) -> Any:
 
 def _pixel_shuffle_type(cx: TypeContext, x: Any, factor: int) -> TensorType:
     *batch, channels, height, width = tensor(x).shape
-    cx.require(eq(mod(channels, factor * factor), 0), "pixel_shuffle expects channels divisible by the factor's square")
-    return new(cx, tensor(x), (*batch, floordiv(channels, factor * factor), height * factor, width * factor))
+    cx.require(
+        eq(mod(channels, factor * factor), 0),
+        "pixel_shuffle expects channels divisible by the factor's square",
+    )
+    return new(
+        cx,
+        tensor(x),
+        (*batch, floordiv(channels, factor * factor), height * factor, width * factor),
+    )
 
 
 def _pixel_unshuffle_type(cx: TypeContext, x: Any, factor: int) -> TensorType:
     *batch, channels, height, width = tensor(x).shape
     for size in (height, width):
-        cx.require(eq(mod(size, factor), 0), "pixel_unshuffle expects sizes divisible by the factor")
+        cx.require(
+            eq(mod(size, factor), 0), "pixel_unshuffle expects sizes divisible by the factor"
+        )
     rows, columns = floordiv(height, factor), floordiv(width, factor)
     return new(cx, tensor(x), (*batch, channels * factor * factor, rows, columns))
 
 
-op("pixel_shuffle", "input, upscale_factor", torch="torch.nn.functional.pixel_shuffle",
-   spellings=("torch.pixel_shuffle",), expand=_pixel_shuffle_expand, type=_pixel_shuffle_type)  # fmt: skip
-op("pixel_unshuffle", "input, downscale_factor", torch="torch.nn.functional.pixel_unshuffle",
-   spellings=("torch.pixel_unshuffle",), expand=_pixel_unshuffle_expand, type=_pixel_unshuffle_type)  # fmt: skip
-op("channel_shuffle", "input, groups", torch="torch.nn.functional.channel_shuffle",
-   spellings=("torch.channel_shuffle",),
-   expand=lambda b, x, groups: b.reshape(b.transpose(b.reshape(
-       x, (x.shape[0], groups, floordiv(x.shape[1], groups), *x.shape[2:])), 1, 2), x.shape))  # fmt: skip
-
+op(
+    "pixel_shuffle",
+    "input, upscale_factor",
+    torch="torch.nn.functional.pixel_shuffle",
+    spellings=("torch.pixel_shuffle",),
+    expand=_pixel_shuffle_expand,
+    type=_pixel_shuffle_type,
+)
+op(
+    "pixel_unshuffle",
+    "input, downscale_factor",
+    torch="torch.nn.functional.pixel_unshuffle",
+    spellings=("torch.pixel_unshuffle",),
+    expand=_pixel_unshuffle_expand,
+    type=_pixel_unshuffle_type,
+)
+op(
+    "channel_shuffle",
+    "input, groups",
+    torch="torch.nn.functional.channel_shuffle",
+    spellings=("torch.channel_shuffle",),
+    expand=lambda b, x, groups: b.reshape(
+        b.transpose(
+            b.reshape(x, (x.shape[0], groups, floordiv(x.shape[1], groups), *x.shape[2:])), 1, 2
+        ),
+        x.shape,
+    ),
+)

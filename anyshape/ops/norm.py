@@ -20,7 +20,9 @@ from anyshape.symbolic import Dim, eq
 # --- softmax ---
 
 
-def _normal_softmax(cx: TypeContext, x: Any, dim: Any = None, _stacklevel: Any = 3, dtype: Any = None) -> Normal:
+def _normal_softmax(
+    cx: TypeContext, x: Any, dim: Any = None, _stacklevel: Any = 3, dtype: Any = None
+) -> Normal:
     rank = tensor(x).rank
     if dim is None:
         dim = 0 if rank in (0, 1, 3) else 1
@@ -55,15 +57,33 @@ def _log_softmax_expand(b: Any, x: Any, dim: int, level: Arg, dtype: Any) -> Any
 
 
 for _name, _expand in (("softmax", _softmax_expand), ("log_softmax", _log_softmax_expand)):
-    op(_name, "input, dim=None, _stacklevel=3, dtype=None", torch=f"torch.nn.functional.{_name}",
-       normalize=_normal_softmax, type=_softmax_type, expand=_expand, autocast="float32")  # fmt: skip
-    op(f"torch_{_name}", "input, dim, dtype=None", torch=f"torch.{_name}", autocast="float32",
-       spellings=(f"torch.Tensor.{_name}", f"torch.special.{_name}"),
-       type=lambda cx, x, dim, dtype=None: _softmax_type(cx, x, dim, 3, dtype),
-       expand=lambda b, x, dim, dtype=None, name=_name: b.call(name, x, dim, 3, dtype))  # fmt: skip
-op("softmin", "input, dim=None, _stacklevel=3, dtype=None", torch="torch.nn.functional.softmin",
-   normalize=_normal_softmax, type=_softmax_type, autocast="float32",
-   expand=lambda b, x, dim, level, dtype: b.softmax(b.neg(x), dim, 3, dtype))  # fmt: skip
+    op(
+        _name,
+        "input, dim=None, _stacklevel=3, dtype=None",
+        torch=f"torch.nn.functional.{_name}",
+        normalize=_normal_softmax,
+        type=_softmax_type,
+        expand=_expand,
+        autocast="float32",
+    )
+    op(
+        f"torch_{_name}",
+        "input, dim, dtype=None",
+        torch=f"torch.{_name}",
+        autocast="float32",
+        spellings=(f"torch.Tensor.{_name}", f"torch.special.{_name}"),
+        type=lambda cx, x, dim, dtype=None: _softmax_type(cx, x, dim, 3, dtype),
+        expand=lambda b, x, dim, dtype=None, name=_name: b.call(name, x, dim, 3, dtype),
+    )
+op(
+    "softmin",
+    "input, dim=None, _stacklevel=3, dtype=None",
+    torch="torch.nn.functional.softmin",
+    normalize=_normal_softmax,
+    type=_softmax_type,
+    autocast="float32",
+    expand=lambda b, x, dim, level, dtype: b.softmax(b.neg(x), dim, 3, dtype),
+)
 
 # --- layer and RMS norm ---
 
@@ -101,17 +121,31 @@ def _layer_norm_expand(
     return cast(b, _affine(b, scaled, weight, bias), x.dtype)
 
 
-op("layer_norm", "input, normalized_shape, weight=None, bias=None, eps=1e-05",
-   torch="torch.nn.functional.layer_norm", type=_layer_norm_type, expand=_layer_norm_expand,
-   autocast="float32")  # fmt: skip
-op("torch_layer_norm", "input, normalized_shape, weight=None, bias=None, eps=1e-05, cudnn_enable=True",
-   torch="torch.layer_norm", type=_layer_norm_type, autocast="float32",
-   expand=lambda b, x, shape, w=None, bias=None, eps=1e-5, cudnn=True: b.layer_norm(x, shape, w, bias, eps))
+op(
+    "layer_norm",
+    "input, normalized_shape, weight=None, bias=None, eps=1e-05",
+    torch="torch.nn.functional.layer_norm",
+    type=_layer_norm_type,
+    expand=_layer_norm_expand,
+    autocast="float32",
+)
+op(
+    "torch_layer_norm",
+    "input, normalized_shape, weight=None, bias=None, eps=1e-05, cudnn_enable=True",
+    torch="torch.layer_norm",
+    type=_layer_norm_type,
+    autocast="float32",
+    expand=lambda b, x, shape, w=None, bias=None, eps=1e-5, cudnn=True: b.layer_norm(
+        x, shape, w, bias, eps
+    ),
+)
 
 EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
-def _rms_norm_type(cx: TypeContext, x: Any, shape: Any, weight: Any = None, eps: Any = None) -> TensorType:
+def _rms_norm_type(
+    cx: TypeContext, x: Any, shape: Any, weight: Any = None, eps: Any = None
+) -> TensorType:
     return _layer_norm_type(cx, x, shape)
 
 
@@ -124,8 +158,14 @@ def _rms_norm_expand(b: Any, x: Any, shape: Any, weight: Any = None, eps: Any = 
     return cast(b, _affine(b, scaled, weight, None), x.dtype)
 
 
-op("rms_norm", "input, normalized_shape, weight=None, eps=None", torch="torch.nn.functional.rms_norm",
-   spellings=("torch.rms_norm",), type=_rms_norm_type, expand=_rms_norm_expand)  # fmt: skip
+op(
+    "rms_norm",
+    "input, normalized_shape, weight=None, eps=None",
+    torch="torch.nn.functional.rms_norm",
+    spellings=("torch.rms_norm",),
+    type=_rms_norm_type,
+    expand=_rms_norm_expand,
+)
 
 # --- batch, instance and group norm ---
 
@@ -136,9 +176,16 @@ def _channelwise(b: Any, values: Any, x: Any, dtype: DType) -> Any:
 
 
 def _batch_norm_expand(
-    b: Any, x: Any, mean: Any, var: Any, weight: Any = None, bias: Any = None, training: bool = False,
-    momentum: Any = 0.1, eps: Any = 1e-5,
-) -> Any:  # fmt: skip
+    b: Any,
+    x: Any,
+    mean: Any,
+    var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: Any = 0.1,
+    eps: Any = 1e-5,
+) -> Any:
     wider = cast(b, x, wide(x.dtype))
     if training or mean is None:
         dims = (0, *range(2, len(x.shape)))
@@ -159,20 +206,35 @@ def _image_like(cx: TypeContext, x: Any, *rest: Arg, **kwargs: Arg) -> TensorTyp
 
 
 def _normal_batch_norm(
-    cx: TypeContext, x: Any, mean: Any, var: Any, weight: Any = None, bias: Any = None,
-    training: Arg = False, momentum: Arg = 0.1, eps: Arg = 1e-5,
-) -> Normal:  # fmt: skip
+    cx: TypeContext,
+    x: Any,
+    mean: Any,
+    var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: Arg = False,
+    momentum: Arg = 0.1,
+    eps: Arg = 1e-5,
+) -> Normal:
     if training and mean is not None:
         raise OpError("batch_norm that updates its running statistics has no row")
     return (x, mean, var, weight, bias, bool(training), momentum, eps), {}
 
 
-op("batch_norm", "input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, "
-   "eps=1e-05", torch="torch.nn.functional.batch_norm", normalize=_normal_batch_norm, type=_image_like,
-   expand=_batch_norm_expand)  # fmt: skip
+op(
+    "batch_norm",
+    "input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, "
+    "eps=1e-05",
+    torch="torch.nn.functional.batch_norm",
+    normalize=_normal_batch_norm,
+    type=_image_like,
+    expand=_batch_norm_expand,
+)
 
 
-def _group_norm_expand(b: Any, x: Any, groups: int, weight: Any = None, bias: Any = None, eps: Any = 1e-5) -> Any:
+def _group_norm_expand(
+    b: Any, x: Any, groups: int, weight: Any = None, bias: Any = None, eps: Any = 1e-5
+) -> Any:
     wider = cast(b, x, wide(x.dtype))
     n, channels, *space = x.shape
     each: Dim = channels // groups
@@ -183,14 +245,27 @@ def _group_norm_expand(b: Any, x: Any, groups: int, weight: Any = None, bias: An
     return cast(b, _affine(b, scaled, *rows), x.dtype)
 
 
-op("group_norm", "input, num_groups, weight=None, bias=None, eps=1e-05", torch="torch.nn.functional.group_norm",
-   type=_image_like, expand=_group_norm_expand, autocast="float32")  # fmt: skip
+op(
+    "group_norm",
+    "input, num_groups, weight=None, bias=None, eps=1e-05",
+    torch="torch.nn.functional.group_norm",
+    type=_image_like,
+    expand=_group_norm_expand,
+    autocast="float32",
+)
 
 
 def _instance_norm_expand(
-    b: Any, x: Any, mean: Any = None, var: Any = None, weight: Any = None, bias: Any = None,
-    use_input_stats: bool = True, momentum: Any = 0.1, eps: Any = 1e-5,
-) -> Any:  # fmt: skip
+    b: Any,
+    x: Any,
+    mean: Any = None,
+    var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: Any = 0.1,
+    eps: Any = 1e-5,
+) -> Any:
     if not use_input_stats:
         return b.batch_norm(x, mean, var, weight, bias, False, momentum, eps)
     wider = cast(b, x, wide(x.dtype))
@@ -200,21 +275,32 @@ def _instance_norm_expand(
     return cast(b, _affine(b, scaled, *rows), x.dtype)
 
 
-op("instance_norm", "input, running_mean=None, running_var=None, weight=None, bias=None, "
-   "use_input_stats=True, momentum=0.1, eps=1e-05", torch="torch.nn.functional.instance_norm",
-   type=contiguous_like(0), expand=_instance_norm_expand)  # fmt: skip
+op(
+    "instance_norm",
+    "input, running_mean=None, running_var=None, weight=None, bias=None, "
+    "use_input_stats=True, momentum=0.1, eps=1e-05",
+    torch="torch.nn.functional.instance_norm",
+    type=contiguous_like(0),
+    expand=_instance_norm_expand,
+)
 
 # --- lengths ---
 
 
-def _normalize_expand(b: Any, x: Any, p: Any = 2.0, dim: Any = 1, eps: Any = 1e-12, out: None = None) -> Any:
+def _normalize_expand(
+    b: Any, x: Any, p: Any = 2.0, dim: Any = 1, eps: Any = 1e-12, out: None = None
+) -> Any:
     dims = tuple(dim_of(d, len(x.shape)) for d in sequence(dim))
     length = norm_expand(b, x, p, dims, True)
     return b.div(x, b.clamp(length, eps))
 
 
-op("normalize", "input, p=2.0, dim=1, eps=1e-12, out=None", torch="torch.nn.functional.normalize",
-   expand=_normalize_expand)  # fmt: skip
+op(
+    "normalize",
+    "input, p=2.0, dim=1, eps=1e-12, out=None",
+    torch="torch.nn.functional.normalize",
+    expand=_normalize_expand,
+)
 
 
 def _cosine_similarity_expand(b: Any, x: Any, y: Any, dim: int = 1, eps: Any = 1e-8) -> Any:
@@ -226,5 +312,11 @@ def _cosine_similarity_expand(b: Any, x: Any, y: Any, dim: int = 1, eps: Any = 1
     return b.div(product, b.mul(*lengths))
 
 
-op("cosine_similarity", "x1, x2, dim=1, eps=1e-08", torch="torch.nn.functional.cosine_similarity",
-   spellings=("torch.cosine_similarity",), expand=_cosine_similarity_expand, autocast="float32")  # fmt: skip
+op(
+    "cosine_similarity",
+    "x1, x2, dim=1, eps=1e-08",
+    torch="torch.nn.functional.cosine_similarity",
+    spellings=("torch.cosine_similarity",),
+    expand=_cosine_similarity_expand,
+    autocast="float32",
+)

@@ -1,7 +1,7 @@
 """Elementwise rows of one operand, and ``where``, casts and copies.
 
-Each row's body says what one element becomes; composites are bodies too, so that below float32 they are
-rounded once, as eager does. Binary rows: ``binary.py``; activations: ``activation.py``.
+Each row's body says what one element becomes; composites are bodies too, so that below float32 they
+are rounded once, as eager does. Binary rows: ``binary.py``; activations: ``activation.py``.
 """
 
 from __future__ import annotations
@@ -45,10 +45,14 @@ def unary(
     function = torch or f"torch.{name}"
     spellings = (f"torch.Tensor.{name}",) if method else ()
     return op(
-        name, "input", torch=function, spellings=(*spellings, *aliases),
-        type=pointwise_rule(dtype), lower=Pointwise(body, "own" if own else "result"),
+        name,
+        "input",
+        torch=function,
+        spellings=(*spellings, *aliases),
+        type=pointwise_rule(dtype),
+        lower=Pointwise(body, "own" if own else "result"),
         autocast=autocast,
-    )  # fmt: skip
+    )
 
 
 def _ints_stay(scalar: str) -> Body:
@@ -75,20 +79,42 @@ for _name, _alias in (("exp2", "exp2"), ("erf", "erf"), ("erfc", "erfc"), ("diga
 unary("erfinv", _named("erfinv"), aliases=("torch.special.erfinv",), autocast="float32")
 unary("lgamma", _named("lgamma"), aliases=("torch.special.gammaln",))
 unary("sigmoid", _named("sigmoid"), aliases=("torch.special.expit",))
-op("nn_sigmoid", "input", torch="torch.nn.functional.sigmoid", type=pointwise_rule(floated),
-   expand=lambda b, x: b.sigmoid(x))  # fmt: skip
-op("nn_tanh", "input", torch="torch.nn.functional.tanh", type=pointwise_rule(floated),
-   expand=lambda b, x: b.tanh(x))  # fmt: skip
+op(
+    "nn_sigmoid",
+    "input",
+    torch="torch.nn.functional.sigmoid",
+    type=pointwise_rule(floated),
+    expand=lambda b, x: b.sigmoid(x),
+)
+op(
+    "nn_tanh",
+    "input",
+    torch="torch.nn.functional.tanh",
+    type=pointwise_rule(floated),
+    expand=lambda b, x: b.tanh(x),
+)
 
 for _name in ("floor", "ceil", "trunc"):
     unary(_name, _ints_stay(_name), dtype=promoted)
 for _name, _of, _type in (
-    ("arcsin", "asin", floated), ("arccos", "acos", floated), ("arctan", "atan", floated),
-    ("arcsinh", "asinh", floated), ("arccosh", "acosh", floated), ("arctanh", "atanh", floated),
-    ("fix", "trunc", promoted), ("absolute", "abs", realed), ("negative", "neg", promoted),
-):  # fmt: skip
-    op(_name, "input", torch=f"torch.{_name}", spellings=(f"torch.Tensor.{_name}",),
-       type=pointwise_rule(_type), expand=lambda b, x, of=_of: b.call(of, x))  # fmt: skip
+    ("arcsin", "asin", floated),
+    ("arccos", "acos", floated),
+    ("arctan", "atan", floated),
+    ("arcsinh", "asinh", floated),
+    ("arccosh", "acosh", floated),
+    ("arctanh", "atanh", floated),
+    ("fix", "trunc", promoted),
+    ("absolute", "abs", realed),
+    ("negative", "neg", promoted),
+):
+    op(
+        _name,
+        "input",
+        torch=f"torch.{_name}",
+        spellings=(f"torch.Tensor.{_name}",),
+        type=pointwise_rule(_type),
+        expand=lambda b, x, of=_of: b.call(of, x),
+    )
 
 
 def _negated(b: Any, x: Any) -> Any:
@@ -110,12 +136,29 @@ def _counted(cx: TypeContext, operands: Any) -> DType:
     return int64 if dtype is bool_ else dtype
 
 
-unary("neg", _negated, dtype=_not_bool(promoted, "neg"), aliases=("operator.neg", "torch.Tensor.__neg__"))
-unary("abs", _named("abs"), dtype=_not_bool(realed, "abs"), aliases=("operator.abs", "torch.Tensor.__abs__"))
+unary(
+    "neg",
+    _negated,
+    dtype=_not_bool(promoted, "neg"),
+    aliases=("operator.neg", "torch.Tensor.__neg__"),
+)
+unary(
+    "abs",
+    _named("abs"),
+    dtype=_not_bool(realed, "abs"),
+    aliases=("operator.abs", "torch.Tensor.__abs__"),
+)
 unary("sign", _named("sign"), dtype=promoted)
 unary("sgn", _named("sign"), dtype=promoted)
-op("positive", "input", torch="torch.positive", type=same_as(0), expand=lambda b, x: x, alias="view",
-   spellings=("torch.Tensor.positive", "operator.pos", "torch.Tensor.__pos__"))  # fmt: skip
+op(
+    "positive",
+    "input",
+    torch="torch.positive",
+    type=same_as(0),
+    expand=lambda b, x: x,
+    alias="view",
+    spellings=("torch.Tensor.positive", "operator.pos", "torch.Tensor.__pos__"),
+)
 unary("square", lambda b, x: b.mul(x, x), dtype=_counted)
 unary("frac", lambda b, x: b.sub(x, b.trunc(x)), dtype=promoted)
 unary("deg2rad", lambda b, x: b.mul(x, 0.017453292519943295))
@@ -131,14 +174,26 @@ unary("sinc", _sinc, aliases=("torch.special.sinc",))
 unary("isnan", _named("isnan"), dtype=booled, own=True)
 unary("isinf", _named("isinf"), dtype=booled, own=True)
 unary("isfinite", _named("isfinite"), dtype=booled, own=True)
-unary("isposinf", lambda b, x: b.eq(x, float("inf")) if x.dtype.is_floating else b.const(False, bool_),
-      dtype=booled, own=True)  # fmt: skip
-unary("isneginf", lambda b, x: b.eq(x, float("-inf")) if x.dtype.is_floating else b.const(False, bool_),
-      dtype=booled, own=True)  # fmt: skip
+unary(
+    "isposinf",
+    lambda b, x: b.eq(x, float("inf")) if x.dtype.is_floating else b.const(False, bool_),
+    dtype=booled,
+    own=True,
+)
+unary(
+    "isneginf",
+    lambda b, x: b.eq(x, float("-inf")) if x.dtype.is_floating else b.const(False, bool_),
+    dtype=booled,
+    own=True,
+)
 unary("signbit", _named("signbit"), dtype=booled, own=True)
 unary("logical_not", lambda b, x: b.logical_not(b.cast(x, bool_)), dtype=booled, own=True)
-unary("bitwise_not", _named("bit_not"), dtype=promoted,
-      aliases=("operator.invert", "operator.inv", "torch.Tensor.__invert__"))  # fmt: skip
+unary(
+    "bitwise_not",
+    _named("bit_not"),
+    dtype=promoted,
+    aliases=("operator.invert", "operator.inv", "torch.Tensor.__invert__"),
+)
 
 
 def _round(b: Any, x: Any, *, decimals: int = 0) -> Any:
@@ -152,8 +207,14 @@ def _round(b: Any, x: Any, *, decimals: int = 0) -> Any:
     return b.mul(b.round(b.div(x, ten)), ten)
 
 
-op("round", "input, *, decimals=0", torch="anyshape.reference.round_", spellings=("torch.round", "torch.Tensor.round"),
-   type=pointwise_rule(), lower=Pointwise(_round))  # fmt: skip
+op(
+    "round",
+    "input, *, decimals=0",
+    torch="anyshape.reference.round_",
+    spellings=("torch.round", "torch.Tensor.round"),
+    type=pointwise_rule(),
+    lower=Pointwise(_round),
+)
 
 
 def _nan_to_num(b: Any, x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
@@ -162,12 +223,16 @@ def _nan_to_num(b: Any, x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
 
 
 _LARGEST = {
-    "float64": 1.7976931348623157e308, "float32": 3.4028234663852886e38,
-    "bfloat16": 3.3895313892515355e38, "float16": 65504.0,
-}  # fmt: skip
+    "float64": 1.7976931348623157e308,
+    "float32": 3.4028234663852886e38,
+    "bfloat16": 3.3895313892515355e38,
+    "float16": 65504.0,
+}
 
 
-def _nan_to_num_expand(b: Any, x: Any, nan: Arg = 0.0, posinf: Arg = None, neginf: Arg = None) -> Any:
+def _nan_to_num_expand(
+    b: Any, x: Any, nan: Arg = 0.0, posinf: Arg = None, neginf: Arg = None
+) -> Any:
     if not x.dtype.is_floating:
         return b.clone(x)
     largest = _LARGEST[x.dtype.name]
@@ -176,10 +241,21 @@ def _nan_to_num_expand(b: Any, x: Any, nan: Arg = 0.0, posinf: Arg = None, negin
     return b.nan_to_num_core(x, 0.0 if nan is None else nan, high, low)
 
 
-op("nan_to_num", "input, nan=None, posinf=None, neginf=None", torch="torch.nan_to_num",
-   spellings=("torch.Tensor.nan_to_num",), type=pointwise_rule(promoted, 1), expand=_nan_to_num_expand)
-op("nan_to_num_core", "input, nan, posinf, neginf", torch="anyshape.reference.nan_to_num_core",
-   type=pointwise_rule(promoted, 1), lower=Pointwise(_nan_to_num))  # fmt: skip
+op(
+    "nan_to_num",
+    "input, nan=None, posinf=None, neginf=None",
+    torch="torch.nan_to_num",
+    spellings=("torch.Tensor.nan_to_num",),
+    type=pointwise_rule(promoted, 1),
+    expand=_nan_to_num_expand,
+)
+op(
+    "nan_to_num_core",
+    "input, nan, posinf, neginf",
+    torch="anyshape.reference.nan_to_num_core",
+    type=pointwise_rule(promoted, 1),
+    lower=Pointwise(_nan_to_num),
+)
 
 
 def _logit(b: Any, x: Any, eps: Any = None) -> Any:
@@ -188,8 +264,14 @@ def _logit(b: Any, x: Any, eps: Any = None) -> Any:
     return b.log(b.div(x, b.sub(1.0, x)))
 
 
-op("logit", "input, eps=None", torch="torch.logit", spellings=("torch.Tensor.logit", "torch.special.logit"),
-   type=pointwise_rule(floated, 1), lower=Pointwise(_logit))  # fmt: skip
+op(
+    "logit",
+    "input, eps=None",
+    torch="torch.logit",
+    spellings=("torch.Tensor.logit", "torch.special.logit"),
+    type=pointwise_rule(floated, 1),
+    lower=Pointwise(_logit),
+)
 
 
 # --- casts, copies, where ---
@@ -200,8 +282,13 @@ def _to_dtype_type(cx: TypeContext, x: Any, dtype: DType) -> TensorType:
     return TensorType(dtype, t.device, t.shape, preserved_strides(cx, t))
 
 
-op("to_dtype", "input, dtype", torch="anyshape.reference.to_dtype", type=_to_dtype_type,
-   lower=Pointwise(lambda b, x, dtype: b.cast(x, dtype), "own"))  # fmt: skip
+op(
+    "to_dtype",
+    "input, dtype",
+    torch="anyshape.reference.to_dtype",
+    type=_to_dtype_type,
+    lower=Pointwise(lambda b, x, dtype: b.cast(x, dtype), "own"),
+)
 
 
 def _clone_type(cx: TypeContext, x: Any, *, memory_format: Arg = None) -> TensorType:
@@ -209,8 +296,14 @@ def _clone_type(cx: TypeContext, x: Any, *, memory_format: Arg = None) -> Tensor
     return TensorType(t.dtype, t.device, t.shape, formatted_strides(cx, t, memory_format))
 
 
-op("clone", "input, *, memory_format=None", torch="torch.clone", spellings=("torch.Tensor.clone",),
-   type=_clone_type, lower=Pointwise(lambda b, x, *, memory_format=None: x))  # fmt: skip
+op(
+    "clone",
+    "input, *, memory_format=None",
+    torch="torch.clone",
+    spellings=("torch.Tensor.clone",),
+    type=_clone_type,
+    lower=Pointwise(lambda b, x, *, memory_format=None: x),
+)
 
 
 def _where_type(cx: TypeContext, condition: Any, x: Any, y: Any) -> TensorType:
@@ -218,17 +311,31 @@ def _where_type(cx: TypeContext, condition: Any, x: Any, y: Any) -> TensorType:
     return pointwise_type(cx, tensors_of(operands), promoted(cx, operands[1:]))
 
 
-op("where", "condition, input, other", torch="torch.where", type=_where_type,
-   lower=Pointwise(lambda b, c, x, y: b.where(b.cast(c, bool_), x, y), own=(0,)))  # fmt: skip
-op("where_method", "input, condition, other", torch="torch.Tensor.where",
-   type=lambda cx, x, c, y: _where_type(cx, c, x, y),
-   expand=lambda b, x, c, y: b.where(c, x, y))  # fmt: skip
+op(
+    "where",
+    "condition, input, other",
+    torch="torch.where",
+    type=_where_type,
+    lower=Pointwise(lambda b, c, x, y: b.where(b.cast(c, bool_), x, y), own=(0,)),
+)
+op(
+    "where_method",
+    "input, condition, other",
+    torch="torch.Tensor.where",
+    type=lambda cx, x, c, y: _where_type(cx, c, x, y),
+    expand=lambda b, x, c, y: b.where(c, x, y),
+)
 
 
 def _masked_fill_type(cx: TypeContext, x: Any, mask: Any, value: Any) -> TensorType:
     return new(cx, tensor(x), cx.broadcast_shapes((tensor(x).shape, tensor(mask).shape)))
 
 
-op("masked_fill", "input, mask, value", torch="torch.masked_fill", spellings=("torch.Tensor.masked_fill",),
-   type=_masked_fill_type,
-   lower=Pointwise(lambda b, x, m, v: b.where(b.cast(m, bool_), v, x), own=(1,)))  # fmt: skip
+op(
+    "masked_fill",
+    "input, mask, value",
+    torch="torch.masked_fill",
+    spellings=("torch.Tensor.masked_fill",),
+    type=_masked_fill_type,
+    lower=Pointwise(lambda b, x, m, v: b.where(b.cast(m, bool_), v, x), own=(1,)),
+)

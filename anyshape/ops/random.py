@@ -11,22 +11,50 @@ from anyshape.ops.rules import created, new, pointwise_type, same_as, tensor
 from anyshape.ops.table import Extern, OpDef, Signature, add_row, op
 from anyshape.ops.view import Normal, sequence
 
-_OPTIONS = "dtype=None, device=None, generator=None, layout=None, requires_grad=False, pin_memory=False"
+_OPTIONS = (
+    "dtype=None, device=None, generator=None, layout=None, requires_grad=False, pin_memory=False"
+)
 
 
-def _sized(cx: TypeContext, size: Arg, *, dtype: Any = None, device: Any = None, generator: Any = None, **rest: Arg) -> Normal:
+def _sized(
+    cx: TypeContext,
+    size: Arg,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    generator: Any = None,
+    **rest: Arg,
+) -> Normal:
     kwargs = {"dtype": dtype or cx.default_dtype, "device": device or cx.default_device}
     return (sequence(size),), kwargs | ({"generator": generator} if generator else {})
 
 
-def random(name: str, signature: str, rule: Any, *, torch: str = "", spellings: tuple[str, ...] = (), normalize: Any = None) -> OpDef:
+def random(
+    name: str,
+    signature: str,
+    rule: Any,
+    *,
+    torch: str = "",
+    spellings: tuple[str, ...] = (),
+    normalize: Any = None,
+) -> OpDef:
     """A random row that torch computes."""
     function = torch or f"torch.{name}"
-    return op(name, signature, torch=function, spellings=spellings, type=rule, random=True,
-              normalize=normalize, lower=Extern(function))  # fmt: skip
+    return op(
+        name,
+        signature,
+        torch=function,
+        spellings=spellings,
+        type=rule,
+        random=True,
+        normalize=normalize,
+        lower=Extern(function),
+    )
 
 
-def _created(cx: TypeContext, size: Any, *, dtype: Any, device: Any, generator: Any = None) -> TensorType:
+def _created(
+    cx: TypeContext, size: Any, *, dtype: Any, device: Any, generator: Any = None
+) -> TensorType:
     return created(cx, size, dtype, device)
 
 
@@ -34,67 +62,128 @@ for _name in ("rand", "randn"):
     random(_name, f"size, *, {_OPTIONS}", _created, normalize=_sized)
 
 
-def _randint_normal(cx: TypeContext, low: Any, high: Any = None, size: Any = None, *, dtype: Any = None, device: Any = None, **rest: Arg) -> Normal:
+def _randint_normal(
+    cx: TypeContext,
+    low: Any,
+    high: Any = None,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    **rest: Arg,
+) -> Normal:
     if size is None:  # torch.randint(high, size)
         low, high, size = 0, low, high
-    return (low, high, sequence(size)), {"dtype": dtype or int64, "device": device or cx.default_device}
+    return (low, high, sequence(size)), {
+        "dtype": dtype or int64,
+        "device": device or cx.default_device,
+    }
 
 
-random("randint", f"low, high=None, size=None, *, {_OPTIONS}",
-       lambda cx, low, high, size, *, dtype, device: created(cx, size, dtype, device),
-       normalize=_randint_normal)  # fmt: skip
-random("randperm", f"n, *, {_OPTIONS}",
-       lambda cx, n, *, dtype, device: created(cx, (n,), dtype, device),
-       normalize=lambda cx, n, *, dtype=None, device=None, **rest: (
-           (n,), {"dtype": dtype or int64, "device": device or cx.default_device}))  # fmt: skip
+random(
+    "randint",
+    f"low, high=None, size=None, *, {_OPTIONS}",
+    lambda cx, low, high, size, *, dtype, device: created(cx, size, dtype, device),
+    normalize=_randint_normal,
+)
+random(
+    "randperm",
+    f"n, *, {_OPTIONS}",
+    lambda cx, n, *, dtype, device: created(cx, (n,), dtype, device),
+    normalize=lambda cx, n, *, dtype=None, device=None, **rest: (
+        (n,),
+        {"dtype": dtype or int64, "device": device or cx.default_device},
+    ),
+)
 
 
-def _like(cx: TypeContext, x: Any, *args: Arg, dtype: Any = None, device: Any = None, **rest: Arg) -> TensorType:
+def _like(
+    cx: TypeContext, x: Any, *args: Arg, dtype: Any = None, device: Any = None, **rest: Arg
+) -> TensorType:
     t = tensor(x)
     made = pointwise_type(cx, (t,), dtype or t.dtype)
     return TensorType(made.dtype, device or t.device, made.shape, made.strides)
 
 
-def _options(cx: TypeContext, *args: Arg, dtype: Any = None, device: Any = None, **rest: Arg) -> Normal:
+def _options(
+    cx: TypeContext, *args: Arg, dtype: Any = None, device: Any = None, **rest: Arg
+) -> Normal:
     return args, {"dtype": dtype, "device": device}
 
 
 _LIKE = "*, dtype=None, device=None, layout=None, requires_grad=False, pin_memory=False, memory_format=None"
 for _name, _more in (("rand_like", ""), ("randn_like", "")):
     random(_name, f"input{_more}, {_LIKE}", _like, normalize=_options)
-random("randint_like", f"input, low, high=None, {_LIKE}", _like, torch="anyshape.reference.randint_like",
-       spellings=("torch.randint_like",), normalize=_options)  # fmt: skip
-random("bernoulli", "input, p=None, *, generator=None", lambda cx, x, p=None, generator=None: new(cx, tensor(x), tensor(x).shape),
-       torch="anyshape.reference.bernoulli", spellings=("torch.bernoulli", "torch.Tensor.bernoulli"))  # fmt: skip
+random(
+    "randint_like",
+    f"input, low, high=None, {_LIKE}",
+    _like,
+    torch="anyshape.reference.randint_like",
+    spellings=("torch.randint_like",),
+    normalize=_options,
+)
+random(
+    "bernoulli",
+    "input, p=None, *, generator=None",
+    lambda cx, x, p=None, generator=None: new(cx, tensor(x), tensor(x).shape),
+    torch="anyshape.reference.bernoulli",
+    spellings=("torch.bernoulli", "torch.Tensor.bernoulli"),
+)
 
 
-def _multinomial_type(cx: TypeContext, x: Any, num_samples: Any, *rest: Arg, **kwargs: Arg) -> TensorType:
+def _multinomial_type(
+    cx: TypeContext, x: Any, num_samples: Any, *rest: Arg, **kwargs: Arg
+) -> TensorType:
     t = tensor(x)
     return new(cx, t, (*t.shape[:-1], num_samples), int64)
 
 
-random("multinomial", "input, num_samples, replacement=False, *, generator=None", _multinomial_type,
-       spellings=("torch.Tensor.multinomial",))  # fmt: skip
+random(
+    "multinomial",
+    "input, num_samples, replacement=False, *, generator=None",
+    _multinomial_type,
+    spellings=("torch.Tensor.multinomial",),
+)
 
 
-def _normal_type(cx: TypeContext, mean: Any, std: Any = 1.0, size: Any = None, **kwargs: Arg) -> TensorType:
+def _normal_type(
+    cx: TypeContext, mean: Any, std: Any = 1.0, size: Any = None, **kwargs: Arg
+) -> TensorType:
     if size is not None:
         return created(cx, sequence(size), kwargs.get("dtype"), kwargs.get("device"))  # type: ignore[arg-type]
     tensors = [v.type for v in (mean, std) if hasattr(v, "type")]
     return new(cx, tensors[0], cx.broadcast_shapes([t.shape for t in tensors]))
 
 
-random("normal", "mean, std=1.0, size=None, *, dtype=None, device=None, generator=None, layout=None", _normal_type,
-       torch="anyshape.reference.normal", spellings=("torch.normal",))  # fmt: skip
-random("rrelu_random", "input, lower, upper", lambda cx, x, lower, upper: _like(cx, x),
-       torch="anyshape.reference.rrelu_random")  # fmt: skip
-op("rrelu", "input, lower=0.125, upper=0.3333333333333333, training=False, inplace=False",
-   torch="torch.nn.functional.rrelu", type=lambda cx, x, *rest: _like(cx, x),
-   expand=lambda b, x, lower, upper, training, inplace: b.rrelu_random(x, lower, upper)
-   if training else b.leaky_relu(x, (lower + upper) / 2))  # fmt: skip
+random(
+    "normal",
+    "mean, std=1.0, size=None, *, dtype=None, device=None, generator=None, layout=None",
+    _normal_type,
+    torch="anyshape.reference.normal",
+    spellings=("torch.normal",),
+)
+random(
+    "rrelu_random",
+    "input, lower, upper",
+    lambda cx, x, lower, upper: _like(cx, x),
+    torch="anyshape.reference.rrelu_random",
+)
+op(
+    "rrelu",
+    "input, lower=0.125, upper=0.3333333333333333, training=False, inplace=False",
+    torch="torch.nn.functional.rrelu",
+    type=lambda cx, x, *rest: _like(cx, x),
+    expand=lambda b, x, lower, upper, training, inplace: (
+        b.rrelu_random(x, lower, upper) if training else b.leaky_relu(x, (lower + upper) / 2)
+    ),
+)
 for _name in ("dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"):
-    random(f"random_{_name}", "input, p=0.5, training=True, inplace=False",
-           lambda cx, x, *rest: _like(cx, x), torch=f"anyshape.reference.random_{_name}")  # fmt: skip
+    random(
+        f"random_{_name}",
+        "input, p=0.5, training=True, inplace=False",
+        lambda cx, x, *rest: _like(cx, x),
+        torch=f"anyshape.reference.random_{_name}",
+    )
 
 
 def _gumbel_type(cx: TypeContext, x: Any, *rest: Arg) -> TensorType:
@@ -102,8 +191,12 @@ def _gumbel_type(cx: TypeContext, x: Any, *rest: Arg) -> TensorType:
     return new(cx, t, t.shape)
 
 
-random("gumbel_softmax", "logits, tau=1, hard=False, eps=1e-10, dim=-1", _gumbel_type,
-       torch="torch.nn.functional.gumbel_softmax")  # fmt: skip
+random(
+    "gumbel_softmax",
+    "logits, tau=1, hard=False, eps=1e-10, dim=-1",
+    _gumbel_type,
+    torch="torch.nn.functional.gumbel_softmax",
+)
 
 # In-place: ``x.normal_()`` draws what a fresh tensor in the layout of ``x`` would.
 for _name, _signature in (
@@ -114,11 +207,23 @@ for _name, _signature in (
     ("random_", "input, *, generator=None"),
 ):
     _text = _signature.replace("*args, ", "low=0.0, high=1.0, *, ")
-    op(f"drawn_{_name[:-1]}", _text, torch=f"anyshape.reference.drawn_{_name[:-1]}", type=same_as(0),
-       random=True, lower=Extern(f"anyshape.reference.drawn_{_name[:-1]}"))  # fmt: skip
+    op(
+        f"drawn_{_name[:-1]}",
+        _text,
+        torch=f"anyshape.reference.drawn_{_name[:-1]}",
+        type=same_as(0),
+        random=True,
+        lower=Extern(f"anyshape.reference.drawn_{_name[:-1]}"),
+    )
     add_row(
         OpDef(
-            name=_name, signature=Signature.parse(_text), torch=f"torch.Tensor.{_name}", type=same_as(0),
-            mutates=("input",), functional=f"drawn_{_name[:-1]}", alias="view", random=True,
+            name=_name,
+            signature=Signature.parse(_text),
+            torch=f"torch.Tensor.{_name}",
+            type=same_as(0),
+            mutates=("input",),
+            functional=f"drawn_{_name[:-1]}",
+            alias="view",
+            random=True,
         )
-    )  # fmt: skip
+    )

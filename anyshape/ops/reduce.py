@@ -28,13 +28,17 @@ def reduced_shape(shape: Shape, dims: tuple[int, ...], keepdim: bool) -> Shape:
     return tuple([size for d, size in enumerate(shape) if d not in dims])
 
 
-def reduced(cx: TypeContext, t: TensorType, dims: tuple[int, ...], keepdim: bool, dtype: DType) -> TensorType:
+def reduced(
+    cx: TypeContext, t: TensorType, dims: tuple[int, ...], keepdim: bool, dtype: DType
+) -> TensorType:
     """The row-major result of a reduction."""
     shape = reduced_shape(t.shape, dims, keepdim)
     return TensorType(dtype, t.device, shape, contiguous_strides(cx, shape))
 
 
-def _normal(cx: TypeContext, x: Any, dim: Arg = None, keepdim: Arg = False, **kwargs: Arg) -> Normal:
+def _normal(
+    cx: TypeContext, x: Any, dim: Arg = None, keepdim: Arg = False, **kwargs: Arg
+) -> Normal:
     return (x, dims_of(dim, tensor(x).rank), bool(keepdim)), kwargs
 
 
@@ -54,23 +58,34 @@ def wide(dtype: DType) -> DType:
     return float32 if dtype.name in SMALL_FLOATS else dtype
 
 
-def _sum_type(cx: TypeContext, x: Any, dims: Any, keepdim: bool, *, dtype: Any = None) -> TensorType:
+def _sum_type(
+    cx: TypeContext, x: Any, dims: Any, keepdim: bool, *, dtype: Any = None
+) -> TensorType:
     t = tensor(x)
     return reduced(cx, t, dims, keepdim, summed(t, dtype))
 
 
 def _reduce_row(
-    name: str, combine: str, rule: Any, signature: str, normalize: Any = _normal,
-    autocast: AutocastClass | None = None, aliases: tuple[str, ...] = (),
-) -> None:  # fmt: skip
+    name: str,
+    combine: str,
+    rule: Any,
+    signature: str,
+    normalize: Any = _normal,
+    autocast: AutocastClass | None = None,
+    aliases: tuple[str, ...] = (),
+) -> None:
     direct = name in ("sum", "amax", "amin")  # torch's own takes the normal form
     op(name, signature, torch=f"torch.{name}" if direct else f"anyshape.reference.{name}_", autocast=autocast,
        spellings=(f"torch.{name}", f"torch.Tensor.{name}", *aliases),
        type=rule, lower=Reduce(combine), normalize=normalize)  # type: ignore[arg-type] # fmt: skip
 
 
-_reduce_row("sum", "sum", _sum_type, "input, dim=None, keepdim=False, *, dtype=None", autocast="float32")
-_reduce_row("prod", "prod", _sum_type, "input, dim=None, keepdim=False, *, dtype=None", autocast="float32")
+_reduce_row(
+    "sum", "sum", _sum_type, "input, dim=None, keepdim=False, *, dtype=None", autocast="float32"
+)
+_reduce_row(
+    "prod", "prod", _sum_type, "input, dim=None, keepdim=False, *, dtype=None", autocast="float32"
+)
 
 
 def _extreme_type(name: str) -> Callable[..., TensorType]:
@@ -133,12 +148,24 @@ def _extremum_expand(name: str) -> Callable[..., Any]:
 
 
 for _name in ("max", "min"):
-    op(_name, "input, dim=None, keepdim=False, *, other=None", torch=f"anyshape.reference.{_name}_",
-       spellings=(f"torch.{_name}", f"torch.Tensor.{_name}"), expand=_extremum_expand(_name))
+    op(
+        _name,
+        "input, dim=None, keepdim=False, *, other=None",
+        torch=f"anyshape.reference.{_name}_",
+        spellings=(f"torch.{_name}", f"torch.Tensor.{_name}"),
+        expand=_extremum_expand(_name),
+    )
 
-op("aminmax", "input, *, dim=None, keepdim=False", torch="torch.aminmax", spellings=("torch.Tensor.aminmax",),
-   expand=lambda b, x, *, dim=None, keepdim=False: (
-       b.amin(x, () if dim is None else dim, keepdim), b.amax(x, () if dim is None else dim, keepdim)))
+op(
+    "aminmax",
+    "input, *, dim=None, keepdim=False",
+    torch="torch.aminmax",
+    spellings=("torch.Tensor.aminmax",),
+    expand=lambda b, x, *, dim=None, keepdim=False: (
+        b.amin(x, () if dim is None else dim, keepdim),
+        b.amax(x, () if dim is None else dim, keepdim),
+    ),
+)
 
 # --- averages ---
 
@@ -148,7 +175,9 @@ def count_of(shape: Shape, dims: tuple[int, ...]) -> Dim:
     return numel([shape[d] for d in dims])
 
 
-def _float_type(cx: TypeContext, x: Any, dims: Any, keepdim: bool, *, dtype: Any = None) -> TensorType:
+def _float_type(
+    cx: TypeContext, x: Any, dims: Any, keepdim: bool, *, dtype: Any = None
+) -> TensorType:
     t = tensor(x)
     chosen = dtype or t.dtype
     if not (chosen.is_floating or chosen.is_complex):
@@ -167,12 +196,25 @@ def cast(b: Any, x: Any, dtype: DType) -> Any:
     return x if x.dtype is dtype else b.to_dtype(x, dtype)
 
 
-op("mean", "input, dim=None, keepdim=False, *, dtype=None", torch="torch.mean",
-   spellings=("torch.Tensor.mean",), type=_float_type, normalize=_normal, expand=_mean_expand)
+op(
+    "mean",
+    "input, dim=None, keepdim=False, *, dtype=None",
+    torch="torch.mean",
+    spellings=("torch.Tensor.mean",),
+    type=_float_type,
+    normalize=_normal,
+    expand=_mean_expand,
+)
 
 
 def _normal_var(
-    cx: TypeContext, x: Any, dim: Arg = None, unbiased: Arg = None, keepdim: Arg = False, *, correction: Any = None
+    cx: TypeContext,
+    x: Any,
+    dim: Arg = None,
+    unbiased: Arg = None,
+    keepdim: Arg = False,
+    *,
+    correction: Any = None,
 ) -> Normal:
     if isinstance(dim, bool):  # var(x, unbiased)
         dim, unbiased = None, dim
@@ -181,14 +223,18 @@ def _normal_var(
     return (x, dims_of(dim, tensor(x).rank), None, bool(keepdim)), {"correction": correction}
 
 
-def _var_type(cx: TypeContext, x: Any, dims: Any, unbiased: None, keepdim: bool, *, correction: Any) -> TensorType:
+def _var_type(
+    cx: TypeContext, x: Any, dims: Any, unbiased: None, keepdim: bool, *, correction: Any
+) -> TensorType:
     t = tensor(x)
     if not (t.dtype.is_floating or t.dtype.is_complex):
         raise OpError("std and var only support floating point and complex dtypes")
     return reduced(cx, t, dims, keepdim, REAL_OF_COMPLEX.get(t.dtype, t.dtype))
 
 
-def variance(b: Any, x: Any, dims: tuple[int, ...], keepdim: bool, correction: Any) -> tuple[Any, Any]:
+def variance(
+    b: Any, x: Any, dims: tuple[int, ...], keepdim: bool, correction: Any
+) -> tuple[Any, Any]:
     """(variance, mean) in the dtype of ``x``, in two passes."""
     count = count_of(x.shape, dims)
     center = b.div(b.sum(x, dims or (), True), count)
@@ -208,12 +254,16 @@ def _degrees(count: Dim, correction: Any) -> Any:
     return maximum(count - int(correction), 0)
 
 
-def _var_expand(b: Any, x: Any, dims: Any, unbiased: None, keepdim: bool, *, correction: Any) -> Any:
+def _var_expand(
+    b: Any, x: Any, dims: Any, unbiased: None, keepdim: bool, *, correction: Any
+) -> Any:
     spread, _ = variance(b, cast(b, x, wide(x.dtype)), dims, keepdim, correction)
     return cast(b, spread, x.dtype)
 
 
-def _std_expand(b: Any, x: Any, dims: Any, unbiased: None, keepdim: bool, *, correction: Any) -> Any:
+def _std_expand(
+    b: Any, x: Any, dims: Any, unbiased: None, keepdim: bool, *, correction: Any
+) -> Any:
     spread, _ = variance(b, cast(b, x, wide(x.dtype)), dims, keepdim, correction)
     return cast(b, b.sqrt(spread), x.dtype)
 
@@ -229,11 +279,24 @@ def _with_mean(root: bool) -> Callable[..., Any]:
 
 _VAR = "input, dim=None, unbiased=None, keepdim=False, *, correction=None"
 for _name, _expand in (("var", _var_expand), ("std", _std_expand)):
-    op(_name, _VAR, torch=f"anyshape.reference.{_name}_", spellings=(f"torch.{_name}", f"torch.Tensor.{_name}"),
-       type=_var_type, normalize=_normal_var, expand=_expand)  # fmt: skip
-    op(f"{_name}_mean", _VAR, torch=f"anyshape.reference.{_name}_mean_", spellings=(f"torch.{_name}_mean",),
-       type=lambda cx, *a, **k: (_var_type(cx, *a, **k),) * 2, normalize=_normal_var,
-       expand=_with_mean(_name == "std"))  # fmt: skip
+    op(
+        _name,
+        _VAR,
+        torch=f"anyshape.reference.{_name}_",
+        spellings=(f"torch.{_name}", f"torch.Tensor.{_name}"),
+        type=_var_type,
+        normalize=_normal_var,
+        expand=_expand,
+    )
+    op(
+        f"{_name}_mean",
+        _VAR,
+        torch=f"anyshape.reference.{_name}_mean_",
+        spellings=(f"torch.{_name}_mean",),
+        type=lambda cx, *a, **k: (_var_type(cx, *a, **k),) * 2,
+        normalize=_normal_var,
+        expand=_with_mean(_name == "std"),
+    )
 
 # --- exponentials ---
 
@@ -249,16 +312,31 @@ def _logsumexp_expand(b: Any, x: Any, dims: tuple[int, ...], keepdim: bool) -> A
     return cast(b, b.add(total, peak), x.dtype if x.dtype.is_floating else wider.dtype)
 
 
-op("logsumexp", "input, dim, keepdim=False", torch="torch.logsumexp",
-   spellings=("torch.Tensor.logsumexp", "torch.special.logsumexp"), normalize=_normal,
-   type=lambda cx, x, dims, keepdim: reduced(
-       cx, tensor(x), dims, keepdim, tensor(x).dtype if tensor(x).dtype.is_floating else cx.default_dtype),
-   expand=_logsumexp_expand)  # fmt: skip
+op(
+    "logsumexp",
+    "input, dim, keepdim=False",
+    torch="torch.logsumexp",
+    spellings=("torch.Tensor.logsumexp", "torch.special.logsumexp"),
+    normalize=_normal,
+    type=lambda cx, x, dims, keepdim: reduced(
+        cx,
+        tensor(x),
+        dims,
+        keepdim,
+        tensor(x).dtype if tensor(x).dtype.is_floating else cx.default_dtype,
+    ),
+    expand=_logsumexp_expand,
+)
 
 # A maximum that is -inf over nothing: what ``softmax`` and ``logsumexp`` subtract.
-op("amax_or_empty", "input, dim, keepdim=False", torch="anyshape.reference.amax_or_empty", normalize=_normal,
-   type=lambda cx, x, dims, keepdim: reduced(cx, tensor(x), dims, keepdim, tensor(x).dtype),
-   lower=Reduce("max"))  # fmt: skip
+op(
+    "amax_or_empty",
+    "input, dim, keepdim=False",
+    torch="anyshape.reference.amax_or_empty",
+    normalize=_normal,
+    type=lambda cx, x, dims, keepdim: reduced(cx, tensor(x), dims, keepdim, tensor(x).dtype),
+    lower=Reduce("max"),
+)
 
 # --- counts, norms ---
 
@@ -267,13 +345,20 @@ def _count_nonzero_expand(b: Any, x: Any, dims: tuple[int, ...]) -> Any:
     return b.sum(b.ne(x, 0), dims or (), False)
 
 
-op("count_nonzero", "input, dim=None", torch="torch.count_nonzero", spellings=("torch.Tensor.count_nonzero",),
-   normalize=lambda cx, x, dim=None: ((x, dims_of(dim, tensor(x).rank)), {}),
-   type=lambda cx, x, dims: reduced(cx, tensor(x), dims, False, int64),
-   expand=_count_nonzero_expand)  # fmt: skip
+op(
+    "count_nonzero",
+    "input, dim=None",
+    torch="torch.count_nonzero",
+    spellings=("torch.Tensor.count_nonzero",),
+    normalize=lambda cx, x, dim=None: ((x, dims_of(dim, tensor(x).rank)), {}),
+    type=lambda cx, x, dims: reduced(cx, tensor(x), dims, False, int64),
+    expand=_count_nonzero_expand,
+)
 
 
-def norm_expand(b: Any, x: Any, p: Any, dims: tuple[int, ...], keepdim: bool, dtype: Any = None) -> Any:
+def norm_expand(
+    b: Any, x: Any, p: Any, dims: tuple[int, ...], keepdim: bool, dtype: Any = None
+) -> Any:
     """The p-norm over ``dims``, computed wide."""
     chosen = dtype or x.dtype
     size = b.abs(cast(b, x, wide(chosen)))
@@ -288,26 +373,62 @@ def norm_expand(b: Any, x: Any, p: Any, dims: tuple[int, ...], keepdim: bool, dt
     return cast(b, b.pow(b.sum(b.pow(size, p), dims or (), keepdim), 1.0 / p), chosen)
 
 
-def _normal_vector_norm(cx: TypeContext, x: Any, ord: Any = 2, dim: Arg = None, keepdim: Arg = False, *, dtype: Any = None) -> Normal:  # noqa: A002
-    return (x, 2 if ord is None else ord, dims_of(dim, tensor(x).rank), bool(keepdim)), {"dtype": dtype}
+def _normal_vector_norm(
+    cx: TypeContext,
+    x: Any,
+    ord: Any = 2,
+    dim: Arg = None,
+    keepdim: Arg = False,
+    *,
+    dtype: Any = None,
+) -> Normal:
+    return (x, 2 if ord is None else ord, dims_of(dim, tensor(x).rank), bool(keepdim)), {
+        "dtype": dtype
+    }
 
 
-op("vector_norm", "input, ord=2, dim=None, keepdim=False, *, dtype=None", torch="torch.linalg.vector_norm",
-   normalize=_normal_vector_norm, autocast="float32",
-   type=lambda cx, x, p, dims, keepdim, *, dtype=None: _float_type(cx, x, dims, keepdim, dtype=dtype),
-   expand=lambda b, x, p, dims, keepdim, *, dtype=None: norm_expand(b, x, p, dims, keepdim, dtype))
+op(
+    "vector_norm",
+    "input, ord=2, dim=None, keepdim=False, *, dtype=None",
+    torch="torch.linalg.vector_norm",
+    normalize=_normal_vector_norm,
+    autocast="float32",
+    type=lambda cx, x, p, dims, keepdim, *, dtype=None: _float_type(
+        cx, x, dims, keepdim, dtype=dtype
+    ),
+    expand=lambda b, x, p, dims, keepdim, *, dtype=None: norm_expand(b, x, p, dims, keepdim, dtype),
+)
 
 
-def _normal_norm(cx: TypeContext, x: Any, p: Any = "fro", dim: Arg = None, keepdim: Arg = False, dtype: Any = None) -> Normal:
+def _normal_norm(
+    cx: TypeContext,
+    x: Any,
+    p: Any = "fro",
+    dim: Arg = None,
+    keepdim: Arg = False,
+    dtype: Any = None,
+) -> Normal:
     if p not in ("fro", None) and not isinstance(p, (int, float)):
         raise OpError(f"norm of order {p!r} has no row")
-    return (x, 2 if p in ("fro", None) else p, dims_of(dim, tensor(x).rank), bool(keepdim), dtype), {}
+    return (
+        x,
+        2 if p in ("fro", None) else p,
+        dims_of(dim, tensor(x).rank),
+        bool(keepdim),
+        dtype,
+    ), {}
 
 
-op("norm", "input, p='fro', dim=None, keepdim=False, dtype=None", torch="torch.norm",
-   spellings=("torch.Tensor.norm", "torch.functional.norm"), normalize=_normal_norm, autocast="float32",
-   type=lambda cx, x, p, dims, keepdim, dtype: _float_type(cx, x, dims, keepdim, dtype=dtype),
-   expand=norm_expand)  # fmt: skip
+op(
+    "norm",
+    "input, p='fro', dim=None, keepdim=False, dtype=None",
+    torch="torch.norm",
+    spellings=("torch.Tensor.norm", "torch.functional.norm"),
+    normalize=_normal_norm,
+    autocast="float32",
+    type=lambda cx, x, p, dims, keepdim, dtype: _float_type(cx, x, dims, keepdim, dtype=dtype),
+    expand=norm_expand,
+)
 
 # --- scans ---
 
@@ -322,11 +443,33 @@ def _scan_type(cx: TypeContext, x: Any, dim: int, *, dtype: Any = None) -> Tenso
 
 
 for _name in ("cumsum", "cumprod"):
-    op(_name, "input, dim, *, dtype=None", torch=f"torch.{_name}", spellings=(f"torch.Tensor.{_name}",),
-       type=_scan_type, normalize=_scan_dim, lower=Structural(), autocast="float32")  # fmt: skip
+    op(
+        _name,
+        "input, dim, *, dtype=None",
+        torch=f"torch.{_name}",
+        spellings=(f"torch.Tensor.{_name}",),
+        type=_scan_type,
+        normalize=_scan_dim,
+        lower=Structural(),
+        autocast="float32",
+    )
 for _name in ("cummax", "cummin"):
-    op(_name, "input, dim", torch=f"torch.{_name}", spellings=(f"torch.Tensor.{_name}",), normalize=_scan_dim,
-       type=lambda cx, x, dim: (new(cx, tensor(x), tensor(x).shape), new(cx, tensor(x), tensor(x).shape, int64)))
-op("logcumsumexp", "input, dim", torch="torch.logcumsumexp", spellings=("torch.Tensor.logcumsumexp",),
-   normalize=_scan_dim,
-   type=lambda cx, x, dim: new(cx, tensor(x), tensor(x).shape))
+    op(
+        _name,
+        "input, dim",
+        torch=f"torch.{_name}",
+        spellings=(f"torch.Tensor.{_name}",),
+        normalize=_scan_dim,
+        type=lambda cx, x, dim: (
+            new(cx, tensor(x), tensor(x).shape),
+            new(cx, tensor(x), tensor(x).shape, int64),
+        ),
+    )
+op(
+    "logcumsumexp",
+    "input, dim",
+    torch="torch.logcumsumexp",
+    spellings=("torch.Tensor.logcumsumexp",),
+    normalize=_scan_dim,
+    type=lambda cx, x, dim: new(cx, tensor(x), tensor(x).shape),
+)

@@ -1,7 +1,7 @@
 """Type rules that many rows share: promotion, pointwise results, results like an argument, dims.
 
-In: arguments as nodes have them (values, numbers, sizes, scalars). Out: ``TensorType``s. A rule is a
-function of ``(cx, *args, **kwargs)``; the makers here return such functions.
+In: arguments as nodes have them (values, numbers, sizes, scalars). Out: ``TensorType``s. A rule is
+a function of ``(cx, *args, **kwargs)``; the makers here return such functions.
 """
 
 from __future__ import annotations
@@ -98,7 +98,9 @@ def pointwise_type(cx: TypeContext, tensors: Sequence[TensorType], dtype: DType)
     for t in tensors:
         if t.shape is not shape and t.shape != shape:
             shape = cx.broadcast_shapes([t.shape for t in tensors], _MISMATCH)
-            return TensorType(dtype, device_of(tensors), shape, pointwise_strides(cx, shape, tensors))
+            return TensorType(
+                dtype, device_of(tensors), shape, pointwise_strides(cx, shape, tensors)
+            )
     strides = first.strides
     if all(t.strides is strides or t.strides == strides for t in tensors):
         return TensorType(dtype, device_of(tensors), shape, preserved_strides(cx, first))
@@ -174,7 +176,9 @@ def contiguous_like(position: int = 0) -> Rule:
     return rule
 
 
-def new(cx: TypeContext, t: TensorType, shape: Iterable[Dim], dtype: DType | None = None) -> TensorType:
+def new(
+    cx: TypeContext, t: TensorType, shape: Iterable[Dim], dtype: DType | None = None
+) -> TensorType:
     """A row-major result on the device of ``t``."""
     sizes: Shape = tuple(shape)
     return TensorType(dtype or t.dtype, t.device, sizes, contiguous_strides(cx, sizes))

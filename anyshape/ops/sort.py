@@ -34,17 +34,36 @@ def _sort_type(cx: TypeContext, x: Any, *rest: Arg, **kwargs: Arg) -> tuple[Tens
     )
 
 
-op("sort", "input, dim=-1, descending=False, *, stable=False", torch="anyshape.reference.sort",
-   spellings=("torch.sort", "torch.Tensor.sort"), normalize=_dim_at(1), type=_sort_type,
-   lower=Extern("anyshape.reference.sort"))  # fmt: skip
-op("argsort", "input, dim=-1, descending=False, *, stable=False", torch="anyshape.reference.argsort",
-   spellings=("torch.argsort", "torch.Tensor.argsort"), normalize=_dim_at(1),
-   type=lambda cx, x, *rest, **kw: _sort_type(cx, x)[1], lower=Extern("anyshape.reference.argsort"))
-op("msort", "input", torch="torch.msort", spellings=("torch.Tensor.msort",),
-   expand=lambda b, x: b.sort(x, 0)[0])  # fmt: skip
+op(
+    "sort",
+    "input, dim=-1, descending=False, *, stable=False",
+    torch="anyshape.reference.sort",
+    spellings=("torch.sort", "torch.Tensor.sort"),
+    normalize=_dim_at(1),
+    type=_sort_type,
+    lower=Extern("anyshape.reference.sort"),
+)
+op(
+    "argsort",
+    "input, dim=-1, descending=False, *, stable=False",
+    torch="anyshape.reference.argsort",
+    spellings=("torch.argsort", "torch.Tensor.argsort"),
+    normalize=_dim_at(1),
+    type=lambda cx, x, *rest, **kw: _sort_type(cx, x)[1],
+    lower=Extern("anyshape.reference.argsort"),
+)
+op(
+    "msort",
+    "input",
+    torch="torch.msort",
+    spellings=("torch.Tensor.msort",),
+    expand=lambda b, x: b.sort(x, 0)[0],
+)
 
 
-def _topk_type(cx: TypeContext, x: Any, k: Any, dim: int, *rest: Arg) -> tuple[TensorType, TensorType]:
+def _topk_type(
+    cx: TypeContext, x: Any, k: Any, dim: int, *rest: Arg
+) -> tuple[TensorType, TensorType]:
     t = tensor(x)
     if t.shape:
         cx.require(ge(k, 0), "selected index k out of range")
@@ -53,8 +72,15 @@ def _topk_type(cx: TypeContext, x: Any, k: Any, dim: int, *rest: Arg) -> tuple[T
     return new(cx, t, shape), new(cx, t, shape, int64)
 
 
-op("topk", "input, k, dim=-1, largest=True, sorted=True", torch="torch.topk", spellings=("torch.Tensor.topk",),
-   normalize=_dim_at(2), type=_topk_type, lower=Extern("torch.topk"))  # fmt: skip
+op(
+    "topk",
+    "input, k, dim=-1, largest=True, sorted=True",
+    torch="torch.topk",
+    spellings=("torch.Tensor.topk",),
+    normalize=_dim_at(2),
+    type=_topk_type,
+    lower=Extern("torch.topk"),
+)
 
 
 def _pick_type(cx: TypeContext, x: Any, dim: int, keepdim: bool) -> tuple[TensorType, TensorType]:
@@ -63,15 +89,30 @@ def _pick_type(cx: TypeContext, x: Any, dim: int, keepdim: bool) -> tuple[Tensor
     return reduced(cx, t, dims, keepdim, t.dtype), reduced(cx, t, dims, keepdim, int64)
 
 
-def _kth_type(cx: TypeContext, x: Any, k: Any, dim: int, keepdim: Any) -> tuple[TensorType, TensorType]:
+def _kth_type(
+    cx: TypeContext, x: Any, k: Any, dim: int, keepdim: Any
+) -> tuple[TensorType, TensorType]:
     return _pick_type(cx, x, dim, bool(keepdim))
 
 
-op("kthvalue", "input, k, dim=-1, keepdim=False", torch="torch.kthvalue", spellings=("torch.Tensor.kthvalue",),
-   normalize=_dim_at(2), type=_kth_type, lower=Extern("torch.kthvalue"))  # fmt: skip
-op("mode", "input, dim=-1, keepdim=False", torch="torch.mode", spellings=("torch.Tensor.mode",),
-   normalize=_dim_at(1), type=lambda cx, x, dim, keepdim: _pick_type(cx, x, dim, bool(keepdim)),
-   lower=Extern("torch.mode"))  # fmt: skip
+op(
+    "kthvalue",
+    "input, k, dim=-1, keepdim=False",
+    torch="torch.kthvalue",
+    spellings=("torch.Tensor.kthvalue",),
+    normalize=_dim_at(2),
+    type=_kth_type,
+    lower=Extern("torch.kthvalue"),
+)
+op(
+    "mode",
+    "input, dim=-1, keepdim=False",
+    torch="torch.mode",
+    spellings=("torch.Tensor.mode",),
+    normalize=_dim_at(1),
+    type=lambda cx, x, dim, keepdim: _pick_type(cx, x, dim, bool(keepdim)),
+    lower=Extern("torch.mode"),
+)
 
 
 def _median_type(cx: TypeContext, x: Any, dim: Any = None, keepdim: Any = False) -> Any:
@@ -82,33 +123,62 @@ def _median_type(cx: TypeContext, x: Any, dim: Any = None, keepdim: Any = False)
 
 
 for _name in ("median", "nanmedian"):
-    op(_name, "input, dim=None, keepdim=False", torch=f"anyshape.reference.{_name}_",
-       spellings=(f"torch.{_name}", f"torch.Tensor.{_name}"), type=_median_type,
-       lower=Extern(f"anyshape.reference.{_name}_"))  # fmt: skip
+    op(
+        _name,
+        "input, dim=None, keepdim=False",
+        torch=f"anyshape.reference.{_name}_",
+        spellings=(f"torch.{_name}", f"torch.Tensor.{_name}"),
+        type=_median_type,
+        lower=Extern(f"anyshape.reference.{_name}_"),
+    )
 
 
 def _search_type(
-    cx: TypeContext, bounds: Any, x: Any, *, out_int32: Any = False, right: Any = False, side: Any = None,
+    cx: TypeContext,
+    bounds: Any,
+    x: Any,
+    *,
+    out_int32: Any = False,
+    right: Any = False,
+    side: Any = None,
     sorter: Any = None,
-) -> TensorType:  # fmt: skip
+) -> TensorType:
     dtype = int32 if out_int32 else int64
     if not is_tensor(x):
         return new(cx, tensor(bounds), (), dtype)
     return new(cx, tensor(x), tensor(x).shape, dtype)
 
 
-op("searchsorted", "sorted_sequence, input, *, out_int32=False, right=False, side=None, sorter=None",
-   torch="torch.searchsorted", type=_search_type, lower=Extern("torch.searchsorted"))  # fmt: skip
-op("bucketize", "input, boundaries, *, out_int32=False, right=False", torch="torch.bucketize",
-   type=lambda cx, x, bounds, **kw: _search_type(cx, bounds, x, **kw), lower=Extern("torch.bucketize"))
+op(
+    "searchsorted",
+    "sorted_sequence, input, *, out_int32=False, right=False, side=None, sorter=None",
+    torch="torch.searchsorted",
+    type=_search_type,
+    lower=Extern("torch.searchsorted"),
+)
+op(
+    "bucketize",
+    "input, boundaries, *, out_int32=False, right=False",
+    torch="torch.bucketize",
+    type=lambda cx, x, bounds, **kw: _search_type(cx, bounds, x, **kw),
+    lower=Extern("torch.bucketize"),
+)
 
 
-def _histc_type(cx: TypeContext, x: Any, bins: Any = 100, *limits: Arg, **kwargs: Arg) -> TensorType:
+def _histc_type(
+    cx: TypeContext, x: Any, bins: Any = 100, *limits: Arg, **kwargs: Arg
+) -> TensorType:
     return new(cx, tensor(x), (bins,))
 
 
-op("histc", "input, bins=100, min=0, max=0", torch="torch.histc", spellings=("torch.Tensor.histc",),
-   type=_histc_type, lower=Extern("torch.histc"))  # fmt: skip
+op(
+    "histc",
+    "input, bins=100, min=0, max=0",
+    torch="torch.histc",
+    spellings=("torch.Tensor.histc",),
+    type=_histc_type,
+    lower=Extern("torch.histc"),
+)
 
 
 def _isin_type(cx: TypeContext, x: Any, tests: Any, **kwargs: Arg) -> TensorType:
@@ -117,12 +187,23 @@ def _isin_type(cx: TypeContext, x: Any, tests: Any, **kwargs: Arg) -> TensorType
     return new(cx, t, shape, bool_)
 
 
-op("isin", "elements, test_elements, *, assume_unique=False, invert=False", torch="torch.isin",
-   type=_isin_type, lower=Extern("torch.isin"))  # fmt: skip
+op(
+    "isin",
+    "elements, test_elements, *, assume_unique=False, invert=False",
+    torch="torch.isin",
+    type=_isin_type,
+    lower=Extern("torch.isin"),
+)
 
 
 def _quantile_type(
-    cx: TypeContext, x: Any, q: Any, dim: Any = None, keepdim: Any = False, *, interpolation: Arg = "linear"
+    cx: TypeContext,
+    x: Any,
+    q: Any,
+    dim: Any = None,
+    keepdim: Any = False,
+    *,
+    interpolation: Arg = "linear",
 ) -> TensorType:
     t = tensor(x)
     dims = tuple(range(t.rank)) if dim is None else (dim_of(dim, t.rank),)
@@ -130,13 +211,21 @@ def _quantile_type(
     lead: tuple[Dim, ...] = tensor(q).shape if is_tensor(q) else ()
     if not lead:
         return new(cx, t, shape)
-    made = new(cx, t, (*shape, *lead))  # ATen computes the quantiles last and moves them to the front
+    made = new(
+        cx, t, (*shape, *lead)
+    )  # ATen computes the quantiles last and moves them to the front
     return TensorType(t.dtype, t.device, (*lead, *shape), (made.strides[-1], *made.strides[:-1]))
 
 
 for _name in ("quantile", "nanquantile"):
-    op(_name, "input, q, dim=None, keepdim=False, *, interpolation='linear'", torch=f"torch.{_name}",
-       spellings=(f"torch.Tensor.{_name}",), type=_quantile_type, lower=Extern(f"torch.{_name}"))  # fmt: skip
+    op(
+        _name,
+        "input, q, dim=None, keepdim=False, *, interpolation='linear'",
+        torch=f"torch.{_name}",
+        spellings=(f"torch.Tensor.{_name}",),
+        type=_quantile_type,
+        lower=Extern(f"torch.{_name}"),
+    )
 
 
 def _cdist_type(cx: TypeContext, x: Any, y: Any, *rest: Arg) -> TensorType:
@@ -147,23 +236,41 @@ def _cdist_type(cx: TypeContext, x: Any, y: Any, *rest: Arg) -> TensorType:
     return new(cx, p, (*batch, p.shape[-2], q.shape[-2]))
 
 
-op("cdist", "x1, x2, p=2.0, compute_mode='use_mm_for_euclid_dist_if_necessary'", torch="torch.cdist",
-   spellings=("torch.functional.cdist",), type=_cdist_type, lower=Extern("torch.cdist"), autocast="float32")
+op(
+    "cdist",
+    "x1, x2, p=2.0, compute_mode='use_mm_for_euclid_dist_if_necessary'",
+    torch="torch.cdist",
+    spellings=("torch.functional.cdist",),
+    type=_cdist_type,
+    lower=Extern("torch.cdist"),
+    autocast="float32",
+)
 
 
-def _diff_expand(b: Any, x: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
+def _diff_expand(
+    b: Any, x: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None
+) -> Any:
     d = dim_of(dim, len(x.shape))
     if n == 0:
         return b.clone(x)
     parts = tuple(v for v in (prepend, x, append) if v is not None)
     made = b.cat(parts, d) if len(parts) > 1 else x
     for _ in range(n):
-        less = maximum(made.shape[d] - 1, 0) if not isinstance(made.shape[d], int) else max(made.shape[d] - 1, 0)
+        less = (
+            maximum(made.shape[d] - 1, 0)
+            if not isinstance(made.shape[d], int)
+            else max(made.shape[d] - 1, 0)
+        )
         start = 1 if not isinstance(less, int) or less else 0
         later, earlier = b.slice(made, d, start, less, 1), b.slice(made, d, 0, less, 1)
         made = b.bitwise_xor(later, earlier) if x.dtype is bool_ else b.sub(later, earlier)
     return made
 
 
-op("diff", "input, n=1, dim=-1, prepend=None, append=None", torch="torch.diff", spellings=("torch.Tensor.diff",),
-   expand=_diff_expand)  # fmt: skip
+op(
+    "diff",
+    "input, n=1, dim=-1, prepend=None, append=None",
+    torch="torch.diff",
+    spellings=("torch.Tensor.diff",),
+    expand=_diff_expand,
+)

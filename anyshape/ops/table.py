@@ -1,8 +1,9 @@
 """One row, one operator: everything the compiler knows of it.
 
 ``op(...)`` makes an ``OpDef`` and puts it into the table under construction; ``OPS`` is frozen when
-``anyshape.ops`` has been imported. A row names torch functions as dotted text, so that the table needs no
-torch. Read on: ``context.py`` for what a type rule may ask, ``build.py`` for how rows make nodes.
+``anyshape.ops`` has been imported. A row names torch functions as dotted text, so that the table
+needs no torch. Read on: ``context.py`` for what a type rule may ask, ``build.py`` for how rows make
+nodes.
 """
 
 from __future__ import annotations
@@ -95,14 +96,16 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Pointwise:
-    """``body(b, *args, **kwargs)`` computes one element from the elements at the same (broadcast) place.
+    """``body(b, *args, **kwargs)`` computes one element from the elements at the same (broadcast)
+    place.
 
-    ``b`` has one method for each scalar operator (``anyshape.ir.loops.SCALAR_OPS``). ``args`` and ``kwargs``
-    are the node's, each tensor replaced by its element; numbers, ``None`` and text stay as they are (a
-    symbolic number may come as an element too). The tensor operands arrive cast to ``compute``: ``"result"`` the result's dtype, ``"promoted"`` the operands' promoted
-    dtype (comparisons), ``"own"`` each its own (casts); those at the positions ``own`` (conditions) always
-    keep their own. Below float32, floats are computed in
-    float32 and rounded once at the end.
+    ``b`` has one method for each scalar operator (``anyshape.ir.loops.SCALAR_OPS``). ``args`` and
+    ``kwargs`` are the node's, each tensor replaced by its element; numbers, ``None`` and text stay
+    as they are (a symbolic number may come as an element too). The tensor operands arrive cast to
+    ``compute``: ``"result"`` the result's dtype, ``"promoted"`` the operands' promoted dtype
+    (comparisons), ``"own"`` each its own (casts); those at the positions ``own`` (conditions)
+    always keep their own. Below float32, floats are computed in float32 and rounded once at the
+    end.
     """
 
     body: Callable[..., Any]
@@ -174,20 +177,21 @@ SPELLINGS: Mapping[str, str] = MappingProxyType(_spellings)
 def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     """Adds a row and returns it.
 
-    ``torch``: dotted function that computes it, called with exactly the row's parameters (the reference).
-    ``spellings``: further dotted callables with the same parameters that capture maps to this row.
-    ``type(cx, *args, **kwargs)``: the result's ``TensorType`` (or a tuple of them), given argument
-    ``Value``s; without it, the type is that of the expansion.
+    ``torch``: dotted function that computes it, called with exactly the row's parameters (the
+    reference). ``spellings``: further dotted callables with the same parameters that capture maps
+    to this row. ``type(cx, *args, **kwargs)``: the result's ``TensorType`` (or a tuple of them),
+    given argument ``Value``s; without it, the type is that of the expansion.
     ``expand(b, *args, **kwargs)``: the same computation through other rows of the builder ``b``.
-    ``lower``: how the scheduler sees a core row. ``mutates``: parameters written in place, ``functional``
-    the row that computes the new value of the first of them. ``normalize(cx, *args, **kwargs)`` gives the
-    arguments that the node is to have: dims counted from 0, ``-1`` in shapes resolved, defaults spelt out;
-    every other function of the row sees these. ``overload(*args, **kwargs)`` names another row of the same
-    parameters that a call with these arguments means (``index`` with a mask is ``masked_index``). ``inline``:
-    the row is expanded as soon as it is called, so that no graph holds it; ``expand`` may return
-    ``NotImplemented`` where it has none for these arguments, which leaves the node to eager torch. ``alias``: the result views the first
-    argument always (``view``) or depending on its layout (``maybe``). ``autocast``: the class of operators
-    that autocast puts it in. ``random``, ``effect``: never removed, merged or reordered.
+    ``lower``: how the scheduler sees a core row. ``mutates``: parameters written in place,
+    ``functional`` the row that computes the new value of the first of them. ``normalize(cx, *args,
+    **kwargs)`` gives the arguments that the node is to have: dims counted from 0, ``-1`` in shapes
+    resolved, defaults spelt out; every other function of the row sees these. ``overload(*args,
+    **kwargs)`` names another row of the same parameters that a call with these arguments means
+    (``index`` with a mask is ``masked_index``). ``inline``: the row is expanded as soon as it is
+    called, so that no graph holds it; ``expand`` may return ``NotImplemented`` where it has none
+    for these arguments, which leaves the node to eager torch. ``alias``: the result views the first
+    argument always (``view``) or depending on its layout (``maybe``). ``autocast``: the class of
+    operators that autocast puts it in. ``random``, ``effect``: never removed, merged or reordered.
     ``samples``: makes test cases, see ``tests/ops``.
     """
     row = OpDef(name, Signature.parse(signature), torch, **rest)

@@ -1,6 +1,7 @@
 """What a scalar operator means, by torch: loop bodies of rows are run on whole tensors with these.
 
-``TorchScalars`` is the ``b`` of a ``Pointwise`` body; an ``Element`` is a tensor that knows its ir dtype.
+``TorchScalars`` is the ``b`` of a ``Pointwise`` body; an ``Element`` is a tensor that knows its ir
+dtype.
 """
 
 from __future__ import annotations

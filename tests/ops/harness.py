@@ -1,8 +1,9 @@
-"""One case of one row against eager torch: its type rule, its expansion, its loop body, its index map.
+"""One case of one row against eager torch: its type rule, its expansion, its loop body, its index
+map.
 
-Every dimension of every tensor becomes a backed symbol whose hint is the size, so that a rule that looks at
-a size instead of reasoning about it is caught. A dense layout is spelt in these symbols; any other stride is
-a symbol of its own.
+Every dimension of every tensor becomes a backed symbol whose hint is the size, so that a rule that
+looks at a size instead of reasoning about it is caught. A dense layout is spelt in these symbols;
+any other stride is a symbol of its own.
 """
 
 from __future__ import annotations
@@ -15,8 +16,7 @@ import torch
 
 from anyshape import reference
 from anyshape.ir.dtypes import DTYPES, DType
-from anyshape.ir.graph import ScalarType, Value
-from anyshape.ir.graph import TensorType
+from anyshape.ir.graph import ScalarType, TensorType, Value
 from anyshape.ops import OPS
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
@@ -88,7 +88,9 @@ class Case:
             strides = tuple(n if n in (0, 1) else self.size(n, "t") for n in t.stride())
             self._ordered(t, strides)
         dtype = DTYPES[str(t.dtype).removeprefix("torch.")]
-        made = self.builder.input(TensorType(dtype, "cpu", shape, strides), "argument", f"x{len(self.tensors)}")
+        made = self.builder.input(
+            TensorType(dtype, "cpu", shape, strides), "argument", f"x{len(self.tensors)}"
+        )
         self.tensors.append(t)
         return made
 
@@ -154,11 +156,15 @@ def clone(a: Any) -> Any:
         extent = sum((n - 1) * s for n, s in zip(a.shape, a.stride())) + 1
         return a.as_strided((extent,), (1,)).clone().as_strided(a.shape, a.stride())
     if isinstance(a, (list, tuple)):
-        return type(a)(clone(i) for i in a) if type(a) in (list, tuple) else tuple(clone(i) for i in a)
+        return (
+            type(a)(clone(i) for i in a) if type(a) in (list, tuple) else tuple(clone(i) for i in a)
+        )
     return a
 
 
-def type_problems(name: str, args: Any, kwargs: Any, eager: Any, *, static: bool = False) -> str | None:
+def type_problems(
+    name: str, args: Any, kwargs: Any, eager: Any, *, static: bool = False
+) -> str | None:
     """How the row's predicted types differ from eager's results, or None."""
     case = Case.new(static=static)
     made = case.call(name, args, kwargs)
@@ -195,17 +201,23 @@ def same(ours: Any, theirs: Any, *, exact: bool = False) -> str | None:
             return f"{a.dtype}{tuple(a.shape)} != {b.dtype}{tuple(b.shape)}"
         rtol, atol = (0.0, 0.0) if exact else TOLERANCE.get(b.dtype, (0.0, 0.0))
         try:
-            torch.testing.assert_close(a, b, rtol=rtol, atol=atol, equal_nan=True, check_stride=False)
+            torch.testing.assert_close(
+                a, b, rtol=rtol, atol=atol, equal_nan=True, check_stride=False
+            )
         except AssertionError as error:
             return str(error).replace("\n", " ")
     return None
 
 
-def expansion_problem(name: str, args: Any, kwargs: Any, eager: Any, *, ops: Any = OPS) -> str | None:
+def expansion_problem(
+    name: str, args: Any, kwargs: Any, eager: Any, *, ops: Any = OPS
+) -> str | None:
     """How the fully expanded graph differs from eager in value, or in the type of a node inside."""
     case = Case.new(Expanding)
     made = case.call(name, args, kwargs)
-    outputs = reference.run(case.graph(made), case.tensors, case.hints, check_types="shapes", ops=ops)
+    outputs = reference.run(
+        case.graph(made), case.tensors, case.hints, check_types="shapes", ops=ops
+    )
     return same(outputs, flat(eager))
 
 
@@ -228,7 +240,9 @@ def body_problem(name: str, args: Any, kwargs: Any, eager: torch.Tensor) -> str 
         read.write(declared.value, tensor)
     plain = [read.read(a) for a in node.args]
     named = {k: read.read(v) for k, v in node.kwargs.items()}
-    operands = [a for a in node.args if a is None or is_tensor(a) or isinstance(a, (int, float, bool))]
+    operands = [
+        a for a in node.args if a is None or is_tensor(a) or isinstance(a, (int, float, bool))
+    ]
     promoted_dtype = promoted(case.builder.cx, operands[:2])
     made = run_body(row, plain, named, node.output.dtype, promoted_dtype)
     return same(made.expand(eager.shape), eager)

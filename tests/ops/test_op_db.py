@@ -1,7 +1,8 @@
-"""Every row that torch's own operator database knows, against eager: the database's samples are the cases.
+"""Every row that torch's own operator database knows, against eager: the database's samples are the
+cases.
 
-For each sample the row's predicted type, its expansion, its loop body and its index map are checked, with
-every size a symbol; then again with permuted, sliced and broadcast operands.
+For each sample the row's predicted type, its expansion, its loop body and its index map are
+checked, with every size a symbol; then again with permuted, sliced and broadcast operands.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import warnings
 
 import pytest
 import torch
-from tests.ops import harness
 from torch.testing._internal.common_methods_invocations import op_db
 
 from anyshape.ops import OPS, SPELLINGS
+from tests.ops import harness
 
 DTYPES = (torch.float32, torch.int64, torch.bool, torch.bfloat16)
 
@@ -126,7 +127,13 @@ def mapped(f, value):
     return type(value)(mapped(f, v) for v in value) if type(value) in (list, tuple) else value
 
 
-LAYOUTS = [(permuted, permuted), (permuted, None), (None, permuted), (sliced, sliced), (expanded, permuted)]
+LAYOUTS = [
+    (permuted, permuted),
+    (permuted, None),
+    (None, permuted),
+    (sliced, sliced),
+    (expanded, permuted),
+]
 
 
 def relaid(args, first, rest):

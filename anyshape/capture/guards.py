@@ -115,6 +115,10 @@ def short(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+def _item(item: Any, name: Namer) -> str:
+    return repr(item) if type(item) in (str, int) else name(item, "item")
+
+
 def _missing(obj: Any, name: str) -> bool:
     return name not in getattr(obj, "__dict__", {}) if hasattr(obj, "__dict__") else not hasattr(obj, name)
 

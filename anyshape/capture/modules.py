@@ -81,7 +81,10 @@ def _call(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any])
         return NotImplemented
     if not domain.recorder.hooks:
         domain.recorder.hooks.extend(GLOBAL_HOOKS)
-    domain.recorder.hook_tables(module, hooks)
+    if domain.recorder.hook_tables(module, hooks):
+        namespace = domain.recorder.sources.child(place, "attr", "__dict__")
+        domain.recorder.sources.pin(namespace, state)
+        domain.recorder.guard(namespace, "contains", ("forward", False))
     return Call(forward, (module, *rest), kwargs)
 
 

@@ -212,11 +212,13 @@ class Recorder:
             return None
         return int(evaluate(expr, self.hints))
 
-    def hook_tables(self, module: torch.nn.Module, hooks: list[Any]) -> None:
-        """Relies on a module's hook dictionaries being empty; asked for the same module twice, once is enough."""
-        if id(module) not in self._hooked:
-            self._hooked[id(module)] = module
-            self.hooks.extend(hooks)
+    def hook_tables(self, module: torch.nn.Module, hooks: list[Any]) -> bool:
+        """Relies on a module's hook dictionaries being empty; False where that was done before."""
+        if id(module) in self._hooked:
+            return False
+        self._hooked[id(module)] = module
+        self.hooks.extend(hooks)
+        return True
 
     # ---- forks ------------------------------------------------------------------------------------------------------------
     def mark(self) -> RecorderMark:

@@ -128,6 +128,8 @@ class Rebuilder:
             return f"slice({self.text(value.start)}, {self.text(value.stop)}, {self.text(value.step)})"
         if kind is types.MethodType:
             return f"{self.constant(types.MethodType)}({self.text(value.__func__)}, {self.text(value.__self__)})"
+        if kind is types.BuiltinFunctionType and not isinstance(value.__self__, (types.ModuleType, type(None))):
+            return f"getattr({self.text(value.__self__)}, {value.__name__!r})"
         if kind in FORKABLE and self.recorder.sources.of(value) is None:
             return self._iterator(value)
         if not self.heap.is_created(value):

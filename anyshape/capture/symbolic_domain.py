@@ -372,6 +372,10 @@ class SymbolicDomain(Domain):
             return types.MethodType(found, self._concrete(value, name)) if name != "conjugate" else lambda: value
         return types.MethodType(found, value)
 
+    def bound_method(self, value: Any, name: str) -> Any:
+        """A C method of a value, as an earlier segment left it on a stack."""
+        return self.getattr(value, name) if type(value) in PROXIES else getattr(value, name)
+
     def setattr(self, value: Any, name: str, new: Any) -> Any:
         if type(value) is not TensorValue:
             raise AttributeError(f"'{self._name(value)}' object has no attribute '{name}'")

@@ -316,7 +316,7 @@ class Compiled:
             if entry.place is None:
                 named = dict(zip(entry.names, virtual[entry.positional :]))
                 return machine.run(self.fn, *virtual[: entry.positional], **named)
-            machine.frame = inflate(entry.place, virtual)
+            machine.frame = inflate(entry.place, virtual, domain.bound_method)
             return machine.resume()
         except Break as signal:
             if machine.frame is None or signal.reason == "escape":

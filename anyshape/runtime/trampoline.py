@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
 from anyshape.capture import unwinding
@@ -67,9 +68,12 @@ class _Flattener:
     texts: list[str] = field(default_factory=list)
     known: dict[int, int] = field(default_factory=dict)
 
-    def slot(self, value: Any, text: str) -> int:
+    def slot(self, value: Any, text: str) -> Any:
+        """The number of the slot; -1 where there is no value; a C method bound to an object is that object's slot and a name."""
         if value is NULL:
             return -1
+        if type(value) is BuiltinFunctionType and not isinstance(value.__self__, (ModuleType, type(None), type)):
+            return (self.slot(value.__self__, text), value.__name__)
         if type(value) not in _PLAIN:
             found = self.known.get(id(value))
             if found is not None:
@@ -129,21 +133,23 @@ def flatten(frame: Frame) -> Place | None:
     return Place(tuple(parts), flattener.slots, flattener.texts, scopes)
 
 
-def inflate(place: Place, values: list[Any]) -> Frame:
-    """The innermost of new frames that hold `values` where the place has its slots."""
+def inflate(place: Place, values: list[Any], bind: Callable[[Any, str], Any]) -> Frame:
+    """The innermost of new frames that hold `values` where the place has its slots; `bind` gives a method of a value."""
 
-    def value(slot: int) -> Any:
+    def value(slot: Any) -> Any:
+        if type(slot) is tuple:
+            return bind(value(slot[0]), slot[1])
         return NULL if slot < 0 else values[slot]
 
     innermost: Frame | None = None
     inner: Frame | None = None
     for part, (globals_, builtins) in zip(place.key, place.scopes):
         code, index, _, locals_, stack, handled, namespace, following = part
-        names = None if namespace < 0 else value(namespace)
+        names = None if namespace == -1 else value(namespace)
         frame = Frame(code, globals_, builtins, [value(slot) for slot in locals_], names)
         frame.stack = [value(slot) for slot in stack]
         frame.index = index
-        frame.handled = None if handled < 0 else value(handled)
+        frame.handled = None if handled == -1 else value(handled)
         frame.continuation = _continuation(following, value)
         if inner is None:
             innermost = frame

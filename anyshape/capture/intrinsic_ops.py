@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from anyshape.capture import op_control, op_values, protocol
+from anyshape.capture import op_control, op_values
 from anyshape.capture.frame import Frame, Unsupported
 from anyshape.capture.steps import push
 from anyshape.capture.values import Call
@@ -34,8 +34,11 @@ def _type_parameter(kind: str) -> Callable[[Machine, Frame, Any], None]:
     return make
 
 
-def _generic(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
-    return push(machine, frame, 1, protocol.load_item(machine, typing.Generic, frame.stack[-1]))
+def _generic(machine: Machine, frame: Frame, arg: Any) -> None:
+    """`Generic[T, *Ts, **P]`: type variable tuples are unpacked."""
+    kinds: Any = typing.TypeVarTuple
+    parameters = [typing.Unpack[p] if isinstance(p, kinds) else p for p in frame.stack[-1]]
+    frame.stack[-1] = typing._GenericAlias(typing.Generic, tuple(parameters))  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def _set_type_parameters(machine: Machine, frame: Frame, arg: Any) -> None:

@@ -375,7 +375,7 @@ def case_exec_syntax_error():
 
 
 def case_interactive_expression():
-    code = compile("1 + 1\n'text'\nNone", "<stdin>", "single")
+    code = compile("1 + 1; 'text'; None", "<stdin>", "single")
     exec(code, {})
 
 

@@ -9,7 +9,7 @@ def _run(source):
     if sys.version_info < (3, 12):
         return None
     space = {"__name__": "new_in_312"}
-    exec(source, space)
+    exec(compile(source, "new_in_312", "exec", dont_inherit=True), space)
     return space.get("result")
 
 
@@ -133,3 +133,15 @@ result = A().f()
 
 def case_slices():
     return _run("l = list(range(6))\nl[1:3] = [9]\nresult = l[1:], l[:-1], l")
+
+
+def case_generic_method_reads_class_and_global_names():
+    return _run(
+        """
+class A:
+    Own = str
+    def m[T](self, a: int, b: Own) -> T:
+        return a
+result = A().m(3, 'x'), A.m.__annotations__['a'], A.m.__annotations__['b']
+"""
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import json
 import signal
 import sys
@@ -22,6 +23,12 @@ def _stop(*_: object) -> NoReturn:
     raise TookTooLong
 
 
+def opnames() -> list[str]:
+    """The opcodes that may be in a code object of this Python."""
+    real = [name for name, number in dis.opmap.items() if number < 256]
+    return [name for name in real if not name.startswith("INSTRUMENTED_")]
+
+
 def main() -> int:
     signal.signal(signal.SIGALRM, _stop)
     executed: set[str] = set()
@@ -37,7 +44,8 @@ def main() -> int:
         signal.alarm(0)
         if failure is not None:
             failures[name] = failure
-    json.dump({"cases": names, "failures": failures, "executed": sorted(executed)}, sys.stdout)
+    report = {"cases": names, "failures": failures, "executed": sorted(executed), "opnames": opnames()}
+    json.dump(report, sys.stdout)
     return 1 if failures else 0
 
 

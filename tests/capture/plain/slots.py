@@ -831,6 +831,11 @@ def case_copy_slots():
             logged("__reduce__")
             return (int, ("7",))
 
+    class Q:
+        def __reduce__(self):
+            logged("__reduce__")
+            return (int, ("7",))
+
     class R:
         def __reduce_ex__(self, protocol):
             logged("__reduce_ex__")
@@ -839,7 +844,7 @@ def case_copy_slots():
         def __getstate__(self):
             return {}
 
-    return flush(copy.copy(C()), copy.deepcopy(C()), copy.copy(R()), copy.deepcopy([R()]))
+    return flush(copy.copy(C()), copy.deepcopy(C()), copy.copy(R()), copy.deepcopy([R()]), copy.copy(Q()))
 
 
 SPECIAL_METHODS = frozenset(

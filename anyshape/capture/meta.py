@@ -95,6 +95,7 @@ def row_for(fn: Any, name: str, count: int, keywords: tuple[str, ...]) -> OpDef:
             name,
             type=lambda cx, *args, **kwargs: infer(cx, fn, args, kwargs),
             random=any(word in name.rpartition(".")[2] for word in RANDOM),
+            effect=True,  # nobody has said that it writes nothing
             alias="maybe",
         )
         _publish(row)
@@ -125,7 +126,12 @@ def infer(cx: TypeContext, fn: Callable[..., Any], args: Sequence[Any], kwargs: 
     seen: list[_Observation] = []
     single = True
     for sizes in itertools.islice(_assignments(cx, symbols), SAMPLES):
-        made = _run(fn, args, kwargs, sizes)
+        try:
+            made = _run(fn, args, kwargs, sizes)
+        except OpError:
+            if not seen:  # the example sizes themselves
+                raise
+            continue  # sizes that torch refuses: it will refuse them at run time too
         single = isinstance(made, torch.Tensor)
         results = [made] if single else list(made) if isinstance(made, (tuple, list)) else None
         if results is None or not all(isinstance(r, torch.Tensor) for r in results):

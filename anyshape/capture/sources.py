@@ -121,6 +121,8 @@ def expression(source: Source, constant: Callable[[Any, str], str]) -> str:
     if source.kind == "attr":
         if base.is_pinned and _in_instance_dict(base.pinned, source.key):
             return f"{constant(vars(base.pinned), base.text + '.__dict__')}[{source.key!r}]"
+        if base.is_pinned and isinstance(base.pinned, type) and source.key in vars(base.pinned):
+            return f"{constant(vars(base.pinned), base.text + '.__dict__')}[{source.key!r}]"
         if str(source.key).isidentifier():
             return f"{expression(base, constant)}.{source.key}"
         return f"getattr({expression(base, constant)}, {source.key!r})"

@@ -16,9 +16,8 @@ from anyshape.capture import indexing, numbers, torchmap
 from anyshape.capture.breaks import broken
 from anyshape.capture.meta import eager_call
 from anyshape.capture.tensors import DTYPE_OF_TORCH, TORCH_OF_DTYPE, device_text
-from anyshape.capture.values import PROXIES, Call, ScalarValue, SizeValue, TensorValue
-from anyshape.ir.dtypes import DType, bool_
-from anyshape.ir.graph import TensorType, Value
+from anyshape.capture.values import PROXIES, Break, ScalarValue, SizeValue, TensorValue
+from anyshape.ir.graph import TensorType
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops import OPS
 from anyshape.ops.layout import numel
@@ -101,6 +100,10 @@ def call_torch(domain: SymbolicDomain, fn: Any, args: tuple[Any, ...], kwargs: d
     try:
         row_args, row_kwargs = torchmap.row_arguments(name, fn, args, kwargs)
         return call_row(domain, name, *row_args, **row_kwargs)
+    except Break as signal:
+        if str(signal.context.get("why", "")).endswith("has no row"):
+            return NotImplemented if isinstance(fn, types.FunctionType) else generic_call(domain, fn, args, kwargs)
+        raise
     except TypeError as error:
         raise broken("operator-raises", what=name, why=str(error)) from error
 

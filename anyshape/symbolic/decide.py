@@ -71,6 +71,10 @@ def decide(facts: Facts, relation: Relation) -> bool | None:
     atom = relation.form.atom
     if atom is not None and not atom.word and facts.alone(atom):
         return quick(facts, relation)
+    if not linear(relation.form):
+        found = quick(facts, relation)
+        if found is not None:
+            return found
     now = condition_simplified(facts, relation)
     if isinstance(now, bool):
         return now

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import gcd
 
+from anyshape.symbolic.atoms import Symbol
 from anyshape.symbolic.conditions import AllOf, Condition, Relation
 from anyshape.symbolic.decide import decide, quick
 from anyshape.symbolic.expr import Dim, Space
+from anyshape.symbolic.extent import upper
 from anyshape.symbolic.knowledge import Knowledge, Refuted, Why
 from anyshape.symbolic.learn import learn
 from anyshape.symbolic.ranges import Bounds, bounds_of, congruence_of
@@ -126,6 +128,10 @@ class Facts(Knowledge):
     def bounds(self, dim: Dim) -> Bounds:
         """The least and greatest value, None where unbounded."""
         return bounds_of(self, simplified(self, dim), 1)
+
+    def upper(self, dim: Dim, allowed: Callable[[Symbol], bool]) -> Dim | None:
+        """An expression over allowed symbols that is never less than the dim, if one is known."""
+        return upper(self, dim, allowed)
 
     def divisor(self, dim: Dim) -> int:
         """The largest known divisor; for 0, which everything divides, 2**62."""

@@ -34,6 +34,8 @@ def undecided(facts: Facts, relation: Relation, core: Iterable[Expr | AnyOf]) ->
     if any(lo > hi or facts.value_of(symbol) is not None for symbol, (lo, hi) in ends.items()):
         return False
     seen: set[bool] = set()
+    if any(isinstance(fact, AnyOf) for fact in core):  # most alternatives are about being 1
+        ends = {symbol: (min(max(lo, 1), hi), hi) for symbol, (lo, hi) in ends.items()}
     for env in _candidates(relation, ends):
         truth = _truth(facts, relation, core, env)
         if truth is not None:

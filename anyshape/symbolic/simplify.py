@@ -95,12 +95,17 @@ def _operation(facts: Facts, atom: Atom) -> Dim:
     return simplified(facts, found)
 
 
+def _glance(facts: Facts, op: str, operands: Sequence[Dim]) -> bool:
+    return facts.quick(RELATIONS[op](*operands)) is True
+
+
 def _ask(facts: Facts, op: str, operands: Sequence[Dim]) -> bool:
     return facts.ask(RELATIONS[op](*operands)) is True
 
 
 def _rule(facts: Facts, word: str, operands: Sequence[Dim]) -> Dim | None:
-    return UNDER_FACTS.rewrite(word, operands, ARITHMETIC, lambda op, xs: _ask(facts, op, xs))
+    ask = _glance if word == "broadcast" else _ask  # equalities are substituted before we get here
+    return UNDER_FACTS.rewrite(word, operands, ARITHMETIC, lambda op, xs: ask(facts, op, xs))
 
 
 def _choice(facts: Facts, word: str, operands: Sequence[Dim]) -> Dim | None:

@@ -1,0 +1,446 @@
+"""What facts say: three answers, each with its reasons, for ever."""
+
+from __future__ import annotations
+
+import pytest
+
+from anyshape.symbolic import (
+    AnyOf,
+    Contradiction,
+    Facts,
+    Space,
+    all_of,
+    any_of,
+    broadcast,
+    ceildiv,
+    eq,
+    ge,
+    gt,
+    le,
+    lt,
+    maximum,
+    minimum,
+    mod,
+    ne,
+    total,
+)
+
+
+class World:
+    """A space with backed sizes s0.., data's sizes u0.. and signed integers i0.."""
+
+    def __init__(self) -> None:
+        self.space = Space()
+        self.s = [self.space.fresh("s") for _ in range(5)]
+        self.u = [
+            self.space.fresh("u", policy="unbacked", knowledge="midrun") for _ in range(4)
+        ]
+        self.i = [
+            self.space.fresh("i", policy="unbacked", knowledge="midrun", signed=True)
+            for _ in range(3)
+        ]
+        self.facts = Facts(self.space)
+
+
+@pytest.fixture
+def w():
+    return World()
+
+
+def knowing(w, *conditions):
+    facts = w.facts.fork()
+    for condition in conditions:
+        facts.assume(condition)
+    return facts
+
+
+# --- without facts
+
+
+def test_a_size_is_not_negative_and_may_be_zero(w):
+    s0 = w.s[0]
+    assert w.facts.known(ge(s0, 0)) is True
+    assert w.facts.known(lt(s0, 0)) is False
+    assert w.facts.known(eq(s0 * 64, 0)) is None
+    assert w.facts.known(eq(s0, 1)) is None
+    assert w.facts.known(ge(w.i[0], 0)) is None
+
+
+def test_relations_that_hold_for_all_integers_need_no_facts(w):
+    a, b = w.s[:2]
+    assert eq(a + b, b + a) is True
+    assert ne(2 * a, 2 * b + 1) is True
+    assert eq(4 * a, 6 * b + 1) is False
+    assert ge(a + 3, a + 4) is False
+    assert lt(a, a + 1) is True
+
+
+def test_two_spellings_of_a_relation_are_one_object(w):
+    a, b = w.s[:2]
+    assert gt(a, b) is lt(b, a) is ge(a, b + 1) is ge(2 * a, 2 * b + 1)
+    assert eq(a, b) is eq(2 * b, 2 * a)
+    assert ~lt(a, b) is ge(a, b)
+    assert ~~eq(a, b) is eq(a, b)
+
+
+def test_relations_have_no_truth(w):
+    a, b = w.s[:2]
+    for condition in (lt(a, b), all_of(lt(a, b), ge(a, 3)), any_of(eq(a, 1), eq(b, 1))):
+        with pytest.raises(TypeError, match="facts.known"):
+            bool(condition)
+
+
+def test_conditions_join_and_negate(w):
+    a, b = w.s[:2]
+    assert all_of() is True and any_of() is False
+    assert all_of(ge(a, 3), True) is ge(a, 3)
+    assert all_of(ge(a, 3), False) is False
+    assert any_of(ge(a, 3), lt(a, 3)) is True
+    assert all_of(ge(a, 3), lt(a, 3)) is False
+    either = any_of(ge(a, 3), any_of(eq(b, 1), ge(a, 3)))
+    assert either is any_of(eq(b, 1), ge(a, 3))
+    assert ~either is all_of(ne(b, 1), lt(a, 3))
+    assert either.symbols == {a.symbol, b.symbol}
+
+
+def test_remainders_and_quotients_keep_python_s_promises(w):
+    a, i = w.s[0], w.i[0]
+    for x in (a, i, 3 * i - 5):
+        assert w.facts.known(ge(x % 4, 0)) is True
+        assert w.facts.known(lt(x % 4, 4)) is True
+        assert w.facts.known(le(x // 4 * 4, x)) is True
+        assert w.facts.known(gt(x // 4 * 4, x - 4)) is True
+        assert w.facts.simplify(x // 4 * 4 + x % 4) is x
+    assert w.facts.known(ge(i // 4, 0)) is None
+    assert w.facts.known(lt(i % -4, 1)) is True
+
+
+def test_rounding_up_to_a_multiple_gives_a_multiple_that_is_enough(w):
+    a = w.s[0]
+    padded = ceildiv(a, 64) * 64
+    assert w.facts.known(ge(padded, a)) is True
+    assert w.facts.known(lt(padded, a + 64)) is True
+    assert w.facts.known(eq(padded % 64, 0)) is True
+    assert w.facts.divisor(padded) == 64
+
+
+def test_minimum_and_maximum_bound_their_operands(w):
+    a, b, i = w.s[0], w.s[1], w.i[0]
+    assert w.facts.known(le(minimum(a, b), a)) is True
+    assert w.facts.known(ge(maximum(a, i), i)) is True
+    assert w.facts.known(ge(maximum(a, i), 0)) is True
+    assert w.facts.known(gt(minimum(a, i), i)) is False
+    start = minimum(maximum(i, 0), a)
+    stop = maximum(minimum(maximum(w.i[1], 0), a), start)
+    assert w.facts.known(ge(stop - start, 0)) is True
+    assert w.facts.known(le(stop, a)) is True
+    assert w.facts.known(eq(stop, start)) is None
+
+
+def test_a_broadcast_is_one_of_its_operands(w):
+    a, b = w.s[:2]
+    both = broadcast(a, b)
+    assert w.facts.known(any_of(eq(both, a), eq(both, b))) is True
+    assert w.facts.known(any_of(eq(a, 1), eq(a, both))) is True
+    assert w.facts.known(ge(both, 0)) is True
+    assert w.facts.known(ge(both, a)) is None  # 1 with 0 is 0
+
+
+# --- assuming
+
+
+def test_true_and_false_hold_for_ever_and_unknown_until_facts_grow(w):
+    a, b = w.s[:2]
+    assert w.facts.known(ge(a, 5)) is None
+    w.facts.assume(ge(a, b))
+    assert w.facts.known(ge(a, 5)) is None
+    w.facts.assume(ge(b, 7))
+    assert w.facts.known(ge(a, 5)) is True
+    assert w.facts.known(lt(a, 7)) is False
+
+
+def test_a_child_learns_without_its_parent(w):
+    a = w.s[0]
+    child = w.facts.fork()
+    child.assume(ge(a, 3), "child")
+    w.facts.assume(le(a, 9), "parent")
+    assert child.known(ge(a, 2)) is True and w.facts.known(ge(a, 2)) is None
+    assert w.facts.known(le(a, 9)) is True and child.known(le(a, 9)) is None
+    assert [reason for _, reason in child.all()] == ["child"]
+    grandchild = child.fork()
+    grandchild.assume(eq(a, 4))
+    assert grandchild.simplify(a + 1) == 5 and child.simplify(a + 1) is a + 1
+
+
+def test_what_is_refuted_cannot_be_assumed(w):
+    a, b = w.s[:2]
+    w.facts.assume(ge(a, 5), "long enough")
+    w.facts.assume(lt(a, b), "shorter than b")
+    with pytest.raises(Contradiction, match="long enough") as caught:
+        w.facts.assume(lt(b, 6), "no")
+    assert caught.value.reasons == ["long enough", "shorter than b"]
+    assert w.facts.known(lt(b, 6)) is False
+
+
+def test_why_names_the_facts_that_were_needed_and_no_others(w):
+    a, b, c = w.s[:3]
+    w.facts.assume(le(a, b), "a <= b")
+    w.facts.assume(le(c, 100), "c <= 100")
+    w.facts.assume(le(b, 10), "b <= 10")
+    assert w.facts.why(le(a, 12)) == ["a <= b", "b <= 10"]
+    assert w.facts.why(ge(a, 0)) == []
+    assert w.facts.why(ge(a, 5)) == []
+    w.facts.assume(eq(c % 8, 0), "8 divides c")
+    assert w.facts.why(ne(c, 12)) == ["8 divides c"]
+    w.facts.assume(ge(b, 9))
+    assert w.facts.why(ge(b, 2)) == [ge(b, 9)]
+
+
+def test_all_lists_what_was_assumed_in_order(w):
+    a = w.s[0]
+    w.facts.assume(ge(a, 2), "one")
+    w.facts.assume(ge(a, 1), "known already")
+    w.facts.assume(le(a, 5), "two")
+    assert w.facts.all() == [(ge(a, 2), "one"), (le(a, 5), "two")]
+
+
+# --- equalities
+
+
+def test_an_equality_substitutes_everywhere(w):
+    a, b = w.s[:2]
+    facts = knowing(w, eq(b, a))
+    assert facts.simplify(b * 4 + 1) is a * 4 + 1
+    assert facts.simplify(minimum(a, b)) is a
+    assert facts.simplify(b // 8) is a // 8
+    assert facts.simplify(broadcast(a, b)) is a
+    assert facts.known(eq(a * 64, b * 64)) is True
+
+
+def test_what_data_decides_is_replaced_by_what_is_known_at_entry(w):
+    facts = knowing(w, eq(w.s[1], w.u[0]), eq(w.u[1], 2 * w.s[0] + 1))
+    assert facts.simplify(w.u[0]) is w.s[1]
+    assert facts.simplify(w.u[1] + 1) is 2 * w.s[0] + 2
+
+
+def test_a_size_equal_to_an_expression_passes_its_range_on(w):
+    a, b = w.s[:2]
+    facts = knowing(w, le(b, 10), eq(b, 3 * a - 6))
+    assert facts.bounds(a) == (2, 5)
+
+
+def test_equal_ends_of_a_range_are_an_equality(w):
+    a = w.s[0]
+    assert knowing(w, ge(a, 5), lt(a, 6)).simplify(a * 2) == 10
+    assert knowing(w, le(a, 0)).simplify(a) == 0
+    assert knowing(w, le(a, 1), ne(a, 0)).simplify(a) == 1
+
+
+def test_numbers_of_elements_agree(w):
+    a, b, c, d = w.s[:4]
+    facts = knowing(w, eq(a * b, c * d))
+    assert facts.known(eq(a * b * 64, 64 * c * d)) is True
+    assert facts.known(eq(a, c)) is None
+    facts.assume(eq(b, d))
+    assert facts.known(eq(a, c)) is None  # b may be 0
+    facts.assume(ge(b, 1))
+    assert facts.known(eq(a, c)) is True
+
+
+def test_a_cache_that_grows(w):
+    past, new, full = w.s[:3]
+    facts = knowing(w, eq(full, past + new))
+    assert facts.simplify(full * 64 - past * 64) is new * 64
+    facts.assume(ge(new, 1))
+    assert facts.known(gt(full, past)) is True
+    assert facts.simplify((w.s[3] * full * 64) // (full * 64)) is w.s[3]
+
+
+# --- division
+
+
+def test_products_cancel_only_where_the_divisor_is_not_zero(w):
+    a, b, c = w.s[:3]
+    whole, part = a * b * 64, b * 64
+    assert str(w.facts.simplify(whole // part)) == "(s0*s1)//s1"
+    facts = knowing(w, gt(b, 0))
+    assert facts.simplify(whole // part) is a
+    assert facts.simplify(whole % part) == 0
+    assert facts.simplify((a * b + b * c) // b) is a + c
+    assert facts.simplify((a * (b + c) * 8) // (4 * b + 4 * c)) is 2 * a
+    assert facts.simplify((a * b + 3) % b) is mod(3, b)
+
+
+def test_a_numel_that_is_not_zero_has_no_zero_factor(w):
+    a, b, c = w.s[:3]
+    facts = knowing(w, ge(a * b * c, 1))
+    assert facts.known(ge(a, 1)) is True
+    assert facts.simplify((a * b) // b) is a
+
+
+def test_a_known_remainder_makes_division_exact(w):
+    a, b = w.s[:2]
+    facts = knowing(w, eq(a % 8, 0))
+    assert facts.simplify(a // 8 * 8) is a
+    assert facts.simplify(a // 8 * 16) is 2 * a
+    assert facts.simplify((a + 3) % 8) == 3
+    assert facts.simplify(a % 4) == 0
+    assert facts.divisor(3 * a) == 24
+    assert facts.divisor(a * b) == 8
+    assert facts.known(eq(a, 12)) is False
+    assert facts.known(ne(2 * a, 24)) is True
+    assert knowing(facts_world(w, facts), eq(b, a // 8)).simplify(a) is a
+
+
+def facts_world(w, facts):
+    other = World.__new__(World)
+    other.__dict__.update(w.__dict__, facts=facts)
+    return other
+
+
+def test_remainders_combine(w):
+    a = w.s[0]
+    facts = knowing(w, eq(a % 4, 3), eq(a % 3, 1))
+    assert facts.simplify(a % 12) == 7
+    assert facts.bounds(a) == (7, None)
+    with pytest.raises(Contradiction):
+        facts.assume(eq(a % 6, 2))
+
+
+def test_an_equation_without_a_unit_coefficient_leaves_residues(w):
+    a, b = w.s[:2]
+    facts = knowing(w, eq(2 * a, 3 * b))
+    assert facts.divisor(a) == 3 and facts.divisor(b) == 2
+    assert facts.known(eq(a, 4)) is False
+
+
+def test_divisors_of_zero_and_constants(w):
+    assert w.facts.divisor(12) == 12
+    assert w.facts.divisor(0) % 2**20 == 0
+    assert w.facts.divisor(8 * w.s[0] + 12) == 4
+
+
+def test_small_dividends(w):
+    a, b = w.s[:2]
+    facts = knowing(w, lt(a, b))
+    assert facts.simplify(a % b) is a
+    assert facts.simplify(a // b) == 0
+    assert facts.known(ge(b, 1)) is True
+
+
+# --- choices
+
+
+def test_ranges_choose(w):
+    a, b = w.s[:2]
+    assert knowing(w, le(a, 2048)).simplify(minimum(a, 2048)) is a
+    assert knowing(w, ge(a, 2048)).simplify(minimum(a, 2048)) == 2048
+    assert w.facts.simplify(maximum(a, 0)) is a
+    assert knowing(w, le(a, b)).simplify(minimum(a, b) + maximum(a, b)) is a + b
+
+
+def test_broadcasts_are_decided_by_ones(w):
+    a, b, c = w.s[:3]
+    assert knowing(w, eq(a, 1)).simplify(broadcast(a, b)) is b
+    assert knowing(w, ge(a, 2)).simplify(broadcast(a, b)) is a
+    assert knowing(w, eq(a, 1)).simplify(broadcast(a, b, c)) is broadcast(b, c)
+    assert w.facts.simplify(broadcast(a, b)) is broadcast(a, b)
+
+
+def test_alternatives_are_used_when_all_but_one_are_gone(w):
+    a, b = w.s[:2]
+    facts = knowing(w, any_of(eq(a, 1), eq(b, 1), eq(a, b)), ge(a, 2), ne(b, 1))
+    assert facts.known(eq(a, b)) is True
+
+
+def test_alternatives_decide_what_follows_from_each(w):
+    a, b = w.s[:2]
+    facts = knowing(w, any_of(all_of(eq(a, 3), le(b, 4)), eq(a, 5)))
+    assert facts.known(ge(a, 3)) is True
+    assert facts.known(eq(a, 4)) is False
+    assert facts.known(eq(a, 3)) is None
+
+
+def test_disjunctions_are_known_when_their_opposite_is_impossible(w):
+    a, b = w.s[:2]
+    facts = knowing(w, le(a, b))
+    assert facts.known(any_of(lt(a, 5), ge(b, 5))) is True
+    assert facts.known(all_of(ge(a, 5), lt(b, 5))) is False
+    assert isinstance(any_of(lt(a, 5), ge(b, 6)), AnyOf)
+    assert facts.known(any_of(lt(a, 5), ge(b, 6))) is None
+
+
+# --- sizes that data decides
+
+
+def test_bounds_of_data_dependent_sizes_compose(w):
+    a, b, u, v = w.s[0], w.s[1], w.u[0], w.u[1]
+    facts = knowing(w, le(a, 100), le(b, 10), le(u, a * b), le(v, u))
+    assert facts.bounds(u) == (0, 1000)
+    assert facts.known(le(v, a * b)) is True
+    assert facts.known(le(v * 64, a * b * 64)) is True
+    assert facts.known(le(v * w.s[2], a * b * w.s[2])) is True
+    assert facts.known(eq(v, u)) is None
+
+
+def test_the_bound_of_a_size_in_sizes_known_at_entry(w):
+    a, b, u, v = w.s[0], w.s[1], w.u[0], w.u[1]
+
+    def entry(symbol):
+        return symbol.knowledge == "entry"
+
+    facts = knowing(w, le(u, a * b), le(v, u), le(w.u[2], 7))
+    assert facts.upper(v, entry) is a * b
+    assert facts.upper(2 * v + w.u[2] + a, entry) is 2 * a * b + 7 + a
+    assert facts.upper(v // 4 + 1, entry) is (a * b) // 4 + 1
+    assert facts.upper(minimum(v, 100), entry) is minimum(a * b, 100)
+    assert facts.upper(a - v, entry) is a
+    assert facts.upper(v * b, entry) is a * b * b
+    assert facts.upper(w.u[3], entry) is None
+    assert facts.upper(a + 3, entry) is a + 3
+
+
+def test_offsets_of_pieces_are_in_order(w):
+    pieces = w.u
+    whole = w.s[0]
+    facts = knowing(w, eq(total(pieces), whole))
+    offset = 0
+    for piece in pieces:
+        assert facts.known(ge(offset, 0)) is True
+        assert facts.known(le(offset + piece, whole)) is True
+        offset = offset + piece
+    assert facts.simplify(total(pieces)) is whole
+
+
+# --- cost
+
+
+def test_five_thousand_symbols_cost_as_much_each_as_fifty(w):
+    """Counts, not times: how many expressions and proofs a chain of facts makes."""
+
+    def made(count):
+        space = Space()
+        facts = Facts(space)
+        most = space.fresh("s")
+        facts.assume(le(most, 10000))
+        for _ in range(count):
+            u = space.fresh("u", policy="unbacked", knowledge="midrun")
+            facts.assume(le(u, most))
+            assert facts.known(eq(u, 1)) is None
+            assert facts.known(le(u, 10000)) is True
+            assert facts.known(eq(u, most)) is None
+        return len(space.relations) + len(space.memo)
+
+    assert made(800) <= 10 * made(80) + 50
+
+
+def test_forks_share_what_they_know(w):
+    facts = w.facts
+    for symbol in w.s:
+        facts.assume(le(symbol, 100))
+    facts.fork()
+    forks = [facts]
+    for _ in range(200):
+        forks.append(forks[-1].fork())
+    assert forks[-1].ranges.older is facts.ranges.older
+    assert forks[-1].known(le(w.s[0], 100)) is True

@@ -15,7 +15,7 @@ from anyshape.ops.reduce import cast, count_of, norm_expand, variance, wide
 from anyshape.ops.rules import contiguous_like, dim_of, tensor
 from anyshape.ops.table import op
 from anyshape.ops.view import Normal, sequence
-from anyshape.symbolic import Dim, eq
+from anyshape.symbolic import Dim, eq, mod
 
 # --- softmax ---
 
@@ -93,10 +93,20 @@ def _layer_norm_type(cx: TypeContext, x: Any, shape: Any, *rest: Arg) -> TensorT
     sizes = sequence(shape)
     if len(sizes) > t.rank or not sizes:
         raise OpError(f"Given normalized_shape={sizes}, expected input with as many dimensions")
-    for a, b in zip(t.shape[t.rank - len(sizes) :], sizes):
-        if a is not b and a != b:
-            cx.require(eq(a, b), f"Given normalized_shape={sizes}, expected input with that shape")  # type: ignore
+    message = f"Given normalized_shape={sizes}, expected input and weights with that shape"
+    _same_sizes(cx, t.shape[t.rank - len(sizes) :], sizes, message)
+    for affine in rest[:2]:
+        if affine is not None and hasattr(affine, "shape"):
+            _same_sizes(cx, tensor(affine).shape, sizes, message)
     return TensorType(t.dtype, t.device, t.shape, contiguous_strides(cx, t.shape))
+
+
+def _same_sizes(cx: TypeContext, found: Any, expected: Any, message: str) -> None:
+    if len(found) != len(expected):
+        raise OpError(message)
+    for a, b in zip(found, expected, strict=True):
+        if a is not b and a != b:
+            cx.require(eq(a, b), message)
 
 
 def _last_dims(x: Any, shape: Any) -> tuple[int, ...]:
@@ -146,7 +156,7 @@ EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloa
 def _rms_norm_type(
     cx: TypeContext, x: Any, shape: Any, weight: Any = None, eps: Any = None
 ) -> TensorType:
-    return _layer_norm_type(cx, x, shape)
+    return _layer_norm_type(cx, x, shape, weight)
 
 
 def _rms_norm_expand(b: Any, x: Any, shape: Any, weight: Any = None, eps: Any = None) -> Any:
@@ -198,6 +208,29 @@ def _batch_norm_expand(
     return cast(b, _affine(b, scaled, *rows), x.dtype)
 
 
+def _channel_norm_type(cx: TypeContext, x: Any, *vectors: Arg) -> TensorType:
+    """Like the picture; every vector has an element for each channel."""
+    t = tensor(x)
+    for vector in vectors:
+        if vector is not None and hasattr(vector, "shape"):
+            message = f"expected {t.shape[1]} elements, one for each channel"
+            _same_sizes(cx, tensor(vector).shape, t.shape[1:2], message)
+    return _image_like(cx, x)
+
+
+def _group_norm_type(
+    cx: TypeContext, x: Any, groups: Any, weight: Any = None, bias: Any = None, eps: Any = 1e-5
+) -> TensorType:
+    divides = eq(mod(tensor(x).shape[1], groups), 0)
+    cx.require(divides, "Expected number of channels in input to be divisible by num_groups")
+    return _channel_norm_type(cx, x, weight, bias)
+
+
+def _instance_norm_type(cx: TypeContext, x: Any, *vectors: Arg, **rest: Arg) -> TensorType:
+    _channel_norm_type(cx, x, *vectors[:4])
+    return contiguous_like(0)(cx, x)
+
+
 def _image_like(cx: TypeContext, x: Any, *rest: Arg, **kwargs: Arg) -> TensorType:
     t = tensor(x)
     keep = is_channels_last(cx, t)
@@ -227,7 +260,7 @@ op(
     "eps=1e-05",
     torch="torch.nn.functional.batch_norm",
     normalize=_normal_batch_norm,
-    type=_image_like,
+    type=lambda cx, x, *vectors, **rest: _channel_norm_type(cx, x, *vectors[:4]),
     expand=_batch_norm_expand,
 )
 
@@ -249,7 +282,7 @@ op(
     "group_norm",
     "input, num_groups, weight=None, bias=None, eps=1e-05",
     torch="torch.nn.functional.group_norm",
-    type=_image_like,
+    type=_group_norm_type,
     expand=_group_norm_expand,
     autocast="float32",
 )
@@ -280,7 +313,7 @@ op(
     "input, running_mean=None, running_var=None, weight=None, bias=None, "
     "use_input_stats=True, momentum=0.1, eps=1e-05",
     torch="torch.nn.functional.instance_norm",
-    type=contiguous_like(0),
+    type=_instance_norm_type,
     expand=_instance_norm_expand,
 )
 

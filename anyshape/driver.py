@@ -19,7 +19,7 @@ from anyshape.codegen.host import emit_host
 from anyshape.codegen.native import NATIVE_PRELUDE, emit_stretch
 from anyshape.errors import AnyshapeError
 from anyshape.ir.code import CFunction, Code, CType
-from anyshape.ir.graph import Graph
+from anyshape.ir.graph import Graph, TensorType
 from anyshape.ir.loops import Kernel, PointerParam, ScalarParam, SizeParam
 from anyshape.ir.program import Call, Launch, Program, Stretch
 from anyshape.ops import OPS
@@ -57,6 +57,41 @@ class CompiledGraph:
         return sum(isinstance(step, Call) and step.kind == kind for step in steps)
 
 
+def needs_gradients(graph: Graph) -> bool:
+    """Whether a node that the program ran in grad mode reads what requires grad."""
+    return any(
+        node.world is not None
+        and node.world.grad
+        and any(isinstance(v.type, TensorType) and v.type.requires_grad for v in node.inputs())
+        for node in graph.nodes
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GradientGraph:
+    """A graph whose results need gradients: its torch-level nodes run on eager torch, which records them."""
+
+    graph: Graph
+    constants: Mapping[str, torch.Tensor]
+    linked: str = ""
+    stages: tuple[tuple[str, Graph], ...] = ()
+    kernel_names: frozenset[str] = frozenset()
+
+    def run(self, *arguments: Any) -> tuple[Any, ...]:
+        """As ``CompiledGraph.run``."""
+        given = iter(arguments)
+        inputs = [
+            next(given) if entry.kind == "argument" else self.constants[entry.value.name]
+            for entry in self.graph.inputs
+        ]
+        outputs: tuple[Any, ...] = reference.run(self.graph, inputs, worlds=True)
+        return outputs
+
+    def count(self, kind: str) -> int:
+        """All of it is eager."""
+        return len(self.graph.nodes) if kind == "eager" else 0
+
+
 @dataclass(slots=True, eq=False)
 class Driver:
     """Compiles graphs for one compiled function. ``kernels`` is shared: each text is compiled once."""
@@ -73,6 +108,8 @@ class Driver:
 
     def compile_graph(self, graph: Graph, constants: Mapping[str, torch.Tensor]) -> CompiledGraph:
         """``constants`` are the tensors of the inputs that are no arguments, by the value's name."""
+        if needs_gradients(graph):
+            return GradientGraph(graph, constants)  # type: ignore[return-value]
         passed = tuple(stages(graph, OPS))
         final = passed[-1][1]
         program = schedule(final, self.options)

@@ -126,12 +126,14 @@ def run(
     *,
     check_types: bool | Literal["shapes"] = False,
     ops: Mapping[str, OpDef] = OPS,
+    worlds: bool = False,
 ) -> Any:
     """The outputs of the graph for these inputs.
 
     ``sizes`` gives symbols that no input's shape decides. ``check_types`` compares every result
     with its type (``"shapes"``: strides left out) and raises ``TypeMismatch``. Raises
-    ``CheckFailed`` where a check of the graph does not hold.
+    ``CheckFailed`` where a check of the graph does not hold. ``worlds``: gradients are recorded
+    for the nodes that the program ran in grad mode, and for no others.
     """
     env = Environment()
     env.sizes.update(sizes or {})
@@ -143,7 +145,11 @@ def run(
     }
     for number, node in enumerate(graph.nodes):
         _run_checks(checks.get(number, ()), env)
-        _run_node(node, env, ops, check_types)
+        if worlds and node.world is not None:
+            with torch.set_grad_enabled(node.world.grad):
+                _run_node(node, env, ops, check_types)
+        else:
+            _run_node(node, env, ops, check_types)
     _run_checks(checks.get(len(graph.nodes), ()), env)
     return env.read(graph.outputs)
 
@@ -332,6 +338,13 @@ def nan_to_num_core(input: Tensor, nan: float, posinf: float, neginf: float) -> 
 def assign(input: Tensor, value: Tensor) -> tuple[()]:
     """Copies ``value`` into ``input``."""
     input.copy_(value)
+    return ()
+
+
+def check_false(condition: Tensor) -> tuple[()]:
+    """Raises ``CheckFailed`` where the condition holds."""
+    if bool(condition):
+        raise CheckFailed("an index is out of range")
     return ()
 
 

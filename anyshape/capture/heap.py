@@ -14,6 +14,7 @@ import operator
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from sys import getrefcount
 from types import CellType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,8 @@ _ODICT_VIEWS = (
     type(OrderedDict().values()),
     type(OrderedDict().items()),
 )
+_ADOPTING = frozenset({list, tuple, dict})
+_ADOPT_AT_MOST = 1000
 _set_attribute = object.__setattr__
 _delete_attribute = object.__delattr__
 
@@ -430,9 +433,20 @@ class Heap:
                 {name: self.mirror(value) for name, value in kwargs.items()} if kwargs else kwargs
             )
         result = domain.call_native(fn, args, kwargs)
-        if fn in purity.MAKERS:
-            self.create(result)
+        if type(result) not in IMMUTABLE and getrefcount(result) <= 2:
+            self._adopt(result, 3)  # nobody else holds it: the call made it
         return result
+
+    def _adopt(self, value: Any, depth: int) -> None:
+        """Register a new object, and what only it holds."""
+        self.created[id(value)] = value
+        kind = type(value)
+        if depth == 0 or kind not in _ADOPTING or len(value) > _ADOPT_AT_MOST:
+            return
+        for item in list(value.values()) if kind is dict else value:
+            # References: the container, the list of values of a dict, `item`, the argument.
+            if type(item) not in IMMUTABLE and getrefcount(item) <= (4 if kind is dict else 3):
+                self._adopt(item, depth - 1)
 
     def _mutate(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         target = args[0]
@@ -483,9 +497,11 @@ def _mirror_list(heap: Heap, obj: Any) -> Any:
 def _mirror_tuple(heap: Heap, obj: Any) -> Any:
     read = heap.domain.read
     read(obj, "len", None, len(obj))
-    return tuple.__new__(
-        type(obj), [read(obj, "item", i, value) for i, value in enumerate(tuple.__iter__(obj))]
-    )
+    values = [read(obj, "item", i, value) for i, value in enumerate(tuple.__iter__(obj))]
+    try:
+        return tuple.__new__(type(obj), values)
+    except TypeError:  # a struct sequence of C (sys.version_info): constants
+        return obj
 
 
 def _mirror_dict(heap: Heap, obj: Any) -> Any:

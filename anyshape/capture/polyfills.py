@@ -634,7 +634,7 @@ def build_class(body: Any, name: Any, bases: Any, metaclass: Any, kwargs: Any) -
                 "of the metaclasses of all its bases"
             )
     prepare = getattr(metaclass, "__prepare__", None)
-    namespace = created({}) if prepare is None else prepare(name, resolved, **kwargs)
+    namespace = {} if prepare is None else prepare(name, resolved, **kwargs)
     cell = run_class_body(body, namespace)
     if resolved is not bases:
         namespace["__orig_bases__"] = bases

@@ -503,6 +503,10 @@ def one_hot_of_data(input: Tensor, num_classes: int = -1) -> Tensor:
     return F.one_hot(input, num_classes)
 
 
+def scan_of_scalar(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:  # noqa: A002
+    return torch.cumsum(input, dim, dtype=dtype)
+
+
 def median_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     return torch.median(input) if dim is None else torch.median(input, dim, keepdim)
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import TypeContext
-from anyshape.ops.rules import contiguous_like, floated, pointwise_type, promoted, tensors_of
+from anyshape.ops.rules import contiguous_like, floated, pointwise_type, promoted, tensor, tensors_of
 from anyshape.ops.table import AutocastClass, OpDef, Pointwise, op
+from anyshape.symbolic import eq
 
 Body = Callable[..., Any]
 
@@ -179,9 +180,18 @@ op(
     "input, weight",
     torch="torch.prelu",
     spellings=("torch.nn.functional.prelu", "torch.Tensor.prelu"),
-    type=lambda cx, x, w: _rule(cx, x),
+    type=lambda cx, x, w: _prelu_type(cx, x, w),
     expand=lambda b, x, w: _prelu_expand(b, x, w),
 )
+
+
+def _prelu_type(cx: TypeContext, x: Any, weight: Any) -> TensorType:
+    t, w = tensor(x), tensor(weight)
+    if w.shape and t.rank > 1:
+        cx.broadcast_dims((t.shape[1], w.shape[0]), "one weight, or one for each channel")
+    elif w.shape:
+        cx.require(eq(w.shape[0], 1), "one weight, or one for each channel")
+    return _rule(cx, x)
 
 
 def _prelu_expand(b: Any, x: Any, weight: Any) -> Any:

@@ -13,7 +13,7 @@ from anyshape.ir.dtypes import bool_, int64, uint8
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides
-from anyshape.ops.rules import contiguous_like, dim_of, is_tensor, like, new, same_as, tensor
+from anyshape.ops.rules import contiguous_like, dim_of, is_tensor, like, new, require_sizes, same_as, tensor
 from anyshape.ops.table import Structural, op
 from anyshape.ops.view import Normal, element_of
 from anyshape.symbolic import Dim, eq, le, maximum
@@ -306,6 +306,13 @@ def _select_scatter(b: Any, x: Any, src: Any, dim: int, index: Any) -> Any:
     return b.where(here, b.unsqueeze(src, dim), x)
 
 
+def _select_scatter_type(cx: TypeContext, x: Any, src: Any, dim: int, index: Any) -> TensorType:
+    t = tensor(x)
+    rest = (*t.shape[:dim], *t.shape[dim + 1 :])
+    require_sizes(cx, tensor(src).shape, rest, "expected src to have the size of the slice of self")
+    return t
+
+
 def _slice_scatter(
     b: Any, x: Any, src: Any, dim: int, start: Any, length: Any, step: Any = 1
 ) -> Any:
@@ -332,7 +339,7 @@ op(
     "select_scatter",
     "input, src, dim, index",
     torch="torch.select_scatter",
-    type=same_as(0),
+    type=_select_scatter_type,
     normalize=lambda cx, x, src, dim, index: (
         (
             x,

@@ -31,6 +31,14 @@ tanh tril triu true_divide trunc xlogy arccos arccosh arcsin arcsinh arctan arct
 FUNCTIONAL_NAMES = (
     "celu elu hardtanh leaky_relu relu6 selu silu mish hardswish hardsigmoid threshold".split()
 )
+FUNCTIONS = frozenset(
+    """
+abs acos acosh addmv asin asinh atan atanh ceil clamp clamp_max clamp_min cos cosh deg2rad erf erfc exp exp2
+expm1 fix floor frac index_put log log10 log1p log2 logit nan_to_num neg rad2deg reciprocal relu round rsqrt
+sigmoid sin sinc sinh sqrt square tan tanh trunc xlogy arccos arccosh arcsin arcsinh arctan arctanh negative
+""".split()
+)
+"""Those that torch has as a function too: ``torch.exp_(x)``."""
 PYTHON = {
     "add": "iadd",
     "sub": "isub",
@@ -114,6 +122,8 @@ def _kept_order(row: OpDef) -> Any:
 
 for _name in NAMES:
     _more = tuple(f"torch.Tensor.{alias}" for alias in ALIASES.get(_name, ()))
+    if _name in FUNCTIONS:
+        _more += (f"torch.{_name}_",)
     if _name in PYTHON:
         _more += (f"torch.Tensor.__{PYTHON[_name]}__", f"operator.{PYTHON[_name]}")
     _add_inplace(_name, f"torch.Tensor.{_name}_", _more)
@@ -123,7 +133,7 @@ for _name in FUNCTIONAL_NAMES:
         f"torch.nn.functional.{_name}_"
         if _name in ("celu", "elu", "hardtanh", "leaky_relu", "selu", "threshold")
         else f"anyshape.reference.{_name}_",
-        (),
+        (f"torch.{_name}_",) if _name in ("celu", "selu", "threshold") else (),
     )
 
 # --- writes that have no functional row of their own name ---
@@ -180,8 +190,8 @@ def _filled(b: Any, x: Any, value: Any) -> Any:
 
 
 _inplace("copy_", "input, src, non_blocking=False", "overwrite")
-_inplace("fill_", "input, value", "filled")
-_inplace("zero_", "input", "zeroed")
+_inplace("fill_", "input, value", "filled", "torch.fill_")
+_inplace("zero_", "input", "zeroed", "torch.zero_")
 
 # What functionalization leaves of all writes to an input: one copy into it, at the end of the
 # graph.
@@ -192,4 +202,14 @@ op(
     type=lambda cx, x, value: (),
     effect=True,
     lower=Extern("torch.Tensor.copy_"),
+)
+
+# What a condition on data becomes: the segment has not happened where it is true.
+op(
+    "check_false",
+    "condition",
+    torch="anyshape.reference.check_false",
+    type=lambda cx, condition: (),
+    effect=True,
+    lower=Extern("anyshape.check_false"),
 )

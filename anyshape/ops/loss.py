@@ -9,9 +9,8 @@ from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import numel, preserved_strides
 from anyshape.ops.reduce import cast, wide
-from anyshape.ops.rules import new, tensor
+from anyshape.ops.rules import new, require_sizes, tensor
 from anyshape.ops.table import op
-from anyshape.symbolic import eq
 
 _OLD = "size_average=None, reduce=None"
 
@@ -114,20 +113,19 @@ def _nll(
     return cast(b, b.div(b.sum(loss), b.sum(ones)), dtype)
 
 
-def _nll_type(cx: TypeContext, x: Any, target: Any, reduction: Arg) -> TensorType:
+def _nll_type(cx: TypeContext, x: Any, target: Any, weight: Any, reduction: Arg) -> TensorType:
     """The loss of each label is row-major; labels that are probabilities lose the class dimension."""
     t, labels = tensor(x), tensor(target)
     dim = 0 if t.rank == 1 else 1
     shape = tuple(n for d, n in enumerate(t.shape) if d != dim)
-    if not labels.dtype.is_floating:
-        for a, b in zip(labels.shape, shape, strict=False):
-            cx.require(
-                eq(a, b), "Expected target to have the input's sizes without its class dimension"
-            )
-        if labels.rank != len(shape):
-            raise OpError("Expected target to have the input's sizes without its class dimension")
-    elif labels.rank != t.rank:
-        raise OpError("Expected probabilities of the input's shape")
+    if labels.dtype.is_floating:
+        require_sizes(cx, labels.shape, t.shape, "Expected probabilities of the input's shape")
+    else:
+        message = "Expected target to have the input's sizes without its class dimension"
+        require_sizes(cx, labels.shape, shape, message)
+    if weight is not None:
+        message = "weight tensor should be defined for all classes"
+        require_sizes(cx, tensor(weight).shape, t.shape[dim : dim + 1], message)
     return new(cx, t, shape if reduction == "none" else ())
 
 
@@ -142,7 +140,7 @@ def _cross_entropy_type(
     reduction: Arg,
     smoothing: Arg = 0.0,
 ) -> TensorType:
-    return _nll_type(cx, x, target, reduction_of(size_average, reduce, reduction))
+    return _nll_type(cx, x, target, weight, reduction_of(size_average, reduce, reduction))
 
 
 op(
@@ -347,8 +345,10 @@ def _bce_type(
     cx: TypeContext, x: Any, y: Any, weight: Any, size_average: Arg, reduce: Arg, reduction: Arg
 ) -> TensorType:
     t = tensor(x)
-    for a, b in zip(t.shape, tensor(y).shape):
-        cx.require(eq(a, b), "Using a target size that is different to the input size")
+    message = "Using a target size that is different to the input size"
+    require_sizes(cx, tensor(y).shape, t.shape, message)
+    if weight is not None:
+        cx.broadcast_shapes((t.shape, tensor(weight).shape))
     if reduction_of(size_average, reduce, reduction) != "none":
         return new(cx, t, ())
     return TensorType(t.dtype, t.device, t.shape, preserved_strides(cx, t))

@@ -228,6 +228,14 @@ op(
 )
 
 
+def _addbmm_type(
+    cx: TypeContext, x: Any, p: Any, q: Any, *, beta: Arg = 1, alpha: Arg = 1
+) -> TensorType:
+    product = _bmm_type(cx, p, q).shape[1:]
+    cx.broadcast_shapes((product, tensor(x).shape))
+    return new(cx, tensor(p), product)
+
+
 def _blend(b: Any, x: Any, made: Any, beta: Any, alpha: Any) -> Any:
     """``beta * x + alpha * made`` in the dtype of ``made``; with ``beta`` 0, ``x`` is not read."""
     dtype = made.dtype
@@ -258,7 +266,7 @@ op(
     "input, batch1, batch2, *, beta=1, alpha=1",
     torch="torch.addbmm",
     spellings=("torch.Tensor.addbmm",),
-    type=lambda cx, x, p, q, *, beta=1, alpha=1: new(cx, tensor(p), _bmm_type(cx, p, q).shape[1:]),
+    type=_addbmm_type,
     expand=lambda b, x, p, q, *, beta=1, alpha=1: _blend(
         b, x, b.sum(b.bmm(p, q), (0,)), beta, alpha
     ),

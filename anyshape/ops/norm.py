@@ -12,7 +12,7 @@ from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides, is_channels_last, numel, preserved_strides
 from anyshape.ops.reduce import cast, count_of, norm_expand, variance, wide
-from anyshape.ops.rules import contiguous_like, dim_of, tensor
+from anyshape.ops.rules import contiguous_like, dim_of, require_sizes, tensor
 from anyshape.ops.table import op
 from anyshape.ops.view import Normal, sequence
 from anyshape.symbolic import Dim, eq, mod
@@ -94,19 +94,11 @@ def _layer_norm_type(cx: TypeContext, x: Any, shape: Any, *rest: Arg) -> TensorT
     if len(sizes) > t.rank or not sizes:
         raise OpError(f"Given normalized_shape={sizes}, expected input with as many dimensions")
     message = f"Given normalized_shape={sizes}, expected input and weights with that shape"
-    _same_sizes(cx, t.shape[t.rank - len(sizes) :], sizes, message)
+    require_sizes(cx, t.shape[t.rank - len(sizes) :], sizes, message)
     for affine in rest[:2]:
         if affine is not None and hasattr(affine, "shape"):
-            _same_sizes(cx, tensor(affine).shape, sizes, message)
+            require_sizes(cx, tensor(affine).shape, sizes, message)
     return TensorType(t.dtype, t.device, t.shape, contiguous_strides(cx, t.shape))
-
-
-def _same_sizes(cx: TypeContext, found: Any, expected: Any, message: str) -> None:
-    if len(found) != len(expected):
-        raise OpError(message)
-    for a, b in zip(found, expected, strict=True):
-        if a is not b and a != b:
-            cx.require(eq(a, b), message)
 
 
 def _last_dims(x: Any, shape: Any) -> tuple[int, ...]:
@@ -214,7 +206,7 @@ def _channel_norm_type(cx: TypeContext, x: Any, *vectors: Arg) -> TensorType:
     for vector in vectors:
         if vector is not None and hasattr(vector, "shape"):
             message = f"expected {t.shape[1]} elements, one for each channel"
-            _same_sizes(cx, tensor(vector).shape, t.shape[1:2], message)
+            require_sizes(cx, tensor(vector).shape, t.shape[1:2], message)
     return _image_like(cx, x)
 
 

@@ -185,6 +185,14 @@ def _float_type(
     return reduced(cx, t, dims, keepdim, chosen)
 
 
+def _norm_type(
+    cx: TypeContext, x: Any, p: Any, dims: Any, keepdim: bool, dtype: Any = None
+) -> TensorType:
+    if p in (float("inf"), float("-inf")):
+        _not_empty(cx, tensor(x), dims, "norm")
+    return _float_type(cx, x, dims, keepdim, dtype=dtype)
+
+
 def _mean_expand(b: Any, x: Any, dims: tuple[int, ...], keepdim: bool, *, dtype: Any = None) -> Any:
     chosen = dtype or x.dtype
     summed_up = b.sum(cast(b, x, wide(chosen)), dims or (), keepdim)
@@ -393,9 +401,7 @@ op(
     torch="torch.linalg.vector_norm",
     normalize=_normal_vector_norm,
     autocast="float32",
-    type=lambda cx, x, p, dims, keepdim, *, dtype=None: _float_type(
-        cx, x, dims, keepdim, dtype=dtype
-    ),
+    type=_norm_type,
     expand=lambda b, x, p, dims, keepdim, *, dtype=None: norm_expand(b, x, p, dims, keepdim, dtype),
 )
 
@@ -426,7 +432,7 @@ op(
     spellings=("torch.Tensor.norm", "torch.functional.norm"),
     normalize=_normal_norm,
     autocast="float32",
-    type=lambda cx, x, p, dims, keepdim, dtype: _float_type(cx, x, dims, keepdim, dtype=dtype),
+    type=_norm_type,
     expand=norm_expand,
 )
 
@@ -442,12 +448,24 @@ def _scan_type(cx: TypeContext, x: Any, dim: int, *, dtype: Any = None) -> Tenso
     return new(cx, t, t.shape, summed(t, dtype))
 
 
+def _scan_of_scalar(b: Any, x: Any, dim: Any, *, dtype: Any = None) -> Any:
+    return b.to_dtype(x, summed(x.type, dtype))
+
+
+op(
+    "scan_of_scalar",
+    "input, dim, *, dtype=None",
+    torch="anyshape.reference.scan_of_scalar",
+    inline=True,
+    expand=_scan_of_scalar,
+)
 for _name in ("cumsum", "cumprod"):
     op(
         _name,
         "input, dim, *, dtype=None",
         torch=f"torch.{_name}",
         spellings=(f"torch.Tensor.{_name}",),
+        overload=lambda x, *rest, **kw: None if tensor(x).shape else "scan_of_scalar",
         type=_scan_type,
         normalize=_scan_dim,
         lower=Structural(),

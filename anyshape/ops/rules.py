@@ -27,7 +27,7 @@ from anyshape.ops.layout import (
     pointwise_strides,
     preserved_strides,
 )
-from anyshape.symbolic import Dim, Expr
+from anyshape.symbolic import Dim, Expr, eq
 
 Rule: TypeAlias = Callable[..., TensorType]
 
@@ -223,6 +223,17 @@ def dims_of(dims: Arg, rank: int, *, empty_is_all: bool = True) -> tuple[int, ..
 def category_at_least(dtype: DType, category: Category) -> bool:
     """Is the dtype's category this one or a wider one?"""
     return CATEGORIES.index(dtype.category) >= CATEGORIES.index(category)
+
+
+def require_sizes(
+    cx: TypeContext, found: Sequence[Dim], expected: Sequence[Dim], message: str
+) -> None:
+    """The two shapes must be the same: a precondition on each size."""
+    if len(found) != len(expected):
+        raise OpError(message)
+    for a, b in zip(found, expected, strict=True):
+        if a is not b and a != b:
+            cx.require(eq(a, b), message)
 
 
 def tensor(arg: Any) -> TensorType:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from anyshape.codegen.passes import Passes, analyse, lane, specialize, thresholds
+from anyshape.codegen.passes import Passes, analyse, lane, specialize, step_of, thresholds, turned
 from anyshape.codegen.prelude import prelude
 from anyshape.codegen.scalar import C_SUFFIXES, COSTS, c_scalar
 from anyshape.ir.dtypes import DType, bool_
@@ -52,6 +52,8 @@ ROWS = 128
 """Cells of a strided row that are summed in the elements' own type."""
 LANES = 64
 """Columns that a reduction over a strided row keeps at a time."""
+TILE = 64
+"""Side of the tiles in which transposed operands are turned; ``as_turn`` knows it too."""
 SCRATCH_BYTES = 262144
 """Rows up to this size are kept on the stack between passes."""
 
@@ -90,6 +92,7 @@ class _Emitter:
     kept: dict[int, str] = field(default_factory=dict)
     elements: list[Element] = field(default_factory=list)
     splits: dict[Dim, dict[int, bool]] = field(default_factory=dict)
+    tiles: dict[int, str] = field(default_factory=dict)
 
     def text(self) -> str:
         kernel = self.kernel
@@ -122,6 +125,10 @@ class _Emitter:
             self._close(len(axes))
             return
         *outer, inner = axes
+        across = turned(self.passes, inner.name)
+        if across is not None:
+            self._turned_map(inner, *across)
+            return
         chunked = self._chunked(inner)
         self._parallel(len(outer) + chunked)
         self._open_loops(outer)
@@ -133,6 +140,53 @@ class _Emitter:
         work.known.update(known)
         self._segments(inner, start, end, work)
         self._close(len(outer) + chunked)
+
+    def _turned_map(self, inner: Axis, across: str, loads: list[int]) -> None:
+        """Some loads run along another axis than the stores: square tiles, turned in registers."""
+        *outer, inner = self.kernel.axes
+        others = [axis for axis in outer if axis.name != across]
+        other = next(axis for axis in outer if axis.name == across)
+        self._parallel(len(outer) + 1)
+        self._open_loops(others)
+        self._open(
+            f"for (i64 {across}b = 0; {across}b < {self._dim(other.extent)}; {across}b += {TILE})"
+        )
+        name = inner.name
+        self._open(f"for (i64 {name}b = 0; {name}b < {self._dim(inner.extent)}; {name}b += {TILE})")
+        for axis in (other, inner):
+            extent, end = self._dim(axis.extent), f"{axis.name}e"
+            self._line(
+                f"i64 {end} = {axis.name}b + {TILE} < {extent} ? {axis.name}b + {TILE} : {extent};"
+            )
+        for n in loads:
+            self._load_tile(n, other, inner)
+        self._open(f"for (i64 {across} = {across}b; {across} < {across}e; {across}++)")
+        known = [n for n in self._outer_elements() if n not in loads]
+        self._emit_elements(known)
+        work = _Work(stores=list(self.kernel.stores), known=set(known))
+        self._segments(inner, f"{name}b", f"{name}e", work)
+        self._close(3 + len(others))
+
+    def _load_tile(self, number: int, other: Axis, inner: Axis) -> None:
+        """Loads a tile of a transposed operand; its element is then read from the tile."""
+        element = self.kernel.elements[number]
+        assert isinstance(element, Load)
+        storage, size = STORAGE[element.dtype.name], element.dtype.size_bytes
+        word = f"u{8 * size}"
+        step = step_of(self.passes, element, inner.name)
+        assert step is not None
+        self._line(f"{storage} w{number}[{TILE * TILE}];")
+        self._open("")
+        for axis in (other, inner):
+            self._line(f"const i64 {axis.name} = {axis.name}b;")
+        self._line(
+            f"as_turn_{word}((const {word} *)({element.pointer} + ({self._dim(element.index)})), "
+            f"{self._dim(step)}, {other.name}e - {other.name}b, {inner.name}e - {inner.name}b, "
+            f"({word} *)w{number});"
+        )
+        self._close(1)
+        place = f"({other.name} - {other.name}b) * {TILE} + {inner.name} - {inner.name}b"
+        self.tiles[number] = f"w{number}[{place}]"
 
     def _chunked(self, axis: Axis) -> bool:
         return not isinstance(axis.extent, int) or axis.extent > 2 * CHUNK
@@ -592,11 +646,11 @@ class _Emitter:
             if n in self.kept and n not in keep:
                 self._line(f"const {kind} v{n} = {self.kept[n]}[{self.kernel.rows[0].name}];")
                 continue
-            self._line(f"const {kind} v{n} = {self._value(element)};")
+            self._line(f"const {kind} v{n} = {self._value(element, self.tiles.get(n))};")
             if n in keep:
                 self._line(f"{self.kept[n]}[{self.kernel.rows[0].name}] = v{n};")
 
-    def _value(self, element: Element) -> str:
+    def _value(self, element: Element, place: str | None = None) -> str:
         match element:
             case Const(value=value, dtype=dtype):
                 return c_number(value, dtype)
@@ -605,7 +659,7 @@ class _Emitter:
             case Position(index=index):
                 return self._dim(index)
             case Load():
-                return self._load(element)
+                return self._load(element, place)
             case Op(op="cast", args=(arg,), dtype=dtype):
                 return c_cast(f"v{arg}", self.kernel.elements[arg].dtype, dtype)
             case Op(op="same", args=(arg,)):
@@ -617,8 +671,8 @@ class _Emitter:
                 return c_scalar(op, dtype, [f"v{a}" for a in args])
         raise NotImplementedError(type(element).__name__)
 
-    def _load(self, element: Load) -> str:
-        text = f"{element.pointer}[{self._dim(element.index)}]"
+    def _load(self, element: Load, place: str | None = None) -> str:
+        text = place or f"{element.pointer}[{self._dim(element.index)}]"
         dtype = element.dtype
         if dtype.name in HALF:
             text = f"as_load_{HALF[dtype.name]}({text})"

@@ -154,17 +154,38 @@ def accesses(kernel: Kernel) -> list[Load | Store]:
 
 
 def lane(kernel: Kernel, passes: Passes) -> str | None:
-    """The axis to vectorise: where most accesses step by one. None for a kernel of one cell."""
+    """The axis to vectorise: where most of what is done for each cell steps by one. None for one cell."""
     candidates = [a.name for a in kernel.rows[-1:]] + [a.name for a in kernel.axes[-1:]]
     if not candidates:
         return None
     if not kernel.rows:
         return candidates[0]
+    inner = [item for item in accesses(kernel) if _in_row(passes, item)]
+    return max(candidates, key=lambda axis: sum(step_of(passes, i, axis) == 1 for i in inner))
 
-    def score(axis: str) -> int:
-        return sum(step_of(passes, item, axis) == 1 for item in accesses(kernel))
 
-    return max(candidates, key=score)
+def _in_row(passes: Passes, item: Load | Store) -> bool:
+    names = index_names(item).union(*(passes.axes_of[n] for n in _index_operands(item)))
+    return not passes.rows.isdisjoint(names)
+
+
+def turned(passes: Passes, axis: str) -> tuple[str, list[int]] | None:
+    """The outer axis along which loads step by one while they leap along ``axis``, and those loads."""
+    best: tuple[str, list[int]] | None = None
+    for outer in passes.kernel.axes:
+        loads = [
+            n
+            for n, e in enumerate(passes.kernel.elements)
+            if isinstance(e, Load)
+            and e.mask is None
+            and outer.name != axis
+            and step_of(passes, e, outer.name) == 1
+            and step_of(passes, e, axis) not in (0, 1, None)
+            and not _index_operands(e)
+        ]
+        if loads and (best is None or len(loads) > len(best[1])):
+            best = (outer.name, loads)
+    return best
 
 
 MOST_SPLITS = 4

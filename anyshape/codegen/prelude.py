@@ -213,6 +213,34 @@ AS_INLINE i32 as_int32_f64(f64 x) { return x >= -0x1p31 && x < 0x1p31 ? (i32)x :
 AS_INLINE i32 as_int32_f32(f32 x) { return x >= -0x1p31f && x < 0x1p31f ? (i32)x : (i32)(1u << 31); }
 """
 
+TURN = """
+AS_INLINE void as_turn_scalar_S(const S *p, i64 step, i64 t, i64 te, i64 l, i64 le, S *w) {
+  for (i64 j = l; j < le; j++) for (i64 i = t; i < te; i++) w[i * 64 + j] = p[j * step + i];
+}
+static __attribute__((unused, noinline)) void as_turn_S(const S *p, i64 step, i64 ts, i64 ls, S *w) {
+  i64 t = 0, l = 0;
+#if defined(__GNUC__) && !defined(__clang__)
+  typedef S V __attribute__((vector_size(N * sizeof(S)), aligned(1), may_alias));
+  const V low = LOW, high = HIGH;
+  t = ts / N * N; l = ls / N * N;
+  for (i64 j = 0; j < l; j += N) for (i64 i = 0; i < t; i += N) {
+    V a[N], b[N];
+    for (int k = 0; k < N; k++) a[k] = *(const V *)(p + (j + k) * step + i);
+    for (int s = 1; s < N; s *= 2) {
+      for (int k = 0; k < N / 2; k++) {
+        b[2 * k] = __builtin_shuffle(a[k], a[k + N / 2], low);
+        b[2 * k + 1] = __builtin_shuffle(a[k], a[k + N / 2], high);
+      }
+      for (int k = 0; k < N; k++) a[k] = b[k];
+    }
+    for (int k = 0; k < N; k++) *(V *)(w + (i + k) * 64 + j) = a[k];
+  }
+#endif
+  as_turn_scalar_S(p, step, 0, ts, l, ls, w);
+  as_turn_scalar_S(p, step, t, ts, 0, l, w);
+}
+"""
+
 REDUCTIONS = """
 #pragma omp declare reduction(as_max_f32 : f32 : omp_out = as_max_f32(omp_out, omp_in)) \\
   initializer(omp_priv = -__builtin_inff())
@@ -237,4 +265,29 @@ def prelude() -> str:
         .replace("T ", f"{name} ").replace("(T)", f"({name})")
         for name, unsigned in (("u8", "u32"), ("i8", "u32"), ("i16", "u32"), ("i32", "u32"), ("i64", "u64"))
     ]  # fmt: skip
-    return "\n".join([TYPES, HALVES, LIBRARY, FLOATS, *floats, *integers, CASTS, REDUCTIONS])
+    turns = [_turn(f"u{8 * size}", 64 // max(size, 4)) for size in (1, 2, 4, 8)]
+    return "\n".join(
+        [TYPES, HALVES, LIBRARY, FLOATS, *floats, *integers, CASTS, REDUCTIONS, *turns]
+    )
+
+
+def _turn(word: str, count: int) -> str:
+    """Transposition of tiles of one word size, ``count`` rows at a time, by interleaving halves."""
+    low = ", ".join(f"{n // 2 + count * (n % 2)}" for n in range(count))
+    high = ", ".join(f"{count // 2 + n // 2 + count * (n % 2)}" for n in range(count))
+    text = TURN.replace("LOW", f"{{{low}}}").replace("HIGH", f"{{{high}}}")
+    for old, new in (
+        ("_S(", f"_{word}("),
+        ("S *", f"{word} *"),
+        ("(S)", f"({word})"),
+        ("typedef S", f"typedef {word}"),
+    ):
+        text = text.replace(old, new)
+    return (
+        text.replace("vector_size(N", f"vector_size({count}")
+        .replace("N / 2", str(count // 2))
+        .replace("/ N * N", f"/ {count} * {count}")
+        .replace("< N;", f"< {count};")
+        .replace("+= N)", f"+= {count})")
+        .replace("[N]", f"[{count}]")
+    )

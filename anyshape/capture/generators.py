@@ -8,6 +8,7 @@ delegation and `finally` need nothing special.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from sys import getrefcount
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
@@ -188,9 +189,15 @@ class Generator:
         return value
 
     def __del__(self) -> None:
-        if self.gi_suspended and not self.machine.recording:
-            if self.frame.code.handled_by[self.frame.index - 1] is not None:
-                self.close()
+        if self.gi_suspended and not self.machine.recording and self._is_protected():
+            self.close()
+
+    def _is_protected(self) -> bool:
+        return self.frame.code.handled_by[self.frame.index - 1] is not None
+
+    def is_dropped(self) -> bool:
+        """Whether only the heap and the caller's variable hold it, and closing it would run code."""
+        return self.gi_suspended and self._is_protected() and getrefcount(self) <= 4
 
     @property
     def gi_running(self) -> bool:

@@ -49,6 +49,7 @@ _ODICT_VIEWS = (
 )
 _ADOPTING = frozenset({list, tuple, dict})
 _ADOPT_AT_MOST = 1000
+_new_class = type.__new__
 _set_attribute = object.__setattr__
 _delete_attribute = object.__delattr__
 
@@ -149,6 +150,11 @@ class Heap:
         if copier is None:
             return obj
         return self._make_mirror(obj, copier)
+
+    def mirror_of(self, obj: Any) -> Any:
+        """The mirror's state if there is one already, else the object."""
+        known = self.mirrors.get(id(obj))
+        return obj if known is None else known.state
 
     def _make_mirror(self, obj: Any, copier: Callable[[Heap, Any], Any]) -> Any:
         state = copier(self, obj)
@@ -423,18 +429,29 @@ class Heap:
     def native(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call C code in a recording machine: mutators write mirrors and are logged, readers get mirrors."""
         domain = self.domain
+        if type(fn) not in purity.CALLABLE_TYPES:
+            result = self._result(domain.call_native(fn, args, kwargs))
+            return self.create(result) if _makes_class(fn) else result
         if fn in purity.IN_PLACE and args and type(args[0]) in purity.IN_PLACE[fn]:
             fn = purity.IN_PLACE[fn][type(args[0])]
         if fn in purity.MUTATORS and args and _is_container(args[0]):
             return self._mutate(fn, args, kwargs)
-        if fn in purity.READERS:
+        if fn in purity.FIRST_READERS and args:
+            args = (self.mirror(args[0]), *args[1:])
+        elif fn in purity.READERS:
             args = tuple([self.mirror(arg) for arg in args])
             kwargs = (
                 {name: self.mirror(value) for name, value in kwargs.items()} if kwargs else kwargs
             )
-        result = domain.call_native(fn, args, kwargs)
-        if type(result) not in IMMUTABLE and getrefcount(result) <= 2:
-            self._adopt(result, 3)  # nobody else holds it: the call made it
+        result = self._result(domain.call_native(fn, args, kwargs))
+        if fn is type or fn is _new_class or (type(fn) is type and fn in purity.MAKERS):
+            self.create(result)
+        return result
+
+    def _result(self, result: Any) -> Any:
+        """What a native call gave: new if nobody but this frame holds it."""
+        if type(result) not in IMMUTABLE and getrefcount(result) <= 3:
+            self._adopt(result, 3)
         return result
 
     def _adopt(self, value: Any, depth: int) -> None:
@@ -456,6 +473,10 @@ class Heap:
         if id(state) in self.owners:
             self._log(fn, self.real(state), rest, kwargs)
         return target if result is state else result
+
+
+def _makes_class(fn: Any) -> bool:
+    return isinstance(fn, type) and issubclass(fn, type)
 
 
 def _is_container(obj: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from anyshape.capture import polyfills, protocol
 from anyshape.capture.continuations import DISCARD
 from anyshape.capture.frame import Frame
+from anyshape.capture.generators import CLOSING, Generator
 from anyshape.capture.protocol import BOUND
 from anyshape.capture.steps import again, also, drop, enter, push
 from anyshape.capture.values import NULL, PROXIES, Call
@@ -22,8 +23,12 @@ UNBOUND_FREE = (
 
 
 # ---- the stack ----------------------------------------------------------------------------------------------------------------
-def pop_top(machine: Machine, frame: Frame, arg: Any) -> None:
-    frame.stack.pop()
+def pop_top(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
+    value = frame.stack.pop()
+    if type(value) is Generator and machine.recording and value.is_dropped():
+        # CPython closes a generator that nobody holds any more: its `finally` blocks run now.
+        return enter(machine, frame, also(value.throwing(GeneratorExit(), CLOSING), DISCARD))
+    return None
 
 
 def push_null(machine: Machine, frame: Frame, arg: Any) -> None:
@@ -154,7 +159,8 @@ def store_global(machine: Machine, frame: Frame, arg: str) -> Frame | None:
 
 
 def delete_global(machine: Machine, frame: Frame, arg: str) -> None:
-    if arg not in frame.globals:
+    globals_ = machine.heap.mirror_of(frame.globals) if machine.recording else frame.globals
+    if arg not in globals_:
         raise NameError(f"name {arg!r} is not defined", name=arg)
     protocol.store_item(machine, frame.globals, arg, NULL)
 

@@ -620,6 +620,9 @@ def _recorded_item(machine: Machine, obj: Any, key: Any) -> Any:
         type(key) is slice and holds_proxy(key)
     ):
         return machine.domain.getitem(obj, key)
+    kind = type(key)
+    if kind not in PLAIN and not isinstance(obj, dict) and is_python(machine, kind, "__index__"):
+        return Call(polyfills.item_by_index, (obj, key))
     return machine.heap.item(obj, key)
 
 

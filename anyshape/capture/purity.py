@@ -133,6 +133,24 @@ READERS: frozenset[Any] = frozenset(
     ]
 )
 
+# Readers that look into their first argument only; the others are compared, stored or given back.
+FIRST_READERS: frozenset[Any] = frozenset(
+    method
+    for cls in _CONTAINER_READS
+    for method in _methods(cls, "get count index __contains__ __getitem__ __mul__ __rmul__")
+)
+
+# Types of callables that `in` and dict lookups may hash: no code of the program runs.
+CALLABLE_TYPES: frozenset[type] = frozenset(
+    {
+        type,
+        type(list.append),
+        type(object.__init__),
+        types.BuiltinFunctionType,
+        types.FunctionType,
+    }
+)
+
 # C callables whose result is a new mutable container.
 MAKERS: frozenset[Any] = frozenset(
     [

@@ -410,7 +410,7 @@ class System:
             self.splits.append((apart, self.facts.sources_about(form)))
 
     def _alternatives(self, fact: AnyOf) -> None:
-        alternatives = [_claims(part) for part in fact.parts]
+        alternatives = [claims for part in fact.parts for claims in _cases(part)]
         if all(alternatives):
             for alternative in alternatives:
                 for _, expr in alternative:
@@ -418,13 +418,14 @@ class System:
             self.splits.append((alternatives, self.facts.sources_of(fact)))
 
 
-def _claims(condition: Condition) -> list[Claim]:
-    """The claims that a condition makes; none if it makes a disjunction."""
+def _cases(condition: Condition) -> list[list[Claim]]:
+    """Cases of which one holds when the condition does, each with claims that then hold."""
+    if isinstance(condition, Relation):
+        if condition.kind == "ne":
+            excess = condition.excess()
+            return [[("ge", excess - 1)], [("ge", -excess - 1)]]
+        return [[("eq" if condition.kind == "eq" else "ge", condition.excess())]]
     if isinstance(condition, AnyOf):
-        return []
-    if not isinstance(condition, Relation):
-        parts = [_claims(part) for part in condition.parts]
-        return [claim for part in parts for claim in part] if all(parts) else []
-    if condition.kind == "ne":
-        return []
-    return [("eq" if condition.kind == "eq" else "ge", condition.excess())]
+        return [case for part in condition.parts for case in _cases(part)]
+    single = [cases[0] for part in condition.parts if len(cases := _cases(part)) == 1]
+    return [[claim for case in single for claim in case]]

@@ -8,7 +8,7 @@ its dark shadow. "Contradiction" is always right; None may be either.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import gcd
 from typing import NamedTuple
 
@@ -137,16 +137,14 @@ def _tightened(inequalities: list[Row]) -> tuple[list[Row], Row | None]:
 
 def _eliminate_one(rows: list[Row], limit: int) -> list[Row] | None:
     """The rows without one variable, the cheapest; None when nothing is left or it would be too much."""
-    above: dict[int, int] = {}
-    below: dict[int, int] = {}
+    above: dict[int, list[int]] = {}
+    below: dict[int, list[int]] = {}
     for row in rows:
         for variable, coefficient in row.terms.items():
-            count = above if coefficient > 0 else below
-            count[variable] = count.get(variable, 0) + 1
-    variables = {**above, **below}
-    if not variables:
+            (above if coefficient > 0 else below).setdefault(variable, []).append(coefficient)
+    if not above and not below:
         return None
-    variable = min(variables, key=lambda v: _growth(above.get(v, 0), below.get(v, 0)))
+    variable = min([*above, *below], key=lambda v: _cost(above.get(v, ()), below.get(v, ())))
     kept: list[Row] = []
     positive: list[Row] = []
     negative: list[Row] = []
@@ -161,8 +159,10 @@ def _eliminate_one(rows: list[Row], limit: int) -> list[Row] | None:
     return kept
 
 
-def _growth(above: int, below: int) -> int:
-    return above * below - above - below
+def _cost(above: Sequence[int], below: Sequence[int]) -> tuple[bool, int]:
+    """Whether removing the variable loses integer solutions' gaps, and how many rows it adds."""
+    exact = max(above, default=1) == 1 or min(below, default=-1) == -1
+    return not exact, len(above) * len(below) - len(above) - len(below)
 
 
 def _sum(a: Row, x: int, b: Row, y: int) -> Row:

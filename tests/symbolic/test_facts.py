@@ -32,9 +32,7 @@ class World:
     def __init__(self) -> None:
         self.space = Space()
         self.s = [self.space.fresh("s") for _ in range(5)]
-        self.u = [
-            self.space.fresh("u", policy="unbacked", knowledge="midrun") for _ in range(4)
-        ]
+        self.u = [self.space.fresh("u", policy="unbacked", knowledge="midrun") for _ in range(4)]
         self.i = [
             self.space.fresh("i", policy="unbacked", knowledge="midrun", signed=True)
             for _ in range(3)

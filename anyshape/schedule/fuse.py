@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from anyshape.ir.graph import Graph, Node, TensorType, Value
+from anyshape.ir.graph import Graph, Node, TensorType, Value, values_in
 from anyshape.ops.context import TypeContext
 from anyshape.ops.table import OpDef, Pointwise, Reduce, View
 from anyshape.schedule.draft import Cell, Draft, Symbols
@@ -154,7 +154,9 @@ class Analysis:
         return self.graph.nodes
 
     def place_of(self, reader: int) -> float:
-        return self.places[reader] if reader < len(self.places) else math.inf
+        """``~n`` stands for the second part of the scatter at ``n``, the end for the caller."""
+        position = max(reader, ~reader)
+        return self.places[position] if position < len(self.places) else math.inf
 
     def bound_at(self, symbols: Iterable[Symbol]) -> float:
         """The place from which on all the symbols have values."""
@@ -249,12 +251,15 @@ def link_readers(found: Analysis) -> None:
             if found.kinds[position] == "view":
                 through |= found.readers[output]
         if position in found.copies:  # libraries read the copy, kernels look through
-            through = {r for r in through if r < end and found.kinds[r] == "kernel"}
+            looks = {n for n in range(end) if found.kinds[n] in ("kernel", "scatter")}
+            through = {r for r in through if max(r, ~r) in looks}
         if found.kinds[position] != "view" or position in found.copies:
             through.add(position)
-        for value in node.inputs():
-            if value in found.readers:
-                found.readers[value] |= through
+        for number, arg in enumerate((*node.args, *node.kwargs.values())):
+            second = found.kinds[position] == "scatter" and number > 0
+            for value in values_in(arg):
+                if value in found.readers:
+                    found.readers[value] |= {~position} if second else through
 
 
 def _values(outputs: object) -> list[Value]:
@@ -345,6 +350,10 @@ class _Attempt:
             self._consider(-heapq.heappop(self.heap))
         return self._finish(node)
 
+    @property
+    def _reader(self) -> int:
+        return ~self.position if self.part == "update" else self.position
+
     def _seed(self, node: Node) -> None:
         found = self.found
         index = self.domain.index(found.symbols)
@@ -360,7 +369,7 @@ class _Attempt:
         elif node.op in SCANS:
             self.rows = self._scanned(node, own)
         self.lowering.rows = self.rows
-        self.members.add(self.position)
+        self.members.add(self._reader)
         self.high = min((found.place_of(r) for r in found.readers[node.output]), default=math.inf)
         self.stored.append(Stored(node.output, own, "row" if extra else "cell"))
         self._expand(node, own)
@@ -436,6 +445,8 @@ class _Attempt:
             return "the kernel is large enough"
         lowering = found.ops[node.op].lower
         if isinstance(lowering, Reduce) or node.op in SCANS:
+            if self.part == "update":
+                return "writes in order have no rows"
             reason = self._row_refusal(node, places)
             if reason:
                 return reason
@@ -569,10 +580,11 @@ class _Attempt:
         if not self.low < place < self.high:
             place = (self.low + self.high) / 2 if self.high < math.inf else self.low + 0.5
         for position in self.members:
-            found.scheduled[position] = True
-            found.places[position] = place
+            if position >= 0:
+                found.scheduled[position] = True
+                found.places[position] = place
         for refusal in self.refusals:
-            found.readers[refusal.value].add(self.position)
+            found.readers[refusal.value].add(self._reader)
         for value in self.inlined:
             if found.producer[value] not in self.members:  # computed here, and elsewhere too
                 found.readers[value] -= self.members

@@ -19,6 +19,7 @@ from anyshape.symbolic import (
     Symbol,
     eq,
     floordiv,
+    ge,
     lt,
     maximum,
     minimum,
@@ -190,6 +191,8 @@ def _divide(sizes: Sizes, extents: Extents, index: Dim, shape: Sequence[Dim]) ->
     quotient, rest = _exact(index, by)
     if _below(sizes, extents, rest, by):
         return quotient, rest
+    if _below(sizes, extents, rest + by, by):  # an axis that runs backwards
+        return quotient - 1, rest + by
     symbol = rest.symbol if rest.__class__ is Expr else None
     if symbol is not None and symbol in extents and quotient == 0:
         if sizes.same(product(shape), extents[symbol]):
@@ -200,13 +203,22 @@ def _divide(sizes: Sizes, extents: Extents, index: Dim, shape: Sequence[Dim]) ->
 
 def _refine_across(extents: Extents, rest: Dim, by: Dim) -> None:
     """Asks to split an axis that crosses multiples of ``by``: ``3*i`` by 9 where ``i < 6`` is (2, 3)."""
-    for axis, step in (terms_of(rest, extents) or {}).items():
+    for axis, signed_step in (terms_of(rest, extents) or {}).items():
+        step = -signed_step if _magnitude_sign(signed_step) < 0 else signed_step
         inner, left = _exact(by, step)
         if left != 0 or inner in (0, 1):
             continue
         outer, left = _exact(extents[axis], inner)
         if left == 0 and outer not in (0, 1):
             raise Refine(axis, (outer, inner))
+
+
+def _magnitude_sign(dim: Dim) -> int:
+    """The sign of a product of sizes; 0 where the form does not tell."""
+    if dim.__class__ is int:
+        return (dim > 0) - (dim < 0)
+    signs = {(c > 0) - (c < 0) for c in dim.terms.values()}
+    return signs.pop() if len(signs) == 1 and not dim.constant else 0
 
 
 def _exact(index: Dim, by: Dim) -> tuple[Dim, Dim]:
@@ -253,18 +265,20 @@ def _below(sizes: Sizes, extents: Extents, index: Dim, bound: Dim) -> bool:
     """Is ``0 <= index < bound`` known from the extents of its axes?"""
     if index.__class__ is int:
         return index == 0 or (index > 0 and sizes.known(lt(index, bound)))
-    if index.constant < 0:
-        return False
+    lowest: Dim = index.constant
     highest: Dim = index.constant
     for monomial, coefficient in index.terms.items():
         axes = [atom for atom in monomial if atom in extents]
-        if coefficient < 0 or len(axes) != 1:
+        if len(axes) > 1:
             return False
-        term: Dim = coefficient
+        last: Dim = coefficient
         for atom in monomial:
-            term = term * (extents[atom] - 1 if atom in extents else atom.expr)
-        highest = highest + term
-    return sizes.known(lt(highest, bound))
+            last = last * (extents[atom] - 1 if atom in extents else atom.expr)
+        if not axes or coefficient < 0:
+            lowest = lowest + last
+        if not axes or coefficient > 0:
+            highest = highest + last
+    return sizes.known(lt(highest, bound)) and sizes.known(ge(lowest, 0))
 
 
 def terms_of(index: Dim, extents: Extents) -> dict[Symbol, Dim] | None:

@@ -36,6 +36,10 @@ from anyshape.schedule.tile import finish
 from anyshape.symbolic import Dim, Expr, Symbol
 
 
+EFFECT_KINDS = {"assign": "write", "check_false": "check"}
+"""Rows that are done for their effect, with the kind of the call."""
+
+
 def schedule(
     graph: Graph, options: Options | None = None, ops: Mapping[str, OpDef] = OPS
 ) -> Program:
@@ -221,7 +225,7 @@ class _Plan:
         if scalars:
             self._bind_item(scalars[0], args[0])
             return
-        kind = "extern" if extern else "eager"
+        kind = EFFECT_KINDS.get(node.op, "extern" if extern else "eager")
         restride = row is None or row.alias == "none"
         self.steps.append(
             Call(function, args, kwargs, outputs, kind, restride, node.location)  # type: ignore[arg-type]

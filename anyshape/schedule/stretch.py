@@ -63,7 +63,7 @@ def is_native(step: Step, buffers: Mapping[str, Buffer]) -> bool:
         case Launch(args=args):
             references = (arg for arg in args if isinstance(arg, BufferRef))
             return all(buffers[reference.name].device == "cpu" for reference in references)
-        case Call(kind="view", function="torch.as_strided"):
+        case Call(kind="view", function="torch.as_strided") | Call(kind="check"):
             return True
         case Call(function=function) if function in PRODUCTS:
             return _is_blas_product(step, buffers)
@@ -207,8 +207,8 @@ class _Grouping:
                 self.made[step.buffer] = index
             elif isinstance(step, Call) and step.kind == "view":
                 self.views[step.outputs[0]] = step
-            elif isinstance(step, Call):
-                self.made[step.outputs[0]] = index
+            elif _is_product(step):
+                self.made[step.outputs[0]] = index  # type: ignore[union-attr]
             elif isinstance(step, Free):
                 self.freed.update(dict.fromkeys(step.buffers, index))
         outside = {n: step for n, step in self.views.items() if self.last_use.get(n, -1) > end}

@@ -239,7 +239,7 @@ class _Text:
 def compile_entry(
     guards: GuardSet,
     snapshot: Callable[[], tuple[Any, ...]],
-    parameters_fresh: Callable[[], bool] | None,
+    fresh: Callable[[], bool] | None,
 ) -> Callable[[Sequence[Any]], list[Any] | None]:
     """`entry(slots)`: the graph's inputs in order if every guard holds, else None. Cheap and telling guards come first."""
     text = _Text()
@@ -257,13 +257,11 @@ def compile_entry(
         text.fail_if(f"bool({scalar.code()}) is not {scalar.truth}")
     for guard in slow:
         _emit(text, guard)
-    if guards.hooks:
-        text.fail_if(f"any({text.name(guards.hooks, 'hooks')})")
-    if parameters_fresh is not None:
-        text.fail_if("not parameters_fresh()")
+    if fresh is not None:  # parameters and hooks
+        text.fail_if("not fresh()")
     reads = ", ".join(expression(source, text.name) for source in guards.inputs)
     text.add(f"return [{reads}]")
-    return text.compile("entry", "slots", snapshot=snapshot, parameters_fresh=parameters_fresh, math=math)
+    return text.compile("entry", "slots", snapshot=snapshot, fresh=fresh, math=math)
 
 
 def _from_slot(source: Source) -> bool:

@@ -7,7 +7,6 @@ compiled graph and one function that rebuilds Python objects. What runs between 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import inspect
 import sys
 import threading
@@ -27,11 +26,11 @@ from anyshape.capture.recorder import Recorder, locate
 from anyshape.capture.frame import Frame
 from anyshape.capture.segments import finish
 from anyshape.capture.symbolic_domain import SymbolicDomain
-from anyshape.capture.tensors import parameter_state
 from anyshape.capture.values import Break, InterpreterBug, ProxyLeak
 from anyshape.errors import AnyshapeError, AnyshapeWarning
 from anyshape.ir.graph import Graph
 from anyshape.options import Options
+from anyshape.runtime.freshness import freshness
 from anyshape.runtime.trampoline import Place, concrete_machine, flatten, inflate, step
 
 MAX_SEGMENTS = 10_000  # of one call, before it goes on natively
@@ -290,7 +289,7 @@ class Compiled:
         guards = guard_set(recorder)
         captured = time.perf_counter()
         compiled = self.compile_graph(graph, recorder.constants) if graph.nodes or outputs else EMPTY
-        check = parameters_check(guards.parameters)
+        check = freshness(guards.parameters, guards.hooks, self.options)
         variant = Variant(
             guards,
             compile_entry(guards, world.snapshot, check),
@@ -327,7 +326,7 @@ class Compiled:
     def _native(self, recorder: Recorder) -> Variant:
         """Under these guards the program runs natively: it raises, or leaves behind what cannot be rebuilt."""
         guards = guard_set(recorder)
-        check = parameters_check(guards.parameters)
+        check = freshness(guards.parameters, guards.hooks, self.options)
         return Variant(guards, compile_entry(guards, world.snapshot, check), None, None, returns=False, restartable=True)
 
     def _place(self, domain: SymbolicDomain, entry: Entry) -> list[Any]:
@@ -479,18 +478,6 @@ def guard_set(recorder: Recorder) -> GuardSet:
         tuple(recorder.parameters),
         tuple(recorder.scalars),
     )
-
-
-def parameters_check(parameters: tuple[torch.Tensor, ...]) -> Callable[[], bool] | None:
-    """A function that says whether these tensors are still where and what they were."""
-    if not parameters:
-        return None
-    expected = [parameter_state(parameter) for parameter in parameters]
-    return functools.partial(_unchanged, parameters, expected)
-
-
-def _unchanged(parameters: tuple[torch.Tensor, ...], expected: list[tuple[Any, ...]]) -> bool:
-    return [parameter_state(parameter) for parameter in parameters] == expected
 
 
 def current_stance() -> str:

@@ -93,6 +93,7 @@ class _Emitter:
     elements: list[Element] = field(default_factory=list)
     splits: dict[Dim, dict[int, bool]] = field(default_factory=dict)
     tiles: dict[int, str] = field(default_factory=dict)
+    started: set[int] = field(default_factory=set)
 
     def text(self) -> str:
         kernel = self.kernel
@@ -268,8 +269,7 @@ class _Emitter:
         self._declare(work.reduces, "d", total=True)
         if not work:
             return
-        for n in self._scans(work):
-            self._line(f"{_total_type(self.elements[n])} c{n} = {_identity(self.elements[n])};")
+        self._start_scans(work)
         *outer, inner = kernel.rows
         self._open_loops(outer)
         start, end = "0", self._dim(inner.extent)
@@ -318,8 +318,7 @@ class _Emitter:
 
     def _row_pass_again(self, work: _Work, done: set[int]) -> None:
         """A scan over the only row runs in order."""
-        for n in self._scans(work):
-            self._line(f"{_total_type(self.elements[n])} c{n} = {_identity(self.elements[n])};")
+        self._start_scans(work)
         *outer, inner = self.kernel.rows
         self._open_loops(outer)
         self._declare(work.reduces, "a")
@@ -328,6 +327,13 @@ class _Emitter:
         self._close(len(outer))
         self._name_totals(work)
         done.update(work.reduces)
+
+    def _start_scans(self, work: _Work) -> None:
+        """A scan that several passes need runs again in each."""
+        for n in self._scans(work):
+            kind = "" if n in self.started else f"{_total_type(self.elements[n])} "
+            self._line(f"{kind}c{n} = {_identity(self.elements[n])};")
+            self.started.add(n)
 
     def _declare(self, reduces: list[int], letter: str, total: bool = False) -> None:
         for n in reduces:

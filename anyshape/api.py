@@ -23,7 +23,7 @@ from anyshape.capture.marks import Mark, set_mark
 from anyshape.driver import Driver
 from anyshape.errors import AnyshapeError, AnyshapeWarning
 from anyshape.options import Options, from_user
-from anyshape.runtime.dispatch import Compiled, Explanation, Stats
+from anyshape.dispatch import Compiled, Explanation, Stats
 
 SUPPORTED = ((3, 11), (3, 12))
 F = TypeVar("F", bound=Callable[..., Any])

@@ -30,8 +30,8 @@ from anyshape.capture.values import Break, InterpreterBug, ProxyLeak
 from anyshape.errors import AnyshapeError, AnyshapeWarning
 from anyshape.ir.graph import Graph
 from anyshape.options import Options
-from anyshape.runtime.freshness import freshness
-from anyshape.runtime.trampoline import Place, concrete_machine, flatten, inflate, step
+from anyshape.dispatch.freshness import freshness
+from anyshape.dispatch.trampoline import Place, concrete_machine, flatten, inflate, step
 
 MAX_SEGMENTS = 10_000  # of one call, before it goes on natively
 MAX_POINTS = 256

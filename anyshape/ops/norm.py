@@ -203,6 +203,8 @@ def _batch_norm_expand(
 def _channel_norm_type(cx: TypeContext, x: Any, *vectors: Arg) -> TensorType:
     """Like the picture; every vector has an element for each channel."""
     t = tensor(x)
+    if t.rank < 2:
+        raise OpError(f"expected an input of 2 dimensions at least, got {t.rank}")
     for vector in vectors:
         if vector is not None and hasattr(vector, "shape"):
             message = f"expected {t.shape[1]} elements, one for each channel"
@@ -241,8 +243,6 @@ def _normal_batch_norm(
     momentum: Arg = 0.1,
     eps: Arg = 1e-5,
 ) -> Normal:
-    if training and mean is not None:
-        raise OpError("batch_norm that updates its running statistics has no row")
     return (x, mean, var, weight, bias, bool(training), momentum, eps), {}
 
 
@@ -251,9 +251,44 @@ op(
     "input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, "
     "eps=1e-05",
     torch="torch.nn.functional.batch_norm",
+    overload=lambda x, mean, var, w=None, bias=None, training=False, *rest: (
+        "batch_norm_training" if training and mean is not None else None
+    ),
     normalize=_normal_batch_norm,
     type=lambda cx, x, *vectors, **rest: _channel_norm_type(cx, x, *vectors[:4]),
     expand=_batch_norm_expand,
+)
+
+
+def _batch_norm_training(
+    b: Any,
+    x: Any,
+    mean: Any,
+    var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: Any = True,
+    momentum: Any = 0.1,
+    eps: Any = 1e-5,
+) -> Any:
+    """Normalises by the batch and moves the running statistics towards it, in place."""
+    made = b.batch_norm(x, None, None, weight, bias, True, momentum, eps)
+    dims = (0, *range(2, len(x.shape)))
+    still = b.detach(x)
+    center = cast(b, b.mean(still, dims), mean.dtype)
+    spread = cast(b, b.var(still, dims, correction=1), var.dtype)
+    for running, now in ((mean, center), (var, spread)):
+        b.copy_(running, b.add(b.mul(now, momentum), b.mul(running, 1.0 - momentum)))
+    return made
+
+
+op(
+    "batch_norm_training",
+    "input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, "
+    "eps=1e-05",
+    torch="anyshape.reference.batch_norm_training",
+    inline=True,
+    expand=_batch_norm_training,
 )
 
 

@@ -43,7 +43,7 @@ from anyshape.symbolic.expr import (
 )
 from anyshape.symbolic.facts import Contradiction, Facts
 from anyshape.symbolic.render import evaluate, to_c, to_python, to_triton
-from anyshape.symbolic.solve import Mismatch, bind, unify
+from anyshape.symbolic.solve import Mismatch, bind, substitute, unify
 
 __all__ = [
     "AllOf",
@@ -81,6 +81,7 @@ __all__ = [
     "minimum",
     "mod",
     "ne",
+    "substitute",
     "symbols_of",
     "to_c",
     "to_python",

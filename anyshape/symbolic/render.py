@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from functools import reduce
 
 from anyshape.symbolic.atoms import Atom, Broadcast, FloorDiv, Max, Min, Mod, Symbol
 from anyshape.symbolic.conditions import AllOf, AnyOf, Condition, Kind, Relation
@@ -83,11 +82,13 @@ class _C(_Python):
     def extremum(self, word: str, args: tuple[Dim, ...]) -> str:
         sign = "<" if word == "min" else ">"
         texts = [self.operand(arg) for arg in args]
-        return reduce(lambda a, b: self.choose(f"{a} {sign} {b}", a, b), texts)
+        return _balanced(lambda a, b: self.choose(f"{a} {sign} {b}", a, b), texts)
 
     def broadcast(self, args: tuple[Dim, ...]) -> str:
-        texts = [self.operand(arg) for arg in args]
-        return reduce(lambda a, b: self.choose(f"{a} != 1", a, b), texts)
+        *firsts, text = [self.operand(arg) for arg in args]
+        for first in reversed(firsts):
+            text = self.choose(f"{first} != 1", first, text)
+        return text
 
 
 class _Triton(_C):
@@ -110,7 +111,15 @@ class _Triton(_C):
 
     def extremum(self, word: str, args: tuple[Dim, ...]) -> str:
         texts = [self.dim(arg) for arg in args]
-        return reduce(lambda a, b: f"tl.{word}imum({a}, {b})", texts)
+        return _balanced(lambda a, b: f"tl.{word}imum({a}, {b})", texts)
+
+
+def _balanced(join: Callable[[str, str], str], texts: list[str]) -> str:
+    """Joins texts in a tree, so that text which repeats its operands stays short."""
+    if len(texts) == 1:
+        return texts[0]
+    half = len(texts) // 2
+    return join(_balanced(join, texts[:half]), _balanced(join, texts[half:]))
 
 
 def _not_negative(dim: Dim) -> bool:

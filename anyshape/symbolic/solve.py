@@ -1,19 +1,19 @@
-"""Binding names to concrete sizes, and making two shapes equal."""
+"""Names bound to concrete sizes, names replaced by expressions, and shapes made equal."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from anyshape.symbolic.atoms import Atom, Symbol, age
 from anyshape.symbolic.conditions import Condition, all_of, eq
-from anyshape.symbolic.expr import Dim, Expr, Symbol
+from anyshape.symbolic.expr import BUILDERS, Dim, symbols_of, total
 from anyshape.symbolic.facts import Facts
-from anyshape.symbolic.render import evaluate
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Why sizes do not fit patterns: the position, the pattern, the size, and the sentence."""
+    """Why sizes do not fit patterns: the position, the pattern there, the size, and a sentence."""
 
     position: int
     pattern: Dim | None
@@ -21,64 +21,84 @@ class Mismatch:
     reason: str
 
 
+def substitute(dim: Dim, values: Mapping[Symbol, Dim]) -> Dim:
+    """The dim with symbols replaced; ZeroDivisionError or ValueError if that makes it undefined."""
+    if isinstance(dim, int) or values.keys().isdisjoint(dim.symbols):
+        return dim
+    parts: list[Dim] = [dim.constant]
+    for monomial, c in dim.terms.items():
+        product: Dim = c
+        for atom in monomial:
+            product = _replaced(atom, values) * product
+        parts.append(product)
+    return total(parts)
+
+
+def _replaced(atom: Atom, values: Mapping[Symbol, Dim]) -> Dim:
+    if isinstance(atom, Symbol):
+        return values.get(atom, atom.expr)
+    return BUILDERS[atom.word](*(substitute(arg, values) for arg in atom.args))
+
+
 def bind(patterns: Sequence[Dim], sizes: Sequence[int]) -> dict[Symbol, int] | Mismatch:
-    """The values of the symbols for which the patterns have these sizes, or the first mismatch."""
+    """The values of the symbols for which the patterns have these sizes, or the first mismatch.
+
+    A pattern is solved for its last unknown symbol, which must stand in it linearly.
+    """
     if len(patterns) != len(sizes):
         reason = f"{len(patterns)} sizes were expected, {len(sizes)} were given"
         return Mismatch(min(len(patterns), len(sizes)), None, len(sizes), reason)
     values: dict[Symbol, int] = {}
-    waiting = list(range(len(patterns)))
+    waiting = list(enumerate(zip(patterns, sizes, strict=True)))
     while waiting:
-        later: list[int] = []
-        for position in waiting:
-            outcome = _bind_one(position, patterns[position], sizes[position], values)
-            if outcome is None:
-                later.append(position)
-            elif isinstance(outcome, Mismatch):
-                return outcome
+        later = []
+        for position, (pattern, size) in waiting:
+            outcome = _bind_one(pattern, size, values)
+            if isinstance(outcome, str):
+                return Mismatch(position, pattern, size, outcome)
+            if not outcome:
+                later.append((position, (pattern, size)))
         if len(later) == len(waiting):
-            position = later[0]
-            reason = f"{patterns[position]} has more than one unknown and cannot be solved"
-            return Mismatch(position, patterns[position], sizes[position], reason)
+            position, (pattern, size) = later[0]
+            reason = f"{pattern} = {size} cannot be solved for one unknown"
+            return Mismatch(position, pattern, size, reason)
         waiting = later
+    for position, (pattern, size) in enumerate(zip(patterns, sizes, strict=True)):
+        for symbol in sorted(symbols_of(pattern) - values.keys(), key=age):
+            reason = f"{pattern} = {size} holds for every {symbol.name}"
+            return Mismatch(position, pattern, size, reason)
     return values
 
 
-def _bind_one(
-    position: int, pattern: Dim, size: int, values: dict[Symbol, int]
-) -> Mismatch | bool | None:
-    unknown = [s for s in pattern.symbols if s not in values] if isinstance(pattern, Expr) else []
-    if not unknown:
-        found = evaluate(pattern, values)
-        if found == size:
-            return True
-        return Mismatch(position, pattern, size, f"{pattern} is {found}, not {size}")
-    if len(unknown) > 1:
-        return None
-    symbol = unknown[0]
-    slope = pattern.terms.get((symbol,))
-    if slope is None or any(
-        symbol in a.symbols for m in pattern.terms for a in m if a is not symbol
-    ):
-        return None
-    if sum(m.count(symbol) for m in pattern.terms) != 1:
-        return None
-    offset = evaluate(pattern - slope * symbol.expr, values)
-    value, rest = divmod(size - offset, slope)
+def _bind_one(pattern: Dim, size: int, values: dict[Symbol, int]) -> bool | str:
+    """Solves one pattern: True when done, False when it must wait, a sentence when it cannot be."""
+    try:
+        left = substitute(pattern, values)
+    except (ZeroDivisionError, ValueError) as error:
+        return f"{pattern} is undefined here: {error}"
+    if isinstance(left, int):
+        return True if left == size else f"{pattern} is {left}, not {size}"
+    if len(left.terms) != 1:
+        return False
+    ((monomial, slope),) = left.terms.items()
+    symbol = monomial[0]
+    if len(monomial) != 1 or not isinstance(symbol, Symbol):
+        return False
+    value, rest = divmod(size - left.constant, slope)
     if rest:
-        return Mismatch(position, pattern, size, f"no whole number makes {pattern} equal {size}")
+        return f"no whole number makes {pattern} equal {size}"
     if value < 0 and not symbol.signed:
-        return Mismatch(position, pattern, size, f"{pattern} = {size} makes {symbol.name} negative")
+        return f"{pattern} = {size} makes {symbol.name} negative"
     values[symbol] = value
     return True
 
 
 def unify(a: Sequence[Dim], b: Sequence[Dim], facts: Facts) -> Condition | bool:
-    """The condition under which two shapes are equal: True, False, or what remains to be checked."""
+    """The condition under which two shapes are equal: True, False, or what is left to check."""
     if len(a) != len(b):
         return False
     left: list[Condition | bool] = []
-    for x, y in zip(a, b):
+    for x, y in zip(a, b, strict=True):
         relation = eq(x, y)
         known = facts.known(relation)
         if known is False:

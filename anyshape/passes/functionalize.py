@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from anyshape.ir.graph import Arg, Graph, Node, Value, map_values
+from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, map_values
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
+from anyshape.ops.layout import is_contiguous, view_strides
 from anyshape.ops.table import OpDef
 from anyshape.symbolic import Dim
 
@@ -76,7 +77,7 @@ class _Functionalizer:
             self._write(node, row)
             return
         source = node.args[0] if node.args else None
-        if row is not None and row.alias == "view" and isinstance(source, Value):
+        if isinstance(source, Value) and views_its_argument(self.builder.cx, node, row):
             source = self._target(source)
             for output in node.outputs:
                 self.views[output] = _View(source, node)
@@ -214,6 +215,39 @@ class _Functionalizer:
         return self._apply(view.node, self._over_input(view.parent), value)
 
 
+def views_its_argument(cx: TypeContext, node: Node, row: OpDef | None) -> bool:
+    """Is the result a view of the first argument: always, or by what is known of its layout?"""
+    if row is None or row.alias == "none":
+        return False
+    return row.alias == "view" or (node.op in MAYBE_VIEWS and MAYBE_VIEWS[node.op](cx, node))
+
+
+def _reshape_is_view(cx: TypeContext, node: Node) -> bool:
+    source = node.args[0]
+    assert isinstance(source, Value) and isinstance(source.type, TensorType)
+    return view_strides(cx, source.type, node.outputs[0].shape) is not None
+
+
+def _contiguous_is_view(cx: TypeContext, node: Node) -> bool:
+    source = node.args[0]
+    assert isinstance(source, Value) and isinstance(source.type, TensorType)
+    return node.kwargs.get("memory_format") is None and is_contiguous(cx, source.type)
+
+
+def _dropout_is_view(cx: TypeContext, node: Node) -> bool:
+    return not _argument(node, 2, "training")
+
+
+# Rows that give a view or a copy: when it is a view.
+MAYBE_VIEWS: dict[str, Callable[[TypeContext, Node], bool]] = {
+    **dict.fromkeys(("reshape", "reshape_as", "flatten", "ravel"), _reshape_is_view),
+    **dict.fromkeys(("atleast_1d", "atleast_2d", "atleast_3d"), _reshape_is_view),
+    **dict.fromkeys(
+        ("dropout", "torch_dropout", "feature_dropout", "alpha_dropout"), _dropout_is_view
+    ),
+    "contiguous": _contiguous_is_view,
+}
+
 Undo = Callable[[Builder, Value, Value, Node, int], Value]
 
 
@@ -237,6 +271,24 @@ def _undo_transpose(b: Builder, parent: Value, new: Value, node: Node, position:
     if order:
         order[a], order[c] = order[c], order[a]
     return b.call("permute", new, tuple(order))
+
+
+def _undo_transposed(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
+    """T, t and mT undo themselves."""
+    return b.call(node.op, new)
+
+
+def _undo_movedim(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
+    return b.call("movedim", new, _argument(node, 2, "destination"), _argument(node, 1, "source"))
+
+
+def _undo_expand(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
+    """Eager writes through an expanded view only where it repeats nothing."""
+    if new.shape == parent.shape:
+        return new
+    if len(new.shape) > len(parent.shape):
+        return b.call("reshape", new, parent.shape)
+    raise NotImplementedError("a write through expand cannot be undone")
 
 
 def _undo_select(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
@@ -278,9 +330,14 @@ def _undo_alias(b: Builder, parent: Value, new: Value, node: Node, position: int
 # How a write through one view is a write to what it views: (builder, parent, new, node, position).
 INVERSES: dict[str, Undo] = {
     **dict.fromkeys(
-        ("reshape", "view", "unsqueeze", "squeeze", "flatten", "unflatten"), _undo_reshape
+        ("reshape", "view", "view_as", "unsqueeze", "squeeze", "flatten", "unflatten"),
+        _undo_reshape,
     ),
+    **dict.fromkeys(MAYBE_VIEWS, _undo_reshape),
     "permute": _undo_permute,
+    "movedim": _undo_movedim,
+    **dict.fromkeys(("T", "t", "mT"), _undo_transposed),
+    "expand": _undo_expand,
     **dict.fromkeys(("transpose", "swapaxes", "swapdims"), _undo_transpose),
     "select": _undo_select,
     "slice": _undo_slice,

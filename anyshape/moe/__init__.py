@@ -9,7 +9,11 @@ from __future__ import annotations
 from anyshape.moe.activation import silu_mul, silu_mul_quantize
 from anyshape.moe.experts import Activation, Experts
 from anyshape.moe.gather import gather_mul, gather_mul_quantize, scatter_add, scatter_add_padded
-from anyshape.moe.grouped_gemm import grouped_gemm, grouped_gemm_fp8_rowwise
+from anyshape.moe.grouped_gemm import (
+    grouped_gemm,
+    grouped_gemm_fp8_rowwise,
+    grouped_gemm_gated,
+)
 from anyshape.moe.layer import MoE
 from anyshape.moe.mesh import Mesh
 from anyshape.moe.parallel import Exchange, ParallelMoE
@@ -35,6 +39,7 @@ __all__ = [
     "gather_mul_quantize",
     "grouped_gemm",
     "grouped_gemm_fp8_rowwise",
+    "grouped_gemm_gated",
     "index_shuffling",
     "replace_experts",
     "routing_scores",

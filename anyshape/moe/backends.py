@@ -32,5 +32,6 @@ else:
             "silu_mul_quantize": triton_activation.silu_mul_quantize,
             "grouped_gemm": triton_gemm.grouped_gemm,
             "grouped_gemm_scatter": triton_gemm.grouped_gemm_scatter,
+            "grouped_gemm_gated": triton_gemm.grouped_gemm_gated,
         }
     )

@@ -26,6 +26,7 @@ class Tile:
     band: int = 8
     swap: bool = False
     tma_store: bool = False
+    halves: bool = False
     warps: int = 4
     programs: int = 1
     flatten: bool = False
@@ -56,6 +57,13 @@ TILES: tuple[Shapes, ...] = (
     Shapes(8, ANY, ANY, Tile(1, 1, 128, 256, 128, 4, warps=8, flatten=True)),
 )
 
+GATED_TILES: tuple[Shapes, ...] = (
+    Shapes(16, 12, ANY, Tile(1, 1, 16, 64, 128, 3, swap=True, programs=2, flatten=True)),
+    Shapes(16, 32, ANY, Tile(1, 1, 32, 64, 128, 2, swap=True, programs=2, flatten=True)),
+    Shapes(16, 64, ANY, Tile(1, 1, 64, 64, 128, 4, flatten=True)),
+    Shapes(16, ANY, ANY, Tile(1, 1, 128, 128, 64, 4, warps=8, flatten=True)),
+)
+
 
 def choose_tile(bits: int, rows: int, groups: int, inner: int) -> Tile:
     """The tile of the first class that has room for this shape."""
@@ -64,4 +72,12 @@ def choose_tile(bits: int, rows: int, groups: int, inner: int) -> Tile:
         shapes.tile
         for shapes in TILES
         if shapes.bits == bits and average <= shapes.rows and inner <= shapes.inner
+    )
+
+
+def choose_gated_tile(bits: int, rows: int, groups: int) -> Tile:
+    """The tile of a fused gate and up product: `wn` columns of each."""
+    average = rows / groups
+    return next(
+        shapes.tile for shapes in GATED_TILES if shapes.bits == bits and average <= shapes.rows
     )

@@ -152,17 +152,20 @@ def _finish(
     column,
     count,
     start,
-    out,
+    scatter_indices,
     x_scales,
     w_scales,
     bias,
     row_weights,
     columns,
     stride_bias,
+    weight_token,
+    weight_group,
     SWAP: gl.constexpr,
     SCALED: gl.constexpr,
     BIASED: gl.constexpr,
     WEIGHTED: gl.constexpr,
+    FACTORS: gl.constexpr,
     row_layout: gl.constexpr,
     column_layout: gl.constexpr,
     WM: gl.constexpr,
@@ -185,7 +188,11 @@ def _finish(
         else:
             acc = acc + b[None, :]
     if WEIGHTED:
-        rw = gl.load(row_weights + start + r, mask=r < count, other=0.0).to(gl.float32)
+        place = (start + r).to(gl.int64)
+        if FACTORS:
+            token = gl.load(scatter_indices + place, mask=r < count, other=0).to(gl.int64)
+            place = token * weight_token + group.to(gl.int64) * weight_group
+        rw = gl.load(row_weights + place, mask=r < count, other=0.0).to(gl.float32)
         if SWAP:
             acc = acc * rw[None, :]
         else:
@@ -230,6 +237,37 @@ def _store(
 
 
 @gluon.jit
+def _store_tile(
+    value,
+    out_desc,
+    out_bufs,
+    PIECE: gl.constexpr,
+    row,
+    column,
+    WM: gl.constexpr,
+    WN: gl.constexpr,
+    HALVES: gl.constexpr,
+):
+    """Hand a whole tile to the copy engine, by way of shared memory, in one piece or in two halves."""
+    tma.store_wait(0)
+    if HALVES:
+        left, right = value.reshape([WM, 2, WN // 2]).permute((0, 2, 1)).split()
+        buf = out_bufs.index(PIECE)
+        buf.store(left)
+        fence_async_shared()
+        tma.async_copy_shared_to_global(out_desc, [row, column], buf)
+        tma.store_wait(0)
+        buf.store(right)
+        fence_async_shared()
+        tma.async_copy_shared_to_global(out_desc, [row, column + WN // 2], buf)
+    else:
+        buf = out_bufs.index(PIECE)
+        buf.store(value)
+        fence_async_shared()
+        tma.async_copy_shared_to_global(out_desc, [row, column], buf)
+
+
+@gluon.jit
 def _consume(
     work,
     PIECE: gl.constexpr,
@@ -246,8 +284,10 @@ def _consume(
     SCALED: gl.constexpr,
     BIASED: gl.constexpr,
     WEIGHTED: gl.constexpr,
+    FACTORS: gl.constexpr,
     SCATTER: gl.constexpr,
     TMA_STORE: gl.constexpr,
+    HALVES: gl.constexpr,
 ):
     """Multiply and store piece PIECE of every tile."""
     (
@@ -270,6 +310,8 @@ def _consume(
         inner,
         stride_out,
         stride_bias,
+        weight_token,
+        weight_group,
     ) = work
     TILE_M: gl.constexpr = WM * PIECES_M
     TILE_N: gl.constexpr = WN * PIECES_N
@@ -322,17 +364,20 @@ def _consume(
                 column,
                 count,
                 start,
-                out,
+                scatter_indices,
                 x_scales,
                 w_scales,
                 bias,
                 row_weights,
                 columns,
                 stride_bias,
+                weight_token,
+                weight_group,
                 SWAP,
                 SCALED,
                 BIASED,
                 WEIGHTED,
+                FACTORS,
                 row_layout,
                 column_layout,
                 WM,
@@ -340,11 +385,9 @@ def _consume(
             ).to(dtype)
             if TMA_STORE:
                 if row + WM <= count:
-                    buf = out_bufs.index(PIECE)
-                    tma.store_wait(0)
-                    buf.store(value)
-                    fence_async_shared()
-                    tma.async_copy_shared_to_global(out_desc, [start + row, column], buf)
+                    _store_tile(
+                        value, out_desc, out_bufs, PIECE, start + row, column, WM, WN, HALVES
+                    )
                 else:
                     _store(
                         value,
@@ -421,6 +464,8 @@ def grouped_gemm_kernel(
     inner,
     stride_out,
     stride_bias,
+    weight_token,
+    weight_group,
     PIECES_M: gl.constexpr,
     PIECES_N: gl.constexpr,
     WM: gl.constexpr,
@@ -434,8 +479,10 @@ def grouped_gemm_kernel(
     SCALED: gl.constexpr,
     BIASED: gl.constexpr,
     WEIGHTED: gl.constexpr,
+    FACTORS: gl.constexpr,
     SCATTER: gl.constexpr,
     TMA_STORE: gl.constexpr,
+    HALVES: gl.constexpr,
     CONSUMER_REGISTERS: gl.constexpr,
     PRODUCER_REGISTERS: gl.constexpr,
     num_warps: gl.constexpr,
@@ -481,6 +528,8 @@ def grouped_gemm_kernel(
         inner,
         stride_out,
         stride_bias,
+        weight_token,
+        weight_group,
     )
     if CONSUMERS == 1:
         gl.warp_specialize(
@@ -503,8 +552,10 @@ def grouped_gemm_kernel(
                         SCALED,
                         BIASED,
                         WEIGHTED,
+                        FACTORS,
                         SCATTER,
                         TMA_STORE,
+                        HALVES,
                     ),
                 ),
                 (
@@ -547,8 +598,10 @@ def grouped_gemm_kernel(
                         SCALED,
                         BIASED,
                         WEIGHTED,
+                        FACTORS,
                         SCATTER,
                         TMA_STORE,
+                        HALVES,
                     ),
                 ),
                 (
@@ -569,8 +622,10 @@ def grouped_gemm_kernel(
                         SCALED,
                         BIASED,
                         WEIGHTED,
+                        FACTORS,
                         SCATTER,
                         TMA_STORE,
+                        HALVES,
                     ),
                 ),
                 (
@@ -657,6 +712,7 @@ def launch(
     """Write (or add, with `scatter_indices`) the product of x [M, K] and w [G, N, K] to `out`."""
     rows, inner = x.shape
     groups, columns, _ = w.shape
+    factors = row_weights is not None and row_weights.dim() == 2
     tma_store = tile.tma_store and scatter_indices is None and not tile.swap and aligned(out)
     all_groups = groups + (init_tail and scatter_indices is None)
     limit, consumer, producer = registers(tile, all_groups)
@@ -668,7 +724,7 @@ def launch(
     grouped_gemm_kernel[(min(tiles, processors * tile.programs),)](
         x_desc,
         descriptor(w.as_strided((groups * columns, inner), (w.stride(1), 1)), [tile.wn, tile.bk]),
-        descriptor(out, [tile.wm, tile.wn]) if tma_store else x_desc,
+        descriptor(out, [tile.wm, tile.wn // (1 + tile.halves)]) if tma_store else x_desc,
         m_sizes,
         out,
         m_sizes if scatter_indices is None else scatter_indices,
@@ -682,6 +738,7 @@ def launch(
         inner,
         out.stride(0),
         0 if bias is None else bias.stride(0),
+        *(row_weights.stride() if factors else (0, 0)),
         PIECES_M=tile.pieces_m,
         PIECES_N=tile.pieces_n,
         WM=tile.wm,
@@ -695,8 +752,10 @@ def launch(
         SCALED=x_scales is not None,
         BIASED=bias is not None,
         WEIGHTED=row_weights is not None,
+        FACTORS=factors,
         SCATTER=scatter_indices is not None,
         TMA_STORE=tma_store,
+        HALVES=tile.halves,
         CONSUMER_REGISTERS=consumer,
         PRODUCER_REGISTERS=producer,
         num_warps=tile.warps,

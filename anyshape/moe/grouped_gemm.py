@@ -52,6 +52,27 @@ operators.define(
 )
 
 
+def _fake_gated(
+    x: Tensor,
+    w: Tensor,
+    m_sizes: Tensor,
+    bias: Tensor | None,
+    gather_indices: Tensor | None,
+    *_: object,
+) -> Tensor:
+    rows = x.shape[0] if gather_indices is None else gather_indices.shape[0]
+    return x.new_empty((rows, w.shape[1] // 2))
+
+
+operators.define(
+    "grouped_gemm_gated(Tensor x, Tensor w, Tensor m_sizes, Tensor? bias, Tensor? gather_indices, "
+    "str kind, float alpha, float limit, bool interleaved, bool init_tail) -> Tensor",
+    reference=reference.grouped_gemm_gated,
+    fake=_fake_gated,
+    triton=KERNELS.get("grouped_gemm_gated"),
+)
+
+
 def _weights(x: Tensor, w: Tensor, m_sizes: Tensor) -> Tensor:
     """w as [G, N, K], once it fits x and m_sizes."""
     checks.check_tensor("m_sizes", m_sizes, 1, checks.INDEX_DTYPES)
@@ -73,16 +94,28 @@ def _weights(x: Tensor, w: Tensor, m_sizes: Tensor) -> Tensor:
 
 
 def _check_epilogue(
-    x: Tensor, w: Tensor, rows: int, bias: Tensor | None, row_weights: Tensor | None
+    x: Tensor,
+    w: Tensor,
+    rows: int,
+    bias: Tensor | None,
+    row_weights: Tensor | None,
+    scattered: bool,
 ) -> None:
     if bias is not None:
         checks.check_tensor("bias", bias, 2, checks.FLOAT_DTYPES)
         checks.check_size("bias", bias, 0, w.shape[0], "groups")
         checks.check_size("bias", bias, 1, w.shape[1], "rows of a group of w")
         checks.check_device("bias", bias, x)
-    if row_weights is not None:
+    if row_weights is None:
+        return
+    checks.check_device("row_weights", row_weights, x)
+    if row_weights.dim() != 2:
         checks.check_vector("row_weights", row_weights, rows, "rows", checks.FLOAT_DTYPES)
-        checks.check_device("row_weights", row_weights, x)
+    elif not scattered:
+        checks.fail("row_weights", "[M] without scatter_out", f"shape {tuple(row_weights.shape)}")
+    else:
+        checks.check_tensor("row_weights", row_weights, 2, checks.FLOAT_DTYPES)
+        checks.check_size("row_weights", row_weights, 1, w.shape[0], "groups")
 
 
 def _rows(x: Tensor, gather_indices: Tensor | None) -> int:
@@ -121,7 +154,7 @@ def _product(
     init_tail: bool,
 ) -> Tensor:
     rows = _rows(x, gather_indices)
-    _check_epilogue(x, w, rows, bias, row_weights)
+    _check_epilogue(x, w, rows, bias, row_weights, scatter_out is not None)
     if scatter_out is None:
         if scatter_indices is not None:
             checks.fail("scatter_out", "given with scatter_indices", None)
@@ -171,7 +204,8 @@ def grouped_gemm(
     device. w is [G, N, K] (any strides) or [G*N, K]. bias [G, N] and row_weights [M] are optional. Sums are in float32.
     Rows past sum(m_sizes) are zero, or unspecified with init_tail=False. With `gather_indices` [M] the rows are
     x[gather_indices]. With `scatter_indices` [M] and `scatter_out` [T, N] the rows are added to
-    scatter_out[scatter_indices] in its dtype instead, and scatter_out is returned.
+    scatter_out[scatter_indices] in its dtype instead, and scatter_out is returned; row_weights may then be [T, G], of
+    which row i of group g takes row_weights[scatter_indices[i], g].
     """
     checks.check_tensor("x", x, 2, HALF_DTYPES)
     return _product(
@@ -228,5 +262,44 @@ def grouped_gemm_fp8_rowwise(
         scatter_out,
         gather_indices,
         out_dtype,
+        init_tail,
+    )
+
+
+def grouped_gemm_gated(
+    x: Tensor,
+    w: Tensor,
+    m_sizes: Tensor,
+    *,
+    bias: Tensor | None = None,
+    gather_indices: Tensor | None = None,
+    kind: str = "silu",
+    alpha: float = 1.702,
+    limit: float = 7.0,
+    interleaved: bool = False,
+    init_tail: bool = True,
+) -> Tensor:
+    """`silu_mul(grouped_gemm(...))` in one launch: act(gate) * up [M, F], w being [G, 2*F, K] or [G*2*F, K].
+
+    A group's first F rows of w are gates and the others ups, or they alternate if `interleaved`; bias is [G, 2*F].
+    The activation is applied to the float32 sums, which are rounded once. `gather_indices` as in `grouped_gemm`.
+    """
+    checks.check_tensor("x", x, 2, HALF_DTYPES)
+    w = _weights(x, w, m_sizes)
+    if w.shape[1] % 2:
+        checks.fail("w", "of an even number of rows a group", f"shape {tuple(w.shape)}")
+    checks.check_choice("kind", kind, tuple(reference.ACTIVATIONS))
+    rows = _rows(x, gather_indices)
+    _check_epilogue(x, w, rows, bias, None, False)
+    return torch.ops.anyshape.grouped_gemm_gated(
+        x,
+        w,
+        m_sizes,
+        bias,
+        gather_indices,
+        kind,
+        float(alpha),
+        float(limit),
+        interleaved,
         init_tail,
     )

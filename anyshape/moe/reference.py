@@ -237,8 +237,9 @@ def grouped_rows(
     bias: Tensor | None,
     row_weights: Tensor | None,
     gather_indices: Tensor | None,
+    scatter_indices: Tensor | None = None,
 ) -> Tensor:
-    """The float32 rows [sum(m_sizes), N] of both grouped products; w is [G, N, K]."""
+    """The float32 rows [sum(m_sizes), N] of all grouped products; w is [G, N, K]."""
     pieces = [torch.zeros(0, w.shape[1], dtype=torch.float32, device=x.device)]
     rows = x.shape[0] if gather_indices is None else gather_indices.shape[0]
     start = 0
@@ -251,10 +252,14 @@ def grouped_rows(
             y = y * of[start:end, None] * w_scales[group]
         if bias is not None:
             y = y + bias[group].float()
+        if row_weights is not None and scatter_indices is not None and row_weights.dim() == 2:
+            y = y * row_weights[scatter_indices[start:end].long(), group].float()[:, None]
         pieces.append(y)
         start = end
     out = torch.cat(pieces)
-    return out if row_weights is None else out * row_weights[: len(out), None].float()
+    if row_weights is None or row_weights.dim() == 2:
+        return out
+    return out * row_weights[: len(out), None].float()
 
 
 def grouped_gemm(
@@ -277,6 +282,27 @@ def grouped_gemm(
     return out
 
 
+def grouped_gemm_gated(
+    x: Tensor,
+    w: Tensor,
+    m_sizes: Tensor,
+    bias: Tensor | None,
+    gather_indices: Tensor | None,
+    kind: str,
+    alpha: float,
+    limit: float,
+    interleaved: bool,
+    init_tail: bool,
+) -> Tensor:
+    """See `anyshape.moe.grouped_gemm_gated`."""
+    y = grouped_rows(x, w, m_sizes, None, None, bias, None, gather_indices)
+    gate, up = (y[:, ::2], y[:, 1::2]) if interleaved else y.chunk(2, 1)
+    rows = x.shape[0] if gather_indices is None else gather_indices.shape[0]
+    out = torch.zeros(rows, w.shape[1] // 2, dtype=x.dtype, device=x.device)
+    out[: len(y)] = ACTIVATIONS[kind](gate, up, alpha, limit).to(x.dtype)
+    return out
+
+
 def grouped_gemm_scatter(
     x: Tensor,
     w: Tensor,
@@ -290,11 +316,14 @@ def grouped_gemm_scatter(
     gather_indices: Tensor | None,
 ) -> None:
     """See `anyshape.moe.grouped_gemm`."""
-    y = grouped_rows(x, w, m_sizes, x_scales, w_scales, bias, row_weights, gather_indices)
+    scaling = (x_scales, w_scales, bias, row_weights)
+    y = grouped_rows(x, w, m_sizes, *scaling, gather_indices, scatter_indices)
     scatter_out.index_add_(0, scatter_indices[: len(y)].long(), y.to(scatter_out.dtype))
 
 
-def scatter_add(out: Tensor, rows: Tensor, token_indices: Tensor, valid: Tensor | None) -> None:
+def scatter_add(
+    out: Tensor, rows: Tensor, token_indices: Tensor, valid: Tensor | None, unique: bool
+) -> None:
     """See `anyshape.moe.scatter_add`."""
     count = counted(valid, len(token_indices))
     out.index_add_(0, token_indices[:count].long(), rows[:count].to(out.dtype))

@@ -89,7 +89,7 @@ def _silu_mul_quantize(
     BLOCK: tl.constexpr,
     BLOCKS: tl.constexpr,
 ):
-    """Program i makes row i: its largest value first, then its fp8 values, computed again from the cache."""
+    """Program i makes row i: its largest value first, then its fp8 values; the row stays in registers."""
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     gate += row * gate_row + column * gate_column
@@ -97,21 +97,19 @@ def _silu_mul_quantize(
     out += row * columns + column
     if row < count_rows(valid, rows, VALUES, BLOCK_V):
         largest = 0.0
+        values = ()
         for block in tl.static_range(BLOCKS):
             start = block * BLOCK
             mask = start + column < columns
             first = tl.load(gate + start * gate_column, mask=mask, other=0.0).to(tl.float32)
             second = tl.load(up + start * up_column, mask=mask, other=0.0).to(tl.float32)
-            value = gated(first, second, alpha, limit, KIND)
-            largest = tl.maximum(largest, largest_of(tl.where(mask, value, 0.0)))
+            value = tl.where(mask, gated(first, second, alpha, limit, KIND), 0.0)
+            largest = tl.maximum(largest, largest_of(value))
+            values = values + (value,)
         multiplier, back = row_scale(largest)
         for block in tl.static_range(BLOCKS):
-            start = block * BLOCK
-            mask = start + column < columns
-            first = tl.load(gate + start * gate_column, mask=mask, other=0.0).to(tl.float32)
-            second = tl.load(up + start * up_column, mask=mask, other=0.0).to(tl.float32)
-            value = gated(first, second, alpha, limit, KIND) * multiplier
-            tl.store(out + start, value.to(out.dtype.element_ty), mask=mask)
+            value = (values[block] * multiplier).to(out.dtype.element_ty)
+            tl.store(out + block * BLOCK, value, mask=block * BLOCK + column < columns)
         tl.store(out_scales + row, back)
     elif INIT_TAIL:
         zero = tl.zeros([BLOCK], tl.float32).to(out.dtype.element_ty)

@@ -131,7 +131,7 @@ def _gather_mul_quantize(
     BLOCK: tl.constexpr,
     BLOCKS: tl.constexpr,
 ):
-    """Program i makes row i: its largest value first, then its fp8 values, which are read again from the cache."""
+    """Program i makes row i: its largest value first, then its fp8 values; the row stays in registers."""
     row = tl.program_id(0).to(tl.int64)
     count = count_rows(valid, rows, VALUES, BLOCK_V)
     column = tl.arange(0, BLOCK)
@@ -144,15 +144,16 @@ def _gather_mul_quantize(
         source = x + token * stride_x + column
         target = out + row * columns + column
         largest = 0.0
+        values = ()
         for block in tl.static_range(BLOCKS):
             mask = block * BLOCK + column < columns
-            value = tl.load(source + block * BLOCK, mask=mask, other=0.0).to(tl.float32)
-            largest = tl.maximum(largest, largest_of(value * scale))
+            value = tl.load(source + block * BLOCK, mask=mask, other=0.0).to(tl.float32) * scale
+            largest = tl.maximum(largest, largest_of(value))
+            values = values + (value,)
         multiplier, back = row_scale(largest)
         for block in tl.static_range(BLOCKS):
             mask = block * BLOCK + column < columns
-            value = tl.load(source + block * BLOCK, mask=mask, other=0.0).to(tl.float32)
-            value = (value * scale * multiplier).to(out.dtype.element_ty)
+            value = (values[block] * multiplier).to(out.dtype.element_ty)
             tl.store(target + block * BLOCK, value, mask=mask)
         tl.store(out_scales + row, back)
     elif INIT_TAIL:
@@ -164,9 +165,9 @@ def _gather_mul_quantize(
 
 
 def row_blocks(columns: int) -> tuple[int, int]:
-    """(block, blocks) of a program that makes a whole row in at most 16 blocks."""
+    """(block, blocks) of a program that keeps a whole row in at most 4 blocks."""
     block = min(QUANTIZE_BLOCK, triton.next_power_of_2(max(columns, 16)))
-    block = max(block, triton.next_power_of_2(triton.cdiv(columns, 16)))
+    block = max(block, triton.next_power_of_2(triton.cdiv(columns, 4)))
     return block, max(1, triton.cdiv(columns, block))
 
 
@@ -223,6 +224,7 @@ def _scatter_add(
     stride_rank,
     rank_experts,
     PADDED: tl.constexpr,
+    UNIQUE: tl.constexpr,
     VALUES: tl.constexpr,
     BLOCK_V: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -245,11 +247,21 @@ def _scatter_add(
             mask = None if EVEN else column < columns
             value = tl.load(source + row * stride_source + column, mask=mask)
             value = value.to(out.dtype.element_ty)
-            tl.atomic_add(out + token * stride_out + column, value, mask=mask, sem="relaxed")
+            target = out + token * stride_out + column
+            if UNIQUE:
+                total = tl.load(target, mask=mask).to(tl.float32) + value.to(tl.float32)
+                tl.store(target, total.to(out.dtype.element_ty), mask=mask)
+            else:
+                tl.atomic_add(target, value, mask=mask, sem="relaxed")
 
 
 def _added(
-    out: Tensor, source: Tensor, token_indices: Tensor, valid: Tensor | None, ranks: int
+    out: Tensor,
+    source: Tensor,
+    token_indices: Tensor,
+    valid: Tensor | None,
+    ranks: int,
+    unique: bool,
 ) -> None:
     """Add the rows of `source` ([M, D], or [ranks, M, D] when `ranks` is not 0)."""
     source = unit_rows(source)
@@ -270,6 +282,7 @@ def _added(
             source.stride(0),
             max(1, values // max(1, ranks)),
             PADDED=ranks > 0,
+            UNIQUE=unique,
             VALUES=values,
             BLOCK_V=block_v,
             BLOCK=block,
@@ -281,9 +294,11 @@ def _added(
     torch.autograd.graph.increment_version(out)
 
 
-def scatter_add(out: Tensor, rows: Tensor, token_indices: Tensor, valid: Tensor | None) -> None:
+def scatter_add(
+    out: Tensor, rows: Tensor, token_indices: Tensor, valid: Tensor | None, unique: bool
+) -> None:
     """See `anyshape.moe.scatter_add`."""
-    _added(out, rows, token_indices, valid, 0)
+    _added(out, rows, token_indices, valid, 0, unique)
 
 
 def scatter_add_padded(
@@ -291,4 +306,4 @@ def scatter_add_padded(
 ) -> None:
     """See `anyshape.moe.scatter_add_padded`."""
     if token_counts.numel() > 0:
-        _added(out, rows, token_indices, token_counts, rows.shape[0])
+        _added(out, rows, token_indices, token_counts, rows.shape[0], False)

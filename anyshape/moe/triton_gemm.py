@@ -10,168 +10,13 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from triton.tools.tensor_descriptor import TensorDescriptor
 
-from anyshape.moe import gluon_gemm
-from anyshape.moe.gemm_tiles import Tile, choose_tile
+from anyshape.moe import gluon_gemm, tma_gemm
+from anyshape.moe.gemm_tiles import choose_gated_tile, choose_tile
+from anyshape.moe.tma_gemm import locate, plan, processors
+from anyshape.moe.triton_activation import silu_mul
 
 BAND = tl.constexpr(8)
-
-
-@triton.jit
-def _locate(tile, size, ends, index, tiles_n, BM: tl.constexpr, BAND: tl.constexpr):
-    """(group, its first row, its rows, tile row, tile column) of a tile: bands of BAND tile rows, row by row inside."""
-    before = ends <= tile
-    group = tl.sum(before.to(tl.int32))
-    start = tl.sum(tl.where(before, size, 0))
-    count = tl.sum(tl.where(index == group, size, 0))
-    local = tile - tl.max(tl.where(before, ends, 0))
-    band = local // (BAND * tiles_n)
-    width = tl.minimum(tl.cdiv(count, BM) - band * BAND, BAND)
-    local -= band * BAND * tiles_n
-    return group, start, count, band * BAND + local % width, local // width
-
-
-@triton.jit(do_not_specialize=["rows", "groups"])
-def _grouped_gemm_tma(
-    x_desc,
-    w_desc,
-    sizes,
-    out,
-    scatter_indices,
-    x_scales,
-    w_scales,
-    bias,
-    row_weights,
-    groups,
-    rows,
-    columns,
-    inner,
-    stride_out,
-    stride_bias,
-    SWAP: tl.constexpr,
-    SCATTER: tl.constexpr,
-    SCALED: tl.constexpr,
-    BIASED: tl.constexpr,
-    WEIGHTED: tl.constexpr,
-    INIT_TAIL: tl.constexpr,
-    BLOCK_G: tl.constexpr,
-    BAND: tl.constexpr,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-    BK: tl.constexpr,
-    FLATTEN: tl.constexpr,
-):
-    """As `_grouped_gemm`, with tiles read by the copy engine; with SWAP the weights are the first operand."""
-    index = tl.arange(0, BLOCK_G)
-    size = tl.load(sizes + index, mask=index < groups, other=0).to(tl.int32)
-    if INIT_TAIL:
-        size = tl.where(index == groups, tl.maximum(rows - tl.sum(size), 0), size)
-    tiles_n = tl.cdiv(columns, BN)
-    tiles = (size + BM - 1) // BM * tiles_n
-    ends = tl.cumsum(tiles)
-    steps = tl.cdiv(inner, BK)
-    for tile in tl.range(
-        tl.program_id(0),
-        tl.sum(tiles),
-        tl.num_programs(0),
-        flatten=FLATTEN,
-    ):
-        group, start, count, tile_m, tile_n = _locate(tile, size, ends, index, tiles_n, BM, BAND)
-        x_row = start + tile_m * BM
-        w_row = group * columns + tile_n * BN
-        if SWAP:
-            acc = tl.zeros([BN, BM], tl.float32)
-        else:
-            acc = tl.zeros([BM, BN], tl.float32)
-        if INIT_TAIL:
-            steps = tl.where(group < groups, tl.cdiv(inner, BK), 0)
-        for step in range(steps):
-            a = x_desc.load([x_row, step * BK])
-            b = w_desc.load([w_row, step * BK])
-            if SWAP:
-                acc = tl.dot(b, a.T, acc)
-            else:
-                acc = tl.dot(a, b.T, acc)
-        if SWAP:
-            acc = tl.trans(acc)
-        row = tile_m * BM + tl.arange(0, BM)
-        column = tile_n * BN + tl.arange(0, BN)
-        row_mask = (row < count) & (start + row < rows)
-        column_mask = column < columns
-        place = (start + row).to(tl.int64)
-        real = column_mask & (group < groups)
-        if SCALED:
-            a_scale = tl.load(x_scales + place, mask=row_mask, other=0.0)
-            b_scale = tl.load(w_scales + group * columns + column, mask=real, other=0.0)
-            acc = acc * a_scale[:, None] * b_scale[None, :]
-        if BIASED:
-            added = tl.load(bias + group * stride_bias + column, mask=real, other=0.0)
-            acc += added.to(tl.float32)[None, :]
-        if WEIGHTED:
-            weight = tl.load(row_weights + place, mask=row_mask, other=0.0)
-            acc *= weight.to(tl.float32)[:, None]
-        value = acc.to(out.dtype.element_ty)
-        mask = row_mask[:, None] & column_mask[None, :]
-        if SCATTER:
-            token = tl.load(scatter_indices + place, mask=row_mask, other=0).to(tl.int64)
-            target = out + token[:, None] * stride_out + column[None, :]
-            tl.atomic_add(target, value, mask=mask, sem="relaxed")
-        else:
-            tl.store(out + place[:, None] * stride_out + column[None, :], value, mask=mask)
-
-
-def launch_tma(
-    tile: Tile,
-    x: Tensor,
-    w: Tensor,
-    m_sizes: Tensor,
-    out: Tensor,
-    scatter_indices: Tensor | None,
-    x_scales: Tensor | None,
-    w_scales: Tensor | None,
-    bias: Tensor | None,
-    row_weights: Tensor | None,
-    init_tail: bool,
-) -> None:
-    """Write (or add, with `scatter_indices`) the product of x [M, K] and w [G, N, K] to `out`."""
-    rows, inner = x.shape
-    groups, columns, _ = w.shape
-    init_tail = init_tail and scatter_indices is None
-    all_groups = groups + init_tail
-    tiles = (triton.cdiv(rows, tile.wm) + all_groups) * triton.cdiv(columns, tile.wn)
-    flat = w.as_strided((groups * columns, inner), (w.stride(1), 1))
-    _grouped_gemm_tma[(min(tiles, programs(x) // 2 * tile.programs),)](
-        TensorDescriptor.from_tensor(x, [tile.wm, tile.bk]),
-        TensorDescriptor.from_tensor(flat, [tile.wn, tile.bk]),
-        m_sizes,
-        out,
-        m_sizes if scatter_indices is None else scatter_indices,
-        m_sizes if x_scales is None else x_scales,
-        m_sizes if w_scales is None else w_scales,
-        m_sizes if bias is None else bias,
-        m_sizes if row_weights is None else row_weights,
-        groups,
-        rows,
-        columns,
-        inner,
-        out.stride(0),
-        0 if bias is None else bias.stride(0),
-        SWAP=tile.swap,
-        SCATTER=scatter_indices is not None,
-        SCALED=x_scales is not None,
-        BIASED=bias is not None,
-        WEIGHTED=row_weights is not None,
-        INIT_TAIL=init_tail,
-        BLOCK_G=triton.next_power_of_2(all_groups),
-        BAND=tile.band,
-        BM=tile.wm,
-        BN=tile.wn,
-        BK=tile.bk,
-        FLATTEN=tile.flatten,
-        num_warps=tile.warps,
-        num_stages=tile.stages,
-    )
 
 
 @triton.jit(do_not_specialize=["rows", "groups"])
@@ -197,11 +42,14 @@ def _grouped_gemm(
     w_inner,
     stride_out,
     stride_bias,
+    weight_token,
+    weight_group,
     GATHER: tl.constexpr,
     SCATTER: tl.constexpr,
     SCALED: tl.constexpr,
     BIASED: tl.constexpr,
     WEIGHTED: tl.constexpr,
+    FACTORS: tl.constexpr,
     INIT_TAIL: tl.constexpr,
     PRECISION: tl.constexpr,
     BLOCK_G: tl.constexpr,
@@ -210,24 +58,13 @@ def _grouped_gemm(
     BK: tl.constexpr,
 ):
     """Program p makes tiles p, p + programs, ...; the tail to be zeroed is a group of its own."""
-    index = tl.arange(0, BLOCK_G)
-    size = tl.load(sizes + index, mask=index < groups, other=0).to(tl.int32)
-    if INIT_TAIL:
-        size = tl.where(index == groups, tl.maximum(rows - tl.sum(size), 0), size)
-    tiles_n = tl.cdiv(columns, BN)
-    tiles = (size + BM - 1) // BM * tiles_n
-    ends = tl.cumsum(tiles)
-    for tile in range(tl.program_id(0), tl.sum(tiles), tl.num_programs(0)):
-        before = ends <= tile
-        group = tl.sum(before.to(tl.int32))
-        start = tl.sum(tl.where(before, size, 0))
-        count = tl.sum(tl.where(index == group, size, 0))
-        local = tile - tl.max(tl.where(before, ends, 0))
-        band = local // (BAND * tiles_n)
-        width = tl.minimum(tl.cdiv(count, BM) - band * BAND, BAND)
-        local -= band * BAND * tiles_n
-        row = (band * BAND + local % width) * BM + tl.arange(0, BM)
-        column = local // width * BN + tl.arange(0, BN)
+    size, ends, total = plan(sizes, groups, rows, tl.cdiv(columns, BN), BM, BLOCK_G, INIT_TAIL)
+    for tile in range(tl.program_id(0), total, tl.num_programs(0)):
+        group, start, count, tile_m, tile_n = locate(
+            tile, size, ends, tl.cdiv(columns, BN), BM, BLOCK_G, BAND
+        )
+        row = tile_m * BM + tl.arange(0, BM)
+        column = tile_n * BN + tl.arange(0, BN)
         row_mask = (row < count) & (start + row < rows)
         column_mask = column < columns
         place = (start + row).to(tl.int64)
@@ -255,7 +92,11 @@ def _grouped_gemm(
                 added = tl.load(bias + group * stride_bias + column, mask=column_mask, other=0.0)
                 acc += added.to(tl.float32)[None, :]
             if WEIGHTED:
-                weight = tl.load(row_weights + place, mask=row_mask, other=0.0)
+                at = place
+                if FACTORS:
+                    token = tl.load(scatter_indices + place, mask=row_mask, other=0).to(tl.int64)
+                    at = token * weight_token + group.to(tl.int64) * weight_group
+                weight = tl.load(row_weights + at, mask=row_mask, other=0.0)
                 acc *= weight.to(tl.float32)[:, None]
         value = acc.to(out.dtype.element_ty)
         mask = row_mask[:, None] & column_mask[None, :]
@@ -292,8 +133,9 @@ def _launch(
     bits = 8 * x.element_size()
     block_m, block_n, block_k = blocks(rows, groups, bits)
     init_tail = init_tail and scatter_indices is None
+    factors = row_weights is not None and row_weights.dim() == 2
     tiles = (triton.cdiv(rows, block_m) + groups + init_tail) * triton.cdiv(columns, block_n)
-    _grouped_gemm[(min(tiles, programs(x)),)](
+    _grouped_gemm[(min(tiles, 2 * processors(x)),)](
         x,
         w,
         m_sizes,
@@ -312,11 +154,13 @@ def _launch(
         *w.stride(),
         out.stride(0),
         0 if bias is None else bias.stride(0),
+        *(row_weights.stride() if factors else (0, 0)),
         GATHER=gather_indices is not None,
         SCATTER=scatter_indices is not None,
         SCALED=x_scales is not None,
         BIASED=bias is not None,
         WEIGHTED=row_weights is not None,
+        FACTORS=factors,
         INIT_TAIL=init_tail,
         PRECISION="ieee" if x.dtype == torch.float32 else "tf32",
         BLOCK_G=triton.next_power_of_2(groups + init_tail),
@@ -326,13 +170,6 @@ def _launch(
         num_warps=8 if block_m >= 128 else 4,
         num_stages=3 if block_m >= 128 else 4,
     )
-
-
-def programs(x: Tensor) -> int:
-    """How many programs the persistent grid has: two a multiprocessor."""
-    if not x.is_cuda:
-        return 4
-    return 2 * torch.cuda.get_device_properties(x.device).multi_processor_count
 
 
 def _multiply(
@@ -354,15 +191,53 @@ def _multiply(
         for value in (scatter_indices, x_scales, w_scales)
     ]
     bias = None if bias is None else bias if bias.stride(1) == 1 else bias.contiguous()
-    row_weights = None if row_weights is None else row_weights.contiguous()
+    if row_weights is not None and row_weights.dim() == 1:
+        row_weights = row_weights.contiguous()
+    gather = None if gather_indices is None else gather_indices.contiguous()
     arguments = (x, w, m_sizes.contiguous(), out, *dense, bias, row_weights)
-    if gather_indices is None and gluon_gemm.fits(x, w):
-        tile = choose_tile(8 * x.element_size(), x.shape[0], w.shape[0], x.shape[1])
-        run = gluon_gemm.launch if tile.specialized else launch_tma
-        run(tile, *arguments, init_tail)
-    else:
-        gather = None if gather_indices is None else gather_indices.contiguous()
+    if not gluon_gemm.fits(x, w):
         _launch(*arguments, gather, init_tail)
+        return
+    rows = x.shape[0] if gather is None else gather.shape[0]
+    tile = choose_tile(8 * x.element_size(), rows, w.shape[0], x.shape[1])
+    if tile.specialized and gather is None:
+        gluon_gemm.launch(tile, *arguments, init_tail)
+    else:
+        tma_gemm.launch(tile, *arguments, gather, init_tail)
+
+
+def grouped_gemm_gated(
+    x: Tensor,
+    w: Tensor,
+    m_sizes: Tensor,
+    bias: Tensor | None,
+    gather_indices: Tensor | None,
+    kind: str,
+    alpha: float,
+    limit: float,
+    interleaved: bool,
+    init_tail: bool,
+) -> Tensor:
+    """See `anyshape.moe.grouped_gemm_gated`."""
+    rows = x.shape[0] if gather_indices is None else gather_indices.shape[0]
+    half = w.shape[1] // 2
+    if rows == 0 or half == 0:
+        return x.new_empty(rows, half)
+    if not gluon_gemm.fits(x, w):
+        both = grouped_gemm(
+            *(x, w, m_sizes, None, None, bias, None, gather_indices, x.dtype, init_tail)
+        )
+        gate, up = (both[:, ::2], both[:, 1::2]) if interleaved else both.split(half, 1)
+        return silu_mul(gate, up, None, kind, alpha, limit, init_tail)
+    out = torch.empty(rows, half, dtype=x.dtype, device=x.device)
+    bias = None if bias is None else bias if bias.stride(1) == 1 else bias.contiguous()
+    gather = None if gather_indices is None else gather_indices.contiguous()
+    tile = choose_gated_tile(8 * x.element_size(), rows, w.shape[0])
+    tma_gemm.launch_gated(
+        *(tile, x, w, m_sizes.contiguous(), out, bias, gather),
+        *(kind, alpha, limit, interleaved, init_tail),
+    )
+    return out
 
 
 def grouped_gemm(

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from anyshape.moe.triton_rows import TAKEN_KEY, best_of, count_arguments, count_rows, keys_of
 
-ONE_LAUNCH_SCORES = 16384
+ONE_LAUNCH_SCORES = 8192
 ONE_LAUNCH_EXPERTS = 256
 PLACE_BLOCK = 8192
 MOVE_PROGRAMS = 4096
@@ -114,6 +114,14 @@ def _choose(
 
 
 @triton.jit
+def _ranks(chosen):
+    """How many ones come before each of the flags [ROWS, 32], in row-major order."""
+    totals = tl.sum(chosen, 1)
+    before = tl.cumsum(totals, 0) - totals
+    return before[:, None] + tl.cumsum(chosen, 1) - chosen
+
+
+@triton.jit
 def _place(
     choices,
     counts,
@@ -127,30 +135,30 @@ def _place(
 ):
     """Program e writes the rows of expert e, in order of its choices; programs from `experts` on zero the tail."""
     mine = tl.minimum(tl.program_id(0), experts)
-    index = tl.arange(0, BLOCK)
+    index = tl.arange(0, BLOCK // 32)[:, None] * 32 + tl.arange(0, 32)[None, :]
     if ONE_BLOCK:
         choice = tl.load(choices + index, mask=index < number, other=32767).to(tl.int32)
         base = tl.sum((choice < mine).to(tl.int32))
         if mine < experts:
             chosen = (choice == mine).to(tl.int32)
-            row = base + tl.cumsum(chosen) - 1
+            row = base + _ranks(chosen)
             tl.store(counts + mine, tl.sum(chosen))
             tl.store(expert_indices + row, mine, mask=chosen > 0)
             tl.store(token_indices + row, index // top_k, mask=chosen > 0)
     else:
-        lower = tl.zeros([BLOCK], tl.int32)
+        lower = tl.zeros([BLOCK // 32, 32], tl.int32)
         for start in range(0, number, BLOCK):
             here = start + index
             choice = tl.load(choices + here, mask=here < number, other=32767).to(tl.int32)
             lower += (choice < mine).to(tl.int32)
         base = tl.sum(lower)
         if mine < experts:
-            placed = 0
+            placed = base * 0
             for start in range(0, number, BLOCK):
                 here = start + index
                 choice = tl.load(choices + here, mask=here < number, other=32767).to(tl.int32)
                 chosen = (choice == mine).to(tl.int32)
-                row = base + placed + tl.cumsum(chosen) - 1
+                row = base + placed + _ranks(chosen)
                 tl.store(expert_indices + row, mine, mask=chosen > 0)
                 tl.store(token_indices + row, here // top_k, mask=chosen > 0)
                 placed += tl.sum(chosen)

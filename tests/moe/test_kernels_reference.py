@@ -34,7 +34,7 @@ def samples() -> dict[str, tuple[object, ...]]:
         "index_shuffling": (torch.randn(5, 3), 2, (0, 2), torch.tensor(4), True),
         "gather_mul": (x, index, expert, scales, valid, True),
         "gather_mul_quantize": (x, index, expert, scales, valid, True),
-        "scatter_add": (torch.randn(5, 6), rows, index, valid),
+        "scatter_add": (torch.randn(5, 6), rows, index, valid, False),
         "scatter_add_padded": (torch.randn(5, 6), torch.randn(2, 4, 6), counts(1, 2), index),
         "silu_mul": (x, x + 1, valid, "gelu", 1.0, 1.0, True),
         "silu_mul_quantize": (x, x + 1, valid, "gpt_oss", 1.702, 7.0, True),
@@ -45,6 +45,10 @@ def samples() -> dict[str, tuple[object, ...]]:
         "grouped_gemm_scatter": (
             *(rows, w, sizes, index, torch.randn(5, 8), None, None),
             *(torch.randn(3, 8), torch.rand(4), None),
+        ),
+        "grouped_gemm_gated": (
+            *(rows, w, sizes, torch.randn(3, 8), None),
+            *("gpt_oss", 1.702, 7.0, True, True),
         ),
         "combine_shuffling": (rows, both, 0, 2, False, True),
         "split_shuffling": (rows, both, 0, 2, False, True),

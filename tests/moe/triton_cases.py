@@ -13,6 +13,7 @@ from triton.runtime import interpreter
 
 from anyshape.moe import (
     reference,
+    tma_gemm,
     triton_activation,
     triton_gather,
     triton_gemm,
@@ -201,8 +202,12 @@ def test_scatter_add_is_the_reference(
     token = torch.randint(0, 6, (9,)).int()
     mine = torch.randint(-4, 4, (6, columns)).to(dtype)
     theirs = mine.clone()
-    triton_gather.scatter_add(mine, rows, token, valid)
-    reference.scatter_add(theirs, rows, token, valid)
+    triton_gather.scatter_add(mine, rows, token, valid, False)
+    reference.scatter_add(theirs, rows, token, valid, False)
+    assert_same(mine, theirs)
+    once = torch.randperm(6).int()
+    triton_gather.scatter_add(mine, rows[:6], once, valid, True)
+    reference.scatter_add(theirs, rows[:6], once, valid, True)
     assert_same(mine, theirs)
 
 
@@ -305,19 +310,39 @@ def test_grouped_gemm_is_the_reference(
     )
 
 
+@pytest.mark.parametrize("gathers", [False, True])
 @pytest.mark.parametrize("swap", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float8_e4m3fn])
-def test_the_kernel_on_descriptors_is_the_reference(dtype: torch.dtype, *, swap: bool) -> None:
+def test_the_kernel_on_descriptors_is_the_reference(
+    dtype: torch.dtype, *, swap: bool, gathers: bool
+) -> None:
+    tile = Tile(1, 1, 16, 32, 32, 2, swap=swap, band=2)
     for sizes, rows, columns, inner in (([0, 5, 0, 20, 1], 30, 40, 48), ([3], 3, 16, 80)):
         arguments = product_arguments(dtype, sizes, rows, columns, inner)
         arguments["bias"] = torch.randint(-3, 4, (len(sizes), columns)).float()
         arguments["row_weights"] = torch.randint(-3, 4, (rows,)).float()
+        if gathers:
+            arguments["gather_indices"] = torch.randint(0, rows, (rows,)).int()
         expected = reference.grouped_gemm(**arguments, out_dtype=torch.float32, init_tail=True)
-        del arguments["gather_indices"]
         out = torch.full_like(expected, float("nan"))
-        tile = Tile(1, 1, 16, 32, 32, 2, swap=swap, band=2)
-        triton_gemm.launch_tma(tile, **arguments, out=out, scatter_indices=None, init_tail=True)
+        tma_gemm.launch(tile, **arguments, out=out, scatter_indices=None, init_tail=True)
         assert_same(out, expected)
+
+
+@pytest.mark.parametrize("gathers", [False, True])
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("swap", [False, True])
+def test_the_gated_kernel_is_the_reference(*, swap: bool, interleaved: bool, gathers: bool) -> None:
+    tile = Tile(1, 1, 16, 16, 32, 2, swap=swap, band=2)
+    arguments = product_arguments(torch.float16, [0, 5, 0, 20, 1], 30, 80, 48)
+    x, w, sizes = (arguments[name] for name in ("x", "w", "m_sizes"))
+    bias = torch.randint(-3, 4, (5, 80)).float()
+    index = torch.randint(0, 30, (30,)).int() if gathers else None
+    ending = ("gpt_oss", 1.7, 7.0, interleaved, True)
+    out = torch.full((30, 40), float("nan"), dtype=torch.float16)
+    tma_gemm.launch_gated(tile, x, w, sizes, out, bias, index, *ending)
+    expected = reference.grouped_gemm_gated(x, w, sizes, bias, index, *ending)
+    assert_same(out, expected, rtol=2e-3, atol=2e-3)
 
 
 def test_grouped_gemm_takes_weights_of_any_strides_and_gathered_rows() -> None:
@@ -333,10 +358,14 @@ def test_grouped_gemm_takes_weights_of_any_strides_and_gathered_rows() -> None:
 
 
 def test_grouped_gemm_adds_its_rows_at_their_tokens() -> None:
-    arguments = product_arguments(torch.float32, [2, 0, 6], 10, 40, 20)
-    arguments["row_weights"] = torch.randint(-3, 4, (10,)).float()
+    arguments = product_arguments(torch.float16, [2, 0, 6], 10, 40, 24)
     places = {"scatter_indices": torch.randint(0, 4, (10,)).int()}
-    mine, theirs = torch.ones(4, 40), torch.ones(4, 40)
-    triton_gemm.grouped_gemm_scatter(**arguments, **places, scatter_out=mine)
-    reference.grouped_gemm_scatter(**arguments, **places, scatter_out=theirs)
-    assert_same(mine, theirs)
+    for weights in (torch.randint(-3, 4, (10,)).float(), torch.randint(-3, 4, (3, 4)).float().T):
+        arguments["row_weights"] = weights
+        mine, theirs = torch.ones(4, 40), torch.ones(4, 40)
+        triton_gemm.grouped_gemm_scatter(**arguments, **places, scatter_out=mine)
+        reference.grouped_gemm_scatter(**arguments, **places, scatter_out=theirs)
+        assert_same(mine, theirs)
+        tile, other = Tile(1, 1, 16, 32, 32, 2, swap=True), torch.ones(4, 40)
+        tma_gemm.launch(tile, **arguments, **places, out=other, init_tail=False)
+        assert_same(other, theirs)

@@ -1,0 +1,394 @@
+"""The grouped product on tensor descriptors, in Triton: weights, and rows that need no gather, come by TMA.
+
+Tiles of all groups form one list, whose length and order every program works out from the group sizes on the device.
+With SWAP the weights are the first operand, so that groups of a few rows fill the tensor cores with weights
+instead of padding. The gated kernel makes gate and up of the same columns side by side and stores act(gate) * up.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from anyshape.moe.gemm_tiles import Tile
+from anyshape.moe.triton_activation import gated
+
+
+@triton.jit
+def plan(
+    sizes, groups, rows, tiles_n, BM: tl.constexpr, BLOCK_G: tl.constexpr, INIT_TAIL: tl.constexpr
+):
+    """(sizes [BLOCK_G], past-the-last tile of each group [BLOCK_G], number of tiles); the tail is a group of its own."""
+    index = tl.arange(0, BLOCK_G)
+    size = tl.load(sizes + index, mask=index < groups, other=0).to(tl.int32)
+    if INIT_TAIL:
+        size = tl.where(index == groups, tl.maximum(rows - tl.sum(size), 0), size)
+    tiles = (size + BM - 1) // BM * tiles_n
+    return size, tl.cumsum(tiles), tl.sum(tiles)
+
+
+@triton.jit
+def locate(tile, size, ends, tiles_n, BM: tl.constexpr, BLOCK_G: tl.constexpr, BAND: tl.constexpr):
+    """(group, its first row, its rows, tile row, tile column) of a tile: bands of BAND tile rows, row by row inside."""
+    before = ends <= tile
+    group = tl.sum(before.to(tl.int32))
+    start = tl.sum(tl.where(before, size, 0))
+    count = tl.sum(tl.where(tl.arange(0, BLOCK_G) == group, size, 0))
+    local = tile - tl.max(tl.where(before, ends, 0))
+    band = local // (BAND * tiles_n)
+    width = tl.minimum(tl.cdiv(count, BM) - band * BAND, BAND)
+    local -= band * BAND * tiles_n
+    return group, start, count, band * BAND + local % width, local // width
+
+
+@triton.jit
+def _rows(
+    x,
+    x_desc,
+    gather_indices,
+    x_row,
+    first,
+    place,
+    row_mask,
+    k,
+    inner,
+    BK: tl.constexpr,
+    GATHER: tl.constexpr,
+):
+    """Elements k to k + BK of a tile's rows: from row `first` on, or of the tokens that `gather_indices` names."""
+    if not GATHER:
+        return x_desc.load([first, k])
+    token = tl.load(gather_indices + place, mask=row_mask, other=0).to(tl.int64)
+    column = k + tl.arange(0, BK)
+    mask = row_mask[:, None] & (column < inner)[None, :]
+    return tl.load(x + token[:, None] * x_row + column[None, :], mask=mask, other=0.0)
+
+
+@triton.jit(do_not_specialize=["rows", "groups"])
+def _grouped(
+    x,
+    x_desc,
+    w_desc,
+    sizes,
+    out,
+    gather_indices,
+    scatter_indices,
+    x_scales,
+    w_scales,
+    bias,
+    row_weights,
+    groups,
+    rows,
+    columns,
+    inner,
+    x_row,
+    stride_out,
+    stride_bias,
+    weight_token,
+    weight_group,
+    SWAP: tl.constexpr,
+    GATHER: tl.constexpr,
+    SCATTER: tl.constexpr,
+    SCALED: tl.constexpr,
+    BIASED: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    FACTORS: tl.constexpr,
+    INIT_TAIL: tl.constexpr,
+    BLOCK_G: tl.constexpr,
+    BAND: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    FLATTEN: tl.constexpr,
+):
+    """Program p makes tiles p, p + programs, ... of the product."""
+    tiles_n = tl.cdiv(columns, BN)
+    size, ends, total = plan(sizes, groups, rows, tiles_n, BM, BLOCK_G, INIT_TAIL)
+    steps = tl.cdiv(inner, BK)
+    for tile in tl.range(tl.program_id(0), total, tl.num_programs(0), flatten=FLATTEN):
+        group, start, count, tile_m, tile_n = locate(tile, size, ends, tiles_n, BM, BLOCK_G, BAND)
+        row = tile_m * BM + tl.arange(0, BM)
+        row_mask = (row < count) & (start + row < rows)
+        place = (start + row).to(tl.int64)
+        w_row = group * columns + tile_n * BN
+        if SWAP:
+            acc = tl.zeros([BN, BM], tl.float32)
+        else:
+            acc = tl.zeros([BM, BN], tl.float32)
+        if INIT_TAIL:
+            steps = tl.where(group < groups, tl.cdiv(inner, BK), 0)
+        for step in range(steps):
+            a = _rows(
+                x,
+                x_desc,
+                gather_indices,
+                x_row,
+                start + tile_m * BM,
+                place,
+                row_mask,
+                step * BK,
+                inner,
+                BK,
+                GATHER,
+            )
+            b = w_desc.load([w_row, step * BK])
+            if SWAP:
+                acc = tl.dot(b, a.T, acc)
+            else:
+                acc = tl.dot(a, b.T, acc)
+        if SWAP:
+            acc = tl.trans(acc)
+        column = tile_n * BN + tl.arange(0, BN)
+        column_mask = column < columns
+        real = column_mask & (group < groups)
+        if SCALED:
+            source = place
+            if GATHER:
+                source = tl.load(gather_indices + place, mask=row_mask, other=0).to(tl.int64)
+            a_scale = tl.load(x_scales + source, mask=row_mask, other=0.0)
+            b_scale = tl.load(w_scales + group * columns + column, mask=real, other=0.0)
+            acc = acc * a_scale[:, None] * b_scale[None, :]
+        if BIASED:
+            added = tl.load(bias + group * stride_bias + column, mask=real, other=0.0)
+            acc += added.to(tl.float32)[None, :]
+        if WEIGHTED:
+            at = place
+            if FACTORS:
+                token = tl.load(scatter_indices + place, mask=row_mask, other=0).to(tl.int64)
+                at = token * weight_token + group.to(tl.int64) * weight_group
+            weight = tl.load(row_weights + at, mask=row_mask, other=0.0)
+            acc *= weight.to(tl.float32)[:, None]
+        value = acc.to(out.dtype.element_ty)
+        mask = row_mask[:, None] & column_mask[None, :]
+        if SCATTER:
+            token = tl.load(scatter_indices + place, mask=row_mask, other=0).to(tl.int64)
+            target = out + token[:, None] * stride_out + column[None, :]
+            tl.atomic_add(target, value, mask=mask, sem="relaxed")
+        else:
+            tl.store(out + place[:, None] * stride_out + column[None, :], value, mask=mask)
+
+
+@triton.jit(do_not_specialize=["rows", "groups"])
+def _gated(
+    x,
+    x_desc,
+    w_desc,
+    sizes,
+    out,
+    gather_indices,
+    bias,
+    groups,
+    rows,
+    columns,
+    inner,
+    x_row,
+    stride_bias,
+    alpha,
+    limit,
+    KIND: tl.constexpr,
+    INTERLEAVED: tl.constexpr,
+    SWAP: tl.constexpr,
+    GATHER: tl.constexpr,
+    BIASED: tl.constexpr,
+    INIT_TAIL: tl.constexpr,
+    BLOCK_G: tl.constexpr,
+    BAND: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    FLATTEN: tl.constexpr,
+):
+    """As `_grouped`, for weights whose rows are gates and ups: `columns` of each, all gates first or alternating."""
+    tiles_n = tl.cdiv(columns, BN)
+    size, ends, total = plan(sizes, groups, rows, tiles_n, BM, BLOCK_G, INIT_TAIL)
+    steps = tl.cdiv(inner, BK)
+    for tile in tl.range(tl.program_id(0), total, tl.num_programs(0), flatten=FLATTEN):
+        group, start, count, tile_m, tile_n = locate(tile, size, ends, tiles_n, BM, BLOCK_G, BAND)
+        row = tile_m * BM + tl.arange(0, BM)
+        row_mask = (row < count) & (start + row < rows)
+        place = (start + row).to(tl.int64)
+        first = group * columns * 2 + tile_n * BN * (2 if INTERLEAVED else 1)
+        second = first + (BN if INTERLEAVED else columns)
+        if SWAP:
+            gate = tl.zeros([BN, BM], tl.float32)
+            up = tl.zeros([BN, BM], tl.float32)
+        else:
+            gate = tl.zeros([BM, BN], tl.float32)
+            up = tl.zeros([BM, BN], tl.float32)
+        if INIT_TAIL:
+            steps = tl.where(group < groups, tl.cdiv(inner, BK), 0)
+        for step in range(steps):
+            a = _rows(
+                x,
+                x_desc,
+                gather_indices,
+                x_row,
+                start + tile_m * BM,
+                place,
+                row_mask,
+                step * BK,
+                inner,
+                BK,
+                GATHER,
+            )
+            b = w_desc.load([first, step * BK])
+            c = w_desc.load([second, step * BK])
+            if SWAP:
+                gate = tl.dot(b, a.T, gate)
+                up = tl.dot(c, a.T, up)
+            else:
+                gate = tl.dot(a, b.T, gate)
+                up = tl.dot(a, c.T, up)
+        if SWAP:
+            gate = tl.trans(gate)
+            up = tl.trans(up)
+        column = tile_n * BN + tl.arange(0, BN)
+        real = (column < columns) & (group < groups)
+        if INTERLEAVED:
+            both = tl.reshape(tl.permute(tl.join(gate, up), (0, 2, 1)), [BM, BN, 2])
+            gate, up = tl.split(both)
+            ups = bias + group * stride_bias + column * 2
+            if BIASED:
+                gate += tl.load(ups, mask=real, other=0.0).to(tl.float32)[None, :]
+                up += tl.load(ups + 1, mask=real, other=0.0).to(tl.float32)[None, :]
+        elif BIASED:
+            ups = bias + group * stride_bias + column
+            gate += tl.load(ups, mask=real, other=0.0).to(tl.float32)[None, :]
+            up += tl.load(ups + columns, mask=real, other=0.0).to(tl.float32)[None, :]
+        value = gated(gate, up, alpha, limit, KIND)
+        if INIT_TAIL:
+            value = tl.where(group < groups, value, 0.0)
+        mask = row_mask[:, None] & (column < columns)[None, :]
+        target = out + place[:, None] * columns + column[None, :]
+        tl.store(target, value.to(out.dtype.element_ty), mask=mask)
+
+
+def processors(x: Tensor) -> int:
+    """How many multiprocessors the device of `x` has; a few in the interpreter."""
+    if not x.is_cuda:
+        return 2
+    return torch.cuda.get_device_properties(x.device).multi_processor_count
+
+
+def flat(w: Tensor) -> Tensor:
+    """w [G, N, K], whose groups lie behind each other, as [G*N, K]."""
+    return w.as_strided((w.shape[0] * w.shape[1], w.shape[2]), (w.stride(1), 1))
+
+
+def launch(
+    tile: Tile,
+    x: Tensor,
+    w: Tensor,
+    m_sizes: Tensor,
+    out: Tensor,
+    scatter_indices: Tensor | None,
+    x_scales: Tensor | None,
+    w_scales: Tensor | None,
+    bias: Tensor | None,
+    row_weights: Tensor | None,
+    gather_indices: Tensor | None,
+    init_tail: bool,
+) -> None:
+    """Write (or add, with `scatter_indices`) the product of the rows of x and w [G, N, K] to `out`."""
+    rows = x.shape[0] if gather_indices is None else gather_indices.shape[0]
+    groups, columns, inner = w.shape
+    init_tail = init_tail and scatter_indices is None
+    all_groups = groups + init_tail
+    factors = row_weights is not None and row_weights.dim() == 2
+    tiles = (triton.cdiv(rows, tile.wm) + all_groups) * triton.cdiv(columns, tile.wn)
+    w_desc = TensorDescriptor.from_tensor(flat(w), [tile.wn, tile.bk])
+    gathers = gather_indices is not None
+    _grouped[(min(tiles, processors(x) * tile.programs),)](
+        x,
+        w_desc if gathers else TensorDescriptor.from_tensor(x, [tile.wm, tile.bk]),
+        w_desc,
+        m_sizes,
+        out,
+        m_sizes if gather_indices is None else gather_indices,
+        m_sizes if scatter_indices is None else scatter_indices,
+        m_sizes if x_scales is None else x_scales,
+        m_sizes if w_scales is None else w_scales,
+        m_sizes if bias is None else bias,
+        m_sizes if row_weights is None else row_weights,
+        groups,
+        rows,
+        columns,
+        inner,
+        x.stride(0),
+        out.stride(0),
+        0 if bias is None else bias.stride(0),
+        *(row_weights.stride() if factors else (0, 0)),
+        SWAP=tile.swap,
+        GATHER=gathers,
+        SCATTER=scatter_indices is not None,
+        SCALED=x_scales is not None,
+        BIASED=bias is not None,
+        WEIGHTED=row_weights is not None,
+        FACTORS=factors,
+        INIT_TAIL=init_tail,
+        BLOCK_G=triton.next_power_of_2(all_groups),
+        BAND=tile.band,
+        BM=tile.wm,
+        BN=tile.wn,
+        BK=tile.bk,
+        FLATTEN=tile.flatten and not gathers,
+        num_warps=tile.warps,
+        num_stages=tile.stages,
+    )
+
+
+def launch_gated(
+    tile: Tile,
+    x: Tensor,
+    w: Tensor,
+    m_sizes: Tensor,
+    out: Tensor,
+    bias: Tensor | None,
+    gather_indices: Tensor | None,
+    kind: str,
+    alpha: float,
+    limit: float,
+    interleaved: bool,
+    init_tail: bool,
+) -> None:
+    """Write act(gate) * up [M, F] of the rows of x and w [G, 2*F, K] to the contiguous `out`."""
+    rows, columns = out.shape
+    groups, _, inner = w.shape
+    all_groups = groups + init_tail
+    tiles = (triton.cdiv(rows, tile.wm) + all_groups) * triton.cdiv(columns, tile.wn)
+    w_desc = TensorDescriptor.from_tensor(flat(w), [tile.wn, tile.bk])
+    gathers = gather_indices is not None
+    _gated[(min(tiles, processors(x) * tile.programs),)](
+        x,
+        w_desc if gathers else TensorDescriptor.from_tensor(x, [tile.wm, tile.bk]),
+        w_desc,
+        m_sizes,
+        out,
+        m_sizes if gather_indices is None else gather_indices,
+        m_sizes if bias is None else bias,
+        groups,
+        rows,
+        columns,
+        inner,
+        x.stride(0),
+        0 if bias is None else bias.stride(0),
+        alpha,
+        limit,
+        KIND=kind,
+        INTERLEAVED=interleaved,
+        SWAP=tile.swap,
+        GATHER=gathers,
+        BIASED=bias is not None,
+        INIT_TAIL=init_tail,
+        BLOCK_G=triton.next_power_of_2(all_groups),
+        BAND=tile.band,
+        BM=tile.wm,
+        BN=tile.wn,
+        BK=tile.bk,
+        FLATTEN=tile.flatten and not gathers,
+        num_warps=tile.warps,
+        num_stages=tile.stages,
+    )

@@ -280,11 +280,15 @@ def flag(module: nn.Module, name: str) -> bool:
     return bool(getattr(module, name, False))
 
 
-def refuse_hooks(module: nn.Module) -> None:
-    """`Refusal` if calling `module` runs hooks too: the user's, or accelerate's."""
+def refuse_hooks(module: nn.Module, called: str = "") -> None:
+    """`Refusal` if calling `module` runs hooks too: the user's, or accelerate's.
+
+    Those of the child `called` do not count: it is called as before.
+    """
     for name, child in module.named_modules():
         hooks = (child.__dict__[kind] for kind in ("_forward_hooks", "_forward_pre_hooks"))
-        if any(hooks) or hasattr(child, "_hf_hook"):
+        counts = not called or name != called
+        if counts and (any(hooks) or hasattr(child, "_hf_hook")):
             raise Refusal(f"{name or 'it'} has forward hooks, which would no longer run")
 
 

@@ -116,9 +116,10 @@ def replacement(
     module: nn.Module, family: Family | None, router_outputs: bool
 ) -> ReplacedBlock | ReplacedExperts:
     """What stands in for `module`; `Refusal` if nothing can."""
-    refuse_hooks(module)
     if family is None:
+        refuse_hooks(module)
         return ReplacedExperts(module)
+    refuse_hooks(module, called=family.router if router_outputs else "")
     return ReplacedBlock(module, family, router_outputs)
 
 

@@ -329,6 +329,21 @@ def test_hooks_of_a_router_still_run() -> None:
     assert calls == [1]
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["qwen3_moe", "mixtral", "gpt_oss"])
+@pytest.mark.parametrize("asked_before", [False, True])
+def test_router_logits_are_there_when_asked_for(name: str, asked_before: bool) -> None:
+    model, ids = randomize(CASES[name].model()), torch.randint(0, 64, (2, 5))
+    want = copy.deepcopy(model)(ids, output_router_logits=True).router_logits
+    if asked_before:  # transformers then leaves its hooks on the routers
+        model(ids, output_router_logits=True)
+    report = replace_experts(model, router_outputs=True)
+    assert [row.top_k for row in report.replaced] == [2, 2]
+    torch.testing.assert_close(
+        model(ids, output_router_logits=True).router_logits, want, rtol=1e-3, atol=1e-3
+    )
+
+
 def test_experts_with_hooks_are_left_and_listed() -> None:
     model = randomize(CASES["mixtral"].model())
     model.model.layers[1].mlp.experts.register_forward_hook(lambda *_: None)

@@ -342,8 +342,14 @@ def _next(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
         if len(args) == 1:
             return protocol.special(machine, iterator, "__next__")
         return Call(polyfills.next_or_default, args)
-    machine.heap.will_advance(iterator)
-    return next(*args, **kwargs)
+    if not machine.recording or not hasattr(cls, "__next__"):
+        return next(*args, **kwargs)
+    value = machine.heap.advance(iterator, shared=True)
+    if value is not NULL:
+        return value
+    if len(args) > 1:
+        return args[1]
+    raise StopIteration
 
 
 def resume_generator(generator: Generator, value: Any) -> Frame:
@@ -388,6 +394,17 @@ def _container(make: Any) -> Handler:
     return handler
 
 
+def _new_container(new: Any) -> Handler:
+    """`tuple.__new__(cls, iterable)`."""
+
+    def handler(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
+        if len(args) == 2 and protocol.needs_interpretation(machine, args[1]):
+            return Call(polyfills.fill_from_list, (new, *args))
+        return machine.native(new, args, kwargs)
+
+    return handler
+
+
 def _filler(method: Any) -> Handler:
     """`list.extend` and the like, which iterate over their arguments."""
     hinted = method in (list.extend, list.__init__)
@@ -417,6 +434,12 @@ def _dict_update(method: Any) -> Handler:
         return machine.native(method, args, kwargs)
 
     return handler
+
+
+def _fromkeys(machine: Machine, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+    if args and protocol.needs_interpretation(machine, args[0]):
+        return Call(polyfills.make_from_list, (fn, *args))
+    return machine.native(fn, args, kwargs)
 
 
 def _is_python_source(machine: Machine, source: Any) -> bool:
@@ -713,7 +736,9 @@ def _partial(machine: Machine, fn: Any, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _cached(machine: Machine, fn: Any, args: Args, kwargs: Kwargs) -> Any:
-    """A function with `functools.lru_cache`: the cache itself is native."""
+    """A function with `functools.lru_cache`: constants go to the cache, proxies past it."""
+    if machine.recording and any(protocol.holds_proxy(arg) for arg in (*args, *kwargs.values())):
+        return Call(fn.__wrapped__, args, kwargs)
     return machine.native(fn, args, kwargs)
 
 
@@ -756,6 +781,8 @@ TYPE_HANDLERS: dict[Any, Handler] = {
     set: _container(set),
     frozenset: _container(frozenset),
     deque: _container(deque),
+    bytes: _container(bytes),
+    bytearray: _container(bytearray),
     dict: _dict_maker(dict),
     OrderedDict: _dict_maker(OrderedDict),
     zip: _zip,
@@ -843,6 +870,7 @@ BUILTINS: dict[Any, Handler] = {
         )
     },
     **{method: _dict_update(method) for method in (dict.update, dict.__init__, OrderedDict.update)},
+    **{cls.__new__: _new_container(cls.__new__) for cls in (tuple, frozenset)},
     Generator.__next__: _generator_next,
     Generator.send: _generator_send,
     Generator.throw: _generator_throw,
@@ -857,7 +885,11 @@ BUILTINS: dict[Any, Handler] = {
 
 # Objects of C classes that are called, by class.
 OBJECT_CALLS: dict[type, Callable[[Machine, Any, Args, Kwargs], Any]] = {
-    functools.partial: _partial
+    functools.partial: _partial,
+    type(functools.lru_cache(len)): _cached,
 }
-# Class methods implemented in C, by name: {}.fromkeys(iterable).
-CLASS_METHODS: dict[Any, Callable[[Machine, Any, Args, Kwargs], Any]] = {}
+# Class methods implemented in C, by class and name.
+CLASS_METHODS: dict[tuple[type, str], Callable[[Machine, Any, Args, Kwargs], Any]] = {
+    (dict, "fromkeys"): _fromkeys,
+    (OrderedDict, "fromkeys"): _fromkeys,
+}

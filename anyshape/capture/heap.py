@@ -19,7 +19,7 @@ from types import CellType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from anyshape.capture import purity
-from anyshape.capture.iterators import can_fork
+from anyshape.capture.iterators import FORKABLE, SETTABLE, can_fork
 from anyshape.capture.values import NULL, PROXIES, Break
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Mirror:
 class Heap:
     """See the module. `effects` is the log; `created` and `mirrors` are keyed by `id` and keep their objects alive."""
 
-    __slots__ = ("created", "domain", "effects", "journal", "marks", "mirrors", "owners", "slots")
+    __slots__ = ("births", "created", "domain", "effects", "journal", "marks", "mirrors", "owners", "slots")
 
     def __init__(self, domain: Domain) -> None:
         self.domain = domain
@@ -86,13 +86,20 @@ class Heap:
         self.slots: dict[tuple[int, str], tuple[Any, Any]] = {}  # (id(obj), name) -> (obj, value)
         self.effects: list[Effect] = []
         self.journal: list[Callable[[], None]] | None = None
-        self.marks: list[int] = []
+        self.marks: list[tuple[int, int]] = []  # places in the journal and in `births`
+        self.births: dict[int, int] = {}
 
     # ---- which objects ------------------------------------------------------------------------------------------------------
     def create(self, value: Any) -> Any:
         """Register an object made in this trace."""
         self.created[id(value)] = value
+        if self.journal is not None:
+            self.births[id(value)] = len(self.births)
         return value
+
+    def _is_young(self, value: Any) -> bool:
+        """Whether it was made after the newest open checkpoint, so that a rollback need not mind it."""
+        return self.births.get(id(value), -1) >= self.marks[-1][1]
 
     def is_created(self, value: Any) -> bool:
         """Whether the trace made this object (immutable constants count as neither)."""
@@ -103,7 +110,7 @@ class Heap:
         """Open a checkpoint and give its place in the journal."""
         if self.journal is None:
             self.journal = []
-        self.marks.append(len(self.journal))
+        self.marks.append((len(self.journal), len(self.births)))
         return len(self.journal)
 
     def rollback(self, mark: int) -> None:
@@ -115,21 +122,40 @@ class Heap:
 
     def release(self, mark: int) -> None:
         """Close a checkpoint; with the last one the journal ends."""
-        self.marks.remove(mark)
+        newest = max(index for index, (place, _) in enumerate(self.marks) if place == mark)
+        del self.marks[newest]
         if not self.marks:
             self.journal = None
+            self.births.clear()
 
     def will_write(self, obj: Any) -> None:
         """Called before a real write to a created container, cell or instance dict: the journal remembers its state."""
         if self.journal is not None:
             self.journal.append(_undo(obj))
 
-    def will_advance(self, iterator: Any) -> None:
-        """Called before a native iterator is advanced: those on stacks are forked by checkpoints, others cannot be undone."""
+    def will_raise(self, error: BaseException) -> None:
+        """Called before the traceback, context or cause of an exception changes."""
+        if self.journal is not None:
+            before = (error.__traceback__, error.__context__, error.__cause__)
+            suppress = error.__suppress_context__
+            self.journal.append(lambda: _undo_raise(error, *before, suppress))
+
+    def advance(self, iterator: Any, *, shared: bool) -> Any:
+        """`next(iterator, NULL)` of a native iterator, such that a rollback can undo it.
+
+        One that is not `shared` lies on the stack of a frame only: checkpoints copy it.
+        """
         if self.domain.records:
             self.domain.will_advance(iterator)
-        if self.journal is not None and self.domain.records and not can_fork(iterator):
-            raise Break("fork-iterator", f"{type(iterator).__name__} was advanced inside a fork")
+        if self.journal is not None:
+            if type(iterator) in SETTABLE:
+                if not iterator.__length_hint__():
+                    return NULL  # an exhausted one could not be set back
+                position = iterator.__reduce__()[2]
+                self.journal.append(lambda: iterator.__setstate__(position))
+            elif (shared or not can_fork(iterator)) and not self._is_young(iterator):
+                raise Break("fork-iterator", f"{type(iterator).__name__} was advanced inside a fork")
+        return next(iterator, NULL)
 
     def _journal(self, undo: Callable[[], None]) -> None:
         if self.journal is not None:
@@ -429,6 +455,8 @@ class Heap:
     def native(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call C code in a recording machine: mutators write mirrors and are logged, readers get mirrors."""
         domain = self.domain
+        if self.journal is not None:
+            self._refuse_old_iterators(args)
         if type(fn) not in purity.CALLABLE_TYPES:
             result = self._result(domain.call_native(fn, args, kwargs))
             return self.create(result) if _makes_class(fn) else result
@@ -448,6 +476,11 @@ class Heap:
             self.create(result)
         return result
 
+    def _refuse_old_iterators(self, args: tuple[Any, ...]) -> None:
+        for arg in args:
+            if type(arg) in FORKABLE and not self._is_young(arg):
+                raise Break("fork-iterator", f"C code gets a {type(arg).__name__} inside a fork")
+
     def _result(self, result: Any) -> Any:
         """What a native call gave: new if nobody but this frame holds it."""
         if type(result) not in IMMUTABLE and getrefcount(result) <= 3:
@@ -456,7 +489,7 @@ class Heap:
 
     def _adopt(self, value: Any, depth: int) -> None:
         """Register a new object, and what only it holds."""
-        self.created[id(value)] = value
+        self.create(value)
         kind = type(value)
         if depth == 0 or kind not in _ADOPTING or len(value) > _ADOPT_AT_MOST:
             return
@@ -627,6 +660,13 @@ def _undo_cell(cell: CellType) -> Callable[[], None]:
     return lambda: _write_cell(cell, value)
 
 
+def _undo_raise(
+    error: BaseException, traceback: Any, context: Any, cause: Any, suppress: bool
+) -> None:
+    error.__traceback__, error.__context__, error.__cause__ = traceback, context, cause
+    error.__suppress_context__ = suppress
+
+
 def _undo_slot(obj: Any, descriptor: Any) -> Callable[[], None]:
     try:
         value = descriptor.__get__(obj, type(obj))
@@ -637,7 +677,7 @@ def _undo_slot(obj: Any, descriptor: Any) -> Callable[[], None]:
 
 def _undo_attribute(obj: Any, name: str) -> Callable[[], None]:
     namespace = vars(obj) if hasattr(obj, "__dict__") else {}
-    if name in namespace:
-        value = namespace[name]
+    if name in namespace or (isinstance(obj, type) and hasattr(type(obj), name)):
+        value = namespace[name] if name in namespace else getattr(obj, name)
         return lambda: setattr(obj, name, value)
     return lambda: delattr(obj, name)

@@ -6,10 +6,11 @@ interpreted polyfill (`polyfills.build_class`) around the frame of its body.
 
 from __future__ import annotations
 
+from collections import deque
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from anyshape.capture import polyfills
+from anyshape.capture import polyfills, protocol
 from anyshape.capture.builtins import TYPE_HANDLERS
 from anyshape.capture.continuations import Become
 from anyshape.capture.frame import Frame
@@ -18,6 +19,7 @@ from anyshape.capture.values import ABSENT, Call
 if TYPE_CHECKING:
     from anyshape.capture.machine import Machine
 
+_ITERATING = (list, tuple, set, frozenset, deque)
 _type_call = type.__call__
 _object_new = object.__new__
 _object_init = object.__init__
@@ -71,6 +73,8 @@ def construct(machine: Machine, cls: Any, args: tuple[Any, ...], kwargs: dict[st
 def _native_instance(
     machine: Machine, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
+    if args and issubclass(cls, _ITERATING) and protocol.needs_interpretation(machine, args[0]):
+        return Call(polyfills.make_from_list, (cls, *args), kwargs)
     obj = machine.native(cls, args, kwargs)
     if machine.recording and isinstance(obj, cls) and cls.__flags__ & (1 << 9):
         machine.heap.create(obj)

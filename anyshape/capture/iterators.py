@@ -33,6 +33,10 @@ _LEAVES: frozenset[type] = frozenset(
         itertools.repeat,
     }
 )
+# Those whose position can be set back in place, so that everybody who holds them sees it.
+SETTABLE: frozenset[type] = frozenset(
+    {type(iter([])), type(iter(())), type(iter("")), type(iter("\u1234")), type(iter(b"")), type(reversed([]))}
+)
 _COMPOSITES: frozenset[type] = frozenset({zip, enumerate, itertools.chain, itertools.islice})
 FORKABLE = _LEAVES | _COMPOSITES
 
@@ -42,10 +46,13 @@ def can_fork(iterator: object) -> bool:
     return type(iterator) in FORKABLE
 
 
-def copy_iterator(value: Any, memo: dict[int, Any]) -> Any:
-    """An independent iterator at the same position; any other value is given back as it is."""
+def copy_iterator(value: Any, memo: dict[int, Any], *, inside: bool = False) -> Any:
+    """An independent iterator at the same position; any other value is given back as it is.
+
+    `SETTABLE` ones are left alone (the heap's journal sets them back) unless they are inside another.
+    """
     kind = type(value)
-    if kind not in FORKABLE:
+    if kind not in FORKABLE or (kind in SETTABLE and not inside):
         return value
     if id(value) in memo:
         return memo[id(value)][1]
@@ -57,11 +64,11 @@ def copy_iterator(value: Any, memo: dict[int, Any]) -> Any:
 def _rebuild(state: tuple[Any, ...], memo: dict[int, Any], *, deep: bool) -> Any:
     make, args, *rest = state
     if deep:
-        args = tuple(copy_iterator(arg, memo) for arg in args)
+        args = tuple(copy_iterator(arg, memo, inside=True) for arg in args)
     twin = make(*args)
     if rest and rest[0] is not None:
         position = rest[0]
         if deep and type(position) is tuple:
-            position = tuple(copy_iterator(part, memo) for part in position)
+            position = tuple(copy_iterator(part, memo, inside=True) for part in position)
         twin.__setstate__(position)
     return twin

@@ -12,23 +12,25 @@ from dataclasses import dataclass
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from anyshape.capture import binding, instances, polyfills, protocol, unwinding
+from anyshape.capture import binding, instances, itertools_polyfills, polyfills, protocol, unwinding
 from anyshape.capture.builtins import BUILTINS, CLASS_METHODS, OBJECT_CALLS
 from anyshape.capture.continuations import ROOT, Finished
 from anyshape.capture.domain import Domain
 from anyshape.capture.frame import Code, Frame, decode
 from anyshape.capture.heap import Heap
 from anyshape.capture.opcodes import OPCODE_HANDLERS, OPCODES_BY_NAME, PREPARE
-from anyshape.capture.stdlib import STDLIB
+from anyshape.capture.stdlib import STDLIB, STDLIB_CLASS_METHODS
 from anyshape.capture.values import NULL, PROXIES, Break, Call, ProxyLeak
 
 HANDLERS = {**BUILTINS, **STDLIB}
+CLASS_METHOD_HANDLERS = {**CLASS_METHODS, **STDLIB_CLASS_METHODS}
 _METHOD_DESCRIPTOR = type(list.append)
 _WRAPPER_DESCRIPTOR = type(object.__init__)
 _METHOD_WRAPPER = type([].__len__)
 KEYED = frozenset(
     {FunctionType, BuiltinFunctionType, type, _METHOD_DESCRIPTOR, _WRAPPER_DESCRIPTOR}
 )
+POLYFILL_FILES = frozenset({polyfills.__file__, itertools_polyfills.__file__})
 NO_KWARGS: dict[str, Any] = {}
 
 
@@ -147,7 +149,7 @@ class Machine:
         known = self.codes.get(code)
         if known is None:
             known = decode(code, OPCODE_HANDLERS, PREPARE)
-            known.hidden = code.co_filename == polyfills.__file__
+            known.hidden = code.co_filename in POLYFILL_FILES
             self.codes[code] = known
         return known
 
@@ -201,26 +203,21 @@ class Machine:
             return Call(slot, (fn, *args), kwargs)
         if slot is NULL or type(slot) is _WRAPPER_DESCRIPTOR:
             handler = OBJECT_CALLS.get(kind)
-            return (
-                self.native(fn, args, kwargs)
-                if handler is None
-                else handler(self, fn, args, kwargs)
-            )
+            if handler is not None:
+                return handler(self, fn, args, kwargs)
+            return self.native(fn, args, kwargs)
         return protocol.call_bound(self, slot, fn, args, kwargs)
 
     def _bound_builtin(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A C method bound to an object: the same as the descriptor in its class called with the object."""
         owner = fn.__self__
         if isinstance(owner, type):
-            handler = CLASS_METHODS.get(
-                getattr(owner.__dict__.get(fn.__name__), "__func__", None) or fn.__name__
-            )
+            handler = CLASS_METHOD_HANDLERS.get((owner, fn.__name__))
             if handler is not None:
                 return handler(self, fn, args, kwargs)
             return self.native(fn, args, kwargs)
-        for base in type(
-            owner
-        ).__mro__:  # the Python override of `super().get` is not what was bound
+        # Not a lookup: what `super().get` bound is not the Python override of it.
+        for base in type(owner).__mro__:
             descriptor = vars(base).get(fn.__name__)
             if type(descriptor) is _METHOD_DESCRIPTOR:
                 return Call(descriptor, (owner, *args), kwargs)

@@ -11,6 +11,7 @@ from anyshape.capture import polyfills, protocol
 from anyshape.capture.continuations import RAISE, Continuation, ForCall, ForNext, SendCall, SendNext
 from anyshape.capture.frame import PYTHON, Frame
 from anyshape.capture.generators import Generator
+from anyshape.capture.iterators import FORKABLE
 from anyshape.capture.op_values import shown_callable
 from anyshape.capture.steps import again, also, drop, enter, push, push_by
 from anyshape.capture.unwinding import handled_exception
@@ -91,7 +92,10 @@ def jump_if_false_or_pop(machine: Machine, frame: Frame, arg: int) -> Frame | No
 
 # ---- iteration ------------------------------------------------------------------------------------------------------------------
 def get_iter(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
-    return push(machine, frame, 1, protocol.iterate(machine, frame.stack[-1]))
+    iterator = protocol.iterate(machine, frame.stack[-1])
+    if machine.heap.journal is not None and type(iterator) in FORKABLE:
+        machine.heap.create(iterator)
+    return push(machine, frame, 1, iterator)
 
 
 def get_yield_from_iter(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
@@ -115,8 +119,10 @@ def for_iter(machine: Machine, frame: Frame, arg: int) -> Frame | None:
             return enter(machine, frame, also(step, ForCall(arg, END_FOR)))
         frame.stack.append(step)
         return None
-    machine.heap.will_advance(iterator)
-    value = next(iterator, NULL)
+    if machine.recording:
+        value = machine.heap.advance(iterator, shared=False)
+    else:
+        value = next(iterator, NULL)
     if value is NULL:
         return ForNext(arg, END_FOR).returned(machine, frame, None)
     frame.stack.append(value)
@@ -354,6 +360,7 @@ def _set_cause(machine: Machine, error: BaseException, cause: Any) -> None:
         cause = cause()
     if cause is not None and not isinstance(cause, BaseException):
         raise TypeError("exception causes must derive from BaseException")
+    machine.heap.will_raise(error)
     error.__cause__ = cause
 
 

@@ -6,9 +6,11 @@ constants may simply be called.
 
 from __future__ import annotations
 
+import bisect
 import builtins
 import collections
 import functools
+import heapq
 import inspect
 import itertools
 import math
@@ -56,6 +58,8 @@ MUTATORS: frozenset[Any] = frozenset(
         *_methods(set, _SET),
         *_methods(deque, _DEQUE),
         *_methods(bytearray, _LIST),
+        *[getattr(heapq, name) for name in "heappush heappop heapify heapreplace heappushpop".split()],
+        *[bisect.insort_left, bisect.insort_right],
     ]
 )
 

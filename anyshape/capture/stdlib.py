@@ -1,15 +1,21 @@
-"""What a few functions of the standard library mean here; everything else of it is Python code that is interpreted, or C code that is
-called.
+"""What a few functions of the standard library mean here; all else of it is Python code that is interpreted, or C code that is called.
+
+The functions of `itertools` are C and lazy. Where they would run code of the virtual program they are replaced by interpreted
+generators: in a recording machine always when a function or an iterable is the program's, in a concrete one never needed.
 """
 
 from __future__ import annotations
 
 import inspect
+import itertools
 import sys
+from collections.abc import Callable
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
-from anyshape.capture import instances
+from anyshape.capture import instances, itertools_polyfills, protocol
 from anyshape.capture.builtins import BUILTINS, Handler
+from anyshape.capture.values import PROXIES, Call
 
 if TYPE_CHECKING:
     from anyshape.capture.machine import Machine
@@ -19,7 +25,43 @@ def _currentframe(machine: Machine, args: tuple[Any, ...], kwargs: dict[str, Any
     return BUILTINS[sys._getframe](machine, (0,), {})  # noqa: SLF001
 
 
+def _lazy(function: Any, polyfill: Callable[..., Any]) -> Handler:
+    """C code for containers of constants, the polyfill for what is the program's."""
+
+    def handler(machine: Machine, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if machine.recording and any(_is_programs(machine, arg) for arg in args):
+            return Call(polyfill, args, kwargs)
+        return machine.native(function, args, kwargs)
+
+    return handler
+
+
+def _is_programs(machine: Machine, arg: Any) -> bool:
+    kind = type(arg)
+    if kind in (FunctionType, MethodType) or kind in PROXIES:
+        return True
+    if kind in (list, tuple) and protocol.holds_proxy(arg, 1):
+        return True
+    return protocol.needs_interpretation(machine, arg)
+
+
+def _chain_from_iterable(machine: Machine, fn: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    if machine.recording:
+        return Call(itertools_polyfills.chain_from_iterable, args, kwargs)
+    return machine.native(fn, args, kwargs)
+
+
+_ITERTOOLS = (
+    "chain islice accumulate starmap takewhile dropwhile filterfalse compress pairwise cycle product "
+    "zip_longest groupby"
+).split()
+
 STDLIB: dict[Any, Handler] = {
     inspect.currentframe: _currentframe,
+    **{
+        getattr(itertools, name): _lazy(getattr(itertools, name), getattr(itertools_polyfills, name))
+        for name in _ITERTOOLS
+    },
     **instances.INSTANCE_HANDLERS,
 }
+STDLIB_CLASS_METHODS: dict[Any, Any] = {(itertools.chain, "from_iterable"): _chain_from_iterable}

@@ -26,6 +26,7 @@ def unwind(machine: Machine, error: BaseException) -> Frame | None:
     assert frame is not None
     fresh, machine.fresh_raise = machine.fresh_raise, True
     error.__traceback__ = _program_part(error.__traceback__)
+    machine.heap.will_raise(error)
     if fresh:
         _set_context(error, handled_exception(frame))
         _add_traceback(error, frame)

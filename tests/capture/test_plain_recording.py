@@ -35,6 +35,17 @@ NOT_RECORDED = {
     "generators.asyncio": OUTSIDE,
 }
 
+NOT_FORKED = {
+    "functions.lru_cache": CALLS_BACK,
+    "classes.descriptors": CALLS_BACK,
+    "classes.init_subclass": CALLS_BACK,
+    "slots.descriptor_slots": CALLS_BACK,
+    "control.with_native_manager": "a lock is taken and given back by C code",
+    "classes.cached_property": "a lock is taken and given back by C code",
+    "library.logging": "a lock is taken and given back by C code",
+}
+REFUSED = {"fork-iterator"}  # a break in a fork: the domain does without the fork
+
 
 class Recorder(Domain):
     """Records, and knows no proxies."""
@@ -105,7 +116,7 @@ def test_recorded_and_replayed_is_as_run_natively(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", [name for name in CASES if name not in NOT_RECORDED])
+@pytest.mark.parametrize("name", [name for name in CASES if name not in NOT_RECORDED | NOT_FORKED])
 def test_going_back_to_the_middle_leaves_no_trace(name: str) -> None:
     case = CASES[name]
     native = harness.outcome(case, case.__code__)
@@ -122,8 +133,11 @@ def test_going_back_to_the_middle_leaves_no_trace(name: str) -> None:
             assert reason.reason == "pause"
         mark = machine.checkpoint()
         first_try = io.StringIO()
-        with contextlib.redirect_stdout(first_try), contextlib.suppress(Exception):
-            machine.resume()
+        try:
+            with contextlib.redirect_stdout(first_try), contextlib.suppress(Exception):
+                machine.resume()
+        except Break as refusal:
+            assert refusal.reason in REFUSED
         machine.rollback(mark)
         machine.release(mark)
         result = machine.resume()

@@ -148,6 +148,7 @@ class Analysis:
     weights: list[int] = field(default_factory=list)
     binders: dict[Symbol, int] = field(default_factory=dict)
     over_rows: list[bool] = field(default_factory=list)
+    barriers: list[float] = field(default_factory=list)
 
     @property
     def nodes(self) -> Sequence[Node]:
@@ -158,6 +159,11 @@ class Analysis:
         position = max(reader, ~reader)
         return self.places[position] if position < len(self.places) else math.inf
 
+    def low_of(self, position: int) -> float:
+        """The place after which the node can run: its sources, and the check of its own indices."""
+        sources = (self.places[source] for source in self.sources[position])
+        return max(self.barriers[position], max(sources, default=-1.0))
+
     def bound_at(self, symbols: Iterable[Symbol]) -> float:
         """The place from which on all the symbols have values."""
         places = (self.places[self.binders[s]] for s in symbols if s in self.binders)
@@ -166,6 +172,12 @@ class Analysis:
     def kind_of(self, value: Value) -> Kind | None:
         position = self.producer.get(value)
         return None if position is None else self.kinds[position]
+
+
+READS_AT_DATA = frozenset(
+    {"index_select", "gather", "index", "scatter", "scatter_reduce", "index_add", "index_put"}
+)
+"""Rows that must stay behind the last ``check_false`` before them: it may be of their indices."""
 
 
 def kind_of(node: Node, ops: Mapping[str, OpDef]) -> Kind:
@@ -187,7 +199,10 @@ def analyse(graph: Graph, ops: Mapping[str, OpDef]) -> Analysis:
     sizes = Sizes(graph.facts)
     cx = TypeContext(graph.space, graph.facts, graph.hints)
     found = Analysis(graph, ops, sizes, Symbols(graph.space), cx)
+    checked = -1.0
     for position, node in enumerate(graph.nodes):
+        checked = float(position) if node.op == "check_false" else checked
+        found.barriers.append(checked if node.op in READS_AT_DATA else -1.0)
         kind = kind_of(node, ops)
         found.kinds.append(kind)
         for output in node.outputs:
@@ -244,6 +259,7 @@ def link_readers(found: Analysis) -> None:
     for output in _values(found.graph.outputs):
         if output in found.readers:
             found.readers[output].add(end)
+    looks = {n for n in range(end) if found.kinds[n] in ("kernel", "scatter")}
     for position in range(end - 1, -1, -1):
         node = found.nodes[position]
         through: set[int] = set()
@@ -251,7 +267,6 @@ def link_readers(found: Analysis) -> None:
             if found.kinds[position] == "view":
                 through |= found.readers[output]
         if position in found.copies:  # libraries read the copy, kernels look through
-            looks = {n for n in range(end) if found.kinds[n] in ("kernel", "scatter")}
             through = {r for r in through if max(r, ~r) in looks}
         if found.kinds[position] != "view" or position in found.copies:
             through.add(position)
@@ -391,6 +406,7 @@ class _Attempt:
         self.lowering.mask = None
         if self.found.binders:
             self.low = max(self.low, self.found.bound_at(_midrun_symbols(node.output)))
+        self.low = max(self.low, self.found.barriers[self.found.producer[node.output]])
         rule(self.lowering, node, index)
 
     def _record(self, value: Value, index: Index, *, whole: bool = False) -> Cell:
@@ -450,7 +466,7 @@ class _Attempt:
             reason = self._row_refusal(node, places)
             if reason:
                 return reason
-        low = max((found.places[s] for s in found.sources[position]), default=-1.0)
+        low = found.low_of(position)
         outside = found.readers[node.output] - self.members
         if not outside:
             if max(self.low, low) >= self.high:

@@ -653,6 +653,14 @@ def _logged(fn: Any) -> Callable[..., Any]:
     return lambda domain, args, kwargs: domain.defer(fn, args, kwargs)
 
 
+def _instance_check(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """`isinstance(x, nn.Parameter)`, whose metaclass also asks for a flag that only real tensors have."""
+    cls, instance = args
+    if type(instance) in PROXIES:
+        return issubclass(domain.type_of(instance), cls)
+    return isinstance(instance, cls)
+
+
 # What the program is told of its compilation, in capture and between segments alike.
 ANSWERS: dict[Any, tuple[bool]] = {
     torch.compiler.is_compiling: (True,),
@@ -665,6 +673,8 @@ ANSWERS: dict[Any, tuple[bool]] = {
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
     torch._ops.OpOverloadPacket.__call__: _packet,  # noqa: SLF001
     torch._ops.OpOverload.__call__: _packet,  # noqa: SLF001
+    type(torch.nn.Parameter).__instancecheck__: _instance_check,
+    type(torch.nn.Buffer).__instancecheck__: _instance_check,
     inspect.signature: lambda domain, args, kwargs: inspect.signature(*args, **kwargs),
     inspect.getfullargspec: lambda domain, args, kwargs: inspect.getfullargspec(*args, **kwargs),
     inspect.unwrap: lambda domain, args, kwargs: inspect.unwrap(*args, **kwargs),

@@ -62,6 +62,9 @@ SPREAD = frozenset(
     unflatten squeeze""".split()
 ) - {"new_full", "roll", "unflatten", "squeeze"}
 
+# Functions that take tensors one by one, and from which position on.
+VARIADIC = MappingProxyType({"einsum": 1, "meshgrid": 0, "broadcast_tensors": 0, "block_diag": 0, "cartesian_prod": 0})
+
 # torch accepts numpy's names for some parameters.
 ALIASES = MappingProxyType(
     {"axis": "dim", "axes": "dim", "keepdims": "keepdim", "x": "input", "self": "input", "x2": "other"}
@@ -83,7 +86,9 @@ def row_arguments(name: str, fn: Any, args: Args, kwargs: Kwargs) -> tuple[Args,
     """The arguments in the row's own form."""
     is_method = hasattr(fn, "__objclass__") or getattr(torch.Tensor, getattr(fn, "__name__", ""), None) is fn
     method = getattr(fn, "__name__", name)
-    if method in SPREAD:
+    if name in VARIADIC:
+        args = spread(args, VARIADIC[name])
+    elif method in SPREAD:
         args = spread(args, 1 if is_method else 0)
     signature = OPS[name].signature
     known = {parameter.name for parameter in signature.parameters}

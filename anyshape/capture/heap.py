@@ -677,7 +677,7 @@ def _undo_slot(obj: Any, descriptor: Any) -> Callable[[], None]:
 
 def _undo_attribute(obj: Any, name: str) -> Callable[[], None]:
     namespace = vars(obj) if hasattr(obj, "__dict__") else {}
-    if name in namespace or (isinstance(obj, type) and hasattr(type(obj), name)):
+    if name in namespace or (isinstance(obj, type) and hasattr(vars(type).get(name), "__set__")):
         value = namespace[name] if name in namespace else getattr(obj, name)
         return lambda: setattr(obj, name, value)
     return lambda: delattr(obj, name)

@@ -1,8 +1,9 @@
 """Rewriting by rules that are lines of text: parse, match, build.
 
-In: lines such as `div_of_div: (x // c1) // c2 => x // (c1 * c2) if c2 > 0` and a `Language` that knows the terms. Out: a
-`RuleTable` that rewrites an operation by the first rule that fits. Names starting with `c` and a digit (or plain `c`) are constants;
-what stands after `if` is asked of the caller. Rules stay data: tests read the same lines and prove them.
+In: lines such as `div_of_div: (x // c1) // c2 => x // (c1 * c2) if c2 > 0` and a `Language` that
+knows the terms. Out: a `RuleTable` that rewrites an operation by the first rule that fits. Names
+starting with `c` and a digit (or plain `c`) are constants; what stands after `if` is asked of the
+caller. Rules stay data: tests read the same lines and prove them.
 """
 
 from __future__ import annotations
@@ -243,7 +244,7 @@ class RuleTable:
     def rewrite(
         self, op: str, operands: Sequence[Term], language: Language[Term], ask: Ask[Term]
     ) -> Term | None:
-        """What the operation becomes by the first rule whose condition is known to hold, else None."""
+        """What the operation becomes by the first rule that fits and whose condition holds."""
         fired = self.fire(op, operands, language, ask)
         return None if fired is None else fired[1]
 

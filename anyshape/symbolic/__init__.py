@@ -1,6 +1,7 @@
 """Integers nobody knows yet: expressions, relations, facts. Standard library only.
 
-Read `expr.py` first (the normal form), then `conditions.py` (relations), `facts.py` (what is known), `solve.py` and `render.py`.
+Read `expr.py` first (the normal form), then `conditions.py` (relations), `facts.py` (what is
+known), `solve.py` and `render.py`.
 """
 
 from anyshape.symbolic.atoms import (

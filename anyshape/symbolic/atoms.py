@@ -1,6 +1,7 @@
 """What a monomial is a product of: symbols, and the operations that are not polynomial.
 
-Atoms are nouns: `expr.py` makes them, one for each meaning in a `Space`, after its rules found nothing simpler.
+Atoms are nouns: `expr.py` makes them, one for each meaning in a `Space`, after its rules found
+nothing simpler.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class Max(Operation):
 
 
 class Broadcast(Operation):
-    """The size that operands broadcast to: 1 if all are 1, else the one that is not (0 with 1 is 0)."""
+    """The size that operands broadcast to: 1 if all are 1, else the one that is not."""
 
     __slots__ = ()
     word = "broadcast"

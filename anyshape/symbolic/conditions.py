@@ -1,8 +1,8 @@
 """Relations between sizes, and their conjunctions and disjunctions.
 
 In: two dims. Out: a bool when the normal form alone decides for all integers, else a `Relation`
-`form == bound`, `!=`, `>=` or `<=`: the form has no constant and no common factor and is kept in one
-sign, so that two spellings of one relation are one object.
+`form == bound`, `!=`, `>=` or `<=`: the form has no constant and no common factor and is kept in
+one sign, so that two spellings of one relation are one object.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Decides relations: ranges and residues first, then elimination over the linear facts that matter.
 
-`quick` looks at intervals, congruences and excluded values. `decide` also proves a relation by refuting
-its opposite: the facts around its symbols, and what is true of every division, minimum, maximum,
-broadcast and product among them, are linear rows over monomials, given to `linear.refute`.
+`quick` looks at intervals, congruences and excluded values. `decide` also proves a relation by
+refuting its opposite: the facts around its symbols, and what is true of every division, minimum,
+maximum, broadcast and product among them, are linear rows over monomials, given to
+`linear.refute`.
 """
 
 from __future__ import annotations
@@ -353,7 +354,7 @@ class System:
         self.splits.append(([[("eq", atom.expr - arg)] for arg in atom.args], ()))
 
     def _product(self, monomial: Monomial) -> None:
-        """x*y against x and y: (x - lo)*(y - lo) >= 0 and the other corners; linear facts times y."""
+        """x*y against x and y: (x - lo)*(y - lo) >= 0 and other corners; facts times y."""
         for position, atom in enumerate(monomial):
             if position and atom is monomial[position - 1]:
                 continue

@@ -1,8 +1,9 @@
 """Integers nobody knows yet, in one normal form: what may be done with sizes.
 
-In: symbols of a `Space` and Python ints. Out: `Expr`, a polynomial over atoms (symbol, floor division, modulo, minimum, maximum,
-broadcast), interned; a constant is always a plain int. Everything done here holds for all integers; what needs facts is in
-`facts.py`. Coefficients are split by the functions below, the rest by the lines of `rules.py`.
+In: symbols of a `Space` and Python ints. Out: `Expr`, a polynomial over atoms (symbol, floor
+division, modulo, minimum, maximum, broadcast), interned; a constant is always a plain int.
+Everything done here holds for all integers; what needs facts is in `facts.py`. Coefficients are
+split by the functions below, the rest by the lines of `rules.py`.
 """
 
 from __future__ import annotations
@@ -277,7 +278,7 @@ def ceildiv(a: Dim, b: Dim) -> Dim:
 
 
 def _divided(space: Space, kind: type[FloorDiv | Mod], a: Dim, b: Dim) -> Dim:
-    """The normal form of a // b or a % b: no common factor, divisor positive where its sign shows."""
+    """The normal form of a // b or a % b: no common factor, the divisor in one sign."""
     if not isinstance(b, int):
         common = gcd(content(a), content(b)) * (-1 if negative(b) else 1)
         found = _ruled(space, kind, divide_exactly(a, common), divide_exactly(b, common))
@@ -354,7 +355,7 @@ def _opened(kind: type[Operation], items: Iterable[Dim]) -> tuple[dict[Expr, Non
 
 
 def _extremum(kind: type[Min | Max], pick: Callable[..., int], items: Sequence[Dim]) -> Dim:
-    """Of x + 1 and x + 3 one is kept; a common factor and the oldest operand's constant go outside."""
+    """Keeps one of x + 1 and x + 3; a common factor and the first constant go outside."""
     exprs, ints = _opened(kind, items)
     if not exprs:
         return pick(ints)

@@ -24,7 +24,7 @@ FACTS = 8  # about one symbol
 
 
 def upper(facts: Facts, dim: Dim, allowed: Allowed, steps: int = STEPS) -> Dim | None:
-    """An expression over allowed symbols that is never less than the dim; None if none was found."""
+    """An expression over allowed symbols never less than the dim, if one is found."""
     dim = simplified(facts, dim)
     if isinstance(dim, int) or all(map(allowed, dim.symbols)):
         return dim
@@ -45,7 +45,7 @@ def upper(facts: Facts, dim: Dim, allowed: Allowed, steps: int = STEPS) -> Dim |
 
 
 def lower(facts: Facts, dim: Dim, allowed: Allowed, steps: int = STEPS) -> Dim | None:
-    """An expression over allowed symbols that is never more than the dim; None if none was found."""
+    """An expression over allowed symbols never more than the dim, if one is found."""
     found = upper(facts, -dim, allowed, steps)
     return None if found is None else -found
 
@@ -129,7 +129,6 @@ def _symbol(facts: Facts, symbol: Symbol, allowed: Allowed, steps: int, sign: in
         end = hi if (c > 0) == (sign > 0) else lo
         if end is None:
             continue
-        # sign * symbol <= sign * (end - rest) / c
         goal = (end - (form - c * symbol.expr)) * (1 if c > 0 else -1)
         if not isinstance(goal, int) and symbol in goal.symbols:
             continue

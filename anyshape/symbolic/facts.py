@@ -1,9 +1,9 @@
 """What is known about sizes: a growing knowledge base with three answers, True, False and None.
 
-In: conditions assumed, each with its reason. Out: `known`, `simplify`, `bounds`, `divisor`, `why`.
-True and False hold for ever and are remembered for ever; "unknown" is asked again when facts grew. A
-fork shares everything. The tables are in `knowledge.py`, what a new fact implies in `learn.py`, the
-proofs in `decide.py` and `linear.py`.
+In: conditions assumed, each with its reason. Out: `known`, `simplify`, `bounds`, `divisor`,
+`why`. True and False hold for ever and are remembered for ever; "unknown" is asked again when
+facts grew. A fork shares everything. The tables are in `knowledge.py`, what a new fact implies in
+`learn.py`, the proofs in `decide.py` and `linear.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PRECISE = 12  # facts behind an answer that are tried one by one for being neede
 
 
 class Contradiction(ValueError):
-    """A condition was assumed that the facts refute; `condition` and the `reasons` of those facts."""
+    """A condition was assumed that the facts refute, for `reasons`."""
 
     def __init__(
         self, condition: Condition | bool, reasons: list[object], numbers: Why = ()

@@ -1,8 +1,9 @@
-"""Where facts are kept: ranges, values, residues, excluded values and alternatives, each with its sources.
+"""Where facts are kept, each with its sources.
 
-Everything is layered, so that a fork shares it. A fact about several symbols is found from each of
-them, with one exception that keeps cost linear: a fact that ties a symbol nobody knows anything else
-about to a well-known one (u <= s) is found from u only, until u has a second such fact.
+Everything is layered, so that a fork shares it. A fact about several symbols is found from each
+of them, with one exception that keeps cost linear: a fact that ties a symbol nobody knows
+anything else about to a well-known one (u <= s) is found from u only, until u has a second such
+fact.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Knowledge:
         self.alternatives: Layered[AnyOf, Why] = _fork(parent and parent.alternatives)
         self.recalled: Layered[object, tuple[int, Any]] = _fork(parent and parent.recalled)
 
-    def recall(self, key: object) -> Any:
+    def recall(self, key: object) -> Any:  # noqa: ANN401 - whatever was remembered under the key
         """What was remembered under these facts; nothing while reasons are being traced."""
         if self.used is not None:
             return None

@@ -1,7 +1,8 @@
 """The consequences of a new fact: ranges get smaller, equalities substitute, neighbours hear of it.
 
-`learn` raises `Refuted` when a consequence is false. What a fact implies for the range of each of its
-terms is drawn at once, so that a question about one symbol is answered by looking up its range.
+`learn` raises `Refuted` when a consequence is false. What a fact implies for the range of each of
+its terms is drawn at once, so that a question about one symbol is answered by looking up its
+range.
 """
 
 from __future__ import annotations

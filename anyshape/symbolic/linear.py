@@ -1,9 +1,9 @@
 """Systems of linear equations and inequalities over the integers, refuted.
 
-In: rows `sum of coefficient * variable + constant` that are 0 or at least 0. Out: which rows contradict
-each other, if that was found. Equations are solved by Euclid's algorithm, inequalities by Fourier and
-Motzkin's with every row divided by its common factor and rounded: the Omega test (Pugh, 1991) without
-its dark shadow. "Contradiction" is always right; None may be either.
+In: rows `sum of coefficient * variable + constant` that are 0 or at least 0. Out: which rows
+contradict each other, if that was found. Equations are solved by Euclid's algorithm, inequalities
+by Fourier and Motzkin's with every row divided by its common factor and rounded: the Omega test
+(Pugh, 1991) without its dark shadow. "Contradiction" is always right; None may be either.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _tightened(inequalities: list[Row]) -> tuple[list[Row], Row | None]:
 
 
 def _eliminate_one(rows: list[Row], limit: int) -> list[Row] | None:
-    """The rows without one variable, the cheapest; None when nothing is left or it would be too much."""
+    """The rows without the cheapest variable; None when none is left or it would be too much."""
     above: dict[int, list[int]] = {}
     below: dict[int, list[int]] = {}
     for row in rows:

@@ -1,7 +1,7 @@
 """Sizes that satisfy facts, tried quickly: two that disagree about a relation show it is undecided.
 
-A proof search that must fail is the dearest kind; most questions that facts do not decide are settled
-here by a few assignments at the ends of the symbols' ranges.
+A proof search that must fail is the dearest kind; most questions that facts do not decide are
+settled here by a few assignments at the ends of the symbols' ranges.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FACTS = 24  # with more, proof search comes first
 
 
 def undecided(facts: Facts, relation: Relation, core: Iterable[Expr | AnyOf]) -> bool:
-    """True when sizes were found that satisfy the core with the relation true, and with it false."""
+    """True if sizes were found that satisfy the core with the relation true, and with it false."""
     core = list(core)
     if len(core) > FACTS:
         return False

@@ -1,9 +1,9 @@
 """Interned polynomials with integer coefficients: sums, products, order of terms.
 
 The same value in the same space is the same object: equality is identity. The hash is linear (the
-sum of coefficient * product of the atoms' salts), so that the hash of a sum is the sum of the hashes; a long sum
-plus a short one is interned by that hash alone and finds its terms when they are first asked for.
-Keeping all partial sums of n symbols so takes time and memory linear in n.
+sum of coefficient * product of the atoms' salts), so that the hash of a sum is the sum of the
+hashes; a long sum plus a short one is interned by that hash alone and finds its terms when they
+are first asked for. Keeping all partial sums of n symbols so takes time and memory linear in n.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Polynomial:
     """A sum of monomials and a constant.
 
     `terms` maps monomials to coefficients, without the constant part; it is never empty and never
-    changed. `atom` is set when the whole is nothing but one atom; `parts` is set when this is the sum
-    `parts[0] + parts[2] * parts[1]` of a long and a short polynomial; `least` terms there are at least.
+    changed. `atom` is set when the whole is one atom; `parts` when this is the sum
+    `parts[0] + parts[2] * parts[1]` of a long and a short one; it has at least `least` terms.
     """
 
     __slots__ = (
@@ -251,7 +251,7 @@ def content(dim: Dim) -> int:
 
 
 def negative(dim: Dim) -> bool:
-    """Whether an expression is kept in the other sign: all coefficients or the first is negative."""
+    """Whether an expression is kept in the other sign: all or the first of it is negative."""
     if isinstance(dim, int):
         return dim < 0
     values = dim.terms.values()

@@ -1,4 +1,4 @@
-"""Bounds and residues of an expression under facts: intervals, refined by linear facts, and congruences.
+"""Bounds and residues of expressions under facts.
 
 Each answer is valid for ever; a later one may be tighter. Intervals are (lo, hi) with None for
 unbounded; a congruence (m, r) says that the value is r modulo m, and m == 0 that it is r.

@@ -45,7 +45,7 @@ class _Python(Printer):
 
 
 class _C(_Python):
-    """int64 arithmetic; division truncates there, so it is spelled out unless both sides are not negative."""
+    """int64 arithmetic, where division truncates: it is spelled out unless nothing is negative."""
 
     conjunction, disjunction = " && ", " || "
     loose = ()
@@ -153,7 +153,7 @@ def to_c(
     *,
     nonnegative: Callable[[Dim], bool] = _not_negative,
 ) -> str:
-    """C text over int64_t with Python's floored division; `nonnegative` tells where C's own division will do."""
+    """C text over int64_t with floored division; C's own where both sides are `nonnegative`."""
     return _C(name, nonnegative).condition(dim)
 
 
@@ -168,7 +168,7 @@ def to_triton(
 
 
 def evaluate(dim: Dim | Condition | bool, env: Mapping[Symbol, int]) -> int | bool:
-    """The value under these sizes; KeyError for a symbol without one, ZeroDivisionError as Python would."""
+    """The value under these sizes; KeyError for a symbol without one, errors as Python's."""
     match dim:
         case Expr():
             return _value(dim, env, {})

@@ -1,7 +1,7 @@
-"""An expression in a simpler form under facts: equalities substituted, divisions and choices decided.
+"""Expressions in simpler forms under facts.
 
-Values are those of the given expression wherever it and the facts are defined and true. The rules are
-`UNDER_FACTS` of `rules.py`; the functions here split sums and cancel factors.
+Values are those of the given expression wherever it and the facts are defined and true. The rules
+are `UNDER_FACTS` of `rules.py`; the functions here split sums and cancel factors.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _by_constant(facts: Facts, word: str, a: Dim, b: int) -> Dim | None:
 
 
 def _by_expression(facts: Facts, word: str, a: Dim, b: Expr) -> Dim | None:
-    """(q*b + r) // b => q + r // b and (x*y) // (z*y) => x // z, where b or y is known not to be 0."""
+    """(q*b + r) // b => q + r // b, (x*y) // (z*y) => x // z, if b or y is known not to be 0."""
     if isinstance(a, int):
         return 0 if a == 0 and not_zero(facts, b) else None
     whole, rest = divide(a, b)

@@ -1,6 +1,7 @@
 """How an expression is spelled: Python-like text for people; `render.py` has the targets.
 
-Knows an expression only by its terms and an atom only by its `word`, so that `expr.py` can print itself with it.
+Knows an expression only by its terms and an atom only by its `word`, so that `expr.py` can print
+itself with it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Text means what the expression means: Python runs it, a C compiler runs it, Triton's rules too."""
+"""Text means what the expression means: Python runs it, C runs it, Triton's rules too."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def true(condition, env):
 
 def counterexample(rule: Rule):
     names = [variable.name for variable in rule.variables]
-    for values in product(SMALL, repeat=len(names)):
+    for values in product(SMALL if len(names) < 4 else SMALL[1:-2:], repeat=len(names)):
         env = dict(zip(names, values))
         try:
             left = number(rule.left, env)

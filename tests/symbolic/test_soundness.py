@@ -1,7 +1,7 @@
 """Random facts and questions: never a wrong True, False, bound or form; and how often "unknown".
 
-Brute force looks at many sizes that satisfy the facts; z3 looks at all. The questions that z3 decides
-and the facts do not are counted in a table that the test prints.
+Brute force looks at many sizes that satisfy the facts; z3 looks at all. The questions that z3
+decides and the facts do not are counted in a table that the test prints.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def relations(style):
 
 
 def worlds(style):
-    """Signs of the names, a point at which all facts hold, candidate facts, questions, and forks."""
+    """Signs of names, a point where all facts hold, candidate facts, questions, a seed."""
     return st.fixed_dictionaries(
         {
             "signed": st.fixed_dictionaries({name: st.booleans() for name in NAMES}),

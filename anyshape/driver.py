@@ -27,7 +27,7 @@ from anyshape.options import Options
 from anyshape.passes.pipeline import stages
 from anyshape.runtime.build import Builder
 from anyshape.runtime.cache import digest
-from anyshape.runtime.launch import Linked, has_blas, link
+from anyshape.runtime.launch import CheckFailed, Linked, has_blas, link
 from anyshape.schedule import schedule
 from anyshape.schedule.stretch import form_stretches
 
@@ -119,6 +119,8 @@ class Driver:
         linked = link(self.generate(program), constants, self.kernels)
         kernel_names = frozenset(map(self._name, program.kernels()))
         run = linked.run
+        if _may_draw_before_a_check(passed[-1][1]):
+            run = _restoring_random_state(run)
         if self.options.verify:
             run = _verified(run, graph, passed, constants)
         return CompiledGraph(run, graph, passed, program, linked, kernel_names)
@@ -189,6 +191,26 @@ def _shared_builder(options: Options) -> Builder:
         if key not in _BUILDERS.found:
             _BUILDERS.found[key] = Builder.create(options, c_code.c_prelude() + NATIVE_PRELUDE)
         return _BUILDERS.found[key]
+
+
+def _may_draw_before_a_check(graph: Graph) -> bool:
+    """Does the graph both draw random numbers and test conditions while running?"""
+    draws = any(node.op in OPS and OPS[node.op].random for node in graph.nodes)
+    return draws and (bool(graph.checks) or any(n.op == "check_false" for n in graph.nodes))
+
+
+def _restoring_random_state(run: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
+    """A segment whose check fails has not happened: nor has it drawn random numbers."""
+
+    def restoring(*arguments: Any) -> tuple[Any, ...]:  # noqa: ANN401
+        state = torch.get_rng_state()
+        try:
+            return run(*arguments)
+        except CheckFailed:
+            torch.set_rng_state(state)
+            raise
+
+    return restoring
 
 
 def _verified(

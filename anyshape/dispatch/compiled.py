@@ -30,6 +30,7 @@ from anyshape.capture.values import Break, InterpreterBug, ProxyLeak
 from anyshape.errors import AnyshapeError, AnyshapeWarning
 from anyshape.ir.graph import Graph
 from anyshape.options import Options
+from anyshape.runtime.launch import CheckFailed
 from anyshape.dispatch.freshness import freshness
 from anyshape.dispatch.trampoline import Place, concrete_machine, flatten, inflate, step
 
@@ -116,6 +117,11 @@ class Entry:
     place: Place | None = None
 
 
+def has_not_happened(variant: Variant, error: Exception) -> bool:
+    """Whether the segment can be run again: it writes nothing outside, or a check failed, and checks come before writes."""
+    return variant.restartable or isinstance(error, CheckFailed)
+
+
 class Compiled:
     """The machinery behind one compiled function; see the module.
 
@@ -158,7 +164,7 @@ class Compiled:
         return self._slow(args, kwargs, slots)
 
     def _rerun(self, variant: Variant, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not variant.restartable:
+        if not has_not_happened(variant, error):
             raise error
         return self.fn(*args, **kwargs)
 
@@ -201,8 +207,8 @@ class Compiled:
             assert inputs is not None
             try:
                 outs = variant.run(*inputs)
-            except Exception:  # noqa: BLE001 - the segment has not happened: natively it raises eager's own exception
-                if not variant.restartable:
+            except Exception as error:  # noqa: BLE001 - natively it raises eager's own exception
+                if not has_not_happened(variant, error):
                     raise
                 return machine.resume()
             result = variant.rebuild(outs, place.slots)  # type: ignore[misc]

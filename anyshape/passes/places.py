@@ -159,7 +159,9 @@ def _sum(range_of: RangeOf, node: Node, position: int) -> Range | None:
     a, b = range_of(node.args[0]), range_of(node.args[1])
     if a is None or b is None or node.kwargs.get("alpha", 1) != 1:
         return None
-    if node.op == "sub":
+    if node.op == "rsub":
+        a, b = b, a
+    if node.op in ("sub", "rsub"):
         return a[0] - b[1], a[1] - b[0]
     return a[0] + b[0], a[1] + b[1]
 
@@ -186,7 +188,7 @@ RANGES: Mapping[str, Callable[[RangeOf, Node, int], Range | None]] = {
     "arange": _arange,
     **dict.fromkeys(("argmax", "argmin"), _arg_reduction),
     **dict.fromkeys(("topk", "sort", "argsort"), _order),
-    **dict.fromkeys(("add", "sub"), _sum),
+    **dict.fromkeys(("add", "sub", "rsub"), _sum),
     "where": _either,
     "to_dtype": _cast,
 }  # fmt: skip

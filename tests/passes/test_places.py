@@ -63,3 +63,20 @@ def test_a_known_range_needs_no_check():
     variant = next(iter(fast._lazy.machinery._variants()))
     final = variant.compiled.stages[-1][1]
     assert not [node for node in final.nodes if node.op == "check_false"]
+
+
+def test_a_failed_check_gives_back_the_random_numbers_it_drew():
+    def noisy(x, i):
+        noise = torch.randn(3)
+        return TABLE[i] + x + noise
+
+    fast = anyshape.compile(noisy)
+    fast(torch.zeros(2, 3), torch.tensor([0, 1]))
+    torch.manual_seed(3)
+    with pytest.raises(IndexError):
+        noisy(torch.zeros(2, 3), torch.tensor([0, 9]))
+    expected = torch.randn(4)
+    torch.manual_seed(3)
+    with pytest.raises(IndexError):
+        fast(torch.zeros(2, 3), torch.tensor([0, 9]))
+    assert torch.equal(torch.randn(4), expected)

@@ -162,7 +162,7 @@ def _launch(
         WEIGHTED=row_weights is not None,
         FACTORS=factors,
         INIT_TAIL=init_tail,
-        PRECISION="ieee" if x.dtype == torch.float32 else "tf32",
+        PRECISION="tf32x3" if x.dtype == torch.float32 else "tf32",
         BLOCK_G=triton.next_power_of_2(groups + init_tail),
         BM=block_m,
         BN=block_n,

@@ -16,16 +16,20 @@ import torch
 from torch import Tensor, nn
 
 from anyshape.moe import checks
-from anyshape.moe.activation import silu_mul, silu_mul_quantize
+from anyshape.moe.activation import silu_mul_quantize
 from anyshape.moe.gather import gather_mul, gather_mul_quantize
-from anyshape.moe.grouped_gemm import grouped_gemm, grouped_gemm_fp8_rowwise
+from anyshape.moe.grouped_gemm import (
+    grouped_gemm,
+    grouped_gemm_fp8_rowwise,
+    grouped_gemm_gated,
+)
 
 FP8 = torch.float8_e4m3fn
 FP8_MAX = 448.0
 
-# Up to this many rows the first product reads tokens through their indices instead of from gathered
-# rows: a launch less, but not the fastest kernel. benchmarks/moe.py prints both.
-FUSED_GATHER_ROWS = 0
+# Up to this many rows an expert on average, the first product reads tokens through their indices
+# instead of from gathered rows: a launch less. benchmarks/moe.py prints both.
+FUSED_GATHER_ROWS = 16
 
 Kind = Literal["silu", "gelu", "gelu_tanh", "gpt_oss"]
 
@@ -80,7 +84,10 @@ class ScatterKeywords(TypedDict, total=False):
 
 
 class Scatter(NamedTuple):
-    """Row i times weights[i] (None: all ones) is added to out[indices[i]]."""
+    """Result row i of expert e, times weights[indices[i], e], is added to out[indices[i]].
+
+    weights [T, E] has a column for each of these experts; None is all ones.
+    """
 
     out: Tensor
     indices: Tensor
@@ -177,7 +184,8 @@ class Experts(nn.Module):
         return gather_mul(tokens, token_indices, expert_indices, scales, valid, init_tail=False)
 
     def _gathers(self, rows: int) -> bool:
-        return not torch.compiler.is_compiling() and rows <= self.fused_gather_rows
+        few = rows <= self.fused_gather_rows * self.num_experts
+        return few and not torch.compiler.is_compiling()
 
     def forward(
         self,
@@ -191,15 +199,15 @@ class Experts(nn.Module):
         """
         gate_up, down = self.weights()
         source, indices = rows if isinstance(rows, TokenRows) else (rows, None)
-        hidden = grouped_gemm(
+        hidden = grouped_gemm_gated(
             source,
             gate_up,
             counts,
             bias=self.gate_up_bias,
             gather_indices=indices,
             init_tail=False,
+            **self.activation.keywords(),
         )
-        hidden = silu_mul(hidden, valid=valid, init_tail=False, **self.activation.keywords())
         where = scatter_keywords(scatter)
         return grouped_gemm(hidden, down, counts, bias=self.down_bias, **where)
 

@@ -215,13 +215,12 @@ def add_routed(
     base: Callable[[], Tensor],
 ) -> Tensor:
     """Adds the experts' results for the rows of `plan` to base() [T, D], and returns it."""
-    aside = is_capturing(tokens)
     on_input = routing.apply_to == "input"
-    weights = None if on_input else start(plan.row_weights, aside, *plan[:4])
-    by_expert, scales = plan.scaled_by() if on_input else (None, None)
+    by_expert, scales = (plan.expert_indices, plan.scaling_factors) if on_input else (None, None)
     rows = experts.gather(tokens, plan.token_indices, by_expert, scales, plan.valid_rows, fuse=True)
 
     def scatter() -> Scatter:
-        return Scatter(base(), plan.token_indices, None if weights is None else weights())
+        weights = None if on_input else plan.scaling_factors
+        return Scatter(base(), plan.token_indices, weights)
 
     return experts(rows, plan.token_counts, plan.valid_rows, scatter)

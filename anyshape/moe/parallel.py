@@ -192,6 +192,8 @@ class ParallelMoE(nn.Module):
         )
         bound = tokens.shape[0] * min(own, routing.top_k)
         counts = counts[first : first + own]
+        if routing.apply_to == "output":  # the product looks a row's weight up by its own expert
+            factors = factors[:, first : first + own]
         return Plan(counts, experts[:bound], indices[:bound], factors, counts)
 
     def _without_padding(self, scores: Tensor, view: View, valid_tokens: Tensor) -> Tensor:
@@ -233,7 +235,8 @@ class ParallelMoE(nn.Module):
         returned = back()
         if self.routing.apply_to == "output":
             returned = returned * plan.row_weights()[:, None]
-        scatter_add(out[view.first : view.last], returned.to(out.dtype), plan.token_indices)
+        rows, own = returned.to(out.dtype), out[view.first : view.last]
+        scatter_add(own, rows, plan.token_indices, unique=self.routing.top_k == 1)
         return out
 
     def _announce(self, counts: Tensor, view: View) -> Arrivals:
@@ -249,7 +252,8 @@ class ParallelMoE(nn.Module):
         return Arrivals(by_source, HostCopy(torch.cat(summary)), tp.size)
 
     def _outgoing(self, share: Tensor, plan: Plan) -> Rows:
-        source = plan.scaled_by() if self.routing.apply_to == "input" else (None, None)
+        on_input = self.routing.apply_to == "input"
+        source = (plan.expert_indices, plan.scaling_factors) if on_input else (None, None)
         rows = self.experts.gather(share, plan.token_indices, *source)
         return Rows.of(rows)
 

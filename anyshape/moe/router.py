@@ -67,10 +67,6 @@ class Plan(NamedTuple):
     scaling_factors: Tensor
     valid_rows: Tensor | None
 
-    def scaled_by(self) -> tuple[Tensor, Tensor]:
-        """(expert_indices, scaling_factors): what a gather multiplies rows with."""
-        return self.expert_indices, self.scaling_factors
-
     def row_weights(self) -> Tensor:
         """The weight of each row [K*T] float32: its token's scaling factor for its expert."""
         flat = torch.add(

@@ -132,7 +132,7 @@ def test_gather_inside_the_product_changes_nothing() -> None:
     x = torch.randn(9, 24)
     layer.experts.fused_gather_rows = 0
     apart = layer(x)
-    layer.experts.fused_gather_rows = 18
+    layer.experts.fused_gather_rows = 5
     assert torch.equal(layer(x), apart)
 
 

@@ -33,10 +33,12 @@ from anyshape.schedule.lower import (
     SCANS,
     Lowering,
     arguments,
+    is_short_scan,
     is_supported,
     kept_index,
     reduced_dims,
     rule_of,
+    scanned_dim,
     view_index,
 )
 from anyshape.schedule.scatter import copied, is_scatter, update_shape, updated
@@ -385,7 +387,10 @@ class _Attempt:
             self.rows = self._scanned(node, own)
         self.lowering.rows = self.rows
         self.members.add(self._reader)
-        self.high = min((found.place_of(r) for r in found.readers[node.output]), default=math.inf)
+        readers = found.readers[node.output]
+        if self.position in found.copies:  # kernels look through to its base
+            readers = {r for r in readers if r >= len(found.kinds) or found.kinds[r] == "step"}
+        self.high = min((found.place_of(r) for r in readers), default=math.inf)
         self.stored.append(Stored(node.output, own, "row" if extra else "cell"))
         self._expand(node, own)
 
@@ -397,8 +402,10 @@ class _Attempt:
         return tuple(0 if d in dims else next(rest) for d in range(len(node.output.shape)))
 
     def _scanned(self, node: Node, own: Index) -> tuple[Expr, ...]:
-        dim = int(arguments(self.lowering, node)[1]) % max(len(own), 1)  # type: ignore[arg-type]
-        axes = own[dim].symbols if own and isinstance(own[dim], Expr) else ()
+        if is_short_scan(self.lowering, node):
+            return ()
+        place = own[scanned_dim(self.lowering, node)]
+        axes = place.symbols if isinstance(place, Expr) else ()
         return tuple(symbol.expr for symbol in self.extents if symbol in axes)
 
     def _expand(self, node: Node, index: Index) -> None:
@@ -578,9 +585,9 @@ class _Attempt:
 
     def _scan_refusal(self, node: Node, index: Index) -> str | None:
         shape = self.found.sizes.shape(node.output.shape)
-        dim = int(arguments(self.lowering, node)[1]) % max(len(index), 1)  # type: ignore[arg-type]
-        if not index:
-            return "a scan of one element"
+        if is_short_scan(self.lowering, node):
+            return None
+        dim = scanned_dim(self.lowering, node)
         axes = covers(self.found.sizes, self.extents, index[dim], shape[dim])
         if axes is None or covers_all(self.found.sizes, self.extents, index, shape) is None:
             return "a scan is not read in order"

@@ -506,8 +506,21 @@ def scan(lowering: Lowering, node: Node, index: Index) -> Cell:
     value = arguments(lowering, node)[0]
     assert isinstance(value, Value)
     draft, dtype = lowering.draft, computed(node.output.dtype)
+    if is_short_scan(lowering, node):
+        return draft.cast(lowering.read(value, index), dtype)
     cell = draft.cast(lowering.along_rows(value, index), dtype)
     return draft.scan(SCANS[node.op], cell)
+
+
+def scanned_dim(lowering: Lowering, node: Node) -> int:
+    """The dimension that a scan runs along, from 0."""
+    return int(arguments(lowering, node)[1]) % max(len(node.output.shape), 1)  # type: ignore[arg-type]
+
+
+def is_short_scan(lowering: Lowering, node: Node) -> bool:
+    """Is the scan known to run over one element?"""
+    shape = node.output.shape
+    return not shape or lowering.sizes.is_one(shape[scanned_dim(lowering, node)])
 
 
 SCANS: Mapping[str, str] = {"cumsum": "sum", "cumprod": "prod"}

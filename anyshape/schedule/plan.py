@@ -35,7 +35,6 @@ from anyshape.schedule.steps import insert_frees, symbols_of_arg, symbols_of_ste
 from anyshape.schedule.tile import finish
 from anyshape.symbolic import Dim, Expr, Symbol
 
-
 EFFECT_KINDS = {"assign": "write", "check_false": "check"}
 """Rows that are done for their effect, with the kind of the call."""
 

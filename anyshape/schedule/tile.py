@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from anyshape.ir.dtypes import bool_, float64, int64
-
 from anyshape.ir.loops import (
     Access,
     Axis,
@@ -24,8 +23,8 @@ from anyshape.ir.loops import (
     Position,
     Read,
     Reduce,
-    Scan,
     ScalarParam,
+    Scan,
     SizeParam,
     Store,
     operands,
@@ -59,9 +58,9 @@ def finish(drafted: Drafted, sizes: Sizes) -> Launch:
     needed = _needed(drafted)
     indices = _indices(drafted, needed)
     rows = {row.symbol for row in drafted.rows}
-    parallel = [a for a in drafted.extents if a not in rows and drafted.extents[a] != 1]
-    along = [a for a in drafted.extents if a in rows]
-    ones = [a for a in drafted.extents if a not in rows and drafted.extents[a] == 1]
+    ones = [a for a in drafted.extents if drafted.extents[a] == 1]
+    parallel = [a for a in drafted.extents if a not in rows and a not in ones]
+    along = [a for a in drafted.extents if a in rows and a not in ones]
     maps = [terms_of(index, drafted.extents) for index, _ in indices]
     weights = [weight for _, weight in indices]
     order = _ordered(parallel, maps, weights, drafted.extents)
@@ -216,6 +215,8 @@ class _Renaming:
     def run(self, order: list[Symbol], rows: list[Symbol]) -> Launch:
         axes = tuple(self._axis(a, f"i{n}") for n, a in enumerate(order))
         along = tuple(self._axis(a, f"r{n}") for n, a in enumerate(rows))
+        if self.drafted.rows and not along:
+            along = (Axis("r0", 1),)  # a reduction over one element
         elements = tuple(self._element(n) for n in self.needed)
         stores = tuple(self._store(store) for store in self.drafted.stores)
         kernel = Kernel(self._params(), axes, along, elements, stores, self.drafted.ordered)

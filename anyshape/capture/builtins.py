@@ -7,6 +7,7 @@ program goes to a polyfill.
 
 from __future__ import annotations
 import __future__
+import abc
 
 import functools
 import operator
@@ -120,8 +121,10 @@ def type_of(machine: Machine, value: Any) -> type:
     return GeneratorType if cls is Generator else cls
 
 
-_type_instancecheck = type.__instancecheck__
-_type_subclasscheck = type.__subclasscheck__
+# Checks that depend on the two classes alone: `type`'s own, and those of abstract base classes, whose
+# registries and caches are C.
+_INSTANCE_CHECKS = (type.__instancecheck__, vars(abc.ABCMeta)["__instancecheck__"])
+_SUBCLASS_CHECKS = (type.__subclasscheck__, vars(abc.ABCMeta)["__subclasscheck__"])
 
 
 def _isinstance(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
@@ -130,12 +133,12 @@ def _isinstance(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     obj, cls = args
     if type(cls) is tuple:
         if all(
-            _has_plain_check(machine, item, "__instancecheck__", _type_instancecheck)
+            _has_plain_check(machine, item, "__instancecheck__", _INSTANCE_CHECKS)
             for item in cls
         ):
             return any(_instance_of(machine, obj, item) for item in cls)
         return Call(polyfills.isinstance_any, args)
-    if _has_plain_check(machine, cls, "__instancecheck__", _type_instancecheck):
+    if _has_plain_check(machine, cls, "__instancecheck__", _INSTANCE_CHECKS):
         return _instance_of(machine, obj, cls)
     if type(obj) is cls:
         return True
@@ -146,8 +149,10 @@ def _isinstance(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     return machine.native(isinstance, args, kwargs)
 
 
-def _has_plain_check(machine: Machine, cls: Any, name: str, plain: Any) -> bool:
-    return type(cls) is type or (isinstance(cls, type) and machine.lookup(type(cls), name) is plain)
+def _has_plain_check(machine: Machine, cls: Any, name: str, plain: tuple[Any, ...]) -> bool:
+    if type(cls) is type:
+        return True
+    return isinstance(cls, type) and any(machine.lookup(type(cls), name) is check for check in plain)
 
 
 def _instance_of(machine: Machine, obj: Any, cls: type) -> bool:
@@ -165,13 +170,13 @@ def _issubclass(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     sub, cls = args
     if type(cls) is tuple:
         if all(
-            _has_plain_check(machine, item, "__subclasscheck__", _type_subclasscheck)
+            _has_plain_check(machine, item, "__subclasscheck__", _SUBCLASS_CHECKS)
             for item in cls
         ):
             return issubclass(sub, cls)
         return Call(polyfills.issubclass_any, args)
     if not _has_plain_check(
-        machine, cls, "__subclasscheck__", _type_subclasscheck
+        machine, cls, "__subclasscheck__", _SUBCLASS_CHECKS
     ) and protocol.is_python(machine, type(cls), "__subclasscheck__"):
         return Call(polyfills.subclass_check, args)
     return machine.native(issubclass, args, kwargs)

@@ -29,6 +29,8 @@ from anyshape.capture.symbolic_domain import SymbolicDomain
 from anyshape.capture.values import Break, InterpreterBug, ProxyLeak
 from anyshape.errors import AnyshapeError, AnyshapeWarning
 from anyshape.ir.graph import Graph
+from anyshape.ir.text import print_graph
+from anyshape.ops import OPS
 from anyshape.options import Options
 from anyshape.runtime.launch import CheckFailed
 from anyshape.dispatch.freshness import freshness
@@ -423,7 +425,7 @@ class Compiled:
 
     def graphs(self) -> list[str]:
         """The captured graphs as Python."""
-        return [str(variant.graph) for variant in self._variants()]
+        return [print_graph(variant.graph, spell) for variant in self._variants() if variant.graph is not None]
 
     def code(self) -> str:
         """The generated code."""
@@ -491,3 +493,8 @@ def current_stance() -> str:
     module = sys.modules.get("torch._dynamo.eval_frame")
     stance = getattr(module, "_stance", None)
     return getattr(stance, "stance", "default")
+
+
+def spell(op: str) -> str:
+    """The dotted torch function of a row, or of an operator that has none."""
+    return OPS[op].torch or op if op in OPS else op

@@ -20,6 +20,7 @@ typedef float f32; typedef double f64;
 #else
 #define AS_FMA(a, b, c) ((a) * (b) + (c))
 #endif
+#define AS_IS_MINUS_ONE(T, b) ((T)-1 < 0 && (b) == (T)-1)
 void *malloc(unsigned long); void free(void *);
 AS_INLINE u32 as_bits(f32 x) { union { f32 f; u32 u; } c; c.f = x; return c.u; }
 AS_INLINE f32 as_float(u32 x) { union { f32 f; u32 u; } c; c.u = x; return c.f; }
@@ -189,8 +190,8 @@ AS_INLINE T as_floordiv_S(T a, T b) {
 """
 
 INTEGER_OPERATORS = """
-AS_INLINE T as_div_S(T a, T b) { return b == 0 ? 0 : b == (T)-1 ? (T)(0 - (UNSIGNED)a) : a / b; }
-AS_INLINE T as_rem_S(T a, T b) { return b == 0 || b == (T)-1 ? 0 : a % b; }
+AS_INLINE T as_div_S(T a, T b) { return b == 0 ? 0 : AS_IS_MINUS_ONE(T, b) ? (T)(0 - (UNSIGNED)a) : a / b; }
+AS_INLINE T as_rem_S(T a, T b) { return b == 0 || AS_IS_MINUS_ONE(T, b) ? 0 : a % b; }
 AS_INLINE T as_floordiv_S(T a, T b) {
   T q = as_div_S(a, b), r = as_rem_S(a, b);
   return r != 0 && ((r < 0) != (b < 0)) ? q - 1 : q;
@@ -262,7 +263,7 @@ def prelude() -> str:
     ]  # fmt: skip
     integers = [
         INTEGER_OPERATORS.replace("UNSIGNED", unsigned).replace("S(", f"{name}(")
-        .replace("T ", f"{name} ").replace("(T)", f"({name})")
+        .replace("T ", f"{name} ").replace("(T)", f"({name})").replace("ONE(T,", f"ONE({name},")
         for name, unsigned in (("u8", "u32"), ("i8", "u32"), ("i16", "u32"), ("i32", "u32"), ("i64", "u64"))
     ]  # fmt: skip
     turns = [_turn(f"u{8 * size}", 64 // max(size, 4)) for size in (1, 2, 4, 8)]

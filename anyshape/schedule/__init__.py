@@ -1,5 +1,5 @@
 """The graph becomes kernels and a program; start at ``plan.py``."""
 
-from anyshape.schedule.plan import schedule
+from anyshape.schedule.plan import refusals, schedule
 
-__all__ = ["schedule"]
+__all__ = ["refusals", "schedule"]

@@ -28,7 +28,7 @@ from anyshape.ops.table import Extern, OpDef
 from anyshape.options import Options
 from anyshape.schedule.build import draft_group
 from anyshape.schedule.draft import Cell, Draft
-from anyshape.schedule.fuse import Analysis, Group, Part, analyse, grow, link_readers
+from anyshape.schedule.fuse import Analysis, Group, Part, Refusal, analyse, grow, link_readers
 from anyshape.schedule.indices import Index, Refine, dot, row_major, terms_of
 from anyshape.schedule.lower import Lowering, view_index
 from anyshape.schedule.steps import insert_frees, symbols_of_arg, symbols_of_step
@@ -44,6 +44,13 @@ def schedule(
 ) -> Program:
     """The program that computes the graph."""
     return _Plan(graph, ops).program()
+
+
+def refusals(graph: Graph, ops: Mapping[str, OpDef] = OPS) -> tuple[Refusal, ...]:
+    """Which values were kept out of a kernel that reads them, and why."""
+    plan = _Plan(graph, ops)
+    plan.program()
+    return tuple(refusal for _, group in plan.groups for refusal in group.refusals)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,56 @@
+"""Loops that are equal up to names are one kernel; every refusal to fuse has a reason."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from models import llama
+from programs import Sketch
+
+from anyshape.ir.loops import Kernel
+from anyshape.ops import OPS
+from anyshape.passes.pipeline import stages
+from anyshape.schedule import refusals, schedule
+
+
+def core(graph):
+    return [stage for _, stage in stages(graph, OPS)][-1]
+
+
+def kernels_of(make, *inputs) -> tuple[Kernel, ...]:
+    sketch = Sketch()
+    values = [sketch.input(*item) if isinstance(item, tuple) else sketch.input(item) for item in inputs]
+    return schedule(core(sketch.finish(make(sketch.builder, *values)))).kernels()
+
+
+def test_kernels_of_two_functions_with_other_names_are_equal():
+    first = kernels_of(lambda b, x, y: b.exp(b.add(x, y)), "a b", "a b")
+    other = kernels_of(lambda b, p, x, y: b.exp(b.add(x, y)), "z", "k l m", "k l m")
+    assert first == other and hash(first[0]) == hash(other[0])
+
+
+def test_other_strides_are_another_kernel():
+    first = kernels_of(lambda b, x, y: b.add(x, y), "a b", "a b")
+    other = kernels_of(lambda b, x, y: b.add(x, b.permute(y, (1, 0))), "a b", "b a")
+    assert first != other
+
+
+def test_dense_dims_are_one_loop():
+    (kernel,) = kernels_of(lambda b, x: b.exp(x), "a b c d")
+    assert len(kernel.axes) == 1 and len(kernel.params) == 3
+
+
+def test_layers_share_kernels():
+    one, four = (schedule(core(llama(n)[1])) for n in (1, 4))
+    assert len(four.kernels()) <= len(one.kernels()) + 1
+
+
+def test_a_refusal_says_why():
+    sketch = Sketch()
+    x, y = sketch.input("a b"), sketch.input("a c")
+    b = sketch.builder
+    made = b.add(b.sum(y, (1,), True), b.mul(x, b.softmax(x, 1)))
+    reasons = [str(r) for r in refusals(core(sketch.finish(made)))]
+    assert any("rows" in reason for reason in reasons), reasons

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from anyshape.moe import checks
-from anyshape.moe.activation import silu_mul_quantize
+from anyshape.moe.activation import silu_mul, silu_mul_quantize
 from anyshape.moe.gather import gather_mul, gather_mul_quantize
 from anyshape.moe.grouped_gemm import (
     grouped_gemm,
@@ -28,8 +28,11 @@ FP8 = torch.float8_e4m3fn
 FP8_MAX = 448.0
 
 # Up to this many rows an expert on average, the first product reads tokens through their indices
-# instead of from gathered rows: a launch less. benchmarks/moe.py prints both.
-FUSED_GATHER_ROWS = 16
+# instead of from gathered rows: a pass less over them. benchmarks/moe.py prints both.
+FUSED_GATHER_ROWS = 512
+# Up to this many, a product of gathered rows applies the activation itself; with more rows it is
+# bound by its multiplications, and the wider tiles of a plain product are worth the second pass.
+FUSED_ACTIVATION_ROWS = 32
 
 Kind = Literal["silu", "gelu", "gelu_tanh", "gpt_oss"]
 
@@ -179,13 +182,9 @@ class Experts(nn.Module):
 
         With `fuse`, few rows that need no multiplication stay tokens, for `forward` to gather.
         """
-        if fuse and scales is None and self._gathers(token_indices.shape[0]):
+        if fuse and scales is None and self._few(token_indices.shape[0], self.fused_gather_rows):
             return TokenRows(tokens, token_indices)
         return gather_mul(tokens, token_indices, expert_indices, scales, valid, init_tail=False)
-
-    def _gathers(self, rows: int) -> bool:
-        few = rows <= self.fused_gather_rows * self.num_experts
-        return few and not torch.compiler.is_compiling()
 
     def forward(
         self,
@@ -197,19 +196,32 @@ class Experts(nn.Module):
         """rows [M, D] sorted by expert, counts [E] -> results [M, D], or added into the `out` of
         scatter(), which is asked for as late as possible, and returned.
         """
-        gate_up, down = self.weights()
+        down = self.weights()[1]
+        hidden = self._first_half(rows, counts, valid)
+        where = scatter_keywords(scatter)
+        return grouped_gemm(hidden, down, counts, bias=self.down_bias, **where)
+
+    def _first_half(self, rows: Tensor | TokenRows, counts: Tensor, valid: Tensor | None) -> Tensor:
+        """rows [M, D] -> act(gate) * up [M, F], in one launch or in two."""
+        gate_up, keywords = self.weights()[0], self.activation.keywords()
         source, indices = rows if isinstance(rows, TokenRows) else (rows, None)
-        hidden = grouped_gemm_gated(
+        bias = self.gate_up_bias
+        if indices is None and not self._few(source.shape[0], FUSED_ACTIVATION_ROWS):
+            hidden = grouped_gemm(source, gate_up, counts, bias=bias, init_tail=False)
+            return silu_mul(hidden, valid=valid, init_tail=False, **keywords)
+        return grouped_gemm_gated(
             source,
             gate_up,
             counts,
-            bias=self.gate_up_bias,
+            bias=bias,
             gather_indices=indices,
             init_tail=False,
-            **self.activation.keywords(),
+            **keywords,
         )
-        where = scatter_keywords(scatter)
-        return grouped_gemm(hidden, down, counts, bias=self.down_bias, **where)
+
+    def _few(self, rows: int, each: int) -> bool:
+        """Whether there are at most `each` rows an expert on average."""
+        return not torch.compiler.is_compiling() and rows <= each * self.num_experts
 
 
 class Fp8Experts(nn.Module):

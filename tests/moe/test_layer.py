@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from anyshape.errors import AnyshapeError
-from anyshape.moe import Activation, MoE, Router, Routing
+from anyshape.moe import Activation, MoE, Router, Routing, experts
 from anyshape.moe.experts import Experts
 
 
@@ -133,7 +133,16 @@ def test_gather_inside_the_product_changes_nothing() -> None:
     layer.experts.fused_gather_rows = 0
     apart = layer(x)
     layer.experts.fused_gather_rows = 5
-    assert torch.equal(layer(x), apart)
+    torch.testing.assert_close(layer(x), apart)
+
+
+def test_activation_as_a_kernel_of_its_own_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = make(Routing(4, 2, renormalize=True), expert_bias=True)
+    x = torch.randn(9, 24)
+    fused = layer(x)
+    monkeypatch.setattr(experts, "FUSED_ACTIVATION_ROWS", 0)
+    layer.experts.fused_gather_rows = 0
+    torch.testing.assert_close(layer(x), fused)
 
 
 def test_any_shape_and_any_stride_of_tokens() -> None:

@@ -22,8 +22,8 @@ How to use it:
 
     machine = Machine(Concrete())                  # or a recording Domain
     machine.run(fn, *args, **kwargs)               # raises what fn raises; Break where a domain wants the segment to end
-    after a Break: machine.frame is the broken frame, at the beginning of its instruction; do `break_.call` natively, then
-    machine.complete(result) or machine.fail(exception), then machine.resume()
+    after a Break: machine.frame is the broken frame, at the beginning of its instruction; have a concrete
+    machine do that one (machine.step()), then machine.resume()
     mark = machine.checkpoint(); machine.resume(); machine.rollback(mark); ...; machine.release(mark)
 
 Three rules. A handler returns a value, a Call or a Frame that nobody has entered, and takes its operands off the stack only once nothing

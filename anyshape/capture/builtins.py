@@ -7,8 +7,8 @@ program goes to a polyfill.
 
 from __future__ import annotations
 import __future__
-import abc
 
+import abc
 import functools
 import operator
 import sys

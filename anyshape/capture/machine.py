@@ -18,7 +18,7 @@ from anyshape.capture.continuations import ROOT, Finished
 from anyshape.capture.domain import Domain
 from anyshape.capture.frame import Code, Frame, decode
 from anyshape.capture.heap import Heap
-from anyshape.capture.opcodes import OPCODE_HANDLERS, OPCODES_BY_NAME, PREPARE
+from anyshape.capture.opcodes import OPCODE_HANDLERS, PREPARE
 from anyshape.capture.stdlib import STDLIB, STDLIB_CLASS_METHODS
 from anyshape.capture.values import NULL, PROXIES, Break, Call, ProxyLeak
 
@@ -100,7 +100,7 @@ class Machine:
         self.frame = frame
 
     def resume(self) -> Any:
-        """Go on from `self.frame` until its root returns. After a `Break`: see `complete`."""
+        """Go on from `self.frame` until its root returns. After a `Break`: see `step`."""
         while True:
             frame: Frame = self.frame  # type: ignore[assignment]
             instructions = frame.instructions
@@ -126,22 +126,27 @@ class Machine:
                 assert self.escaped is not None
                 raise self.escaped
 
-    def complete(self, result: Any) -> None:
-        """After a `Break`: the broken instruction was done natively and gave `result`; take its operands off and go past it."""
-        frame: Frame = self.frame  # type: ignore[assignment]
-        name, arg = frame.code.opcodes[frame.index]
-        row = OPCODES_BY_NAME[name]
-        pops = row.pops(arg) if callable(row.pops) else row.pops
-        frame.index += 1
-        if pops:
-            del frame.stack[-pops:]
-        if row.pushes:
-            frame.stack.append(result)
+    def step(self) -> None:
+        """Execute one instruction of `self.frame`: after a `Break`, with a domain that does it natively.
 
-    def fail(self, error: BaseException) -> bool:
-        """After a `Break`: the broken instruction raised `error` natively; False if no virtual frame handles it."""
-        self.frame.index += 1  # type: ignore[union-attr]
-        return unwinding.unwind(self, error) is not None
+        Raises `Finished` where a root returns, and what leaves through a root.
+        """
+        frame: Frame = self.frame  # type: ignore[assignment]
+        handler, arg = frame.instructions[frame.index]
+        frame.index += 1
+        try:
+            handler(self, frame, arg)
+            return
+        except (Break, ProxyLeak):
+            frame.index -= 1
+            raise
+        except Finished:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the virtual program's exceptions are all kinds
+            raised = error
+        if unwinding.unwind(self, raised) is None:
+            assert self.escaped is not None
+            raise self.escaped
 
     # ---- code ---------------------------------------------------------------------------------------------------------------
     def decoded(self, code: CodeType) -> Code:

@@ -18,6 +18,7 @@ from anyshape.capture.op_control import leave
 from anyshape.capture.recorder import Recorder
 from anyshape.capture.values import PROXIES, Break, ProxyLeak, ScalarValue, TensorValue
 from anyshape.ir.graph import Node, TensorType, Value
+from anyshape.ir.scalars import Scalar
 from anyshape.ops import OPS
 from anyshape.ops.context import OpError, Undecided
 from anyshape.symbolic import Condition, Contradiction, Expr, Facts, all_of, any_of, eq, ge, maximum, minimum
@@ -289,13 +290,22 @@ class _Merger:
                 return b
             if type(a) is float and type(b) is float and a.hex() == b.hex():
                 return b
-            raise NotMerged("different numbers")
+            return self._float(a, b)
         return self._int(left, right)
+
+    def _float(self, a: Any, b: Any) -> Any:
+        """One float or the other, as the condition says when the program runs."""
+        x, y = numbers.operand(a), numbers.operand(b)
+        if x is None or y is None or numbers.is_int(a) or numbers.is_int(b):
+            raise NotMerged("numbers of different kinds")
+        return ScalarValue(Scalar("float", "select", (self.condition, x, y)), float)
 
     def _int(self, a: Any, b: Any) -> Any:
         merged = self.dim(a, b)
         if merged is None:
             merged = self._extremum(a, b)
+        if merged is None and type(a) is int and type(b) is int:
+            return numbers.integer_of(self.recorder, Scalar("int", "select", (self.condition, a, b)))
         if merged is None:
             raise NotMerged(f"{a} on one side, {b} on the other")
         return numbers.size(merged)

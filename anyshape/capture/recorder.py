@@ -15,7 +15,7 @@ import torch
 from anyshape.capture import world
 from anyshape.capture.autocast import CPU_AUTOCAST
 from anyshape.capture.breaks import broken
-from anyshape.capture.guards import Guard, ScalarGuard, SizeGuard
+from anyshape.capture.guards import Guard, ScalarGuard, SizeGuard, names_of
 from anyshape.capture.marks import Mark, marks_of
 from anyshape.capture.sources import Source, Sources
 from anyshape.capture.tensors import (
@@ -187,7 +187,8 @@ class Recorder:
         """A fresh symbol that stands for an int computed through floats."""
         known = self.bound.get(scalar)
         if known is None:
-            known = self.space.fresh("i", signed=True)
+            policy = "unbacked" if any(s.policy == "unbacked" for s in names_of(scalar)) else "backed"
+            known = self.space.fresh("i", policy=policy, signed=True)
             assert known.symbol is not None
             self.bound[scalar] = known
             value = self.scalar_hint(scalar)

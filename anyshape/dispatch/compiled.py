@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from anyshape.capture import world
+from anyshape.capture import aliases, world
 from anyshape.capture.breaks import GraphBreak, record_of
 from anyshape.capture.guards import Failure, GuardSet, compile_entry, explain_failure
 from anyshape.capture.machine import Machine
@@ -292,6 +292,7 @@ class Compiled:
             if error is machine.escaped:  # the program's own exception: natively it comes with its effects
                 return self._native(recorder)
             raise
+        aliases.settle(recorder, outputs)
         self._check_marks(recorder)
         graph = recorder.builder.finish(outputs)
         guards = guard_set(recorder)

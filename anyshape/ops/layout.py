@@ -45,7 +45,7 @@ def is_contiguous(cx: TypeContext, t: TensorType) -> bool:
     if t.strides == wanted:
         return True
     rows = zip(t.shape, t.strides, wanted, strict=True)
-    return all(a == b or size == 1 for size, a, b in rows) or 0 in t.shape
+    return all(a == b or cx.same(size, 1) or cx.same(a, b) for size, a, b in rows) or 0 in t.shape
 
 
 def dense_order(shape: Shape, strides: Shape) -> tuple[int, ...] | None:
@@ -213,7 +213,7 @@ def _divides(small: tuple[object, ...], large: tuple[object, ...]) -> bool:
 
 
 def view_strides(
-    cx: TypeContext, t: TensorType, shape: Shape, *, decide: bool = False
+    cx: TypeContext, t: TensorType, shape: Shape, *, decide: bool = False, ones: bool = False
 ) -> Shape | None:
     """Strides of ``t`` viewed in another shape of as many elements, or None where it must be
     copied.
@@ -221,7 +221,8 @@ def view_strides(
     Memory is walked from the back in chunks that are dense in themselves, as ATen's
     ``computeStride`` does; a chunk and the new sizes that fill it must have the same product. With
     ``decide``, whether one dimension of a tensor with holes follows another is guarded where the
-    form of its strides does not tell.
+    form of its strides does not tell, and that sizes are equal where the hints say so; but not
+    what holds because a size is 1, unless ``ones`` says that it must be a view.
     """
     if t.shape == shape:
         return t.strides
@@ -229,9 +230,9 @@ def view_strides(
         return contiguous_strides(cx, shape)
     if decide:  # nothing is guarded where it is a view, or a copy, whatever the answer
         without = _view_strides(cx, t, shape, False)
-        if without is not None or _view_strides(_Hopeful(cx), t, shape, True) is None:  # type: ignore[arg-type]
+        if without is not None or _view_strides(_Hopeful(cx), t, shape, True, ones) is None:  # type: ignore[arg-type]
             return without
-    return _view_strides(cx, t, shape, decide)
+    return _view_strides(cx, t, shape, decide, ones)
 
 
 class _Hopeful:
@@ -242,18 +243,21 @@ class _Hopeful:
     def __init__(self, cx: TypeContext) -> None:
         self.known = cx.known
         self.hint = cx.hint
+        self.hints = cx.hints
 
     def decide(self, condition: Condition) -> bool:
         return self.known(condition) is not False
 
 
-def _view_strides(cx: TypeContext, t: TensorType, shape: Shape, decide: bool) -> Shape | None:
+def _view_strides(
+    cx: TypeContext, t: TensorType, shape: Shape, decide: bool, ones: bool = False
+) -> Shape | None:
     left = [d for d in shape if d != 1]
     strides: list[Dim] = []
     with_holes = decide and dense_order(t.shape, t.strides) is None
     for size, step in reversed(_dense_chunks(cx, t, with_holes)):
         filled: Dim = 1
-        while filled != size and not _fills(cx, filled, size, decide):
+        while filled != size and not _fills(cx, filled, size, decide, ones):
             if not left:
                 return None
             strides.append(step * filled)
@@ -276,12 +280,14 @@ def _dense_chunks(cx: TypeContext, t: TensorType, decide: bool) -> list[tuple[Di
     return chunks
 
 
-def _fills(cx: TypeContext, filled: Dim, size: Dim, decide: bool) -> bool:
+def _fills(cx: TypeContext, filled: Dim, size: Dim, decide: bool, ones: bool) -> bool:
     """Are the sizes equal: by the facts, or by a guard where the hints say so?"""
     equal = eq(filled, size)
     if isinstance(equal, bool) or cx.known(equal) is not None:
         return bool(cx.known(equal))
-    return decide and cx.on_guard is not None and cx.hint(equal) is True and cx.decide(equal)
+    if not decide or cx.on_guard is None or cx.hint(equal) is not True:
+        return False
+    return (ones or all(cx.hints[s] > 1 for s in equal.symbols)) and cx.decide(equal)
 
 
 def _follows(cx: TypeContext, outer: Dim, inner: Dim, decide: bool) -> bool:

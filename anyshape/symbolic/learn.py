@@ -370,15 +370,23 @@ def mentions(dim: Dim, atom: Atom) -> bool:
 
 def _target(form: Expr) -> Atom | None:
     """The atom that form == constant is best solved for: data's before arguments', the youngest."""
+    inside: set[Symbol] = set()  # of a product or an operation
+    for monomial in form.terms:
+        if len(monomial) > 1 or monomial[0].word:
+            inside.update(*[atom.symbols for atom in monomial])
     best: Atom | None = None
     for monomial, c in form.terms.items():
         atom = monomial[0]
-        if len(monomial) == 1 and abs(c) == 1 and (best is None or _rank(atom) > _rank(best)):
-            others = (other for m in form.terms if m is not monomial for other in m)
-            if not any(
-                other is atom or any(mentions(arg, atom) for arg in other.args) for other in others
-            ):
-                best = atom
+        if len(monomial) != 1 or abs(c) != 1 or (best is not None and _rank(atom) < _rank(best)):
+            continue
+        if isinstance(atom, Symbol):
+            free = atom not in inside
+        else:
+            free = not any(
+                mentions(other.expr, atom) for m in form.terms if m is not monomial for other in m
+            )
+        if free:
+            best = atom
     return best
 
 

@@ -383,7 +383,7 @@ class _Attempt:
             )
         if isinstance(row.lower, Reduce):
             own = self._with_kept_ones(node, own)
-        elif node.op in SCANS:
+        elif node.op in SCANS and not is_short_scan(self.lowering, node):
             self.rows = self._scanned(node, own)
         self.lowering.rows = self.rows
         self.members.add(self._reader)
@@ -402,8 +402,6 @@ class _Attempt:
         return tuple(0 if d in dims else next(rest) for d in range(len(node.output.shape)))
 
     def _scanned(self, node: Node, own: Index) -> tuple[Expr, ...]:
-        if is_short_scan(self.lowering, node):
-            return ()
         place = own[scanned_dim(self.lowering, node)]
         axes = place.symbols if isinstance(place, Expr) else ()
         return tuple(symbol.expr for symbol in self.extents if symbol in axes)

@@ -554,6 +554,8 @@ def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
             return True
     except TypeError:
         return False
+    if getattr(fn, "_dynamo_marked_constant", False):  # torch.compiler.assume_constant_result
+        return True
     owner = getattr(fn, "__objclass__", None)
     if owner is not None:
         return owner in purity.PURE_TYPES or owner in CONTAINERS or issubclass(owner, BaseException) or owner is object

@@ -590,6 +590,10 @@ def einsum(equation: str, operands: Any) -> Tensor:
     return torch.einsum(equation, *operands)
 
 
+def block_diag(tensors: Any) -> Tensor:
+    return torch.block_diag(*tensors)
+
+
 def batch_norm_training(*args: Any, **kwargs: Any) -> Tensor:
     return F.batch_norm(*args, **kwargs)
 

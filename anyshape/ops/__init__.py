@@ -6,6 +6,7 @@ nodes; the other modules hold the rows by family. Importing this package fills t
 
 from anyshape.ops import (
     activation,
+    algebra,
     binary,
     conv,
     convert,
@@ -24,6 +25,7 @@ from anyshape.ops import (
     reduce,
     reshape,
     sort,
+    special,
     view,
 )
 from anyshape.ops.table import OPS, SPELLINGS
@@ -32,6 +34,7 @@ __all__ = [
     "OPS",
     "SPELLINGS",
     "activation",
+    "algebra",
     "binary",
     "conv",
     "convert",
@@ -50,5 +53,6 @@ __all__ = [
     "reduce",
     "reshape",
     "sort",
+    "special",
     "view",
 ]

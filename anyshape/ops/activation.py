@@ -11,7 +11,14 @@ from typing import Any
 
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import TypeContext
-from anyshape.ops.rules import contiguous_like, floated, pointwise_type, promoted, tensor, tensors_of
+from anyshape.ops.rules import (
+    contiguous_like,
+    floated,
+    pointwise_type,
+    promoted,
+    tensor,
+    tensors_of,
+)
 from anyshape.ops.table import AutocastClass, OpDef, Pointwise, op
 from anyshape.symbolic import eq
 

@@ -24,7 +24,7 @@ _REST = "layout=None, requires_grad=False, pin_memory=False"
 def _plain(**rest: Arg) -> None:
     """Raises where an option asks for more than a plain tensor."""
     if rest.get("layout") not in (None, "strided") or rest.get("requires_grad"):
-        raise OpError(f"creation with {rest} is not supported")
+        raise OpError(f"creation with {rest} has no row")
 
 
 def dtype_of_numbers(cx: TypeContext, *numbers: Arg) -> DType:
@@ -184,7 +184,7 @@ def arange_length(cx: TypeContext, start: Any, end: Any, step: Any) -> Dim:
         integral = all(isinstance(n, int) for n in (start, end, step))
         return -((start - end) // step) if integral else -int(-((end - start) / step) // 1)
     if not isinstance(step, int) or not all(isinstance(n, (int, Expr)) for n in (start, end)):
-        raise OpError("arange over symbolic floats is not supported")
+        raise OpError("arange over symbolic floats has no row")
     text = "upper bound and lower bound inconsistent with step sign"
     cx.require(ge(end, start) if step > 0 else le(end, start), text)
     return ceildiv(end - start, step) if step > 0 else ceildiv(start - end, -step)

@@ -13,7 +13,16 @@ from anyshape.ir.dtypes import bool_, int64, uint8
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides
-from anyshape.ops.rules import contiguous_like, dim_of, is_tensor, like, new, require_sizes, same_as, tensor
+from anyshape.ops.rules import (
+    contiguous_like,
+    dim_of,
+    is_tensor,
+    like,
+    new,
+    require_sizes,
+    same_as,
+    tensor,
+)
 from anyshape.ops.table import Structural, op
 from anyshape.ops.view import Normal, element_of
 from anyshape.symbolic import Dim, eq, le, maximum
@@ -85,7 +94,10 @@ def _take_along_dim_expand(b: Any, x: Any, indices: Any, dim: Arg = None) -> Any
     ones = [1 if i == d else n for i, n in enumerate(x.shape)]
     others = [1 if i == d else n for i, n in enumerate(indices.shape)]
     shape = b.cx.broadcast_shapes((tuple(ones), tuple(others)))
-    put = lambda n: (*shape[:d], n, *shape[d + 1 :])
+
+    def put(n: Dim) -> tuple[Dim, ...]:
+        return (*shape[:d], n, *shape[d + 1 :])
+
     return b.gather(b.expand(x, put(x.shape[d])), d, b.expand(indices, put(indices.shape[d])))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anyshape.ir.graph import Arg, TensorType
-from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.context import TypeContext
 from anyshape.ops.layout import numel, preserved_strides
 from anyshape.ops.reduce import cast, wide
 from anyshape.ops.rules import new, require_sizes, tensor

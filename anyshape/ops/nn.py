@@ -180,7 +180,7 @@ def _explicit_expand(
     enable_gqa: Any,
 ) -> Any:
     if dropout_p not in (0, 0.0):
-        raise OpError("attention with dropout has no explicit form here")
+        raise OpError("attention with dropout has no row")
     if enable_gqa:
         k, v = (_repeated_heads(b, t, q) for t in (k, v))
     work = wide(q.dtype)

@@ -12,7 +12,7 @@ from typing import Any
 
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import OpError, TypeContext
-from anyshape.ops.layout import Shape, contiguous_strides, dense_order, numel, view_strides
+from anyshape.ops.layout import Shape, contiguous_strides, numel, view_strides
 from anyshape.ops.rules import dim_of, tensor
 from anyshape.ops.table import View, op
 from anyshape.ops.view import Index, Normal, sequence, viewed
@@ -101,8 +101,7 @@ def _same_count(cx: TypeContext, t: TensorType, shape: Shape) -> None:
 def _reshape_type(cx: TypeContext, x: Any, shape: Shape) -> TensorType:
     t: TensorType = x.type
     _same_count(cx, t, shape)
-    with_holes = dense_order(t.shape, t.strides) is None  # else a size of 1 would decide: a copy is right
-    strides = view_strides(cx, t, shape, decide=with_holes)
+    strides = view_strides(cx, t, shape, decide=True)
     return viewed(t, shape, contiguous_strides(cx, shape) if strides is None else strides)
 
 
@@ -110,6 +109,8 @@ def _view_type(cx: TypeContext, x: Any, shape: Shape) -> TensorType:
     t: TensorType = x.type
     _same_count(cx, t, shape)
     strides = view_strides(cx, t, shape, decide=True)
+    if strides is None:  # it must be a view, if only because a size is 1
+        strides = view_strides(cx, t, shape, decide=True, ones=True)
     if strides is None:
         raise OpError("view size is not compatible with input tensor's size and stride")
     return viewed(t, shape, strides)

@@ -23,6 +23,7 @@ from anyshape.ops.rules import dim_of, dims_of, same_as, tensor
 from anyshape.ops.table import View, op
 from anyshape.symbolic import (
     Dim,
+    Expr,
     eq,
     floordiv,
     ge,
@@ -387,6 +388,8 @@ def _normal_narrow(cx: TypeContext, x: Any, dim: Arg, start: Any, length: Any) -
     t = tensor(x)
     d = dim_of(dim, t.rank)
     first = start
+    if not isinstance(start, (int, Expr)):
+        raise OpError("narrow from a tensor has no row")
     if not isinstance(start, int) or start < 0:
         first = start if cx.decide(ge(start, 0)) else start + t.shape[d]
     cx.require(ge(length, 0), "narrow(): length must be non-negative.")

@@ -253,7 +253,9 @@ def index_problem(name: str, args: Any, kwargs: Any, eager: torch.Tensor) -> str
     case = Case.new()
     case.call(name, args, kwargs)
     node = case.builder.nodes[-1] if case.builder.nodes else None
-    if node is None or not isinstance(OPS[node.op].lower, View) or eager.numel() > 600:
+    if len(case.builder.nodes) != 1 or not isinstance(OPS[node.op].lower, View):
+        return None
+    if eager.numel() > 600:
         return None
     cx, source = case.builder.cx, case.tensors[0]
     at = tuple(cx.space.fresh("i") for _ in eager.shape)

@@ -1,0 +1,335 @@
+"""Small linear algebra, statistics and assembly: rows that expand to products, sums and joins.
+
+Factorisations and solvers have no row: torch's meta kernels type them and eager torch runs them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anyshape.ir.graph import TensorType
+from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.layout import numel
+from anyshape.ops.reduce import cast, count_of, norm_expand, wide
+from anyshape.ops.rules import dim_of, dims_of, new, tensor
+from anyshape.ops.table import op
+from anyshape.symbolic import Dim, eq
+
+# --- products and traces ---
+
+op(
+    "trace",
+    "input",
+    torch="torch.trace",
+    spellings=("torch.Tensor.trace",),
+    expand=lambda b, x: b.sum(b.diagonal(x)),
+)
+
+
+def _kron_expand(b: Any, x: Any, y: Any) -> Any:
+    rank = max(len(x.shape), len(y.shape))
+    p = (*(1,) * (rank - len(x.shape)), *x.shape)
+    q = (*(1,) * (rank - len(y.shape)), *y.shape)
+    left = b.reshape(x, tuple(n for size in p for n in (size, 1)))
+    right = b.reshape(y, tuple(n for size in q for n in (1, size)))
+    return b.reshape(b.mul(left, right), tuple(m * n for m, n in zip(p, q, strict=True)))
+
+
+op(
+    "kron",
+    "input, other",
+    torch="torch.kron",
+    spellings=("torch.Tensor.kron",),
+    expand=_kron_expand,
+)
+
+
+def _cross_expand(b: Any, x: Any, y: Any, *, dim: Any = -1) -> Any:
+    shape = b.cx.broadcast_shapes((x.shape, y.shape))
+    d = dim_of(dim, len(shape))
+    b.cx.require(eq(shape[d], 3), "linalg.cross: inputs dimension must have length 3")
+    x, y = (v if v.shape == shape else b.expand(v, shape) for v in (x, y))
+    ahead = [b.cat((b.slice(v, d, 1, 2), b.slice(v, d, 0, 1)), d) for v in (x, y)]
+    behind = [b.cat((b.slice(v, d, 2, 1), b.slice(v, d, 0, 2)), d) for v in (x, y)]
+    return b.sub(b.mul(ahead[0], behind[1]), b.mul(behind[0], ahead[1]))
+
+
+op("linalg_cross", "input, other, *, dim=-1", torch="torch.linalg.cross", expand=_cross_expand)
+op(
+    "vdot",
+    "input, other",
+    torch="torch.vdot",
+    spellings=("torch.Tensor.vdot",),
+    expand=lambda b, x, y: b.dot(x, y),
+)
+op(
+    "vecdot",
+    "x, y, *, dim=-1",
+    torch="torch.linalg.vecdot",
+    expand=lambda b, x, y, *, dim=-1: b.sum(b.mul(x, y), dim),
+)
+
+
+def _matrix_power_expand(b: Any, x: Any, n: int) -> Any:
+    if not isinstance(n, int) or n < 1:
+        return NotImplemented
+    made = None
+    while n:
+        if n & 1:
+            made = x if made is None else b.matmul(made, x)
+        n >>= 1
+        x = b.matmul(x, x) if n else x
+    return b.clone(made)
+
+
+def _matrix_power_type(cx: TypeContext, x: Any, n: Any) -> TensorType:
+    t = tensor(x)
+    if not isinstance(n, int) or n < 1:
+        raise OpError("matrix_power of an exponent below 1 has no row")
+    cx.require(
+        eq(t.shape[-1], t.shape[-2]), "linalg.matrix_power: A must be batches of square matrices"
+    )
+    return new(cx, t, t.shape)
+
+
+op(
+    "matrix_power",
+    "input, n",
+    torch="torch.linalg.matrix_power",
+    spellings=("torch.matrix_power", "torch.Tensor.matrix_power"),
+    type=_matrix_power_type,
+    expand=_matrix_power_expand,
+)
+
+# --- distances and norms ---
+
+op(
+    "dist",
+    "input, other, p=2",
+    torch="torch.dist",
+    spellings=("torch.Tensor.dist",),
+    expand=lambda b, x, y, p=2: _dist_expand(b, b.sub(x, y), p),
+)
+
+
+def _dist_expand(b: Any, gap: Any, p: Any) -> Any:
+    return norm_expand(b, gap, p, tuple(range(len(gap.shape))), False)
+
+
+def _linalg_norm_expand(
+    b: Any, x: Any, ord: Any = None, dim: Any = None, keepdim: Any = False, *, dtype: Any = None
+) -> Any:
+    dims = dims_of(dim, len(x.shape))
+    if ord is None or (len(dims) == 1 and isinstance(ord, (int, float))):
+        return b.vector_norm(x, 2 if ord is None else ord, dims, keepdim, dtype=dtype)
+    if ord == "fro":
+        return b.vector_norm(x, 2, dims, keepdim, dtype=dtype)
+    raise OpError(f"linalg.norm of order {ord!r} over {len(dims)} dimensions has no row")
+
+
+op(
+    "linalg_norm",
+    "input, ord=None, dim=None, keepdim=False, *, dtype=None",
+    torch="torch.linalg.norm",
+    expand=_linalg_norm_expand,
+    inline=True,
+)
+
+# --- statistics ---
+
+
+def _no_nan(b: Any, x: Any) -> Any:
+    return b.where(b.isnan(x), b.full((), 0, x.dtype, x.type.device), x)
+
+
+def _nansum_expand(
+    b: Any, x: Any, dim: Any = None, keepdim: Any = False, *, dtype: Any = None
+) -> Any:
+    clean = _no_nan(b, x) if x.dtype.is_floating else x
+    return b.sum(clean, dim, keepdim, dtype=dtype)
+
+
+def _nanmean_expand(
+    b: Any, x: Any, dim: Any = None, keepdim: Any = False, *, dtype: Any = None
+) -> Any:
+    total = b.nansum(x, dim, keepdim, dtype=dtype)
+    count = b.sum(b.logical_not(b.isnan(x)), dim, keepdim)
+    return b.div(total, cast(b, count, total.dtype))
+
+
+for _name, _expand in (("nansum", _nansum_expand), ("nanmean", _nanmean_expand)):
+    op(
+        _name,
+        "input, dim=None, keepdim=False, *, dtype=None",
+        torch=f"torch.{_name}",
+        spellings=(f"torch.Tensor.{_name}",),
+        expand=_expand,
+    )
+
+
+def _isclose_expand(
+    b: Any, x: Any, y: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: Any = False
+) -> Any:
+    close = b.eq(x, y)
+    if equal_nan and x.dtype.is_floating:
+        close = b.logical_or(close, b.logical_and(b.isnan(x), b.isnan(y)))
+    if rtol == 0 and atol == 0:
+        return close
+    p, q = (cast(b, v, v.dtype if v.dtype.is_floating else b.cx.default_dtype) for v in (x, y))
+    gap = b.abs(b.sub(p, q))
+    near = b.le(gap, b.add(b.abs(b.mul(q, rtol)), atol))
+    return b.logical_or(close, b.logical_and(b.isfinite(gap), near))
+
+
+op(
+    "isclose",
+    "input, other, rtol=1e-05, atol=1e-08, equal_nan=False",
+    torch="torch.isclose",
+    spellings=("torch.Tensor.isclose",),
+    expand=_isclose_expand,
+)
+
+
+def _cov_expand(
+    b: Any, x: Any, *, correction: Any = 1, fweights: Any = None, aweights: Any = None
+) -> Any:
+    if fweights is not None or aweights is not None:
+        raise OpError("cov with weights has no row")
+    rows = x if len(x.shape) == 2 else b.reshape(x, (1, -1))
+    gap = b.sub(rows, b.mean(rows, 1, True))
+    count = rows.shape[1] - correction
+    made = b.div(b.mm(gap, b.t(gap)), max(count, 0) if isinstance(count, int) else count)
+    return made if len(x.shape) == 2 else b.reshape(made, ())
+
+
+op(
+    "cov",
+    "input, *, correction=1, fweights=None, aweights=None",
+    torch="torch.cov",
+    spellings=("torch.Tensor.cov",),
+    expand=_cov_expand,
+    inline=True,
+)
+
+
+def _trapezoid_expand(b: Any, y: Any, x: Any = None, *, dx: Any = None, dim: Any = -1) -> Any:
+    d = dim_of(dim, len(y.shape))
+    size = y.shape[d]
+    later, earlier = b.slice(y, d, 1, size - 1), b.slice(y, d, 0, size - 1)
+    areas = b.add(later, earlier)
+    if x is None:
+        return b.mul(b.sum(areas, d), (1 if dx is None else dx) / 2.0)
+    steps = b.diff(x, 1, -1 if len(x.shape) == 1 else d)
+    if len(x.shape) == 1:
+        steps = b.reshape(steps, (size - 1, *(1,) * (len(y.shape) - d - 1)))
+    return b.div(b.sum(b.mul(areas, steps), d), 2.0)
+
+
+for _name in ("trapezoid", "trapz"):
+    op(_name, "y, x=None, *, dx=None, dim=-1", torch=f"torch.{_name}", expand=_trapezoid_expand)
+
+# --- assembly ---
+
+
+def _column_stack_expand(b: Any, tensors: Any) -> Any:
+    columns = tuple(b.reshape(x, (numel(x.shape), 1)) if len(x.shape) <= 1 else x for x in tensors)
+    return b.cat(columns, 1)
+
+
+op("column_stack", "tensors", torch="torch.column_stack", expand=_column_stack_expand)
+for _name, _dim in (("hsplit", 1), ("vsplit", 0), ("dsplit", 2)):
+    op(
+        _name,
+        "input, indices_or_sections",
+        torch=f"torch.{_name}",
+        spellings=(f"torch.Tensor.{_name}",),
+        inline=True,
+        expand=lambda b, x, places, dim=_dim: b.tensor_split(
+            x, places, min(dim, len(x.shape) - 1) if dim == 1 else dim
+        ),
+    )
+
+
+def _rot90_expand(b: Any, x: Any, k: int = 1, dims: Any = (0, 1)) -> Any:
+    first, second = (dim_of(d, len(x.shape)) for d in dims)
+    match k % 4:
+        case 0:
+            return b.clone(x)
+        case 1:
+            return b.transpose(b.flip(x, (second,)), first, second)
+        case 2:
+            return b.flip(x, (first, second))
+    return b.transpose(b.flip(x, (first,)), first, second)
+
+
+op(
+    "rot90",
+    "input, k=1, dims=(0, 1)",
+    torch="torch.rot90",
+    spellings=("torch.Tensor.rot90",),
+    expand=_rot90_expand,
+    inline=True,
+)
+
+
+def _block_diag_expand(b: Any, *blocks: Any) -> Any:
+    blocks = tuple(b.reshape(x, (1, -1)) if len(x.shape) < 2 else x for x in blocks)
+    width = [x.shape[1] for x in blocks]
+    total: Dim = sum(width[1:], width[0])
+    rows = []
+    before: Dim = 0
+    for x in blocks:
+        rows.append(b.pad(x, ((0, 0), (before, total - before - x.shape[1])), 0))
+        before = before + x.shape[1]
+    return b.cat(tuple(rows), 0)
+
+
+op(
+    "block_diag",
+    "tensors",
+    torch="anyshape.reference.block_diag",
+    expand=lambda b, xs: _block_diag_expand(b, *xs),
+)
+
+
+# --- bags of embeddings ---
+
+
+def _bag_expand(
+    b: Any,
+    ids: Any,
+    weight: Any,
+    offsets: Any = None,
+    max_norm: Any = None,
+    norm_type: Any = 2,
+    scale_grad_by_freq: Any = False,
+    mode: Any = "mean",
+    sparse: Any = False,
+    per_sample_weights: Any = None,
+    include_last_offset: Any = False,
+    padding_idx: Any = None,
+) -> Any:
+    """Each row of two-dimensional ids is one bag."""
+    if len(ids.shape) != 2 or offsets is not None:
+        raise OpError("embedding_bag over offsets has no row")
+    if max_norm is not None or padding_idx is not None:
+        raise OpError("embedding_bag with max_norm or padding_idx has no row")
+    rows = b.embedding(ids, weight)
+    if per_sample_weights is not None:
+        rows = b.mul(rows, b.unsqueeze(per_sample_weights, -1))
+    if mode == "max":
+        return b.amax(rows, (1,))
+    wider = cast(b, rows, wide(rows.dtype))
+    total = b.sum(wider, (1,))
+    if mode == "mean":
+        total = b.div(total, count_of(rows.shape, (1,)))
+    return cast(b, total, rows.dtype)
+
+
+op(
+    "embedding_bag",
+    "input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode='mean', "
+    "sparse=False, per_sample_weights=None, include_last_offset=False, padding_idx=None",
+    torch="torch.nn.functional.embedding_bag",
+    expand=_bag_expand,
+)

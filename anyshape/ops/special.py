@@ -1,0 +1,80 @@
+"""Special functions: a few with a loop body, the others done by torch element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from anyshape.ops.rules import floated, pointwise_rule, promoted
+from anyshape.ops.table import Extern, Pointwise, op
+
+Body = Callable[..., Any]
+
+
+def _special(name: str, body: Body, *spellings: str) -> None:
+    op(
+        name,
+        "input",
+        torch=f"torch.special.{name}",
+        spellings=spellings,
+        type=pointwise_rule(floated),
+        lower=Pointwise(body),
+    )
+
+
+def _entr(b: Any, x: Any) -> Any:
+    edge = b.where(b.eq(x, 0), b.const(0.0, x.dtype), float("-inf"))
+    inside = b.where(b.gt(x, 0), b.neg(b.mul(x, b.log(x))), edge)
+    return b.where(b.isnan(x), x, inside)
+
+
+_special("entr", _entr)
+_special("ndtr", lambda b, x: b.mul(0.5, b.erfc(b.mul(x, -0.7071067811865476))))
+
+for _name in (
+    "i0e i1 i1e ndtri log_ndtr erfcx airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 "
+    "modified_bessel_i0 modified_bessel_i1 modified_bessel_k0 modified_bessel_k1 spherical_bessel_j0"
+).split():
+    op(
+        _name,
+        "input",
+        torch=f"torch.special.{_name}",
+        type=pointwise_rule(floated),
+        lower=Extern(f"torch.special.{_name}"),
+    )
+op(
+    "i0",
+    "input",
+    torch="torch.i0",
+    spellings=("torch.Tensor.i0", "torch.special.i0"),
+    type=pointwise_rule(floated),
+    lower=Extern("torch.i0"),
+)
+for _name, _rule in (
+    ("gcd", promoted),
+    ("lcm", promoted),
+    ("igamma", promoted),
+    ("igammac", promoted),
+):
+    op(
+        _name,
+        "input, other",
+        torch=f"torch.{_name}",
+        spellings=(f"torch.Tensor.{_name}",),
+        type=pointwise_rule(_rule, 2),
+        lower=Extern(f"torch.{_name}"),
+    )
+op(
+    "zeta",
+    "input, other",
+    torch="torch.special.zeta",
+    type=pointwise_rule(floated, 2),
+    lower=Extern("torch.special.zeta"),
+)
+op(
+    "ldexp",
+    "input, other",
+    torch="torch.ldexp",
+    spellings=("torch.Tensor.ldexp",),
+    expand=lambda b, x, y: b.mul(x, b.pow(2.0, y)),
+)

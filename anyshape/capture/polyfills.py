@@ -261,6 +261,13 @@ def contains_by_iteration(container: Any, item: Any) -> Any:
     return False
 
 
+def range_contains(values: Any, item: Any) -> Any:
+    if native(len, values) == 0:
+        return False
+    ends = (values[0], values[-1]) if values.step > 0 else (values[-1], values[0])
+    return ends[0] <= item and item <= ends[1] and (item - ends[0]) % values.step == 0
+
+
 def item_by_index(obj: Any, key: Any) -> Any:
     return obj[operator.index(key)]
 

@@ -574,14 +574,18 @@ def contains(machine: Machine, container: Any, item: Any) -> Any:
     elif attribute is not None and type(attribute) not in _C_FUNCTIONS:
         return Call(polyfills.contains_by_method, (container, item))
     if machine.recording:
-        container = machine.heap.read_contains(container, item)
-        if isinstance(container, (list, tuple)) and (
-            type(item) in PROXIES or holds_proxy(container, 1)
-        ):
-            return Call(polyfills.contains_by_iteration, (container, item))
-        value = operator.contains(container, item)
-        return machine.heap.answer_contains(container, item, value)
+        return _recorded_contains(machine, container, item)
     return operator.contains(container, item)
+
+
+def _recorded_contains(machine: Machine, container: Any, item: Any) -> Any:
+    container = machine.heap.read_contains(container, item)
+    if isinstance(container, (list, tuple)) and (holds_proxy(item) or holds_proxy(container)):
+        return Call(polyfills.contains_by_iteration, (container, item))
+    if type(container) is range and type(item) in PROXIES:
+        return Call(polyfills.range_contains, (container, item))
+    value = operator.contains(container, item)
+    return machine.heap.answer_contains(container, item, value)
 
 
 # ---- items ------------------------------------------------------------------------------------------------------------------------

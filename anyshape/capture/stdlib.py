@@ -40,7 +40,7 @@ def _is_programs(machine: Machine, arg: Any) -> bool:
     kind = type(arg)
     if kind in (FunctionType, MethodType) or kind in PROXIES:
         return True
-    if kind in (list, tuple) and protocol.holds_proxy(arg, 1):
+    if kind in (list, tuple) and protocol.holds_proxy(arg, 2):
         return True
     return protocol.needs_interpretation(machine, arg)
 

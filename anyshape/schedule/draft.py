@@ -6,6 +6,8 @@ kernel, whose indices are still expressions of the graph's space. ``Cell`` is wh
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -240,10 +242,31 @@ def _alike(draft: Draft, cells: list[Cell]) -> list[Cell]:
 
 def _convert(value: Number, dtype: DType) -> Number:
     if dtype.is_floating:
-        return float(value)
+        return _rounded(float(value), dtype)
     if dtype is bool_:
         return bool(value)
     return _wrapped(int(value), dtype) if value == value and abs(value) != float("inf") else 0
+
+
+def _rounded(value: float, dtype: DType) -> float:
+    """The float as float16 or bfloat16 holds it; wider ones are rounded where they are printed."""
+    if (
+        dtype.size_bytes > 2
+        or not math.isfinite(value)
+        or dtype.name not in ("float16", "bfloat16")
+    ):
+        return value
+    if dtype.name == "float16":
+        return (
+            struct.unpack("e", struct.pack("e", value))[0]
+            if abs(value) < 65520
+            else value * math.inf
+        )
+    (bits,) = struct.unpack("I", struct.pack("f", value)) if abs(value) < 3.4e38 else (0x7F800000,)
+    if bits == 0x7F800000:
+        return value * math.inf
+    bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
+    return struct.unpack("f", struct.pack("I", bits))[0]
 
 
 def _wrapped(value: int, dtype: DType) -> int:

@@ -152,6 +152,18 @@ def test_one_compile_serves_every_size(name):
             raise
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_constants_are_rounded_like_tensors(dtype):
+    kind = getattr(dtypes, dtype)
+    compiled = compile_sketch(
+        lambda b, x: (b.full((3,), 0.1, kind, "cpu"), b.where(b.gt(x, 0.0), x, 0.7)), ("a b", kind)
+    )
+    x = torch.randn(5, 7).to(getattr(torch, dtype))
+    full, where = compiled.run(x)
+    assert torch.equal(full, torch.full((3,), 0.1, dtype=x.dtype))
+    assert torch.equal(where, torch.where(x > 0.0, x, 0.7))
+
+
 ONE_KERNEL = [
     "chain", "softmax", "softmax of columns", "layer norm gelu", "rms norm", "swiglu", "masked softmax",
     "mean and more", "cat of three", "rotate half", "argmax", "two outputs",

@@ -6,7 +6,7 @@ on the device.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,40 +44,44 @@ class Shapes:
 
 
 ANY = float("inf")
+FEW_ROWS = Tile(1, 1, 16, 128, 128, 3, swap=True, programs=2, flatten=True)
+TWO_CONSUMERS = Tile(2, 1, 64, 256, 64, 4, tma_store=True, halves=True, specialized=True)
+TWO_NARROW = Tile(2, 1, 64, 128, 64, 6, tma_store=True, specialized=True)
+TWO_PROGRAMS = Tile(1, 1, 128, 128, 64, 3, programs=2, flatten=True)
+
 TILES: tuple[Shapes, ...] = (
-    Shapes(16, 12, ANY, Tile(1, 1, 16, 128, 128, 3, swap=True, programs=2, flatten=True)),
-    Shapes(16, 32, ANY, Tile(1, 1, 32, 128, 128, 2, swap=True, programs=2, flatten=True)),
+    Shapes(16, 12, ANY, FEW_ROWS),
+    Shapes(16, 32, ANY, Tile(1, 1, 32, 128, 128, 4, swap=True, flatten=True)),
     Shapes(16, 64, ANY, Tile(1, 1, 64, 128, 128, 4, flatten=True)),
-    Shapes(16, 256, ANY, Tile(1, 1, 128, 256, 64, 4, warps=8, flatten=True)),
-    Shapes(16, ANY, 2048, Tile(1, 1, 128, 256, 64, 4, warps=8, flatten=True)),
-    Shapes(16, ANY, ANY, Tile(1, 1, 128, 256, 64, 3, warps=8)),
-    Shapes(8, 12, ANY, Tile(1, 1, 16, 128, 256, 3, swap=True, programs=2, flatten=True)),
-    Shapes(8, 32, ANY, Tile(1, 1, 32, 128, 256, 2, swap=True, programs=2, flatten=True)),
+    Shapes(16, 96, ANY, TWO_PROGRAMS),
+    Shapes(16, 192, 2048, TWO_NARROW),
+    Shapes(16, ANY, ANY, TWO_CONSUMERS),
+    Shapes(8, 12, ANY, replace(FEW_ROWS, bk=256)),
+    Shapes(8, 32, ANY, Tile(1, 1, 32, 128, 256, 4, swap=True, flatten=True)),
     Shapes(8, 64, ANY, Tile(1, 1, 64, 128, 256, 4, flatten=True)),
-    Shapes(8, ANY, ANY, Tile(1, 1, 128, 256, 128, 4, warps=8, flatten=True)),
+    Shapes(8, 96, ANY, replace(TWO_PROGRAMS, bk=128)),
+    Shapes(8, 192, 2048, replace(TWO_NARROW, bk=128)),
+    Shapes(8, ANY, ANY, replace(TWO_CONSUMERS, bk=128)),
 )
-
+# rows that are gathered, or added to their tokens: the kernel in Triton, whose atomics are 16 bytes wide
+SIMPLE_TILES: tuple[Shapes, ...] = (
+    *(shapes for shapes in TILES if shapes.rows <= 64),
+    Shapes(16, ANY, ANY, TWO_PROGRAMS),
+    Shapes(8, ANY, ANY, replace(TWO_PROGRAMS, bk=128)),
+)
+# `wn` columns of gate and of up each
 GATED_TILES: tuple[Shapes, ...] = (
-    Shapes(16, 12, ANY, Tile(1, 1, 16, 64, 128, 3, swap=True, programs=2, flatten=True)),
-    Shapes(16, 32, ANY, Tile(1, 1, 32, 64, 128, 2, swap=True, programs=2, flatten=True)),
-    Shapes(16, 64, ANY, Tile(1, 1, 64, 64, 128, 4, flatten=True)),
-    Shapes(16, ANY, ANY, Tile(1, 1, 128, 128, 64, 4, warps=8, flatten=True)),
+    Shapes(16, 12, ANY, replace(FEW_ROWS, wn=64)),
+    Shapes(16, 40, ANY, Tile(1, 1, 32, 64, 128, 4, swap=True, flatten=True)),
+    Shapes(16, ANY, ANY, Tile(1, 1, 128, 128, 64, 4, warps=8)),
 )
 
 
-def choose_tile(bits: int, rows: int, groups: int, inner: int) -> Tile:
-    """The tile of the first class that has room for this shape."""
+def choose_tile(table: tuple[Shapes, ...], bits: int, rows: int, groups: int, inner: int) -> Tile:
+    """The tile of the first class of the table that has room for this shape."""
     average = rows / groups
     return next(
         shapes.tile
-        for shapes in TILES
+        for shapes in table
         if shapes.bits == bits and average <= shapes.rows and inner <= shapes.inner
-    )
-
-
-def choose_gated_tile(bits: int, rows: int, groups: int) -> Tile:
-    """The tile of a fused gate and up product: `wn` columns of each."""
-    average = rows / groups
-    return next(
-        shapes.tile for shapes in GATED_TILES if shapes.bits == bits and average <= shapes.rows
     )

@@ -154,7 +154,8 @@ def quantize(rows: Tensor) -> tuple[Tensor, Tensor]:
     known = rows.abs().masked_fill(rows.isnan(), 0.0)
     largest = known.amax(1) if rows.shape[1] else rows.new_zeros(rows.shape[0])
     largest = largest.clamp(min=SMALLEST_MAXIMUM)
-    return (rows * (FP8_MAX / largest)[:, None]).to(FP8), largest / FP8_MAX
+    multiplier = torch.full_like(largest, FP8_MAX) / largest  # a number over a tensor rounds twice
+    return (rows * multiplier[:, None]).to(FP8), largest / FP8_MAX
 
 
 def quantized(rows: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:

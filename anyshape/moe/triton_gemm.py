@@ -12,7 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from anyshape.moe import gluon_gemm, tma_gemm
-from anyshape.moe.gemm_tiles import choose_gated_tile, choose_tile
+from anyshape.moe.gemm_tiles import GATED_TILES, SIMPLE_TILES, TILES, choose_tile
 from anyshape.moe.tma_gemm import locate, plan, processors
 from anyshape.moe.triton_activation import silu_mul
 
@@ -199,8 +199,9 @@ def _multiply(
         _launch(*arguments, gather, init_tail)
         return
     rows = x.shape[0] if gather is None else gather.shape[0]
-    tile = choose_tile(8 * x.element_size(), rows, w.shape[0], x.shape[1])
-    if tile.specialized and gather is None:
+    table = TILES if gather is None and scatter_indices is None else SIMPLE_TILES
+    tile = choose_tile(table, 8 * x.element_size(), rows, w.shape[0], x.shape[1])
+    if tile.specialized:
         gluon_gemm.launch(tile, *arguments, init_tail)
     else:
         tma_gemm.launch(tile, *arguments, gather, init_tail)
@@ -223,7 +224,7 @@ def grouped_gemm_gated(
     half = w.shape[1] // 2
     if rows == 0 or half == 0:
         return x.new_empty(rows, half)
-    if not gluon_gemm.fits(x, w):
+    if not gluon_gemm.fits(x, w) or x.element_size() != 2:
         both = grouped_gemm(
             *(x, w, m_sizes, None, None, bias, None, gather_indices, x.dtype, init_tail)
         )
@@ -232,7 +233,7 @@ def grouped_gemm_gated(
     out = torch.empty(rows, half, dtype=x.dtype, device=x.device)
     bias = None if bias is None else bias if bias.stride(1) == 1 else bias.contiguous()
     gather = None if gather_indices is None else gather_indices.contiguous()
-    tile = choose_gated_tile(8 * x.element_size(), rows, w.shape[0])
+    tile = choose_tile(GATED_TILES, 16, rows, w.shape[0], x.shape[1])
     tma_gemm.launch_gated(
         *(tile, x, w, m_sizes.contiguous(), out, bias, gather),
         *(kind, alpha, limit, interleaved, init_tail),

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from types import CodeType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
-from anyshape.capture import generators, intrinsics, polyfills, protocol
+from anyshape.capture import attributes, generators, intrinsics, polyfills, protocol
 from anyshape.capture.continuations import RESUME, ResumeOr
 from anyshape.capture.frame import Frame
 from anyshape.capture.generators import CLOSING, Generator
@@ -36,10 +36,10 @@ Handler = Callable[["Machine", Args, Kwargs], Any]
 # ---- attributes -----------------------------------------------------------------------------------------------------------------
 def _getattr(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 2 and type(args[1]) is str and not kwargs:
-        return protocol.load_attr(machine, *args)
+        return attributes.load_attr(machine, *args)
     if len(args) == 3 and type(args[1]) is str and not kwargs:
         try:
-            result = protocol.load_attr(machine, args[0], args[1])
+            result = attributes.load_attr(machine, args[0], args[1])
         except AttributeError:
             return args[2]
         return Call(polyfills.getattr_or_default, args) if _is_pending(result) else result
@@ -54,7 +54,7 @@ def _hasattr(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if len(args) != 2 or type(args[1]) is not str or kwargs:
         return machine.native(hasattr, args, kwargs)
     try:
-        result = protocol.load_attr(machine, *args)
+        result = attributes.load_attr(machine, *args)
     except AttributeError:
         return False
     return Call(polyfills.has_attribute, args) if _is_pending(result) else True
@@ -62,13 +62,13 @@ def _hasattr(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
 
 def _setattr(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 3 and type(args[1]) is str and not kwargs:
-        return _none_after(protocol.store_attr(machine, *args))
+        return _none_after(attributes.store_attr(machine, *args))
     return machine.native(setattr, args, kwargs)
 
 
 def _delattr(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 2 and type(args[1]) is str and not kwargs:
-        return _none_after(protocol.delete_attr(machine, *args))
+        return _none_after(attributes.delete_attr(machine, *args))
     return machine.native(delattr, args, kwargs)
 
 
@@ -79,25 +79,25 @@ def _none_after(result: Any) -> Any:
 def _object_getattribute(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if args and type(args[0]) in PROXIES:
         return machine.domain.getattr(*args)
-    return protocol.generic_getattr(machine, args[0], type(args[0]), args[1])
+    return attributes.generic_getattr(machine, args[0], type(args[0]), args[1])
 
 
 def _type_getattribute(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
-    return protocol.type_getattr(machine, args[0], type(args[0]), args[1])
+    return attributes.type_getattr(machine, args[0], type(args[0]), args[1])
 
 
 def _super_getattribute(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
-    return protocol.super_getattr(machine, *args)
+    return attributes.super_getattr(machine, *args)
 
 
 def _object_setattr(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if len(args) != 3 or isinstance(args[0], type):
         return machine.native(object.__setattr__, args, kwargs)
-    return _none_after(protocol.generic_setattr(machine, *args))
+    return _none_after(attributes.generic_setattr(machine, *args))
 
 
 def _object_delattr(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
-    return _none_after(protocol.generic_setattr(machine, *args, NULL))
+    return _none_after(attributes.generic_setattr(machine, *args, NULL))
 
 
 def _type_setattr(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
@@ -133,8 +133,7 @@ def _isinstance(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     obj, cls = args
     if type(cls) is tuple:
         if all(
-            _has_plain_check(machine, item, "__instancecheck__", _INSTANCE_CHECKS)
-            for item in cls
+            _has_plain_check(machine, item, "__instancecheck__", _INSTANCE_CHECKS) for item in cls
         ):
             return any(_instance_of(machine, obj, item) for item in cls)
         return Call(polyfills.isinstance_any, args)
@@ -142,7 +141,7 @@ def _isinstance(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
         return _instance_of(machine, obj, cls)
     if type(obj) is cls:
         return True
-    if protocol.is_python(machine, type(cls), "__instancecheck__") and type(obj) not in PROXIES:
+    if attributes.is_python(machine, type(cls), "__instancecheck__") and type(obj) not in PROXIES:
         return Call(polyfills.instance_check, args)
     if type(obj) in PROXIES:
         return issubclass(machine.domain.type_of(obj), cls)
@@ -152,7 +151,9 @@ def _isinstance(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
 def _has_plain_check(machine: Machine, cls: Any, name: str, plain: tuple[Any, ...]) -> bool:
     if type(cls) is type:
         return True
-    return isinstance(cls, type) and any(machine.lookup(type(cls), name) is check for check in plain)
+    return isinstance(cls, type) and any(
+        machine.lookup(type(cls), name) is check for check in plain
+    )
 
 
 def _instance_of(machine: Machine, obj: Any, cls: type) -> bool:
@@ -170,14 +171,13 @@ def _issubclass(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     sub, cls = args
     if type(cls) is tuple:
         if all(
-            _has_plain_check(machine, item, "__subclasscheck__", _SUBCLASS_CHECKS)
-            for item in cls
+            _has_plain_check(machine, item, "__subclasscheck__", _SUBCLASS_CHECKS) for item in cls
         ):
             return issubclass(sub, cls)
         return Call(polyfills.issubclass_any, args)
     if not _has_plain_check(
         machine, cls, "__subclasscheck__", _SUBCLASS_CHECKS
-    ) and protocol.is_python(machine, type(cls), "__subclasscheck__"):
+    ) and attributes.is_python(machine, type(cls), "__subclasscheck__"):
         return Call(polyfills.subclass_check, args)
     return machine.native(issubclass, args, kwargs)
 
@@ -231,7 +231,7 @@ def _vars(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
 
 def _dir(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if args:
-        if protocol.is_python(machine, type(args[0]), "__dir__"):
+        if attributes.is_python(machine, type(args[0]), "__dir__"):
             return Call(polyfills.dir_by_method, args)
         return machine.native(dir, args, kwargs)
     return sorted(_locals(machine, args, kwargs))
@@ -343,9 +343,9 @@ def _next(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
             frame = iterator.begin(None, ResumeOr(default))
             return default if frame is None else frame
         return resume_generator(iterator, None)
-    if protocol.is_python(machine, cls, "__next__"):
+    if attributes.is_python(machine, cls, "__next__"):
         if len(args) == 1:
-            return protocol.special(machine, iterator, "__next__")
+            return attributes.special(machine, iterator, "__next__")
         return Call(polyfills.next_or_default, args)
     if not machine.recording or not hasattr(cls, "__next__"):
         return next(*args, **kwargs)
@@ -450,12 +450,12 @@ def _fromkeys(machine: Machine, fn: Any, args: Args, kwargs: Kwargs) -> Any:
 def _is_python_source(machine: Machine, source: Any) -> bool:
     cls = type(source)
     if isinstance(source, dict):
-        return protocol.is_python(machine, cls, "__iter__")
+        return attributes.is_python(machine, cls, "__iter__")
     return (
         protocol.needs_interpretation(machine, source)
-        or protocol.is_python(machine, cls, "keys")
+        or attributes.is_python(machine, cls, "keys")
         or (
-            protocol.is_python(machine, cls, "__getitem__")
+            attributes.is_python(machine, cls, "__getitem__")
             and not isinstance(source, (list, tuple))
         )
     )
@@ -489,9 +489,9 @@ def _filter(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
 def _reversed(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 1:
         cls = type(args[0])
-        if protocol.is_python(machine, cls, "__reversed__"):
-            return protocol.special(machine, args[0], "__reversed__")
-        if machine.lookup(cls, "__reversed__") is NULL and protocol.is_python(
+        if attributes.is_python(machine, cls, "__reversed__"):
+            return attributes.special(machine, args[0], "__reversed__")
+        if machine.lookup(cls, "__reversed__") is NULL and attributes.is_python(
             machine, cls, "__getitem__"
         ):
             return Call(polyfills.reversed_by_getitem, args)
@@ -620,7 +620,7 @@ def _hash(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 1:
         if type(args[0]) in PROXIES:
             return machine.domain.unary("hash", args[0])
-        if protocol.is_python(machine, type(args[0]), "__hash__"):
+        if attributes.is_python(machine, type(args[0]), "__hash__"):
             return Call(polyfills.hash_by_method, args)
     return machine.native(hash, args, kwargs)
 
@@ -663,8 +663,8 @@ def _round(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
             if len(args) == 1
             else machine.native(round, args, kwargs)
         )
-    if args and protocol.is_python(machine, type(args[0]), "__round__"):
-        return protocol.special(machine, args[0], "__round__", *args[1:])
+    if args and attributes.is_python(machine, type(args[0]), "__round__"):
+        return attributes.special(machine, args[0], "__round__", *args[1:])
     return machine.native(round, args, kwargs)
 
 
@@ -673,7 +673,7 @@ def _divmod(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
         a, b = args
         if type(a) in PROXIES or type(b) in PROXIES:
             return machine.domain.binary("divmod", a, b)
-        if protocol.is_python(machine, type(a), "__divmod__") or protocol.is_python(
+        if attributes.is_python(machine, type(a), "__divmod__") or attributes.is_python(
             machine, type(b), "__rdivmod__"
         ):
             return Call(polyfills.binary_op, (a, b, "__divmod__", "__rdivmod__", None, "divmod()"))
@@ -683,15 +683,15 @@ def _divmod(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
 def _pow(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 2 and not kwargs:
         return protocol.binary(machine, protocol.BINARY["**"], *args)
-    if len(args) == 3 and protocol.is_python(machine, type(args[0]), "__pow__"):
-        return protocol.special(machine, args[0], "__pow__", *args[1:])
+    if len(args) == 3 and attributes.is_python(machine, type(args[0]), "__pow__"):
+        return attributes.special(machine, args[0], "__pow__", *args[1:])
     return machine.native(pow, args, kwargs)
 
 
 def _index(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 1 and type(args[0]) in PROXIES:
         return machine.domain.unary("index", args[0])
-    if len(args) == 1 and protocol.is_python(machine, type(args[0]), "__index__"):
+    if len(args) == 1 and attributes.is_python(machine, type(args[0]), "__index__"):
         return Call(polyfills.index_by_method, args)
     return machine.native(operator.index, args, kwargs)
 
@@ -702,7 +702,7 @@ def _number(make: Any, op: str, polyfill: Any, methods: tuple[str, ...]) -> Hand
             if type(args[0]) in PROXIES:
                 return machine.domain.unary(op, args[0])
             for method in methods:
-                if protocol.is_python(machine, type(args[0]), method):
+                if attributes.is_python(machine, type(args[0]), method):
                     return Call(polyfill, (make, args[0], method))
                 if machine.lookup(type(args[0]), method) is not NULL:
                     break
@@ -729,7 +729,7 @@ def _dict_missing(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if (
         len(args) == 2
         and isinstance(args[0], dict)
-        and protocol.is_python(machine, type(args[0]), "__missing__")
+        and attributes.is_python(machine, type(args[0]), "__missing__")
     ):
         return Call(polyfills.item_or_missing, args)
     return machine.native(dict.__getitem__, args, kwargs)
@@ -755,11 +755,11 @@ def _find(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
 
 def _bind(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     attribute, obj, cls = args
-    return protocol.descriptor_get(machine, attribute, obj, cls, "")
+    return attributes.descriptor_get(machine, attribute, obj, cls, "")
 
 
 def _generic_getattr(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
-    return protocol.generic_getattr(machine, args[0], type(args[0]), args[1])
+    return attributes.generic_getattr(machine, args[0], type(args[0]), args[1])
 
 
 def _is_subtype(machine: Machine, args: Args, kwargs: Kwargs) -> Any:

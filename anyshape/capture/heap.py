@@ -76,7 +76,17 @@ class Mirror:
 class Heap:
     """See the module. `effects` is the log; `created` and `mirrors` are keyed by `id` and keep their objects alive."""
 
-    __slots__ = ("births", "created", "domain", "effects", "journal", "marks", "mirrors", "owners", "slots")
+    __slots__ = (
+        "births",
+        "created",
+        "domain",
+        "effects",
+        "journal",
+        "marks",
+        "mirrors",
+        "owners",
+        "slots",
+    )
 
     def __init__(self, domain: Domain) -> None:
         self.domain = domain
@@ -154,7 +164,9 @@ class Heap:
                 position = iterator.__reduce__()[2]
                 self.journal.append(lambda: iterator.__setstate__(position))
             elif (shared or not can_fork(iterator)) and not self._is_young(iterator):
-                raise Break("fork-iterator", f"{type(iterator).__name__} was advanced inside a fork")
+                raise Break(
+                    "fork-iterator", f"{type(iterator).__name__} was advanced inside a fork"
+                )
         return next(iterator, NULL)
 
     def _journal(self, undo: Callable[[], None]) -> None:

@@ -35,7 +35,14 @@ _LEAVES: frozenset[type] = frozenset(
 )
 # Those whose position can be set back in place, so that everybody who holds them sees it.
 SETTABLE: frozenset[type] = frozenset(
-    {type(iter([])), type(iter(())), type(iter("")), type(iter("\u1234")), type(iter(b"")), type(reversed([]))}
+    {
+        type(iter([])),
+        type(iter(())),
+        type(iter("")),
+        type(iter("\u1234")),
+        type(iter(b"")),
+        type(reversed([])),
+    }
 )
 _COMPOSITES: frozenset[type] = frozenset({zip, enumerate, itertools.chain, itertools.islice})
 FORKABLE = _LEAVES | _COMPOSITES

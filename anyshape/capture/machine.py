@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from anyshape.capture import binding, instances, itertools_polyfills, polyfills, protocol, unwinding
+from anyshape.capture import (
+    attributes,
+    binding,
+    instances,
+    itertools_polyfills,
+    polyfills,
+    unwinding,
+)
 from anyshape.capture.builtins import BUILTINS, CLASS_METHODS, OBJECT_CALLS
 from anyshape.capture.continuations import ROOT, Finished
 from anyshape.capture.domain import Domain
@@ -211,7 +218,7 @@ class Machine:
             if handler is not None:
                 return handler(self, fn, args, kwargs)
             return self.native(fn, args, kwargs)
-        return protocol.call_bound(self, slot, fn, args, kwargs)
+        return attributes.call_bound(self, slot, fn, args, kwargs)
 
     def _bound_builtin(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A C method bound to an object: the same as the descriptor in its class called with the object."""

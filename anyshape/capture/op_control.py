@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
-from anyshape.capture import polyfills, protocol
+from anyshape.capture import attributes, polyfills, protocol
 from anyshape.capture.continuations import RAISE, Continuation, ForCall, ForNext, SendCall, SendNext
 from anyshape.capture.frame import PYTHON, Frame
 from anyshape.capture.generators import Generator
@@ -113,8 +113,8 @@ def for_iter(machine: Machine, frame: Frame, arg: int) -> Frame | None:
             if callee is None
             else enter(machine, frame, callee)
         )
-    if protocol.is_python(machine, kind, "__next__"):
-        step = machine.settle(protocol.special(machine, iterator, "__next__"))
+    if attributes.is_python(machine, kind, "__next__"):
+        step = machine.settle(attributes.special(machine, iterator, "__next__"))
         if type(step) is Frame:
             return enter(machine, frame, also(step, ForCall(arg, END_FOR)))
         frame.stack.append(step)
@@ -174,8 +174,8 @@ def send(machine: Machine, frame: Frame, arg: Delegation) -> Frame | None:
         return enter(machine, frame, callee)
     following = SendCall(arg.target, END_FOR)
     name = "__next__" if value is None else "send"
-    if protocol.is_python(machine, type(delegate), name):
-        call = protocol.special(machine, delegate, name, *(() if value is None else (value,)))
+    if attributes.is_python(machine, type(delegate), name):
+        call = attributes.special(machine, delegate, name, *(() if value is None else (value,)))
         return push_by(machine, frame, 1, call, following)
     try:
         result = next(delegate) if value is None else delegate.send(value)
@@ -502,7 +502,7 @@ def before_with(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
     if exit_method is NULL:
         raise TypeError(_not_a_manager(cls) + " (missed __exit__ method)")
     bound_exit = _bind_exit(machine, exit_method, manager, cls)
-    result = protocol.call_bound(machine, enter_method, manager, (), None)
+    result = attributes.call_bound(machine, enter_method, manager, (), None)
     return push_by(machine, frame, 1, result, Entered(bound_exit))
 
 
@@ -513,7 +513,7 @@ def _not_a_manager(cls: type) -> str:
 def _bind_exit(machine: Machine, method: Any, manager: Any, cls: type) -> Any:
     if type(method) is FunctionType:
         return MethodType(method, manager)
-    bound = protocol.descriptor_get(machine, method, manager, cls, "__exit__")
+    bound = attributes.descriptor_get(machine, method, manager, cls, "__exit__")
     return method.__get__(manager, cls) if type(bound) is Call else bound
 
 
@@ -535,7 +535,7 @@ def import_name(machine: Machine, frame: Frame, arg: str) -> Frame | None:
 def import_from(machine: Machine, frame: Frame, arg: str) -> Frame | None:
     module = frame.stack[-1]
     if hasattr(module, arg):
-        return push(machine, frame, 0, protocol.load_attr(machine, module, arg))
+        return push(machine, frame, 0, attributes.load_attr(machine, module, arg))
     package = getattr(module, "__name__", None)
     found = sys.modules.get(f"{package}.{arg}", NULL) if isinstance(package, str) else NULL
     if found is NULL:

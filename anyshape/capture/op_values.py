@@ -5,11 +5,11 @@ from __future__ import annotations
 from types import CellType, CodeType
 from typing import TYPE_CHECKING, Any
 
-from anyshape.capture import polyfills, protocol
+from anyshape.capture import attributes, polyfills, protocol
+from anyshape.capture.attributes import BOUND
 from anyshape.capture.continuations import DISCARD
 from anyshape.capture.frame import Frame
 from anyshape.capture.generators import CLOSING, Generator
-from anyshape.capture.protocol import BOUND
 from anyshape.capture.steps import again, also, drop, enter, push
 from anyshape.capture.values import NULL, PROXIES, Call
 
@@ -222,12 +222,12 @@ def setup_annotations(machine: Machine, frame: Frame, arg: Any) -> None:
 
 # ---- attributes and items -------------------------------------------------------------------------------------------------------
 def load_attr(machine: Machine, frame: Frame, arg: str) -> Frame | None:
-    return push(machine, frame, 1, protocol.load_attr(machine, frame.stack[-1], arg))
+    return push(machine, frame, 1, attributes.load_attr(machine, frame.stack[-1], arg))
 
 
 def load_method(machine: Machine, frame: Frame, arg: str) -> Frame | None:
     stack = frame.stack
-    found = protocol.load_method(machine, stack[-1], arg)
+    found = attributes.load_method(machine, stack[-1], arg)
     if type(found) is BOUND:
         stack.insert(-1, found.function)
         return None
@@ -246,10 +246,10 @@ def load_super_attr(machine: Machine, frame: Frame, arg: tuple[str, bool, bool])
     name, method, _ = arg
     supertype, cls, receiver = frame.stack[-3:]
     if supertype is super and type(receiver) not in PROXIES:
-        found = protocol.super_getattr(machine, super(cls, receiver), name)
+        found = attributes.super_getattr(machine, super(cls, receiver), name)
     else:
         obj = machine.settle(machine.call(supertype, (cls, receiver)))
-        found = protocol.load_attr(machine, obj, name)
+        found = attributes.load_attr(machine, obj, name)
     result = machine.settle(found)
     del frame.stack[-3:]
     if method:
@@ -259,11 +259,11 @@ def load_super_attr(machine: Machine, frame: Frame, arg: tuple[str, bool, bool])
 
 def store_attr(machine: Machine, frame: Frame, arg: str) -> Frame | None:
     value, obj = frame.stack[-2:]
-    return drop(machine, frame, 2, protocol.store_attr(machine, obj, arg, value))
+    return drop(machine, frame, 2, attributes.store_attr(machine, obj, arg, value))
 
 
 def delete_attr(machine: Machine, frame: Frame, arg: str) -> Frame | None:
-    return drop(machine, frame, 1, protocol.delete_attr(machine, frame.stack[-1], arg))
+    return drop(machine, frame, 1, attributes.delete_attr(machine, frame.stack[-1], arg))
 
 
 def binary_subscr(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
@@ -464,11 +464,11 @@ def dict_update(machine: Machine, frame: Frame, arg: int) -> Frame | None:
 
 def _is_python_mapping(machine: Machine, source: Any) -> bool:
     if isinstance(source, dict):
-        return protocol.is_python(machine, type(source), "__iter__")
+        return attributes.is_python(machine, type(source), "__iter__")
     return (
-        protocol.is_python(machine, type(source), "keys")
-        or protocol.is_python(machine, type(source), "__getitem__")
-        or protocol.is_python(machine, type(source), "__iter__")
+        attributes.is_python(machine, type(source), "keys")
+        or attributes.is_python(machine, type(source), "__getitem__")
+        or attributes.is_python(machine, type(source), "__iter__")
     )
 
 

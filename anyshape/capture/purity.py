@@ -58,7 +58,10 @@ MUTATORS: frozenset[Any] = frozenset(
         *_methods(set, _SET),
         *_methods(deque, _DEQUE),
         *_methods(bytearray, _LIST),
-        *[getattr(heapq, name) for name in "heappush heappop heapify heapreplace heappushpop".split()],
+        *[
+            getattr(heapq, name)
+            for name in "heappush heappop heapify heapreplace heappushpop".split()
+        ],
         *[bisect.insort_left, bisect.insort_right],
     ]
 )

@@ -59,7 +59,9 @@ _ITERTOOLS = (
 STDLIB: dict[Any, Handler] = {
     inspect.currentframe: _currentframe,
     **{
-        getattr(itertools, name): _lazy(getattr(itertools, name), getattr(itertools_polyfills, name))
+        getattr(itertools, name): _lazy(
+            getattr(itertools, name), getattr(itertools_polyfills, name)
+        )
         for name in _ITERTOOLS
     },
     **instances.INSTANCE_HANDLERS,

@@ -361,6 +361,13 @@ def explain_failure(guards: GuardSet, world: tuple[Any, ...], slots: Sequence[An
     return _explain_sizes(guards, values)
 
 
+def changed_numbers(guards: GuardSet, slots: Sequence[Any]) -> set[str]:
+    """The numbers handed in that have other values than before, by source; they become symbolic."""
+    values = list(slots)
+    failures = (_explain_one(guard, values) for guard in guards.guards if type(guard.expected) in (int, float))
+    return {failure.source for failure in failures if failure is not None and failure.widens}
+
+
 def _explain_one(guard: Guard, values: list[Any]) -> Failure | None:
     kind = KINDS[guard.kind]
     try:

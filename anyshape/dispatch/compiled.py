@@ -20,7 +20,13 @@ import torch
 
 from anyshape.capture import aliases, world
 from anyshape.capture.breaks import GraphBreak, record_of
-from anyshape.capture.guards import Failure, GuardSet, compile_entry, explain_failure
+from anyshape.capture.guards import (
+    Failure,
+    GuardSet,
+    changed_numbers,
+    compile_entry,
+    explain_failure,
+)
 from anyshape.capture.machine import Machine
 from anyshape.capture.recorder import Recorder, locate
 from anyshape.capture.frame import Frame
@@ -136,6 +142,7 @@ class Compiled:
         self.options = options
         self.compile_graph = compile_graph
         self.codes: dict[Any, Any] = {}
+        self.live: dict[Any, list[int]] = {}
         self.points: dict[Any, Point] = {}
         self.lock = threading.Lock()
         self.breaks: list[GraphBreak] = []
@@ -196,7 +203,7 @@ class Compiled:
             if done:
                 return value
             assert machine.frame is not None
-            place = flatten(machine.frame)
+            place = flatten(machine.frame, self.live)
             if place is None:
                 return machine.resume()
             entry = Entry(place.key, place.slots, place.texts, place=place)
@@ -269,12 +276,9 @@ class Compiled:
 
     def _widened(self, point: Point, entry: Entry) -> Point:
         """A number handed in with another value than before becomes symbolic from now on."""
-        snapshot = world.snapshot()
         names = set(point.widen)
         for variant in point.variants:
-            failure = explain_failure(variant.guards, snapshot, entry.slots)
-            if failure is not None and failure.widens:
-                names.add(failure.source)
+            names |= changed_numbers(variant.guards, entry.slots)
         return dataclasses.replace(point, widen=frozenset(names))
 
     def _compile(self, point: Point, entry: Entry) -> Variant:

@@ -16,6 +16,7 @@ from anyshape.capture import unwinding
 from anyshape.capture.concrete import Concrete
 from anyshape.capture.continuations import Continuation, Finished
 from anyshape.capture.frame import Frame
+from anyshape.capture.liveness import live_slots
 from anyshape.capture.machine import Machine
 from anyshape.capture.symbolic_domain import ANSWERS, OPAQUE
 from anyshape.capture.values import NULL
@@ -64,6 +65,7 @@ def step(machine: Machine) -> tuple[bool, Any]:
 class _Flattener:
     """Numbers the values of frames; a mutable object met twice is one slot."""
 
+    live: dict[Any, list[int]]
     slots: list[Any] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     known: dict[int, int] = field(default_factory=dict)
@@ -97,10 +99,21 @@ class _Flattener:
             return ("plain", value)
         return ("slot", self.slot(value, name))
 
+    def _live(self, frame: Frame) -> int:
+        """The slots that will still be read, as bits."""
+        table = self.live.get(frame.code)
+        if table is None:
+            table = self.live[frame.code] = live_slots(frame.code)
+        return table[frame.index]
+
     def frame(self, frame: Frame, depth: int) -> tuple[Any, ...]:
         names = frame.code.local_names
         prefix = "" if depth == 0 else f"{frame.code.code.co_name}."
-        locals_ = tuple(self.slot(value, prefix + name) for name, value in zip(names, frame.locals))
+        live = self._live(frame)
+        locals_ = tuple(
+            self.slot(value, prefix + name) if live >> slot & 1 else -1
+            for slot, (name, value) in enumerate(zip(names, frame.locals))
+        )
         stack = tuple(self.slot(value, f"{prefix}stack[{i}]") for i, value in enumerate(frame.stack))
         handled = -1 if frame.handled is None else self.slot(frame.handled, "handled")
         namespace = -1 if frame.names is None else self.slot(frame.names, "names")
@@ -118,9 +131,9 @@ class Place:
     scopes: list[tuple[Any, Any]]
 
 
-def flatten(frame: Frame) -> Place | None:
-    """The program point at which `frame` and its callers are; None inside a running generator."""
-    flattener = _Flattener()
+def flatten(frame: Frame, live: dict[Any, list[int]]) -> Place | None:
+    """The program point at which `frame` and its callers are; None inside a running generator. `live` keeps liveness by code."""
+    flattener = _Flattener(live)
     parts: list[Any] = []
     scopes: list[tuple[Any, Any]] = []
     current: Frame | None = frame

@@ -1,0 +1,287 @@
+"""What cannot be captured ends the segment, runs natively, and capture goes on; `fullgraph=True` says why."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from anyshape.capture.breaks import BREAKS, broken
+from anyshape.dispatch import compiled as machinery
+from anyshape.errors import CODES, AnyshapeWarning, GraphBreakError
+from tests.capture.by_reference import agree, compiled, same
+
+X = torch.linspace(-1, 1, 12).reshape(3, 4)
+
+
+@pytest.fixture(autouse=True)
+def no_grad() -> Iterator[None]:
+    with torch.no_grad():
+        yield
+
+
+def branch_on_data(x: Tensor) -> Tensor:
+    y = x * 2
+    if y.sum() > 0:
+        return y + 1
+    return y - 1
+
+
+def numpy_in_the_middle(x: Tensor) -> Tensor:
+    total = float(np.sum((x * 2).numpy()))
+    return x + total
+
+
+def loop_with_a_break(x: Tensor) -> Tensor:
+    for i in range(5):
+        x = x + float(x.mean().numpy()) + i
+    return x
+
+
+def while_data(x: Tensor) -> Tensor:
+    turns = 0
+    while x.abs().max() > 0.1:
+        x = x / 2
+        turns += 1
+    return x + turns
+
+
+def nested_frames(x: Tensor) -> Tensor:
+    def inner(y: Tensor, scale: float) -> Tensor:
+        if y.sum() > 0:
+            y = y * scale
+        return y + 1
+
+    return inner(inner(x, 2.0) - 1, 3.0) * 2
+
+
+def with_block(x: Tensor) -> tuple[Tensor, bool]:
+    with torch.enable_grad():
+        inside = torch.is_grad_enabled()
+        x = x + float(x.sum().numpy())
+    return x * 2, inside and not torch.is_grad_enabled()
+
+
+def try_block(x: Tensor) -> Tensor:
+    try:
+        y = x * 2
+        if y.sum() > 100:
+            raise ValueError("large")
+        y = y @ y
+    except RuntimeError:
+        y = x - 1
+    finally:
+        x = x + 1
+    return x + y
+
+
+def closures_and_containers(x: Tensor) -> Any:
+    seen: list[Tensor] = []
+    table = {"n": x.shape[0], "x": [x]}
+
+    def note(y: Tensor) -> Tensor:
+        seen.append(y)
+        return y * len(seen)
+
+    first = note(x)
+    time.time()
+    second = note(first)
+    table["x"].append(second)
+    return seen, table, second
+
+
+def generator_over_a_break(x: Tensor) -> Tensor:
+    def rows(y: Tensor) -> Iterator[Tensor]:
+        for i in range(3):
+            yield y * i
+
+    total = x
+    for row in rows(x):
+        total = total + row + float(row.sum().numpy())
+    return total
+
+
+def iterator_kept_over_a_break(x: Tensor) -> Tensor:
+    pairs = zip([1, 2, 3], enumerate([x, x + 1, x + 2]))
+    next(pairs)
+    x = x + float(x.sum().numpy())
+    return sum((y * a + i for a, (i, y) in pairs), x)
+
+
+def sorted_by_data(x: Tensor) -> list[float]:
+    return sorted((x.sum(1)).tolist(), key=lambda value: -value)
+
+
+PROGRAMS = {
+    f.__name__: f
+    for f in (
+        *(branch_on_data, numpy_in_the_middle, loop_with_a_break, while_data, nested_frames, with_block),
+        *(try_block, closures_and_containers, generator_over_a_break, iterator_kept_over_a_break, sorted_by_data),
+    )
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_program_is_right_whatever_breaks(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", AnyshapeWarning)
+        agree(PROGRAMS[name], (X + 1,), (X - 2,), (X[:1],), (X + 1,), (torch.ones(5, 5),), fullgraph=False)
+
+
+@pytest.mark.parametrize("name", ["branch_on_data", "numpy_in_the_middle", "nested_frames"])
+def test_both_parts_around_a_break_are_compiled(name: str) -> None:
+    fast = agree(PROGRAMS[name], (X + 1,), (X - 2,), fullgraph=False)
+    assert fast.stats().segments >= 2 and fast.stats().graph_breaks >= 1
+    segments = fast.stats().segments
+    agree_again = fast(X + 3)
+    same(agree_again, PROGRAMS[name](X + 3))
+    assert fast.stats().segments == segments
+
+
+def test_a_loop_with_a_break_closes_into_a_cycle() -> None:
+    def program(x: Tensor, turns: int) -> Tensor:
+        for _ in range(turns):
+            x = x + float(x.mean().numpy())
+        return x
+
+    fast = compiled(program, fullgraph=False)
+    same(fast(X, 4), program(X, 4))
+    same(fast(X, 60), program(X, 60))
+    few = fast.stats().specializations
+    same(fast(X, 100), program(X, 100))
+    assert fast.stats().specializations <= few + 1 <= 10  # one more entry, no more turns
+
+
+def test_writes_before_a_break_are_done_before_it() -> None:
+    events: list[str] = []
+
+    def native() -> None:
+        events.append("native")
+
+    native = torch.compiler.disable(native)
+
+    def program(x: Tensor, log: list[str]) -> Tensor:
+        log.append("before")
+        native()
+        log.append("after")
+        return x + 1
+
+    fast = compiled(program, fullgraph=False)
+    for _ in range(2):
+        events.clear()
+        fast(X, events)
+        assert events == ["before", "native", "after"]
+
+
+def test_an_exception_of_native_code_reaches_the_users_handler_and_the_caller() -> None:
+    def program(x: Tensor, catch: bool) -> Any:
+        y = x + 1
+        try:
+            int(np.array("no number")[()])
+        except ValueError as error:
+            if not catch:
+                raise
+            return y, str(error)[:15]
+
+    fast = compiled(program, fullgraph=False)
+    for _ in range(2):
+        same(fast(X, True), program(X, True))
+        with pytest.raises(ValueError, match="invalid literal"):
+            fast(X, False)
+
+
+def test_fullgraph_names_the_break_the_line_and_the_way_out() -> None:
+    with pytest.raises(GraphBreakError) as caught:
+        compiled(branch_on_data)(X)
+    text = str(caught.value)
+    assert "if y.sum() > 0:" in text and "test_breaks.py" in text and "torch.where" in text
+
+
+def test_explain_lists_each_break_once() -> None:
+    fast = compiled(branch_on_data, fullgraph=False)
+    for _ in range(3):
+        fast(X + 1)
+    (found,) = fast.explain().breaks
+    assert found.id == "tensor-branch" and "hint" in str(found)
+
+
+def test_every_break_of_the_catalogue_has_a_code() -> None:
+    for name, kind in BREAKS.items():
+        assert kind.code in CODES and kind.reason
+        assert broken(name, "a thing").reason == name
+
+
+def test_more_variants_than_allowed_run_natively_with_one_warning() -> None:
+    def program(x: Tensor, mode: str) -> tuple[Tensor, str]:
+        return x + 1, mode
+
+    fast = compiled(program, max_variants=2)
+    with pytest.warns(AnyshapeWarning) as seen:
+        for mode in "abcdef":
+            same(fast(X, mode), program(X, mode))
+    assert len(seen) == 1 and fast.stats().specializations == 2
+
+
+def test_a_mistake_of_ours_is_one_warning_and_a_right_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(*args: Any) -> None:
+        raise AssertionError("our mistake")
+
+    monkeypatch.setattr(machinery, "finish", wrong)
+    fast = compiled(lambda x: x + 1, fullgraph=False)
+    with pytest.warns(AnyshapeWarning, match="our mistake") as seen:
+        for _ in range(3):
+            same(fast(X), X + 1)
+    assert len(seen) == 1
+
+
+def test_a_failed_check_gives_eagers_exception() -> None:
+    def program(x: Tensor) -> Tensor:
+        n = int(x.sum())
+        torch._check(n > 0, lambda: "must be positive")
+        return torch.ones(n)
+
+    fast = compiled(program, fullgraph=False)
+    same(fast(torch.ones(3)), torch.ones(3))
+    with pytest.raises(RuntimeError, match="must be positive"):
+        fast(-torch.ones(3))
+
+
+def test_an_index_out_of_range_is_eagers_own_error_in_the_users_try() -> None:
+    def program(x: Tensor, i: Tensor) -> Tensor:
+        try:
+            return x[i] * 2
+        except IndexError:
+            return x * 0
+
+    fast = compiled(program, fullgraph=False)
+    for i in (torch.tensor([0, 2]), torch.tensor([0, 7]), torch.tensor([1, 1])):
+        same(fast(X, i), program(X, i))
+
+
+def test_threads_compile_the_same_and_different_functions_at_once() -> None:
+    programs: list[Callable[[Tensor], Tensor]] = [lambda x, k=k: torch.relu(x) * k + 1 for k in range(4)]
+    fast = [compiled(program) for program in programs]
+    errors: list[str] = []
+
+    def work(seed: int) -> None:
+        with torch.no_grad():
+            for turn in range(12):
+                k = (seed + turn) % len(programs)
+                x = torch.randn(1 + (seed * turn) % 5, 4)
+                if not torch.equal(fast[k](x), programs[k](x)):
+                    errors.append(f"{seed} {turn}")
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert all(f.stats().specializations <= 8 for f in fast)

@@ -1,0 +1,208 @@
+"""Branches on sizes: both sides run to where they meet, and only what is really different is guarded."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+import anyshape
+from anyshape.capture.frame import decode
+from anyshape.capture.join import RETURN, meeting_point
+from anyshape.capture.opcodes import OPCODE_HANDLERS, PREPARE
+from tests.capture.by_reference import agree, compiled, same
+
+ALL = [(torch.randn(n, 4),) for n in (3, 1, 0, 2, 64)]
+
+
+@pytest.fixture(autouse=True)
+def no_grad() -> Iterator[None]:
+    with torch.no_grad():
+        yield
+
+
+def is_causal(x: Tensor) -> Tensor:
+    q = x[None, None]
+    causal = x.shape[0] > 1 and x.shape[1] == 4
+    return F.scaled_dot_product_attention(q, q, q, is_causal=causal)
+
+
+def returns_a_bool(x: Tensor) -> Any:
+    def ignored(n: int) -> bool:
+        if n == 1 or n == 0:
+            return True
+        return False
+
+    return x + 1, ignored(x.shape[0])
+
+
+def identity_under_the_condition(x: Tensor) -> Tensor:
+    y = x[:1]
+    if x.shape[0] != 1:
+        y = y.expand(x.shape[0], -1)
+    return y * 2
+
+
+def one_is_the_general_case(x: Tensor) -> Any:
+    n = 1 if x.shape[0] == 1 else x.shape[0]
+    return x.reshape(n, 2, 2)
+
+
+def clamped(x: Tensor, limit: int = 2) -> Tensor:
+    n = x.shape[0] if x.shape[0] < limit else limit
+    return x[:n]
+
+
+def selected_float(x: Tensor) -> Tensor:
+    scale = 2.0
+    if x.shape[0] > 2:
+        scale = 3.0
+    return x * scale
+
+
+def selected_int(x: Tensor) -> Tensor:
+    return x * (10 if x.shape[0] > 2 else 20)
+
+
+def chained(x: Tensor) -> Any:
+    return x.shape[0] > 1 and x.shape[1] == 4 and x.shape[0] < 50
+
+
+def nested(x: Tensor) -> Any:
+    if x.shape[0] > 1:
+        kind = x.shape[0] > 10
+    else:
+        kind = False
+    return x, kind
+
+
+def same_work_on_both_sides(x: Tensor) -> Tensor:
+    if x.shape[0] == 1:
+        y = torch.relu(x) + 1
+    else:
+        y = torch.relu(x) + 1
+    return y * 2
+
+
+JOINED: dict[str, Callable[[Tensor], Any]] = {
+    "is_causal": is_causal,
+    "returned bool": returns_a_bool,
+    "identity": identity_under_the_condition,
+    "general": one_is_the_general_case,
+    "minimum": clamped,
+    "float": selected_float,
+    "int": selected_int,
+    "and": chained,
+    "nested": nested,
+    "same work": same_work_on_both_sides,
+}
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_sides_that_meet_are_one_specialization(name: str) -> None:
+    calls = [call for call in ALL if call[0].shape[0] or name not in ("is_causal", "identity", "general")]
+    fast = agree(JOINED[name], *calls)
+    stats = fast.stats()
+    assert stats.specializations == 1, fast.recompiles()
+    assert stats.guarded == 0 and stats.joined > 0
+
+
+def rank_changes(x: Tensor) -> Tensor:
+    return x.squeeze(0) if x.shape[0] == 1 else x
+
+
+def one_side_raises(x: Tensor) -> Tensor:
+    if x.shape[0] > 10:
+        raise ValueError(f"too long: {x.shape[0]}")
+    return x + 1
+
+
+def different_work(x: Tensor) -> Tensor:
+    return torch.sin(x) if x.shape[0] > 10 else torch.cos(x)
+
+
+def writes_outside(x: Tensor) -> list[int]:
+    log: list[int] = []
+    if x.shape[0] > 10:
+        log.append(1)
+    return log
+
+
+GUARDED = {f.__name__: f for f in (rank_changes, different_work, writes_outside)}
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_sides_that_differ_are_guarded_by_the_relation_not_the_value(name: str) -> None:
+    fast = agree(GUARDED[name], *[(torch.randn(n, 4),) for n in (3, 5, 7, 1, 1, 20, 30, 2)])
+    assert fast.stats().specializations <= 3, fast.recompiles()
+    assert fast.stats().joined == 0
+
+
+def test_a_side_that_raises_is_left_to_the_other() -> None:
+    fast = compiled(one_side_raises)
+    same(fast(torch.zeros(3, 4)), torch.ones(3, 4))
+    with pytest.raises(ValueError, match="too long: 11"):
+        fast(torch.zeros(11, 4))
+    same(fast(torch.zeros(9, 4)), torch.ones(9, 4))
+    assert fast.stats().specializations == 1
+
+
+def test_nothing_of_the_side_not_taken_stays() -> None:
+    log: list[str] = []
+
+    def program(x: Tensor) -> Tensor:
+        if x.shape[0] > 10:
+            log.append("long")
+            return x * 2
+        log.append("short")
+        return x * 3
+
+    fast = compiled(program)
+    for n in (3, 20, 4):
+        fast(torch.ones(n, 4))
+    assert log == ["short", "long", "short"]
+
+
+def test_an_unbacked_branch_joins_or_breaks_with_the_line_that_would_help() -> None:
+    x = torch.randn(5, 4)
+    anyshape.mark_unbacked(x, 0)
+    same(compiled(selected_float)(x), x * 3)
+    with pytest.raises(anyshape.errors.GraphBreakError, match=r"check\("):
+        compiled(different_work)(x)
+
+
+def jumps(fn: types.FunctionType) -> list[tuple[str, int]]:
+    code = decode(fn.__code__, OPCODE_HANDLERS, PREPARE)
+    found = []
+    for index, (name, _) in enumerate(code.opcodes):
+        if "JUMP_IF" in name or "IF_TRUE" in name or "IF_FALSE" in name:
+            found.append((name, meeting_point(code, index)))
+    return found
+
+
+def test_meeting_points_are_postdominators() -> None:
+    def falls_together(n: int) -> int:
+        if n > 1:
+            a = 1
+        else:
+            a = 2
+        return a
+
+    def returns_early(n: int) -> int:
+        if n > 1:
+            return 1
+        return 2
+
+    def raises(n: int) -> int:
+        if n > 1:
+            raise ValueError
+        return n
+
+    assert jumps(falls_together)[0][1] != RETURN
+    assert jumps(returns_early)[0][1] == RETURN
+    assert jumps(raises)[0][1] != RETURN  # a path that only raises does not count

@@ -355,6 +355,10 @@ class System:
 
     def _product(self, monomial: Monomial) -> None:
         """x*y against x and y: (x - lo)*(y - lo) >= 0 and other corners; facts times y."""
+        if len(monomial) == 2 and monomial[0] is monomial[1]:  # no integer lies between 0 and 1
+            square = monomial[0].space.from_terms({monomial: 1}, 0)
+            self.claim("ge", square - monomial[0].expr)
+            self.claim("ge", square + monomial[0].expr)
         for position, atom in enumerate(monomial):
             if position and atom is monomial[position - 1]:
                 continue

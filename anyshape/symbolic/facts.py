@@ -16,7 +16,7 @@ from anyshape.symbolic.conditions import AllOf, Condition, Relation
 from anyshape.symbolic.decide import decide, quick
 from anyshape.symbolic.expr import Dim, Space
 from anyshape.symbolic.extent import upper
-from anyshape.symbolic.knowledge import Knowledge, Refuted, Why
+from anyshape.symbolic.knowledge import Chain, Knowledge, Refuted, Why
 from anyshape.symbolic.learn import learn
 from anyshape.symbolic.ranges import Bounds, bounds_of, congruence_of
 from anyshape.symbolic.simplify import simplified
@@ -63,7 +63,17 @@ class Facts(Knowledge):
         return entries[::-1]
 
     def assume(self, condition: Condition | bool, reason: object = None) -> None:
-        """Learns a condition; Contradiction if the facts refute it."""
+        """Learns a condition; Contradiction, and nothing is learned, if the facts refute it."""
+        before = self.entries
+        try:
+            self._take(condition, reason)
+        except Contradiction:
+            if self.entries is not before:  # some of its consequences were drawn already
+                self._restore(before)
+            raise
+
+    def _take(self, condition: Condition | bool, reason: object = None) -> None:
+        """As `assume`, but a contradiction leaves these facts unusable."""
         answer = self.known(condition)
         if answer is True:
             return
@@ -79,6 +89,16 @@ class Facts(Knowledge):
         except Refuted as refuted:
             raise Contradiction(condition, self._reasons(refuted.why), refuted.why) from None
         self.answers[condition] = True
+
+    def _restore(self, entries: Chain | None) -> None:
+        """Goes back to what these entries say, worked out anew."""
+        version = self.version
+        self.entries = entries
+        stated = self.all()
+        Knowledge.__init__(self, self.space)
+        self.version = version + 1
+        for condition, reason in stated:
+            self._take(condition, reason)
 
     def known(self, condition: Condition | bool) -> bool | None:
         """True or False if the facts decide, else None."""
@@ -200,7 +220,7 @@ class Facts(Knowledge):
         child = self.fork()
         try:
             for condition in conditions:
-                child.assume(condition)
+                child._take(condition)  # noqa: SLF001 - a fork of our own, thrown away
         except Contradiction as contradiction:
             self.use(tuple(n for n in contradiction.numbers if n < self._count))
             return True

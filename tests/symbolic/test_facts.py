@@ -180,6 +180,27 @@ def test_what_is_refuted_cannot_be_assumed(w):
     assert w.facts.known(lt(b, 6)) is False
 
 
+def test_a_refuted_assumption_leaves_no_trace(w):
+    a, b, c = w.s[:3]
+    w.facts.assume(le(a * b, 3), "small")
+    w.facts.assume(any_of(eq(a, 2), eq(a, 4)), "even")
+    before = w.facts.all()
+    impossible = all_of(ge(c, 7), eq(b, c + 1), eq(a, b))
+    with pytest.raises(Contradiction):
+        w.facts.assume(impossible)
+    assert w.facts.all() == before
+    assert w.facts.simplify(b) is b and w.facts.known(ge(c, 7)) is None
+    w.facts.assume(eq(b, 1))
+    assert w.facts.known(le(a, 3)) is True
+
+
+def test_no_integer_lies_between_zero_and_one(w):
+    a, i = w.s[0], w.i[0]
+    assert w.facts.known(ge(i * i, i)) is True
+    assert w.facts.known(eq(a * a, 2 * a + 1)) is None
+    assert w.facts.known(le(a * a + 1, a)) is False
+
+
 def test_why_names_the_facts_that_were_needed_and_no_others(w):
     a, b, c = w.s[:3]
     w.facts.assume(le(a, b), "a <= b")

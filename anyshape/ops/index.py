@@ -20,12 +20,11 @@ from anyshape.ops.rules import (
     like,
     new,
     require_sizes,
-    same_as,
     tensor,
 )
 from anyshape.ops.table import Structural, op
 from anyshape.ops.view import Normal, element_of
-from anyshape.symbolic import Dim, eq, le, maximum
+from anyshape.symbolic import Dim, eq, le
 
 
 def _dim_second(cx: TypeContext, x: Any, dim: Arg, *rest: Arg, **kwargs: Arg) -> Normal:
@@ -322,29 +321,39 @@ def _select_scatter_type(cx: TypeContext, x: Any, src: Any, dim: int, index: Any
     t = tensor(x)
     rest = (*t.shape[:dim], *t.shape[dim + 1 :])
     require_sizes(cx, tensor(src).shape, rest, "expected src to have the size of the slice of self")
-    return t
+    return like(0)(cx, x)
+
+
+def _slice_scatter_type(
+    cx: TypeContext, x: Any, src: Any, dim: int, start: Dim, length: Dim, step: int = 1
+) -> TensorType:
+    t = tensor(x)
+    part = (*t.shape[:dim], length, *t.shape[dim + 1 :])
+    require_sizes(cx, tensor(src).shape, part, "expected src to have the size of the slice of self")
+    return like(0)(cx, x)
 
 
 def _slice_scatter(
     b: Any, x: Any, src: Any, dim: int, start: Any, length: Any, step: Any = 1
 ) -> Any:
     """``x`` with ``src`` written to a slice: the functional form of ``x[a:b:s] = src``."""
-    cx, size = b.cx, x.shape[dim]
-    if start == 0 and step == 1 and cx.same(length, size):
+    size, rank = x.shape[dim], len(x.shape)
+    if start == 0 and step == 1 and b.cx.same(length, size):
         return b.expand(src, x.shape)
-    ones = (1,) * (len(x.shape) - dim - 1)
-    place = b.arange(size, 0, 1, int64, x.type.device)
-    offset = b.sub(place, start)
+    offset = b.sub(b.arange(size, 0, 1, int64, x.type.device), start)
     inside = b.logical_and(b.ge(offset, 0), b.lt(offset, length * step))
-    if step != 1:
+    if step == 1:
+        spread = b.pad(src, _pads(rank, dim, start, size - start - length), 0)
+    else:
         inside = b.logical_and(inside, b.eq(b.remainder(offset, step), 0))
-    places = b.clamp(b.floor_divide(offset, step) if step != 1 else offset, 0, _last(length))
-    picked = b.index_select(src, dim, places)
-    return b.where(b.reshape(inside, (size, *ones)), picked, x)
+        places = b.clamp(b.floor_divide(offset, step), 0, length)
+        spread = b.index_select(b.pad(src, _pads(rank, dim, 0, 1), 0), dim, places)
+    return b.where(b.reshape(inside, (size, *(1,) * (rank - dim - 1))), spread, x)
 
 
-def _last(length: Dim) -> Dim:
-    return max(length - 1, 0) if isinstance(length, int) else maximum(length - 1, 0)
+def _pads(rank: int, dim: int, low: Dim, high: Dim) -> tuple[tuple[Dim, Dim], ...]:
+    """What ``pad`` takes to pad one dimension."""
+    return tuple((low, high) if d == dim else (0, 0) for d in range(rank))
 
 
 op(
@@ -367,7 +376,7 @@ op(
     "slice_scatter",
     "input, src, dim, start, length, step=1",
     torch="anyshape.reference.slice_scatter",
-    type=same_as(0),
+    type=_slice_scatter_type,
     expand=_slice_scatter,
     normalize=lambda cx, x, src, dim, *rest: ((x, src, dim_of(dim, tensor(x).rank), *rest), {}),
 )

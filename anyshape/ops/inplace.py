@@ -12,7 +12,7 @@ from anyshape.ir.dtypes import CATEGORIES
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops import activation, binary, create, index, matmul, pointwise, reduce
 from anyshape.ops.context import OpError, TypeContext
-from anyshape.ops.rules import same_as, tensor
+from anyshape.ops.rules import like, same_as, tensor
 from anyshape.ops.table import OPS, Extern, OpDef, Signature, add_row, op
 
 FAMILIES = (activation, binary, create, index, matmul, pointwise, reduce)
@@ -142,7 +142,7 @@ op(
     "overwrite",
     "input, src, non_blocking=False",
     torch="anyshape.reference.overwrite",
-    type=same_as(0),
+    type=like(0),
     expand=lambda b, x, src, non_blocking=False: _overwritten(b, x, src),
 )
 
@@ -171,14 +171,14 @@ op(
     "filled",
     "input, value",
     torch="anyshape.reference.filled",
-    type=same_as(0),
+    type=like(0),
     expand=lambda b, x, value: _filled(b, x, value),
 )
 op(
     "zeroed",
     "input",
     torch="anyshape.reference.zeroed",
-    type=same_as(0),
+    type=like(0),
     expand=lambda b, x: _filled(b, x, 0),
 )
 

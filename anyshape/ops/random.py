@@ -7,7 +7,7 @@ from typing import Any
 from anyshape.ir.dtypes import int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import TypeContext
-from anyshape.ops.rules import created, new, pointwise_type, same_as, tensor
+from anyshape.ops.rules import created, like, new, pointwise_type, same_as, tensor
 from anyshape.ops.table import Extern, OpDef, Signature, add_row, op
 from anyshape.ops.view import Normal, sequence
 
@@ -211,7 +211,7 @@ for _name, _signature in (
         f"drawn_{_name[:-1]}",
         _text,
         torch=f"anyshape.reference.drawn_{_name[:-1]}",
-        type=same_as(0),
+        type=like(0),
         random=True,
         lower=Extern(f"anyshape.reference.drawn_{_name[:-1]}"),
     )

@@ -28,6 +28,7 @@ MONOMIALS = 48  # in one system
 LINKS = 16  # facts taken for one symbol
 NEARBY = 48  # facts looked at for one proof
 SPLITS = 5  # case distinctions in one proof
+PROOFS = 48  # eliminations for one question
 
 
 def quick(facts: Facts, relation: Relation | bool) -> bool | None:
@@ -208,6 +209,7 @@ class System:
         self.sources: list[Why] = []
         self.splits: list[tuple[list[list[Claim]], Why]] = []
         self.waiting: list[Monomial] = []
+        self.proofs = PROOFS
 
     def refutes(self, *claims: Claim) -> bool:
         """Whether these claims contradict the facts; tells the facts which ones were used."""
@@ -230,7 +232,8 @@ class System:
         for kind, expr in claims:
             (equations if kind == "eq" else inequalities).append(self.row(expr, 0))
         why = refute(equations, inequalities)
-        if why is not None or not splits:
+        self.proofs -= 1
+        if why is not None or not splits or self.proofs <= 0:
             return why
         (alternatives, source), *others = splits
         why = self.bit(source)

@@ -8,11 +8,11 @@ import pytest
 import z3
 
 from anyshape.rewrite import Apply, Literal, Rule, Variable, instantiate, parse_rule
-from anyshape.symbolic import Facts, Space
+from anyshape.symbolic import Facts, Space, floordiv, mod
 from anyshape.symbolic.expr import ARITHMETIC, COMPARISONS, compare_ints
 from anyshape.symbolic.rules import ALWAYS, UNDER_FACTS
 from anyshape.symbolic.simplify import RELATIONS
-from tests.symbolic.proofs import of_pattern
+from tests.symbolic.proofs import divided, of_dim, of_pattern
 from tests.symbolic.trees import Undefined, plain
 
 RULES = [*ALWAYS.rules, *UNDER_FACTS.rules]
@@ -174,6 +174,30 @@ def test_a_rule_fires_when_its_condition_is_all_that_is_known(rule):
     operands = [instantiate(part, terms, ARITHMETIC) for part in rule.left.operands]
     fired = UNDER_FACTS.fire(rule.left.op, operands, ARITHMETIC, ask)
     assert fired is not None and fired[0] is rule
+
+
+DIVISORS = (-64, -7, -3, -2, -1, 1, 2, 3, 4, 6, 8, 12, 31, 64)
+
+
+@pytest.mark.parametrize("divisor", DIVISORS)
+def test_the_normal_form_of_division_by_a_constant_holds_for_all_integers(divisor):
+    """Coefficients are split by code, not by rules: every residue of two coefficients is proved."""
+    space = Space()
+    x, y = space.symbol("x", signed=True), space.symbol("y", signed=True)
+    names = {x.symbol: z3.Int("x"), y.symbol: z3.Int("y")}
+    solver = z3.Solver()
+    solver.set("timeout", 5000)
+    some = (-9, -4, -1, 0, 1, 2, 6, 8, 65)
+    for a, b, c in product(some, (0, -3, 4), (-5, 0, 3, 63)):
+        dim = a * x + b * y + c
+        plain_dim = a * names[x.symbol] + b * names[y.symbol] + c
+        for word, made in (("//", floordiv(dim, divisor)), ("%", mod(dim, divisor))):
+            side: list[z3.BoolRef] = []
+            expected = divided(plain_dim, z3.IntVal(divisor), side)[word == "%"]
+            solver.push()
+            solver.add(of_dim(made, names, side) != expected)
+            assert solver.check() == z3.unsat, (dim, word, divisor, made)
+            solver.pop()
 
 
 def test_a_wrong_rule_is_caught_by_both_proofs():

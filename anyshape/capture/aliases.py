@@ -79,7 +79,9 @@ def _decide(recorder: Recorder, kind: TensorType) -> None:
     expected: Dim = 1
     for size, stride in zip(reversed(kind.shape), reversed(kind.strides)):
         for part in (eq(size, 1), eq(stride, expected)):
-            if part is True or (not isinstance(part, bool) and recorder.cx.hint(part) and recorder.decide(part)):
+            if part is True or (
+                not isinstance(part, bool) and recorder.cx.hint(part) and recorder.decide(part)
+            ):
                 break
         expected = expected * size
 

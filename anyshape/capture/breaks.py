@@ -45,13 +45,17 @@ BREAKS: Mapping[str, BreakKind] = {
         "{what} is a C function that capture does not know",
         "call it outside, or leave fullgraph=False",
     ),
-    "disabled": BreakKind("E201", "{what} is disabled for compilation", "remove the disable, or leave fullgraph=False"),
+    "disabled": BreakKind(
+        "E201", "{what} is disabled for compilation", "remove the disable, or leave fullgraph=False"
+    ),
     "tensor-subclass": BreakKind(
         "E201",
         "a tensor of class {what} is not understood",
         "pass plain tensors, or leave fullgraph=False",
     ),
-    "operator-raises": BreakKind("E402", "{what}: {why}", "eager torch rejects these arguments as well"),
+    "operator-raises": BreakKind(
+        "E402", "{what}: {why}", "eager torch rejects these arguments as well"
+    ),
     "operator-unknown": BreakKind(
         "E401",
         "the type of {what} cannot be worked out: {why}",
@@ -67,12 +71,22 @@ BREAKS: Mapping[str, BreakKind] = {
         "{what} needs the values of a tensor",
         "keep the values in tensors, or leave fullgraph=False",
     ),
-    "python-effect": BreakKind("E201", "{what} has an effect outside", "do it outside, or leave fullgraph=False"),
-    "proxy-leak": BreakKind("E201", "native code touched a symbolic value: {what}", "leave fullgraph=False"),
+    "python-effect": BreakKind(
+        "E201", "{what} has an effect outside", "do it outside, or leave fullgraph=False"
+    ),
+    "proxy-leak": BreakKind(
+        "E201", "native code touched a symbolic value: {what}", "leave fullgraph=False"
+    ),
     "fork": BreakKind("E201", "inside a branch on sizes: {what}", ""),
-    "mode-change": BreakKind("E201", "{what} changes a mode of torch that capture does not follow", "set it outside"),
-    "budget": BreakKind("E220", "capture took more than {what}", "raise the budget in options={...}"),
-    "outside-iterator": BreakKind("E201", "a {what} from outside is advanced", "iterate over the container itself"),
+    "mode-change": BreakKind(
+        "E201", "{what} changes a mode of torch that capture does not follow", "set it outside"
+    ),
+    "budget": BreakKind(
+        "E220", "capture took more than {what}", "raise the budget in options={...}"
+    ),
+    "outside-iterator": BreakKind(
+        "E201", "a {what} from outside is advanced", "iterate over the container itself"
+    ),
     "escape": BreakKind(
         "E201",
         "{what} would leave the compiled function",

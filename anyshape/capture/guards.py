@@ -62,7 +62,14 @@ class ScalarGuard:
 
 
 WORLD_FIELDS = (
-    *("grad mode", "inference mode", "autocast", "default dtype", "default device", "deterministic algorithms"),
+    *(
+        "grad mode",
+        "inference mode",
+        "autocast",
+        "default dtype",
+        "default device",
+        "deterministic algorithms",
+    ),
     *("float32 matmul precision", "function modes", "dispatch modes"),
     *("flash sdp", "mem efficient sdp", "math sdp", "cudnn sdp"),
 )
@@ -120,7 +127,11 @@ def _item(item: Any, name: Namer) -> str:
 
 
 def _missing(obj: Any, name: str) -> bool:
-    return name not in getattr(obj, "__dict__", {}) if hasattr(obj, "__dict__") else not hasattr(obj, name)
+    return (
+        name not in getattr(obj, "__dict__", {})
+        if hasattr(obj, "__dict__")
+        else not hasattr(obj, name)
+    )
 
 
 def _missing_text(path: str, expected: Any, name: Namer) -> str:
@@ -156,11 +167,15 @@ KINDS: Mapping[str, GuardKind] = {
         lambda path, expected: f"keys of {path} are {short(expected)}",
     ),
     "contains": GuardKind(
-        lambda path, expected, name: f"{name(expected[0], 'item')} {'not in' if expected[1] else 'in'} {path}",
+        lambda path, expected, name: (
+            f"{name(expected[0], 'item')} {'not in' if expected[1] else 'in'} {path}"
+        ),
         lambda value, expected: (expected[0] in value) is expected[1],
         lambda path, expected: f"{short(expected[0])} {'in' if expected[1] else 'not in'} {path}",
     ),
-    "missing": GuardKind(_missing_text, _missing, lambda path, expected: f"{path} has no attribute {expected!r}"),
+    "missing": GuardKind(
+        _missing_text, _missing, lambda path, expected: f"{path} has no attribute {expected!r}"
+    ),
     "same": GuardKind(
         lambda path, expected, name: f"{path} is not {expression(expected, name)}",
         lambda value, expected: True,
@@ -231,7 +246,7 @@ class _Text:
         caught = "(KeyError, AttributeError, IndexError, TypeError, ValueError)"
         text = f"def {name}({parameters}):\n    try:\n{body}\n    except {caught}:\n        return None\n"
         scope: dict[str, Any] = {**self.constants, **given}
-        exec(compile(text, f"<anyshape {name}>", "exec"), scope)  # noqa: S102
+        exec(compile(text, f"<anyshape {name}>", "exec"), scope)
         function: Callable[..., Any] = scope[name]
         return function
 
@@ -284,7 +299,9 @@ def _emit(text: _Text, guard: Guard) -> None:
 def _emit_bindings(text: _Text, guards: GuardSet) -> None:
     """Names for the symbols that the relations need, in the order in which they became known."""
     needed: set[Any] = {symbol for size in guards.sizes for symbol in size.condition.symbols}
-    read_by = [guard.scalar for guard in guards.scalars] + [b for b, what, _ in guards.bindings if what == "computed"]
+    read_by = [guard.scalar for guard in guards.scalars] + [
+        b for b, what, _ in guards.bindings if what == "computed"
+    ]
     for scalar in read_by:
         needed |= names_of(scalar)
     for source, what, symbols in guards.bindings:
@@ -315,7 +332,9 @@ def names_of(scalar: Any) -> set[Any]:
     return set(getattr(scalar, "symbols", ()))
 
 
-def bind_symbols(guards: GuardSet, slots: Sequence[Any]) -> tuple[dict[Symbol, int], dict[ScalarInput, Any]]:
+def bind_symbols(
+    guards: GuardSet, slots: Sequence[Any]
+) -> tuple[dict[Symbol, int], dict[ScalarInput, Any]]:
     """The value of each symbol, and of each float, that the slots give."""
     values: dict[Any, Any] = {}
     for source, what, symbols in guards.bindings:
@@ -324,8 +343,14 @@ def bind_symbols(guards: GuardSet, slots: Sequence[Any]) -> tuple[dict[Symbol, i
             values[symbols[0]] = evaluate_scalar(source, values, numbers)
             continue
         found = read_source(source, list(slots))
-        found = (found,) if what == "number" else tuple(found.shape if what == "shape" else found.stride())
-        values.update((symbol, value) for symbol, value in zip(symbols, found) if symbol is not None)
+        found = (
+            (found,)
+            if what == "number"
+            else tuple(found.shape if what == "shape" else found.stride())
+        )
+        values.update(
+            (symbol, value) for symbol, value in zip(symbols, found) if symbol is not None
+        )
     floats = {k: v for k, v in values.items() if isinstance(k, ScalarInput)}
     return {k: v for k, v in values.items() if k not in floats}, floats
 
@@ -346,11 +371,15 @@ class Failure:
         return f"{self.guard}; now {self.found}{place}"
 
 
-def explain_failure(guards: GuardSet, world: tuple[Any, ...], slots: Sequence[Any]) -> Failure | None:
+def explain_failure(
+    guards: GuardSet, world: tuple[Any, ...], slots: Sequence[Any]
+) -> Failure | None:
     """The first guard that does not hold for these slots, in the order of the program."""
     values = list(slots)
     if guards.world != world:
-        field, before, now = next(row for row in zip(WORLD_FIELDS, guards.world, world) if row[1] != row[2])
+        field, before, now = next(
+            row for row in zip(WORLD_FIELDS, guards.world, world) if row[1] != row[2]
+        )
         return Failure(f"{field} is {before}", str(now))
     for guard in guards.guards:
         failure = _explain_one(guard, values)
@@ -364,7 +393,11 @@ def explain_failure(guards: GuardSet, world: tuple[Any, ...], slots: Sequence[An
 def changed_numbers(guards: GuardSet, slots: Sequence[Any]) -> set[str]:
     """The numbers handed in that have other values than before, by source; they become symbolic."""
     values = list(slots)
-    failures = (_explain_one(guard, values) for guard in guards.guards if type(guard.expected) in (int, float))
+    failures = (
+        _explain_one(guard, values)
+        for guard in guards.guards
+        if type(guard.expected) in (int, float)
+    )
     return {failure.source for failure in failures if failure is not None and failure.widens}
 
 
@@ -373,7 +406,9 @@ def _explain_one(guard: Guard, values: list[Any]) -> Failure | None:
     try:
         found = (read_path if kind.steps else read_source)(guard.source, values)
         holds = (
-            found is read_source(guard.expected, values) if guard.kind == "same" else kind.holds(found, guard.expected)
+            found is read_source(guard.expected, values)
+            if guard.kind == "same"
+            else kind.holds(found, guard.expected)
         )
     except (KeyError, AttributeError, IndexError, TypeError) as error:
         return Failure(str(guard), f"{type(error).__name__}: {error}", guard.location)
@@ -389,7 +424,10 @@ def _explain_sizes(guards: GuardSet, values: list[Any]) -> Failure | None:
     sizes, floats = bind_symbols(guards, values)
     for size in guards.sizes:
         if not evaluate(size.condition, sizes):
-            shown = ", ".join(f"{s.name} = {sizes[s]}" for s in sorted(size.condition.symbols, key=lambda s: s.name))
+            shown = ", ".join(
+                f"{s.name} = {sizes[s]}"
+                for s in sorted(size.condition.symbols, key=lambda s: s.name)
+            )
             return Failure(str(size), shown, size.location)
     for scalar in guards.scalars:
         if bool(evaluate_scalar(scalar.scalar, sizes, floats)) is not scalar.truth:

@@ -97,7 +97,9 @@ def full_like_scalar(recorder: Recorder, x: Value, number: Any) -> Value:
     return made
 
 
-def _basic(recorder: Recorder, x: Value, key: Any) -> tuple[Value, list[Value | None], Value | None]:
+def _basic(
+    recorder: Recorder, x: Value, key: Any
+) -> tuple[Value, list[Value | None], Value | None]:
     """The view that slices, ints and None make; for each of its dimensions the tensor that indexes it; a mask of all of it."""
     parts = list(key) if isinstance(key, tuple) else [key]
     parts = [_tensor_part(recorder, x, part) for part in parts]
@@ -111,7 +113,9 @@ def _basic(recorder: Recorder, x: Value, key: Any) -> tuple[Value, list[Value | 
         if part is None or isinstance(part, bool):
             x = recorder.call("unsqueeze", x, dim)
             if isinstance(part, bool):
-                index = recorder.call("full", (1 if part else 0,), 0, dtype=int64, device=x.tensor.device)
+                index = recorder.call(
+                    "full", (1 if part else 0,), 0, dtype=int64, device=x.tensor.device
+                )
                 indices.append(index)
             else:
                 indices.append(None)

@@ -21,7 +21,18 @@ from anyshape.ir.graph import Node, TensorType, Value
 from anyshape.ir.scalars import Scalar
 from anyshape.ops import OPS
 from anyshape.ops.context import OpError, Undecided
-from anyshape.symbolic import Condition, Contradiction, Expr, Facts, all_of, any_of, eq, ge, maximum, minimum
+from anyshape.symbolic import (
+    Condition,
+    Contradiction,
+    Expr,
+    Facts,
+    all_of,
+    any_of,
+    eq,
+    ge,
+    maximum,
+    minimum,
+)
 
 if TYPE_CHECKING:
     from anyshape.capture.machine import Machine
@@ -104,7 +115,9 @@ def _fork(domain: SymbolicDomain, condition: Condition, frame: Frame, name: str)
     return made
 
 
-def _run_both(domain: SymbolicDomain, frame: Frame, name: str, condition: Condition, *, keep: bool) -> Any:
+def _run_both(
+    domain: SymbolicDomain, frame: Frame, name: str, condition: Condition, *, keep: bool
+) -> Any:
     machine, recorder = domain.machine, domain.recorder
     index = frame.index - 1
     meeting, target = _meeting(domain, frame.code, index), frame.instructions[index][1]
@@ -179,7 +192,9 @@ class _Side(Root):
 _SIDE = _Side()
 
 
-def _run_side(domain: SymbolicDomain, frame: Frame, meeting: int, condition: Condition | bool) -> Side:
+def _run_side(
+    domain: SymbolicDomain, frame: Frame, meeting: int, condition: Condition | bool
+) -> Side:
     machine, recorder = domain.machine, domain.recorder
     before = len(recorder.builder.nodes)
     facts = recorder.cx.facts.fork()
@@ -235,7 +250,7 @@ def _run_until(machine: Machine, stop: Frame, meeting: int) -> tuple[bool, Any]:
             raise NotJoined(str(signal)) from None
         except NotJoined:
             raise
-        except BaseException as error:  # noqa: BLE001 - the virtual program's exceptions are all kinds
+        except BaseException as error:
             raised = error
         if unwinding.unwind(machine, raised) is None:
             raise NotJoined(f"a side raises {type(raised).__name__}")
@@ -305,7 +320,9 @@ class _Merger:
         if merged is None:
             merged = self._extremum(a, b)
         if merged is None and type(a) is int and type(b) is int:
-            return numbers.integer_of(self.recorder, Scalar("int", "select", (self.condition, a, b)))
+            return numbers.integer_of(
+                self.recorder, Scalar("int", "select", (self.condition, a, b))
+            )
         if merged is None:
             raise NotMerged(f"{a} on one side, {b} on the other")
         return numbers.size(merged)
@@ -336,7 +353,9 @@ class _Merger:
             raise NotMerged("bools that depend on data")
         if left is right:
             return b
-        chosen = any_of(all_of(self.condition, left), all_of(numbers.negated(self.condition), right))
+        chosen = any_of(
+            all_of(self.condition, left), all_of(numbers.negated(self.condition), right)
+        )
         return numbers.truth_value(_simpler(self.condition, left, right, chosen))
 
     # ---- nodes ----------------------------------------------------------------------------------------------------------
@@ -356,7 +375,9 @@ class _Merger:
             return False
         if not all(self.argument(p, q) for p, q in zip(x.args, y.args)):
             return False
-        return all(self.argument(x.kwargs[key], y.kwargs[key]) for key in x.kwargs) and self.same_type(a, b)
+        return all(
+            self.argument(x.kwargs[key], y.kwargs[key]) for key in x.kwargs
+        ) and self.same_type(a, b)
 
     def is_identity(self, node: Node) -> bool:
         """A view that, under the dropped side's condition, shows all of its input in its own shape."""
@@ -369,7 +390,11 @@ class _Merger:
         if isinstance(a, Value):
             return isinstance(b, Value) and self.same_value(a, b)
         if isinstance(a, tuple):
-            return isinstance(b, tuple) and len(a) == len(b) and all(self.argument(x, y) for x, y in zip(a, b))
+            return (
+                isinstance(b, tuple)
+                and len(a) == len(b)
+                and all(self.argument(x, y) for x, y in zip(a, b))
+            )
         if isinstance(a, (int, Expr)) and isinstance(b, (int, Expr)) and not isinstance(a, bool):
             return a is b or self.yes.known(eq(a, b)) is True
         return type(a) is type(b) and (a is b or a == b)
@@ -378,12 +403,29 @@ class _Merger:
         x, y = a.type, b.type
         if not isinstance(x, TensorType) or not isinstance(y, TensorType):
             return False
-        if (x.dtype, x.device, len(x.shape), x.requires_grad) != (y.dtype, y.device, len(y.shape), y.requires_grad):
+        if (x.dtype, x.device, len(x.shape), x.requires_grad) != (
+            y.dtype,
+            y.device,
+            len(y.shape),
+            y.requires_grad,
+        ):
             return False
         return all(self.argument(p, q) for p, q in zip(x.shape, y.shape))
 
 
-IDENTITIES = frozenset({"expand", "expand_as", "broadcast_to", "view", "reshape", "slice", "alias", "contiguous", "repeat"})
+IDENTITIES = frozenset(
+    {
+        "expand",
+        "expand_as",
+        "broadcast_to",
+        "view",
+        "reshape",
+        "slice",
+        "alias",
+        "contiguous",
+        "repeat",
+    }
+)
 
 
 def _definitions(nodes: list[Node]) -> dict[Value, tuple[Node, int]]:
@@ -522,5 +564,3 @@ def postdominators(code: Code) -> list[int]:
                 sets[i] = found
                 changed = True
     return sets
-
-

@@ -9,8 +9,19 @@ from __future__ import annotations
 from anyshape.capture.frame import Code
 from anyshape.capture.join import successors
 
-_READS = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "DELETE_FAST", "LOAD_CLOSURE", "MAKE_CELL"})
-_OBSERVERS = frozenset({"locals", "vars", "eval", "exec", "dir", "super", "_getframe", "currentframe", "stack"})
+_READS = frozenset(
+    {
+        "LOAD_FAST",
+        "LOAD_FAST_CHECK",
+        "LOAD_FAST_AND_CLEAR",
+        "DELETE_FAST",
+        "LOAD_CLOSURE",
+        "MAKE_CELL",
+    }
+)
+_OBSERVERS = frozenset(
+    {"locals", "vars", "eval", "exec", "dir", "super", "_getframe", "currentframe", "stack"}
+)
 
 
 def live_slots(code: Code) -> list[int]:

@@ -29,7 +29,16 @@ if TYPE_CHECKING:
 NAMESPACES = (
     "torch", "torch.Tensor", "torch.special", "torch.linalg", "torch.fft", "torch.nn.functional", "torch._C._nn", "torch._C._VariableFunctions",
 )  # fmt: skip
-RANDOM = ("rand", "bernoulli", "multinomial", "normal", "dropout", "poisson", "exponential", "uniform")
+RANDOM = (
+    "rand",
+    "bernoulli",
+    "multinomial",
+    "normal",
+    "dropout",
+    "poisson",
+    "exponential",
+    "uniform",
+)
 SAMPLES = 6
 SIZES = (3, 5, 7, 4, 9, 2)
 
@@ -66,7 +75,9 @@ def dotted_name(fn: Any) -> str | None:
     return NAMES.get(fn)
 
 
-def eager_call(domain: SymbolicDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def eager_call(
+    domain: SymbolicDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Records `fn(*args, **kwargs)` as a node of a row made on the fly."""
     name = dotted_name(fn)
     shown = name or getattr(fn, "__qualname__", str(fn))
@@ -74,10 +85,15 @@ def eager_call(domain: SymbolicDomain, fn: Any, args: tuple[Any, ...], kwargs: d
         raise broken("unknown-call", shown)
     if name.rstrip("_") != name and not name.endswith("__"):
         raise broken("operator-unknown", what=shown, why="it writes in place")
-    from_domain = domain.arguments(args), {key: domain.argument(value) for key, value in kwargs.items()}
+    from_domain = (
+        domain.arguments(args),
+        {key: domain.argument(value) for key, value in kwargs.items()},
+    )
     row = row_for(fn, name, len(args), tuple(kwargs))
     try:
-        return domain.recorder.wrap(domain.recorder.call(row.name, *from_domain[0], **from_domain[1]))
+        return domain.recorder.wrap(
+            domain.recorder.call(row.name, *from_domain[0], **from_domain[1])
+        )
     except OpError as error:
         raise broken("operator-unknown", what=shown, why=str(error)) from None
 
@@ -88,7 +104,9 @@ def row_for(fn: Any, name: str, count: int, keywords: tuple[str, ...]) -> OpDef:
     row = OPS.get(key)
     if row is None:
         positional = [f"a{i}" for i in range(count)]
-        signature = Signature.parse(", ".join([*positional, *(["*", *keywords] if keywords else [])]))
+        signature = Signature.parse(
+            ", ".join([*positional, *(["*", *keywords] if keywords else [])])
+        )
         row = OpDef(
             key,
             signature,
@@ -118,10 +136,15 @@ class _Observation:
     results: list[torch.Tensor] = field(default_factory=list)
 
 
-def infer(cx: TypeContext, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def infer(
+    cx: TypeContext, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
     """The type, or tuple of types, of the results; `OpError` where torch refuses or no expression fits."""
     values = list(_values(args)) + list(_values(tuple(kwargs.values())))
-    symbols = sorted({s for v in values for d in (*v.shape, *v.tensor.strides) for s in _symbols(d)}, key=lambda s: s.name)
+    symbols = sorted(
+        {s for v in values for d in (*v.shape, *v.tensor.strides) for s in _symbols(d)},
+        key=lambda s: s.name,
+    )
     device = values[0].tensor.device if values else cx.default_device
     seen: list[_Observation] = []
     single = True
@@ -142,7 +165,10 @@ def infer(cx: TypeContext, fn: Callable[..., Any], args: Sequence[Any], kwargs: 
     if len({len(o.results) for o in seen}) != 1:
         raise OpError("the number of results depends on sizes")
     candidates = list(_candidates(values))
-    types = tuple(_type(cx, [(o.sizes, o.results[i]) for o in seen], candidates, symbols, device) for i in range(len(seen[0].results)))
+    types = tuple(
+        _type(cx, [(o.sizes, o.results[i]) for o in seen], candidates, symbols, device)
+        for i in range(len(seen[0].results))
+    )
     return types[0] if single else types
 
 
@@ -172,19 +198,24 @@ def _assignments(cx: TypeContext, symbols: list[Symbol]) -> Iterator[dict[Symbol
             return False
 
     tried = [base] + [{**base, s: base[s] + delta} for s in symbols for delta in (2, 5)]
-    tried += [{s: SIZES[(i + shift) % len(SIZES)] * 8 for i, s in enumerate(symbols)} for shift in range(3)]
+    tried += [
+        {s: SIZES[(i + shift) % len(SIZES)] * 8 for i, s in enumerate(symbols)}
+        for shift in range(3)
+    ]
     for sizes in tried:
         if good(sizes):
             yield sizes
 
 
-def _run(fn: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], sizes: dict[Symbol, int]) -> Any:
+def _run(
+    fn: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], sizes: dict[Symbol, int]
+) -> Any:
     made = [_concrete(a, sizes) for a in args]
     named = {k: _concrete(v, sizes) for k, v in kwargs.items()}
     try:
         with torch.no_grad():
             return fn(*made, **named)
-    except Exception as error:  # noqa: BLE001 - torch raises what it likes
+    except Exception as error:
         raise OpError(str(error).partition("\n")[0]) from None
 
 
@@ -218,7 +249,9 @@ def _candidates(values: list[Value]) -> Iterator[Dim]:
         yield count
 
 
-def _fit(seen: list[tuple[dict[Symbol, int], int]], candidates: list[Dim], symbols: list[Symbol]) -> Dim:
+def _fit(
+    seen: list[tuple[dict[Symbol, int], int]], candidates: list[Dim], symbols: list[Symbol]
+) -> Dim:
     first = seen[0][1]
     if all(size == first for _, size in seen):
         return first
@@ -244,19 +277,30 @@ def _affine(seen: list[tuple[dict[Symbol, int], int]], symbol: Symbol) -> Dim | 
 
 
 def _type(
-    cx: TypeContext, seen: list[tuple[dict[Symbol, int], torch.Tensor]], candidates: list[Dim], symbols: list[Symbol], device: str
+    cx: TypeContext,
+    seen: list[tuple[dict[Symbol, int], torch.Tensor]],
+    candidates: list[Dim],
+    symbols: list[Symbol],
+    device: str,
 ) -> TensorType:
     rank = seen[0][1].dim()
     if any(made.dim() != rank for _, made in seen):
         raise OpError("the rank of its result depends on sizes")
-    dims = [_fit([(sizes, made.shape[d]) for sizes, made in seen], candidates, symbols) for d in range(rank)]
+    dims = [
+        _fit([(sizes, made.shape[d]) for sizes, made in seen], candidates, symbols)
+        for d in range(rank)
+    ]
     shape = tuple(cx.facts.simplify(d) if isinstance(d, Expr) else d for d in dims)
     dtype = DTYPE_OF_TORCH[seen[0][1].dtype]
     return TensorType(dtype, device, shape, _strides(cx, shape, seen, candidates, symbols))
 
 
 def _strides(
-    cx: TypeContext, shape: tuple[Dim, ...], seen: list[Any], candidates: list[Dim], symbols: list[Symbol]
+    cx: TypeContext,
+    shape: tuple[Dim, ...],
+    seen: list[Any],
+    candidates: list[Dim],
+    symbols: list[Symbol],
 ) -> tuple[Dim, ...]:
     if all(made.is_contiguous() for _, made in seen):
         return contiguous_strides(cx, shape)
@@ -265,4 +309,7 @@ def _strides(
     dense = strides_in_order(shape, order)
     if all(tuple(int(evaluate(s, sizes)) for s in dense) == made.stride() for sizes, made in seen):
         return dense
-    return tuple(_fit([(sizes, made.stride(d)) for sizes, made in seen], candidates, symbols) for d in range(len(shape)))
+    return tuple(
+        _fit([(sizes, made.stride(d)) for sizes, made in seen], candidates, symbols)
+        for d in range(len(shape))
+    )

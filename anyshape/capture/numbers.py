@@ -44,7 +44,14 @@ INT_BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
     "//": floordiv,
     "%": mod,
 }
-RELATIONS: Mapping[str, Callable[[Dim, Dim], Any]] = {"<": lt, "<=": le, "==": eq, "!=": ne, ">": gt, ">=": ge}
+RELATIONS: Mapping[str, Callable[[Dim, Dim], Any]] = {
+    "<": lt,
+    "<=": le,
+    "==": eq,
+    "!=": ne,
+    ">": gt,
+    ">=": ge,
+}
 SCALAR_NAMES: Mapping[str, str] = {
     "+": "add",
     "-": "sub",
@@ -94,7 +101,9 @@ def operand(value: Any) -> Operand | None:
 
 def is_int(value: Any) -> bool:
     """Whether a value on the virtual stack is an int (bools count)."""
-    return isinstance(value, (int, SizeValue)) or (isinstance(value, ScalarValue) and value.kind is bool)
+    return isinstance(value, (int, SizeValue)) or (
+        isinstance(value, ScalarValue) and value.kind is bool
+    )
 
 
 def dim(value: Any) -> Dim | None:
@@ -145,7 +154,10 @@ def _int_binary(recorder: Recorder, op: str, a: Any, b: Any) -> Any:
     if op in ("/",):
         return NotImplemented
     if op in ("&", "|", "^", "<<", ">>", "**"):
-        value = recorder.specialize(left, f"the operator {op}"), recorder.specialize(right, f"the operator {op}")
+        value = (
+            recorder.specialize(left, f"the operator {op}"),
+            recorder.specialize(right, f"the operator {op}"),
+        )
         return INTEGER_OPERATORS[op](*value)
     return NotImplemented
 
@@ -162,7 +174,9 @@ INTEGER_OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 def _bool_binary(recorder: Recorder, op: str, a: Any, b: Any) -> Any:
     """Bools with a condition among them: `&`, `|` and `^` of two bools stay bools; arithmetic decides the condition."""
-    both = [x for x in (a, b) if isinstance(x, bool) or (isinstance(x, ScalarValue) and x.kind is bool)]
+    both = [
+        x for x in (a, b) if isinstance(x, bool) or (isinstance(x, ScalarValue) and x.kind is bool)
+    ]
     if len(both) == 2 and op in ("&", "|", "^"):
         left, right = (condition_of(x) for x in both)
         if left is not None and right is not None:
@@ -286,7 +300,9 @@ def unary(recorder: Recorder, op: str, a: Any) -> Any:
             return negative if isinstance(negative, bool) else ScalarValue(negative, bool)
         return UNARY_NATIVE[op](decide(recorder, a))
     if op in ("-", "abs", "+"):
-        return ScalarValue(Scalar("float", {"-": "neg", "abs": "abs", "+": "pos"}[op], (scalar,)), float)
+        return ScalarValue(
+            Scalar("float", {"-": "neg", "abs": "abs", "+": "pos"}[op], (scalar,)), float
+        )
     if op == "float":
         return a
     if op == "int":
@@ -348,7 +364,11 @@ def math_call(recorder: Recorder, fn: Any, value: Any) -> Any:
         if is_int(value):
             return value
         quotient = _exact_quotient(recorder, name, argument)
-        return quotient if quotient is not None else integer_of(recorder, Scalar("int", name, (argument,)))
+        return (
+            quotient
+            if quotient is not None
+            else integer_of(recorder, Scalar("int", name, (argument,)))
+        )
     return ScalarValue(Scalar("float", name, (argument,)), float)
 
 

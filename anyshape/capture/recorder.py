@@ -38,8 +38,8 @@ from anyshape.ir.graph import (
     map_values,
     values_in,
 )
-from anyshape.ops import OPS
 from anyshape.ir.scalars import Scalar, ScalarInput, evaluate_scalar, scalar_inputs
+from anyshape.ops import OPS
 from anyshape.ops.build import Builder, BuilderMark
 from anyshape.ops.context import OpError, TypeContext, Undecided
 from anyshape.symbolic import (
@@ -187,7 +187,9 @@ class Recorder:
         """A fresh symbol that stands for an int computed through floats."""
         known = self.bound.get(scalar)
         if known is None:
-            policy = "unbacked" if any(s.policy == "unbacked" for s in names_of(scalar)) else "backed"
+            policy = (
+                "unbacked" if any(s.policy == "unbacked" for s in names_of(scalar)) else "backed"
+            )
             known = self.space.fresh("i", policy=policy, signed=True)
             assert known.symbol is not None
             self.bound[scalar] = known
@@ -271,9 +273,15 @@ class Recorder:
             self._propagate_grad(before)
         return made
 
-    def _autocast(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _autocast(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments as autocast hands them to the operator: the casts become nodes of their own."""
-        found = [v for v in (*values_in(args), *values_in(tuple(kwargs.values()))) if isinstance(v.type, TensorType)]
+        found = [
+            v
+            for v in (*values_in(args), *values_in(tuple(kwargs.values())))
+            if isinstance(v.type, TensorType)
+        ]
         if not found:
             return args, kwargs
         device = found[0].tensor.device.partition(":")[0]
@@ -289,7 +297,10 @@ class Recorder:
             return args, kwargs
 
         def cast(value: Value) -> Value:
-            if not isinstance(value.type, TensorType) or value.tensor.device.partition(":")[0] != device:
+            if (
+                not isinstance(value.type, TensorType)
+                or value.tensor.device.partition(":")[0] != device
+            ):
                 return value
             if not value.dtype.is_floating or value.dtype in (float64, target):
                 return value
@@ -301,11 +312,15 @@ class Recorder:
 
     def _propagate_grad(self, before: int) -> None:
         for node in self.builder.nodes[before:]:
-            if not any(isinstance(v.type, TensorType) and v.type.requires_grad for v in node.inputs()):
+            if not any(
+                isinstance(v.type, TensorType) and v.type.requires_grad for v in node.inputs()
+            ):
                 continue
             for output in node.outputs:
                 kind = output.type
-                if isinstance(kind, TensorType) and (kind.dtype.is_floating or kind.dtype.is_complex):
+                if isinstance(kind, TensorType) and (
+                    kind.dtype.is_floating or kind.dtype.is_complex
+                ):
                     output.type = replace(kind, requires_grad=True)
 
     def wrap(self, made: Any) -> Any:
@@ -376,7 +391,9 @@ class Recorder:
         spec = TensorSpec.of(tensor)
         self.guard(source, "tensor", spec)
         marks = marks_of(tensor)
-        symbols = [self._size(source, dim, size, marks.get(dim)) for dim, size in enumerate(tensor.shape)]
+        symbols = [
+            self._size(source, dim, size, marks.get(dim)) for dim, size in enumerate(tensor.shape)
+        ]
         self.bindings.append((source, "shape", tuple(s.symbol for s in symbols)))
         shape = tuple(self._static_size(s, marks.get(d)) for d, s in enumerate(symbols))
         if spec.layout == "contiguous":
@@ -400,7 +417,9 @@ class Recorder:
     def _size(self, source: Source, dim: int, size: int, mark: Mark | None) -> Expr:
         name = f"{source.text}.size({dim})"
         unbacked = mark is not None and mark.kind == "unbacked"
-        symbol = self.space.fresh("u" if unbacked else "s", policy="unbacked" if unbacked else "backed")
+        symbol = self.space.fresh(
+            "u" if unbacked else "s", policy="unbacked" if unbacked else "backed"
+        )
         assert symbol.symbol is not None
         self.symbol_names[symbol.symbol] = name
         self.hints[symbol.symbol] = size
@@ -411,7 +430,9 @@ class Recorder:
     def _bound(self, symbol: Expr, mark: Mark, name: str) -> None:
         if symbol.symbol is not None and mark.kind == "dynamic":
             self.marked.append((symbol.symbol, mark, name))
-        bounds = [ge(symbol, mark.minimum)] + ([le(symbol, mark.maximum)] if mark.maximum is not None else [])
+        bounds = [ge(symbol, mark.minimum)] + (
+            [le(symbol, mark.maximum)] if mark.maximum is not None else []
+        )
         for bound in bounds:
             if not isinstance(bound, bool) and self.cx.known(bound) is None:
                 self.guard_size(bound)

@@ -31,7 +31,21 @@ if TYPE_CHECKING:
     from anyshape.capture.symbolic_domain import SymbolicDomain
 
 SIMPLE = frozenset(
-    {int, float, bool, complex, str, bytes, type(None), type(...), type(NotImplemented), range, type, types.ModuleType, types.CodeType}
+    {
+        int,
+        float,
+        bool,
+        complex,
+        str,
+        bytes,
+        type(None),
+        type(...),
+        type(NotImplemented),
+        range,
+        type,
+        types.ModuleType,
+        types.CodeType,
+    }
 )
 
 
@@ -125,10 +139,14 @@ class Rebuilder:
         if isinstance(value, tuple):
             return self._tuple_subclass(value)
         if kind is slice:
-            return f"slice({self.text(value.start)}, {self.text(value.stop)}, {self.text(value.step)})"
+            return (
+                f"slice({self.text(value.start)}, {self.text(value.stop)}, {self.text(value.step)})"
+            )
         if kind is types.MethodType:
             return f"{self.constant(types.MethodType)}({self.text(value.__func__)}, {self.text(value.__self__)})"
-        if kind is types.BuiltinFunctionType and not isinstance(value.__self__, (types.ModuleType, type(None))):
+        if kind is types.BuiltinFunctionType and not isinstance(
+            value.__self__, (types.ModuleType, type(None))
+        ):
             return f"getattr({self.text(value.__self__)}, {value.__name__!r})"
         if kind in FORKABLE and self.recorder.sources.of(value) is None:
             return self._iterator(value)
@@ -161,7 +179,10 @@ class Rebuilder:
 
     def is_fixed(self, value: Any) -> bool:
         """Whether a tuple holds only constants, all the way down."""
-        return all(self.is_fixed(item) if isinstance(item, tuple) else type(item) in SIMPLE for item in value)
+        return all(
+            self.is_fixed(item) if isinstance(item, tuple) else type(item) in SIMPLE
+            for item in value
+        )
 
     # ---- frames -----------------------------------------------------------------------------------------------------------
     def frames(self, frame: Frame) -> str:
@@ -182,7 +203,12 @@ class Rebuilder:
         name = self.fresh(frame)
         locals_ = ", ".join(self.text(value) for value in frame.locals)
         stack = ", ".join(self.text(value) for value in frame.stack)
-        parts = [self.constant(frame.code), self.constant(frame.globals), self.constant(frame.builtins), f"[{locals_}]"]
+        parts = [
+            self.constant(frame.code),
+            self.constant(frame.globals),
+            self.constant(frame.builtins),
+            f"[{locals_}]",
+        ]
         self.add(f"{name} = {self.constant(Frame)}({', '.join(parts)}, {self.text(frame.names)})")
         self.add(f"{name}.stack = [{stack}]")
         self.add(f"{name}.index = {frame.index}")
@@ -197,7 +223,9 @@ class Rebuilder:
         parts = []
         for entry in dataclasses.fields(made):
             value = getattr(made, entry.name)
-            parts.append(self._continuation(value) if isinstance(value, Continuation) else self.text(value))
+            parts.append(
+                self._continuation(value) if isinstance(value, Continuation) else self.text(value)
+            )
         return f"{self.constant(type(made))}({', '.join(parts)})"
 
     def _iterator(self, value: Any) -> str:
@@ -227,7 +255,7 @@ class Rebuilder:
         """The function `rebuild(outs, slots)` that does all lines and returns `result`."""
         text = "\n".join(["def rebuild(outs, slots):", *self.lines, f"    return {result}", ""])
         scope = dict(self.constants)
-        exec(compile(text, "<anyshape rebuild>", "exec"), scope)  # noqa: S102
+        exec(compile(text, "<anyshape rebuild>", "exec"), scope)
         function: Callable[[Sequence[Any], Sequence[Any]], Any] = scope["rebuild"]
         return function
 
@@ -240,21 +268,31 @@ def _list(rebuilder: Rebuilder, value: list[Any]) -> str:
         rebuilder.add(f"{name} = list.__new__({rebuilder.constant(type(value))})")
         _attributes(rebuilder, name, value)
     if value:
-        rebuilder.add(f"list.extend({name}, [{', '.join(rebuilder.text(item) for item in list.__iter__(value))}])")
+        rebuilder.add(
+            f"list.extend({name}, [{', '.join(rebuilder.text(item) for item in list.__iter__(value))}])"
+        )
     return name
 
 
 def _dict(rebuilder: Rebuilder, value: dict[Any, Any]) -> str:
     name = rebuilder.fresh(value)
     kind = type(value)
-    rebuilder.add(f"{name} = {{}}" if kind is dict else f"{name} = {rebuilder.constant(kind)}.__new__({rebuilder.constant(kind)})")
+    rebuilder.add(
+        f"{name} = {{}}"
+        if kind is dict
+        else f"{name} = {rebuilder.constant(kind)}.__new__({rebuilder.constant(kind)})"
+    )
     if getattr(value, "default_factory", None) is not None:
         rebuilder.add(f"{name}.default_factory = {rebuilder.text(value.default_factory)}")
     base = OrderedDict if isinstance(value, OrderedDict) else dict
     setter = rebuilder.constant(base.__setitem__)
     for key, item in base.items(value):
         text = rebuilder.text(item)
-        rebuilder.add(f"{name}[{rebuilder.text(key)}] = {text}" if kind is dict else f"{setter}({name}, {rebuilder.text(key)}, {text})")
+        rebuilder.add(
+            f"{name}[{rebuilder.text(key)}] = {text}"
+            if kind is dict
+            else f"{setter}({name}, {rebuilder.text(key)}, {text})"
+        )
     if kind is not dict:
         _attributes(rebuilder, name, value)
     return name
@@ -292,8 +330,14 @@ def _function(rebuilder: Rebuilder, value: types.FunctionType) -> str:
         cells = ", ".join(rebuilder.text(cell) for cell in value.__closure__)
         closure = f"({cells},)"
     make = rebuilder.constant(types.FunctionType)
-    parts = [rebuilder.constant(value.__code__), rebuilder.constant(value.__globals__), repr(value.__name__)]
-    rebuilder.add(f"{name} = {make}({', '.join(parts)}, {rebuilder.text(value.__defaults__)}, {closure})")
+    parts = [
+        rebuilder.constant(value.__code__),
+        rebuilder.constant(value.__globals__),
+        repr(value.__name__),
+    ]
+    rebuilder.add(
+        f"{name} = {make}({', '.join(parts)}, {rebuilder.text(value.__defaults__)}, {closure})"
+    )
     rebuilder.add(f"{name}.__kwdefaults__ = {rebuilder.text(value.__kwdefaults__)}")
     rebuilder.add(f"{name}.__qualname__ = {value.__qualname__!r}")
     for key, item in value.__dict__.items():

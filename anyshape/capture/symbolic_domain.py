@@ -34,14 +34,35 @@ from anyshape.ir.graph import Location
 from anyshape.ops.context import OpError
 from anyshape.symbolic import Condition
 
-CONSTANTS = frozenset({int, float, bool, str, bytes, complex, type(None), type(...), range, torch.Size})
-IDENTITY = (type, types.FunctionType, types.ModuleType, types.BuiltinFunctionType, torch.dtype, torch.layout, torch.memory_format, enum.Enum)
+CONSTANTS = frozenset(
+    {int, float, bool, str, bytes, complex, type(None), type(...), range, torch.Size}
+)
+IDENTITY = (
+    type,
+    types.FunctionType,
+    types.ModuleType,
+    types.BuiltinFunctionType,
+    torch.dtype,
+    torch.layout,
+    torch.memory_format,
+    enum.Enum,
+)
 EQUAL = (torch.device, slice)
 TRUSTED = frozenset(sys.stdlib_module_names) | {"torch", "anyshape", "numpy"}
-CALLED = (types.FunctionType, types.BuiltinFunctionType, type, types.ModuleType, staticmethod, classmethod, property)
+CALLED = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    type,
+    types.ModuleType,
+    staticmethod,
+    classmethod,
+    property,
+)
 NATIVE_CLASSES = frozenset({torch.finfo, torch.iinfo, torch.device})
 QUERIES = ("_get", "get_", "_is", "is_", "_has", "has_", "_len", "_are", "are_", "_can", "can_")
-OPAQUE = frozenset({"threading", "importlib", "pickle", "multiprocessing", "subprocess", "socket", "ctypes"})
+OPAQUE = frozenset(
+    {"threading", "importlib", "pickle", "multiprocessing", "subprocess", "socket", "ctypes"}
+)
 
 
 def called(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -58,7 +79,9 @@ class Refusal:
     location: Location | None
 
     def __str__(self) -> str:
-        return f"{self.condition}: not joined, {self.reason}" + (f"  # {self.location}" if self.location else "")
+        return f"{self.condition}: not joined, {self.reason}" + (
+            f"  # {self.location}" if self.location else ""
+        )
 
 
 class SymbolicDomain(Domain):
@@ -66,8 +89,16 @@ class SymbolicDomain(Domain):
 
     records = True
 
-    def __init__(self, recorder: Recorder, *, widen: frozenset[str] = frozenset(), forks: int = 2_000) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        *,
+        widen: frozenset[str] = frozenset(),
+        forks: int = 2_000,
+        turns: int = 20_000,
+    ) -> None:
         self.recorder = recorder
+        self.turns_left = turns
         self.widen = widen
         self.forks_left = forks
         self.joined = 0
@@ -100,7 +131,9 @@ class SymbolicDomain(Domain):
             return None
         if kind == "closure":
             return sources.const(obj, "closure")
-        return sources.const(obj, getattr(obj, "__qualname__", None) or getattr(obj, "__name__", type(obj).__name__))
+        return sources.const(
+            obj, getattr(obj, "__qualname__", None) or getattr(obj, "__name__", type(obj).__name__)
+        )
 
     def _trusts(self, obj: Any, kind: str) -> bool:
         if kind == "global":
@@ -113,7 +146,9 @@ class SymbolicDomain(Domain):
             return False
         known = self._trusted.get(name)
         if known is None:
-            known = self._trusted[name] = isinstance(name, str) and name.partition(".")[0] in TRUSTED
+            known = self._trusted[name] = (
+                isinstance(name, str) and name.partition(".")[0] in TRUSTED
+            )
         return known
 
     def see(self, source: Source, value: Any) -> Any:
@@ -136,7 +171,11 @@ class SymbolicDomain(Domain):
             kind is types.MethodType or (kind is types.FunctionType and value.__closure__)
         ):
             return self._see_callable(source, value)
-        if isinstance(value, IDENTITY) or isinstance(value, torch.nn.Module) or self._is_fixed(source):
+        if (
+            isinstance(value, IDENTITY)
+            or isinstance(value, torch.nn.Module)
+            or self._is_fixed(source)
+        ):
             recorder.guard(source, "is", value)
             recorder.sources.pin(source, value)
             return value
@@ -198,7 +237,10 @@ class SymbolicDomain(Domain):
         return self.machine.heap.create(value)
 
     def will_advance(self, iterator: Any) -> None:
-        """An iterator from outside is advanced natively, between segments."""
+        """An iterator from outside is advanced natively, between segments; an endless loop ends the segment."""
+        self.turns_left -= 1
+        if self.turns_left < 0:
+            raise broken("budget", "the allowed number of turns of its loops")
         if self.recorder.sources.of(iterator) is not None:
             raise broken("outside-iterator", type(iterator).__name__)
 
@@ -210,6 +252,10 @@ class SymbolicDomain(Domain):
         made = tensor_ops.call_torch(self, fn, args, kwargs)
         if made is not NotImplemented:
             return made
+        if fn.__module__ == "anyshape.api":
+            named = OURS.get(fn.__name__)
+            if named is not None:
+                return named(self, args, kwargs)
         if fn.__dict__ and fn.__dict__.get("_torchdynamo_disable"):
             raise broken("disabled", fn.__qualname__)
         return modules.call(self, fn, args, kwargs)
@@ -233,9 +279,13 @@ class SymbolicDomain(Domain):
             return special(self, args, kwargs)
         if _is_torch(fn):
             return self._call_torch(fn, args, kwargs)
-        if any(type(a) in PROXIES for a in args) or any(type(a) in PROXIES for a in kwargs.values()):
+        if any(type(a) in PROXIES for a in args) or any(
+            type(a) in PROXIES for a in kwargs.values()
+        ):
             return self._call_with_proxies(fn, args, kwargs)
-        if is_pure(fn, args) and (fn in KEEPERS or not self._reads_outside((*args, *kwargs.values()))):
+        if is_pure(fn, args) and (
+            fn in KEEPERS or not self._reads_outside((*args, *kwargs.values()))
+        ):
             return fn(*args, **kwargs)
         raise broken("unknown-call", getattr(fn, "__qualname__", repr(fn)))
 
@@ -243,7 +293,9 @@ class SymbolicDomain(Domain):
         """Whether C code would look into an outside object whose state no guard covers (an array, a counter, ...)."""
         heap, sources = self.machine.heap, self.recorder.sources
         for arg in args:
-            if type(arg) in CONSTANTS or isinstance(arg, (*IDENTITY, *EQUAL, tuple, list, dict, set, frozenset)):
+            if type(arg) in CONSTANTS or isinstance(
+                arg, (*IDENTITY, *EQUAL, tuple, list, dict, set, frozenset)
+            ):
                 continue
             if not heap.is_created(arg) and sources.of(arg) is not None:
                 return True
@@ -309,9 +361,16 @@ class SymbolicDomain(Domain):
         return numbers.unary(self.recorder, op, a)
 
     def binary(self, op: str, a: Any, b: Any) -> Any:
-        if type(a) is TensorValue or type(b) is TensorValue or isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
+        if (
+            type(a) is TensorValue
+            or type(b) is TensorValue
+            or isinstance(a, torch.Tensor)
+            or isinstance(b, torch.Tensor)
+        ):
             made = tensor_ops.binary(self, op, a, b)
-        elif op in ("+", "*") and (isinstance(a, (list, tuple, str)) or isinstance(b, (list, tuple, str))):
+        elif op in ("+", "*") and (
+            isinstance(a, (list, tuple, str)) or isinstance(b, (list, tuple, str))
+        ):
             a, b = self._concrete(a, "a repetition"), self._concrete(b, "a repetition")
             return a * b if op == "*" else a + b
         else:
@@ -322,7 +381,9 @@ class SymbolicDomain(Domain):
         return made
 
     def inplace(self, op: str, a: Any, b: Any) -> Any:
-        return tensor_ops.inplace(self, op, a, b) if type(a) is TensorValue else self.binary(op, a, b)
+        return (
+            tensor_ops.inplace(self, op, a, b) if type(a) is TensorValue else self.binary(op, a, b)
+        )
 
     def compare(self, op: str, a: Any, b: Any) -> Any:
         if type(a) is TensorValue or type(b) is TensorValue:
@@ -330,7 +391,9 @@ class SymbolicDomain(Domain):
         else:
             made = numbers.compare(self.recorder, op, a, b)
         if made is NotImplemented:
-            raise TypeError(f"'{op}' not supported between instances of '{self._name(a)}' and '{self._name(b)}'")
+            raise TypeError(
+                f"'{op}' not supported between instances of '{self._name(a)}' and '{self._name(b)}'"
+            )
         return made
 
     def _name(self, value: Any) -> str:
@@ -369,7 +432,11 @@ class SymbolicDomain(Domain):
             return int(name == "denominator")
         found = getattr(kind, name)  # raises CPython's own AttributeError
         if name in ("bit_length", "is_integer", "hex", "as_integer_ratio", "to_bytes", "conjugate"):
-            return types.MethodType(found, self._concrete(value, name)) if name != "conjugate" else lambda: value
+            return (
+                types.MethodType(found, self._concrete(value, name))
+                if name != "conjugate"
+                else lambda: value
+            )
         return types.MethodType(found, value)
 
     def bound_method(self, value: Any, name: str) -> Any:
@@ -394,7 +461,9 @@ class SymbolicDomain(Domain):
     def _indexed(self, value: Any, key: Any) -> Any:
         """A real sequence indexed by a size: the size becomes a constant."""
         if type(key) is slice:
-            key = slice(*(self._concrete(part, "a slice") for part in (key.start, key.stop, key.step)))
+            key = slice(
+                *(self._concrete(part, "a slice") for part in (key.start, key.stop, key.step))
+            )
         else:
             if type(key) is TensorValue:
                 key = tensor_ops.read_number(self, key, "index")
@@ -461,7 +530,9 @@ class SymbolicDomain(Domain):
 # ---- reads by kind ---------------------------------------------------------------------------------------------------------------------
 def is_simple(value: Any) -> bool:
     """Whether a tuple holds plain constants only, so that equality is as good as identity."""
-    return all(is_simple(item) if type(item) is tuple else type(item) in CONSTANTS for item in value)
+    return all(
+        is_simple(item) if type(item) is tuple else type(item) in CONSTANTS for item in value
+    )
 
 
 def _read_attr(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
@@ -475,7 +546,12 @@ def _read_attr(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> 
             domain.recorder.sources.place(value, child)
         return value
     child = domain.recorder.sources.child(source, "attr", key)
-    if source.is_pinned and not child.is_pinned and type(value) not in CONSTANTS and _is_computed(source.pinned, key, value):
+    if (
+        source.is_pinned
+        and not child.is_pinned
+        and type(value) not in CONSTANTS
+        and _is_computed(source.pinned, key, value)
+    ):
         domain.recorder.sources.place(value, child)
         return value
     return domain.see(child, value)
@@ -550,7 +626,13 @@ def _is_torch(fn: Any) -> bool:
 def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
     """Whether a C function of constants may simply be called."""
     try:
-        if fn in purity.PURE or fn in purity.READERS or fn in purity.MAKERS or fn in purity.MUTATORS or fn in STORES:
+        if (
+            fn in purity.PURE
+            or fn in purity.READERS
+            or fn in purity.MAKERS
+            or fn in purity.MUTATORS
+            or fn in STORES
+        ):
             return True
     except TypeError:
         return False
@@ -558,7 +640,12 @@ def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
         return True
     owner = getattr(fn, "__objclass__", None)
     if owner is not None:
-        return owner in purity.PURE_TYPES or owner in CONTAINERS or issubclass(owner, BaseException) or owner is object
+        return (
+            owner in purity.PURE_TYPES
+            or owner in CONTAINERS
+            or issubclass(owner, BaseException)
+            or owner is object
+        )
     if isinstance(fn, type):
         return fn.__module__ not in purity.IMPURE_MODULES
     bound = getattr(fn, "__self__", None)
@@ -571,12 +658,63 @@ CONTAINERS = (
     *(list, dict, set, tuple, frozenset, str, bytes, int, float, object, type, bytearray, complex),
     *(OrderedDict, defaultdict, deque, types.MappingProxyType, slice, range),
 )
-PURE_MODULES = frozenset({"math", "_operator", "_functools", "_collections", "itertools", "_sre", "re", "_struct", "_abc", "_contextvars_"})
-STORES = frozenset({list.append, list.insert, dict.__setitem__, dict.setdefault, dict.get, dict.update, dict.pop, list.pop, tuple.__new__, object.__new__, dict.__new__, list.__new__})
+PURE_MODULES = frozenset(
+    {
+        "math",
+        "_operator",
+        "_functools",
+        "_collections",
+        "itertools",
+        "_sre",
+        "re",
+        "_struct",
+        "_abc",
+        "_contextvars_",
+    }
+)
+STORES = frozenset(
+    {
+        list.append,
+        list.insert,
+        dict.__setitem__,
+        dict.setdefault,
+        dict.get,
+        dict.update,
+        dict.pop,
+        list.pop,
+        tuple.__new__,
+        object.__new__,
+        dict.__new__,
+        list.__new__,
+    }
+)
 
 # What keeps or compares objects by identity and class, and looks into none.
-KEEPERS = STORES | {isinstance, issubclass, callable, type, operator.is_, operator.is_not, object.__init__, super, property, slice}
-KEEPERS |= {list, tuple, dict, set, frozenset, zip, enumerate, reversed, iter, functools.partial, *purity.MUTATORS}
+KEEPERS = STORES | {
+    isinstance,
+    issubclass,
+    callable,
+    type,
+    operator.is_,
+    operator.is_not,
+    object.__init__,
+    super,
+    property,
+    slice,
+}
+KEEPERS |= {
+    list,
+    tuple,
+    dict,
+    set,
+    frozenset,
+    zip,
+    enumerate,
+    reversed,
+    iter,
+    functools.partial,
+    *purity.MUTATORS,
+}
 
 OPERATOR_FUNCTIONS: Mapping[Any, Callable[..., Any]] = {
     operator.add: lambda d, a, b: d.binary("+", a, b),
@@ -603,7 +741,13 @@ OPERATOR_FUNCTIONS: Mapping[Any, Callable[..., Any]] = {
 
 _C = torch._C  # noqa: SLF001
 PURE_TORCH = frozenset(
-    {torch.promote_types, torch.can_cast, _C._log_api_usage_once, _C._jit_tree_views, torch.get_num_threads}  # noqa: SLF001
+    {
+        torch.promote_types,
+        torch.can_cast,
+        _C._log_api_usage_once,  # noqa: SLF001
+        _C._jit_tree_views,  # noqa: SLF001
+        torch.get_num_threads,
+    }
     if hasattr(_C, "_jit_tree_views") and callable(_C._jit_tree_views)  # noqa: SLF001
     else {torch.promote_types, torch.can_cast, _C._log_api_usage_once, torch.get_num_threads}  # noqa: SLF001
 )
@@ -640,7 +784,9 @@ def _packet(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any
 
 def _grouped_mm(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     named = dict(zip(("input", "weight", "offs"), args)) | kwargs
-    return tensor_ops.call_row(domain, "grouped_mm", named["input"], named["weight"], offs=named["offs"])
+    return tensor_ops.call_row(
+        domain, "grouped_mm", named["input"], named["weight"], offs=named["offs"]
+    )
 
 
 # Operators of libraries that stand in, under torch.compile, for what eager torch calls directly.
@@ -653,6 +799,13 @@ def _answer(value: Any) -> Callable[..., Any]:
 
 def _logged(fn: Any) -> Callable[..., Any]:
     return lambda domain, args, kwargs: domain.defer(fn, args, kwargs)
+
+
+# Functions of the layer above, by name.
+OURS: Mapping[str, Callable[..., Any]] = {
+    "check": tensor_ops.check_condition,
+    "is_compiling": lambda domain, args, kwargs: True,
+}
 
 
 def _instance_check(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -682,8 +835,13 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     inspect.unwrap: lambda domain, args, kwargs: inspect.unwrap(*args, **kwargs),
     **{fn: _answer(value[0]) for fn, value in ANSWERS.items()},
     torch._utils_internal.justknobs_check: _answer(True),  # noqa: SLF001
-    torch.overrides.is_tensor_like: lambda domain, args, kwargs: isinstance(args[0], (TensorValue, torch.Tensor)),
-    **{getattr(logging.Logger, n): _logged(getattr(logging.Logger, n)) for n in ("debug", "info", "warning", "error", "exception", "critical", "log")},
+    torch.overrides.is_tensor_like: lambda domain, args, kwargs: isinstance(
+        args[0], (TensorValue, torch.Tensor)
+    ),
+    **{
+        getattr(logging.Logger, n): _logged(getattr(logging.Logger, n))
+        for n in ("debug", "info", "warning", "error", "exception", "critical", "log")
+    },
     logging.Logger.isEnabledFor: lambda domain, args, kwargs: args[0].isEnabledFor(*args[1:]),
 }
 if isinstance(warnings.warn, types.FunctionType):

@@ -77,7 +77,11 @@ def to_arg(domain: SymbolicDomain, value: Any) -> Any:
 def call_row(domain: SymbolicDomain, name: str, *args: Any, **kwargs: Any) -> Any:
     """Records one row and wraps its result; in-place rows give the very tensor that they write."""
     recorder = domain.recorder
-    made = recorder.call(name, *(to_arg(domain, a) for a in args), **{k: to_arg(domain, v) for k, v in kwargs.items()})
+    made = recorder.call(
+        name,
+        *(to_arg(domain, a) for a in args),
+        **{k: to_arg(domain, v) for k, v in kwargs.items()},
+    )
     if OPS[name].mutates and args:
         domain.wrote_tensor(args[0])
         return args[0]
@@ -85,7 +89,9 @@ def call_row(domain: SymbolicDomain, name: str, *args: Any, **kwargs: Any) -> An
 
 
 # ---- calls ------------------------------------------------------------------------------------------------------------------------
-def call_torch(domain: SymbolicDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_torch(
+    domain: SymbolicDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """A torch function or method with these arguments; `NotImplemented` if it is not known here."""
     handler = HANDLERS.get(fn)
     if handler is not None:
@@ -102,13 +108,19 @@ def call_torch(domain: SymbolicDomain, fn: Any, args: tuple[Any, ...], kwargs: d
         return call_row(domain, name, *row_args, **row_kwargs)
     except Break as signal:
         if str(signal.context.get("why", "")).endswith("has no row"):
-            return NotImplemented if isinstance(fn, types.FunctionType) else generic_call(domain, fn, args, kwargs)
+            return (
+                NotImplemented
+                if isinstance(fn, types.FunctionType)
+                else generic_call(domain, fn, args, kwargs)
+            )
         raise
     except TypeError as error:
         raise broken("operator-raises", what=name, why=str(error)) from error
 
 
-def _with_out(domain: SymbolicDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _with_out(
+    domain: SymbolicDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     rest = {k: v for k, v in kwargs.items() if k != "out"}
     made = call_torch(domain, fn, args, rest)
     out = kwargs["out"]
@@ -119,7 +131,9 @@ def _with_out(domain: SymbolicDomain, fn: Any, args: tuple[Any, ...], kwargs: di
     return call_row(domain, "copy_", out, made)
 
 
-def generic_call(domain: SymbolicDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def generic_call(
+    domain: SymbolicDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """A torch callable without a row: typed by torch's own meta kernel, run eagerly inside the graph."""
     return eager_call(domain, fn, args, kwargs)
 
@@ -183,7 +197,11 @@ def read_number(domain: SymbolicDomain, a: TensorValue, op: str) -> Any:
     item = call_row(domain, "item", a)
     if op == "index":
         return item
-    return domain.unary(op, item) if type(item) in PROXIES else {"int": int, "float": float, "bool": bool}[op](item)
+    return (
+        domain.unary(op, item)
+        if type(item) in PROXIES
+        else {"int": int, "float": float, "bool": bool}[op](item)
+    )
 
 
 # ---- items --------------------------------------------------------------------------------------------------------------------------
@@ -277,7 +295,9 @@ def to_method(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, A
     for position, value in enumerate(rest):
         if isinstance(value, torch.dtype):
             dtype = value
-        elif isinstance(value, (torch.device, str)) or (isinstance(value, int) and not isinstance(value, bool)):
+        elif isinstance(value, (torch.device, str)) or (
+            isinstance(value, int) and not isinstance(value, bool)
+        ):
             device = value
         elif isinstance(value, (TensorValue, torch.Tensor)):
             other = value
@@ -303,7 +323,9 @@ def torch_dtype(value: Any) -> torch.dtype:
 
 
 def torch_device(value: Any) -> torch.device:
-    return torch.device(value.value.tensor.device) if isinstance(value, TensorValue) else value.device
+    return (
+        torch.device(value.value.tensor.device) if isinstance(value, TensorValue) else value.device
+    )
 
 
 def type_method(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -357,7 +379,9 @@ def of_type(query: Callable[[TensorType], Any]) -> Handler:
 
 
 def is_contiguous(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    memory_format = kwargs.get("memory_format", args[1] if len(args) > 1 else torch.contiguous_format)
+    memory_format = kwargs.get(
+        "memory_format", args[1] if len(args) > 1 else torch.contiguous_format
+    )
     if memory_format is not torch.contiguous_format:
         raise broken("tensor-attribute", "is_contiguous(memory_format=...)")
     kind = args[0].value.tensor
@@ -391,7 +415,9 @@ def tolist(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]
 def _nested(domain: SymbolicDomain, x: TensorValue, shape: list[Any]) -> Any:
     if not shape:
         return call_row(domain, "item", x)
-    rows = [_nested(domain, call_row(domain, "select", x, 0, i), shape[1:]) for i in range(shape[0])]
+    rows = [
+        _nested(domain, call_row(domain, "select", x, 0, i), shape[1:]) for i in range(shape[0])
+    ]
     return domain.created(rows)
 
 
@@ -401,7 +427,13 @@ def make_tensor(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str,
     dtype, device = kwargs.get("dtype"), kwargs.get("device")
     if isinstance(data, (SizeValue, ScalarValue)):
         if dtype is None:
-            dtype = torch.int64 if isinstance(data, SizeValue) else torch.bool if data.kind is bool else None
+            dtype = (
+                torch.int64
+                if isinstance(data, SizeValue)
+                else torch.bool
+                if data.kind is bool
+                else None
+            )
         return call_row(domain, "full", (), data, dtype=dtype, device=device)
     if isinstance(data, TensorValue):
         made = call_row(domain, "clone", data)
@@ -410,7 +442,9 @@ def make_tensor(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str,
         parts = [make_tensor(domain, (part,), kwargs) for part in data]
         return call_row(domain, "stack", tuple(parts), 0)
     with torch.no_grad():
-        real = torch.tensor(data, dtype=dtype, device=device or domain.recorder.node_world().default_device)
+        real = torch.tensor(
+            data, dtype=dtype, device=device or domain.recorder.node_world().default_device
+        )
     fixed = TensorValue(domain.recorder.constant(real, f"torch.tensor({data!r:.60})"))
     return call_row(domain, "clone", fixed)
 
@@ -426,11 +460,15 @@ def as_tensor(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, A
     if isinstance(data, torch.Tensor):
         data = domain.lift(data)
     if isinstance(data, TensorValue):
-        return to_method(domain, (data,), {"dtype": kwargs.get("dtype"), "device": kwargs.get("device")})
+        return to_method(
+            domain, (data,), {"dtype": kwargs.get("dtype"), "device": kwargs.get("device")}
+        )
     return make_tensor(domain, (data,), kwargs)
 
 
-def requires_grad_method(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def requires_grad_method(
+    domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     x = args[0]
     wanted = args[1] if len(args) > 1 else kwargs.get("requires_grad", True)
     if x.value.tensor.requires_grad == wanted:
@@ -463,7 +501,9 @@ def dtype_query(function: Any) -> Handler:
 
 def result_type(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     from_args = [
-        torch.empty((1,) * len(a.value.shape), dtype=torch_dtype(a), device="meta") if isinstance(a, TensorValue) else a
+        torch.empty((1,) * len(a.value.shape), dtype=torch_dtype(a), device="meta")
+        if isinstance(a, TensorValue)
+        else a
         for a in args
     ]
     if any(type(a) in PROXIES for a in from_args):
@@ -520,7 +560,9 @@ HANDLERS: dict[Any, Handler] = {
     T.item: item,
     T.tolist: tolist,
     T.requires_grad_: requires_grad_method,
-    T.get_device: of_type(lambda t: int(t.device.partition(":")[2] or -1) if t.device != "cpu" else -1),
+    T.get_device: of_type(
+        lambda t: int(t.device.partition(":")[2] or -1) if t.device != "cpu" else -1
+    ),
     torch.tensor: make_tensor,
     torch.as_tensor: as_tensor,
     torch.is_tensor: lambda domain, args, kwargs: isinstance(args[0], (TensorValue, torch.Tensor)),
@@ -595,7 +637,9 @@ def attribute(domain: SymbolicDomain, x: TensorValue, name: str) -> Any:
         return _outside_attribute(domain, x, name)
     if found is _MISSING:
         return _instance_attribute(domain, x, name)
-    if isinstance(found, (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)):
+    if isinstance(
+        found, (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
+    ):
         return types.MethodType(found, x)
     if isinstance(found, (classmethod, staticmethod)):
         return found.__get__(None, cls)
@@ -615,9 +659,13 @@ def _instance_attribute(domain: SymbolicDomain, x: TensorValue, name: str) -> An
         source = domain.recorder.source_of(x.value)
         assert source is not None
         if name in real.__dict__:
-            return domain.see(domain.recorder.sources.child(source, "attr", name), real.__dict__[name])
+            return domain.see(
+                domain.recorder.sources.child(source, "attr", name), real.__dict__[name]
+            )
         domain.recorder.guard(source, "missing", name)
-    raise AttributeError(f"'{(x.python or torch.Tensor).__name__}' object has no attribute '{name}'")
+    raise AttributeError(
+        f"'{(x.python or torch.Tensor).__name__}' object has no attribute '{name}'"
+    )
 
 
 def _outside_attribute(domain: SymbolicDomain, x: TensorValue, name: str) -> Any:
@@ -634,7 +682,10 @@ def _outside_attribute(domain: SymbolicDomain, x: TensorValue, name: str) -> Any
 def set_attribute(domain: SymbolicDomain, x: TensorValue, name: str, new: Any) -> None:
     """`x.name = new`: on a tensor made here it stays with it; `requires_grad`, `data` and `grad` break."""
     found = _class_attribute(x.python or torch.Tensor, name)
-    if isinstance(found, (types.GetSetDescriptorType, property)) or domain.recorder.source_of(x.value) is not None:
+    if (
+        isinstance(found, (types.GetSetDescriptorType, property))
+        or domain.recorder.source_of(x.value) is not None
+    ):
         raise broken("python-effect", f"setting {name} of a tensor")
     if domain.recorder.depth:
         raise broken("fork", "setting an attribute of a tensor")

@@ -93,7 +93,9 @@ class TensorSpec:
             order = dense_order(tensor)
             by_stride = sorted(range(tensor.dim()), key=lambda d: (-tensor.stride(d), d))
             layout = ("permuted", order) if order else ("strided", tuple(by_stride))
-        return cls(type(tensor), tensor.dtype, tensor.device, tensor.dim(), *layout, tensor.requires_grad)
+        return cls(
+            type(tensor), tensor.dtype, tensor.device, tensor.dim(), *layout, tensor.requires_grad
+        )
 
     def holds(self, tensor: Any) -> bool:
         """Whether `tensor` fits."""
@@ -105,7 +107,11 @@ class TensorSpec:
             return False
         if self.layout == "strided":
             return not tensor.is_contiguous() and self._ordered(tensor.stride())
-        return tensor.is_contiguous() or self.layout == "permuted" and tensor.permute(self.order).is_contiguous()
+        return (
+            tensor.is_contiguous()
+            or self.layout == "permuted"
+            and tensor.permute(self.order).is_contiguous()
+        )
 
     def _ordered(self, strides: Sequence[int]) -> bool:
         found = [strides[d] for d in self.order]
@@ -113,7 +119,11 @@ class TensorSpec:
 
     def fails(self, path: str, name: Callable[[Any, str], str]) -> str:
         """Python text that is true where the tensor at `path` does not fit."""
-        device = "not t.is_cpu" if self.device.type == "cpu" else f"t.device != {name(self.device, 'device')}"
+        device = (
+            "not t.is_cpu"
+            if self.device.type == "cpu"
+            else f"t.device != {name(self.device, 'device')}"
+        )
         tests = [
             f"type(t := {path}) is not {name(self.python, 'class')}",
             f"t.dtype is not {name(self.dtype, 'dtype')}",
@@ -136,7 +146,9 @@ class TensorSpec:
         return [f"t.is_contiguous() or not {name(self._ordered, 'ordered')}(t.stride())"]
 
     def __str__(self) -> str:
-        text = f"{self.dtype} on {self.device} of rank {self.rank}, {self.layout}".replace("torch.", "")
+        text = f"{self.dtype} on {self.device} of rank {self.rank}, {self.layout}".replace(
+            "torch.", ""
+        )
         if self.layout == "permuted":
             text += f" {self.order}"
         return text + (", requires grad" if self.requires_grad else "")

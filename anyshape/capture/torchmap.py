@@ -26,7 +26,11 @@ def resolve(text: str) -> Any:
     for name in rest:
         if found is None:
             return None
-        found = vars(found).get(name) if isinstance(found, type) and name in vars(found) else getattr(found, name, None)
+        found = (
+            vars(found).get(name)
+            if isinstance(found, type) and name in vars(found)
+            else getattr(found, name, None)
+        )
     return found
 
 
@@ -49,7 +53,12 @@ def _row_index() -> Mapping[Any, str]:
 
 def _operator_index() -> Mapping[str, str]:
     return MappingProxyType(
-        {text: name for name, row in OPS.items() for text in row.spellings if text.startswith("operator.")}
+        {
+            text: name
+            for name, row in OPS.items()
+            for text in row.spellings
+            if text.startswith("operator.")
+        }
     )
 
 
@@ -63,11 +72,20 @@ SPREAD = frozenset(
 ) - {"new_full", "roll", "unflatten", "squeeze"}
 
 # Functions that take tensors one by one, and from which position on.
-VARIADIC = MappingProxyType({"einsum": 1, "meshgrid": 0, "broadcast_tensors": 0, "block_diag": 0, "cartesian_prod": 0})
+VARIADIC = MappingProxyType(
+    {"einsum": 1, "meshgrid": 0, "broadcast_tensors": 0, "block_diag": 0, "cartesian_prod": 0}
+)
 
 # torch accepts numpy's names for some parameters.
 ALIASES = MappingProxyType(
-    {"axis": "dim", "axes": "dim", "keepdims": "keepdim", "x": "input", "self": "input", "x2": "other"}
+    {
+        "axis": "dim",
+        "axes": "dim",
+        "keepdims": "keepdim",
+        "x": "input",
+        "self": "input",
+        "x2": "other",
+    }
 )
 
 
@@ -84,7 +102,10 @@ def spread(args: Args, position: int) -> Args:
 
 def row_arguments(name: str, fn: Any, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
     """The arguments in the row's own form."""
-    is_method = hasattr(fn, "__objclass__") or getattr(torch.Tensor, getattr(fn, "__name__", ""), None) is fn
+    is_method = (
+        hasattr(fn, "__objclass__")
+        or getattr(torch.Tensor, getattr(fn, "__name__", ""), None) is fn
+    )
     method = getattr(fn, "__name__", name)
     if name in VARIADIC:
         args = spread(args, VARIADIC[name])
@@ -109,7 +130,9 @@ def row_arguments(name: str, fn: Any, args: Args, kwargs: Kwargs) -> tuple[Args,
 
 
 # What neither changes a result nor its type.
-IGNORED = frozenset({"out", "non_blocking", "pin_memory", "layout", "requires_grad", "_stacklevel", "inplace_hint"})
+IGNORED = frozenset(
+    {"out", "non_blocking", "pin_memory", "layout", "requires_grad", "_stacklevel", "inplace_hint"}
+)
 
 # `a op b` with a tensor: (row, row of the reflected or in-place form).
 BINARY: Mapping[str, str] = MappingProxyType(
@@ -129,8 +152,12 @@ BINARY: Mapping[str, str] = MappingProxyType(
         ">>": "bitwise_right_shift",
     }
 )
-COMPARE: Mapping[str, str] = MappingProxyType({"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"})
-UNARY: Mapping[str, str] = MappingProxyType({"-": "neg", "+": "positive", "~": "bitwise_not", "abs": "abs"})
+COMPARE: Mapping[str, str] = MappingProxyType(
+    {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+)
+UNARY: Mapping[str, str] = MappingProxyType(
+    {"-": "neg", "+": "positive", "~": "bitwise_not", "abs": "abs"}
+)
 
 # x.float() is x.to(torch.float32).
 CASTS: Mapping[str, torch.dtype] = MappingProxyType(

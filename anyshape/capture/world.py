@@ -39,7 +39,9 @@ class Modes:
     def world(self) -> World:
         """The record that nodes carry."""
         enabled = tuple(
-            (device, DTYPE_OF_TORCH[dtype]) for device, (on, dtype) in zip(AUTOCAST_DEVICES, self.autocast) if on
+            (device, DTYPE_OF_TORCH[dtype])
+            for device, (on, dtype) in zip(AUTOCAST_DEVICES, self.autocast)
+            if on
         )
         device = "cpu" if self.default_device is None else device_text(self.default_device)
         backends = tuple(name for name, on in zip(SDPA_BACKENDS, self.sdpa) if not on)
@@ -86,7 +88,10 @@ def snapshot() -> tuple[Any, ...]:
 
 
 def _autocast() -> tuple[Any, ...]:
-    return tuple((_C.is_autocast_enabled(device), _C.get_autocast_dtype(device)) for device in AUTOCAST_DEVICES)
+    return tuple(
+        (_C.is_autocast_enabled(device), _C.get_autocast_dtype(device))
+        for device in AUTOCAST_DEVICES
+    )
 
 
 def current_modes() -> Modes:
@@ -111,7 +116,9 @@ def current_modes() -> Modes:
     )
 
 
-def _with_autocast(modes: Modes, device: str, change: Callable[[bool, torch.dtype], tuple[bool, torch.dtype]]) -> Modes:
+def _with_autocast(
+    modes: Modes, device: str, change: Callable[[bool, torch.dtype], tuple[bool, torch.dtype]]
+) -> Modes:
     if device not in AUTOCAST_DEVICES:
         return modes
     index = AUTOCAST_DEVICES.index(device)
@@ -137,8 +144,12 @@ def _sdpa(index: int) -> Callable[[Modes, bool], Modes]:
 Setter = Callable[..., Modes]
 SETTERS: Mapping[Any, Setter] = {
     _C._set_grad_enabled: lambda modes, on: replace(modes, grad=on),  # noqa: SLF001
-    _C.set_autocast_enabled: lambda modes, device, on: _with_autocast(modes, device, lambda _, d: (on, d)),
-    _C.set_autocast_dtype: lambda modes, device, dtype: _with_autocast(modes, device, lambda on, _: (on, dtype)),
+    _C.set_autocast_enabled: lambda modes, device, on: _with_autocast(
+        modes, device, lambda _, d: (on, d)
+    ),
+    _C.set_autocast_dtype: lambda modes, device, dtype: _with_autocast(
+        modes, device, lambda on, _: (on, dtype)
+    ),
     _C.set_autocast_cache_enabled: lambda modes, on: replace(modes, autocast_cache=on),
     _C._set_default_dtype: lambda modes, dtype: replace(modes, default_dtype=dtype),  # noqa: SLF001
     _C._set_float32_matmul_precision: lambda modes, value: replace(modes, matmul_precision=value),  # noqa: SLF001

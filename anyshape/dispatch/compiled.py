@@ -20,6 +20,7 @@ import torch
 
 from anyshape.capture import aliases, world
 from anyshape.capture.breaks import GraphBreak, record_of
+from anyshape.capture.frame import Frame
 from anyshape.capture.guards import (
     Failure,
     GuardSet,
@@ -29,18 +30,17 @@ from anyshape.capture.guards import (
 )
 from anyshape.capture.machine import Machine
 from anyshape.capture.recorder import Recorder, locate
-from anyshape.capture.frame import Frame
 from anyshape.capture.segments import finish
 from anyshape.capture.symbolic_domain import SymbolicDomain
 from anyshape.capture.values import Break, InterpreterBug, ProxyLeak
+from anyshape.dispatch.freshness import freshness
+from anyshape.dispatch.trampoline import Place, concrete_machine, flatten, inflate, step
 from anyshape.errors import AnyshapeError, AnyshapeWarning
 from anyshape.ir.graph import Graph
 from anyshape.ir.text import print_graph
 from anyshape.ops import OPS
 from anyshape.options import Options
 from anyshape.runtime.launch import CheckFailed
-from anyshape.dispatch.freshness import freshness
-from anyshape.dispatch.trampoline import Place, concrete_machine, flatten, inflate, step
 
 MAX_SEGMENTS = 10_000  # of one call, before it goes on natively
 MAX_POINTS = 256
@@ -137,7 +137,9 @@ class Compiled:
     the inputs that are no arguments, by the name of their value. Whatever else it holds is kept for `code()`.
     """
 
-    def __init__(self, fn: Callable[..., Any], options: Options, compile_graph: CompileGraph) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], options: Options, compile_graph: CompileGraph
+    ) -> None:
         self.fn = fn
         self.options = options
         self.compile_graph = compile_graph
@@ -166,13 +168,15 @@ class Compiled:
                     if variant.returns and variant.run is not None:
                         try:
                             outs = variant.run(*inputs)
-                        except Exception as error:  # noqa: BLE001 - eager's own exception comes from running natively
+                        except Exception as error:
                             return self._rerun(variant, error, args, kwargs)
                         return variant.rebuild(outs, slots)  # type: ignore[misc]
                     break
         return self._slow(args, kwargs, slots)
 
-    def _rerun(self, variant: Variant, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _rerun(
+        self, variant: Variant, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         if not has_not_happened(variant, error):
             raise error
         return self.fn(*args, **kwargs)
@@ -181,7 +185,9 @@ class Compiled:
         stance = current_stance()
         if stance == "force_eager":
             return self.fn(*args, **kwargs)
-        texts = [self.names[i] if i < len(self.names) else f"args[{i}]" for i in range(len(args))] + list(kwargs)
+        texts = [
+            self.names[i] if i < len(self.names) else f"args[{i}]" for i in range(len(args))
+        ] + list(kwargs)
         entry = Entry((len(args), *kwargs), slots, texts, len(args), tuple(kwargs))
         variant = self._variant(entry, stance)
         if variant is None or variant.run is None:
@@ -190,7 +196,7 @@ class Compiled:
         assert inputs is not None
         try:
             outs = variant.run(*inputs)
-        except Exception as error:  # noqa: BLE001 - as above
+        except Exception as error:
             return self._rerun(variant, error, args, kwargs)
         result = variant.rebuild(outs, slots)  # type: ignore[misc]
         return result if variant.returns else self._go_on(result, stance)
@@ -216,7 +222,7 @@ class Compiled:
             assert inputs is not None
             try:
                 outs = variant.run(*inputs)
-            except Exception as error:  # noqa: BLE001 - natively it raises eager's own exception
+            except Exception as error:
                 if not has_not_happened(variant, error):
                     raise
                 return machine.resume()
@@ -237,22 +243,30 @@ class Compiled:
             return None
         if stance == "fail_on_recompile" and self.points:
             failure = self._explain_miss(point, entry.slots)
-            raise AnyshapeError("E221", guard=str(failure) if failure else "this call was never compiled")
+            raise AnyshapeError(
+                "E221", guard=str(failure) if failure else "this call was never compiled"
+            )
         point = self._without_stale(point, entry)
         if len(point.variants) >= self.options.max_variants or len(self.points) > MAX_POINTS:
-            self._go_native(entry.key, f"more than {self.options.max_variants} specializations of one program point")
+            self._go_native(
+                entry.key,
+                f"more than {self.options.max_variants} specializations of one program point",
+            )
             return None
         point = self._widened(point, entry)
         try:
             variant = self._compile(point, entry)
         except (AnyshapeError, KeyboardInterrupt):
             raise
-        except (Exception, Break, ProxyLeak, InterpreterBug) as error:  # noqa: BLE001 - a mistake of ours must not stop the user
+        except (Exception, Break, ProxyLeak, InterpreterBug) as error:
             self._go_native(entry.key, _told(error))
             return None
         if variant.entry(entry.slots) is None:
             failure = explain_failure(variant.guards, world.snapshot(), entry.slots)
-            self._go_native(entry.key, f"the guards of a new specialization do not hold for its own arguments: {failure}")
+            self._go_native(
+                entry.key,
+                f"the guards of a new specialization do not hold for its own arguments: {failure}",
+            )
             return None
         self._publish(entry, point, variant)
         return variant
@@ -284,7 +298,12 @@ class Compiled:
     def _compile(self, point: Point, entry: Entry) -> Variant:
         started = time.perf_counter()
         recorder = Recorder(dynamic=self.options.dynamic is not False)
-        domain = SymbolicDomain(recorder, widen=point.widen, forks=self.options.fork_budget)
+        domain = SymbolicDomain(
+            recorder,
+            widen=point.widen,
+            forks=self.options.fork_budget,
+            turns=self.options.unroll_budget,
+        )
         machine = Machine(domain, self.codes)
         try:
             ending: Any = self._run(machine, domain, entry)
@@ -293,7 +312,9 @@ class Compiled:
             self._break(signal, machine)
             return self._native(recorder)
         except BaseException as error:
-            if error is machine.escaped:  # the program's own exception: natively it comes with its effects
+            if (
+                error is machine.escaped
+            ):  # the program's own exception: natively it comes with its effects
                 return self._native(recorder)
             raise
         aliases.settle(recorder, outputs)
@@ -301,7 +322,9 @@ class Compiled:
         graph = recorder.builder.finish(outputs)
         guards = guard_set(recorder)
         captured = time.perf_counter()
-        compiled = self.compile_graph(graph, recorder.constants) if graph.nodes or outputs else EMPTY
+        compiled = (
+            self.compile_graph(graph, recorder.constants) if graph.nodes or outputs else EMPTY
+        )
         check = freshness(guards.parameters, guards.hooks, self.options)
         variant = Variant(
             guards,
@@ -340,21 +363,37 @@ class Compiled:
         """Under these guards the program runs natively: it raises, or leaves behind what cannot be rebuilt."""
         guards = guard_set(recorder)
         check = freshness(guards.parameters, guards.hooks, self.options)
-        return Variant(guards, compile_entry(guards, world.snapshot, check), None, None, returns=False, restartable=True)
+        return Variant(
+            guards,
+            compile_entry(guards, world.snapshot, check),
+            None,
+            None,
+            returns=False,
+            restartable=True,
+        )
 
     def _place(self, domain: SymbolicDomain, entry: Entry) -> list[Any]:
         sources = domain.recorder.sources
         owner = getattr(self.fn, "__self__", self.fn)
         sources.const(owner, getattr(owner, "__name__", type(owner).__name__.lower()))
-        return [domain.see(sources.slot(i, text), slot) for i, (text, slot) in enumerate(zip(entry.texts, entry.slots))]
+        return [
+            domain.see(sources.slot(i, text), slot)
+            for i, (text, slot) in enumerate(zip(entry.texts, entry.slots))
+        ]
 
     def _check_marks(self, recorder: Recorder) -> None:
         """A size marked dynamic must not have become a constant."""
         for symbol, _, name in recorder.marked:
             value = recorder.cx.facts.simplify(symbol.expr)
             if isinstance(value, int):
-                by = [str(size.location) for size in recorder.sizes if symbol in size.condition.symbols]
-                raise AnyshapeError("E301", dim=name, value=value, why=f"it is relied on at {by[0]}" if by else "")
+                by = [
+                    str(size.location)
+                    for size in recorder.sizes
+                    if symbol in size.condition.symbols
+                ]
+                raise AnyshapeError(
+                    "E301", dim=name, value=value, why=f"it is relied on at {by[0]}" if by else ""
+                )
 
     def _break(self, signal: Break, machine: Machine) -> None:
         location = None
@@ -382,7 +421,11 @@ class Compiled:
             failure = explain_failure(variant.guards, snapshot, slots)
             if failure is not None:
                 return failure
-        return Failure("parameters are as they were", "a parameter's data, dtype or shape changed") if point.variants else None
+        return (
+            Failure("parameters are as they were", "a parameter's data, dtype or shape changed")
+            if point.variants
+            else None
+        )
 
     def _go_native(self, key: Any, why: str) -> None:
         with self.lock:
@@ -395,7 +438,12 @@ class Compiled:
 
     # ---- seeing inside ----------------------------------------------------------------------------------------------------
     def _variants(self) -> list[Variant]:
-        return [v for point in self.points.values() for v in reversed(point.variants) if v.graph is not None]
+        return [
+            v
+            for point in self.points.values()
+            for v in reversed(point.variants)
+            if v.graph is not None
+        ]
 
     def stats(self) -> Stats:
         """The counts so far."""
@@ -406,13 +454,17 @@ class Compiled:
 
         return Stats(
             specializations=len(variants),
-            segments=sum(any(v.graph is not None for v in p.variants) for p in self.points.values()),
+            segments=sum(
+                any(v.graph is not None for v in p.variants) for p in self.points.values()
+            ),
             graph_breaks=len(self.breaks),
             recompiles=len(self.failures),
             calls=self.calls,
             compile_seconds=self.compile_seconds,
             capture_seconds=self.capture_seconds,
-            kernels=len({name for v in variants for name in getattr(v.compiled, "kernel_names", ())}),
+            kernels=len(
+                {name for v in variants for name in getattr(v.compiled, "kernel_names", ())}
+            ),
             launches=total("launch"),
             externs=total("extern"),
             eager_ops=total("eager"),
@@ -425,12 +477,19 @@ class Compiled:
         parts = []
         for number, variant in enumerate(self._variants()):
             parts.append(f"specialization {number}")
-            parts += [f"  {text}" + (f"  # {place}" if place else "") for text, place in variant.guards.lines()]
+            parts += [
+                f"  {text}" + (f"  # {place}" if place else "")
+                for text, place in variant.guards.lines()
+            ]
         return "\n".join(parts)
 
     def graphs(self) -> list[str]:
         """The captured graphs as Python."""
-        return [print_graph(variant.graph, spell) for variant in self._variants() if variant.graph is not None]
+        return [
+            print_graph(variant.graph, spell)
+            for variant in self._variants()
+            if variant.graph is not None
+        ]
 
     def code(self) -> str:
         """The generated code."""

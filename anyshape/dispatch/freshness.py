@@ -20,7 +20,9 @@ from anyshape.ir.code import CFunction
 from anyshape.options import Options
 from anyshape.runtime.build import Builder
 
-IMPL_BYTES = 176  # of a TensorImpl: storage, sizes and strides, offset, dtype, device, keys all lie within
+IMPL_BYTES = (
+    176  # of a TensorImpl: storage, sizes and strides, offset, dtype, device, keys all lie within
+)
 STORAGE_BYTES = 48
 FEW = 8  # so few tensors are asked one by one
 
@@ -62,7 +64,9 @@ class Layout:
         if storage.count(owner) != 1:
             return None
         inside = _words(owner, STORAGE_BYTES)
-        if tensor.data_ptr() not in inside:  # it may be there twice: as data, and as what the deleter gets
+        if (
+            tensor.data_ptr() not in inside
+        ):  # it may be there twice: as data, and as what the deleter gets
             return None
         return cls(8 * storage.index(owner), 8 * inside.index(tensor.data_ptr()))
 
@@ -93,20 +97,26 @@ class _Asked:
     hooks: tuple[Any, ...]
 
     def holds(self) -> bool:
-        return not any(self.hooks) and [parameter_state(p) for p in self.parameters] == self.expected
+        return (
+            not any(self.hooks) and [parameter_state(p) for p in self.parameters] == self.expected
+        )
 
 
 def _compare_bytes(
     parameters: tuple[torch.Tensor, ...], hooks: tuple[Any, ...], slow: _Asked, options: Options
 ) -> Callable[[], bool] | None:
     layout = Layout.find()
-    plain = all(p.dim() <= 5 and p.layout is torch.strided and p.device.type == "cpu" for p in parameters)
+    plain = all(
+        p.dim() <= 5 and p.layout is torch.strided and p.device.type == "cpu" for p in parameters
+    )
     if layout is None or not plain or not all(isinstance(table, dict) for table in hooks):
         return None
     try:
         arguments = ("int64", *["pointer"] * 2, *["int64"] * 4, "pointer", "int64", "pointer")
         builder = Builder.create(options, "")
-        compare = builder.functions({"anyshape_fresh": CFunction(SOURCE, arguments, True)})["anyshape_fresh"]  # type: ignore[arg-type]
+        compare = builder.functions({"anyshape_fresh": CFunction(SOURCE, arguments, True)})[
+            "anyshape_fresh"
+        ]  # type: ignore[arg-type]
     except AnyshapeError:
         return None
     count, words = len(parameters), (IMPL_BYTES - layout.storage) // 8
@@ -117,7 +127,14 @@ def _compare_bytes(
     pointers = (ctypes.c_int64 * count)(*(_data(p, layout) for p in parameters))
     tables = (ctypes.c_int64 * len(hooks))(*(id(table) for table in hooks))
     given = (
-        *(count, ctypes.addressof(impls), ctypes.addressof(copies), layout.storage, words, layout.storage),
+        *(
+            count,
+            ctypes.addressof(impls),
+            ctypes.addressof(copies),
+            layout.storage,
+            words,
+            layout.storage,
+        ),
         *(layout.data, ctypes.addressof(pointers), len(hooks), ctypes.addressof(tables)),
     )
     kept = (impls, copies, pointers, tables, parameters, hooks)

@@ -31,6 +31,8 @@ class Native(Concrete):
         answer = ANSWERS.get(fn)
         if answer is not None:
             return answer[0]
+        if fn.__module__ == "anyshape.api" and fn.__name__ == "is_compiling":
+            return True
         if fn.__dict__ and fn.__dict__.get("_torchdynamo_disable"):
             return fn(*args, **kwargs)
         return NotImplemented
@@ -55,7 +57,7 @@ def step(machine: Machine) -> tuple[bool, Any]:
         handler(machine, frame, arg)
     except Finished as finished:
         return True, finished.value
-    except BaseException as error:  # noqa: BLE001 - the program's exceptions are all kinds
+    except BaseException as error:
         if unwinding.unwind(machine, error) is None:
             raise (machine.escaped or error) from None
     return False, None
@@ -74,7 +76,9 @@ class _Flattener:
         """The number of the slot; -1 where there is no value; a C method bound to an object is that object's slot and a name."""
         if value is NULL:
             return -1
-        if type(value) is BuiltinFunctionType and not isinstance(value.__self__, (ModuleType, type(None), type)):
+        if type(value) is BuiltinFunctionType and not isinstance(
+            value.__self__, (ModuleType, type(None), type)
+        ):
             return (self.slot(value.__self__, text), value.__name__)
         if type(value) not in _PLAIN:
             found = self.known.get(id(value))
@@ -114,11 +118,22 @@ class _Flattener:
             self.slot(value, prefix + name) if live >> slot & 1 else -1
             for slot, (name, value) in enumerate(zip(names, frame.locals))
         )
-        stack = tuple(self.slot(value, f"{prefix}stack[{i}]") for i, value in enumerate(frame.stack))
+        stack = tuple(
+            self.slot(value, f"{prefix}stack[{i}]") for i, value in enumerate(frame.stack)
+        )
         handled = -1 if frame.handled is None else self.slot(frame.handled, "handled")
         namespace = -1 if frame.names is None else self.slot(frame.names, "names")
         following = self.continuation(frame.continuation)
-        return (frame.code, frame.index, id(frame.globals), locals_, stack, handled, namespace, following)
+        return (
+            frame.code,
+            frame.index,
+            id(frame.globals),
+            locals_,
+            stack,
+            handled,
+            namespace,
+            following,
+        )
 
 
 @dataclass(frozen=True, slots=True)

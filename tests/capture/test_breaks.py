@@ -132,7 +132,15 @@ PROGRAMS = {
 def test_the_program_is_right_whatever_breaks(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", AnyshapeWarning)
-        agree(PROGRAMS[name], (X + 1,), (X - 2,), (X[:1],), (X + 1,), (torch.ones(5, 5),), fullgraph=False)
+        agree(
+            PROGRAMS[name],
+            (X + 1,),
+            (X - 2,),
+            (X[:1],),
+            (X + 1,),
+            (torch.ones(5, 5),),
+            fullgraph=False,
+        )
 
 
 @pytest.mark.parametrize("name", ["branch_on_data", "numpy_in_the_middle", "nested_frames"])
@@ -229,7 +237,9 @@ def test_more_variants_than_allowed_run_natively_with_one_warning() -> None:
     assert len(seen) == 1 and fast.stats().specializations == 2
 
 
-def test_a_mistake_of_ours_is_one_warning_and_a_right_result(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_of_ours_is_one_warning_and_a_right_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def wrong(*args: Any) -> None:
         raise AssertionError("our mistake")
 
@@ -266,7 +276,9 @@ def test_an_index_out_of_range_is_eagers_own_error_in_the_users_try() -> None:
 
 
 def test_threads_compile_the_same_and_different_functions_at_once() -> None:
-    programs: list[Callable[[Tensor], Tensor]] = [lambda x, k=k: torch.relu(x) * k + 1 for k in range(4)]
+    programs: list[Callable[[Tensor], Tensor]] = [
+        lambda x, k=k: torch.relu(x) * k + 1 for k in range(4)
+    ]
     fast = [compiled(program) for program in programs]
     errors: list[str] = []
 

@@ -211,7 +211,14 @@ def test_what_an_argument_is_makes_a_specialization(name: str) -> None:
 def test_a_spec_fits_other_sizes_and_nothing_else() -> None:
     spec = TensorSpec.of(X)
     assert spec.holds(torch.zeros(9, 1)) and spec.holds(torch.zeros(0, 3))
-    for other in (X.double(), X[0], X.t(), X.to_sparse(), X.numpy(), torch.zeros(3, 4, dtype=torch.complex64)):
+    for other in (
+        X.double(),
+        X[0],
+        X.t(),
+        X.to_sparse(),
+        X.numpy(),
+        torch.zeros(3, 4, dtype=torch.complex64),
+    ):
         assert not spec.holds(other)
 
 
@@ -240,7 +247,12 @@ def test_recompiles_say_what_was_found_instead() -> None:
 def test_an_outside_list_is_guarded_by_what_was_read() -> None:
     items = [1.0, 2.0, 3.0]
     fast = compiled(lambda x: x * items[0] + len(items))
-    for change in (lambda: None, lambda: items.__setitem__(1, 9.0), lambda: items.__setitem__(0, 4.0), lambda: items.pop()):
+    for change in (
+        lambda: None,
+        lambda: items.__setitem__(1, 9.0),
+        lambda: items.__setitem__(0, 4.0),
+        lambda: items.pop(),
+    ):
         change()
         same(fast(X), X * items[0] + len(items))
     assert fast.stats().specializations == 3  # the second element was never read
@@ -314,7 +326,15 @@ def test_sources_print_as_the_user_would_write_them() -> None:
     net = Net()
     sources = Sources()
     root = sources.const(net, "net")
-    weight = sources.child(sources.child(sources.child(sources.child(root, "attr", "_modules"), "item", "extra"), "attr", "_modules"), "item", "0")
+    weight = sources.child(
+        sources.child(
+            sources.child(sources.child(root, "attr", "_modules"), "item", "extra"),
+            "attr",
+            "_modules",
+        ),
+        "item",
+        "0",
+    )
     weight = sources.child(sources.child(weight, "attr", "_parameters"), "item", "weight")
     assert str(weight) == "net.extra[0].weight"
     slot = sources.child(sources.slot(0, "items"), "item", 2)

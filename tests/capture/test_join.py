@@ -105,7 +105,9 @@ JOINED: dict[str, Callable[[Tensor], Any]] = {
 
 @pytest.mark.parametrize("name", JOINED)
 def test_sides_that_meet_are_one_specialization(name: str) -> None:
-    calls = [call for call in ALL if call[0].shape[0] or name not in ("is_causal", "identity", "general")]
+    calls = [
+        call for call in ALL if call[0].shape[0] or name not in ("is_causal", "identity", "general")
+    ]
     fast = agree(JOINED[name], *calls)
     stats = fast.stats()
     assert stats.specializations == 1, fast.recompiles()

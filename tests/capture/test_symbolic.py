@@ -37,8 +37,22 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "shape": lambda x: (x.shape, x.size(0), x.dim(), x.numel(), x.shape[0] * 2 + 1, len(x)),
     "floats of sizes": lambda x: x * (x.shape[0] ** -0.5) + math.sqrt(x.shape[0]) + x.shape[0] / 3,
     "int of a float": lambda x: x[: int(x.shape[0] * 0.5)],
-    "casts": lambda x: (x.to(torch.float64), x.half().float(), x.long(), x.type_as(x.double()), x.to(x)),
-    "slices": lambda x: (x[1:], x[:-1], x[::2], x[..., 1:3], x[:, None], x[-1:], x[: x.shape[0] // 2]),
+    "casts": lambda x: (
+        x.to(torch.float64),
+        x.half().float(),
+        x.long(),
+        x.type_as(x.double()),
+        x.to(x),
+    ),
+    "slices": lambda x: (
+        x[1:],
+        x[:-1],
+        x[::2],
+        x[..., 1:3],
+        x[:, None],
+        x[-1:],
+        x[: x.shape[0] // 2],
+    ),
     "index by tensor": lambda x: x[torch.arange(x.shape[0]) // 2],
     "none and ellipsis": lambda x: x[None, ..., 0],
     "stack and cat": lambda x: (torch.cat([x, x * 2], -1), torch.stack([x, x])),
@@ -73,7 +87,9 @@ def test_zero_and_one_are_ordinary_lengths(name: str) -> None:
 
 
 def test_two_arguments_of_equal_length_are_guarded_only_where_they_meet() -> None:
-    apart = agree(lambda x, y: (x * 2, y * 3), *[(torch.ones(a), torch.ones(b)) for a, b in ((3, 3), (3, 5))])
+    apart = agree(
+        lambda x, y: (x * 2, y * 3), *[(torch.ones(a), torch.ones(b)) for a, b in ((3, 3), (3, 5))]
+    )
     assert apart.stats().specializations == 1
     met = compiled(lambda x, y: x + y)
     met(torch.ones(3), torch.ones(3))

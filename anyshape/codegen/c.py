@@ -8,12 +8,22 @@ blocks, so that long rows lose no precision. Read on: ``passes.py``.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
+from anyshape.codegen.c_texts import (
+    C_TYPES,
+    HALF,
+    STORAGE,
+    c_cast,
+    c_clause,
+    c_combine,
+    c_identity,
+    c_number,
+    total_type,
+)
 from anyshape.codegen.passes import Passes, analyse, lane, specialize, step_of, thresholds, turned
 from anyshape.codegen.prelude import prelude
-from anyshape.codegen.scalar import C_SUFFIXES, COSTS, c_scalar
+from anyshape.codegen.scalar import COSTS, c_scalar
 from anyshape.ir.dtypes import DType, bool_
 from anyshape.ir.loops import (
     Axis,
@@ -26,20 +36,14 @@ from anyshape.ir.loops import (
     Position,
     Read,
     Reduce,
-    Scan,
     ScalarParam,
+    Scan,
     SizeParam,
     Store,
     operands,
 )
 from anyshape.symbolic import Dim, Symbol, to_c
 
-C_TYPES = {
-    "bool": "_Bool", "uint8": "u8", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
-    "float16": "f32", "bfloat16": "f32", "float32": "f32", "float64": "f64",
-}  # fmt: skip
-STORAGE = C_TYPES | {"bool": "u8", "float16": "u16", "bfloat16": "u16"}
-HALF = {"float16": "f16", "bfloat16": "bf16"}
 GRAIN = 32768
 """Cells (weighted by what they cost) below which threads cost more than they bring."""
 CHUNK = 2048
@@ -331,15 +335,15 @@ class _Emitter:
     def _start_scans(self, work: _Work) -> None:
         """A scan that several passes need runs again in each."""
         for n in self._scans(work):
-            kind = "" if n in self.started else f"{_total_type(self.elements[n])} "
-            self._line(f"{kind}c{n} = {_identity(self.elements[n])};")
+            kind = "" if n in self.started else f"{total_type(self.elements[n])} "
+            self._line(f"{kind}c{n} = {c_identity(self.elements[n])};")
             self.started.add(n)
 
     def _declare(self, reduces: list[int], letter: str, total: bool = False) -> None:
         for n in reduces:
             element = self.elements[n]
-            kind = _total_type(element) if total else self._type(n)
-            self._line(f"{kind} {letter}{n} = {_identity(element)};")
+            kind = total_type(element) if total else self._type(n)
+            self._line(f"{kind} {letter}{n} = {c_identity(element)};")
 
     def _name_totals(self, work: _Work) -> None:
         for n in work.reduces:
@@ -348,7 +352,7 @@ class _Emitter:
     def _combine_into(self, reduces: list[int], target: str, part: str) -> None:
         for n in reduces:
             a, b = target.format(n), part.format(n)
-            self._line(f"{a} = {_combine(self.elements[n], a, b)};")
+            self._line(f"{a} = {c_combine(self.elements[n], a, b)};")
 
     def _scans(self, work: _Work) -> list[int]:
         body = self.passes.closure(self._roots(work), work.known)
@@ -405,7 +409,7 @@ class _Emitter:
         if work.reduces and self._is_cheap(body):
             first = self._wide_loop(axis, start, end, work, body)
         clauses = "".join(
-            f" reduction({_clause(self.kernel.elements[n])}:a{n})" for n in work.reduces
+            f" reduction({c_clause(self.kernel.elements[n])}:a{n})" for n in work.reduces
         )
         self._line(f"#pragma omp simd{clauses}")
         self._open(f"for (i64 {axis.name} = {first}; {axis.name} < {end}; {axis.name}++)")
@@ -424,7 +428,9 @@ class _Emitter:
         self._open(f"if ({end} - {start} >= {2 * WIDE})")
         for n in work.reduces:
             self._line(f"{self._type(n)} b{n}[{WIDE}];")
-            self._line(f"for (int l = 0; l < {WIDE}; l++) b{n}[l] = {_identity(self.elements[n])};")
+            self._line(
+                f"for (int l = 0; l < {WIDE}; l++) b{n}[l] = {c_identity(self.elements[n])};"
+            )
         self._open(f"for (; {first} + {WIDE} <= {end}; {first} += {WIDE})")
         self._line("#pragma omp simd")
         self._open(f"for (int l = 0; l < {WIDE}; l++)")
@@ -432,7 +438,7 @@ class _Emitter:
         self._cell(work, body, "b{0}[l]")
         self._close(2)
         for n in work.reduces:
-            half = _combine(self.elements[n], f"b{n}[l]", f"b{n}[l + h]")
+            half = c_combine(self.elements[n], f"b{n}[l]", f"b{n}[l + h]")
             self._line(
                 f"for (int h = {WIDE // 2}; h; h /= 2) for (int l = 0; l < h; l++) b{n}[l] = {half};"
             )
@@ -450,7 +456,7 @@ class _Emitter:
             element = self.elements[n]
             assert isinstance(element, Reduce)
             total = accumulator.format(n)
-            self._line(f"{total} = {_combine(element, total, f'v{element.arg}')};")
+            self._line(f"{total} = {c_combine(element, total, f'v{element.arg}')};")
         for store in work.stores:
             self._store(store)
 
@@ -464,10 +470,10 @@ class _Emitter:
         self._open_blocks(column, LANES)
         for n, element in enumerate(self.elements):
             if isinstance(element, Reduce):
-                self._line(f"{_total_type(element)} t{n}[{LANES}]; {self._type(n)} a{n}[{LANES}];")
-                self._spread(column, f"t{n}[{_lane(column)}] = {_identity(element)};")
+                self._line(f"{total_type(element)} t{n}[{LANES}]; {self._type(n)} a{n}[{LANES}];")
+                self._spread(column, f"t{n}[{_lane(column)}] = {c_identity(element)};")
             elif isinstance(element, Scan):
-                self._line(f"{_total_type(element)} c{n}[{LANES}];")
+                self._line(f"{total_type(element)} c{n}[{LANES}];")
         for level in range(self.passes.count):
             self._column_pass(level, column)
         self._close(len(outer) + 1)
@@ -490,11 +496,11 @@ class _Emitter:
             work.known.clear()
             *outer, inner = self.kernel.rows
             for n in self._scans(work):
-                self._spread(column, f"c{n}[{place}] = {_identity(self.elements[n])};")
+                self._spread(column, f"c{n}[{place}] = {c_identity(self.elements[n])};")
             self._open_loops(outer)
             self._open_blocks(inner, ROWS)
             for n in work.reduces:
-                self._spread(column, f"a{n}[{place}] = {_identity(self.elements[n])};")
+                self._spread(column, f"a{n}[{place}] = {c_identity(self.elements[n])};")
             name = inner.name
             self._open(f"for (i64 {name} = {name}b; {name} < {name}e; {name}++)")
             self._open_columns(column)
@@ -502,14 +508,14 @@ class _Emitter:
             for n in work.reduces:
                 element, total = self.elements[n], f"a{n}[{place}]"
                 assert isinstance(element, Reduce)
-                self._line(f"{total} = {_combine(element, total, f'v{element.arg}')};")
+                self._line(f"{total} = {c_combine(element, total, f'v{element.arg}')};")
             for store in work.stores:
                 self._store(store)
             self._close(2)
             for n in work.reduces:
                 total = f"t{n}[{place}]"
                 self._spread(
-                    column, f"{total} = {_combine(self.elements[n], total, f'a{n}[{place}]')};"
+                    column, f"{total} = {c_combine(self.elements[n], total, f'a{n}[{place}]')};"
                 )
             self._close(1 + len(outer))
         after = self.passes.stores(level, "row")
@@ -529,7 +535,7 @@ class _Emitter:
                 self._line(f"const {self._type(n)} v{n} = t{n}[{place}];")
             elif isinstance(element, Scan):
                 total = f"c{n}[{place}]"
-                self._line(f"{total} = {_combine(element, total, f'v{element.arg}')};")
+                self._line(f"{total} = {c_combine(element, total, f'v{element.arg}')};")
                 self._line(f"const {self._type(n)} v{n} = {total};")
             else:
                 self._emit_elements([n])
@@ -646,7 +652,7 @@ class _Emitter:
             element = self.elements[n]
             kind = C_TYPES[element.dtype.name]
             if isinstance(element, Scan):
-                self._line(f"c{n} = {_combine(element, f'c{n}', f'v{element.arg}')};")
+                self._line(f"c{n} = {c_combine(element, f'c{n}', f'v{element.arg}')};")
                 self._line(f"const {kind} v{n} = c{n};")
                 continue
             if n in self.kept and n not in keep:
@@ -714,82 +720,3 @@ def _at_most(dim: Dim, limit: int) -> bool:
 
 def _symbol_name(symbol: Symbol) -> str:
     return symbol.name
-
-
-def c_number(value: float, dtype: DType) -> str:
-    """A constant of the dtype."""
-    if dtype is bool_:
-        return "1" if value else "0"
-    if not dtype.is_floating:
-        if value == -(1 << 63):
-            return "(-9223372036854775807LL - 1)"
-        return f"{value}LL" if abs(value) >= 1 << 31 else str(value)
-    suffix = "" if dtype.name == "float64" else "f"
-    if math.isnan(value):
-        return f'__builtin_nan{suffix}("")'
-    if math.isinf(value):
-        return f"{'-' if value < 0 else ''}__builtin_inf{suffix}()"
-    if suffix and abs(value) > 3.4028235677973366e38:
-        return f"{'-' if value < 0 else ''}__builtin_inff()"
-    return f"{float(value)!r}{suffix}"
-
-
-def c_cast(text: str, source: DType, target: DType) -> str:
-    """torch's conversion from one dtype to another."""
-    if target is bool_:
-        return f"({text} != 0)"
-    if target.name in HALF:
-        return f"as_round_{HALF[target.name]}((f32){text})"
-    kind = C_TYPES[target.name]
-    if source.is_floating and not target.is_floating:
-        wide = "int" if target.name in ("int64", "uint8") else "int32"
-        return f"({kind})as_{wide}_{C_SUFFIXES[source.name]}({text})"
-    return f"({kind}){text}"
-
-
-def _identity(element: Element) -> str:
-    """What a reduction starts from."""
-    assert isinstance(element, (Reduce, Scan))
-    dtype = element.dtype
-    match element.combine:
-        case "sum" | "any":
-            return "0"
-        case "prod" | "all":
-            return "1"
-    if dtype.is_floating:
-        return c_number(-math.inf if element.combine == "max" else math.inf, dtype)
-    if dtype is bool_:
-        return "0" if element.combine == "max" else "1"
-    bits = 8 * dtype.size_bytes
-    low = -(1 << bits - 1) if dtype.signed else 0
-    high = (1 << bits - dtype.signed) - 1
-    return c_number(low if element.combine == "max" else high, dtype)
-
-
-def _combine(element: Element, a: str, b: str) -> str:
-    assert isinstance(element, (Reduce, Scan))
-    ops = {
-        "sum": "add", "prod": "mul", "max": "maximum", "min": "minimum",
-        "any": "logical_or", "all": "logical_and",
-    }  # fmt: skip
-    return c_scalar(ops[element.combine], element.dtype, [a, b])
-
-
-def _clause(element: Element) -> str:
-    """The OpenMP name of a combination."""
-    assert isinstance(element, Reduce)
-    if element.combine in ("max", "min"):
-        if element.dtype.is_floating:
-            return f"as_{element.combine}_{C_SUFFIXES[element.dtype.name]}"
-        if element.dtype is bool_:
-            return "|" if element.combine == "max" else "&"
-        return element.combine
-    return {"sum": "+", "prod": "*", "any": "|", "all": "&"}[element.combine]
-
-
-def _total_type(element: Element) -> str:
-    """Blocks of float32 sums are added in double, and so are running sums and products, as in ATen."""
-    assert isinstance(element, (Reduce, Scan))
-    if element.combine in ("sum", "prod") and element.dtype.is_floating:
-        return "f64"
-    return C_TYPES[element.dtype.name]

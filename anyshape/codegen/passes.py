@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from anyshape.ir.dtypes import bool_
 from anyshape.ir.loops import (
     Const,
     Element,
@@ -23,7 +24,6 @@ from anyshape.ir.loops import (
     index_names,
     operands,
 )
-from anyshape.ir.dtypes import bool_
 from anyshape.symbolic import Dim, Expr, Symbol
 
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from anyshape.ir.graph import Node, Value
 from anyshape.ir.loops import Store
+from anyshape.schedule.analysis import Analysis
 from anyshape.schedule.draft import Cell, Draft
-from anyshape.schedule.fuse import Analysis, Group
+from anyshape.schedule.fuse import Group
 from anyshape.schedule.indices import Index, dot
 from anyshape.schedule.lower import Lowering, rule_of, view_index
 from anyshape.schedule.scatter import copied, write_of

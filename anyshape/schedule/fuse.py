@@ -11,18 +11,17 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from anyshape.ir.graph import Graph, Node, TensorType, Value, values_in
-from anyshape.ops.context import TypeContext
-from anyshape.ops.table import OpDef, Pointwise, Reduce, View
+from anyshape.ir.graph import Node, Value
+from anyshape.ops.table import Pointwise, Reduce
+from anyshape.schedule.analysis import COSTLY, Analysis, midrun_symbols
 from anyshape.schedule.draft import Cell, Draft, Symbols
 from anyshape.schedule.indices import (
     Index,
     Refine,
-    Sizes,
     covers,
     covers_all,
     dot,
@@ -34,24 +33,17 @@ from anyshape.schedule.lower import (
     Lowering,
     arguments,
     is_short_scan,
-    is_supported,
     kept_index,
     reduced_dims,
     rule_of,
     scanned_dim,
     view_index,
 )
-from anyshape.schedule.scatter import copied, is_scatter, update_shape, updated
+from anyshape.schedule.scatter import copied, update_shape, updated
 from anyshape.symbolic import Dim, Expr, Symbol
 
-Kind = Literal["kernel", "view", "step", "scatter"]
 Part = Literal["whole", "copy", "update"]
 LARGEST_GROUP = 96
-COSTLY = frozenset(
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh "
-    "erf erfc erfinv lgamma digamma sigmoid pow gelu silu mish softplus div floordiv remainder fmod "
-    "index_select gather index".split()
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,162 +121,6 @@ class Group:
     inlined: frozenset[Value]
     refusals: tuple[Refusal, ...]
     part: Part = "whole"
-
-
-@dataclass(slots=True, eq=False)
-class Analysis:
-    """What the fuser asks of a graph: kinds of nodes, who reads what, and places in the program."""
-
-    graph: Graph
-    ops: Mapping[str, OpDef]
-    sizes: Sizes
-    symbols: Symbols
-    cx: TypeContext
-    kinds: list[Kind] = field(default_factory=list)
-    producer: dict[Value, int] = field(default_factory=dict)
-    readers: dict[Value, set[int]] = field(default_factory=dict)
-    sources: list[set[int]] = field(default_factory=list)
-    places: list[float] = field(default_factory=list)
-    scheduled: list[bool] = field(default_factory=list)
-    copies: set[int] = field(default_factory=set)
-    weights: list[int] = field(default_factory=list)
-    binders: dict[Symbol, int] = field(default_factory=dict)
-    over_rows: list[bool] = field(default_factory=list)
-    barriers: list[float] = field(default_factory=list)
-
-    @property
-    def nodes(self) -> Sequence[Node]:
-        return self.graph.nodes
-
-    def place_of(self, reader: int) -> float:
-        """``~n`` stands for the second part of the scatter at ``n``, the end for the caller."""
-        position = max(reader, ~reader)
-        return self.places[position] if position < len(self.places) else math.inf
-
-    def low_of(self, position: int) -> float:
-        """The place after which the node can run: its sources, and the check of its own indices."""
-        sources = (self.places[source] for source in self.sources[position])
-        return max(self.barriers[position], max(sources, default=-1.0))
-
-    def bound_at(self, symbols: Iterable[Symbol]) -> float:
-        """The place from which on all the symbols have values."""
-        places = (self.places[self.binders[s]] for s in symbols if s in self.binders)
-        return max(places, default=-1.0)
-
-    def kind_of(self, value: Value) -> Kind | None:
-        position = self.producer.get(value)
-        return None if position is None else self.kinds[position]
-
-
-READS_AT_DATA = frozenset(
-    {"index_select", "gather", "index", "scatter", "scatter_reduce", "index_add", "index_put"}
-)
-"""Rows that must stay behind the last ``check_false`` before them: it may be of their indices."""
-
-
-def kind_of(node: Node, ops: Mapping[str, OpDef]) -> Kind:
-    """Is the node a kernel's work, a view, a scatter, or a step of its own?"""
-    row = ops.get(node.op)
-    if len(node.outputs) != 1 or not isinstance(node.output.type, TensorType):
-        return "step"
-    if is_scatter(node) and is_supported(node):
-        return "scatter"
-    if row is not None and isinstance(row.lower, View):
-        return "view"
-    if rule_of(row) is None or not is_supported(node) or row is None or row.random:
-        return "step"
-    return "kernel"
-
-
-def analyse(graph: Graph, ops: Mapping[str, OpDef]) -> Analysis:
-    """Kinds, producers, sources, weights; readers are filled in by ``link_readers``."""
-    sizes = Sizes(graph.facts)
-    cx = TypeContext(graph.space, graph.facts, graph.hints)
-    found = Analysis(graph, ops, sizes, Symbols(graph.space), cx)
-    checked = -1.0
-    for position, node in enumerate(graph.nodes):
-        checked = float(position) if node.op == "check_false" else checked
-        found.barriers.append(checked if node.op in READS_AT_DATA else -1.0)
-        kind = kind_of(node, ops)
-        found.kinds.append(kind)
-        for output in node.outputs:
-            found.producer[output] = position
-            for symbol in _midrun_symbols(output):
-                found.binders.setdefault(symbol, position)
-        sources: set[int] = set()
-        for value in node.inputs():
-            above = found.producer.get(value)
-            if above is not None:
-                sources |= found.sources[above] if found.kinds[above] == "view" else {above}
-        found.sources.append(sources)
-        found.places.append(float(position))
-        found.scheduled.append(False)
-        found.weights.append(_weight(found, node, sources))
-        found.over_rows.append(kind == "kernel" and _over_rows(found, node, sources))
-    return found
-
-
-def _over_rows(found: Analysis, node: Node, sources: set[int]) -> bool:
-    """Does a reduction lie below the node, reached through elementwise work only?"""
-    lowering = found.ops[node.op].lower
-    if isinstance(lowering, Reduce):
-        return True
-    return isinstance(lowering, Pointwise) and any(found.over_rows[s] for s in sources)
-
-
-def _midrun_symbols(value: Value) -> Iterator[Symbol]:
-    dims = value.type.shape if isinstance(value.type, TensorType) else (value.type.expr,)
-    for dim in dims:
-        if isinstance(dim, Expr):
-            yield from (s for s in dim.symbols if s.knowledge == "midrun")
-
-
-def _weight(found: Analysis, node: Node, sources: set[int]) -> int:
-    """How much it costs to compute the node again instead of keeping it; 100 and more is too much."""
-    if found.kinds[len(found.kinds) - 1] != "kernel":
-        return 0 if found.kinds[-1] == "view" else 100
-    row = found.ops[node.op]
-    if not isinstance(row.lower, Pointwise):
-        return 0 if node.op in ("full", "arange") else 100
-    tensors = sum(found.producer.get(v) is None for v in set(node.inputs()))
-    heavy = tensors + sum(found.weights[s] >= 100 for s in sources)
-    if heavy > 1 or node.op in COSTLY:
-        return 100
-    return 1 + sum(found.weights[s] for s in sources if found.weights[s] < 100)
-
-
-def link_readers(found: Analysis) -> None:
-    """Who reads each value, views looked through; the graph's outputs read at the end."""
-    end = len(found.nodes)
-    for value in found.producer:
-        found.readers[value] = set()
-    for output in _values(found.graph.outputs):
-        if output in found.readers:
-            found.readers[output].add(end)
-    looks = {n for n in range(end) if found.kinds[n] in ("kernel", "scatter")}
-    for position in range(end - 1, -1, -1):
-        node = found.nodes[position]
-        through: set[int] = set()
-        for output in node.outputs:
-            if found.kinds[position] == "view":
-                through |= found.readers[output]
-        if position in found.copies:  # libraries read the copy, kernels look through
-            through = {r for r in through if max(r, ~r) in looks}
-        if found.kinds[position] != "view" or position in found.copies:
-            through.add(position)
-        for number, arg in enumerate((*node.args, *node.kwargs.values())):
-            second = found.kinds[position] == "scatter" and number > 0
-            for value in values_in(arg):
-                if value in found.readers:
-                    found.readers[value] |= {~position} if second else through
-
-
-def _values(outputs: object) -> list[Value]:
-    if isinstance(outputs, Value):
-        return [outputs]
-    if isinstance(outputs, tuple):
-        return [value for item in outputs for value in _values(item)]
-    return []
 
 
 def grow(found: Analysis, position: int, part: Part = "whole") -> Group:
@@ -410,7 +246,7 @@ class _Attempt:
         rule = rule_of(self.found.ops[node.op]) or PARTS[self.part]
         self.lowering.mask = None
         if self.found.binders:
-            self.low = max(self.low, self.found.bound_at(_midrun_symbols(node.output)))
+            self.low = max(self.low, self.found.bound_at(midrun_symbols(node.output)))
         self.low = max(self.low, self.found.barriers[self.found.producer[node.output]])
         rule(self.lowering, node, index)
 

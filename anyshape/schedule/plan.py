@@ -26,9 +26,10 @@ from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops import OPS
 from anyshape.ops.table import Extern, OpDef
 from anyshape.options import Options
+from anyshape.schedule.analysis import Analysis, analyse, link_readers
 from anyshape.schedule.build import draft_group
 from anyshape.schedule.draft import Cell, Draft
-from anyshape.schedule.fuse import Analysis, Group, Part, Refusal, analyse, grow, link_readers
+from anyshape.schedule.fuse import Group, Part, Refusal, grow
 from anyshape.schedule.indices import Index, Refine, dot, row_major, terms_of
 from anyshape.schedule.lower import Lowering, view_index
 from anyshape.schedule.steps import insert_frees, symbols_of_arg, symbols_of_step

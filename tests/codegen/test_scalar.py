@@ -8,7 +8,8 @@ import subprocess
 import pytest
 import torch
 
-from anyshape.codegen.c import STORAGE, c_cast, c_prelude
+from anyshape.codegen.c import c_prelude
+from anyshape.codegen.c_texts import STORAGE, c_cast
 from anyshape.codegen.scalar import C_TEXTS, c_scalar
 from anyshape.ir import dtypes
 from anyshape.ir.loops import SCALAR_OPS

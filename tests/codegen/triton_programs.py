@@ -18,9 +18,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 import torch
 import triton
-from triton.runtime import interpreter
 from programs import compile_sketch, launches
 from test_kernels import FUSED, normal, tensors
+from triton.runtime import interpreter
 
 from anyshape import reference
 from anyshape.codegen.triton import emit_triton
@@ -30,7 +30,6 @@ from anyshape.ir.loops import PointerParam
 from anyshape.ir.program import Allocate, BufferRef, Call, Free, Launch
 from anyshape.ir.scalars import evaluate_scalar
 from anyshape.symbolic import evaluate
-
 
 _patch_lang_tensor = interpreter._patch_lang_tensor
 

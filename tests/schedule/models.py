@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from anyshape.ir import dtypes
 from programs import Sketch
+
+from anyshape.ir import dtypes
 
 
 def rms_norm(b: Any, x: Any, w: Any, eps: float = 1e-6) -> Any:

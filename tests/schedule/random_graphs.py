@@ -6,9 +6,9 @@ import random
 from typing import Any
 
 import torch
+from programs import Sketch
 
 from anyshape.ir import dtypes
-from programs import Sketch
 
 FLOATS = (dtypes.float32, dtypes.float64)
 

@@ -6,23 +6,17 @@ generators: in a recording machine always when a function or an iterable is the 
 
 from __future__ import annotations
 
-import inspect
 import itertools
-import sys
 from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from anyshape.capture import instances, itertools_polyfills, protocol
-from anyshape.capture.builtins import BUILTINS, Handler
+from anyshape.capture.builtins import Handler
 from anyshape.capture.values import PROXIES, Call
 
 if TYPE_CHECKING:
     from anyshape.capture.machine import Machine
-
-
-def _currentframe(machine: Machine, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return BUILTINS[sys._getframe](machine, (0,), {})  # noqa: SLF001
 
 
 def _lazy(function: Any, polyfill: Callable[..., Any]) -> Handler:
@@ -57,7 +51,6 @@ _ITERTOOLS = (
 ).split()
 
 STDLIB: dict[Any, Handler] = {
-    inspect.currentframe: _currentframe,
     **{
         getattr(itertools, name): _lazy(
             getattr(itertools, name), getattr(itertools_polyfills, name)

@@ -17,7 +17,21 @@ from anyshape.ops.layout import channels_last_strides, contiguous_strides, is_ch
 from anyshape.ops.rules import device_of, dim_of, dims_of, new, promoted, tensor
 from anyshape.ops.table import Structural, op
 from anyshape.ops.view import Normal, sequence, viewed
-from anyshape.symbolic import Dim, Expr, ceildiv, eq, evaluate, floordiv, ge, mod, total
+from anyshape.symbolic import (
+    Dim,
+    Expr,
+    all_of,
+    ceildiv,
+    eq,
+    evaluate,
+    floordiv,
+    ge,
+    le,
+    lt,
+    mod,
+    symbols_of,
+    total,
+)
 
 # --- cat, stack ---
 
@@ -339,11 +353,29 @@ def _split_lengths(cx: TypeContext, size: Dim, lengths: Arg) -> tuple[Dim, ...]:
     if lengths == 0:
         cx.require(eq(size, 0), "split_size can only be 0 if dimension size is 0")
         return (size,)
-    known = _whole_pieces(cx, size, lengths)
-    count = decided_count(cx, ceildiv(size, lengths)) if known is None else known
-    if count == 0:
-        return (size,)
+    count = _whole_pieces(cx, size, lengths) or _decided_pieces(cx, size, lengths)
     return (*(lengths,) * (count - 1), size - lengths * (count - 1))  # type: ignore
+
+
+def _decided_pieces(cx: TypeContext, size: Dim, each: Any) -> int:
+    """How many pieces of length ``each`` (the last may be shorter) there are; one if there is nothing.
+
+    Guarded as products, which are defined for every size.
+    """
+    if isinstance(size, int) and isinstance(each, int):
+        return max(-(-size // each), 1)
+    if cx.known(le(size, each)):
+        return 1
+    symbols = symbols_of(size) | symbols_of(each)
+    if any(s.policy != "backed" or s not in cx.hints for s in symbols):
+        return max(decided_count(cx, ceildiv(size, each)), 1)
+    have, piece = (int(evaluate(n, cx.hints)) for n in (size, each))
+    count = max(-(-have // max(piece, 1)), 1)
+    fits = le(size, each * count)
+    exact = all_of(fits, lt(each * (count - 1), size)) if count > 1 else fits
+    if not cx.decide(exact):
+        raise Undecided(exact)  # type: ignore[arg-type]
+    return count
 
 
 def _whole_pieces(cx: TypeContext, size: Dim, length: Dim) -> int | None:
@@ -410,8 +442,10 @@ def _normal_chunk(cx: TypeContext, x: Any, chunks: Any, dim: Arg = 0) -> Normal:
         return (x, (0,) * chunks if size == 0 else _split_lengths(cx, size, each), d), {}
     if cx.known(eq(mod(size, chunks), 0)):
         return (x, (cx.facts.simplify(floordiv(size, chunks)),) * chunks, d), {}
-    count = decided_count(cx, ceildiv(size, ceildiv(size, chunks))) if chunks > 1 else 1
+    if cx.decide(eq(size, 0)):
+        return (x, (0,) * chunks, d), {}
     each = ceildiv(size, chunks)
+    count = _decided_pieces(cx, size, each)
     return (x, (*(each,) * (count - 1), size - each * (count - 1)), d), {}
 
 

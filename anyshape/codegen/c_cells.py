@@ -1,0 +1,142 @@
+"""What one cell of a kernel is in C: lines that compute elements and store them.
+
+In: a kernel whose loops someone else opens. Out: lines of text, kept in ``lines`` with their depth. Elements
+may be read from places where an earlier loop has put them (``kept`` rows, turned ``tiles``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from anyshape.codegen.c_texts import (
+    C_TYPES,
+    HALF,
+    STORAGE,
+    c_cast,
+    c_combine,
+    c_number,
+)
+from anyshape.codegen.passes import Passes
+from anyshape.codegen.scalar import c_scalar
+from anyshape.ir.dtypes import DType, bool_
+from anyshape.ir.loops import (
+    Const,
+    Element,
+    Kernel,
+    Load,
+    Op,
+    PointerParam,
+    Position,
+    Read,
+    ScalarParam,
+    Scan,
+    SizeParam,
+    Store,
+)
+from anyshape.symbolic import Dim, Symbol, to_c
+
+
+@dataclass(slots=True, eq=False)
+class CellPrinter:
+    """Prints elements and stores; a subclass prints the loops around them."""
+
+    kernel: Kernel
+    name: str
+    lines: list[str] = field(default_factory=list)
+    depth: int = 1
+    passes: Passes = field(init=False)
+    elements: list[Element] = field(default_factory=list)
+    kept: dict[int, str] = field(default_factory=dict)
+    tiles: dict[int, str] = field(default_factory=dict)
+
+    def _open(self, head: str) -> None:
+        self._line(f"{head} {{".lstrip())
+        self.depth += 1
+
+    def _close(self, count: int) -> None:
+        for _ in range(count):
+            self.depth -= 1
+            self._line("}")
+
+    def _line(self, text: str) -> None:
+        self.lines.append("  " * self.depth + text)
+
+    # --- elements ---
+
+    def _param(self, param: PointerParam | SizeParam | ScalarParam) -> str:
+        match param:
+            case PointerParam(name=name, dtype=dtype, access=access):
+                const = "const " if access == "read" else ""
+                return f"{const}{STORAGE[dtype.name]} *{name}"
+            case SizeParam(name=name):
+                return f"i64 {name}"
+            case ScalarParam(name=name, dtype=dtype):
+                return f"{'f64' if dtype.is_floating else 'i64'} {name}"
+
+    def _dim(self, dim: Dim) -> str:
+        return to_c(dim, _symbol_name)
+
+    def _emit_elements(self, numbers: list[int], keep: list[int] | tuple[()] = ()) -> None:
+        for n in numbers:
+            element = self.elements[n]
+            kind = C_TYPES[element.dtype.name]
+            if isinstance(element, Scan):
+                self._line(f"c{n} = {c_combine(element, f'c{n}', f'v{element.arg}')};")
+                self._line(f"const {kind} v{n} = c{n};")
+                continue
+            if n in self.kept and n not in keep:
+                self._line(f"const {kind} v{n} = {self.kept[n]}[{self.kernel.rows[0].name}];")
+                continue
+            self._line(f"const {kind} v{n} = {self._value(element, self.tiles.get(n))};")
+            if n in keep:
+                self._line(f"{self.kept[n]}[{self.kernel.rows[0].name}] = v{n};")
+
+    def _value(self, element: Element, place: str | None = None) -> str:
+        match element:
+            case Const(value=value, dtype=dtype):
+                return c_number(value, dtype)
+            case Read(param=param, dtype=dtype):
+                return f"({C_TYPES[dtype.name]}){param}"
+            case Position(index=index):
+                return self._dim(index)
+            case Load():
+                return self._load(element, place)
+            case Op(op="cast", args=(arg,), dtype=dtype):
+                return c_cast(f"v{arg}", self.kernel.elements[arg].dtype, dtype)
+            case Op(op="same", args=(arg,)):
+                return f"v{arg}"
+            case Op(op="where", args=(condition, a, b)):
+                return f"v{condition} ? v{a} : v{b}"
+            case Op(op=op, args=args):
+                dtype = self.kernel.elements[args[0]].dtype
+                return c_scalar(op, dtype, [f"v{a}" for a in args])
+        raise NotImplementedError(type(element).__name__)
+
+    def _load(self, element: Load, place: str | None = None) -> str:
+        text = place or f"{element.pointer}[{self._dim(element.index)}]"
+        dtype = element.dtype
+        if dtype.name in HALF:
+            text = f"as_load_{HALF[dtype.name]}({text})"
+        elif dtype is bool_:
+            text = f"({text} != 0)"
+        return text if element.mask is None else f"(v{element.mask} ? {text} : 0)"
+
+    def _store(self, store: Store) -> None:
+        dtype = self.kernel.pointer(store.pointer).dtype
+        value, place = f"v{store.value}", f"{store.pointer}[{self._dim(store.index)}]"
+        if store.mode != "set":
+            value = self._updated(store, dtype, place)
+        if dtype.name in HALF:
+            value = f"as_store_{HALF[dtype.name]}({value})"
+        guard = "" if store.mask is None else f"if (v{store.mask}) "
+        self._line(f"{guard}{place} = {value};")
+
+    def _updated(self, store: Store, dtype: DType, place: str) -> str:
+        old = f"as_load_{HALF[dtype.name]}({place})" if dtype.name in HALF else place
+        ops = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
+        text = c_scalar(ops[store.mode], dtype, [old, f"v{store.value}"])
+        return f"as_round_{HALF[dtype.name]}({text})" if dtype.name in HALF else text
+
+
+def _symbol_name(symbol: Symbol) -> str:
+    return symbol.name

@@ -71,8 +71,8 @@ def _quick_equal(
 def decide(facts: Facts, relation: Relation) -> bool | None:
     """True or False if the facts decide, else None."""
     atom = relation.form.atom
-    if atom is not None and not atom.word and facts.alone(atom):
-        return quick(facts, relation)
+    if atom.__class__ is Symbol and facts.alone(atom):
+        return _of_one_symbol(facts, relation, atom)
     if not linear(relation.form):
         found = quick(facts, relation)
         if found is not None:
@@ -92,6 +92,28 @@ def decide(facts: Facts, relation: Relation) -> bool | None:
         if core is not None and (facts.used is not None or not undecided(facts, now, core)):
             found = _by_elimination(facts, now, core)
     return found
+
+
+def _of_one_symbol(facts: Facts, relation: Relation, symbol: Symbol) -> bool | None:
+    """The answer for a symbol that nothing ties to others: the most frequent question, by far."""
+    form, bound, kind = relation.form, relation.bound, relation.kind
+    stated = facts.ranges.get(form)
+    if stated is None:
+        lo, hi = None if symbol.signed else 0, None
+    else:
+        lo, hi, why = stated
+        facts.use(why)
+    if kind == "ge":
+        return True if lo is not None and lo >= bound else _below(hi, bound)
+    if kind == "le":
+        return True if hi is not None and hi <= bound else _below(bound, lo)
+    same = _quick_equal(facts, form, bound, lo, hi)
+    return same if same is None or kind == "eq" else not same
+
+
+def _below(a: int | None, b: int | None) -> bool | None:
+    """False where a < b is certain."""
+    return False if a is not None and b is not None and a < b else None
 
 
 def _by_factors(facts: Facts, relation: Relation) -> bool | None:

@@ -9,8 +9,6 @@ checkpoint is open, an undo journal remembers what writes replaced.
 
 from __future__ import annotations
 
-import gc
-import operator
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from anyshape.capture import purity
 from anyshape.capture.iterators import FORKABLE, SETTABLE, can_fork
+from anyshape.capture.mirrors import Copier, copier_of, mapping_behind
+from anyshape.capture.undo import undo_attribute, undo_contents, undo_raise, undo_slot, write_cell
 from anyshape.capture.values import NULL, PROXIES, Break
 
 if TYPE_CHECKING:
@@ -141,14 +141,14 @@ class Heap:
     def will_write(self, obj: Any) -> None:
         """Called before a real write to a created container, cell or instance dict: the journal remembers its state."""
         if self.journal is not None:
-            self.journal.append(_undo(obj))
+            self.journal.append(undo_contents(obj))
 
     def will_raise(self, error: BaseException) -> None:
         """Called before the traceback, context or cause of an exception changes."""
         if self.journal is not None:
             before = (error.__traceback__, error.__context__, error.__cause__)
             suppress = error.__suppress_context__
-            self.journal.append(lambda: _undo_raise(error, *before, suppress))
+            self.journal.append(lambda: undo_raise(error, *before, suppress))
 
     def advance(self, iterator: Any, *, shared: bool) -> Any:
         """`next(iterator, NULL)` of a native iterator, such that a rollback can undo it.
@@ -184,7 +184,7 @@ class Heap:
             return known.state
         if kind in _VIEWS or kind in _ODICT_VIEWS:
             return self._mirror_view(obj, kind)
-        copier = _copier(obj)
+        copier = copier_of(obj)
         if copier is None:
             return obj
         return self._make_mirror(obj, copier)
@@ -194,8 +194,8 @@ class Heap:
         known = self.mirrors.get(id(obj))
         return obj if known is None else known.state
 
-    def _make_mirror(self, obj: Any, copier: Callable[[Heap, Any], Any]) -> Any:
-        state = copier(self, obj)
+    def _make_mirror(self, obj: Any, copier: Copier) -> Any:
+        state = copier(self.domain.read, obj)
         self.mirrors[id(obj)] = Mirror(obj, state)
         self.owners[id(state)] = id(obj)
         self.created[id(state)] = state
@@ -208,7 +208,7 @@ class Heap:
     def _mirror_view(self, view: Any, kind: type) -> Any:
         mapping = view.mapping
         base = getattr(mapping, "copy", None)
-        real = _mapping_behind(view) if base is not None else None
+        real = mapping_behind(view) if base is not None else None
         if real is None:
             raise Break("outside-view", "a view of an outside dict is read as a whole")
         state = self.mirror(real)
@@ -387,7 +387,7 @@ class Heap:
                 cell.cell_contents = value
             return
         self._set_slot(cell, "cell_contents", value)
-        self._log(_write_cell, cell, (value,))
+        self._log(write_cell, cell, (value,))
 
     def _set_slot(self, obj: Any, name: str, value: Any) -> None:
         key = (id(obj), name)
@@ -412,7 +412,7 @@ class Heap:
             )
             return
         if self.journal is not None:
-            self.journal.append(_undo_slot(obj, descriptor))
+            self.journal.append(undo_slot(obj, descriptor))
         if value is NULL:
             descriptor.__delete__(obj)
         else:
@@ -445,7 +445,7 @@ class Heap:
 
     def _mirror_namespace(self, namespace: dict[str, Any]) -> Any:
         """A mirror of an instance's or module's dict: entries are read when they are used (`instance_attribute`)."""
-        return self._make_mirror(namespace, lambda heap, real: dict(real))
+        return self._make_mirror(namespace, lambda read, real: dict(real))
 
     def native_setattr(self, obj: Any, name: str, value: Any) -> None:
         """Set an attribute of a class, a function or another C object by C code."""
@@ -453,7 +453,7 @@ class Heap:
             if isinstance(obj, type):
                 self.domain.machine.class_changed()
             if self.journal is not None:
-                self.journal.append(_undo_attribute(obj, name))
+                self.journal.append(undo_attribute(obj, name))
             if value is NULL:
                 delattr(obj, name)
             else:
@@ -530,166 +530,3 @@ def _is_container(obj: Any) -> bool:
 
 def _attribute_args(name: str, value: Any) -> tuple[Any, ...]:
     return (name,) if value is NULL else (name, value)
-
-
-def _write_cell(cell: CellType, value: Any) -> None:
-    if value is NULL:
-        del cell.cell_contents
-    else:
-        cell.cell_contents = value
-
-
-def _mapping_behind(view: Any) -> Any:
-    """The dict of a dict view: its `mapping` is a proxy, whose `|` gives away the dict's type only; so ask the collector."""
-    for referent in gc.get_referents(view):
-        if isinstance(referent, dict):
-            return referent
-    return None
-
-
-# ---- mirrors of each kind of container ----------------------------------------------------------------------------------------------
-def _mirror_list(heap: Heap, obj: Any) -> Any:
-    read = heap.domain.read
-    count = read(obj, "len", None, len(obj))
-    values = [read(obj, "item", index, value) for index, value in enumerate(list.__iter__(obj))]
-    assert count == len(values)
-    if type(obj) is list:
-        return values
-    twin = list.__new__(type(obj))
-    list.extend(twin, values)
-    return twin
-
-
-def _mirror_tuple(heap: Heap, obj: Any) -> Any:
-    read = heap.domain.read
-    read(obj, "len", None, len(obj))
-    values = [read(obj, "item", i, value) for i, value in enumerate(tuple.__iter__(obj))]
-    try:
-        return tuple.__new__(type(obj), values)
-    except TypeError:  # a struct sequence of C (sys.version_info): constants
-        return obj
-
-
-def _mirror_dict(heap: Heap, obj: Any) -> Any:
-    read = heap.domain.read
-    keys = (
-        tuple(dict.keys(obj)) if not isinstance(obj, OrderedDict) else tuple(OrderedDict.keys(obj))
-    )
-    read(obj, "keys", None, keys)
-    twin = _empty_dict_like(obj)
-    for key in keys:
-        value = read(obj, "item", key, dict.__getitem__(obj, key))
-        if isinstance(obj, OrderedDict):
-            OrderedDict.__setitem__(twin, key, value)
-        else:
-            dict.__setitem__(twin, key, value)
-    return twin
-
-
-def _empty_dict_like(obj: Any) -> Any:
-    kind = type(obj)
-    twin = kind.__new__(kind)
-    if hasattr(obj, "default_factory"):
-        twin.default_factory = obj.default_factory
-    return twin
-
-
-def _mirror_set(heap: Heap, obj: Any) -> Any:
-    values = sorted(obj, key=repr) if len(obj) < 2 else list(obj)
-    heap.domain.read(obj, "keys", None, tuple(values))
-    return type(obj)(values) if type(obj) in (set, frozenset) else obj
-
-
-def _mirror_deque(heap: Heap, obj: Any) -> Any:
-    read = heap.domain.read
-    read(obj, "len", None, len(obj))
-    return deque([read(obj, "item", index, value) for index, value in enumerate(obj)], obj.maxlen)
-
-
-_COPIERS: tuple[tuple[type, Callable[[Heap, Any], Any]], ...] = (
-    (list, _mirror_list),
-    (tuple, _mirror_tuple),
-    (dict, _mirror_dict),
-    (set, _mirror_set),
-    (frozenset, _mirror_set),
-    (deque, _mirror_deque),
-)
-
-
-def _copier(obj: Any) -> Callable[[Heap, Any], Any] | None:
-    for kind, copier in _COPIERS:
-        if isinstance(obj, kind):
-            return copier
-    return None
-
-
-# ---- undo -----------------------------------------------------------------------------------------------------------------------------
-def _undo(obj: Any) -> Callable[[], None]:
-    if isinstance(obj, (list, deque)):
-        saved = list(obj)
-        return lambda: _refill(obj, saved)
-    if isinstance(obj, OrderedDict):
-        items = list(OrderedDict.items(obj))
-        return lambda: _refill_dict(obj, items, OrderedDict)
-    if isinstance(obj, dict):
-        pairs = list(dict.items(obj))
-        return lambda: _refill_dict(obj, pairs, dict)
-    if isinstance(obj, set):
-        members = list(obj)
-        return lambda: _refill_set(obj, members)
-    if isinstance(obj, CellType):
-        return _undo_cell(obj)
-    if isinstance(obj, bytearray):
-        content = bytes(obj)
-        return lambda: operator.setitem(obj, slice(None), content)
-    raise Break("fork-write", f"a write to {type(obj).__name__} inside a fork")
-
-
-def _refill(obj: Any, saved: list[Any]) -> None:
-    if isinstance(obj, list):
-        list.__setitem__(obj, slice(None), saved)
-    else:
-        obj.clear()
-        obj.extend(saved)
-
-
-def _refill_dict(obj: Any, items: list[Any], base: Any) -> None:
-    base.clear(obj)
-    for key, value in items:
-        base.__setitem__(obj, key, value)
-
-
-def _refill_set(obj: set[Any], members: list[Any]) -> None:
-    set.clear(obj)
-    set.update(obj, members)
-
-
-def _undo_cell(cell: CellType) -> Callable[[], None]:
-    try:
-        value = cell.cell_contents
-    except ValueError:
-        return lambda: _write_cell(cell, NULL)
-    return lambda: _write_cell(cell, value)
-
-
-def _undo_raise(
-    error: BaseException, traceback: Any, context: Any, cause: Any, suppress: bool
-) -> None:
-    error.__traceback__, error.__context__, error.__cause__ = traceback, context, cause
-    error.__suppress_context__ = suppress
-
-
-def _undo_slot(obj: Any, descriptor: Any) -> Callable[[], None]:
-    try:
-        value = descriptor.__get__(obj, type(obj))
-    except AttributeError:
-        return lambda: descriptor.__delete__(obj)
-    return lambda: descriptor.__set__(obj, value)
-
-
-def _undo_attribute(obj: Any, name: str) -> Callable[[], None]:
-    namespace = vars(obj) if hasattr(obj, "__dict__") else {}
-    if name in namespace or (isinstance(obj, type) and hasattr(vars(type).get(name), "__set__")):
-        value = namespace[name] if name in namespace else getattr(obj, name)
-        return lambda: setattr(obj, name, value)
-    return lambda: delattr(obj, name)

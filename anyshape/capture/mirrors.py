@@ -1,0 +1,93 @@
+"""Mirrors: a copy of each kind of container, every element of which went through `Domain.read`.
+
+`read(obj, kind, key, value)` gives what the program shall see of an outside container's length, keys and items (see domain.py).
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Any
+
+Read = Callable[[Any, str, Any, Any], Any]
+Copier = Callable[[Read, Any], Any]
+
+
+def mapping_behind(view: Any) -> Any:
+    """The dict of a dict view: its `mapping` is a proxy, whose `|` gives away the dict's type only; so ask the collector."""
+    for referent in gc.get_referents(view):
+        if isinstance(referent, dict):
+            return referent
+    return None
+
+
+def _mirror_list(read: Read, obj: Any) -> Any:
+    count = read(obj, "len", None, len(obj))
+    values = [read(obj, "item", index, value) for index, value in enumerate(list.__iter__(obj))]
+    assert count == len(values)
+    if type(obj) is list:
+        return values
+    twin = list.__new__(type(obj))
+    list.extend(twin, values)
+    return twin
+
+
+def _mirror_tuple(read: Read, obj: Any) -> Any:
+    read(obj, "len", None, len(obj))
+    values = [read(obj, "item", i, value) for i, value in enumerate(tuple.__iter__(obj))]
+    try:
+        return tuple.__new__(type(obj), values)
+    except TypeError:  # a struct sequence of C (sys.version_info): constants
+        return obj
+
+
+def _mirror_dict(read: Read, obj: Any) -> Any:
+    keys = (
+        tuple(dict.keys(obj)) if not isinstance(obj, OrderedDict) else tuple(OrderedDict.keys(obj))
+    )
+    read(obj, "keys", None, keys)
+    twin = _empty_dict_like(obj)
+    for key in keys:
+        value = read(obj, "item", key, dict.__getitem__(obj, key))
+        if isinstance(obj, OrderedDict):
+            OrderedDict.__setitem__(twin, key, value)
+        else:
+            dict.__setitem__(twin, key, value)
+    return twin
+
+
+def _empty_dict_like(obj: Any) -> Any:
+    kind = type(obj)
+    twin = kind.__new__(kind)
+    if hasattr(obj, "default_factory"):
+        twin.default_factory = obj.default_factory
+    return twin
+
+
+def _mirror_set(read: Read, obj: Any) -> Any:
+    values = sorted(obj, key=repr) if len(obj) < 2 else list(obj)
+    read(obj, "keys", None, tuple(values))
+    return type(obj)(values) if type(obj) in (set, frozenset) else obj
+
+
+def _mirror_deque(read: Read, obj: Any) -> Any:
+    read(obj, "len", None, len(obj))
+    return deque([read(obj, "item", index, value) for index, value in enumerate(obj)], obj.maxlen)
+
+
+_COPIERS: tuple[tuple[type, Copier], ...] = (
+    (list, _mirror_list),
+    (tuple, _mirror_tuple),
+    (dict, _mirror_dict),
+    (set, _mirror_set),
+    (frozenset, _mirror_set),
+    (deque, _mirror_deque),
+)
+
+
+def copier_of(obj: Any) -> Copier | None:
+    for kind, copier in _COPIERS:
+        if isinstance(obj, kind):
+            return copier
+    return None

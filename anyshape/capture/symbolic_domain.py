@@ -252,6 +252,8 @@ class SymbolicDomain(Domain):
         made = tensor_ops.call_torch(self, fn, args, kwargs)
         if made is not NotImplemented:
             return made
+        if fn.__qualname__ == "__getattr__":  # of a module: it imports what it was asked for
+            return fn(*args, **kwargs)
         if fn.__module__ == "anyshape.api":
             named = OURS.get(fn.__name__)
             if named is not None:

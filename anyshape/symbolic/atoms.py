@@ -14,13 +14,16 @@ if TYPE_CHECKING:
 Policy: TypeAlias = Literal["backed", "unbacked"]
 Knowledge: TypeAlias = Literal["entry", "midrun"]
 
+DEEP = 24  # operations nested in one another that are looked into
+
 
 class Atom:
     """A symbol or an operation; `expr` is the expression that is this atom and no more."""
 
-    __slots__ = ("expr", "index", "salt", "space", "symbols", "unit")
+    __slots__ = ("depth", "expr", "index", "salt", "space", "symbols", "unit")
 
     word: ClassVar[str] = ""
+    depth: int
     space: Space
     index: int
     salt: int
@@ -28,8 +31,9 @@ class Atom:
     expr: Expr
     symbols: frozenset[Symbol]
 
-    def __init__(self, space: Space, symbols: frozenset[Symbol]) -> None:
+    def __init__(self, space: Space, symbols: frozenset[Symbol], depth: int = 0) -> None:
         self.space = space
+        self.depth = depth
         self.index, self.salt = space.next_atom()
         self.unit = (self,)
         self.symbols = symbols
@@ -74,8 +78,12 @@ class Operation(Atom):
 
     def __init__(self, space: Space, operands: tuple[Dim, ...]) -> None:
         self.operands = operands
-        symbols = (x.symbols for x in operands if not isinstance(x, int))
-        super().__init__(space, frozenset().union(*symbols))
+        exprs = [x for x in operands if not isinstance(x, int)]
+        inside = [atom.depth for x in exprs for monomial in x.terms for atom in monomial]
+        symbols: frozenset[Symbol] = frozenset()
+        super().__init__(
+            space, symbols.union(*[x.symbols for x in exprs]), max(inside, default=0) + 1
+        )
 
     @property
     def args(self) -> tuple[Dim, ...]:
@@ -115,6 +123,11 @@ class Broadcast(Operation):
 
     __slots__ = ()
     word = "broadcast"
+
+
+def deep(atom: Atom) -> bool:
+    """Whether so many operations are nested in the atom that reasoning stops at it."""
+    return atom.depth > DEEP
 
 
 def monomial_order(term: tuple[Monomial, int]) -> tuple[int, ...]:

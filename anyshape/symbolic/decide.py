@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from anyshape.symbolic.atoms import Atom, Monomial, Symbol, age, product_of
+from anyshape.symbolic.atoms import Atom, Monomial, Symbol, age, deep, product_of
 from anyshape.symbolic.conditions import AnyOf, Condition, Relation, eq, ge, le
 from anyshape.symbolic.expr import Dim, Expr, divide, floordiv, mod
 from anyshape.symbolic.knowledge import linear
@@ -329,6 +329,8 @@ class System:
         if not atom.word:
             if not atom.signed and (lo is None or lo < 0):
                 self.claim("ge", expr)
+        elif deep(atom):
+            return
         elif atom.word in ("//", "%"):
             self._division(atom)
         elif atom.word == "broadcast":

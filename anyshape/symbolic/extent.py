@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from anyshape.symbolic.atoms import Atom, Monomial, Symbol
+from anyshape.symbolic.atoms import Atom, Monomial, Symbol, deep
 from anyshape.symbolic.expr import BUILDERS, Dim, Expr, floordiv, maximum, minimum, total
 from anyshape.symbolic.ranges import bounds_of
 from anyshape.symbolic.simplify import simplified
@@ -89,6 +89,8 @@ def _atom(facts: Facts, atom: Atom, allowed: Allowed, steps: int, sign: int) -> 
     found = None
     if isinstance(atom, Symbol):
         found = _symbol(facts, atom, allowed, steps, sign) if steps else None
+    elif deep(atom):
+        return None
     elif atom.word == "//" and isinstance(atom.args[1], int):
         inside = _either(facts, atom.args[0], allowed, steps, sign)
         found = None if inside is None else floordiv(inside, atom.args[1])

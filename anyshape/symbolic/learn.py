@@ -362,7 +362,8 @@ def _congruent(facts: Facts, dim: Dim, modulus: int, residue: int, why: Why) -> 
 def mentions(dim: Dim, atom: Atom) -> bool:
     """Whether the atom occurs in the dim, however deep."""
     return not isinstance(dim, int) and any(
-        other is atom or any(mentions(arg, atom) for arg in other.args)
+        other is atom
+        or (other.index > atom.index and any(mentions(arg, atom) for arg in other.args))
         for monomial in dim.terms
         for other in monomial
     )

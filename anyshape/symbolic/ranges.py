@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from math import gcd
 from typing import TYPE_CHECKING, TypeAlias
 
-from anyshape.symbolic.atoms import Atom, Monomial
+from anyshape.symbolic.atoms import Atom, Monomial, deep
 from anyshape.symbolic.expr import Dim, Expr
 from anyshape.symbolic.polynomial import divide_exactly, negative, without_constant
 
@@ -183,6 +183,8 @@ def atom_bounds(facts: Facts, atom: Atom, depth: int) -> Bounds:
     own = facts.range_of(atom.expr)
     if not atom.word:
         return own if atom.signed else (highest(own[0], 0), own[1])
+    if deep(atom):
+        return own
     operands = [bounds_of(facts, arg, depth) for arg in atom.args]
     return meet(own, BY_WORD[atom.word](*operands))
 
@@ -292,7 +294,7 @@ def _congruent_product(a: Congruence, b: Congruence) -> Congruence:
 def _atom_congruence(facts: Facts, atom: Atom) -> Congruence:
     own = facts.congruence_at(atom.expr)
     found = (1, 0)
-    match atom.word:
+    match "" if deep(atom) else atom.word:
         case "//" | "%" if isinstance(atom.args[1], int):
             m, r = congruence_of(facts, atom.args[0])
             divisor = atom.args[1]

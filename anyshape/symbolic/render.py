@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 
-from anyshape.symbolic.atoms import Atom, Broadcast, FloorDiv, Max, Min, Mod, Symbol
+from anyshape.symbolic.atoms import Atom, Broadcast, FloorDiv, Max, Min, Mod, Symbol, age, deep
 from anyshape.symbolic.conditions import AllOf, AnyOf, Condition, Kind, Relation
 from anyshape.symbolic.expr import Dim, Expr
 from anyshape.symbolic.text import Name, Printer, name_of
@@ -171,15 +171,33 @@ def evaluate(dim: Dim | Condition | bool, env: Mapping[Symbol, int]) -> int | bo
     """The value under these sizes; KeyError for a symbol without one, errors as Python's."""
     match dim:
         case Expr():
-            return _value(dim, env, {})
+            return _value(dim, env, _inner_values(dim, env))
         case Relation():
-            return COMPARE[dim.kind](_value(dim.form, env, {}), dim.bound)
+            return COMPARE[dim.kind](_value(dim.form, env, _inner_values(dim.form, env)), dim.bound)
         case AllOf():
             return all(evaluate(part, env) for part in dim.parts)
         case AnyOf():
             return any(evaluate(part, env) for part in dim.parts)
         case _:
             return dim
+
+
+def _inner_values(dim: Expr, env: Mapping[Symbol, int]) -> dict[Atom, int]:
+    """The values of deeply nested atoms, the innermost first, so that nothing recurses far."""
+    seen: dict[Atom, int] = {}
+    if not any(deep(atom) for monomial in dim.terms for atom in monomial):
+        return seen
+    found: dict[Atom, None] = {}
+    waiting = [dim]
+    while waiting:
+        for monomial in waiting.pop().terms:
+            for atom in monomial:
+                if atom.word and atom not in found:
+                    found[atom] = None
+                    waiting.extend(arg for arg in atom.args if isinstance(arg, Expr))
+    for atom in sorted(found, key=age):
+        _atom_value(atom, env, seen)
+    return seen
 
 
 def _value(dim: Dim, env: Mapping[Symbol, int], seen: dict[Atom, int]) -> int:

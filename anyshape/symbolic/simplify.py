@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from anyshape.symbolic.atoms import Atom, Monomial, quotient_of
+from anyshape.symbolic.atoms import Atom, Monomial, deep, quotient_of
 from anyshape.symbolic.conditions import Condition, eq, ge, gt, le, lt, ne
 from anyshape.symbolic.expr import (
     ARITHMETIC,
@@ -68,7 +68,7 @@ def _atom(facts: Facts, atom: Atom) -> Dim:
     if value is not None:
         facts.use_value(atom)
         return simplified(facts, value)
-    if not atom.word:
+    if not atom.word or deep(atom):
         return atom.expr
     found = facts.recall(atom)
     if found is None:

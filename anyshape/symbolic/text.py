@@ -96,4 +96,12 @@ class Printer:
         return f"broadcast({', '.join(self.dim(arg) for arg in args)})"
 
 
-PLAIN = Printer()
+class _Short(Printer):
+    """Leaves out what is nested too deep to read."""
+
+    def atom(self, atom: Atom) -> str:
+        return "..." if atom.depth > LEGIBLE else super().atom(atom)
+
+
+LEGIBLE = 24  # operations nested in one another that are spelled out for people
+PLAIN = _Short()

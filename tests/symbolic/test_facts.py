@@ -463,3 +463,14 @@ def test_forks_share_what_they_know(w):
         forks.append(forks[-1].fork())
     assert forks[-1].ranges.older is facts.ranges.older
     assert forks[-1].known(le(w.s[0], 100)) is True
+
+
+def test_what_is_nested_without_end_is_merely_unknown(w):
+    dim = w.s[0]
+    for _ in range(400):
+        dim = minimum(dim + 1, w.space.fresh("y")) * 2
+    assert w.facts.known(eq(dim, 7)) is False  # it is even
+    assert w.facts.known(ge(dim, 7)) is None
+    assert w.facts.bounds(dim)[0] in (None, 0)
+    assert w.facts.simplify(dim) is dim
+    assert "..." in str(dim)

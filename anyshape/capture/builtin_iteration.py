@@ -8,7 +8,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from anyshape.capture import attributes, generators, polyfills, protocol
+from anyshape.capture import attributes, generators, iteration_polyfills, protocol
 from anyshape.capture.continuations import RESUME, ResumeOr
 from anyshape.capture.frame import Frame
 from anyshape.capture.generators import CLOSING, Generator
@@ -25,7 +25,7 @@ Handler = Callable[["Machine", Args, Kwargs], Any]
 # ---- iteration ----------------------------------------------------------------------------------------------------------------------
 def _iter(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 2:
-        return Call(polyfills.calls_until, args)
+        return Call(iteration_polyfills.calls_until, args)
     if len(args) == 1:
         return protocol.iterate(machine, args[0])
     return machine.native(iter, args, kwargs)
@@ -43,7 +43,7 @@ def _next(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if attributes.is_python(machine, cls, "__next__"):
         if len(args) == 1:
             return attributes.special(machine, iterator, "__next__")
-        return Call(polyfills.next_or_default, args)
+        return Call(iteration_polyfills.next_or_default, args)
     if not machine.recording or not hasattr(cls, "__next__"):
         return next(*args, **kwargs)
     value = machine.heap.advance(iterator, shared=True)
@@ -86,7 +86,11 @@ def _generator_close(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _container(make: Any) -> Handler:
-    polyfill = polyfills.make_from_list if make in (list, tuple) else polyfills.make_from_elements
+    polyfill = (
+        iteration_polyfills.make_from_list
+        if make in (list, tuple)
+        else iteration_polyfills.make_from_elements
+    )
 
     def handler(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
         if len(args) == 1 and not kwargs and protocol.needs_interpretation(machine, args[0]):
@@ -101,7 +105,7 @@ def _new_container(new: Any) -> Handler:
 
     def handler(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
         if len(args) == 2 and protocol.needs_interpretation(machine, args[1]):
-            return Call(polyfills.fill_from_list, (new, *args))
+            return Call(iteration_polyfills.fill_from_list, (new, *args))
         return machine.native(new, args, kwargs)
 
     return handler
@@ -110,7 +114,9 @@ def _new_container(new: Any) -> Handler:
 def _filler(method: Any) -> Handler:
     """`list.extend` and the like, which iterate over their arguments."""
     hinted = method in (list.extend, list.__init__)
-    polyfill = polyfills.fill_from_list if hinted else polyfills.fill_from_elements
+    polyfill = (
+        iteration_polyfills.fill_from_list if hinted else iteration_polyfills.fill_from_elements
+    )
 
     def handler(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
         if any(protocol.needs_interpretation(machine, arg) for arg in args[1:]):
@@ -123,7 +129,7 @@ def _filler(method: Any) -> Handler:
 def _dict_maker(make: Any) -> Handler:
     def handler(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
         if len(args) == 1 and _is_python_source(machine, args[0]):
-            return Call(polyfills.dict_of, (make, args, kwargs))
+            return Call(iteration_polyfills.dict_of, (make, args, kwargs))
         return machine.native(make, args, kwargs)
 
     return handler
@@ -132,7 +138,7 @@ def _dict_maker(make: Any) -> Handler:
 def _dict_update(method: Any) -> Handler:
     def handler(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
         if len(args) == 2 and _is_python_source(machine, args[1]):
-            return Call(polyfills.dict_update_from, (method, *args, kwargs))
+            return Call(iteration_polyfills.dict_update_from, (method, *args, kwargs))
         return machine.native(method, args, kwargs)
 
     return handler
@@ -140,7 +146,7 @@ def _dict_update(method: Any) -> Handler:
 
 def _fromkeys(machine: Machine, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     if args and protocol.needs_interpretation(machine, args[0]):
-        return Call(polyfills.make_from_list, (fn, *args))
+        return Call(iteration_polyfills.make_from_list, (fn, *args))
     return machine.native(fn, args, kwargs)
 
 
@@ -160,26 +166,26 @@ def _is_python_source(machine: Machine, source: Any) -> bool:
 
 def _zip(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if any(protocol.needs_interpretation(machine, arg) for arg in args):
-        return Call(polyfills.zip_of, (args, kwargs.get("strict", False)))
+        return Call(iteration_polyfills.zip_of, (args, kwargs.get("strict", False)))
     return machine.native(zip, args, kwargs)
 
 
 def _enumerate(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     start = args[1] if len(args) > 1 else kwargs.get("start", 0)
     if args and (type(start) in PROXIES or protocol.needs_interpretation(machine, args[0])):
-        return Call(polyfills.enumerate_of, (args[0], start))
+        return Call(iteration_polyfills.enumerate_of, (args[0], start))
     return machine.native(enumerate, args, kwargs)
 
 
 def _map(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if len(args) > 1 and not kwargs:
-        return Call(polyfills.map_of, args)
+        return Call(iteration_polyfills.map_of, args)
     return machine.native(map, args, kwargs)
 
 
 def _filter(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 2 and not kwargs:
-        return Call(polyfills.filter_of, args)
+        return Call(iteration_polyfills.filter_of, args)
     return machine.native(filter, args, kwargs)
 
 
@@ -191,18 +197,18 @@ def _reversed(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
         if machine.lookup(cls, "__reversed__") is NULL and attributes.is_python(
             machine, cls, "__getitem__"
         ):
-            return Call(polyfills.reversed_by_getitem, args)
+            return Call(iteration_polyfills.reversed_by_getitem, args)
     return machine.native(reversed, args, kwargs)
 
 
 def _reduce(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if len(args) in (2, 3) and not kwargs:
-        return Call(polyfills.reduce_of, (*args, ABSENT)[:3])
+        return Call(iteration_polyfills.reduce_of, (*args, ABSENT)[:3])
     return machine.native(functools.reduce, args, kwargs)
 
 
 def _any_or_all(name: str) -> Handler:
-    polyfill = polyfills.any_of if name == "any" else polyfills.all_of
+    polyfill = iteration_polyfills.any_of if name == "any" else iteration_polyfills.all_of
     function = any if name == "any" else all
 
     def handler(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
@@ -221,7 +227,7 @@ def _sum(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if not protocol.needs_interpretation(machine, args[0]) and all_plain(args[0]):
         return machine.native(sum, args, kwargs)
     start = args[1] if len(args) == 2 else kwargs.get("start", 0)
-    return Call(polyfills.sum_of, (args[0], start))
+    return Call(iteration_polyfills.sum_of, (args[0], start))
 
 
 def all_plain(values: Any) -> bool:
@@ -244,7 +250,7 @@ def _extreme(name: str) -> Handler:
             return machine.native(function, args, kwargs)
         if len(args) > 1 and default is not ABSENT:
             return machine.native(function, args, kwargs)
-        return Call(polyfills.extreme_of, (name, values, key, default, better))
+        return Call(iteration_polyfills.extreme_of, (name, values, key, default, better))
 
     return handler
 
@@ -255,7 +261,7 @@ def _sorted(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     key, reverse = kwargs.get("key"), kwargs.get("reverse", False)
     if key is None and all_plain(args[0]):
         return machine.native(sorted, args, kwargs)
-    return Call(polyfills.sorted_of, (args[0], key, reverse))
+    return Call(iteration_polyfills.sorted_of, (args[0], key, reverse))
 
 
 def _list_sort(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
@@ -264,12 +270,12 @@ def _list_sort(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     key, reverse = kwargs.get("key"), kwargs.get("reverse", False)
     if key is None and all_plain(args[0]):
         return machine.native(list.sort, args, kwargs)
-    return Call(polyfills.sort_in_place, (args[0], key, reverse))
+    return Call(iteration_polyfills.sort_in_place, (args[0], key, reverse))
 
 
 def _join(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 2 and protocol.needs_interpretation(machine, args[1]):
-        return Call(polyfills.join_of, args)
+        return Call(iteration_polyfills.join_of, args)
     return machine.native(str.join, args, kwargs)
 
 

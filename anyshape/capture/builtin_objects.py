@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import CodeType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
-from anyshape.capture import attributes, polyfills, protocol
+from anyshape.capture import attributes, class_polyfills, polyfills, protocol
 from anyshape.capture.frame import Frame
 from anyshape.capture.generators import Generator
 from anyshape.capture.unwinding import exception_info, handled_exception
@@ -130,13 +130,13 @@ def _isinstance(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
             _has_plain_check(machine, item, "__instancecheck__", _INSTANCE_CHECKS) for item in cls
         ):
             return any(_instance_of(machine, obj, item) for item in cls)
-        return Call(polyfills.isinstance_any, args)
+        return Call(class_polyfills.isinstance_any, args)
     if _has_plain_check(machine, cls, "__instancecheck__", _INSTANCE_CHECKS):
         return _instance_of(machine, obj, cls)
     if type(obj) is cls:
         return True
     if attributes.is_python(machine, type(cls), "__instancecheck__") and type(obj) not in PROXIES:
-        return Call(polyfills.instance_check, args)
+        return Call(class_polyfills.instance_check, args)
     if type(obj) in PROXIES:
         return issubclass(machine.domain.type_of(obj), cls)
     return machine.native(isinstance, args, kwargs)
@@ -168,11 +168,11 @@ def _issubclass(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
             _has_plain_check(machine, item, "__subclasscheck__", _SUBCLASS_CHECKS) for item in cls
         ):
             return issubclass(sub, cls)
-        return Call(polyfills.issubclass_any, args)
+        return Call(class_polyfills.issubclass_any, args)
     if not _has_plain_check(
         machine, cls, "__subclasscheck__", _SUBCLASS_CHECKS
     ) and attributes.is_python(machine, type(cls), "__subclasscheck__"):
-        return Call(polyfills.subclass_check, args)
+        return Call(class_polyfills.subclass_check, args)
     return machine.native(issubclass, args, kwargs)
 
 
@@ -220,13 +220,13 @@ def _locals(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
 def _vars(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if not args:
         return _locals(machine, args, kwargs)
-    return Call(polyfills.vars_of, args)
+    return Call(class_polyfills.vars_of, args)
 
 
 def _dir(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if args:
         if attributes.is_python(machine, type(args[0]), "__dir__"):
-            return Call(polyfills.dir_by_method, args)
+            return Call(class_polyfills.dir_by_method, args)
         return machine.native(dir, args, kwargs)
     return sorted(_locals(machine, args, kwargs))
 

@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from anyshape.capture import attributes, intrinsics, polyfills, protocol
+from anyshape.capture import attributes, intrinsics, iteration_polyfills, polyfills, protocol
 from anyshape.capture.builtin_iteration import CLASS_METHODS, ITERATION_BUILTINS, ITERATION_TYPES
 from anyshape.capture.builtin_objects import OBJECT_BUILTINS, OBJECT_TYPES
 from anyshape.capture.values import ABSENT, NULL, PROXIES, Call
@@ -34,7 +34,7 @@ def _len(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
 
 def _length_hint(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if len(args) in (1, 2) and not kwargs:
-        return Call(polyfills.length_hint, (*args, 0)[:2])
+        return Call(iteration_polyfills.length_hint, (*args, 0)[:2])
     return machine.native(operator.length_hint, args, kwargs)
 
 

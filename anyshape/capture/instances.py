@@ -1,7 +1,7 @@
 """Calling classes, and the class statement.
 
 `type.__call__` is `__new__` and then `__init__`: C ones are called natively, Python ones are interpreted. A class statement is an
-interpreted polyfill (`polyfills.build_class`) around the frame of its body.
+interpreted polyfill (`class_polyfills.build_class`) around the frame of its body.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import deque
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from anyshape.capture import polyfills, protocol
+from anyshape.capture import class_polyfills, intrinsics, iteration_polyfills, protocol
 from anyshape.capture.builtins import TYPE_HANDLERS
 from anyshape.capture.continuations import Become
 from anyshape.capture.frame import Frame
@@ -36,7 +36,7 @@ def instantiate(machine: Machine, cls: Any, args: tuple[Any, ...], kwargs: dict[
         if meta_call is not _type_call:
             if type(meta_call) is FunctionType:
                 return Call(meta_call, (cls, *args), kwargs)
-            return Call(polyfills.construct_by_metaclass, (cls, args, kwargs))
+            return Call(class_polyfills.construct_by_metaclass, (cls, args, kwargs))
         if issubclass(cls, type):
             return machine.native(cls, args, kwargs)
     answer = machine.domain.instantiate(cls, args, kwargs)
@@ -52,7 +52,7 @@ def construct(machine: Machine, cls: Any, args: tuple[Any, ...], kwargs: dict[st
     if isinstance(new, staticmethod):
         new = new.__func__
     if type(new) is FunctionType:
-        return Call(polyfills.construct, (cls, new, args, kwargs))
+        return Call(class_polyfills.construct, (cls, new, args, kwargs))
     if type(init) is not FunctionType:
         return _native_instance(machine, cls, args, kwargs)
     if new is _object_new:
@@ -74,7 +74,7 @@ def _native_instance(
     machine: Machine, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     if args and issubclass(cls, _ITERATING) and protocol.needs_interpretation(machine, args[0]):
-        return Call(polyfills.make_from_list, (cls, *args), kwargs)
+        return Call(iteration_polyfills.make_from_list, (cls, *args), kwargs)
     obj = machine.native(cls, args, kwargs)
     if machine.recording and isinstance(obj, cls) and cls.__flags__ & (1 << 9):
         machine.heap.create(obj)
@@ -99,7 +99,7 @@ def build_class(machine: Machine, args: tuple[Any, ...], kwargs: dict[str, Any])
     body, name, *bases = args
     keywords = dict(kwargs)
     metaclass = keywords.pop("metaclass", ABSENT)
-    return Call(polyfills.build_class, (body, name, tuple(bases), metaclass, keywords))
+    return Call(class_polyfills.build_class, (body, name, tuple(bases), metaclass, keywords))
 
 
 def run_class_body(machine: Machine, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -114,7 +114,7 @@ def run_class_body(machine: Machine, args: tuple[Any, ...], kwargs: dict[str, An
 
 INSTANCE_HANDLERS = {
     type.__call__: type_call,
-    polyfills.run_class_body: run_class_body,
+    intrinsics.run_class_body: run_class_body,
     __builtins__["__build_class__"]
     if isinstance(__builtins__, dict)
     else __builtins__.__build_class__: build_class,

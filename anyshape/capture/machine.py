@@ -15,7 +15,9 @@ from typing import Any
 from anyshape.capture import (
     attributes,
     binding,
+    class_polyfills,
     instances,
+    iteration_polyfills,
     itertools_polyfills,
     polyfills,
     unwinding,
@@ -37,7 +39,10 @@ _METHOD_WRAPPER = type([].__len__)
 KEYED = frozenset(
     {FunctionType, BuiltinFunctionType, type, _METHOD_DESCRIPTOR, _WRAPPER_DESCRIPTOR}
 )
-POLYFILL_FILES = frozenset({polyfills.__file__, itertools_polyfills.__file__})
+POLYFILL_FILES = frozenset(
+    module.__file__
+    for module in (polyfills, class_polyfills, iteration_polyfills, itertools_polyfills)
+)
 NO_KWARGS: dict[str, Any] = {}
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
-from anyshape.capture import attributes, polyfills, protocol
+from anyshape.capture import attributes, class_polyfills, iteration_polyfills, polyfills, protocol
 from anyshape.capture.continuations import RAISE, Continuation, ForCall, ForNext, SendCall, SendNext
 from anyshape.capture.frame import PYTHON, Frame
 from anyshape.capture.generators import Generator
@@ -233,7 +233,11 @@ def call_function_ex(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     if type(args) is not tuple:
         if protocol.needs_interpretation(machine, args):
             return _retry_with(
-                machine, frame, -1 - flag, Call(polyfills.make_from_list, (tuple, args)), arg
+                machine,
+                frame,
+                -1 - flag,
+                Call(iteration_polyfills.make_from_list, (tuple, args)),
+                arg,
             )
         if not hasattr(type(args), "__iter__") and not hasattr(type(args), "__getitem__"):
             shown, kind = shown_callable(fn), type(args).__name__
@@ -574,12 +578,12 @@ def match_keys(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
         seen: set[Any] = set()
         double = next(key for key in keys if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise ValueError(f"mapping pattern checks duplicate key ({double!r})")
-    return push(machine, frame, 0, Call(polyfills.match_keys, (subject, keys)))
+    return push(machine, frame, 0, Call(class_polyfills.match_keys, (subject, keys)))
 
 
 def match_class(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     subject, cls, names = frame.stack[-3:]
-    return push(machine, frame, 3, Call(polyfills.match_class, (subject, cls, arg, names)))
+    return push(machine, frame, 3, Call(class_polyfills.match_class, (subject, cls, arg, names)))
 
 
 # ---- the rest ---------------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import CellType, CodeType
 from typing import TYPE_CHECKING, Any
 
-from anyshape.capture import attributes, polyfills, protocol
+from anyshape.capture import attributes, iteration_polyfills, polyfills, protocol
 from anyshape.capture.attributes import BOUND
 from anyshape.capture.continuations import DISCARD
 from anyshape.capture.frame import Frame
@@ -185,7 +185,7 @@ def store_name(machine: Machine, frame: Frame, arg: str) -> Frame | None:
 
 
 def delete_name(machine: Machine, frame: Frame, arg: str) -> Frame | None:
-    result = machine.call(polyfills.delete_name, (frame.names, arg))
+    result = machine.call(iteration_polyfills.delete_name, (frame.names, arg))
     return enter(machine, frame, also(result, DISCARD))
 
 
@@ -424,7 +424,7 @@ def list_extend(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     if type(iterable) not in protocol.CONTAINERS and protocol.needs_interpretation(
         machine, iterable
     ):
-        return again(machine, frame, Call(polyfills.list_of, (iterable,)))
+        return again(machine, frame, Call(iteration_polyfills.list_of, (iterable,)))
     machine.heap.will_write(target)
     complaint = f"Value after * must be an iterable, not {type(iterable).__name__}"
     target.extend(_iterator(machine, iterable, complaint))
@@ -443,7 +443,7 @@ def _iterator(machine: Machine, iterable: Any, complaint: str) -> Any:
 def set_update(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     target, iterable = frame.stack[-arg - 1], frame.stack[-1]
     if protocol.needs_interpretation(machine, iterable):
-        return again(machine, frame, Call(polyfills.elements_of, (iterable,)))
+        return again(machine, frame, Call(iteration_polyfills.elements_of, (iterable,)))
     machine.heap.will_write(target)
     target.update(machine.heap.mirror(iterable) if machine.recording else iterable)
     frame.stack.pop()
@@ -453,7 +453,7 @@ def set_update(machine: Machine, frame: Frame, arg: int) -> Frame | None:
 def dict_update(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     target, source = frame.stack[-arg - 1], frame.stack[-1]
     if _is_python_mapping(machine, source):
-        return again(machine, frame, Call(polyfills.dict_from_mapping, (source,)))
+        return again(machine, frame, Call(iteration_polyfills.dict_from_mapping, (source,)))
     if not isinstance(source, dict) and not hasattr(source, "keys"):
         raise TypeError(f"{type(source).__name__!r} object is not a mapping")
     machine.heap.will_write(target)
@@ -475,7 +475,7 @@ def _is_python_mapping(machine: Machine, source: Any) -> bool:
 def dict_merge(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     target, source = frame.stack[-arg - 1], frame.stack[-1]
     if _is_python_mapping(machine, source):
-        return again(machine, frame, Call(polyfills.dict_from_mapping, (source,)))
+        return again(machine, frame, Call(iteration_polyfills.dict_from_mapping, (source,)))
     callee = shown_callable(frame.stack[-arg - 3])
     if not isinstance(source, dict) and not hasattr(source, "keys"):
         raise TypeError(
@@ -507,7 +507,7 @@ def unpack_sequence(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     kind = type(value)
     if kind is not tuple and kind is not list:
         if protocol.needs_interpretation(machine, value) and kind not in PROXIES:
-            return again(machine, frame, Call(polyfills.unpack_list, (value, arg)))
+            return again(machine, frame, Call(iteration_polyfills.unpack_list, (value, arg)))
         return again(machine, frame, _first_values(machine, value, arg))
     if machine.recording:
         value = machine.heap.mirror(value)
@@ -542,7 +542,7 @@ def unpack_ex(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     stack = frame.stack
     value = stack[-1]
     if protocol.needs_interpretation(machine, value) and type(value) not in PROXIES:
-        return again(machine, frame, Call(polyfills.list_of, (value,)))
+        return again(machine, frame, Call(iteration_polyfills.list_of, (value,)))
     before, after = arg & 0xFF, arg >> 8
     complaint = f"cannot unpack non-iterable {type(value).__name__} object"
     values = list(_iterator(machine, value, complaint))

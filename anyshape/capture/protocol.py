@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any
 
-from anyshape.capture import polyfills
+from anyshape.capture import iteration_polyfills, polyfills
 from anyshape.capture.attributes import (
     C_FUNCTIONS,
     HEAP_TYPE,
@@ -335,9 +335,9 @@ def iterate(machine: Machine, obj: Any) -> Any:
         return machine.domain.iterate(obj)
     attribute = machine.lookup(cls, "__iter__")
     if attribute is not NULL and attribute is not None and type(attribute) not in C_FUNCTIONS:
-        return Call(polyfills.iterator_by_iter, (obj,))
+        return Call(iteration_polyfills.iterator_by_iter, (obj,))
     if attribute is NULL and is_python(machine, cls, "__getitem__"):
-        return Call(polyfills.iterator_by_getitem, (obj,))
+        return Call(iteration_polyfills.iterator_by_getitem, (obj,))
     if machine.recording:
         return iter(machine.heap.mirror(obj))
     return iter(obj)

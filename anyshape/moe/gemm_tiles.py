@@ -51,13 +51,13 @@ TWO_PROGRAMS = Tile(1, 1, 128, 128, 64, 3, programs=2, flatten=True)
 
 TILES: tuple[Shapes, ...] = (
     Shapes(16, 12, ANY, FEW_ROWS),
-    Shapes(16, 32, ANY, Tile(1, 1, 32, 128, 128, 4, swap=True, flatten=True)),
+    Shapes(16, 24, ANY, Tile(1, 1, 32, 128, 128, 4, swap=True, flatten=True)),
     Shapes(16, 64, ANY, Tile(1, 1, 64, 128, 128, 4, flatten=True)),
     Shapes(16, 96, ANY, TWO_PROGRAMS),
     Shapes(16, 192, 2048, TWO_NARROW),
     Shapes(16, ANY, ANY, TWO_CONSUMERS),
     Shapes(8, 12, ANY, replace(FEW_ROWS, bk=256)),
-    Shapes(8, 32, ANY, Tile(1, 1, 32, 128, 256, 4, swap=True, flatten=True)),
+    Shapes(8, 24, ANY, Tile(1, 1, 32, 128, 256, 4, swap=True, flatten=True)),
     Shapes(8, 64, ANY, Tile(1, 1, 64, 128, 256, 4, flatten=True)),
     Shapes(8, 96, ANY, replace(TWO_PROGRAMS, bk=128)),
     Shapes(8, 192, 2048, replace(TWO_NARROW, bk=128)),

@@ -3,7 +3,7 @@
 Tiles of all groups form one list, whose length and order every part of the kernel works out from the group sizes on
 the device; a persistent program takes every n-th of them, and its loads run ahead across tiles. The ring of
 STAGES tiles is guarded by two barriers a stage, "full" and "empty". Each consumer has its own WM x WN piece
-of a tile; they share what they have in common. With SWAP the weights are the first operand, so that groups
+of a tile; they share what they have in common, and a piece without rows is neither loaded nor multiplied. With SWAP the weights are the first operand, so that groups
 of a few rows fill the tensor cores' 64 rows with weights instead of padding.
 """
 
@@ -124,20 +124,27 @@ def _produce(
         )
         x_row = start + tile_m * TILE_M
         w_row = group * columns + tile_n * (WN * PIECES_N)
+        whole = (PIECES_M == 1) | (tile_m * TILE_M + WM < count)
         if group < groups:
             for k in range(0, inner, BK):
                 mbarrier.wait(empty.index(slot), phase)
                 bar = full.index(slot)
-                mbarrier.expect(
-                    bar, PIECES_M * x_desc.block_type.nbytes + PIECES_N * w_desc.block_type.nbytes
-                )
+                w_bytes: gl.constexpr = PIECES_N * w_desc.block_type.nbytes
+                x_bytes: gl.constexpr = x_desc.block_type.nbytes
+                mbarrier.expect(bar, w_bytes + PIECES_M * x_bytes, pred=whole)
+                if PIECES_M > 1:
+                    mbarrier.expect(bar, w_bytes + x_bytes, pred=whole == 0)
                 for i in gl.static_range(PIECES_N):
                     tma.async_copy_global_to_shared(
                         w_desc, [w_row + i * WN, k], bar, w_bufs.index(slot * PIECES_N + i)
                     )
                 for i in gl.static_range(PIECES_M):
                     tma.async_copy_global_to_shared(
-                        x_desc, [x_row + i * WM, k], bar, x_bufs.index(slot * PIECES_M + i)
+                        x_desc,
+                        [x_row + i * WM, k],
+                        bar,
+                        x_bufs.index(slot * PIECES_M + i),
+                        pred=whole | (i == 0),
                     )
                 wrap = slot == STAGES - 1
                 slot = gl.where(wrap, 0, slot + 1)
@@ -337,7 +344,7 @@ def _consume(
         row = tile_m * TILE_M + PIECE_M * WM
         column = tile_n * TILE_N + PIECE_N * WN
         acc = gl.zeros([FIRST, SECOND], gl.float32, mma)
-        if group < groups:
+        if (group < groups) & (row < count):
             for k in range(0, inner, BK):
                 mbarrier.wait(full.index(slot), phase)
                 x_buf = x_bufs.index(slot * PIECES_M + PIECE_M)
@@ -424,6 +431,13 @@ def _consume(
                     WM,
                     WN,
                 )
+        elif group < groups:
+            for _ in range(0, inner, BK):
+                mbarrier.wait(full.index(slot), phase)
+                mbarrier.arrive(empty.index(slot), count=1)
+                wrap = slot == STAGES - 1
+                slot = gl.where(wrap, 0, slot + 1)
+                phase = gl.where(wrap, phase ^ 1, phase)
         elif INIT_TAIL:
             _store(
                 gl.zeros([FIRST, SECOND], dtype, final),

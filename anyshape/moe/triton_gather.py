@@ -131,7 +131,7 @@ def _gather_mul_quantize(
     BLOCK: tl.constexpr,
     BLOCKS: tl.constexpr,
 ):
-    """Program i makes row i: its largest value first, then its fp8 values; the row stays in registers."""
+    """Program i makes row i: its largest value first, then its fp8 values, which are read again from the cache."""
     row = tl.program_id(0).to(tl.int64)
     count = count_rows(valid, rows, VALUES, BLOCK_V)
     column = tl.arange(0, BLOCK)
@@ -144,16 +144,15 @@ def _gather_mul_quantize(
         source = x + token * stride_x + column
         target = out + row * columns + column
         largest = 0.0
-        values = ()
         for block in tl.static_range(BLOCKS):
             mask = block * BLOCK + column < columns
-            value = tl.load(source + block * BLOCK, mask=mask, other=0.0).to(tl.float32) * scale
-            largest = tl.maximum(largest, largest_of(value))
-            values = values + (value,)
+            value = tl.load(source + block * BLOCK, mask=mask, other=0.0).to(tl.float32)
+            largest = tl.maximum(largest, largest_of(value * scale))
         multiplier, back = row_scale(largest)
         for block in tl.static_range(BLOCKS):
             mask = block * BLOCK + column < columns
-            value = (values[block] * multiplier).to(out.dtype.element_ty)
+            value = tl.load(source + block * BLOCK, mask=mask, other=0.0).to(tl.float32)
+            value = (value * scale * multiplier).to(out.dtype.element_ty)
             tl.store(target + block * BLOCK, value, mask=mask)
         tl.store(out_scales + row, back)
     elif INIT_TAIL:

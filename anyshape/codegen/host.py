@@ -165,8 +165,8 @@ class _Printer:
         args += [self._pointer(n, 0) for n in step.outer if self._role(n) != "constant"]
         args += [_symbol_local(symbol) for symbol in step.sizes]
         args += [self._scalar(scalar) for scalar in step.scalars]
-        too_large = self._name("too_large", ("function", "anyshape.too_large"))
-        self.lines.append(f"if {function}({', '.join(args)}): {too_large}()")
+        failed = self._name("stretch_failed", ("function", "anyshape.stretch_failed"))
+        self.lines.append(f"if {function}({', '.join(args)}): {failed}()")
         if args[1] != "0":
             self.lines.append("del arena")
 

@@ -101,6 +101,8 @@ class _Printer:
                 self._launch(step)
             case Call(kind="view"):
                 self._view(step)
+            case Call(kind="check"):
+                self._check(step)
             case Call():
                 self._product(step)
             case _:
@@ -130,6 +132,11 @@ class _Printer:
         size_bytes = self.buffers[base.name].dtype.size_bytes
         assert isinstance(offset, (int, Expr))
         self.pointers[step.outputs[0]] = self._at(self.pointers[base.name], offset * size_bytes)
+
+    def _check(self, step: Call) -> None:
+        (condition,) = step.args
+        assert isinstance(condition, BufferRef)
+        self.lines.append(f"if (*{self.pointers[condition.name]}) return 2;")
 
     def _product(self, step: Call) -> None:
         left, right, *bias = (arg for arg in step.args if isinstance(arg, BufferRef))

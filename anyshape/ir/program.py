@@ -78,7 +78,8 @@ class Call:
     """Calls a dotted Python function (``torch.mm``) on tensors and numbers.
 
     ``extern``: a library does it, on purpose; ``eager``: an operator that has no lowering; ``view``: no
-    work, only a new view; ``write``: copies into its first argument, whose version counter it bumps.
+    work, only a new view; ``write``: copies into its first argument, whose version counter it bumps;
+    ``check``: the segment has not happened where its one-element argument is true.
     ``outputs`` name the buffers of role result that it returns, flat (an empty name is dropped).
     Where ``restride`` is set, results whose strides differ from the buffer's are copied to it.
     """
@@ -87,7 +88,7 @@ class Call:
     args: tuple[StepArg, ...]
     kwargs: Mapping[str, StepArg]
     outputs: tuple[str, ...]
-    kind: Literal["extern", "eager", "view", "write"]
+    kind: Literal["extern", "eager", "view", "write", "check"]
     restride: bool = False
     location: Location | None = None
 

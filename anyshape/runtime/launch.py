@@ -127,9 +127,15 @@ def check_failed(step: CheckStep) -> NoReturn:
     raise CheckFailed(step)
 
 
-def too_large() -> NoReturn:
-    """Raised as a failed check: a size is past what BLAS can take, eager does it instead."""
-    raise CheckFailed(CheckStep(True, "a size is past 2**31 - 1"))  # type: ignore[arg-type]
+def stretch_failed() -> NoReturn:
+    """A check inside a stretch failed, or a size is past what BLAS can take: eager does it instead."""
+    raise CheckFailed(CheckStep(True, "an index is out of range, or a size past 2**31 - 1"))  # type: ignore[arg-type]
+
+
+def check_false(condition: torch.Tensor) -> None:
+    """Raises ``CheckFailed`` where the one element is true."""
+    if condition.item():
+        raise CheckFailed(CheckStep(True, "an index is out of range"))  # type: ignore[arg-type]
 
 
 def with_strides(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
@@ -158,6 +164,7 @@ RUNTIME_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "anyshape.empty_cpu": _fast_empty_cpu,
     "anyshape.with_strides": with_strides,
     "anyshape.check_failed": check_failed,
-    "anyshape.too_large": too_large,
+    "anyshape.stretch_failed": stretch_failed,
+    "anyshape.check_false": check_false,
     "anyshape.bump_version": torch.autograd.graph.increment_version,
 }

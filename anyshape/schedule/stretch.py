@@ -2,9 +2,10 @@
 
     launch k0; t1 = mm(t0, w); launch k1; del t0, t1   ->   stretch(k0, mm, k1)
 
-Buffers that live and die inside a stretch get an offset in its arena: places are reused for buffers that
-are known to fit. What outlives the stretch is allocated before it. A step stays outside where a library
-must be called through Python; ``PRODUCTS`` says which products are done by BLAS directly.
+Buffers that live and die inside a stretch get a place in its arena: a place serves several buffers that
+live at different times and are known to fit, an elementwise result may take its operand's place, and
+so does memory from outside that dies in the stretch. What outlives it is allocated before it. A step
+stays outside where a library must be called through Python; ``PRODUCTS`` are done by BLAS directly.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from anyshape.ir.dtypes import DType, float32, float64
+from anyshape.ir.loops import Load, PointerParam
 from anyshape.ir.program import (
     Allocate,
     Buffer,
@@ -26,7 +28,7 @@ from anyshape.ir.program import (
     Stretch,
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput
-from anyshape.symbolic import Dim, Expr, Facts, Symbol, le
+from anyshape.symbolic import Dim, Expr, Facts, Symbol, evaluate, le
 
 ALIGNMENT = 64
 VIEW = "torch.as_strided"
@@ -34,6 +36,8 @@ LINEAR = "torch.nn.functional.linear"
 PRODUCTS = frozenset({"torch.mm", LINEAR})
 PRODUCT_DTYPES: frozenset[DType] = frozenset({float32, float64})
 MIN_COMPUTE_STEPS = 2
+# Library calls whose result is memory of its own, which may be written once the result is dead.
+FRESH_RESULTS = frozenset({"torch.nn.functional.scaled_dot_product_attention", "torch._grouped_mm"})
 
 
 def form_stretches(program: Program, facts: Facts) -> Program:
@@ -164,6 +168,16 @@ def _is_product(step: Step) -> bool:
     return isinstance(step, Call) and step.function in PRODUCTS
 
 
+@dataclass(frozen=True, slots=True)
+class _Life:
+    """A buffer from the step that first touches it, its maker, to its last mention."""
+
+    name: str
+    start: int
+    maker: Step | None
+    end: int
+
+
 @dataclass(slots=True, eq=False)
 class _Grouping:
     run: list[tuple[int, Step]]
@@ -178,14 +192,16 @@ class _Grouping:
 
     def steps(self) -> list[Step]:
         views_outside = self._find_made()
-        before = [Allocate(name) for name in self.made if not self._is_inner(name)]
+        untouched = self._dead_before()
+        before: list[Step] = [Free(untouched)] if untouched else []
+        before += [Allocate(name) for name in self.made if not self._is_inner(name)]
         inner = tuple(name for name in self.made if self._is_inner(name))
-        offsets, arena_bytes = self._plan(inner)
-        kept = tuple(self._kept())
+        offsets, arena_bytes, lent = self._plan(inner)
+        kept = (*(self._view_of(*pair) for pair in lent.items()), *self._kept())
         outer = tuple(
             name
             for name in dict.fromkeys(n for step in kept for n in mentioned(step))
-            if name not in offsets and not self._made_by_view(name)
+            if name not in offsets and name not in lent and not self._made_by_view(name)
         )
         stretch = Stretch(
             kept, outer, offsets, arena_bytes, *free_numbers(kept, self._dims(outer, offsets))
@@ -196,8 +212,15 @@ class _Grouping:
             if isinstance(step, Free)
             for name in step.buffers
             if name not in offsets and not (self._made_by_view(name) and name not in views_outside)
+            if name not in untouched and name not in lent
         )
         return [*before, stretch, *views_outside.values(), *([Free(dead)] if dead else [])]
+
+    def _dead_before(self) -> tuple[str, ...]:
+        """What the run frees without having touched it: freed before anything is allocated."""
+        touched = {name for _, step in self.run for name in mentioned(step)}
+        freed = (name for _, step in self.run if isinstance(step, Free) for name in step.buffers)
+        return tuple(name for name in freed if name not in touched)
 
     def _find_made(self) -> dict[str, Call]:
         """Notes what the run allocates; returns the views it makes that are used after it."""
@@ -238,30 +261,75 @@ class _Grouping:
             if not isinstance(step, (Allocate, Free)):
                 yield step
 
-    def _plan(self, inner: tuple[str, ...]) -> tuple[dict[str, Dim], Dim]:
-        """Places in the arena: the first free one that is known to be large enough, or a new one.
+    def _plan(self, inner: tuple[str, ...]) -> tuple[dict[str, Dim], Dim, dict[str, str]]:
+        """Places in the arena, its size, and which buffer is lent the memory of which outer one.
 
-        A place is free again after the buffer's last mention, through views of it too.
+        The largest buffers first, each in the first place that is known to be large enough and
+        whose buffers live at other times, or in a new one. Outer memory that dies here comes first.
         """
+        donors = self._donors()
+        lives = self._lives((*donors, *inner))
+        sizes = {name: size_bytes(self.buffers[name]) for name in inner}
+        places: list[tuple[Dim, list[str]]] = [(exact_bytes(self.buffers[n]), [n]) for n in donors]
+        for name in sorted(inner, key=lambda n: (-_magnitude(sizes[n]), lives[n].start)):
+            for room, tenants in places:
+                apart = all(self._apart(lives[name], lives[other]) for other in tenants)
+                if apart and self._fits(sizes[name], room):
+                    tenants.append(name)
+                    break
+            else:
+                places.append((sizes[name], [name]))
         offsets: dict[str, Dim] = {}
-        free: list[tuple[Dim, Dim]] = []  # (offset, size in bytes)
-        released: dict[int, list[tuple[Dim, Dim]]] = {}  # by index of the step after which
-        last = self._last_mentions()
         top: Dim = 0
+        lent = {name: n for n, (_, (_, *rest)) in zip(donors, places) for name in rest}
+        for room, tenants in places[len(donors) :]:
+            offsets.update(dict.fromkeys(tenants, top))
+            top = top + room
+        return offsets, top, lent
+
+    def _donors(self) -> tuple[str, ...]:
+        """Memory from outside that is touched here for the last time, and seen by nothing else."""
+        own = {name for _, step in self.run for name in mentioned(step)} - {*self.made, *self.views}
+        viewed = {
+            name
+            for step in self.program.steps
+            if isinstance(step, Call) and step.kind == "view" and step.outputs[0] not in self.views
+            for name in references(step.args)
+        }
+        fresh = {n for step in self.program.steps for n in _fresh(step)} - viewed
+        return tuple(
+            name
+            for name in self.freed
+            if name in own & fresh and self.last_use.get(name, -1) <= self.run[-1][0]
+        )
+
+    def _view_of(self, name: str, donor: str) -> Call:
+        buffer = self.buffers[name]
+        args = (BufferRef(donor), buffer.shape, buffer.strides)
+        return Call(VIEW, args, {}, (name,), "view")
+
+    def _lives(self, inner: tuple[str, ...]) -> dict[str, _Life]:
+        last = self._last_mentions()
+        first: dict[str, tuple[int, Step]] = {}
         for index, step in self.run:
-            name = _made_name(step)
-            if name is not None and name in inner:
-                size = size_bytes(self.buffers[name])
-                place = next((p for p in free if self._fits(size, p[1])), None)
-                if place is None:
-                    place = (top, size)
-                    top = top + size
-                else:
-                    free.remove(place)
-                released.setdefault(last[name], []).append(place)
-                offsets[name] = place[0]
-            free += released.pop(index, ())
-        return offsets, top
+            if not isinstance(step, (Allocate, Free)):
+                for name in mentioned(step):
+                    first.setdefault(name, (index, step))
+        return {
+            name: _Life(name, *first.get(name, (self.made.get(name, 0), None)), last.get(name, 0))
+            if name in self.made
+            else _Life(name, -1, None, last[name])
+            for name in inner
+        }
+
+    def _apart(self, a: _Life, b: _Life) -> bool:
+        """May two buffers have one place? Not while both live, unless one becomes the other."""
+        if a.start > b.start:
+            a, b = b, a
+        if a.end == b.start and isinstance(b.maker, Launch):
+            seen_as_view = any(a.name in self._bases(name) for name in mentioned(b.maker))
+            return not seen_as_view and writes_over(b.maker, a.name, b.name)
+        return a.end < b.start
 
     def _last_mentions(self) -> dict[str, int]:
         """The index of each buffer's last mention in the run, views of it counted as itself."""
@@ -287,18 +355,64 @@ class _Grouping:
                     yield from self.buffers[name].strides
 
 
-def _made_name(step: Step) -> str | None:
+def writes_over(step: Launch, source: str, result: str) -> bool:
+    """May the result take the source's memory: is each element read only where it is written?
+
+    Only kernels without rows and with one store, so that no element is read after a write.
+    """
+    kernel = step.kernel
+    if kernel.rows or kernel.ordered or len(kernel.stores) != 1 or step.offsets:
+        return False
+    names = {
+        param.name: arg.name
+        for param, arg in zip(kernel.params, step.args, strict=True)
+        if isinstance(param, PointerParam) and isinstance(arg, BufferRef)
+    }
+    (store,) = kernel.stores
+    if names.get(store.pointer) != result or store.per != "cell" or store.mask is not None:
+        return False
+    if store.mode != "set" or list(names.values()).count(result) != 1:
+        return False
+    width = kernel.pointer(store.pointer).dtype.size_bytes
+    return (
+        all(
+            load.index == store.index
+            and load.mask is None
+            and kernel.pointer(load.pointer).dtype.size_bytes == width
+            for load in kernel.elements
+            if isinstance(load, Load) and names.get(load.pointer) == source
+        )
+        and source in names.values()
+    )
+
+
+def _magnitude(size: Dim) -> int:
+    """The size where every symbol is 1000; only the order of the places depends on it."""
+    if isinstance(size, int):
+        return size
+    return int(evaluate(size, dict.fromkeys(size.symbols, 1000)))
+
+
+def _fresh(step: Step) -> tuple[str, ...]:
+    """What the step makes in memory of its own."""
     if isinstance(step, Allocate):
-        return step.buffer
-    return step.outputs[0] if _is_product(step) else None  # type: ignore[union-attr]
+        return (step.buffer,)
+    if isinstance(step, Call) and (step.function in FRESH_RESULTS or _is_product(step)):
+        return step.outputs
+    return ()
+
+
+def exact_bytes(buffer: Buffer) -> Dim:
+    """What a dense buffer holds."""
+    count: Dim = buffer.dtype.size_bytes
+    for size in buffer.shape:
+        count = count * size
+    return count
 
 
 def size_bytes(buffer: Buffer) -> Dim:
     """The room that a dense buffer takes, rounded up to ``ALIGNMENT``."""
-    count: Dim = 1
-    for size in buffer.shape:
-        count = count * size
-    total = count * buffer.dtype.size_bytes
+    total = exact_bytes(buffer)
     return (total + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
 
 

@@ -8,6 +8,7 @@ knowledge, the user's lines. ``parse.py`` reads the text back without torch.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 
 from anyshape.ir.dtypes import DType
@@ -47,18 +48,23 @@ def print_graph(graph: Graph, spell: Spell, name: str = "graph") -> str:
         return (add_0,)
     """
     body = _Body(graph, spell)
-    lines = [*body.lines()]
+    lines = [*_parameters(graph), "):", *(f"    {line}" for line in body.lines())]
+    facts = [*_facts(graph)]
+    used = set(_WORD.findall("\n".join((*lines, *facts))))
     roots = sorted({"torch", "math", *body.roots})
-    return "\n".join(
-        [*(f"import {root}" for root in roots), "", *_symbols(graph), *_facts(graph), "", f"def {name}(",
-         *_parameters(graph), "):", *(f"    {line}" for line in lines), ""]
-    )  # fmt: skip
+    head = [*(f"import {root}" for root in roots), "", *_symbols(graph, used), *facts, ""]
+    return "\n".join([*head, f"def {name}(", *lines, ""])
 
 
-def _symbols(graph: Graph) -> Iterator[str]:
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+def _symbols(graph: Graph, used: set[str]) -> Iterator[str]:
     for expr in graph.space:
         symbol = expr.symbol
         assert symbol is not None
+        if symbol.name not in used:
+            continue
         hint = f" = {graph.hints[symbol]}" if symbol in graph.hints else ""
         sign = " signed" if symbol.signed else ""
         yield f"# symbol {symbol.name}: {symbol.policy} {symbol.knowledge}{sign}{hint}"

@@ -442,6 +442,7 @@ op(
     "one_hot",
     "input, num_classes=-1",
     torch="torch.nn.functional.one_hot",
+    type=lambda cx, x, n: new(cx, tensor(x), (*tensor(x).shape, n), int64),
     expand=_one_hot_expand,
     overload=lambda x, n=-1: "one_hot_of_data" if isinstance(n, int) and n < 0 else None,
 )

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from anyshape.ir.graph import TensorType
 from anyshape.ops.context import TypeContext, Undecided
-from anyshape.symbolic import Condition, Dim, Expr, eq, le
+from anyshape.symbolic import Condition, Dim, Expr, eq, evaluate, le, symbols_of
 
 Shape = tuple[Dim, ...]
 
@@ -170,7 +170,7 @@ def _compare(cx: TypeContext, tables: Sequence[dict[int, Dim]], a: int, b: int) 
 
 
 def compare_strides(cx: TypeContext, a: Dim, b: Dim) -> int:
-    """-1, 0 or 1 as ``a`` is below, like or above ``b``; 0 where that is not known."""
+    """-1, 0 or 1 as ``a`` is below, like or above ``b``; 0 where that depends on the sizes."""
     if a is b or a == b:
         return 0
     if a.__class__ is int and b.__class__ is int:
@@ -181,7 +181,22 @@ def compare_strides(cx: TypeContext, a: Dim, b: Dim) -> int:
         return 1
     if cx.known(le(a, b)):
         return -1
-    return 1 if cx.known(le(b, a)) else 0
+    return 1 if cx.known(le(b, a)) else _compare_at_large_sizes(a, b)
+
+
+def _compare_at_large_sizes(a: Dim, b: Dim) -> int:
+    """The order where every size is large, 0 if it depends on which are.
+
+    A step of 2 through rows of ``n`` is below ``n`` unless there is one element, whose stride means
+    nothing.
+    """
+    difference = b - a
+    symbols = sorted(symbols_of(difference), key=lambda s: s.name)
+    found = {
+        evaluate(difference, {s: 1009 * (i + 2) for i, s in enumerate(order)}) > 0
+        for order in (symbols, symbols[::-1])
+    }
+    return 0 if len(found) > 1 else (-1 if found.pop() else 1)
 
 
 def _at_most(a: Dim, b: Dim) -> bool:

@@ -1,9 +1,10 @@
 """A kernel as one C function.
 
-In: a ``Kernel`` and a name. Out: text of ``void NAME(pointers, sizes, scalars)`` in the order of the kernel's
-parameters; it uses the helpers of ``c_prelude()``. Parallel axes are shared among threads where there is
-enough work; the innermost axis with unit steps is vectorised. Reductions have a vector of accumulators, by
-blocks, so that long rows lose no precision. Read on: ``passes.py``.
+In: a ``Kernel`` and a name. Out: text of ``void NAME(pointers, sizes, scalars)`` in the order of
+the kernel's parameters; it uses the helpers of ``c_prelude()``. Parallel axes are shared among
+threads where there is enough work; the innermost axis with unit steps is vectorised. Reductions
+have a vector of accumulators, by blocks, so that long rows lose no precision. Read on:
+``passes.py``.
 """
 
 from __future__ import annotations
@@ -205,8 +206,8 @@ class _Emitter(CellPrinter):
         self._free_scratch()
 
     def _whole(self) -> None:
-        """One row in all: each pass is shared among threads by blocks, whose results are combined in order,
-        so that the result does not depend on the number of threads."""
+        """One row in all: each pass is shared among threads by blocks, whose results are combined
+        in order, so that the result does not depend on the number of threads."""
         self._find_kept()
         if self.kept:
             self._open("")
@@ -422,7 +423,8 @@ class _Emitter(CellPrinter):
         for n in work.reduces:
             half = c_combine(self.elements[n], f"b{n}[l]", f"b{n}[l + h]")
             self._line(
-                f"for (int h = {WIDE // 2}; h; h /= 2) for (int l = 0; l < h; l++) b{n}[l] = {half};"
+                f"for (int h = {WIDE // 2}; h; h /= 2) "
+                f"for (int l = 0; l < h; l++) b{n}[l] = {half};"
             )
         self._combine_into(work.reduces, "a{0}", "b{0}[0]")
         self._close(1)
@@ -553,7 +555,8 @@ class _Emitter(CellPrinter):
             kind = C_TYPES[self.kernel.elements[n].dtype.name]
             self._line(
                 f"{kind} *{name} = {extent} * sizeof({kind}) <= {SCRATCH_BYTES} ? "
-                f"__builtin_alloca({extent} * sizeof({kind}) + 64) : malloc({extent} * sizeof({kind}));"
+                f"__builtin_alloca({extent} * sizeof({kind}) + 64) : "
+                f"malloc({extent} * sizeof({kind}));"
             )
 
     def _free_scratch(self) -> None:

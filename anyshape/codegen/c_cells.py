@@ -1,7 +1,8 @@
 """What one cell of a kernel is in C: lines that compute elements and store them.
 
-In: a kernel whose loops someone else opens. Out: lines of text, kept in ``lines`` with their depth. Elements
-may be read from places where an earlier loop has put them (``kept`` rows, turned ``tiles``).
+In: a kernel whose loops someone else opens. Out: lines of text, kept in ``lines`` with their depth.
+Elements may be read from places where an earlier loop has put them (``kept`` rows, turned
+``tiles``).
 """
 
 from __future__ import annotations

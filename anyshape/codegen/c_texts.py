@@ -1,7 +1,7 @@
 """C texts of single elements: types, constants, conversions, and how reductions start and combine.
 
-In: dtypes and elements of kernels. Out: expressions that use the helpers of ``prelude.py``; the table of
-scalar operators is ``scalar.py``, the loops around all this are ``c.py``.
+In: dtypes and elements of kernels. Out: expressions that use the helpers of ``prelude.py``; the
+table of scalar operators is ``scalar.py``, the loops around all this are ``c.py``.
 """
 
 from __future__ import annotations
@@ -92,7 +92,9 @@ def c_clause(element: Element) -> str:
 
 
 def total_type(element: Element) -> str:
-    """Blocks of float32 sums are added in double, and so are running sums and products, as in ATen."""
+    """Blocks of float32 sums are added in double, and so are running sums and products, as in
+    ATen.
+    """
     assert isinstance(element, (Reduce, Scan))
     if element.combine in ("sum", "prod") and element.dtype.is_floating:
         return "f64"

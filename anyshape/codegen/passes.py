@@ -1,8 +1,8 @@
 """How a kernel runs over its rows: which passes it needs and what each computes.
 
-In: a ``Kernel``. Out: for each element the axes it depends on and the *pass* in which it can be known:
-an element needs pass 0 unless it depends on a ``Reduce``, which is known after the pass of its argument. Both
-targets print passes in order; nothing here is of one target.
+In: a ``Kernel``. Out: for each element the axes it depends on and the *pass* in which it can be
+known: an element needs pass 0 unless it depends on a ``Reduce``, which is known after the pass of
+its argument. Both targets print passes in order; nothing here is of one target.
 """
 
 from __future__ import annotations
@@ -154,7 +154,9 @@ def accesses(kernel: Kernel) -> list[Load | Store]:
 
 
 def lane(kernel: Kernel, passes: Passes) -> str | None:
-    """The axis to vectorise: where most of what is done for each cell steps by one. None for one cell."""
+    """The axis to vectorise: where most of what is done for each cell steps by one. None for one
+    cell.
+    """
     candidates = [a.name for a in kernel.rows[-1:]] + [a.name for a in kernel.axes[-1:]]
     if not candidates:
         return None
@@ -170,7 +172,9 @@ def _in_row(passes: Passes, item: Load | Store) -> bool:
 
 
 def turned(passes: Passes, axis: str) -> tuple[str, list[int]] | None:
-    """The outer axis along which loads step by one while they leap along ``axis``, and those loads."""
+    """The outer axis along which loads step by one while they leap along ``axis``, and those
+    loads.
+    """
     best: tuple[str, list[int]] | None = None
     for outer in passes.kernel.axes:
         loads = [

@@ -1,8 +1,9 @@
 """What every generated C file starts with: types, conversions, and scalar functions that vectorise.
 
-Plain C without headers. float32 functions are polynomials that any compiler vectorises (errors near one unit
-in the last place, see tests/codegen/test_scalar.py); the rest is the C library's, in glibc's vector
-versions where the machine has them. Sources: Cephes (exp, log), N. Juffa (erf, tanh).
+Plain C without headers. float32 functions are polynomials that any compiler vectorises (errors near
+one unit in the last place, see tests/codegen/test_scalar.py); the rest is the C library's, in
+glibc's vector versions where the machine has them. Sources: Cephes (exp, log), N. Juffa (erf,
+tanh).
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ TYPES = """
 #pragma GCC target("prefer-vector-width=512")
 #endif
 typedef signed char i8; typedef short i16; typedef int i32; typedef long long i64;
-typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32; typedef unsigned long long u64;
+typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32;
+    typedef unsigned long long u64;
 typedef float f32; typedef double f64;
 #define AS_INLINE static inline __attribute__((always_inline, unused))
 #ifdef __FMA__
@@ -65,7 +67,8 @@ LIBRARY = """
 #endif
 #define AS_UNARY(name) AS_SIMD f64 name(f64); AS_SIMD f32 name##f(f32);
 #define AS_BINARY(name) AS_SIMD f64 name(f64, f64); AS_SIMD f32 name##f(f32, f32);
-AS_UNARY(exp) AS_UNARY(exp2) AS_UNARY(expm1) AS_UNARY(log) AS_UNARY(log2) AS_UNARY(log10) AS_UNARY(log1p)
+AS_UNARY(exp) AS_UNARY(exp2) AS_UNARY(expm1) AS_UNARY(log) AS_UNARY(log2) AS_UNARY(log10)
+    AS_UNARY(log1p)
 AS_UNARY(sin) AS_UNARY(cos) AS_UNARY(tan) AS_UNARY(asin) AS_UNARY(acos) AS_UNARY(atan)
 AS_UNARY(sinh) AS_UNARY(cosh) AS_UNARY(tanh) AS_UNARY(asinh) AS_UNARY(acosh) AS_UNARY(atanh)
 AS_UNARY(erf) AS_UNARY(erfc) AS_BINARY(pow) AS_BINARY(atan2) AS_BINARY(hypot)
@@ -79,8 +82,10 @@ AS_INLINE f32 as_exp_f32(f32 x) {
   f32 n = __builtin_rintf(c * 1.44269504f);
   f32 r = AS_FMA(n, -0.693145752f, c); r = AS_FMA(n, -1.42860677e-6f, r);
   f32 p = 1.98426045e-4f;
-  p = AS_FMA(p, r, 1.39335995e-3f); p = AS_FMA(p, r, 8.33340268e-3f); p = AS_FMA(p, r, 4.16664183e-2f);
-  p = AS_FMA(p, r, 1.66666657e-1f); p = AS_FMA(p, r, 0.5f); p = AS_FMA(p, r, 1.0f); p = AS_FMA(p, r, 1.0f);
+  p = AS_FMA(p, r, 1.39335995e-3f); p = AS_FMA(p, r, 8.33340268e-3f);
+      p = AS_FMA(p, r, 4.16664183e-2f);
+  p = AS_FMA(p, r, 1.66666657e-1f); p = AS_FMA(p, r, 0.5f); p = AS_FMA(p, r, 1.0f);
+      p = AS_FMA(p, r, 1.0f);
   i32 k = (i32)n, h = k >> 1;
   f32 e = p * as_float((u32)(h + 127) << 23) * as_float((u32)(k - h + 127) << 23);
   return x < -104.0f ? 0.0f : e;
@@ -109,7 +114,8 @@ AS_INLINE f32 as_tanh_f32(f32 x) {
   f32 a = __builtin_fabsf(x), s = x * x;
   f32 e = as_exp_f32(a + a), big = __builtin_copysignf(1.0f - 2.0f / (e + 1.0f), x);
   f32 r = 1.57394409e-2f;
-  r = AS_FMA(r, s, -5.23025580e-2f); r = AS_FMA(r, s, 1.33152470e-1f); r = AS_FMA(r, s, -3.33327681e-1f);
+  r = AS_FMA(r, s, -5.23025580e-2f); r = AS_FMA(r, s, 1.33152470e-1f);
+      r = AS_FMA(r, s, -3.33327681e-1f);
   r = AS_FMA(r * s, x, x);
   return a <= 0.55f ? r : big;
 }
@@ -117,13 +123,16 @@ AS_INLINE f32 as_tanh_f32(f32 x) {
 AS_INLINE f64 as_tanh_f64(f64 x) { return tanh(x); }
 AS_INLINE f32 as_erf_f32(f32 x) {
   f32 t = __builtin_fabsf(x), s = x * x;
-  f32 r = AS_FMA(-1.72853470e-5f, t, 3.83197126e-4f), u = AS_FMA(-3.88396438e-3f, t, 2.42546219e-2f);
+
+  f32 r = AS_FMA(-1.72853470e-5f, t, 3.83197126e-4f);
+  f32 u = AS_FMA(-3.88396438e-3f, t, 2.42546219e-2f);
   r = AS_FMA(r, s, u); r = AS_FMA(r, t, -1.06777877e-1f); r = AS_FMA(r, t, -6.34846687e-1f);
   r = AS_FMA(r, t, -1.28717512e-1f); r = AS_FMA(r, t, -t);
   f32 big = __builtin_copysignf(1.0f - as_exp_f32(r), x);
   big = t > 4.0f ? __builtin_copysignf(1.0f, x) : big;
   f32 p = -5.96761703e-4f;
-  p = AS_FMA(p, s, 4.99119423e-3f); p = AS_FMA(p, s, -2.67681349e-2f); p = AS_FMA(p, s, 1.12819925e-1f);
+  p = AS_FMA(p, s, 4.99119423e-3f); p = AS_FMA(p, s, -2.67681349e-2f);
+      p = AS_FMA(p, s, 1.12819925e-1f);
   p = AS_FMA(p, s, -3.76125336e-1f); p = AS_FMA(p, s, 1.28379166e-1f); p = AS_FMA(p, x, x);
   return x != x ? x : t > 0.927734375f ? big : p;
 }
@@ -165,8 +174,10 @@ static __attribute__((unused)) f64 as_digamma_f64(f64 x) {
   f64 y = 0;
   if (x < 1.0e17) {
     f64 z = 1.0 / (x * x);
-    y = z * (8.33333333333333333333e-2 - z * (8.33333333333333333333e-3 - z * (3.96825396825396825397e-3
-      - z * (4.16666666666666666667e-3 - z * (7.57575757575757575758e-3 - z * (2.10927960927960927961e-2
+    y = z * (8.33333333333333333333e-2 - z * (8.33333333333333333333e-3 -
+        z * (3.96825396825396825397e-3
+      - z * (4.16666666666666666667e-3 - z * (7.57575757575757575758e-3 -
+          z * (2.10927960927960927961e-2
       - z * 8.33333333333333333333e-2))))));
   }
   return r + log(x) - 0.5 / x - y + shift;
@@ -179,7 +190,8 @@ AS_INLINE T as_max_S(T a, T b) { return a > b || a != a ? a : b; }
 AS_INLINE T as_min_S(T a, T b) { return a < b || a != a ? a : b; }
 AS_INLINE T as_fmax_S(T a, T b) { return a > b || b != b ? a : b; }
 AS_INLINE T as_fmin_S(T a, T b) { return a < b || b != b ? a : b; }
-AS_INLINE T as_mod_S(T a, T b) { T m = fmodF(a, b); return m != 0 && ((b < 0) != (m < 0)) ? m + b : m; }
+AS_INLINE T as_mod_S(T a, T b) { T m = fmodF(a, b); return m != 0 && ((b < 0) != (m < 0)) ?
+    m + b : m; }
 AS_INLINE T as_floordiv_S(T a, T b) {
   T m = fmodF(a, b), d = (a - m) / b;
   d = m != 0 && ((b < 0) != (m < 0)) ? d - 1 : d;
@@ -190,17 +202,20 @@ AS_INLINE T as_floordiv_S(T a, T b) {
 """
 
 INTEGER_OPERATORS = """
-AS_INLINE T as_div_S(T a, T b) { return b == 0 ? 0 : AS_IS_MINUS_ONE(T, b) ? (T)(0 - (UNSIGNED)a) : a / b; }
+AS_INLINE T as_div_S(T a, T b) { return b == 0 ? 0 : AS_IS_MINUS_ONE(T, b) ? (T)(0 - (UNSIGNED)a)
+    : a / b; }
 AS_INLINE T as_rem_S(T a, T b) { return b == 0 || AS_IS_MINUS_ONE(T, b) ? 0 : a % b; }
 AS_INLINE T as_floordiv_S(T a, T b) {
   T q = as_div_S(a, b), r = as_rem_S(a, b);
   return r != 0 && ((r < 0) != (b < 0)) ? q - 1 : q;
 }
-AS_INLINE T as_mod_S(T a, T b) { T r = as_rem_S(a, b); return r != 0 && ((r < 0) != (b < 0)) ? r + b : r; }
+AS_INLINE T as_mod_S(T a, T b) { T r = as_rem_S(a, b); return r != 0 && ((r < 0) != (b < 0)) ?
+    r + b : r; }
 AS_INLINE T as_pow_S(T a, T b) {
   if (b < 0) return a == 1 ? 1 : a == (T)-1 ? (b % 2 ? -1 : 1) : 0;
   T r = 1;
-  for (; b; b >>= 1, a = (T)((UNSIGNED)a * (UNSIGNED)a)) r = b & 1 ? (T)((UNSIGNED)r * (UNSIGNED)a) : r;
+  for (; b; b >>= 1, a = (T)((UNSIGNED)a * (UNSIGNED)a)) r = b & 1 ?
+      (T)((UNSIGNED)r * (UNSIGNED)a) : r;
   return r;
 }
 AS_INLINE T as_shl_S(T a, T b) { return (u64)b >= 8 * sizeof(T) ? 0 : (T)((UNSIGNED)a << b); }
@@ -209,16 +224,19 @@ AS_INLINE T as_shr_S(T a, T b) { return a >> ((u64)b >= 8 * sizeof(T) ? 8 * size
 
 CASTS = """
 AS_INLINE i64 as_int_f64(f64 x) { return x >= -0x1p63 && x < 0x1p63 ? (i64)x : (i64)(1ull << 63); }
-AS_INLINE i64 as_int_f32(f32 x) { return x >= -0x1p63f && x < 0x1p63f ? (i64)x : (i64)(1ull << 63); }
+AS_INLINE i64 as_int_f32(f32 x) { return x >= -0x1p63f && x < 0x1p63f ? (i64)x :
+    (i64)(1ull << 63); }
 AS_INLINE i32 as_int32_f64(f64 x) { return x >= -0x1p31 && x < 0x1p31 ? (i32)x : (i32)(1u << 31); }
-AS_INLINE i32 as_int32_f32(f32 x) { return x >= -0x1p31f && x < 0x1p31f ? (i32)x : (i32)(1u << 31); }
+AS_INLINE i32 as_int32_f32(f32 x) { return x >= -0x1p31f && x < 0x1p31f ? (i32)x :
+    (i32)(1u << 31); }
 """
 
 TURN = """
 AS_INLINE void as_turn_scalar_S(const S *p, i64 step, i64 t, i64 te, i64 l, i64 le, S *w) {
   for (i64 j = l; j < le; j++) for (i64 i = t; i < te; i++) w[i * 64 + j] = p[j * step + i];
 }
-static __attribute__((unused, noinline)) void as_turn_S(const S *p, i64 step, i64 ts, i64 ls, S *w) {
+static __attribute__((unused, noinline))
+    void as_turn_S(const S *p, i64 step, i64 ts, i64 ls, S *w) {
   i64 t = 0, l = 0;
 #if defined(__GNUC__) && !defined(__clang__)
   typedef S V __attribute__((vector_size(N * sizeof(S)), aligned(1), may_alias));
@@ -254,6 +272,10 @@ REDUCTIONS = """
 """
 
 
+UNSIGNED = {"u8": "u32", "i8": "u32", "i16": "u32", "i32": "u32", "i64": "u64"}
+"""The type in which a product of each integer type wraps."""
+
+
 def prelude() -> str:
     """The text, one for all kernels."""
     floats = [
@@ -264,7 +286,7 @@ def prelude() -> str:
     integers = [
         INTEGER_OPERATORS.replace("UNSIGNED", unsigned).replace("S(", f"{name}(")
         .replace("T ", f"{name} ").replace("(T)", f"({name})").replace("ONE(T,", f"ONE({name},")
-        for name, unsigned in (("u8", "u32"), ("i8", "u32"), ("i16", "u32"), ("i32", "u32"), ("i64", "u64"))
+        for name, unsigned in UNSIGNED.items()
     ]  # fmt: skip
     turns = [_turn(f"u{8 * size}", 64 // max(size, 4)) for size in (1, 2, 4, 8)]
     return "\n".join(

@@ -1,8 +1,9 @@
 """One row for each scalar operator, one column for each target.
 
-In: an operator, its operands' texts and dtype. Out: an expression with torch's semantics. A column gives a
-text for floats and one for integers (``None``: the operator has no such form); helpers that a text calls are
-in the target's prelude. bfloat16 and float16 elements are held as float32 and rounded by ``cast``.
+In: an operator, its operands' texts and dtype. Out: an expression with torch's semantics. A column
+gives a text for floats and one for integers (``None``: the operator has no such form); helpers that
+a text calls are in the target's prelude. bfloat16 and float16 elements are held as float32 and
+rounded by ``cast``.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from anyshape.ir.dtypes import DType
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """How one target spells an operator: ``{0}``, ``{1}`` are operands, ``{t}`` is the suffix of the dtype
-    (``f32``, ``i64``), ``{f}`` is ``f`` for float32 and nothing for float64."""
+    """How one target spells an operator: ``{0}``, ``{1}`` are operands, ``{t}`` is the suffix of
+    the dtype (``f32``, ``i64``), ``{f}`` is ``f`` for float32 and nothing for float64."""
 
     floats: str | None
     integers: str | None = None
@@ -152,8 +153,10 @@ C_SUFFIXES: Mapping[str, str] = MappingProxyType(
 
 COSTS: Mapping[str, int] = MappingProxyType(
     dict.fromkeys(
-        "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh "
-        "atanh erf erfc erfinv lgamma digamma sigmoid pow fmod mod floordiv hypot nextafter".split(),
+        "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh "
+        "tanh asinh acosh "
+        "atanh erf erfc erfinv lgamma digamma sigmoid pow fmod mod floordiv hypot "
+        "nextafter".split(),
         8,
     )
     | {"div": 3, "sqrt": 3, "rsqrt": 4, "reciprocal": 3}
@@ -161,7 +164,8 @@ COSTS: Mapping[str, int] = MappingProxyType(
 """What an operator costs beside an addition, for grain sizes and for what is worth keeping."""
 
 _LIBDEVICE = (
-    "tan asin acos atan sinh cosh asinh acosh atanh erfc erfinv lgamma log10 atan2 pow fmod copysign hypot "
+    "tan asin acos atan sinh cosh asinh acosh atanh erfc erfinv lgamma log10 atan2 "
+    "pow fmod copysign hypot "
     "nextafter signbit"
 )
 

@@ -1,10 +1,11 @@
 """A kernel as a Triton module.
 
-In: a ``Kernel`` and a name. Out: Python text with the ``@triton.jit`` function and ``LAUNCH``, a table that
-says how to launch it. Parallel axes are one flat index, rows another; a program takes tiles of
-``XBLOCK x RBLOCK`` cells until none are left, so that work follows the true sizes and one grid fits all. Sizes
-are arguments that Triton must not specialize on. Passes over a row are loops; what several need is loaded
-again. Read on: ``passes.py``; the same passes are printed as C in ``c.py``.
+In: a ``Kernel`` and a name. Out: Python text with the ``@triton.jit`` function and ``LAUNCH``, a
+table that says how to launch it. Parallel axes are one flat index, rows another; a program takes
+tiles of ``XBLOCK x RBLOCK`` cells until none are left, so that work follows the true sizes and one
+grid fits all. Sizes are arguments that Triton must not specialize on. Passes over a row are loops;
+what several need is loaded again. Read on: ``passes.py``; the same passes are printed as C in
+``c.py``.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ def as_expm1(x):
 @triton.jit
 def as_log1p(x):
     u = 1.0 + x
-    return tl.where(u == 1.0, x, tl.where(tl.abs(u) == float("inf"), tl.log(u), tl.log(u) * x / (u - 1.0)))
+    big = tl.abs(u) == float("inf")
+    return tl.where(u == 1.0, x, tl.where(big, tl.log(u), tl.log(u) * x / (u - 1.0)))
 
 
 @triton.jit
@@ -135,12 +137,15 @@ class _Emitter:
         sizes = [p.name for p in kernel.params if not isinstance(p, PointerParam)]
         self._body()
         blocks = ["XBLOCK: tl.constexpr"] + ["RBLOCK: tl.constexpr"] * bool(kernel.rows)
-        head = f"@triton.jit(do_not_specialize={sizes!r})\ndef {self.name}({', '.join(names + blocks)}):"
+        arguments = ", ".join(names + blocks)
+        head = f"@triton.jit(do_not_specialize={sizes!r})\ndef {self.name}({arguments}):"
         body = "\n".join(self.lines)
         return f"{HEADER}\n\n{head}\n{body}\n\n\nLAUNCH = {self._launch()!r}\n"
 
     def _launch(self) -> dict[str, object]:
-        """How to launch: the function, its arguments in order, tile sizes, warps; any grid will do."""
+        """How to launch: the function, its arguments in order, tile sizes, warps; any grid will
+        do.
+        """
         kernel = self.kernel
         blocks = {"XBLOCK": 1024}
         if kernel.rows:
@@ -329,7 +334,9 @@ class _Emitter:
         raise NotImplementedError(type(element).__name__)
 
     def _place(self, item: Load | Store, always_x: bool = False) -> tuple[str, str]:
-        """(pointer text, mask text) of an access; both have the shape of all axes they vary over."""
+        """(pointer text, mask text) of an access; both have the shape of all axes they vary
+        over.
+        """
         varies = index_names(item) & (self.columns | self.passes.rows)
         for n in operands(item):
             varies |= self.passes.axes_of[n]

@@ -1,12 +1,12 @@
 """Kernel IR: what one generated kernel computes, for any target.
 
-A ``Kernel`` runs its *cells*: the product of parallel ``axes`` and ``rows`` (the axes that reductions and
-scans run over). Its ``elements`` are a pure, topologically ordered DAG of scalars; an element lives at
-the axes it depends on, a ``Reduce`` takes its argument over all rows, so that reduce -> pointwise ->
-reduce over one row is one kernel whose passes a target derives from the DAG. Indices are polynomials of
-``anyshape.symbolic`` over axes, sizes and *loaded integers* (the symbol ``v3`` is element 3). Names are
-canonical: kernels that are equal up to renaming are equal. Made by ``anyshape.schedule``, printed by
-``anyshape.codegen``.
+A ``Kernel`` runs its *cells*: the product of parallel ``axes`` and ``rows`` (the axes that
+reductions and scans run over). Its ``elements`` are a pure, topologically ordered DAG of scalars;
+an element lives at the axes it depends on, a ``Reduce`` takes its argument over all rows, so that
+reduce -> pointwise -> reduce over one row is one kernel whose passes a target derives from the DAG.
+Indices are polynomials of ``anyshape.symbolic`` over axes, sizes and *loaded integers* (the symbol
+``v3`` is element 3). Names are canonical: kernels that are equal up to renaming are equal. Made by
+``anyshape.schedule``, printed by ``anyshape.codegen``.
 """
 
 from __future__ import annotations
@@ -33,12 +33,15 @@ class ScalarOp:
 
 def _table() -> dict[str, ScalarOp]:
     unary = (
-        "neg abs sign reciprocal sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan "
-        "sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma digamma sigmoid floor ceil trunc round "
+        "neg abs sign reciprocal sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos "
+        "tan asin acos atan "
+        "sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma digamma sigmoid floor "
+        "ceil trunc round "
         "logical_not bit_not isnan isinf isfinite signbit"
     )
     binary = (
-        "add sub mul div floordiv truncdiv mod fmod pow atan2 minimum maximum fmin fmax eq ne lt le gt ge "
+        "add sub mul div floordiv truncdiv mod fmod pow atan2 minimum maximum fmin fmax "
+        "eq ne lt le gt ge "
         "logical_and logical_or logical_xor bit_and bit_or bit_xor shl shr copysign hypot nextafter"
     )
     to_bool = {
@@ -53,7 +56,9 @@ def _table() -> dict[str, ScalarOp]:
 
 
 SCALAR_OPS: Mapping[str, ScalarOp] = MappingProxyType(_table())
-"""Every scalar operator, with torch's exact semantics (``anyshape.codegen.scalar`` has the texts)."""
+"""Every scalar operator, with torch's exact semantics (``anyshape.codegen.scalar`` has the
+texts).
+"""
 
 COMBINES = ("sum", "prod", "max", "min", "any", "all")
 """How a reduction or a scan combines two of its elements; max and min propagate NaN."""
@@ -120,7 +125,9 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One element of a buffer. Where ``mask`` (an element) is false nothing is read; the value is 0."""
+    """One element of a buffer. Where ``mask`` (an element) is false nothing is read; the value is
+    0.
+    """
 
     pointer: str
     index: Dim
@@ -160,7 +167,8 @@ Element: TypeAlias = Const | Read | Position | Load | Op | Reduce | Scan
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Writes ``value`` once for each ``cell``, or once for each ``row`` (place of the parallel axes).
+    """Writes ``value`` once for each ``cell``, or once for each ``row`` (place of the parallel
+    axes).
 
     ``mode`` other than ``set`` combines with what is there; ``atomic`` where places may meet.
     """
@@ -175,7 +183,8 @@ class Store:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kernel:
-    """See the module. ``ordered`` says that cells must run in order (scatters whose places may meet).
+    """See the module. ``ordered`` says that cells must run in order (scatters whose places may
+    meet).
 
     Equal, and equally hashed, if the same up to names; ``text`` is the canonical print.
     """
@@ -246,7 +255,7 @@ def index_names(element: Element | Store) -> frozenset[str]:
 def print_kernel(kernel: Kernel) -> str:
     """The kernel as text, one line for each part.
 
-    >>> print_kernel(twice)                                                           # doctest: +SKIP
+    >>> print_kernel(twice)  # doctest: +SKIP
     kernel(p0: *float32 read, p1: *float32 write, n0: size)
     for i0 < n0
       v0 = load p0[i0]

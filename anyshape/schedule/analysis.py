@@ -1,7 +1,8 @@
-"""What the fuser asks of a graph: kinds of nodes, who reads what, weights, and places in the program.
+"""What the fuser asks of a graph: kinds of nodes, who reads what, weights, and places in the
+program.
 
-In: a graph of core rows. Out: an ``Analysis``, whose places and readers the fuser changes as groups form.
-Views are looked through: the readers of a value are the nodes that compute with it.
+In: a graph of core rows. Out: an ``Analysis``, whose places and readers the fuser changes as groups
+form. Views are looked through: the readers of a value are the nodes that compute with it.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from anyshape.symbolic import Expr, Symbol
 
 Kind = Literal["kernel", "view", "step", "scatter"]
 COSTLY = frozenset(
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh "
-    "erf erfc erfinv lgamma digamma sigmoid pow gelu silu mish softplus div floordiv remainder fmod "
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh "
+    "tanh asinh acosh atanh "
+    "erf erfc erfinv lgamma digamma sigmoid pow gelu silu mish softplus div floordiv "
+    "remainder fmod "
     "index_select gather index".split()
 )
 
@@ -138,7 +141,9 @@ def midrun_symbols(value: Value) -> Iterator[Symbol]:
 
 
 def _weight(found: Analysis, node: Node, sources: set[int]) -> int:
-    """How much it costs to compute the node again instead of keeping it; 100 and more is too much."""
+    """How much it costs to compute the node again instead of keeping it; 100 and more is too
+    much.
+    """
     if found.kinds[len(found.kinds) - 1] != "kernel":
         return 0 if found.kinds[-1] == "view" else 100
     row = found.ops[node.op]

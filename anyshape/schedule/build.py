@@ -1,7 +1,7 @@
 """A group becomes a draft: every stored value's element at its index, operands inlined or loaded.
 
-In: a ``Group``. Out: ``Drafted``: elements and stores whose indices are still over the graph's symbols, and
-the loop variables with their extents. ``tile.py`` makes the canonical kernel of it.
+In: a ``Group``. Out: ``Drafted``: elements and stores whose indices are still over the graph's
+symbols, and the loop variables with their extents. ``tile.py`` makes the canonical kernel of it.
 """
 
 from __future__ import annotations

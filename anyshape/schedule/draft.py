@@ -1,7 +1,8 @@
 """A kernel under construction: elements are interned as they are made, with a few folds.
 
-In: scalar operators, as bodies of operator rows call them (``b.add(x, 1.0)``). Out: the element list of a
-kernel, whose indices are still expressions of the graph's space. ``Cell`` is what bodies hold.
+In: scalar operators, as bodies of operator rows call them (``b.add(x, 1.0)``). Out: the element
+list of a kernel, whose indices are still expressions of the graph's space. ``Cell`` is what bodies
+hold.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ BOOL_INVERSE = {"eq": "ne", "ne": "eq"}
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One element of a draft, as a body sees it: it knows its dtype and may be used with operators."""
+    """One element of a draft, as a body sees it: it knows its dtype and may be used with
+    operators.
+    """
 
     draft: Draft
     number: int
@@ -110,10 +113,11 @@ class Symbols:
 
 @dataclass(slots=True, eq=False)
 class Draft:
-    """The elements of one kernel. Methods named as scalar operators make elements (``draft.exp(x)``).
+    """The elements of one kernel. Methods named as scalar operators make elements
+    (``draft.exp(x)``).
 
-    ``scalars`` are the host numbers it reads, in order of first use; ``integers`` says which element a
-    loaded-integer symbol is.
+    ``scalars`` are the host numbers it reads, in order of first use; ``integers`` says which
+    element a loaded-integer symbol is.
     """
 
     symbols: Symbols

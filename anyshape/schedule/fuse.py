@@ -1,10 +1,11 @@
 """Which nodes share a kernel.
 
-In: a graph of core rows. Out: ``Group``s, each with the loop variables, the values it stores and the ones it
-computes on the way, and a *place* in the program. Nodes are taken from the last to the first. A group grows
-from a node that must be computed towards its producers; a producer joins where its elements are read row by
-row, and where no cycle arises: every group keeps its place between what it reads and who reads it. Each
-refusal has a reason. Read on: ``lower.py`` says what an element is, ``build.py`` makes the kernel.
+In: a graph of core rows. Out: ``Group``s, each with the loop variables, the values it stores and
+the ones it computes on the way, and a *place* in the program. Nodes are taken from the last to the
+first. A group grows from a node that must be computed towards its producers; a producer joins where
+its elements are read row by row, and where no cycle arises: every group keeps its place between
+what it reads and who reads it. Each refusal has a reason. Read on: ``lower.py`` says what an
+element is, ``build.py`` makes the kernel.
 """
 
 from __future__ import annotations
@@ -319,7 +320,9 @@ class _Attempt:
         return self._share(position, node, places, outside, low)
 
     def _cheap_anywhere(self, node: Node) -> bool:
-        """May the element be computed at a place that data decides? Elementwise work that costs little."""
+        """May the element be computed at a place that data decides? Elementwise work that costs
+        little.
+        """
         if self._reduces(node):
             return True  # its own row decides
         return isinstance(self.found.ops[node.op].lower, Pointwise) and (
@@ -332,7 +335,9 @@ class _Attempt:
     def _share(
         self, position: int, node: Node, places: tuple[Index, ...], outside: set[int], low: float
     ) -> str | None:
-        """The producer has readers outside: store it here too, or compute it twice if that is cheap."""
+        """The producer has readers outside: store it here too, or compute it twice if that is
+        cheap.
+        """
         found = self.found
         weight = found.weights[position]
         if weight <= 3 and max(self.low, low) < self.high and self._cheap(position, places):
@@ -394,7 +399,7 @@ class _Attempt:
             return "a reduction is read at several places"
         if node.op in SCANS:
             return self._scan_refusal(node, places[0])
-        found, sizes = self.found, self.found.sizes
+        sizes = self.found.sizes
         dims, _ = reduced_dims(self.lowering, node)
         base = arguments(self.lowering, node)[0]
         assert isinstance(base, Value)

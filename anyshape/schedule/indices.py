@@ -1,8 +1,8 @@
 """Index arithmetic over loop variables: reshapes as maps of indices, exact division, coverage.
 
-In: index expressions over axes whose extents are known, and shapes. Out: the index in another shape of the
-same elements. Where an axis would have to be divided, ``Refine`` asks for two axes in its place, so that
-loops stay affine; only what cannot be refined keeps ``//`` and ``%``.
+In: index expressions over axes whose extents are known, and shapes. Out: the index in another shape
+of the same elements. Where an axis would have to be divided, ``Refine`` asks for two axes in its
+place, so that loops stay affine; only what cannot be refined keeps ``//`` and ``%``.
 """
 
 from __future__ import annotations
@@ -121,7 +121,9 @@ def broadcast_index(sizes: Sizes, index: Index, shape: Index, inner: Index) -> I
 def blocks(
     sizes: Sizes, inner: Index, outer: Index
 ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Groups of dims of two shapes that hold the same elements, in order, as small as they can be."""
+    """Groups of dims of two shapes that hold the same elements, in order, as small as they can
+    be.
+    """
     places = {product: n for n, product in reversed(list(enumerate(_prefixes(sizes, inner))))}
     ends = _prefixes(sizes, outer)
     groups = []
@@ -153,7 +155,9 @@ def _prefixes(sizes: Sizes, shape: Index) -> list[Dim]:
 def reshape_index(
     sizes: Sizes, extents: Extents, index: Index, outer: Index, inner: Index
 ) -> Index:
-    """The index into shape ``inner`` of the element at ``index`` in shape ``outer`` (row-major both)."""
+    """The index into shape ``inner`` of the element at ``index`` in shape ``outer`` (row-major
+    both).
+    """
     if outer == inner:
         return index
     result: list[Dim] = [0] * len(inner)
@@ -202,7 +206,9 @@ def _divide(sizes: Sizes, extents: Extents, index: Dim, shape: Sequence[Dim]) ->
 
 
 def _refine_across(extents: Extents, rest: Dim, by: Dim) -> None:
-    """Asks to split an axis that crosses multiples of ``by``: ``3*i`` by 9 where ``i < 6`` is (2, 3)."""
+    """Asks to split an axis that crosses multiples of ``by``: ``3*i`` by 9 where ``i < 6`` is (2,
+    3).
+    """
     for axis, signed_step in (terms_of(rest, extents) or {}).items():
         step = -signed_step if _magnitude_sign(signed_step) < 0 else signed_step
         inner, left = _exact(by, step)

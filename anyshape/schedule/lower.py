@@ -1,8 +1,9 @@
 """What one element of each core operator is, in terms of elements of its operands.
 
-In: a node and the index of one of its result's elements. Out: a ``Cell``. ``Lowering.read`` says where an
-operand's element comes from (inlined, or loaded from memory), so that the very same rules tell the fuser what
-is read where, and then build the kernel. A node with no rule here is left to a library or to eager torch.
+In: a node and the index of one of its result's elements. Out: a ``Cell``. ``Lowering.read`` says
+where an operand's element comes from (inlined, or loaded from memory), so that the very same rules
+tell the fuser what is read where, and then build the kernel. A node with no rule here is left to a
+library or to eager torch.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ class Lowering:
         return cell
 
     def along_rows(self, value: Value, index: Index) -> Cell:
-        """The operand of a reduction or scan: all of its row counts, so conditions on the place in the
-        row of whoever reads the result do not."""
+        """The operand of a reduction or scan: all of its row counts, so conditions on the place in
+        the row of whoever reads the result do not."""
         outer = self.mask
         self.mask = None if outer is None else self._without_rows(outer)
         cell = self.read(value, index)
@@ -91,7 +92,9 @@ class Lowering:
         return any(self._depends(operand, names) for operand in self._operands(element))
 
     def _operands(self, element: Element) -> Iterator[int]:
-        """The elements that this one reads; in a draft, loaded integers are symbols of the space."""
+        """The elements that this one reads; in a draft, loaded integers are symbols of the
+        space.
+        """
         yield from getattr(element, "args", ())
         for name in ("arg", "mask"):
             if getattr(element, name, None) is not None:
@@ -111,7 +114,9 @@ Rule = Callable[[Lowering, Node, Index], Cell]
 
 
 def rule_of(row: OpDef | None) -> Rule | None:
-    """How the row's elements are computed in a kernel; None for externs and rows without a lowering."""
+    """How the row's elements are computed in a kernel; None for externs and rows without a
+    lowering.
+    """
     if row is None:
         return None
     match row.lower:
@@ -320,7 +325,9 @@ def reduction(lowering: Lowering, node: Node, index: Index) -> Cell:
 
 
 def _arg_reduction(lowering: Lowering, node: Node, cell: Cell, inner: Index) -> Cell:
-    """The first place where the extreme is: max, then the least place that equals it (or is NaN)."""
+    """The first place where the extreme is: max, then the least place that equals it (or is
+    NaN).
+    """
     draft = lowering.draft
     row = lowering.ops[node.op]
     assert isinstance(row.lower, Reduce)
@@ -414,7 +421,9 @@ def pad(lowering: Lowering, node: Node, index: Index) -> Cell:
 
 
 def _pads_by_dim(pads: tuple[Arg, ...], rank: int) -> list[tuple[Any, Any]]:
-    """(low, high) of each dim, from ((low, high), ...) by dim, or torch's flat last-dim-first order."""
+    """(low, high) of each dim, from ((low, high), ...) by dim, or torch's flat last-dim-first
+    order.
+    """
     if all(isinstance(p, tuple) for p in pads):
         pairs: list[Any] = list(pads)
         return [(0, 0)] * (rank - len(pairs)) + pairs
@@ -430,7 +439,9 @@ def full(lowering: Lowering, node: Node, index: Index) -> Cell:
 
 
 def arange(lowering: Lowering, node: Node, index: Index) -> Cell:
-    """start + i * step, integers exactly; floats as torch does, in double where start or step is."""
+    """start + i * step, integers exactly; floats as torch does, in double where start or step
+    is.
+    """
     _, start, step, *_ = arguments(lowering, node)
     draft, dtype = lowering.draft, computed(node.output.dtype)
     if isinstance(start, (int, Expr)) and isinstance(step, (int, Expr)):

@@ -1,7 +1,8 @@
 """The graph becomes a program: kernels, library calls, views, allocations and checks, in order.
 
-In: a graph of core rows. Out: a ``Program``. Nodes are grouped from the last to the first (``fuse.py``),
-each group becomes a launch (``build.py``, ``tile.py``), and the steps are laid out by their places.
+In: a graph of core rows. Out: a ``Program``. Nodes are grouped from the last to the first
+(``fuse.py``), each group becomes a launch (``build.py``, ``tile.py``), and the steps are laid out
+by their places.
 """
 
 from __future__ import annotations
@@ -140,7 +141,9 @@ class _Plan:
         return _Strided(base, strides, offset)
 
     def _stride_by_type(self, value: Value) -> _Strided | None:
-        """Merged dims of a view that keeps its memory: dense base, dense view, the same elements."""
+        """Merged dims of a view that keeps its memory: dense base, dense view, the same
+        elements.
+        """
         found = self.found
         base = value
         while found.kind_of(base) == "view":

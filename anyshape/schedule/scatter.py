@@ -1,7 +1,8 @@
 """Functional writes at places that data decides: a copy of the operand, then writes in order.
 
-In: a node of scatter, scatter_reduce, index_add or index_put. Out: for each element of its source, the place
-in the result and how the element is combined with what is there. Later writes win, as they do in a loop.
+In: a node of scatter, scatter_reduce, index_add or index_put. Out: for each element of its source,
+the place in the result and how the element is combined with what is there. Later writes win, as
+they do in a loop.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Loop order, fewer loops, and canonical names: a draft becomes a ``Kernel``.
 
-Axes are ordered as memory is (the stores count most), neighbours that every index steps through as one are
-joined, and all symbols are renamed in order of first use. A coefficient or extent that is not a constant
-becomes a size parameter, computed by the host, so that one kernel serves every place with the same loops.
+Axes are ordered as memory is (the stores count most), neighbours that every index steps through as
+one are joined, and all symbols are renamed in order of first use. A coefficient or extent that is
+not a constant becomes a size parameter, computed by the host, so that one kernel serves every place
+with the same loops.
 """
 
 from __future__ import annotations
@@ -166,7 +167,9 @@ def _magnitude(dim: Dim) -> tuple[int, int]:
 def _joined(
     order: list[Symbol], maps: list[Coefficients | None], extents: dict[Symbol, Dim], sizes: Sizes
 ) -> tuple[list[Symbol], set[Symbol]]:
-    """Joins an axis into the next one inside it where each index steps through both as through one."""
+    """Joins an axis into the next one inside it where each index steps through both as through
+    one.
+    """
     result: list[Symbol] = []
     gone: set[Symbol] = set()
     for axis in order:
@@ -298,7 +301,9 @@ class _Renaming:
         return any(s in self.extents or s in integers for s in symbols)
 
     def _rank(self, inner: Monomial) -> tuple[int, ...]:
-        """Known atoms in order of their new names, so that sizes are named alike in like kernels."""
+        """Known atoms in order of their new names, so that sizes are named alike in like
+        kernels.
+        """
         known = [self.names[a].index if a in self.names else 1 << 30 for a in inner]
         return (len(inner), *known)
 

@@ -6,9 +6,13 @@ matters where one of the two is written, or both are visible outside. Then the q
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
 
 from anyshape.capture.recorder import Recorder
+from anyshape.capture.sources import Source
 from anyshape.ir.graph import Arg, Node, TensorType, Value, values_in
 from anyshape.ops import OPS
 from anyshape.symbolic import Condition, Dim, all_of, any_of, eq
@@ -41,6 +45,64 @@ def is_row_major(kind: TensorType) -> Condition | bool:
         parts.append(any_of(eq(size, 1), eq(stride, expected)))
         expected = expected * size
     return all_of(*parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Arguments that are written share no memory with any other input: the graph relies on it.
+
+    ``others`` are the other arguments; of parameters the storages are known beforehand.
+    """
+
+    written: tuple[Source, ...]
+    others: tuple[Source, ...]
+    fixed_written: frozenset[int]
+    fixed: frozenset[int]
+
+    def holds(self, written: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
+        """Whether no written storage is another input's, by the identity of storages."""
+        mine = [storage_of(tensor) for tensor in written]
+        theirs = [storage_of(tensor) for tensor in others]
+        if len(set(mine)) != len(mine) or not self.fixed.isdisjoint(mine):
+            return False
+        return not set(mine).intersection(theirs) and self.fixed_written.isdisjoint(theirs)
+
+    def __str__(self) -> str:
+        names = ", ".join(map(str, self.written)) or "parameters that are written"
+        return f"{names} share no memory with other inputs"
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    """What two views of one tensor have in common."""
+    return tensor.untyped_storage()._cdata  # noqa: SLF001
+
+
+def kept_apart(recorder: Recorder) -> Apart | None:
+    """What must be asked where the graph writes an input; None where it writes none, or is handed a single tensor."""
+    classes = Classes()
+    for node in recorder.builder.nodes:
+        row = OPS.get(node.op)
+        first = next(node.inputs(), None)
+        if row is not None and first is not None and (row.alias != "none" or row.mutates):
+            for output in node.outputs:
+                classes.join(first, output)
+    touched = {classes.of(value) for value in recorder.written}
+    inputs = [entry.value for entry in recorder.builder.inputs]
+    written = {value for value in inputs if classes.of(value) in touched}
+    arguments = [
+        (source, v) for source, v in recorder.input_sources if isinstance(v.type, TensorType)
+    ]
+    if not written or not arguments:
+        return None
+    constants = {v: recorder.constants[v.name] for v in inputs if v.name in recorder.constants}
+    found = Apart(
+        tuple(source for source, value in arguments if value in written),
+        tuple(source for source, value in arguments if value not in written),
+        frozenset(storage_of(tensor) for value, tensor in constants.items() if value in written),
+        frozenset(map(storage_of, constants.values())),
+    )
+    alone = len(arguments) == 1 and not (found.fixed if found.written else found.fixed_written)
+    return None if alone else found
 
 
 def settle(recorder: Recorder, outputs: Iterable[Arg]) -> None:

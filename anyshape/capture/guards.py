@@ -211,6 +211,8 @@ class GuardSet:
     hooks: tuple[Any, ...] = ()
     parameters: tuple[Any, ...] = ()
     scalars: tuple[ScalarGuard, ...] = ()
+    apart: Any = None  # an `aliases.Apart`
+    overlapping: bool = False  # the opposite of `apart` is relied on
 
     def lines(self) -> Iterable[tuple[str, Location | None]]:
         """Each guard as text, with the user's line that made it."""
@@ -218,6 +220,8 @@ class GuardSet:
             yield str(guard), guard.location
         for relation in (*self.sizes, *self.scalars):
             yield str(relation), relation.location
+        if self.apart is not None:
+            yield ("not: " if self.overlapping else "") + str(self.apart), None
 
 
 class _Text:
@@ -270,6 +274,13 @@ def compile_entry(
         text.fail_if(f"not ({to_python(size.condition)})")
     for scalar in guards.scalars:
         text.fail_if(f"bool({scalar.code()}) is not {scalar.truth}")
+    if guards.apart is not None:
+        parts = [
+            "[" + ", ".join(expression(source, text.name) for source in sources) + "]"
+            for sources in (guards.apart.written, guards.apart.others)
+        ]
+        wrong = "" if guards.overlapping else "not "
+        text.fail_if(f"{wrong}{text.name(guards.apart.holds, 'apart')}({', '.join(parts)})")
     for guard in slow:
         _emit(text, guard)
     if fresh is not None:  # parameters and hooks
@@ -385,9 +396,18 @@ def explain_failure(
         failure = _explain_one(guard, values)
         if failure is not None:
             return failure
+    if guards.apart is not None and holds_apart(guards, values) is guards.overlapping:
+        return Failure(str(guards.apart), "they do" if not guards.overlapping else "they do not")
     if any(guards.hooks):
         return Failure("no module has hooks", "a hook was registered")
     return _explain_sizes(guards, values)
+
+
+def holds_apart(guards: GuardSet, values: list[Any]) -> bool:
+    """Whether the inputs that are written share no memory with others."""
+    apart = guards.apart
+    parts = [[read_source(s, values) for s in part] for part in (apart.written, apart.others)]
+    return bool(apart.holds(*parts))
 
 
 def changed_numbers(guards: GuardSet, slots: Sequence[Any]) -> set[str]:

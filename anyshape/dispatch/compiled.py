@@ -27,6 +27,7 @@ from anyshape.capture.guards import (
     changed_numbers,
     compile_entry,
     explain_failure,
+    holds_apart,
 )
 from anyshape.capture.machine import Machine
 from anyshape.capture.recorder import Recorder, locate
@@ -319,8 +320,11 @@ class Compiled:
             raise
         aliases.settle(recorder, outputs)
         self._check_marks(recorder)
+        apart = aliases.kept_apart(recorder)
+        if apart is not None and not holds_apart(guard_set(recorder, apart), entry.slots):
+            return self._native(recorder, apart)
         graph = recorder.builder.finish(outputs)
-        guards = guard_set(recorder)
+        guards = guard_set(recorder, apart)
         captured = time.perf_counter()
         compiled = (
             self.compile_graph(graph, recorder.constants) if graph.nodes or outputs else EMPTY
@@ -359,9 +363,9 @@ class Compiled:
             self._break(signal, machine)
             return machine.frame
 
-    def _native(self, recorder: Recorder) -> Variant:
+    def _native(self, recorder: Recorder, apart: Any = None) -> Variant:
         """Under these guards the program runs natively: it raises, or leaves behind what cannot be rebuilt."""
-        guards = guard_set(recorder)
+        guards = guard_set(recorder, apart, overlapping=apart is not None)
         check = freshness(guards.parameters, guards.hooks, self.options)
         return Variant(
             guards,
@@ -538,7 +542,7 @@ def parameter_names(fn: Callable[..., Any]) -> list[str]:
     return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
-def guard_set(recorder: Recorder) -> GuardSet:
+def guard_set(recorder: Recorder, apart: Any = None, *, overlapping: bool = False) -> GuardSet:
     """All that a capture has relied on, in order."""
     return GuardSet(
         recorder.entry_world,
@@ -549,6 +553,8 @@ def guard_set(recorder: Recorder) -> GuardSet:
         tuple(hook for hook in recorder.hooks if hook is not None),
         tuple(recorder.parameters),
         tuple(recorder.scalars),
+        apart,
+        overlapping,
     )
 
 

@@ -341,3 +341,30 @@ def test_sources_print_as_the_user_would_write_them() -> None:
     assert (str(slot), expression(slot, lambda obj, hint: hint)) == ("items[2]", "slots[0][2]")
     assert read_path(slot, [[1, 2, 3]]) == 3
     assert sources.child(sources.slot(0, "items"), "item", 2) is slot
+
+
+OVERLAPS: dict[str, Callable[[], tuple[Tensor, Tensor]]] = {
+    "apart": lambda: (torch.arange(6.0), torch.ones(6)),
+    "the same": lambda: (x := torch.arange(6.0), x),
+    "views of one": lambda: ((base := torch.arange(6.0))[:4], base[2:]),
+}
+
+
+@pytest.mark.parametrize("first", OVERLAPS)
+def test_memory_shared_with_what_is_written_is_noticed(first: str) -> None:
+    def program(x: Tensor, y: Tensor) -> Tensor:
+        before = y * 1
+        x.view(-1).add_(1)
+        return before + y
+
+    fast = compiled(program)
+    for name in (first, *OVERLAPS, first):
+        same(fast(*OVERLAPS[name]()), program(*OVERLAPS[name]()))
+    assert "share no memory" in fast.guards()
+
+
+def test_nobody_asks_about_memory_where_nothing_is_written() -> None:
+    fast = compiled(lambda x, y: x + y)
+    for make in OVERLAPS.values():
+        fast(*make())
+    assert "share no memory" not in fast.guards()

@@ -19,7 +19,7 @@ from anyshape.symbolic.knowledge import linear
 from anyshape.symbolic.linear import Row, refute
 from anyshape.symbolic.models import undecided
 from anyshape.symbolic.ranges import bounds_of, congruence_of
-from anyshape.symbolic.simplify import common_factor, condition_simplified, simplified
+from anyshape.symbolic.simplify import common_factor, relation_simplified, simplified
 
 if TYPE_CHECKING:
     from anyshape.symbolic.facts import Facts
@@ -77,7 +77,7 @@ def decide(facts: Facts, relation: Relation) -> bool | None:
         found = quick(facts, relation)
         if found is not None:
             return found
-    now = condition_simplified(facts, relation)
+    now = relation_simplified(facts, relation)
     if isinstance(now, bool):
         return now
     if now is not relation:
@@ -122,7 +122,7 @@ def _by_factors(facts: Facts, relation: Relation) -> bool | None:
     factors = common_factor(form)
     if not factors or form.atom is not None:
         return None
-    rest = divide(form, form.space.from_terms({factors: 1}, 0))[0]
+    rest = divide(form, form.space.term(factors))[0]
     parts: list[Dim] = [atom.expr for atom in dict.fromkeys(factors)]
     if not isinstance(rest, int):
         parts.append(rest)
@@ -132,7 +132,7 @@ def _by_factors(facts: Facts, relation: Relation) -> bool | None:
         return same if same is None or relation.kind == "eq" else not same
     if isinstance(rest, int):
         return None
-    lo = bounds_of(facts, form.space.from_terms({factors: 1}, 0))[0]
+    lo = bounds_of(facts, form.space.term(factors))[0]
     if lo is None or lo < 0:
         return None
     answer = facts.known(ge(rest, 0) if relation.kind == "ge" else le(rest, 0))
@@ -154,9 +154,7 @@ def core_of(facts: Facts, form: Expr) -> dict[Expr | AnyOf, None] | None:
     uses = Counter(form.symbols)
     for fact in found:
         uses.update(fact.symbols)
-    loose = True
-    while loose:
-        loose = [fact for fact in found if _hangs(fact, uses)]
+    while loose := [fact for fact in found if _hangs(fact, uses)]:
         for fact in loose:
             del found[fact]
             uses.subtract(fact.symbols)
@@ -224,7 +222,7 @@ class System:
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self.columns: dict[Monomial, int] = {}
+        self.columns: dict[object, int] = {}
         self.reached: set[object] = set()
         self.equations: list[Row] = []
         self.inequalities: list[Row] = []
@@ -314,7 +312,7 @@ class System:
 
     def _about(self, monomial: Monomial) -> None:
         space = monomial[0].space
-        expr = space.from_terms({monomial: 1}, 0)
+        expr = space.term(monomial)
         lo, hi, source = self.facts.range_with_source(expr)
         if len(monomial) > 1:
             bounds = bounds_of(self.facts, expr)
@@ -326,7 +324,7 @@ class System:
         value = self.facts.value_of(atom)
         if value is not None:
             self.claim("eq", expr - value, self.facts.sources_about(expr))
-        if not atom.word:
+        if isinstance(atom, Symbol):
             if not atom.signed and (lo is None or lo < 0):
                 self.claim("ge", expr)
         elif deep(atom):
@@ -341,7 +339,7 @@ class System:
         if own is not None:
             self._congruent(expr, *own)
 
-    def _congruent(self, expr: Dim, modulus: int, residue: int, source: Why) -> None:
+    def _congruent(self, expr: Expr, modulus: int, residue: int, source: Why) -> None:
         """expr == modulus * k + residue, k a column of its own."""
         row = self.row(expr - residue, self.bit(source))
         key = (Atom, expr)
@@ -383,7 +381,7 @@ class System:
     def _product(self, monomial: Monomial) -> None:
         """x*y against x and y: (x - lo)*(y - lo) >= 0 and other corners; facts times y."""
         if len(monomial) == 2 and monomial[0] is monomial[1]:  # no integer lies between 0 and 1
-            square = monomial[0].space.from_terms({monomial: 1}, 0)
+            square = monomial[0].space.term(monomial)
             self.claim("ge", square - monomial[0].expr)
             self.claim("ge", square + monomial[0].expr)
         for position, atom in enumerate(monomial):
@@ -391,7 +389,7 @@ class System:
                 continue
             x = atom.expr
             rest = monomial[:position] + monomial[position + 1 :]
-            y = x.space.from_terms({rest: 1}, 0)
+            y = x.space.term(rest)
             low_x, high_x = bounds_of(self.facts, x)
             low_y, high_y = bounds_of(self.facts, y)
             source = self.facts.sources_about(x) + self.facts.sources_about(y)
@@ -408,7 +406,7 @@ class System:
     def _multiplied(self, monomial: Monomial, x: Expr, y: Expr, source: Why) -> None:
         """The linear facts about x times y, where y is not negative."""
         for form in self.facts.links_of(x, 4):
-            if x.atom.unit not in form.terms or (form, y) in self.reached:
+            if x.atom is None or x.atom.unit not in form.terms or (form, y) in self.reached:
                 continue
             self.reached.add((form, y))
             if not any(product_of(m, mono) in self.columns for m in form.terms for mono in y.terms):

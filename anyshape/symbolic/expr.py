@@ -190,6 +190,11 @@ class Space:
         """The expression with these terms, or the constant if there are none."""
         return self.intern(terms, constant, self.digest(terms, constant)) if terms else constant
 
+    def term(self, monomial: Monomial, coefficient: int = 1) -> Expr:
+        """The monomial times a coefficient that is not 0."""
+        terms = {monomial: coefficient}
+        return self.intern(terms, 0, self.digest(terms, 0))
+
     def operation(self, kind: type[Operation], *operands: Dim) -> Expr:
         """The one atom of this kind with these operands, as an expression."""
         key = (kind, operands)
@@ -208,7 +213,7 @@ def total(items: Iterable[Dim]) -> Dim:
     constant = digest = 0
     space: Space | None = None
     for item in items:
-        if item.__class__ is not Expr:
+        if isinstance(item, int):
             constant += item
             digest += item * ONE_SALT
             continue
@@ -285,6 +290,7 @@ def _divided(space: Space, kind: type[FloorDiv | Mod], a: Dim, b: Dim) -> Dim:
         return found if kind is FloorDiv else common * found
     if b == 0:
         raise ZeroDivisionError(f"{a} {kind.word} 0")
+    assert not isinstance(a, int)
     if kind is FloorDiv:
         return _floordiv_by_constant(space, a, b) if b > 0 else _floordiv_by_constant(space, -a, -b)
     return _mod_by_constant(space, a, b) if b > 0 else -_mod_by_constant(space, -a, -b)
@@ -343,9 +349,9 @@ def _opened(kind: type[Operation], items: Iterable[Dim]) -> tuple[dict[Expr, Non
     exprs: dict[Expr, None] = {}
     ints: list[int] = []
     for item in items:
-        if item.__class__ is not Expr:
+        if not isinstance(item, Expr):
             ints.append(operator.index(item))
-        elif item.atom.__class__ is kind:
+        elif isinstance(item.atom, kind):
             more, constants = _opened(kind, item.atom.args)
             exprs.update(more)
             ints.extend(constants)
@@ -416,14 +422,14 @@ def divide(a: Dim, b: Expr) -> tuple[Dim, Dim]:
         monomial, coefficient = a.ordered_terms()[0]
         over = quotient_of(monomial, first)
         if over is None or coefficient % scale:
-            term = a.space.from_terms({monomial: coefficient}, 0)
+            term = a.space.term(monomial, coefficient)
             rest.append(term)
             a = a - term
             continue
         factor = coefficient // scale
-        term = a.space.from_terms({over: factor}, 0) if over else factor
-        quotient.append(term)
-        a = a - term * b
+        part: Dim = a.space.term(over, factor) if over else factor
+        quotient.append(part)
+        a = a - part * b
     return total(quotient), total([*rest, a])
 
 
@@ -448,7 +454,7 @@ class Arithmetic:
 
     def _sums(self, term: Expr) -> Iterator[tuple[Dim, Dim]]:
         for monomial, coefficient in term.ordered_terms():
-            one = term.space.from_terms({monomial: coefficient}, 0)
+            one = term.space.term(monomial, coefficient)
             yield one, term - one
 
     def _pairs(self, op: str, args: tuple[Dim, ...]) -> Iterator[tuple[Dim, Dim]]:

@@ -77,7 +77,7 @@ class Facts(Knowledge):
         answer = self.known(condition)
         if answer is True:
             return
-        if answer is False:
+        if answer is False or isinstance(condition, bool):
             why = self.trace(lambda: self.decide(condition))
             raise Contradiction(condition, self._reasons(why), why)
         number = self._count
@@ -102,7 +102,7 @@ class Facts(Knowledge):
 
     def known(self, condition: Condition | bool) -> bool | None:
         """True or False if the facts decide, else None."""
-        if condition is True or condition is False:
+        if isinstance(condition, bool):
             return condition
         found = self.answers.get(condition)
         if found is True or found is False:

@@ -63,17 +63,31 @@ class Knowledge:
         self.asking = False
         self.version: int = 2 if parent is None else parent.version
         self.entries: Chain | None = None if parent is None else parent.entries
-        self.answers: Layered[Condition, bool | int] = _fork(parent and parent.answers)
-        self.ranges: Layered[Expr, Range] = _fork(parent and parent.ranges)
-        self.values: Layered[Atom, tuple[Dim, Why]] = _fork(parent and parent.values)
-        self.congruences: Layered[Expr, tuple[int, int, Why]] = _fork(parent and parent.congruences)
-        self.holes: Layered[Expr, tuple[tuple[int, Why], ...]] = _fork(parent and parent.holes)
-        self.links: Layered[Symbol, Chain] = _fork(parent and parent.links)
-        self.mentions: Layered[Symbol, Chain] = _fork(parent and parent.mentions)
-        self.alternatives: Layered[AnyOf, Why] = _fork(parent and parent.alternatives)
-        self.recalled: Layered[object, tuple[int, Any]] = _fork(parent and parent.recalled)
+        self.answers: Layered[Condition, bool | int] = (
+            Layered() if parent is None else parent.answers.fork()
+        )
+        self.ranges: Layered[Expr, Range] = Layered() if parent is None else parent.ranges.fork()
+        self.values: Layered[Atom, tuple[Dim, Why]] = (
+            Layered() if parent is None else parent.values.fork()
+        )
+        self.congruences: Layered[Expr, tuple[int, int, Why]] = (
+            Layered() if parent is None else parent.congruences.fork()
+        )
+        self.holes: Layered[Expr, tuple[tuple[int, Why], ...]] = (
+            Layered() if parent is None else parent.holes.fork()
+        )
+        self.links: Layered[Symbol, Chain] = Layered() if parent is None else parent.links.fork()
+        self.mentions: Layered[Symbol, Chain] = (
+            Layered() if parent is None else parent.mentions.fork()
+        )
+        self.alternatives: Layered[AnyOf, Why] = (
+            Layered() if parent is None else parent.alternatives.fork()
+        )
+        self.recalled: Layered[object, tuple[int, Any]] = (
+            Layered() if parent is None else parent.recalled.fork()
+        )
 
-    def recall(self, key: object) -> Any:  # noqa: ANN401 - whatever was remembered under the key
+    def recall(self, key: object) -> Any:
         """What was remembered under these facts; nothing while reasons are being traced."""
         if self.used is not None:
             return None
@@ -152,7 +166,7 @@ class Knowledge:
         if not self.links:
             return False
         get = self.links.get
-        if expr.atom is not None and not expr.atom.word:
+        if isinstance(expr.atom, Symbol):
             return get(expr.atom) is not None
         return any(get(symbol) is not None for symbol in expr.symbols)
 
@@ -208,10 +222,6 @@ class Knowledge:
                     self.links[other] = (fact, others, 1 if others is None else others[2] + 1)
 
 
-def _fork(layered: Layered[Any, Any] | None) -> Layered[Any, Any]:
-    return Layered() if layered is None else layered.fork()
-
-
 def _contains(chain: Chain | None, fact: object) -> bool:
     seen = 0
     while chain is not None and seen < 8:
@@ -229,6 +239,6 @@ def linear(expr: Expr) -> bool:
 
 def symbols_in_order(expr: Expr) -> list[Symbol]:
     """The symbols of an expression, in the same order in every run."""
-    if expr.atom is not None and not expr.atom.word:
+    if isinstance(expr.atom, Symbol):
         return [expr.atom]
     return sorted(expr.symbols, key=age)

@@ -8,6 +8,7 @@ range.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from math import gcd
 from typing import TYPE_CHECKING
 
@@ -38,8 +39,8 @@ from anyshape.symbolic.ranges import (
 )
 from anyshape.symbolic.simplify import (
     common_factor,
-    condition_simplified,
     not_zero,
+    relation_simplified,
     simplified,
 )
 
@@ -62,9 +63,9 @@ def learn(facts: Facts, condition: Condition | bool, why: Why) -> None:
     elif isinstance(condition, AnyOf):
         _learn_alternatives(facts, condition, why)
     else:
-        now = condition_simplified(facts, condition)
+        now = relation_simplified(facts, condition)
         if now is not condition:
-            why += facts.trace(lambda: condition_simplified(facts, condition))
+            why += facts.trace(lambda: relation_simplified(facts, condition))
         if isinstance(now, bool):
             learn(facts, now, why)
         elif quick(facts, now) is not True:
@@ -80,7 +81,7 @@ def _learn_alternatives(facts: Facts, condition: AnyOf, why: Why) -> None:
         if answer is None:
             possible.append(part)
         else:
-            why += facts.trace(lambda part=part: facts.decide(part))
+            why += facts.trace(partial(facts.decide, part))
     fact = any_of(*possible)
     if not isinstance(fact, AnyOf):
         learn(facts, fact, why)
@@ -188,13 +189,13 @@ def _narrow_terms(facts: Facts, form: Expr) -> None:
         better_down = down is not None and (low is None or down > low)
         if not better_up and not better_down:
             continue
-        x = form.space.from_terms({monomial: 1}, 0)
+        x = form.space.term(monomial)
         new_lo, new_hi = (down if better_down else None), (up if better_up else None)
         if c < 0:
             new_lo, new_hi = new_hi, new_lo
         new_lo = None if new_lo is None else -(-new_lo // c)
         new_hi = None if new_hi is None else new_hi // c
-        others = facts.trace(lambda skip=monomial: _about_others(facts, form, skip))
+        others = facts.trace(partial(_about_others, facts, form, monomial))
         narrow(facts, x, new_lo, new_hi, tuple(dict.fromkeys(why + others)))
 
 
@@ -243,8 +244,8 @@ def _cancelled(facts: Facts, form: Expr, why: Why) -> bool:
     if not nonzero:
         return False
     for atom in nonzero:
-        why += facts.trace(lambda atom=atom: not_zero(facts, atom.expr))
-    learn(facts, eq(divide(form, form.space.from_terms({nonzero: 1}, 0))[0], 0), why)
+        why += facts.trace(partial(not_zero, facts, atom.expr))
+    learn(facts, eq(divide(form, form.space.term(nonzero))[0], 0), why)
     return True
 
 
@@ -270,7 +271,7 @@ def _solve(facts: Facts, form: Expr, bound: int, why: Why) -> None:
         relation = eq(target.expr, value)
         if isinstance(relation, Relation):
             facts.mention(relation)
-    elif not target.signed:
+    elif isinstance(target, Symbol) and not target.signed:
         learn(facts, ge(value, 0), why)
     _moved(facts, target.expr, value, why)
     for condition in implied(target, value):
@@ -311,16 +312,16 @@ def _renewed(facts: Facts, fact: Expr | AnyOf | Relation, target: Atom, why: Why
             _moved(facts, fact, new, why)
     elif isinstance(fact, AnyOf):
         parts = [
-            condition_simplified(facts, part) if isinstance(part, Relation) else part
+            relation_simplified(facts, part) if isinstance(part, Relation) else part
             for part in fact.parts
         ]
-        new = any_of(*parts)
-        if new is not fact:
-            learn(facts, new, why + facts.sources_of(fact))
+        either = any_of(*parts)
+        if either is not fact:
+            learn(facts, either, why + facts.sources_of(fact))
     elif fact.form.atom is not target:
-        new = condition_simplified(facts, fact)
-        if new is not fact:
-            learn(facts, new, why)
+        relation = relation_simplified(facts, fact)
+        if relation is not fact:
+            learn(facts, relation, why)
 
 
 def _residues(facts: Facts, form: Expr, bound: int, why: Why) -> None:
@@ -328,7 +329,7 @@ def _residues(facts: Facts, form: Expr, bound: int, why: Why) -> None:
     for monomial, c in list(form.terms.items()):
         others = gcd(*(k for m, k in form.terms.items() if m is not monomial))
         if others > 1 and gcd(c, others) == 1:
-            x = form.space.from_terms({monomial: 1}, 0)
+            x = form.space.term(monomial)
             _congruent(facts, x, others, bound * pow(c, -1, others), why)
 
 
@@ -348,7 +349,7 @@ def _congruent(facts: Facts, dim: Dim, modulus: int, residue: int, why: Why) -> 
     new: Congruence | None = (modulus, residue % modulus) if modulus else (0, residue)
     old = facts.congruences.get(form)
     if old is not None:
-        new = intersect(new, old[:2])
+        new = intersect((modulus, residue), old[:2])
         why = tuple(dict.fromkeys(old[2] + why))
     if new is None:
         raise Refuted(why)

@@ -32,9 +32,10 @@ def refute(equations: Iterable[Row], inequalities: Iterable[Row], limit: int = 1
     `limit` bounds the number of inequalities at any time; with more the answer is None.
     """
     try:
-        return _search(list(equations), list(inequalities), limit)
+        _search(list(equations), list(inequalities), limit)
     except _Refuted as refuted:
         return refuted.why
+    return None
 
 
 def _search(equations: list[Row], inequalities: list[Row], limit: int) -> None:
@@ -49,7 +50,7 @@ def _search(equations: list[Row], inequalities: list[Row], limit: int) -> None:
             continue
         shorter = _eliminate_one(rows, limit)
         if shorter is None:
-            return None
+            return
         inequalities = shorter
 
 

@@ -9,7 +9,7 @@ are first asked for. Keeping all partial sums of n symbols so takes time and mem
 from __future__ import annotations
 
 from math import gcd
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, cast, overload
 
 from anyshape.symbolic.atoms import Atom, Monomial, Symbol, monomial_order, product_of
 from anyshape.symbolic.text import PLAIN
@@ -90,7 +90,7 @@ class Polynomial:
         if not isinstance(other, int):
             return NotImplemented
         if not other:
-            return self
+            return +self
         digest = (self.digest + other * ONE_SALT) & MASK
         return self.space.intern(self.terms, self.constant + other, digest)
 
@@ -109,8 +109,8 @@ class Polynomial:
     def __neg__(self) -> Expr:
         return self.scaled(-1)
 
-    def __pos__(self) -> Polynomial:
-        return self
+    def __pos__(self) -> Expr:
+        return cast("Expr", self)
 
     def __mul__(self, other: Dim) -> Dim:
         if other.__class__ is self.__class__:
@@ -118,7 +118,7 @@ class Polynomial:
         if not isinstance(other, int):
             return NotImplemented
         if other == 1:
-            return self
+            return +self
         return self.scaled(int(other)) if other else 0
 
     __rmul__ = __mul__
@@ -158,15 +158,16 @@ class Polynomial:
         return self
 
     def __repr__(self) -> str:
-        return PLAIN.dim(self)
+        return PLAIN.dim(cast("Expr", self))
 
 
-def _symbols_of_sum(expr: Expr) -> frozenset[Symbol]:
-    plain = []
+def _symbols_of_sum(expr: Polynomial) -> frozenset[Symbol]:
+    plain: list[Symbol] = []
     others: set[Atom] = set()
     for monomial in expr.terms:
-        if len(monomial) == 1 and not monomial[0].word:
-            plain.append(monomial[0])
+        first = monomial[0]
+        if len(monomial) == 1 and isinstance(first, Symbol):
+            plain.append(first)
         else:
             others.update(monomial)
     return frozenset(plain).union(*[atom.symbols for atom in others])
@@ -203,11 +204,12 @@ def merged(terms: dict[Monomial, int], more: dict[Monomial, int], sign: int) -> 
     return terms
 
 
-def _gathered(expr: Expr) -> dict[Monomial, int]:
+def _gathered(expr: Polynomial) -> dict[Monomial, int]:
     """The terms of a long sum, from the nearest part that has its own."""
     waiting: list[tuple[Expr, int]] = []
     found = _own_terms(expr)
     while found is None:
+        assert expr.parts is not None
         expr, short, sign = expr.parts
         waiting.append((short, sign))
         found = _own_terms(expr)
@@ -217,7 +219,7 @@ def _gathered(expr: Expr) -> dict[Monomial, int]:
     return terms
 
 
-def _own_terms(expr: Expr) -> dict[Monomial, int] | None:
+def _own_terms(expr: Polynomial) -> dict[Monomial, int] | None:
     try:
         return object.__getattribute__(expr, "terms")
     except AttributeError:
@@ -260,6 +262,10 @@ def negative(dim: Dim) -> bool:
     return max(values) < 0 or min(dim.terms.items(), key=monomial_order)[1] < 0
 
 
+@overload
+def divide_exactly(dim: Expr, by: int) -> Expr: ...
+@overload
+def divide_exactly(dim: int, by: int) -> int: ...
 def divide_exactly(dim: Dim, by: int) -> Dim:
     """dim / by, where `by` divides every coefficient and the constant."""
     if by == 1:
@@ -267,7 +273,8 @@ def divide_exactly(dim: Dim, by: int) -> Dim:
     if isinstance(dim, int):
         return dim // by
     terms = {monomial: c // by for monomial, c in dim.terms.items()}
-    return dim.space.from_terms(terms, dim.constant // by)
+    constant = dim.constant // by
+    return dim.space.intern(terms, constant, dim.space.digest(terms, constant))
 
 
 def without_constant(expr: Expr) -> Expr:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import gcd
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
-from anyshape.symbolic.atoms import Atom, Monomial, deep
+from anyshape.symbolic.atoms import Atom, Monomial, Symbol, deep
 from anyshape.symbolic.expr import Dim, Expr
 from anyshape.symbolic.polynomial import divide_exactly, negative, without_constant
 
@@ -71,7 +71,7 @@ def interval(facts: Facts, expr: Expr, depth: int) -> Bounds:
     tracing = facts.used is not None
     for monomial, c in expr.terms.items():
         atom = monomial[0]
-        if len(monomial) == 1 and not atom.word:
+        if len(monomial) == 1 and isinstance(atom, Symbol):
             found = stated(atom.expr)
             if found is None:
                 low, high = (None if atom.signed else 0), None
@@ -149,7 +149,7 @@ def monomial_bounds(facts: Facts, monomial: Monomial, depth: int) -> Bounds:
                 found = _product(found, (highest(square[0], 0), square[1]))
     if not facts.linked(atom.expr):
         return found
-    whole = atom.space.from_terms({monomial: 1}, 0)
+    whole = atom.space.term(monomial)
     return meet(found, facts.range_of(whole))
 
 
@@ -166,22 +166,24 @@ def _times(x: float, y: float) -> float:
 
 def _product(a: Bounds, b: Bounds) -> Bounds:
     if a[0] is not None and b[0] is not None and a[0] >= 0 and b[0] >= 0:
-        lo: float = a[0] * b[0]
-        hi = _times(INFINITY if a[1] is None else a[1], INFINITY if b[1] is None else b[1])
-        return lo, None if hi == INFINITY else hi
+        most = _times(INFINITY if a[1] is None else a[1], INFINITY if b[1] is None else b[1])
+        return a[0] * b[0], _finite(most)
     ends = [
         _times(x, y)
         for x in (-INFINITY if a[0] is None else a[0], INFINITY if a[1] is None else a[1])
         for y in (-INFINITY if b[0] is None else b[0], INFINITY if b[1] is None else b[1])
     ]
-    lo, hi = min(ends), max(ends)
-    return None if lo == -INFINITY else lo, None if hi == INFINITY else hi
+    return _finite(min(ends)), _finite(max(ends))
+
+
+def _finite(end: float) -> int | None:
+    return None if abs(end) == INFINITY else cast("int", end)
 
 
 def atom_bounds(facts: Facts, atom: Atom, depth: int) -> Bounds:
     """The interval of an atom from its kind, its operands and what is known of itself."""
     own = facts.range_of(atom.expr)
-    if not atom.word:
+    if isinstance(atom, Symbol):
         return own if atom.signed else (highest(own[0], 0), own[1])
     if deep(atom):
         return own
@@ -221,9 +223,9 @@ def _negated(a: Bounds) -> Bounds:
 
 
 def _min_bounds(*operands: Bounds) -> Bounds:
-    lows = [lo for lo, _ in operands]
+    lows = [lo for lo, _ in operands if lo is not None]
     highs = [hi for _, hi in operands if hi is not None]
-    return None if None in lows else min(lows), min(highs, default=None)
+    return min(lows) if len(lows) == len(operands) else None, min(highs, default=None)
 
 
 def _max_bounds(*operands: Bounds) -> Bounds:
@@ -234,9 +236,12 @@ def _broadcast_bounds(*operands: Bounds) -> Bounds:
     for one in operands:
         if one[0] is not None and one[0] >= 2:
             return one
-    lows = [lo for lo, _ in operands]
-    highs = [hi for _, hi in operands]
-    return None if None in lows else min(lows), None if None in highs else max(highs)
+    lows = [lo for lo, _ in operands if lo is not None]
+    highs = [hi for _, hi in operands if hi is not None]
+    return (
+        min(lows) if len(lows) == len(operands) else None,
+        max(highs) if len(highs) == len(operands) else None,
+    )
 
 
 BY_WORD: Mapping[str, Callable[..., Bounds]] = {

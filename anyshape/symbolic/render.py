@@ -60,16 +60,16 @@ class _C(_Python):
     def truth(self, value: bool) -> str:
         return "1" if value else "0"
 
-    def plain(self, atom: FloorDiv | Mod) -> bool:
+    def plain(self, atom: Atom) -> bool:
         return self.nonnegative(atom.args[0]) and self.nonnegative(atom.args[1])
 
-    def floordiv(self, atom: FloorDiv) -> str:
+    def floordiv(self, atom: Atom) -> str:
         a, b = self.operand(atom.args[0]), self.operand(atom.args[1])
         if self.plain(atom):
             return f"({a} / {b})"
         return f"(({a} - {self.floored(a, b)}) / {b})"
 
-    def mod(self, atom: Mod) -> str:
+    def mod(self, atom: Atom) -> str:
         a, b = self.operand(atom.args[0]), self.operand(atom.args[1])
         return f"({a} % {b})" if self.plain(atom) else self.floored(a, b)
 
@@ -102,7 +102,7 @@ class _Triton(_C):
     def truth(self, value: bool) -> str:
         return str(value)
 
-    def floordiv(self, atom: FloorDiv) -> str:
+    def floordiv(self, atom: Atom) -> str:
         a, b = self.operand(atom.args[0]), self.operand(atom.args[1])
         return f"({a} // {b})" if self.plain(atom) else f"(({a} - {self.floored(a, b)}) // {b})"
 
@@ -201,7 +201,7 @@ def _inner_values(dim: Expr, env: Mapping[Symbol, int]) -> dict[Atom, int]:
 
 
 def _value(dim: Dim, env: Mapping[Symbol, int], seen: dict[Atom, int]) -> int:
-    if dim.__class__ is not Expr:
+    if isinstance(dim, int):
         return dim
     result = dim.constant
     for monomial, coefficient in dim.terms.items():

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from anyshape.symbolic.atoms import Atom, Monomial, deep, quotient_of
-from anyshape.symbolic.conditions import Condition, eq, ge, gt, le, lt, ne
+from anyshape.symbolic.conditions import Relation, eq, ge, gt, le, lt, ne
 from anyshape.symbolic.expr import (
     ARITHMETIC,
     BUILDERS,
@@ -27,6 +27,7 @@ from anyshape.symbolic.rules import UNDER_FACTS
 if TYPE_CHECKING:
     from anyshape.symbolic.facts import Facts
 
+BUILD = {"eq": eq, "ne": ne, "ge": ge, "le": le}
 RELATIONS = {"==": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 
 
@@ -184,7 +185,7 @@ def not_zero(facts: Facts, dim: Dim) -> bool:
     factors = common_factor(dim)
     if not factors or dim.atom is not None:
         return False
-    rest = divide(dim, dim.space.from_terms({factors: 1}, 0))[0]
+    rest = divide(dim, dim.space.term(factors))[0]
     return not_zero(facts, rest) and all(not_zero(facts, atom.expr) for atom in set(factors))
 
 
@@ -214,19 +215,16 @@ def _unfolded(facts: Facts, expr: Expr, monomial: Monomial, c: int, atom: Atom) 
         if inside is None or c % factor or not not_zero(facts, b):
             return None
         rest, scale = inside, c // factor
-    others: Dim = expr.space.from_terms({rest: scale}, 0) if rest else scale
+    others: Dim = expr.space.term(rest, scale) if rest else scale
     remainder = simplified(facts, mod(a, b))
-    better = expr - expr.space.from_terms({monomial: c}, 0) + others * (a - remainder)
+    better = expr - expr.space.term(monomial, c) + others * (a - remainder)
     if isinstance(remainder, int):
         return better
     count = 0 if isinstance(better, int) else len(better.terms)
     return better if count < len(expr.terms) else None
 
 
-def condition_simplified(facts: Facts, condition: Condition) -> Condition | bool:
-    """A relation with both sides simplified."""
-    form = simplified(facts, condition.form)
-    if form is condition.form:
-        return condition
-    build = {"eq": eq, "ne": ne, "ge": ge, "le": le}[condition.kind]
-    return build(form, condition.bound)
+def relation_simplified(facts: Facts, relation: Relation) -> Relation | bool:
+    """The relation with its form simplified."""
+    form = simplified(facts, relation.form)
+    return relation if form is relation.form else BUILD[relation.kind](form, relation.bound)

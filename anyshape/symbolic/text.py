@@ -7,7 +7,7 @@ itself with it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from anyshape.symbolic.atoms import Atom, Monomial, Symbol
@@ -69,7 +69,7 @@ class Printer:
         """Text of one factor."""
         match atom.word:
             case "":
-                return self.name(atom)
+                return self.name(cast("Symbol", atom))
             case "//":
                 return self.floordiv(atom)
             case "%":

@@ -47,8 +47,10 @@ class Graphed:
             for _ in range(WARM_UP_CALLS):
                 self._run()
         torch.cuda.current_stream(self._tokens.device).wait_stream(side)
-        # thread_local: NCCL's watchdog thread may go on with its own calls meanwhile
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        # High priority: what is forked off inside comes second. thread_local: NCCL's watchdog may
+        # go on with its own calls meanwhile.
+        stream = torch.cuda.Stream(self._tokens.device, priority=-1)
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             out = self._run()
         return graph, out
 

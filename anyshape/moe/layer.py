@@ -23,7 +23,7 @@ from anyshape.moe.graphed import Graphed
 from anyshape.moe.hf import Refusal, known_blocks, read_block
 from anyshape.moe.router import Plan, Router, Routing
 from anyshape.moe.shared import SharedExpert
-from anyshape.moe.streams import is_capturing, pays_to_fork, start
+from anyshape.moe.streams import fork, is_capturing, pays_to_fork, start
 
 
 class MoE(nn.Module):
@@ -143,11 +143,16 @@ class MoE(nn.Module):
         return inference_only(out, x, self.experts.gate_up)
 
     def _forward(self, tokens: Tensor, valid_tokens: Tensor | None) -> Tensor:
-        shared = start_shared(self.shared, tokens, self._two_streams(tokens))
-        plan = self.router(tokens, self.routing, valid_tokens)
+        since = fork(tokens, self._two_streams(tokens))
+        # the router is launched first: it is what the experts wait for, and it needs few processors
+        scores, factors = self.router.scores(tokens, self.routing)
+        shared = start_shared(self.shared, tokens, since)
+        plan = self.router.plan(scores, factors, self.routing, valid_tokens)
         return add_routed(self.experts, tokens, plan, self.routing, shared)
 
     def _two_streams(self, tokens: Tensor) -> bool:
+        if self.shared is None:
+            return is_capturing(tokens)
         if self.streams == "auto":
             return pays_to_fork(tokens)
         return self.streams == 2 and tokens.is_cuda
@@ -195,11 +200,13 @@ def new_weight(
     return nn.Parameter(torch.empty(shape, device=device, dtype=dtype).uniform_(-bound, bound))
 
 
-def start_shared(shared: SharedExpert | None, tokens: Tensor, aside: bool) -> Callable[[], Tensor]:
+def start_shared(
+    shared: SharedExpert | None, tokens: Tensor, since: torch.cuda.Event | None
+) -> Callable[[], Tensor]:
     """Starts the shared expert, or zeros without one; what comes back waits and has [T, D]."""
     if shared is not None:
-        return start(lambda: shared(tokens), aside, tokens)
-    return start(lambda: new_zeros(tokens), aside and is_capturing(tokens), tokens)
+        return start(lambda: shared(tokens), since, tokens)
+    return start(lambda: new_zeros(tokens), since, tokens)
 
 
 def new_zeros(tokens: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ from anyshape.moe.mesh import Axis, HostCopy, Mesh, agree, compare
 from anyshape.moe.router import Plan, Router, Routing
 from anyshape.moe.shared import SharedExpert
 from anyshape.moe.shuffling import combine_shuffling, index_shuffling, split_shuffling
-from anyshape.moe.streams import pays_to_fork
+from anyshape.moe.streams import fork, pays_to_fork
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,8 @@ class ParallelMoE(nn.Module):
         return add_routed(self.experts, view.tokens, plan, self.routing, shared)
 
     def _start_shared(self, tokens: Tensor) -> Callable[[], Tensor]:
-        return start_shared(self.shared, tokens, pays_to_fork(tokens))
+        aside = self.shared is not None and pays_to_fork(tokens)
+        return start_shared(self.shared, tokens, fork(tokens, aside))
 
     # -- static: everybody sees all tokens --
 
@@ -235,8 +236,8 @@ class ParallelMoE(nn.Module):
         returned = back()
         if self.routing.apply_to == "output":
             returned = returned * plan.row_weights()[:, None]
-        rows, own = returned.to(out.dtype), out[view.first : view.last]
-        scatter_add(own, rows, plan.token_indices, unique=self.routing.top_k == 1)
+        own, unique = out[view.first : view.last], self.routing.top_k == 1
+        scatter_add(own, returned.to(out.dtype), plan.token_indices, unique=unique)
         return out
 
     def _announce(self, counts: Tensor, view: View) -> Arrivals:

@@ -86,7 +86,12 @@ class Router(nn.Module):
         hold(self, weight=weight, bias=bias)
 
     def forward(self, tokens: Tensor, routing: Routing, valid_tokens: Tensor | None = None) -> Plan:
-        scores, factors = self.scores(tokens, routing)
+        return self.plan(*self.scores(tokens, routing), routing, valid_tokens)
+
+    def plan(
+        self, scores: Tensor, factors: Tensor, routing: Routing, valid_tokens: Tensor | None
+    ) -> Plan:
+        """The rows that the scores [T, E] stand for."""
         counts, experts, indices = index_shuffling(scores, routing.top_k, valid_tokens=valid_tokens)
         return Plan(counts, experts, indices, factors, None if valid_tokens is None else counts)
 

@@ -30,16 +30,23 @@ def is_capturing(tokens: Tensor) -> bool:
     return tokens.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
-def start(compute: Callable[[], Tensor], aside: bool, *inputs: Tensor) -> Callable[[], Tensor]:
-    """Starts compute(), on the side stream if `aside`; what comes back waits for its result.
+def fork(tokens: Tensor, aside: bool) -> torch.cuda.Event | None:
+    """The point in the stream from which work aside may run; None for no work aside."""
+    return torch.cuda.current_stream(tokens.device).record_event() if aside else None
+
+
+def start(
+    compute: Callable[[], Tensor], since: torch.cuda.Event | None, *inputs: Tensor
+) -> Callable[[], Tensor]:
+    """Starts compute(), on the side stream from `since` on; what comes back waits for its result.
 
     `inputs` are the tensors that compute() reads: their memory is kept until it is done.
     """
-    if not aside:
+    if since is None:
         result = compute()
         return lambda: result
     main, side = torch.cuda.current_stream(inputs[0].device), side_stream(inputs[0].device)
-    side.wait_stream(main)
+    side.wait_event(since)
     with torch.cuda.stream(side):
         out = compute()
     for tensor in inputs:

@@ -58,7 +58,7 @@ def torch_dtype(dtype: DType) -> torch.dtype:
 
 
 def resolve(dotted: str) -> Callable[..., Any]:
-    """The callable that a dotted name means: ``torch.nn.functional.gelu``, ``torch.Tensor.T.__get__``."""
+    """The callable that a dotted name means, such as ``torch.Tensor.T.__get__``."""
     head, *rest = dotted.split(".")
     found: Any = importlib.import_module("anyshape.reference" if head == "anyshape" else head)
     for name in rest[1:] if head == "anyshape" else rest:
@@ -184,7 +184,7 @@ def _run_node(
 def type_problem(
     t: TensorType, made: Tensor, sizes: Mapping[Symbol, int], *, strides: bool = True
 ) -> str | None:
-    """How a tensor differs from its type, or None. Strides count where there is more than one element."""
+    """How a tensor differs from its type, or None; strides count where a size is above 1."""
     shape = tuple(_number(dim, sizes) for dim in t.shape)
     steps = tuple(_number(dim, sizes) for dim in t.strides) if strides else ()
     if torch_dtype(t.dtype) is not made.dtype:
@@ -503,7 +503,7 @@ def one_hot_of_data(input: Tensor, num_classes: int = -1) -> Tensor:
     return F.one_hot(input, num_classes)
 
 
-def scan_of_scalar(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:  # noqa: A002
+def scan_of_scalar(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     return torch.cumsum(input, dim, dtype=dtype)
 
 

@@ -104,9 +104,14 @@ class _Reader:
         for line in self.lines:
             self.read(line)
         return Graph(
-            self.space, self.facts, tuple(self.inputs), tuple(self.nodes), self.outputs, tuple(self.checks),
+            self.space,
+            self.facts,
+            tuple(self.inputs),
+            tuple(self.nodes),
+            self.outputs,
+            tuple(self.checks),
             self.hints,
-        )  # fmt: skip
+        )
 
     def read(self, line: str) -> None:
         stripped = line.strip()
@@ -241,7 +246,7 @@ class _Reader:
         return -value
 
     def choice(self, node: ast.IfExp) -> Any:
-        """``(a if a != 1 else b)`` is the broadcast of two sizes; any other choice is a scalar's."""
+        """``(a if a != 1 else b)`` is the broadcast of two sizes; else a scalar chooses."""
         chosen, other = self.evaluate(node.body), self.evaluate(node.orelse)
         test = node.test
         if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.NotEq):

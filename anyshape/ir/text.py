@@ -77,9 +77,8 @@ def _facts(graph: Graph) -> Iterator[str]:
 
 def _parameters(graph: Graph) -> Iterator[str]:
     for entry in graph.inputs:
-        yield (
-            f"    {entry.value.name},  # {entry.kind} {entry.source!r} : {type_text(entry.value.type)}"
-        )
+        kind = type_text(entry.value.type)
+        yield f"    {entry.value.name},  # {entry.kind} {entry.source!r} : {kind}"
 
 
 # --- types and arguments ---
@@ -223,6 +222,6 @@ def world_text(world: World | None) -> str:
 
 
 def equal(a: Graph, b: Graph, ops: Mapping[str, str] | None = None) -> bool:
-    """Are the graphs the same but for the objects: same names, types, arguments, in the same order?"""
+    """Are the graphs the same but for the objects: names, types, arguments, all in order?"""
     spell = (lambda name: name) if ops is None else ops.__getitem__
     return print_graph(a, spell) == print_graph(b, spell)

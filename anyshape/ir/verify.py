@@ -50,7 +50,7 @@ def _require(holds: bool, message: str) -> None:
 
 
 def verify_graph(graph: Graph) -> None:
-    """Values are defined once, before use; names are unique; types are whole; sizes are of one space."""
+    """Values are defined once, before use; names are unique; sizes are of one space."""
     defined: set[Value] = set()
     names: set[str] = set()
     for entry in graph.inputs:
@@ -112,7 +112,7 @@ def _leaves(arg: Arg) -> Iterator[Arg]:
 
 
 def verify_kernel(kernel: Kernel) -> None:
-    """Elements read earlier elements and declared parameters; operators have their number of operands."""
+    """Elements read earlier elements and declared parameters, as many as their operators take."""
     pointers = {p.name for p in kernel.params if isinstance(p, PointerParam)}
     scalars = {p.name for p in kernel.params if isinstance(p, ScalarParam)}
     names = [p.name for p in kernel.params] + [a.name for a in (*kernel.axes, *kernel.rows)]
@@ -145,7 +145,7 @@ def verify_kernel(kernel: Kernel) -> None:
 
 
 def verify_program(program: Program) -> None:
-    """Buffers are declared; memory is allocated before it is used, and not used after it is freed."""
+    """Buffers are declared; memory is allocated before its use and not used once freed."""
     alive = {
         name for name, buffer in program.buffers.items() if buffer.role in ("input", "constant")
     }

@@ -328,8 +328,9 @@ def _bag_expand(
 
 op(
     "embedding_bag",
-    "input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode='mean', "
-    "sparse=False, per_sample_weights=None, include_last_offset=False, padding_idx=None",
+    "input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, "
+    "mode='mean', sparse=False, per_sample_weights=None, include_last_offset=False, "
+    "padding_idx=None",
     torch="torch.nn.functional.embedding_bag",
     expand=_bag_expand,
 )

@@ -39,7 +39,7 @@ def binary(
     commutes: bool = False,
     autocast: AutocastClass | None = None,
 ) -> OpDef:
-    """A row ``name(input, other)``; ``operators`` are names such as ``add`` of Python's protocol."""
+    """A row ``name(input, other)``; ``operators`` are names of Python's protocol (``add``)."""
     python = tuple(
         text for o in operators for text in (f"operator.{o}", f"torch.Tensor.__{o.strip('_')}__")
     )

@@ -118,7 +118,7 @@ class Builder:
         return f"{name}_{number}"
 
     def reserve(self, names: Iterable[str]) -> None:
-        """Makes sure that fresh names differ from these (``add_3`` reserves ``add_0`` to ``add_3``)."""
+        """Fresh names will differ from these (``add_3`` reserves ``add_0`` to ``add_3``)."""
         for name in names:
             stem, _, number = name.rpartition("_")
             if stem and number.isdigit():

@@ -32,7 +32,7 @@ from anyshape.symbolic import (
 
 
 class OpError(Exception):
-    """The operator would raise in eager with these arguments; eager's own message is found by running."""
+    """The operator would raise in eager with these arguments, or ``has no row``."""
 
 
 class Undecided(Exception):

@@ -132,7 +132,7 @@ for _n in (1, 2, 3):
 def _pooled(
     cx: TypeContext, size: Dim, kernel: Any, stride: Any, pad: Any, gap: Any, ceil: Any
 ) -> Dim:
-    """``pooling_output_shape`` of ATen: with ``ceil_mode`` the last window must start inside the input."""
+    """ATen's ``pooling_output_shape``: with ``ceil`` the last window must start inside."""
     reach = size + 2 * pad - gap * (kernel - 1) - 1
     if not ceil:
         cx.require(ge(reach, 0), "Given input size, the calculated output size is too small")
@@ -166,7 +166,8 @@ def _pool_type(n: int, places: bool) -> Callable[..., Any]:
 for _n in (1, 2, 3):
     op(
         f"max_pool{_n}d",
-        "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False",
+        "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, "
+        "return_indices=False",
         torch=f"anyshape.reference.max_pool{_n}d",
         spellings=(f"torch.nn.functional.max_pool{_n}d", f"torch.nn.functional._max_pool{_n}d"),
         type=_pool_type(_n, True),
@@ -181,7 +182,8 @@ for _n in (1, 2, 3):
     )
     op(
         f"max_pool{_n}d_with_indices",
-        "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False",
+        "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, "
+        "return_indices=False",
         torch=f"torch.nn.functional.max_pool{_n}d_with_indices",
         type=lambda cx, x, k, s, p, g, c, r, n=_n: _pool_type(n, True)(cx, x, k, s, p, g, c, True),
         lower=Extern(f"torch.nn.functional.max_pool{_n}d_with_indices"),
@@ -189,7 +191,8 @@ for _n in (1, 2, 3):
     _tail = "" if _n == 1 else ", divisor_override=None"
     op(
         f"avg_pool{_n}d",
-        f"input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True{_tail}",
+        "input, kernel_size, stride=None, padding=0, ceil_mode=False, "
+        f"count_include_pad=True{_tail}",
         torch=f"anyshape.reference.avg_pool{_n}d",
         type=_pool_type(_n, False),
         spellings=(f"torch.nn.functional.avg_pool{_n}d",),

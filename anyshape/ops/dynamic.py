@@ -47,7 +47,7 @@ op("item", "input", torch="torch.Tensor.item", type=_item_type)
 
 
 def _nonzero_type(cx: TypeContext, x: Any) -> TensorType:
-    """ATen writes the places of one element after another, and lays them out dimension by dimension."""
+    """ATen lays the places out dimension by dimension."""
     t = tensor(x)
     rows = cx.fresh_size(high=numel(t.shape))
     return TensorType(int64, t.device, (rows, t.rank), (1, rows))

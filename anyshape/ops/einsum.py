@@ -18,7 +18,7 @@ from anyshape.symbolic import Dim
 
 
 def _parse(equation: str, ranks: list[int]) -> tuple[list[str], str]:
-    """Letters of each operand and of the result; the dims of an ellipsis get letters of their own."""
+    """Letters of each operand and of the result; dims of an ellipsis get letters of their own."""
     text = equation.replace(" ", "")
     left, arrow, right = text.partition("->")
     terms = left.split(",")

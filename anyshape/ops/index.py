@@ -173,7 +173,7 @@ op(
 
 
 def unmasked(b: Any, x: Any, indices: Any) -> tuple[Any, ...]:
-    """Each mask among the indices as the places where it is true, one vector for each of its dimensions."""
+    """Each mask among the indices as the places where it is true: a vector for each dimension."""
     made: list[Any] = []
     for i in indices:
         if not _is_mask(i):

@@ -33,9 +33,10 @@ FUNCTIONAL_NAMES = (
 )
 FUNCTIONS = frozenset(
     """
-abs acos acosh addmv asin asinh atan atanh ceil clamp clamp_max clamp_min cos cosh deg2rad erf erfc exp exp2
-expm1 fix floor frac index_put log log10 log1p log2 logit nan_to_num neg rad2deg reciprocal relu round rsqrt
-sigmoid sin sinc sinh sqrt square tan tanh trunc xlogy arccos arccosh arcsin arcsinh arctan arctanh negative
+abs acos acosh addmv asin asinh atan atanh ceil clamp clamp_max clamp_min cos cosh deg2rad erf erfc
+exp exp2 expm1 fix floor frac index_put log log10 log1p log2 logit nan_to_num neg rad2deg reciprocal
+relu round rsqrt sigmoid sin sinc sinh sqrt square tan tanh trunc xlogy arccos arccosh arcsin
+arcsinh arctan arctanh negative
 """.split()
 )
 """Those that torch has as a function too: ``torch.exp_(x)``."""

@@ -55,7 +55,7 @@ def _normal_cat(cx: TypeContext, tensors: Any, dim: Arg = 0) -> Normal:
 
 
 def _without_empty(cx: TypeContext, tensors: Any) -> tuple[Any, ...]:
-    """Vectors among tensors of more dimensions: torch takes them if they are empty, and skips them."""
+    """Vectors among tensors of more dimensions: torch skips them, if they are empty."""
     for x in tensors:
         if tensor(x).rank == 1:
             cx.require(eq(tensor(x).shape[0], 0), "Tensors must have same number of dimensions")
@@ -358,7 +358,7 @@ def _split_lengths(cx: TypeContext, size: Dim, lengths: Arg) -> tuple[Dim, ...]:
 
 
 def _decided_pieces(cx: TypeContext, size: Dim, each: Any) -> int:
-    """How many pieces of length ``each`` (the last may be shorter) there are; one if there is nothing.
+    """How many pieces of length ``each`` there are, the last perhaps shorter; one of nothing.
 
     Guarded as products, which are defined for every size.
     """

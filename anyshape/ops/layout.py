@@ -200,7 +200,7 @@ def _compare_at_large_sizes(a: Dim, b: Dim) -> int:
 
 
 def _at_most(a: Dim, b: Dim) -> bool:
-    """Is ``a <= b`` at all symbols >= 1? Each negative term of ``b - a`` must be outgrown by another."""
+    """Is ``a <= b`` at all symbols >= 1? Each negative term of ``b - a`` is outgrown."""
     difference = b - a
     if difference.__class__ is not Expr:
         return difference >= 0
@@ -317,7 +317,7 @@ def _follows(cx: TypeContext, outer: Dim, inner: Dim, decide: bool) -> bool:
 
 
 def _with_ones(shape: Shape, strides: list[Dim]) -> Shape:
-    """Puts strides (innermost first, none for size 1) in place; size 1 gets what row-major would."""
+    """Puts strides (innermost first, none for size 1) in place; size 1 gets the row-major one."""
     result: list[Dim] = []
     step: Dim = 1
     rest = iter(strides)

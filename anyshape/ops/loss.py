@@ -114,7 +114,7 @@ def _nll(
 
 
 def _nll_type(cx: TypeContext, x: Any, target: Any, weight: Any, reduction: Arg) -> TensorType:
-    """The loss of each label is row-major; labels that are probabilities lose the class dimension."""
+    """The losses of the labels are row-major; probabilities lose the class dimension."""
     t, labels = tensor(x), tensor(target)
     dim = 0 if t.rank == 1 else 1
     shape = tuple(n for d, n in enumerate(t.shape) if d != dim)

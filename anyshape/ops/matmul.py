@@ -1,4 +1,4 @@
-"""Matrix products: externs mm, bmm, addmm, baddbmm, linear and grouped_mm, and what expands to them."""
+"""Matrix products: mm, bmm, addmm, baddbmm, linear, grouped_mm, and what expands to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of torch.nn.functional that are no activation, norm or loss: dropout, attention, linear forms."""
+"""The rest of torch.nn.functional: dropout, attention, bilinear forms, shuffles."""
 
 from __future__ import annotations
 
@@ -86,7 +86,10 @@ for _name in ("dropout1d", "dropout2d", "dropout3d", "nn_alpha_dropout", "featur
 
 # --- attention ---
 
-_SDPA = "query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False"
+_SDPA = (
+    "query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, "
+    "enable_gqa=False"
+)
 
 
 def _normal_sdpa(

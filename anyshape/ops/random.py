@@ -1,4 +1,4 @@
-"""Random rows: torch's own generators through externs, in program order, so that the stream is eager's."""
+"""Random rows: torch's own generators, in program order, so that the stream is eager's."""
 
 from __future__ import annotations
 
@@ -111,7 +111,10 @@ def _options(
     return args, {"dtype": dtype, "device": device}
 
 
-_LIKE = "*, dtype=None, device=None, layout=None, requires_grad=False, pin_memory=False, memory_format=None"
+_LIKE = (
+    "*, dtype=None, device=None, layout=None, requires_grad=False, pin_memory=False, "
+    "memory_format=None"
+)
 for _name, _more in (("rand_like", ""), ("randn_like", "")):
     random(_name, f"input{_more}, {_LIKE}", _like, normalize=_options)
 random(

@@ -75,9 +75,16 @@ def _reduce_row(
     aliases: tuple[str, ...] = (),
 ) -> None:
     direct = name in ("sum", "amax", "amin")  # torch's own takes the normal form
-    op(name, signature, torch=f"torch.{name}" if direct else f"anyshape.reference.{name}_", autocast=autocast,
-       spellings=(f"torch.{name}", f"torch.Tensor.{name}", *aliases),
-       type=rule, lower=Reduce(combine), normalize=normalize)  # type: ignore[arg-type] # fmt: skip
+    op(
+        name,
+        signature,
+        torch=f"torch.{name}" if direct else f"anyshape.reference.{name}_",
+        spellings=(f"torch.{name}", f"torch.Tensor.{name}", *aliases),
+        type=rule,
+        lower=Reduce(combine),  # type: ignore[arg-type]
+        normalize=normalize,
+        autocast=autocast,
+    )
 
 
 _reduce_row(

@@ -204,7 +204,8 @@ def dim_of(dim: Arg, rank: int) -> int:
     bound = max(rank, 1)
     if not -bound <= dim < bound:
         raise OpError(
-            f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], but got {dim})"
+            f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], "
+            f"but got {dim})"
         )
     return dim % bound
 

@@ -33,7 +33,8 @@ _special("ndtr", lambda b, x: b.mul(0.5, b.erfc(b.mul(x, -0.7071067811865476))))
 
 for _name in (
     "i0e i1 i1e ndtri log_ndtr erfcx airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 "
-    "modified_bessel_i0 modified_bessel_i1 modified_bessel_k0 modified_bessel_k1 spherical_bessel_j0"
+    "modified_bessel_i0 modified_bessel_i1 modified_bessel_k0 modified_bessel_k1 "
+    "spherical_bessel_j0"
 ).split():
     op(
         _name,

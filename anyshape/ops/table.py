@@ -115,7 +115,7 @@ class Pointwise:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """``index(cx, out_index, x_type, *args)``: where in the input the element at ``out_index`` lies."""
+    """``index(cx, out_index, x_type, *args)``: where the element at ``out_index`` lies."""
 
     index: Callable[..., tuple[Any, ...]]
 
@@ -129,12 +129,12 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True)
 class Structural:
-    """A core row whose loops the scheduler knows by name: cat, pad, full, gather, scatter, cumsum..."""
+    """A core row whose loops the scheduler knows by name: cat, pad, full, gather, cumsum..."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extern:
-    """Done by a library; ``function`` is the dotted torch function, ``out`` its out= variant if any."""
+    """Done by a library; ``function`` is the dotted function, ``out`` its out= variant if any."""
 
     function: str
     out: str | None = None
@@ -163,7 +163,6 @@ class OpDef:
     autocast: AutocastClass | None = None
     random: bool = False
     effect: bool = False
-    samples: Callable[..., Any] | None = field(default=None, compare=False)
 
 
 _rows: dict[str, OpDef] = {}
@@ -192,7 +191,6 @@ def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     for these arguments, which leaves the node to eager torch. ``alias``: the result views the first
     argument always (``view``) or depending on its layout (``maybe``). ``autocast``: the class of
     operators that autocast puts it in. ``random``, ``effect``: never removed, merged or reordered.
-    ``samples``: makes test cases, see ``tests/ops``.
     """
     row = OpDef(name, Signature.parse(signature), torch, **rest)
     add_row(row)

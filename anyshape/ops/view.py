@@ -208,7 +208,7 @@ def _expand_type(cx: TypeContext, x: Any, shape: Shape) -> TensorType:
 
 
 def _expanded_stride(cx: TypeContext, own: Dim, size: Dim, stride: Dim) -> Dim:
-    """A size is kept or grows from 1: decided by the facts, or by a guard on what the hints show."""
+    """A size is kept or grows from 1: by the facts, or by a guard on what the hints show."""
     if cx.same(own, size):
         return stride
     if cx.known(eq(own, 1)):

@@ -1,4 +1,5 @@
-"""One compile of each small program, then every size: 0, 1, 2, odd, large; row-major and transposed.
+"""One compile of each small program, then every size: 0, 1, 2, odd, large; row-major and
+transposed.
 
 Values, dtypes and strides are eager's. What the program's meaning does not hang on makes no second
 specialization.
@@ -117,5 +118,6 @@ def test_one_compile_serves_every_size(name, layout) -> None:
             assert all(a == b for n, a, b in pairs if n > 1), (shape, ours.stride(), eager.stride())
     stats = fast.stats()
     assert stats.graph_breaks == 0
-    # A transposed tensor that is row-major as well (one row, one column, nothing) may be another layout.
+    # A transposed tensor that is row-major as well (one row, one column, nothing) may be another
+    # layout.
     assert stats.specializations <= (1 if layout == "row-major" else 2), fast.recompiles()

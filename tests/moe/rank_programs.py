@@ -90,6 +90,7 @@ def _rank(
         dist.destroy_process_group()
     except Exception:
         (directory / f"{rank}.txt").write_text(traceback.format_exc())
+        time.sleep(0.4)  # others may still be reading what this rank sent before it failed
         os._exit(1)
 
 

@@ -1,7 +1,9 @@
-"""Attributes and special methods, as CPython's `tp_getattro`, `tp_setattro` and `_PyType_Lookup` have them.
+"""Attributes and special methods, as CPython's `tp_getattro`, `tp_setattro` and `_PyType_Lookup`
+have them.
 
-Each function takes the machine and raw objects and gives a value, a `Call` or a `Frame` that nobody has entered. A C descriptor is asked
-natively, a Python one is called in interpreted code. Operators, items and iteration are in protocol.py.
+Each function takes the machine and raw objects and gives a value, a `Call` or a `Frame` that nobody
+has entered. A C descriptor is asked natively, a Python one is called in interpreted code.
+Operators, items and iteration are in protocol.py.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ _object_setattr = object.__setattr__
 _object_delattr = object.__delattr__
 
 
-# ---- attributes ---------------------------------------------------------------------------------------------------------------
+# ---- attributes ----------------------------------------------------------------------------------
 def load_attr(machine: Machine, obj: Any, name: str) -> Any:
     """`obj.name`."""
     cls = type(obj)
@@ -103,7 +105,7 @@ def _getattr_with_hook(machine: Machine, obj: Any, cls: type, name: str, hook: A
 
 
 def generic_getattr(machine: Machine, obj: Any, cls: type, name: str) -> Any:
-    """`object.__getattribute__`: data descriptor, instance dict, other descriptor, class attribute."""
+    """`object.__getattribute__`: data descriptor, instance dict, then the class attribute."""
     attribute = machine.lookup(cls, name)
     kind = type(attribute)
     if attribute is not NULL and (kind in _DATA_DESCRIPTORS or is_data_descriptor(machine, kind)):
@@ -172,7 +174,9 @@ def descriptor_get(machine: Machine, attribute: Any, obj: Any, cls: type, name: 
 
 
 def type_getattr(machine: Machine, obj: Any, meta: type, name: str) -> Any:
-    """`type.__getattribute__`: metaclass data descriptor, own MRO, metaclass attribute, the metaclass's `__getattr__`."""
+    """`type.__getattribute__`: metaclass data descriptor, own MRO, metaclass attribute, the
+    metaclass's `__getattr__`.
+    """
     meta_attribute = machine.lookup(meta, name)
     if meta_attribute is not NULL and is_data_descriptor(machine, type(meta_attribute)):
         return _metatype_get(machine, meta_attribute, obj, meta, name)
@@ -243,7 +247,9 @@ def _no_attribute(obj: Any, name: str) -> AttributeError:
 
 
 def load_method(machine: Machine, obj: Any, name: str) -> Any:
-    """`obj.name` about to be called: a plain Python function as `(function, obj)` in a tuple of two, else as `load_attr`."""
+    """`obj.name` about to be called: a plain Python function as `(function, obj)` in a tuple of
+    two, else as `load_attr`.
+    """
     cls = type(obj)
     if cls not in PROXIES and machine.lookup(cls, "__getattribute__") is _object_getattribute:
         attribute = machine.lookup(cls, name)
@@ -337,7 +343,7 @@ def delete_attr(machine: Machine, obj: Any, name: str) -> Any:
     return machine.heap.native_setattr(obj, name, NULL)
 
 
-# ---- special methods ----------------------------------------------------------------------------------------------------------
+# ---- special methods -----------------------------------------------------------------------------
 def call_bound(
     machine: Machine, attribute: Any, obj: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None
 ) -> Call:
@@ -352,7 +358,7 @@ def call_bound(
 
 
 def is_python(machine: Machine, cls: type, name: str) -> bool:
-    """Whether special method `name` of `cls` is Python code (or anything else that is no C slot)."""
+    """Whether special method `name` of `cls` is Python code (or whatever is no C slot)."""
     attribute = machine.lookup(cls, name)
     return attribute is not NULL and attribute is not None and type(attribute) not in C_FUNCTIONS
 

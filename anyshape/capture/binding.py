@@ -1,7 +1,7 @@
 """Binding arguments to the parameters of a Python function, as CPython's `initialize_locals` does.
 
-In: a function, positional and keyword arguments. Out: the list of fast slots. A mismatch raises CPython's own TypeError: the real
-function object is copied with an empty body and called natively.
+In: a function, positional and keyword arguments. Out: the list of fast slots. A mismatch raises
+CPython's own TypeError: the real function object is copied with an empty body and called natively.
 """
 
 from __future__ import annotations

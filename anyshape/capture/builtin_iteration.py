@@ -22,7 +22,7 @@ Kwargs = dict[str, Any]
 Handler = Callable[["Machine", Args, Kwargs], Any]
 
 
-# ---- iteration ----------------------------------------------------------------------------------------------------------------------
+# ---- iteration -----------------------------------------------------------------------------------
 def _iter(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 2:
         return Call(iteration_polyfills.calls_until, args)

@@ -1,4 +1,6 @@
-"""Builtins about objects, classes and frames: getattr, isinstance, super, locals, exec, ... (see builtins.py)."""
+"""Builtins about objects, classes and frames: getattr, isinstance, super, locals, exec, ... (see
+builtins.py).
+"""
 
 from __future__ import annotations
 import __future__
@@ -27,7 +29,7 @@ Kwargs = dict[str, Any]
 Handler = Callable[["Machine", Args, Kwargs], Any]
 
 
-# ---- attributes -----------------------------------------------------------------------------------------------------------------
+# ---- attributes ----------------------------------------------------------------------------------
 def _getattr(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 2 and type(args[1]) is str and not kwargs:
         return attributes.load_attr(machine, *args)
@@ -98,7 +100,7 @@ def _type_setattr(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     return machine.heap.native_setattr(*args)
 
 
-# ---- classes --------------------------------------------------------------------------------------------------------------------
+# ---- classes -------------------------------------------------------------------------------------
 def _type(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 1 and not kwargs:
         return type_of(machine, args[0])
@@ -115,8 +117,8 @@ def type_of(machine: Machine, value: Any) -> type:
     return GeneratorType if cls is Generator else cls
 
 
-# Checks that depend on the two classes alone: `type`'s own, and those of abstract base classes, whose
-# registries and caches are C.
+# Checks that depend on the two classes alone: `type`'s own, and those of abstract base classes,
+# whose registries and caches are C.
 _INSTANCE_CHECKS = (type.__instancecheck__, vars(abc.ABCMeta)["__instancecheck__"])
 _SUBCLASS_CHECKS = (type.__subclasscheck__, vars(abc.ABCMeta)["__subclasscheck__"])
 
@@ -193,7 +195,7 @@ def _super(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     return super(cell.cell_contents, receiver)
 
 
-# ---- frames -----------------------------------------------------------------------------------------------------------------------
+# ---- frames --------------------------------------------------------------------------------------
 def visible_frame(machine: Machine, depth: int = 0) -> Frame | None:
     """The frame of the program that is `depth` calls out."""
     for frame in machine.frames():

@@ -1,8 +1,11 @@
-"""What Python's builtins mean here: those that touch frames, classes, iterators or code of the virtual program have a handler.
+"""What Python's builtins mean here: those that touch frames, classes, iterators or code of the
+virtual program have a handler.
 
-A handler gets the machine, positional and keyword arguments, and gives a value, a `Call` or a `Frame`. `native` is the rest: the C
-function itself, on constants and containers. Iterating natively is right for containers and C iterators; what would run code of the
-program goes to a polyfill. Here are operators, conversions and the tables; builtin_objects.py and builtin_iteration.py hold the rest.
+A handler gets the machine, positional and keyword arguments, and gives a value, a `Call` or a
+`Frame`. `native` is the rest: the C function itself, on constants and containers. Iterating
+natively is right for containers and C iterators; what would run code of the program goes to a
+polyfill. Here are operators, conversions and the tables; builtin_objects.py and
+builtin_iteration.py hold the rest.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ Kwargs = dict[str, Any]
 Handler = Callable[["Machine", Args, Kwargs], Any]
 
 
-# ---- operators and conversions ----------------------------------------------------------------------------------------------------
+# ---- operators and conversions -------------------------------------------------------------------
 def _len(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 1 and not kwargs:
         return protocol.length(machine, args[0])
@@ -184,7 +187,7 @@ def _dict_missing(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     return machine.native(dict.__getitem__, args, kwargs)
 
 
-# ---- functools ------------------------------------------------------------------------------------------------------------------------
+# ---- functools -----------------------------------------------------------------------------------
 def _partial(machine: Machine, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     return Call(fn.func, (*fn.args, *args), {**fn.keywords, **kwargs})
 
@@ -196,7 +199,7 @@ def _cached(machine: Machine, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     return machine.native(fn, args, kwargs)
 
 
-# ---- intrinsics -----------------------------------------------------------------------------------------------------------------------
+# ---- intrinsics ----------------------------------------------------------------------------------
 def _find(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     found = machine.lookup(*args)
     return ABSENT if found is NULL else found

@@ -46,8 +46,8 @@ def build_class(body: Any, name: Any, bases: Any, metaclass: Any, kwargs: Any) -
                 metaclass = candidate
                 continue
             raise TypeError(
-                "metaclass conflict: the metaclass of a derived class must be a (non-strict) subclass "
-                "of the metaclasses of all its bases"
+                "metaclass conflict: the metaclass of a derived class must be a (non-strict) "
+                "subclass of the metaclasses of all its bases"
             )
     prepare = getattr(metaclass, "__prepare__", None)
     namespace = {} if prepare is None else prepare(name, resolved, **kwargs)
@@ -60,7 +60,8 @@ def build_class(body: Any, name: Any, bases: Any, metaclass: Any, kwargs: Any) -
             filled = cell.cell_contents
         except ValueError:
             raise RuntimeError(
-                f"__class__ not set defining {name!r} as {cls!r}. Was __classcell__ propagated to type.__new__?"
+                f"__class__ not set defining {name!r} as {cls!r}. "
+                "Was __classcell__ propagated to type.__new__?"
             ) from None
         if filled is not cls:
             raise TypeError(f"__class__ set to {filled!r} defining {name!r} as {cls!r}")
@@ -85,12 +86,12 @@ def resolve_bases(bases: Any) -> Any:
 
 def instance_check(obj: Any, cls: Any) -> Any:
     meta = type(cls)
-    return True if bind(find(meta, "__instancecheck__"), cls, meta)(obj) else False  # noqa: SIM210
+    return True if bind(find(meta, "__instancecheck__"), cls, meta)(obj) else False
 
 
 def subclass_check(sub: Any, cls: Any) -> Any:
     meta = type(cls)
-    return True if bind(find(meta, "__subclasscheck__"), cls, meta)(sub) else False  # noqa: SIM210
+    return True if bind(find(meta, "__subclasscheck__"), cls, meta)(sub) else False
 
 
 def isinstance_any(obj: Any, classes: Any) -> Any:
@@ -126,40 +127,20 @@ def match_class(subject: Any, cls: Any, count: Any, names: Any) -> Any:
     if not isinstance(subject, cls):
         return None
     values = []
-    seen = set()
     if count:
         wanted = getattr(cls, "__match_args__", ABSENT)
-        itself = wanted is ABSENT and native(matches_itself, cls)
-        if wanted is ABSENT:
-            wanted = ()
-        if not isinstance(wanted, tuple):
-            raise TypeError(
-                f"{cls.__name__}.__match_args__ must be a tuple (got {type(wanted).__name__})"
-            )
-        allowed = 1 if itself else len(wanted)
-        if allowed < count:
-            plural = "" if allowed == 1 else "s"
-            raise TypeError(
-                f"{cls.__name__}() accepts {allowed} positional sub-pattern{plural} ({count} given)"
-            )
-        if itself:
+        if wanted is ABSENT and native(matches_itself, cls):
+            check_positional(cls, 1, count)
             values.append(subject)
+            positional = ()
         else:
-            for name in wanted[:count]:
-                if not isinstance(name, str):
-                    raise TypeError(
-                        f"__match_args__ elements must be strings (got {type(name).__name__})"
-                    )
-                if name in seen:
-                    raise TypeError(
-                        f"{cls.__name__}() got multiple sub-patterns for attribute {name!r}"
-                    )
-                seen.add(name)
-                value = getattr(subject, name, ABSENT)
-                if value is ABSENT:
-                    return None
-                values.append(value)
+            positional = positional_names(cls, () if wanted is ABSENT else wanted, count)
+        names = (*positional, *names)
+    seen = set()
     for name in names:
+        if not isinstance(name, str):
+            shown = type(name).__name__
+            raise TypeError(f"__match_args__ elements must be strings (got {shown})")
         if name in seen:
             raise TypeError(f"{cls.__name__}() got multiple sub-patterns for attribute {name!r}")
         seen.add(name)
@@ -170,12 +151,28 @@ def match_class(subject: Any, cls: Any, count: Any, names: Any) -> Any:
     return native(tuple, values)
 
 
+def positional_names(cls: Any, wanted: Any, count: Any) -> Any:
+    if not isinstance(wanted, tuple):
+        shown = type(wanted).__name__
+        raise TypeError(f"{cls.__name__}.__match_args__ must be a tuple (got {shown})")
+    check_positional(cls, len(wanted), count)
+    return wanted[:count]
+
+
+def check_positional(cls: Any, allowed: Any, count: Any) -> Any:
+    if allowed < count:
+        patterns = "sub-pattern" if allowed == 1 else "sub-patterns"
+        raise TypeError(f"{cls.__name__}() accepts {allowed} positional {patterns} ({count} given)")
+
+
 _CLASS_WORD = "type" if PYTHON < (3, 12) else "class"
 _MATCHES_ITSELF = 1 << 22
 
 
 def matches_itself(cls: Any) -> bool:
-    """Whether a class pattern's one positional sub-pattern is the subject itself (int, str, list, ...)."""
+    """Whether a class pattern's one positional sub-pattern is the subject itself (int, str, list,
+    ...).
+    """
     return bool(cls.__flags__ & _MATCHES_ITSELF)
 
 

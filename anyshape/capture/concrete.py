@@ -1,4 +1,6 @@
-"""The concrete domain: every operator runs natively, every write is real. The fallback, the deoptimiser and the oracle of tests."""
+"""The concrete domain: every operator runs natively, every write is real. The fallback, the
+deoptimiser and the oracle of tests.
+"""
 
 from __future__ import annotations
 

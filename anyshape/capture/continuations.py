@@ -1,8 +1,10 @@
-"""What becomes of the result of a virtual frame, where it is not simply pushed on its caller's stack.
+"""What becomes of the result of a virtual frame, where it is not simply pushed on its caller's
+stack.
 
-A continuation is an immutable object held by the callee's frame, so that a program point is data and can be copied. `returned` and
-`raised` run with `machine.frame` set to the caller, whose `index` is already behind the calling instruction; `returned` gives the frame
-to go on with. `raised` gives None to let the exception go on through the caller. `yielded` is for frames of generators.
+A continuation is an immutable object held by the callee's frame, so that a program point is data
+and can be copied. `returned` and `raised` run with `machine.frame` set to the caller, whose `index`
+is already behind the calling instruction; `returned` gives the frame to go on with. `raised` gives
+None to let the exception go on through the caller. `yielded` is for frames of generators.
 """
 
 from __future__ import annotations
@@ -71,7 +73,9 @@ class GeneratorRoot(Root):
 
 @dataclass(frozen=True, slots=True)
 class Become(Continuation):
-    """Push `value` whatever the frame returns: `__init__` (which must return None), `__setattr__`-like calls."""
+    """Push `value` whatever the frame returns: `__init__` (which must return None),
+    `__setattr__`-like calls.
+    """
 
     value: Any
     strict: bool = False
@@ -93,7 +97,9 @@ class Discard(Continuation):
 
 
 class Again(Continuation):
-    """Push the result and execute the calling instruction again, which finds it in the place of its operand."""
+    """Push the result and execute the calling instruction again, which finds it in the place of its
+    operand.
+    """
 
     __slots__ = ()
 
@@ -111,7 +117,8 @@ class Raise(Continuation):
     def returned(self, machine: Machine, frame: Frame, value: Any) -> Frame:
         if not isinstance(value, BaseException):
             raise TypeError(
-                f"calling an exception class should have returned an instance of BaseException, not {type(value)}"
+                "calling an exception class should have returned an instance of BaseException, "
+                f"not {type(value)}"
             )
         machine.fresh_raise = True
         raise value
@@ -161,7 +168,8 @@ class Chain(Continuation):
 
 @dataclass(frozen=True, slots=True)
 class ForNext(Continuation):
-    """FOR_ITER: a yielded value is pushed; the end of a generator, or StopIteration of a `__next__`, leaves the loop.
+    """FOR_ITER: a yielded value is pushed; the end of a generator, or StopIteration of a
+    `__next__`, leaves the loop.
 
     At the end the iterator is popped; 3.12 jumps to an END_FOR, which pops two.
     """
@@ -194,7 +202,8 @@ class ForCall(ForNext):
 
 @dataclass(frozen=True, slots=True)
 class SendNext(Continuation):
-    """SEND: a yielded value is pushed over the delegate; its return value jumps to the end of the `yield from`.
+    """SEND: a yielded value is pushed over the delegate; its return value jumps to the end of the
+    `yield from`.
 
     3.11 replaces the delegate by the value; 3.12 leaves it for END_SEND.
     """

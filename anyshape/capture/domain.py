@@ -1,9 +1,11 @@
-"""The hooks by which one interpreter serves two worlds: the concrete domain runs everything, the symbolic domain records.
+"""The hooks by which one interpreter serves two worlds: the concrete domain runs everything, the
+symbolic domain records.
 
-The interpreter calls a hook with raw objects and pushes what the hook returns. Every hook may also return `Call(fn, args, kwargs)`
-to have the interpreter call that instead (an interpreted function included), raise an ordinary exception (the virtual program
-sees it), or raise `Break` (the virtual frames are then at the beginning of this very instruction). `Domain` itself is the behaviour
-without proxies; `concrete.py` is its only torch-free heir.
+The interpreter calls a hook with raw objects and pushes what the hook returns. Every hook may also
+return `Call(fn, args, kwargs)` to have the interpreter call that instead (an interpreted function
+included), raise an ordinary exception (the virtual program sees it), or raise `Break` (the virtual
+frames are then at the beginning of this very instruction). `Domain` itself is the behaviour without
+proxies; `concrete.py` is its only torch-free heir.
 """
 
 from __future__ import annotations
@@ -19,48 +21,60 @@ if TYPE_CHECKING:
 
 
 class Domain:
-    """What the interpreter asks about the world it runs in. `machine` is set by the `Machine` that takes this domain."""
+    """What the interpreter asks about the world it runs in. `machine` is set by the `Machine` that
+    takes this domain.
+    """
 
-    # True: outside objects are read through `read`, never written (the heap keeps shadows), and proxies may occur.
-    # False: no hook below but the call hooks is ever called, and writes are real.
+    # True: outside objects are read through `read`, never written (the heap keeps shadows), and
+    # proxies may occur. False: no hook below but the call hooks is ever called, and writes are
+    # real.
     records: bool = False
 
     machine: Machine
 
-    # ---- reads of outside objects -----------------------------------------------------------------------------------------
+    # ---- reads of outside objects ----------------------------------------------------------------
     def read(self, obj: Any, kind: str, key: Any, value: Any) -> Any:
-        """Interpreted code has read `value` from `obj`, which was not created in this trace; returns what it shall see.
+        """Interpreted code has read `value` from `obj`, which was not created in this trace;
+        returns what it shall see.
 
-        kind and key: `attr` name (also of classes and modules), `item` index or key, `len` None, `keys` None (value: tuple of
-        the keys, in order), `type` None, `global` name (obj: the globals dict), `closure` name (obj: the cell), `contains`
-        item (value: bool), `missing` name (an attribute that is not there).
+        kind and key: `attr` name (also of classes and modules), `item` index or key, `len` None,
+        `keys` None (value: tuple of the keys, in order), `type` None, `global` name (obj: the
+        globals dict), `closure` name (obj: the cell), `contains` item (value: bool), `missing` name
+        (an attribute that is not there).
         """
         return value
 
-    # ---- calls ------------------------------------------------------------------------------------------------------------
+    # ---- calls -----------------------------------------------------------------------------------
     def python_call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Asked before a Python function is interpreted; `NotImplemented` means: interpret it."""
         return NotImplemented
 
     def is_opaque(self, fn: Any) -> bool:
-        """Whether a Python function is to be called natively as a whole (`call_native` then gets it)."""
+        """Whether a Python function is to be called natively as a whole (`call_native` then gets
+        it).
+        """
         return False
 
     def call_native(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a callable that is not interpreted: C code, opaque functions, code with an unsupported opcode.
+        """Call a callable that is not interpreted: C code, opaque functions, code with an
+        unsupported opcode.
 
-        Comes after the handlers of builtins.py. Outside containers among `args` have been replaced by their mirrors where
-        the callee reads them.
+        Comes after the handlers of builtins.py. Outside containers among `args` have been replaced
+        by their mirrors where the callee reads them.
         """
         return fn(*args, **kwargs)
 
     def instantiate(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Asked before a class is called; `NotImplemented` means: `__new__` and `__init__` as CPython does."""
+        """Asked before a class is called; `NotImplemented` means: `__new__` and `__init__` as
+        CPython does.
+        """
         return NotImplemented
 
-    # ---- proxies: one hook for each thing that can be done to one ------------------------------------------------------------
+    # ---- proxies: one hook for each thing that can be done to one --------------------------------
     def unary(self, op: str, a: Any) -> Any:
-        """`op` is one of `-`, `+`, `~`, `abs`, `round`, `index`, `int`, `float`, `bool`, `str`, `repr`, `hash`, `complex`."""
+        """`op` is one of `-`, `+`, `~`, `abs`, `round`, `index`, `int`, `float`, `bool`, `str`,
+        `repr`, `hash`, `complex`.
+        """
         raise _unexpected("unary", a)
 
     def binary(self, op: str, a: Any, b: Any) -> Any:
@@ -80,11 +94,15 @@ class Domain:
         raise _unexpected("contains", container)
 
     def branch(self, value: Any, frame: Frame) -> bool:
-        """The truth of a proxy, needed by a jump of `frame` (or by `bool()`, `any()`, ...); may fork, guard or break."""
+        """The truth of a proxy, needed by a jump of `frame` (or by `bool()`, `any()`, ...); may
+        fork, guard or break.
+        """
         raise _unexpected("branch", value)
 
     def getattr(self, value: Any, name: str) -> Any:
-        """An attribute of a proxy; a bound method is `types.MethodType(function, value)` or any callable."""
+        """An attribute of a proxy; a bound method is `types.MethodType(function, value)` or any
+        callable.
+        """
         raise _unexpected("getattr", value)
 
     def setattr(self, value: Any, name: str, new: Any) -> Any:
@@ -130,9 +148,11 @@ class Domain:
     def will_advance(self, iterator: Any) -> None:
         """A recording machine is about to advance a native iterator."""
 
-    # ---- observation --------------------------------------------------------------------------------------------------------
+    # ---- observation -----------------------------------------------------------------------------
     def wrote(self, fn: Callable[..., Any], target: Any, args: tuple[Any, ...]) -> None:
-        """An effect on an outside object was put in the log: `fn(target, *args)` is to be replayed at the segment's end."""
+        """An effect on an outside object was put in the log: `fn(target, *args)` is to be replayed
+        at the segment's end.
+        """
 
 
 def _unexpected(hook: str, *values: object) -> InterpreterBug:

@@ -1,8 +1,9 @@
 """Virtual frames, and code objects decoded once.
 
-In: a CPython code object (3.11 or 3.12). Out: `Code`, a list of `(handler, arg)` with jump targets turned into list indices and the
-exception table parsed; and `Frame`, the state of one activation. A frame owns its lists, so that `copy` makes a fork. Read on in
-`machine.py` (the loop) and `opcodes.py` (the handlers).
+In: a CPython code object (3.11 or 3.12). Out: `Code`, a list of `(handler, arg)` with jump targets
+turned into list indices and the exception table parsed; and `Frame`, the state of one activation. A
+frame owns its lists, so that `copy` makes a fork. Read on in `machine.py` (the loop) and
+`opcodes.py` (the handlers).
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ Handler = Callable[[Any, "Frame", Any], "Frame | None"]
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """One row of an exception table, in instruction indices: `start <= index < end` is handled at `target`."""
+    """One row of an exception table, in instruction indices: `start <= index < end` is handled at
+    `target`.
+    """
 
     start: int
     end: int
@@ -78,7 +81,7 @@ class Code:
 
 
 def _local_names(code: CodeType) -> tuple[str, ...]:
-    """Names of the fast slots in CPython's order: locals, cells that are no locals, free variables."""
+    """Names of the fast slots, in CPython's order: locals, other cells, free variables."""
     cells = tuple(name for name in code.co_cellvars if name not in code.co_varnames)
     return code.co_varnames + cells + code.co_freevars
 
@@ -86,9 +89,10 @@ def _local_names(code: CodeType) -> tuple[str, ...]:
 class Frame:
     """One activation of a code object.
 
-    `index` is the next instruction (the loop moves it on before it calls the handler, and back on a Break). `locals` are CPython's
-    fast slots: locals, cells and free variables, `NULL` where unbound. `handled` is the exception that this frame handles.
-    `continuation` says what to do with the result if not push it on the stack of `back` (see `continuations.py`).
+    `index` is the next instruction (the loop moves it on before it calls the handler, and back on a
+    Break). `locals` are CPython's fast slots: locals, cells and free variables, `NULL` where
+    unbound. `handled` is the exception that this frame handles. `continuation` says what to do with
+    the result if not push it on the stack of `back` (see `continuations.py`).
     """
 
     __slots__ = (
@@ -138,7 +142,9 @@ class Frame:
         return self.code.offsets[min(self.index, len(self.code.offsets) - 1)]
 
     def copy(self, memo: dict[int, Any]) -> Frame:
-        """A frame with lists of its own, native iterators forked; `back` still points at the original's caller."""
+        """A frame with lists of its own, native iterators forked; `back` still points at the
+        original's caller.
+        """
         twin = Frame(
             self.code,
             self.globals,
@@ -200,10 +206,12 @@ def decode(
     table: Mapping[str, Handler],
     prepare: Mapping[str, Callable[[CodeType, int], Any]],
 ) -> Code:
-    """Decode `code` with the handlers of `table`; `prepare[opname](code, arg)` turns a raw argument into what the handler wants.
+    """Decode `code` with the handlers of `table`; `prepare[opname](code, arg)` turns a raw argument
+    into what the handler wants.
 
-    Jump targets become instruction indices; KW_NAMES is folded into its CALL; instructions that do nothing are dropped. A code
-    object with an opcode that has no handler comes back with `unsupported` set to its name.
+    Jump targets become instruction indices; KW_NAMES is folded into its CALL; instructions that do
+    nothing are dropped. A code object with an opcode that has no handler comes back with
+    `unsupported` set to its name.
     """
     decoded = Code(code)
     if code.co_flags & ASYNC_FLAGS:
@@ -230,7 +238,9 @@ def decode(
 
 
 def _raw_instructions(code: CodeType) -> tuple[list[tuple[int, str, Any]], Callable[[int], int]]:
-    """(offset, opcode name, raw argument) without the elided ones, and a map from any offset to the next kept instruction."""
+    """(offset, opcode name, raw argument) without the elided ones, and a map from any offset to the
+    next kept instruction.
+    """
     kept: list[tuple[int, str, Any]] = []
     index_at: dict[int, int] = {}
     names: tuple[str, ...] = ()

@@ -1,8 +1,10 @@
-"""Virtual generators: a suspended frame that can be resumed by the loop, by native code, or thrown into.
+"""Virtual generators: a suspended frame that can be resumed by the loop, by native code, or thrown
+into.
 
-`begin` gives the generator's frame, ready to be entered; whoever enters it says with a continuation what yields and returns mean
-(FOR_ITER, SEND, next(), ...). Throwing puts a hidden interpreted frame that raises on top of the suspended one, so that `yield from`
-delegation and `finally` need nothing special.
+`begin` gives the generator's frame, ready to be entered; whoever enters it says with a continuation
+what yields and returns mean (FOR_ITER, SEND, next(), ...). Throwing puts a hidden interpreted frame
+that raises on top of the suspended one, so that `yield from` delegation and `finally` need nothing
+special.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 
 
 class Generator:
-    """A generator of the virtual program. To native code it is an ordinary iterator that runs its machine."""
+    """A generator of the virtual program. To native code it is an ordinary iterator that runs its
+    machine.
+    """
 
     __slots__ = (
         "__name__",
@@ -50,7 +54,7 @@ class Generator:
     def __class__(self) -> type:  # type: ignore[override]
         return GeneratorType
 
-    # ---- what the interpreter uses ------------------------------------------------------------------------------------------
+    # ---- what the interpreter uses ---------------------------------------------------------------
     def begin(self, value: Any, continuation: Continuation) -> Frame | None:
         """The frame to enter for `send(value)`, or None when the generator is finished."""
         if self.running:
@@ -144,7 +148,7 @@ class Generator:
         self.frame.restore(saved.copy({}))
         self.running, self.started, self.finished = state
 
-    # ---- what native code sees ------------------------------------------------------------------------------------------------
+    # ---- what native code sees -------------------------------------------------------------------
     def __iter__(self) -> Generator:
         return self
 
@@ -196,7 +200,7 @@ class Generator:
         return self.frame.code.handled_by[self.frame.index - 1] is not None
 
     def is_dropped(self) -> bool:
-        """Whether only the heap and the caller's variable hold it, and closing it would run code."""
+        """Whether only heap and caller hold it, and closing it would run code."""
         return self.gi_suspended and self._is_protected() and getrefcount(self) <= 4
 
     @property
@@ -226,7 +230,7 @@ class Generator:
 
 @dataclass(frozen=True, slots=True)
 class Closing(Continuation):
-    """`generator.close()`: GeneratorExit and StopIteration are what is wanted; a yield is an error."""
+    """`generator.close()`: GeneratorExit or StopIteration is wanted; a yield is an error."""
 
     def returned(self, machine: Machine, frame: Frame, value: Any) -> Frame:
         frame.stack.append(None)
@@ -260,7 +264,8 @@ def thrown_exception(kind: Any, value: Any = None, traceback: Any = None) -> Bas
         error = kind
     else:
         raise TypeError(
-            f"exceptions must be classes or instances deriving from BaseException, not {type(kind).__name__}"
+            "exceptions must be classes or instances deriving from BaseException, "
+            f"not {type(kind).__name__}"
         )
     return error if traceback is None else error.with_traceback(traceback)
 

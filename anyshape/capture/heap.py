@@ -1,10 +1,13 @@
-"""The shadow heap: outside objects are read through mirrors and never written; what was written is an ordered log.
+"""The shadow heap: outside objects are read through mirrors and never written; what was written is
+an ordered log.
 
-A concrete machine has a heap that does nothing: reads and writes are real. A recording machine's heap knows the objects that the trace
-created (`created`); those are real and are really written. Any other mutable container that is written, iterated or handed to C code as
-a whole gets a *mirror*: a copy whose elements went through `Domain.read`. Later reads and writes go to the mirror, and each write
-is also an `Effect` that replays it on the real object. An instance's attributes are its `__dict__`, a container like any other. While a
-checkpoint is open, an undo journal remembers what writes replaced.
+A concrete machine has a heap that does nothing: reads and writes are real. A recording machine's
+heap knows the objects that the trace created (`created`); those are real and are really written.
+Any other mutable container that is written, iterated or handed to C code as a whole gets a
+*mirror*: a copy whose elements went through `Domain.read`. Later reads and writes go to the mirror,
+and each write is also an `Effect` that replays it on the real object. An instance's attributes are
+its `__dict__`, a container like any other. While a checkpoint is open, an undo journal remembers
+what writes replaced.
 """
 
 from __future__ import annotations
@@ -56,7 +59,9 @@ _delete_attribute = object.__delattr__
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """A write to an outside object: `fn(target, *args, **kwargs)` does it. Arguments may be proxies or created objects."""
+    """A write to an outside object: `fn(target, *args, **kwargs)` does it. Arguments may be proxies
+    or created objects.
+    """
 
     fn: Callable[..., Any]
     target: Any
@@ -74,7 +79,9 @@ class Mirror:
 
 
 class Heap:
-    """See the module. `effects` is the log; `created` and `mirrors` are keyed by `id` and keep their objects alive."""
+    """See the module. `effects` is the log; `created` and `mirrors` are keyed by `id` and keep
+    their objects alive.
+    """
 
     __slots__ = (
         "births",
@@ -99,7 +106,7 @@ class Heap:
         self.marks: list[tuple[int, int]] = []  # places in the journal and in `births`
         self.births: dict[int, int] = {}
 
-    # ---- which objects ------------------------------------------------------------------------------------------------------
+    # ---- which objects ---------------------------------------------------------------------------
     def create(self, value: Any) -> Any:
         """Register an object made in this trace."""
         self.created[id(value)] = value
@@ -108,14 +115,16 @@ class Heap:
         return value
 
     def _is_young(self, value: Any) -> bool:
-        """Whether it was made after the newest open checkpoint, so that a rollback need not mind it."""
+        """Whether it was made after the newest open checkpoint, so that a rollback need not mind
+        it.
+        """
         return self.births.get(id(value), -1) >= self.marks[-1][1]
 
     def is_created(self, value: Any) -> bool:
         """Whether the trace made this object (immutable constants count as neither)."""
         return id(value) in self.created
 
-    # ---- forks ----------------------------------------------------------------------------------------------------------------
+    # ---- forks -----------------------------------------------------------------------------------
     def checkpoint(self) -> int:
         """Open a checkpoint and give its place in the journal."""
         if self.journal is None:
@@ -139,7 +148,9 @@ class Heap:
             self.births.clear()
 
     def will_write(self, obj: Any) -> None:
-        """Called before a real write to a created container, cell or instance dict: the journal remembers its state."""
+        """Called before a real write to a created container, cell or instance dict: the journal
+        remembers its state.
+        """
         if self.journal is not None:
             self.journal.append(undo_contents(obj))
 
@@ -173,9 +184,11 @@ class Heap:
         if self.journal is not None:
             self.journal.append(undo)
 
-    # ---- mirrors --------------------------------------------------------------------------------------------------------------
+    # ---- mirrors ---------------------------------------------------------------------------------
     def mirror(self, obj: Any) -> Any:
-        """What stands for a container when it is read as a whole: itself if created or no container, else its mirror."""
+        """What stands for a container when it is read as a whole: itself if created or no
+        container, else its mirror.
+        """
         kind = type(obj)
         if kind in IMMUTABLE or id(obj) in self.created or kind in PROXIES:
             return obj
@@ -243,7 +256,7 @@ class Heap:
         self._journal(lambda: self.effects.pop() and None)
         self.domain.wrote(fn, target, args)
 
-    # ---- reads ------------------------------------------------------------------------------------------------------------------
+    # ---- reads -----------------------------------------------------------------------------------
     def length(self, obj: Any) -> Any:
         """`len(obj)` of a container with a C `__len__`."""
         known = self.mirrors.get(id(obj))
@@ -376,7 +389,7 @@ class Heap:
         value = cell.cell_contents
         return value if id(cell) in self.created else self.domain.read(cell, "closure", name, value)
 
-    # ---- writes -----------------------------------------------------------------------------------------------------------------
+    # ---- writes ----------------------------------------------------------------------------------
     def set_cell(self, cell: CellType, value: Any) -> None:
         """Write a cell; `NULL` empties it."""
         if id(cell) in self.created or not self.domain.records:
@@ -444,7 +457,9 @@ class Heap:
             )
 
     def _mirror_namespace(self, namespace: dict[str, Any]) -> Any:
-        """A mirror of an instance's or module's dict: entries are read when they are used (`instance_attribute`)."""
+        """A mirror of an instance's or module's dict: entries are read when they are used
+        (`instance_attribute`).
+        """
         return self._make_mirror(namespace, lambda read, real: dict(real))
 
     def native_setattr(self, obj: Any, name: str, value: Any) -> None:
@@ -465,7 +480,9 @@ class Heap:
         raise Break("outside-setattr", f"attribute {name!r} of {type(obj).__name__} is set")
 
     def native(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call C code in a recording machine: mutators write mirrors and are logged, readers get mirrors."""
+        """Call C code in a recording machine: mutators write mirrors and are logged, readers get
+        mirrors.
+        """
         domain = self.domain
         if self.journal is not None:
             self._refuse_old_iterators(args)

@@ -1,7 +1,8 @@
 """Calling classes, and the class statement.
 
-`type.__call__` is `__new__` and then `__init__`: C ones are called natively, Python ones are interpreted. A class statement is an
-interpreted polyfill (`class_polyfills.build_class`) around the frame of its body.
+`type.__call__` is `__new__` and then `__init__`: C ones are called natively, Python ones are
+interpreted. A class statement is an interpreted polyfill (`class_polyfills.build_class`) around the
+frame of its body.
 """
 
 from __future__ import annotations

@@ -64,7 +64,9 @@ TWO: dict[int, Callable[[Any, Frame, Any], Frame | None]] = {
 
 
 def prepare_1(code: CodeType, arg: int) -> Any:
-    """The handler of an intrinsic, or `Unsupported`: lazily evaluated type aliases and bounds run natively."""
+    """The handler of an intrinsic, or `Unsupported`: lazily evaluated type aliases and bounds run
+    natively.
+    """
     return _prepared(ONE, arg, "CALL_INTRINSIC_1")
 
 

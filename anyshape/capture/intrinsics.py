@@ -1,4 +1,6 @@
-"""Names that only interpreted polyfills may call: the interpreter answers them itself (builtins.py has their handlers)."""
+"""Names that only interpreted polyfills may call: the interpreter answers them itself (builtins.py
+has their handlers).
+"""
 
 from __future__ import annotations
 

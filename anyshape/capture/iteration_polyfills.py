@@ -1,4 +1,6 @@
-"""Iteration with interpreted calls in its middle: list, zip, sorted, unpacking, ... (see polyfills.py)."""
+"""Iteration with interpreted calls in its middle: list, zip, sorted, unpacking, ... (see
+polyfills.py).
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,7 @@ def list_of(iterable: Any) -> Any:
 def elements_of(iterator: Any) -> Any:
     values = []
     for value in iterator:
-        values.append(value)  # noqa: PERF402 - list() is what this implements
+        values.append(value)
     return values
 
 
@@ -125,7 +127,8 @@ def pairs_of(iterable: Any) -> Any:
         parts = list_of(pair)
         if len(parts) != 2:
             raise ValueError(
-                f"dictionary update sequence element #{position} has length {len(parts)}; 2 is required"
+                f"dictionary update sequence element #{position} has length {len(parts)}; "
+                "2 is required"
             )
         pairs.append(parts)
         position += 1
@@ -133,7 +136,7 @@ def pairs_of(iterable: Any) -> Any:
 
 
 def mapping_pairs(mapping: Any) -> Any:
-    return [(key, mapping[key]) for key in mapping.keys()]  # noqa: SIM118 - a mapping is what has keys()
+    return [(key, mapping[key]) for key in mapping.keys()]
 
 
 def dict_of(make: Any, args: Any, kwargs: Any) -> Any:
@@ -307,7 +310,7 @@ def unpack_list(iterable: Any, count: Any) -> Any:
 
 def dict_from_mapping(mapping: Any) -> Any:
     values = {}
-    for key in mapping.keys():  # noqa: SIM118 - a mapping is what has keys()
+    for key in mapping.keys():
         values[key] = mapping[key]
     return values
 

@@ -1,7 +1,9 @@
-"""Forking native iterators: the same position in the same container, advanced independently afterwards.
+"""Forking native iterators: the same position in the same container, advanced independently
+afterwards.
 
-A checkpoint copies the virtual frames; a list iterator on a stack must not be shared between the two sides of a fork. Iterators of
-the types listed here tell their state through `__reduce__`; any other iterator is left shared (`can_fork` says which).
+A checkpoint copies the virtual frames; a list iterator on a stack must not be shared between the
+two sides of a fork. Iterators of the types listed here tell their state through `__reduce__`; any
+other iterator is left shared (`can_fork` says which).
 """
 
 from __future__ import annotations
@@ -56,7 +58,8 @@ def can_fork(iterator: object) -> bool:
 def copy_iterator(value: Any, memo: dict[int, Any], *, inside: bool = False) -> Any:
     """An independent iterator at the same position; any other value is given back as it is.
 
-    `SETTABLE` ones are left alone (the heap's journal sets them back) unless they are inside another.
+    `SETTABLE` ones are left alone (the heap's journal sets them back) unless they are inside
+    another.
     """
     kind = type(value)
     if kind not in FORKABLE or (kind in SETTABLE and not inside):

@@ -1,4 +1,6 @@
-"""Functions of `itertools` and others that iterate, for iterables or functions of the virtual program; interpreted, as in polyfills.py."""
+"""Functions of `itertools` and others that iterate, for iterables or functions of the virtual
+program; interpreted, as in polyfills.py.
+"""
 
 from __future__ import annotations
 

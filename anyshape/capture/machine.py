@@ -1,8 +1,9 @@
 """The interpreter: one loop over an explicit stack of virtual frames, parameterised by a `Domain`.
 
-In: a Python callable and its arguments. Out: what CPython would give, or `Break` with every frame intact. Handlers (opcodes.py) and the
-object protocol (protocol.py) return a value, a `Call` (a tail call) or a new `Frame`; Python-to-Python calls never recurse natively.
-Where an algorithm needs an interpreted call in its middle it is itself interpreted Python: see polyfills.py.
+In: a Python callable and its arguments. Out: what CPython would give, or `Break` with every frame
+intact. Handlers (opcodes.py) and the object protocol (protocol.py) return a value, a `Call` (a tail
+call) or a new `Frame`; Python-to-Python calls never recurse natively. Where an algorithm needs an
+interpreted call in its middle it is itself interpreted Python: see polyfills.py.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ class Mark:
 
 
 class Machine:
-    """An interpreter over one domain. `codes` may be shared between machines; everything else belongs to this one."""
+    """An interpreter over one domain. `codes` may be shared between machines; everything else
+    belongs to this one.
+    """
 
     __slots__ = (
         "class_attributes",
@@ -80,9 +83,11 @@ class Machine:
         self.escaped: BaseException | None = None
         self.class_attributes: dict[type, dict[str, Any]] = {}
 
-    # ---- running ------------------------------------------------------------------------------------------------------------
+    # ---- running ---------------------------------------------------------------------------------
     def run(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call `fn` in this machine; what it raises comes out as a native exception, a break as `Break`."""
+        """Call `fn` in this machine; what it raises comes out as a native exception, a break as
+        `Break`.
+        """
         result = self.settle(self.call(fn, args, kwargs))
         if type(result) is not Frame:
             return result
@@ -90,7 +95,9 @@ class Machine:
         return self.run_frame(result, ROOT)
 
     def run_frame(self, frame: Frame, root: Any) -> Any:
-        """Enter `frame` as a root and run until it is left; may be nested inside native code that a frame called."""
+        """Enter `frame` as a root and run until it is left; may be nested inside native code that a
+        frame called.
+        """
         outer = self.frame
         self.begin(frame, root)
         try:
@@ -132,14 +139,15 @@ class Machine:
             except ProxyLeak as leak:
                 self.frame.index -= 1  # type: ignore[union-attr]
                 raise Break("proxy-leak", str(leak)) from leak
-            except BaseException as error:  # noqa: BLE001 - the virtual program's exceptions are all kinds
+            except BaseException as error:
                 raised = error
             if unwinding.unwind(self, raised) is None:
                 assert self.escaped is not None
                 raise self.escaped
 
     def step(self) -> None:
-        """Execute one instruction of `self.frame`: after a `Break`, with a domain that does it natively.
+        """Execute one instruction of `self.frame`: after a `Break`, with a domain that does it
+        natively.
 
         Raises `Finished` where a root returns, and what leaves through a root.
         """
@@ -154,13 +162,13 @@ class Machine:
             raise
         except Finished:
             raise
-        except BaseException as error:  # noqa: BLE001 - the virtual program's exceptions are all kinds
+        except BaseException as error:
             raised = error
         if unwinding.unwind(self, raised) is None:
             assert self.escaped is not None
             raise self.escaped
 
-    # ---- code ---------------------------------------------------------------------------------------------------------------
+    # ---- code ------------------------------------------------------------------------------------
     def decoded(self, code: CodeType) -> Code:
         """The decoded form of a code object, made once."""
         known = self.codes.get(code)
@@ -170,9 +178,11 @@ class Machine:
             self.codes[code] = known
         return known
 
-    # ---- calls --------------------------------------------------------------------------------------------------------------
+    # ---- calls -----------------------------------------------------------------------------------
     def call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
-        """Begin a call: its value where it needs no interpretation, else a `Frame` that nobody has entered yet."""
+        """Begin a call: its value where it needs no interpretation, else a `Frame` that nobody has
+        entered yet.
+        """
         kwargs = NO_KWARGS if kwargs is None else kwargs
         while True:
             result = self._call_once(fn, args, kwargs)
@@ -226,7 +236,9 @@ class Machine:
         return attributes.call_bound(self, slot, fn, args, kwargs)
 
     def _bound_builtin(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A C method bound to an object: the same as the descriptor in its class called with the object."""
+        """A C method bound to an object: the same as the descriptor in its class called with the
+        object.
+        """
         owner = fn.__self__
         if isinstance(owner, type):
             handler = CLASS_METHOD_HANDLERS.get((owner, fn.__name__))
@@ -241,7 +253,9 @@ class Machine:
         return self.native(fn, args, kwargs)
 
     def python_call(self, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A frame for a Python function with its arguments bound, unless the domain or the code says otherwise."""
+        """A frame for a Python function with its arguments bound, unless the domain or the code
+        says otherwise.
+        """
         code = self.codes.get(fn.__code__) or self.decoded(fn.__code__)
         if not code.hidden:
             domain = self.domain
@@ -259,7 +273,9 @@ class Machine:
         return Frame(code, fn.__globals__, _builtins_of(fn), locals_)
 
     def native(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call what is not interpreted; a recording machine first sees to outside containers (heap.py)."""
+        """Call what is not interpreted; a recording machine first sees to outside containers
+        (heap.py).
+        """
         if self.recording:
             return self.heap.native(fn, args, kwargs)
         return self.domain.call_native(fn, args, kwargs)
@@ -268,9 +284,11 @@ class Machine:
         """Call a class: the metaclass's `__call__`, or `__new__` and `__init__`."""
         return instances.instantiate(self, cls, args, kwargs)
 
-    # ---- classes ------------------------------------------------------------------------------------------------------------
+    # ---- classes ---------------------------------------------------------------------------------
     def lookup(self, cls: type, name: str) -> Any:
-        """`_PyType_Lookup`: the raw attribute `name` along the MRO of `cls`, `NULL` where there is none. Cached for one run."""
+        """`_PyType_Lookup`: the raw attribute `name` along the MRO of `cls`, `NULL` where there is
+        none. Cached for one run.
+        """
         try:
             return self.class_attributes[cls][name]
         except KeyError:
@@ -293,7 +311,7 @@ class Machine:
         """Forget what is known of classes: one was written to."""
         self.class_attributes.clear()
 
-    # ---- forks --------------------------------------------------------------------------------------------------------------
+    # ---- forks -----------------------------------------------------------------------------------
     def frames(self) -> Iterator[Frame]:
         """The virtual frames, innermost first."""
         frame = self.frame
@@ -318,7 +336,9 @@ class Machine:
         self.class_attributes.clear()
 
     def release(self, mark: Mark) -> None:
-        """Close a checkpoint without going back; the journal is dropped when the last one is closed."""
+        """Close a checkpoint without going back; the journal is dropped when the last one is
+        closed.
+        """
         self.heap.release(mark.journal)
 
 

@@ -1,6 +1,7 @@
 """Mirrors: a copy of each kind of container, every element of which went through `Domain.read`.
 
-`read(obj, kind, key, value)` gives what the program shall see of an outside container's length, keys and items (see domain.py).
+`read(obj, kind, key, value)` gives what the program shall see of an outside container's length,
+keys and items (see domain.py).
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ Copier = Callable[[Read, Any], Any]
 
 
 def mapping_behind(view: Any) -> Any:
-    """The dict of a dict view: its `mapping` is a proxy, whose `|` gives away the dict's type only; so ask the collector."""
+    """The dict of a dict view: its `mapping` is a proxy, whose `|` gives away the dict's type only;
+    so ask the collector.
+    """
     for referent in gc.get_referents(view):
         if isinstance(referent, dict):
             return referent

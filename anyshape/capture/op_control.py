@@ -1,4 +1,6 @@
-"""Opcodes that move control: jumps, calls, functions, returns, generators, exceptions, with, import, match."""
+"""Opcodes that move control: jumps, calls, functions, returns, generators, exceptions, with,
+import, match.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 END_FOR = PYTHON >= (3, 12)
 
 
-# ---- jumps --------------------------------------------------------------------------------------------------------------------
+# ---- jumps ---------------------------------------------------------------------------------------
 def jump(machine: Machine, frame: Frame, arg: int) -> None:
     frame.index = arg
 
@@ -90,7 +92,7 @@ def jump_if_false_or_pop(machine: Machine, frame: Frame, arg: int) -> Frame | No
     return _jump_or_pop(machine, frame, arg, False)
 
 
-# ---- iteration ------------------------------------------------------------------------------------------------------------------
+# ---- iteration -----------------------------------------------------------------------------------
 def get_iter(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
     iterator = protocol.iterate(machine, frame.stack[-1])
     if machine.heap.journal is not None and type(iterator) in FORKABLE:
@@ -133,7 +135,7 @@ def end_for(machine: Machine, frame: Frame, arg: Any) -> None:
     del frame.stack[-2:]
 
 
-# ---- generators -------------------------------------------------------------------------------------------------------------------
+# ---- generators ----------------------------------------------------------------------------------
 def return_generator(machine: Machine, frame: Frame, arg: Any) -> Frame:
     caller = frame.back
     generator = Generator(machine, frame)
@@ -201,7 +203,7 @@ def cleanup_throw(machine: Machine, frame: Frame, arg: Any) -> None:
     frame.stack[-3:] = [NULL, error.value]
 
 
-# ---- calls ------------------------------------------------------------------------------------------------------------------------
+# ---- calls ---------------------------------------------------------------------------------------
 def call(machine: Machine, frame: Frame, arg: tuple[int, tuple[str, ...]]) -> Frame | None:
     count, names = arg
     stack = frame.stack
@@ -326,7 +328,7 @@ def load_build_class(machine: Machine, frame: Frame, arg: Any) -> None:
     frame.stack.append(builder)
 
 
-# ---- exceptions -------------------------------------------------------------------------------------------------------------------
+# ---- exceptions ----------------------------------------------------------------------------------
 def raise_varargs(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     if arg == 0:
         handled = handled_exception(frame)
@@ -482,7 +484,7 @@ def reraise(machine: Machine, frame: Frame, arg: int) -> None:
     raise frame.stack[-1]
 
 
-# ---- with -------------------------------------------------------------------------------------------------------------------------
+# ---- with ----------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Entered(Continuation):
     """`__enter__` returned: `__exit__`, bound, goes under its result."""
@@ -528,7 +530,7 @@ def with_except_start(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
     return push(machine, frame, 0, result)
 
 
-# ---- import -----------------------------------------------------------------------------------------------------------------------
+# ---- import --------------------------------------------------------------------------------------
 def import_name(machine: Machine, frame: Frame, arg: str) -> Frame | None:
     level, names = frame.stack[-2:]
     importer = frame.builtins["__import__"]
@@ -560,7 +562,7 @@ def import_star(machine: Machine, frame: Frame, arg: Any) -> None:
         protocol.store_item(machine, frame.names, name, getattr(module, name))
 
 
-# ---- match ------------------------------------------------------------------------------------------------------------------------
+# ---- match ---------------------------------------------------------------------------------------
 _SEQUENCE_FLAG, _MAPPING_FLAG = 1 << 5, 1 << 6
 
 
@@ -586,7 +588,7 @@ def match_class(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     return push(machine, frame, 3, Call(class_polyfills.match_class, (subject, cls, arg, names)))
 
 
-# ---- the rest ---------------------------------------------------------------------------------------------------------------------
+# ---- the rest ------------------------------------------------------------------------------------
 def print_expr(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
     return drop(machine, frame, 1, Call(sys.displayhook, (frame.stack[-1],)))
 

@@ -1,4 +1,6 @@
-"""Opcodes that move and make values: stack, locals, cells, names, attributes, items, operators, containers, formatting."""
+"""Opcodes that move and make values: stack, locals, cells, names, attributes, items, operators,
+containers, formatting.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ UNBOUND_FREE = (
 )
 
 
-# ---- the stack ----------------------------------------------------------------------------------------------------------------
+# ---- the stack -----------------------------------------------------------------------------------
 def pop_top(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
     value = frame.stack.pop()
     if type(value) is Generator and machine.recording and value.is_dropped():
@@ -52,7 +54,7 @@ def nothing(machine: Machine, frame: Frame, arg: Any) -> None:
     """An instruction that only CPython's own machinery needs."""
 
 
-# ---- locals and cells ---------------------------------------------------------------------------------------------------------
+# ---- locals and cells ----------------------------------------------------------------------------
 def load_fast(machine: Machine, frame: Frame, arg: int) -> None:
     value = frame.locals[arg]
     if value is NULL:
@@ -131,7 +133,7 @@ def delete_deref(machine: Machine, frame: Frame, arg: int) -> None:
         del frame.locals[arg].cell_contents
 
 
-# ---- names --------------------------------------------------------------------------------------------------------------------
+# ---- names ---------------------------------------------------------------------------------------
 def read_global(machine: Machine, frame: Frame, name: str) -> Any:
     """A global or builtin name."""
     if machine.recording and not frame.code.hidden:
@@ -220,7 +222,7 @@ def setup_annotations(machine: Machine, frame: Frame, arg: Any) -> None:
         protocol.store_item(machine, frame.names, "__annotations__", {})
 
 
-# ---- attributes and items -------------------------------------------------------------------------------------------------------
+# ---- attributes and items ------------------------------------------------------------------------
 def load_attr(machine: Machine, frame: Frame, arg: str) -> Frame | None:
     return push(machine, frame, 1, attributes.load_attr(machine, frame.stack[-1], arg))
 
@@ -291,7 +293,7 @@ def store_slice(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
     return drop(machine, frame, 4, protocol.store_item(machine, obj, slice(start, stop), value))
 
 
-# ---- operators --------------------------------------------------------------------------------------------------------------------
+# ---- operators -----------------------------------------------------------------------------------
 def binary_op(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
     a, b = frame.stack[-2:]
     return push(machine, frame, 2, protocol.binary(machine, arg, a, b))
@@ -345,7 +347,7 @@ def contains_op(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     return push(machine, frame, 2, answer)
 
 
-# ---- making containers ------------------------------------------------------------------------------------------------------------
+# ---- making containers ---------------------------------------------------------------------------
 def _take(frame: Frame, count: int) -> list[Any]:
     if not count:
         return []
@@ -482,7 +484,7 @@ def dict_merge(machine: Machine, frame: Frame, arg: int) -> Frame | None:
             f"{callee} argument after ** must be a mapping, not {type(source).__name__}"
         )
     entries = machine.heap.mirror(source) if machine.recording else source
-    for key in entries.keys():  # noqa: SIM118 - any mapping
+    for key in entries.keys():
         if key in target:
             raise TypeError(f"{callee} got multiple values for keyword argument {key!r}")
     machine.heap.will_write(target)
@@ -500,7 +502,7 @@ def shown_callable(fn: Any) -> str:
     return f"{prefix}{name}()"
 
 
-# ---- unpacking and formatting -------------------------------------------------------------------------------------------------------
+# ---- unpacking and formatting --------------------------------------------------------------------
 def unpack_sequence(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     stack = frame.stack
     value = stack[-1]

@@ -1,7 +1,8 @@
 """One row for every opcode of CPython 3.11 and 3.12: its versions and its handler.
 
-`OPCODES` is the table that the tests go through; `OPCODE_HANDLERS` and `PREPARE` are what decoding needs on this Python. A row without
-handler is either elided when code is decoded or makes a code object unsupported: it is then called natively as a whole.
+`OPCODES` is the table that the tests go through; `OPCODE_HANDLERS` and `PREPARE` are what decoding
+needs on this Python. A row without handler is either elided when code is decoded or makes a code
+object unsupported: it is then called natively as a whole.
 """
 
 from __future__ import annotations
@@ -224,8 +225,8 @@ def _delegation(code: CodeType, arg: int) -> op_control.Delegation:
 
 
 _NAMED = (
-    "STORE_GLOBAL DELETE_GLOBAL LOAD_NAME STORE_NAME DELETE_NAME LOAD_METHOD STORE_ATTR DELETE_ATTR "
-    "LOAD_FROM_DICT_OR_GLOBALS IMPORT_NAME IMPORT_FROM"
+    "STORE_GLOBAL DELETE_GLOBAL LOAD_NAME STORE_NAME DELETE_NAME LOAD_METHOD STORE_ATTR "
+    "DELETE_ATTR LOAD_FROM_DICT_OR_GLOBALS IMPORT_NAME IMPORT_FROM"
 ).split()
 
 PREPARE: Mapping[str, Prepare] = MappingProxyType(

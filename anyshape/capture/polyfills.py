@@ -1,8 +1,10 @@
-"""Algorithms with interpreted calls in their middle, written as the Python code that the interpreter runs for them.
+"""Algorithms with interpreted calls in their middle, written as the Python code that the
+interpreter runs for them.
 
-Their frames are hidden: no tracebacks, no reads of globals recorded, and a fork or a break inside one is like anywhere else. They may
-call the names of `intrinsics`, which native code may not. Where C code has an algorithm (sorted, min, zip, ...) that calls back into
-the program, its Python twin is here.
+Their frames are hidden: no tracebacks, no reads of globals recorded, and a fork or a break inside
+one is like anywhere else. They may call the names of `intrinsics`, which native code may not. Where
+C code has an algorithm (sorted, min, zip, ...) that calls back into the program, its Python twin is
+here.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ def call_result(fn: Any, fn_args: Any, args: Any, kwargs: Any) -> Any:
     return fn(*fn_args)(*args, **kwargs)
 
 
-# ---- attributes ---------------------------------------------------------------------------------------------------------------
+# ---- attributes ----------------------------------------------------------------------------------
 def custom_getattr(obj: Any, name: Any) -> Any:
     cls = type(obj)
     try:
@@ -80,7 +82,7 @@ def has_attribute(obj: Any, name: Any) -> Any:
     return True
 
 
-# ---- operators ------------------------------------------------------------------------------------------------------------------
+# ---- operators -----------------------------------------------------------------------------------
 _SEQUENCES = (list, tuple, str, bytes, bytearray, range)
 
 
@@ -224,7 +226,7 @@ def dict_compare(a: Any, b: Any, sign: Any) -> Any:
     return equal if sign == "==" else not equal
 
 
-# ---- truth, length, containment -----------------------------------------------------------------------------------------------------
+# ---- truth, length, containment ------------------------------------------------------------------
 def truth_by_bool(value: Any) -> Any:
     cls = type(value)
     result = bind(find(cls, "__bool__"), value, cls)()
@@ -234,7 +236,7 @@ def truth_by_bool(value: Any) -> Any:
 
 
 def truth_by_len(value: Any) -> Any:
-    return True if length_by_len(value) != 0 else False  # noqa: SIM210 - a proxy must become a bool
+    return True if length_by_len(value) != 0 else False
 
 
 def length_by_len(value: Any) -> Any:
@@ -249,7 +251,7 @@ def length_by_len(value: Any) -> Any:
 
 def contains_by_method(container: Any, item: Any) -> Any:
     cls = type(container)
-    return True if bind(find(cls, "__contains__"), container, cls)(item) else False  # noqa: SIM210
+    return True if bind(find(cls, "__contains__"), container, cls)(item) else False
 
 
 def contains_by_iteration(container: Any, item: Any) -> Any:
@@ -277,7 +279,7 @@ def item_or_missing(obj: Any, key: Any) -> Any:
     return bind(find(cls, "__missing__"), obj, cls)(key)
 
 
-# ---- conversions --------------------------------------------------------------------------------------------------------------------
+# ---- conversions ---------------------------------------------------------------------------------
 def text_by_method(value: Any, method: Any) -> Any:
     cls = type(value)
     result = bind(find(cls, method), value, cls)()
@@ -328,9 +330,9 @@ def float_by_method(make: Any, value: Any, method: Any) -> Any:
     return make(result)
 
 
-# ---- statements ----
+# ---- statements ----------------------------------------------------------------------------------
 def not_contained(container: Any, item: Any) -> Any:
-    return False if item in container else True  # noqa: SIM211 - `not in` would come back here
+    return False if item in container else True
 
 
 def convert_and_format(conversion: Any, value: Any, spec: Any) -> Any:

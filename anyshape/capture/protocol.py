@@ -1,8 +1,10 @@
-"""The object protocol, CPython slot by slot: operators, comparison, truth, length, items, iteration, formatting.
+"""The object protocol, CPython slot by slot: operators, comparison, truth, length, items,
+iteration, formatting.
 
-Each function takes the machine and raw objects and gives a value, a `Call` or a `Frame` that nobody has entered. Proxies go to the domain,
-types with only C slots to the C function itself (so that results and error texts are CPython's own), and Python-defined slots to
-interpreted code: directly where one call is all, else by a polyfill. Attributes are in attributes.py.
+Each function takes the machine and raw objects and gives a value, a `Call` or a `Frame` that nobody
+has entered. Proxies go to the domain, types with only C slots to the C function itself (so that
+results and error texts are CPython's own), and Python-defined slots to interpreted code: directly
+where one call is all, else by a polyfill. Attributes are in attributes.py.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ PLAIN = frozenset(
 CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
 
 
-# ---- operators ------------------------------------------------------------------------------------------------------------------
+# ---- operators -----------------------------------------------------------------------------------
 class Operator:
     """A binary operator: its sign, special methods and C function."""
 
@@ -107,7 +109,9 @@ def binary(machine: Machine, op: Operator, a: Any, b: Any) -> Any:
 
 
 def _proxy_binary(machine: Machine, op: Operator, a: Any, b: Any) -> Any:
-    """A proxy meets an object of a Python class that defines the operator: the class decides; else the domain does."""
+    """A proxy meets an object of a Python class that defines the operator: the class decides; else
+    the domain does.
+    """
     left = type(a)
     if left not in PROXIES and is_python(machine, left, op.method) and left.__flags__ & HEAP_TYPE:
         return Call(polyfills.proxy_right, (a, b, op.method, op.in_place, op.sign))
@@ -189,7 +193,7 @@ def unary(machine: Machine, op: str, a: Any) -> Any:
     return machine.native(function, (a,), {})
 
 
-# ---- truth, length, containment -----------------------------------------------------------------------------------------------------
+# ---- truth, length, containment ------------------------------------------------------------------
 def truth(machine: Machine, value: Any) -> Any:
     """`bool(value)`: a bool, or a `Call` that gives one."""
     cls = type(value)
@@ -248,7 +252,7 @@ def _recorded_contains(machine: Machine, container: Any, item: Any) -> Any:
     return machine.heap.answer_contains(container, item, value)
 
 
-# ---- items ------------------------------------------------------------------------------------------------------------------------
+# ---- items ---------------------------------------------------------------------------------------
 def load_item(machine: Machine, obj: Any, key: Any) -> Any:
     """`obj[key]`."""
     cls = type(obj)
@@ -325,7 +329,7 @@ def store_item(machine: Machine, obj: Any, key: Any, value: Any) -> Any:
 _DOES_NOT = {False: "does not support", True: "doesn't support"}
 
 
-# ---- iteration ----------------------------------------------------------------------------------------------------------------------
+# ---- iteration -----------------------------------------------------------------------------------
 def iterate(machine: Machine, obj: Any) -> Any:
     """`iter(obj)`."""
     cls = type(obj)
@@ -357,7 +361,7 @@ def needs_interpretation(machine: Machine, iterable: Any) -> bool:
     )
 
 
-# ---- text -----------------------------------------------------------------------------------------------------------------------------
+# ---- text ----------------------------------------------------------------------------------------
 def text(machine: Machine, kind: str, value: Any) -> Any:
     """`str(value)` or `repr(value)` (`kind` says which)."""
     cls = type(value)

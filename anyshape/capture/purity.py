@@ -1,7 +1,8 @@
-"""What C callables do: which only read containers, which write one, which make a new one, which must not be called while recording.
+"""What C callables do: which only read containers, which write one, which make a new one, which
+must not be called while recording.
 
-Tables only. `heap.py` uses them to hand mirrors to readers and to log writers; a domain uses `PURE` to decide whether a C function of
-constants may simply be called.
+Tables only. `heap.py` uses them to hand mirrors to readers and to log writers; a domain uses `PURE`
+to decide whether a C function of constants may simply be called.
 """
 
 from __future__ import annotations
@@ -36,15 +37,21 @@ def _methods(cls: type, names: str) -> list[Any]:
     return [vars(cls)[name] for name in names.split() if name in vars(cls)]
 
 
-_LIST = "append extend insert remove pop clear reverse sort __setitem__ __delitem__ __iadd__ __imul__ __init__"
-_DICT = "__setitem__ __delitem__ pop popitem clear update setdefault __ior__ __init__ move_to_end __missing__"
+_LIST = (
+    "append extend insert remove pop clear reverse sort __setitem__ __delitem__ __iadd__ __imul__ "
+    "__init__"
+)
+_DICT = (
+    "__setitem__ __delitem__ pop popitem clear update setdefault __ior__ __init__ move_to_end "
+    "__missing__"
+)
 _SET = (
-    "add discard remove pop clear update difference_update intersection_update symmetric_difference_update "
-    "__ior__ __iand__ __isub__ __ixor__ __init__"
+    "add discard remove pop clear update difference_update intersection_update "
+    "symmetric_difference_update __ior__ __iand__ __isub__ __ixor__ __init__"
 )
 _DEQUE = (
-    "append appendleft extend extendleft insert pop popleft remove rotate reverse clear __setitem__ __delitem__ "
-    "__iadd__ __imul__ __init__"
+    "append appendleft extend extendleft insert pop popleft remove rotate reverse clear "
+    "__setitem__ __delitem__ __iadd__ __imul__ __init__"
 )
 
 # C methods that write their first argument.
@@ -90,15 +97,33 @@ IN_PLACE: dict[Any, dict[type, Any]] = {
 }
 
 _CONTAINER_READS = {
-    list: "copy count index __add__ __mul__ __rmul__ __contains__ __eq__ __len__ __iter__ __getitem__ __reversed__ __repr__",
-    tuple: "count index __add__ __mul__ __rmul__ __contains__ __eq__ __len__ __iter__ __getitem__ __repr__ __hash__",
-    dict: "copy get items keys values __contains__ __eq__ __len__ __iter__ __getitem__ __or__ __ror__ __reversed__ __repr__",
+    list: (
+        "copy count index __add__ __mul__ __rmul__ __contains__ __eq__ __len__ __iter__ "
+        "__getitem__ __reversed__ __repr__"
+    ),
+    tuple: (
+        "count index __add__ __mul__ __rmul__ __contains__ __eq__ __len__ __iter__ __getitem__ "
+        "__repr__ __hash__"
+    ),
+    dict: (
+        "copy get items keys values __contains__ __eq__ __len__ __iter__ __getitem__ __or__ "
+        "__ror__ __reversed__ __repr__"
+    ),
     OrderedDict: "copy items keys values __eq__ __iter__ __or__ __ror__ __reversed__ __repr__",
-    set: "copy union intersection difference symmetric_difference issubset issuperset isdisjoint __or__ __and__ __sub__ "
-    "__xor__ __contains__ __eq__ __len__ __iter__ __le__ __lt__ __ge__ __gt__ __repr__",
-    frozenset: "copy union intersection difference symmetric_difference issubset issuperset isdisjoint __or__ __and__ "
-    "__sub__ __xor__ __contains__ __eq__ __len__ __iter__ __le__ __lt__ __ge__ __gt__ __repr__ __hash__",
-    deque: "copy count index __add__ __mul__ __contains__ __eq__ __len__ __iter__ __getitem__ __reversed__ __repr__",
+    set: (
+        "copy union intersection difference symmetric_difference issubset issuperset isdisjoint "
+        "__or__ __and__ __sub__ __xor__ __contains__ __eq__ __len__ __iter__ __le__ __lt__ "
+        "__ge__ __gt__ __repr__"
+    ),
+    frozenset: (
+        "copy union intersection difference symmetric_difference issubset issuperset isdisjoint "
+        "__or__ __and__ __sub__ __xor__ __contains__ __eq__ __len__ __iter__ __le__ __lt__ "
+        "__ge__ __gt__ __repr__ __hash__"
+    ),
+    deque: (
+        "copy count index __add__ __mul__ __contains__ __eq__ __len__ __iter__ __getitem__ "
+        "__reversed__ __repr__"
+    ),
     str: "join format format_map __mod__ startswith endswith",
 }
 
@@ -167,7 +192,8 @@ MAKERS: frozenset[Any] = frozenset(
         *_methods(OrderedDict, "copy __or__ __ror__"),
         *_methods(
             set,
-            "copy union intersection difference symmetric_difference __or__ __and__ __sub__ __xor__",
+            "copy union intersection difference symmetric_difference "
+            "__or__ __and__ __sub__ __xor__",
         ),
         *_methods(deque, "copy __add__ __mul__"),
         *_methods(str, "split rsplit splitlines"),
@@ -187,7 +213,10 @@ MAKERS: frozenset[Any] = frozenset(
     ]
 )
 
-_IMPURE_BUILTINS = "print input open exec eval compile breakpoint __import__ globals locals vars id delattr setattr help"
+_IMPURE_BUILTINS = (
+    "print input open exec eval compile breakpoint __import__ globals locals vars id delattr "
+    "setattr help"
+)
 
 # C functions without effects whose result depends on their arguments alone.
 PURE: frozenset[Any] = frozenset(

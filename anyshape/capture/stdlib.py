@@ -1,7 +1,9 @@
-"""What a few functions of the standard library mean here; all else of it is Python code that is interpreted, or C code that is called.
+"""What a few functions of the standard library mean here; all else of it is Python code that is
+interpreted, or C code that is called.
 
-The functions of `itertools` are C and lazy. Where they would run code of the virtual program they are replaced by interpreted
-generators: in a recording machine always when a function or an iterable is the program's, in a concrete one never needed.
+The functions of `itertools` are C and lazy. Where they would run code of the virtual program they
+are replaced by interpreted generators: in a recording machine always when a function or an iterable
+is the program's, in a concrete one never needed.
 """
 
 from __future__ import annotations
@@ -46,8 +48,8 @@ def _chain_from_iterable(machine: Machine, fn: Any, args: tuple[Any, ...], kwarg
 
 
 _ITERTOOLS = (
-    "chain islice accumulate starmap takewhile dropwhile filterfalse compress pairwise cycle product "
-    "zip_longest groupby"
+    "chain islice accumulate starmap takewhile dropwhile filterfalse compress pairwise cycle "
+    "product zip_longest groupby"
 ).split()
 
 STDLIB: dict[Any, Handler] = {

@@ -1,6 +1,7 @@
 """How an opcode's handler hands over its result: push it, enter a frame for it, or throw it away.
 
-All of them begin the call before they take operands off the stack, so that a `Break` finds the frame as it was.
+All of them begin the call before they take operands off the stack, so that a `Break` finds the
+frame as it was.
 """
 
 from __future__ import annotations

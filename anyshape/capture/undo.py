@@ -1,4 +1,6 @@
-"""Undoing writes to real objects: each function gives a callable that puts back what is there now. The heap's journal holds them."""
+"""Undoing writes to real objects: each function gives a callable that puts back what is there now.
+The heap's journal holds them.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Virtual exceptions: finding a handler, `__context__` and `__traceback__` as CPython sets them.
 
-In: an exception that a handler of the loop raised in `machine.frame`. Out: the frame that goes on with it, or None at the root. A
-traceback entry needs a real frame object: each code object has one dummy frame, made by running its code with the first instruction
-replaced by a raise, so that file, function, line and columns are the user's own.
+In: an exception that a handler of the loop raised in `machine.frame`. Out: the frame that goes on
+with it, or None at the root. A traceback entry needs a real frame object: each code object has one
+dummy frame, made by running its code with the first instruction replaced by a raise, so that file,
+function, line and columns are the user's own.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ _OURS = __name__.rpartition(".")[0]
 
 
 def unwind(machine: Machine, error: BaseException) -> Frame | None:
-    """Deliver `error`, raised by the instruction before `machine.frame.index`; None when it leaves through a root."""
+    """Deliver `error`, raised by the instruction before `machine.frame.index`; None when it leaves
+    through a root.
+    """
     frame = machine.frame
     assert frame is not None
     fresh, machine.fresh_raise = machine.fresh_raise, True
@@ -58,7 +61,9 @@ def unwind(machine: Machine, error: BaseException) -> Frame | None:
 
 
 def handled_exception(frame: Frame | None) -> BaseException | None:
-    """What `sys.exception()` is in `frame`: the innermost exception being handled in it or its callers."""
+    """What `sys.exception()` is in `frame`: the innermost exception being handled in it or its
+    callers.
+    """
     while frame is not None:
         if frame.handled is not None:
             return frame.handled
@@ -117,7 +122,9 @@ _STUB = bytes(
 
 
 def _raising(code: CodeType) -> CodeType:
-    """`code` without parameters and with a body that raises at once; as long as the original, whose line table it keeps."""
+    """`code` without parameters and with a body that raises at once; as long as the original, whose
+    line table it keeps.
+    """
     filler = bytes([dis.opmap["NOP"], 0]) * max(0, (len(code.co_code) - len(_STUB)) // 2)
     return code.replace(
         co_code=_STUB + filler,

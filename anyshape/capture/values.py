@@ -1,8 +1,10 @@
-"""What may lie on a virtual stack besides plain Python objects, and the signals that stop interpretation.
+"""What may lie on a virtual stack besides plain Python objects, and the signals that stop
+interpretation.
 
-Constants have no wrapper: a local, a cell or a stack slot holds the raw object. Only the classes in `PROXIES` stand for something
-else (a symbolic size, a symbolic float or bool, a tensor of the graph); `type(v) in PROXIES` is the one test. Native code that
-touches a proxy by mistake raises `ProxyLeak`, so that a leak ends in a break and never in a wrong result.
+Constants have no wrapper: a local, a cell or a stack slot holds the raw object. Only the classes in
+`PROXIES` stand for something else (a symbolic size, a symbolic float or bool, a tensor of the
+graph); `type(v) in PROXIES` is the one test. Native code that touches a proxy by mistake raises
+`ProxyLeak`, so that a leak ends in a break and never in a wrong result.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Any, NoReturn
 
 
 class _Null:
-    """The absent value: an unbound local, the empty slot under a callable, the end of an iteration."""
+    """No value: an unbound local, the empty slot under a callable, the end of an iteration."""
 
     __slots__ = ()
 
@@ -39,7 +41,9 @@ ABSENT = _Absent()
 
 
 class Call:
-    """A tail call: a hook or handler returns it to have the interpreter call `fn` instead of giving a value itself."""
+    """A tail call: a hook or handler returns it to have the interpreter call `fn` instead of giving
+    a value itself.
+    """
 
     __slots__ = ("args", "fn", "kwargs")
 
@@ -55,9 +59,11 @@ class Call:
 
 
 class Break(BaseException):
-    """The segment ends here: every virtual frame is at the beginning of the instruction that could not be captured.
+    """The segment ends here: every virtual frame is at the beginning of the instruction that could
+    not be captured.
 
-    `call` is the one thing to be done natively, if it is known (`fn`, `args`, `kwargs` as they are, proxies included).
+    `call` is the one thing to be done natively, if it is known (`fn`, `args`, `kwargs` as they are,
+    proxies included).
     """
 
     def __init__(
@@ -81,14 +87,17 @@ class ProxyLeak(BaseException):
 
 
 class InterpreterBug(BaseException):
-    """A mistake of ours, with the user's line; the caller runs the segment natively instead, with one warning."""
+    """A mistake of ours, with the user's line; the caller runs the segment natively instead, with
+    one warning.
+    """
 
 
 _FORBIDDEN = """
-bool int float complex index len iter next contains getitem setitem delitem hash eq ne lt le gt ge
-add radd iadd sub rsub isub mul rmul imul matmul rmatmul imatmul truediv rtruediv itruediv floordiv rfloordiv ifloordiv
-mod rmod imod divmod rdivmod pow rpow ipow lshift rlshift ilshift rshift rrshift irshift and rand iand or ror ior xor rxor ixor
-neg pos abs invert round trunc floor ceil call enter exit str format bytes reversed reduce reduce_ex copy deepcopy getattr
+bool int float complex index len iter next contains getitem setitem delitem hash eq ne lt le gt
+ge add radd iadd sub rsub isub mul rmul imul matmul rmatmul imatmul truediv rtruediv itruediv
+floordiv rfloordiv ifloordiv mod rmod imod divmod rdivmod pow rpow ipow lshift rlshift ilshift
+rshift rrshift irshift and rand iand or ror ior xor rxor ixor neg pos abs invert round trunc
+floor ceil call enter exit str format bytes reversed reduce reduce_ex copy deepcopy getattr
 """.split()
 
 
@@ -123,7 +132,9 @@ class SizeValue(Proxy):
 
 
 class ScalarValue(Proxy):
-    """A float or a bool computed from sizes or data; `scalar` is a node of ir.scalars or a symbolic condition."""
+    """A float or a bool computed from sizes or data; `scalar` is a node of ir.scalars or a symbolic
+    condition.
+    """
 
     __slots__ = ("kind", "scalar")
 
@@ -136,7 +147,9 @@ class ScalarValue(Proxy):
 
 
 class TensorValue(Proxy):
-    """A tensor of the graph; `value` is an ir Value, `python` the Python class it shows, `attributes` what was set on it."""
+    """A tensor of the graph; `value` is an ir Value, `python` the Python class it shows,
+    `attributes` what was set on it.
+    """
 
     __slots__ = ("attributes", "python", "value")
 

@@ -1,4 +1,6 @@
-"""What the virtual program sees of its own frames: `sys._getframe()`, `inspect.currentframe()`, `generator.gi_frame`."""
+"""What the virtual program sees of its own frames: `sys._getframe()`, `inspect.currentframe()`,
+`generator.gi_frame`.
+"""
 
 from __future__ import annotations
 

@@ -414,3 +414,50 @@ def case_global_loop_variable_after():
     for i, (a, b) in enumerate([(1, 2), (3, 4)]):
         pass
     return i, a, b
+
+
+def case_match_args_wrong():
+    out = []
+
+    class NotTuple:
+        __match_args__ = ["a"]
+
+    class NotString:
+        __match_args__ = (1,)
+
+    class Twice:
+        __match_args__ = ("a", "a")
+        a = 1
+
+    def two(subject):
+        match subject:
+            case NotTuple(x) | NotString(x):
+                return x
+            case Twice(x, y):
+                return x, y
+            case Point(x, x=y):
+                return x, y
+            case int(x, y):
+                return x
+
+    for subject in (NotTuple(), NotString(), Twice(), Point(1, 2), 3):
+        try:
+            out.append(two(subject))
+        except TypeError as error:
+            out.append(str(error))
+    return out
+
+
+def case_match_builtin_classes():
+    out = []
+    for subject in (1, "s", [1], {"a": 1}, b"x", 2.5, True, (1,), frozenset({1})):
+        match subject:
+            case bool(x):
+                out.append(("bool", x))
+            case int(x) | str(x) | float(x):
+                out.append(("plain", x))
+            case list(x) | tuple(x) | dict(x) | frozenset(x):
+                out.append(("container", x))
+            case bytes():
+                out.append("bytes")
+    return out

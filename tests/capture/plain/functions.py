@@ -50,8 +50,8 @@ def case_call_errors():
         lambda: simple(1, **{"a": 1}),
         lambda: simple(**{"a": 1}, **{"a": 2}),
         lambda: simple(**{1: 2}),
-        lambda: (3)(),
-        lambda: None(1),
+        lambda: int(3)(),
+        lambda: print()(1),
     ]
     out = []
     for call in calls:

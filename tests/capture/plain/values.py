@@ -273,7 +273,8 @@ def case_type_error():
 
 
 def case_unsubscriptable():
-    return (3)[0]
+    three = 3
+    return three[0]
 
 
 def case_item_assignment_error():

@@ -360,12 +360,26 @@ def _opened(kind: type[Operation], items: Iterable[Dim]) -> tuple[dict[Expr, Non
     return exprs, ints
 
 
-def _extremum(kind: type[Min | Max], pick: Callable[..., int], items: Sequence[Dim]) -> Dim:
-    """Keeps one of x + 1 and x + 3; a common factor and the first constant go outside."""
+def _extremum(kind: type[Min | Max], pick: Callable[..., int], items: tuple[Dim, ...]) -> Dim:
     exprs, ints = _opened(kind, items)
     if not exprs:
         return pick(ints)
     space = space_of(*exprs)
+    key = (kind, items)
+    found = space.memo.get(key)
+    if found is None:
+        found = space.memo[key] = _chosen(space, kind, pick, exprs, ints)
+    return found
+
+
+def _chosen(
+    space: Space,
+    kind: type[Min | Max],
+    pick: Callable[..., int],
+    exprs: Iterable[Expr],
+    ints: Sequence[int],
+) -> Dim:
+    """Keeps one of x + 1 and x + 3; a common factor and the first constant go outside."""
     best: dict[Expr, int] = {}
     for expr in exprs:
         base = without_constant(expr)

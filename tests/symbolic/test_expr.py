@@ -24,7 +24,7 @@ from tests.symbolic.trees import Undefined, built, environments, plain, signed_s
 NAMES = ("x", "y", "z")
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=700, deadline=None)
 @given(tree(NAMES), st.lists(environments(NAMES), min_size=8, max_size=8))
 def test_an_expression_means_what_python_means(node, envs):
     symbols = signed_symbols(NAMES)
@@ -41,7 +41,7 @@ def test_an_expression_means_what_python_means(node, envs):
         assert got == expected, (dim, env)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(tree(NAMES, ("+", "-", "*")), tree(NAMES, ("+", "-", "*")))
 def test_two_polynomials_are_identical_exactly_when_they_are_equal(a, b):
     symbols = signed_symbols(NAMES)

@@ -76,7 +76,7 @@ class FakeTriton:
     minimum, maximum = staticmethod(min), staticmethod(max)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(tree(NAMES), st.lists(environments(NAMES), min_size=5, max_size=5))
 def test_python_and_triton_text_mean_the_expression(node, envs):
     symbols = signed_symbols(NAMES)

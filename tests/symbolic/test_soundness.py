@@ -135,7 +135,7 @@ class Case:
 
 @pytest.mark.parametrize("style", sorted(SIDES))
 def test_no_answer_is_wrong_at_any_sizes_that_satisfy_the_facts(style):
-    @settings(max_examples=250, deadline=None)
+    @settings(max_examples=150, deadline=None)
     @given(worlds(style))
     def check(world):
         case = Case(world)
@@ -154,7 +154,7 @@ def test_no_answer_is_wrong_at_any_sizes_that_satisfy_the_facts(style):
     check()
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(worlds("any"))
 def test_simpler_forms_bounds_and_divisors_are_right(world):
     case = Case(world)
@@ -179,7 +179,7 @@ def test_simpler_forms_bounds_and_divisors_are_right(world):
             assert most is None or value(most, sizes) >= expected, (case.stated, dim, most)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(worlds("any"))
 def test_reasons_suffice(world):
     """The facts named by `why`, assumed alone, give the same answer."""
@@ -198,7 +198,7 @@ def test_reasons_suffice(world):
         assert alone.known(condition) is answer, (case.stated, condition)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(worlds("any"))
 def test_what_cannot_be_is_a_contradiction_and_what_can_is_not(world):
     case = Case(world)

@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import re
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -173,35 +174,45 @@ def compile_time_claims(rows: Sequence[Row]) -> list[Row]:
 
 
 def run_time_claims(rows: Sequence[Row]) -> list[Row]:
-    by_model: dict[str, list[float]] = {}
-    eager: dict[str, list[float]] = {}
+    by_model: dict[str, list[Row]] = {}
     for row in rows:
         if row.get("over peer") and row.get("over eager"):
-            by_model.setdefault(str(row["model"]), []).append(float(str(row["over peer"])))
-            eager.setdefault(str(row["model"]), []).append(float(str(row["over eager"])))
+            by_model.setdefault(str(row["model"]), []).append(row)
     return [
         {
-            "what": f"run {model}, {len(ratios)} shapes",
-            "anyshape": f"{min(eager[model]):.2f} to {max(eager[model]):.2f} times eager",
-            "torch.compile": "best of static and dynamic",
-            "ratio": f"{min(ratios):.2f}x to {max(ratios):.2f}x",
+            "what": f"run {model}, {len(measured)} shapes",
+            "anyshape": f"{spread(measured, 'over eager')} eager",
+            "torch.compile": peers_of(measured),
+            "ratio": spread(measured, "over peer"),
         }
-        for model, ratios in by_model.items()
+        for model, measured in by_model.items()
     ]
 
 
 def kernel_claims(rows: Sequence[Row]) -> list[Row]:
-    ratios = [float(str(row["over peer"])) for row in rows if row.get("over peer")]
-    if not ratios:
+    measured = [row for row in rows if row.get("over peer")]
+    if not measured:
         return []
     return [
         {
-            "what": f"{len({row['kernel'] for row in rows})} fused kernels, four sizes each",
-            "anyshape": "",
-            "torch.compile": "best of static and dynamic",
-            "ratio": f"{min(ratios):.2f}x to {max(ratios):.2f}x",
+            "what": f"{len({row['kernel'] for row in measured})} fused kernels, four sizes each",
+            "anyshape": f"{spread(measured, 'over eager')} eager",
+            "torch.compile": peers_of(measured),
+            "ratio": spread(measured, "over peer"),
         }
     ]
+
+
+def spread(rows: Sequence[Row], column: str) -> str:
+    """The median of a column of ratios, and its worst."""
+    ratios = [float(str(row[column])) for row in rows]
+    return f"{statistics.median(ratios):.2f}x (worst {min(ratios):.2f}x)"
+
+
+def peers_of(rows: Sequence[Row]) -> str:
+    """Which of torch.compile's ways the rows were measured against."""
+    ways = [w for w in ("static", "dynamic") if any(k.startswith(f"{w} ") for k in rows[0])]
+    return " or ".join(ways) + (", the better" if len(ways) > 1 else "")
 
 
 def overhead_claims(rows: Sequence[Row]) -> list[Row]:

@@ -107,6 +107,14 @@ class _Emitter(CellPrinter):
         """No rows: every cell on its own."""
         axes = self.kernel.axes
         work = _Work(stores=list(self.kernel.stores))
+        if axes and self.kernel.ordered and self._writes_apart(axes[-1]):
+            self._open_loops(axes[:-1])
+            known = self._outer_elements()
+            self._emit_elements(known)
+            work.known.update(known)
+            self._lane_loop(axes[-1], "0", self._dim(axes[-1].extent), work)
+            self._close(len(axes) - 1)
+            return
         if not axes or self.kernel.ordered:
             self._open_loops(axes)
             self._cells(work)
@@ -128,6 +136,10 @@ class _Emitter(CellPrinter):
         work.known.update(known)
         self._segments(inner, start, end, work)
         self._close(len(outer) + chunked)
+
+    def _writes_apart(self, axis: Axis) -> bool:
+        """Does each turn of this loop write to a place of its own, next to the last?"""
+        return all(step_of(self.passes, s, axis.name) == 1 for s in self.kernel.stores)
 
     def _turned_map(self, inner: Axis, across: str, loads: list[int]) -> None:
         """Some loads run along another axis than the stores: square tiles, turned in registers."""

@@ -164,6 +164,38 @@ def test_constants_are_rounded_like_tensors(dtype):
     assert torch.equal(where, torch.where(x > 0.0, x, 0.7))
 
 
+TAILS = ("chain", "softmax", "sum of rows", "sum of columns", "argmax", "cat of three", "transposed add")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+def test_tails_of_every_vector_width(dtype):
+    kind = getattr(dtypes, dtype)
+    names = [n for n in TAILS if kind.is_floating or n in ("sum of rows", "argmax", "transposed add")]
+    for name in names:
+        make, inputs = FUSED[name]
+        case = [(s.replace("7", "b"), kind if d.is_floating else d, o) for s, d, o in normal(inputs)]
+        compiled = compile_sketch(make, *case)
+        for b in (*range(1, 70, 3), 127, 128, 129, 191, 255, 257):
+            args = tensors(case, 3, b)
+            same_as_reference(compiled, *args, tolerance=1e-5 if dtype != "bfloat16" else 3e-2)
+
+
+@pytest.mark.parametrize("name", ["chain", "softmax", "sum", "sum of columns", "layer norm gelu", "transposed add"])
+def test_two_threads_give_the_bits_of_one(name):
+    make, inputs = FUSED[name]
+    compiled = compile_sketch(make, *normal(inputs))
+    args = tensors(normal(inputs), 301, 1003)
+    threads = torch.get_num_threads()
+    found = []
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            found.append([t.clone() for t in compiled.run(*args)])
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
 ONE_KERNEL = [
     "chain", "softmax", "softmax of columns", "layer norm gelu", "rms norm", "swiglu", "masked softmax",
     "mean and more", "cat of three", "rotate half", "argmax", "two outputs",

@@ -6,68 +6,44 @@ handed in are constants first; those named in `widen` are symbolic.
 
 from __future__ import annotations
 
-import enum
-import functools
-import inspect
-import logging
-import operator
-import sys
 import types
-import warnings
-from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from anyshape.capture import join, modules, numbers, purity, tensor_ops, world
+from anyshape.capture import (
+    callables,
+    join,
+    modules,
+    numbers,
+    purity,
+    tensor_methods,
+    tensor_ops,
+    world,
+)
 from anyshape.capture.breaks import broken
 from anyshape.capture.domain import Domain
 from anyshape.capture.frame import Code, Frame
 from anyshape.capture.generators import Generator
 from anyshape.capture.heap import Effect
+from anyshape.capture.meta import eager_call
+from anyshape.capture.reads import (
+    CALLED,
+    CONSTANTS,
+    EQUAL,
+    IDENTITY,
+    READS,
+    TRUSTED,
+    is_simple,
+)
 from anyshape.capture.recorder import Recorder
 from anyshape.capture.sources import Source
 from anyshape.capture.values import PROXIES, ScalarValue, SizeValue, TensorValue
 from anyshape.ir.graph import Location
 from anyshape.ops.context import OpError
 from anyshape.symbolic import Condition
-
-CONSTANTS = frozenset(
-    {int, float, bool, str, bytes, complex, type(None), type(...), range, torch.Size}
-)
-IDENTITY = (
-    type,
-    types.FunctionType,
-    types.ModuleType,
-    types.BuiltinFunctionType,
-    torch.dtype,
-    torch.layout,
-    torch.memory_format,
-    enum.Enum,
-)
-EQUAL = (torch.device, slice)
-TRUSTED = frozenset(sys.stdlib_module_names) | {"torch", "anyshape", "numpy"}
-CALLED = (
-    types.FunctionType,
-    types.BuiltinFunctionType,
-    type,
-    types.ModuleType,
-    staticmethod,
-    classmethod,
-    property,
-)
-NATIVE_CLASSES = frozenset({torch.finfo, torch.iinfo, torch.device})
-QUERIES = ("_get", "get_", "_is", "is_", "_has", "has_", "_len", "_are", "are_", "_can", "can_")
-OPAQUE = frozenset(
-    {"threading", "importlib", "pickle", "multiprocessing", "subprocess", "socket", "ctypes"}
-)
-
-
-def called(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Replays a deferred effect such as a print."""
-    return fn(*args, **kwargs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,16 +222,16 @@ class SymbolicDomain(Domain):
 
     # ---- calls ------------------------------------------------------------------------------------------------------------
     def python_call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        replaced = FUNCTIONS.get(fn)
+        replaced = callables.FUNCTIONS.get(fn)
         if replaced is not None:
             return replaced(self, args, kwargs)
-        made = tensor_ops.call_torch(self, fn, args, kwargs)
+        made = tensor_methods.call_torch(self, fn, args, kwargs)
         if made is not NotImplemented:
             return made
         if fn.__qualname__ == "__getattr__":  # of a module: it imports what it was asked for
             return fn(*args, **kwargs)
         if fn.__module__ == "anyshape.api":
-            named = OURS.get(fn.__name__)
+            named = callables.OURS.get(fn.__name__)
             if named is not None:
                 return named(self, args, kwargs)
         if fn.__dict__ and fn.__dict__.get("_torchdynamo_disable"):
@@ -263,10 +239,10 @@ class SymbolicDomain(Domain):
         return modules.call(self, fn, args, kwargs)
 
     def is_opaque(self, fn: Any) -> bool:
-        return (fn.__module__ or "").partition(".")[0] in OPAQUE
+        return (fn.__module__ or "").partition(".")[0] in callables.OPAQUE
 
     def call_native(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        made = tensor_ops.call_torch(self, fn, args, kwargs)
+        made = tensor_methods.call_torch(self, fn, args, kwargs)
         if made is not NotImplemented:
             return made
         setter = world.SETTERS.get(fn)
@@ -276,17 +252,17 @@ class SymbolicDomain(Domain):
         getter = world.GETTERS.get(fn)
         if getter is not None:
             return getter(self.recorder.modes, *args, **kwargs)
-        special = NATIVE.get(fn)
+        special = callables.NATIVE.get(fn)
         if special is not None:
             return special(self, args, kwargs)
-        if _is_torch(fn):
+        if callables.is_torch(fn):
             return self._call_torch(fn, args, kwargs)
         if any(type(a) in PROXIES for a in args) or any(
             type(a) in PROXIES for a in kwargs.values()
         ):
             return self._call_with_proxies(fn, args, kwargs)
-        if is_pure(fn, args) and (
-            fn in KEEPERS or not self._reads_outside((*args, *kwargs.values()))
+        if callables.is_pure(fn, args) and (
+            fn in callables.KEEPERS or not self._reads_outside((*args, *kwargs.values()))
         ):
             return fn(*args, **kwargs)
         raise broken("unknown-call", getattr(fn, "__qualname__", repr(fn)))
@@ -304,11 +280,11 @@ class SymbolicDomain(Domain):
         return False
 
     def _call_torch(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not any(tensor_ops._holds_proxy(a) for a in (*args, *kwargs.values())):  # noqa: SLF001
+        if not any(tensor_methods.holds_proxy(a) for a in (*args, *kwargs.values())):  # noqa: SLF001
             name = getattr(fn, "__name__", "")
-            if name.startswith(QUERIES) or fn in PURE_TORCH:
+            if name.startswith(callables.QUERIES) or fn in callables.PURE_TORCH:
                 return fn(*args, **kwargs)
-        return tensor_ops.generic_call(self, fn, args, kwargs)
+        return eager_call(self, fn, args, kwargs)
 
     def _call_with_proxies(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if len(args) == 1 and not kwargs:
@@ -319,13 +295,18 @@ class SymbolicDomain(Domain):
             made = numbers.extremum(self.recorder, fn.__name__, list(args))
             if made is not NotImplemented:
                 return made
-        if fn in OPERATOR_FUNCTIONS:
-            return OPERATOR_FUNCTIONS[fn](self, *args)
-        if fn in purity.MAKERS or fn in purity.MUTATORS or fn in purity.READERS or fn in STORES:
+        if fn in callables.OPERATOR_FUNCTIONS:
+            return callables.OPERATOR_FUNCTIONS[fn](self, *args)
+        if (
+            fn in purity.MAKERS
+            or fn in purity.MUTATORS
+            or fn in purity.READERS
+            or fn in callables.STORES
+        ):
             return fn(*args, **kwargs)
         fixed = [self._concrete(a, fn) for a in args]
         named = {k: self._concrete(v, fn) for k, v in kwargs.items()}
-        if is_pure(fn, tuple(fixed)):
+        if callables.is_pure(fn, tuple(fixed)):
             return fn(*fixed, **named)
         raise broken("unknown-call", getattr(fn, "__qualname__", repr(fn)))
 
@@ -343,7 +324,7 @@ class SymbolicDomain(Domain):
         return value
 
     def instantiate(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if cls in NATIVE_CLASSES:
+        if cls in callables.NATIVE_CLASSES:
             return cls(*[self._concrete(a, cls) for a in args], **kwargs)
         if cls is torch.Size:
             parts = list(args[0]) if args else []
@@ -518,7 +499,7 @@ class SymbolicDomain(Domain):
         """An effect whose result nobody uses: done at the end of the segment, in order."""
         if self.recorder.depth:
             raise broken("fork", f"the effect {getattr(fn, '__name__', fn)}")
-        self.machine.heap.effects.append(Effect(called, fn, args, kwargs))
+        self.machine.heap.effects.append(Effect(callables.called, fn, args, kwargs))
 
     def wrote(self, fn: Callable[..., Any], target: Any, args: tuple[Any, ...]) -> None:
         if self.recorder.depth:
@@ -527,324 +508,3 @@ class SymbolicDomain(Domain):
     def wrote_tensor(self, x: TensorValue) -> None:
         """A tensor was written in place."""
         self.recorder.written[x.value] = None
-
-
-# ---- reads by kind ---------------------------------------------------------------------------------------------------------------------
-def is_simple(value: Any) -> bool:
-    """Whether a tuple holds plain constants only, so that equality is as good as identity."""
-    return all(
-        is_simple(item) if type(item) is tuple else type(item) in CONSTANTS for item in value
-    )
-
-
-def _read_attr(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
-    if type(source.pinned) is types.CodeType:
-        return value
-    if key == "__dict__" and type(value) is dict:
-        child = domain.recorder.sources.child(source, "attr", key)
-        if source.is_pinned:
-            domain.recorder.sources.pin(child, value)
-        else:
-            domain.recorder.sources.place(value, child)
-        return value
-    child = domain.recorder.sources.child(source, "attr", key)
-    if (
-        source.is_pinned
-        and not child.is_pinned
-        and type(value) not in CONSTANTS
-        and _is_computed(source.pinned, key, value)
-    ):
-        domain.recorder.sources.place(value, child)
-        return value
-    return domain.see(child, value)
-
-
-def _is_computed(obj: Any, key: str, value: Any) -> bool:
-    """Whether C code makes the attribute anew each time it is asked."""
-    if isinstance(obj, type) or key in getattr(obj, "__dict__", ()):
-        return False
-    return getattr(obj, key, None) is not value
-
-
-def _read_item(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
-    if type(key) in PROXIES:
-        raise broken("unknown-call", "an outside dict with a symbolic key")
-    return domain.see(domain.recorder.sources.child(source, "item", key), value)
-
-
-def _read_cell(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
-    return domain.see(domain.recorder.sources.child(source, "cell", key), value)
-
-
-def _relied(kind: str) -> Callable[[SymbolicDomain, Source, Any, Any], Any]:
-    def read(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
-        domain.recorder.guard(source, kind, value)
-        return value
-
-    return read
-
-
-def _read_len(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
-    if not (source.is_pinned and isinstance(source.pinned, (tuple, frozenset, str))):
-        domain.recorder.guard(source, "length", value)
-    return value
-
-
-def _read_contains(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
-    if type(key) in PROXIES:
-        raise broken("unknown-call", "membership of a symbolic value in an outside container")
-    domain.recorder.guard(source, "contains", (key, value))
-    return value
-
-
-def _read_missing(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
-    domain.recorder.guard(source, "missing", key)
-    return value
-
-
-READS: Mapping[str, Callable[[SymbolicDomain, Source, Any, Any], Any]] = {
-    "attr": _read_attr,
-    "item": _read_item,
-    "global": _read_item,
-    "closure": _read_cell,
-    "len": _read_len,
-    "keys": _relied("keys"),
-    "type": _relied("type"),
-    "contains": _read_contains,
-    "missing": _read_missing,
-    "iter": lambda domain, source, key, value: value,
-}
-
-
-# ---- purity ------------------------------------------------------------------------------------------------------------------------------
-def _is_torch(fn: Any) -> bool:
-    module = getattr(fn, "__module__", None)
-    if module is None:
-        owner = getattr(fn, "__objclass__", None) or type(getattr(fn, "__self__", None))
-        module = getattr(owner, "__module__", "")
-    return isinstance(module, str) and module.partition(".")[0] == "torch"
-
-
-def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
-    """Whether a C function of constants may simply be called."""
-    try:
-        if (
-            fn in purity.PURE
-            or fn in purity.READERS
-            or fn in purity.MAKERS
-            or fn in purity.MUTATORS
-            or fn in STORES
-        ):
-            return True
-    except TypeError:
-        return False
-    if getattr(fn, "_dynamo_marked_constant", False):  # torch.compiler.assume_constant_result
-        return True
-    owner = getattr(fn, "__objclass__", None)
-    if owner is not None:
-        return (
-            owner in purity.PURE_TYPES
-            or owner in CONTAINERS
-            or issubclass(owner, BaseException)
-            or owner is object
-        )
-    if isinstance(fn, type):
-        return fn.__module__ not in purity.IMPURE_MODULES
-    bound = getattr(fn, "__self__", None)
-    if bound is not None and not isinstance(bound, types.ModuleType):
-        return type(bound) in purity.PURE_TYPES or type(bound) in CONTAINERS or bound in CONTAINERS
-    return (getattr(fn, "__module__", None) or "") in PURE_MODULES
-
-
-CONTAINERS = (
-    *(list, dict, set, tuple, frozenset, str, bytes, int, float, object, type, bytearray, complex),
-    *(OrderedDict, defaultdict, deque, types.MappingProxyType, slice, range),
-)
-PURE_MODULES = frozenset(
-    {
-        "math",
-        "_operator",
-        "_functools",
-        "_collections",
-        "itertools",
-        "_sre",
-        "re",
-        "_struct",
-        "_abc",
-        "_contextvars_",
-    }
-)
-STORES = frozenset(
-    {
-        list.append,
-        list.insert,
-        dict.__setitem__,
-        dict.setdefault,
-        dict.get,
-        dict.update,
-        dict.pop,
-        list.pop,
-        tuple.__new__,
-        object.__new__,
-        dict.__new__,
-        list.__new__,
-    }
-)
-
-# What keeps or compares objects by identity and class, and looks into none.
-KEEPERS = STORES | {
-    isinstance,
-    issubclass,
-    callable,
-    type,
-    operator.is_,
-    operator.is_not,
-    object.__init__,
-    super,
-    property,
-    slice,
-}
-KEEPERS |= {
-    list,
-    tuple,
-    dict,
-    set,
-    frozenset,
-    zip,
-    enumerate,
-    reversed,
-    iter,
-    functools.partial,
-    *purity.MUTATORS,
-}
-
-OPERATOR_FUNCTIONS: Mapping[Any, Callable[..., Any]] = {
-    operator.add: lambda d, a, b: d.binary("+", a, b),
-    operator.sub: lambda d, a, b: d.binary("-", a, b),
-    operator.mul: lambda d, a, b: d.binary("*", a, b),
-    operator.truediv: lambda d, a, b: d.binary("/", a, b),
-    operator.floordiv: lambda d, a, b: d.binary("//", a, b),
-    operator.mod: lambda d, a, b: d.binary("%", a, b),
-    operator.pow: lambda d, a, b: d.binary("**", a, b),
-    pow: lambda d, a, b: d.binary("**", a, b),
-    operator.matmul: lambda d, a, b: d.binary("@", a, b),
-    operator.and_: lambda d, a, b: d.binary("&", a, b),
-    operator.or_: lambda d, a, b: d.binary("|", a, b),
-    operator.xor: lambda d, a, b: d.binary("^", a, b),
-    operator.neg: lambda d, a: d.unary("-", a),
-    operator.getitem: lambda d, a, b: d.getitem(a, b),
-    operator.eq: lambda d, a, b: d.compare("==", a, b),
-    operator.ne: lambda d, a, b: d.compare("!=", a, b),
-    operator.lt: lambda d, a, b: d.compare("<", a, b),
-    operator.le: lambda d, a, b: d.compare("<=", a, b),
-    operator.gt: lambda d, a, b: d.compare(">", a, b),
-    operator.ge: lambda d, a, b: d.compare(">=", a, b),
-}
-
-_C = torch._C  # noqa: SLF001
-PURE_TORCH = frozenset(
-    {
-        torch.promote_types,
-        torch.can_cast,
-        _C._log_api_usage_once,  # noqa: SLF001
-        _C._jit_tree_views,  # noqa: SLF001
-        torch.get_num_threads,
-    }
-    if hasattr(_C, "_jit_tree_views") and callable(_C._jit_tree_views)  # noqa: SLF001
-    else {torch.promote_types, torch.can_cast, _C._log_api_usage_once, torch.get_num_threads}  # noqa: SLF001
-)
-
-
-def _no_override(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    return False
-
-
-def _deferred(fn: Any) -> Callable[..., None]:
-    return lambda domain, args, kwargs: domain.defer(fn, args, kwargs)
-
-
-NATIVE: Mapping[Any, Callable[..., Any]] = {
-    _C._has_torch_function: _no_override,  # noqa: SLF001
-    _C._has_torch_function_unary: _no_override,  # noqa: SLF001
-    _C._has_torch_function_variadic: _no_override,  # noqa: SLF001
-    print: _deferred(print),
-    warnings.warn: _deferred(warnings.warn),
-    id: lambda domain, args, kwargs: id(args[0]),
-    __import__: lambda domain, args, kwargs: __import__(*args, **kwargs),
-}
-
-
-def _packet(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`torch.ops.namespace.name(...)`: a row if it has one, else the operator itself runs eagerly inside the graph."""
-    packet, *rest = args
-    name = getattr(packet, "_qualified_op_name", None) or packet._schema.name  # noqa: SLF001
-    known = PACKETS.get(str(name))
-    if known is not None:
-        return known(domain, tuple(rest), kwargs)
-    return tensor_ops.generic_call(domain, packet, tuple(rest), kwargs)
-
-
-def _grouped_mm(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    named = dict(zip(("input", "weight", "offs"), args)) | kwargs
-    return tensor_ops.call_row(
-        domain, "grouped_mm", named["input"], named["weight"], offs=named["offs"]
-    )
-
-
-# Operators of libraries that stand in, under torch.compile, for what eager torch calls directly.
-PACKETS: Mapping[str, Callable[..., Any]] = {"transformers::grouped_mm_fallback": _grouped_mm}
-
-
-def _answer(value: Any) -> Callable[..., Any]:
-    return lambda domain, args, kwargs: value
-
-
-def _logged(fn: Any) -> Callable[..., Any]:
-    return lambda domain, args, kwargs: domain.defer(fn, args, kwargs)
-
-
-# Functions of the layer above, by name.
-OURS: Mapping[str, Callable[..., Any]] = {
-    "check": tensor_ops.check_condition,
-    "is_compiling": lambda domain, args, kwargs: True,
-}
-
-
-def _instance_check(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """`isinstance(x, nn.Parameter)`, whose metaclass also asks for a flag that only real tensors have."""
-    cls, instance = args
-    if type(instance) in PROXIES:
-        return issubclass(domain.type_of(instance), cls)
-    return isinstance(instance, cls)
-
-
-# What the program is told of its compilation, in capture and between segments alike.
-ANSWERS: dict[Any, tuple[bool]] = {
-    torch.compiler.is_compiling: (True,),
-    torch.compiler.is_dynamo_compiling: (True,),
-    torch.compiler.is_exporting: (False,),
-    torch.jit.is_scripting: (False,),
-    torch.jit.is_tracing: (False,),
-}
-
-FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    torch._ops.OpOverloadPacket.__call__: _packet,  # noqa: SLF001
-    torch._ops.OpOverload.__call__: _packet,  # noqa: SLF001
-    type(torch.nn.Parameter).__instancecheck__: _instance_check,
-    type(torch.nn.Buffer).__instancecheck__: _instance_check,
-    inspect.signature: lambda domain, args, kwargs: inspect.signature(*args, **kwargs),
-    inspect.getfullargspec: lambda domain, args, kwargs: inspect.getfullargspec(*args, **kwargs),
-    inspect.unwrap: lambda domain, args, kwargs: inspect.unwrap(*args, **kwargs),
-    **{fn: _answer(value[0]) for fn, value in ANSWERS.items()},
-    torch._utils_internal.justknobs_check: _answer(True),  # noqa: SLF001
-    torch.overrides.is_tensor_like: lambda domain, args, kwargs: isinstance(
-        args[0], (TensorValue, torch.Tensor)
-    ),
-    **{
-        getattr(logging.Logger, n): _logged(getattr(logging.Logger, n))
-        for n in ("debug", "info", "warning", "error", "exception", "critical", "log")
-    },
-    logging.Logger.isEnabledFor: lambda domain, args, kwargs: args[0].isEnabledFor(*args[1:]),
-}
-if isinstance(warnings.warn, types.FunctionType):
-    FUNCTIONS[warnings.warn] = _deferred(warnings.warn)

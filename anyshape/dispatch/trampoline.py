@@ -13,12 +13,12 @@ from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
 from anyshape.capture import unwinding
+from anyshape.capture.callables import ANSWERS, OPAQUE
 from anyshape.capture.concrete import Concrete
 from anyshape.capture.continuations import Continuation, Finished
 from anyshape.capture.frame import Frame
 from anyshape.capture.liveness import live_slots
 from anyshape.capture.machine import Machine
-from anyshape.capture.symbolic_domain import ANSWERS, OPAQUE
 from anyshape.capture.values import NULL
 
 _PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None)})

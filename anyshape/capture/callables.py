@@ -1,0 +1,271 @@
+"""What callables that are no rows mean while capturing: pure C functions, queries, deferred effects.
+
+Tables, each from a callable to what is done instead of calling it, and `is_pure`: whether a C function
+of constants may simply be called.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import operator
+import types
+import warnings
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from anyshape.capture import purity, tensor_methods, tensor_ops
+from anyshape.capture.meta import eager_call
+from anyshape.capture.values import PROXIES, TensorValue
+
+if TYPE_CHECKING:
+    from anyshape.capture.symbolic_domain import SymbolicDomain
+
+NATIVE_CLASSES = frozenset({torch.finfo, torch.iinfo, torch.device})
+QUERIES = ("_get", "get_", "_is", "is_", "_has", "has_", "_len", "_are", "are_", "_can", "can_")
+OPAQUE = frozenset(
+    {"threading", "importlib", "pickle", "multiprocessing", "subprocess", "socket", "ctypes"}
+)
+
+
+def called(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Replays a deferred effect such as a print."""
+    return fn(*args, **kwargs)
+
+
+# ---- purity ------------------------------------------------------------------------------------------------------------------------------
+def is_torch(fn: Any) -> bool:
+    module = getattr(fn, "__module__", None)
+    if module is None:
+        owner = getattr(fn, "__objclass__", None) or type(getattr(fn, "__self__", None))
+        module = getattr(owner, "__module__", "")
+    return isinstance(module, str) and module.partition(".")[0] == "torch"
+
+
+def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
+    """Whether a C function of constants may simply be called."""
+    try:
+        if (
+            fn in purity.PURE
+            or fn in purity.READERS
+            or fn in purity.MAKERS
+            or fn in purity.MUTATORS
+            or fn in STORES
+        ):
+            return True
+    except TypeError:
+        return False
+    if getattr(fn, "_dynamo_marked_constant", False):  # torch.compiler.assume_constant_result
+        return True
+    owner = getattr(fn, "__objclass__", None)
+    if owner is not None:
+        return (
+            owner in purity.PURE_TYPES
+            or owner in CONTAINERS
+            or issubclass(owner, BaseException)
+            or owner is object
+        )
+    if isinstance(fn, type):
+        return fn.__module__ not in purity.IMPURE_MODULES
+    bound = getattr(fn, "__self__", None)
+    if bound is not None and not isinstance(bound, types.ModuleType):
+        return type(bound) in purity.PURE_TYPES or type(bound) in CONTAINERS or bound in CONTAINERS
+    return (getattr(fn, "__module__", None) or "") in PURE_MODULES
+
+
+CONTAINERS = (
+    *(list, dict, set, tuple, frozenset, str, bytes, int, float, object, type, bytearray, complex),
+    *(OrderedDict, defaultdict, deque, types.MappingProxyType, slice, range),
+)
+PURE_MODULES = frozenset(
+    {
+        "math",
+        "_operator",
+        "_functools",
+        "_collections",
+        "itertools",
+        "_sre",
+        "re",
+        "_struct",
+        "_abc",
+        "_contextvars_",
+    }
+)
+STORES = frozenset(
+    {
+        list.append,
+        list.insert,
+        dict.__setitem__,
+        dict.setdefault,
+        dict.get,
+        dict.update,
+        dict.pop,
+        list.pop,
+        tuple.__new__,
+        object.__new__,
+        dict.__new__,
+        list.__new__,
+    }
+)
+
+# What keeps or compares objects by identity and class, and looks into none.
+KEEPERS = STORES | {
+    isinstance,
+    issubclass,
+    callable,
+    type,
+    operator.is_,
+    operator.is_not,
+    object.__init__,
+    super,
+    property,
+    slice,
+}
+KEEPERS |= {
+    list,
+    tuple,
+    dict,
+    set,
+    frozenset,
+    zip,
+    enumerate,
+    reversed,
+    iter,
+    functools.partial,
+    *purity.MUTATORS,
+}
+
+OPERATOR_FUNCTIONS: Mapping[Any, Callable[..., Any]] = {
+    operator.add: lambda d, a, b: d.binary("+", a, b),
+    operator.sub: lambda d, a, b: d.binary("-", a, b),
+    operator.mul: lambda d, a, b: d.binary("*", a, b),
+    operator.truediv: lambda d, a, b: d.binary("/", a, b),
+    operator.floordiv: lambda d, a, b: d.binary("//", a, b),
+    operator.mod: lambda d, a, b: d.binary("%", a, b),
+    operator.pow: lambda d, a, b: d.binary("**", a, b),
+    pow: lambda d, a, b: d.binary("**", a, b),
+    operator.matmul: lambda d, a, b: d.binary("@", a, b),
+    operator.and_: lambda d, a, b: d.binary("&", a, b),
+    operator.or_: lambda d, a, b: d.binary("|", a, b),
+    operator.xor: lambda d, a, b: d.binary("^", a, b),
+    operator.neg: lambda d, a: d.unary("-", a),
+    operator.getitem: lambda d, a, b: d.getitem(a, b),
+    operator.eq: lambda d, a, b: d.compare("==", a, b),
+    operator.ne: lambda d, a, b: d.compare("!=", a, b),
+    operator.lt: lambda d, a, b: d.compare("<", a, b),
+    operator.le: lambda d, a, b: d.compare("<=", a, b),
+    operator.gt: lambda d, a, b: d.compare(">", a, b),
+    operator.ge: lambda d, a, b: d.compare(">=", a, b),
+}
+
+_C = torch._C  # noqa: SLF001
+PURE_TORCH = frozenset(
+    {
+        torch.promote_types,
+        torch.can_cast,
+        _C._log_api_usage_once,  # noqa: SLF001
+        _C._jit_tree_views,  # noqa: SLF001
+        torch.get_num_threads,
+    }
+    if hasattr(_C, "_jit_tree_views") and callable(_C._jit_tree_views)  # noqa: SLF001
+    else {torch.promote_types, torch.can_cast, _C._log_api_usage_once, torch.get_num_threads}  # noqa: SLF001
+)
+
+
+def _no_override(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return False
+
+
+def _deferred(fn: Any) -> Callable[..., None]:
+    return lambda domain, args, kwargs: domain.defer(fn, args, kwargs)
+
+
+NATIVE: Mapping[Any, Callable[..., Any]] = {
+    _C._has_torch_function: _no_override,  # noqa: SLF001
+    _C._has_torch_function_unary: _no_override,  # noqa: SLF001
+    _C._has_torch_function_variadic: _no_override,  # noqa: SLF001
+    print: _deferred(print),
+    warnings.warn: _deferred(warnings.warn),
+    id: lambda domain, args, kwargs: id(args[0]),
+    __import__: lambda domain, args, kwargs: __import__(*args, **kwargs),
+}
+
+
+def _packet(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`torch.ops.namespace.name(...)`: a row if it has one, else the operator itself runs eagerly inside the graph."""
+    packet, *rest = args
+    name = getattr(packet, "_qualified_op_name", None) or packet._schema.name  # noqa: SLF001
+    known = PACKETS.get(str(name))
+    if known is not None:
+        return known(domain, tuple(rest), kwargs)
+    return eager_call(domain, packet, tuple(rest), kwargs)
+
+
+def _grouped_mm(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    named = dict(zip(("input", "weight", "offs"), args)) | kwargs
+    return tensor_ops.call_row(
+        domain, "grouped_mm", named["input"], named["weight"], offs=named["offs"]
+    )
+
+
+# Operators of libraries that stand in, under torch.compile, for what eager torch calls directly.
+PACKETS: Mapping[str, Callable[..., Any]] = {"transformers::grouped_mm_fallback": _grouped_mm}
+
+
+def _answer(value: Any) -> Callable[..., Any]:
+    return lambda domain, args, kwargs: value
+
+
+def _logged(fn: Any) -> Callable[..., Any]:
+    return lambda domain, args, kwargs: domain.defer(fn, args, kwargs)
+
+
+# Functions of the layer above, by name.
+OURS: Mapping[str, Callable[..., Any]] = {
+    "check": tensor_methods.check_condition,
+    "is_compiling": lambda domain, args, kwargs: True,
+}
+
+
+def _instance_check(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """`isinstance(x, nn.Parameter)`, whose metaclass also asks for a flag that only real tensors have."""
+    cls, instance = args
+    if type(instance) in PROXIES:
+        return issubclass(domain.type_of(instance), cls)
+    return isinstance(instance, cls)
+
+
+# What the program is told of its compilation, in capture and between segments alike.
+ANSWERS: dict[Any, tuple[bool]] = {
+    torch.compiler.is_compiling: (True,),
+    torch.compiler.is_dynamo_compiling: (True,),
+    torch.compiler.is_exporting: (False,),
+    torch.jit.is_scripting: (False,),
+    torch.jit.is_tracing: (False,),
+}
+
+FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    torch._ops.OpOverloadPacket.__call__: _packet,  # noqa: SLF001
+    torch._ops.OpOverload.__call__: _packet,  # noqa: SLF001
+    type(torch.nn.Parameter).__instancecheck__: _instance_check,
+    type(torch.nn.Buffer).__instancecheck__: _instance_check,
+    inspect.signature: lambda domain, args, kwargs: inspect.signature(*args, **kwargs),
+    inspect.getfullargspec: lambda domain, args, kwargs: inspect.getfullargspec(*args, **kwargs),
+    inspect.unwrap: lambda domain, args, kwargs: inspect.unwrap(*args, **kwargs),
+    **{fn: _answer(value[0]) for fn, value in ANSWERS.items()},
+    torch._utils_internal.justknobs_check: _answer(True),  # noqa: SLF001
+    torch.overrides.is_tensor_like: lambda domain, args, kwargs: isinstance(
+        args[0], (TensorValue, torch.Tensor)
+    ),
+    **{
+        getattr(logging.Logger, n): _logged(getattr(logging.Logger, n))
+        for n in ("debug", "info", "warning", "error", "exception", "critical", "log")
+    },
+    logging.Logger.isEnabledFor: lambda domain, args, kwargs: args[0].isEnabledFor(*args[1:]),
+}
+if isinstance(warnings.warn, types.FunctionType):
+    FUNCTIONS[warnings.warn] = _deferred(warnings.warn)

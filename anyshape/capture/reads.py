@@ -1,0 +1,133 @@
+"""What reading from an outside object means: which guard it makes, by the kind of read.
+
+In: a source and the value that was found one step further. Out: what the program sees of it.
+"""
+
+from __future__ import annotations
+
+import enum
+import sys
+import types
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from anyshape.capture.breaks import broken
+from anyshape.capture.sources import Source
+from anyshape.capture.values import PROXIES
+
+if TYPE_CHECKING:
+    from anyshape.capture.symbolic_domain import SymbolicDomain
+
+CONSTANTS = frozenset(
+    {int, float, bool, str, bytes, complex, type(None), type(...), range, torch.Size}
+)
+IDENTITY = (
+    type,
+    types.FunctionType,
+    types.ModuleType,
+    types.BuiltinFunctionType,
+    torch.dtype,
+    torch.layout,
+    torch.memory_format,
+    enum.Enum,
+)
+EQUAL = (torch.device, slice)
+TRUSTED = frozenset(sys.stdlib_module_names) | {"torch", "anyshape", "numpy"}
+CALLED = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    type,
+    types.ModuleType,
+    staticmethod,
+    classmethod,
+    property,
+)
+
+
+# ---- reads by kind ---------------------------------------------------------------------------------------------------------------------
+def is_simple(value: Any) -> bool:
+    """Whether a tuple holds plain constants only, so that equality is as good as identity."""
+    return all(
+        is_simple(item) if type(item) is tuple else type(item) in CONSTANTS for item in value
+    )
+
+
+def _read_attr(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+    if type(source.pinned) is types.CodeType:
+        return value
+    if key == "__dict__" and type(value) is dict:
+        child = domain.recorder.sources.child(source, "attr", key)
+        if source.is_pinned:
+            domain.recorder.sources.pin(child, value)
+        else:
+            domain.recorder.sources.place(value, child)
+        return value
+    child = domain.recorder.sources.child(source, "attr", key)
+    if (
+        source.is_pinned
+        and not child.is_pinned
+        and type(value) not in CONSTANTS
+        and _is_computed(source.pinned, key, value)
+    ):
+        domain.recorder.sources.place(value, child)
+        return value
+    return domain.see(child, value)
+
+
+def _is_computed(obj: Any, key: str, value: Any) -> bool:
+    """Whether C code makes the attribute anew each time it is asked."""
+    if isinstance(obj, type) or key in getattr(obj, "__dict__", ()):
+        return False
+    return getattr(obj, key, None) is not value
+
+
+def _read_item(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+    if type(key) in PROXIES:
+        raise broken("unknown-call", "an outside dict with a symbolic key")
+    return domain.see(domain.recorder.sources.child(source, "item", key), value)
+
+
+def _read_cell(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+    return domain.see(domain.recorder.sources.child(source, "cell", key), value)
+
+
+def _relied(kind: str) -> Callable[[SymbolicDomain, Source, Any, Any], Any]:
+    def read(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+        domain.recorder.guard(source, kind, value)
+        return value
+
+    return read
+
+
+def _read_len(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+    if not (source.is_pinned and isinstance(source.pinned, (tuple, frozenset, str))):
+        domain.recorder.guard(source, "length", value)
+    return value
+
+
+def _read_contains(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+    if type(key) in PROXIES:
+        raise broken("unknown-call", "membership of a symbolic value in an outside container")
+    domain.recorder.guard(source, "contains", (key, value))
+    return value
+
+
+def _read_missing(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+    domain.recorder.guard(source, "missing", key)
+    return value
+
+
+READS: Mapping[str, Callable[[SymbolicDomain, Source, Any, Any], Any]] = {
+    "attr": _read_attr,
+    "item": _read_item,
+    "global": _read_item,
+    "closure": _read_cell,
+    "len": _read_len,
+    "keys": _relied("keys"),
+    "type": _relied("type"),
+    "contains": _read_contains,
+    "missing": _read_missing,
+    "iter": lambda domain, source, key, value: value,
+}

@@ -1,0 +1,382 @@
+"""Calls of torch functions and of tensor methods whose parameters are not their row's own.
+
+In: a torch callable and its arguments as they lie on the virtual stack. Out: proxies, or
+`NotImplemented` where it is not known here. `HANDLERS` holds what is no plain row: sizes, casts
+that may return their input, queries that Python code branches on, tensors made from numbers.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from anyshape.capture import numbers, torchmap
+from anyshape.capture.breaks import broken
+from anyshape.capture.meta import eager_call
+from anyshape.capture.tensor_ops import SizeTuple, call_row, shape_of
+from anyshape.capture.tensors import DTYPE_OF_TORCH, TORCH_OF_DTYPE, device_text
+from anyshape.capture.values import PROXIES, Break, ScalarValue, SizeValue, TensorValue
+from anyshape.ir.graph import TensorType
+from anyshape.ops.layout import numel
+from anyshape.symbolic import Dim, all_of, eq
+
+if TYPE_CHECKING:
+    from anyshape.capture.symbolic_domain import SymbolicDomain
+
+Handler = Callable[["SymbolicDomain", tuple[Any, ...], dict[str, Any]], Any]
+
+
+# ---- calls ------------------------------------------------------------------------------------------------------------------------
+def call_torch(
+    domain: SymbolicDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """A torch function or method with these arguments; `NotImplemented` if it is not known here."""
+    handler = HANDLERS.get(fn)
+    if handler is not None:
+        made = handler(domain, args, kwargs)
+        if made is not NotImplemented:
+            return made
+    name = torchmap.ROWS.get(fn)
+    if name is None:
+        return NotImplemented
+    if kwargs.get("out") is not None:
+        return _with_out(domain, fn, args, kwargs)
+    try:
+        row_args, row_kwargs = torchmap.row_arguments(name, fn, args, kwargs)
+        return call_row(domain, name, *row_args, **row_kwargs)
+    except Break as signal:
+        if str(signal.context.get("why", "")).endswith("has no row"):
+            return (
+                NotImplemented
+                if isinstance(fn, types.FunctionType)
+                else eager_call(domain, fn, args, kwargs)
+            )
+        raise
+    except TypeError as error:
+        raise broken("operator-raises", what=name, why=str(error)) from error
+
+
+def _with_out(
+    domain: SymbolicDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    rest = {k: v for k, v in kwargs.items() if k != "out"}
+    made = call_torch(domain, fn, args, rest)
+    out = kwargs["out"]
+    if type(out) is not TensorValue or type(made) is not TensorValue:
+        raise broken("unknown-call", f"{fn} with out=")
+    if out.value.shape != made.value.shape:
+        raise broken("unknown-call", f"{fn} with an out= of another shape")
+    return call_row(domain, "copy_", out, made)
+
+
+def size_method(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    x, *rest = args
+    dim = kwargs.get("dim", rest[0] if rest else None)
+    shape = shape_of(domain, x)
+    return shape if dim is None else shape[_int(domain, dim)]
+
+
+def _int(domain: SymbolicDomain, value: Any) -> int:
+    if isinstance(value, SizeValue):
+        return domain.recorder.specialize(value.expr, "a dimension")
+    return int(value)
+
+
+def stride_method(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    x, *rest = args
+    dim = kwargs.get("dim", rest[0] if rest else None)
+    strides = tuple(numbers.size(s) for s in x.value.tensor.strides)
+    return strides if dim is None else strides[_int(domain, dim)]
+
+
+def numel_method(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    value = args[0] if args else kwargs["input"]
+    return numbers.size(domain.recorder.cx.facts.simplify(numel(value.value.shape)))
+
+
+# ---- casts and copies -------------------------------------------------------------------------------------------------------------
+def cast(domain: SymbolicDomain, x: TensorValue, dtype: torch.dtype) -> Any:
+    """`x.to(dtype)`: the very tensor where it has that dtype."""
+    if x.value.dtype is DTYPE_OF_TORCH[dtype]:
+        return x
+    return call_row(domain, "to_dtype", x, dtype)
+
+
+def to_method(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`x.to(dtype)`, `x.to(device)`, `x.to(other)`, with copy= and memory_format=."""
+    x, *rest = args
+    dtype, device = kwargs.get("dtype"), kwargs.get("device")
+    other = kwargs.get("other")
+    copy = kwargs.get("copy", False)
+    for position, value in enumerate(rest):
+        if isinstance(value, torch.dtype):
+            dtype = value
+        elif isinstance(value, (torch.device, str)) or (
+            isinstance(value, int) and not isinstance(value, bool)
+        ):
+            device = value
+        elif isinstance(value, (TensorValue, torch.Tensor)):
+            other = value
+        elif isinstance(value, bool) and position >= 2:
+            copy = value
+    if other is not None:
+        dtype, device = torch_dtype(other), torch_device(other)
+    memory_format = kwargs.get("memory_format", torch.preserve_format)
+    result = x
+    if device is not None and device_text(torch.device(device)) != x.value.tensor.device:
+        result = call_row(domain, "to_device", result, torch.device(device))
+    if dtype is not None and result.value.dtype is not DTYPE_OF_TORCH[dtype]:
+        result = call_row(domain, "to_dtype", result, dtype)
+    elif copy and result is x:
+        result = call_row(domain, "clone", result)
+    if memory_format not in (torch.preserve_format, None):
+        result = contiguous(domain, (result,), {"memory_format": memory_format})
+    return result
+
+
+def torch_dtype(value: Any) -> torch.dtype:
+    return TORCH_OF_DTYPE[value.value.dtype] if isinstance(value, TensorValue) else value.dtype
+
+
+def torch_device(value: Any) -> torch.device:
+    return (
+        torch.device(value.value.tensor.device) if isinstance(value, TensorValue) else value.device
+    )
+
+
+def type_method(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    x, *rest = args
+    dtype = kwargs.get("dtype", rest[0] if rest else None)
+    if isinstance(dtype, str):
+        dtype = torchmap.DTYPE_NAMES.get(dtype)
+    if not isinstance(dtype, torch.dtype):
+        raise broken("tensor-attribute", "type()")
+    return cast(domain, x, dtype)
+
+
+def type_as(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    x, other = args
+    return to_method(domain, (x,), {"other": other})
+
+
+def contiguous(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The very tensor where its layout is known to be that already."""
+    x, *rest = args
+    memory_format = kwargs.get("memory_format", rest[0] if rest else torch.contiguous_format)
+    if memory_format is not torch.contiguous_format:
+        return call_row(domain, "contiguous", x, memory_format=memory_format)
+    made = call_row(domain, "contiguous", x)
+    kind: TensorType = x.value.tensor
+    if made.value.tensor.strides == kind.strides:
+        return x
+    return made
+
+
+def dropped_cast(dtype: torch.dtype) -> Handler:
+    def handle(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return cast(domain, args[0], dtype)
+
+    return handle
+
+
+# ---- queries that Python code branches on -------------------------------------------------------------------------------------------
+def constant(value: Any) -> Handler:
+    return lambda domain, args, kwargs: value
+
+
+def of_type(query: Callable[[TensorType], Any]) -> Handler:
+    def handle(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        value = args[0] if args else kwargs.get("input")
+        if isinstance(value, torch.Tensor):
+            value = domain.lift(value)
+        return query(value.value.tensor) if isinstance(value, TensorValue) else NotImplemented
+
+    return handle
+
+
+def is_contiguous(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    memory_format = kwargs.get(
+        "memory_format", args[1] if len(args) > 1 else torch.contiguous_format
+    )
+    if memory_format is not torch.contiguous_format:
+        raise broken("tensor-attribute", "is_contiguous(memory_format=...)")
+    kind = args[0].value.tensor
+    expected: Dim = 1
+    relations = []
+    for size, stride in zip(reversed(kind.shape), reversed(kind.strides)):
+        if stride != expected and size != 1:
+            relations.append(eq(stride, expected))
+        expected = expected * size
+    return numbers.known_or(domain.recorder, all_of(*relations))
+
+
+def item(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return call_row(domain, "item", args[0])
+
+
+def tolist(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A list of items, where the number of elements is known."""
+    x = args[0]
+    facts = domain.recorder.cx.facts
+    shape = [facts.simplify(d) for d in x.value.shape]
+    if not all(isinstance(d, int) for d in shape):
+        raise broken("tensor-data", "the length of tolist()")
+    return _nested(domain, x, shape)
+
+
+def _nested(domain: SymbolicDomain, x: TensorValue, shape: list[Any]) -> Any:
+    if not shape:
+        return call_row(domain, "item", x)
+    rows = [
+        _nested(domain, call_row(domain, "select", x, 0, i), shape[1:]) for i in range(shape[0])
+    ]
+    return domain.created(rows)
+
+
+def make_tensor(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`torch.tensor(data)`: constants are baked in and copied; numbers that are not known yet are filled in."""
+    data = args[0] if args else kwargs.get("data")
+    dtype, device = kwargs.get("dtype"), kwargs.get("device")
+    if isinstance(data, (SizeValue, ScalarValue)):
+        if dtype is None:
+            dtype = (
+                torch.int64
+                if isinstance(data, SizeValue)
+                else torch.bool
+                if data.kind is bool
+                else None
+            )
+        return call_row(domain, "full", (), data, dtype=dtype, device=device)
+    if isinstance(data, TensorValue):
+        made = call_row(domain, "clone", data)
+        return to_method(domain, (made,), {"dtype": dtype, "device": device})
+    if holds_proxy(data):
+        parts = [make_tensor(domain, (part,), kwargs) for part in data]
+        return call_row(domain, "stack", tuple(parts), 0)
+    with torch.no_grad():
+        real = torch.tensor(
+            data, dtype=dtype, device=device or domain.recorder.node_world().default_device
+        )
+    fixed = TensorValue(domain.recorder.constant(real, f"torch.tensor({data!r:.60})"))
+    return call_row(domain, "clone", fixed)
+
+
+def holds_proxy(data: Any) -> bool:
+    if isinstance(data, (list, tuple)):
+        return any(holds_proxy(part) for part in data)
+    return type(data) in PROXIES
+
+
+def as_tensor(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    data = args[0] if args else kwargs.get("data")
+    if isinstance(data, torch.Tensor):
+        data = domain.lift(data)
+    if isinstance(data, TensorValue):
+        return to_method(
+            domain, (data,), {"dtype": kwargs.get("dtype"), "device": kwargs.get("device")}
+        )
+    return make_tensor(domain, (data,), kwargs)
+
+
+def requires_grad_method(
+    domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    x = args[0]
+    wanted = args[1] if len(args) > 1 else kwargs.get("requires_grad", True)
+    if x.value.tensor.requires_grad == wanted:
+        return x
+    raise broken("python-effect", "requires_grad_()")
+
+
+def is_same_size(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    a, b = (x.value.shape for x in args[:2])
+    if len(a) != len(b):
+        return False
+    return numbers.known_or(domain.recorder, all_of(*(eq(x, y) for x, y in zip(a, b))))
+
+
+def broadcast_shapes(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    shapes = [tuple(numbers.dim(d) for d in ((s,) if numbers.is_int(s) else s)) for s in args]
+    return SizeTuple(numbers.size(d) for d in domain.recorder.cx.broadcast_shapes(shapes))  # type: ignore[arg-type]
+
+
+def result_type(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    from_args = [
+        torch.empty((1,) * len(a.value.shape), dtype=torch_dtype(a), device="meta")
+        if isinstance(a, TensorValue)
+        else a
+        for a in args
+    ]
+    if any(type(a) in PROXIES for a in from_args):
+        return NotImplemented
+    return torch.result_type(*from_args)
+
+
+def check_condition(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`torch._check(condition, message)`: a fact from here on, tested where it can be."""
+    names = ("cond", "message")
+    given = dict(zip(names, args)) | kwargs
+    condition = given.get("cond", given.get("condition"))
+    if condition is True:
+        return None
+    if type(condition) in PROXIES:
+        known = numbers.condition_of(condition)
+        if known is not None:
+            domain.require(known, given.get("message"))
+            return None
+    return NotImplemented
+
+
+T = torch.Tensor
+HANDLERS: dict[Any, Handler] = {
+    T.size: size_method,
+    T.stride: stride_method,
+    T.numel: numel_method,
+    T.nelement: numel_method,
+    torch.numel: numel_method,
+    T.dim: of_type(lambda t: t.rank),
+    T.ndimension: of_type(lambda t: t.rank),
+    T.element_size: of_type(lambda t: t.dtype.size_bytes),
+    T.is_floating_point: of_type(lambda t: t.dtype.is_floating),
+    torch.is_floating_point: of_type(lambda t: t.dtype.is_floating),
+    T.is_complex: of_type(lambda t: t.dtype.is_complex),
+    torch.is_complex: of_type(lambda t: t.dtype.is_complex),
+    T.is_signed: of_type(lambda t: t.dtype.signed),
+    torch.is_signed: of_type(lambda t: t.dtype.signed),
+    T.is_contiguous: is_contiguous,
+    T.is_conj: constant(False),
+    torch.is_conj: constant(False),
+    T.is_neg: constant(False),
+    T.is_inference: lambda domain, args, kwargs: domain.recorder.modes.inference,
+    torch.is_inference: lambda domain, args, kwargs: domain.recorder.modes.inference,
+    T.resolve_conj: lambda domain, args, kwargs: args[0],
+    T.resolve_neg: lambda domain, args, kwargs: args[0],
+    T.is_same_size: is_same_size,
+    T.to: to_method,
+    T.type: type_method,
+    T.type_as: type_as,
+    T.contiguous: contiguous,
+    T.cpu: lambda domain, args, kwargs: to_method(domain, args[:1], {"device": "cpu"}),
+    T.cuda: lambda domain, args, kwargs: to_method(domain, args[:1], {"device": "cuda"}),
+    T.item: item,
+    T.tolist: tolist,
+    T.requires_grad_: requires_grad_method,
+    T.get_device: of_type(
+        lambda t: int(t.device.partition(":")[2] or -1) if t.device != "cpu" else -1
+    ),
+    torch.tensor: make_tensor,
+    torch.as_tensor: as_tensor,
+    torch.is_tensor: lambda domain, args, kwargs: isinstance(args[0], (TensorValue, torch.Tensor)),
+    torch.is_storage: constant(False),
+    torch.broadcast_shapes: broadcast_shapes,
+    torch.result_type: result_type,
+    torch._check: check_condition,  # noqa: SLF001
+    torch._check_value: check_condition,  # noqa: SLF001
+    torch._check_index: check_condition,  # noqa: SLF001
+    torch._assert: check_condition,  # noqa: SLF001
+    torch.is_deterministic_algorithms_warn_only_enabled: constant(False),
+    **{getattr(T, name): dropped_cast(dtype) for name, dtype in torchmap.CASTS.items()},
+}

@@ -11,7 +11,9 @@ from benchmarks.programs import PROGRAMS, Program
 
 SIZES = ((5, 33), (1, 1), (2, 3), (3, 16), (1, 64), (64, 1), (7, 130), (33, 257), (130, 70))
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
-ONE_KERNEL = set(PROGRAMS) - {"cross entropy"}
+# What takes more than one kernel: ids are checked before anything is read with them.
+KERNELS = {"embedding + add": 2}
+COUNTED = sorted(set(PROGRAMS) - {"cross entropy"})
 
 
 def truth_of(program: Program, inputs: tuple[torch.Tensor, ...]) -> torch.Tensor:
@@ -35,12 +37,12 @@ def test_one_compile_is_right_at_every_size(name: str, dtype: torch.dtype) -> No
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", sorted(ONE_KERNEL))
+@pytest.mark.parametrize("name", COUNTED)
 def test_one_expression_is_one_kernel(name: str) -> None:
     program = PROGRAMS[name]
     fast = anyshape.compile(program.run, fullgraph=True)
     fast(*program.inputs(7, 130, torch.float32))
-    assert (fast.stats().kernels, fast.stats().externs, fast.stats().eager_ops) == (1, 0, 0)
+    assert (fast.stats().kernels, fast.stats().externs, fast.stats().eager_ops) == (KERNELS.get(name, 1), 0, 0)
 
 
 NO_ROWS = (

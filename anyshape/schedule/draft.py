@@ -205,8 +205,7 @@ class Draft:
     def _read(self, scalar: Scalar | ScalarInput) -> Cell:
         if scalar not in self.scalars:
             self.scalars.append(scalar)
-        kinds = {"float": float64, "int": int64, "bool": bool_}
-        return self.intern(Read(f"x{self.scalars.index(scalar)}", kinds[scalar.kind]))
+        return self.intern(Read(f"x{self.scalars.index(scalar)}", scalar_dtype(scalar)))
 
     def position(self, index: Dim) -> Cell:
         """The value of an index expression."""
@@ -278,6 +277,12 @@ def _wrapped(value: int, dtype: DType) -> int:
     bits = 8 * dtype.size_bytes
     value &= (1 << bits) - 1
     return value - (1 << bits) if dtype.signed and value >> (bits - 1) else value
+
+
+def scalar_dtype(scalar: object) -> DType:
+    """The dtype of a host number; conditions on sizes are bools."""
+    kind = scalar.kind if isinstance(scalar, (Scalar, ScalarInput)) else "bool"
+    return {"float": float64, "int": int64, "bool": bool_}[kind]
 
 
 Body: TypeAlias = Callable[..., Any]

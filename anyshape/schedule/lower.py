@@ -19,7 +19,7 @@ from anyshape.ir.loops import Element, Op, index_names
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops.context import TypeContext
 from anyshape.ops.table import REQUIRED, OpDef, Pointwise, Reduce, Structural, View
-from anyshape.schedule.draft import Cell, Draft, computed
+from anyshape.schedule.draft import Cell, Draft, computed, scalar_dtype
 from anyshape.schedule.indices import (
     Extents,
     Index,
@@ -29,7 +29,7 @@ from anyshape.schedule.indices import (
     reshape_index,
     row_major,
 )
-from anyshape.symbolic import Dim, Expr
+from anyshape.symbolic import AllOf, AnyOf, Dim, Expr, Relation
 
 GREATEST = (1 << 63) - 1
 
@@ -206,10 +206,10 @@ def number(lowering: Lowering, arg: Arg, dtype: DType | None) -> Any:
     if isinstance(arg, Value):
         assert isinstance(arg.type, ScalarType)
         arg = arg.type.expr
-    if isinstance(arg, (Expr, Scalar, ScalarInput)):
-        own = {"float": computed, "int": lambda _: int64, "bool": lambda _: bool_}
-        kind = "int" if isinstance(arg, Expr) else arg.kind
-        return lowering.draft.literal(arg, dtype or own[kind](int64))
+    if isinstance(arg, Expr):
+        return lowering.draft.literal(arg, dtype or int64)
+    if isinstance(arg, (Scalar, ScalarInput, Relation, AllOf, AnyOf)):
+        return lowering.draft.literal(arg, dtype or scalar_dtype(arg))
     return arg
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from anyshape.ir.dtypes import bool_, float64, int64
 from anyshape.ir.loops import (
     Access,
     Axis,
@@ -33,6 +32,7 @@ from anyshape.ir.loops import (
 from anyshape.ir.program import BufferRef, Launch
 from anyshape.ir.scalars import Operand
 from anyshape.schedule.build import Drafted
+from anyshape.schedule.draft import scalar_dtype
 from anyshape.schedule.indices import Sizes, terms_of
 from anyshape.symbolic import (
     Atom,
@@ -235,13 +235,10 @@ class _Renaming:
             ),
             *(SizeParam(f"n{n}") for n in range(len(self.size_args))),
             *(
-                ScalarParam(name, self._scalar_dtype(operand))
+                ScalarParam(name, scalar_dtype(operand))
                 for name, operand in self.scalars.values()
             ),
         )
-
-    def _scalar_dtype(self, operand: Operand) -> object:
-        return {"float": float64, "int": int64, "bool": bool_}[operand.kind]  # type: ignore[union-attr]
 
     def _axis(self, axis: Symbol, name: str) -> Axis:
         extent = self._size(self.extents[axis])

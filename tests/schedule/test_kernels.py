@@ -164,6 +164,23 @@ def test_constants_are_rounded_like_tensors(dtype):
     assert torch.equal(where, torch.where(x > 0.0, x, 0.7))
 
 
+def test_host_numbers_keep_their_kind():
+    from anyshape.ir.scalars import Scalar
+
+    def make(b, x):
+        half = Scalar("float", "mul", (x.shape[0], 0.25))
+        big = Scalar("bool", "gt", (x.shape[0], 2))
+        return b.mul(x, half), b.where(b.gt(x, 0.0), x, half), b.add(x, big)
+
+    compiled = compile_sketch(make, "a b")
+    for a in (1, 3, 7):
+        x = torch.randn(a, 5)
+        scaled, where, added = compiled.run(x)
+        torch.testing.assert_close(scaled, x * (a * 0.25))
+        torch.testing.assert_close(where, torch.where(x > 0.0, x, a * 0.25))
+        torch.testing.assert_close(added, x + (a > 2))
+
+
 TAILS = ("chain", "softmax", "sum of rows", "sum of columns", "argmax", "cat of three", "transposed add")
 
 

@@ -24,10 +24,26 @@ from anyshape.ir.graph import (
     Type,
     Value,
     World,
+    values_in,
 )
-from anyshape.ops.context import TypeContext
+from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.table import OPS, OpDef
 from anyshape.symbolic import Condition
+
+COMPLEX_ROWS = frozenset(
+    """
+masked_index masked_index_put masked_select nonzero_tuple argwhere matmul rmatmul mv einsum stack
+overwrite filled zeroed true_divide where_method
+""".split()
+)
+"""Composite rows whose expansion is right for complex numbers as well."""
+
+
+def _refuse_complex(row: OpDef, args: tuple[Arg, ...]) -> None:
+    """Other expansions are formulas of real numbers; complex ones are left to eager torch."""
+    for value in values_in(args):
+        if isinstance(value.type, TensorType) and value.type.dtype.is_complex:
+            raise OpError(f"{row.name} of complex numbers has no row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +76,8 @@ class Builder:
         positional, keywords = row.signature.split(args, kwargs)
         if row.overload is not None:
             row = self.ops[row.overload(*positional, **keywords) or row.name]
+        if row.expand is not None and row.alias == "none" and row.name not in COMPLEX_ROWS:
+            _refuse_complex(row, positional)
         if row.normalize is not None:
             positional, keywords = row.normalize(self.cx, *positional, **keywords)
         if row.inline and row.expand is not None:

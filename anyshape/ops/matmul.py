@@ -268,7 +268,7 @@ op(
     spellings=("torch.Tensor.addbmm",),
     type=_addbmm_type,
     expand=lambda b, x, p, q, *, beta=1, alpha=1: _blend(
-        b, x, b.sum(b.bmm(p, q), (0,)), beta, alpha
+        b, x, b.sum(b.bmm(p, q), (0,), dtype=p.dtype), beta, alpha
     ),
 )
 

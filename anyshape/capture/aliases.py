@@ -1,7 +1,8 @@
 """Copy or view, where that depends on a size: decided only if anybody could tell the difference.
 
-In: the nodes of a capture, what was written and what is returned. `x.t().contiguous()` is `x` itself at one row and a copy otherwise; that
-matters where one of the two is written, or both are visible outside. Then the question is decided by a guard; nearly always nobody asks.
+In: the nodes of a capture, what was written and what is returned. `x.t().contiguous()` is `x`
+itself at one row and a copy otherwise; that matters where one of the two is written, or both
+are visible outside. Then the question is decided by a guard; nearly always nobody asks.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ def storage_of(tensor: torch.Tensor) -> int:
 
 
 def kept_apart(recorder: Recorder) -> Apart | None:
-    """What must be asked where the graph writes an input; None where it writes none, or is handed a single tensor."""
+    """What must be asked where the graph writes an input; None where it writes none, or is
+    handed a single tensor."""
     classes = Classes()
     for node in recorder.builder.nodes:
         row = OPS.get(node.op)
@@ -131,7 +133,8 @@ def settle(recorder: Recorder, outputs: Iterable[Arg]) -> None:
 
 
 def _decide(recorder: Recorder, kind: TensorType) -> None:
-    """Guards one relation for each dimension, as the example sizes have it: facts that are no disjunctions simplify types."""
+    """Guards one relation for each dimension, as the example sizes have it: facts that are no
+    disjunctions simplify types."""
     whole = is_row_major(kind)
     if recorder.cx.known(whole) is not None:
         return

@@ -1,7 +1,8 @@
 """The catalogue of graph breaks: a stable id, the reason, and what the user can do about it.
 
-In: an id and what is known of the place. Out: the `Break` that ends the segment, and later its `GraphBreak` record with the user's
-line, which `explain` lists and `fullgraph=True` turns into one error.
+In: an id and what is known of the place. Out: the `Break` that ends the segment, and later its
+`GraphBreak` record with the user's line, which `explain` lists and `fullgraph=True` turns into
+one error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What callables that are no rows mean while capturing: pure C functions, queries, deferred effects.
+"""What callables that are no rows mean while capturing: pure C functions, queries, deferred
+effects.
 
-Tables, each from a callable to what is done instead of calling it, and `is_pure`: whether a C function
-of constants may simply be called.
+Tables, each from a callable to what is done instead of calling it, and `is_pure`: whether a C
+function of constants may simply be called.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def called(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return fn(*args, **kwargs)
 
 
-# ---- purity ------------------------------------------------------------------------------------------------------------------------------
+# ---- purity --------------------------------------------------------------------------------------
 def is_torch(fn: Any) -> bool:
     module = getattr(fn, "__module__", None)
     if module is None:
@@ -196,7 +197,8 @@ NATIVE: Mapping[Any, Callable[..., Any]] = {
 
 
 def _packet(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`torch.ops.namespace.name(...)`: a row if it has one, else the operator itself runs eagerly inside the graph."""
+    """`torch.ops.namespace.name(...)`: a row if it has one, else the operator itself runs
+    eagerly inside the graph."""
     packet, *rest = args
     name = getattr(packet, "_qualified_op_name", None) or packet._schema.name  # noqa: SLF001
     known = PACKETS.get(str(name))
@@ -232,7 +234,8 @@ OURS: Mapping[str, Callable[..., Any]] = {
 
 
 def _instance_check(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """`isinstance(x, nn.Parameter)`, whose metaclass also asks for a flag that only real tensors have."""
+    """`isinstance(x, nn.Parameter)`, whose metaclass also asks for a flag that only real
+    tensors have."""
     cls, instance = args
     if type(instance) in PROXIES:
         return issubclass(domain.type_of(instance), cls)

@@ -1,8 +1,9 @@
 """What a specialization relies on, and the one straight-line Python function that tests it.
 
-In: atoms `(source, kind, expected)` with the user's line, relations between sizes, the inputs of the graph. Out: `compile_entry`, a
-function `slots -> list of graph inputs | None`; and `explain_failure`, which says which atom failed and with which value. Pinned
-sources cost one dictionary look-up and one identity test; nothing is walked twice.
+In: atoms `(source, kind, expected)` with the user's line, relations between sizes, the inputs
+of the graph. Out: `compile_entry`, a function `slots -> list of graph inputs | None`; and
+`explain_failure`, which says which atom failed and with which value. Pinned sources cost one
+dictionary look-up and one identity test; nothing is walked twice.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from anyshape.symbolic import Condition, Symbol, evaluate, to_python
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Guard:
-    """One atom: what lies at `source` is as `expected` in the sense of `kind` (a row of `KINDS`)."""
+    """One atom: what lies at `source` is as `expected` in the sense of `kind` (a row of
+    `KINDS`)."""
 
     source: Source
     kind: str
@@ -47,7 +49,8 @@ class SizeGuard:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScalarGuard:
-    """A comparison of floats computed from sizes and numbers, and the side that the program relies on."""
+    """A comparison of floats computed from sizes and numbers, and the side that the program
+    relies on."""
 
     scalar: Scalar
     truth: bool
@@ -93,7 +96,8 @@ def _equals_text(path: str, expected: Any, name: Namer) -> str:
         return f"{path} is not {expected}"
     kind = name(type(expected), type(expected).__name__)
     if isinstance(expected, float) and (expected == 0.0 or math.isnan(expected)):
-        return f"(v := {path}) is not {constant} and (type(v) is not {kind} or repr(v) != {expected!r:.40})"
+        differs = f"type(v) is not {kind} or repr(v) != {str(expected)!r}"
+        return f"(v := {path}) is not {constant} and ({differs})"
     return f"(v := {path}) is not {constant} and (type(v) is not {kind} or v != {constant})"
 
 
@@ -198,8 +202,9 @@ KINDS: Mapping[str, GuardKind] = {
 class GuardSet:
     """All that one specialization relies on.
 
-    `bindings` says which symbols an input's shape (`"shape"`), strides (`"stride"`) or number (`"number"`) gives, in order, None for
-    a place that is constant. `world` is what `world.snapshot()` gave. `hooks` are dictionaries that must be empty. `parameters` are
+    `bindings` says which symbols an input's shape (`"shape"`), strides (`"stride"`) or number
+    (`"number"`) gives, in order, None for a place that is constant. `world` is what
+    `world.snapshot()` gave. `hooks` are dictionaries that must be empty. `parameters` are
     pinned tensors whose metadata generated kernels rely on.
     """
 
@@ -248,7 +253,8 @@ class _Text:
     def compile(self, name: str, parameters: str, **given: Any) -> Callable[..., Any]:
         body = "\n".join(self.lines)
         caught = "(KeyError, AttributeError, IndexError, TypeError, ValueError)"
-        text = f"def {name}({parameters}):\n    try:\n{body}\n    except {caught}:\n        return None\n"
+        head, tail = f"def {name}({parameters}):\n    try:", f"    except {caught}:"
+        text = f"{head}\n{body}\n{tail}\n        return None\n"
         scope: dict[str, Any] = {**self.constants, **given}
         exec(compile(text, f"<anyshape {name}>", "exec"), scope)
         function: Callable[..., Any] = scope[name]
@@ -260,7 +266,8 @@ def compile_entry(
     snapshot: Callable[[], tuple[Any, ...]],
     fresh: Callable[[], bool] | None,
 ) -> Callable[[Sequence[Any]], list[Any] | None]:
-    """`entry(slots)`: the graph's inputs in order if every guard holds, else None. Cheap and telling guards come first."""
+    """`entry(slots)`: the graph's inputs in order if every guard holds, else None. Cheap and
+    telling guards come first."""
     text = _Text()
     text.fail_if("snapshot() != " + text.name(guards.world, "world"))
     slow: list[Guard] = []

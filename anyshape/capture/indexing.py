@@ -1,7 +1,9 @@
-"""`x[...]` and `x[...] = v` taken apart into rows: slice, select, unsqueeze, index, copy_, index_put_.
+"""`x[...]` and `x[...] = v` taken apart into rows: slice, select, unsqueeze, index, copy_,
+index_put_.
 
-In: a value and a Python index of any kind, with sizes in it. Out: calls of the recorder. Slices clamp with symbolic minimum and
-maximum, simplified by the facts, so that no slice is ever guarded.
+In: a value and a Python index of any kind, with sizes in it. Out: calls of the recorder. Slices
+clamp with symbolic minimum and maximum, simplified by the facts, so that no slice is ever
+guarded.
 """
 
 from __future__ import annotations
@@ -59,7 +61,8 @@ def slice_of(recorder: Recorder, x: Value, dim: int, part: slice) -> Value:
 
 
 def getitem(recorder: Recorder, x: Value, key: Any) -> Value:
-    """`x[key]`; every part of `key` is an int, Expr, slice, None, Ellipsis, bool, tensor value or nested tuple of numbers."""
+    """`x[key]`; every part of `key` is an int, Expr, slice, None, Ellipsis, bool, tensor value
+    or nested tuple of numbers."""
     x, indices, _ = _basic(recorder, x, key)
     if any(index is not None for index in indices):
         made: Value = recorder.call("index", x, tuple(indices))
@@ -100,7 +103,8 @@ def full_like_scalar(recorder: Recorder, x: Value, number: Any) -> Value:
 def _basic(
     recorder: Recorder, x: Value, key: Any
 ) -> tuple[Value, list[Value | None], Value | None]:
-    """The view that slices, ints and None make; for each of its dimensions the tensor that indexes it; a mask of all of it."""
+    """The view that slices, ints and None make; for each of its dimensions the tensor that
+    indexes it; a mask of all of it."""
     parts = list(key) if isinstance(key, tuple) else [key]
     parts = [_tensor_part(recorder, x, part) for part in parts]
     taken = sum(_consumes(part) for part in parts)

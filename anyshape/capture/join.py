@@ -1,8 +1,10 @@
-"""Branches on sizes: both sides run, each under its condition, to where they meet; equal states there need no guard.
+"""Branches on sizes: both sides run, each under its condition, to where they meet; equal states
+there need no guard.
 
-In: a condition that the facts do not decide, at a jump of a frame. Out: the frame at the meeting point (the jump's immediate
-postdominator, or the frame's return) with the states merged; or the side that the hint takes, guarded. A bool that differs becomes a
-symbolic bool; a value that equals the other under that one's condition is the other.
+In: a condition that the facts do not decide, at a jump of a frame. Out: the frame at the
+meeting point (the jump's immediate postdominator, or the frame's return) with the states
+merged; or the side that the hint takes, guarded. A bool that differs becomes a symbolic bool; a
+value that equals the other under that one's condition is the other.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ NO_JUMP = {"FALSE": True, "TRUE": False}
 
 @dataclass(slots=True)
 class Side:
-    """How one side ended: its locals and stack at the meeting point, or its return value, and the nodes it made."""
+    """How one side ended: its locals and stack at the meeting point, or its return value, and
+    the nodes it made."""
 
     returned: bool
     value: Any
@@ -83,7 +86,8 @@ class NotMerged(NotJoined):
 
 
 def branch(domain: SymbolicDomain, condition: Condition, frame: Frame) -> Any:
-    """The truth of `condition` for a jump of `frame`; after a join the frame has been moved and the answer is the idle one."""
+    """The truth of `condition` for a jump of `frame`; after a join the frame has been moved and
+    the answer is the idle one."""
     name, _ = frame.code.opcodes[frame.index - 1]
     jumps = "JUMP" in name and ("IF_TRUE" in name or "IF_FALSE" in name)
     machine = domain.machine
@@ -97,7 +101,8 @@ def branch(domain: SymbolicDomain, condition: Condition, frame: Frame) -> Any:
 
 
 def _fork(domain: SymbolicDomain, condition: Condition, frame: Frame, name: str) -> Any:
-    """Runs both sides and keeps the second; where the general side is the other one, once more in the other order."""
+    """Runs both sides and keeps the second; where the general side is the other one, once more
+    in the other order."""
     recorder = domain.recorder
     policy = recorder.cx.on_guard, recorder.cx.on_check
     recorder.cx.on_guard = recorder.cx.on_check = None
@@ -161,7 +166,8 @@ def _meeting(domain: SymbolicDomain, code: Code, index: int) -> int:
 
 
 def _refuse_older_writes(machine: Machine, journal: int, known: int) -> None:
-    """A side may write only what it made itself: the journal's undo functions tell what was written."""
+    """A side may write only what it made itself: the journal's undo functions tell what was
+    written."""
     undone = (machine.heap.journal or [])[journal:]
     if undone:
         fresh = frozenset(islice(machine.heap.created, known, None))
@@ -256,10 +262,11 @@ def _run_until(machine: Machine, stop: Frame, meeting: int) -> tuple[bool, Any]:
             raise NotJoined(f"a side raises {type(raised).__name__}")
 
 
-# ---- merging ------------------------------------------------------------------------------------------------------------------------------
+# ---- merging -------------------------------------------------------------------------------------
 @dataclass(slots=True)
 class _Merger:
-    """Merges the state under a condition (`yes`) with the one under its negation (`no`), which is kept."""
+    """Merges the state under a condition (`yes`) with the one under its negation (`no`), which
+    is kept."""
 
     recorder: Recorder
     condition: Condition
@@ -328,7 +335,8 @@ class _Merger:
         return numbers.size(merged)
 
     def dim(self, a: Any, b: Any) -> Any:
-        """The expression that is `a` under the condition and `b` otherwise, if one of them is; else None."""
+        """The expression that is `a` under the condition and `b` otherwise, if one of them is;
+        else None."""
         if a is b or (type(a) is int and type(b) is int and a == b):
             return b
         if self.yes.known(eq(a, b)):
@@ -358,9 +366,10 @@ class _Merger:
         )
         return numbers.truth_value(_simpler(self.condition, left, right, chosen))
 
-    # ---- nodes ----------------------------------------------------------------------------------------------------------
+    # ---- nodes -----------------------------------------------------------------------------------
     def same_value(self, a: Value, b: Value) -> bool:
-        """Whether `a` of the dropped side is `b` of the kept one, under the dropped side's condition."""
+        """Whether `a` of the dropped side is `b` of the kept one, under the dropped side's
+        condition."""
         if a is b:
             return True
         left, right = self.dropped.get(a), self.kept.get(b)
@@ -380,7 +389,8 @@ class _Merger:
         ) and self.same_type(a, b)
 
     def is_identity(self, node: Node) -> bool:
-        """A view that, under the dropped side's condition, shows all of its input in its own shape."""
+        """A view that, under the dropped side's condition, shows all of its input in its own
+        shape."""
         if node.op not in IDENTITIES or not isinstance(node.args[0], Value):
             return False
         x, y = node.args[0].tensor, node.output.tensor
@@ -510,13 +520,14 @@ def _go_on(machine: Machine, frame: Frame, name: str, meeting: int, merged: _Sta
     return Merged(merged.value)
 
 
-# ---- the control-flow graph of a code object --------------------------------------------------------------------------------------------
+# ---- the control-flow graph of a code object -----------------------------------------------------
 ENDS = ("RETURN_VALUE", "RETURN_CONST")
 RAISES = ("RAISE_VARARGS", "RERAISE")
 
 
 def successors(code: Code, index: int) -> list[int]:
-    """The instructions that may follow `index`; RETURN for the end of the frame; exceptions left out."""
+    """The instructions that may follow `index`; RETURN for the end of the frame; exceptions
+    left out."""
     name, _ = code.opcodes[index]
     if name in ENDS:
         return [RETURN]
@@ -533,7 +544,8 @@ def successors(code: Code, index: int) -> list[int]:
 
 
 def meeting_point(code: Code, index: int) -> int:
-    """The immediate postdominator of an instruction; RETURN where the paths meet only at the frame's return."""
+    """The immediate postdominator of an instruction; RETURN where the paths meet only at the
+    frame's return."""
     count = len(code.instructions)
     reach = postdominators(code)
     mine = reach[index] & ~(1 << index)
@@ -547,7 +559,8 @@ def meeting_point(code: Code, index: int) -> int:
 
 
 def postdominators(code: Code) -> list[int]:
-    """For each instruction the set (as bits) of instructions that every path from it to a return passes, itself included."""
+    """For each instruction the set (as bits) of instructions that every path from it to a
+    return passes, itself included."""
     count = len(code.instructions)
     everything = (1 << count) - 1
     sets = [everything] * count

@@ -1,7 +1,7 @@
 """Which locals of a frame will still be read: the others are no part of a program point.
 
-In: decoded code. Out: for each instruction the set of live fast slots, as bits. Cells and free variables always live, and so does
-everything in code that may look at its own locals.
+In: decoded code. Out: for each instruction the set of live fast slots, as bits. Cells and free
+variables always live, and so does everything in code that may look at its own locals.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """Operators without a row: typed by torch's own meta kernels, run eagerly inside the graph.
 
-In: any torch callable with proxies among its arguments. Out: proxies of its results, and a node of a row made on the fly. The meta kernel
-runs at several assignments of the sizes that satisfy the facts; each size of a result must be one expression that explains all of them
-(a constant, a size of an argument, an affine function of one symbol, a product or sum of two), else the call is a graph break.
+In: any torch callable with proxies among its arguments. Out: proxies of its results, and a node
+of a row made on the fly. The meta kernel runs at several assignments of the sizes that satisfy
+the facts; each size of a result must be one expression that explains all of them (a constant, a
+size of an argument, an affine function of one symbol, a product or sum of two), else the call
+is a graph break.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
     from anyshape.capture.symbolic_domain import SymbolicDomain
 
 NAMESPACES = (
-    "torch", "torch.Tensor", "torch.special", "torch.linalg", "torch.fft", "torch.nn.functional", "torch._C._nn", "torch._C._VariableFunctions",
+    "torch", "torch.Tensor", "torch.special", "torch.linalg", "torch.fft", "torch.nn.functional",
+    "torch._C._nn", "torch._C._VariableFunctions",
 )  # fmt: skip
 RANDOM = (
     "rand",
@@ -139,7 +142,8 @@ class _Observation:
 def infer(
     cx: TypeContext, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
-    """The type, or tuple of types, of the results; `OpError` where torch refuses or no expression fits."""
+    """The type, or tuple of types, of the results; `OpError` where torch refuses or no
+    expression fits."""
     values = list(_values(args)) + list(_values(tuple(kwargs.values())))
     symbols = sorted(
         {s for v in values for d in (*v.shape, *v.tensor.strides) for s in _symbols(d)},
@@ -186,7 +190,8 @@ def _symbols(dim: Dim) -> frozenset[Symbol]:
 
 
 def _assignments(cx: TypeContext, symbols: list[Symbol]) -> Iterator[dict[Symbol, int]]:
-    """Sizes that satisfy the facts: the hints first, then one symbol changed at a time, then all."""
+    """Sizes that satisfy the facts: the hints first, then one symbol changed at a time, then
+    all."""
     base = {s: cx.hints.get(s, 3) for s in symbols}
     known = [condition for condition, _ in cx.facts.all()]
 

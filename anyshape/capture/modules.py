@@ -1,7 +1,9 @@
-"""`nn.Module` without its own Python: attribute look-up in the three dictionaries, and calls without hooks.
+"""`nn.Module` without its own Python: attribute look-up in the three dictionaries, and calls
+without hooks.
 
-In: the call of one of `nn.Module`'s own methods. Out: what it would do, or `NotImplemented` to have it interpreted. A module's hook
-dictionaries become one guard; parameters, buffers and children are guarded by identity where they are read.
+In: the call of one of `nn.Module`'s own methods. Out: what it would do, or `NotImplemented` to
+have it interpreted. A module's hook dictionaries become one guard; parameters, buffers and
+children are guarded by identity where they are read.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ GLOBAL_HOOKS = tuple(
 
 
 def call(domain: SymbolicDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A Python function about to be interpreted; `NotImplemented` unless it is one of `nn.Module`'s that has a fast path."""
+    """A Python function about to be interpreted; `NotImplemented` unless it is one of
+    `nn.Module`'s that has a fast path."""
     handler = FAST.get(fn)
     if handler is None or not args or not isinstance(args[0], Module):
         return NotImplemented

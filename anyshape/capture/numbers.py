@@ -1,7 +1,9 @@
-"""Python's numbers with symbols in them: ints are expressions, floats and bools are scalars, with CPython's own semantics.
+"""Python's numbers with symbols in them: ints are expressions, floats and bools are scalars, with
+CPython's own semantics.
 
-In: an operator and operands, at least one a `SizeValue` or `ScalarValue`. Out: an int, a proxy, or `NotImplemented` where Python would
-try something else. Nothing is guarded except what CPython itself would decide (division by zero).
+In: an operator and operands, at least one a `SizeValue` or `ScalarValue`. Out: an int, a proxy,
+or `NotImplemented` where Python would try something else. Nothing is guarded except what
+CPython itself would decide (division by zero).
 """
 
 from __future__ import annotations
@@ -173,7 +175,8 @@ INTEGER_OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 def _bool_binary(recorder: Recorder, op: str, a: Any, b: Any) -> Any:
-    """Bools with a condition among them: `&`, `|` and `^` of two bools stay bools; arithmetic decides the condition."""
+    """Bools with a condition among them: `&`, `|` and `^` of two bools stay bools; arithmetic
+    decides the condition."""
     both = [
         x for x in (a, b) if isinstance(x, bool) or (isinstance(x, ScalarValue) and x.kind is bool)
     ]
@@ -350,7 +353,8 @@ def _unary_size(recorder: Recorder, op: str, a: SizeValue) -> Any:
 
 
 def integer_of(recorder: Recorder, scalar: Scalar) -> Any:
-    """An int computed through floats (`int(n * 0.5)`): a symbol of its own, bound to the scalar when entered."""
+    """An int computed through floats (`int(n * 0.5)`): a symbol of its own, bound to the scalar
+    when entered."""
     return SizeValue(recorder.bound_symbol(scalar))
 
 

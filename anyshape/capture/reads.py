@@ -46,7 +46,7 @@ CALLED = (
 )
 
 
-# ---- reads by kind ---------------------------------------------------------------------------------------------------------------------
+# ---- reads by kind -------------------------------------------------------------------------------
 def is_simple(value: Any) -> bool:
     """Whether a tuple holds plain constants only, so that equality is as good as identity."""
     return all(

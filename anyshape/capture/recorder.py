@@ -1,7 +1,9 @@
-"""What one capture has recorded so far: graph, facts, guards, inputs, modes; all of it can go back to a mark.
+"""What one capture has recorded so far: graph, facts, guards, inputs, modes; all of it can go back
+to a mark.
 
-In: reads, tensors and operators as the interpreter meets them. Out: `Value`s wrapped for the virtual stack, and in the end what
-`segments.py` needs. Tensors handed in become arguments with a symbol for each size; tensors found at pinned places are static.
+In: reads, tensors and operators as the interpreter meets them. Out: `Value`s wrapped for the
+virtual stack, and in the end what `segments.py` needs. Tensors handed in become arguments with
+a symbol for each size; tensors found at pinned places are static.
 """
 
 from __future__ import annotations
@@ -109,7 +111,7 @@ class Recorder:
         self.builder = Builder(self.cx)
         self.cx.on_check = self.builder.check
 
-    # ---- places and guards ------------------------------------------------------------------------------------------------
+    # ---- places and guards -----------------------------------------------------------------------
     def location(self) -> Location | None:
         """The user's line that is being executed."""
         frame = self.frame() if self.frame is not None else None
@@ -157,7 +159,8 @@ class Recorder:
         return value
 
     def decide_scalar(self, scalar: Any) -> bool:
-        """The truth of a float comparison over sizes, guarded on the hint's side; breaks where data is in it."""
+        """The truth of a float comparison over sizes, guarded on the hint's side; breaks where
+        data is in it."""
         value = self.scalar_hint(scalar)
         if value is None or self.depth:
             raise broken("undecided-size", condition=str(scalar))
@@ -223,9 +226,10 @@ class Recorder:
         self.hooks.extend(hooks)
         return True
 
-    # ---- forks ------------------------------------------------------------------------------------------------------------
+    # ---- forks -----------------------------------------------------------------------------------
     def mark(self) -> RecorderMark:
-        """Remembers graph, facts and modes; guards on outside objects stay whatever happens later."""
+        """Remembers graph, facts and modes; guards on outside objects stay whatever happens
+        later."""
         return RecorderMark(
             self.builder.mark(),
             self.cx.facts,
@@ -243,7 +247,7 @@ class Recorder:
         del self.sizes[mark.sizes :]
         self.modes = mark.modes
 
-    # ---- modes ------------------------------------------------------------------------------------------------------------
+    # ---- modes -----------------------------------------------------------------------------------
     def node_world(self) -> Any:
         """The world of a node made now."""
         if self._world is None or self._world[0] is not self.modes:
@@ -252,7 +256,7 @@ class Recorder:
             self.cx.default_device = self._world[1].default_device
         return self._world[1]
 
-    # ---- nodes ------------------------------------------------------------------------------------------------------------
+    # ---- nodes -----------------------------------------------------------------------------------
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Appends one row's application to the graph; breaks where eager would raise."""
         builder = self.builder
@@ -276,7 +280,8 @@ class Recorder:
     def _autocast(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments as autocast hands them to the operator: the casts become nodes of their own."""
+        """The arguments as autocast hands them to the operator: the casts become nodes of their
+        own."""
         found = [
             v
             for v in (*values_in(args), *values_in(tuple(kwargs.values())))
@@ -336,7 +341,7 @@ class Recorder:
         scalar = made.type.expr
         return ScalarValue(scalar, {"float": float, "bool": bool}[made.type.kind])
 
-    # ---- inputs -----------------------------------------------------------------------------------------------------------
+    # ---- inputs ----------------------------------------------------------------------------------
     def tensor(self, tensor: torch.Tensor, source: Source) -> TensorValue:
         """The proxy of a real tensor found at `source`; one tensor has one proxy."""
         known = self._tensors.get(id(tensor))

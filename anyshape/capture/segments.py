@@ -1,7 +1,9 @@
-"""The end of a segment: what it returns or leaves alive, rebuilt as fresh Python objects from what the graph computed.
+"""The end of a segment: what it returns or leaves alive, rebuilt as fresh Python objects from what
+the graph computed.
 
-In: virtual values and the heap's log of effects. Out: the graph's flat outputs and one generated function `rebuild(outs, slots)`, which
-makes the objects, replays the writes in order and gives the values. Outside objects are named by their source, constants by themselves.
+In: virtual values and the heap's log of effects. Out: the graph's flat outputs and one
+generated function `rebuild(outs, slots)`, which makes the objects, replays the writes in order
+and gives the values. Outside objects are named by their source, constants by themselves.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ SIMPLE = frozenset(
 
 
 class Rebuilder:
-    """Writes the source of `rebuild`, one value after the other; an object reached twice is made once."""
+    """Writes the source of `rebuild`, one value after the other; an object reached twice is
+    made once."""
 
     def __init__(self, domain: SymbolicDomain) -> None:
         self.domain = domain
@@ -64,7 +67,7 @@ class Rebuilder:
         self._constant_of: dict[int, str] = {}
         self.lines: list[str] = []
 
-    # ---- names ------------------------------------------------------------------------------------------------------------
+    # ---- names -----------------------------------------------------------------------------------
     def constant(self, obj: Any, hint: str = "") -> str:
         """The name of an object that is the same in every run."""
         known = self._constant_of.get(id(obj))
@@ -90,7 +93,7 @@ class Rebuilder:
         self._kept.append(obj)
         return name
 
-    # ---- values -----------------------------------------------------------------------------------------------------------
+    # ---- values ----------------------------------------------------------------------------------
     def text(self, value: Any) -> str:
         """Python text that gives the value at run time."""
         kind = type(value)
@@ -143,7 +146,8 @@ class Rebuilder:
                 f"slice({self.text(value.start)}, {self.text(value.stop)}, {self.text(value.step)})"
             )
         if kind is types.MethodType:
-            return f"{self.constant(types.MethodType)}({self.text(value.__func__)}, {self.text(value.__self__)})"
+            function, owner = self.text(value.__func__), self.text(value.__self__)
+            return f"{self.constant(types.MethodType)}({function}, {owner})"
         if kind is types.BuiltinFunctionType and not isinstance(
             value.__self__, (types.ModuleType, type(None))
         ):
@@ -184,7 +188,7 @@ class Rebuilder:
             for item in value
         )
 
-    # ---- frames -----------------------------------------------------------------------------------------------------------
+    # ---- frames ----------------------------------------------------------------------------------
     def frames(self, frame: Frame) -> str:
         """Real frames from the innermost outwards; gives the name of the innermost."""
         chain: list[Frame] = []
@@ -237,7 +241,7 @@ class Rebuilder:
             self.add(f"{name}.__setstate__({self.text(rest[0])})")
         return name
 
-    # ---- the whole --------------------------------------------------------------------------------------------------------
+    # ---- the whole -------------------------------------------------------------------------------
     def effect(self, effect: Effect) -> None:
         """Replays one write."""
         target = self.text(self.heap.real(effect.target))
@@ -268,9 +272,8 @@ def _list(rebuilder: Rebuilder, value: list[Any]) -> str:
         rebuilder.add(f"{name} = list.__new__({rebuilder.constant(type(value))})")
         _attributes(rebuilder, name, value)
     if value:
-        rebuilder.add(
-            f"list.extend({name}, [{', '.join(rebuilder.text(item) for item in list.__iter__(value))}])"
-        )
+        items = ", ".join(rebuilder.text(item) for item in list.__iter__(value))
+        rebuilder.add(f"list.extend({name}, [{items}])")
     return name
 
 
@@ -405,7 +408,8 @@ Rebuild = Callable[[Sequence[Any], Sequence[Any]], Any]
 
 
 def finish(domain: SymbolicDomain, result: Any) -> tuple[tuple[Arg, ...], Rebuild]:
-    """The graph outputs and the `rebuild` of a segment that ends by returning `result`, or before an instruction of a `Frame`."""
+    """The graph outputs and the `rebuild` of a segment that ends by returning `result`, or
+    before an instruction of a `Frame`."""
     rebuilder = Rebuilder(domain)
     text = rebuilder.frames(result) if isinstance(result, Frame) else rebuilder.text(result)
     for effect in domain.machine.heap.effects:

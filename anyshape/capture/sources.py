@@ -1,7 +1,9 @@
-"""Where a value came from: path expressions rooted at the slots of a program point or at a pinned object.
+"""Where a value came from: path expressions rooted at the slots of a program point or at a pinned
+object.
 
-In: reads of outside objects. Out: hash-consed `Source`s, used alike for guards, for graph inputs and for replaying writes. A source
-is *pinned* when an identity guard proves which object lies there; then generated code names the object itself and walks no path.
+In: reads of outside objects. Out: hash-consed `Source`s, used alike for guards, for graph
+inputs and for replaying writes. A source is *pinned* when an identity guard proves which object
+lies there; then generated code names the object itself and walks no path.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ _TRANSPARENT = frozenset({"_modules", "_parameters", "_buffers"})
 
 
 class Source:
-    """One step of a path: `kind` and `key` applied to `base`. Compared by identity; made by `Sources`."""
+    """One step of a path: `kind` and `key` applied to `base`. Compared by identity; made by
+    `Sources`."""
 
     __slots__ = ("base", "key", "kind", "pinned", "text")
 
@@ -91,7 +94,8 @@ class Sources:
 
 
 def describe_step(base: Source | None, kind: str, key: Any) -> str:
-    """`model` and attr `_modules` and item `"0"` read as `model[0]`, a parameter as `model.weight`."""
+    """`model` and attr `_modules` and item `"0"` read as `model[0]`, a parameter as
+    `model.weight`."""
     assert base is not None
     if kind == "cell":
         return base.text
@@ -107,7 +111,8 @@ def describe_step(base: Source | None, kind: str, key: Any) -> str:
 
 
 def expression(source: Source, constant: Callable[[Any, str], str]) -> str:
-    """Python text that reads the source; `slots` is the list of entry values, `constant(obj, hint)` names an object."""
+    """Python text that reads the source; `slots` is the list of entry values, `constant(obj,
+    hint)` names an object."""
     if source.is_pinned:
         return constant(source.pinned, source.text)
     if source.kind == "slot":
@@ -135,7 +140,8 @@ def expression(source: Source, constant: Callable[[Any, str], str]) -> str:
 
 
 def path_expression(source: Source, constant: Callable[[Any, str], str]) -> str:
-    """As `expression`, but one step is walked even where the source itself is pinned: for the guard that pins it."""
+    """As `expression`, but one step is walked even where the source itself is pinned: for the
+    guard that pins it."""
     if not source.is_pinned or source.base is None:
         return expression(source, constant)
     pinned, source.pinned = source.pinned, ABSENT

@@ -1,7 +1,9 @@
-"""The domain that records: reads become sources and guards, tensors become nodes, sizes stay symbolic, branches on sizes join.
+"""The domain that records: reads become sources and guards, tensors become nodes, sizes stay
+symbolic, branches on sizes join.
 
-In: what the interpreter asks (`domain.py`). Out: a `Recorder` full of nodes and guards, and the heap's log of effects. Python numbers
-handed in are constants first; those named in `widen` are symbolic.
+In: what the interpreter asks (`domain.py`). Out: a `Recorder` full of nodes and guards, and the
+heap's log of effects. Python numbers handed in are constants first; those named in `widen` are
+symbolic.
 """
 
 from __future__ import annotations
@@ -84,7 +86,7 @@ class SymbolicDomain(Domain):
         self._trusted: dict[str, bool] = {}
         recorder.frame = lambda: self.machine.frame
 
-    # ---- reads ------------------------------------------------------------------------------------------------------------
+    # ---- reads -----------------------------------------------------------------------------------
     def read(self, obj: Any, kind: str, key: Any, value: Any) -> Any:
         if type(value) in PROXIES:
             return value
@@ -96,7 +98,8 @@ class SymbolicDomain(Domain):
         return READS[kind](self, source, key, value)
 
     def place_of(self, obj: Any, kind: str) -> Source | None:
-        """Where an outside object came from; classes, modules and objects of trusted code are roots of their own."""
+        """Where an outside object came from; classes, modules and objects of trusted code are
+        roots of their own."""
         sources = self.recorder.sources
         source = sources.of(obj)
         if source is not None:
@@ -163,14 +166,16 @@ class SymbolicDomain(Domain):
         return value
 
     def _see_generator(self, source: Source, value: Generator) -> Any:
-        """A suspended generator of an earlier segment: a native one that is never advanced stands for it."""
+        """A suspended generator of an earlier segment: a native one that is never advanced
+        stands for it."""
         self.recorder.guard(source, "type", type(value))
         stand_in = (item for item in ())
         self.recorder.sources.place(stand_in, source)
         return stand_in
 
     def _see_callable(self, source: Source, value: Any) -> Any:
-        """Functions with a closure and bound methods are made anew in each call: what they are made of is relied on."""
+        """Functions with a closure and bound methods are made anew in each call: what they are
+        made of is relied on."""
         sources = self.recorder.sources
         if type(value) is types.MethodType:
             self.recorder.guard(source, "type", types.MethodType)
@@ -186,7 +191,8 @@ class SymbolicDomain(Domain):
         return value
 
     def _is_fixed(self, source: Source) -> bool:
-        """Whether what holds the value is itself always the same object, so that identity is the guard."""
+        """Whether what holds the value is itself always the same object, so that identity is
+        the guard."""
         return source.base is not None and source.base.is_pinned
 
     def _see_tensor(self, source: Source, value: torch.Tensor) -> Any:
@@ -213,14 +219,15 @@ class SymbolicDomain(Domain):
         return self.machine.heap.create(value)
 
     def will_advance(self, iterator: Any) -> None:
-        """An iterator from outside is advanced natively, between segments; an endless loop ends the segment."""
+        """An iterator from outside is advanced natively, between segments; an endless loop ends
+        the segment."""
         self.turns_left -= 1
         if self.turns_left < 0:
             raise broken("budget", "the allowed number of turns of its loops")
         if self.recorder.sources.of(iterator) is not None:
             raise broken("outside-iterator", type(iterator).__name__)
 
-    # ---- calls ------------------------------------------------------------------------------------------------------------
+    # ---- calls -----------------------------------------------------------------------------------
     def python_call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         replaced = callables.FUNCTIONS.get(fn)
         if replaced is not None:
@@ -268,7 +275,8 @@ class SymbolicDomain(Domain):
         raise broken("unknown-call", getattr(fn, "__qualname__", repr(fn)))
 
     def _reads_outside(self, args: tuple[Any, ...]) -> bool:
-        """Whether C code would look into an outside object whose state no guard covers (an array, a counter, ...)."""
+        """Whether C code would look into an outside object whose state no guard covers (an
+        array, a counter, ...)."""
         heap, sources = self.machine.heap, self.recorder.sources
         for arg in args:
             if type(arg) in CONSTANTS or isinstance(
@@ -280,7 +288,7 @@ class SymbolicDomain(Domain):
         return False
 
     def _call_torch(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not any(tensor_methods.holds_proxy(a) for a in (*args, *kwargs.values())):  # noqa: SLF001
+        if not any(tensor_methods.holds_proxy(a) for a in (*args, *kwargs.values())):
             name = getattr(fn, "__name__", "")
             if name.startswith(callables.QUERIES) or fn in callables.PURE_TORCH:
                 return fn(*args, **kwargs)
@@ -335,7 +343,7 @@ class SymbolicDomain(Domain):
             raise broken("unknown-call", f"making a {cls.__name__}")
         return NotImplemented
 
-    # ---- proxies ------------------------------------------------------------------------------------------------------------
+    # ---- proxies ---------------------------------------------------------------------------------
     def unary(self, op: str, a: Any) -> Any:
         if type(a) is TensorValue:
             if op == "not":
@@ -486,7 +494,7 @@ class SymbolicDomain(Domain):
         """A branch could not be joined: kept for `explain`."""
         self.refusals.append(Refusal(str(condition), reason, self.recorder.location()))
 
-    # ---- facts and effects ------------------------------------------------------------------------------------------------
+    # ---- facts and effects -----------------------------------------------------------------------
     def require(self, condition: Condition | bool, message: Any) -> None:
         """A precondition that the program states: `torch._check`."""
         text = message if isinstance(message, str) else "check failed"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Handler = Callable[["SymbolicDomain", tuple[Any, ...], dict[str, Any]], Any]
 
 
-# ---- calls ------------------------------------------------------------------------------------------------------------------------
+# ---- calls ---------------------------------------------------------------------------------------
 def call_torch(
     domain: SymbolicDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
@@ -97,7 +97,7 @@ def numel_method(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str
     return numbers.size(domain.recorder.cx.facts.simplify(numel(value.value.shape)))
 
 
-# ---- casts and copies -------------------------------------------------------------------------------------------------------------
+# ---- casts and copies ----------------------------------------------------------------------------
 def cast(domain: SymbolicDomain, x: TensorValue, dtype: torch.dtype) -> Any:
     """`x.to(dtype)`: the very tensor where it has that dtype."""
     if x.value.dtype is DTYPE_OF_TORCH[dtype]:
@@ -182,7 +182,7 @@ def dropped_cast(dtype: torch.dtype) -> Handler:
     return handle
 
 
-# ---- queries that Python code branches on -------------------------------------------------------------------------------------------
+# ---- queries that Python code branches on --------------------------------------------------------
 def constant(value: Any) -> Handler:
     return lambda domain, args, kwargs: value
 
@@ -237,7 +237,8 @@ def _nested(domain: SymbolicDomain, x: TensorValue, shape: list[Any]) -> Any:
 
 
 def make_tensor(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`torch.tensor(data)`: constants are baked in and copied; numbers that are not known yet are filled in."""
+    """`torch.tensor(data)`: constants are baked in and copied; numbers that are not known yet
+    are filled in."""
     data = args[0] if args else kwargs.get("data")
     dtype, device = kwargs.get("dtype"), kwargs.get("device")
     if isinstance(data, (SizeValue, ScalarValue)):

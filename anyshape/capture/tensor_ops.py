@@ -1,7 +1,9 @@
-"""What Python code can do to a tensor while it is captured: operators, attributes, methods, indexing, calls of torch functions.
+"""What Python code can do to a tensor while it is captured: operators, attributes, methods,
+indexing, calls of torch functions.
 
-In: proxies as they lie on the virtual stack. Out: proxies again; the recorder has the nodes. Every torch callable goes through
-`call_torch`: a special handler, else a row of `anyshape.ops`, else `eager_call` (a row made on the fly).
+In: proxies as they lie on the virtual stack. Out: proxies again; the recorder has the nodes.
+Every torch callable goes through `call_torch`: a special handler, else a row of `anyshape.ops`,
+else `eager_call` (a row made on the fly).
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ class SizeTuple(tuple):  # type: ignore[type-arg]
         return total
 
 
-# ---- values in both directions --------------------------------------------------------------------------------------------------
+# ---- values in both directions -------------------------------------------------------------------
 def to_arg(domain: SymbolicDomain, value: Any) -> Any:
     """A value of the virtual stack as an argument of a node."""
     kind = type(value)
@@ -85,7 +87,7 @@ def call_row(domain: SymbolicDomain, name: str, *args: Any, **kwargs: Any) -> An
     return recorder.wrap(made)
 
 
-# ---- operators ----------------------------------------------------------------------------------------------------------------------
+# ---- operators -----------------------------------------------------------------------------------
 def binary(domain: SymbolicDomain, op: str, a: Any, b: Any) -> Any:
     """`a op b` with a tensor among them."""
     if not _operand(a) or not _operand(b):
@@ -151,7 +153,7 @@ def read_number(domain: SymbolicDomain, a: TensorValue, op: str) -> Any:
     )
 
 
-# ---- items --------------------------------------------------------------------------------------------------------------------------
+# ---- items ---------------------------------------------------------------------------------------
 def getitem(domain: SymbolicDomain, x: TensorValue, key: Any) -> Any:
     """`x[key]`."""
     view = indexing.getitem(domain.recorder, x.value, index_arg(domain, key))
@@ -175,7 +177,7 @@ def index_arg(domain: SymbolicDomain, key: Any) -> Any:
     return to_arg(domain, key)
 
 
-# ---- shapes -------------------------------------------------------------------------------------------------------------------------
+# ---- shapes --------------------------------------------------------------------------------------
 def shape_of(domain: SymbolicDomain, x: TensorValue) -> Any:
     """`x.shape`: a real `torch.Size` where every size is known."""
     facts = domain.recorder.cx.facts
@@ -200,7 +202,7 @@ def iterate(domain: SymbolicDomain, x: TensorValue) -> Any:
     return iter([call_row(domain, "select", x, 0, i) for i in range(count)])
 
 
-# ---- attributes -----------------------------------------------------------------------------------------------------------------------
+# ---- attributes ----------------------------------------------------------------------------------
 def _device(domain: SymbolicDomain, x: TensorValue) -> Any:
     return torch.device(x.value.tensor.device)
 
@@ -302,7 +304,8 @@ def _outside_attribute(domain: SymbolicDomain, x: TensorValue, name: str) -> Any
 
 
 def set_attribute(domain: SymbolicDomain, x: TensorValue, name: str, new: Any) -> None:
-    """`x.name = new`: on a tensor made here it stays with it; `requires_grad`, `data` and `grad` break."""
+    """`x.name = new`: on a tensor made here it stays with it; `requires_grad`, `data` and
+    `grad` break."""
     found = _class_attribute(x.python or torch.Tensor, name)
     if (
         isinstance(found, (types.GetSetDescriptorType, property))

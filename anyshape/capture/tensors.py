@@ -1,7 +1,9 @@
-"""Real tensors and what capture knows of them: dtypes and devices in both directions, types, and the guard of one tensor.
+"""Real tensors and what capture knows of them: dtypes and devices in both directions, types, and
+the guard of one tensor.
 
-In: a `torch.Tensor`. Out: its `TensorType` with given dims, and a `TensorSpec` that tests whether another tensor fits the same
-specialization: class, dtype, device, rank, layout, requires_grad, conj and neg bits. Sizes are not part of it.
+In: a `torch.Tensor`. Out: its `TensorType` with given dims, and a `TensorSpec` that tests
+whether another tensor fits the same specialization: class, dtype, device, rank, layout,
+requires_grad, conj and neg bits. Sizes are not part of it.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ def device_text(device: torch.device) -> str:
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
-    """Whether capture understands the tensor: no subclass, strided, not quantized, no lazy conjugation or negation."""
+    """Whether capture understands the tensor: no subclass, strided, not quantized, no lazy
+    conjugation or negation."""
     return (
         type(tensor) in _EXACT
         and tensor.layout is torch.strided
@@ -58,7 +61,8 @@ def contiguous_strides(shape: Sequence[Dim]) -> tuple[Dim, ...]:
 
 
 def dense_order(tensor: torch.Tensor) -> tuple[int, ...] | None:
-    """The dimensions from the outermost to the innermost in memory, if they fill it without gaps."""
+    """The dimensions from the outermost to the innermost in memory, if they fill it without
+    gaps."""
     order = sorted(range(tensor.dim()), key=lambda d: (-tensor.stride(d), -tensor.size(d), d))
     return tuple(order) if tensor.permute(order).is_contiguous() else None
 
@@ -155,7 +159,8 @@ class TensorSpec:
 
 
 def parameter_state(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """What generated code relies on of a pinned tensor: `p.data = ...` and `.half()` keep the object and change this."""
+    """What generated code relies on of a pinned tensor: `p.data = ...` and `.half()` keep the
+    object and change this."""
     return (
         tensor.data_ptr(),
         tensor.dtype,

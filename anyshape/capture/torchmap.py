@@ -1,7 +1,9 @@
-"""Which row of `anyshape.ops` a torch callable is, and the spellings whose parameters differ from their row's.
+"""Which row of `anyshape.ops` a torch callable is, and the spellings whose parameters differ from
+their row's.
 
-In: a torch function, method or operator with proxies among its arguments. Out: a row's name and arguments in the row's own form, or a
-special handler. Built once from the rows' own `torch` and `spellings` texts, so that adding a row is enough to capture it.
+In: a torch function, method or operator with proxies among its arguments. Out: a row's name and
+arguments in the row's own form, or a special handler. Built once from the rows' own `torch` and
+`spellings` texts, so that adding a row is enough to capture it.
 """
 
 from __future__ import annotations
@@ -67,8 +69,8 @@ OPERATORS = _operator_index()
 
 # Methods whose sizes or dims may be given one by one: x.view(2, 3) and x.view((2, 3)).
 SPREAD = frozenset(
-    """view reshape permute expand repeat tile flip new_zeros new_ones new_empty new_full roll sum_to_size zeros ones empty rand randn
-    unflatten squeeze""".split()
+    """view reshape permute expand repeat tile flip new_zeros new_ones new_empty new_full roll
+sum_to_size zeros ones empty rand randn unflatten squeeze""".split()
 ) - {"new_full", "roll", "unflatten", "squeeze"}
 
 # Functions that take tensors one by one, and from which position on.

@@ -1,7 +1,9 @@
-"""The modes a program runs under, as one tuple: read from torch, changed virtually while capturing, put back in effect at run time.
+"""The modes a program runs under, as one tuple: read from torch, changed virtually while
+capturing, put back in effect at run time.
 
-In: torch's global state. Out: `snapshot()`, the tuple that one guard compares; `World`s for the nodes of a graph; and the writes that
-bring the real state to a virtual one at the end of a segment.
+In: torch's global state. Out: `snapshot()`, the tuple that one guard compares; `World`s for the
+nodes of a graph; and the writes that bring the real state to a virtual one at the end of a
+segment.
 """
 
 from __future__ import annotations
@@ -140,7 +142,8 @@ def _sdpa(index: int) -> Callable[[Modes, bool], Modes]:
     return change
 
 
-# What these C functions of torch do to the virtual modes: function -> (modes, *args) -> (new modes, what the call returns).
+# What these C functions of torch do to the virtual modes: function -> (modes, *args) -> (new
+# modes, what the call returns).
 Setter = Callable[..., Modes]
 SETTERS: Mapping[Any, Setter] = {
     _C._set_grad_enabled: lambda modes, on: replace(modes, grad=on),  # noqa: SLF001
@@ -181,7 +184,8 @@ GETTERS: Mapping[Any, Callable[..., Any]] = {
 
 
 def apply(modes: Modes) -> None:
-    """Make torch's real modes these (grad, autocast, default dtype, matmul precision, sdpa backends)."""
+    """Make torch's real modes these (grad, autocast, default dtype, matmul precision, sdpa
+    backends)."""
     _C._set_grad_enabled(modes.grad)  # noqa: SLF001
     for device, (on, dtype) in zip(AUTOCAST_DEVICES, modes.autocast):
         _C.set_autocast_enabled(device, on)

@@ -1,4 +1,5 @@
-"""What happens at each call: guards choose a segment, the trampoline runs between segments, a miss is captured.
+"""What happens at each call: guards choose a segment, the trampoline runs between segments, a miss
+is captured.
 
 Stands above capture and runtime, and knows both; the driver's `compile_graph` is handed to it.
 """

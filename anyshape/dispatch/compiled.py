@@ -1,18 +1,22 @@
-"""Per compiled function: look up the program point, test guards, run the compiled segment, replay effects; capture on a miss.
+"""Per compiled function: look up the program point, test guards, run the compiled segment, replay
+effects; capture on a miss.
 
-In: calls. Out: results. A point has variants, tried in order, the last one used first; each variant is one guard function, one
-compiled graph and one function that rebuilds Python objects. What runs between segments is in `trampoline.py`.
+In: calls. Out: results. A point has variants, tried in order, the last one used first; each
+variant is one guard function, one compiled graph and one function that rebuilds Python objects.
+What runs between segments is in `trampoline.py`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import gc
 import inspect
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,18 +81,24 @@ class Explanation:
 
     breaks: tuple[GraphBreak, ...]
     stats: Stats
+    refusals: tuple[str, ...] = ()  # branches on sizes that had to be guarded, and why
 
     def __str__(self) -> str:
-        head = f"{self.stats.segments} segments, {len(self.breaks)} graph breaks"
-        return "\n\n".join([head, *map(str, self.breaks)])
+        stats = self.stats
+        head = (
+            f"{stats.segments} segments, {len(self.breaks)} graph breaks; "
+            f"branches on sizes: {stats.joined} joined, {stats.guarded} guarded"
+        )
+        return "\n\n".join([head, *map(str, self.breaks), *self.refusals])
 
 
 @dataclass(slots=True, eq=False)
 class Variant:
     """One specialization of a segment.
 
-    `run` computes the graph, `rebuild(outs, slots)` makes Python objects and replays effects; it gives the result where `returns`, else
-    the real frame that goes on natively. `run` None means that the program goes on natively from the very start of the segment.
+    `run` computes the graph, `rebuild(outs, slots)` makes Python objects and replays effects;
+    it gives the result where `returns`, else the real frame that goes on natively. `run` None
+    means that the program goes on natively from the very start of the segment.
     """
 
     guards: GuardSet
@@ -107,7 +117,8 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A program point and its variants, the newest first. `widen` names the slots whose numbers are symbolic."""
+    """A program point and its variants, the newest first. `widen` names the slots whose numbers
+    are symbolic."""
 
     variants: tuple[Variant, ...] = ()
     widen: frozenset[str] = frozenset()
@@ -116,7 +127,8 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where a segment begins: at the call of the function (`place` None), or at a place between two instructions."""
+    """Where a segment begins: at the call of the function (`place` None), or at a place between
+    two instructions."""
 
     key: tuple[Any, ...]
     slots: list[Any]
@@ -127,15 +139,17 @@ class Entry:
 
 
 def has_not_happened(variant: Variant, error: Exception) -> bool:
-    """Whether the segment can be run again: it writes nothing outside, or a check failed, and checks come before writes."""
+    """Whether the segment can be run again: it writes nothing outside, or a check failed, and
+    checks come before writes."""
     return variant.restartable or isinstance(error, CheckFailed)
 
 
 class Compiled:
     """The machinery behind one compiled function; see the module.
 
-    `compile_graph(graph, constants)` gives an object with `run(*argument_inputs) -> tuple of outputs`; `constants` are the tensors of
-    the inputs that are no arguments, by the name of their value. Whatever else it holds is kept for `code()`.
+    `compile_graph(graph, constants)` gives an object with `run(*argument_inputs) -> tuple of
+    outputs`; `constants` are the tensors of the inputs that are no arguments, by the name of
+    their value. Whatever else it holds is kept for `code()`.
     """
 
     def __init__(
@@ -156,7 +170,7 @@ class Compiled:
         self.warned = False
         self.names = parameter_names(fn)
 
-    # ---- calling ----------------------------------------------------------------------------------------------------------
+    # ---- calling ---------------------------------------------------------------------------------
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the function on these arguments, compiling what was not seen before."""
         self.calls += 1
@@ -203,7 +217,8 @@ class Compiled:
         return result if variant.returns else self._go_on(result, stance)
 
     def _go_on(self, frame: Frame, stance: str) -> Any:
-        """The trampoline: an instruction natively, then the segment of the point that it leads to, until the program returns."""
+        """The trampoline: an instruction natively, then the segment of the point that it leads
+        to, until the program returns."""
         machine = concrete_machine(self.codes, frame)
         for _ in range(MAX_SEGMENTS):
             done, value = step(machine)
@@ -233,9 +248,10 @@ class Compiled:
             machine = concrete_machine(self.codes, result)
         return machine.resume()
 
-    # ---- variants ---------------------------------------------------------------------------------------------------------
+    # ---- variants --------------------------------------------------------------------------------
     def _variant(self, entry: Entry, stance: str) -> Variant | None:
-        """The variant whose guards hold, captured if there is none; None: run natively from here on."""
+        """The variant whose guards hold, captured if there is none; None: run natively from
+        here on."""
         point = self.points.get(entry.key) or Point()
         for variant in point.variants:
             if variant.entry(entry.slots) is not None:
@@ -256,7 +272,8 @@ class Compiled:
             return None
         point = self._widened(point, entry)
         try:
-            variant = self._compile(point, entry)
+            with collection_paused():
+                variant = self._compile(point, entry)
         except (AnyshapeError, KeyboardInterrupt):
             raise
         except (Exception, Break, ProxyLeak, InterpreterBug) as error:
@@ -273,7 +290,8 @@ class Compiled:
         return variant
 
     def _without_stale(self, point: Point, entry: Entry) -> Point:
-        """At the limit: without the variants whose parameters, modules or functions have been replaced since."""
+        """At the limit: without the variants whose parameters, modules or functions have been
+        replaced since."""
         if len(point.variants) < self.options.max_variants:
             return point
         snapshot = world.snapshot()
@@ -349,7 +367,8 @@ class Compiled:
         return variant
 
     def _run(self, machine: Machine, domain: SymbolicDomain, entry: Entry) -> Any:
-        """Captures from the entry on: what the program returns, or the innermost frame at a graph break."""
+        """Captures from the entry on: what the program returns, or the innermost frame at a
+        graph break."""
         try:
             virtual = self._place(domain, entry)
             if entry.place is None:
@@ -364,7 +383,8 @@ class Compiled:
             return machine.frame
 
     def _native(self, recorder: Recorder, apart: Any = None) -> Variant:
-        """Under these guards the program runs natively: it raises, or leaves behind what cannot be rebuilt."""
+        """Under these guards the program runs natively: it raises, or leaves behind what cannot
+        be rebuilt."""
         guards = guard_set(recorder, apart, overlapping=apart is not None)
         check = freshness(guards.parameters, guards.hooks, self.options)
         return Variant(
@@ -440,7 +460,7 @@ class Compiled:
             error = AnyshapeError("E901", stage="compiler", why=why)
             warnings.warn(AnyshapeWarning(str(error)), stacklevel=5)
 
-    # ---- seeing inside ----------------------------------------------------------------------------------------------------
+    # ---- seeing inside ---------------------------------------------------------------------------
     def _variants(self) -> list[Variant]:
         return [
             v
@@ -505,7 +525,8 @@ class Compiled:
 
     def explain(self) -> Explanation:
         """Every break, and the counts."""
-        return Explanation(tuple(self.breaks), self.stats())
+        refusals = dict.fromkeys(str(r) for variant in self._variants() for r in variant.refusals)
+        return Explanation(tuple(self.breaks), self.stats(), tuple(refusals))
 
     def reset(self) -> None:
         """Forgets every specialization."""
@@ -540,6 +561,18 @@ def parameter_names(fn: Callable[..., Any]) -> list[str]:
     except (TypeError, ValueError):
         return []
     return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+
+@contextmanager
+def collection_paused() -> Iterator[None]:
+    """No garbage collection while capturing: it makes many objects at once, and drops few."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def guard_set(recorder: Recorder, apart: Any = None, *, overlapping: bool = False) -> GuardSet:

@@ -1,8 +1,11 @@
-"""Are these parameters still where and what they were, and these hook dictionaries still empty? Answered in microseconds.
+"""Are these parameters still where and what they were, and these hook dictionaries still empty?
+Answered in microseconds.
 
-In: pinned tensors and dictionaries. Out: a function that says whether any changed. A few hundred tensors asked one by one through Python
-cost more than a whole call may; so a small C function compares the bytes of their `TensorImpl`s with a copy, and the data pointers. Where
-the bytes differ, or where the layout of `TensorImpl` cannot be worked out, Python asks the tensors themselves.
+In: pinned tensors and dictionaries. Out: a function that says whether any changed. A few
+hundred tensors asked one by one through Python cost more than a whole call may; so a small C
+function compares the bytes of their `TensorImpl`s with a copy, and the data pointers. Where the
+bytes differ, or where the layout of `TensorImpl` cannot be worked out, Python asks the tensors
+themselves.
 """
 
 from __future__ import annotations
@@ -27,11 +30,13 @@ STORAGE_BYTES = 48
 FEW = 8  # so few tensors are asked one by one
 
 SOURCE = """
-int anyshape_fresh(long long count, char **impls, char *copies, long long start, long long words, long long storage,
-                   long long data, long long *pointers, long long tables, char **dicts)
+int anyshape_fresh(long long count, char **impls, char *copies, long long start,
+                   long long words, long long storage, long long data,
+                   long long *pointers, long long tables, char **dicts)
 {
     for (long long i = 0; i < count; i++) {
-        long long *now = (long long *)(impls[i] + start), *then = (long long *)(copies + i * words * 8);
+        long long *now = (long long *)(impls[i] + start);
+        long long *then = (long long *)(copies + i * words * 8);
         long long different = 0;
         for (long long w = 0; w < words; w++) different |= now[w] ^ then[w];
         char *owner = *(char **)(impls[i] + storage);
@@ -78,7 +83,8 @@ def _words(address: int, size: int) -> list[int]:
 def freshness(
     parameters: tuple[torch.Tensor, ...], hooks: tuple[Any, ...], options: Options
 ) -> Callable[[], bool] | None:
-    """A function that says whether the parameters are as they are now and the hook dictionaries empty; None if there is nothing to ask."""
+    """A function that says whether the parameters are as they are now and the hook dictionaries
+    empty; None if there is nothing to ask."""
     if not parameters and not hooks:
         return None
     slow = _Asked(parameters, [parameter_state(p) for p in parameters], hooks)

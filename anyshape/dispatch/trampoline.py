@@ -1,7 +1,8 @@
 """Between segments: real frames, one instruction done natively, and the next program point.
 
-In: the real frames that a segment left (`Rebuilder.frames`). Out: the next program point as a key and flat slots, frames made again from
-both for capture, or the program's result. A key is the skeleton of the frames: code, instruction, which slot lies where.
+In: the real frames that a segment left (`Rebuilder.frames`). Out: the next program point as a
+key and flat slots, frames made again from both for capture, or the program's result. A key is
+the skeleton of the frames: code, instruction, which slot lies where.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ _PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None)})
 
 
 class Native(Concrete):
-    """The concrete domain between segments: what capture must not look into is called natively, queries are answered as in capture."""
+    """The concrete domain between segments: what capture must not look into is called natively,
+    queries are answered as in capture."""
 
     def python_call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         answer = ANSWERS.get(fn)
@@ -49,7 +51,8 @@ def concrete_machine(codes: dict[Any, Any], frame: Frame | None = None) -> Machi
 
 
 def step(machine: Machine) -> tuple[bool, Any]:
-    """Executes one instruction natively: (True, result) where the program has returned; raises what it raises."""
+    """Executes one instruction natively: (True, result) where the program has returned; raises
+    what it raises."""
     frame: Frame = machine.frame  # type: ignore[assignment]
     handler, arg = frame.instructions[frame.index]
     frame.index += 1
@@ -73,7 +76,8 @@ class _Flattener:
     known: dict[int, int] = field(default_factory=dict)
 
     def slot(self, value: Any, text: str) -> Any:
-        """The number of the slot; -1 where there is no value; a C method bound to an object is that object's slot and a name."""
+        """The number of the slot; -1 where there is no value; a C method bound to an object is
+        that object's slot and a name."""
         if value is NULL:
             return -1
         if type(value) is BuiltinFunctionType and not isinstance(
@@ -90,7 +94,8 @@ class _Flattener:
         return len(self.slots) - 1
 
     def continuation(self, made: Continuation | None) -> Any:
-        """A continuation as data: its class, and its fields as slots, nested continuations or plain values."""
+        """A continuation as data: its class, and its fields as slots, nested continuations or
+        plain values."""
         if made is None or not dataclasses.is_dataclass(made):
             return made
         fields = [(f.name, getattr(made, f.name)) for f in dataclasses.fields(made)]
@@ -147,7 +152,8 @@ class Place:
 
 
 def flatten(frame: Frame, live: dict[Any, list[int]]) -> Place | None:
-    """The program point at which `frame` and its callers are; None inside a running generator. `live` keeps liveness by code."""
+    """The program point at which `frame` and its callers are; None inside a running generator.
+    `live` keeps liveness by code."""
     flattener = _Flattener(live)
     parts: list[Any] = []
     scopes: list[tuple[Any, Any]] = []
@@ -162,7 +168,8 @@ def flatten(frame: Frame, live: dict[Any, list[int]]) -> Place | None:
 
 
 def inflate(place: Place, values: list[Any], bind: Callable[[Any, str], Any]) -> Frame:
-    """The innermost of new frames that hold `values` where the place has its slots; `bind` gives a method of a value."""
+    """The innermost of new frames that hold `values` where the place has its slots; `bind`
+    gives a method of a value."""
 
     def value(slot: Any) -> Any:
         if type(slot) is tuple:

@@ -1,4 +1,5 @@
-"""Captured programs run by the reference interpreter: no code generator takes part in the tests of capture."""
+"""Captured programs run by the reference interpreter: no code generator takes part in the tests
+of capture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What cannot be captured ends the segment, runs natively, and capture goes on; `fullgraph=True` says why."""
+"""What cannot be captured ends the segment, runs natively, and capture goes on;
+`fullgraph=True` says why."""
 
 from __future__ import annotations
 

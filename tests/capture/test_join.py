@@ -1,4 +1,5 @@
-"""Branches on sizes: both sides run to where they meet, and only what is really different is guarded."""
+"""Branches on sizes: both sides run to where they meet, and only what is really different is
+guarded."""
 
 from __future__ import annotations
 

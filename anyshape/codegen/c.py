@@ -25,6 +25,8 @@ from anyshape.codegen.prelude import prelude
 from anyshape.codegen.scalar import COSTS
 from anyshape.ir.loops import (
     Axis,
+    Const,
+    Element,
     Kernel,
     Load,
     Op,
@@ -363,7 +365,9 @@ class _Emitter(CellPrinter):
         """The lane loop, cut where conditions on the lane change, so that no cell decides them."""
         body = set(self.passes.closure(self._roots(work), work.known))
         places = [p for p, truths in self.splits.items() if not body.isdisjoint(truths)]
-        plain = self.elements
+        whole = self.elements
+        plain = self._with_kept(work)
+        self.elements = plain
         before = start
         self._open("")
         for number, place in enumerate([*places, None]):
@@ -377,7 +381,14 @@ class _Emitter(CellPrinter):
             self._close(1)
             before = after
         self._close(1)
-        self.elements = plain
+        self.elements = whole
+
+    def _with_kept(self, work: _Work) -> list[Element]:
+        """The elements, those that an earlier pass has kept without what they are made of."""
+        return [
+            Const(0, e.dtype) if n in self.kept and n not in work.keep else e
+            for n, e in enumerate(self.elements)
+        ]
 
     def _clamped(self, axis: Axis, number: int, place: Dim, low: str, high: str) -> str:
         name = f"{axis.name}c{number}"
@@ -401,7 +412,7 @@ class _Emitter(CellPrinter):
             self._close(1)
             return
         first = start
-        if work.reduces and self._is_cheap(body):
+        if work.reduces and not self.splits and self._is_cheap(body):  # else there is much text
             first = self._wide_loop(axis, start, end, work, body)
         clauses = "".join(
             f" reduction({c_clause(self.kernel.elements[n])}:a{n})" for n in work.reduces

@@ -43,6 +43,7 @@ from anyshape.symbolic.expr import (
     total,
 )
 from anyshape.symbolic.facts import Contradiction, Facts
+from anyshape.symbolic.parse import parse_condition, parse_dim
 from anyshape.symbolic.render import evaluate, to_c, to_python, to_triton
 from anyshape.symbolic.solve import Mismatch, bind, substitute, unify
 
@@ -82,6 +83,8 @@ __all__ = [
     "minimum",
     "mod",
     "ne",
+    "parse_condition",
+    "parse_dim",
     "substitute",
     "symbols_of",
     "to_c",

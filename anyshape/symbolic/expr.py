@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from math import gcd
+from math import gcd, inf
 from random import Random
 from typing import Any, TypeAlias
 
@@ -351,13 +351,28 @@ def _opened(kind: type[Operation], items: Iterable[Dim]) -> tuple[dict[Expr, Non
     for item in items:
         if not isinstance(item, Expr):
             ints.append(operator.index(item))
-        elif isinstance(item.atom, kind):
-            more, constants = _opened(kind, item.atom.args)
+            continue
+        nested = _nested(kind, item)
+        if nested is None:
+            exprs[item] = None
+        else:
+            more, constants = _opened(kind, nested)
             exprs.update(more)
             ints.extend(constants)
-        else:
-            exprs[item] = None
     return exprs, ints
+
+
+def _nested(kind: type[Operation], item: Expr) -> Iterable[Dim] | None:
+    """The operands if the item is an atom of this kind; of 2*min(x, y) + 1 they are 2*x + 1, ..."""
+    if isinstance(item.atom, kind):
+        return item.atom.args
+    if kind is Broadcast or len(item.terms) != 1:
+        return None
+    ((monomial, scale),) = item.terms.items()
+    atom = monomial[0]
+    if scale < 0 or len(monomial) > 1 or not isinstance(atom, kind):
+        return None
+    return [scale * arg + item.constant for arg in atom.args]
 
 
 def _extremum(kind: type[Min | Max], pick: Callable[..., int], items: tuple[Dim, ...]) -> Dim:
@@ -379,14 +394,13 @@ def _chosen(
     exprs: Iterable[Expr],
     ints: Sequence[int],
 ) -> Dim:
-    """Keeps one of x + 1 and x + 3; a common factor and the first constant go outside."""
+    """Keeps one of x + 1 and x + 3; a common factor and the least constant go outside."""
     best: dict[Expr, int] = {}
     for expr in exprs:
         base = without_constant(expr)
         best[base] = pick(best[base], expr.constant) if base in best else expr.constant
-    bases = sorted(best, key=_index)
-    shift = best[bases[0]]
-    operands: list[Dim] = [base + (best[base] - shift) for base in bases]
+    shift = min(best.values())
+    operands: list[Dim] = [base + (constant - shift) for base, constant in best.items()]
     if ints:
         operands.append(pick(ints) - shift)
     common = gcd(*map(content, operands))
@@ -401,12 +415,15 @@ def _joined(space: Space, kind: type[Operation], operands: list[Dim]) -> Dim:
             found = ALWAYS.rewrite(kind.word, (x, y), ARITHMETIC, compare_ints)
             if found is not None:
                 others = [z for z in operands if z is not x and z is not y]
-                return _joined(space, kind, [found, *others])
-    return operands[0] if len(operands) == 1 else space.operation(kind, *operands)
+                return BUILDERS[kind.word](found, *others)
+    return (
+        operands[0] if len(operands) == 1 else space.operation(kind, *sorted(operands, key=_index))
+    )
 
 
-def _index(expr: Expr) -> int:
-    return expr.index
+def _index(dim: Dim) -> float:
+    """Sorts expressions by age, in one order for one space, and ints after them."""
+    return inf if isinstance(dim, int) else dim.index
 
 
 def broadcast(*items: Dim) -> Dim:

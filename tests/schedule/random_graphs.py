@@ -157,9 +157,10 @@ class Maker:
 
     def tensors(self, a: int, b: int) -> list[torch.Tensor]:
         made = []
+        generator = torch.Generator().manual_seed(100 * a + b)
         for sizes, dtype, order in self.inputs:
             shape = [{"a": a, "b": b}.get(n) if not n.isdigit() else int(n) for n in sizes.split()]
-            x = torch.randn([shape[d] for d in order])
+            x = torch.randn([shape[d] for d in order], generator=generator)
             x = (x > 0) if dtype is dtypes.bool_ else (x * 2).to(getattr(torch, dtype.name))
             made.append(x.permute([order.index(d) for d in range(len(shape))]))
         return made

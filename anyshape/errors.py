@@ -92,6 +92,11 @@ CODES: Mapping[str, Template] = MappingProxyType(
             "they are for inference; without this error a gradient would silently miss the experts",
             "call the model under torch.no_grad(), or train with the original block",
         ),
+        "E154": Template(
+            "another rank did not answer within {seconds} s",
+            "it died, hangs, or does not make the same calls",
+            "look at the other ranks' logs; Mesh.of_world(timeout=...) sets how long to wait",
+        ),
         "E201": Template(
             "{what}",
             "{why}",

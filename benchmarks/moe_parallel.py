@@ -288,9 +288,11 @@ def run_death(index: int, world: int, cuda: bool, directory: str, quick: bool) -
     layer(x)
     if index == 1:
         os._exit(9)
-    layer(x)
-    if cuda:
-        torch.cuda.synchronize()
+    try:
+        layer(x)
+    except Exception as error:
+        print(f"rank {index}: {str(error).splitlines()[0]}", flush=True)
+        os._exit(1)  # the GPU still waits for rank 1: a tidy end would wait with it
 
 
 def death(world: int, cuda: bool, directory: str) -> str:
@@ -305,7 +307,7 @@ def death(world: int, cuda: bool, directory: str) -> str:
     ranks[1].join()
     begin = time.monotonic()
     for process in ranks:
-        process.join(3 * DEATH_TIMEOUT.total_seconds())
+        process.join(2 * DEATH_TIMEOUT.total_seconds())
     seconds = time.monotonic() - begin
     codes = [process.exitcode for process in ranks]
     for process in ranks:

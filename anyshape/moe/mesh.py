@@ -8,6 +8,7 @@ is an error (E152) on all of them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -101,11 +102,17 @@ class Mesh:
 
     tp: Axis = Axis()
     ep: Axis = Axis()
+    timeout: timedelta = TIMEOUT
 
     @classmethod
-    def of_groups(cls, tp: dist.ProcessGroup | None, ep: dist.ProcessGroup | None) -> Mesh:
-        """A mesh of groups that exist already (those of a DeviceMesh, say)."""
-        return cls(Axis(tp), Axis(ep))
+    def of_groups(
+        cls,
+        tp: dist.ProcessGroup | None,
+        ep: dist.ProcessGroup | None,
+        timeout: timedelta = TIMEOUT,
+    ) -> Mesh:
+        """A mesh of groups that exist already (those of a DeviceMesh, say), with their timeout."""
+        return cls(Axis(tp), Axis(ep), timeout)
 
     @classmethod
     def of_world(cls, *, tp: int = 1, ep: int = 1, timeout: timedelta = TIMEOUT) -> Mesh:
@@ -118,7 +125,7 @@ class Mesh:
             checks.fail("tp * ep", f"{world}, the number of ranks", f"{tp} * {ep}")
         rows = [list(range(row * tp, (row + 1) * tp)) for row in range(ep)]
         columns = [list(range(column, world, tp)) for column in range(tp)]
-        return cls(Axis(_own_group(rows, timeout)), Axis(_own_group(columns, timeout)))
+        return cls(Axis(_own_group(rows, timeout)), Axis(_own_group(columns, timeout)), timeout)
 
     def axes(self) -> tuple[Axis, Axis]:
         return self.tp, self.ep
@@ -154,8 +161,8 @@ def compare(what: str, names: Sequence[str], table: Sequence[Sequence[int]]) -> 
 class HostCopy:
     """A small tensor on its way to the host; other work fits in before `wait()`."""
 
-    def __init__(self, x: Tensor) -> None:
-        self._host = x
+    def __init__(self, x: Tensor, timeout: timedelta) -> None:
+        self._host, self._timeout = x, timeout
         self._event: torch.cuda.Event | None = None
         if x.is_cuda:
             self._host = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
@@ -164,6 +171,9 @@ class HostCopy:
             self._event.record()
 
     def wait(self) -> list[int]:
-        if self._event is not None:
-            self._event.synchronize()
+        """The values; E154 if the ranks they come from have not answered within the timeout."""
+        deadline = time.monotonic() + self._timeout.total_seconds()
+        while self._event is not None and not self._event.query():
+            if time.monotonic() > deadline:
+                raise AnyshapeError("E154", seconds=self._timeout.total_seconds())
         return self._host.tolist()

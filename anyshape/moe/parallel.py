@@ -250,7 +250,7 @@ class ParallelMoE(nn.Module):
         kept = everyone if view.outer.group is not None else everyone[tp.rank : tp.rank + 1]
         by_source = kept[:, :-1].reshape(-1, received.shape[1])
         summary = [sent.sum(1), by_source.sum(1), everyone[:, -1, 0]]
-        return Arrivals(by_source, HostCopy(torch.cat(summary)), tp.size)
+        return Arrivals(by_source, HostCopy(torch.cat(summary), self.mesh.timeout), tp.size)
 
     def _outgoing(self, share: Tensor, plan: Plan) -> Rows:
         on_input = self.routing.apply_to == "input"

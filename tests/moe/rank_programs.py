@@ -204,9 +204,9 @@ def count_host_copies(rank: int, case: Case) -> int:
     original, made = parallel.HostCopy, []
 
     class Counted(original):
-        def __init__(self, x: Tensor) -> None:
+        def __init__(self, x: Tensor, timeout: timedelta) -> None:
             made.append(x.numel())
-            super().__init__(x)
+            super().__init__(x, timeout)
 
     parallel.HostCopy = Counted
     layer(make_tokens(case, layer.mesh.ep.rank))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
+from anyshape.errors import AnyshapeError
 from anyshape.moe import Routing
+from anyshape.moe.mesh import HostCopy
 from anyshape.moe.parallel import Exchange
 from tests.moe import rank_programs as ranks
 from tests.moe.rank_programs import EXACT, Case, Outcome
@@ -207,3 +210,15 @@ def test_uneven_shares_of_experts_are_refused_by_name(tmp_path: Path) -> None:
     case = Case(1, 2, DYNAMIC, (4, 4), exact=False, routing=Routing(7, 2))
     for outcome in ranks.run_ranks(2, ranks.run_case, tmp_path, case):
         assert "the number of experts must be a multiple of 2" in outcome.error
+
+
+def test_copy_that_never_arrives_is_an_error_after_the_timeout() -> None:
+    class Never:
+        def query(self) -> bool:
+            return False
+
+    copy = HostCopy(torch.zeros(2, dtype=torch.int32), timedelta(seconds=0.05))
+    assert copy.wait() == [0, 0]
+    copy._event = Never()
+    with pytest.raises(AnyshapeError, match="E154 another rank did not answer within 0.05 s"):
+        copy.wait()

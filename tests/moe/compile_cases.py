@@ -1,0 +1,137 @@
+"""Compiles the kernels for sm_90 on a machine without a GPU, launched as their own launchers launch them.
+
+Run by `test_kernels_triton.py`. A driver that only names its target takes the place of CUDA's, and every launch
+becomes a compilation. Fails if a kernel does not compile or wants more shared memory than there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+
+import torch
+import triton
+from torch import Tensor
+from triton.backends.compiler import GPUTarget
+from triton.runtime.jit import JITFunction
+
+from anyshape.moe import (
+    gluon_gemm,
+    tma_gemm,
+    triton_activation,
+    triton_gather,
+    triton_gemm,
+    triton_routing,
+    triton_shuffling,
+)
+from anyshape.moe.gemm_tiles import GATED_TILES, SIMPLE_TILES, TILES, Tile
+
+SHARED_BYTES = 232448
+COMPILED: list[object] = []
+
+
+class NamedTarget:
+    """As much of a driver as compiling takes."""
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int | None = None) -> int:
+        return 0
+
+
+def compile_instead(kernel: JITFunction, grid: Sequence[int]) -> Callable[..., object]:
+    """What `kernel[grid]` is here: compiles for these arguments and remembers the result."""
+
+    def compile_it(*arguments: object, **keywords: object) -> object:
+        built = kernel.warmup(*arguments, grid=grid, **keywords)
+        if built.metadata.shared > SHARED_BYTES:
+            raise MemoryError(f"{built.metadata.name} wants {built.metadata.shared} bytes shared")
+        COMPILED.append(built)
+        return built
+
+    return compile_it
+
+
+def operands(bits: int, groups: int = 4) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """x [64, 256], w [groups, 512, 256], sizes and a bf16 output [64, 512]."""
+    dtype = torch.bfloat16 if bits == 16 else torch.float8_e4m3fn
+    x, w = torch.zeros(64, 256).to(dtype), torch.zeros(groups, 512, 256).to(dtype)
+    return x, w, torch.zeros(groups, dtype=torch.int32), torch.zeros(64, 512, dtype=torch.bfloat16)
+
+
+def compile_product(tile: Tile, bits: int, *, extras: bool) -> None:
+    x, w, sizes, out = operands(bits)
+    scales = (torch.zeros(64), torch.zeros(4, 512)) if bits == 8 else (None, None)
+    bias, weights = (torch.zeros(4, 512), torch.zeros(64)) if extras else (None, None)
+    arguments = (tile, x, w, sizes, out, None, *scales, bias, weights)
+    if tile.specialized:
+        gluon_gemm.launch(*arguments, extras)
+    else:
+        tma_gemm.launch(*arguments, torch.zeros(64, dtype=torch.int32) if extras else None, extras)
+
+
+def compile_products() -> None:
+    for shapes in {shapes.tile: shapes for shapes in TILES}.values():
+        compile_product(shapes.tile, shapes.bits, extras=True)
+    index = torch.zeros(64, dtype=torch.int32)
+    for shapes in SIMPLE_TILES:
+        x, w, sizes, out = operands(shapes.bits)
+        scales = (torch.zeros(64), torch.zeros(4, 512)) if shapes.bits == 8 else (None, None)
+        total = torch.zeros(9, 512)
+        factors = torch.zeros(9, 4)
+        tma_gemm.launch(
+            *(shapes.tile, x, w, sizes, total, index, *scales, None, factors, None, False)
+        )
+    for shapes in GATED_TILES:
+        for gather in (None, index):
+            x, w, sizes, out = operands(16)
+            ending = ("silu", 1.0, 1.0, gather is None, False)
+            tma_gemm.launch_gated(
+                shapes.tile, x, w, sizes, out[:, :256].contiguous(), None, gather, *ending
+            )
+    x, w, sizes, out = operands(16)
+    ending = (None, None, None, None, None, None, True)
+    triton_gemm._launch(x, w.mT.contiguous().mT, sizes, out, *ending)
+
+
+def compile_rows() -> None:
+    x, index = torch.zeros(2000, 5120, dtype=torch.bfloat16), torch.zeros(2000, dtype=torch.int32)
+    scores = torch.zeros(2000, 128)
+    gather = (x, index, index, scores, index[:8], True)
+    triton_gather.gather_mul(*gather)
+    triton_gather.gather_mul_quantize(*gather)
+    for unique in (False, True):
+        triton_gather.scatter_add(x, x, index, None, unique)
+    triton_gather.scatter_add_padded(x, x[None], index[:8], index)
+    for tokens, experts, top_k in ((16, 128, 8), (2000, 128, 2), (9000, 64, 8)):
+        valid = torch.zeros(1, dtype=torch.int32)
+        made = torch.zeros(tokens, experts)
+        triton_shuffling.index_shuffling(made, top_k, (0, experts), valid, True)
+    for combine in (False, True):
+        triton_shuffling._moved(
+            x, torch.zeros(4, 16, dtype=torch.int32), 0, 16, False, True, combine
+        )
+    for kind in ("silu", "gelu", "gelu_tanh", "gpt_oss"):
+        halves = (x[:, ::2], x[:, 1::2], None, kind, 1.0, 1.0, True)
+        triton_activation.silu_mul(*halves)
+        triton_activation.silu_mul_quantize(*halves)
+    for groups, top in ((1, 1), (8, 4)):
+        choice = ("sigmoid", 4, True, groups, top, 2, 1.0)
+        triton_routing.scores_of_logits(scores, scores[0], scores[0], *choice)
+
+
+def main() -> None:
+    triton.runtime.driver.set_active(NamedTarget())
+    JITFunction.__getitem__ = compile_instead
+    torch.cuda.get_device_properties = lambda device: SimpleNamespace(multi_processor_count=132)
+    compile_products()
+    compile_rows()
+    print("compiled", len(COMPILED), "kernels")
+
+
+if __name__ == "__main__":
+    main()

@@ -46,7 +46,7 @@ def _row_index() -> Mapping[Any, str]:
                 table.setdefault(found, name)
     for function, name in spelled.items():
         index.setdefault(function, name)
-    for name in OPS:  # methods whose sizes may be given one by one are no spellings of the row, but they are the row
+    for name in OPS:  # methods whose sizes may be given one by one are the row without a spelling
         method = getattr(torch.Tensor, name, None)
         if method is not None and callable(method):
             index.setdefault(method, name)

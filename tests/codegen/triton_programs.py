@@ -67,6 +67,8 @@ def interpret(compiled, args, modules):
                 if isinstance(ref, BufferRef) and ref.name not in values:
                     values[ref.name] = allocate(program.buffers[ref.name], sizes)
             launch(step, values, sizes, modules)
+        elif isinstance(step, Call) and step.kind == "check":
+            assert not values[step.args[0].name].any()
         elif isinstance(step, Call):
             call = [values[a.name] if isinstance(a, BufferRef) else evaluate_all(a, sizes) for a in step.args]
             values[step.outputs[0]] = reference.resolve(step.function)(*call)

@@ -410,7 +410,8 @@ def _chosen(
 
 def _joined(space: Space, kind: type[Operation], operands: list[Dim]) -> Dim:
     """The atom of these operands, after rules have joined what two of them can be joined to."""
-    for position, x in enumerate(operands):
+    rich = any(ARITHMETIC.operations(x) for x in operands)  # no rule is about symbols alone
+    for position, x in enumerate(operands if rich else ()):
         for y in operands[:position] + operands[position + 1 :]:
             found = ALWAYS.rewrite(kind.word, (x, y), ARITHMETIC, compare_ints)
             if found is not None:

@@ -186,8 +186,9 @@ def atom_bounds(facts: Facts, atom: Atom, depth: int) -> Bounds:
     if isinstance(atom, Symbol):
         return own if atom.signed else (highest(own[0], 0), own[1])
     if deep(atom):
-        return own
-    operands = [bounds_of(facts, arg, depth) for arg in atom.args]
+        operands = [(arg, arg) if isinstance(arg, int) else UNBOUNDED for arg in atom.args]
+    else:
+        operands = [bounds_of(facts, arg, depth) for arg in atom.args]
     return meet(own, BY_WORD[atom.word](*operands))
 
 

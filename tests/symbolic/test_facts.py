@@ -14,6 +14,7 @@ from anyshape.symbolic import (
     broadcast,
     ceildiv,
     eq,
+    evaluate,
     ge,
     gt,
     le,
@@ -468,9 +469,18 @@ def test_forks_share_what_they_know(w):
 def test_what_is_nested_without_end_is_merely_unknown(w):
     dim = w.s[0]
     for _ in range(400):
-        dim = minimum(dim + 1, w.space.fresh("y")) * 2
-    assert w.facts.known(eq(dim, 7)) is False  # it is even
-    assert w.facts.known(ge(dim, 7)) is None
-    assert w.facts.bounds(dim)[0] in (None, 0)
+        dim = (dim * w.space.fresh("y")) % 11
+    assert w.facts.known(eq(dim, 7)) is None
+    assert w.facts.known(le(dim, 10)) is True
     assert w.facts.simplify(dim) is dim
+    assert evaluate(dim, {symbol.symbol: 1 for symbol in w.space}) == 1
     assert "..." in str(dim)
+
+
+def test_a_minimum_of_minimums_is_one_wide_minimum(w):
+    dim, others = w.s[0], [w.space.fresh("y") for _ in range(200)]
+    for other in others:
+        dim = minimum(dim + 1, other)
+    (atom,) = (a for m in dim.terms for a in m) if dim.atom is None else (dim.atom,)
+    assert len(atom.args) == 201
+    assert w.facts.known(le(dim, others[7] + 192)) is True

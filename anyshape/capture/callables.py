@@ -21,7 +21,7 @@ import torch
 
 from anyshape.capture import purity, tensor_methods, tensor_ops
 from anyshape.capture.meta import eager_call
-from anyshape.capture.values import PROXIES, TensorValue
+from anyshape.capture.values import PROXIES, Call, TensorValue
 
 if TYPE_CHECKING:
     from anyshape.capture.symbolic_domain import SymbolicDomain
@@ -230,6 +230,16 @@ def _logged(fn: Any) -> Callable[..., Any]:
 OURS: Mapping[str, Callable[..., Any]] = {
     "check": tensor_methods.check_condition,
     "is_compiling": lambda domain, args, kwargs: True,
+    "CompiledFunction.__call__": lambda domain, args, kwargs: Call(
+        args[0]._lazy.fn,  # noqa: SLF001
+        args[1:],
+        kwargs,
+    ),
+    "_compiled_module.<locals>.<lambda>": lambda domain, args, kwargs: Call(
+        type(args[0])._anyshape_original.__call__,  # noqa: SLF001
+        args,
+        kwargs,
+    ),
 }
 
 

@@ -238,7 +238,7 @@ class SymbolicDomain(Domain):
         if fn.__qualname__ == "__getattr__":  # of a module: it imports what it was asked for
             return fn(*args, **kwargs)
         if fn.__module__ == "anyshape.api":
-            named = callables.OURS.get(fn.__name__)
+            named = callables.OURS.get(fn.__qualname__)
             if named is not None:
                 return named(self, args, kwargs)
         if fn.__dict__ and fn.__dict__.get("_torchdynamo_disable"):

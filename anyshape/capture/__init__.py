@@ -10,8 +10,8 @@ The torch-free pieces, bottom up:
     continuations.py  what becomes of a frame's result where it is not simply pushed
     domain.py         Domain: the hooks by which one interpreter serves two worlds;
                       concrete.py: the one that runs everything
-    heap.py           the shadow heap: created objects, mirrors of outside ones (mirrors.py), the log
-                      of effects, the undo journal (undo.py); purity.py: tables about C callables
+    heap.py           the shadow heap: created objects, mirrors of outside ones (mirrors.py), the
+                      log of effects, the undo journal (undo.py); purity.py: tables about C callables
     generators.py     suspended frames; unwinding.py: exceptions; binding.py: arguments; views.py:
                       frames as the program sees them
     attributes.py protocol.py   the object protocol, CPython slot by slot

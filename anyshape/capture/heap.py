@@ -512,7 +512,7 @@ class Heap:
 
     def _result(self, result: Any) -> Any:
         """What a native call gave: new if nobody but this frame holds it."""
-        if type(result) not in IMMUTABLE and getrefcount(result) <= 3:
+        if type(result) not in IMMUTABLE and getrefcount(result) <= 2:
             self._adopt(result, 3)
         return result
 

@@ -7,6 +7,7 @@ had run it. Then once more with a checkpoint in the middle, to which the machine
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import zlib
 from types import CodeType
@@ -145,3 +146,108 @@ def test_going_back_to_the_middle_leaves_no_trace(name: str) -> None:
         return result
 
     assert harness.outcome(forked, case.__code__) == native
+
+
+OUTSIDE_STATE: dict[str, Any] = {"rows": [[1], [2]], "names": {"a"}, "count": 0}
+
+
+def made_here() -> list[Any]:
+    return [
+        list((1, 2)), [3] + [4], {1: 2}.copy(), OUTSIDE_STATE.copy(), "a b".split(), sorted([3, 1]),
+        dict.fromkeys("ab"), [[1]].copy(), [0] * 3, {1} | {2}, list(OUTSIDE_STATE["rows"]),
+    ]  # fmt: skip
+
+
+def found_outside() -> list[Any]:
+    return [OUTSIDE_STATE.get("rows"), OUTSIDE_STATE["rows"][0], next(iter(OUTSIDE_STATE.values()))]
+
+
+def test_what_a_native_call_makes_is_created_and_what_it_finds_is_not() -> None:
+    machine = Machine(Recorder())
+    assert all(machine.heap.is_created(value) for value in machine.run(made_here))
+    machine = Machine(Recorder())
+    found = machine.run(found_outside)
+    assert not any(machine.heap.is_created(value) for value in found)
+
+
+def changes_outside() -> tuple[Any, ...]:
+    OUTSIDE_STATE["count"] += 1
+    OUTSIDE_STATE["rows"].append([3])
+    OUTSIDE_STATE["rows"][0].append("x")
+    first = OUTSIDE_STATE["rows"].pop(0)
+    OUTSIDE_STATE["names"].add("b")
+    OUTSIDE_STATE["rows"] += [[4]]
+    del OUTSIDE_STATE["rows"][0]
+    changes_outside.note = len(OUTSIDE_STATE["rows"])
+    return first, sorted(OUTSIDE_STATE["names"]), len(OUTSIDE_STATE["rows"]), OUTSIDE_STATE["count"]
+
+
+def test_outside_objects_stay_until_the_effects_are_replayed() -> None:
+    global OUTSIDE_STATE
+    fresh = {"rows": [[1], [2]], "names": {"a"}, "count": 0}
+    OUTSIDE_STATE = copy.deepcopy(fresh)
+    want = changes_outside()
+    changed = OUTSIDE_STATE
+    del changes_outside.note
+    OUTSIDE_STATE = copy.deepcopy(fresh)
+    rows = OUTSIDE_STATE["rows"]
+    machine = Machine(Recorder())
+    got = machine.run(changes_outside)
+    assert fresh == OUTSIDE_STATE
+    assert not hasattr(changes_outside, "note")
+    replay(machine)
+    assert got == want
+    assert changed == OUTSIDE_STATE
+    assert OUTSIDE_STATE["rows"] is rows
+    assert changes_outside.note == 2
+
+
+class Module:
+    """An outside object with attributes, slots and a class attribute."""
+
+    shared = [1]
+
+    def __init__(self) -> None:
+        self.items = [1]
+        self.name = "m"
+
+
+def writes_attributes(module: Any) -> tuple[Any, ...]:
+    module.name = module.name + "!"
+    module.items.append(2)
+    module.fresh = [module.name]
+    module.fresh.append(3)
+    alias = module.items
+    alias.append(4)
+    module.shared.append(5)
+    return (
+        module.name,
+        module.items,
+        module.fresh,
+        vars(module)["name"],
+        module.shared,
+        "items" in module.__dict__,
+    )
+
+
+def test_attribute_writes_are_seen_at_once_and_done_later() -> None:
+    native, real = Module(), Module()
+    Module.shared = [1]
+    want = copy.deepcopy(writes_attributes(native))
+    Module.shared = [1]
+    machine = Machine(Recorder())
+    got = machine.run(writes_attributes, real)
+    assert [machine.heap.mirror(value) for value in got] == list(want)
+    assert (real.name, real.items, vars(real).keys()) == ("m", [1], {"name", "items"})
+    assert Module.shared == [1]
+    replay(machine)
+    assert vars(real) == vars(native)
+    assert Module.shared == [1, 5]
+
+
+def test_reads_are_reported_with_their_keys() -> None:
+    domain = Recorder()
+    module = Module()
+    Machine(domain).run(lambda m: (m.items[0], len(m.items), "name" in vars(m)), module)
+    kinds = {(kind, key) for _, kind, key in domain.reads}
+    assert {("attr", "items"), ("item", 0), ("len", None)} <= kinds

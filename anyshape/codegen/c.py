@@ -11,28 +11,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from anyshape.codegen.c_cells import CellPrinter
+from anyshape.codegen.c_lanes import LanePrinter, Work
 from anyshape.codegen.c_texts import (
     C_TYPES,
     STORAGE,
-    c_clause,
     c_combine,
     c_identity,
     total_type,
 )
-from anyshape.codegen.passes import analyse, lane, specialize, step_of, thresholds, turned
+from anyshape.codegen.passes import analyse, lane, step_of, thresholds, turned
 from anyshape.codegen.prelude import prelude
 from anyshape.codegen.scalar import COSTS
 from anyshape.ir.loops import (
     Axis,
-    Const,
-    Element,
     Kernel,
     Load,
     Op,
     Reduce,
     Scan,
-    Store,
     operands,
 )
 from anyshape.symbolic import Dim
@@ -43,8 +39,6 @@ CHUNK = 2048
 """Cells of the innermost axis that one thread takes at a time."""
 BLOCK = 4096
 """Cells that one vector of float accumulators sums."""
-WIDE = 64
-"""Accumulators of a cheap reduction."""
 ROWS = 128
 """Cells of a strided row that are summed in the elements' own type."""
 LANES = 64
@@ -65,23 +59,8 @@ def emit_c(kernel: Kernel, name: str) -> str:
     return _Emitter(kernel, name).text()
 
 
-@dataclass(slots=True)
-class _Work:
-    """What one loop does for each cell: ``known`` elements are variables already."""
-
-    stores: list[Store] = field(default_factory=list)
-    reduces: list[int] = field(default_factory=list)
-    keep: list[int] = field(default_factory=list)
-    known: set[int] = field(default_factory=set)
-
-    def __bool__(self) -> bool:
-        return bool(self.stores or self.reduces or self.keep)
-
-
 @dataclass(slots=True, eq=False)
-class _Emitter(CellPrinter):
-    lane: str | None = field(init=False)
-    splits: dict[Dim, dict[int, bool]] = field(default_factory=dict)
+class _Emitter(LanePrinter):
     started: set[int] = field(default_factory=set)
 
     def text(self) -> str:
@@ -108,7 +87,7 @@ class _Emitter(CellPrinter):
     def _map(self) -> None:
         """No rows: every cell on its own."""
         axes = self.kernel.axes
-        work = _Work(stores=list(self.kernel.stores))
+        work = Work(stores=list(self.kernel.stores))
         if axes and self.kernel.ordered and self._writes_apart(axes[-1]):
             self._open_loops(axes[:-1])
             known = self._outer_elements()
@@ -165,7 +144,7 @@ class _Emitter(CellPrinter):
         self._open(f"for (i64 {across} = {across}b; {across} < {across}e; {across}++)")
         known = [n for n in self._outer_elements() if n not in loads]
         self._emit_elements(known)
-        work = _Work(stores=list(self.kernel.stores), known=set(known))
+        work = Work(stores=list(self.kernel.stores), known=set(known))
         self._segments(inner, f"{name}b", f"{name}e", work)
         self._close(3 + len(others))
 
@@ -247,10 +226,10 @@ class _Emitter(CellPrinter):
         self._emit_elements(plain)
         done.update(plain)
 
-    def _work(self, level: int, done: set[int]) -> _Work:
+    def _work(self, level: int, done: set[int]) -> Work:
         """What a pass computes for each cell."""
         passes = self.passes
-        return _Work(
+        return Work(
             stores=passes.stores(level, "cell"),
             reduces=passes.reduces(level),
             keep=[n for n in self.kept if passes.level[n] == level],
@@ -317,7 +296,7 @@ class _Emitter(CellPrinter):
             self._line(f"free(q{n});")
         done.update(work.reduces)
 
-    def _row_pass_again(self, work: _Work, done: set[int]) -> None:
+    def _row_pass_again(self, work: Work, done: set[int]) -> None:
         """A scan over the only row runs in order."""
         self._start_scans(work)
         *outer, inner = self.kernel.rows
@@ -329,7 +308,7 @@ class _Emitter(CellPrinter):
         self._name_totals(work)
         done.update(work.reduces)
 
-    def _start_scans(self, work: _Work) -> None:
+    def _start_scans(self, work: Work) -> None:
         """A scan that several passes need runs again in each."""
         for n in self._scans(work):
             kind = "" if n in self.started else f"{total_type(self.elements[n])} "
@@ -342,130 +321,9 @@ class _Emitter(CellPrinter):
             kind = total_type(element) if total else self._type(n)
             self._line(f"{kind} {letter}{n} = {c_identity(element)};")
 
-    def _name_totals(self, work: _Work) -> None:
+    def _name_totals(self, work: Work) -> None:
         for n in work.reduces:
             self._line(f"const {self._type(n)} v{n} = d{n};")
-
-    def _combine_into(self, reduces: list[int], target: str, part: str) -> None:
-        for n in reduces:
-            a, b = target.format(n), part.format(n)
-            self._line(f"{a} = {c_combine(self.elements[n], a, b)};")
-
-    def _scans(self, work: _Work) -> list[int]:
-        body = self.passes.closure(self._roots(work), work.known)
-        return [n for n in body if isinstance(self.elements[n], Scan)]
-
-    def _roots(self, work: _Work) -> list[int]:
-        roots = [self.elements[n].arg for n in work.reduces]  # type: ignore[union-attr]
-        return roots + [n for s in work.stores for n in operands(s)] + work.keep
-
-    # --- the innermost loop ---
-
-    def _segments(self, axis: Axis, start: str, end: str, work: _Work) -> None:
-        """The lane loop, cut where conditions on the lane change, so that no cell decides them."""
-        body = set(self.passes.closure(self._roots(work), work.known))
-        places = [p for p, truths in self.splits.items() if not body.isdisjoint(truths)]
-        whole = self.elements
-        plain = self._with_kept(work)
-        self.elements = plain
-        before = start
-        self._open("")
-        for number, place in enumerate([*places, None]):
-            after = end
-            if place is not None:
-                after = self._clamped(axis, number, place, before, end)
-            if places:
-                self.elements = specialize(plain, self._truths(places, number))
-            self._open("")
-            self._lane_loop(axis, before, after, work)
-            self._close(1)
-            before = after
-        self._close(1)
-        self.elements = whole
-
-    def _with_kept(self, work: _Work) -> list[Element]:
-        """The elements, those that an earlier pass has kept without what they are made of."""
-        return [
-            Const(0, e.dtype) if n in self.kept and n not in work.keep else e
-            for n, e in enumerate(self.elements)
-        ]
-
-    def _clamped(self, axis: Axis, number: int, place: Dim, low: str, high: str) -> str:
-        name = f"{axis.name}c{number}"
-        self._line(f"i64 {name} = {self._dim(place)};")
-        self._line(f"{name} = {name} < {low} ? {low} : {name} > {high} ? {high} : {name};")
-        return name
-
-    def _truths(self, places: list[Dim], segment: int) -> dict[int, bool]:
-        """The conditions known in a segment: it lies below the places from ``segment`` on."""
-        truths: dict[int, bool] = {}
-        for number, place in enumerate(places):
-            for condition, below in self.splits[place].items():
-                truths[condition] = below if segment <= number else not below
-        return truths
-
-    def _lane_loop(self, axis: Axis, start: str, end: str, work: _Work) -> None:
-        body = self.passes.closure(self._roots(work), work.known, self.elements)
-        if self._scans(work):
-            self._open(f"for (i64 {axis.name} = {start}; {axis.name} < {end}; {axis.name}++)")
-            self._cell(work, body, "a{0}")
-            self._close(1)
-            return
-        first = start
-        if work.reduces and not self.splits and self._is_cheap(body):  # else there is much text
-            first = self._wide_loop(axis, start, end, work, body)
-        clauses = "".join(
-            f" reduction({c_clause(self.kernel.elements[n])}:a{n})" for n in work.reduces
-        )
-        self._line(f"#pragma omp simd{clauses}")
-        self._open(f"for (i64 {axis.name} = {first}; {axis.name} < {end}; {axis.name}++)")
-        self._cell(work, body, "a{0}")
-        self._close(1)
-
-    def _is_cheap(self, body: list[int]) -> bool:
-        costs = [COSTS.get(e.op, 1) for n in body if isinstance(e := self.elements[n], Op)]
-        return sum(costs) <= 12 and max(costs, default=0) < 8
-
-    def _wide_loop(self, axis: Axis, start: str, end: str, work: _Work, body: list[int]) -> str:
-        """Several vectors of accumulators, so that one addition need not wait for the last."""
-        name = axis.name
-        first = f"{name}w"
-        self._line(f"i64 {first} = {start};")
-        self._open(f"if ({end} - {start} >= {2 * WIDE})")
-        for n in work.reduces:
-            self._line(f"{self._type(n)} b{n}[{WIDE}];")
-            self._line(
-                f"for (int l = 0; l < {WIDE}; l++) b{n}[l] = {c_identity(self.elements[n])};"
-            )
-        self._open(f"for (; {first} + {WIDE} <= {end}; {first} += {WIDE})")
-        self._line("#pragma omp simd")
-        self._open(f"for (int l = 0; l < {WIDE}; l++)")
-        self._line(f"const i64 {name} = {first} + l;")
-        self._cell(work, body, "b{0}[l]")
-        self._close(2)
-        for n in work.reduces:
-            half = c_combine(self.elements[n], f"b{n}[l]", f"b{n}[l + h]")
-            self._line(
-                f"for (int h = {WIDE // 2}; h; h /= 2) "
-                f"for (int l = 0; l < h; l++) b{n}[l] = {half};"
-            )
-        self._combine_into(work.reduces, "a{0}", "b{0}[0]")
-        self._close(1)
-        return first
-
-    def _cells(self, work: _Work) -> None:
-        self._cell(work, self.passes.closure(self._roots(work), work.known), "a{0}")
-
-    def _cell(self, work: _Work, body: list[int], accumulator: str) -> None:
-        """One cell: its elements, its part in each reduction, its stores."""
-        self._emit_elements(body, work.keep)
-        for n in work.reduces:
-            element = self.elements[n]
-            assert isinstance(element, Reduce)
-            total = accumulator.format(n)
-            self._line(f"{total} = {c_combine(element, total, f'v{element.arg}')};")
-        for store in work.stores:
-            self._store(store)
 
     # --- rows that are strided ---
 
@@ -546,9 +404,6 @@ class _Emitter(CellPrinter):
                 self._line(f"const {self._type(n)} v{n} = {total};")
             else:
                 self._emit_elements([n])
-
-    def _type(self, number: int) -> str:
-        return C_TYPES[self.kernel.elements[number].dtype.name]
 
     # --- what is kept between passes ---
 

@@ -179,6 +179,8 @@ class Rebuilder:
         if self.is_fixed(value):
             return self.constant(value)
         parts = ", ".join(self.text(item) for item in value)
+        if hasattr(type(value), "n_sequence_fields"):  # a struct sequence of C: torch.return_types
+            return f"{self.constant(type(value))}(({parts},))"
         return f"tuple.__new__({self.constant(type(value))}, ({parts},))"
 
     def is_fixed(self, value: Any) -> bool:

@@ -84,7 +84,19 @@ def call_row(domain: SymbolicDomain, name: str, *args: Any, **kwargs: Any) -> An
     if OPS[name].mutates and args:
         domain.wrote_tensor(args[0])
         return args[0]
-    return recorder.wrap(made)
+    result = recorder.wrap(made)
+    named = RETURN_TYPES.get(name) if isinstance(result, tuple) else None
+    return result if named is None else named(result)
+
+
+RETURN_TYPES = {
+    name: getattr(torch.return_types, name)
+    for name in (
+        "max", "min", "sort", "topk", "kthvalue", "mode", "median", "nanmedian", "cummax", "cummin",
+        "aminmax",
+    )
+}  # fmt: skip
+"""Rows whose several results torch returns under names: ``x.max(1).values``."""
 
 
 # ---- operators -----------------------------------------------------------------------------------

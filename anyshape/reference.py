@@ -169,6 +169,8 @@ def _run_node(
     kwargs = {name: env.read(arg) for name, arg in node.kwargs.items()}
     if kwargs.get("memory_format", "") is None:  # torch wants it left out
         del kwargs["memory_format"]
+    if number_first:  # Python's operators take no options
+        kwargs = {name: value for name, value in kwargs.items() if value is not None}
     result = function(*args, **kwargs)
     results = tuple(result) if isinstance(result, (tuple, list)) else (result,)
     for value, made in zip(node.outputs, results, strict=True):

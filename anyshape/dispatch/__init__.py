@@ -4,6 +4,7 @@ is captured.
 Stands above capture and runtime, and knows both; the driver's `compile_graph` is handed to it.
 """
 
-from anyshape.dispatch.compiled import Compiled, Explanation, Stats
+from anyshape.dispatch.compiled import Compiled
+from anyshape.dispatch.stats import Explanation, Stats
 
 __all__ = ["Compiled", "Explanation", "Stats"]

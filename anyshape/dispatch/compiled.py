@@ -39,6 +39,7 @@ from anyshape.capture.segments import finish
 from anyshape.capture.symbolic_domain import SymbolicDomain
 from anyshape.capture.values import Break, InterpreterBug, ProxyLeak
 from anyshape.dispatch.freshness import freshness
+from anyshape.dispatch.stats import Explanation, Stats
 from anyshape.dispatch.trampoline import Place, concrete_machine, flatten, inflate, step
 from anyshape.errors import AnyshapeError, AnyshapeWarning
 from anyshape.ir.graph import Graph
@@ -48,48 +49,10 @@ from anyshape.options import Options
 from anyshape.runtime.launch import CheckFailed
 
 MAX_SEGMENTS = 10_000  # of one call, before it goes on natively
+OURS = (TypeError, AttributeError, NameError, KeyError, AssertionError)  # not torch's own errors
 MAX_POINTS = 256
 
 CompileGraph = Callable[[Graph, Mapping[str, torch.Tensor]], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Stats:
-    """Counts of one compiled function so far. `kernels` are the different ones, `launches` all of
-    one pass through each specialization; `joined` and `guarded` count branches on sizes.
-    """
-
-    specializations: int = 0
-    segments: int = 0
-    graph_breaks: int = 0
-    recompiles: int = 0
-    host_syncs: int = 0
-    calls: int = 0
-    compile_seconds: float = 0.0
-    capture_seconds: float = 0.0
-    kernels: int = 0
-    launches: int = 0
-    externs: int = 0
-    eager_ops: int = 0
-    joined: int = 0
-    guarded: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """What `explain` found: the breaks, and the counts."""
-
-    breaks: tuple[GraphBreak, ...]
-    stats: Stats
-    refusals: tuple[str, ...] = ()  # branches on sizes that had to be guarded, and why
-
-    def __str__(self) -> str:
-        stats = self.stats
-        head = (
-            f"{stats.segments} segments, {len(self.breaks)} graph breaks; "
-            f"branches on sizes: {stats.joined} joined, {stats.guarded} guarded"
-        )
-        return "\n\n".join([head, *map(str, self.breaks), *self.refusals])
 
 
 @dataclass(slots=True, eq=False)
@@ -136,6 +99,22 @@ class Entry:
     positional: int = 0
     names: tuple[str, ...] = ()
     place: Place | None = None
+
+
+def _replayable(run: Callable[..., Any], graph: Graph) -> Callable[..., Any]:
+    """`run`, which leaves the random state as it was where it fails: the segment runs again."""
+    if not any(node.op in OPS and OPS[node.op].random for node in graph.nodes):
+        return run
+
+    def restoring(*inputs: Any) -> Any:
+        state = torch.get_rng_state()
+        try:
+            return run(*inputs)
+        except Exception:
+            torch.set_rng_state(state)
+            raise
+
+    return restoring
 
 
 def has_not_happened(variant: Variant, error: Exception) -> bool:
@@ -194,7 +173,14 @@ class Compiled:
     ) -> Any:
         if not has_not_happened(variant, error):
             raise error
-        return self.fn(*args, **kwargs)
+        result = self.fn(*args, **kwargs)
+        self._note(error)
+        return result
+
+    def _note(self, error: Exception) -> None:
+        """Eager torch did what our code could not: a mistake of ours, told once."""
+        if isinstance(error, OURS):
+            self._warn(_told(error))
 
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any], slots: list[Any]) -> Any:
         stance = current_stance()
@@ -241,7 +227,9 @@ class Compiled:
             except Exception as error:
                 if not has_not_happened(variant, error):
                     raise
-                return machine.resume()
+                resumed = machine.resume()
+                self._note(error)
+                return resumed
             result = variant.rebuild(outs, place.slots)  # type: ignore[misc]
             if variant.returns:
                 return result
@@ -351,7 +339,7 @@ class Compiled:
         variant = Variant(
             guards,
             compile_entry(guards, world.snapshot, check),
-            compiled.run,
+            _replayable(compiled.run, graph),
             rebuild,
             returns=not isinstance(ending, Frame),
             restartable=not recorder.written,
@@ -455,6 +443,10 @@ class Compiled:
         with self.lock:
             point = self.points.get(key, Point())
             self.points = {**self.points, key: dataclasses.replace(point, native=True)}
+        self._warn(why)
+
+    def _warn(self, why: str) -> None:
+        """One visible warning for each compiled function."""
         if not self.warned:
             self.warned = True
             error = AnyshapeError("E901", stage="compiler", why=why)

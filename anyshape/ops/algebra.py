@@ -226,7 +226,10 @@ def _trapezoid_expand(b: Any, y: Any, x: Any = None, *, dx: Any = None, dim: Any
 
 
 for _name in ("trapezoid", "trapz"):
-    op(_name, "y, x=None, *, dx=None, dim=-1", torch=f"torch.{_name}", expand=_trapezoid_expand)
+    op(
+        _name, "y, x=None, *, dx=None, dim=-1", torch=f"torch.{_name}", expand=_trapezoid_expand,
+        inline=True,
+    )  # fmt: skip
 
 # --- assembly ---
 

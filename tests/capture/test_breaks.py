@@ -298,3 +298,19 @@ def test_threads_compile_the_same_and_different_functions_at_once() -> None:
         thread.join()
     assert errors == []
     assert all(f.stats().specializations <= 8 for f in fast)
+
+
+def test_a_segment_that_fails_leaves_the_random_stream_as_eager_does() -> None:
+    def program(x: Tensor, i: Tensor) -> Tensor:
+        noise = torch.rand(3)
+        try:
+            return x[i].sum() + noise
+        except IndexError:
+            return noise
+
+    fast = compiled(program, fullgraph=False)
+    for i in (torch.tensor([0]), torch.tensor([9]), torch.tensor([1])):
+        torch.manual_seed(3)
+        found = (fast(X, i), torch.rand(1))
+        torch.manual_seed(3)
+        same(found, (program(X, i), torch.rand(1)))

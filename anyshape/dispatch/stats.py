@@ -1,0 +1,46 @@
+"""The counts of one compiled function, and what `explain` says of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anyshape.capture.breaks import GraphBreak
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Counts of one compiled function so far. `kernels` are the different ones, `launches` all of
+    one pass through each specialization; `joined` and `guarded` count branches on sizes.
+    """
+
+    specializations: int = 0
+    segments: int = 0
+    graph_breaks: int = 0
+    recompiles: int = 0
+    host_syncs: int = 0
+    calls: int = 0
+    compile_seconds: float = 0.0
+    capture_seconds: float = 0.0
+    kernels: int = 0
+    launches: int = 0
+    externs: int = 0
+    eager_ops: int = 0
+    joined: int = 0
+    guarded: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What `explain` found: the breaks, and the counts."""
+
+    breaks: tuple[GraphBreak, ...]
+    stats: Stats
+    refusals: tuple[str, ...] = ()  # branches on sizes that had to be guarded, and why
+
+    def __str__(self) -> str:
+        stats = self.stats
+        head = (
+            f"{stats.segments} segments, {len(self.breaks)} graph breaks; "
+            f"branches on sizes: {stats.joined} joined, {stats.guarded} guarded"
+        )
+        return "\n\n".join([head, *map(str, self.breaks), *self.refusals])

@@ -27,3 +27,4 @@ def define(
     LIBRARY.impl(name, reference, "CPU")
     LIBRARY.impl(name, reference if triton is None else triton, "CUDA")
     torch.library.register_fake(f"anyshape::{name}", fake, lib=LIBRARY)
+    getattr(torch.ops.anyshape, name)  # looked up once, here: from now on it is a plain attribute

@@ -111,8 +111,8 @@ def main() -> None:
         for layers in arguments.layers if model == "llama" else arguments.layers[:1]:
             rows.append(benchmark(model, layers, layers in arguments.peer_layers))
             print(report.table(rows[-1:]), flush=True)
+            report.save("compile_time", rows)
     print(report.table(rows))
-    report.save("compile_time", rows)
 
 
 if __name__ == "__main__":

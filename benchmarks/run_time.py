@@ -67,8 +67,8 @@ def main() -> None:
     with torch.no_grad():
         for name in arguments.models:
             rows += benchmark(name, recipe, arguments.peers, arguments.shapes)
+            report.save("run_time", rows)
     print(report.table(rows))
-    report.save("run_time", rows)
 
 
 if __name__ == "__main__":

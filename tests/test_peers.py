@@ -122,3 +122,22 @@ def test_a_branch_on_an_unbacked_size_runs_both_sides_where_they_meet() -> None:
         anyshape.mark_unbacked(x, 0)
         torch.testing.assert_close(fast(x), program(x))
     assert fast.stats().specializations == 1
+
+
+# --- beside a peer in one process ---
+
+
+@torch.no_grad()
+def test_modules_that_a_call_makes_are_compiled_after_torch_compile_was_used_as_well() -> None:
+    layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(3))
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))  # patches nn.Module.__init__
+
+    def program(x: Tensor) -> Tensor:
+        for layer in layers[:2]:
+            x = layer(x)
+        return x
+
+    fast = anyshape.compile(program, **FULL)
+    for n in (5, 1):
+        x = torch.randn(n, 4)
+        torch.testing.assert_close(fast(x), program(x))

@@ -241,6 +241,8 @@ class SymbolicDomain(Domain):
             named = callables.OURS.get(fn.__qualname__)
             if named is not None:
                 return named(self, args, kwargs)
+        if fn.__qualname__ == "GenerationTracker.tag":  # torch._dynamo notes every new module
+            return None
         if fn.__dict__ and fn.__dict__.get("_torchdynamo_disable"):
             raise broken("disabled", fn.__qualname__)
         return modules.call(self, fn, args, kwargs)

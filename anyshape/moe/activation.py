@@ -20,14 +20,14 @@ def _fake_quantize(gate: Tensor, *_: object) -> tuple[Tensor, Tensor]:
     return values, gate.new_empty((gate.shape[0],), dtype=torch.float32)
 
 
-operators.define(
+SILU_MUL = operators.define(
     "silu_mul(Tensor gate, Tensor up, Tensor? valid, str kind, float alpha, float limit, bool init_tail) "
     "-> Tensor",
     reference=reference.silu_mul,
     fake=_fake,
     triton=KERNELS.get("silu_mul"),
 )
-operators.define(
+SILU_MUL_QUANTIZE = operators.define(
     "silu_mul_quantize(Tensor gate, Tensor up, Tensor? valid, str kind, float alpha, float limit, "
     "bool init_tail) -> (Tensor, Tensor)",
     reference=reference.silu_mul_quantize,
@@ -76,7 +76,7 @@ def silu_mul(
     whose sum is the count) are zero, or unspecified with init_tail=False.
     """
     gate, up = _halves(gate_up, valid, kind, interleaved)
-    return torch.ops.anyshape.silu_mul(gate, up, valid, kind, float(alpha), float(limit), init_tail)
+    return SILU_MUL(gate, up, valid, kind, float(alpha), float(limit), init_tail)
 
 
 def silu_mul_quantize(
@@ -91,6 +91,4 @@ def silu_mul_quantize(
 ) -> tuple[Tensor, Tensor]:
     """`silu_mul`, quantized by row: float8_e4m3fn [M, F] and float32 scales [M], row = fp8 * scale."""
     gate, up = _halves(gate_up, valid, kind, interleaved)
-    return torch.ops.anyshape.silu_mul_quantize(
-        gate, up, valid, kind, float(alpha), float(limit), init_tail
-    )
+    return SILU_MUL_QUANTIZE(gate, up, valid, kind, float(alpha), float(limit), init_tail)

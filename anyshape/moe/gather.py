@@ -23,28 +23,28 @@ def _fake_scatter(*_: object) -> None:
     return None
 
 
-operators.define(
+GATHER_MUL = operators.define(
     "gather_mul(Tensor x, Tensor token_indices, Tensor? expert_indices, Tensor? scales, Tensor? valid, "
     "bool init_tail) -> Tensor",
     reference=reference.gather_mul,
     fake=_fake_gather,
     triton=KERNELS.get("gather_mul"),
 )
-operators.define(
+GATHER_MUL_QUANTIZE = operators.define(
     "gather_mul_quantize(Tensor x, Tensor token_indices, Tensor? expert_indices, Tensor? scales, "
     "Tensor? valid, bool init_tail) -> (Tensor, Tensor)",
     reference=reference.gather_mul_quantize,
     fake=_fake_gather_quantize,
     triton=KERNELS.get("gather_mul_quantize"),
 )
-operators.define(
+SCATTER_ADD = operators.define(
     "scatter_add(Tensor(a!) out, Tensor rows, Tensor token_indices, Tensor? valid, "
     "bool unique) -> ()",
     reference=reference.scatter_add,
     fake=_fake_scatter,
     triton=KERNELS.get("scatter_add"),
 )
-operators.define(
+SCATTER_ADD_PADDED = operators.define(
     "scatter_add_padded(Tensor(a!) out, Tensor rows, Tensor token_counts, Tensor token_indices) -> ()",
     reference=reference.scatter_add_padded,
     fake=_fake_scatter,
@@ -92,7 +92,7 @@ def gather_mul(
     or several whose sum is the count) are made; the others are zero, or unspecified with init_tail=False.
     """
     _check_gather(x, token_indices, expert_indices, scales, valid)
-    return torch.ops.anyshape.gather_mul(x, token_indices, expert_indices, scales, valid, init_tail)
+    return GATHER_MUL(x, token_indices, expert_indices, scales, valid, init_tail)
 
 
 def gather_mul_quantize(
@@ -106,9 +106,7 @@ def gather_mul_quantize(
 ) -> tuple[Tensor, Tensor]:
     """`gather_mul`, quantized by row: float8_e4m3fn [M, D] and float32 scales [M], row = fp8 * scale."""
     _check_gather(x, token_indices, expert_indices, scales, valid)
-    return torch.ops.anyshape.gather_mul_quantize(
-        x, token_indices, expert_indices, scales, valid, init_tail
-    )
+    return GATHER_MUL_QUANTIZE(x, token_indices, expert_indices, scales, valid, init_tail)
 
 
 def _check_out(out: Tensor, columns: int) -> None:
@@ -135,7 +133,7 @@ def scatter_add(
     checks.check_vector("token_indices", token_indices, rows.shape[0], "rows of rows")
     checks.check_device("token_indices", token_indices, out)
     checks.check_valid("valid", valid, out)
-    torch.ops.anyshape.scatter_add(out, rows, token_indices, valid, unique)
+    SCATTER_ADD(out, rows, token_indices, valid, unique)
     return out
 
 
@@ -159,5 +157,5 @@ def scatter_add_padded(
         checks.fail(
             "token_counts", f"a multiple of {rows.shape[0]} (ranks) long", token_counts.shape[0]
         )
-    torch.ops.anyshape.scatter_add_padded(out, rows, token_counts, token_indices)
+    SCATTER_ADD_PADDED(out, rows, token_counts, token_indices)
     return out

@@ -35,14 +35,14 @@ def _fake_scatter(*_: object) -> None:
     return None
 
 
-operators.define(
+GROUPED_GEMM = operators.define(
     "grouped_gemm(Tensor x, Tensor w, Tensor m_sizes, Tensor? x_scales, Tensor? w_scales, Tensor? bias, "
     "Tensor? row_weights, Tensor? gather_indices, ScalarType out_dtype, bool init_tail) -> Tensor",
     reference=reference.grouped_gemm,
     fake=_fake,
     triton=KERNELS.get("grouped_gemm"),
 )
-operators.define(
+GROUPED_GEMM_SCATTER = operators.define(
     "grouped_gemm_scatter(Tensor x, Tensor w, Tensor m_sizes, Tensor scatter_indices, "
     "Tensor(a!) scatter_out, Tensor? x_scales, Tensor? w_scales, Tensor? bias, Tensor? row_weights, "
     "Tensor? gather_indices) -> ()",
@@ -64,7 +64,7 @@ def _fake_gated(
     return x.new_empty((rows, w.shape[1] // 2))
 
 
-operators.define(
+GROUPED_GEMM_GATED = operators.define(
     "grouped_gemm_gated(Tensor x, Tensor w, Tensor m_sizes, Tensor? bias, Tensor? gather_indices, "
     "str kind, float alpha, float limit, bool interleaved, bool init_tail) -> Tensor",
     reference=reference.grouped_gemm_gated,
@@ -158,7 +158,7 @@ def _product(
     if scatter_out is None:
         if scatter_indices is not None:
             checks.fail("scatter_out", "given with scatter_indices", None)
-        return torch.ops.anyshape.grouped_gemm(
+        return GROUPED_GEMM(
             x,
             w,
             m_sizes,
@@ -171,7 +171,7 @@ def _product(
             init_tail,
         )
     indices = _check_scatter(x, rows, w.shape[1], scatter_indices, scatter_out)
-    torch.ops.anyshape.grouped_gemm_scatter(
+    GROUPED_GEMM_SCATTER(
         x,
         w,
         m_sizes,
@@ -291,7 +291,7 @@ def grouped_gemm_gated(
     checks.check_choice("kind", kind, tuple(reference.ACTIVATIONS))
     rows = _rows(x, gather_indices)
     _check_epilogue(x, w, rows, bias, None, False)
-    return torch.ops.anyshape.grouped_gemm_gated(
+    return GROUPED_GEMM_GATED(
         x,
         w,
         m_sizes,

@@ -20,11 +20,14 @@ def define(
     reference: Callable[..., object],
     fake: Callable[..., object],
     triton: Callable[..., object] | None,
-) -> None:
-    """Register `schema` with its CPU, CUDA and fake implementations; without Triton the reference runs on CUDA too."""
+) -> torch._ops.OpOverload:
+    """Register `schema` with its CPU, CUDA and fake implementations, and return the operator.
+
+    Without Triton the reference runs on CUDA too.
+    """
     name = schema.split("(", 1)[0]
     LIBRARY.define(schema)
     LIBRARY.impl(name, reference, "CPU")
     LIBRARY.impl(name, reference if triton is None else triton, "CUDA")
     torch.library.register_fake(f"anyshape::{name}", fake, lib=LIBRARY)
-    getattr(torch.ops.anyshape, name)  # looked up once, here: from now on it is a plain attribute
+    return getattr(torch.ops.anyshape, name).default

@@ -21,7 +21,7 @@ def _fake(tokens: Tensor, router_weights: Tensor, *_: object) -> tuple[Tensor, T
     return scores, torch.empty_like(scores)
 
 
-operators.define(
+ROUTING_SCORES = operators.define(
     "routing_scores(Tensor tokens, Tensor router_weights, Tensor? router_biases, Tensor? logit_biases, "
     "str function, int top_k, bool renormalize, int groups, int top_groups, int group_best, float scale) "
     "-> (Tensor, Tensor)",
@@ -77,7 +77,7 @@ def routing_scores(
             checks.check_vector(name, value, experts, "experts", checks.FLOAT_DTYPES)
             checks.check_device(name, value, tokens)
     check_choice_arguments(experts, function, top_k, groups, top_groups, group_best)
-    return torch.ops.anyshape.routing_scores(
+    return ROUTING_SCORES(
         tokens,
         router_weights,
         router_biases,

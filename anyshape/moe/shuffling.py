@@ -35,21 +35,21 @@ def _fake_split(tokens: Tensor, *_: object) -> Tensor:
     return tokens.new_empty(tokens.shape)
 
 
-operators.define(
+INDEX_SHUFFLING = operators.define(
     "index_shuffling(Tensor scores, int top_k, int[]? expert_range, Tensor? valid_tokens, bool init_tail) "
     "-> (Tensor, Tensor, Tensor)",
     reference=reference.index_shuffling,
     fake=_fake_index_shuffling,
     triton=KERNELS.get("index_shuffling"),
 )
-operators.define(
+COMBINE_SHUFFLING = operators.define(
     "combine_shuffling(Tensor tokens, Tensor token_counts, int expert_start, int expert_end, bool is_padded, "
     "bool init_tail) -> (Tensor, Tensor)",
     reference=reference.combine_shuffling,
     fake=_fake_combine,
     triton=KERNELS.get("combine_shuffling"),
 )
-operators.define(
+SPLIT_SHUFFLING = operators.define(
     "split_shuffling(Tensor tokens, Tensor token_counts, int expert_start, int expert_end, bool is_padded, "
     "bool init_tail) -> Tensor",
     reference=reference.split_shuffling,
@@ -81,7 +81,7 @@ def index_shuffling(
     if expert_range is not None:
         _check_range(expert_range, experts)
     checks.check_valid("valid_tokens", valid_tokens, scores)
-    return torch.ops.anyshape.index_shuffling(scores, top_k, expert_range, valid_tokens, init_tail)
+    return INDEX_SHUFFLING(scores, top_k, expert_range, valid_tokens, init_tail)
 
 
 def _check_range(expert_range: Sequence[int], experts: int) -> None:
@@ -124,9 +124,7 @@ def combine_shuffling(
     [expert_end - expert_start + 1], the last of which is their sum.
     """
     first, last = _checked_range(tokens, token_counts, expert_start, expert_end, is_padded)
-    return torch.ops.anyshape.combine_shuffling(
-        tokens, token_counts, first, last, is_padded, init_tail
-    )
+    return COMBINE_SHUFFLING(tokens, token_counts, first, last, is_padded, init_tail)
 
 
 def split_shuffling(
@@ -142,6 +140,4 @@ def split_shuffling(
     Rows [T, D] of experts outside the range, and padding, are zero, or unspecified with init_tail=False.
     """
     first, last = _checked_range(tokens, token_counts, expert_start, expert_end, is_padded)
-    return torch.ops.anyshape.split_shuffling(
-        tokens, token_counts, first, last, is_padded, init_tail
-    )
+    return SPLIT_SHUFFLING(tokens, token_counts, first, last, is_padded, init_tail)

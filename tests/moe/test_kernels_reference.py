@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import anyshape
 from anyshape import moe
 
 FP8 = torch.float8_e4m3fn
@@ -161,9 +162,12 @@ def test_operators_compile_whole_with_sizes_that_change() -> None:
         torch.testing.assert_close(compiled(x, *weights), routed(x, *weights))
 
 
-@pytest.mark.skip(reason="anyshape.compile does not take custom operators that change tensors yet")
-def test_operators_compile_with_anyshape() -> None:
-    raise AssertionError
+def test_operators_run_under_anyshape_compile() -> None:
+    weights = torch.randn(8, 4), torch.randn(4, 12, 8), torch.randn(4, 8, 6)
+    compiled = anyshape.compile(routed)
+    for tokens in (5, 9, 2):
+        x = torch.randn(tokens, 8)
+        torch.testing.assert_close(compiled(x, *weights), routed(x, *weights))
 
 
 BAD: dict[str, tuple[str, object]] = {

@@ -40,8 +40,10 @@ def _mirror_tuple(read: Read, obj: Any) -> Any:
     read(obj, "len", None, len(obj))
     values = [read(obj, "item", i, value) for i, value in enumerate(tuple.__iter__(obj))]
     try:
+        if hasattr(type(obj), "n_sequence_fields"):  # a struct sequence of C: torch.return_types
+            return type(obj)(values)
         return tuple.__new__(type(obj), values)
-    except TypeError:  # a struct sequence of C (sys.version_info): constants
+    except TypeError:  # one that cannot be made (sys.version_info): constants
         return obj
 
 

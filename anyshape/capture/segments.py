@@ -137,6 +137,10 @@ class Rebuilder:
         real = self.heap.real(value)
         if real is not value:
             return self._outside(real)
+        if isinstance(value, tuple) and not self.is_fixed(value):
+            source = self.recorder.sources.of(value)
+            if source is not None:  # a tuple from outside: its items may differ the next time
+                return expression(source, self.constant)
         if kind is tuple or kind is SizeTuple:
             return self._tuple(value)
         if isinstance(value, tuple):

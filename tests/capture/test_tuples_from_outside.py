@@ -1,0 +1,67 @@
+"""Tuples that native code returns hold other tensors at the next call: none of them is a constant."""
+
+from __future__ import annotations
+
+import collections
+
+import pytest
+import torch
+
+import anyshape
+
+Pair = collections.namedtuple("Pair", "first second")
+
+
+@torch.compiler.disable
+def plain(x):
+    return x * 2, x + 1
+
+
+@torch.compiler.disable
+def named(x):
+    return Pair(x * 2, x + 1)
+
+
+@torch.compiler.disable
+def struct_sequence(x):
+    return torch.max(x, 1)
+
+
+@torch.compiler.disable
+def nested(x):
+    return (x * 2, (x + 1, 3)), [x]
+
+
+@pytest.mark.parametrize("native", [plain, named, struct_sequence, nested, torch.linalg.qr])
+def test_a_tuple_from_native_code_is_returned_afresh(native) -> None:
+    def program(x):
+        made = native(x)
+        return made, x * 3
+
+    fast = anyshape.compile(program)
+    for shape in ((3, 4), (5, 7), (4, 4)):
+        x = torch.randn(shape)
+        ours, eager = fast(x), program(x)
+        assert type(ours[0]) is type(eager[0])
+        torch.testing.assert_close(leaves(ours), leaves(eager))
+
+
+def leaves(value):
+    if isinstance(value, (tuple, list)):
+        return [leaf for item in value for leaf in leaves(item)]
+    return [value]
+
+
+def test_several_results_have_torchs_names() -> None:
+    def program(x):
+        values, places = x.max(1)
+        top = x.topk(2)
+        return values, places, top.values, top[1], x.sort(0)[0], torch.median(x, 1).indices, top
+
+    fast = anyshape.compile(program, fullgraph=True)
+    for shape in ((3, 4), (5, 7)):
+        x = torch.randn(shape)
+        ours, eager = fast(x), program(x)
+        assert type(ours[-1]) is torch.return_types.topk
+        torch.testing.assert_close(leaves(ours), leaves(eager))
+    assert fast.stats().specializations == 1

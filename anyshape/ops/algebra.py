@@ -291,6 +291,7 @@ op(
     "block_diag",
     "tensors",
     torch="anyshape.reference.block_diag",
+    spellings=("torch._C._VariableFunctions.block_diag",),
     expand=lambda b, xs: _block_diag_expand(b, *xs),
 )
 

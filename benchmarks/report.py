@@ -157,7 +157,20 @@ def readme_table() -> str:
         if (content := load(name)) is not None
         for row in rows_of(content["rows"])
     ]
-    return markdown(rows) if rows else "Not measured yet: `make bench`."
+    return f"{markdown(rows)}\n\n{conditions()}" if rows else "Not measured yet: `make bench`."
+
+
+def conditions() -> str:
+    """What the README's figures were measured on; says so where the machine was not at rest."""
+    hosts = [content["machine"] for name in BENCHMARKS if (content := load(name)) is not None]
+    loads = [host["load"] for host in hosts]
+    text = f"{hosts[0]['cpu']}, {hosts[0]['cores']} cores, {hosts[0]['threads']} threads a process"
+    if max(loads) > hosts[0]["cores"]:
+        text += (
+            f"; other work ran meanwhile (load {min(loads)} to {max(loads)}), which slows "
+            "torch.compile's own processes more than us: at rest the first ratio is smaller"
+        )
+    return f"{text}. torch {hosts[0]['torch']}, {hosts[0]['date']}."
 
 
 def compile_time_claims(rows: Sequence[Row]) -> list[Row]:

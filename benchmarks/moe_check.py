@@ -1,4 +1,6 @@
-"""The CUDA implementation of every operator against the reference, on the GPU; prints one line a check."""
+"""The CUDA implementation of every operator against the reference, on the GPU; prints one line a
+check.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ DEVICE = "cuda"
 
 
 def close(mine: Tensor, theirs: Tensor, relative: float) -> float:
-    """||mine - theirs|| / ||theirs||; raises where it is not below `relative`, or where NaN differ."""
+    """||mine - theirs|| / ||theirs||; raises where it is not below `relative`, or where NaN
+    differ.
+    """
     mine, theirs = mine.double().cpu(), theirs.double().cpu()
     if mine.shape != theirs.shape:
         raise AssertionError(f"shape {mine.shape} is not {theirs.shape}")
@@ -255,7 +259,6 @@ def check_gemm() -> None:
                 )
                 for extra in ({}, {"bias": bias, "row_weights": weight}):
                     on = sizes.to(DEVICE)
-                    out_dtype = torch.bfloat16 if dtype == FP8 else dtype
                     used = scales if dtype == FP8 else (None, None)
                     theirs = reference.grouped_gemm(
                         x,

@@ -1,10 +1,14 @@
-"""The kernels of anyshape.moe on one GPU beside their peers; prints the tables and writes them to files.
+"""The kernels of anyshape.moe on one GPU beside their peers; prints the tables and writes them to
+files.
 
     python benchmarks/moe_kernels.py OUT_FOLDER [--rows N]
 
-Peers: torch's `_grouped_mm` and `_scaled_grouped_mm`, torch operators one by one, and, where the wheel mslk-cuda 1.1.0
-is installed, the published MetaShuffling kernels (CUTLASS, and Triton autotuned over a third of its own
-configurations). A time is the median over replays of a CUDA graph that takes several input sets in turn; the graphs
+Peers: torch's `_grouped_mm` and `_scaled_grouped_mm`, torch operators one by one, and, where the
+wheel mslk-cuda 1.1.0
+is installed, the published MetaShuffling kernels (CUTLASS, and Triton autotuned over a third of
+its own
+configurations). A time is the median over replays of a CUDA graph that takes several input sets in
+turn; the graphs
 of a row are replayed one after the other in each round, so that all see the same clocks.
 """
 
@@ -39,7 +43,9 @@ Gemm = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a table: what was measured, its floor in us (0: none), and us by name, ours first."""
+    """One line of a table: what was measured, its floor in us (0: none), and us by name, ours
+    first.
+    """
 
     table: str
     name: str
@@ -69,7 +75,9 @@ def record(calls: Calls, iterations: int = 20) -> torch.cuda.CUDAGraph:
 
 
 def measure(candidates: Mapping[str, Calls], iterations: int = 20) -> dict[str, float]:
-    """Median microseconds of a call of each candidate; those that cannot run are left out with a message."""
+    """Median microseconds of a call of each candidate; those that cannot run are left out with a
+    message.
+    """
     graphs = {}
     for name, calls in candidates.items():
         try:
@@ -161,7 +169,9 @@ def shuffling_rows() -> Iterator[Row]:
 
 
 def move_rows(copy: float) -> Iterator[Row]:
-    """Gather, scatter, quantize, activate: 16,384 rows of 5,120; floors are bytes at the measured copy speed."""
+    """Gather, scatter, quantize, activate: 16,384 rows of 5,120; floors are bytes at the measured
+    copy speed.
+    """
     tokens, columns, experts = 16384, 5120, 16
     xs = [torch.randn(tokens, columns, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
     scores = torch.randn(tokens, experts, device="cuda", dtype=torch.bfloat16)
@@ -309,7 +319,9 @@ def gemm_rows(speeds: Mapping[str, float], deadline: float) -> Iterator[Row]:
 
 
 def keep_some_configurations() -> None:
-    """A third of the published Triton kernel's configurations: the others never won where all were tried."""
+    """A third of the published Triton kernel's configurations: the others never won where all were
+    tried.
+    """
     for kernel in vars(mslk_gemm).values():
         if hasattr(kernel, "configs") and hasattr(kernel, "fn"):
             kernel.configs = [

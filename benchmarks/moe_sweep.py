@@ -2,7 +2,8 @@
 
     python benchmarks/moe_sweep.py STATE.json [ROW ...]
 
-Every result goes to STATE.json at once; a configuration that hangs is killed by a watchdog and skipped when the
+Every result goes to STATE.json at once; a configuration that hangs is killed by a watchdog and
+skipped when the
 script is started again with the same file, so a shell loop gets through all of them.
 """
 
@@ -50,7 +51,9 @@ def graph_time(calls: list[Callable[[], object]], iterations: int = 20, repeats:
 
 
 def prefill_tiles(bits: int) -> list[Tile]:
-    """For many rows a group: big tiles, two consumers side by side or on top of each other, or two programs."""
+    """For many rows a group: big tiles, two consumers side by side or on top of each other, or two
+    programs.
+    """
     k = 1024 // bits
     shapes = [
         Tile(1, 2, 128, 128, k, 4),

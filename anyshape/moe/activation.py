@@ -1,4 +1,6 @@
-"""The gated activations between an expert's two products: act(gate) * up, plain or quantized to fp8 by row."""
+"""The gated activations between an expert's two products: act(gate) * up, plain or quantized to
+fp8 by row.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ def _fake_quantize(gate: Tensor, *_: object) -> tuple[Tensor, Tensor]:
 
 
 SILU_MUL = operators.define(
-    "silu_mul(Tensor gate, Tensor up, Tensor? valid, str kind, float alpha, float limit, bool init_tail) "
+    "silu_mul(Tensor gate, Tensor up, Tensor? valid, str kind, float alpha, float limit, "
+    "bool init_tail) "
     "-> Tensor",
     reference=reference.silu_mul,
     fake=_fake,
@@ -71,8 +74,10 @@ def silu_mul(
 ) -> Tensor:
     """act(gate) * up [M, F], from [M, 2*F] (gate first, or alternating if `interleaved`) or a pair.
 
-    `kind`: "silu", "gelu", "gelu_tanh", or "gpt_oss", which is min(gate, limit) * sigmoid(alpha * gate) *
-    (clamp(up, -limit, limit) + 1). Computed in float32. Rows from `valid` on (a count on the device, or several
+    `kind`: "silu", "gelu", "gelu_tanh", or "gpt_oss", which is min(gate, limit) * sigmoid(alpha *
+    gate) *
+    (clamp(up, -limit, limit) + 1). Computed in float32. Rows from `valid` on (a count on the
+    device, or several
     whose sum is the count) are zero, or unspecified with init_tail=False.
     """
     gate, up = _halves(gate_up, valid, kind, interleaved)
@@ -89,6 +94,8 @@ def silu_mul_quantize(
     interleaved: bool = False,
     init_tail: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """`silu_mul`, quantized by row: float8_e4m3fn [M, F] and float32 scales [M], row = fp8 * scale."""
+    """`silu_mul`, quantized by row: float8_e4m3fn [M, F] and float32 scales [M], row = fp8 *
+    scale.
+    """
     gate, up = _halves(gate_up, valid, kind, interleaved)
     return SILU_MUL_QUANTIZE(gate, up, valid, kind, float(alpha), float(limit), init_tail)

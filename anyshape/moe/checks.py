@@ -1,4 +1,5 @@
-"""What the kernels ask of their arguments; every error names the argument and says what it should have been.
+"""What the kernels ask of their arguments; every error names the argument and says what it should
+have been.
 
 Only shapes, dtypes and devices are looked at: no check reads a value from the device.
 """

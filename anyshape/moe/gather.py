@@ -1,4 +1,6 @@
-"""Rows of tokens to rows of experts (gather, with scaling and quantization) and back (scatter-add)."""
+"""Rows of tokens to rows of experts (gather, with scaling and quantization) and back
+(scatter-add).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ def _fake_scatter(*_: object) -> None:
 
 
 GATHER_MUL = operators.define(
-    "gather_mul(Tensor x, Tensor token_indices, Tensor? expert_indices, Tensor? scales, Tensor? valid, "
+    "gather_mul(Tensor x, Tensor token_indices, Tensor? expert_indices, Tensor? scales, "
+    "Tensor? valid, "
     "bool init_tail) -> Tensor",
     reference=reference.gather_mul,
     fake=_fake_gather,
@@ -45,7 +48,8 @@ SCATTER_ADD = operators.define(
     triton=KERNELS.get("scatter_add"),
 )
 SCATTER_ADD_PADDED = operators.define(
-    "scatter_add_padded(Tensor(a!) out, Tensor rows, Tensor token_counts, Tensor token_indices) -> ()",
+    "scatter_add_padded(Tensor(a!) out, Tensor rows, Tensor token_counts, "
+    "Tensor token_indices) -> ()",
     reference=reference.scatter_add_padded,
     fake=_fake_scatter,
     triton=KERNELS.get("scatter_add_padded"),
@@ -88,8 +92,10 @@ def gather_mul(
 ) -> Tensor:
     """out[i] = x[token_indices[i]] * scales[token_indices[i], expert_indices[i]], of shape [M, D].
 
-    The product is made in float32 and rounded once. Only the first `valid` rows (a count on the device,
-    or several whose sum is the count) are made; the others are zero, or unspecified with init_tail=False.
+    The product is made in float32 and rounded once. Only the first `valid` rows (a count on the
+    device,
+    or several whose sum is the count) are made; the others are zero, or unspecified with
+    init_tail=False.
     """
     _check_gather(x, token_indices, expert_indices, scales, valid)
     return GATHER_MUL(x, token_indices, expert_indices, scales, valid, init_tail)
@@ -104,7 +110,9 @@ def gather_mul_quantize(
     *,
     init_tail: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """`gather_mul`, quantized by row: float8_e4m3fn [M, D] and float32 scales [M], row = fp8 * scale."""
+    """`gather_mul`, quantized by row: float8_e4m3fn [M, D] and float32 scales [M], row = fp8 *
+    scale.
+    """
     _check_gather(x, token_indices, expert_indices, scales, valid)
     return GATHER_MUL_QUANTIZE(x, token_indices, expert_indices, scales, valid, init_tail)
 
@@ -122,10 +130,13 @@ def scatter_add(
     *,
     unique: bool = False,
 ) -> Tensor:
-    """out[token_indices[i]] += rows[i] for the first `valid` of the rows [M, D]; changes and returns out [T, D].
+    """out[token_indices[i]] += rows[i] for the first `valid` of the rows [M, D]; changes and
+    returns out [T, D].
 
-    Rows are rounded to out's dtype first; on the device several rows of one token are added in any order.
-    `unique` promises that no token has two rows (top_k is 1): then nothing need be atomic, which is a fifth faster.
+    Rows are rounded to out's dtype first; on the device several rows of one token are added in any
+    order.
+    `unique` promises that no token has two rows (top_k is 1): then nothing need be atomic, which
+    is a fifth faster.
     """
     checks.check_tensor("rows", rows, 2, checks.FLOAT_DTYPES)
     _check_out(out, rows.shape[1])
@@ -140,10 +151,13 @@ def scatter_add(
 def scatter_add_padded(
     out: Tensor, rows: Tensor, token_counts: Tensor, token_indices: Tensor
 ) -> Tensor:
-    """out[token_indices[i]] += rows[r, i], r being the rank that owns row i's expert; changes and returns out.
+    """out[token_indices[i]] += rows[r, i], r being the rank that owns row i's expert; changes and
+    returns out.
 
-    `rows` [ranks, M, D] holds one padded copy from each rank, of which only the rows of its own experts count;
-    rank r owns experts r*E//ranks up to (r+1)*E//ranks; `token_counts` [E] are the rows of each expert,
+    `rows` [ranks, M, D] holds one padded copy from each rank, of which only the rows of its own
+    experts count;
+    rank r owns experts r*E//ranks up to (r+1)*E//ranks; `token_counts` [E] are the rows of each
+    expert,
     which lie in order of the experts; rows past their sum are ignored.
     """
     checks.check_tensor("rows", rows, 3, checks.FLOAT_DTYPES)

@@ -1,6 +1,8 @@
-"""Which tiles the grouped product uses for which shapes: a table, measured on an H200 (benchmarks/moe_kernels.py).
+"""Which tiles the grouped product uses for which shapes: a table, measured on an H200
+(benchmarks/moe_kernels.py).
 
-A shape's class is what the host knows: bits of an element, rows a group on average, length of a row. Group sizes stay
+A shape's class is what the host knows: bits of an element, rows a group on average, length of a
+row. Group sizes stay
 on the device.
 """
 
@@ -11,10 +13,13 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A tile of pieces_m x pieces_n pieces, each [wm rows of x, wn rows of w], and how it is loaded and stored.
+    """A tile of pieces_m x pieces_n pieces, each [wm rows of x, wn rows of w], and how it is
+    loaded and stored.
 
-    `specialized` says which kernel: the one in Gluon, whose loads have a warp of their own and whose pieces have a
-    warpgroup each, or the one in Triton, which has one piece, and may `flatten` its loops over tiles and `bk`.
+    `specialized` says which kernel: the one in Gluon, whose loads have a warp of their own and
+    whose pieces have a
+    warpgroup each, or the one in Triton, which has one piece, and may `flatten` its loops over
+    tiles and `bk`.
     """
 
     pieces_m: int = 1
@@ -35,7 +40,9 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Shapes:
-    """A class of shapes: so many bits, at most so many rows a group on average, and elements a row; and its tile."""
+    """A class of shapes: so many bits, at most so many rows a group on average, and elements a
+    row; and its tile.
+    """
 
     bits: int
     rows: float
@@ -63,7 +70,8 @@ TILES: tuple[Shapes, ...] = (
     Shapes(8, 192, 2048, replace(TWO_NARROW, bk=128)),
     Shapes(8, ANY, ANY, replace(TWO_CONSUMERS, bk=128)),
 )
-# rows that are gathered, or added to their tokens: the kernel in Triton, whose atomics are 16 bytes wide
+# rows that are gathered, or added to their tokens: the kernel in Triton, whose atomics are 16
+# bytes wide
 SIMPLE_TILES: tuple[Shapes, ...] = (
     *(shapes for shapes in TILES if shapes.rows <= 64),
     Shapes(16, ANY, ANY, TWO_PROGRAMS),

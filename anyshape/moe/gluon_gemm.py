@@ -1,9 +1,14 @@
-"""The grouped product for Hopper, in Gluon: one warp loads tiles by TMA, one or two warpgroups multiply and store.
+"""The grouped product for Hopper, in Gluon: one warp loads tiles by TMA, one or two warpgroups
+multiply and store.
 
-Tiles of all groups form one list, whose length and order every part of the kernel works out from the group sizes on
-the device; a persistent program takes every n-th of them, and its loads run ahead across tiles. The ring of
-STAGES tiles is guarded by two barriers a stage, "full" and "empty". Each consumer has its own WM x WN piece
-of a tile; they share what they have in common, and a piece without rows is neither loaded nor multiplied. With SWAP the weights are the first operand, so that groups
+Tiles of all groups form one list, whose length and order every part of the kernel works out from
+the group sizes on
+the device; a persistent program takes every n-th of them, and its loads run ahead across tiles.
+The ring of
+STAGES tiles is guarded by two barriers a stage, "full" and "empty". Each consumer has its own WM x
+WN piece
+of a tile; they share what they have in common, and a piece without rows is neither loaded nor
+multiplied. With SWAP the weights are the first operand, so that groups
 of a few rows fill the tensor cores' 64 rows with weights instead of padding.
 """
 
@@ -38,7 +43,9 @@ def _accumulator_layout(warps, columns, k_width):
 
 @gluon.constexpr_function
 def _final_layout(swap, mma, warps):
-    """The layout in which results are stored: eight weights' rows a thread where those are the first operand."""
+    """The layout in which results are stored: eight weights' rows a thread where those are the
+    first operand.
+    """
     return gl.BlockedLayout([8, 1], [16, 2], [1, warps], [0, 1]) if swap else mma
 
 
@@ -63,7 +70,9 @@ def _plan(
     INIT_TAIL: gl.constexpr,
     layout: gl.constexpr,
 ):
-    """(sizes [BLOCK_G], past-the-last tile of each group [BLOCK_G], number of tiles); the tail is a group of its own."""
+    """(sizes [BLOCK_G], past-the-last tile of each group [BLOCK_G], number of tiles); the tail is
+    a group of its own.
+    """
     index = gl.arange(0, BLOCK_G, layout)
     size = gl.load(sizes + index, mask=index < groups, other=0).to(gl.int32)
     if INIT_TAIL:
@@ -83,7 +92,9 @@ def _locate(
     BLOCK_G: gl.constexpr,
     layout: gl.constexpr,
 ):
-    """(group, its first row, its rows, tile row, tile column) of a tile: bands of BAND tile rows, row by row inside."""
+    """(group, its first row, its rows, tile row, tile column) of a tile: bands of BAND tile rows,
+    row by row inside.
+    """
     index = gl.arange(0, BLOCK_G, layout)
     before = ends <= tile
     group = gl.sum(before.to(gl.int32), 0)
@@ -178,7 +189,9 @@ def _finish(
     WM: gl.constexpr,
     WN: gl.constexpr,
 ):
-    """Scales, bias and row weights of an accumulator whose rows begin at `row` of the group, columns at `column`."""
+    """Scales, bias and row weights of an accumulator whose rows begin at `row` of the group,
+    columns at `column`.
+    """
     r = row + gl.arange(0, WM, row_layout)
     c = column + gl.arange(0, WN, column_layout)
     if SCALED:
@@ -255,7 +268,9 @@ def _store_tile(
     WN: gl.constexpr,
     HALVES: gl.constexpr,
 ):
-    """Hand a whole tile to the copy engine, by way of shared memory, in one piece or in two halves."""
+    """Hand a whole tile to the copy engine, by way of shared memory, in one piece or in two
+    halves.
+    """
     tma.store_wait(0)
     if HALVES:
         left, right = value.reshape([WM, 2, WN // 2]).permute((0, 2, 1)).split()
@@ -685,7 +700,9 @@ def aligned(matrix: Tensor) -> bool:
 
 
 def fits(x: Tensor, w: Tensor) -> bool:
-    """Whether this kernel can take these operands: a Hopper GPU, 8 or 16 bits, rows of weights side by side."""
+    """Whether this kernel can take these operands: a Hopper GPU, 8 or 16 bits, rows of weights
+    side by side.
+    """
     return (
         x.is_cuda
         and torch.cuda.get_device_capability(x.device)[0] == 9
@@ -698,13 +715,17 @@ def fits(x: Tensor, w: Tensor) -> bool:
 
 
 def descriptor(matrix: Tensor, block: list[int]) -> TensorDescriptor:
-    """What the copy engine needs to know of a matrix that is read or written in blocks of this shape."""
+    """What the copy engine needs to know of a matrix that is read or written in blocks of this
+    shape.
+    """
     layout = gl.NVMMASharedLayout.get_default_for(block, GLUON_DTYPES[matrix.dtype])
     return TensorDescriptor(matrix, list(matrix.shape), list(matrix.stride()), block, layout)
 
 
 def registers(tile: Tile, groups: int) -> tuple[int, int, int]:
-    """(limit a thread, of a second consumer, of the producer): whatever the loads need is taken from the products."""
+    """(limit a thread, of a second consumer, of the producer): whatever the loads need is taken
+    from the products.
+    """
     threads = 32 * (tile.warps + 4 * (tile.pieces_m * tile.pieces_n - 1) + 4)
     limit = min(255, REGISTERS // (threads * tile.programs)) // 8 * 8
     return limit, (240 if groups <= 256 else 208), (24 if groups <= 256 else 88)

@@ -1,6 +1,8 @@
-"""One matrix product for each expert, in one launch: rows that lie group by group times the weights of their group.
+"""One matrix product for each expert, in one launch: rows that lie group by group times the
+weights of their group.
 
-How many rows a group has is read on the device. Groups may be empty, and may sum to fewer rows than there are.
+How many rows a group has is read on the device. Groups may be empty, and may sum to fewer rows
+than there are.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ def _fake_scatter(*_: object) -> None:
 
 
 GROUPED_GEMM = operators.define(
-    "grouped_gemm(Tensor x, Tensor w, Tensor m_sizes, Tensor? x_scales, Tensor? w_scales, Tensor? bias, "
+    "grouped_gemm(Tensor x, Tensor w, Tensor m_sizes, Tensor? x_scales, Tensor? w_scales, "
+    "Tensor? bias, "
     "Tensor? row_weights, Tensor? gather_indices, ScalarType out_dtype, bool init_tail) -> Tensor",
     reference=reference.grouped_gemm,
     fake=_fake,
@@ -44,7 +47,8 @@ GROUPED_GEMM = operators.define(
 )
 GROUPED_GEMM_SCATTER = operators.define(
     "grouped_gemm_scatter(Tensor x, Tensor w, Tensor m_sizes, Tensor scatter_indices, "
-    "Tensor(a!) scatter_out, Tensor? x_scales, Tensor? w_scales, Tensor? bias, Tensor? row_weights, "
+    "Tensor(a!) scatter_out, Tensor? x_scales, Tensor? w_scales, Tensor? bias, "
+    "Tensor? row_weights, "
     "Tensor? gather_indices) -> ()",
     reference=reference.grouped_gemm_scatter,
     fake=_fake_scatter,
@@ -200,11 +204,15 @@ def grouped_gemm(
 ) -> Tensor:
     """(x_g @ w_g.T + bias_g) * row_weights for each group g, of shape [M, N] and x's dtype.
 
-    x [M, K] holds the rows of group 0, then those of group 1, and so on; `m_sizes` [G] says how many each has, on the
-    device. w is [G, N, K] (any strides) or [G*N, K]. bias [G, N] and row_weights [M] are optional. Sums are in float32.
-    Rows past sum(m_sizes) are zero, or unspecified with init_tail=False. With `gather_indices` [M] the rows are
+    x [M, K] holds the rows of group 0, then those of group 1, and so on; `m_sizes` [G] says how
+    many each has, on the
+    device. w is [G, N, K] (any strides) or [G*N, K]. bias [G, N] and row_weights [M] are optional.
+    Sums are in float32.
+    Rows past sum(m_sizes) are zero, or unspecified with init_tail=False. With `gather_indices` [M]
+    the rows are
     x[gather_indices]. With `scatter_indices` [M] and `scatter_out` [T, N] the rows are added to
-    scatter_out[scatter_indices] in its dtype instead, and scatter_out is returned; row_weights may then be [T, G], of
+    scatter_out[scatter_indices] in its dtype instead, and scatter_out is returned; row_weights may
+    then be [T, G], of
     which row i of group g takes row_weights[scatter_indices[i], g].
     """
     checks.check_tensor("x", x, 2, HALF_DTYPES)
@@ -239,7 +247,9 @@ def grouped_gemm_fp8_rowwise(
     out_dtype: torch.dtype = torch.bfloat16,
     init_tail: bool = True,
 ) -> Tensor:
-    """`grouped_gemm` of float8_e4m3fn x and w, each row of which has a float32 scale: x_scales [rows of x], w_scales [G*N] or [G, N]."""
+    """`grouped_gemm` of float8_e4m3fn x and w, each row of which has a float32 scale: x_scales
+    [rows of x], w_scales [G*N] or [G, N].
+    """
     checks.check_tensor("x", x, 2, (checks.FP8,))
     w = _weights(x, w, m_sizes)
     checks.check_vector("x_scales", x_scales, x.shape[0], "rows of x", (torch.float32,))
@@ -279,10 +289,13 @@ def grouped_gemm_gated(
     interleaved: bool = False,
     init_tail: bool = True,
 ) -> Tensor:
-    """`silu_mul(grouped_gemm(...))` in one launch: act(gate) * up [M, F], w being [G, 2*F, K] or [G*2*F, K].
+    """`silu_mul(grouped_gemm(...))` in one launch: act(gate) * up [M, F], w being [G, 2*F, K] or
+    [G*2*F, K].
 
-    A group's first F rows of w are gates and the others ups, or they alternate if `interleaved`; bias is [G, 2*F].
-    The activation is applied to the float32 sums, which are rounded once. `gather_indices` as in `grouped_gemm`.
+    A group's first F rows of w are gates and the others ups, or they alternate if `interleaved`;
+    bias is [G, 2*F].
+    The activation is applied to the float32 sums, which are rounded once. `gather_indices` as in
+    `grouped_gemm`.
     """
     checks.check_tensor("x", x, 2, HALF_DTYPES)
     w = _weights(x, w, m_sizes)

@@ -1,7 +1,10 @@
-"""How a kernel becomes a torch operator: one call that registers its schema and its implementations.
+"""How a kernel becomes a torch operator: one call that registers its schema and its
+implementations.
 
-Comes in: a schema in torch's own language (mutation declared), the reference, a fake, and the Triton kernel.
-Goes out: `torch.ops.anyshape.<name>`, which traces under torch.compile and records into CUDA graphs.
+Comes in: a schema in torch's own language (mutation declared), the reference, a fake, and the
+Triton kernel.
+Goes out: `torch.ops.anyshape.<name>`, which traces under torch.compile and records into CUDA
+graphs.
 The registrations go straight to the dispatcher: `torch.library.custom_op` costs 6 us more a call.
 """
 

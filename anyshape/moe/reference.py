@@ -1,7 +1,10 @@
-"""Every kernel of this package in plain torch: what runs on the CPU, and what the Triton kernels are tested against.
+"""Every kernel of this package in plain torch: what runs on the CPU, and what the Triton kernels
+are tested against.
 
-Each function has the arguments of the operator with its name, already checked. Arithmetic is in float32 and is
-rounded once, at the end. Rows that do not count are zero in fresh outputs unless `init_tail` is False; here
+Each function has the arguments of the operator with its name, already checked. Arithmetic is in
+float32 and is
+rounded once, at the end. Rows that do not count are zero in fresh outputs unless `init_tail` is
+False; here
 they are zero then too, which is one of the values that "unspecified" allows.
 """
 
@@ -38,7 +41,9 @@ def choose(scores: Tensor, top_k: int) -> Tensor:
 
 
 def mask_groups(scores: Tensor, groups: int, top_groups: int, group_best: int) -> Tensor:
-    """Scores [T, E] with -inf outside the `top_groups` groups whose `group_best` best experts sum highest."""
+    """Scores [T, E] with -inf outside the `top_groups` groups whose `group_best` best experts sum
+    highest.
+    """
     tokens, experts = scores.shape
     grouped = scores.view(tokens, groups, experts // groups)
     keys = sort_keys(scores).view_as(grouped)
@@ -60,7 +65,9 @@ def scores_of_logits(
     group_best: int,
     scale: float,
 ) -> tuple[Tensor, Tensor]:
-    """What experts are ranked by, and what a chosen expert's row is multiplied with; both [T, E] float32."""
+    """What experts are ranked by, and what a chosen expert's row is multiplied with; both [T, E]
+    float32.
+    """
     logits = logits.float()
     weights = logits.softmax(1) if function == "softmax" else logits.sigmoid()
     scores = weights.clone() if router_biases is None else weights + router_biases.float()
@@ -150,7 +157,9 @@ def gather_mul(
 
 
 def quantize(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """float32 [M, D] -> fp8 [M, D] and float32 scales [M], so that rows are about fp8 * scale; NaN stays in its place."""
+    """float32 [M, D] -> fp8 [M, D] and float32 scales [M], so that rows are about fp8 * scale; NaN
+    stays in its place.
+    """
     known = rows.abs().masked_fill(rows.isnan(), 0.0)
     largest = known.amax(1) if rows.shape[1] else rows.new_zeros(rows.shape[0])
     largest = largest.clamp(min=SMALLEST_MAXIMUM)

@@ -22,8 +22,10 @@ def _fake(tokens: Tensor, router_weights: Tensor, *_: object) -> tuple[Tensor, T
 
 
 ROUTING_SCORES = operators.define(
-    "routing_scores(Tensor tokens, Tensor router_weights, Tensor? router_biases, Tensor? logit_biases, "
-    "str function, int top_k, bool renormalize, int groups, int top_groups, int group_best, float scale) "
+    "routing_scores(Tensor tokens, Tensor router_weights, Tensor? router_biases, "
+    "Tensor? logit_biases, "
+    "str function, int top_k, bool renormalize, int groups, int top_groups, int group_best, "
+    "float scale) "
     "-> (Tensor, Tensor)",
     reference=reference.routing_scores,
     fake=_fake,
@@ -60,11 +62,15 @@ def routing_scores(
     logit_biases: Tensor | None = None,
     scale: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """Scores to rank experts by and factors to scale a chosen expert's rows with, both float32 [T, E].
+    """Scores to rank experts by and factors to scale a chosen expert's rows with, both float32 [T,
+    E].
 
-    factors = function(tokens @ router_weights + logit_biases) * scale, divided by their sum over the
-    `top_k` chosen experts when `renormalize`. scores = function(...) + router_biases (DeepSeek-V3's bias:
-    it decides who is chosen, not how much they count), -inf outside the `top_groups` of `groups` groups
+    factors = function(tokens @ router_weights + logit_biases) * scale, divided by their sum over
+    the
+    `top_k` chosen experts when `renormalize`. scores = function(...) + router_biases
+    (DeepSeek-V3's bias:
+    it decides who is chosen, not how much they count), -inf outside the `top_groups` of `groups`
+    groups
     of experts whose `group_best` best scores have the highest sum (1: DeepSeek-V2, 2: DeepSeek-V3).
     """
     checks.check_tensor("tokens", tokens, 2, checks.FLOAT_DTYPES)

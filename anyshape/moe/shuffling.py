@@ -1,6 +1,7 @@
 """Sorting tokens by expert, and moving rows between rank-major and expert-major order.
 
-The idea of MetaShuffling: once rows lie expert by expert, every expert's work is dense, nothing is padded, and no
+The idea of MetaShuffling: once rows lie expert by expert, every expert's work is dense, nothing is
+padded, and no
 size has to be known on the host. All counts stay on the device.
 """
 
@@ -36,21 +37,24 @@ def _fake_split(tokens: Tensor, *_: object) -> Tensor:
 
 
 INDEX_SHUFFLING = operators.define(
-    "index_shuffling(Tensor scores, int top_k, int[]? expert_range, Tensor? valid_tokens, bool init_tail) "
+    "index_shuffling(Tensor scores, int top_k, int[]? expert_range, Tensor? valid_tokens, "
+    "bool init_tail) "
     "-> (Tensor, Tensor, Tensor)",
     reference=reference.index_shuffling,
     fake=_fake_index_shuffling,
     triton=KERNELS.get("index_shuffling"),
 )
 COMBINE_SHUFFLING = operators.define(
-    "combine_shuffling(Tensor tokens, Tensor token_counts, int expert_start, int expert_end, bool is_padded, "
+    "combine_shuffling(Tensor tokens, Tensor token_counts, int expert_start, int expert_end, "
+    "bool is_padded, "
     "bool init_tail) -> (Tensor, Tensor)",
     reference=reference.combine_shuffling,
     fake=_fake_combine,
     triton=KERNELS.get("combine_shuffling"),
 )
 SPLIT_SHUFFLING = operators.define(
-    "split_shuffling(Tensor tokens, Tensor token_counts, int expert_start, int expert_end, bool is_padded, "
+    "split_shuffling(Tensor tokens, Tensor token_counts, int expert_start, int expert_end, "
+    "bool is_padded, "
     "bool init_tail) -> Tensor",
     reference=reference.split_shuffling,
     fake=_fake_split,
@@ -68,10 +72,14 @@ def index_shuffling(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Choose `top_k` experts for each token of scores [T, E], and sort the choices by expert.
 
-    Returns int32 tensors: how many tokens each expert has [E], and for each row, in order of the experts and
-    inside an expert in order of the tokens, its expert [K*T] and its token [K*T]. Ties go to the lower expert;
-    -0 equals 0; NaN ranks below -inf. Only experts in `expert_range` (first, past the last) and tokens below the
-    count `valid_tokens` (on the device) have rows; experts are numbered from 0 all the same. The tail
+    Returns int32 tensors: how many tokens each expert has [E], and for each row, in order of the
+    experts and
+    inside an expert in order of the tokens, its expert [K*T] and its token [K*T]. Ties go to the
+    lower expert;
+    -0 equals 0; NaN ranks below -inf. Only experts in `expert_range` (first, past the last) and
+    tokens below the
+    count `valid_tokens` (on the device) have rows; experts are numbered from 0 all the same. The
+    tail
     of unused rows is zero, or left as it is with init_tail=False.
     """
     checks.check_tensor("scores", scores, 2, checks.FLOAT_DTYPES)
@@ -118,8 +126,10 @@ def combine_shuffling(
 ) -> tuple[Tensor, Tensor]:
     """Rows [T, D] of several ranks, each sorted by expert, to rows sorted by expert over all ranks.
 
-    `token_counts` [ranks, E] says how many rows each rank has for each expert. Rank r's rows begin where those of
-    rank r - 1 end, or at r * T // ranks if `is_padded`. Only experts from `expert_start` up to `expert_end` are kept.
+    `token_counts` [ranks, E] says how many rows each rank has for each expert. Rank r's rows begin
+    where those of
+    rank r - 1 end, or at r * T // ranks if `is_padded`. Only experts from `expert_start` up to
+    `expert_end` are kept.
     Returns the rows [T, D] (the tail zero, or unspecified with init_tail=False) and int32 counts
     [expert_end - expert_start + 1], the last of which is their sum.
     """
@@ -135,9 +145,11 @@ def split_shuffling(
     is_padded: bool = False,
     init_tail: bool = True,
 ) -> Tensor:
-    """The inverse of `combine_shuffling`: rows sorted by expert go back to where each rank had them.
+    """The inverse of `combine_shuffling`: rows sorted by expert go back to where each rank had
+    them.
 
-    Rows [T, D] of experts outside the range, and padding, are zero, or unspecified with init_tail=False.
+    Rows [T, D] of experts outside the range, and padding, are zero, or unspecified with
+    init_tail=False.
     """
     first, last = _checked_range(tokens, token_counts, expert_start, expert_end, is_padded)
     return SPLIT_SHUFFLING(tokens, token_counts, first, last, is_padded, init_tail)

@@ -1,8 +1,12 @@
-"""The grouped product on tensor descriptors, in Triton: weights, and rows that need no gather, come by TMA.
+"""The grouped product on tensor descriptors, in Triton: weights, and rows that need no gather,
+come by TMA.
 
-Tiles of all groups form one list, whose length and order every program works out from the group sizes on the device.
-With SWAP the weights are the first operand, so that groups of a few rows fill the tensor cores with weights
-instead of padding. The gated kernel makes gate and up of the same columns side by side and stores act(gate) * up.
+Tiles of all groups form one list, whose length and order every program works out from the group
+sizes on the device.
+With SWAP the weights are the first operand, so that groups of a few rows fill the tensor cores
+with weights
+instead of padding. The gated kernel makes gate and up of the same columns side by side and stores
+act(gate) * up.
 """
 
 from __future__ import annotations
@@ -21,7 +25,9 @@ from anyshape.moe.triton_activation import gated
 def plan(
     sizes, groups, rows, tiles_n, BM: tl.constexpr, BLOCK_G: tl.constexpr, INIT_TAIL: tl.constexpr
 ):
-    """(sizes [BLOCK_G], past-the-last tile of each group [BLOCK_G], number of tiles); the tail is a group of its own."""
+    """(sizes [BLOCK_G], past-the-last tile of each group [BLOCK_G], number of tiles); the tail is
+    a group of its own.
+    """
     index = tl.arange(0, BLOCK_G)
     size = tl.load(sizes + index, mask=index < groups, other=0).to(tl.int32)
     if INIT_TAIL:
@@ -32,7 +38,9 @@ def plan(
 
 @triton.jit
 def locate(tile, size, ends, tiles_n, BM: tl.constexpr, BLOCK_G: tl.constexpr, BAND: tl.constexpr):
-    """(group, its first row, its rows, tile row, tile column) of a tile: bands of BAND tile rows, row by row inside."""
+    """(group, its first row, its rows, tile row, tile column) of a tile: bands of BAND tile rows,
+    row by row inside.
+    """
     before = ends <= tile
     group = tl.sum(before.to(tl.int32))
     start = tl.sum(tl.where(before, size, 0))
@@ -58,7 +66,9 @@ def _rows(
     BK: tl.constexpr,
     GATHER: tl.constexpr,
 ):
-    """Elements k to k + BK of a tile's rows: from row `first` on, or of the tokens that `gather_indices` names."""
+    """Elements k to k + BK of a tile's rows: from row `first` on, or of the tokens that
+    `gather_indices` names.
+    """
     if not GATHER:
         return x_desc.load([first, k])
     token = tl.load(gather_indices + place, mask=row_mask, other=0).to(tl.int64)
@@ -201,7 +211,9 @@ def _gated(
     BK: tl.constexpr,
     FLATTEN: tl.constexpr,
 ):
-    """As `_grouped`, for weights whose rows are gates and ups: `columns` of each, all gates first or alternating."""
+    """As `_grouped`, for weights whose rows are gates and ups: `columns` of each, all gates first
+    or alternating.
+    """
     tiles_n = tl.cdiv(columns, BN)
     size, ends, total = plan(sizes, groups, rows, tiles_n, BM, BLOCK_G, INIT_TAIL)
     steps = tl.cdiv(inner, BK)
@@ -292,7 +304,9 @@ def launch(
     gather_indices: Tensor | None,
     init_tail: bool,
 ) -> None:
-    """Write (or add, with `scatter_indices`) the product of the rows of x and w [G, N, K] to `out`."""
+    """Write (or add, with `scatter_indices`) the product of the rows of x and w [G, N, K] to
+    `out`.
+    """
     rows = x.shape[0] if gather_indices is None else gather_indices.shape[0]
     groups, columns, inner = w.shape
     init_tail = init_tail and scatter_indices is None

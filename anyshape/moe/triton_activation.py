@@ -89,7 +89,9 @@ def _silu_mul_quantize(
     BLOCK: tl.constexpr,
     BLOCKS: tl.constexpr,
 ):
-    """Program i makes row i: its largest value first, then its fp8 values; the row stays in registers."""
+    """Program i makes row i: its largest value first, then its fp8 values; the row stays in
+    registers.
+    """
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     gate += row * gate_row + column * gate_column

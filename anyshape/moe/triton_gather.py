@@ -1,4 +1,6 @@
-"""Gather with scaling and quantization, and scatter-add, in Triton: rows are moved 16 bytes a thread."""
+"""Gather with scaling and quantization, and scatter-add, in Triton: rows are moved 16 bytes a
+thread.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def unit_rows(x: Tensor) -> Tensor:
 
 
 def column_blocks(rows: int, columns: int) -> tuple[int, int, int]:
-    """(block, blocks a program, programs a row): a program takes a whole row once there are many rows."""
+    """(block, blocks a program, programs a row): a program takes a whole row once there are many
+    rows.
+    """
     block = min(1024, triton.next_power_of_2(max(columns, 16)))
     blocks = triton.cdiv(columns, block)
     if rows >= ENOUGH_PROGRAMS and blocks <= 16:
@@ -131,7 +135,9 @@ def _gather_mul_quantize(
     BLOCK: tl.constexpr,
     BLOCKS: tl.constexpr,
 ):
-    """Program i makes row i: its largest value first, then its fp8 values, which are read again from the cache."""
+    """Program i makes row i: its largest value first, then its fp8 values, which are read again
+    from the cache.
+    """
     row = tl.program_id(0).to(tl.int64)
     count = count_rows(valid, rows, VALUES, BLOCK_V)
     column = tl.arange(0, BLOCK)
@@ -230,7 +236,9 @@ def _scatter_add(
     BLOCKS: tl.constexpr,
     EVEN: tl.constexpr,
 ):
-    """Program (i, j) adds BLOCKS blocks of row i. PADDED: `valid` are the experts' counts, which say whose copy counts."""
+    """Program (i, j) adds BLOCKS blocks of row i. PADDED: `valid` are the experts' counts, which
+    say whose copy counts.
+    """
     row = tl.program_id(0).to(tl.int64)
     count = count_rows(valid, rows, VALUES, BLOCK_V)
     if row < count:

@@ -1,6 +1,7 @@
 """The grouped product: the Hopper kernel where it fits, and a Triton kernel for everything else.
 
-The Triton kernel takes any sizes, strides and dtypes, and rows gathered by index. As in the Hopper kernel, tiles of all
+The Triton kernel takes any sizes, strides and dtypes, and rows gathered by index. As in the Hopper
+kernel, tiles of all
 groups form one list that every program works out from the group sizes on the device.
 """
 

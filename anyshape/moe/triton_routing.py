@@ -62,7 +62,9 @@ def _scores(
     BLOCK_G: tl.constexpr,
     BLOCK_S: tl.constexpr,
 ):
-    """A program makes BLOCK_T rows. Columns are padded group by group, so that their order stays that of the experts."""
+    """A program makes BLOCK_T rows. Columns are padded group by group, so that their order stays
+    that of the experts.
+    """
     SIZE: tl.constexpr = EXPERTS // GROUPS
     BLOCK_E: tl.constexpr = BLOCK_G * BLOCK_S
     column = tl.arange(0, BLOCK_E)
@@ -113,7 +115,9 @@ def scores_of_logits(
     group_best: int,
     scale: float,
 ) -> tuple[Tensor, Tensor]:
-    """What experts are ranked by, and what a chosen expert's row is multiplied with, from logits [T, E]."""
+    """What experts are ranked by, and what a chosen expert's row is multiplied with, from logits
+    [T, E].
+    """
     tokens, experts = logits.shape
     scores = torch.empty(tokens, experts, dtype=torch.float32, device=logits.device)
     factors = torch.empty_like(scores)

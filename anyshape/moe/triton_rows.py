@@ -1,4 +1,6 @@
-"""What several Triton kernels of this package share: counts on the device, ordering of scores, fp8 scaling."""
+"""What several Triton kernels of this package share: counts on the device, ordering of scores, fp8
+scaling.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ NAN_KEY = tl.constexpr(-(2**31) + 1)
 
 @triton.jit
 def count_rows(valid, rows, VALUES: tl.constexpr, BLOCK: tl.constexpr):
-    """How many of `rows` rows count: the sum of the VALUES numbers at `valid`, or all when there are none."""
+    """How many of `rows` rows count: the sum of the VALUES numbers at `valid`, or all when there
+    are none.
+    """
     if VALUES == 0:
         return rows
     index = tl.arange(0, BLOCK)

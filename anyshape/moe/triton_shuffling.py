@@ -1,8 +1,11 @@
 """Index shuffling and the row moves of expert parallelism, in Triton.
 
-Each expert has a program, which counts the choices of lower experts (where its rows begin) and then scans all choices
-for its own: no atomics, no histogram in memory, so the order is that of the tokens. For few scores every
-program ranks all tokens itself, in one launch; otherwise a first launch writes what each token chose.
+Each expert has a program, which counts the choices of lower experts (where its rows begin) and
+then scans all choices
+for its own: no atomics, no histogram in memory, so the order is that of the tokens. For few scores
+every
+program ranks all tokens itself, in one launch; otherwise a first launch writes what each token
+chose.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ TAIL_PROGRAMS = 256
 def _load_keys(
     scores, stride_t, stride_e, tokens, experts, start, BLOCK_T: tl.constexpr, BLOCK_E: tl.constexpr
 ):
-    """Keys [BLOCK_T, BLOCK_E] of the tokens from `start` on; columns past `experts` are as good as taken."""
+    """Keys [BLOCK_T, BLOCK_E] of the tokens from `start` on; columns past `experts` are as good as
+    taken.
+    """
     token = start + tl.arange(0, BLOCK_T)
     expert = tl.arange(0, BLOCK_E)
     known = (token < tokens)[:, None] & (expert < experts)[None, :]
@@ -98,7 +103,9 @@ def _choose(
     BLOCK_T: tl.constexpr,
     BLOCK_E: tl.constexpr,
 ):
-    """choices[t * top_k + k], int16: the k-th expert of token t, or `experts` where the choice has no row."""
+    """choices[t * top_k + k], int16: the k-th expert of token t, or `experts` where the choice has
+    no row.
+    """
     start = tl.program_id(0) * BLOCK_T
     keys = _load_keys(scores, stride_t, stride_e, tokens, experts, start, BLOCK_T, BLOCK_E)
     token = start + tl.arange(0, BLOCK_T)
@@ -133,7 +140,9 @@ def _place(
     ONE_BLOCK: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Program e writes the rows of expert e, in order of its choices; programs from `experts` on zero the tail."""
+    """Program e writes the rows of expert e, in order of its choices; programs from `experts` on
+    zero the tail.
+    """
     mine = tl.minimum(tl.program_id(0), experts)
     index = tl.arange(0, BLOCK // 32)[:, None] * 32 + tl.arange(0, 32)[None, :]
     if ONE_BLOCK:
@@ -237,7 +246,9 @@ def _move_rows(
     BLOCK_D: tl.constexpr,
     BLOCKS: tl.constexpr,
 ):
-    """A program copies part of what one rank has for one expert; `tails` more zero the tail, the last writes the sums."""
+    """A program copies part of what one rank has for one expert; `tails` more zero the tail, the
+    last writes the sums.
+    """
     program = tl.program_id(0)
     owned = last - first
     pieces = ranks * owned * splits

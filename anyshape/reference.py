@@ -405,26 +405,22 @@ def _over_empty(function: Any, x: Tensor, dims: Any, keepdim: bool, **kwargs: An
     return x if dims else function(x, **kwargs)
 
 
-def any_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    return torch.any(input, dim, keepdim) if dim else torch.any(input)
+def _truth(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return lambda x, dim=None, keepdim=False: function(x, dim, keepdim) if dim else function(x)
 
 
-def all_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    return torch.all(input, dim, keepdim) if dim else torch.all(input)
+def _place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def place(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+        x = x.byte() if x.dtype is torch.bool else x
+        if len(dim) == 1:
+            return function(x, dim[0], keepdim)
+        return _over_one_dim(function, x, dim, keepdim)
+
+    return place
 
 
-def argmax_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    input = input.byte() if input.dtype is torch.bool else input
-    if len(dim) == 1:
-        return torch.argmax(input, dim[0], keepdim)
-    return _over_one_dim(torch.argmax, input, dim, keepdim)
-
-
-def argmin_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    input = input.byte() if input.dtype is torch.bool else input
-    if len(dim) == 1:
-        return torch.argmin(input, dim[0], keepdim)
-    return _over_one_dim(torch.argmin, input, dim, keepdim)
+any_, all_ = _truth(torch.any), _truth(torch.all)
+argmax_, argmin_ = _place(torch.argmax), _place(torch.argmin)
 
 
 def amax_or_empty(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
@@ -509,12 +505,13 @@ def scan_of_scalar(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     return torch.cumsum(input, dim, dtype=dtype)
 
 
-def median_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-    return torch.median(input) if dim is None else torch.median(input, dim, keepdim)
+def _median(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x, dim=None, keepdim=False: (
+        function(x) if dim is None else function(x, dim, keepdim)
+    )
 
 
-def nanmedian_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-    return torch.nanmedian(input) if dim is None else torch.nanmedian(input, dim, keepdim)
+median_, nanmedian_ = _median(torch.median), _median(torch.nanmedian)
 
 
 def sort(input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Any:
@@ -538,54 +535,26 @@ def explicit_attention(*args: Any, **kwargs: Any) -> Tensor:
     return F.scaled_dot_product_attention(*args, **kwargs).contiguous()
 
 
-def relu6_(input: Tensor, inplace: bool = False) -> Tensor:
-    return F.relu6(input, inplace=True)
+def _written(name: str) -> Callable[..., Tensor]:
+    """The activation that writes its input."""
+    return lambda x, inplace=False: getattr(F, name)(x, inplace=True)
 
 
-def silu_(input: Tensor, inplace: bool = False) -> Tensor:
-    return F.silu(input, inplace=True)
+relu6_, silu_, mish_ = _written("relu6"), _written("silu"), _written("mish")
+hardswish_, hardsigmoid_ = _written("hardswish"), _written("hardsigmoid")
 
 
-def mish_(input: Tensor, inplace: bool = False) -> Tensor:
-    return F.mish(input, inplace=True)
+def _pool(name: str) -> Callable[..., Any]:
+    """A pooling function that takes an empty stride for none."""
+
+    def function(x: Tensor, kernel: Any, stride: Any = None, *rest: Any) -> Any:
+        return getattr(F, name)(x, kernel, kernel if stride in (None, ()) else stride, *rest)
+
+    return function
 
 
-def hardswish_(input: Tensor, inplace: bool = False) -> Tensor:
-    return F.hardswish(input, inplace=True)
-
-
-def hardsigmoid_(input: Tensor, inplace: bool = False) -> Tensor:
-    return F.hardsigmoid(input, inplace=True)
-
-
-def _pool(function: Callable[..., Any], *args: Any) -> Any:
-    """A pooling function with an empty stride in the place of none."""
-    x, kernel, stride, *rest = args
-    return function(x, kernel, kernel if stride is None or stride == () else stride, *rest)
-
-
-def max_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, *rest: Any) -> Any:
-    return _pool(F.max_pool1d, input, kernel_size, stride, *rest)
-
-
-def max_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, *rest: Any) -> Any:
-    return _pool(F.max_pool2d, input, kernel_size, stride, *rest)
-
-
-def max_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, *rest: Any) -> Any:
-    return _pool(F.max_pool3d, input, kernel_size, stride, *rest)
-
-
-def avg_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, *rest: Any) -> Tensor:
-    return _pool(F.avg_pool1d, input, kernel_size, stride, *rest)
-
-
-def avg_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, *rest: Any) -> Tensor:
-    return _pool(F.avg_pool2d, input, kernel_size, stride, *rest)
-
-
-def avg_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, *rest: Any) -> Tensor:
-    return _pool(F.avg_pool3d, input, kernel_size, stride, *rest)
+max_pool1d, max_pool2d, max_pool3d = _pool("max_pool1d"), _pool("max_pool2d"), _pool("max_pool3d")
+avg_pool1d, avg_pool2d, avg_pool3d = _pool("avg_pool1d"), _pool("avg_pool2d"), _pool("avg_pool3d")
 
 
 def einsum(equation: str, operands: Any) -> Tensor:

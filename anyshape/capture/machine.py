@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -305,6 +306,8 @@ class Machine:
                     value = self.heap.class_attribute(base, name, value)
                 break
         known[name] = value
+        if self.heap.journal is not None:
+            self.heap.journal.append(partial(known.pop, name, None))
         return value
 
     def class_changed(self) -> None:
@@ -333,7 +336,6 @@ class Machine:
         for frame, saved in mark.frames:
             frame.restore(saved.copy(memo))
         self.frame = mark.frame
-        self.class_attributes.clear()
 
     def release(self, mark: Mark) -> None:
         """Close a checkpoint without going back; the journal is dropped when the last one is

@@ -65,8 +65,16 @@ class _Printer:
             if name not in self.program.buffers or self._role(name) != "constant"
         )
         self._bind_entry_sizes(parameters)
+        called: Call | None = None  # whose strides are asserted once the sizes it made have names
         for step in self.program.steps:
+            if called is not None and not isinstance(step, BindSize):
+                self._restride(called)
+                called = None
             self._step(step)
+            if isinstance(step, Call) and step.restride:
+                called = step
+        if called is not None:
+            self._restride(called)
         outputs = "".join(f"{self._arg(output)}, " for output in self.program.outputs)
         self.lines.append(f"return ({outputs.rstrip()})" if outputs else "return ()")
         header = f"def run({', '.join(map(_local, parameters))}):"
@@ -197,8 +205,6 @@ class _Printer:
             self.lines.append(
                 f"{', '.join(targets)} = {call}" if several else f"{targets[0]} = {call}"
             )
-        if step.restride:
-            self._restride(step)
 
     def _restride(self, step: Call) -> None:
         with_strides = self._name("with_strides", ("function", "anyshape.with_strides"))

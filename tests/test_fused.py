@@ -65,3 +65,13 @@ def test_no_rows_are_an_ordinary_size(name: str) -> None:
         inputs = program.inputs(rows, 5, torch.float32)
         torch.testing.assert_close(fast(*inputs), program.run(*inputs))
     assert fast.stats().specializations == 1
+
+
+@torch.no_grad()
+def test_products_alone_are_compiled_too() -> None:
+    weight = torch.randn(4, 4)
+    fast = anyshape.compile(lambda x: torch.mm(torch.mm(x, weight), weight), fullgraph=True)
+    for rows in (5, 1, 0, 9):
+        x = torch.randn(rows, 4)
+        torch.testing.assert_close(fast(x), torch.mm(torch.mm(x, weight), weight))
+    assert fast.stats().specializations == 1

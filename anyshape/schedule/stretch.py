@@ -2,10 +2,11 @@
 
     launch k0; t1 = mm(t0, w); launch k1; del t0, t1   ->   stretch(k0, mm, k1)
 
-Buffers that live and die inside a stretch get a place in its arena: a place serves several buffers that
-live at different times and are known to fit, an elementwise result may take its operand's place, and
-so does memory from outside that dies in the stretch. What outlives it is allocated before it. A step
-stays outside where a library must be called through Python; ``PRODUCTS`` are done by BLAS directly.
+Buffers that live and die inside a stretch get a place in its arena: a place serves several buffers
+that live at different times and are known to fit, an elementwise result may take its operand's
+place, and so does memory from outside that dies in the stretch. What outlives it is allocated
+before it. A step stays outside where a library must be called through Python; ``PRODUCTS`` are
+done by BLAS directly.
 """
 
 from __future__ import annotations
@@ -54,7 +55,25 @@ def form_stretches(program: Program, facts: Facts) -> Program:
         run = []
         steps.append(step)
     steps += _close(run, program, last_use, facts, buffers)
-    return replace(program, steps=tuple(steps), buffers=buffers)
+    symbols = (*program.symbols, *_newly_used(program, steps, buffers))
+    return replace(program, steps=tuple(steps), buffers=buffers, symbols=symbols)
+
+
+def _newly_used(
+    program: Program, steps: Iterable[Step], buffers: Mapping[str, Buffer]
+) -> Iterable[Symbol]:
+    """Entry sizes that only stretches and their allocations read: products named none."""
+    used: set[Symbol] = set()
+    for step in steps:
+        if isinstance(step, Stretch):
+            used.update(step.sizes)
+        elif isinstance(step, Allocate):
+            buffer = buffers[step.buffer]
+            dims = (*buffer.shape, *buffer.strides)
+            used.update(s for dim in dims if isinstance(dim, Expr) for s in dim.symbols)
+    shapes = (buffers[name].shape for name in program.inputs if name in buffers)
+    given = {dim.symbol for shape in shapes for dim in shape if isinstance(dim, Expr)}
+    return sorted((used & given) - set(program.symbols), key=lambda s: s.name)
 
 
 def is_native(step: Step, buffers: Mapping[str, Buffer]) -> bool:

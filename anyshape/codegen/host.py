@@ -67,7 +67,9 @@ class _Printer:
         self._bind_entry_sizes(parameters)
         called: Call | None = None  # whose strides are asserted once the sizes it made have names
         for step in self.program.steps:
-            if called is not None and not isinstance(step, BindSize):
+            if isinstance(step, Free) and called is not None and {*called.outputs} & {*step.buffers}:
+                called = None
+            if called is not None and not isinstance(step, (BindSize, Free)):
                 self._restride(called)
                 called = None
             self._step(step)

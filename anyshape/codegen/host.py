@@ -67,7 +67,8 @@ class _Printer:
         self._bind_entry_sizes(parameters)
         called: Call | None = None  # whose strides are asserted once the sizes it made have names
         for step in self.program.steps:
-            if isinstance(step, Free) and called is not None and {*called.outputs} & {*step.buffers}:
+            freed = {*step.buffers} if isinstance(step, Free) else set()
+            if called is not None and freed & {*called.outputs}:
                 called = None
             if called is not None and not isinstance(step, (BindSize, Free)):
                 self._restride(called)

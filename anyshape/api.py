@@ -20,10 +20,10 @@ from typing import Any, TypeVar, overload
 import torch
 
 from anyshape.capture.marks import Mark, set_mark
+from anyshape.dispatch import Compiled, Explanation, Stats
 from anyshape.driver import Driver
 from anyshape.errors import AnyshapeError, AnyshapeWarning
 from anyshape.options import Options, from_user
-from anyshape.dispatch import Compiled, Explanation, Stats
 
 SUPPORTED = ((3, 11), (3, 12))
 F = TypeVar("F", bound=Callable[..., Any])
@@ -32,9 +32,9 @@ _COMPILED: weakref.WeakSet[Compiled] = weakref.WeakSet()
 
 
 @overload
-def compile(fn: F, **settings: Any) -> F: ...  # noqa: ANN401
+def compile(fn: F, **settings: Any) -> F: ...
 @overload
-def compile(fn: None = None, **settings: Any) -> Callable[[F], F]: ...  # noqa: ANN401
+def compile(fn: None = None, **settings: Any) -> Callable[[F], F]: ...
 def compile(
     fn: Callable[..., Any] | None = None,
     *,
@@ -59,7 +59,7 @@ def compile(
     return _compile(fn, chosen, disable)
 
 
-def _compile(fn: Callable[..., Any], options: Options, disable: bool) -> Any:  # noqa: ANN401
+def _compile(fn: Callable[..., Any], options: Options, disable: bool) -> Any:
     if not callable(fn):
         raise AnyshapeError("E104", kind=f"a {type(fn).__name__}")
     if disable or options.disable or isinstance(fn, CompiledFunction) or _compiled_class(type(fn)):
@@ -91,7 +91,7 @@ class _Lazy:
     eager: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         machinery = self.machinery
         if machinery is None:
             if self.eager:
@@ -123,10 +123,10 @@ class CompiledFunction:
         functools.update_wrapper(self, fn)
         self._lazy = lazy
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._lazy(*args, **kwargs)
 
-    def __get__(self, instance: object, owner: type | None = None) -> Any:  # noqa: ANN401
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
     def __repr__(self) -> str:
@@ -191,13 +191,13 @@ def _compiled_module(module: torch.nn.Module, lazy: _Lazy) -> torch.nn.Module:
 INSPECTION = ("stats", "guards", "graphs", "code", "recompiles")
 
 
-def explain(fn: Callable[..., Any], **settings: Any) -> Callable[..., Explanation]:  # noqa: ANN401
+def explain(fn: Callable[..., Any], **settings: Any) -> Callable[..., Explanation]:
     """``explain(fn)(*args)`` runs ``fn`` once and lists every graph break: id, reason, line, hint."""
     if isinstance(fn, CompiledFunction):
         fn = fn._lazy.fn
     options = from_user(**settings)
 
-    def run(*args: Any, **kwargs: Any) -> Explanation:  # noqa: ANN401
+    def run(*args: Any, **kwargs: Any) -> Explanation:
         driver = Driver.create(options)
         machinery = Compiled(fn, options, driver.compile_graph)
         machinery(*args, **kwargs)

@@ -202,7 +202,7 @@ def _may_draw_before_a_check(graph: Graph) -> bool:
 def _restoring_random_state(run: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
     """A segment whose check fails has not happened: nor has it drawn random numbers."""
 
-    def restoring(*arguments: Any) -> tuple[Any, ...]:  # noqa: ANN401
+    def restoring(*arguments: Any) -> tuple[Any, ...]:
         state = torch.get_rng_state()
         try:
             return run(*arguments)

@@ -66,7 +66,7 @@ def does_nothing() -> int | None:
 @contextmanager
 def without_work() -> Iterator[None]:
     """What is linked inside has guards, allocations and host code, but launches that do nothing."""
-    resolve, address = launch._Resolver.__call__, launch._Resolver._address  # noqa: SLF001
+    resolve, address = launch._Resolver.__call__, launch._Resolver._address
 
     def empty(self: launch._Resolver, kind: str, what: object) -> object:
         found = resolve(self, kind, what)
@@ -82,8 +82,8 @@ def without_work() -> Iterator[None]:
         return address(self, kind, what) if kind == "constant" else does_nothing()
 
     with (
-        mock.patch.object(launch._Resolver, "__call__", empty),  # noqa: SLF001
-        mock.patch.object(launch._Resolver, "_address", nowhere),  # noqa: SLF001
+        mock.patch.object(launch._Resolver, "__call__", empty),
+        mock.patch.object(launch._Resolver, "_address", nowhere),
     ):
         yield
 

@@ -30,7 +30,7 @@ def candidates(name: str, recipe: Recipe, peers: list[str]) -> dict[str, Callabl
 
 def benchmark(name: str, recipe: Recipe, peers: list[str], shapes: int) -> list[dict[str, object]]:
     torch.compiler.reset()
-    torch._dynamo.config.recompile_limit = 64  # noqa: SLF001
+    torch._dynamo.config.recompile_limit = 64
     compiled = candidates(name, recipe, peers)
     rows = []
     for batch, length in models.SHAPES[:shapes]:

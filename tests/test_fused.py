@@ -42,7 +42,11 @@ def test_one_expression_is_one_kernel(name: str) -> None:
     program = PROGRAMS[name]
     fast = anyshape.compile(program.run, fullgraph=True)
     fast(*program.inputs(7, 130, torch.float32))
-    assert (fast.stats().kernels, fast.stats().externs, fast.stats().eager_ops) == (KERNELS.get(name, 1), 0, 0)
+    assert (fast.stats().kernels, fast.stats().externs, fast.stats().eager_ops) == (
+        KERNELS.get(name, 1),
+        0,
+        0,
+    )
 
 
 NO_ROWS = (

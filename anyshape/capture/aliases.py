@@ -75,7 +75,7 @@ class Apart:
 
 def storage_of(tensor: torch.Tensor) -> int:
     """What two views of one tensor have in common."""
-    return tensor.untyped_storage()._cdata  # noqa: SLF001
+    return tensor.untyped_storage()._cdata
 
 
 def kept_apart(recorder: Recorder) -> Apart | None:

@@ -238,12 +238,12 @@ def _getframe(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     frame = visible_frame(machine, depth)
     if frame is not None:
         return FrameView(frame)
-    return sys._getframe(0) if depth == 0 else _native_caller(machine, depth)  # noqa: SLF001
+    return sys._getframe(0) if depth == 0 else _native_caller(machine, depth)
 
 
 def _native_caller(machine: Machine, depth: int) -> Any:
     own = sum(1 for frame in machine.frames() if not frame.code.hidden)
-    real: Any = sys._getframe(0)  # noqa: SLF001
+    real: Any = sys._getframe(0)
     while real is not None and real.f_globals.get("__name__", "").startswith("anyshape.capture"):
         real = real.f_back
     for _ in range(depth - own):
@@ -343,7 +343,7 @@ OBJECT_BUILTINS: dict[Any, Handler] = {
     exec: _exec,
     eval: _eval,
     compile: _compile_builtin,
-    sys._getframe: _getframe,  # noqa: SLF001
+    sys._getframe: _getframe,
     inspect.currentframe: _currentframe,
     sys.exc_info: _exc_info,
     sys.exception: _exception,

@@ -163,17 +163,17 @@ OPERATOR_FUNCTIONS: Mapping[Any, Callable[..., Any]] = {
     operator.ge: lambda d, a, b: d.compare(">=", a, b),
 }
 
-_C = torch._C  # noqa: SLF001
+_C = torch._C
 PURE_TORCH = frozenset(
     {
         torch.promote_types,
         torch.can_cast,
-        _C._log_api_usage_once,  # noqa: SLF001
-        _C._jit_tree_views,  # noqa: SLF001
+        _C._log_api_usage_once,
+        _C._jit_tree_views,
         torch.get_num_threads,
     }
-    if hasattr(_C, "_jit_tree_views") and callable(_C._jit_tree_views)  # noqa: SLF001
-    else {torch.promote_types, torch.can_cast, _C._log_api_usage_once, torch.get_num_threads}  # noqa: SLF001
+    if hasattr(_C, "_jit_tree_views") and callable(_C._jit_tree_views)
+    else {torch.promote_types, torch.can_cast, _C._log_api_usage_once, torch.get_num_threads}
 )
 
 
@@ -186,9 +186,9 @@ def _deferred(fn: Any) -> Callable[..., None]:
 
 
 NATIVE: Mapping[Any, Callable[..., Any]] = {
-    _C._has_torch_function: _no_override,  # noqa: SLF001
-    _C._has_torch_function_unary: _no_override,  # noqa: SLF001
-    _C._has_torch_function_variadic: _no_override,  # noqa: SLF001
+    _C._has_torch_function: _no_override,
+    _C._has_torch_function_unary: _no_override,
+    _C._has_torch_function_variadic: _no_override,
     print: _deferred(print),
     warnings.warn: _deferred(warnings.warn),
     id: lambda domain, args, kwargs: id(args[0]),
@@ -200,7 +200,7 @@ def _packet(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any
     """`torch.ops.namespace.name(...)`: a row if it has one, else the operator itself runs
     eagerly inside the graph."""
     packet, *rest = args
-    name = getattr(packet, "_qualified_op_name", None) or packet._schema.name  # noqa: SLF001
+    name = getattr(packet, "_qualified_op_name", None) or packet._schema.name
     known = PACKETS.get(str(name))
     if known is not None:
         return known(domain, tuple(rest), kwargs)
@@ -231,12 +231,12 @@ OURS: Mapping[str, Callable[..., Any]] = {
     "check": tensor_methods.check_condition,
     "is_compiling": lambda domain, args, kwargs: True,
     "CompiledFunction.__call__": lambda domain, args, kwargs: Call(
-        args[0]._lazy.fn,  # noqa: SLF001
+        args[0]._lazy.fn,
         args[1:],
         kwargs,
     ),
     "_compiled_module.<locals>.<lambda>": lambda domain, args, kwargs: Call(
-        type(args[0])._anyshape_original.__call__,  # noqa: SLF001
+        type(args[0])._anyshape_original.__call__,
         args,
         kwargs,
     ),
@@ -262,15 +262,15 @@ ANSWERS: dict[Any, tuple[bool]] = {
 }
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    torch._ops.OpOverloadPacket.__call__: _packet,  # noqa: SLF001
-    torch._ops.OpOverload.__call__: _packet,  # noqa: SLF001
+    torch._ops.OpOverloadPacket.__call__: _packet,
+    torch._ops.OpOverload.__call__: _packet,
     type(torch.nn.Parameter).__instancecheck__: _instance_check,
     type(torch.nn.Buffer).__instancecheck__: _instance_check,
     inspect.signature: lambda domain, args, kwargs: inspect.signature(*args, **kwargs),
     inspect.getfullargspec: lambda domain, args, kwargs: inspect.getfullargspec(*args, **kwargs),
     inspect.unwrap: lambda domain, args, kwargs: inspect.unwrap(*args, **kwargs),
     **{fn: _answer(value[0]) for fn, value in ANSWERS.items()},
-    torch._utils_internal.justknobs_check: _answer(True),  # noqa: SLF001
+    torch._utils_internal.justknobs_check: _answer(True),
     torch.overrides.is_tensor_like: lambda domain, args, kwargs: isinstance(
         args[0], (TensorValue, torch.Tensor)
     ),

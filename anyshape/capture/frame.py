@@ -244,7 +244,7 @@ def _raw_instructions(code: CodeType) -> tuple[list[tuple[int, str, Any]], Calla
     kept: list[tuple[int, str, Any]] = []
     index_at: dict[int, int] = {}
     names: tuple[str, ...] = ()
-    for offset, op, arg in dis._unpack_opargs(code.co_code):  # type: ignore[attr-defined]  # noqa: SLF001
+    for offset, op, arg in dis._unpack_opargs(code.co_code):  # type: ignore[attr-defined]
         index_at[offset] = len(kept)
         name = dis.opname[op]
         if name == "KW_NAMES":
@@ -289,7 +289,7 @@ def _jump_target(offset: int, name: str, arg: int) -> int:
 
 
 def _cache_count(name: str) -> int:
-    caches: Any = dis._inline_cache_entries  # type: ignore[attr-defined]  # noqa: SLF001
+    caches: Any = dis._inline_cache_entries  # type: ignore[attr-defined]
     return caches[dis.opmap[name]] if isinstance(caches, list) else caches.get(name, 0)
 
 
@@ -305,7 +305,7 @@ def _protections(
     code: CodeType, start_of: Callable[[int], int], count: int
 ) -> list[Protection | None]:
     handled_by: list[Protection | None] = [None] * count
-    for entry in dis._parse_exception_table(code):  # type: ignore[attr-defined]  # noqa: SLF001
+    for entry in dis._parse_exception_table(code):  # type: ignore[attr-defined]
         row = Protection(
             start_of(entry.start),
             start_of(entry.end),

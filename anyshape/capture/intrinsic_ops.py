@@ -38,7 +38,7 @@ def _generic(machine: Machine, frame: Frame, arg: Any) -> None:
     """`Generic[T, *Ts, **P]`: type variable tuples are unpacked."""
     kinds: Any = typing.TypeVarTuple
     parameters = [typing.Unpack[p] if isinstance(p, kinds) else p for p in frame.stack[-1]]
-    frame.stack[-1] = typing._GenericAlias(typing.Generic, tuple(parameters))  # type: ignore[attr-defined]  # noqa: SLF001
+    frame.stack[-1] = typing._GenericAlias(typing.Generic, tuple(parameters))  # type: ignore[attr-defined]
 
 
 def _set_type_parameters(machine: Machine, frame: Frame, arg: Any) -> None:

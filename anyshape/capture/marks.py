@@ -25,7 +25,7 @@ class Mark:
     maximum: int | None = None
 
 
-def set_mark(tensor: Any, dim: int, mark: Mark) -> None:  # noqa: ANN401
+def set_mark(tensor: Any, dim: int, mark: Mark) -> None:
     """Marks dimension ``dim`` (negative ones count from the end); the last mark wins."""
     rank = tensor.dim()
     if not -rank <= dim < rank:
@@ -33,7 +33,7 @@ def set_mark(tensor: Any, dim: int, mark: Mark) -> None:  # noqa: ANN401
     setattr(tensor, ATTRIBUTE, {**getattr(tensor, ATTRIBUTE, {}), dim % rank: mark})
 
 
-def marks_of(tensor: Any) -> dict[int, Mark]:  # noqa: ANN401
+def marks_of(tensor: Any) -> dict[int, Mark]:
     """The marks of a tensor by dimension, torch's and ours; empty for nearly all tensors."""
     attributes = getattr(tensor, "__dict__", None)
     if not attributes:

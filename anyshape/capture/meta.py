@@ -73,8 +73,8 @@ def dotted_name(fn: Any) -> str | None:
     packet = getattr(fn, "_qualified_op_name", None)
     if packet is not None:
         return "torch.ops." + str(packet).replace("::", ".")
-    if isinstance(fn, torch._ops.OpOverload):  # noqa: SLF001
-        return f"torch.ops.{fn.namespace}.{fn._schema.name.split('::')[1]}.{fn._overloadname}"  # noqa: SLF001
+    if isinstance(fn, torch._ops.OpOverload):
+        return f"torch.ops.{fn.namespace}.{fn._schema.name.split('::')[1]}.{fn._overloadname}"
     return NAMES.get(fn)
 
 

@@ -94,6 +94,6 @@ def _call(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any])
 FAST: dict[Any, Callable[..., Any]] = {
     Module.__getattr__: _getattr,
     Module.__call__: _call,
-    Module._call_impl: _call,  # noqa: SLF001
-    Module._wrapped_call_impl: _call,  # noqa: SLF001
+    Module._call_impl: _call,
+    Module._wrapped_call_impl: _call,
 }

@@ -505,8 +505,8 @@ def replace_inputs(mark: BuilderMark, inputs: int, builder: Builder) -> BuilderM
     """The mark with all inputs kept, and with the counters of input names as they are now."""
     counters = dict(mark.counters)
     for prefix in ("p", "c", "x"):
-        if prefix in builder._counters:  # noqa: SLF001
-            counters[prefix] = builder._counters[prefix]  # noqa: SLF001
+        if prefix in builder._counters:
+            counters[prefix] = builder._counters[prefix]
     return replace(mark, inputs=inputs, counters=counters)
 
 

@@ -374,10 +374,10 @@ HANDLERS: dict[Any, Handler] = {
     torch.is_storage: constant(False),
     torch.broadcast_shapes: broadcast_shapes,
     torch.result_type: result_type,
-    torch._check: check_condition,  # noqa: SLF001
-    torch._check_value: check_condition,  # noqa: SLF001
-    torch._check_index: check_condition,  # noqa: SLF001
-    torch._assert: check_condition,  # noqa: SLF001
+    torch._check: check_condition,
+    torch._check_value: check_condition,
+    torch._check_index: check_condition,
+    torch._assert: check_condition,
     torch.is_deterministic_algorithms_warn_only_enabled: constant(False),
     **{getattr(T, name): dropped_cast(dtype) for name, dtype in torchmap.CASTS.items()},
 }

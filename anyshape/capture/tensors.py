@@ -46,7 +46,7 @@ def is_plain(tensor: torch.Tensor) -> bool:
         and tensor.dtype in DTYPE_OF_TORCH
         and not tensor.is_conj()
         and not tensor.is_neg()
-        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # noqa: SLF001
+        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
     )
 
 

@@ -17,7 +17,7 @@ import torch
 from anyshape.capture.tensors import DTYPE_OF_TORCH, device_text
 from anyshape.ir.graph import World
 
-_C = torch._C  # noqa: SLF001
+_C = torch._C
 
 AUTOCAST_DEVICES = ("cpu", "cuda")
 
@@ -64,28 +64,28 @@ SDPA_BACKENDS = ("flash", "mem_efficient", "math", "cudnn")
 
 def _default_device() -> torch.device | None:
     """`torch.set_default_device` works by a function mode, which alone sits on the stack then."""
-    stack = [_C._get_function_stack_at(i) for i in range(_C._len_torch_function_stack())]  # noqa: SLF001
+    stack = [_C._get_function_stack_at(i) for i in range(_C._len_torch_function_stack())]
     devices = [mode.device for mode in stack if type(mode).__name__ == "DeviceContext"]
     return devices[-1] if devices else None
 
 
 def snapshot() -> tuple[Any, ...]:
     """The global modes as a flat tuple, for one comparison at the entry of compiled code."""
-    depth = _C._len_torch_function_stack()  # noqa: SLF001
+    depth = _C._len_torch_function_stack()
     return (
         _C.is_grad_enabled(),
         _C.is_inference_mode_enabled(),
-        _C._is_any_autocast_enabled() and _autocast(),  # noqa: SLF001
+        _C._is_any_autocast_enabled() and _autocast(),
         torch.get_default_dtype(),
         _default_device() if depth else None,
-        _C._get_deterministic_algorithms(),  # noqa: SLF001
-        _C._get_float32_matmul_precision(),  # noqa: SLF001
+        _C._get_deterministic_algorithms(),
+        _C._get_float32_matmul_precision(),
         depth,
-        _C._len_torch_dispatch_stack(),  # noqa: SLF001
-        _C._get_flash_sdp_enabled(),  # noqa: SLF001
-        _C._get_mem_efficient_sdp_enabled(),  # noqa: SLF001
-        _C._get_math_sdp_enabled(),  # noqa: SLF001
-        _C._get_cudnn_sdp_enabled(),  # noqa: SLF001
+        _C._len_torch_dispatch_stack(),
+        _C._get_flash_sdp_enabled(),
+        _C._get_mem_efficient_sdp_enabled(),
+        _C._get_math_sdp_enabled(),
+        _C._get_cudnn_sdp_enabled(),
     )
 
 
@@ -104,16 +104,16 @@ def current_modes() -> Modes:
         _autocast(),
         _C.is_autocast_cache_enabled(),
         torch.get_default_dtype(),
-        _default_device() if _C._len_torch_function_stack() else None,  # noqa: SLF001
-        _C._get_deterministic_algorithms(),  # noqa: SLF001
-        _C._get_float32_matmul_precision(),  # noqa: SLF001
-        _C._len_torch_function_stack(),  # noqa: SLF001
-        _C._len_torch_dispatch_stack(),  # noqa: SLF001
+        _default_device() if _C._len_torch_function_stack() else None,
+        _C._get_deterministic_algorithms(),
+        _C._get_float32_matmul_precision(),
+        _C._len_torch_function_stack(),
+        _C._len_torch_dispatch_stack(),
         (
-            _C._get_flash_sdp_enabled(),  # noqa: SLF001
-            _C._get_mem_efficient_sdp_enabled(),  # noqa: SLF001
-            _C._get_math_sdp_enabled(),  # noqa: SLF001
-            _C._get_cudnn_sdp_enabled(),  # noqa: SLF001
+            _C._get_flash_sdp_enabled(),
+            _C._get_mem_efficient_sdp_enabled(),
+            _C._get_math_sdp_enabled(),
+            _C._get_cudnn_sdp_enabled(),
         ),
     )
 
@@ -146,7 +146,7 @@ def _sdpa(index: int) -> Callable[[Modes, bool], Modes]:
 # modes, what the call returns).
 Setter = Callable[..., Modes]
 SETTERS: Mapping[Any, Setter] = {
-    _C._set_grad_enabled: lambda modes, on: replace(modes, grad=on),  # noqa: SLF001
+    _C._set_grad_enabled: lambda modes, on: replace(modes, grad=on),
     _C.set_autocast_enabled: lambda modes, device, on: _with_autocast(
         modes, device, lambda _, d: (on, d)
     ),
@@ -154,12 +154,12 @@ SETTERS: Mapping[Any, Setter] = {
         modes, device, lambda on, _: (on, dtype)
     ),
     _C.set_autocast_cache_enabled: lambda modes, on: replace(modes, autocast_cache=on),
-    _C._set_default_dtype: lambda modes, dtype: replace(modes, default_dtype=dtype),  # noqa: SLF001
-    _C._set_float32_matmul_precision: lambda modes, value: replace(modes, matmul_precision=value),  # noqa: SLF001
-    _C._set_sdp_use_flash: lambda modes, on: _sdpa(0)(modes, on),  # noqa: SLF001
-    _C._set_sdp_use_mem_efficient: lambda modes, on: _sdpa(1)(modes, on),  # noqa: SLF001
-    _C._set_sdp_use_math: lambda modes, on: _sdpa(2)(modes, on),  # noqa: SLF001
-    _C._set_sdp_use_cudnn: lambda modes, on: _sdpa(3)(modes, on),  # noqa: SLF001
+    _C._set_default_dtype: lambda modes, dtype: replace(modes, default_dtype=dtype),
+    _C._set_float32_matmul_precision: lambda modes, value: replace(modes, matmul_precision=value),
+    _C._set_sdp_use_flash: lambda modes, on: _sdpa(0)(modes, on),
+    _C._set_sdp_use_mem_efficient: lambda modes, on: _sdpa(1)(modes, on),
+    _C._set_sdp_use_math: lambda modes, on: _sdpa(2)(modes, on),
+    _C._set_sdp_use_cudnn: lambda modes, on: _sdpa(3)(modes, on),
     _C.autocast_increment_nesting: lambda modes: modes,
     _C.autocast_decrement_nesting: lambda modes: modes,
     _C.clear_autocast_cache: lambda modes: modes,
@@ -172,28 +172,28 @@ GETTERS: Mapping[Any, Callable[..., Any]] = {
     _C.is_autocast_enabled: lambda modes, device="cuda": _autocast_of(modes, device)[0],
     _C.get_autocast_dtype: lambda modes, device: _autocast_of(modes, device)[1],
     _C.is_autocast_cache_enabled: lambda modes: modes.autocast_cache,
-    _C._is_any_autocast_enabled: lambda modes: any(on for on, _ in modes.autocast),  # noqa: SLF001
+    _C._is_any_autocast_enabled: lambda modes: any(on for on, _ in modes.autocast),
     torch.get_default_dtype: lambda modes: modes.default_dtype,
-    _C._get_float32_matmul_precision: lambda modes: modes.matmul_precision,  # noqa: SLF001
-    _C._get_deterministic_algorithms: lambda modes: modes.deterministic,  # noqa: SLF001
-    _C._get_flash_sdp_enabled: lambda modes: modes.sdpa[0],  # noqa: SLF001
-    _C._get_mem_efficient_sdp_enabled: lambda modes: modes.sdpa[1],  # noqa: SLF001
-    _C._get_math_sdp_enabled: lambda modes: modes.sdpa[2],  # noqa: SLF001
-    _C._get_cudnn_sdp_enabled: lambda modes: modes.sdpa[3],  # noqa: SLF001
+    _C._get_float32_matmul_precision: lambda modes: modes.matmul_precision,
+    _C._get_deterministic_algorithms: lambda modes: modes.deterministic,
+    _C._get_flash_sdp_enabled: lambda modes: modes.sdpa[0],
+    _C._get_mem_efficient_sdp_enabled: lambda modes: modes.sdpa[1],
+    _C._get_math_sdp_enabled: lambda modes: modes.sdpa[2],
+    _C._get_cudnn_sdp_enabled: lambda modes: modes.sdpa[3],
 }
 
 
 def apply(modes: Modes) -> None:
     """Make torch's real modes these (grad, autocast, default dtype, matmul precision, sdpa
     backends)."""
-    _C._set_grad_enabled(modes.grad)  # noqa: SLF001
+    _C._set_grad_enabled(modes.grad)
     for device, (on, dtype) in zip(AUTOCAST_DEVICES, modes.autocast):
         _C.set_autocast_enabled(device, on)
         _C.set_autocast_dtype(device, dtype)
     _C.set_autocast_cache_enabled(modes.autocast_cache)
-    _C._set_default_dtype(modes.default_dtype)  # noqa: SLF001
-    _C._set_float32_matmul_precision(modes.matmul_precision)  # noqa: SLF001
-    _C._set_sdp_use_flash(modes.sdpa[0])  # noqa: SLF001
-    _C._set_sdp_use_mem_efficient(modes.sdpa[1])  # noqa: SLF001
-    _C._set_sdp_use_math(modes.sdpa[2])  # noqa: SLF001
-    _C._set_sdp_use_cudnn(modes.sdpa[3])  # noqa: SLF001
+    _C._set_default_dtype(modes.default_dtype)
+    _C._set_float32_matmul_precision(modes.matmul_precision)
+    _C._set_sdp_use_flash(modes.sdpa[0])
+    _C._set_sdp_use_mem_efficient(modes.sdpa[1])
+    _C._set_sdp_use_math(modes.sdpa[2])
+    _C._set_sdp_use_cudnn(modes.sdpa[3])

@@ -64,8 +64,8 @@ class Layout:
 
     @classmethod
     def _of(cls, tensor: torch.Tensor) -> Layout | None:
-        storage = _words(tensor._cdata, IMPL_BYTES)  # noqa: SLF001
-        owner = tensor.untyped_storage()._cdata  # noqa: SLF001
+        storage = _words(tensor._cdata, IMPL_BYTES)
+        owner = tensor.untyped_storage()._cdata
         if storage.count(owner) != 1:
             return None
         inside = _words(owner, STORAGE_BYTES)
@@ -126,9 +126,9 @@ def _compare_bytes(
     except AnyshapeError:
         return None
     count, words = len(parameters), (IMPL_BYTES - layout.storage) // 8
-    impls = (ctypes.c_int64 * count)(*(p._cdata for p in parameters))  # noqa: SLF001
+    impls = (ctypes.c_int64 * count)(*(p._cdata for p in parameters))
     copies = (ctypes.c_int64 * (count * words))(
-        *(w for p in parameters for w in _words(p._cdata + layout.storage, words * 8))  # noqa: SLF001
+        *(w for p in parameters for w in _words(p._cdata + layout.storage, words * 8))
     )
     pointers = (ctypes.c_int64 * count)(*(_data(p, layout) for p in parameters))
     tables = (ctypes.c_int64 * len(hooks))(*(id(table) for table in hooks))
@@ -154,5 +154,5 @@ def _compare_bytes(
 
 
 def _data(parameter: torch.Tensor, layout: Layout) -> int:
-    owner = _words(parameter._cdata, IMPL_BYTES)[layout.storage // 8]  # noqa: SLF001
+    owner = _words(parameter._cdata, IMPL_BYTES)[layout.storage // 8]
     return _words(owner, STORAGE_BYTES)[layout.data // 8]

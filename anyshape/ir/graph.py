@@ -79,7 +79,7 @@ class Value:
 
     __slots__ = ("name", "type")
 
-    def __init__(self, name: str, type: Type) -> None:  # noqa: A002
+    def __init__(self, name: str, type: Type) -> None:
         self.name = name
         self.type = type
 

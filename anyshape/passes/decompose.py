@@ -32,7 +32,10 @@ def decompose(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
         start = len(builder.nodes)
         builder.location, builder.world = node.location, node.world
         if node.world is not None:
-            cx.default_dtype, cx.default_device = node.world.default_dtype, node.world.default_device
+            cx.default_dtype, cx.default_device = (
+                node.world.default_dtype,
+                node.world.default_device,
+            )
         made = row.expand(builder, *node.args, **node.kwargs)
         if made is NotImplemented:
             return out.emit(node)

@@ -57,7 +57,7 @@ class _Resolver:
     constants: Mapping[str, torch.Tensor]
     functions: Mapping[str, Any]
 
-    def __call__(self, kind: str, what: Any) -> Any:  # noqa: ANN401
+    def __call__(self, kind: str, what: Any) -> Any:
         match kind:
             case "function":
                 return RUNTIME_FUNCTIONS.get(what) or resolve_dotted(what)
@@ -81,7 +81,7 @@ class _Resolver:
         entries = self.code.tables[name]
         return (ctypes.c_void_p * max(len(entries), 1))(*(self._address(*e) for e in entries))
 
-    def _address(self, kind: str, what: Any) -> int | None:  # noqa: ANN401
+    def _address(self, kind: str, what: Any) -> int | None:
         if kind == "constant":
             return self.constants[what].data_ptr()
         function = library_function(what) if kind == "library" else self.functions[what]
@@ -94,7 +94,7 @@ def torch_library() -> ctypes.CDLL:
     return ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
 
 
-def library_function(symbol: str) -> Any:  # noqa: ANN401
+def library_function(symbol: str) -> Any:
     """A C function of torch's library; AttributeError where it exports none of that name."""
     return torch_library()[symbol]
 
@@ -158,7 +158,7 @@ def _empty_cpu(
 
 
 # torch's own short way to an uninitialised CPU tensor, a third of the cost; private, so with a substitute.
-_fast_empty_cpu = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", _empty_cpu)  # noqa: SLF001
+_fast_empty_cpu = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", _empty_cpu)
 
 RUNTIME_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "anyshape.empty_cpu": _fast_empty_cpu,

@@ -77,9 +77,9 @@ def hugging_face(
         }
         config = getattr(transformers, config_name)(**values)
         if recipe.experts is not None:
-            config._experts_implementation = recipe.experts  # noqa: SLF001
+            config._experts_implementation = recipe.experts
         torch.manual_seed(0)
-        create = getattr(transformers, class_name)._from_config  # noqa: SLF001
+        create = getattr(transformers, class_name)._from_config
         model = create(config, dtype=recipe.dtype, attn_implementation=recipe.attention)
         return model.eval()
 

@@ -57,11 +57,23 @@ def library(tmp_path_factory):
     for dtype in INTEGERS:
         texts += [loop(name, dtype) for name in INTEGER]
     for source in (*INTEGERS, "float32", "float64", "bool", "bfloat16", "float16"):
-        texts += [cast_loop(source, t) for t in (*INTEGERS, "float32", "float64", "bool", "bfloat16", "float16")]
+        texts += [
+            cast_loop(source, t)
+            for t in (*INTEGERS, "float32", "float64", "bool", "bfloat16", "float16")
+        ]
     path = tmp_path_factory.mktemp("scalar")
     (path / "all.c").write_text("\n".join(texts))
     flags = [flag for flag in FLAGS if flag != "-shared"]
-    command = ["gcc", *flags, "-shared", str(path / "all.c"), "-o", str(path / "all.so"), "-lm", *_mathvec()]
+    command = [
+        "gcc",
+        *flags,
+        "-shared",
+        str(path / "all.c"),
+        "-o",
+        str(path / "all.so"),
+        "-lm",
+        *_mathvec(),
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     return ctypes.CDLL(str(path / "all.so"))
@@ -113,7 +125,9 @@ def test_floats_are_torchs_at_special_values(library, name, dtype):
     wanted = UNARY[name](x) if name in UNARY else BINARY[name](x, y)
     found = torch.empty_like(wanted)
     call(library[f"{name}_{dtype}"], x, y, found)
-    loose = {"erfinv": 1e-5, "tan": 1e-5, "pow": 1e-5, "digamma": 1e-5, "lgamma": 1e-5}.get(name, 2e-6)
+    loose = {"erfinv": 1e-5, "tan": 1e-5, "pow": 1e-5, "digamma": 1e-5, "lgamma": 1e-5}.get(
+        name, 2e-6
+    )
     torch.testing.assert_close(found, wanted, rtol=loose, atol=1e-37, equal_nan=True)
 
 
@@ -122,7 +136,21 @@ def test_floats_are_torchs_at_special_values(library, name, dtype):
 def test_integers_are_torchs_at_their_ends(library, name, dtype):
     kind = getattr(torch, dtype)
     ends = torch.iinfo(kind)
-    values = sorted({ends.min, ends.min + 1, ends.max, ends.max - 1, 0, 1, 2, 3, 7, max(-1, ends.min), max(-5, ends.min)})
+    values = sorted(
+        {
+            ends.min,
+            ends.min + 1,
+            ends.max,
+            ends.max - 1,
+            0,
+            1,
+            2,
+            3,
+            7,
+            max(-1, ends.min),
+            max(-5, ends.min),
+        }
+    )
     x, y = pairs(values, kind)
     if name in ("floordiv", "mod", "fmod", "truncdiv"):  # eager raises, or kills the process
         kept = (y != 0) & ~((x == ends.min) & (y == -1))
@@ -150,13 +178,28 @@ CASTS = (*INTEGERS, "float32", "float64", "bool", "bfloat16", "float16")
 @pytest.mark.parametrize("target", CASTS)
 def test_casts_are_torchs(library, source, target):
     values = [0, 1, 2, 100, 127, 128, 255, 256, 32767, 65519, 65520, -1, -2, -128, -32768]
-    values += [0.5, -0.5, 1.9, -1.9, 3.4e38, 1e-8, 6e-8, 1e-45, float("inf"), float("nan"), 1.0039, 257.5]
+    values += [
+        0.5,
+        -0.5,
+        1.9,
+        -1.9,
+        3.4e38,
+        1e-8,
+        6e-8,
+        1e-45,
+        float("inf"),
+        float("nan"),
+        1.0039,
+        257.5,
+    ]
     kind = getattr(torch, source)
     whole = not kind.is_floating_point
     numbers = [int(v) for v in values if v == v and abs(v) < 1e9] if whole else values
     x = torch.tensor(numbers, dtype=torch.int64 if whole else torch.float64).to(kind)
     if not getattr(torch, target).is_floating_point and not whole and target != "bool":
-        x = x[x.isfinite() & (x.abs() < 1e9)]  # what C leaves undefined differs from machine to machine
+        x = x[
+            x.isfinite() & (x.abs() < 1e9)
+        ]  # what C leaves undefined differs from machine to machine
     wanted = x.to(getattr(torch, target))
     found = torch.empty_like(wanted)
     call(library[f"cast_{source}_{target}"], x, found)

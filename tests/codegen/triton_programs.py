@@ -1,6 +1,6 @@
 """Run as a process of its own: kernels of tests/schedule in Triton's interpreter, or compiled for sm_90.
 
-    python triton_programs.py interpret|compile NAME...
+python triton_programs.py interpret|compile NAME...
 """
 
 from __future__ import annotations
@@ -70,7 +70,10 @@ def interpret(compiled, args, modules):
         elif isinstance(step, Call) and step.kind == "check":
             assert not values[step.args[0].name].any()
         elif isinstance(step, Call):
-            call = [values[a.name] if isinstance(a, BufferRef) else evaluate_all(a, sizes) for a in step.args]
+            call = [
+                values[a.name] if isinstance(a, BufferRef) else evaluate_all(a, sizes)
+                for a in step.args
+            ]
             values[step.outputs[0]] = reference.resolve(step.function)(*call)
         elif not isinstance(step, (Allocate, Free)):
             raise NotImplementedError(type(step))
@@ -84,7 +87,11 @@ def allocate(buffer, sizes):
 
 
 def evaluate_all(arg, sizes):
-    return tuple(evaluate_all(a, sizes) for a in arg) if isinstance(arg, tuple) else evaluate(arg, sizes)
+    return (
+        tuple(evaluate_all(a, sizes) for a in arg)
+        if isinstance(arg, tuple)
+        else evaluate(arg, sizes)
+    )
 
 
 def launch(step, values, sizes, modules):
@@ -119,7 +126,13 @@ def run_interpreted(name):
                     torch.testing.assert_close(y, x, rtol=loose, atol=loose, equal_nan=True)
 
 
-POINTERS = {"bool": "i1", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float64": "fp64"}
+POINTERS = {
+    "bool": "i1",
+    "float32": "fp32",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float64": "fp64",
+}
 
 
 def run_compiled(name):
@@ -135,7 +148,9 @@ def run_compiled(name):
             signature = {}
             for param in step.kernel.params:
                 if isinstance(param, PointerParam):
-                    kind = POINTERS.get(param.dtype.name, param.dtype.name.replace("uint", "u").replace("int", "i"))
+                    kind = POINTERS.get(
+                        param.dtype.name, param.dtype.name.replace("uint", "u").replace("int", "i")
+                    )
                     signature[param.name] = f"*{kind}"
                 else:
                     signature[param.name] = "i64"

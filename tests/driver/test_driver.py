@@ -13,9 +13,9 @@ from anyshape.ir.graph import Graph, TensorType
 from anyshape.ir.program import Stretch
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
-from anyshape.schedule.indices import row_major
 from anyshape.options import Options
 from anyshape.passes.pipeline import PASSES
+from anyshape.schedule.indices import row_major
 from anyshape.symbolic import Facts, Space
 
 SIZES = [(0, 3), (1, 1), (1, 7), (2, 0), (2, 5), (3, 64)]

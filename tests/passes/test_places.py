@@ -59,7 +59,10 @@ def test_a_known_range_needs_no_check():
     fast = anyshape.compile(last_rows, fullgraph=True)
     x = torch.randn(4, 3)
     torch.testing.assert_close(fast(x), last_rows(x))
-    assert "check_false" not in fast.graphs()[0] and "stretch_failed" not in fast.code().split("def run")[0]
+    assert (
+        "check_false" not in fast.graphs()[0]
+        and "stretch_failed" not in fast.code().split("def run")[0]
+    )
     variant = next(iter(fast._lazy.machinery._variants()))
     final = variant.compiled.stages[-1][1]
     assert not [node for node in final.nodes if node.op == "check_false"]

@@ -23,11 +23,15 @@ class Maker:
         self.a, self.n = self.sketch.size("a"), self.sketch.size("b")
         self.inputs: list[tuple[str, Any, tuple[int, ...]]] = []
         self.values: list[Any] = []
-        for sizes in self.random.choices(("a b", "b a", "a", "b", "a 6", "a 1 b", "2 a 3", "b 4 a"), k=3):
+        for sizes in self.random.choices(
+            ("a b", "b a", "a", "b", "a 6", "a 1 b", "2 a 3", "b 4 a"), k=3
+        ):
             self.input(sizes)
 
     def input(self, sizes: str, dtype: Any = None) -> Any:
-        dtype = dtype or self.random.choice((*FLOATS[:1] * 4, dtypes.int64, dtypes.bool_, dtypes.int8))
+        dtype = dtype or self.random.choice(
+            (*FLOATS[:1] * 4, dtypes.int64, dtypes.bool_, dtypes.int8)
+        )
         order = list(range(len(sizes.split())))
         self.random.shuffle(order)
         value = self.sketch.input(sizes, dtype, order)
@@ -53,7 +57,9 @@ class Maker:
 
     def binary(self, x: Any) -> Any:
         y = self.pick()
-        if len(x.shape) != len(y.shape) or any(p is not q and p != q for p, q in zip(x.shape, y.shape)):
+        if len(x.shape) != len(y.shape) or any(
+            p is not q and p != q for p, q in zip(x.shape, y.shape)
+        ):
             y = self.b.sum(self.float(y), (), False) if self.random.random() < 0.5 else x
         name = self.random.choice(("add", "sub", "mul", "maximum", "minimum", "lt", "ge"))
         if x.dtype is dtypes.bool_ or y.dtype is dtypes.bool_:
@@ -66,7 +72,9 @@ class Maker:
     def reduce(self, x: Any) -> Any:
         if not x.shape:
             return None
-        dims = tuple(sorted(self.random.sample(range(len(x.shape)), self.random.randint(1, len(x.shape)))))
+        dims = tuple(
+            sorted(self.random.sample(range(len(x.shape)), self.random.randint(1, len(x.shape))))
+        )
         name = self.random.choice(("sum", "mean", "any", "all"))
         x = self.float(x) if name == "mean" else x
         return self.b.call(name, x, dims, self.random.random() < 0.6)
@@ -80,7 +88,9 @@ class Maker:
         return self.b.sub(x, self.b.mean(x, (dim,), True))
 
     def cumsum(self, x: Any) -> Any:
-        return self.b.cumsum(self.float(x), self.random.randrange(len(x.shape))) if x.shape else None
+        return (
+            self.b.cumsum(self.float(x), self.random.randrange(len(x.shape))) if x.shape else None
+        )
 
     def permute(self, x: Any) -> Any:
         order = list(range(len(x.shape)))
@@ -104,7 +114,9 @@ class Maker:
         for d, size in enumerate(x.shape):
             if isinstance(size, int) and size > 2:
                 start = self.random.randrange(size - 1)
-                return self.b.slice(x, d, start, (size - start + 1) // 2, 2 if size - start > 2 else 1)
+                return self.b.slice(
+                    x, d, start, (size - start + 1) // 2, 2 if size - start > 2 else 1
+                )
         return None
 
     def flip(self, x: Any) -> Any:

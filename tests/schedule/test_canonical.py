@@ -21,7 +21,9 @@ def core(graph):
 
 def kernels_of(make, *inputs) -> tuple[Kernel, ...]:
     sketch = Sketch()
-    values = [sketch.input(*item) if isinstance(item, tuple) else sketch.input(item) for item in inputs]
+    values = [
+        sketch.input(*item) if isinstance(item, tuple) else sketch.input(item) for item in inputs
+    ]
     return schedule(core(sketch.finish(make(sketch.builder, *values)))).kernels()
 
 

@@ -96,8 +96,10 @@ FUSED = {
     "flip": (lambda b, x: b.flip(x, (1,)), ["a b"]),
     "reshape": (lambda b, x: b.exp(b.reshape(x, (x.shape[0] * x.shape[1],))), ["a b"]),
     "heads": (
-        lambda b, x: b.reshape(b.permute(b.reshape(x, (x.shape[0], x.shape[1], 4, 8)), (0, 2, 1, 3)),
-                               (x.shape[0] * 4, x.shape[1], 8)),
+        lambda b, x: b.reshape(
+            b.permute(b.reshape(x, (x.shape[0], x.shape[1], 4, 8)), (0, 2, 1, 3)),
+            (x.shape[0] * 4, x.shape[1], 8),
+        ),
         ["a b 32"],
     ),
     "heads back": (
@@ -112,20 +114,33 @@ FUSED = {
     "argmin of columns": (lambda b, x: b.argmin(x, 1), ["b 9"]),
     "two outputs": (lambda b, x: (b.exp(x), b.sum(b.exp(x), 1)), ["a b"]),
     "residual norm": (
-        lambda b, x, y, w: (b.add(x, y), rms_norm(b, b.add(x, y), w)), ["a b", "a b", "b"]),
+        lambda b, x, y, w: (b.add(x, y), rms_norm(b, b.add(x, y), w)),
+        ["a b", "a b", "b"],
+    ),
     "cumsum": (lambda b, x: b.cumsum(x, 1), ["a b"]),
     "cumsum of columns": (lambda b, x: b.cumsum(b.mul(x, 2.0), 0), ["a b"]),
     "var": (lambda b, x: b.var(x, (1,), correction=0), ["a b"]),
     "where": (lambda b, m, x, y: b.where(m, x, y), [("a b", dtypes.bool_), "a b", "b"]),
     "causal mask": (
         lambda b, x: b.where(
-            b.le(b.arange(x.shape[1], 0, 1, dtypes.int64, "cpu"),
-                 b.unsqueeze(b.arange(x.shape[0], 0, 1, dtypes.int64, "cpu"), 1)), x, 0.0),
+            b.le(
+                b.arange(x.shape[1], 0, 1, dtypes.int64, "cpu"),
+                b.unsqueeze(b.arange(x.shape[0], 0, 1, dtypes.int64, "cpu"), 1),
+            ),
+            x,
+            0.0,
+        ),
         ["a b"],
     ),
     "gather": (lambda b, x, i: b.gather(x, 1, i), ["a 100", ("a b", dtypes.int64)]),
-    "index": (lambda b, x, i, j: b.index(x, (i, j)), ["100 100", ("a b", dtypes.int64), ("b", dtypes.int64)]),
-    "index negative": (lambda b, x, i: b.index(x, (b.neg(i), None)), ["101 b", ("a", dtypes.int64)]),
+    "index": (
+        lambda b, x, i, j: b.index(x, (i, j)),
+        ["100 100", ("a b", dtypes.int64), ("b", dtypes.int64)],
+    ),
+    "index negative": (
+        lambda b, x, i: b.index(x, (b.neg(i), None)),
+        ["101 b", ("a", dtypes.int64)],
+    ),
     "scalar result": (lambda b, x: b.sqrt(b.sum(b.mul(x, x))), ["a b"]),
     "size as number": (lambda b, x: b.mul(x, x.shape[0]), ["a b"]),
     "full": (lambda b, x: b.add(b.full(x.shape, 2.0, dtypes.float32, "cpu"), x), ["a b"]),
@@ -148,7 +163,9 @@ def test_one_compile_serves_every_size(name):
             args = tensors(case, a, b)
             same_as_reference(compiled, *args, tolerance=2e-5)
         except Exception as error:
-            error.add_note(f"at a={a} b={b}\n" + "\n".join(str(x.kernel) for x in launches(compiled.program)))
+            error.add_note(
+                f"at a={a} b={b}\n" + "\n".join(str(x.kernel) for x in launches(compiled.program))
+            )
             raise
 
 
@@ -181,23 +198,37 @@ def test_host_numbers_keep_their_kind():
         torch.testing.assert_close(added, x + (a > 2))
 
 
-TAILS = ("chain", "softmax", "sum of rows", "sum of columns", "argmax", "cat of three", "transposed add")
+TAILS = (
+    "chain",
+    "softmax",
+    "sum of rows",
+    "sum of columns",
+    "argmax",
+    "cat of three",
+    "transposed add",
+)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
 def test_tails_of_every_vector_width(dtype):
     kind = getattr(dtypes, dtype)
-    names = [n for n in TAILS if kind.is_floating or n in ("sum of rows", "argmax", "transposed add")]
+    names = [
+        n for n in TAILS if kind.is_floating or n in ("sum of rows", "argmax", "transposed add")
+    ]
     for name in names:
         make, inputs = FUSED[name]
-        case = [(s.replace("7", "b"), kind if d.is_floating else d, o) for s, d, o in normal(inputs)]
+        case = [
+            (s.replace("7", "b"), kind if d.is_floating else d, o) for s, d, o in normal(inputs)
+        ]
         compiled = compile_sketch(make, *case)
         for b in (*range(1, 70, 3), 127, 128, 129, 191, 255, 257):
             args = tensors(case, 3, b)
             same_as_reference(compiled, *args, tolerance=1e-5 if dtype != "bfloat16" else 3e-2)
 
 
-@pytest.mark.parametrize("name", ["chain", "softmax", "sum", "sum of columns", "layer norm gelu", "transposed add"])
+@pytest.mark.parametrize(
+    "name", ["chain", "softmax", "sum", "sum of columns", "layer norm gelu", "transposed add"]
+)
 def test_two_threads_give_the_bits_of_one(name):
     make, inputs = FUSED[name]
     compiled = compile_sketch(make, *normal(inputs))
@@ -262,21 +293,37 @@ def test_every_dtype_in_every_reduction(dtype, order):
             for n in names:
                 assert found[n].dtype == wanted[n].dtype, n
                 torch.testing.assert_close(
-                    found[n], wanted[n], rtol=loose, atol=loose, equal_nan=True, msg=lambda m, n=n: f"{n}: {m}"
+                    found[n],
+                    wanted[n],
+                    rtol=loose,
+                    atol=loose,
+                    equal_nan=True,
+                    msg=lambda m, n=n: f"{n}: {m}",
                 )
 
 
 SCATTERS = {
     "scatter": (lambda b, x, i, s: b.scatter(x, 1, i, s), ["a 100", ("a 1", dtypes.int64), "a 1"]),
     "scatter add": (
-        lambda b, x, i, s: b.scatter_add(x, 1, i, b.mul(s, 2.0)), ["a 100", ("a b", dtypes.int64), "a b"]),
+        lambda b, x, i, s: b.scatter_add(x, 1, i, b.mul(s, 2.0)),
+        ["a 100", ("a b", dtypes.int64), "a b"],
+    ),
     "scatter amax": (
-        lambda b, x, i, s: b.scatter_reduce(x, 0, i, s, "amax"), ["100 b", ("a b", dtypes.int64), "a b"]),
-    "index add": (lambda b, x, i, s: b.index_add(x, 0, i, s), ["100 b", ("a", dtypes.int64), "a b"]),
+        lambda b, x, i, s: b.scatter_reduce(x, 0, i, s, "amax"),
+        ["100 b", ("a b", dtypes.int64), "a b"],
+    ),
+    "index add": (
+        lambda b, x, i, s: b.index_add(x, 0, i, s),
+        ["100 b", ("a", dtypes.int64), "a b"],
+    ),
     "index put": (
-        lambda b, x, i, s: b.index_put(x, (i, None), s, True), ["100 b", ("a", dtypes.int64), "a b"]),
+        lambda b, x, i, s: b.index_put(x, (i, None), s, True),
+        ["100 b", ("a", dtypes.int64), "a b"],
+    ),
     "index put of one": (
-        lambda b, x, i, s: b.index_put(b.exp(x), (None, i), s, True), ["b 100", ("a", dtypes.int64), "1"]),
+        lambda b, x, i, s: b.index_put(b.exp(x), (None, i), s, True),
+        ["b 100", ("a", dtypes.int64), "1"],
+    ),
 }
 
 

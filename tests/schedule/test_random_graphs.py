@@ -32,8 +32,15 @@ def test_nothing_is_read_before_it_is_written(start):
         written = set(program.inputs)
         for step in program.flat_steps():
             if isinstance(step, Launch):
-                pairs = [(p, a.name) for p, a in zip(step.kernel.params, step.args) if isinstance(a, BufferRef)]
-                assert all(name in written for p, name in pairs if p.access == "read"), (seed, pairs)
+                pairs = [
+                    (p, a.name)
+                    for p, a in zip(step.kernel.params, step.args)
+                    if isinstance(a, BufferRef)
+                ]
+                assert all(name in written for p, name in pairs if p.access == "read"), (
+                    seed,
+                    pairs,
+                )
                 written.update(name for _, name in pairs)
             elif isinstance(step, Call):
                 written.update(step.outputs)

@@ -336,11 +336,11 @@ def case_imports():
 
 
 def case_import_missing():
-    import no_such_module_at_all  # noqa: F401
+    import no_such_module_at_all
 
 
 def case_import_missing_name():
-    from math import no_such_name  # noqa: F401
+    from math import no_such_name
 
 
 def case_import_star():

@@ -98,7 +98,7 @@ def outcome(call: Callable[[], Any], code: CodeType) -> Outcome:
     with contextlib.redirect_stdout(printed):
         try:
             result = describe(call())
-        except BaseException as error:  # noqa: BLE001 - programs raise what they like
+        except BaseException as error:
             result = describe_error(error, code)
     return Outcome(result, printed.getvalue())
 

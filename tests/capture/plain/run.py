@@ -11,7 +11,6 @@ from typing import NoReturn
 
 from tests.capture.plain import harness
 
-
 SECONDS_A_CASE = 5
 
 
@@ -39,12 +38,17 @@ def main() -> int:
         signal.alarm(SECONDS_A_CASE)
         try:
             failure = harness.check(case, executed)
-        except BaseException:  # noqa: BLE001 - an interpreter bug is a failure of this case only
+        except BaseException:
             failure = traceback.format_exc()
         signal.alarm(0)
         if failure is not None:
             failures[name] = failure
-    report = {"cases": names, "failures": failures, "executed": sorted(executed), "opnames": opnames()}
+    report = {
+        "cases": names,
+        "failures": failures,
+        "executed": sorted(executed),
+        "opnames": opnames(),
+    }
     json.dump(report, sys.stdout)
     return 1 if failures else 0
 

@@ -844,7 +844,9 @@ def case_copy_slots():
         def __getstate__(self):
             return {}
 
-    return flush(copy.copy(C()), copy.deepcopy(C()), copy.copy(R()), copy.deepcopy([R()]), copy.copy(Q()))
+    return flush(
+        copy.copy(C()), copy.deepcopy(C()), copy.copy(R()), copy.deepcopy([R()]), copy.copy(Q())
+    )
 
 
 SPECIAL_METHODS = frozenset(

@@ -12,10 +12,12 @@ from typing import Any
 from anyshape.ir.dtypes import DType, bool_, complex128, float64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.layout import contiguous_strides
 from anyshape.ops.rules import (
     booled,
     floated,
     is_tensor,
+    operands_type,
     pointwise_rule,
     pointwise_type,
     promoted,
@@ -122,14 +124,14 @@ op(
     "input, other, *, alpha=1",
     torch="torch.rsub",
     spellings=("torch.Tensor.__rsub__",),
-    type=lambda cx, x, y, *, alpha=1: pointwise_type(cx, tensors_of((y, x)), _no_bool(cx, (x, y))),
+    type=lambda cx, x, y, *, alpha=1: operands_type(cx, (y, x), _no_bool(cx, (x, y))),
     lower=Pointwise(lambda b, x, y, *, alpha=1: b.sub(y, _scaled(b, x, alpha))),
 )
 
 
 def _div_type(cx: TypeContext, x: Arg, y: Arg, *, rounding_mode: Arg = None) -> TensorType:
     rule = floated if rounding_mode is None else promoted
-    return pointwise_type(cx, tensors_of((x, y)), rule(cx, (x, y)))
+    return operands_type(cx, (x, y), rule(cx, (x, y)))
 
 
 def _div(b: Any, x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
@@ -163,16 +165,14 @@ op(
     "rtruediv",
     "input, other",
     torch="torch.Tensor.__rtruediv__",
-    type=lambda cx, x, y: pointwise_type(
-        cx, tensors_of((x,)), promoted(cx, (floated_like(cx, x), y))
-    ),
+    type=lambda cx, x, y: operands_type(cx, (x, y), promoted(cx, (floated_like(cx, x), y))),
     expand=lambda b, x, y: b.mul(b.reciprocal(x), y),
 )
 
 
 def _swapped(cx: TypeContext, x: Arg, y: Arg) -> TensorType:
     """A reflected operator iterates over its operands in the order of the formula."""
-    return pointwise_type(cx, tensors_of((y, x)), promoted(cx, (x, y)))
+    return operands_type(cx, (y, x), promoted(cx, (x, y)))
 
 
 def floated_like(cx: TypeContext, x: Arg) -> Arg:
@@ -222,7 +222,7 @@ op(
     "pow",
     "input, exponent",
     torch="torch.pow",
-    type=pointwise_rule(promoted, 2),
+    type=lambda cx, x, y: _power_type(cx, x, y, promoted(cx, (x, y))),
     autocast="float32",
     spellings=("torch.Tensor.pow", "operator.pow", "torch.Tensor.__pow__"),
     lower=Pointwise(_pow),
@@ -231,14 +231,22 @@ op(
     "rpow",
     "input, other",
     torch="torch.Tensor.__rpow__",
-    type=_swapped,
+    type=lambda cx, x, y: _power_type(cx, y, x, promoted(cx, (x, y))),
     expand=lambda b, x, y: b.pow(y, x),
 )
 
 
 def _float_power_type(cx: TypeContext, x: Arg, y: Arg) -> TensorType:
     wide = complex128 if promoted(cx, (x, y)).is_complex else float64
-    return pointwise_type(cx, tensors_of((x, y)), wide)
+    return _power_type(cx, x, y, wide)
+
+
+def _power_type(cx: TypeContext, x: Arg, y: Arg, dtype: DType) -> TensorType:
+    """torch writes powers of a Python number into a tensor that is row-major."""
+    t = operands_type(cx, (x, y), dtype)
+    if tensors_of((x,)):
+        return t
+    return TensorType(t.dtype, t.device, t.shape, contiguous_strides(cx, t.shape))
 
 
 op(

@@ -95,25 +95,47 @@ def preserved_strides(cx: TypeContext, t: TensorType) -> Shape:
     return found
 
 
-def pointwise_strides(cx: TypeContext, shape: Shape, operands: Sequence[TensorType]) -> Shape:
+def pointwise_strides(
+    cx: TypeContext, shape: Shape, operands: Sequence[TensorType], numbers: bool = False
+) -> Shape:
     """Strides that TensorIterator gives a new result of this shape
     (ATen/native/TensorIterator.cpp).
 
-    The dimensions are sorted by the strides of the operands, the first operand that tells two of
-    them apart deciding; dimensions that an operand broadcasts do not count.
+    Operands of one shape that are all row-major, all channels-last, or all dense in the same way
+    hand their layout on as it is; a Python number among the operands (``numbers``) has another
+    shape. Else the dimensions are sorted by the strides of the operands, the first operand that
+    tells two of them apart deciding; dimensions that an operand broadcasts do not count.
     """
     contiguous = contiguous_strides(cx, shape)
-    full = [t for t in operands if t.shape == shape]
-    if full and len(full) == len(operands) and all(t.strides == contiguous for t in full):
+    alike = not numbers and all(t.shape == shape for t in operands)
+    if alike and all(t.strides == contiguous for t in operands):
         return contiguous
     if not all(_fits(t.shape, shape) for t in operands):  # what broadcasts here, only the facts say
         return strides_in_order(shape, _iteration_order(cx, shape, operands))
-    key = (shape, *((t.shape, t.strides) for t in operands if t.shape))
+    key = (shape, alike, *((t.shape, t.strides) for t in operands if t.shape))
     found = cx.memo.get(key)
     if found is None:
-        order = _iteration_order(cx, shape, operands)
-        found = cx.memo[key] = strides_in_order(shape, order)
+        found = _common_strides(cx, shape, operands) if alike else None
+        if found is None:
+            found = strides_in_order(shape, _iteration_order(cx, shape, operands))
+        cx.memo[key] = found
     return found
+
+
+def _common_strides(cx: TypeContext, shape: Shape, operands: Sequence[TensorType]) -> Shape | None:
+    """The layout that operands of one shape share, None where they must be sorted."""
+    if all(is_contiguous(cx, t) for t in operands):
+        return contiguous_strides(cx, shape)
+    if len(shape) == 4 and all(_has_strides(t, channels_last_strides(shape)) for t in operands):
+        return channels_last_strides(shape)
+    first = operands[0]
+    alike = all(t.strides == first.strides for t in operands)
+    return first.strides if alike and dense_order(shape, first.strides) is not None else None
+
+
+def _has_strides(t: TensorType, wanted: Shape) -> bool:
+    """Are these the strides, dimensions of one element aside?"""
+    return all(a == b or n == 1 for n, a, b in zip(t.shape, t.strides, wanted, strict=True))
 
 
 def _fits(own: Shape, shape: Shape) -> bool:
@@ -123,13 +145,14 @@ def _fits(own: Shape, shape: Shape) -> bool:
 
 
 def _iteration_order(cx: TypeContext, shape: Shape, operands: Sequence[TensorType]) -> list[int]:
+    """The dimensions, innermost first: an insertion sort in which some pairs do not compare."""
     rank = len(shape)
     tables = [table for t in operands if (table := _stride_table(cx, shape, t))]
     order = list(range(rank - 1, -1, -1))
     for start in range(1, rank):
         moving = start
         for other in range(start - 1, -1, -1):
-            comparison = _compare(cx, tables, order[other], order[moving])
+            comparison = _compare(cx, shape, tables, order[other], order[moving])
             if comparison > 0:
                 order[other], order[moving] = order[moving], order[other]
                 moving = other
@@ -138,32 +161,39 @@ def _iteration_order(cx: TypeContext, shape: Shape, operands: Sequence[TensorTyp
     return order
 
 
-def _stride_table(cx: TypeContext, shape: Shape, t: TensorType) -> dict[int, Dim]:
-    """The operand's stride, or its place in a dense order, by dimension of the result."""
+def _stride_table(cx: TypeContext, shape: Shape, t: TensorType) -> dict[int, tuple[Dim, int]]:
+    """The operand's stride, and its place in a dense order (0: none), by dimension of the
+    result.
+    """
     offset = len(shape) - t.rank
-    kept = [
-        d
+    order = dense_order(t.shape, t.strides) or ()
+    places = {d: n + 1 for n, d in enumerate(order) if t.shape[d] != 1}
+    return {
+        d + offset: (t.strides[d], places.get(d, 0))
         for d in range(t.rank)
         if t.strides[d] != 0 and not _broadcasts(cx, t.shape[d], shape[d + offset])
-    ]
-    if t.strides == contiguous_strides(cx, t.shape):
-        return {d + offset: t.rank - d for d in kept}
-    order = dense_order(t.shape, t.strides)
-    if order is not None:
-        place = {d: i for i, d in enumerate(order)}
-        return {d + offset: place[d] + 1 for d in kept if t.shape[d] != 1}
-    return {d + offset: t.strides[d] for d in kept}
+    }
 
 
 def _broadcasts(cx: TypeContext, own: Dim, size: Dim) -> bool:
     return own is not size and own != size and bool(cx.known(eq(own, 1)))
 
 
-def _compare(cx: TypeContext, tables: Sequence[dict[int, Dim]], a: int, b: int) -> int:
+def _compare(
+    cx: TypeContext, shape: Shape, tables: Sequence[dict[int, tuple[Dim, int]]], a: int, b: int
+) -> int:
+    """-1, 0 or 1 as dimension ``a`` belongs inside ``b``, anywhere, or outside."""
     for table in tables:
         if a not in table or b not in table:
             continue
-        comparison = compare_strides(cx, table[a], table[b])
+        (own, place), (other, other_place) = table[a], table[b]
+        if own == other:  # one of the two has one element: it goes inside
+            if compare_strides(cx, shape[a], shape[b]) > 0:
+                return 1
+            continue
+        comparison = compare_strides(cx, own, other)
+        if not comparison and place and other_place:
+            comparison = (place > other_place) - (place < other_place)
         if comparison:
             return comparison
     return 0

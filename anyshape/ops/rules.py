@@ -91,20 +91,27 @@ def device_of(tensors: Sequence[TensorType]) -> str:
     return placed.pop() if placed else device
 
 
-def pointwise_type(cx: TypeContext, tensors: Sequence[TensorType], dtype: DType) -> TensorType:
-    """The result of an elementwise operator: broadcast shape, TensorIterator's strides."""
-    first = tensors[0]
-    shape = first.shape
+def pointwise_type(
+    cx: TypeContext, tensors: Sequence[TensorType], dtype: DType, numbers: bool = False
+) -> TensorType:
+    """The result of an elementwise operator: broadcast shape, TensorIterator's strides.
+
+    ``numbers``: Python numbers are among its operands.
+    """
+    shape = tensors[0].shape
     for t in tensors:
         if t.shape is not shape and t.shape != shape:
             shape = cx.broadcast_shapes([t.shape for t in tensors], _MISMATCH)
-            return TensorType(
-                dtype, device_of(tensors), shape, pointwise_strides(cx, shape, tensors)
-            )
-    strides = first.strides
-    if all(t.strides is strides or t.strides == strides for t in tensors):
-        return TensorType(dtype, device_of(tensors), shape, preserved_strides(cx, first))
-    return TensorType(dtype, device_of(tensors), shape, pointwise_strides(cx, shape, tensors))
+            break
+    strides = pointwise_strides(cx, shape, tensors, numbers)
+    return TensorType(dtype, device_of(tensors), shape, strides)
+
+
+def operands_type(cx: TypeContext, operands: Sequence[Arg], dtype: DType) -> TensorType:
+    """``pointwise_type`` of tensors and Python numbers; ``None`` operands do not count."""
+    tensors = tensors_of(operands)
+    numbers = len(tensors) < sum(operand is not None for operand in operands)
+    return pointwise_type(cx, tensors, dtype, numbers)
 
 
 _MISMATCH = "The sizes of the tensors must match (or be 1) to broadcast"
@@ -117,7 +124,7 @@ def pointwise_rule(
 
     def rule(cx: TypeContext, *args: Arg, **kwargs: Arg) -> TensorType:
         taken = args if operands is None else args[:operands]
-        return pointwise_type(cx, tensors_of(taken), dtype(cx, taken))
+        return operands_type(cx, taken, dtype(cx, taken))
 
     return rule
 

@@ -1,0 +1,82 @@
+"""Strides of elementwise results against TensorIterator's own, over random layouts."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from anyshape.ir.dtypes import float32
+from anyshape.ir.graph import TensorType
+from anyshape.ops.context import TypeContext
+from anyshape.ops.layout import pointwise_strides, strides_in_order
+from anyshape.symbolic import Dim, Facts, Space, evaluate
+
+OPERATORS = {1: torch.neg, 2: torch.sub, 3: torch.addcmul}
+
+
+def fresh() -> TypeContext:
+    space = Space()
+    return TypeContext(space, Facts(space))
+
+
+def random_layout(pick: random.Random, shape: list[int]) -> torch.Tensor:
+    """A tensor of the shape with its dimensions in any order in memory, perhaps with holes."""
+    rank = len(shape)
+    order = pick.sample(range(rank), rank) if pick.random() < 0.7 else list(range(rank))
+    room = [shape[d] + (pick.random() < 0.2) * pick.randint(1, 2) for d in order]
+    whole = torch.empty(room).permute([order.index(d) for d in range(rank)])
+    return whole[tuple(slice(0, size) for size in shape)]
+
+
+def random_operands(pick: random.Random) -> list[torch.Tensor]:
+    """One to three tensors that broadcast together, some like the one before."""
+    shape = [pick.choice([1, 1, 2, 3, 4]) for _ in range(pick.randint(1, 5))]
+    operands: list[torch.Tensor] = []
+    for _ in range(pick.randint(1, 3)):
+        own = random_layout(pick, [1 if pick.random() < 0.2 else size for size in shape])
+        if pick.random() < 0.2:
+            own = own[(0,) * pick.randint(0, len(shape))]
+        if operands and pick.random() < 0.2:
+            own = torch.empty_strided(operands[-1].shape, operands[-1].stride())
+        operands.append(own)
+    return operands
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_layouts_of_known_sizes_are_eagers_to_the_last_stride(seed: int) -> None:
+    pick, cx = random.Random(seed), fresh()
+    for _ in range(1000):
+        operands = random_operands(pick)
+        number = len(operands) == 1 and pick.random() < 0.3
+        real = operands[0] + 1 if number else OPERATORS[len(operands)](*operands)
+        types = [TensorType(float32, "cpu", tuple(t.shape), t.stride()) for t in operands]
+        found = pointwise_strides(cx, tuple(real.shape), types, number)
+        assert found == real.stride(), [(t.shape, t.stride()) for t in operands]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_layouts_of_unknown_sizes_are_eagers_where_the_sizes_are_above_one(seed: int) -> None:
+    pick = random.Random(seed)
+    for _ in range(150):
+        cx = fresh()
+        rank = pick.randint(2, 4)
+        known: list[Dim] = [1, 1, 2, 3]
+        shape = [pick.choice([*known, None, None, None]) for _ in range(rank)]
+        dims = [cx.space.symbol(f"s{d}") if n is None else n for d, n in enumerate(shape)]
+        types = []
+        for _ in range(2):
+            own = tuple(1 if pick.random() < 0.2 else dim for dim in dims)
+            order = pick.sample(range(rank), rank)
+            types.append(TensorType(float32, "cpu", own, strides_in_order(own, order)))
+        whole = cx.broadcast_shapes([t.shape for t in types])
+        strides = pointwise_strides(cx, tuple(whole), types)
+        for _ in range(4):
+            env = {dim.symbol: pick.randint(2, 5) for dim in dims if not isinstance(dim, int)}
+            number = lambda dim: dim if isinstance(dim, int) else evaluate(dim, env)
+            real = [
+                torch.empty_strided([*map(number, t.shape)], [*map(number, t.strides)])
+                for t in types
+            ]
+            assert tuple(map(number, strides)) == (real[0] - real[1]).stride(), (env, types)

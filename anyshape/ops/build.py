@@ -7,7 +7,7 @@ the types.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,6 +69,7 @@ class Builder:
     world: World | None = None
     type_fallback: Callable[[OpDef, tuple[Any, ...], Mapping[str, Any]], Any] | None = None
     _counters: dict[str, int] = field(default_factory=dict)
+    _sized: dict[Hashable, Any] = field(default_factory=dict)  # types with sizes made for them
 
     def call(self, name: str, *args: Arg, **kwargs: Arg) -> Any:
         """Appends one application of row ``name``; returns its value, or a tuple of values."""
@@ -82,9 +83,25 @@ class Builder:
             positional, keywords = row.normalize(self.cx, *positional, **keywords)
         if row.inline and row.expand is not None:
             return row.expand(self, *positional, **keywords)
-        types = self.type_of(row, positional, keywords)
+        types = self._types(row, positional, keywords)
         single = not isinstance(types, tuple)
         return self.append(row.name, positional, keywords, (types,) if single else types, single)
+
+    def _types(self, row: OpDef, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]) -> Any:
+        """As ``type_of``; the same data, not written since, decides the same sizes."""
+        if row.expand is not None or row.random:  # the rows that data sizes are core rows
+            return self.type_of(row, args, kwargs)
+        key = (row.name, args, tuple(kwargs.items()))
+        try:
+            known = self._sized.get(key)
+        except TypeError:  # a slice among them
+            return self.type_of(row, args, kwargs)
+        if known is None:
+            symbols = len(self.cx.space)
+            known = self.type_of(row, args, kwargs)
+            if len(self.cx.space) != symbols:
+                self._sized[key] = known
+        return known
 
     def type_of(self, row: OpDef, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]) -> Any:
         """The type (or tuple of types) of the row's results for these arguments."""
@@ -114,6 +131,9 @@ class Builder:
         single: bool = True,
     ) -> Any:
         """Appends a node whose types are already known."""
+        row = self.ops.get(name)
+        if row is None or row.mutates:
+            self._sized.clear()
         outputs = tuple(Value(self.fresh_name(name), t) for t in types)
         self.nodes.append(Node(name, args, kwargs, outputs, self.location, self.world))
         return outputs[0] if single else outputs
@@ -149,6 +169,7 @@ class Builder:
 
     def rollback(self, mark: BuilderMark) -> None:
         """Forgets what was added since ``mark`` (facts are the caller's: see ``Facts.fork``)."""
+        self._sized.clear()
         del self.nodes[mark.nodes :]
         del self.inputs[mark.inputs :]
         del self.checks[mark.checks :]

@@ -23,7 +23,7 @@ def merge_equal_nodes(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
             return out.emit(node)
         key = (node.op, _key(node.args), _key(tuple(sorted(node.kwargs.items()))))
         earlier = seen.get(key)
-        if earlier is None:
+        if earlier is None or _sizes_made(earlier) != _sizes_made(node.outputs):
             seen[key] = node.outputs
             return out.emit(node)
         return earlier
@@ -95,6 +95,11 @@ def _symbols_needed(graph: Graph) -> frozenset[object]:
         for symbol in check.condition.symbols
         if symbol.knowledge == "midrun"
     )
+
+
+def _sizes_made(values: tuple[Value, ...]) -> set[object]:
+    """The sizes that these values are the first to have: a node that is dropped binds none."""
+    return set[object]().union(*map(_makes_symbol, values))
 
 
 def _makes_symbol(value: Value) -> set[object]:

@@ -8,10 +8,22 @@ import pytest
 
 from anyshape.tools.models import EXAMPLES
 
+MODELS = ("resnet", "two_tower", "jepa")
+SIZED_BY_DATA = (
+    "top_p",
+    "beam_search",
+    "packer",
+    "nms",
+    "segment_softmax",
+    "graph_net",
+)
 
-@pytest.mark.parametrize("name", ["resnet", "two_tower", "jepa"])
+
+@pytest.mark.parametrize("name", [*MODELS, *SIZED_BY_DATA])
 def test_an_example_compiles_once_and_checks_itself(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
-    assert "specializations=1" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "specializations=1" in shown
+    assert "graph_breaks=0" in shown

@@ -218,12 +218,11 @@ def item(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def tolist(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A list of items, where the number of elements is known."""
+    """A list of items: one specialization for each number of them; a break where data decides
+    how many there are."""
     x = args[0]
-    facts = domain.recorder.cx.facts
-    shape = [facts.simplify(d) for d in x.value.shape]
-    if not all(isinstance(d, int) for d in shape):
-        raise broken("tensor-data", "the length of tolist()")
+    recorder = domain.recorder
+    shape = [recorder.specialize(d, "the length of tolist()") for d in x.value.shape]
     return _nested(domain, x, shape)
 
 

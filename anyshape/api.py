@@ -1,7 +1,8 @@
 """The public API: the user's options in, a compiled callable out.
 
-``compile`` wraps a function, a method or an ``nn.Module``; nothing is captured before the first call. The
-wrapper has the same call signature and, for modules, the same class, attributes, parameters and hooks.
+``compile`` wraps a function, a method or an ``nn.Module``; nothing is captured before the first
+call. The wrapper has the same call signature and, for modules, the same class, attributes,
+parameters and hooks.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ import threading
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
 
 import torch
 
 from anyshape.capture.marks import Mark, set_mark
-from anyshape.dispatch import Compiled, Explanation, Stats
+from anyshape.declare import Declaration, declare
+from anyshape.dispatch import Compiled, Explanation, Stats, parameters_of
 from anyshape.driver import Driver
 from anyshape.errors import AnyshapeError, AnyshapeWarning
 from anyshape.options import Options, from_user
@@ -43,23 +45,31 @@ def compile(
     mode: str | None = "default",
     options: Mapping[str, object] | None = None,
     disable: bool = False,
+    shapes: Mapping[str, Any] | None = None,
+    assumptions: Iterable[str] | None = None,
 ) -> Any:
     """Compiles a function, method or module: one compile serves every shape.
 
-    ``fullgraph``: a graph break is an error. ``dynamic``: ``None`` and ``True`` make every size of every
-    argument symbolic, ``False`` makes all static. ``mode`` and ``options``: see ``anyshape.options``.
+    ``fullgraph``: a graph break is an error. ``dynamic``: ``None`` and ``True`` make every size of
+    every argument symbolic, ``False`` makes all static. ``mode`` and ``options``: see
+    ``anyshape.options``.
+    ``shapes`` and ``assumptions`` declare sizes: ``shapes={"x": "batch time 64", "return": "batch
+    2*time"}, assumptions=["time <= 4096"]``; see docs/how-to-declare-sizes.md.
     Works as a decorator, with and without arguments. Where nothing can be compiled (another Python
     version, no C compiler) it warns once and runs eagerly.
 
-    >>> fast = anyshape.compile(model)                                               # doctest: +SKIP
+    >>> fast = anyshape.compile(model)                                             # doctest: +SKIP
     """
     chosen = from_user(mode, options, fullgraph=fullgraph, dynamic=dynamic)
+    declaration = declare(shapes, assumptions)
     if fn is None:
-        return functools.partial(_compile, options=chosen, disable=disable)
-    return _compile(fn, chosen, disable)
+        return functools.partial(_compile, options=chosen, disable=disable, declaration=declaration)
+    return _compile(fn, chosen, disable, declaration)
 
 
-def _compile(fn: Callable[..., Any], options: Options, disable: bool) -> Any:
+def _compile(
+    fn: Callable[..., Any], options: Options, disable: bool, declaration: Declaration | None = None
+) -> Any:
     if not callable(fn):
         raise AnyshapeError("E104", kind=f"a {type(fn).__name__}")
     if disable or options.disable or isinstance(fn, CompiledFunction) or _compiled_class(type(fn)):
@@ -68,7 +78,9 @@ def _compile(fn: Callable[..., Any], options: Options, disable: bool) -> Any:
     if reason is not None:
         warnings.warn(AnyshapeWarning(str(reason)), stacklevel=3)
         return fn
-    compiled = _Lazy(fn, options)
+    if declaration is not None:
+        parameters_of(fn).check(declaration)
+    compiled = _Lazy(fn, options, declaration)
     if isinstance(fn, torch.nn.Module):
         return _compiled_module(fn, compiled)
     return CompiledFunction(fn, compiled)
@@ -87,6 +99,7 @@ class _Lazy:
 
     fn: Callable[..., Any]
     options: Options
+    declaration: Declaration | None = None
     machinery: Compiled | None = None
     eager: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -101,6 +114,10 @@ class _Lazy:
                 return self.fn(*args, **kwargs)
         return machinery(*args, **kwargs)
 
+    def settings(self) -> tuple[Options, bool, Declaration | None]:
+        """How to compile another function in the same way: the arguments of `_compile`."""
+        return self.options, False, self.declaration
+
     def start(self) -> Compiled | None:
         """The machinery; None, with one warning, where no C compiler is found."""
         with self.lock:
@@ -111,7 +128,9 @@ class _Lazy:
                     self.eager = True
                     warnings.warn(AnyshapeWarning(str(error)), stacklevel=4)
                     return None
-                self.machinery = Compiled(self.fn, self.options, driver.compile_graph)
+                self.machinery = Compiled(
+                    self.fn, self.options, driver.compile_graph, self.declaration
+                )
                 _COMPILED.add(self.machinery)
             return self.machinery
 
@@ -133,7 +152,15 @@ class CompiledFunction:
         return f"<anyshape.compile({getattr(self._lazy.fn, '__qualname__', self._lazy.fn)})>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _compile, (self._lazy.fn, self._lazy.options, False)
+        return _compile, (self._lazy.fn, *self._lazy.settings())
+
+    def uncompiled(self) -> Callable[..., Any]:
+        """The function itself."""
+        return self._lazy.fn
+
+    def declaration(self) -> Declaration | None:
+        """The sizes that are declared of it."""
+        return self._lazy.declaration
 
     def stats(self) -> Stats:
         """The counts so far: specializations, graph breaks, kernels, calls, seconds..."""
@@ -156,7 +183,8 @@ class CompiledFunction:
         return "" if machinery is None else machinery.code()
 
     def recompiles(self) -> list[str]:
-        """Why each specialization after the first was made: which guard failed, with which values."""
+        """Why each specialization after the first was made: which guard failed, with which
+        values."""
         machinery = self._lazy.machinery
         return [] if machinery is None else machinery.recompiles()
 
@@ -175,11 +203,9 @@ def _compiled_module(module: torch.nn.Module, lazy: _Lazy) -> torch.nn.Module:
         "__qualname__": original.__qualname__,
         "__doc__": original.__doc__,
         "__call__": lambda self, *args, **kwargs: lazy(*args, **kwargs),
-        "__reduce__": lambda self: (_compile, (module, lazy.options, False)),
-        "__reduce_ex__": lambda self, protocol: (_compile, (module, lazy.options, False)),
-        "__deepcopy__": lambda self, memo: _compile(
-            copy.deepcopy(module, memo), lazy.options, False
-        ),
+        "__reduce__": lambda self: (_compile, (module, *lazy.settings())),
+        "__reduce_ex__": lambda self, protocol: (_compile, (module, *lazy.settings())),
+        "__deepcopy__": lambda self, memo: _compile(copy.deepcopy(module, memo), *lazy.settings()),
         **{name: staticmethod(getattr(compiled, name)) for name in INSPECTION},
     }
     subclass = type(original)(original.__name__, (original,), namespace)
@@ -192,14 +218,16 @@ INSPECTION = ("stats", "guards", "graphs", "code", "recompiles")
 
 
 def explain(fn: Callable[..., Any], **settings: Any) -> Callable[..., Explanation]:
-    """``explain(fn)(*args)`` runs ``fn`` once and lists every graph break: id, reason, line, hint."""
+    """``explain(fn)(*args)`` runs ``fn`` once and lists every graph break: id, reason, line,
+    hint."""
+    declaration = declare(settings.pop("shapes", None), settings.pop("assumptions", None))
     if isinstance(fn, CompiledFunction):
-        fn = fn._lazy.fn
+        fn, declaration = fn.uncompiled(), declaration or fn.declaration()
     options = from_user(**settings)
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         driver = Driver.create(options)
-        machinery = Compiled(fn, options, driver.compile_graph)
+        machinery = Compiled(fn, options, driver.compile_graph, declaration)
         machinery(*args, **kwargs)
         return machinery.explain()
 
@@ -236,7 +264,8 @@ def mark_static(tensor: torch.Tensor, dim: int) -> None:
 
 
 def check(condition: bool, message: str | Callable[[], str] | None = None) -> None:
-    """States a fact about sizes, as ``torch._check``: tested while running, relied on while compiling."""
+    """States a fact about sizes, as ``torch._check``: tested while running, relied on while
+    compiling."""
     if not condition:
         raise RuntimeError(message() if callable(message) else message or "check failed")
 

@@ -157,6 +157,46 @@ CODES: Mapping[str, Template] = MappingProxyType(
             "{condition} is false here",
             "",
         ),
+        "E310": Template(
+            "cannot read this declaration",
+            "{why}",
+            "{hint}",
+        ),
+        "E311": Template(
+            "dimension {dim} of {argument} is {value}, but {size} is declared",
+            "{because}{argument} is declared {rule!r}",
+            "pass {argument} with that size, or change its declaration",
+        ),
+        "E312": Template(
+            "{argument} has {rank} dimensions, but {expected} are declared",
+            "{argument} is declared {rule!r}",
+            "pass {argument} with that rank, or begin its declaration with ...",
+        ),
+        "E313": Template(
+            "{argument} is {kind}, but a shape is declared of it",
+            "{because}{argument} is declared {rule!r}",
+            "pass a tensor there, or leave its declaration out",
+        ),
+        "E314": Template(
+            "the assumption {rule!r} does not hold",
+            "{why}",
+            "pass arguments of other sizes, or leave the assumption out",
+        ),
+        "E315": Template(
+            "dimension {dim} of {argument} is {value}, but {size} is declared",
+            "{because}{argument} is declared {rule!r}",
+            "the program makes another size: change it, or the declaration of its result",
+        ),
+        "E316": Template(
+            "{argument} has {rank} dimensions, but {expected} are declared",
+            "{argument} is declared {rule!r}",
+            "the program makes another rank: change it, or the declaration of its result",
+        ),
+        "E317": Template(
+            "{dim} is {value}, but was marked with {mark}",
+            "{why}",
+            "pass a tensor of another size, or mark it otherwise",
+        ),
         "E401": Template(
             "operator {op} cannot be compiled",
             "{why}",

@@ -218,6 +218,7 @@ class GuardSet:
     scalars: tuple[ScalarGuard, ...] = ()
     apart: Any = None  # an `aliases.Apart`
     overlapping: bool = False  # the opposite of `apart` is relied on
+    front: Callable[[Sequence[Any]], bool] | None = None  # the sizes are as declared
 
     def lines(self) -> Iterable[tuple[str, Location | None]]:
         """Each guard as text, with the user's line that made it."""
@@ -270,6 +271,8 @@ def compile_entry(
     telling guards come first."""
     text = _Text()
     text.fail_if("snapshot() != " + text.name(guards.world, "world"))
+    if guards.front is not None:
+        text.fail_if(f"not {text.name(guards.front, 'front')}(slots)")
     slow: list[Guard] = []
     for guard in guards.guards:
         if _from_slot(guard.source):
@@ -399,6 +402,8 @@ def explain_failure(
             row for row in zip(WORLD_FIELDS, guards.world, world) if row[1] != row[2]
         )
         return Failure(f"{field} is {before}", str(now))
+    if guards.front is not None and not guards.front(values):
+        return Failure("the same declared arguments are there", "others are None")
     for guard in guards.guards:
         failure = _explain_one(guard, values)
         if failure is not None:

@@ -153,7 +153,7 @@ def _run_both(
             machine.rollback(mark)
             recorder.rollback(record)
         machine.release(mark)
-    recorder.cx.facts = record.facts
+    recorder.restore_facts(record)
     frame.continuation = continuation
     return _go_on(machine, frame, name, meeting, merged)
 

@@ -17,6 +17,7 @@ import torch
 from anyshape.capture import world
 from anyshape.capture.autocast import CPU_AUTOCAST
 from anyshape.capture.breaks import broken
+from anyshape.capture.declared import DeclaredSizes, Stated
 from anyshape.capture.guards import Guard, ScalarGuard, SizeGuard, names_of
 from anyshape.capture.marks import Mark, marks_of
 from anyshape.capture.sources import Source, Sources
@@ -29,6 +30,8 @@ from anyshape.capture.tensors import (
     permuted_strides,
 )
 from anyshape.capture.values import ScalarValue, SizeValue, TensorValue
+from anyshape.declare import Placed
+from anyshape.errors import AnyshapeError
 from anyshape.ir.dtypes import float32, float64
 from anyshape.ir.graph import (
     Input,
@@ -69,6 +72,7 @@ class RecorderMark:
     modes: world.Modes
     bindings: int
     constants: int
+    given: int
 
 
 @dataclass(slots=True, eq=False)
@@ -81,6 +85,11 @@ class Recorder:
     hints: dict[Symbol, int] = field(default_factory=dict)
     guards: dict[tuple[Any, ...], Guard] = field(default_factory=dict)
     sizes: list[SizeGuard] = field(default_factory=list)
+    entry_sizes: list[SizeGuard] = field(default_factory=list)  # these outlive forks
+    given: list[tuple[Condition | bool, object]] = field(default_factory=list)  # so do these facts
+    declared: DeclaredSizes | None = None
+    front: Any = None  # the test of what is declared
+    marked_names: dict[str, Expr] = field(default_factory=dict)
     symbol_names: dict[Symbol, str] = field(default_factory=dict)
     bindings: list[tuple[Any, str, tuple[Any, ...]]] = field(default_factory=list)
     input_sources: list[tuple[Source, Value]] = field(default_factory=list)
@@ -237,15 +246,22 @@ class Recorder:
             self.modes,
             len(self.bindings),
             len(self.constants),
+            len(self.given),
         )
 
     def rollback(self, mark: RecorderMark) -> None:
         """Goes back to the mark, except for inputs: an argument that was read stays an argument."""
         keep = replace_inputs(mark.builder, len(self.builder.inputs), self.builder)
         self.builder.rollback(keep)
-        self.cx.facts = mark.facts
+        self.restore_facts(mark)
         del self.sizes[mark.sizes :]
         self.modes = mark.modes
+
+    def restore_facts(self, mark: RecorderMark) -> None:
+        """The facts of the mark, and what was learned of arguments since."""
+        self.cx.facts = mark.facts
+        for condition, reason in self.given[mark.given :]:
+            self.cx.facts.assume(condition, reason)
 
     # ---- modes -----------------------------------------------------------------------------------
     def node_world(self) -> Any:
@@ -342,6 +358,17 @@ class Recorder:
         return ScalarValue(scalar, {"float": float, "bool": bool}[made.type.kind])
 
     # ---- inputs ----------------------------------------------------------------------------------
+    def declare(self, placed: Placed) -> DeclaredSizes:
+        """Takes the declaration of this call; from now on arguments have declared sizes."""
+        self.declared = DeclaredSizes(placed, self.learn)
+        return self.declared
+
+    def learn(self, condition: Condition | bool, reason: object) -> None:
+        """A fact about arguments that holds in every call: it outlives the fork it is met in."""
+        if condition is not True:
+            self.given.append((condition, reason))
+            self.cx.facts.assume(condition, reason)
+
     def tensor(self, tensor: torch.Tensor, source: Source) -> TensorValue:
         """The proxy of a real tensor found at `source`; one tensor has one proxy."""
         known = self._tensors.get(id(tensor))
@@ -395,12 +422,7 @@ class Recorder:
     def _argument(self, tensor: torch.Tensor, source: Source) -> Value:
         spec = TensorSpec.of(tensor)
         self.guard(source, "tensor", spec)
-        marks = marks_of(tensor)
-        symbols = [
-            self._size(source, dim, size, marks.get(dim)) for dim, size in enumerate(tensor.shape)
-        ]
-        self.bindings.append((source, "shape", tuple(s.symbol for s in symbols)))
-        shape = tuple(self._static_size(s, marks.get(d)) for d, s in enumerate(symbols))
+        shape = self._shape(tensor, source)
         if spec.layout == "contiguous":
             strides = contiguous_strides(shape)
         elif spec.layout == "permuted":
@@ -419,36 +441,81 @@ class Recorder:
         self.input_sources.append((source, value))
         return value
 
-    def _size(self, source: Source, dim: int, size: int, mark: Mark | None) -> Expr:
-        name = f"{source.text}.size({dim})"
-        unbacked = mark is not None and mark.kind == "unbacked"
-        symbol = self.space.fresh(
-            "u" if unbacked else "s", policy="unbacked" if unbacked else "backed"
-        )
-        assert symbol.symbol is not None
-        self.symbol_names[symbol.symbol] = name
-        self.hints[symbol.symbol] = size
+    def _shape(self, tensor: torch.Tensor, source: Source) -> tuple[Dim, ...]:
+        """The sizes of an argument: declared, marked, or a backed symbol each."""
+        marks = marks_of(tensor)
+        declared = self.declared.sizes(source, tensor.dim()) if self.declared is not None else {}
+        shape: list[Dim] = []
+        bound: list[Symbol | None] = []
+        for dim, size in enumerate(tensor.shape):
+            place = f"{source.text}.size({dim})"
+            made: list[Symbol] = []
+            if dim in declared:
+                shape.append(self._declared_size(declared[dim], size, place, made))
+            else:
+                shape.append(self._marked_size(marks.get(dim), size, place, made))
+            bound.append(made[0] if made else None)
+        self.bindings.append((source, "shape", tuple(bound)))
+        return tuple(shape)
+
+    def _declared_size(self, declared: Dim, size: int, place: str, made: list[Symbol]) -> Dim:
+        """The expression of a declared size; `made` gets the symbol that this dimension binds."""
+
+        def fresh(name: str) -> Expr:
+            return self._symbol(self.space.fresh(f"u_{name}", policy="unbacked"), size, place, made)
+
+        assert self.declared is not None
+        return self.declared.resolve(declared, fresh)
+
+    def _marked_size(self, mark: Mark | None, size: int, place: str, made: list[Symbol]) -> Dim:
+        if mark is not None and mark.kind == "unbacked":
+            symbol = self.space.fresh("u", policy="unbacked")
+        else:
+            symbol = self.space.fresh("s")
+        self._symbol(symbol, size, place, made)
         if mark is not None:
-            self._bound(symbol, mark, name)
-        return symbol
-
-    def _bound(self, symbol: Expr, mark: Mark, name: str) -> None:
-        if symbol.symbol is not None and mark.kind == "dynamic":
-            self.marked.append((symbol.symbol, mark, name))
-        bounds = [ge(symbol, mark.minimum)] + (
-            [le(symbol, mark.maximum)] if mark.maximum is not None else []
-        )
-        for bound in bounds:
-            if not isinstance(bound, bool) and self.cx.known(bound) is None:
-                self.guard_size(bound)
-                self.cx.facts.assume(bound, self.location())
-
-    def _static_size(self, symbol: Expr, mark: Mark | None) -> Dim:
-        assert symbol.symbol is not None
+            symbol = self._mark(symbol, mark, size, place)
         if self.dynamic and (mark is None or mark.kind != "static"):
             return symbol
-        self.decide(eq(symbol, self.hints[symbol.symbol]))
-        return self.hints[symbol.symbol]
+        self.decide(eq(symbol, size))
+        return size
+
+    def _symbol(self, symbol: Expr, size: int, place: str, made: list[Symbol]) -> Expr:
+        found = symbol.symbol
+        assert found is not None
+        self.symbol_names[found] = place
+        self.hints[found] = size
+        made.append(found)
+        return symbol
+
+    def _mark(self, symbol: Expr, mark: Mark, size: int, place: str) -> Expr:
+        """Relies on what a mark states of a size; gives the first size of its name, if it has
+        one."""
+        found = symbol.symbol
+        assert found is not None
+        if mark.kind == "dynamic":
+            self.marked.append((found, mark, place))
+        stated: list[tuple[Condition | bool, str]] = [
+            (ge(symbol, mark.minimum), f"min={mark.minimum}"),
+            (True if mark.maximum is None else le(symbol, mark.maximum), f"max={mark.maximum}"),
+        ]
+        first = symbol if mark.name is None else self.marked_names.setdefault(mark.name, symbol)
+        if first is not symbol:
+            stated.append((eq(symbol, first), f"name={mark.name!r}"))
+        for condition, rule in stated:
+            if isinstance(condition, bool) or self.cx.known(condition):
+                continue
+            if not evaluate(condition, self.hints):
+                raise AnyshapeError("E317", dim=place, value=size, mark=rule, why=self._why(first))
+            guard = SizeGuard(condition, self.location(), self.symbol_names)
+            self.entry_sizes.append(guard)
+            self.learn(condition, Stated(f"marked: {rule}"))
+        return first
+
+    def _why(self, size: Expr) -> str:
+        found = size.symbol
+        assert found is not None
+        return f"{self.symbol_names[found]} is {self.hints[found]}"
 
     def _strides(self, tensor: torch.Tensor, source: Source) -> tuple[Dim, ...]:
         symbols = [self.space.fresh("t") for _ in tensor.stride()]
@@ -467,8 +534,7 @@ class Recorder:
         order = TensorSpec.of(tensor).order  # the guard on the tensor holds it
         for outer, inner in zip(order, order[1:]):
             ordered = ge(strides[outer], strides[inner])
-            if not isinstance(ordered, bool):
-                self.cx.facts.assume(ordered, self.location())
+            self.learn(ordered, self.location())
         return tuple(strides)
 
     def number(self, value: int | float, source: Source) -> Any:

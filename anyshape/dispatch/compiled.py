@@ -24,6 +24,7 @@ import torch
 
 from anyshape.capture import aliases, world
 from anyshape.capture.breaks import GraphBreak, record_of
+from anyshape.capture.declared import prove_returned
 from anyshape.capture.frame import Frame
 from anyshape.capture.guards import (
     Failure,
@@ -38,6 +39,7 @@ from anyshape.capture.recorder import Recorder, locate
 from anyshape.capture.segments import finish
 from anyshape.capture.symbolic_domain import SymbolicDomain
 from anyshape.capture.values import Break, InterpreterBug, ProxyLeak
+from anyshape.declare import Declaration, Parameters, Placed, check_returned
 from anyshape.dispatch.freshness import freshness
 from anyshape.dispatch.stats import Explanation, Stats
 from anyshape.dispatch.trampoline import Place, concrete_machine, flatten, inflate, step
@@ -99,6 +101,7 @@ class Entry:
     positional: int = 0
     names: tuple[str, ...] = ()
     place: Place | None = None
+    placed: Placed | None = None
 
 
 def _replayable(run: Callable[..., Any], graph: Graph) -> Callable[..., Any]:
@@ -132,7 +135,11 @@ class Compiled:
     """
 
     def __init__(
-        self, fn: Callable[..., Any], options: Options, compile_graph: CompileGraph
+        self,
+        fn: Callable[..., Any],
+        options: Options,
+        compile_graph: CompileGraph,
+        declaration: Declaration | None = None,
     ) -> None:
         self.fn = fn
         self.options = options
@@ -147,7 +154,9 @@ class Compiled:
         self.compile_seconds = 0.0
         self.capture_seconds = 0.0
         self.warned = False
-        self.names = parameter_names(fn)
+        self.parameters = parameters_of(fn)
+        self.names = self.parameters.positional
+        self.declaration = declaration
 
     # ---- calling ---------------------------------------------------------------------------------
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -189,7 +198,21 @@ class Compiled:
         texts = [
             self.names[i] if i < len(self.names) else f"args[{i}]" for i in range(len(args))
         ] + list(kwargs)
-        entry = Entry((len(args), *kwargs), slots, texts, len(args), tuple(kwargs))
+        declared = self.declaration
+        placed = declared and self.parameters.place(declared, len(args), tuple(kwargs))
+        entry = Entry((len(args), *kwargs), slots, texts, len(args), tuple(kwargs), placed=placed)
+        if placed is None:
+            return self._enter(entry, args, kwargs, stance)
+        sizes = placed.values(slots)
+        result = self._enter(entry, args, kwargs, stance)
+        check_returned(placed.declaration, result, sizes)
+        return result
+
+    def _enter(
+        self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any], stance: str
+    ) -> Any:
+        """Runs the function from its first instruction on."""
+        slots = entry.slots
         variant = self._variant(entry, stance)
         if variant is None or variant.run is None:
             return self.fn(*args, **kwargs)
@@ -312,8 +335,12 @@ class Compiled:
             turns=self.options.unroll_budget,
         )
         machine = Machine(domain, self.codes)
+        if entry.placed is not None:
+            recorder.declare(entry.placed)
+            recorder.front = entry.placed.front(entry.slots)
         try:
             ending: Any = self._run(machine, domain, entry)
+            proved = entry.placed is None or prove_returned(recorder, ending)
             outputs, rebuild = finish(domain, ending)
         except Break as signal:
             self._break(signal, machine)
@@ -340,7 +367,7 @@ class Compiled:
             guards,
             compile_entry(guards, world.snapshot, check),
             _replayable(compiled.run, graph),
-            rebuild,
+            rebuild if proved else _checked(entry.placed, rebuild),
             returns=not isinstance(ending, Frame),
             restartable=not recorder.written,
             fresh=check,
@@ -388,10 +415,10 @@ class Compiled:
         sources = domain.recorder.sources
         owner = getattr(self.fn, "__self__", self.fn)
         sources.const(owner, getattr(owner, "__name__", type(owner).__name__.lower()))
-        return [
-            domain.see(sources.slot(i, text), slot)
-            for i, (text, slot) in enumerate(zip(entry.texts, entry.slots))
-        ]
+        declared = domain.recorder.declared
+        order = range(len(entry.slots)) if declared is None else declared.order(len(entry.slots))
+        seen = {i: domain.see(sources.slot(i, entry.texts[i]), entry.slots[i]) for i in order}
+        return [seen[i] for i in range(len(entry.slots))]
 
     def _check_marks(self, recorder: Recorder) -> None:
         """A size marked dynamic must not have become a constant."""
@@ -400,7 +427,7 @@ class Compiled:
             if isinstance(value, int):
                 by = [
                     str(size.location)
-                    for size in recorder.sizes
+                    for size in (*recorder.entry_sizes, *recorder.sizes)
                     if symbol in size.condition.symbols
                 ]
                 raise AnyshapeError(
@@ -545,14 +572,27 @@ def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def parameter_names(fn: Callable[..., Any]) -> list[str]:
-    """The names of positional parameters, for guards to be read."""
-    target = fn.forward if isinstance(fn, torch.nn.Module) else fn
+def parameters_of(fn: Callable[..., Any]) -> Parameters:
+    """The names of parameters, for guards to be read and for declarations."""
     try:
-        parameters = inspect.signature(target).parameters.values()
+        return Parameters.of(
+            inspect.signature(fn.forward if isinstance(fn, torch.nn.Module) else fn)
+        )
     except (TypeError, ValueError):
-        return []
-    return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        return Parameters(())
+
+
+def _checked(placed: Placed | None, rebuild: Callable[..., Any]) -> Callable[..., Any]:
+    """`rebuild`, which tests what is declared of the result."""
+    assert placed is not None
+
+    def checked(outs: Sequence[Any], slots: Sequence[Any]) -> Any:
+        sizes = placed.values(slots)
+        result = rebuild(outs, slots)
+        check_returned(placed.declaration, result, sizes)
+        return result
+
+    return checked
 
 
 @contextmanager
@@ -572,7 +612,7 @@ def guard_set(recorder: Recorder, apart: Any = None, *, overlapping: bool = Fals
     return GuardSet(
         recorder.entry_world,
         tuple(recorder.guards.values()),
-        tuple(recorder.sizes),
+        (*recorder.entry_sizes, *recorder.sizes),
         tuple(recorder.bindings),
         tuple(source for source, _ in recorder.input_sources),
         tuple(hook for hook in recorder.hooks if hook is not None),
@@ -580,6 +620,7 @@ def guard_set(recorder: Recorder, apart: Any = None, *, overlapping: bool = Fals
         tuple(recorder.scalars),
         apart,
         overlapping,
+        recorder.front,
     )
 
 

@@ -45,7 +45,7 @@ from anyshape.symbolic.expr import (
 from anyshape.symbolic.facts import Contradiction, Facts
 from anyshape.symbolic.parse import parse_condition, parse_dim
 from anyshape.symbolic.render import evaluate, to_c, to_python, to_triton
-from anyshape.symbolic.solve import Mismatch, bind, substitute, unify
+from anyshape.symbolic.solve import Mismatch, bind, restate, solvable, substitute, unify
 
 __all__ = [
     "AllOf",
@@ -85,6 +85,8 @@ __all__ = [
     "ne",
     "parse_condition",
     "parse_dim",
+    "restate",
+    "solvable",
     "substitute",
     "symbols_of",
     "to_c",

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from anyshape.symbolic.atoms import Atom, Symbol, age
-from anyshape.symbolic.conditions import Condition, all_of, eq
+from anyshape.symbolic.conditions import (
+    AllOf,
+    AnyOf,
+    Condition,
+    Kind,
+    Relation,
+    all_of,
+    any_of,
+    eq,
+    ge,
+    le,
+    ne,
+)
 from anyshape.symbolic.expr import BUILDERS, Dim, symbols_of, total
 from anyshape.symbolic.facts import Facts
 
@@ -106,3 +118,38 @@ def unify(a: Sequence[Dim], b: Sequence[Dim], facts: Facts) -> Condition | bool:
         if known is None:
             left.append(relation)
     return all_of(*left)
+
+
+def restate(condition: Condition | bool, values: Mapping[Symbol, Dim]) -> Condition | bool:
+    """The condition with symbols replaced, as `substitute` does in a dim."""
+    match condition:
+        case bool():
+            return condition
+        case Relation():
+            return RELATIONS[condition.kind](substitute(condition.form, values), condition.bound)
+        case AllOf():
+            return all_of(*(restate(part, values) for part in condition.parts))
+        case AnyOf():
+            return any_of(*(restate(part, values) for part in condition.parts))
+
+
+RELATIONS: Mapping[Kind, Callable[[Dim, Dim], Condition | bool]] = {
+    "eq": eq,
+    "ne": ne,
+    "ge": ge,
+    "le": le,
+}
+
+
+def solvable(dim: Dim, known: Set[Symbol]) -> tuple[Symbol, int, Dim] | None:
+    """`(symbol, slope, rest)` where the dim is `slope*symbol + rest`, and all else is known.
+
+    The slope is a constant other than 0, so that one size gives one symbol, or none.
+    """
+    unknown = symbols_of(dim) - known
+    if len(unknown) != 1 or isinstance(dim, int):
+        return None
+    (symbol,) = unknown
+    slope = dim.terms.get((symbol,), 0)
+    rest = dim - slope * symbol.expr
+    return None if not slope or symbol in symbols_of(rest) else (symbol, slope, rest)

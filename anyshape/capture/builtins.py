@@ -189,7 +189,13 @@ def _dict_missing(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
 
 # ---- functools -----------------------------------------------------------------------------------
 def _partial(machine: Machine, fn: Any, args: Args, kwargs: Kwargs) -> Any:
-    return Call(fn.func, (*fn.args, *args), {**fn.keywords, **kwargs})
+    func, first, named = fn.func, fn.args, fn.keywords
+    heap = machine.heap
+    if machine.recording and not heap.is_created(fn):
+        func = heap.attribute(fn, "func", func)
+        first = heap.mirror(heap.attribute(fn, "args", first))
+        named = heap.mirror(heap.attribute(fn, "keywords", named))
+    return Call(func, (*first, *args), {**named, **kwargs})
 
 
 def _cached(machine: Machine, fn: Any, args: Args, kwargs: Kwargs) -> Any:

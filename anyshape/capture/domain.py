@@ -148,6 +148,10 @@ class Domain:
     def will_advance(self, iterator: Any) -> None:
         """A recording machine is about to advance a native iterator."""
 
+    def outside_iterators(self) -> dict[int, tuple[Any, Any]]:
+        """Native iterators that a fork must not copy, by id, each as (iterator, iterator)."""
+        return {}
+
     # ---- observation -----------------------------------------------------------------------------
     def wrote(self, fn: Callable[..., Any], target: Any, args: tuple[Any, ...]) -> None:
         """An effect on an outside object was put in the log: `fn(target, *args)` is to be replayed

@@ -140,12 +140,12 @@ class Generator:
     def _remember(self) -> None:
         heap = self.machine.heap
         if heap.journal is not None:
-            saved = self.frame.copy({})
+            saved = self.frame.copy(self.machine.domain.outside_iterators())
             state = (self.running, self.started, self.finished)
             heap.journal.append(lambda: self._restore(saved, state))
 
     def _restore(self, saved: Frame, state: tuple[bool, bool, bool]) -> None:
-        self.frame.restore(saved.copy({}))
+        self.frame.restore(saved.copy(self.machine.domain.outside_iterators()))
         self.running, self.started, self.finished = state
 
     # ---- what native code sees -------------------------------------------------------------------

@@ -301,7 +301,9 @@ def compile_entry(
 
 
 def _from_slot(source: Source) -> bool:
-    step: Source | None = source
+    if source.kind == "slot":
+        return True
+    step = source.base if not source.is_pinned else None
     while step is not None and not step.is_pinned:
         if step.kind == "slot":
             return True
@@ -311,7 +313,7 @@ def _from_slot(source: Source) -> bool:
 
 def _emit(text: _Text, guard: Guard) -> None:
     kind = KINDS[guard.kind]
-    if guard.source.base is None and guard.source.is_pinned and guard.kind == "is":
+    if guard.source.kind == "const" and guard.kind == "is":
         return  # a root is what it is
     path = path_expression if kind.steps else expression
     text.fail_if(kind.fails(path(guard.source, text.name), guard.expected, text.name))

@@ -324,7 +324,7 @@ class Machine:
 
     def checkpoint(self) -> Mark:
         """Remember heap and frames as they are now; from here on the heap keeps an undo journal."""
-        memo: dict[int, Any] = {}
+        memo = self.domain.outside_iterators()
         assert self.frame is not None
         saved = tuple((frame, frame.copy(memo)) for frame in self.frames())
         return Mark(self.frame, saved, self.heap.checkpoint())
@@ -332,7 +332,7 @@ class Machine:
     def rollback(self, mark: Mark) -> None:
         """Put heap and frames back to `mark`; the mark stays good."""
         self.heap.rollback(mark.journal)
-        memo: dict[int, Any] = {}
+        memo = self.domain.outside_iterators()
         for frame, saved in mark.frames:
             frame.restore(saved.copy(memo))
         self.frame = mark.frame

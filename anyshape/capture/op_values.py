@@ -401,23 +401,27 @@ def list_to_tuple(machine: Machine, frame: Frame, arg: Any) -> None:
     _made(machine, frame, tuple(frame.stack.pop()))
 
 
-def list_append(machine: Machine, frame: Frame, arg: int) -> None:
-    target = frame.stack[-arg - 1]
+def write_into(machine: Machine, method: Any, target: Any, *values: Any) -> None:
+    """Writes into a container under construction, which an earlier segment may have begun."""
+    if machine.recording and not machine.heap.is_created(target):
+        machine.heap.native(method, (target, *values), {})
+        return
     machine.heap.will_write(target)
-    target.append(frame.stack.pop())
+    method(target, *values)
+
+
+def list_append(machine: Machine, frame: Frame, arg: int) -> None:
+    write_into(machine, list.append, frame.stack[-arg - 1], frame.stack[-1])
+    frame.stack.pop()
 
 
 def set_add(machine: Machine, frame: Frame, arg: int) -> None:
-    target = frame.stack[-arg - 1]
-    machine.heap.will_write(target)
-    target.add(frame.stack[-1])
+    write_into(machine, set.add, frame.stack[-arg - 1], frame.stack[-1])
     frame.stack.pop()
 
 
 def map_add(machine: Machine, frame: Frame, arg: int) -> None:
-    target = frame.stack[-arg - 2]
-    machine.heap.will_write(target)
-    target[frame.stack[-2]] = frame.stack[-1]
+    write_into(machine, dict.__setitem__, frame.stack[-arg - 2], *frame.stack[-2:])
     del frame.stack[-2:]
 
 
@@ -427,9 +431,8 @@ def list_extend(machine: Machine, frame: Frame, arg: int) -> Frame | None:
         machine, iterable
     ):
         return again(machine, frame, Call(iteration_polyfills.list_of, (iterable,)))
-    machine.heap.will_write(target)
     complaint = f"Value after * must be an iterable, not {type(iterable).__name__}"
-    target.extend(_iterator(machine, iterable, complaint))
+    write_into(machine, list.extend, target, list(_iterator(machine, iterable, complaint)))
     frame.stack.pop()
     return None
 
@@ -446,8 +449,8 @@ def set_update(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     target, iterable = frame.stack[-arg - 1], frame.stack[-1]
     if protocol.needs_interpretation(machine, iterable):
         return again(machine, frame, Call(iteration_polyfills.elements_of, (iterable,)))
-    machine.heap.will_write(target)
-    target.update(machine.heap.mirror(iterable) if machine.recording else iterable)
+    items = machine.heap.mirror(iterable) if machine.recording else iterable
+    write_into(machine, set.update, target, items)
     frame.stack.pop()
     return None
 
@@ -458,8 +461,8 @@ def dict_update(machine: Machine, frame: Frame, arg: int) -> Frame | None:
         return again(machine, frame, Call(iteration_polyfills.dict_from_mapping, (source,)))
     if not isinstance(source, dict) and not hasattr(source, "keys"):
         raise TypeError(f"{type(source).__name__!r} object is not a mapping")
-    machine.heap.will_write(target)
-    target.update(machine.heap.mirror(source) if machine.recording else source)
+    entries = machine.heap.mirror(source) if machine.recording else source
+    write_into(machine, dict.update, target, entries)
     frame.stack.pop()
     return None
 
@@ -487,8 +490,7 @@ def dict_merge(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     for key in entries.keys():
         if key in target:
             raise TypeError(f"{callee} got multiple values for keyword argument {key!r}")
-    machine.heap.will_write(target)
-    target.update(entries)
+    write_into(machine, dict.update, target, entries)
     frame.stack.pop()
     return None
 

@@ -9,9 +9,10 @@ and gives the values. Outside objects are named by their source, constants by th
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,9 +24,9 @@ from anyshape.capture.frame import CELL, Frame
 from anyshape.capture.generators import Generator
 from anyshape.capture.heap import Effect
 from anyshape.capture.iterators import FORKABLE
-from anyshape.capture.sources import expression
+from anyshape.capture.sources import Source, expression
 from anyshape.capture.tensor_ops import SizeTuple
-from anyshape.capture.values import NULL, ScalarValue, SizeValue, TensorValue
+from anyshape.capture.values import NULL, PROXIES, ScalarValue, SizeValue, TensorValue
 from anyshape.ir.graph import Arg
 from anyshape.ir.scalars import Scalar, ScalarInput
 
@@ -66,6 +67,7 @@ class Rebuilder:
         self.constants: dict[str, Any] = {}
         self._constant_of: dict[int, str] = {}
         self.lines: list[str] = []
+        self._reads: dict[str, str] = {}
 
     # ---- names -----------------------------------------------------------------------------------
     def constant(self, obj: Any, hint: str = "") -> str:
@@ -92,6 +94,13 @@ class Rebuilder:
         self._made[id(obj)] = name
         self._kept.append(obj)
         return name
+
+    def read(self, source: Source) -> str:
+        """What lies outside at the end of the graph, before any write is replayed."""
+        text = expression(source, self.constant)
+        if source.is_pinned or source.base is None:
+            return text
+        return self._reads.setdefault(text, f"r{len(self._reads)}")
 
     # ---- values ----------------------------------------------------------------------------------
     def text(self, value: Any) -> str:
@@ -120,7 +129,7 @@ class Rebuilder:
     def _tensor(self, value: TensorValue) -> str:
         source = self.recorder.source_of(value.value)
         if source is not None:
-            return expression(source, self.constant)
+            return self.read(source)
         text = self.output(value.value)
         if value.attributes:
             known = self._made.get(id(value.value))
@@ -140,7 +149,7 @@ class Rebuilder:
         if isinstance(value, tuple) and not self.is_fixed(value):
             source = self.recorder.sources.of(value)
             if source is not None:  # a tuple from outside: its items may differ the next time
-                return expression(source, self.constant)
+                return self.read(source)
         if kind is tuple or kind is SizeTuple:
             return self._tuple(value)
         if isinstance(value, tuple):
@@ -152,13 +161,13 @@ class Rebuilder:
         if kind is types.MethodType:
             function, owner = self.text(value.__func__), self.text(value.__self__)
             return f"{self.constant(types.MethodType)}({function}, {owner})"
-        if kind is types.BuiltinFunctionType and not isinstance(
-            value.__self__, (types.ModuleType, type(None))
-        ):
+        if is_bound_method(value):
             return f"getattr({self.text(value.__self__)}, {value.__name__!r})"
         if kind in FORKABLE and self.recorder.sources.of(value) is None:
             return self._iterator(value)
-        if not self.heap.is_created(value):
+        if not self.heap.is_created(value) and not (
+            self.recorder.sources.of(value) is None and holds_proxy(value)
+        ):
             return self._outside(value)
         for base, maker in MAKERS:
             if isinstance(value, base):
@@ -169,7 +178,7 @@ class Rebuilder:
 
     def _outside(self, value: Any) -> str:
         source = self.recorder.sources.of(value)
-        return self.constant(value) if source is None else expression(source, self.constant)
+        return self.constant(value) if source is None else self.read(source)
 
     def _tuple(self, value: tuple[Any, ...]) -> str:
         parts = [self.text(item) for item in value]
@@ -263,11 +272,65 @@ class Rebuilder:
 
     def compile(self, result: str) -> Callable[[Sequence[Any], Sequence[Any]], Any]:
         """The function `rebuild(outs, slots)` that does all lines and returns `result`."""
-        text = "\n".join(["def rebuild(outs, slots):", *self.lines, f"    return {result}", ""])
+        reads = [f"    {name} = {text}" for text, name in self._reads.items()]
+        head, tail = "def rebuild(outs, slots):", f"    return {result}"
+        text = "\n".join([head, *reads, *self.lines, tail, ""])
         scope = dict(self.constants)
         exec(compile(text, "<anyshape rebuild>", "exec"), scope)
         function: Callable[[Sequence[Any], Sequence[Any]], Any] = scope["rebuild"]
         return function
+
+
+def holds_proxy(value: Any) -> bool:
+    """Whether a proxy lies in a container that no row of the heap knows: C code made it."""
+    seen: set[int] = set()
+    pending = [value]
+    while pending:
+        found = pending.pop()
+        if type(found) in PROXIES:
+            return True
+        if id(found) in seen or not isinstance(found, LOOKED_INTO):
+            continue
+        seen.add(id(found))
+        pending.extend(_contents(found))
+    return False
+
+
+LOOKED_INTO = (list, tuple, dict, set, deque, CELL, types.MethodType, functools.partial)
+
+
+def _contents(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return [*value.keys(), *value.values()]
+    if isinstance(value, CELL):
+        try:
+            return [value.cell_contents]
+        except ValueError:
+            return []
+    if isinstance(value, types.MethodType):
+        return [value.__self__]
+    if isinstance(value, functools.partial):
+        return [value.func, value.args, value.keywords]
+    return value  # type: ignore[no-any-return]
+
+
+def is_bound_method(value: Any) -> bool:
+    """Whether it is a C method that asking its object for the name gives again."""
+    if type(value) is not types.BuiltinFunctionType:
+        return False
+    owner = value.__self__
+    if isinstance(owner, (types.ModuleType, type(None), type)):
+        return False
+    return getattr(owner, value.__name__, None) == value
+
+
+def _partial(rebuilder: Rebuilder, value: Any) -> str:
+    name = rebuilder.fresh(value)
+    made = rebuilder.constant(type(value))
+    parts = [rebuilder.text(part) for part in (value.func, *value.args)]
+    named = rebuilder.text(value.keywords)
+    rebuilder.add(f"{name} = {made}({', '.join(parts)}, **{named})")
+    return name
 
 
 def _list(rebuilder: Rebuilder, value: list[Any]) -> str:
@@ -404,6 +467,7 @@ MAKERS: tuple[tuple[Any, Callable[[Rebuilder, Any], str]], ...] = (
     ((set, frozenset), _set),
     (deque, _deque),
     (CELL, _cell),
+    (functools.partial, _partial),
     (types.FunctionType, _function),
     (BaseException, _exception),
     (type, _class),

@@ -142,7 +142,7 @@ def expression(source: Source, constant: Callable[[Any, str], str]) -> str:
 def path_expression(source: Source, constant: Callable[[Any, str], str]) -> str:
     """As `expression`, but one step is walked even where the source itself is pinned: for the
     guard that pins it."""
-    if not source.is_pinned or source.base is None:
+    if not source.is_pinned or source.kind == "const":
         return expression(source, constant)
     pinned, source.pinned = source.pinned, ABSENT
     try:
@@ -167,8 +167,11 @@ def read_source(source: Source, slots: list[Any]) -> Any:
 
 def read_path(source: Source, slots: list[Any]) -> Any:
     """As `read_source`, but one step is walked even where the source itself is pinned."""
-    if source.base is None:
-        return read_source(source, slots)
+    if source.kind == "const":
+        return source.pinned
+    if source.kind == "slot":
+        return slots[source.key]
+    assert source.base is not None
     return step(read_source(source.base, slots), source.kind, source.key)
 
 

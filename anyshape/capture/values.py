@@ -97,7 +97,7 @@ bool int float complex index len iter next contains getitem setitem delitem hash
 ge add radd iadd sub rsub isub mul rmul imul matmul rmatmul imatmul truediv rtruediv itruediv
 floordiv rfloordiv ifloordiv mod rmod imod divmod rdivmod pow rpow ipow lshift rlshift ilshift
 rshift rrshift irshift and rand iand or ror ior xor rxor ixor neg pos abs invert round trunc
-floor ceil call enter exit str format bytes reversed reduce reduce_ex copy deepcopy getattr
+floor ceil call enter exit str repr format bytes reversed reduce reduce_ex copy deepcopy getattr
 """.split()
 
 
@@ -127,9 +127,6 @@ class SizeValue(Proxy):
     def __init__(self, expr: Any) -> None:
         self.expr = expr
 
-    def __repr__(self) -> str:
-        return f"SizeValue({self.expr})"
-
 
 class ScalarValue(Proxy):
     """A float or a bool computed from sizes or data; `scalar` is a node of ir.scalars or a symbolic
@@ -141,9 +138,6 @@ class ScalarValue(Proxy):
     def __init__(self, scalar: Any, kind: type = float) -> None:
         self.scalar = scalar
         self.kind = kind
-
-    def __repr__(self) -> str:
-        return f"ScalarValue({self.kind.__name__}: {self.scalar})"
 
 
 class TensorValue(Proxy):
@@ -157,9 +151,6 @@ class TensorValue(Proxy):
         self.value = value
         self.python = python
         self.attributes: dict[str, Any] | None = None
-
-    def __repr__(self) -> str:
-        return f"TensorValue({self.value})"
 
 
 PROXIES: frozenset[type] = frozenset({SizeValue, ScalarValue, TensorValue})

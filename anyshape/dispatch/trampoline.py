@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
 from anyshape.capture import unwinding
@@ -20,6 +19,7 @@ from anyshape.capture.continuations import Continuation, Finished
 from anyshape.capture.frame import Frame
 from anyshape.capture.liveness import live_slots
 from anyshape.capture.machine import Machine
+from anyshape.capture.segments import is_bound_method
 from anyshape.capture.values import NULL
 
 _PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None)})
@@ -80,9 +80,7 @@ class _Flattener:
         that object's slot and a name."""
         if value is NULL:
             return -1
-        if type(value) is BuiltinFunctionType and not isinstance(
-            value.__self__, (ModuleType, type(None), type)
-        ):
+        if is_bound_method(value):
             return (self.slot(value.__self__, text), value.__name__)
         if type(value) not in _PLAIN:
             found = self.known.get(id(value))

@@ -476,7 +476,7 @@ LEAKS = [
 ]
 
 
-@pytest.mark.parametrize("proxy", [SizeValue(5), ScalarValue(1.5)], ids=repr)
+@pytest.mark.parametrize("proxy", [SizeValue(5), ScalarValue(1.5)], ids=lambda p: type(p).__name__)
 @pytest.mark.parametrize("native", LEAKS, ids=lambda fn: getattr(fn, "__name__", "fn"))
 def test_native_code_cannot_use_a_proxy(native: Any, proxy: Any) -> None:
     with pytest.raises((ProxyLeak, TypeError)):

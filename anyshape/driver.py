@@ -196,7 +196,8 @@ def _shared_builder(options: Options) -> Builder:
 def _may_draw_before_a_check(graph: Graph) -> bool:
     """Does the graph both draw random numbers and test conditions while running?"""
     draws = any(node.op in OPS and OPS[node.op].random for node in graph.nodes)
-    return draws and (bool(graph.checks) or any(n.op == "check_false" for n in graph.nodes))
+    tested = any(n.op == "check_false" or (n.op in OPS and OPS[n.op].guessed) for n in graph.nodes)
+    return draws and (bool(graph.checks) or tested)
 
 
 def _restoring_random_state(run: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:

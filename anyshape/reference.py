@@ -561,6 +561,10 @@ def einsum(equation: str, operands: Any) -> Tensor:
     return torch.einsum(equation, *operands)
 
 
+def einsum_of_one(equation: str, operands: Any) -> Tensor:
+    return torch.einsum(equation, *operands)
+
+
 def block_diag(tensors: Any) -> Tensor:
     return torch.block_diag(*tensors)
 

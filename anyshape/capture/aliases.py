@@ -74,8 +74,10 @@ class Apart:
 
 
 def storage_of(tensor: torch.Tensor) -> int:
-    """What two views of one tensor have in common."""
-    return tensor.untyped_storage()._cdata
+    """What two views of one tensor have in common: the address, as memory that numpy or dlpack
+    shares has two storages."""
+    storage = tensor.untyped_storage()
+    return storage.data_ptr() or storage._cdata
 
 
 def kept_apart(recorder: Recorder) -> Apart | None:

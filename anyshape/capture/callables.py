@@ -204,7 +204,8 @@ def _packet(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any
     known = PACKETS.get(str(name))
     if known is not None:
         return known(domain, tuple(rest), kwargs)
-    return eager_call(domain, packet, tuple(rest), kwargs)
+    made = tensor_methods.operator_call(domain, packet, tuple(rest), kwargs)
+    return eager_call(domain, packet, tuple(rest), kwargs) if made is NotImplemented else made
 
 
 def _grouped_mm(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -225,6 +226,11 @@ def _answer(value: Any) -> Callable[..., Any]:
 def _logged(fn: Any) -> Callable[..., Any]:
     return lambda domain, args, kwargs: domain.defer(fn, args, kwargs)
 
+
+# `__getattr__` of modules and of `torch.ops`: called natively.
+LOOKUPS = frozenset(
+    {"__getattr__", "_Ops.__getattr__", "_OpNamespace.__getattr__", "OpOverloadPacket.__getattr__"}
+)
 
 # Functions of the layer above, by name.
 OURS: Mapping[str, Callable[..., Any]] = {

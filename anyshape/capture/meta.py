@@ -1,10 +1,11 @@
 """Operators without a row: typed by torch's own meta kernels, run eagerly inside the graph.
 
 In: any torch callable with proxies among its arguments. Out: proxies of its results, and a node
-of a row made on the fly. The meta kernel runs at several assignments of the sizes that satisfy
-the facts; each size of a result must be one expression that explains all of them (a constant, a
-size of an argument, an affine function of one symbol, a product or sum of two), else the call
-is a graph break.
+of a row made on the fly. The meta kernel runs at several assignments of sizes; a size of a result
+is an expression that explains all of them (a constant, a size of an argument, a function of one
+symbol, a product or sum of two), else a fresh symbol that the call itself decides. What was
+guessed is tested at each call (`OpDef.guessed`), so that a wrong guess is never a wrong result.
+What views or writes an argument is a graph break.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from anyshape.capture.aliases import storage_of
 from anyshape.capture.breaks import broken
 from anyshape.capture.tensors import DTYPE_OF_TORCH, TORCH_OF_DTYPE
 from anyshape.ir.dtypes import DType
 from anyshape.ir.graph import TensorType, Value
 from anyshape.ops.context import OpError, TypeContext
-from anyshape.ops.layout import contiguous_strides, strides_in_order
+from anyshape.ops.layout import contiguous_strides, numel, strides_in_order
 from anyshape.ops.table import OPS, OpDef, Signature, add_row
-from anyshape.symbolic import Dim, Expr, Symbol, evaluate
+from anyshape.symbolic import Dim, Expr, Symbol, evaluate, floordiv
 
 if TYPE_CHECKING:
     from anyshape.capture.symbolic_domain import SymbolicDomain
@@ -42,8 +44,10 @@ RANDOM = (
     "exponential",
     "uniform",
 )
-SAMPLES = 6
+SAMPLES = 8
 SIZES = (3, 5, 7, 4, 9, 2)
+MOST_DIMS = 12  # of which sums and products are tried
+MOST_ELEMENTS = 1 << 20
 
 
 def _names() -> dict[Any, str]:
@@ -117,7 +121,7 @@ def row_for(fn: Any, name: str, count: int, keywords: tuple[str, ...]) -> OpDef:
             type=lambda cx, *args, **kwargs: infer(cx, fn, args, kwargs),
             random=any(word in name.rpartition(".")[2] for word in RANDOM),
             effect=True,  # nobody has said that it writes nothing
-            alias="maybe",
+            guessed=True,
         )
         _publish(row)
     return row
@@ -142,22 +146,24 @@ class _Observation:
 def infer(
     cx: TypeContext, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
-    """The type, or tuple of types, of the results; `OpError` where torch refuses or no
-    expression fits."""
-    values = list(_values(args)) + list(_values(tuple(kwargs.values())))
+    """The type, or tuple of types, of the results; `OpError` where torch refuses, or the rank or
+    number of results depends on sizes; a graph break where a result views an argument."""
+    values = list(_values((*args, *kwargs.values())))
+    numbers = [a for a in _leaves((*args, *kwargs.values())) if isinstance(a, Expr)]
+    dims = [*numbers, *(d for v in values for d in (*v.shape, *v.tensor.strides))]
     symbols = sorted(
-        {s for v in values for d in (*v.shape, *v.tensor.strides) for s in _symbols(d)},
-        key=lambda s: s.name,
+        {s for d in dims for s in _symbols(cx.facts.simplify(d))}, key=lambda s: s.index
     )
-    device = values[0].tensor.device if values else cx.default_device
     seen: list[_Observation] = []
+    refusal = OpError("no sizes satisfy what is known")
     single = True
     for sizes in itertools.islice(_assignments(cx, symbols), SAMPLES):
         try:
-            made = _run(fn, args, kwargs, sizes)
-        except OpError:
-            if not seen:  # the example sizes themselves
+            made = _run(cx, fn, args, kwargs, sizes)
+        except OpError as error:
+            if not seen and all(s in cx.hints for s in symbols):  # the example sizes themselves
                 raise
+            refusal = error
             continue  # sizes that torch refuses: it will refuse them at run time too
         single = isinstance(made, torch.Tensor)
         results = [made] if single else list(made) if isinstance(made, (tuple, list)) else None
@@ -165,9 +171,22 @@ def infer(
             raise OpError("it does not return tensors")
         seen.append(_Observation(sizes, results))
     if not seen:
-        raise OpError("no sizes satisfy what is known")
+        raise refusal
     if len({len(o.results) for o in seen}) != 1:
         raise OpError("the number of results depends on sizes")
+    return _types(cx, values, kwargs, seen, symbols, single)
+
+
+def _types(
+    cx: TypeContext,
+    values: list[Value],
+    kwargs: Mapping[str, Any],
+    seen: list[_Observation],
+    symbols: list[Symbol],
+    single: bool,
+) -> Any:
+    """One type for each result, from what was seen of it."""
+    device = kwargs.get("device") or (values[0].tensor.device if values else cx.default_device)
     candidates = list(_candidates(values))
     types = tuple(
         _type(cx, [(o.sizes, o.results[i]) for o in seen], candidates, symbols, device)
@@ -176,13 +195,18 @@ def infer(
     return types[0] if single else types
 
 
-def _values(args: Any) -> Iterator[Value]:
-    if isinstance(args, Value):
-        if isinstance(args.type, TensorType):
-            yield args
-    elif isinstance(args, (tuple, list)):
+def _leaves(args: Any) -> Iterator[Any]:
+    if isinstance(args, (tuple, list)):
         for item in args:
-            yield from _values(item)
+            yield from _leaves(item)
+    else:
+        yield args
+
+
+def _values(args: Any) -> Iterator[Value]:
+    for leaf in _leaves(args):
+        if isinstance(leaf, Value) and isinstance(leaf.type, TensorType):
+            yield leaf
 
 
 def _symbols(dim: Dim) -> frozenset[Symbol]:
@@ -190,52 +214,93 @@ def _symbols(dim: Dim) -> frozenset[Symbol]:
 
 
 def _assignments(cx: TypeContext, symbols: list[Symbol]) -> Iterator[dict[Symbol, int]]:
-    """Sizes that satisfy the facts: the hints first, then one symbol changed at a time, then
-    all."""
-    base = {s: cx.hints.get(s, 3) for s in symbols}
-    known = [condition for condition, _ in cx.facts.all()]
+    """Sizes within what is known of each symbol: the hints first, then one symbol changed at a
+    time, then all. Cost: linear in the symbols that are asked for, whatever else is known."""
+    allowed = [_allowed(cx, s) for s in symbols]
 
-    def good(sizes: dict[Symbol, int]) -> bool:
-        everything = {**cx.hints, **sizes}
-        try:
-            return all(evaluate(c, everything) for c in known if c.symbols <= everything.keys())
-        except (ZeroDivisionError, ValueError):
-            return False
+    def fitted(wanted: Sequence[int]) -> dict[Symbol, int]:
+        return {s: fit(size) for s, fit, size in zip(symbols, allowed, wanted, strict=True)}
 
-    tried = [base] + [{**base, s: base[s] + delta} for s in symbols for delta in (2, 5)]
-    tried += [
-        {s: SIZES[(i + shift) % len(SIZES)] * 8 for i, s in enumerate(symbols)}
-        for shift in range(3)
-    ]
-    for sizes in tried:
-        if good(sizes):
-            yield sizes
+    yield fitted([cx.hints.get(s, SIZES[i % len(SIZES)]) for i, s in enumerate(symbols)])
+    base = [cx.hints.get(s, 3) for s in symbols]
+    if len(symbols) < SAMPLES:
+        for i, size in enumerate(base):
+            for delta in (2, 5):
+                yield fitted([*base[:i], size + delta, *base[i + 1 :]])
+    for scale in (8, 1, 4):
+        yield fitted([SIZES[(i + scale) % len(SIZES)] * scale for i in range(len(symbols))])
+
+
+def _allowed(cx: TypeContext, symbol: Symbol) -> Callable[[int], int]:
+    """The nearest value that bounds and divisibility of a symbol allow."""
+    low, high = cx.facts.bounds(symbol.expr)
+    step = cx.facts.divisor(symbol.expr)
+
+    def fit(size: int) -> int:
+        size = max(size, 0 if low is None else low)
+        size = size if high is None else min(size, high)
+        return size if step > MOST_ELEMENTS else -(-size // step) * step
+
+    return fit
 
 
 def _run(
-    fn: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], sizes: dict[Symbol, int]
+    cx: TypeContext,
+    fn: Callable[..., Any],
+    args: Any,
+    kwargs: Mapping[str, Any],
+    sizes: dict[Symbol, int],
 ) -> Any:
-    made = [_concrete(a, sizes) for a in args]
-    named = {k: _concrete(v, sizes) for k, v in kwargs.items()}
+    """What the meta kernel makes at these sizes; a graph break where it views or writes an
+    argument."""
+    tensors: list[torch.Tensor] = []
+    made = [_concrete(cx, a, sizes, tensors) for a in args]
+    named = {k: _concrete(cx, v, sizes, tensors) for k, v in kwargs.items()}
+    if "device" in named:
+        named["device"] = "meta"
+    versions = [tensor._version for tensor in tensors]
     try:
-        with torch.no_grad():
-            return fn(*made, **named)
+        with torch.no_grad(), torch.device("meta"):
+            result = fn(*made, **named)
     except Exception as error:
         raise OpError(str(error).partition("\n")[0]) from None
+    if [tensor._version for tensor in tensors] != versions:
+        raise broken("operator-unknown", what=_shown(fn), why="it writes an argument")
+    storages = {storage_of(tensor) for tensor in tensors}
+    results = [r for r in _leaves(result) if isinstance(r, torch.Tensor)]
+    if any(r.layout is not torch.strided for r in results):
+        raise broken("operator-unknown", what=_shown(fn), why="its result is not strided")
+    own = {storage_of(r) for r in results}
+    if len(own) < len(results) or not own.isdisjoint(storages):
+        raise broken("operator-unknown", what=_shown(fn), why="its result is a view")
+    return result
 
 
-def _concrete(arg: Any, sizes: dict[Symbol, int]) -> Any:
+def _shown(fn: Any) -> str:
+    return dotted_name(fn) or getattr(fn, "__qualname__", str(fn))
+
+
+def _concrete(
+    cx: TypeContext, arg: Any, sizes: dict[Symbol, int], tensors: list[torch.Tensor]
+) -> Any:
+    def number(dim: Dim) -> int:
+        found = cx.facts.simplify(dim)
+        return int(evaluate(found, sizes)) if isinstance(found, Expr) else found
+
     if isinstance(arg, Value) and isinstance(arg.type, TensorType):
         t = arg.type
-        shape = [int(evaluate(d, sizes)) for d in t.shape]
-        strides = [int(evaluate(d, sizes)) for d in t.strides]
-        return torch.empty_strided(shape, strides, dtype=TORCH_OF_DTYPE[t.dtype], device="meta")
+        shape, strides = [number(d) for d in t.shape], [number(d) for d in t.strides]
+        if any(size < 0 for size in (*shape, *strides)):
+            raise OpError("a size would be negative")
+        dtype = TORCH_OF_DTYPE[t.dtype]
+        tensors.append(torch.empty_strided(shape, strides, dtype=dtype, device="meta"))
+        return tensors[-1]
     if isinstance(arg, Expr):
-        return int(evaluate(arg, sizes))
+        return number(arg)
     if isinstance(arg, DType):
         return TORCH_OF_DTYPE[arg]
-    if isinstance(arg, tuple):
-        return tuple(_concrete(item, sizes) for item in arg)
+    if isinstance(arg, (tuple, list)):
+        return tuple(_concrete(cx, item, sizes, tensors) for item in arg)
     if arg is None or isinstance(arg, (bool, int, float, complex, str, slice)):
         return arg
     raise OpError(f"an argument of class {type(arg).__name__} has no value yet")
@@ -244,41 +309,49 @@ def _concrete(arg: Any, sizes: dict[Symbol, int]) -> Any:
 def _candidates(values: list[Value]) -> Iterator[Dim]:
     dims = list(dict.fromkeys(d for v in values for d in v.shape))
     yield from dims
-    for a, b in itertools.combinations_with_replacement(dims, 2):
+    for a, b in itertools.combinations_with_replacement(dims[:MOST_DIMS], 2):
         yield a * b
         yield a + b
     for value in values:
-        count: Dim = 1
-        for d in value.shape:
-            count = count * d
-        yield count
+        yield numel(value.shape)
 
 
 def _fit(
     seen: list[tuple[dict[Symbol, int], int]], candidates: list[Dim], symbols: list[Symbol]
-) -> Dim:
+) -> Dim | None:
     first = seen[0][1]
     if all(size == first for _, size in seen):
         return first
     for candidate in candidates:
-        if all(evaluate(candidate, sizes) == size for sizes, size in seen):
+        if all(_value(candidate, sizes) == size for sizes, size in seen):
             return candidate
     for symbol in symbols:
         affine = _affine(seen, symbol)
         if affine is not None:
             return affine
-    raise OpError("a size of its result is no simple function of its arguments' sizes")
+    return None
+
+
+def _value(dim: Dim, sizes: dict[Symbol, int]) -> int | None:
+    """The dim at these sizes; None where a symbol of it is equal to others by the facts."""
+    if not isinstance(dim, Expr):
+        return dim
+    return int(evaluate(dim, sizes)) if dim.symbols <= sizes.keys() else None
 
 
 def _affine(seen: list[tuple[dict[Symbol, int], int]], symbol: Symbol) -> Dim | None:
+    """`a * n // c + b` for small `c`: what strides and windows make of a size."""
     points = sorted({(sizes[symbol], size) for sizes, size in seen})
-    if len(points) < 3 or points[0][0] == points[1][0]:
+    if len(points) < 3:
         return None
-    (x0, y0), (x1, y1) = points[:2]
-    slope, rest = divmod(y1 - y0, x1 - x0)
-    if rest or any(y - y0 != slope * (x - x0) for x, y in points):
-        return None
-    return symbol.expr * slope + (y0 - slope * x0)
+    for divisor in (1, 2):
+        for shift in range(divisor):
+            scaled = [((x + shift) // divisor, y) for x, y in points]
+            (x0, y0), (x1, y1) = scaled[0], scaled[-1]
+            slope, rest = divmod(y1 - y0, x1 - x0) if x1 != x0 else (0, 1)
+            if not rest and all(y - y0 == slope * (x - x0) for x, y in scaled):
+                return floordiv(symbol.expr + shift, divisor) * slope + (y0 - slope * x0)
+    return None
 
 
 def _type(
@@ -291,30 +364,26 @@ def _type(
     rank = seen[0][1].dim()
     if any(made.dim() != rank for _, made in seen):
         raise OpError("the rank of its result depends on sizes")
+    if len({made.dtype for _, made in seen}) > 1:
+        raise OpError("the dtype of its result depends on sizes")
     dims = [
         _fit([(sizes, made.shape[d]) for sizes, made in seen], candidates, symbols)
         for d in range(rank)
     ]
-    shape = tuple(cx.facts.simplify(d) if isinstance(d, Expr) else d for d in dims)
+    shape = tuple(cx.fresh_size() if d is None else cx.facts.simplify(d) for d in dims)
     dtype = DTYPE_OF_TORCH[seen[0][1].dtype]
-    return TensorType(dtype, device, shape, _strides(cx, shape, seen, candidates, symbols))
+    return TensorType(dtype, device, shape, _strides(cx, shape, seen))
 
 
 def _strides(
-    cx: TypeContext,
-    shape: tuple[Dim, ...],
-    seen: list[Any],
-    candidates: list[Dim],
-    symbols: list[Symbol],
+    cx: TypeContext, shape: tuple[Dim, ...], seen: list[tuple[dict[Symbol, int], torch.Tensor]]
 ) -> tuple[Dim, ...]:
+    """Dense strides in the order that was seen."""
     if all(made.is_contiguous() for _, made in seen):
         return contiguous_strides(cx, shape)
-    sample = seen[-1][1]
+    sample = max((made for _, made in seen), key=torch.Tensor.numel)
     order = sorted(range(len(shape)), key=lambda d: (sample.stride(d), -d))
-    dense = strides_in_order(shape, order)
-    if all(tuple(int(evaluate(s, sizes)) for s in dense) == made.stride() for sizes, made in seen):
-        return dense
-    return tuple(
-        _fit([(sizes, made.stride(d)) for sizes, made in seen], candidates, symbols)
-        for d in range(len(shape))
-    )
+    for _, made in seen:
+        if made.stride() != strides_in_order(tuple(made.shape), order):
+            raise OpError("the strides of its result depend on sizes")
+    return strides_in_order(shape, order)

@@ -235,7 +235,7 @@ class SymbolicDomain(Domain):
         made = tensor_methods.call_torch(self, fn, args, kwargs)
         if made is not NotImplemented:
             return made
-        if fn.__qualname__ == "__getattr__":  # of a module: it imports what it was asked for
+        if fn.__qualname__ in callables.LOOKUPS:  # it imports, or makes, what it was asked for
             return fn(*args, **kwargs)
         if fn.__module__ == "anyshape.api":
             named = callables.OURS.get(fn.__qualname__)

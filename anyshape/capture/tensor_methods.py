@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from anyshape.capture import numbers, torchmap
+from anyshape.capture import aliases, numbers, torchmap
 from anyshape.capture.breaks import broken
 from anyshape.capture.meta import eager_call
 from anyshape.capture.tensor_ops import SizeTuple, call_row, shape_of
@@ -21,7 +21,7 @@ from anyshape.capture.tensors import DTYPE_OF_TORCH, TORCH_OF_DTYPE, device_text
 from anyshape.capture.values import PROXIES, Break, ScalarValue, SizeValue, TensorValue
 from anyshape.ir.graph import TensorType
 from anyshape.ops.layout import numel
-from anyshape.symbolic import Dim, all_of, eq
+from anyshape.symbolic import all_of, any_of, eq
 
 if TYPE_CHECKING:
     from anyshape.capture.symbolic_domain import SymbolicDomain
@@ -46,6 +46,8 @@ def call_torch(
         return _with_out(domain, fn, args, kwargs)
     try:
         row_args, row_kwargs = torchmap.row_arguments(name, fn, args, kwargs)
+        if name in torchmap.IN_PLACE_FLAGS:
+            return _perhaps_in_place(domain, name, row_args, row_kwargs)
         return call_row(domain, name, *row_args, **row_kwargs)
     except Break as signal:
         if str(signal.context.get("why", "")).endswith("has no row"):
@@ -57,6 +59,32 @@ def call_torch(
         raise
     except TypeError as error:
         raise broken("operator-raises", what=name, why=str(error)) from error
+
+
+def _perhaps_in_place(
+    domain: SymbolicDomain, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """`relu(x, inplace=True)` writes its result into `x`."""
+    bound = torchmap.OPS[name].signature.bind(args, kwargs)
+    if bound["inplace"] is not True:
+        return call_row(domain, name, **bound)
+    made = call_row(domain, name, **bound | {"inplace": False})
+    return call_row(domain, "copy_", bound["input"], made)
+
+
+def operator_call(
+    domain: SymbolicDomain, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """`torch.ops.aten.name.overload(...)`: what torch's own function of that name does with these
+    arguments; `NotImplemented` where there is none."""
+    namespace, _, name = torchmap.operator_name(operator).partition("::")
+    if namespace != "aten":
+        return NotImplemented
+    for fn in torchmap.functions_of(name):
+        made = call_torch(domain, fn, args, kwargs)
+        if made is not NotImplemented:
+            return made
+    return call_row(domain, "alias", *args) if name == "alias" else NotImplemented
 
 
 def _with_out(
@@ -162,6 +190,14 @@ def type_as(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any
     return to_method(domain, (x,), {"other": other})
 
 
+def if_complex(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`real`, `conj` and their like are the very tensor where it holds no complex numbers."""
+    x = args[0] if args else kwargs["input"]
+    if isinstance(x, TensorValue) and not x.value.dtype.is_complex:
+        return x
+    return NotImplemented
+
+
 def contiguous(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The very tensor where its layout is known to be that already."""
     x, *rest = args
@@ -204,13 +240,8 @@ def is_contiguous(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[st
     if memory_format is not torch.contiguous_format:
         raise broken("tensor-attribute", "is_contiguous(memory_format=...)")
     kind = args[0].value.tensor
-    expected: Dim = 1
-    relations = []
-    for size, stride in zip(reversed(kind.shape), reversed(kind.strides)):
-        if stride != expected and size != 1:
-            relations.append(eq(stride, expected))
-        expected = expected * size
-    return numbers.known_or(domain.recorder, all_of(*relations))
+    empty = any_of(*(eq(size, 0) for size in kind.shape))
+    return numbers.known_or(domain.recorder, any_of(aliases.is_row_major(kind), empty))
 
 
 def item(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -352,6 +383,13 @@ HANDLERS: dict[Any, Handler] = {
     T.is_neg: constant(False),
     T.is_inference: lambda domain, args, kwargs: domain.recorder.modes.inference,
     torch.is_inference: lambda domain, args, kwargs: domain.recorder.modes.inference,
+    torch.real: if_complex,
+    torch.conj: if_complex,
+    T.conj: if_complex,
+    torch.conj_physical: if_complex,
+    T.conj_physical: if_complex,
+    torch.resolve_conj: lambda domain, args, kwargs: args[0],
+    torch.resolve_neg: lambda domain, args, kwargs: args[0],
     T.resolve_conj: lambda domain, args, kwargs: args[0],
     T.resolve_neg: lambda domain, args, kwargs: args[0],
     T.is_same_size: is_same_size,

@@ -8,6 +8,7 @@ arguments in the row's own form, or a special handler. Built once from the rows'
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -69,14 +70,20 @@ OPERATORS = _operator_index()
 
 # Methods whose sizes or dims may be given one by one: x.view(2, 3) and x.view((2, 3)).
 SPREAD = frozenset(
-    """view reshape permute expand repeat tile flip new_zeros new_ones new_empty new_full roll
-sum_to_size zeros ones empty rand randn unflatten squeeze""".split()
-) - {"new_full", "roll", "unflatten", "squeeze"}
+    """view reshape permute expand broadcast_to repeat tile flip new_zeros new_ones new_empty
+sum_to_size""".split()
+)
+
+# Functions whose sizes may: torch.zeros(2, 3).
+SIZES_ALONE = frozenset({"zeros", "ones", "empty", "rand", "randn"})
 
 # Functions that take tensors one by one, and from which position on.
 VARIADIC = MappingProxyType(
     {"einsum": 1, "meshgrid": 0, "broadcast_tensors": 0, "block_diag": 0, "cartesian_prod": 0}
 )
+
+# Functions of one tensor, or of several at once.
+ONE_OR_SEVERAL = frozenset({"atleast_1d", "atleast_2d", "atleast_3d"})
 
 # torch accepts numpy's names for some parameters.
 ALIASES = MappingProxyType(
@@ -111,8 +118,12 @@ def row_arguments(name: str, fn: Any, args: Args, kwargs: Kwargs) -> tuple[Args,
     method = getattr(fn, "__name__", name)
     if name in VARIADIC:
         args = spread(args, VARIADIC[name])
-    elif method in SPREAD:
-        args = spread(args, 1 if is_method else 0)
+    elif name in ONE_OR_SEVERAL and len(args) > 1:
+        args = (args,)
+    elif is_method and method in SPREAD:
+        args = spread(args, 1)
+    elif method in SIZES_ALONE:
+        args = spread(args, 0)
     signature = OPS[name].signature
     known = {parameter.name for parameter in signature.parameters}
     fixed: Kwargs = {}
@@ -129,6 +140,24 @@ def row_arguments(name: str, fn: Any, args: Args, kwargs: Kwargs) -> tuple[Args,
             fixed[parameter] = value
         args = args[:positional]
     return args, fixed
+
+
+# Rows whose function writes into its argument where it is told to.
+IN_PLACE_FLAGS = frozenset(
+    name for name, row in OPS.items() if any(p.name == "inplace" for p in row.signature.parameters)
+)
+
+
+def operator_name(operator: Any) -> str:
+    """`aten::select` of `torch.ops.aten.select` and of its overloads."""
+    return str(getattr(operator, "_qualified_op_name", None) or operator._schema.name)
+
+
+def functions_of(name: str) -> list[Any]:
+    """torch's own functions and methods of an `aten` operator's name: they take its arguments."""
+    owners = (torch._C._VariableFunctions, torch.Tensor, torch._C._nn)
+    found = [getattr(owner, name, None) for owner in owners]
+    return [fn for fn in found if fn is not None and not isinstance(fn, types.FunctionType)]
 
 
 # What neither changes a result nor its type.

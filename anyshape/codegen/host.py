@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -66,18 +66,19 @@ class _Printer:
         )
         self._bind_entry_sizes(parameters)
         called: Call | None = None  # whose strides are asserted once the sizes it made have names
+        gone: set[str] = set()  # what was freed since then
         for step in self.program.steps:
-            freed = {*step.buffers} if isinstance(step, Free) else set()
-            if called is not None and freed & {*called.outputs}:
-                called = None
-            if called is not None and not isinstance(step, (BindSize, Free)):
-                self._restride(called)
+            if isinstance(step, Free):
+                gone |= {*step.buffers}
+            elif called is not None and not isinstance(step, BindSize):
+                self._restride(called, gone)
                 called = None
             self._step(step)
-            if isinstance(step, Call) and step.restride:
+            if isinstance(step, Call) and (step.restride or step.guessed):
                 called = step
+                gone.clear()
         if called is not None:
-            self._restride(called)
+            self._restride(called, gone)
         outputs = "".join(f"{self._arg(output)}, " for output in self.program.outputs)
         self.lines.append(f"return ({outputs.rstrip()})" if outputs else "return ()")
         header = f"def run({', '.join(map(_local, parameters))}):"
@@ -168,9 +169,9 @@ class _Printer:
         name, table = self.stretch_names[step]
         function = self._name(name, ("kernel", name))
         args = [self._name(table, ("table", table)), "0"]
-        if not (isinstance(step.arena_bytes, int) and step.arena_bytes == 0):
+        if step.rooms:
             empty = self._name("empty_cpu", ("function", "anyshape.empty_cpu"))
-            size = self._size(step.arena_bytes)
+            size = " + ".join(map(self._largest, step.rooms))
             self.lines.append(f"arena = {empty}(({size},), (1,), {self._dtype(uint8)})")
             args[1] = "arena.data_ptr()"
         args += [self._pointer(n, 0) for n in step.outer if self._role(n) != "constant"]
@@ -180,6 +181,10 @@ class _Printer:
         self.lines.append(f"if {function}({', '.join(args)}): {failed}()")
         if args[1] != "0":
             self.lines.append("del arena")
+
+    def _largest(self, sizes: tuple[Dim, ...]) -> str:
+        texts = [self._size(size) for size in sizes]
+        return texts[0] if len(texts) == 1 else f"max({', '.join(texts)})"
 
     def _pointer(self, name: str, offset: Dim) -> str:
         local = self.pointers.get(name)
@@ -208,12 +213,25 @@ class _Printer:
             self.lines.append(
                 f"{', '.join(targets)} = {call}" if several else f"{targets[0]} = {call}"
             )
+        if step.guessed:
+            apart = self._name("keep_apart", ("function", "anyshape.keep_apart"))
+            given = sorted({*_buffers_in((*step.args, *step.kwargs.values()))})
+            made = [target for target in targets if target != "_"]
+            names = "".join(f"{name}, " for name in (*made, *map(self._buffer, given)))
+            self.lines.append(f"{apart}({len(made)}, ({names}))")
 
-    def _restride(self, step: Call) -> None:
-        with_strides = self._name("with_strides", ("function", "anyshape.with_strides"))
-        for name in filter(None, step.outputs):
-            strides = self._dims(self.program.buffers[name].strides)
-            self.lines.append(f"{_local(name)} = {with_strides}({_local(name)}, {strides})")
+    def _restride(self, step: Call, gone: Set[str]) -> None:
+        """Results get the strides that they are to have; what was guessed of them is tested."""
+        name_of = "as_guessed" if step.guessed else "with_strides"
+        function = self._name(name_of, ("function", f"anyshape.{name_of}"))
+        for name in step.outputs:
+            if not name or name in gone:
+                continue
+            buffer = self.program.buffers[name]
+            expected = [self._dims(buffer.strides)]
+            if step.guessed:
+                expected += [self._dims(buffer.shape), self._dtype(buffer.dtype)]
+            self.lines.append(f"{_local(name)} = {function}({_local(name)}, {', '.join(expected)})")
 
     def _check(self, step: CheckStep) -> None:
         failed = self._name("check_failed", ("function", "anyshape.check_failed"))
@@ -274,6 +292,14 @@ class _Printer:
     def _name(self, name: str, reference: Reference) -> str:
         self.names[name] = reference
         return name
+
+
+def _buffers_in(args: Iterable[StepArg]) -> Iterator[str]:
+    for arg in args:
+        if isinstance(arg, BufferRef):
+            yield arg.name
+        elif isinstance(arg, tuple):
+            yield from _buffers_in(arg)
 
 
 def _local(name: str) -> str:

@@ -82,6 +82,8 @@ class Call:
     ``check``: the segment has not happened where its one-element argument is true.
     ``outputs`` name the buffers of role result that it returns, flat (an empty name is dropped).
     Where ``restride`` is set, results whose strides differ from the buffer's are copied to it.
+    Where ``guessed`` is set, a result of another type, or one that shares memory with an argument,
+    fails as a check does.
     """
 
     function: str
@@ -91,6 +93,34 @@ class Call:
     kind: Literal["extern", "eager", "view", "write", "check"]
     restride: bool = False
     location: Location | None = None
+    guessed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TensorArg:
+    """A buffer's memory as a tensor of this shape, from its first element on."""
+
+    buffer: str
+    shape: tuple[Dim, ...]
+    strides: tuple[Dim, ...]
+
+
+NativeKind: TypeAlias = Literal["tensor", "tensor?", "float", "float?", "bool", "int"]
+NativeArg: TypeAlias = "tuple[NativeKind, StepArg | TensorArg]"
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryCall:
+    """``call`` as C makes it, inside a stretch.
+
+    ``function`` is a C function of torch's library that writes into its first argument; or, where
+    it is ``dispatched``, an operator by name, whose one result is memory of torch's own.
+    """
+
+    call: Call
+    function: str
+    args: tuple[NativeArg, ...]
+    dispatched: bool = False
 
 
 @dataclass(frozen=True, slots=True)

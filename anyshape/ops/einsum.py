@@ -119,7 +119,9 @@ def _einsum_expand(b: Any, equation: Any, operands: Any) -> Any:
         made, term = _contract(b, made, term, x, other, later)
     made, term = _sum_out(b, made, term, set(result))
     order = tuple(term.index(c) for c in result)
-    return made if order == tuple(range(len(order))) else b.permute(made, order)
+    if order != tuple(range(len(order))):
+        return b.permute(made, order)
+    return b.alias(made) if made is operands[0] else made
 
 
 op(
@@ -127,6 +129,15 @@ op(
     "equation, operands",
     torch="anyshape.reference.einsum",
     expand=_einsum_expand,
+    overload=lambda equation, operands: "einsum_of_one" if len(operands) == 1 else None,
     autocast="lower",
     spellings=("torch.functional.einsum",),
+)
+op(
+    "einsum_of_one",
+    "equation, operands",
+    torch="anyshape.reference.einsum_of_one",
+    expand=_einsum_expand,
+    inline=True,  # it may be a view
+    alias="maybe",
 )

@@ -151,8 +151,9 @@ for _rank in (1, 2, 3):
         "input",
         torch=f"torch.atleast_{_rank}d",
         alias="maybe",
+        inline=True,
         expand=lambda b, x, rank=_rank: (
-            tuple(_at_least(b, y, rank) for y in x)
+            tuple(b.alias(_at_least(b, y, rank)) for y in x)
             if isinstance(x, tuple)
             else b.alias(_at_least(b, x, rank))
         ),
@@ -535,12 +536,18 @@ op(
     "meshgrid",
     "tensors, *, indexing='ij'",
     torch="anyshape.reference.meshgrid",
+    spellings=("torch.meshgrid",),
+    alias="maybe",
+    inline=True,
     expand=_meshgrid_expand,
 )
 op(
     "broadcast_tensors",
     "tensors",
     torch="anyshape.reference.broadcast_tensors",
+    spellings=("torch.broadcast_tensors",),
+    alias="maybe",
+    inline=True,
     expand=lambda b, xs: tuple(
         b.expand(x, b.cx.broadcast_shapes([y.shape for y in xs])) for x in xs
     ),

@@ -30,10 +30,18 @@ def _dropout_expand(
     return b.random_dropout(x, p) if training else x
 
 
+def _normal_dropout(
+    cx: TypeContext, x: Any, p: Arg = 0.5, training: Arg = True, inplace: Arg = False
+) -> Normal:
+    """Nothing is drawn where nothing can be dropped."""
+    return (x, p, bool(training) and p != 0, inplace), {}
+
+
 op(
     "dropout",
     "input, p=0.5, training=True, inplace=False",
     torch="torch.nn.functional.dropout",
+    normalize=_normal_dropout,
     type=_dropout_type,
     expand=_dropout_expand,
     alias="maybe",
@@ -48,6 +56,7 @@ for _name, _torch in (
         "input, p, train",
         torch=_torch,
         alias="maybe",
+        normalize=lambda cx, x, p, train: ((x, p, bool(train) and p != 0), {}),
         random=False,
         type=lambda cx, x, p, train: _dropout_type(cx, x, p, train),
         expand=lambda b, x, p, train, name=_name: _eval_only(b, x, p, train, name),
@@ -77,6 +86,7 @@ for _name in ("dropout1d", "dropout2d", "dropout3d", "nn_alpha_dropout", "featur
         _name,
         "input, p=0.5, training=True, inplace=False",
         torch=f"torch.nn.functional.{_function}",
+        normalize=_normal_dropout,
         type=_dropout_type,
         alias="maybe",
         expand=lambda b, x, p=0.5, training=True, inplace=False, name=_name: _eval_only(

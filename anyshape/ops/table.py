@@ -163,6 +163,7 @@ class OpDef:
     autocast: AutocastClass | None = None
     random: bool = False
     effect: bool = False
+    guessed: bool = False
 
 
 _rows: dict[str, OpDef] = {}
@@ -191,6 +192,7 @@ def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     for these arguments, which leaves the node to eager torch. ``alias``: the result views the first
     argument always (``view``) or depending on its layout (``maybe``). ``autocast``: the class of
     operators that autocast puts it in. ``random``, ``effect``: never removed, merged or reordered.
+    ``guessed``: its types come from samples and are tested at each call.
     """
     row = OpDef(name, Signature.parse(signature), torch, **rest)
     add_row(row)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from anyshape.ir.dtypes import REAL_OF_COMPLEX
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import (
@@ -356,10 +357,7 @@ def _normal_select(cx: TypeContext, x: Any, dim: Arg, index: Arg) -> Normal:
 def element_of(cx: TypeContext, index: Any, size: Dim) -> Dim:
     """The index counted from 0, required to lie within the size."""
     text = f"index {index} is out of bounds for dimension with size {size}"
-    if isinstance(index, int) or cx.known(ge(index, 0)):
-        place = index if not isinstance(index, int) or index >= 0 else size + index
-    else:
-        place = index if cx.decide(ge(index, 0)) else size + index
+    place = cx.from_zero(index, size)
     cx.require(ge(place, 0), text)
     cx.require(lt(place, size), text)
     return place
@@ -387,11 +385,9 @@ op(
 def _normal_narrow(cx: TypeContext, x: Any, dim: Arg, start: Any, length: Any) -> Normal:
     t = tensor(x)
     d = dim_of(dim, t.rank)
-    first = start
     if not isinstance(start, (int, Expr)):
         raise OpError("narrow from a tensor has no row")
-    if not isinstance(start, int) or start < 0:
-        first = start if cx.decide(ge(start, 0)) else start + t.shape[d]
+    first = cx.from_zero(start, t.shape[d])
     cx.require(ge(length, 0), "narrow(): length must be non-negative.")
     cx.require(le(first + length, t.shape[d]), "narrow(): start + length exceeds dimension size")
     return (x, d, first, length), {}
@@ -578,3 +574,62 @@ op(
     expand=lambda b, x: x,
     alias="view",
 )
+
+
+# --- complex numbers as pairs of real ones ---
+
+
+def _as_real_type(cx: TypeContext, x: Any) -> TensorType:
+    t = tensor(x)
+    part = REAL_OF_COMPLEX.get(t.dtype)
+    if part is None:
+        raise OpError("view_as_real is only supported for complex tensors")
+    return TensorType(part, t.device, (*t.shape, 2), (*(s * 2 for s in t.strides), 1))
+
+
+def _as_complex_type(cx: TypeContext, x: Any) -> TensorType:
+    t = tensor(x)
+    whole = next((c for c, part in REAL_OF_COMPLEX.items() if part is t.dtype), None)
+    if whole is None or not t.shape:
+        raise OpError("view_as_complex is only supported for floating point tensors of pairs")
+    cx.require(eq(t.shape[-1], 2), "Tensor must have a last dimension of size 2")
+    cx.require(eq(t.strides[-1], 1), "Tensor must have a last dimension with stride 1")
+    for stride in t.strides[:-1]:
+        cx.require(eq(mod(stride, 2), 0), "Tensor must have a stride divisible by 2")
+    strides = tuple(cx.facts.simplify(floordiv(s, 2)) for s in t.strides[:-1])
+    return TensorType(whole, t.device, t.shape[:-1], strides)
+
+
+op(
+    "view_as_real",
+    "input",
+    torch="torch.view_as_real",
+    type=_as_real_type,
+    alias="view",
+)
+op(
+    "view_as_complex",
+    "input",
+    torch="torch.view_as_complex",
+    type=_as_complex_type,
+    alias="view",
+)
+
+
+def _part_of(b: Any, x: Any, part: int) -> Any:
+    if not x.dtype.is_complex:
+        if part:
+            raise OpError("imag is not implemented for tensors with non-complex dtypes.")
+        return b.alias(x)
+    return b.select(b.view_as_real(x), len(x.shape), part)
+
+
+for _name, _part in (("real", 0), ("imag", 1)):
+    op(
+        _name,
+        "input",
+        torch=f"torch.{_name}",
+        alias="view",
+        inline=True,
+        expand=lambda b, x, part=_part: _part_of(b, x, part),
+    )

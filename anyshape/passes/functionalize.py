@@ -243,7 +243,18 @@ MAYBE_VIEWS: dict[str, Callable[[TypeContext, Node], bool]] = {
     **dict.fromkeys(("reshape", "reshape_as", "flatten", "ravel"), _reshape_is_view),
     **dict.fromkeys(("atleast_1d", "atleast_2d", "atleast_3d"), _reshape_is_view),
     **dict.fromkeys(
-        ("dropout", "torch_dropout", "feature_dropout", "alpha_dropout"), _dropout_is_view
+        (
+            "dropout",
+            "torch_dropout",
+            "feature_dropout",
+            "alpha_dropout",
+            "dropout1d",
+            "dropout2d",
+            "dropout3d",
+            "nn_alpha_dropout",
+            "feature_alpha_dropout",
+        ),
+        _dropout_is_view,
     ),
     "contiguous": _contiguous_is_view,
 }
@@ -323,6 +334,14 @@ def _undo_unbind(b: Builder, parent: Value, new: Value, node: Node, position: in
     return b.call("select_scatter", parent, new, _argument(node, 1, "dim"), position)
 
 
+def _undo_as_real(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
+    return b.call("view_as_complex", b.call("clone", new, memory_format="contiguous_format"))
+
+
+def _undo_as_complex(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
+    return b.call("view_as_real", new)
+
+
 def _undo_alias(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
     return new
 
@@ -345,5 +364,7 @@ INVERSES: dict[str, Undo] = {
     "diagonal": _undo_diagonal,
     **dict.fromkeys(("split", "chunk"), _undo_parts),
     "unbind": _undo_unbind,
+    "view_as_real": _undo_as_real,
+    "view_as_complex": _undo_as_complex,
     **dict.fromkeys(("alias", "detach"), _undo_alias),
 }

@@ -146,6 +146,23 @@ def with_strides(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor
     return result.copy_(tensor)
 
 
+def as_guessed(
+    tensor: torch.Tensor, strides: tuple[int, ...], shape: tuple[int, ...], dtype: torch.dtype
+) -> torch.Tensor:
+    """The result of an operator whose type was guessed; raises ``CheckFailed`` where it has another
+    shape or dtype."""
+    if tensor.shape != shape or tensor.dtype is not dtype:
+        raise CheckFailed(CheckStep(True, "an operator without a row did not as its meta kernel"))  # type: ignore[arg-type]
+    return with_strides(tensor, strides)
+
+
+def keep_apart(made: int, tensors: tuple[torch.Tensor, ...]) -> None:
+    """Raises ``CheckFailed`` where one of the first ``made`` shares memory with another."""
+    storages = [tensor.untyped_storage()._cdata for tensor in tensors]
+    if len({*storages[:made]}) < made or not {*storages[:made]}.isdisjoint(storages[made:]):
+        raise CheckFailed(CheckStep(True, "an operator without a row returned a view"))  # type: ignore[arg-type]
+
+
 def _same_layout(tensor: torch.Tensor, strides: tuple[int, ...]) -> bool:
     pairs = zip(tensor.shape, tensor.stride(), strides, strict=True)
     return all(size == 1 or a == b for size, a, b in pairs)
@@ -163,6 +180,8 @@ _fast_empty_cpu = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", _empty_
 RUNTIME_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "anyshape.empty_cpu": _fast_empty_cpu,
     "anyshape.with_strides": with_strides,
+    "anyshape.as_guessed": as_guessed,
+    "anyshape.keep_apart": keep_apart,
     "anyshape.check_failed": check_failed,
     "anyshape.stretch_failed": stretch_failed,
     "anyshape.check_false": check_false,

@@ -237,8 +237,9 @@ class _Plan:
             return
         kind = EFFECT_KINDS.get(node.op, "extern" if extern else "eager")
         restride = row is None or row.alias == "none"
+        guessed = row is not None and row.guessed
         self.steps.append(
-            Call(function, args, kwargs, outputs, kind, restride, node.location)  # type: ignore[arg-type]
+            Call(function, args, kwargs, outputs, kind, restride, node.location, guessed)  # type: ignore[arg-type]
         )
         for output in node.outputs:
             self._bind_sizes(output)

@@ -23,7 +23,7 @@ DTYPES = (torch.float32, torch.int64, torch.bool, torch.bfloat16)
 # What the database calls with other parameters than the row has, or what has no defined contents.
 SKIPPED = {
     "nn.functional.embedding", "as_strided", "empty", "empty_like", "new_empty", "normal", "zero_", "where",
-    "nn.functional.rrelu", "nn.functional.embedding_bag",
+    "nn.functional.rrelu", "nn.functional.embedding_bag", "broadcast_tensors", "meshgrid",
 }  # fmt: skip
 
 # (operator, part of the sample's text): known differences, each with its reason.

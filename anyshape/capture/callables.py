@@ -110,6 +110,7 @@ STORES = frozenset(
         object.__new__,
         dict.__new__,
         list.__new__,
+        functools.partial,
     }
 )
 

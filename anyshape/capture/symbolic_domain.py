@@ -30,6 +30,7 @@ from anyshape.capture.domain import Domain
 from anyshape.capture.frame import Code, Frame
 from anyshape.capture.generators import Generator
 from anyshape.capture.heap import Effect
+from anyshape.capture.iterators import FORKABLE
 from anyshape.capture.meta import eager_call
 from anyshape.capture.reads import (
     CALLED,
@@ -62,6 +63,15 @@ class Refusal:
         )
 
 
+def is_global(function: types.FunctionType) -> bool:
+    """Whether it is told by its identity: no call makes it anew, or the program put names on it."""
+    if function.__dict__:
+        return True
+    if "<locals>" in function.__qualname__ or function.__name__ == "<lambda>":
+        return False
+    return not function.__closure__
+
+
 class SymbolicDomain(Domain):
     """See the module."""
 
@@ -84,6 +94,8 @@ class SymbolicDomain(Domain):
         self.refusals: list[Refusal] = []
         self.meetings: dict[tuple[Code, int], int] = {}
         self._trusted: dict[str, bool] = {}
+        self._iterators: dict[int, tuple[Any, Any]] = {}
+        self._twins: dict[int, tuple[Any, Any]] = {}
         recorder.frame = lambda: self.machine.frame
 
     # ---- reads -----------------------------------------------------------------------------------
@@ -146,10 +158,11 @@ class SymbolicDomain(Domain):
             return value
         if kind is Generator:
             return self._see_generator(source, value)
-        if not self._is_fixed(source) and (
-            kind is types.MethodType or (kind is types.FunctionType and value.__closure__)
-        ):
-            return self._see_callable(source, value)
+        if not self._is_fixed(source):
+            if kind is types.MethodType:
+                return self._see_method(source, value)
+            if kind is types.FunctionType and not is_global(value):
+                return self._see_function(source, value)
         if (
             isinstance(value, IDENTITY)
             or isinstance(value, torch.nn.Module)
@@ -163,6 +176,8 @@ class SymbolicDomain(Domain):
         if known is not None and known is not source and not known.is_pinned:
             recorder.guard(source, "same", known)
         recorder.sources.place(value, source)
+        if kind in FORKABLE:
+            self._iterators[id(value)] = value, value
         return value
 
     def _see_generator(self, source: Source, value: Generator) -> Any:
@@ -173,22 +188,53 @@ class SymbolicDomain(Domain):
         self.recorder.sources.place(stand_in, source)
         return stand_in
 
-    def _see_callable(self, source: Source, value: Any) -> Any:
-        """Functions with a closure and bound methods are made anew in each call: what they are
-        made of is relied on."""
+    def _see_method(self, source: Source, value: Any) -> Any:
+        """A bound method is made anew each time: what it is made of is relied on."""
         sources = self.recorder.sources
-        if type(value) is types.MethodType:
-            self.recorder.guard(source, "type", types.MethodType)
-            function = self.see(sources.child(source, "attr", "__func__"), value.__func__)
-            owner = self.see(sources.child(source, "attr", "__self__"), value.__self__)
-            return types.MethodType(function, owner)
-        self.recorder.guard(source, "type", types.FunctionType)
-        self.recorder.guard(sources.child(source, "attr", "__code__"), "is", value.__code__)
-        sources.place(value, source)
+        self.recorder.guard(source, "type", types.MethodType)
+        function = self.see(sources.child(source, "attr", "__func__"), value.__func__)
+        owner = self.see(sources.child(source, "attr", "__self__"), value.__self__)
+        return types.MethodType(function, owner)
+
+    def _see_function(self, source: Source, value: Any) -> Any:
+        """A function that a call may make anew: its code is relied on; closure and defaults are
+        read where it lies. A twin with the defaults as they are seen stands for it."""
+        recorder, sources = self.recorder, self.recorder.sources
+        recorder.guard(source, "type", types.FunctionType)
+        recorder.guard(sources.child(source, "attr", "__code__"), "is", value.__code__)
+        known = self._twins.get(id(value))
+        if known is not None:
+            recorder.guard(source, "same", sources.of(known[1]))
+            return known[1]
         closure = sources.child(source, "attr", "__closure__")
-        for index, cell in enumerate(value.__closure__):
+        for index, cell in enumerate(value.__closure__ or ()):
             sources.place(cell, sources.child(closure, "item", index))
-        return value
+        twin = value
+        if value.__defaults__ or value.__kwdefaults__:
+            twin = self._with_defaults(source, value)
+        sources.place(twin, source)
+        self._twins[id(value)] = value, twin
+        return twin
+
+    def _with_defaults(self, source: Source, value: Any) -> Any:
+        child = self.recorder.sources.child
+        names = value.__code__, value.__globals__, value.__name__
+        place = child(source, "attr", "__defaults__")
+        if value.__defaults__ is not None:
+            self.recorder.guard(place, "length", len(value.__defaults__))
+        seen = [
+            self.see(child(place, "item", i), v) for i, v in enumerate(value.__defaults__ or ())
+        ]
+        twin = types.FunctionType(*names, tuple(seen) or None, value.__closure__)
+        place = child(source, "attr", "__kwdefaults__")
+        if value.__kwdefaults__:
+            self.recorder.guard(place, "keys", tuple(value.__kwdefaults__))
+            twin.__kwdefaults__ = {
+                key: self.see(child(place, "item", key), v)
+                for key, v in value.__kwdefaults__.items()
+            }
+        twin.__qualname__, twin.__module__ = value.__qualname__, value.__module__
+        return twin
 
     def _is_fixed(self, source: Source) -> bool:
         """Whether what holds the value is itself always the same object, so that identity is
@@ -226,6 +272,9 @@ class SymbolicDomain(Domain):
             raise broken("budget", "the allowed number of turns of its loops")
         if self.recorder.sources.of(iterator) is not None:
             raise broken("outside-iterator", type(iterator).__name__)
+
+    def outside_iterators(self) -> dict[int, tuple[Any, Any]]:
+        return dict(self._iterators)
 
     # ---- calls -----------------------------------------------------------------------------------
     def python_call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

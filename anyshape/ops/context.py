@@ -28,6 +28,8 @@ from anyshape.symbolic import (
     evaluate,
     ge,
     le,
+    maximum,
+    minimum,
 )
 
 
@@ -111,6 +113,20 @@ class TypeContext:
         assert not isinstance(relied_on, bool)
         self.on_guard(relied_on)
         self.facts.assume(relied_on, self.location)
+
+    def from_zero(self, place: Dim, size: Dim) -> Dim:
+        """A place in a dimension, counted from 0: Python counts negative ones from the end.
+
+        Where data decides the sign it is ``place + size * (1 if place < 0 else 0)``.
+        """
+        if isinstance(place, int):
+            return place if place >= 0 else place + size
+        known = self.known(ge(place, 0))
+        if known is None and self.on_guard is not None and self.hint(ge(place, 0)) is not None:
+            known = self.decide(ge(place, 0))
+        if known is not None:
+            return place if known else place + size
+        return place + size * minimum(maximum(-place, 0), 1)
 
     def same(self, a: Dim, b: Dim) -> bool:
         """Are the sizes known to be equal? (No guard, no check.)"""

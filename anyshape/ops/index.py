@@ -121,9 +121,10 @@ op(
 
 def _normal_index(cx: TypeContext, x: Any, indices: Any) -> Normal:
     rank = tensor(x).rank
-    if len(indices) > rank:
+    used = sum(len(i.shape) if _is_mask(i) else 1 for i in indices)
+    if used > rank:
         raise OpError(f"too many indices for tensor of dimension {rank}")
-    return (x, (*indices, *(None,) * (rank - len(indices)))), {}
+    return (x, (*indices, *(None,) * (rank - used))), {}
 
 
 def _index_type(cx: TypeContext, x: Any, indices: tuple[Any, ...]) -> TensorType:

@@ -222,10 +222,13 @@ def _compare_at_large_sizes(a: Dim, b: Dim) -> int:
     """
     difference = b - a
     symbols = sorted(symbols_of(difference), key=lambda s: s.name)
-    found = {
-        evaluate(difference, {s: 1009 * (i + 2) for i, s in enumerate(order)}) > 0
-        for order in (symbols, symbols[::-1])
-    }
+    try:
+        found = {
+            evaluate(difference, {s: 1009 * (i + 2) for i, s in enumerate(order)}) > 0
+            for order in (symbols, symbols[::-1])
+        }
+    except ValueError:  # sizes that broadcast together are equal where they are large
+        found = {evaluate(difference, dict.fromkeys(symbols, 1009)) > 0}
     return 0 if len(found) > 1 else (-1 if found.pop() else 1)
 
 
@@ -338,10 +341,11 @@ def _fills(cx: TypeContext, filled: Dim, size: Dim, decide: bool, ones: bool) ->
 def _follows(cx: TypeContext, outer: Dim, inner: Dim, decide: bool) -> bool:
     if outer is inner or outer == inner:
         return True
-    if not decide or outer == 0:
-        return False
+    follows = eq(outer, inner)
+    if isinstance(follows, bool) or not decide or outer == 0:
+        return cx.known(follows) is True
     try:
-        return cx.decide(eq(outer, inner))
+        return cx.decide(follows)
     except Undecided:
         return False
 

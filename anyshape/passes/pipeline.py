@@ -12,6 +12,7 @@ from anyshape.ir.graph import Graph
 from anyshape.ops.table import OpDef
 from anyshape.passes.decompose import decompose
 from anyshape.passes.functionalize import functionalize
+from anyshape.passes.outputs import keep_outputs_apart
 from anyshape.passes.places import check_places
 from anyshape.passes.simplify import merge_equal_nodes, remove_dead_nodes, remove_identities
 
@@ -38,7 +39,9 @@ PASSES: tuple[Pass, ...] = (
 
 
 def stages(graph: Graph, ops: Mapping[str, OpDef]) -> Iterator[tuple[str, Graph]]:
-    """Each pass's name with the graph it gives, in order."""
+    """Each pass's name with its graph, in order; the last one looks at the first graph too."""
+    captured = graph
     for step in PASSES:
         graph = step.run(graph, ops)
         yield step.name, graph
+    yield "keep-outputs-apart", keep_outputs_apart(captured, graph, ops)

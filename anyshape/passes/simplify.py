@@ -11,15 +11,20 @@ from dataclasses import replace
 
 from anyshape.ir.graph import Arg, Check, Graph, Node, ScalarType, Value, values_in
 from anyshape.ops.table import OpDef
+from anyshape.passes.outputs import escaping
 from anyshape.passes.rebuild import Rebuilding, rebuild
 
 
 def merge_equal_nodes(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
-    """Common subexpression elimination: one node for the same operator on the same arguments."""
+    """Common subexpression elimination: one node for the same operator on the same arguments.
+
+    What the caller gets keeps a node, and so memory, of its own.
+    """
     seen: dict[Hashable, tuple[Value, ...]] = {}
+    returned = escaping(graph, ops)
 
     def merge(node: Node, out: Rebuilding) -> tuple[Arg, ...]:
-        if not is_pure(node, ops):
+        if not is_pure(node, ops) or not returned.isdisjoint(node.outputs):
             return out.emit(node)
         key = (node.op, _key(node.args), _key(tuple(sorted(node.kwargs.items()))))
         earlier = seen.get(key)
@@ -110,7 +115,11 @@ def _makes_symbol(value: Value) -> set[object]:
 
 
 def remove_identities(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
-    """Casts to the same dtype, and views to the same shape, are their input."""
+    """Casts to the same dtype, and views to the same shape, are their input.
+
+    A cast that is returned copies; of a view that is, ``keep-outputs-apart`` makes an object again.
+    """
+    returned = escaping(graph, ops)
 
     def shorten(node: Node, out: Rebuilding) -> tuple[Arg, ...]:
         source = node.args[0] if node.args else None
@@ -118,6 +127,7 @@ def remove_identities(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
             node.op in IDENTITY_ROWS
             and isinstance(source, Value)
             and source.type == node.outputs[0].type
+            and not (node.op == "to_dtype" and node.outputs[0] in returned)
         ):
             return (source,)
         return out.emit(node)

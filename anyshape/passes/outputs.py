@@ -1,0 +1,65 @@
+"""Tensors that eager makes anew stay tensors of their own: other objects, and memory where it is.
+
+return x, x.view_as(x)   cleaned:  return %x, %x   ->   %y = reshape(%x, ...); return %x, %y
+return x + 1, x + 1      merging the two would put both results in one memory: see ``escaping``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, values_in
+from anyshape.ops.table import OpDef
+
+FRESH_VIEWS = frozenset({"reshape", "reshape_as", "ravel"})
+"""Rows that may copy, and give a new object where they do not; others then give their argument."""
+
+
+def escaping(graph: Graph, ops: Mapping[str, OpDef]) -> frozenset[Value]:
+    """Values whose memory is that of an output: the outputs, and what they view."""
+    found = set(values_in(graph.outputs))
+    for node in reversed(graph.nodes):
+        row = ops.get(node.op)
+        first = next(node.inputs(), None)
+        if row is not None and row.alias != "none" and not found.isdisjoint(node.outputs):
+            found.update(() if first is None else (first,))
+    return frozenset(found)
+
+
+def keep_outputs_apart(captured: Graph, final: Graph, ops: Mapping[str, OpDef]) -> Graph:
+    """``final``, where each output that is a new object in the captured graph is one."""
+    objects = _objects(captured, ops)
+    owners = {after.value: before.value for before, after in zip(captured.inputs, final.inputs)}
+    nodes = list(final.nodes)
+    aliases: dict[tuple[Value, Value], Value] = {}
+
+    def apart(was: Arg, now: Arg) -> Arg:
+        if isinstance(was, tuple) and isinstance(now, tuple):
+            return tuple(map(apart, was, now))
+        if not isinstance(was, Value) or not isinstance(now, Value):
+            return now
+        owner = objects.get(was, was)
+        if owners.setdefault(now, owner) is owner or not isinstance(now.type, TensorType):
+            return now
+        if (now, owner) not in aliases:
+            view = aliases[now, owner] = Value(f"{now.name}_again_{len(aliases)}", now.type)
+            nodes.append(Node("reshape", (now, now.shape), {}, (view,)))
+        return aliases[now, owner]
+
+    outputs = tuple(map(apart, captured.outputs, final.outputs))
+    return replace(final, nodes=tuple(nodes), outputs=outputs) if aliases else final
+
+
+def _objects(graph: Graph, ops: Mapping[str, OpDef]) -> dict[Value, Value]:
+    """What is the very object that an operator was given: written in place, or handed back."""
+    found: dict[Value, Value] = {}
+    for node in graph.nodes:
+        row = ops.get(node.op)
+        first = next(node.inputs(), None)
+        if row is None or first is None or len(node.outputs) != 1:
+            continue
+        handed_back = row.alias == "maybe" and node.op not in FRESH_VIEWS
+        if row.mutates or (handed_back and first.type == node.output.type):
+            found[node.output] = found.get(first, first)
+    return found

@@ -245,13 +245,13 @@ def _alike(draft: Draft, cells: list[Cell]) -> list[Cell]:
 
 def _convert(value: Number, dtype: DType) -> Number:
     if dtype.is_floating:
-        return _rounded(float(value), dtype)
+        return rounded_number(float(value), dtype)
     if dtype is bool_:
         return bool(value)
     return _wrapped(int(value), dtype) if value == value and abs(value) != float("inf") else 0
 
 
-def _rounded(value: float, dtype: DType) -> float:
+def rounded_number(value: float, dtype: DType) -> float:
     """The float as float16 or bfloat16 holds it; wider ones are rounded where they are printed."""
     if (
         dtype.size_bytes > 2

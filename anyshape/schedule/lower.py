@@ -19,7 +19,7 @@ from anyshape.ir.loops import Element, Op, index_names
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops.context import TypeContext
 from anyshape.ops.table import REQUIRED, OpDef, Pointwise, Reduce, Structural, View
-from anyshape.schedule.draft import Cell, Draft, computed, scalar_dtype
+from anyshape.schedule.draft import Cell, Draft, computed, rounded_number, scalar_dtype
 from anyshape.schedule.indices import (
     Extents,
     Index,
@@ -134,7 +134,14 @@ def rule_of(row: OpDef | None) -> Rule | None:
 def is_supported(node: Node) -> bool:
     """Can kernels hold all the dtypes of the node?"""
     types = [v.type for v in (*node.outputs, *node.inputs())]
-    return all(t.dtype.name in KERNEL_DTYPES for t in types if isinstance(t, TensorType))
+    dtypes = {t.dtype for t in types if isinstance(t, TensorType)}
+    if node.op in OF_ITS_DTYPE and any(computed(dtype) is not dtype for dtype in dtypes):
+        return False
+    return all(dtype.name in KERNEL_DTYPES for dtype in dtypes)
+
+
+OF_ITS_DTYPE = frozenset(("nextafter",))
+"""Functions that are not what they would be in a wider dtype, rounded."""
 
 
 KERNEL_DTYPES = frozenset(
@@ -167,24 +174,70 @@ def arguments(lowering: Lowering, node: Node) -> list[Arg]:
 
 def pointwise(lowering: Lowering, node: Node, index: Index) -> Cell:
     """The body of the row on the operands' elements."""
+    output = node.output.dtype
+    cell, operands = _applied(lowering, node, index, not output.is_floating)
+    if output.is_floating and _is_low(node) and _has_steps(lowering.draft, cell, operands):
+        cell, _ = _applied(lowering, node, index, exact=True)
+    return lowering.draft.literal(cell, output)
+
+
+def _applied(
+    lowering: Lowering, node: Node, index: Index, exact: bool
+) -> tuple[Any, frozenset[int]]:
+    """The body's value and the elements it was given.
+
+    ``exact``: Python floats among the operands are rounded as the tensors are.
+    """
     row = lowering.ops[node.op]
     assert isinstance(row.lower, Pointwise)
-    output = node.output.dtype
     dtype = _compute_dtype(row.lower, node)
-    exact = not output.is_floating  # a comparison must see what eager would have stored
+    common = _promoted(node.args) if exact and _is_low(node) else None
+    given: set[int] = set()
 
     def element(arg: Arg, own: bool) -> Any:
         if isinstance(arg, Value) and isinstance(arg.type, TensorType):
             cell = operand(lowering, arg, index, node.output.shape)
-            if exact:
-                cell = rounded(lowering, cell, arg.dtype)
             target = None if own else dtype
-            return lowering.draft.cast(cell, target or computed(cell.dtype))
+            cell = lowering.draft.cast(cell, target or computed(cell.dtype))
+            given.add(cell.number)
+            return cell
+        if common is not None and arg.__class__ is float:
+            return rounded_number(arg, common)
         return number(lowering, arg, dtype)
 
     args = [element(arg, n in row.lower.own) for n, arg in enumerate(node.args)]
-    kwargs = {name: element(arg, False) for name, arg in node.kwargs.items()}
-    return _result(lowering, row.lower.body(lowering.draft, *args, **kwargs), output)
+    kwargs = {
+        name: arg if arg.__class__ is float else element(arg, False)
+        for name, arg in node.kwargs.items()
+    }
+    return row.lower.body(lowering.draft, *args, **kwargs), frozenset(given)
+
+
+STEPS = frozenset(
+    "eq ne lt le gt ge floor ceil trunc round sign floordiv truncdiv mod fmod nextafter isnan "
+    "isinf isfinite signbit copysign".split()
+)
+"""Scalar operators by which a program can tell a rounded number from one that is not."""
+
+
+def _is_low(node: Node) -> bool:
+    """Does the node read tensors of a dtype that is computed in a wider one?"""
+    types = (v.type for v in node.inputs())
+    return any(isinstance(t, TensorType) and computed(t.dtype) is not t.dtype for t in types)
+
+
+def _has_steps(draft: Draft, cell: Any, operands: frozenset[int]) -> bool:
+    """Does a value depend on its operands through a function with steps?"""
+    stack = [cell.number] if isinstance(cell, Cell) else []
+    while stack:
+        number = stack.pop()
+        element = draft.elements[number]
+        if number in operands or not isinstance(element, Op):
+            continue
+        if element.op in STEPS:
+            return True
+        stack.extend(element.args)
+    return False
 
 
 def operand(lowering: Lowering, value: Value, index: Index, shape: Index) -> Cell:
@@ -192,13 +245,6 @@ def operand(lowering: Lowering, value: Value, index: Index, shape: Index) -> Cel
     sizes = lowering.sizes
     inner, outer = sizes.shape(value.shape), sizes.shape(shape)
     return lowering.read(value, broadcast_index(sizes, index, outer, inner))
-
-
-def rounded(lowering: Lowering, cell: Cell, dtype: DType) -> Cell:
-    """The cell as a tensor of ``dtype`` would have kept it."""
-    if computed(dtype) is dtype or cell.dtype is dtype:
-        return cell
-    return lowering.draft.cast(lowering.draft.cast(cell, dtype), cell.dtype)
 
 
 def number(lowering: Lowering, arg: Arg, dtype: DType | None) -> Any:
@@ -234,15 +280,6 @@ def _promoted(args: tuple[Arg, ...]) -> DType:
             kind = getattr(arg, "kind", None) or type(arg).__name__
             kinds.append("int" if kind == "Expr" else kind)
     return result_type(dims, zero_dim, [k for k in kinds if k in CATEGORIES])
-
-
-def _result(lowering: Lowering, cell: Any, output: DType) -> Cell:
-    """The body's value in the result's dtype; low floats stay wide until they are stored."""
-    if not isinstance(cell, Cell):
-        return lowering.draft.literal(cell, computed(output))
-    if cell.dtype is output or cell.dtype is computed(output):
-        return cell
-    return lowering.draft.cast(cell, output)
 
 
 # --- views ---
@@ -318,10 +355,10 @@ def reduction(lowering: Lowering, node: Node, index: Index) -> Cell:
     cell = lowering.along_rows(base, inner)
     draft, output, combine = lowering.draft, node.output.dtype, row.lower.combine
     if combine in ("argmax", "argmin"):
-        return _arg_reduction(lowering, node, rounded(lowering, cell, base.dtype), inner)
+        return _arg_reduction(lowering, node, cell, inner)
     if combine in ("any", "all"):
         return draft.cast(draft.reduce(combine, draft.cast(cell, bool_)), output)
-    return draft.reduce(combine, draft.cast(cell, computed(output)))
+    return draft.cast(draft.reduce(combine, draft.cast(cell, computed(output))), output)
 
 
 def _arg_reduction(lowering: Lowering, node: Node, cell: Cell, inner: Index) -> Cell:
@@ -391,7 +428,7 @@ def _between(
     else:
         condition = limits[0] if len(limits) == 1 else draft.op("logical_and", *limits)
         cell = lowering.under(condition, value, index)
-    return draft.cast(cell, computed(dtype))
+    return draft.cast(cell, dtype)
 
 
 def pad(lowering: Lowering, node: Node, index: Index) -> Cell:
@@ -412,7 +449,7 @@ def pad(lowering: Lowering, node: Node, index: Index) -> Cell:
             conditions.append(draft.op("lt", place, draft.position(end)))
         for condition in conditions:
             inside = condition if inside is None else draft.op("logical_and", inside, condition)
-    dtype = computed(node.output.dtype)
+    dtype = node.output.dtype
     if inside is None:
         return draft.cast(lowering.read(value, tuple(inner)), dtype)
     cell = lowering.under(inside, value, tuple(inner))
@@ -435,7 +472,7 @@ def full(lowering: Lowering, node: Node, index: Index) -> Cell:
     """The fill value."""
     _, value, *_ = arguments(lowering, node)
     dtype = node.output.dtype
-    return lowering.draft.literal(number(lowering, value, computed(dtype)), computed(dtype))
+    return lowering.draft.literal(number(lowering, value, dtype), dtype)
 
 
 def arange(lowering: Lowering, node: Node, index: Index) -> Cell:
@@ -443,13 +480,14 @@ def arange(lowering: Lowering, node: Node, index: Index) -> Cell:
     is.
     """
     _, start, step, *_ = arguments(lowering, node)
-    draft, dtype = lowering.draft, computed(node.output.dtype)
+    draft, dtype = lowering.draft, node.output.dtype
     if isinstance(start, (int, Expr)) and isinstance(step, (int, Expr)):
         return draft.cast(draft.position(start + index[0] * step), dtype)
-    wide = dtype if not dtype.is_floating else result_type((dtype,), (), ())
+    wide = computed(dtype)
     place = draft.cast(draft.position(index[0]), wide)
     scaled = draft.op("mul", place, draft.literal(number(lowering, step, wide), wide))
-    return draft.op("add", draft.literal(number(lowering, start, wide), wide), scaled)
+    made = draft.op("add", draft.literal(number(lowering, start, wide), wide), scaled)
+    return draft.cast(made, dtype)
 
 
 def index_select(lowering: Lowering, node: Node, index: Index) -> Cell:
@@ -518,9 +556,9 @@ def scan(lowering: Lowering, node: Node, index: Index) -> Cell:
     assert isinstance(value, Value)
     draft, dtype = lowering.draft, computed(node.output.dtype)
     if is_short_scan(lowering, node):
-        return draft.cast(lowering.read(value, index), dtype)
+        return draft.cast(lowering.read(value, index), node.output.dtype)
     cell = draft.cast(lowering.along_rows(value, index), dtype)
-    return draft.scan(SCANS[node.op], cell)
+    return draft.cast(draft.scan(SCANS[node.op], cell), node.output.dtype)
 
 
 def scanned_dim(lowering: Lowering, node: Node) -> int:

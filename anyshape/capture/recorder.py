@@ -46,7 +46,7 @@ from anyshape.ir.graph import (
 from anyshape.ir.scalars import Scalar, ScalarInput, evaluate_scalar, scalar_inputs
 from anyshape.ops import OPS
 from anyshape.ops.build import Builder, BuilderMark
-from anyshape.ops.context import OpError, TypeContext, Undecided
+from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
 from anyshape.symbolic import (
     Condition,
     Contradiction,
@@ -155,6 +155,20 @@ class Recorder:
             return self.cx.decide(condition)
         except Undecided as undecided:
             raise broken("undecided-size", condition=str(undecided.condition)) from None
+
+    def decide_or_check(self, condition: Condition | bool, message: str) -> bool:
+        """As `decide` for what the program expects to be true: where data decides, it is taken to
+        be, and checked while running."""
+        if isinstance(condition, bool) or self.cx.hint(condition) is not None:
+            return self.decide(condition)
+        known = self.cx.known(condition)
+        if known is not None:
+            return known
+        try:
+            self.cx.require(condition, message)
+        except Undecided as undecided:
+            raise broken("undecided-size", condition=str(undecided.condition)) from None
+        return True
 
     def specialize(self, expr: Dim, why: str) -> int:
         """The value of a size as a plain int, guarded."""
@@ -283,6 +297,8 @@ class Recorder:
             if any(on for on, _ in self.modes.autocast):
                 args, kwargs = self._autocast(name, args, kwargs)
             made = builder.call(name, *args, **kwargs)
+        except NoRow as error:
+            raise broken("operator-unknown", what=name, why=str(error), row=False) from None
         except OpError as error:
             raise broken("operator-raises", what=name, why=str(error)) from None
         except Undecided as undecided:

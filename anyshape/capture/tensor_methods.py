@@ -50,7 +50,7 @@ def call_torch(
             return _perhaps_in_place(domain, name, row_args, row_kwargs)
         return call_row(domain, name, *row_args, **row_kwargs)
     except Break as signal:
-        if str(signal.context.get("why", "")).endswith("has no row"):
+        if not signal.context.get("row", True):
             return (
                 NotImplemented
                 if isinstance(fn, types.FunctionType)
@@ -257,6 +257,12 @@ def tolist(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]
     return _nested(domain, x, shape)
 
 
+def where(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`torch.where(condition)` alone: the places where it is true."""
+    given = (*args, *kwargs.values())
+    return call_row(domain, "nonzero", *given, as_tuple=True) if len(given) == 1 else NotImplemented
+
+
 def _nested(domain: SymbolicDomain, x: TensorValue, shape: list[Any]) -> Any:
     if not shape:
         return call_row(domain, "item", x)
@@ -405,6 +411,7 @@ HANDLERS: dict[Any, Handler] = {
     T.get_device: of_type(
         lambda t: int(t.device.partition(":")[2] or -1) if t.device != "cpu" else -1
     ),
+    torch.where: where,
     torch.tensor: make_tensor,
     torch.as_tensor: as_tensor,
     torch.is_tensor: lambda domain, args, kwargs: isinstance(args[0], (TensorValue, torch.Tensor)),

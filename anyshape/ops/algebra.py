@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from anyshape.ir.graph import TensorType
-from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.context import NoRow, TypeContext
 from anyshape.ops.layout import numel
 from anyshape.ops.reduce import cast, count_of, norm_expand, wide
 from anyshape.ops.rules import dim_of, dims_of, new, tensor
@@ -85,7 +85,7 @@ def _matrix_power_expand(b: Any, x: Any, n: int) -> Any:
 def _matrix_power_type(cx: TypeContext, x: Any, n: Any) -> TensorType:
     t = tensor(x)
     if not isinstance(n, int) or n < 1:
-        raise OpError("matrix_power of an exponent below 1 has no row")
+        raise NoRow("matrix_power of an exponent below 1 has no row")
     cx.require(
         eq(t.shape[-1], t.shape[-2]), "linalg.matrix_power: A must be batches of square matrices"
     )
@@ -124,7 +124,7 @@ def _linalg_norm_expand(
         return b.vector_norm(x, 2 if ord is None else ord, dims, keepdim, dtype=dtype)
     if ord == "fro":
         return b.vector_norm(x, 2, dims, keepdim, dtype=dtype)
-    raise OpError(f"linalg.norm of order {ord!r} over {len(dims)} dimensions has no row")
+    raise NoRow(f"linalg.norm of order {ord!r} over {len(dims)} dimensions has no row")
 
 
 op(
@@ -194,7 +194,7 @@ def _cov_expand(
     b: Any, x: Any, *, correction: Any = 1, fweights: Any = None, aweights: Any = None
 ) -> Any:
     if fweights is not None or aweights is not None:
-        raise OpError("cov with weights has no row")
+        raise NoRow("cov with weights has no row")
     rows = x if len(x.shape) == 2 else b.reshape(x, (1, -1))
     gap = b.sub(rows, b.mean(rows, 1, True))
     count = rows.shape[1] - correction
@@ -315,9 +315,9 @@ def _bag_expand(
 ) -> Any:
     """Each row of two-dimensional ids is one bag."""
     if len(ids.shape) != 2 or offsets is not None:
-        raise OpError("embedding_bag over offsets has no row")
+        raise NoRow("embedding_bag over offsets has no row")
     if max_norm is not None or padding_idx is not None:
-        raise OpError("embedding_bag with max_norm or padding_idx has no row")
+        raise NoRow("embedding_bag with max_norm or padding_idx has no row")
     rows = b.embedding(ids, weight)
     if per_sample_weights is not None:
         rows = b.mul(rows, b.unsqueeze(per_sample_weights, -1))

@@ -26,7 +26,7 @@ from anyshape.ir.graph import (
     World,
     values_in,
 )
-from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.context import NoRow, TypeContext
 from anyshape.ops.table import OPS, OpDef
 from anyshape.symbolic import Condition
 
@@ -43,7 +43,7 @@ def _refuse_complex(row: OpDef, args: tuple[Arg, ...]) -> None:
     """Other expansions are formulas of real numbers; complex ones are left to eager torch."""
     for value in values_in(args):
         if isinstance(value.type, TensorType) and value.type.dtype.is_complex:
-            raise OpError(f"{row.name} of complex numbers has no row")
+            raise NoRow(f"{row.name} of complex numbers has no row")
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,11 @@ from anyshape.symbolic import (
 
 
 class OpError(Exception):
-    """The operator would raise in eager with these arguments, or ``has no row``."""
+    """The operator would raise in eager with these arguments."""
+
+
+class NoRow(OpError):
+    """Eager can do it, but this row cannot say what it means."""
 
 
 class Undecided(Exception):

@@ -11,7 +11,7 @@ from typing import Any
 
 from anyshape.ir.dtypes import int64
 from anyshape.ir.graph import Arg, TensorType
-from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import Shape, channels_last_strides, contiguous_strides, is_channels_last
 from anyshape.ops.rules import tensor
 from anyshape.ops.table import Extern, op
@@ -253,7 +253,7 @@ for _n in (1, 2, 3):
 def _scaled(cx: TypeContext, size: Dim, factor: Any) -> Dim:
     """``floor(size * factor)``, exactly: the factor as a ratio of integers."""
     if not isinstance(factor, (int, float)):
-        raise OpError("interpolate with a symbolic scale factor has no row")
+        raise NoRow("interpolate with a symbolic scale factor has no row")
     if isinstance(size, int):
         return int(float(size) * factor)
     above, below = float(factor).as_integer_ratio()

@@ -11,12 +11,12 @@ from typing import Any
 
 from anyshape.ir.dtypes import DType, bool_, float32, float64, int64
 from anyshape.ir.graph import Arg, TensorType
-from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import formatted_strides
 from anyshape.ops.rules import created, dim_of, new, number_category, tensor
 from anyshape.ops.table import Structural, op
 from anyshape.ops.view import Normal, sequence
-from anyshape.symbolic import Dim, Expr, ceildiv, ge, le, maximum
+from anyshape.symbolic import Dim, Expr, ceildiv, ge, le, maximum, minimum
 
 _REST = "layout=None, requires_grad=False, pin_memory=False"
 
@@ -24,7 +24,7 @@ _REST = "layout=None, requires_grad=False, pin_memory=False"
 def _plain(**rest: Arg) -> None:
     """Raises where an option asks for more than a plain tensor."""
     if rest.get("layout") not in (None, "strided") or rest.get("requires_grad"):
-        raise OpError(f"creation with {rest} has no row")
+        raise NoRow(f"creation with {rest} has no row")
 
 
 def dtype_of_numbers(cx: TypeContext, *numbers: Arg) -> DType:
@@ -184,7 +184,7 @@ def arange_length(cx: TypeContext, start: Any, end: Any, step: Any) -> Dim:
         integral = all(isinstance(n, int) for n in (start, end, step))
         return -((start - end) // step) if integral else -int(-((end - start) / step) // 1)
     if not isinstance(step, int) or not all(isinstance(n, (int, Expr)) for n in (start, end)):
-        raise OpError("arange over symbolic floats has no row")
+        raise NoRow("arange over symbolic floats has no row")
     text = "upper bound and lower bound inconsistent with step sign"
     cx.require(ge(end, start) if step > 0 else le(end, start), text)
     return ceildiv(end - start, step) if step > 0 else ceildiv(start - end, -step)
@@ -225,9 +225,7 @@ def _linspace_expand(
     )
     low = b.add(b.mul(b.to_dtype(at, work), step), start)
     high = b.rsub(b.mul(b.to_dtype(b.rsub(at, steps - 1), work), step), end)
-    made = b.where(b.lt(at, steps // 2), low, high)
-    if isinstance(steps, int) and steps == 1:
-        made = b.full((1,), start, work, place)
+    made = b.where(b.lt(at, maximum(steps // 2, minimum(steps, 1))), low, high)
     return made if work is chosen else b.to_dtype(made, chosen)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from anyshape.ir.dtypes import DType, bool_, float32, float64, int64
 from anyshape.ir.graph import Arg, ScalarType, TensorType
 from anyshape.ir.scalars import ScalarInput
-from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.context import NoRow, TypeContext
 from anyshape.ops.layout import contiguous_strides, numel
 from anyshape.ops.rules import dim_of, new, tensor
 from anyshape.ops.table import op
@@ -33,7 +33,7 @@ def _item_type(cx: TypeContext, x: Any) -> ScalarType:
             "int", cx.space.fresh("u", policy="unbacked", knowledge="midrun", signed=True)
         )
     if t.dtype.is_complex:
-        raise OpError("item() of a complex tensor has no row")
+        raise NoRow("item() of a complex tensor has no row")
     kind = "bool" if t.dtype is bool_ else "float"
     name = f"n{len(cx.numbers)}"
     made = ScalarInput(name, kind)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anyshape.ops.context import OpError
+from anyshape.ops.context import NoRow, OpError
 from anyshape.ops.layout import numel
 from anyshape.ops.table import op
 from anyshape.symbolic import Dim
@@ -110,7 +110,7 @@ def _spread(b: Any, x: Any, term: str, whole: str) -> Any:
 
 def _einsum_expand(b: Any, equation: Any, operands: Any) -> Any:
     if not isinstance(equation, str):
-        raise OpError("einsum with sublists has no row")
+        raise NoRow("einsum with sublists has no row")
     terms, result = _parse(equation, [len(x.shape) for x in operands])
     items = [_without_repeats(b, x, term) for x, term in zip(operands, terms)]
     made, term = items[0]

@@ -11,7 +11,7 @@ from typing import Any
 
 from anyshape.ir.dtypes import bool_, int64, uint8
 from anyshape.ir.graph import Arg, TensorType
-from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides
 from anyshape.ops.rules import (
     contiguous_like,
@@ -24,7 +24,7 @@ from anyshape.ops.rules import (
 )
 from anyshape.ops.table import Structural, op
 from anyshape.ops.view import Normal, element_of
-from anyshape.symbolic import Dim, eq, le
+from anyshape.symbolic import Dim, any_of, eq, le
 
 
 def _dim_second(cx: TypeContext, x: Any, dim: Arg, *rest: Arg, **kwargs: Arg) -> Normal:
@@ -156,6 +156,21 @@ def _indexed(
 
 def _is_mask(i: Any) -> bool:
     return i is not None and tensor(i).dtype in (bool_, uint8)
+
+
+def _index_put_type(
+    cx: TypeContext, x: Any, indices: Any, values: Any, accumulate: Arg = False
+) -> TensorType:
+    """As the input; the values broadcast to what the indices show of it."""
+    place = _index_type(cx, x, indices).shape
+    given = tensor(values).shape if is_tensor(values) else ()
+    text = "shape mismatch: value tensor cannot be broadcast to the indexing result"
+    rank = max(len(given), len(place))
+    padded = [(*(1,) * (rank - len(shape)), *shape) for shape in (given, place)]
+    for size, wanted in zip(*padded):
+        if size is not wanted and size != 1:
+            cx.require(any_of(eq(size, 1), eq(size, wanted)), text)
+    return like(0)(cx, x)
 
 
 def _mask_overload(name: str) -> Any:
@@ -290,7 +305,7 @@ op(
     "index_put",
     "input, indices, values, accumulate=False",
     torch="anyshape.reference.index_put",
-    type=like(0),
+    type=_index_put_type,
     spellings=("torch.index_put", "torch.Tensor.index_put"),
     lower=Structural(),
     overload=_mask_overload("masked_index_put"),
@@ -419,7 +434,7 @@ def _normal_embedding(
     *rest: Arg,
 ) -> Normal:
     if max_norm is not None:
-        raise OpError("embedding with max_norm changes its weight and has no row")
+        raise NoRow("embedding with max_norm changes its weight and has no row")
     return (ids, weight, padding_idx), {}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from anyshape.ir.dtypes import int64
 from anyshape.ir.graph import Arg, TensorType
-from anyshape.ops.context import OpError, TypeContext, Undecided
+from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
 from anyshape.ops.layout import channels_last_strides, contiguous_strides, is_channels_last, numel
 from anyshape.ops.rules import device_of, dim_of, dims_of, new, promoted, tensor
 from anyshape.ops.table import Structural, op
@@ -472,7 +472,7 @@ def _normal_tensor_split(cx: TypeContext, x: Any, places: Any, dim: Arg = 0) -> 
         starts = [0, *ends[:-1]]
         return (x, tuple(_difference(cx, s, e) for s, e in zip(starts, ends)), d), {}
     if not isinstance(places, int):
-        raise OpError("tensor_split with a tensor of places has no row")
+        raise NoRow("tensor_split with a tensor of places has no row")
     return (x, tuple(floordiv(size + places - 1 - i, places) for i in range(places)), d), {}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from anyshape.ir.dtypes import bool_, int64
 from anyshape.ir.graph import Arg, TensorType
-from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides, strides_in_order
 from anyshape.ops.reduce import cast, wide
 from anyshape.ops.rules import like, new, pointwise_type, promoted, tensor
@@ -193,7 +193,7 @@ def _explicit_expand(
     enable_gqa: Any,
 ) -> Any:
     if dropout_p not in (0, 0.0):
-        raise OpError("attention with dropout has no row")
+        raise NoRow("attention with dropout has no row")
     if enable_gqa:
         k, v = (_repeated_heads(b, t, q) for t in (k, v))
     work = wide(q.dtype)

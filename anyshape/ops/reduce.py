@@ -11,7 +11,7 @@ from typing import Any
 from anyshape.ir.dtypes import REAL_OF_COMPLEX, DType, bool_, float32, int64, uint8
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ir.scalars import Scalar
-from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import Shape, contiguous_strides, numel
 from anyshape.ops.rules import dim_of, dims_of, new, summed, tensor
 from anyshape.ops.table import AutocastClass, Reduce, Structural, op
@@ -422,7 +422,7 @@ def _normal_norm(
     dtype: Any = None,
 ) -> Normal:
     if p not in ("fro", None) and not isinstance(p, (int, float)):
-        raise OpError(f"norm of order {p!r} has no row")
+        raise NoRow(f"norm of order {p!r} has no row")
     return (
         x,
         2 if p in ("fro", None) else p,

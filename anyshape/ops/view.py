@@ -12,7 +12,7 @@ from typing import Any
 
 from anyshape.ir.dtypes import REAL_OF_COMPLEX
 from anyshape.ir.graph import Arg, TensorType
-from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import (
     Shape,
     contiguous_strides,
@@ -386,7 +386,7 @@ def _normal_narrow(cx: TypeContext, x: Any, dim: Arg, start: Any, length: Any) -
     t = tensor(x)
     d = dim_of(dim, t.rank)
     if not isinstance(start, (int, Expr)):
-        raise OpError("narrow from a tensor has no row")
+        raise NoRow("narrow from a tensor has no row")
     first = cx.from_zero(start, t.shape[d])
     cx.require(ge(length, 0), "narrow(): length must be non-negative.")
     cx.require(le(first + length, t.shape[d]), "narrow(): start + length exceeds dimension size")

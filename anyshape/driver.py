@@ -16,7 +16,8 @@ import torch
 from anyshape import reference
 from anyshape.codegen import c as c_code
 from anyshape.codegen.host import emit_host
-from anyshape.codegen.native import NATIVE_PRELUDE, emit_stretch
+from anyshape.codegen.native import emit_stretch
+from anyshape.codegen.native_prelude import NATIVE_PRELUDE
 from anyshape.errors import AnyshapeError
 from anyshape.ir.code import CFunction, Code, CType
 from anyshape.ir.graph import Graph, TensorType
@@ -27,7 +28,7 @@ from anyshape.options import Options
 from anyshape.passes.pipeline import stages
 from anyshape.runtime.build import Builder
 from anyshape.runtime.cache import digest
-from anyshape.runtime.launch import CheckFailed, Linked, has_blas, link
+from anyshape.runtime.launch import CheckFailed, Linked, has_blas, has_library, link
 from anyshape.schedule import schedule
 from anyshape.schedule.stretch import form_stretches
 
@@ -115,7 +116,7 @@ class Driver:
         program = schedule(final, self.options)
         self._refuse_eager(program)
         if has_blas():
-            program = form_stretches(program, final.facts)
+            program = form_stretches(program, final.facts, library=has_library())
         linked = link(self.generate(program), constants, self.kernels)
         kernel_names = frozenset(map(self._name, program.kernels()))
         run = linked.run

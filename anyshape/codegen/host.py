@@ -169,9 +169,9 @@ class _Printer:
         name, table = self.stretch_names[step]
         function = self._name(name, ("kernel", name))
         args = [self._name(table, ("table", table)), "0"]
-        if not (isinstance(step.arena_bytes, int) and step.arena_bytes == 0):
+        if step.rooms:
             empty = self._name("empty_cpu", ("function", "anyshape.empty_cpu"))
-            size = self._size(step.arena_bytes)
+            size = " + ".join(map(self._largest, step.rooms))
             self.lines.append(f"arena = {empty}(({size},), (1,), {self._dtype(uint8)})")
             args[1] = "arena.data_ptr()"
         args += [self._pointer(n, 0) for n in step.outer if self._role(n) != "constant"]
@@ -181,6 +181,10 @@ class _Printer:
         self.lines.append(f"if {function}({', '.join(args)}): {failed}()")
         if args[1] != "0":
             self.lines.append("del arena")
+
+    def _largest(self, sizes: tuple[Dim, ...]) -> str:
+        texts = [self._size(size) for size in sizes]
+        return texts[0] if len(texts) == 1 else f"max({', '.join(texts)})"
 
     def _pointer(self, name: str, offset: Dim) -> str:
         local = self.pointers.get(name)

@@ -1,9 +1,11 @@
-"""A stretch as one C function: addresses, products by BLAS, calls of kernels through a table.
+"""A stretch as C: one small function a different step, and a table that says which runs on what.
 
-In: a ``Stretch`` of a program. Out: a ``CFunction``, and what each entry of its table is. Nothing
-that differs between processes (addresses) is in the text, so that the disk cache serves it.
+In: a ``Stretch`` of a program. Out: a ``CFunction``, and what each entry of its table is. Equal
+steps, of equal layers say, share one function: they differ in the operands they are handed, which
+are places in one array of pointers ``v`` (table entries, buffers, tensor handles). Nothing that
+differs between processes (addresses) is in the text, so that the disk cache serves it.
 
-    long NAME(void **table, char *arena, void *outer0, ..., i64 size0, ..., double scalar0, ...)
+    long NAME(void **table, char *arena, char *outer0, ..., long size0, ..., double scalar0, ...)
 """
 
 from __future__ import annotations
@@ -15,45 +17,60 @@ from dataclasses import dataclass, field
 from anyshape.ir.code import CFunction, CType, Reference
 from anyshape.ir.dtypes import DType, float64
 from anyshape.ir.loops import Kernel, PointerParam, ScalarParam
-from anyshape.ir.program import Buffer, BufferRef, Call, Launch, Program, Stretch
+from anyshape.ir.program import (
+    Buffer,
+    BufferRef,
+    Call,
+    Free,
+    Launch,
+    LibraryCall,
+    Program,
+    Stretch,
+    TensorArg,
+)
 from anyshape.ir.scalars import Scalar, ScalarInput
-from anyshape.symbolic import Dim, Expr, Symbol, to_c
+from anyshape.symbolic import AllOf, AnyOf, Dim, Expr, Relation, Symbol, to_c
 
-NATIVE_PRELUDE = """
-typedef void gemm_f(const char *, const char *, const int *, const int *, const int *, const void *,
-                    const void *, const int *, const void *, const int *, const void *, void *, const int *);
+DELETE = "aoti_torch_delete_tensor_object"
+FROM_BLOB = "aoti_torch_create_tensor_from_blob"
+EMPTY = "aoti_torch_empty_strided"
+DISPATCH = "aoti_torch_call_dispatcher"
+SHARE = "aoti_torch_new_tensor_handle"
+SOME = "torch_new_stable_ivalue"
+RESULT = ("aoti_torch_get_data_ptr", "aoti_torch_get_strides", EMPTY, "aoti_torch_copy_", DELETE)
+CHECK_FAILED, LIBRARY_FAILED = 2, 3
 
-/* Row-major c[m, n] = a[m, k] b[k, n] + beta c, by a column-major BLAS. */
-static long anyshape_gemm(void *gemm, int is_double, int a_transposed, int b_transposed, long m, long n,
-                          long k, const void *a, long lda, const void *b, long ldb, void *c, double beta)
-{
-    if ((m | n | k | lda | ldb) >> 31) return 1;
-    int m_ = (int)m, n_ = (int)n, k_ = (int)k, ldc = n > 1 ? (int)n : 1;
-    long least_a = a_transposed ? m : k, least_b = b_transposed ? k : n;
-    int lda_ = (int)(lda > least_a ? lda : least_a), ldb_ = (int)(ldb > least_b ? ldb : least_b);
-    float one = 1.0f, beta_ = (float)beta;
-    double one_double = 1.0;
-    if (m == 0 || n == 0) return 0;
-    if (lda_ < 1) lda_ = 1;
-    if (ldb_ < 1) ldb_ = 1;
-    ((gemm_f *)gemm)(b_transposed ? "T" : "N", a_transposed ? "T" : "N", &n_, &m_, &k_,
-                     is_double ? (void *)&one_double : (void *)&one, b, &ldb_, a, &lda_,
-                     is_double ? (void *)&beta : (void *)&beta_, c, &ldc);
-    return 0;
-}
-
-static void anyshape_fill_rows(char *c, const char *row, long rows, long bytes)
-{
-    for (long i = 0; i < rows; i++) __builtin_memcpy(c + i * bytes, row, bytes);
-}
-"""
+Slot = tuple[str, int]
+"""("table" | "pointer" | "handle", number): a place of ``v``."""
 
 
 def emit_stretch(
-    stretch: Stretch, program: Program, kernel_names: Mapping[Kernel, str], name: str
+    stretch: Stretch,
+    program: Program,
+    kernel_names: Mapping[Kernel, str],
+    name: str,
+    *,
+    hollow: bool = False,
 ) -> tuple[CFunction, tuple[Reference, ...]]:
-    """Prints the stretch as C, and says what the entries of its table are."""
-    return _Printer(stretch, program.buffers, kernel_names).emit(name)
+    """Prints the stretch as C, and says what the entries of its table are.
+
+    ``hollow`` is for measuring: an operator called by name only allocates what it would return, and
+    nothing fails.
+    """
+    return _Printer(stretch, program.buffers, kernel_names, hollow).emit(name)
+
+
+@dataclass(slots=True)
+class _Part:
+    """One step as text over ``v[a[i]]``, and the slots that these are."""
+
+    lines: list[str] = field(default_factory=list)
+    slots: list[Slot] = field(default_factory=list)
+
+    def __call__(self, slot: Slot) -> str:
+        if slot not in self.slots:
+            self.slots.append(slot)
+        return f"v[a[{self.slots.index(slot)}]]"
 
 
 @dataclass(slots=True, eq=False)
@@ -61,84 +78,170 @@ class _Printer:
     stretch: Stretch
     buffers: Mapping[str, Buffer]
     kernel_names: Mapping[Kernel, str]
-    lines: list[str] = field(default_factory=list)
+    hollow: bool
     table: dict[Reference, int] = field(default_factory=dict)
-    pointers: dict[str, str] = field(default_factory=dict)
+    pointers: dict[str, Slot] = field(default_factory=dict)  # by buffer
+    places: dict[tuple[Slot | str, str], Slot] = field(default_factory=dict)  # by base and offset
+    setup: dict[Slot, str] = field(default_factory=dict)  # pointers known from the start
+    late: set[Slot] = field(default_factory=set)  # pointers that a step sets
+    roots: dict[Slot, str] = field(default_factory=dict)  # late pointer -> whose memory it is in
+    handles: dict[tuple[object, ...], Slot] = field(default_factory=dict)
     symbols: dict[Symbol, str] = field(default_factory=dict)
     scalars: dict[Scalar | ScalarInput, str] = field(default_factory=dict)
-    sizes: dict[str, str] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+    rows: list[tuple[str, tuple[Slot, ...]]] = field(default_factory=list)
 
     def emit(self, name: str) -> tuple[CFunction, tuple[Reference, ...]]:
         parameters = ["void **table", "char *arena"]
         types: list[CType] = ["pointer", "pointer"]
         for index, buffer in enumerate(self.stretch.outer):
             if self.buffers[buffer].role == "constant":
-                self.pointers[buffer] = f"(char *)table[{self._entry(('constant', buffer))}]"
+                self.pointers[buffer] = self._entry(("constant", buffer))
             else:
-                self.pointers[buffer] = f"o{index}"
+                self.pointers[buffer] = self._place(f"o{index}", "0L")
                 parameters.append(f"char *o{index}")
                 types.append("pointer")
         for index, symbol in enumerate(self.stretch.sizes):
             self.symbols[symbol] = f"s{index}"
             parameters.append(f"long s{index}")
             types.append("int64")
+        floats = [scalar for scalar in self.stretch.scalars if _is_float(scalar)]
         for index, scalar in enumerate(self.stretch.scalars):
-            self.scalars[scalar] = f"f{index}"  # type: ignore[index]
-            is_float = scalar.kind == "float"  # type: ignore[union-attr]
+            is_float = _is_float(scalar)
             parameters.append(f"{'double' if is_float else 'long'} f{index}")
             types.append("double" if is_float else "int64")
-        for buffer, offset in self.stretch.inner.items():
-            self.pointers[buffer] = self._at("arena", offset)
+            self.scalars[scalar] = (  # type: ignore[index]
+                f"f[{floats.index(scalar)}]" if is_float else f"n[{self._number_of(f'f{index}')}]"
+            )
+        for buffer, place in self.stretch.inner.items():
+            self.pointers[buffer] = self._place("arena", f"at{place}")
+        rooms = [tuple(map(self._size, room)) for room in self.stretch.rooms]
         for step in self.stretch.steps:
             self._step(step)
-        body = "\n".join(f"    {line}" for line in self.lines)
-        text = f"long {name}({', '.join(parameters)})\n{{\n    long status = 0;\n{body}\n    return status;\n}}\n"
+        given = [f"f{i}" for i, s in enumerate(self.stretch.scalars) if _is_float(s)]
+        text = self._text(name, parameters, given, rooms)
         return CFunction(text, tuple(types), returns_status=True), tuple(self.table)
 
+    # --- the whole ---
+
+    def _text(
+        self,
+        name: str,
+        parameters: list[str],
+        floats: list[str],
+        rooms: list[tuple[str, ...]],
+    ) -> str:
+        delete = self._entry(("library", DELETE)) if self.handles else None
+        parts = {text: number for number, text in enumerate(dict.fromkeys(t for t, _ in self.rows))}
+        signature = "(void **v, const int *a, const long *n, const double *f)"
+        functions = (
+            f"static long {name}_{number}{signature}\n{{\n{text}    return 0;\n}}\n"
+            for text, number in parts.items()
+        )
+        operands: list[str] = []
+        steps: list[str] = []
+        for text, slots in self.rows:
+            steps.append(f"{{{name}_{parts[text]}, {len(operands)}}}")
+            operands += (str(self._index(slot)) for slot in slots)
+        first = len(self.table) + len(self.places)
+        end = first + len(self.handles)
+        lines = [
+            f"static const int operands[] = {{{', '.join(operands) or '0'}}};",
+            f"static const anyshape_step steps[] = {{{', '.join(steps)}}};",
+            f"const long n[] = {{{', '.join(self.sizes) or '0'}}};",
+            f"const double f[] = {{{', '.join(floats) or '0'}}};",
+            *_offsets(rooms),
+            f"void *v[{max(end, 1)}];",
+            f"__builtin_memcpy(v, table, {len(self.table)} * sizeof(void *));",
+            *(f"v[{self._index(slot)}] = {text};" for slot, text in self.setup.items()),
+            f"return anyshape_run(steps, {len(steps)}, operands, v, n, f, {first}, {end}, "
+            f"{'0' if delete is None else f'v[{self._index(delete)}]'});",
+        ]
+        body = "\n".join(f"    {line}" for line in lines)
+        head = f"long {name}({', '.join(parameters)})"
+        return "".join([*functions, f"{head}\n{{\n{body}\n}}\n"])
+
+    def _index(self, slot: Slot) -> int:
+        kind, number = slot
+        if kind == "table":
+            return number
+        return number + len(self.table) + (len(self.places) if kind == "handle" else 0)
+
+    # --- steps ---
+
     def _step(self, step: object) -> None:
+        part = _Part()
         match step:
             case Launch():
-                self._launch(step)
+                self._launch(step, part)
+            case LibraryCall(dispatched=True):
+                self._dispatched(step, part)
+            case LibraryCall():
+                self._library_call(step, part)
             case Call(kind="view"):
-                self._view(step)
+                self._view(step, part)
             case Call(kind="check"):
-                self._check(step)
+                (condition,) = step.args
+                assert isinstance(condition, BufferRef)
+                flag = part(self.pointers[condition.name])
+                self._fail_if(f"*(volatile char *){flag}", CHECK_FAILED, part)
             case Call():
-                self._product(step)
+                self._product(step, part)
+            case Free():
+                self._free(step, part)
             case _:
                 raise TypeError(f"{step} is not native")
+        if part.lines:
+            text = "".join(f"    {line}\n" for line in part.lines)
+            self.rows.append((text, tuple(part.slots)))
 
-    def _launch(self, step: Launch) -> None:
-        entry = self._entry(("kernel", self.kernel_names[step.kernel]))
+    def _launch(self, step: Launch, part: _Part) -> None:
+        function = part(self._entry(("kernel", self.kernel_names[step.kernel])))
         types, args = [], []
         for param, arg in zip(step.kernel.params, step.args, strict=True):
             if isinstance(param, PointerParam):
                 assert isinstance(arg, BufferRef)
                 types.append("void *")
-                size_bytes = self.buffers[arg.name].dtype.size_bytes
-                offset = step.offsets.get(param.name, 0)
-                args.append(self._at(self.pointers[arg.name], offset * size_bytes))
+                pointer = self.pointers[arg.name]
+                offset = step.offsets.get(param.name, 0) * self.buffers[arg.name].dtype.size_bytes
+                args.append(_moved(part(pointer), self._size(offset)))
             else:
                 is_float = isinstance(param, ScalarParam) and param.dtype.is_floating
                 types.append("double" if is_float else "long")
                 args.append(self._number(arg))
         prototype = f"void (*)({', '.join(types)})"
-        self.lines.append(f"(({prototype})table[{entry}])({', '.join(args)});")
+        part.lines.append(f"(({prototype}){function})({', '.join(args)});")
 
-    def _view(self, step: Call) -> None:
+    def _view(self, step: Call, part: _Part) -> None:
+        """Memory of the arena or from outside is known at once, torch's own when it is made."""
         base, _, _, *rest = step.args
         assert isinstance(base, BufferRef)
         offset = rest[0] if rest else 0
         size_bytes = self.buffers[base.name].dtype.size_bytes
         assert isinstance(offset, (int, Expr))
-        self.pointers[step.outputs[0]] = self._at(self.pointers[base.name], offset * size_bytes)
+        (made,) = step.outputs
+        pointer = self.pointers[base.name]
+        if offset == 0:
+            self.pointers[made] = pointer
+            return
+        text = self._size(offset * size_bytes)
+        key = (pointer, text)
+        if key in self.places:
+            self.pointers[made] = self.places[key]
+            return
+        slot = self.pointers[made] = self.places[key] = ("pointer", len(self.places))
+        if pointer in self.late:
+            self.late.add(slot)
+            self.roots[slot] = self.roots[pointer]
+            part.lines.append(f"{part(slot)} = {_moved(part(pointer), text)};")
+        else:
+            self.setup[slot] = _moved(self._early(pointer), text)
 
-    def _check(self, step: Call) -> None:
-        (condition,) = step.args
-        assert isinstance(condition, BufferRef)
-        self.lines.append(f"if (*{self.pointers[condition.name]}) return 2;")
+    def _early(self, slot: Slot) -> str:
+        """A pointer that is known from the start, as text of the stretch's own function."""
+        return f"table[{slot[1]}]" if slot[0] == "table" else self.setup[slot]
 
-    def _product(self, step: Call) -> None:
+    def _product(self, step: Call, part: _Part) -> None:
         left, right, *bias = (arg for arg in step.args if isinstance(arg, BufferRef))
         a, b = self.buffers[left.name], self.buffers[right.name]
         result = self.buffers[step.outputs[0]]
@@ -147,48 +250,165 @@ class _Printer:
         columns = b.shape[0] if linear else b.shape[1]
         a_transposed, lda = (False, inner) if linear else _layout(a)
         b_transposed, ldb = (True, inner) if linear else _layout(b)
-        c = self.pointers[result.name]
+        gemm = part(self._entry(("library", _gemm(result.dtype))))
+        a_text, b_text, c = (part(self.pointers[x]) for x in (left.name, right.name, result.name))
         if bias:
-            row = self.pointers[bias[0].name]
+            row = part(self.pointers[bias[0].name])
             row_bytes = self._size(columns * result.dtype.size_bytes)
-            self.lines.append(f"anyshape_fill_rows({c}, {row}, {self._size(rows)}, {row_bytes});")
-        gemm = self._entry(("library", _gemm(result.dtype)))
+            part.lines.append(f"anyshape_fill_rows({c}, {row}, {self._size(rows)}, {row_bytes});")
         numbers = ", ".join(map(self._size, (rows, columns, inner)))
-        self.lines.append(
-            f"status |= anyshape_gemm(table[{gemm}], {int(result.dtype is float64)}, {int(a_transposed)}, "
-            f"{int(b_transposed)}, {numbers}, {self.pointers[left.name]}, {self._size(lda)}, "
-            f"{self.pointers[right.name]}, {self._size(ldb)}, {c}, {'1.0' if bias else '0.0'});"
+        part.lines.append(
+            f"if (anyshape_gemm({gemm}, {int(result.dtype is float64)}, {int(a_transposed)}, "
+            f"{int(b_transposed)}, {numbers}, {a_text}, {self._size(lda)}, {b_text}, "
+            f"{self._size(ldb)}, {c}, {'1.0' if bias else '0.0'})) return 1;"
         )
 
-    def _entry(self, entry: Reference) -> int:
-        return self.table.setdefault(entry, len(self.table))
+    def _fail_if(self, condition: str, status: int, part: _Part) -> None:
+        part.lines.append(f"{condition};" if self.hollow else f"if ({condition}) return {status};")
 
-    def _at(self, pointer: str, offset: Dim) -> str:
-        return (
-            pointer
-            if isinstance(offset, int) and offset == 0
-            else f"({pointer} + {self._size(offset)})"
+    # --- torch's library ---
+
+    def _library_call(self, step: LibraryCall, part: _Part) -> None:
+        types, args = [], []
+        for kind, value in step.args:
+            types.append("void *" if kind == "tensor" else "double" if kind == "float" else "long")
+            args.append(self._given(value, part))
+        function = part(self._entry(("library", step.function)))
+        prototype = f"int (*)({', '.join(types)})"
+        call = f"(({prototype}){function})({', '.join(args)})"
+        self._fail_if(call, LIBRARY_FAILED, part)
+
+    def _given(self, value: object, part: _Part) -> str:
+        return self._tensor(value, part) if isinstance(value, TensorArg) else self._number(value)
+
+    def _dispatched(self, step: LibraryCall, part: _Part) -> None:
+        """The operator by its name, on a stack of values that the dispatcher takes over."""
+        (name,) = step.call.outputs
+        result = self.buffers[name]
+        handle = self.handles[name,] = ("handle", len(self.handles))
+        pointer = self.pointers[name] = self.places[name, ""] = ("pointer", len(self.places))
+        self.late.add(pointer)
+        self.roots[pointer] = name
+        dims = f"{len(result.shape)}, {self._array(result.shape)}, {self._array(result.strides)}"
+        dtype = part(self._dtype(result.dtype))
+        if self.hollow:
+            empty = part(self._entry(("library", EMPTY)))
+            part.lines.append(f"anyshape_empty({empty}, {dtype}, {dims}, &{part(handle)});")
+        else:
+            stack = ", ".join(self._stacked(kind, value, part) for kind, value in step.args)
+            call = part(self._entry(("library", DISPATCH)))
+            part.lines += [
+                f"unsigned long stack[] = {{{stack}}};",
+                f"if (((int (*)(const char *, const char *, unsigned long *)){call})"
+                f'("{step.function}", "", stack)) return {LIBRARY_FAILED};',
+                f"{part(handle)} = (void *)stack[0];",
+            ]
+        functions = ", ".join(part(self._entry(("library", symbol))) for symbol in RESULT)
+        places = f"&{part(handle)}, &{part(pointer)}"
+        part.lines.append(
+            f"if (anyshape_result({functions}, {dtype}, {dims}, {places})) return {LIBRARY_FAILED};"
         )
+
+    def _stacked(self, kind: str, value: object, part: _Part) -> str:
+        if value is None:
+            return "0"
+        if isinstance(value, TensorArg):
+            share = part(self._entry(("library", SHARE)))
+            text = f"anyshape_share({share}, {self._tensor(value, part)})"
+        else:
+            number = self._number(value)
+            text = f"anyshape_bits({number})" if kind.startswith("float") else number
+        if kind.endswith("?"):
+            return f"anyshape_some({part(self._entry(('library', SOME)))}, {text})"
+        return text
+
+    def _tensor(self, tensor: TensorArg, part: _Part) -> str:
+        """A handle on the memory, made at its first use and kept until the memory dies."""
+        buffer = self.buffers[tensor.buffer]
+        pointer = self.pointers[tensor.buffer]
+        dims = (*tensor.shape, *tensor.strides)
+        if pointer[0] == "table" and all(isinstance(dim, int) for dim in dims):
+            _, constant = list(self.table)[pointer[1]]
+            return part(self._entry(("tensor", (constant, tensor.shape, tensor.strides))))
+        root = self.roots.get(pointer, "")
+        key = (root, pointer, tensor.shape, tensor.strides, buffer.dtype)
+        handle = self.handles.get(key)
+        if handle is None:
+            handle = self.handles[key] = ("handle", len(self.handles))
+        from_blob = part(self._entry(("library", FROM_BLOB)))
+        arrays = f"{len(tensor.shape)}, {self._array(tensor.shape)}, {self._array(tensor.strides)}"
+        made = (
+            f"anyshape_handle({from_blob}, {part(self._dtype(buffer.dtype))}, "
+            f"{part(pointer)}, {arrays}, &{part(handle)})"
+        )
+        part.lines.append(f"if (!{part(handle)} && {made}) return {LIBRARY_FAILED};")
+        return part(handle)
+
+    def _free(self, step: Free, part: _Part) -> None:
+        """What torch allocated, and the handles on it."""
+        for key, handle in self.handles.items():
+            if key[0] in step.buffers:
+                delete = part(self._entry(("library", DELETE)))
+                there = part(handle)
+                part.lines.append(f"if ({there}) ((int (*)(void *)){delete})({there});")
+                part.lines.append(f"{there} = 0;")
+
+    # --- operands ---
+
+    def _entry(self, entry: Reference) -> Slot:
+        return "table", self.table.setdefault(entry, len(self.table))
+
+    def _dtype(self, dtype: DType) -> Slot:
+        return self._entry(("library", f"aoti_torch_dtype_{dtype.name}"))
+
+    def _place(self, base: str, text: str) -> Slot:
+        """The slot of an address that is known from the start."""
+        slot = self.places.get((base, text))
+        if slot is None:
+            slot = self.places[base, text] = ("pointer", len(self.places))
+            self.setup[slot] = _moved(base, text)
+        return slot
 
     def _number(self, number: object) -> str:
         if isinstance(number, (Scalar, ScalarInput)):
             return self.scalars[number]
         if isinstance(number, float):
             return _c_float(number)
+        if isinstance(number, bool):
+            return str(int(number))
+        if isinstance(number, (Relation, AllOf, AnyOf)):
+            return f"n[{self._number_of(to_c(number, lambda symbol: self.symbols[symbol]))}]"
         assert isinstance(number, (int, Expr))
         return self._size(number)
 
+    def _array(self, dims: tuple[Dim, ...]) -> str:
+        return f"(const long[]){{{', '.join(map(self._size, dims)) or '0'}}}"
+
     def _size(self, dim: Dim) -> str:
-        """The size as C; what takes computing is computed once."""
+        """The size as C: a number, or a place of ``n``."""
         if isinstance(dim, int):
             return f"{int(dim)}L"
-        text = to_c(dim, lambda symbol: self.symbols[symbol])
-        if text.isidentifier():
-            return text
-        if text not in self.sizes:
-            self.sizes[text] = f"n{len(self.sizes)}"
-            self.lines.append(f"const long {self.sizes[text]} = {text};")
-        return self.sizes[text]
+        return f"n[{self._number_of(to_c(dim, lambda symbol: self.symbols[symbol]))}]"
+
+    def _number_of(self, text: str) -> int:
+        return self.sizes.setdefault(text, len(self.sizes))
+
+
+def _offsets(rooms: list[tuple[str, ...]]) -> list[str]:
+    """Where each place of the arena begins, after the one before."""
+    lines = ["const long at0 = 0;"] if rooms else []
+    for number, sizes in enumerate(rooms[:-1]):
+        room = f"anyshape_largest({len(sizes)}, (const long[]){{{', '.join(sizes)}}})"
+        lines.append(f"const long at{number + 1} = at{number} + {room};")
+    return lines
+
+
+def _moved(pointer: str, offset: str) -> str:
+    return pointer if offset == "0L" else f"(char *){pointer} + {offset}"
+
+
+def _is_float(scalar: object) -> bool:
+    return scalar.kind == "float"  # type: ignore[attr-defined]
 
 
 def _product_of(dims: tuple[Dim, ...]) -> Dim:

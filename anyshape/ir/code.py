@@ -14,12 +14,12 @@ CType = Literal["pointer", "int64", "double"]
 Reference = tuple[str, object]
 """("function", dotted text) | ("kernel", name) | ("table", name) | ("dtype", DType) |
 ("constant" | "pointer", name of a constant input) | ("module", name) | ("step", CheckStep) |
-("library", symbol of torch's own library)"""
+("library", symbol of torch's own library) | ("tensor", (constant, shape, strides))"""
 
 
 @dataclass(frozen=True, slots=True)
 class CFunction:
-    """One C function. ``returns_status``: it returns 0, or 1 where a size is too large for it."""
+    """One C function. ``returns_status``: it returns 0, or why it failed."""
 
     text: str
     argtypes: tuple[CType, ...]

@@ -158,22 +158,25 @@ class BumpVersion:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stretch:
-    """Steps that one C function does, with no Python between them: launches, products, views.
+    """Steps that one C function does, with no Python between them: launches, products, views,
+    library calls, and frees of what those return.
 
-    ``outer`` are the program's buffers that it is handed, ``inner`` the offsets in bytes of those that
-    live in its arena of ``arena_bytes``. Constants reach it through a table made when it is linked.
+    ``outer`` are the program's buffers that it is handed, ``inner`` the place of those that live in
+    its arena. A place is as large as the largest of its ``rooms``, in bytes. Constants reach the
+    stretch through a table made when it is linked.
     """
 
     steps: tuple[Step, ...]
     outer: tuple[str, ...]
-    inner: Mapping[str, Dim]
-    arena_bytes: Dim
+    inner: Mapping[str, int]
+    rooms: tuple[tuple[Dim, ...], ...]
     sizes: tuple[Symbol, ...]
     scalars: tuple[Operand, ...]
 
 
 Step: TypeAlias = (
-    "Allocate | Free | Launch | Call | BindSize | BindItem | CheckStep | BumpVersion | Stretch"
+    "Allocate | Free | Launch | Call | LibraryCall | BindSize | BindItem | CheckStep | BumpVersion"
+    " | Stretch"
 )
 
 
@@ -197,6 +200,7 @@ class Program:
         return tuple(dict.fromkeys(launched))
 
     def flat_steps(self) -> Iterator[Step]:
-        """Every step, those inside stretches one by one."""
+        """Every step, those inside stretches one by one, library calls as what they are."""
         for step in self.steps:
-            yield from step.steps if isinstance(step, Stretch) else (step,)
+            for inner in step.steps if isinstance(step, Stretch) else (step,):
+                yield inner.call if isinstance(inner, LibraryCall) else inner

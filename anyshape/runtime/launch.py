@@ -9,7 +9,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
-from collections.abc import Callable, Mapping
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,6 +21,16 @@ from anyshape.errors import AnyshapeError
 from anyshape.ir.code import Code
 from anyshape.ir.program import CheckStep
 from anyshape.runtime.build import Builder
+
+LIBRARY = (
+    *("aoti_torch_create_tensor_from_blob", "aoti_torch_new_tensor_handle"),
+    *("aoti_torch_delete_tensor_object", "aoti_torch_empty_strided", "aoti_torch_copy_"),
+    *("aoti_torch_get_data_ptr", "aoti_torch_get_strides"),
+    *("aoti_torch_call_dispatcher", "torch_new_stable_ivalue"),
+    *("aoti_torch_cpu_mm_out", "aoti_torch_cpu_bmm_out", "aoti_torch_cpu_addmm_out"),
+    *(f"aoti_torch_dtype_{name}" for name in ("float16", "bfloat16", "float32", "float64")),
+)
+"""Stable C functions of torch that stretches call; where one is missing, Python calls libraries."""
 
 
 class CheckFailed(Exception):
@@ -78,12 +89,21 @@ class _Resolver:
         raise AnyshapeError("E901", stage="linking", why=f"unknown reference {kind!r}")
 
     def _table(self, name: str) -> ctypes.Array[ctypes.c_void_p]:
+        """The entries; the tensor handles among them live as long as the table."""
         entries = self.code.tables[name]
-        return (ctypes.c_void_p * max(len(entries), 1))(*(self._address(*e) for e in entries))
+        addresses = [self._address(*entry) for entry in entries]
+        table = (ctypes.c_void_p * max(len(entries), 1))(*addresses)
+        owned = [a for a, (kind, _) in zip(addresses, entries, strict=True) if kind == "tensor"]
+        if owned:
+            weakref.finalize(table, delete_handles, owned)
+        return table
 
     def _address(self, kind: str, what: Any) -> int | None:
         if kind == "constant":
             return self.constants[what].data_ptr()
+        if kind == "tensor":
+            constant, shape, strides = what
+            return new_handle(self.constants[constant], shape, strides)
         function = library_function(what) if kind == "library" else self.functions[what]
         return ctypes.cast(function, ctypes.c_void_p).value
 
@@ -104,6 +124,35 @@ def has_blas() -> bool:
     """Does torch's library export the products that stretches call?"""
     try:
         return all(map(library_function, ("sgemm_", "dgemm_")))
+    except (OSError, AttributeError):
+        return False
+
+
+def new_handle(tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int]) -> int:
+    """The address of a tensor that C knows, over the same memory, as if of this shape."""
+    handle, rank = ctypes.c_void_p(), len(shape)
+    sizes, steps = (ctypes.c_int64 * rank)(*shape), (ctypes.c_int64 * rank)(*strides)
+    code = library_function(f"aoti_torch_dtype_{str(tensor.dtype).removeprefix('torch.')}")()
+    place = (ctypes.c_int64(0), ctypes.c_int32(code), ctypes.c_int32(0), ctypes.c_int32(-1))
+    make = library_function("aoti_torch_create_tensor_from_blob")
+    data = ctypes.c_void_p(tensor.data_ptr())
+    if make(data, ctypes.c_int64(rank), sizes, steps, *place, ctypes.byref(handle)):
+        raise AnyshapeError("E901", stage="linking", why="torch made no tensor of a constant")
+    assert handle.value is not None
+    return handle.value
+
+
+def delete_handles(handles: Sequence[int]) -> None:
+    """Forgets tensors that C knows."""
+    for handle in handles:
+        library_function("aoti_torch_delete_tensor_object")(ctypes.c_void_p(handle))
+
+
+@functools.cache
+def has_library() -> bool:
+    """Does torch's library export the stable C functions that stretches call?"""
+    try:
+        return all(map(library_function, LIBRARY))
     except (OSError, AttributeError):
         return False
 

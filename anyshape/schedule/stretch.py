@@ -2,16 +2,16 @@
 
     launch k0; t1 = mm(t0, w); launch k1; del t0, t1   ->   stretch(k0, mm, k1)
 
-Buffers that live and die inside a stretch get a place in its arena: a place serves several buffers
-that live at different times and are known to fit, an elementwise result may take its operand's
-place, and so does memory from outside that dies in the stretch. What outlives it is allocated
-before it. A step stays outside where a library must be called through Python; ``PRODUCTS`` are
-done by BLAS directly.
+Buffers that live and die inside a stretch get a place in its arena (``arena.py``): a place serves
+several buffers that live at different times, an elementwise result may take its operand's place,
+and so does memory from outside that dies in the stretch. What outlives it is allocated before it.
+``PRODUCTS`` are done by BLAS directly, the rows of ``library.py`` by torch's library; a step stays
+outside where a library must be called through Python.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from anyshape.ir.dtypes import DType, float32, float64
@@ -23,33 +23,40 @@ from anyshape.ir.program import (
     Call,
     Free,
     Launch,
+    LibraryCall,
     Program,
     Step,
     StepArg,
     Stretch,
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput
-from anyshape.symbolic import Dim, Expr, Facts, Symbol, evaluate, le
+from anyshape.schedule.arena import Arena, Life, plan_arena
+from anyshape.schedule.library import ATTENTION, LINEAR, is_row_major, library_call
+from anyshape.symbolic import AllOf, AnyOf, Dim, Expr, Facts, Relation, Symbol
 
-ALIGNMENT = 64
 VIEW = "torch.as_strided"
-LINEAR = "torch.nn.functional.linear"
 PRODUCTS = frozenset({"torch.mm", LINEAR})
 PRODUCT_DTYPES: frozenset[DType] = frozenset({float32, float64})
 MIN_COMPUTE_STEPS = 2
+LONG = 8
+"""From so many computing steps on, the last ones are a stretch of their own: their outputs are not
+allocated while the arena of the others is alive."""
 # Library calls whose result is memory of its own, which may be written once the result is dead.
-FRESH_RESULTS = frozenset({"torch.nn.functional.scaled_dot_product_attention", "torch._grouped_mm"})
+FRESH_RESULTS = frozenset({ATTENTION, "torch._grouped_mm", "torch.addmm", "torch.bmm"})
+
+Run = list[tuple[int, Step]]
 
 
-def form_stretches(program: Program, facts: Facts) -> Program:
-    """Groups what can be done without Python."""
+def form_stretches(program: Program, facts: Facts, *, library: bool = True) -> Program:
+    """Groups what can be done without Python. ``library``: can C call torch's library?"""
+    native = _native_steps(program, library)
     last_use = _last_uses(program)
     steps: list[Step] = []
     buffers = dict(program.buffers)
-    run: list[tuple[int, Step]] = []
+    run: Run = []
     for index, step in enumerate(program.steps):
-        if is_native(step, program.buffers):
-            run.append((index, step))
+        if index in native:
+            run.append((index, native[index]))
             continue
         steps += _close(run, program, last_use, facts, buffers)
         run = []
@@ -57,6 +64,32 @@ def form_stretches(program: Program, facts: Facts) -> Program:
     steps += _close(run, program, last_use, facts, buffers)
     symbols = (*program.symbols, *_newly_used(program, steps, buffers))
     return replace(program, steps=tuple(steps), buffers=buffers, symbols=symbols)
+
+
+def _native_steps(program: Program, library: bool) -> dict[int, Step]:
+    """The steps that C can do, as C does them; what torch allocates must die where it is made."""
+    native: dict[int, Step] = {}
+    for index, step in enumerate(program.steps):
+        done = as_native(step, program.buffers, library=library)
+        if done is not None:
+            native[index] = done
+    ends = _ends(program)
+    held = [i for i, s in native.items() if isinstance(s, LibraryCall) and s.dispatched]
+    for index in reversed(held):
+        (name,) = program.steps[index].outputs  # type: ignore[union-attr]
+        if any(later not in native for later in range(index, ends[name] + 1)):
+            del native[index]
+    return native
+
+
+def _ends(program: Program) -> dict[str, int]:
+    """The last mention of each buffer or of a view of it."""
+    ends = _last_uses(program)
+    for step in reversed(program.steps):
+        if isinstance(step, Call) and step.kind == "view":
+            for base in references(step.args):
+                ends[base] = max(ends.get(base, -1), *(ends.get(n, -1) for n in step.outputs))
+    return ends
 
 
 def _newly_used(
@@ -76,21 +109,23 @@ def _newly_used(
     return sorted((used & given) - set(program.symbols), key=lambda s: s.name)
 
 
-def is_native(step: Step, buffers: Mapping[str, Buffer]) -> bool:
-    """Can C do this step by itself?"""
+def as_native(step: Step, buffers: Mapping[str, Buffer], *, library: bool = True) -> Step | None:
+    """The step as C does it, None where it cannot."""
     match step:
         case Allocate(buffer=name):
-            return buffers[name].device == "cpu"
+            return step if buffers[name].device == "cpu" else None
         case Free():
-            return True
+            return step
         case Launch(args=args):
-            references = (arg for arg in args if isinstance(arg, BufferRef))
-            return all(buffers[reference.name].device == "cpu" for reference in references)
+            named = (arg.name for arg in args if isinstance(arg, BufferRef))
+            return step if all(buffers[name].device == "cpu" for name in named) else None
         case Call(kind="view", function="torch.as_strided") | Call(kind="check"):
-            return True
-        case Call(function=function) if function in PRODUCTS:
-            return _is_blas_product(step, buffers)
-    return False
+            return step
+        case Call(function=function) if function in PRODUCTS and _is_blas_product(step, buffers):
+            return step
+        case Call() if library:
+            return library_call(step, buffers)
+    return None
 
 
 def _is_blas_product(step: Call, buffers: Mapping[str, Buffer]) -> bool:
@@ -106,16 +141,6 @@ def _is_blas_product(step: Call, buffers: Mapping[str, Buffer]) -> bool:
     if step.function == LINEAR:
         return is_row_major(operands[0]) and all(is_row_major(b) for b in operands[1:])
     return all(matrix_layout(operand) is not None for operand in operands)
-
-
-def is_row_major(buffer: Buffer) -> bool:
-    """Are the elements dense and in order, whatever the sizes?"""
-    expected: Dim = 1
-    for size, stride in zip(reversed(buffer.shape), reversed(buffer.strides), strict=True):
-        if stride is not expected and stride != expected and size != 1:
-            return False
-        expected = expected * size
-    return True
 
 
 def matrix_layout(buffer: Buffer) -> tuple[bool, Dim] | None:
@@ -150,6 +175,8 @@ def mentioned(step: Step) -> Iterable[str]:
             yield from references(step.args)
             yield from references(tuple(step.kwargs.values()))
             yield from filter(None, step.outputs)
+        case LibraryCall(call=call):
+            yield from mentioned(call)
         case Stretch():
             for inner in step.steps:
                 yield from mentioned(inner)
@@ -170,41 +197,84 @@ def references(arg: StepArg) -> Iterable[str]:
 
 
 def _close(
-    run: list[tuple[int, Step]],
+    run: Run,
     program: Program,
     last_use: Mapping[str, int],
     facts: Facts,
     buffers: dict[str, Buffer],
 ) -> list[Step]:
     """The run as [allocations of what outlives it, the stretch, its frees, views seen outside]."""
-    compute = sum(isinstance(s, Launch) or _is_product(s) for _, s in run)
-    if compute < MIN_COMPUTE_STEPS:
-        return [step for _, step in run]
-    return _Grouping(run, program, last_use, facts, buffers).steps()
+    compute = [place for place, (_, step) in enumerate(run) if _is_compute(step)]
+    if len(compute) < MIN_COMPUTE_STEPS:
+        return [program.steps[index] for index, _ in run]
+    at = _tail(run, compute, last_use) if len(compute) >= LONG else 0
+    parts = (run[:at], run[at:]) if at else (run,)
+    groups = (_Grouping(part, program, last_use, facts, buffers).steps() for part in parts)
+    return [step for group in groups for step in group]
+
+
+def _tail(run: Run, compute: Sequence[int], last_use: Mapping[str, int]) -> int:
+    """Where the last steps begin: before the last outliving buffer is first touched; 0: nowhere."""
+    end = run[-1][0]
+    first: dict[str, int] = {}
+    for place, (_, step) in enumerate(run):
+        if _is_compute(step):
+            for name in mentioned(step):
+                first.setdefault(name, place)
+    made = {s.buffer for _, s in run if isinstance(s, Allocate)}
+    made |= {name for _, s in run if _is_product(s) for name in _outputs(s)}
+    late = [first[name] for name in made if last_use.get(name, -1) > end and name in first]
+    if not late:
+        return 0
+    before = [place for place in compute if place <= max(late)]
+    at = compute[min(len(before), len(compute) - MIN_COMPUTE_STEPS + 1) - 1]
+    if at < compute[len(compute) // 2]:
+        return 0
+    while at and isinstance(run[at - 1][1], Allocate):
+        at -= 1
+    return 0 if _holds_across(run, at) else at
+
+
+def _holds_across(run: Run, at: int) -> bool:
+    """Would a result of torch's own outlive the part that makes it?"""
+    held = {n for _, s in run[:at] if _is_held(s) for n in _outputs(s)}
+    views = [s for _, s in run if isinstance(s, Call) and s.kind == "view"]
+    for view in views:
+        if held & {*references(view.args)}:
+            held.update(view.outputs)
+    return any(name in held for _, step in run[at:] for name in mentioned(step))
+
+
+def _is_compute(step: Step) -> bool:
+    return isinstance(step, (Launch, LibraryCall)) or _is_product(step)
 
 
 def _is_product(step: Step) -> bool:
+    """Is the step's result allocated by us, though the program does not say so?"""
+    if isinstance(step, LibraryCall):
+        return not step.dispatched
     return isinstance(step, Call) and step.function in PRODUCTS
 
 
-@dataclass(frozen=True, slots=True)
-class _Life:
-    """A buffer from the step that first touches it, its maker, to its last mention."""
+def _is_held(step: Step) -> bool:
+    return isinstance(step, LibraryCall) and step.dispatched
 
-    name: str
-    start: int
-    maker: Step | None
-    end: int
+
+def _outputs(step: Step) -> tuple[str, ...]:
+    call = step.call if isinstance(step, LibraryCall) else step
+    assert isinstance(call, Call)
+    return call.outputs
 
 
 @dataclass(slots=True, eq=False)
 class _Grouping:
-    run: list[tuple[int, Step]]
+    run: Run
     program: Program
     last_use: Mapping[str, int]
     facts: Facts
     buffers: dict[str, Buffer]
     made: dict[str, int] = field(default_factory=dict)
+    held: set[str] = field(default_factory=set)
     freed: dict[str, int] = field(default_factory=dict)
     views: dict[str, Call] = field(default_factory=dict)
     outside_bases: set[str] = field(default_factory=set)
@@ -214,24 +284,20 @@ class _Grouping:
         untouched = self._dead_before()
         before: list[Step] = [Free(untouched)] if untouched else []
         before += [Allocate(name) for name in self.made if not self._is_inner(name)]
-        inner = tuple(name for name in self.made if self._is_inner(name))
-        offsets, arena_bytes, lent = self._plan(inner)
-        kept = (*(self._view_of(*pair) for pair in lent.items()), *self._kept())
-        outer = tuple(
-            name
-            for name in dict.fromkeys(n for step in kept for n in mentioned(step))
-            if name not in offsets and name not in lent and not self._made_by_view(name)
-        )
-        stretch = Stretch(
-            kept, outer, offsets, arena_bytes, *free_numbers(kept, self._dims(outer, offsets))
-        )
+        arena = self._plan(tuple(name for name in self.made if self._is_inner(name)))
+        kept = (*(self._view_of(*pair) for pair in arena.lent.items()), *self._kept())
+        inside = {*arena.inner, *arena.lent, *self.views, *self.held}
+        mentions = dict.fromkeys(name for step in kept for name in mentioned(step))
+        outer = tuple(name for name in mentions if name not in inside)
+        numbers = free_numbers(kept, self._dims(kept, arena))
+        stretch = Stretch(kept, outer, arena.inner, arena.rooms, *numbers)
         dead = tuple(
             name
             for _, step in self.run
             if isinstance(step, Free)
             for name in step.buffers
-            if name not in offsets and not (self._made_by_view(name) and name not in views_outside)
-            if name not in untouched and name not in lent
+            if name not in inside or name in views_outside
+            if name not in untouched
         )
         return [*before, stretch, *views_outside.values(), *([Free(dead)] if dead else [])]
 
@@ -250,7 +316,9 @@ class _Grouping:
             elif isinstance(step, Call) and step.kind == "view":
                 self.views[step.outputs[0]] = step
             elif _is_product(step):
-                self.made[step.outputs[0]] = index  # type: ignore[union-attr]
+                self.made[_outputs(step)[0]] = index
+            elif _is_held(step):
+                self.held.update(_outputs(step))
             elif isinstance(step, Free):
                 self.freed.update(dict.fromkeys(step.buffers, index))
         outside = {n: step for n, step in self.views.items() if self.last_use.get(n, -1) > end}
@@ -263,9 +331,6 @@ class _Grouping:
             (name,) = references(self.views[name].args)
             yield name
 
-    def _made_by_view(self, name: str) -> bool:
-        return name in self.views
-
     def _is_inner(self, name: str) -> bool:
         end = self.run[-1][0]
         return (
@@ -276,39 +341,32 @@ class _Grouping:
         )
 
     def _kept(self) -> Iterable[Step]:
-        for _, step in self.run:
+        """What the stretch does; what torch allocated inside it is freed as soon as it is dead."""
+        last = self._last_mentions()
+        for index, step in self.run:
             if not isinstance(step, (Allocate, Free)):
                 yield step
+                dead = (*(n for n in dict.fromkeys(self._touched(step)) if n in self.held),)
+                dead = tuple(name for name in dead if last[name] == index)
+                if dead:
+                    yield Free(dead)
 
-    def _plan(self, inner: tuple[str, ...]) -> tuple[dict[str, Dim], Dim, dict[str, str]]:
-        """Places in the arena, its size, and which buffer is lent the memory of which outer one.
+    def _touched(self, step: Step) -> Iterable[str]:
+        for name in mentioned(step):
+            yield name
+            yield from self._bases(name)
 
-        The largest buffers first, each in the first place that is known to be large enough and
-        whose buffers live at other times, or in a new one. Outer memory that dies here comes first.
-        """
+    def _plan(self, inner: tuple[str, ...]) -> Arena:
+        """Places in the arena; outer memory that dies here comes first."""
         donors = self._donors()
         lives = self._lives((*donors, *inner))
-        sizes = {name: size_bytes(self.buffers[name]) for name in inner}
-        places: list[tuple[Dim, list[str]]] = [(exact_bytes(self.buffers[n]), [n]) for n in donors]
-        for name in sorted(inner, key=lambda n: (-_magnitude(sizes[n]), lives[n].start)):
-            for room, tenants in places:
-                apart = all(self._apart(lives[name], lives[other]) for other in tenants)
-                if apart and self._fits(sizes[name], room):
-                    tenants.append(name)
-                    break
-            else:
-                places.append((sizes[name], [name]))
-        offsets: dict[str, Dim] = {}
-        top: Dim = 0
-        lent = {name: n for n, (_, (_, *rest)) in zip(donors, places) for name in rest}
-        for room, tenants in places[len(donors) :]:
-            offsets.update(dict.fromkeys(tenants, top))
-            top = top + room
-        return offsets, top, lent
+        given = ([lives[name] for name in names] for names in (inner, donors))
+        return plan_arena(*given, self.buffers, self.facts, self._becomes)
 
     def _donors(self) -> tuple[str, ...]:
         """Memory from outside that is touched here for the last time, and seen by nothing else."""
-        own = {name for _, step in self.run for name in mentioned(step)} - {*self.made, *self.views}
+        own = {name for _, step in self.run for name in mentioned(step)}
+        own -= {*self.made, *self.views, *self.held}
         viewed = {
             name
             for step in self.program.steps
@@ -327,7 +385,7 @@ class _Grouping:
         args = (BufferRef(donor), buffer.shape, buffer.strides)
         return Call(VIEW, args, {}, (name,), "view")
 
-    def _lives(self, inner: tuple[str, ...]) -> dict[str, _Life]:
+    def _lives(self, inner: tuple[str, ...]) -> dict[str, Life]:
         last = self._last_mentions()
         first: dict[str, tuple[int, Step]] = {}
         for index, step in self.run:
@@ -335,40 +393,31 @@ class _Grouping:
                 for name in mentioned(step):
                     first.setdefault(name, (index, step))
         return {
-            name: _Life(name, *first.get(name, (self.made.get(name, 0), None)), last.get(name, 0))
+            name: Life(name, *first.get(name, (self.made.get(name, 0), None)), last.get(name, 0))
             if name in self.made
-            else _Life(name, -1, None, last[name])
+            else Life(name, -1, None, last[name])
             for name in inner
         }
 
-    def _apart(self, a: _Life, b: _Life) -> bool:
-        """May two buffers have one place? Not while both live, unless one becomes the other."""
-        if a.start > b.start:
-            a, b = b, a
-        if a.end == b.start and isinstance(b.maker, Launch):
-            seen_as_view = any(a.name in self._bases(name) for name in mentioned(b.maker))
-            return not seen_as_view and writes_over(b.maker, a.name, b.name)
-        return a.end < b.start
+    def _becomes(self, a: Life, b: Life) -> bool:
+        """May b be written where a lies, at the step that reads a for the last time?"""
+        if not isinstance(b.maker, Launch):
+            return False
+        seen_as_view = any(a.name in self._bases(name) for name in mentioned(b.maker))
+        return not seen_as_view and writes_over(b.maker, a.name, b.name)
 
     def _last_mentions(self) -> dict[str, int]:
         """The index of each buffer's last mention in the run, views of it counted as itself."""
         last: dict[str, int] = {}
         for index, step in self.run:
-            for name in mentioned(step):
-                for whole in (name, *self._bases(name)):
-                    last[whole] = index
+            for name in self._touched(step):
+                last[name] = index
         return last
 
-    def _fits(self, size: Dim, room: Dim) -> bool:
-        if size is room or size == room:
-            return True
-        relation = le(size, room)
-        return relation if isinstance(relation, bool) else self.facts.known(relation) is True
-
-    def _dims(self, outer: tuple[str, ...], offsets: Mapping[str, Dim]) -> Iterable[Dim]:
-        yield from offsets.values()
-        for _, step in self.run:
-            if _is_product(step):
+    def _dims(self, kept: Iterable[Step], arena: Arena) -> Iterable[Dim]:
+        yield from (size for room in arena.rooms for size in room)
+        for step in kept:
+            if _is_product(step) or _is_held(step):
                 for name in mentioned(step):
                     yield from self.buffers[name].shape
                     yield from self.buffers[name].strides
@@ -405,13 +454,6 @@ def writes_over(step: Launch, source: str, result: str) -> bool:
     )
 
 
-def _magnitude(size: Dim) -> int:
-    """The size where every symbol is 1000; only the order of the places depends on it."""
-    if isinstance(size, int):
-        return size
-    return int(evaluate(size, dict.fromkeys(size.symbols, 1000)))
-
-
 def _fresh(step: Step) -> tuple[str, ...]:
     """What the step makes in memory of its own."""
     if isinstance(step, Allocate):
@@ -419,20 +461,6 @@ def _fresh(step: Step) -> tuple[str, ...]:
     if isinstance(step, Call) and (step.function in FRESH_RESULTS or _is_product(step)):
         return step.outputs
     return ()
-
-
-def exact_bytes(buffer: Buffer) -> Dim:
-    """What a dense buffer holds."""
-    count: Dim = buffer.dtype.size_bytes
-    for size in buffer.shape:
-        count = count * size
-    return count
-
-
-def size_bytes(buffer: Buffer) -> Dim:
-    """The room that a dense buffer takes, rounded up to ``ALIGNMENT``."""
-    total = exact_bytes(buffer)
-    return (total + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
 
 
 def free_numbers(
@@ -443,7 +471,7 @@ def free_numbers(
     scalars: dict[Operand, None] = {}
 
     def note(number: object) -> None:
-        if isinstance(number, Expr):
+        if isinstance(number, (Expr, Relation, AllOf, AnyOf)):
             symbols.update(dict.fromkeys(sorted(number.symbols, key=lambda s: s.name)))
         elif isinstance(number, (Scalar, ScalarInput)):
             scalars[number] = None
@@ -454,6 +482,8 @@ def free_numbers(
     for step in steps:
         if isinstance(step, (Launch, Call)):
             note(step.args)
+        if isinstance(step, LibraryCall):
+            note(tuple(value for _, value in step.args))
         if isinstance(step, Launch):
             note(tuple(step.offsets.values()))
     note(tuple(dims))

@@ -218,7 +218,9 @@ class _Plan:
 
     def _buffer(self, value: Value, role: str) -> None:
         t = value.tensor
-        shape, strides = self.found.sizes.shape(t.shape), self.found.sizes.shape(t.strides)
+        # An argument's sizes give symbols their values, those too that are known to be another's.
+        shape = t.shape if role == "input" else self.found.sizes.shape(t.shape)
+        strides = self.found.sizes.shape(t.strides)
         self.buffers[value.name] = Buffer(value.name, t.dtype, t.device, shape, strides, role)  # type: ignore[arg-type]
 
     def _call(self, node: Node) -> None:

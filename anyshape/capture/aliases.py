@@ -16,6 +16,7 @@ from anyshape.capture.recorder import Recorder
 from anyshape.capture.sources import Source
 from anyshape.ir.graph import Arg, Node, TensorType, Value, values_in
 from anyshape.ops import OPS
+from anyshape.ops.layout import dense_order
 from anyshape.symbolic import Condition, Dim, all_of, any_of, eq
 
 COPIES = frozenset({"contiguous", "reshape", "reshape_as", "flatten", "ravel", "unflatten"})
@@ -50,7 +51,8 @@ def is_row_major(kind: TensorType) -> Condition | bool:
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """Arguments that are written share no memory with any other input: the graph relies on it.
+    """Arguments that are written share no memory with any other input, nor do their elements with
+    one another: the graph relies on it.
 
     ``others`` are the other arguments; of parameters the storages are known beforehand.
     """
@@ -62,6 +64,8 @@ class Apart:
 
     def holds(self, written: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
         """Whether no written storage is another input's, by the identity of storages."""
+        if any(map(overlaps_itself, written)):
+            return False
         mine = [storage_of(tensor) for tensor in written]
         theirs = [storage_of(tensor) for tensor in others]
         if len(set(mine)) != len(mine) or not self.fixed.isdisjoint(mine):
@@ -80,9 +84,21 @@ def storage_of(tensor: torch.Tensor) -> int:
     return storage.data_ptr() or storage._cdata
 
 
+def overlaps_itself(tensor: torch.Tensor) -> bool:
+    """Whether two elements may lie in one place, as in an expanded tensor."""
+    if tensor.is_contiguous():
+        return False
+    reach = 0  # of the dimensions inside
+    for step, size in sorted(zip(tensor.stride(), tensor.shape)):
+        if size > 1 and step <= reach:
+            return True
+        reach += step * (size - 1)
+    return False
+
+
 def kept_apart(recorder: Recorder) -> Apart | None:
     """What must be asked where the graph writes an input; None where it writes none, or is
-    handed a single tensor."""
+    handed a single tensor without holes."""
     classes = Classes()
     for node in recorder.builder.nodes:
         row = OPS.get(node.op)
@@ -105,7 +121,11 @@ def kept_apart(recorder: Recorder) -> Apart | None:
         frozenset(storage_of(tensor) for value, tensor in constants.items() if value in written),
         frozenset(map(storage_of, constants.values())),
     )
-    alone = len(arguments) == 1 and not (found.fixed if found.written else found.fixed_written)
+    alone = (
+        len(arguments) == 1
+        and dense_order(arguments[0][1].shape, arguments[0][1].tensor.strides) is not None
+        and not (found.fixed if found.written else found.fixed_written)
+    )
     return None if alone else found
 
 

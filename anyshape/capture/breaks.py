@@ -33,13 +33,13 @@ BREAKS: Mapping[str, BreakKind] = {
     ),
     "undecided-size": BreakKind(
         "E212",
-        "whether {condition} is neither known to be true nor known to be false",
+        "{condition} is neither known to be true nor known to be false",
         "anyshape.check({condition})",
     ),
     "size-needed": BreakKind(
         "E212",
         "{what} needs the value of a size that only the data decides",
-        "keep the size symbolic, or compute it outside",
+        "anyshape.check({condition}), or keep the size symbolic",
     ),
     "unknown-call": BreakKind(
         "E211",
@@ -100,7 +100,8 @@ OTHER = BreakKind("E201", "{reason} {what}", "leave fullgraph=False, so that it 
 def broken(reason: str, what: str = "", **context: Any) -> Break:
     """The break of this id, with the hint of the catalogue."""
     kind = BREAKS.get(reason, OTHER)
-    return Break(reason, what, _fill(kind.hint, {"what": what, **context}), **context)
+    values = {"what": what, "condition": "size == ...", **context}
+    return Break(reason, what, _fill(kind.hint, values), **context)
 
 
 def _fill(template: str, values: Mapping[str, Any]) -> str:

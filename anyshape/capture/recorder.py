@@ -17,9 +17,10 @@ import torch
 from anyshape.capture import world
 from anyshape.capture.autocast import CPU_AUTOCAST
 from anyshape.capture.breaks import broken
-from anyshape.capture.declared import DeclaredSizes, Stated
+from anyshape.capture.declared import DeclaredSizes
+from anyshape.capture.entry_sizes import argument_shape
 from anyshape.capture.guards import Guard, ScalarGuard, SizeGuard, names_of
-from anyshape.capture.marks import Mark, marks_of
+from anyshape.capture.marks import Mark
 from anyshape.capture.sources import Source, Sources
 from anyshape.capture.tensors import (
     DTYPE_OF_TORCH,
@@ -31,7 +32,6 @@ from anyshape.capture.tensors import (
 )
 from anyshape.capture.values import ScalarValue, SizeValue, TensorValue
 from anyshape.declare import Placed
-from anyshape.errors import AnyshapeError
 from anyshape.ir.dtypes import float32, float64
 from anyshape.ir.graph import (
     Input,
@@ -58,7 +58,7 @@ from anyshape.symbolic import (
     eq,
     evaluate,
     ge,
-    le,
+    to_python,
 )
 
 
@@ -89,7 +89,7 @@ class Recorder:
     given: list[tuple[Condition | bool, object]] = field(default_factory=list)  # so do these facts
     declared: DeclaredSizes | None = None
     front: Any = None  # the test of what is declared
-    marked_names: dict[str, Expr] = field(default_factory=dict)
+    named_sizes: dict[str, Expr] = field(default_factory=dict)
     symbol_names: dict[Symbol, str] = field(default_factory=dict)
     bindings: list[tuple[Any, str, tuple[Any, ...]]] = field(default_factory=list)
     input_sources: list[tuple[Source, Value]] = field(default_factory=list)
@@ -154,7 +154,7 @@ class Recorder:
         try:
             return self.cx.decide(condition)
         except Undecided as undecided:
-            raise broken("undecided-size", condition=str(undecided.condition)) from None
+            raise broken("undecided-size", condition=self.told(undecided.condition)) from None
 
     def decide_or_check(self, condition: Condition | bool, message: str) -> bool:
         """As `decide` for what the program expects to be true: where data decides, it is taken to
@@ -167,8 +167,21 @@ class Recorder:
         try:
             self.cx.require(condition, message)
         except Undecided as undecided:
-            raise broken("undecided-size", condition=str(undecided.condition)) from None
+            raise broken("undecided-size", condition=self.told(undecided.condition)) from None
         return True
+
+    def told(self, condition: Condition) -> str:
+        """An undecided condition as the user would write it: the side that the example is on."""
+        try:
+            holds = bool(evaluate(condition, self.hints))
+        except (KeyError, ValueError, ZeroDivisionError):
+            holds = True
+        side = condition if holds else ~condition
+        return str(side) if isinstance(side, bool) else self.spelled(side)
+
+    def spelled(self, what: Dim | Condition) -> str:
+        """Python text in which sizes are read off the arguments."""
+        return to_python(what, lambda symbol: self.symbol_names.get(symbol, symbol.name))
 
     def specialize(self, expr: Dim, why: str) -> int:
         """The value of a size as a plain int, guarded."""
@@ -177,7 +190,7 @@ class Recorder:
             return expr
         value = self.hint_of(expr)
         if value is None or self.depth:
-            raise broken("size-needed", what=why, condition=f"{expr} == ...")
+            raise broken("size-needed", what=why, condition=f"{self.spelled(expr)} == ...")
         self.decide(eq(expr, value))
         return value
 
@@ -302,7 +315,9 @@ class Recorder:
         except OpError as error:
             raise broken("operator-raises", what=name, why=str(error)) from None
         except Undecided as undecided:
-            raise broken("undecided-size", what=name, condition=str(undecided.condition)) from None
+            raise broken(
+                "undecided-size", what=name, condition=self.told(undecided.condition)
+            ) from None
         except Contradiction as error:
             raise broken("operator-raises", what=name, why=str(error)) from None
         if self.modes.grad:
@@ -438,7 +453,7 @@ class Recorder:
     def _argument(self, tensor: torch.Tensor, source: Source) -> Value:
         spec = TensorSpec.of(tensor)
         self.guard(source, "tensor", spec)
-        shape = self._shape(tensor, source)
+        shape = argument_shape(self, tensor, source)
         if spec.layout == "contiguous":
             strides = contiguous_strides(shape)
         elif spec.layout == "permuted":
@@ -456,82 +471,6 @@ class Recorder:
         value = self.builder.input(made, "argument", source.text)
         self.input_sources.append((source, value))
         return value
-
-    def _shape(self, tensor: torch.Tensor, source: Source) -> tuple[Dim, ...]:
-        """The sizes of an argument: declared, marked, or a backed symbol each."""
-        marks = marks_of(tensor)
-        declared = self.declared.sizes(source, tensor.dim()) if self.declared is not None else {}
-        shape: list[Dim] = []
-        bound: list[Symbol | None] = []
-        for dim, size in enumerate(tensor.shape):
-            place = f"{source.text}.size({dim})"
-            made: list[Symbol] = []
-            if dim in declared:
-                shape.append(self._declared_size(declared[dim], size, place, made))
-            else:
-                shape.append(self._marked_size(marks.get(dim), size, place, made))
-            bound.append(made[0] if made else None)
-        self.bindings.append((source, "shape", tuple(bound)))
-        return tuple(shape)
-
-    def _declared_size(self, declared: Dim, size: int, place: str, made: list[Symbol]) -> Dim:
-        """The expression of a declared size; `made` gets the symbol that this dimension binds."""
-
-        def fresh(name: str) -> Expr:
-            return self._symbol(self.space.fresh(f"u_{name}", policy="unbacked"), size, place, made)
-
-        assert self.declared is not None
-        return self.declared.resolve(declared, fresh)
-
-    def _marked_size(self, mark: Mark | None, size: int, place: str, made: list[Symbol]) -> Dim:
-        if mark is not None and mark.kind == "unbacked":
-            symbol = self.space.fresh("u", policy="unbacked")
-        else:
-            symbol = self.space.fresh("s")
-        self._symbol(symbol, size, place, made)
-        if mark is not None:
-            symbol = self._mark(symbol, mark, size, place)
-        if self.dynamic and (mark is None or mark.kind != "static"):
-            return symbol
-        self.decide(eq(symbol, size))
-        return size
-
-    def _symbol(self, symbol: Expr, size: int, place: str, made: list[Symbol]) -> Expr:
-        found = symbol.symbol
-        assert found is not None
-        self.symbol_names[found] = place
-        self.hints[found] = size
-        made.append(found)
-        return symbol
-
-    def _mark(self, symbol: Expr, mark: Mark, size: int, place: str) -> Expr:
-        """Relies on what a mark states of a size; gives the first size of its name, if it has
-        one."""
-        found = symbol.symbol
-        assert found is not None
-        if mark.kind == "dynamic":
-            self.marked.append((found, mark, place))
-        stated: list[tuple[Condition | bool, str]] = [
-            (ge(symbol, mark.minimum), f"min={mark.minimum}"),
-            (True if mark.maximum is None else le(symbol, mark.maximum), f"max={mark.maximum}"),
-        ]
-        first = symbol if mark.name is None else self.marked_names.setdefault(mark.name, symbol)
-        if first is not symbol:
-            stated.append((eq(symbol, first), f"name={mark.name!r}"))
-        for condition, rule in stated:
-            if isinstance(condition, bool) or self.cx.known(condition):
-                continue
-            if not evaluate(condition, self.hints):
-                raise AnyshapeError("E317", dim=place, value=size, mark=rule, why=self._why(first))
-            guard = SizeGuard(condition, self.location(), self.symbol_names)
-            self.entry_sizes.append(guard)
-            self.learn(condition, Stated(f"marked: {rule}"))
-        return first
-
-    def _why(self, size: Expr) -> str:
-        found = size.symbol
-        assert found is not None
-        return f"{self.symbol_names[found]} is {self.hints[found]}"
 
     def _strides(self, tensor: torch.Tensor, source: Source) -> tuple[Dim, ...]:
         symbols = [self.space.fresh("t") for _ in tensor.stride()]
@@ -585,10 +524,8 @@ class Recorder:
 
 def replace_inputs(mark: BuilderMark, inputs: int, builder: Builder) -> BuilderMark:
     """The mark with all inputs kept, and with the counters of input names as they are now."""
-    counters = dict(mark.counters)
-    for prefix in ("p", "c", "x"):
-        if prefix in builder._counters:
-            counters[prefix] = builder._counters[prefix]
+    now = builder.mark().counters
+    counters = {**mark.counters, **{prefix: now[prefix] for prefix in "pcx" if prefix in now}}
     return replace(mark, inputs=inputs, counters=counters)
 
 

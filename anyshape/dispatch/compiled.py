@@ -53,6 +53,7 @@ from anyshape.runtime.launch import CheckFailed
 MAX_SEGMENTS = 10_000  # of one call, before it goes on natively
 OURS = (TypeError, AttributeError, NameError, KeyError, AssertionError)  # not torch's own errors
 MAX_POINTS = 256
+BAD_CODE = "E602"  # the C compiler refuses what we wrote: a failure of ours, not the user's
 
 CompileGraph = Callable[[Graph, Mapping[str, torch.Tensor]], Any]
 
@@ -285,8 +286,13 @@ class Compiled:
         try:
             with collection_paused():
                 variant = self._compile(point, entry)
-        except (AnyshapeError, KeyboardInterrupt):
+        except KeyboardInterrupt:
             raise
+        except AnyshapeError as error:
+            if error.code != BAD_CODE:
+                raise
+            self._go_native(entry.key, _told(error))
+            return None
         except (Exception, Break, ProxyLeak, InterpreterBug) as error:
             self._go_native(entry.key, _told(error))
             return None

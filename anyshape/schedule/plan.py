@@ -8,7 +8,7 @@ by their places.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from anyshape.ir.graph import Arg, Graph, Node, ScalarType, TensorType, Value, values_in
 from anyshape.ir.program import (
@@ -25,6 +25,7 @@ from anyshape.ir.program import (
 )
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops import OPS
+from anyshape.ops.layout import view_strides
 from anyshape.ops.table import Extern, OpDef
 from anyshape.options import Options
 from anyshape.schedule.analysis import Analysis, analyse, link_readers
@@ -36,6 +37,11 @@ from anyshape.schedule.lower import Lowering, view_index
 from anyshape.schedule.steps import insert_frees, symbols_of_arg, symbols_of_step
 from anyshape.schedule.tile import finish
 from anyshape.symbolic import Dim, Expr, Symbol
+
+PRODUCTS = frozenset(
+    {"torch.mm", "torch.bmm", "torch.addmm", "torch.baddbmm", "torch.nn.functional.linear"}
+)
+"""Library functions whose result is all of a new storage."""
 
 EFFECT_KINDS = {"assign": "write", "check_false": "check"}
 """Rows that are done for their effect, with the kind of the call."""
@@ -141,24 +147,29 @@ class _Plan:
         return _Strided(base, strides, offset)
 
     def _stride_by_type(self, value: Value) -> _Strided | None:
-        """Merged dims of a view that keeps its memory: dense base, dense view, the same
-        elements.
-        """
+        """Merged and split dims of a view that keeps its memory: as the types have it."""
         found = self.found
-        base = value
+        base, chain = value, []
         while found.kind_of(base) == "view":
             node = found.nodes[found.producer[base]]
             if node.op not in ("reshape", "unsqueeze", "squeeze"):
                 break
+            chain.append(base)
             first = node.args[0]
             assert isinstance(first, Value)
             base = first
         dense = found.sizes.shape(row_major(found.sizes.shape(base.shape)))
         if base is value or found.kind_of(base) == "view":
             return None
-        if found.sizes.shape(base.tensor.strides) != dense:
-            return None
-        return _Strided(base, row_major(found.sizes.shape(value.shape)), 0)
+        if found.sizes.shape(base.tensor.strides) == dense:
+            return _Strided(base, row_major(found.sizes.shape(value.shape)), 0)
+        seen = base.tensor
+        for view in reversed(chain):
+            strides = view_strides(found.cx, seen, view.shape)
+            if strides is None:
+                return None
+            seen = replace(seen, shape=view.shape, strides=strides)
+        return _Strided(base, found.sizes.shape(seen.strides), 0)
 
     # --- groups and places ---
 
@@ -294,12 +305,18 @@ class _Plan:
         shape = self.found.sizes.shape(value.shape)
         args: tuple[StepArg, ...] = (BufferRef(base), shape, place.strides)
         if place.offset != 0:
-            if self.buffers[base].role not in ("temp", "output"):
+            if self.buffers[base].role not in ("temp", "output") and not self._is_fresh(place.base):
                 return self._narrowed(value)
             args = (*args, place.offset)
         self._buffer(value, "result")
         self.steps.append(Call("torch.as_strided", args, {}, (value.name,), "view"))
         return value.name
+
+    def _is_fresh(self, value: Value) -> bool:
+        """Does a library make the value in memory of its own, which begins with it?"""
+        position = self.found.producer.get(value)
+        row = None if position is None else self.ops.get(self.found.nodes[position].op)
+        return row is not None and isinstance(row.lower, Extern) and row.lower.function in PRODUCTS
 
     def _narrowed(self, value: Value) -> str:
         """A view that enters its base midway, by torch's own functions, one after the other."""

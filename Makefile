@@ -8,7 +8,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all lint format bench clean
+.PHONY: demo test test-all lint format bench conformance clean
 
 demo: $(READY)
 	$(RUN) -m anyshape demo
@@ -30,6 +30,9 @@ format: $(READY)
 
 bench: $(READY)
 	$(RUN) -m benchmarks
+
+conformance: $(READY)
+	$(RUN) -m conformance
 
 clean:
 	rm -rf $(VENV) build *.egg-info

@@ -25,7 +25,7 @@ from anyshape.ir.graph import TensorType, Value
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides, numel, strides_in_order
 from anyshape.ops.table import OPS, OpDef, Signature, add_row
-from anyshape.symbolic import Dim, Expr, Symbol, evaluate, floordiv
+from anyshape.symbolic import Dim, Expr, Symbol, evaluate, floordiv, minimum
 
 if TYPE_CHECKING:
     from anyshape.capture.symbolic_domain import SymbolicDomain
@@ -44,6 +44,8 @@ RANDOM = (
     "exponential",
     "uniform",
 )
+WRITERS = ("batch_norm", "instance_norm", "fused_moving_avg_obs_fake_quant")
+"""Functions that write running statistics, though their schemas do not say so."""
 SAMPLES = 8
 SIZES = (3, 5, 7, 4, 9, 2)
 MOST_DIMS = 12  # of which sums and products are tried
@@ -90,7 +92,7 @@ def eager_call(
     shown = name or getattr(fn, "__qualname__", str(fn))
     if name is None:
         raise broken("unknown-call", shown)
-    if name.rstrip("_") != name and not name.endswith("__"):
+    if (name.rstrip("_") != name and not name.endswith("__")) or name.endswith(WRITERS):
         raise broken("operator-unknown", what=shown, why="it writes in place")
     from_domain = (
         domain.arguments(args),
@@ -107,7 +109,7 @@ def eager_call(
 
 def row_for(fn: Any, name: str, count: int, keywords: tuple[str, ...]) -> OpDef:
     """The row for calls of this form; made once."""
-    key = f"{name}({count}{''.join(',' + k for k in keywords)})"
+    key = "_".join([name.replace(".", "_"), str(count), *keywords])
     row = OPS.get(key)
     if row is None:
         positional = [f"a{i}" for i in range(count)]
@@ -312,6 +314,7 @@ def _candidates(values: list[Value]) -> Iterator[Dim]:
     for a, b in itertools.combinations_with_replacement(dims[:MOST_DIMS], 2):
         yield a * b
         yield a + b
+        yield minimum(a, b)
     for value in values:
         yield numel(value.shape)
 

@@ -69,11 +69,11 @@ def symbols_of_step(step: Step, buffers: Mapping[str, Buffer]) -> Iterator[Symbo
         case Launch(args=args, offsets=offsets):
             yield from symbols_of_arg(tuple(args))
             yield from symbols_of_arg(tuple(offsets.values()))
-        case Call(args=args, kwargs=kwargs, restride=restride, outputs=outputs):
+        case Call(args=args, kwargs=kwargs, outputs=outputs):
             yield from symbols_of_arg((*args, *kwargs.values()))
-            for name in outputs if restride else ():
-                if name in buffers:
-                    yield from symbols_of_arg(buffers[name].strides)
+            for buffer in (buffers[name] for name in outputs if name in buffers):
+                yield from symbols_of_arg(buffer.strides if step.restride else ())
+                yield from symbols_of_arg(buffer.shape if step.guessed else ())
         case CheckStep(condition=condition):
             yield from symbols_of_arg(condition)
 

@@ -18,15 +18,20 @@ from anyshape.passes.rebuild import Rebuilding, rebuild
 def merge_equal_nodes(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """Common subexpression elimination: one node for the same operator on the same arguments.
 
-    What the caller gets keeps a node, and so memory, of its own.
+    Two tensors that the caller gets stay two: in eager they share no memory.
     """
     seen: dict[Hashable, tuple[Value, ...]] = {}
     returned = escaping(graph, ops)
+    handed_out: set[Hashable] = set()
 
     def merge(node: Node, out: Rebuilding) -> tuple[Arg, ...]:
-        if not is_pure(node, ops) or not returned.isdisjoint(node.outputs):
+        if not is_pure(node, ops):
             return out.emit(node)
         key = (node.op, _key(node.args), _key(tuple(sorted(node.kwargs.items()))))
+        if not returned.isdisjoint(node.outputs):
+            if key in handed_out:
+                return out.emit(node)
+            handed_out.add(key)
         earlier = seen.get(key)
         if earlier is None or _sizes_made(earlier) != _sizes_made(node.outputs):
             seen[key] = node.outputs

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from anyshape.codegen.c_lanes import LanePrinter, Work
+from anyshape.codegen.c_lanes import WIDE, LanePrinter, Work
 from anyshape.codegen.c_texts import (
     C_TYPES,
     STORAGE,
@@ -37,8 +37,8 @@ GRAIN = 32768
 """Cells (weighted by what they cost) below which threads cost more than they bring."""
 CHUNK = 2048
 """Cells of the innermost axis that one thread takes at a time."""
-BLOCK = 4096
-"""Cells that one vector of float accumulators sums."""
+BLOCK = 64
+"""Cells that one accumulator of a lane takes before the total of its block is added."""
 ROWS = 128
 """Cells of a strided row that are summed in the elements' own type."""
 LANES = 64
@@ -253,9 +253,10 @@ class _Emitter(LanePrinter):
         *outer, inner = kernel.rows
         self._open_loops(outer)
         start, end = "0", self._dim(inner.extent)
-        blocked = bool(work.reduces) and not _at_most(inner.extent, BLOCK)
+        block = BLOCK * self._width(work)
+        blocked = bool(work.reduces) and not _at_most(inner.extent, block)
         if blocked:
-            start, end = self._open_blocks(inner, BLOCK)
+            start, end = self._open_blocks(inner, block)
         self._declare(work.reduces, "a")
         self._segments(inner, start, end, work)
         self._combine_into(work.reduces, "d{0}", "a{0}")
@@ -272,8 +273,8 @@ class _Emitter(LanePrinter):
             self._row_pass_again(work, done)
             return
         *outer, inner = kernel.rows
-        extent = self._dim(inner.extent)
-        units, unit = f"(({extent} + {BLOCK - 1}) / {BLOCK})", f"{inner.name}b / {BLOCK}"
+        extent, block = self._dim(inner.extent), BLOCK * WIDE
+        units, unit = f"(({extent} + {block - 1}) / {block})", f"{inner.name}b / {block}"
         for axis in reversed(outer):
             unit = f"{axis.name} * {units} + {unit}"
             units = f"({self._dim(axis.extent)}) * {units}"
@@ -281,7 +282,7 @@ class _Emitter(LanePrinter):
             self._line(f"{self._type(n)} *q{n} = malloc({units} * sizeof({self._type(n)}) + 1);")
         self._parallel(len(outer) + 1)
         self._open_loops(outer)
-        start, end = self._open_blocks(inner, BLOCK)
+        start, end = self._open_blocks(inner, block)
         self._declare(work.reduces, "a")
         self._segments(inner, start, end, work)
         for n in work.reduces:
@@ -301,7 +302,7 @@ class _Emitter(LanePrinter):
         self._start_scans(work)
         *outer, inner = self.kernel.rows
         self._open_loops(outer)
-        self._declare(work.reduces, "a")
+        self._declare(work.reduces, "a", total=True)
         self._segments(inner, "0", self._dim(inner.extent), work)
         self._combine_into(work.reduces, "d{0}", "a{0}")
         self._close(len(outer))

@@ -18,6 +18,8 @@ from anyshape.symbolic import Dim
 
 WIDE = 64
 """Accumulators of a cheap reduction."""
+NARROW = 16
+"""Accumulators of any other, whatever the compiler makes of the loop."""
 
 
 @dataclass(slots=True)
@@ -91,7 +93,7 @@ class LanePrinter(CellPrinter):
             self._close(1)
             return
         first = start
-        if work.reduces and not self.splits and self._is_cheap(body):  # else there is much text
+        if work.reduces:
             first = self._wide_loop(axis, start, end, work, body)
         clauses = "".join(
             f" reduction({c_clause(self.kernel.elements[n])}:a{n})" for n in work.reduces
@@ -101,31 +103,37 @@ class LanePrinter(CellPrinter):
         self._cell(work, body, "a{0}")
         self._close(1)
 
-    def _is_cheap(self, body: list[int]) -> bool:
+    def _width(self, work: Work) -> int:
+        """How many accumulators a reduction has: several vectors where the addition is what takes
+        time.
+        """
+        body = self.passes.closure(self._roots(work), work.known)
         costs = [COSTS.get(e.op, 1) for n in body if isinstance(e := self.elements[n], Op)]
-        return sum(costs) <= 12 and max(costs, default=0) < 8
+        cheap = sum(costs) <= 12 and max(costs, default=0) < 8
+        least = min((self.elements[n].dtype.size_bytes for n in body), default=4)
+        return WIDE if cheap and not self.splits else max(NARROW, WIDE // least)
 
     def _wide_loop(self, axis: Axis, start: str, end: str, work: Work, body: list[int]) -> str:
         """Several vectors of accumulators, so that one addition need not wait for the last."""
-        name = axis.name
+        name, width = axis.name, self._width(work)
         first = f"{name}w"
         self._line(f"i64 {first} = {start};")
-        self._open(f"if ({end} - {start} >= {2 * WIDE})")
+        self._open(f"if ({end} - {start} >= {2 * width})")
         for n in work.reduces:
-            self._line(f"{self._type(n)} b{n}[{WIDE}];")
+            self._line(f"{self._type(n)} b{n}[{width}];")
             self._line(
-                f"for (int l = 0; l < {WIDE}; l++) b{n}[l] = {c_identity(self.elements[n])};"
+                f"for (int l = 0; l < {width}; l++) b{n}[l] = {c_identity(self.elements[n])};"
             )
-        self._open(f"for (; {first} + {WIDE} <= {end}; {first} += {WIDE})")
+        self._open(f"for (; {first} + {width} <= {end}; {first} += {width})")
         self._line("#pragma omp simd")
-        self._open(f"for (int l = 0; l < {WIDE}; l++)")
+        self._open(f"for (int l = 0; l < {width}; l++)")
         self._line(f"const i64 {name} = {first} + l;")
         self._cell(work, body, "b{0}[l]")
         self._close(2)
         for n in work.reduces:
             half = c_combine(self.elements[n], f"b{n}[l]", f"b{n}[l + h]")
             self._line(
-                f"for (int h = {WIDE // 2}; h; h /= 2) "
+                f"for (int h = {width // 2}; h; h /= 2) "
                 f"for (int l = 0; l < h; l++) b{n}[l] = {half};"
             )
         self._combine_into(work.reduces, "a{0}", "b{0}[0]")

@@ -28,9 +28,17 @@ if TYPE_CHECKING:
 
 NATIVE_CLASSES = frozenset({torch.finfo, torch.iinfo, torch.device})
 QUERIES = ("_get", "get_", "_is", "is_", "_has", "has_", "_len", "_are", "are_", "_can", "can_")
-OPAQUE = frozenset(
-    {"threading", "importlib", "pickle", "multiprocessing", "subprocess", "socket", "ctypes"}
-)
+OPAQUE = (
+    "threading.", "importlib.", "pickle.", "multiprocessing.", "subprocess.", "socket.", "ctypes.",
+    "torch._functorch.", "torch.autograd.functional.", "torch.autograd.forward_ad.",
+)  # fmt: skip
+"""Packages whose functions are called natively as a whole: they meddle with the process, or, as
+function transforms do, with what every operator called inside them means."""
+
+
+def is_opaque(fn: Any) -> bool:
+    """Whether the Python function belongs to one of them."""
+    return f"{fn.__module__}.".startswith(OPAQUE)
 
 
 def called(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -297,7 +297,7 @@ class SymbolicDomain(Domain):
         return modules.call(self, fn, args, kwargs)
 
     def is_opaque(self, fn: Any) -> bool:
-        return (fn.__module__ or "").partition(".")[0] in callables.OPAQUE
+        return callables.is_opaque(fn)
 
     def call_native(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         made = tensor_methods.call_torch(self, fn, args, kwargs)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anyshape.capture import unwinding
-from anyshape.capture.callables import ANSWERS, OPAQUE
+from anyshape.capture.callables import ANSWERS, is_opaque
 from anyshape.capture.concrete import Concrete
 from anyshape.capture.continuations import Continuation, Finished
 from anyshape.capture.frame import Frame
@@ -40,7 +40,7 @@ class Native(Concrete):
         return NotImplemented
 
     def is_opaque(self, fn: Any) -> bool:
-        return (fn.__module__ or "").partition(".")[0] in OPAQUE
+        return is_opaque(fn)
 
 
 def concrete_machine(codes: dict[Any, Any], frame: Frame | None = None) -> Machine:

@@ -179,6 +179,11 @@ class Recorder:
         side = condition if holds else ~condition
         return str(side) if isinstance(side, bool) else self.spelled(side)
 
+    def example(self, expr: Expr) -> int:
+        """The value at the example sizes; 1 where data decides it."""
+        known = all(symbol in self.hints for symbol in expr.symbols)
+        return int(evaluate(expr, self.hints)) if known else 1
+
     def spelled(self, what: Dim | Condition) -> str:
         """Python text in which sizes are read off the arguments."""
         return to_python(what, lambda symbol: self.symbol_names.get(symbol, symbol.name))
@@ -190,7 +195,7 @@ class Recorder:
             return expr
         value = self.hint_of(expr)
         if value is None or self.depth:
-            raise broken("size-needed", what=why, condition=f"{self.spelled(expr)} == ...")
+            raise broken("size-needed", what=why, condition=self.told(eq(expr, self.example(expr))))
         self.decide(eq(expr, value))
         return value
 

@@ -108,7 +108,7 @@ def render_scalar(
     """The operand as a Python expression; infinities and NaN are spelled so that they evaluate."""
     if isinstance(operand, Scalar):
         _, template = SCALAR_FUNCTIONS[operand.op]
-        return template.format(*(render_scalar(arg, name, input_name) for arg in operand.args))
+        return template.format(*(_enclosed(arg, name, input_name) for arg in operand.args))
     if isinstance(operand, ScalarInput):
         return input_name(operand)
     if isinstance(operand, float) and not math.isfinite(operand):
@@ -116,6 +116,15 @@ def render_scalar(
     if isinstance(operand, (bool, int, float)):
         return repr(operand)
     return to_python(operand, name)
+
+
+def _enclosed(
+    operand: Operand, name: Callable[[Symbol], str], input_name: Callable[[ScalarInput], str]
+) -> str:
+    """The operand as text that binds tighter than any operator."""
+    text = render_scalar(operand, name, input_name)
+    loose = isinstance(operand, Expr) and operand.symbol is None or text.startswith("-")
+    return f"({text})" if loose else text
 
 
 def scalar_inputs(operand: Operand) -> Iterator[ScalarInput]:

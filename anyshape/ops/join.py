@@ -336,11 +336,11 @@ def decided_count(cx: TypeContext, count: Dim) -> int:
     low, high = cx.facts.bounds(count)
     if low is not None and low == high:
         return low
-    hint = None
-    if all(s.policy == "backed" and s in cx.hints for s in count.symbols):
-        hint = int(evaluate(count, cx.hints))
-    if hint is None or not cx.decide(eq(count, hint)):
-        raise Undecided(eq(count, -1))  # type: ignore[arg-type]
+    if any(s not in cx.hints for s in count.symbols):
+        raise Undecided(eq(count, 1))  # type: ignore[arg-type]
+    hint = int(evaluate(count, cx.hints))
+    if not cx.decide(eq(count, hint)):
+        raise Undecided(eq(count, hint))  # type: ignore[arg-type]
     return hint
 
 
@@ -368,7 +368,7 @@ def _decided_pieces(cx: TypeContext, size: Dim, each: Any) -> int:
     if cx.known(le(size, each)):
         return 1
     symbols = symbols_of(size) | symbols_of(each)
-    if any(s.policy != "backed" or s not in cx.hints for s in symbols):
+    if any(s not in cx.hints for s in symbols):
         return max(decided_count(cx, ceildiv(size, each)), 1)
     have, piece = (int(evaluate(n, cx.hints)) for n in (size, each))
     count = max(-(-have // max(piece, 1)), 1)

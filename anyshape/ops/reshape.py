@@ -45,10 +45,10 @@ def _quotient(cx: TypeContext, count: Dim, known: Dim, shape: Arg) -> Dim:
         return (
             cx.facts.simplify(floordiv(count, known)) if isinstance(count, Expr) else count // known
         )
+    cx.require(ne(known, 0), "cannot reshape: the unspecified dimension is ambiguous")
     divided = divide_product(count, known)
     if divided is not None:
         return divided
-    cx.require(ne(known, 0), "cannot reshape: the unspecified dimension is ambiguous")
     cx.require(eq(mod(count, known), 0), f"shape '{shape}' is invalid for the input's size")
     return cx.facts.simplify(floordiv(count, known))
 

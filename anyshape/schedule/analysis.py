@@ -12,14 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from anyshape.ir.graph import Graph, Node, TensorType, Value, values_in
+from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, values_in
+from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops.context import TypeContext
 from anyshape.ops.table import OpDef, Pointwise, Reduce, View
 from anyshape.schedule.draft import Symbols
 from anyshape.schedule.indices import Sizes
 from anyshape.schedule.lower import is_supported, rule_of
 from anyshape.schedule.scatter import is_scatter
-from anyshape.symbolic import Expr, Symbol
+from anyshape.symbolic import AllOf, AnyOf, Expr, Relation, Symbol
 
 Kind = Literal["kernel", "view", "step", "scatter"]
 COSTLY = frozenset(
@@ -48,7 +49,7 @@ class Analysis:
     scheduled: list[bool] = field(default_factory=list)
     copies: set[int] = field(default_factory=set)
     weights: list[int] = field(default_factory=list)
-    binders: dict[Symbol, int] = field(default_factory=dict)
+    binders: dict[Symbol | ScalarInput, int] = field(default_factory=dict)
     over_rows: list[bool] = field(default_factory=list)
     barriers: list[float] = field(default_factory=list)
 
@@ -66,9 +67,9 @@ class Analysis:
         sources = (self.places[source] for source in self.sources[position])
         return max(self.barriers[position], max(sources, default=-1.0))
 
-    def bound_at(self, symbols: Iterable[Symbol]) -> float:
-        """The place from which on all the symbols have values."""
-        places = (self.places[self.binders[s]] for s in symbols if s in self.binders)
+    def bound_at(self, numbers: Iterable[Symbol | ScalarInput]) -> float:
+        """The place from which on all the sizes and numbers have values."""
+        places = (self.places[self.binders[n]] for n in numbers if n in self.binders)
         return max(places, default=-1.0)
 
     def kind_of(self, value: Value) -> Kind | None:
@@ -109,8 +110,8 @@ def analyse(graph: Graph, ops: Mapping[str, OpDef]) -> Analysis:
         found.kinds.append(kind)
         for output in node.outputs:
             found.producer[output] = position
-            for symbol in midrun_symbols(output):
-                found.binders.setdefault(symbol, position)
+            for number in midrun_numbers(_shown(output)):
+                found.binders.setdefault(number, position)
         sources: set[int] = set()
         for value in node.inputs():
             above = found.producer.get(value)
@@ -132,12 +133,31 @@ def _over_rows(found: Analysis, node: Node, sources: set[int]) -> bool:
     return isinstance(lowering, Pointwise) and any(found.over_rows[s] for s in sources)
 
 
-def midrun_symbols(value: Value) -> Iterator[Symbol]:
-    """The symbols of a value's type that only the run decides."""
-    dims = value.type.shape if isinstance(value.type, TensorType) else (value.type.expr,)
-    for dim in dims:
-        if isinstance(dim, Expr):
-            yield from (s for s in dim.symbols if s.knowledge == "midrun")
+def _shown(value: Value) -> Arg:
+    """What a value's type says of it: its sizes, or its number."""
+    return value.type.shape if isinstance(value.type, TensorType) else value.type.expr  # type: ignore[return-value]
+
+
+def numbers_of(node: Node) -> Iterator[Symbol | ScalarInput]:
+    """What only the run decides of a node's result and of its arguments that are no tensors."""
+    for output in node.outputs:
+        yield from midrun_numbers(_shown(output))
+    for arg in (*node.args, *node.kwargs.values()):
+        yield from midrun_numbers(arg)
+
+
+def midrun_numbers(arg: Arg | ScalarInput) -> Iterator[Symbol | ScalarInput]:
+    """The sizes and numbers in an argument that only the run decides."""
+    match arg:
+        case Expr() | Relation() | AllOf() | AnyOf():
+            yield from (s for s in arg.symbols if s.knowledge == "midrun")
+        case ScalarInput():
+            yield arg
+        case Scalar():
+            yield from midrun_numbers(tuple(arg.args))  # type: ignore[arg-type]
+        case tuple():
+            for item in arg:
+                yield from midrun_numbers(item)
 
 
 def _weight(found: Analysis, node: Node, sources: set[int]) -> int:

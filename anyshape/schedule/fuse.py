@@ -18,7 +18,7 @@ from typing import Literal
 
 from anyshape.ir.graph import Node, Value
 from anyshape.ops.table import Pointwise, Reduce
-from anyshape.schedule.analysis import COSTLY, Analysis, midrun_symbols
+from anyshape.schedule.analysis import COSTLY, Analysis, numbers_of
 from anyshape.schedule.draft import Cell, Draft, Symbols
 from anyshape.schedule.indices import (
     Index,
@@ -247,7 +247,7 @@ class _Attempt:
         rule = rule_of(self.found.ops[node.op]) or PARTS[self.part]
         self.lowering.mask = None
         if self.found.binders:
-            self.low = max(self.low, self.found.bound_at(midrun_symbols(node.output)))
+            self.low = max(self.low, self.found.bound_at(numbers_of(node)))
         self.low = max(self.low, self.found.barriers[self.found.producer[node.output]])
         rule(self.lowering, node, index)
 

@@ -9,7 +9,7 @@ dictionary look-up and one identity test; nothing is walked twice.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,10 @@ class Guard:
 
     def __str__(self) -> str:
         return KINDS[self.kind].text(self.source.text, self.expected)
+
+    def holds(self) -> bool:
+        """Does it hold now? For guards that read no slot."""
+        return _explain_one(self, []) is None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -262,13 +266,51 @@ class _Text:
         return function
 
 
+def dict_read(guard: Guard) -> dict[Any, Any] | None:
+    """The pinned dictionary whose content alone decides the guard; None where more does."""
+    source = guard.source
+    if guard.kind in ("contains", "keys", "length", "truth"):
+        return _plain(source.pinned) if source.is_pinned else None
+    if guard.kind == "missing":
+        return _plain(getattr(source.pinned, "__dict__", None)) if source.is_pinned else None
+    constant = guard.kind == "equals" and type(guard.expected) in CONSTANTS
+    base = source.base
+    if not (guard.kind == "is" or constant) or base is None or not base.is_pinned:
+        return None
+    if source.kind == "attr" and _holds_itself(base.pinned, source.key):
+        return _plain(vars(base.pinned))
+    return _plain(base.pinned) if source.kind in ("item", "get") else None
+
+
+CONSTANTS = frozenset({int, float, bool, str, bytes, complex, type(None)})
+
+
+def _plain(value: Any) -> dict[Any, Any] | None:
+    return value if type(value) is dict else None
+
+
+def _holds_itself(obj: Any, name: Any) -> bool:
+    return not isinstance(obj, type) and name in getattr(obj, "__dict__", ())
+
+
+def compile_test(guards: Sequence[Guard]) -> Callable[[], bool]:
+    """A function that says whether the guards, which read no slot, hold."""
+    text = _Text()
+    for guard in guards:
+        _emit(text, guard)
+    text.add("return True")
+    return text.compile("test", "")
+
+
 def compile_entry(
     guards: GuardSet,
     snapshot: Callable[[], tuple[Any, ...]],
     fresh: Callable[[], bool] | None,
+    steady: Callable[[], bool] | None = None,
+    tested: Set[Guard] = frozenset(),
 ) -> Callable[[Sequence[Any]], list[Any] | None]:
     """`entry(slots)`: the graph's inputs in order if every guard holds, else None. Cheap and
-    telling guards come first."""
+    telling guards come first. `steady` tests those guards that are in `tested`."""
     text = _Text()
     text.fail_if("snapshot() != " + text.name(guards.world, "world"))
     if guards.front is not None:
@@ -277,7 +319,7 @@ def compile_entry(
     for guard in guards.guards:
         if _from_slot(guard.source):
             _emit(text, guard)
-        else:
+        elif guard not in tested:
             slow.append(guard)
     _emit_bindings(text, guards)
     for size in guards.sizes:
@@ -295,9 +337,11 @@ def compile_entry(
         _emit(text, guard)
     if fresh is not None:  # parameters and hooks
         text.fail_if("not fresh()")
+    if steady is not None:
+        text.fail_if("not steady()")
     reads = ", ".join(expression(source, text.name) for source in guards.inputs)
     text.add(f"return [{reads}]")
-    return text.compile("entry", "slots", snapshot=snapshot, fresh=fresh, math=math)
+    return text.compile("entry", "slots", snapshot=snapshot, fresh=fresh, steady=steady, math=math)
 
 
 def _from_slot(source: Source) -> bool:

@@ -11,13 +11,15 @@ themselves.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from anyshape.capture.guards import GuardSet, compile_entry
 from anyshape.capture.tensors import parameter_state
+from anyshape.dispatch.steady import Steady
 from anyshape.errors import AnyshapeError
 from anyshape.ir.code import CFunction
 from anyshape.options import Options
@@ -92,6 +94,17 @@ def freshness(
         return slow.holds
     fast = _compare_bytes(parameters, hooks, slow, options)
     return slow.holds if fast is None else fast
+
+
+def entry_of(
+    guards: GuardSet, snapshot: Callable[[], tuple[Any, ...]], options: Options
+) -> tuple[Callable[[Sequence[Any]], list[Any] | None], Callable[[], bool] | None]:
+    """`compile_entry`'s function, with what C tests for it; and if the parameters are fresh."""
+    fresh = freshness(guards.parameters, guards.hooks, options)
+    steady = Steady.of(guards.guards, options)
+    if steady is None:
+        return compile_entry(guards, snapshot, fresh), fresh
+    return compile_entry(guards, snapshot, fresh, steady.holds, steady.all_guards()), fresh
 
 
 @dataclass(slots=True, eq=False)

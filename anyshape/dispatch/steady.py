@@ -1,0 +1,145 @@
+"""Have these dictionaries changed since their guards were last tested? One number each, in C.
+
+In: guards that the content of one pinned dictionary decides. Out: a function that says whether
+they hold. A model of some depth has thousands of them (attributes of modules, names of globals)
+in hundreds of dictionaries. CPython 3.11 and 3.12 give a dictionary a new number whenever it is
+written to; where the number is that of the last test, nothing is asked. Where it is not, the
+guards of that dictionary are tested again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anyshape.capture.guards import Guard, compile_test, dict_read
+from anyshape.errors import AnyshapeError
+from anyshape.ir.code import CFunction
+from anyshape.options import Options
+from anyshape.runtime.build import Builder
+
+MANY = 64  # fewer guards are tested one by one, in less time
+NUMBER = 24  # where a dictionary has its number, in bytes
+VERSIONS = ((3, 11), (3, 12))
+
+SOURCE = """
+long long anyshape_changed(long long count, char **dicts, long long *numbers, long long from)
+{
+    for (long long i = from; i < count; i++)
+        if (*(long long *)(dicts[i] + 24) != numbers[i]) return i;
+    return -1;
+}
+"""
+
+
+def number_of(table: dict[Any, Any]) -> int:
+    """The dictionary's number, another one after each write."""
+    return ctypes.c_int64.from_address(id(table) + NUMBER).value
+
+
+@functools.cache
+def dictionaries_are_numbered() -> bool:
+    """Tried, not assumed: every way to write gives a new number, and reading does not."""
+    if sys.version_info[:2] not in VERSIONS or sys.implementation.name != "cpython":
+        return False
+
+    class Object:
+        pass
+
+    thing = Object()
+    table = vars(thing)
+    seen = [number_of(table)]
+
+    def changes(write: Callable[[], object]) -> bool:
+        write()
+        seen.append(number_of(table))
+        return seen[-1] != seen[-2]
+
+    writes: tuple[Callable[[], object], ...] = (
+        lambda: setattr(thing, "name", 1),
+        lambda: setattr(thing, "name", 2),
+        lambda: table.update(name=3, other=4),
+        lambda: table.__setitem__("name", 5),
+        lambda: table.setdefault("third", 6),
+        lambda: delattr(thing, "other"),
+        lambda: table.pop("third"),
+        lambda: table.clear(),
+    )
+    return all(map(changes, writes)) and not changes(lambda: table.get("name"))
+
+
+@dataclass(slots=True, eq=False)
+class Steady:
+    """Guards by the dictionary that decides them; ``numbers`` are from when they last held."""
+
+    dicts: Sequence[dict[Any, Any]]
+    guards: Sequence[Sequence[Guard]]
+    tests: list[Callable[[], bool] | None]
+    numbers: Any
+    changed: Callable[..., int]
+    given: tuple[int, Any, Any]
+
+    @classmethod
+    def of(cls, guards: Sequence[Guard], options: Options) -> Steady | None:
+        """Those of the guards that dictionaries decide; None where it is not worth it."""
+        found: dict[int, tuple[dict[Any, Any], list[Guard]]] = {}
+        for guard in guards:
+            table = dict_read(guard)
+            if table is not None:
+                found.setdefault(id(table), (table, []))[1].append(guard)
+        if sum(len(some) for _, some in found.values()) < MANY or not dictionaries_are_numbered():
+            return None
+        changed = _changed(options)
+        if changed is None:
+            return None
+        dicts = [table for table, _ in found.values()]
+        numbers = (ctypes.c_int64 * len(dicts))()  # none of a dictionary: all are tested first
+        addresses = (ctypes.c_int64 * len(dicts))(*map(id, dicts))
+        given = (len(dicts), addresses, numbers)
+        tests: list[Callable[[], bool] | None] = [None] * len(dicts)
+        made = cls(dicts, [some for _, some in found.values()], tests, numbers, changed, given)
+        made.test_at_first()
+        return made
+
+    def all_guards(self) -> frozenset[Guard]:
+        """The guards that ``holds`` tests."""
+        return frozenset(guard for some in self.guards for guard in some)
+
+    def test_at_first(self) -> None:
+        """Numbers those dictionaries whose guards hold, without compiling their tests."""
+        for index, table in enumerate(self.dicts):
+            number = number_of(table)
+            if all(guard.holds() for guard in self.guards[index]):
+                self.numbers[index] = number
+
+    def holds(self) -> bool:
+        """Do all guards hold? What has changed is tested again; its number is read before that."""
+        index = self.changed(*self.given, 0)
+        while index >= 0:
+            number = number_of(self.dicts[index])
+            if not self._test(index)():
+                return False
+            self.numbers[index] = number
+            index = self.changed(*self.given, index + 1)
+        return True
+
+    def _test(self, index: int) -> Callable[[], bool]:
+        test = self.tests[index]
+        if test is None:
+            test = self.tests[index] = compile_test(self.guards[index])
+        return test
+
+
+def _changed(options: Options) -> Callable[..., int] | None:
+    types = ("int64", "pointer", "pointer", "int64")
+    try:
+        builder = Builder.create(options, "")
+        wanted = {"anyshape_changed": CFunction(SOURCE, types, returns_status=True)}
+        changed: Callable[..., int] = builder.functions(wanted)["anyshape_changed"]
+    except AnyshapeError:
+        return None
+    return changed

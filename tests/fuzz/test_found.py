@@ -1,0 +1,56 @@
+"""What the fuzzer found, shrunk: each program does now what eager does, at every size."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from oracle import wrong
+from programs import Fuzzed, Input
+
+
+def over(shapes: str, *lines: str, layouts: str = "plain", dtypes: str = "") -> Fuzzed:
+    """A program over x0, x1...: one shape each, after commas; the last line is what it returns."""
+    kinds = dtypes.split() or ["float32"] * 9
+    inputs = tuple(
+        Input(f"x{n}", tuple(shape.split()), kinds[n], tuple(layouts.split()))
+        for n, shape in enumerate(shapes.split(","))
+    )
+    return Fuzzed(inputs, lines[:-1], lines[-1])
+
+
+FOUND = {
+    "equal results share no memory": over("a b", "x0 + 1, x0 + 1"),
+    "views of equal results share none": over("a b", "(x0 + 1).t(), (x0 + 1).view(-1), x0 + 1"),
+    "a result that is returned twice is one": over("a b", "t = x0 * 2", "t, t, t.view_as(t), t[:]"),
+    "an alias of an argument is another object": over("a b", "x0.view_as(x0), x0.reshape(x0.shape), x0[...], x0"),
+    "what gives back its argument gives that": over("a b", "x0.contiguous(), x0.float(), x0.add_(1)"),
+    "a copy is a copy": over("a b", "x0.to(torch.float32, copy=True), x0.clone(), x0.clone()"),
+    "the last row of an expanded one is contiguous": over(
+        "a b", "t = x0[:1].expand(x0.shape)[: x0.shape[0] // 2]", "t.reshape(-1) if t.is_contiguous() else t * 2"
+    ),
+    "a write through a reshape of a stepped argument": over(
+        "a b", "x0.reshape(-1).add_(2)", "x0 * 1", layouts="stepped"
+    ),
+    "a write through a flattened stepped argument": over(
+        "a b", "x0.flatten()[1:] = 0", "x0 * 1", layouts="plain stepped offset"
+    ),
+    "a flattened stepped argument is a view": over(
+        "a b", "x0.flatten(), x0.reshape(-1)[...]", layouts="stepped plain transposed"
+    ),
+    "a write to one row of an expanded argument": over(
+        "a b", "x0[:1].add_(1)", "x0 * 2", layouts="plain expanded"
+    ),
+    "a number read from what is multiplied by it": over("a b", "t = x0 * 2", "t * t.sum().item(), t"),
+    "an item that nobody reads": over(
+        "a b", "t = x0.cumsum(1)", "u = t + int(t.count_nonzero())", "w = t * 2", "w + int(w.count_nonzero())"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_it_does_what_eager_does(name: str) -> None:
+    assert wrong(FOUND[name]) == []

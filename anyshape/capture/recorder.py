@@ -135,6 +135,10 @@ class Recorder:
             found = self.locations[key] = locate(code, index)
         return found
 
+    def here(self) -> None:
+        """What is made and learned from now on belongs to the user's line being executed."""
+        self.builder.location = self.cx.location = self.location()
+
     def guard(self, source: Source, kind: str, expected: Any) -> None:
         """Relies on one atom; said twice is said once."""
         try:
@@ -151,6 +155,7 @@ class Recorder:
 
     def decide(self, condition: Condition | bool) -> bool:
         """The truth of a condition, by facts or by a guard; breaks where neither can be."""
+        self.here()
         try:
             return self.cx.decide(condition)
         except Undecided as undecided:
@@ -308,7 +313,7 @@ class Recorder:
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Appends one row's application to the graph; breaks where eager would raise."""
         builder = self.builder
-        builder.location = self.cx.location = self.location()
+        self.here()
         builder.world = self.node_world()
         before = len(builder.nodes)
         try:

@@ -549,6 +549,7 @@ class SymbolicDomain(Domain):
     def require(self, condition: Condition | bool, message: Any) -> None:
         """A precondition that the program states: `torch._check`."""
         text = message if isinstance(message, str) else "check failed"
+        self.recorder.here()
         try:
             self.recorder.cx.require(condition, text)
         except OpError:

@@ -17,7 +17,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -41,6 +41,7 @@ from anyshape.capture.symbolic_domain import SymbolicDomain
 from anyshape.capture.values import Break, InterpreterBug, ProxyLeak
 from anyshape.declare import Declaration, Parameters, Placed, check_returned
 from anyshape.dispatch.freshness import freshness
+from anyshape.dispatch.inside import told
 from anyshape.dispatch.stats import Explanation, Stats
 from anyshape.dispatch.trampoline import Place, concrete_machine, flatten, inflate, step
 from anyshape.errors import AnyshapeError, AnyshapeWarning
@@ -79,6 +80,8 @@ class Variant:
     joined: int = 0
     guarded: int = 0
     refusals: tuple[Any, ...] = ()
+    names: Mapping[Any, str] = field(default_factory=dict)  # where the symbols come from
+    placed: Placed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,6 +385,8 @@ class Compiled:
             joined=domain.joined,
             guarded=domain.guarded,
             refusals=tuple(domain.refusals),
+            names=recorder.symbol_names,
+            placed=entry.placed,
         )
         self.capture_seconds += captured - started
         self.compile_seconds += time.perf_counter() - started
@@ -525,11 +530,9 @@ class Compiled:
         """What is relied on, each with the user's line that made it."""
         parts = []
         for number, variant in enumerate(self._variants()):
+            assert variant.graph is not None
             parts.append(f"specialization {number}")
-            parts += [
-                f"  {text}" + (f"  # {place}" if place else "")
-                for text, place in variant.guards.lines()
-            ]
+            parts += told(variant.guards, variant.graph, variant.names, variant.placed)
         return "\n".join(parts)
 
     def graphs(self) -> list[str]:
@@ -551,7 +554,7 @@ class Compiled:
     def explain(self) -> Explanation:
         """Every break, and the counts."""
         refusals = dict.fromkeys(str(r) for variant in self._variants() for r in variant.refusals)
-        return Explanation(tuple(self.breaks), self.stats(), tuple(refusals))
+        return Explanation(tuple(self.breaks), self.stats(), tuple(refusals), self.guards())
 
     def reset(self) -> None:
         """Forgets every specialization."""

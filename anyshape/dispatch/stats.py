@@ -31,11 +31,12 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What `explain` found: the breaks, and the counts."""
+    """What `explain` found: the breaks, the counts, and what is relied on of sizes and all else."""
 
     breaks: tuple[GraphBreak, ...]
     stats: Stats
     refusals: tuple[str, ...] = ()  # branches on sizes that had to be guarded, and why
+    relied: str = ""  # what `fast.guards()` prints
 
     def __str__(self) -> str:
         stats = self.stats
@@ -43,4 +44,4 @@ class Explanation:
             f"{stats.segments} segments, {len(self.breaks)} graph breaks; "
             f"branches on sizes: {stats.joined} joined, {stats.guarded} guarded"
         )
-        return "\n\n".join([head, *map(str, self.breaks), *self.refusals])
+        return "\n\n".join([head, *map(str, self.breaks), *self.refusals, self.relied])

@@ -1,0 +1,112 @@
+"""What `fast.guards()` and `explain` print of sizes: whole texts, to be read in review."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+import anyshape
+
+SOURCE = """\
+def program(x, mask, w, k):
+    anyshape.check(x.shape[1] >= 2, "two steps at least")
+    y = x[mask > 0]
+    if w.shape[0] > 3:
+        y = torch.cat([y, w])
+    for _ in range(k.shape[0]):
+        y = y + 1
+    return y[: w.shape[0]] + x.sum()
+"""
+
+GUARDS = """\
+specialization 0
+  symbols
+    u_batch0 = x.size(0): unbacked, 0 <= u_batch0
+      u_batch0*u_time0 >= u0  # program.py:3, in program
+    u_time0 = x.size(1): unbacked, 8 <= u_time0 <= 64
+      u_time0%8 == 0  # assumed: time % 8 == 0
+      u_time0 <= 64  # assumed: time <= 64
+      u_time0 >= 2  # program.py:2, in program
+      u_batch0*u_time0 >= u0  # program.py:3, in program
+    s0 = w.size(0): backed, 4 <= s0
+      s0 >= 4  # program.py:4, in program
+    s1 = k.size(0): backed, always 2
+      s1 == 2  # program.py:6, in program
+    u0 = a size of nonzero at program.py:3, in program: unbacked, 0 <= u0
+      u_batch0*u_time0 >= u0  # program.py:3, in program
+  declared
+    x: batch time
+    mask: batch time
+    assumed: time % 8 == 0
+    assumed: time <= 64
+  guards
+    x is float32 on cpu of rank 2, contiguous
+    mask is float32 on cpu of rank 2, contiguous
+    w is float32 on cpu of rank 1, contiguous
+    k is float32 on cpu of rank 1, contiguous
+    s0 >= 4  (s0 = w.size(0))  # program.py:4, in program
+    s1 == 2  (s1 = k.size(0))  # program.py:6, in program
+  predicates
+    none: each launch has one kernel
+  checks
+    u_time0 >= 2: two steps at least  # program.py:2, in program"""
+
+
+def make(source: str) -> Callable[..., Any]:
+    scope: dict[str, Any] = {"torch": torch, "anyshape": anyshape}
+    exec(compile(source, "program.py", "exec"), scope)
+    return scope["program"]
+
+
+def own(text: str) -> str:
+    """Without the guards on modules, whose texts hold places of this machine."""
+    return "\n".join(line for line in text.splitlines() if "<module" not in line)
+
+
+def test_guards_say_where_each_symbol_comes_from_and_which_line_told_each_fact() -> None:
+    shapes = {"x": "batch time", "mask": "batch time"}
+    given = torch.randn(3, 8), torch.ones(3, 8), torch.randn(5), torch.randn(2)
+    settings = {"shapes": shapes, "assumptions": ["time % 8 == 0", "time <= 64"]}
+    fast = anyshape.compile(make(SOURCE), fullgraph=True, **settings)
+    with torch.no_grad():
+        fast(*given)
+        assert own(fast.guards()) == GUARDS
+        explained = str(anyshape.explain(make(SOURCE), **settings)(*given))
+    assert GUARDS in own(explained)
+
+
+BREAKING = """\
+def program(x):
+    if x.sum() > 0:
+        return x * 2
+    return x[0]
+"""
+
+EXPLAINED = """\
+2 segments, 1 graph breaks; branches on sizes: 0 joined, 0 guarded
+
+tensor-branch: this branch depends on the values of a tensor
+  --> program.py:2, in program
+hint: use torch.where, or move the branch out of the compiled function
+
+specialization 0
+  symbols
+    s0 = x.size(0): backed, 0 <= s0
+  guards
+    x is float32 on cpu of rank 1, contiguous
+  predicates
+    none: each launch has one kernel
+specialization 1
+  symbols
+    s0 = x.size(0): backed, 0 <= s0
+  guards
+    x is float32 on cpu of rank 1, contiguous
+  predicates
+    none: each launch has one kernel"""
+
+
+def test_explain_says_the_same_of_every_segment_after_the_breaks() -> None:
+    with torch.no_grad():
+        assert str(anyshape.explain(make(BREAKING))(torch.ones(3))) == EXPLAINED

@@ -44,7 +44,9 @@ RANDOM = (
     "exponential",
     "uniform",
 )
-WRITERS = ("batch_norm", "instance_norm", "fused_moving_avg_obs_fake_quant")
+WRITERS = (
+    "batch_norm", "instance_norm", "fused_moving_avg_obs_fake_quant", "_legit", "_with_update",
+)  # fmt: skip
 """Functions that write running statistics, though their schemas do not say so."""
 SAMPLES = 8
 SIZES = (3, 5, 7, 4, 9, 2)
@@ -100,11 +102,19 @@ def eager_call(
     )
     row = row_for(fn, name, len(args), tuple(kwargs))
     try:
-        return domain.recorder.wrap(
-            domain.recorder.call(row.name, *from_domain[0], **from_domain[1])
-        )
+        made = domain.recorder.call(row.name, *from_domain[0], **from_domain[1])
     except OpError as error:
         raise broken("operator-unknown", what=shown, why=str(error)) from None
+    result = domain.recorder.wrap(made)
+    named = result_class(name) if isinstance(result, tuple) else None
+    return result if named is None else named(result)
+
+
+def result_class(name: str) -> Any:
+    """The named tuple that a function returns: `torch.return_types.linalg_svd`."""
+    *rest, last = name.split(".")
+    spellings = ("_".join((*rest[-1:], last)), last, *rest[-1:])
+    return next(filter(None, (getattr(torch.return_types, s, None) for s in spellings)), None)
 
 
 def row_for(fn: Any, name: str, count: int, keywords: tuple[str, ...]) -> OpDef:

@@ -463,17 +463,17 @@ op(
 )
 
 
-def _normal_tensor_split(cx: TypeContext, x: Any, places: Any, dim: Arg = 0) -> Normal:
-    t = tensor(x)
-    d = dim_of(dim, t.rank)
-    size = t.shape[d]
+def _tensor_split_expand(b: Any, x: Any, places: Any, dim: Arg = 0) -> tuple[Any, ...]:
+    cx, d = b.cx, dim_of(dim, tensor(x).rank)
+    size = x.shape[d]
     if isinstance(places, tuple):
-        ends = [_clamped(cx, p, size) for p in places] + [size]
+        ends = [*(_clamped(cx, p, size) for p in places), size]
         starts = [0, *ends[:-1]]
-        return (x, tuple(_difference(cx, s, e) for s, e in zip(starts, ends)), d), {}
+        return tuple(b.slice(x, d, s, _difference(cx, s, e), 1) for s, e in zip(starts, ends))
     if not isinstance(places, int):
         raise NoRow("tensor_split with a tensor of places has no row")
-    return (x, tuple(floordiv(size + places - 1 - i, places) for i in range(places)), d), {}
+    lengths = tuple(floordiv(size + places - 1 - i, places) for i in range(places))
+    return _pieces_expand(b, x, lengths, d)
 
 
 def _clamped(cx: TypeContext, place: Any, size: Dim) -> Dim:
@@ -491,10 +491,9 @@ op(
     "input, indices_or_sections, dim=0",
     torch="torch.tensor_split",
     spellings=("torch.Tensor.tensor_split",),
-    normalize=_normal_tensor_split,
-    type=_pieces_type,
-    expand=_pieces_expand,
+    expand=_tensor_split_expand,
     alias="view",
+    inline=True,
 )
 
 

@@ -15,12 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from anyshape.ir.dtypes import int64
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, map_values
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
-from anyshape.ops.layout import is_contiguous, view_strides
+from anyshape.ops.layout import is_contiguous, numel, view_strides
 from anyshape.ops.table import OpDef
-from anyshape.symbolic import Dim
+from anyshape.symbolic import Dim, ge
 
 ASSIGN = "assign"
 
@@ -295,11 +296,32 @@ def _undo_movedim(b: Builder, parent: Value, new: Value, node: Node, position: i
 
 def _undo_expand(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
     """Eager writes through an expanded view only where it repeats nothing."""
-    if new.shape == parent.shape:
-        return new
-    if len(new.shape) > len(parent.shape):
-        return b.call("reshape", new, parent.shape)
-    raise NotImplementedError("a write through expand cannot be undone")
+    lead = len(new.shape) - len(parent.shape)
+    if not all(map(b.cx.same, (*(1,) * lead, *parent.shape), new.shape)):
+        raise NotImplementedError("a write through expand cannot be undone")
+    return b.call("reshape", new, parent.shape) if lead else new
+
+
+def _undo_by_places(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
+    """The same view of the elements' numbers says where each element goes."""
+    count = numel(parent.shape)
+    numbers = b.call("arange", count, 0, 1, int64, parent.tensor.device)
+    places = b.call(
+        node.op, b.call("reshape", numbers, parent.shape), *node.args[1:], **node.kwargs
+    )
+    if isinstance(places, tuple):
+        places = places[position]
+    flat = (numel(new.shape),)
+    whole, part = b.call("reshape", parent, (count,)), b.call("reshape", new, flat)
+    made = b.call("index_put", whole, (b.call("reshape", places, flat),), part, False)
+    return b.call("reshape", made, parent.shape)  # type: ignore[no-any-return]
+
+
+def _undo_unfold(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
+    size, step = node.args[2:4]
+    if not b.cx.known(ge(step, size)):  # type: ignore[arg-type]
+        raise NotImplementedError("a write through windows that overlap cannot be undone")
+    return _undo_by_places(b, parent, new, node, position)
 
 
 def _undo_select(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
@@ -309,10 +331,6 @@ def _undo_select(b: Builder, parent: Value, new: Value, node: Node, position: in
 def _undo_slice(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
     _, dim, start, length, step = node.args
     return b.call("slice_scatter", parent, new, dim, start, length, step)
-
-
-def _undo_diagonal(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
-    return b.call("diagonal_scatter", parent, new, *node.args[1:4])
 
 
 def _undo_narrow(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
@@ -356,15 +374,16 @@ INVERSES: dict[str, Undo] = {
     "permute": _undo_permute,
     "movedim": _undo_movedim,
     **dict.fromkeys(("T", "t", "mT"), _undo_transposed),
-    "expand": _undo_expand,
+    **dict.fromkeys(("expand", "broadcast_to", "expand_as"), _undo_expand),
     **dict.fromkeys(("transpose", "swapaxes", "swapdims"), _undo_transpose),
     "select": _undo_select,
     "slice": _undo_slice,
     "narrow": _undo_narrow,
-    "diagonal": _undo_diagonal,
+    "diagonal": _undo_by_places,
+    "unfold": _undo_unfold,
     **dict.fromkeys(("split", "chunk"), _undo_parts),
     "unbind": _undo_unbind,
     "view_as_real": _undo_as_real,
     "view_as_complex": _undo_as_complex,
-    **dict.fromkeys(("alias", "detach"), _undo_alias),
+    **dict.fromkeys(("alias", "detach", "positive"), _undo_alias),
 }

@@ -343,7 +343,7 @@ class _Attempt:
         if weight <= 3 and max(self.low, low) < self.high and self._cheap(position, places):
             return None
         if node.output in self.whole and weight > 1 and not self._reduces(node):
-            return None if len(places) == 1 else "it is read at several places"
+            return "others read it too, and this kernel at places that data decides"
         stored = None if self.part != "whole" else self._identity(node, places)
         if stored is None:
             return "others read it too, and this kernel does not run over all of it"

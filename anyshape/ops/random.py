@@ -207,7 +207,7 @@ for _name, _signature in (
     ("uniform_", "input, *args, generator=None"),
     ("bernoulli_", "input, p=0.5, *, generator=None"),
     ("exponential_", "input, lambd=1, *, generator=None"),
-    ("random_", "input, *, generator=None"),
+    ("random_", "input, low=None, high=None, *, generator=None"),
 ):
     _text = _signature.replace("*args, ", "low=0.0, high=1.0, *, ")
     op(

@@ -595,6 +595,7 @@ def normal(
     dtype: Any = None,
     device: Any = None,
     generator: Any = None,
+    layout: Any = None,
 ) -> Tensor:
     return (
         torch.normal(mean, std)
@@ -613,7 +614,8 @@ random_alpha_dropout, random_feature_alpha_dropout = F.alpha_dropout, F.feature_
 
 def _drawn(name: str) -> Callable[..., Tensor]:
     def function(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return getattr(torch.empty_like(input), name)(*args, **kwargs)
+        given = (arg for arg in args if arg is not None)
+        return getattr(torch.empty_like(input), name)(*given, **kwargs)
 
     return function
 

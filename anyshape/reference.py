@@ -333,6 +333,11 @@ def masked_index_put(input: Tensor, indices: Any, values: Any, accumulate: bool 
     return input.clone().index_put_(indices, values, accumulate)
 
 
+def masked_index_put_(input: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
+    """``index_put_`` with masks among the indices."""
+    return input.index_put_(indices, values, accumulate)
+
+
 def nan_to_num_core(input: Tensor, nan: float, posinf: float, neginf: float) -> Tensor:
     return torch.nan_to_num(input, nan, posinf, neginf)
 

@@ -32,11 +32,7 @@ def bound(recorder: Recorder, value: Dim | None, size: Dim, default: Dim) -> Dim
     """One end of a slice, counted from 0 and clamped to the size."""
     if value is None:
         return default
-    cx = recorder.cx
-    negative = value < 0 if isinstance(value, int) else not cx.known(ge(value, 0))
-    if negative and not isinstance(value, int):
-        negative = not recorder.decide(ge(value, 0))
-    return clamp(recorder, 0, value + size if negative else value, size)
+    return clamp(recorder, 0, recorder.cx.from_zero(value, size), size)
 
 
 def slice_of(recorder: Recorder, x: Value, dim: int, part: slice) -> Value:
@@ -77,7 +73,11 @@ def setitem(recorder: Recorder, x: Value, key: Any, new: Any) -> None:
         if mask is not None and not isinstance(new, Value):
             recorder.call("masked_fill_", view, mask, new)
             return
-        value = new if isinstance(new, Value) else full_like_scalar(recorder, view, new)
+        value = (
+            _without_leading_ones(recorder, new)
+            if isinstance(new, Value)
+            else full_like_scalar(recorder, view, new)
+        )
         recorder.call("index_put_", view, tuple(indices), value)
     elif isinstance(new, Value):
         recorder.call("copy_", view, _fitted(recorder, view, new))
@@ -91,6 +91,17 @@ def _fitted(recorder: Recorder, view: Value, new: Value) -> Value:
     if extra <= 0:
         return new
     made: Value = recorder.call("reshape", new, new.shape[extra:])
+    return made
+
+
+def _without_leading_ones(recorder: Recorder, new: Value) -> Value:
+    """As eager hands a value to `index_put_`."""
+    shape = new.shape
+    while shape and isinstance(shape[0], int) and shape[0] == 1:
+        shape = shape[1:]
+    if shape == new.shape:
+        return new
+    made: Value = recorder.call("reshape", new, shape)
     return made
 
 

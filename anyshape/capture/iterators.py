@@ -71,6 +71,24 @@ def copy_iterator(value: Any, memo: dict[int, Any], *, inside: bool = False) -> 
     return twin
 
 
+def same_place(a: Any, b: Any) -> bool:
+    """Whether two iterators are at the same position in the same container: neither of two copies
+    was advanced further than the other."""
+    if type(a) is not type(b) or not can_fork(a):
+        return False
+    return _same_state(a.__reduce__(), b.__reduce__())
+
+
+def _same_state(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if type(a) in (tuple, list):
+        return len(a) == len(b) and all(map(_same_state, a, b))
+    return a == b if type(a) in (int, str, bytes, range) else same_place(a, b)
+
+
 def _rebuild(state: tuple[Any, ...], memo: dict[int, Any], *, deep: bool) -> Any:
     make, args, *rest = state
     if deep:

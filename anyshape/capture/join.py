@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from anyshape.capture import numbers, unwinding
 from anyshape.capture.continuations import Finished, Root
 from anyshape.capture.frame import Code, Frame
+from anyshape.capture.iterators import same_place
 from anyshape.capture.op_control import leave
 from anyshape.capture.recorder import Recorder
 from anyshape.capture.values import PROXIES, Break, ProxyLeak, ScalarValue, TensorValue
@@ -33,6 +34,7 @@ from anyshape.symbolic import (
     any_of,
     eq,
     ge,
+    indicator,
     maximum,
     minimum,
 )
@@ -93,12 +95,30 @@ def branch(domain: SymbolicDomain, condition: Condition, frame: Frame) -> Any:
     jumps = "JUMP" in name and ("IF_TRUE" in name or "IF_FALSE" in name)
     machine = domain.machine
     if jumps and frame is machine.frame and domain.forks_left > 0:
+        outcome = _raising_side(domain, condition, frame, name)
+        if outcome is not None:
+            domain.recorder.cx.require(~condition if outcome else condition, "a branch that raises")
+            return not outcome
         try:
             return _fork(domain, condition, frame, name)
         except NotJoined as reason:
             domain.refused(condition, str(reason))
     domain.guarded += 1
     return domain.recorder.decide(condition)
+
+
+def _raising_side(
+    domain: SymbolicDomain, condition: Condition, frame: Frame, name: str
+) -> bool | None:
+    """The outcome of what data decides that can only lead to an exception: it becomes a check,
+    and when that fails the segment runs again, concretely, and raises."""
+    cx = domain.recorder.cx
+    if cx.on_check is None or cx.hint(condition) is not None:
+        return None
+    starts = {"IF_TRUE" in name: frame.instructions[frame.index - 1][1]}
+    starts["IF_TRUE" not in name] = frame.index
+    raising = [outcome for outcome, start in starts.items() if only_raises(frame.code, start)]
+    return raising[0] if raising else None
 
 
 def _fork(domain: SymbolicDomain, condition: Condition, frame: Frame, name: str) -> Any:
@@ -144,7 +164,15 @@ def _run_both(
             _refuse_older_writes(machine, mark.journal, known)
         dropped, kept = sides
         tables = _definitions(dropped.nodes), _definitions(kept.nodes)
-        merger = _Merger(recorder, under[not keep], dropped.facts, kept.facts, *tables)  # type: ignore[arg-type]
+        by_data = recorder.cx.hint(condition) is None
+        merger = _Merger(
+            recorder,
+            under[not keep],  # type: ignore[arg-type]
+            dropped.facts,
+            kept.facts,
+            *tables,
+            by_data=by_data,
+        )
         merged = _merge_into(merger, dropped, kept)
         _hold_in_general(recorder, kept.nodes, record.facts.fork())
         done = True
@@ -277,6 +305,7 @@ class _Merger:
     no: Facts
     dropped: dict[Value, tuple[Node, int]]
     kept: dict[Value, tuple[Node, int]]
+    by_data: bool  # no hint may choose between the sides
 
     def value(self, a: Any, b: Any, depth: int = 6) -> Any:
         """One value for both, or NotJoined."""
@@ -298,7 +327,7 @@ class _Merger:
             for key in list(b):
                 b[key] = self.value(a[key], b[key], depth - 1)
             return b
-        if ka in _EQUAL and a == b:
+        if (ka in _EQUAL and a == b) or same_place(a, b):
             return b
         raise NotMerged(f"two objects of class {ka.__name__}")
 
@@ -329,6 +358,8 @@ class _Merger:
         merged = self.dim(a, b)
         if merged is None:
             merged = self._extremum(a, b)
+        if merged is None and self.by_data:
+            merged = b + (a - b) * indicator(self.condition)
         if merged is None and type(a) is int and type(b) is int:
             return numbers.integer_of(
                 self.recorder, Scalar("int", "select", (self.condition, a, b))
@@ -544,6 +575,19 @@ def successors(code: Code, index: int) -> list[int]:
     if name == "SEND":
         return [index + 1, getattr(target, "target", index + 1)]
     return [index + 1]
+
+
+def only_raises(code: Code, start: int) -> bool:
+    """Whether no path from an instruction returns, except through an exception."""
+    waiting, seen = [start], {start}
+    while waiting:
+        for index in successors(code, waiting.pop()):
+            if index == RETURN or index >= len(code.instructions):
+                return False
+            if index not in seen:
+                seen.add(index)
+                waiting.append(index)
+    return True
 
 
 def meeting_point(code: Code, index: int) -> int:

@@ -30,6 +30,7 @@ from anyshape.symbolic import (
     floordiv,
     ge,
     gt,
+    indicator,
     le,
     lt,
     maximum,
@@ -188,7 +189,10 @@ def _bool_binary(recorder: Recorder, op: str, a: Any, b: Any) -> Any:
             if op == "|":
                 return truth_value(any_of(left, right))
             return truth_value(any_of(all_of(left, negated(right)), all_of(negated(left), right)))
-    decided = [decide(recorder, x) if isinstance(x, ScalarValue) else x for x in (a, b)]
+    decided = [
+        _int_of_bool(recorder, x) if isinstance(x, ScalarValue) and x.kind is bool else x
+        for x in (a, b)
+    ]
     if any(type(x) in PROXIES for x in decided):
         return binary(recorder, op, *decided)
     return INTEGER_ALL[op](*decided)
@@ -214,8 +218,8 @@ def _not_zero(recorder: Recorder, b: Any, op: str) -> None:
         if isinstance(b, float) and b == 0:
             raise ZeroDivisionError("float division by zero")
         return
-    if not recorder.decide(ne(value, 0)):
-        text = "division by zero" if op == "/" else "integer division or modulo by zero"
+    text = "division by zero" if op == "/" else "integer division or modulo by zero"
+    if not recorder.decide_or_check(ne(value, 0), text):
         raise ZeroDivisionError(text)
 
 
@@ -296,7 +300,7 @@ def unary(recorder: Recorder, op: str, a: Any) -> Any:
         return a if a.kind is bool else ScalarValue(Scalar("bool", "ne", (scalar, 0)), bool)
     if a.kind is bool:
         if op in ("int", "index", "+"):
-            return int(decide(recorder, a))
+            return _int_of_bool(recorder, a)
         if op == "not":
             condition = condition_of(a)
             negative = Scalar("bool", "not", (scalar,)) if condition is None else negated(condition)
@@ -313,6 +317,14 @@ def unary(recorder: Recorder, op: str, a: Any) -> Any:
     if op == "round":
         return integer_of(recorder, Scalar("int", "round", (scalar,)))
     return UNARY_NATIVE[op](recorder.specialize_scalar(scalar, op))
+
+
+def _int_of_bool(recorder: Recorder, value: ScalarValue) -> Any:
+    """0 or 1: guarded on the hint, an expression where data decides."""
+    condition = condition_of(value)
+    if condition is None or isinstance(condition, bool) or recorder.cx.hint(condition) is not None:
+        return int(decide(recorder, value))
+    return size(indicator(condition))
 
 
 UNARY_NATIVE: Mapping[str, Callable[[Any], Any]] = {

@@ -186,7 +186,16 @@ def index_arg(domain: SymbolicDomain, key: Any) -> Any:
         if any(type(part) in PROXIES for part in key):
             raise broken("unknown-call", "indexing a tensor with a list of sizes or tensors")
         return key
+    if isinstance(key, slice):
+        key = slice(*(_bound(domain, part) for part in (key.start, key.stop, key.step)))
     return to_arg(domain, key)
+
+
+def _bound(domain: SymbolicDomain, part: Any) -> Any:
+    """An end of a slice; a tensor is read as an index."""
+    if isinstance(part, torch.Tensor):
+        part = domain.lift(part)
+    return read_number(domain, part, "index") if isinstance(part, TensorValue) else part
 
 
 # ---- shapes --------------------------------------------------------------------------------------

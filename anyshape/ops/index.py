@@ -12,7 +12,7 @@ from typing import Any
 from anyshape.ir.dtypes import bool_, int64, uint8
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import NoRow, OpError, TypeContext
-from anyshape.ops.layout import contiguous_strides
+from anyshape.ops.layout import contiguous_strides, numel
 from anyshape.ops.rules import (
     contiguous_like,
     dim_of,
@@ -165,15 +165,15 @@ def _index_put_type(
     place = _index_type(cx, x, indices).shape
     given = tensor(values).shape if is_tensor(values) else ()
     text = "shape mismatch: value tensor cannot be broadcast to the indexing result"
-    rank = max(len(given), len(place))
-    padded = [(*(1,) * (rank - len(shape)), *shape) for shape in (given, place)]
-    for size, wanted in zip(*padded):
+    if len(given) > len(place):
+        raise OpError(text)
+    for size, wanted in zip(reversed(given), reversed(place)):
         if size is not wanted and size != 1:
             cx.require(any_of(eq(size, 1), eq(size, wanted)), text)
     return like(0)(cx, x)
 
 
-def _mask_overload(name: str) -> Any:
+def mask_overload(name: str) -> Any:
     return lambda x, indices, *rest: name if any(map(_is_mask, indices)) else None
 
 
@@ -184,7 +184,7 @@ op(
     normalize=_normal_index,
     type=_index_type,
     lower=Structural(),
-    overload=_mask_overload("masked_index"),
+    overload=mask_overload("masked_index"),
 )
 
 
@@ -228,6 +228,10 @@ def _scatter_type(
     t = tensor(x)
     if is_tensor(src) and tensor(src).dtype is not t.dtype:
         raise OpError("scatter(): Expected self.dtype to be equal to src.dtype")
+    places = tensor(index)
+    _within(cx, places, t, dim, "scatter")
+    if is_tensor(src):
+        _within(cx, places, tensor(src), -1, "scatter")
     return new(cx, t, t.shape)
 
 
@@ -258,13 +262,33 @@ op(
     type=_scatter_type,
     lower=Structural(),
 )
+
+
+def _indexed_source_type(
+    cx: TypeContext, x: Any, dim: int, index: Any, source: Any, **kwargs: Arg
+) -> TensorType:
+    """As the input; the source is as the input with as many places in ``dim`` as the index."""
+    t, places, given = tensor(x), tensor(index), tensor(source)
+    if places.rank > 1 or (t.rank and given.rank and t.rank != given.rank):
+        raise OpError("the index must be a vector, and the source of the rank of the input")
+    length = places.shape[0] if places.shape else 1
+    if t.rank and given.rank:
+        expected = (*t.shape[:dim], length, *t.shape[dim + 1 :])
+        require_sizes(cx, given.shape, expected, "the source does not have the shape of the slice")
+    else:
+        cx.require(
+            eq(numel(given.shape), length), "the source has not as many numbers as the index"
+        )
+    return contiguous_like(0)(cx, x)
+
+
 op(
     "index_add",
     "input, dim, index, source, *, alpha=1",
     torch="torch.index_add",
     spellings=("torch.Tensor.index_add",),
     normalize=_dim_second,
-    type=contiguous_like(0),
+    type=_indexed_source_type,
     lower=Structural(),
 )
 op(
@@ -273,7 +297,7 @@ op(
     torch="torch.index_copy",
     spellings=("torch.Tensor.index_copy",),
     normalize=_dim_second,
-    type=contiguous_like(0),
+    type=_indexed_source_type,
     expand=lambda b, x, dim, index, source: _index_copy(b, x, dim, index, source),
 )
 
@@ -308,7 +332,7 @@ op(
     type=_index_put_type,
     spellings=("torch.index_put", "torch.Tensor.index_put"),
     lower=Structural(),
-    overload=_mask_overload("masked_index_put"),
+    overload=mask_overload("masked_index_put"),
     normalize=lambda cx, x, indices, values, accumulate=False: (
         (x, _normal_index(cx, x, indices)[0][1], values, accumulate),
         {},

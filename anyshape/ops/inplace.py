@@ -14,6 +14,7 @@ from anyshape.ops import activation, binary, create, index, matmul, pointwise, r
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.rules import like, same_as, tensor
 from anyshape.ops.table import OPS, Extern, OpDef, Signature, add_row, op
+from anyshape.symbolic import eq
 
 FAMILIES = (activation, binary, create, index, matmul, pointwise, reduce)
 """The modules whose rows are made in-place here, so that they come first."""
@@ -68,6 +69,9 @@ ALIASES = {
 }
 
 
+OVERLOADS = {"index_put": index.mask_overload("masked_index_put_")}
+
+
 def _written(row: OpDef) -> Any:
     """The type rule: that of what is written, after checking that the new value fits."""
 
@@ -93,8 +97,8 @@ def _fits(cx: TypeContext, made: TensorType, t: TensorType) -> None:
         raise OpError("output with shape doesn't match the broadcast shape")
     if made.shape != t.shape:
         joined = cx.broadcast_shapes((t.shape, made.shape))
-        if joined != t.shape and not all(cx.same(a, b) for a, b in zip(joined, t.shape)):
-            raise OpError("output with shape doesn't match the broadcast shape")
+        for size, own in zip(joined, t.shape):
+            cx.require(eq(size, own), "output with shape doesn't match the broadcast shape")
 
 
 def _add_inplace(name: str, torch: str, spellings: tuple[str, ...]) -> None:
@@ -110,6 +114,7 @@ def _add_inplace(name: str, torch: str, spellings: tuple[str, ...]) -> None:
             mutates=(row.signature.names[0],),
             functional=name,
             alias="view",
+            overload=OVERLOADS.get(name),
         )
     )
 
@@ -138,6 +143,19 @@ for _name in FUNCTIONAL_NAMES:
     )
 
 # --- writes that have no functional row of their own name ---
+
+op(
+    "masked_index_put_",
+    "input, indices, values, accumulate=False",
+    torch="anyshape.reference.masked_index_put_",
+    inline=True,
+    mutates=("input",),
+    functional="masked_index_put",
+    alias="view",
+    expand=lambda b, x, indices, values, accumulate=False: b.index_put_(
+        x, index.unmasked(b, x, indices), values, accumulate
+    ),
+)
 
 op(
     "overwrite",

@@ -12,7 +12,7 @@ from math import gcd
 from typing import Literal, NoReturn, TypeAlias
 
 from anyshape.symbolic.atoms import Symbol
-from anyshape.symbolic.expr import Dim, Expr
+from anyshape.symbolic.expr import Dim, Expr, maximum, minimum
 from anyshape.symbolic.polynomial import divide_exactly, negative, without_constant
 
 Kind: TypeAlias = Literal["eq", "ne", "ge", "le"]
@@ -215,6 +215,20 @@ def all_of(*conditions: Condition | bool) -> Condition | bool:
 def any_of(*conditions: Condition | bool) -> Condition | bool:
     """The disjunction; False when empty."""
     return _join(AnyOf, conditions)
+
+
+def indicator(condition: Condition | bool) -> Dim:
+    """1 where the condition holds, else 0."""
+    if isinstance(condition, bool):
+        return int(condition)
+    if isinstance(condition, Relation):
+        excess = condition.excess()
+        if condition.kind in ("ge", "le"):
+            return minimum(maximum(excess + 1, 0), 1)
+        differs = minimum(maximum(excess, -excess), 1)
+        return differs if condition.kind == "ne" else 1 - differs
+    join = minimum if isinstance(condition, AllOf) else maximum
+    return join(*map(indicator, condition.parts))
 
 
 def _join(kind: type[AllOf | AnyOf], conditions: Iterable[Condition | bool]) -> Condition | bool:

@@ -371,7 +371,11 @@ def mentions(dim: Dim, atom: Atom) -> bool:
 
 
 def _target(form: Expr) -> Atom | None:
-    """The atom that form == constant is best solved for: data's before arguments', the youngest."""
+    """The atom that form == constant is best solved for: data's before arguments', the youngest.
+
+    None where its value would have a size that is decided later than all of its own: what stands
+    for a size must be known wherever that size is.
+    """
     inside: set[Symbol] = set()  # of a product or an operation
     for monomial in form.terms:
         if len(monomial) > 1 or monomial[0].word:
@@ -389,7 +393,12 @@ def _target(form: Expr) -> Atom | None:
             )
         if free:
             best = atom
-    return best
+    return best if best is None or _latest(best.expr) >= _latest(form) else None
+
+
+def _latest(expr: Expr) -> int:
+    """The age of the last size in it that data decides, -1 where none does."""
+    return max((s.index for s in expr.symbols if s.knowledge == "midrun"), default=-1)
 
 
 def _rank(atom: Atom) -> tuple[bool, bool, bool, int]:

@@ -148,6 +148,9 @@ class Domain:
     def will_advance(self, iterator: Any) -> None:
         """A recording machine is about to advance a native iterator."""
 
+    def will_drop(self, generator: Any) -> None:
+        """A recording machine is about to throw a generator away that has code to run then."""
+
     def outside_iterators(self) -> dict[int, tuple[Any, Any]]:
         """Native iterators that a fork must not copy, by id, each as (iterator, iterator)."""
         return {}

@@ -52,6 +52,7 @@ class Code:
         "instructions",
         "keyword_only_count",
         "lines",
+        "live",
         "local_count",
         "local_names",
         "offsets",
@@ -77,6 +78,7 @@ class Code:
         self.handled_by: list[Protection | None] = []
         self.unsupported: str | None = None
         self.hidden = False
+        self.live: list[int] | None = None
         self.dummy_frame: FrameType | None = None
 
 

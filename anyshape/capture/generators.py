@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyshape.capture import polyfills
 from anyshape.capture.continuations import GENERATOR_ROOT, Continuation, Ended, SendCall
-from anyshape.capture.frame import PYTHON, Frame
+from anyshape.capture.frame import PYTHON, Code, Frame
 from anyshape.capture.values import NULL, InterpreterBug, ProxyLeak
 from anyshape.capture.views import FrameView
 
@@ -38,6 +38,7 @@ class Generator:
         "machine",
         "running",
         "started",
+        "touched",
     )
 
     def __init__(self, machine: Machine, frame: Frame) -> None:
@@ -48,7 +49,17 @@ class Generator:
         self.running = False
         self.started = False
         self.finished = False
+        self.touched = False
         frame.generator = self
+
+    @classmethod
+    def restored(cls, machine: Machine, code: Code) -> Generator:
+        """A generator over `code` that somebody else gives its state and its frame."""
+        made = object.__new__(cls)
+        made.machine = machine
+        made.__name__, made.__qualname__ = code.code.co_name, code.code.co_qualname
+        made.running = made.started = made.finished = made.touched = False
+        return made
 
     @property
     def __class__(self) -> type:  # type: ignore[override]
@@ -63,6 +74,7 @@ class Generator:
             return None
         if not self.started and value is not None:
             raise TypeError("can't send non-None value to a just-started generator")
+        self.touched = True
         self._remember()
         frame = self.frame
         frame.stack.append(value)
@@ -98,6 +110,7 @@ class Generator:
         """The frame to enter for `throw(error)`: one that raises, on top of the generator's own."""
         if self.running:
             raise ValueError("generator already executing")
+        self.touched = True
         if self.finished or not self.started:
             if not self.finished:
                 self._remember()
@@ -193,15 +206,20 @@ class Generator:
         return value
 
     def __del__(self) -> None:
-        if self.gi_suspended and not self.machine.recording and self._is_protected():
+        if self.is_left_open and not self.machine.recording:
             self.close()
+
+    @property
+    def is_left_open(self) -> bool:
+        """Whether dropping it runs code of the program."""
+        return self.gi_suspended and self._is_protected()
 
     def _is_protected(self) -> bool:
         return self.frame.code.handled_by[self.frame.index - 1] is not None
 
     def is_dropped(self) -> bool:
         """Whether only heap and caller hold it, and closing it would run code."""
-        return self.gi_suspended and self._is_protected() and getrefcount(self) <= 4
+        return self.is_left_open and getrefcount(self) <= 4
 
     @property
     def gi_running(self) -> bool:

@@ -114,7 +114,7 @@ class Heap:
             self.births[id(value)] = len(self.births)
         return value
 
-    def _is_young(self, value: Any) -> bool:
+    def is_young(self, value: Any) -> bool:
         """Whether it was made after the newest open checkpoint, so that a rollback need not mind
         it.
         """
@@ -174,7 +174,7 @@ class Heap:
                     return NULL  # an exhausted one could not be set back
                 position = iterator.__reduce__()[2]
                 self.journal.append(lambda: iterator.__setstate__(position))
-            elif (shared or not can_fork(iterator)) and not self._is_young(iterator):
+            elif (shared or not can_fork(iterator)) and not self.is_young(iterator):
                 raise Break(
                     "fork-iterator", f"{type(iterator).__name__} was advanced inside a fork"
                 )
@@ -302,7 +302,10 @@ class Heap:
         if isinstance(container, (dict, set, frozenset)):
             known = self.mirrors.get(id(container))
             return container if known is None else known.state
-        return self.mirror(container)
+        state = self.mirror(container)
+        self._look_inside((item,))
+        self._look_inside(state)
+        return state
 
     def answer_contains(self, container: Any, item: Any, value: bool) -> bool:
         """Report `item in container` of an outside dict or set."""
@@ -495,8 +498,16 @@ class Heap:
             return self._mutate(fn, args, kwargs)
         if fn in purity.FIRST_READERS and args:
             args = (self.mirror(args[0]), *args[1:])
+            if fn in purity.SEARCHERS:
+                for arg in args:
+                    self._look_inside(self.mirror(arg))
+        elif fn in purity.PAIR_READERS and args:
+            args = (*args[:-1], self._pairs(args[-1]))
         elif fn in purity.READERS:
             args = tuple([self.mirror(arg) for arg in args])
+            if fn in purity.DEEP_READERS:
+                for arg in args:
+                    self._look_inside(arg)
             kwargs = (
                 {name: self.mirror(value) for name, value in kwargs.items()} if kwargs else kwargs
             )
@@ -507,7 +518,7 @@ class Heap:
 
     def _refuse_old_iterators(self, args: tuple[Any, ...]) -> None:
         for arg in args:
-            if type(arg) in FORKABLE and not self._is_young(arg):
+            if type(arg) in FORKABLE and not self.is_young(arg):
                 raise Break("fork-iterator", f"C code gets a {type(arg).__name__} inside a fork")
 
     def _result(self, result: Any) -> Any:
@@ -527,8 +538,31 @@ class Heap:
             if type(item) not in IMMUTABLE and getrefcount(item) <= (4 if kind is dict else 3):
                 self._adopt(item, depth - 1)
 
+    def _pairs(self, arg: Any) -> Any:
+        """The argument of `dict(...)`: a mapping, or an iterable of pairs, which are read too."""
+        state = self.mirror(arg)
+        return [self.mirror(pair) for pair in state] if isinstance(state, (list, tuple)) else state
+
+    def _look_inside(self, state: Any) -> None:
+        """C code will compare or print what lies in a container: outside containers in it are
+        relied on, and must be what they are outside."""
+        if not isinstance(state, (list, tuple, dict, set, frozenset, deque)):
+            return
+        for item in _values_of(state):
+            if not isinstance(item, (list, tuple, dict, set, frozenset, deque)):
+                continue
+            inner = self.mirror(item)
+            if inner is not item and (
+                (id(item) in self.mirrors and self.mirrors[id(item)].written)
+                or any(type(v) in PROXIES for v in _values_of(inner))
+            ):
+                raise Break("outside-nested", "a container in a container from outside is read")
+            self._look_inside(inner)
+
     def _mutate(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         target = args[0]
+        if fn in purity.PAIR_READERS and len(args) > 1:
+            args = (target, self._pairs(args[1]))
         rest = tuple([self.mirror(arg) for arg in args[1:]]) if fn in purity.ABSORBERS else args[1:]
         state = self._write(target)
         result = self.domain.call_native(fn, (state, *rest), kwargs)
@@ -543,6 +577,10 @@ def _makes_class(fn: Any) -> bool:
 
 def _is_container(obj: Any) -> bool:
     return isinstance(obj, (list, dict, set, deque, bytearray))
+
+
+def _values_of(container: Any) -> Any:
+    return container.values() if isinstance(container, dict) else container
 
 
 def _attribute_args(name: str, value: Any) -> tuple[Any, ...]:

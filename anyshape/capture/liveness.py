@@ -6,7 +6,7 @@ variables always live, and so does everything in code that may look at its own l
 
 from __future__ import annotations
 
-from anyshape.capture.frame import Code
+from anyshape.capture.frame import Code, Frame
 from anyshape.capture.join import successors
 
 _READS = frozenset(
@@ -22,6 +22,14 @@ _READS = frozenset(
 _OBSERVERS = frozenset(
     {"locals", "vars", "eval", "exec", "dir", "super", "_getframe", "currentframe", "stack"}
 )
+
+
+def live_at(frame: Frame) -> int:
+    """The slots of a frame that will still be read, as bits; worked out once for each code."""
+    code = frame.code
+    if code.live is None:
+        code.live = live_slots(code)
+    return code.live[frame.index]
 
 
 def live_slots(code: Code) -> list[int]:

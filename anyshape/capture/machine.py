@@ -119,6 +119,11 @@ class Machine:
         bottom.continuation = root
         self.frame = frame
 
+    def go_on_from(self, frame: Frame) -> None:
+        """Leave the frames as they are and go on from others."""
+        self.frame = frame
+        self.class_attributes = {}
+
     def resume(self) -> Any:
         """Go on from `self.frame` until its root returns. After a `Break`: see `step`."""
         while True:

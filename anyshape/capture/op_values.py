@@ -26,7 +26,10 @@ UNBOUND_FREE = (
 
 # ---- the stack -----------------------------------------------------------------------------------
 def pop_top(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
-    value = frame.stack.pop()
+    value = frame.stack[-1]
+    if type(value) is Generator and machine.recording and value.is_left_open:
+        machine.domain.will_drop(value)
+    frame.stack.pop()
     if type(value) is Generator and machine.recording and value.is_dropped():
         # CPython closes a generator that nobody holds any more: its `finally` blocks run now.
         return enter(machine, frame, also(value.throwing(GeneratorExit(), CLOSING), DISCARD))
@@ -432,7 +435,10 @@ def list_extend(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     ):
         return again(machine, frame, Call(iteration_polyfills.list_of, (iterable,)))
     complaint = f"Value after * must be an iterable, not {type(iterable).__name__}"
-    write_into(machine, list.extend, target, list(_iterator(machine, iterable, complaint)))
+    items = list(_iterator(machine, iterable, complaint))
+    if machine.recording:
+        machine.heap.create(items)
+    write_into(machine, list.extend, target, items)
     frame.stack.pop()
     return None
 

@@ -165,11 +165,32 @@ READERS: frozenset[Any] = frozenset(
     ]
 )
 
+# Readers that take pairs apart, which may be containers from outside themselves.
+PAIR_READERS: frozenset[Any] = frozenset(
+    [
+        *[dict, OrderedDict],
+        *[cls.__dict__[name] for cls in (dict, OrderedDict) for name in ("update", "__init__")],
+    ]
+)
+# Readers that compare or print what they find, and so look into containers in containers.
+DEEP_READERS: frozenset[Any] = READERS - frozenset(
+    [
+        *[list, tuple, dict, set, frozenset, OrderedDict, deque, zip, enumerate, reversed, map],
+        *[filter, any, all, len, iter, bool, bytes, operator.getitem],
+        *[itertools.chain, itertools.islice, itertools.product, itertools.starmap],
+    ]
+)
+
 # Readers that look into their first argument only; the others are compared, stored or given back.
 FIRST_READERS: frozenset[Any] = frozenset(
     method
     for cls in _CONTAINER_READS
     for method in _methods(cls, "get count index __contains__ __getitem__ __mul__ __rmul__")
+)
+
+# Those that compare what they look for with what they find.
+SEARCHERS: frozenset[Any] = frozenset(
+    method for cls in (list, tuple, deque) for method in _methods(cls, "count index __contains__")
 )
 
 # Types of callables that `in` and dict lookups may hash: no code of the program runs.

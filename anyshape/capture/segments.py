@@ -25,6 +25,7 @@ from anyshape.capture.generators import Generator
 from anyshape.capture.heap import Effect
 from anyshape.capture.iterators import FORKABLE
 from anyshape.capture.sources import Source, expression
+from anyshape.capture.suspended import STATE
 from anyshape.capture.tensor_ops import SizeTuple
 from anyshape.capture.values import NULL, PROXIES, ScalarValue, SizeValue, TensorValue
 from anyshape.ir.graph import Arg
@@ -56,8 +57,9 @@ class Rebuilder:
     """Writes the source of `rebuild`, one value after the other; an object reached twice is
     made once."""
 
-    def __init__(self, domain: SymbolicDomain) -> None:
+    def __init__(self, domain: SymbolicDomain, new_machine: Callable[[], Any]) -> None:
         self.domain = domain
+        self.new_machine = new_machine
         self.recorder = domain.recorder
         self.heap = domain.machine.heap
         self.outputs: list[Arg] = []
@@ -144,7 +146,7 @@ class Rebuilder:
 
     def _object(self, value: Any, kind: type) -> str:
         real = self.heap.real(value)
-        if real is not value:
+        if real is not value and not self._is_ours(real):
             return self._outside(real)
         if isinstance(value, tuple) and not self.is_fixed(value):
             source = self.recorder.sources.of(value)
@@ -165,16 +167,20 @@ class Rebuilder:
             return f"getattr({self.text(value.__self__)}, {value.__name__!r})"
         if kind in FORKABLE and self.recorder.sources.of(value) is None:
             return self._iterator(value)
-        if not self.heap.is_created(value) and not (
-            self.recorder.sources.of(value) is None and holds_proxy(value)
-        ):
+        if not self.heap.is_created(value) and not self._is_ours(value):
             return self._outside(value)
         for base, maker in MAKERS:
             if isinstance(value, base):
                 return maker(self, value)
-        if kind is Generator or isinstance(value, Iterator):
+        if kind is Generator:
+            return self._generator(value)
+        if isinstance(value, Iterator):
             raise broken("escape", f"a {kind.__name__}")
         return _instance(self, value)
+
+    def _is_ours(self, value: Any) -> bool:
+        """Whether a container that nobody registered was made in this trace nevertheless."""
+        return self.recorder.sources.of(value) is None and holds_proxy(value)
 
     def _outside(self, value: Any) -> str:
         source = self.recorder.sources.of(value)
@@ -209,16 +215,50 @@ class Rebuilder:
         chain: list[Frame] = []
         current: Frame | None = frame
         while current is not None:
-            if current.generator is not None:
-                raise broken("escape", "a running generator")
             chain.append(current)
             current = current.back
-        names = [self._frame(part) for part in chain]
+        names = [self._frame(part, part.continuation) for part in chain]
+        for part, name in zip(chain, names):
+            if part.generator is not None:
+                generator = self.text(part.generator)
+                self.add(f"{name}.generator = {generator}")
+                self._state(generator, part.generator, name)
         for inner, outer in zip(names, names[1:]):
             self.add(f"{inner}.back = {outer}")
         return names[0]
 
-    def _frame(self, frame: Frame) -> str:
+    def _generator(self, value: Generator) -> str:
+        """A generator that this segment made: it is run by a machine of its own."""
+        name = self.fresh(value)
+        make = self.constant(Generator.restored)
+        machine = f"{self.constant(self.new_machine)}()"
+        self.add(f"{name} = {make}({machine}, {self.constant(value.frame.code)})")
+        if not value.running:  # the frame of a running one is among the frames
+            self._leave(name, value)
+        return name
+
+    def generators(self) -> None:
+        """Brings generators from outside to where their twins are."""
+        for twin in self.domain.generators():
+            if not twin.running:
+                self._leave(self.text(twin), twin)
+
+    def _leave(self, name: str, value: Generator) -> None:
+        if value.finished:
+            self._state(name, value, None)
+            return
+        frame = self._frame(value.frame, None)
+        self._state(name, value, frame)
+        if not value.started:
+            self.add(f"{frame}.generator = {name}")
+
+    def _state(self, name: str, value: Generator, frame: str | None) -> None:
+        for key in STATE:
+            self.add(f"{name}.{key} = {getattr(value, key)}")
+        if frame is not None:
+            self.add(f"{name}.frame = {frame}")
+
+    def _frame(self, frame: Frame, continuation: Any) -> str:
         name = self.fresh(frame)
         locals_ = ", ".join(self.text(value) for value in frame.locals)
         stack = ", ".join(self.text(value) for value in frame.stack)
@@ -233,7 +273,7 @@ class Rebuilder:
         self.add(f"{name}.index = {frame.index}")
         if frame.handled is not None:
             self.add(f"{name}.handled = {self.text(frame.handled)}")
-        self.add(f"{name}.continuation = {self._continuation(frame.continuation)}")
+        self.add(f"{name}.continuation = {self._continuation(continuation)}")
         return name
 
     def _continuation(self, made: Continuation | None) -> str:
@@ -431,12 +471,22 @@ def _class(rebuilder: Rebuilder, value: type) -> str:
 
 def _instance(rebuilder: Rebuilder, value: Any) -> str:
     kind = type(value)
-    if kind.__new__ is not object.__new__ and not hasattr(value, "__dict__") and not _slots(kind):
+    bare = kind.__new__ is not object.__new__ and not hasattr(value, "__dict__")
+    if (bare and not _slots(kind)) or not _is_plain(kind):
         raise broken("escape", f"an object of class {kind.__name__}")
     name = rebuilder.fresh(value)
     rebuilder.add(f"{name} = object.__new__({rebuilder.constant(kind)})")
     _attributes(rebuilder, name, value)
     return name
+
+
+def _is_plain(kind: type) -> bool:
+    """Whether all that an instance holds is in its attributes: no C base has made it its way."""
+    try:
+        object.__new__(kind)
+    except TypeError:
+        return False
+    return True
 
 
 def _slots(kind: type) -> list[str]:
@@ -477,11 +527,16 @@ MAKERS: tuple[tuple[Any, Callable[[Rebuilder, Any], str]], ...] = (
 Rebuild = Callable[[Sequence[Any], Sequence[Any]], Any]
 
 
-def finish(domain: SymbolicDomain, result: Any) -> tuple[tuple[Arg, ...], Rebuild]:
+def finish(
+    domain: SymbolicDomain, result: Any, new_machine: Callable[[], Any]
+) -> tuple[tuple[Arg, ...], Rebuild]:
     """The graph outputs and the `rebuild` of a segment that ends by returning `result`, or
-    before an instruction of a `Frame`."""
-    rebuilder = Rebuilder(domain)
+    before an instruction of a `Frame`. `new_machine` gives a machine for a generator to run in."""
+    if type(result) is Generator:
+        raise broken("escape", "a generator")
+    rebuilder = Rebuilder(domain, new_machine)
     text = rebuilder.frames(result) if isinstance(result, Frame) else rebuilder.text(result)
+    rebuilder.generators()
     for effect in domain.machine.heap.effects:
         rebuilder.effect(effect)
     rebuilder.modes()

@@ -43,6 +43,7 @@ from anyshape.capture.reads import (
 )
 from anyshape.capture.recorder import Recorder
 from anyshape.capture.sources import Source
+from anyshape.capture.suspended import see_generator
 from anyshape.capture.values import PROXIES, ScalarValue, SizeValue, TensorValue
 from anyshape.ir.graph import Location
 from anyshape.ops.context import OpError
@@ -157,7 +158,7 @@ class SymbolicDomain(Domain):
             recorder.guard(source, "equals", value)
             return value
         if kind is Generator:
-            return self._see_generator(source, value)
+            return see_generator(self, source, value)
         if not self._is_fixed(source):
             if kind is types.MethodType:
                 return self._see_method(source, value)
@@ -180,14 +181,6 @@ class SymbolicDomain(Domain):
             self._iterators[id(value)] = value, value
         return value
 
-    def _see_generator(self, source: Source, value: Generator) -> Any:
-        """A suspended generator of an earlier segment: a native one that is never advanced
-        stands for it."""
-        self.recorder.guard(source, "type", type(value))
-        stand_in = (item for item in ())
-        self.recorder.sources.place(stand_in, source)
-        return stand_in
-
     def _see_method(self, source: Source, value: Any) -> Any:
         """A bound method is made anew each time: what it is made of is relied on."""
         sources = self.recorder.sources
@@ -202,10 +195,10 @@ class SymbolicDomain(Domain):
         recorder, sources = self.recorder, self.recorder.sources
         recorder.guard(source, "type", types.FunctionType)
         recorder.guard(sources.child(source, "attr", "__code__"), "is", value.__code__)
-        known = self._twins.get(id(value))
+        known = self.twin(value)
         if known is not None:
-            recorder.guard(source, "same", sources.of(known[1]))
-            return known[1]
+            recorder.guard(source, "same", sources.of(known))
+            return known
         closure = sources.child(source, "attr", "__closure__")
         for index, cell in enumerate(value.__closure__ or ()):
             sources.place(cell, sources.child(closure, "item", index))
@@ -213,8 +206,22 @@ class SymbolicDomain(Domain):
         if value.__defaults__ or value.__kwdefaults__:
             twin = self._with_defaults(source, value)
         sources.place(twin, source)
-        self._twins[id(value)] = value, twin
+        self.keep_twin(value, twin)
         return twin
+
+    def twin(self, real: Any) -> Any:
+        """What stands for an outside function or generator in this trace; None if nothing yet."""
+        known = self._twins.get(id(real))
+        return None if known is None else known[1]
+
+    def keep_twin(self, real: Any, twin: Any) -> None:
+        """From now on `twin` stands for `real`."""
+        self._twins[id(real)] = real, twin
+
+    def generators(self) -> list[Generator]:
+        """The twins of outside generators that this trace has advanced."""
+        found = [twin for _, twin in self._twins.values() if type(twin) is Generator]
+        return [twin for twin in found if twin.touched]
 
     def _with_defaults(self, source: Source, value: Any) -> Any:
         child = self.recorder.sources.child
@@ -252,6 +259,19 @@ class SymbolicDomain(Domain):
         source = self.recorder.sources.of(tensor) or self.recorder.sources.const(tensor, "constant")
         return self.recorder.tensor(tensor, source)
 
+    def seen(self, value: Any) -> Any:
+        """A value that torch code will look into, outside containers read at any depth."""
+        if not isinstance(value, (list, tuple, dict)) or type(value) is torch.Size:
+            return value
+        heap = self.machine.heap
+        state = heap.mirror(value)
+        if isinstance(value, dict):
+            return {key: self.seen(item) for key, item in dict.items(state)}
+        items = [self.seen(item) for item in state]
+        if all(a is b for a, b in zip(items, state)):
+            return state
+        return items if isinstance(value, list) else tuple.__new__(type(value), items)
+
     def argument(self, value: Any) -> Any:
         """A value of the virtual stack as an argument of a node."""
         return tensor_ops.to_arg(self, value)
@@ -272,6 +292,10 @@ class SymbolicDomain(Domain):
             raise broken("budget", "the allowed number of turns of its loops")
         if self.recorder.sources.of(iterator) is not None:
             raise broken("outside-iterator", type(iterator).__name__)
+
+    def will_drop(self, generator: Any) -> None:
+        if self.recorder.sources.of(generator) is not None:
+            raise broken("outside-iterator", "generator")
 
     def outside_iterators(self) -> dict[int, tuple[Any, Any]]:
         return dict(self._iterators)

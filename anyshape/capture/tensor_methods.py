@@ -34,12 +34,14 @@ def call_torch(
     domain: SymbolicDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """A torch function or method with these arguments; `NotImplemented` if it is not known here."""
-    handler = HANDLERS.get(fn)
+    handler, name = HANDLERS.get(fn), torchmap.ROWS.get(fn)
+    if handler is None and name is None:
+        return NotImplemented
+    args, kwargs = tuple(map(domain.seen, args)), domain.seen(kwargs)
     if handler is not None:
         made = handler(domain, args, kwargs)
         if made is not NotImplemented:
             return made
-    name = torchmap.ROWS.get(fn)
     if name is None:
         return NotImplemented
     if kwargs.get("out") is not None:
@@ -293,6 +295,8 @@ def make_tensor(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str,
     if holds_proxy(data):
         parts = [make_tensor(domain, (part,), kwargs) for part in data]
         return call_row(domain, "stack", tuple(parts), 0)
+    if not holds_numbers(data):  # an array, say: memory that no guard covers
+        raise broken("unknown-call", f"torch.tensor of a {type(data).__name__}")
     with torch.no_grad():
         real = torch.tensor(
             data, dtype=dtype, device=device or domain.recorder.node_world().default_device
@@ -305,6 +309,12 @@ def holds_proxy(data: Any) -> bool:
     if isinstance(data, (list, tuple)):
         return any(holds_proxy(part) for part in data)
     return type(data) in PROXIES
+
+
+def holds_numbers(data: Any) -> bool:
+    if isinstance(data, (list, tuple)):
+        return all(map(holds_numbers, data))
+    return isinstance(data, (int, float, complex))
 
 
 def as_tensor(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -55,7 +55,7 @@ def to_arg(domain: SymbolicDomain, value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return domain.lift(value).value
     if isinstance(value, (tuple, list)):
-        return tuple(to_arg(domain, item) for item in value)
+        return tuple(to_arg(domain, item) for item in domain.seen(value))
     if isinstance(value, torch.dtype):
         return DTYPE_OF_TORCH[value]
     if isinstance(value, torch.device):
@@ -183,6 +183,7 @@ def index_arg(domain: SymbolicDomain, key: Any) -> Any:
     if isinstance(key, tuple):
         return tuple(index_arg(domain, part) for part in key)
     if isinstance(key, list):
+        key = domain.seen(key)
         if any(type(part) in PROXIES for part in key):
             raise broken("unknown-call", "indexing a tensor with a list of sizes or tensors")
         return key

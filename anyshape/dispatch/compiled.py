@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -30,7 +31,6 @@ from anyshape.capture.guards import (
     Failure,
     GuardSet,
     changed_numbers,
-    compile_entry,
     explain_failure,
     holds_apart,
 )
@@ -40,7 +40,7 @@ from anyshape.capture.segments import finish
 from anyshape.capture.symbolic_domain import SymbolicDomain
 from anyshape.capture.values import Break, InterpreterBug, ProxyLeak
 from anyshape.declare import Declaration, Parameters, Placed, check_returned
-from anyshape.dispatch.freshness import freshness
+from anyshape.dispatch.freshness import entry_of
 from anyshape.dispatch.inside import told
 from anyshape.dispatch.stats import Explanation, Stats
 from anyshape.dispatch.trampoline import Place, concrete_machine, flatten, inflate, step
@@ -149,7 +149,6 @@ class Compiled:
         self.options = options
         self.compile_graph = compile_graph
         self.codes: dict[Any, Any] = {}
-        self.live: dict[Any, list[int]] = {}
         self.points: dict[Any, Point] = {}
         self.lock = threading.Lock()
         self.breaks: list[GraphBreak] = []
@@ -226,21 +225,21 @@ class Compiled:
             outs = variant.run(*inputs)
         except Exception as error:
             return self._rerun(variant, error, args, kwargs)
-        result = variant.rebuild(outs, slots)  # type: ignore[misc]
-        return result if variant.returns else self._go_on(result, stance)
+        if variant.returns:
+            return variant.rebuild(outs, slots)  # type: ignore[misc]
+        machine = concrete_machine(self.codes, variant.rebuild(outs, slots))  # type: ignore[misc]
+        del outs, slots, entry, inputs
+        return self._go_on(machine, stance)
 
-    def _go_on(self, frame: Frame, stance: str) -> Any:
+    def _go_on(self, machine: Machine, stance: str) -> Any:
         """The trampoline: an instruction natively, then the segment of the point that it leads
-        to, until the program returns."""
-        machine = concrete_machine(self.codes, frame)
+        to, until the program returns. Nothing here holds what the program has dropped."""
         for _ in range(MAX_SEGMENTS):
             done, value = step(machine)
             if done:
                 return value
             assert machine.frame is not None
-            place = flatten(machine.frame, self.live)
-            if place is None:
-                return machine.resume()
+            place = flatten(machine.frame)
             entry = Entry(place.key, place.slots, place.texts, place=place)
             variant = self._variant(entry, stance)
             if variant is None:
@@ -257,10 +256,10 @@ class Compiled:
                 resumed = machine.resume()
                 self._note(error)
                 return resumed
-            result = variant.rebuild(outs, place.slots)  # type: ignore[misc]
             if variant.returns:
-                return result
-            machine = concrete_machine(self.codes, result)
+                return variant.rebuild(outs, place.slots)  # type: ignore[misc]
+            machine.go_on_from(variant.rebuild(outs, place.slots))  # type: ignore[misc]
+            del place, entry, inputs, outs
         return machine.resume()
 
     # ---- variants --------------------------------------------------------------------------------
@@ -350,7 +349,7 @@ class Compiled:
         try:
             ending: Any = self._run(machine, domain, entry)
             proved = entry.placed is None or prove_returned(recorder, ending)
-            outputs, rebuild = finish(domain, ending)
+            outputs, rebuild = finish(domain, ending, partial(concrete_machine, self.codes))
         except Break as signal:
             self._break(signal, machine)
             return self._native(recorder)
@@ -371,15 +370,15 @@ class Compiled:
         compiled = (
             self.compile_graph(graph, recorder.constants) if graph.nodes or outputs else EMPTY
         )
-        check = freshness(guards.parameters, guards.hooks, self.options)
+        test, fresh = entry_of(guards, world.snapshot, self.options)
         variant = Variant(
             guards,
-            compile_entry(guards, world.snapshot, check),
+            test,
             _replayable(compiled.run, graph),
             rebuild if proved else _checked(entry.placed, rebuild),
             returns=not isinstance(ending, Frame),
             restartable=not recorder.written,
-            fresh=check,
+            fresh=fresh,
             graph=graph,
             compiled=compiled,
             joined=domain.joined,
@@ -412,10 +411,10 @@ class Compiled:
         """Under these guards the program runs natively: it raises, or leaves behind what cannot
         be rebuilt."""
         guards = guard_set(recorder, apart, overlapping=apart is not None)
-        check = freshness(guards.parameters, guards.hooks, self.options)
+        test, _ = entry_of(guards, world.snapshot, self.options)
         return Variant(
             guards,
-            compile_entry(guards, world.snapshot, check),
+            test,
             None,
             None,
             returns=False,

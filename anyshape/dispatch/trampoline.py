@@ -17,7 +17,8 @@ from anyshape.capture.callables import ANSWERS, is_opaque
 from anyshape.capture.concrete import Concrete
 from anyshape.capture.continuations import Continuation, Finished
 from anyshape.capture.frame import Frame
-from anyshape.capture.liveness import live_slots
+from anyshape.capture.generators import Generator
+from anyshape.capture.liveness import live_at
 from anyshape.capture.machine import Machine
 from anyshape.capture.segments import is_bound_method
 from anyshape.capture.values import NULL
@@ -70,10 +71,10 @@ def step(machine: Machine) -> tuple[bool, Any]:
 class _Flattener:
     """Numbers the values of frames; a mutable object met twice is one slot."""
 
-    live: dict[Any, list[int]]
     slots: list[Any] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     known: dict[int, int] = field(default_factory=dict)
+    positions: list[tuple[Any, ...]] = field(default_factory=list)
 
     def slot(self, value: Any, text: str) -> Any:
         """The number of the slot; -1 where there is no value; a C method bound to an object is
@@ -87,6 +88,8 @@ class _Flattener:
             if found is not None:
                 return found
             self.known[id(value)] = len(self.slots)
+        if type(value) is Generator and not value.finished:
+            self.positions.append((len(self.slots), value.frame.code, value.frame.index))
         self.slots.append(value)
         self.texts.append(text)
         return len(self.slots) - 1
@@ -106,17 +109,10 @@ class _Flattener:
             return ("plain", value)
         return ("slot", self.slot(value, name))
 
-    def _live(self, frame: Frame) -> int:
-        """The slots that will still be read, as bits."""
-        table = self.live.get(frame.code)
-        if table is None:
-            table = self.live[frame.code] = live_slots(frame.code)
-        return table[frame.index]
-
     def frame(self, frame: Frame, depth: int) -> tuple[Any, ...]:
         names = frame.code.local_names
         prefix = "" if depth == 0 else f"{frame.code.code.co_name}."
-        live = self._live(frame)
+        live = live_at(frame)
         locals_ = tuple(
             self.slot(value, prefix + name) if live >> slot & 1 else -1
             for slot, (name, value) in enumerate(zip(names, frame.locals))
@@ -126,6 +122,7 @@ class _Flattener:
         )
         handled = -1 if frame.handled is None else self.slot(frame.handled, "handled")
         namespace = -1 if frame.names is None else self.slot(frame.names, "names")
+        generator = -1 if frame.generator is None else self.slot(frame.generator, "generator")
         following = self.continuation(frame.continuation)
         return (
             frame.code,
@@ -135,6 +132,7 @@ class _Flattener:
             stack,
             handled,
             namespace,
+            generator,
             following,
         )
 
@@ -149,19 +147,17 @@ class Place:
     scopes: list[tuple[Any, Any]]
 
 
-def flatten(frame: Frame, live: dict[Any, list[int]]) -> Place | None:
-    """The program point at which `frame` and its callers are; None inside a running generator.
-    `live` keeps liveness by code."""
-    flattener = _Flattener(live)
+def flatten(frame: Frame) -> Place:
+    """The program point at which `frame` and its callers are."""
+    flattener = _Flattener()
     parts: list[Any] = []
     scopes: list[tuple[Any, Any]] = []
     current: Frame | None = frame
     while current is not None:
-        if current.generator is not None:
-            return None
         parts.append(flattener.frame(current, len(parts)))
         scopes.append((current.globals, current.builtins))
         current = current.back
+    parts.append(tuple(flattener.positions))
     return Place(tuple(parts), flattener.slots, flattener.texts, scopes)
 
 
@@ -177,13 +173,16 @@ def inflate(place: Place, values: list[Any], bind: Callable[[Any, str], Any]) ->
     innermost: Frame | None = None
     inner: Frame | None = None
     for part, (globals_, builtins) in zip(place.key, place.scopes):
-        code, index, _, locals_, stack, handled, namespace, following = part
+        code, index, _, locals_, stack, handled, namespace, generator, following = part
         names = None if namespace == -1 else value(namespace)
         frame = Frame(code, globals_, builtins, [value(slot) for slot in locals_], names)
         frame.stack = [value(slot) for slot in stack]
         frame.index = index
         frame.handled = None if handled == -1 else value(handled)
         frame.continuation = _continuation(following, value)
+        if generator != -1:
+            frame.generator = value(generator)
+            frame.generator.frame = frame
         if inner is None:
             innermost = frame
         else:

@@ -16,6 +16,7 @@ from anyshape.capture.intrinsics import (
 from anyshape.capture.values import ABSENT
 
 PYTHON = sys.version_info[:2]
+OBJECT_INIT = object.__init__
 
 
 def construct(cls: Any, new: Any, args: Any, kwargs: Any) -> Any:
@@ -23,6 +24,8 @@ def construct(cls: Any, new: Any, args: Any, kwargs: Any) -> Any:
     kind = type(obj)
     if is_subtype(kind, cls):
         initialise = find(kind, "__init__")
+        if initialise is OBJECT_INIT:  # it lets pass what a `__new__` of the class's own took
+            return obj
         if bind(initialise, obj, kind)(*args, **kwargs) is not None:
             raise TypeError("__init__() should return None")
     return obj

@@ -57,7 +57,10 @@ def construct(machine: Machine, cls: Any, args: tuple[Any, ...], kwargs: dict[st
     if type(init) is not FunctionType:
         return _native_instance(machine, cls, args, kwargs)
     if new is _object_new:
-        obj = _object_new(cls)  # object.__new__ ignores the arguments where __init__ is overridden
+        try:
+            obj = _object_new(cls)  # it ignores the arguments where __init__ is overridden
+        except TypeError:  # abstract, or a C base makes its instances in a way of its own
+            return _native_instance(machine, cls, args, kwargs)
     else:
         obj = new(cls, *args, **kwargs)
         if not isinstance(obj, cls):

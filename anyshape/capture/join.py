@@ -9,6 +9,7 @@ value that equals the other under that one's condition is the other.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -62,6 +63,7 @@ class Side:
     live_value: Any
     live_locals: list[Any]
     live_stack: list[Any]
+    copied: dict[int, Any]  # by the id of a copy in value, locals or stack: what it is a copy of
 
 
 class Merged:
@@ -172,6 +174,8 @@ def _run_both(
             kept.facts,
             *tables,
             by_data=by_data,
+            copied=dropped.copied,
+            young=machine.heap.is_young,
         )
         merged = _merge_into(merger, dropped, kept)
         _hold_in_general(recorder, kept.nodes, record.facts.fork())
@@ -244,28 +248,33 @@ def _run_side(
     nodes = list(recorder.builder.nodes[before:])
     if any(node.op.endswith("_") or OPS[node.op].random for node in nodes if node.op in OPS):
         raise NotJoined("a side writes a tensor")
+    copied: dict[int, Any] = {}
     return Side(
         returned,
-        snapshot(value),
-        [snapshot(v) for v in frame.locals],
-        [snapshot(v) for v in frame.stack],
+        snapshot(value, copied),
+        [snapshot(v, copied) for v in frame.locals],
+        [snapshot(v, copied) for v in frame.stack],
         nodes,
         facts,
         recorder.modes,
         value,
         list(frame.locals),
         list(frame.stack),
+        copied,
     )
 
 
-def snapshot(value: Any, depth: int = 6) -> Any:
+def snapshot(value: Any, copied: dict[int, Any], depth: int = 6) -> Any:
     """A copy of nested containers: a rollback empties those that the side filled."""
     kind = type(value)
     if depth and kind in (list, tuple):
-        return kind([snapshot(item, depth - 1) for item in value])
-    if depth and kind is dict:
-        return {key: snapshot(item, depth - 1) for key, item in value.items()}
-    return value
+        twin = kind([snapshot(item, copied, depth - 1) for item in value])
+    elif depth and kind is dict:
+        twin = {key: snapshot(item, copied, depth - 1) for key, item in value.items()}
+    else:
+        return value
+    copied[id(twin)] = value
+    return twin
 
 
 def _run_until(machine: Machine, stop: Frame, meeting: int) -> tuple[bool, Any]:
@@ -306,6 +315,8 @@ class _Merger:
     dropped: dict[Value, tuple[Node, int]]
     kept: dict[Value, tuple[Node, int]]
     by_data: bool  # no hint may choose between the sides
+    copied: dict[int, Any]  # see Side
+    young: Callable[[Any], bool]  # whether one of the sides made the object
 
     def value(self, a: Any, b: Any, depth: int = 6) -> Any:
         """One value for both, or NotJoined."""
@@ -320,6 +331,10 @@ class _Merger:
             if len(a) != len(b):
                 raise NotMerged("tuples of different lengths")
             return tuple(self.value(x, y, depth - 1) for x, y in zip(a, b))
+        if ka in (list, dict):
+            first = self.copied.get(id(a), a)
+            if first is not b and not (self.young(first) and self.young(b)):
+                raise NotMerged("two containers that others may hold")
         if ka is list and len(a) == len(b):
             b[:] = [self.value(x, y, depth - 1) for x, y in zip(list(a), list(b))]
             return b

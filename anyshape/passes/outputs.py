@@ -14,6 +14,8 @@ from anyshape.ops.table import OpDef
 
 FRESH_VIEWS = frozenset({"reshape", "reshape_as", "ravel"})
 """Rows that may copy, and give a new object where they do not; others then give their argument."""
+AT_LEAST = frozenset({"atleast_1d", "atleast_2d", "atleast_3d"})
+"""Views that are their argument where it has the rank."""
 
 
 def escaping(graph: Graph, ops: Mapping[str, OpDef]) -> frozenset[Value]:
@@ -59,7 +61,8 @@ def _objects(graph: Graph, ops: Mapping[str, OpDef]) -> dict[Value, Value]:
         first = next(node.inputs(), None)
         if row is None or first is None or len(node.outputs) != 1:
             continue
-        handed_back = row.alias == "maybe" and node.op not in FRESH_VIEWS
+        maybe = row.alias == "maybe" and node.op not in FRESH_VIEWS
+        handed_back = maybe or node.op in AT_LEAST
         if row.mutates or (handed_back and first.type == node.output.type):
             found[node.output] = found.get(first, first)
     return found

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from programs import SIZES, Fuzzed, function_of
 from torch import Tensor
 
 import anyshape
 from anyshape.capture.concrete import Concrete
 from anyshape.capture.machine import Machine
 from anyshape.tools.accuracy import strides_that_matter
+from tests.fuzz.programs import SIZES, Fuzzed, function_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from oracle import wrong
-from programs import Fuzzed, Input
+from tests.fuzz.oracle import wrong
+from tests.fuzz.programs import Fuzzed, Input
 
 
 def over(shapes: str, *lines: str, layouts: str = "plain", dtypes: str = "") -> Fuzzed:

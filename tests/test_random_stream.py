@@ -1,0 +1,118 @@
+"""The random stream is eager's: under one seed, the same numbers and the same state afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import anyshape
+
+SHAPES = ((3, 4), (1, 1), (0, 3), (5, 33), (2, 8), (17, 1))
+COIN = torch.tensor(0.5)
+
+
+def branching(x: Tensor) -> Tensor:
+    if x.shape[0] > 2:
+        return x + torch.rand(x.shape[0], 1)
+    return x * torch.randn(x.shape)
+
+
+def across_a_break(x: Tensor) -> Tensor:
+    y = x + torch.rand_like(x)
+    if float(y.sum()) > 1:
+        y = F.dropout(y, 0.25)
+    return y * torch.randn(1)
+
+
+def in_a_loop(x: Tensor) -> Tensor:
+    for _ in range(3):
+        x = F.dropout(x + 1, 0.5)
+    return x
+
+
+def unused(x: Tensor) -> Tensor:
+    torch.rand(3)
+    torch.randn_like(x)
+    return x + torch.rand(1)
+
+
+def seeded_within(x: Tensor) -> Tensor:
+    torch.manual_seed(7)
+    return x + torch.rand(x.shape)
+
+
+DRAWS: dict[str, Callable[[Tensor], object]] = {
+    "rand": lambda x: x + torch.rand(x.shape),
+    "randn": lambda x: (torch.randn(x.shape[1]) * x).sum(0),
+    "rand_like and randn_like": lambda x: torch.rand_like(x) - torch.randn_like(x),
+    "randint": lambda x: torch.randint(0, 10, (x.shape[1],)) + torch.randint_like(x, 3, 9),
+    "randperm": lambda x: x[torch.randperm(x.shape[0])] + 1,
+    "dropout": lambda x: F.dropout(torch.relu(x), 0.5) * 2,
+    "two dropouts of one tensor": lambda x: F.dropout(x, 0.5) + F.dropout(x, 0.5),
+    "dropout of columns": lambda x: F.dropout(x.t(), 0.5),
+    "feature dropout": lambda x: F.dropout1d(x[None], 0.5),
+    "alpha dropout": lambda x: F.alpha_dropout(x, 0.5, True),
+    "bernoulli": lambda x: torch.bernoulli(x.abs().clamp(0, 1)) + x.bernoulli(0.3),
+    "multinomial": lambda x: torch.multinomial(torch.ones(x.shape[1] + 2) / 3, 2) * 2,
+    "normal": lambda x: torch.normal(x, 0.5) + torch.normal(0.0, 1.0, (x.shape[1],)),
+    "in place": lambda x: x.clone().normal_() + x.clone().uniform_(-1, 1) + x.clone().random_(5),
+    "exponential": lambda x: x.clone().exponential_() + 1,
+    "rrelu": lambda x: F.rrelu(x, training=True) * 2,
+    "gumbel": lambda x: F.gumbel_softmax(x, dim=-1),
+    "attention": lambda x: F.scaled_dot_product_attention(x[None], x[None], x[None], dropout_p=0.5),
+    "after a branch on a size": branching,
+    "across a break": across_a_break,
+    "in a loop": in_a_loop,
+    "numbers that nobody reads": unused,
+    "a seed set within": seeded_within,
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", DRAWS)
+def test_numbers_and_state_are_eagers(name: str) -> None:
+    program = DRAWS[name]
+    fast = anyshape.compile(program)
+    for shape in SHAPES:
+        x = torch.linspace(-1, 2, shape[0] * shape[1]).reshape(shape)
+        found = []
+        for run in (program, fast, fast):
+            torch.manual_seed(3)
+            found.append((run(x), torch.get_rng_state(), torch.rand(2)))
+        for result, state, after in found[1:]:
+            torch.testing.assert_close(result, found[0][0], equal_nan=True)
+            assert torch.equal(state, found[0][1]), shape
+            assert torch.equal(after, found[0][2]), shape
+
+
+@torch.no_grad()
+def test_a_generator_that_is_handed_in_is_drawn_from() -> None:
+    def program(x: Tensor, generator: torch.Generator) -> Tensor:
+        return x + torch.rand(x.shape, generator=generator)
+
+    fast = anyshape.compile(program)
+    for shape in SHAPES:
+        x, ours, theirs = torch.ones(shape), torch.Generator(), torch.Generator()
+        ours.manual_seed(5), theirs.manual_seed(5)
+        before = torch.get_rng_state()
+        torch.testing.assert_close(fast(x, ours), program(x, theirs))
+        assert torch.equal(ours.get_state(), theirs.get_state())
+        assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_dropout_with_gradients_is_eagers() -> None:
+    module = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.ReLU(), nn.Linear(8, 2)).train()
+    fast = anyshape.compile(module)
+    for rows in (3, 1, 6):
+        x = torch.randn(rows, 4, generator=torch.Generator().manual_seed(rows))
+        gradients = []
+        for run in (module, fast):
+            module.zero_grad()
+            torch.manual_seed(3)
+            run(x).square().sum().backward()
+            gradients.append([p.grad.clone() for p in module.parameters()])
+        torch.testing.assert_close(*gradients)

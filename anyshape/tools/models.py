@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Literal
@@ -38,6 +38,7 @@ SHAPES: tuple[tuple[int, int], ...] = (
     (4, 200),
 )
 
+TOKEN_SHAPES = MappingProxyType({"input_ids": "batch length", "attention_mask": "batch length"})
 HIDDEN = 256
 VOCABULARY = 1000
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -62,6 +63,9 @@ class Model:
     inputs: Callable[[int, int, Mask, Recipe], dict[str, Tensor]]
     masks: tuple[Mask, ...] = ("none",)
     attentions: tuple[str, ...] = ("",)  # "" where the model has no choice
+    shapes: Mapping[str, str] = field(
+        default_factory=lambda: TOKEN_SHAPES
+    )  # for anyshape.compile(shapes=...)
     library: Literal["transformers", "examples"] = "transformers"
 
 
@@ -165,7 +169,7 @@ def from_example(name: str) -> ModuleType:
     return sys.modules[qualified]
 
 
-def example(name: str) -> Model:
+def example(name: str, shapes: Mapping[str, str]) -> Model:
     """A model of examples/NAME.py, which has `build()` and `inputs(batch, length, generator)`."""
 
     def build(recipe: Recipe) -> nn.Module:
@@ -179,7 +183,7 @@ def example(name: str) -> Model:
             for key, value in made.items()
         }
 
-    return Model(build, inputs, library="examples")
+    return Model(build, inputs, library="examples", shapes=shapes)
 
 
 BOTH = ("sdpa", "eager")
@@ -268,10 +272,19 @@ MODELS: Mapping[str, Model] = MappingProxyType(
             ),
             pictures,
             attentions=BOTH,
+            shapes={"pixel_values": "batch 3 64 64"},
         ),
-        "resnet": example("resnet"),
-        "two-tower": example("two_tower"),
-        "jepa": example("jepa"),
+        "resnet": example("resnet", {"pixels": "batch 3 height width"}),
+        "two-tower": example("two_tower", {"history": "users length", "candidates": "items"}),
+        "jepa": example(
+            "jepa",
+            {
+                "context": "batch length 128",
+                "seen": "batch length",
+                "hidden": "batch hidden",
+                "target": "batch hidden 128",
+            },
+        ),
     }
 )
 

@@ -300,7 +300,7 @@ def check_gemm() -> None:
                                 *args, bias=bias, gather_indices=gather, interleaved=interleaved
                             )
                             theirs = reference.grouped_gemm_gated(
-                                *args, bias, gather, "silu", 1.0, 1.0, interleaved, True
+                                *args, bias, gather, None, "silu", 1.0, 1.0, interleaved, True
                             )
                             close(mine, theirs, 1e-2)
                     factors = torch.rand(11, groups, device=DEVICE)

@@ -1,7 +1,8 @@
 """Mixture-of-experts kernels, usable with plain PyTorch: no compiler of ours is needed.
 
-Tokens are sorted by expert (`index_shuffling`), gathered (`gather_mul`), multiplied group by group (`grouped_gemm`,
-`silu_mul`) and added back (`scatter_add`, or the product's own epilogue). No size ever goes to the host.
+Tokens are sorted by expert (`index_shuffling`), gathered (`gather_mul`), multiplied group by group
+(`grouped_gemm`, `silu_mul`) and added back (`scatter_add`, or the product's own epilogue). No size
+ever goes to the host.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from types import MappingProxyType
 try:
     from anyshape.moe import (
         triton_activation,
+        triton_few,
         triton_gather,
         triton_gemm,
         triton_routing,
@@ -30,6 +31,9 @@ else:
             "scatter_add_padded": triton_gather.scatter_add_padded,
             "silu_mul": triton_activation.silu_mul,
             "silu_mul_quantize": triton_activation.silu_mul_quantize,
+            "choose_few": triton_few.choose_few,
+            "gate_few": triton_few.gate_few,
+            "down_few": triton_few.down_few,
             "grouped_gemm": triton_gemm.grouped_gemm,
             "grouped_gemm_scatter": triton_gemm.grouped_gemm_scatter,
             "grouped_gemm_gated": triton_gemm.grouped_gemm_gated,

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from anyshape.moe import checks
-from anyshape.moe.activation import silu_mul, silu_mul_quantize
+from anyshape.moe.activation import silu_mul_quantize
 from anyshape.moe.gather import gather_mul, gather_mul_quantize
 from anyshape.moe.grouped_gemm import (
     grouped_gemm,
@@ -30,9 +30,6 @@ FP8_MAX = 448.0
 # Up to this many rows an expert on average, the first product reads tokens through their indices
 # instead of from gathered rows: a pass less over them. benchmarks/moe.py prints both.
 FUSED_GATHER_ROWS = 512
-# Up to this many, a product of gathered rows applies the activation itself; with more rows it is
-# bound by its multiplications, and the wider tiles of a plain product are worth the second pass.
-FUSED_ACTIVATION_ROWS = 32
 
 Kind = Literal["silu", "gelu", "gelu_tanh", "gpt_oss"]
 
@@ -74,10 +71,13 @@ class Fp8Rows(NamedTuple):
 
 
 class TokenRows(NamedTuple):
-    """Rows that are still tokens: row i is tokens[indices[i]]. The product gathers them itself."""
+    """Rows that are still tokens: row i is tokens[indices[i]], times its token's of the `factors`
+    [T, E] for its expert. The product gathers and multiplies them itself.
+    """
 
     tokens: Tensor
     indices: Tensor
+    factors: Tensor | None
 
 
 class ScatterKeywords(TypedDict, total=False):
@@ -180,10 +180,10 @@ class Experts(nn.Module):
     ) -> Tensor | TokenRows:
         """tokens [T, D] -> rows [M, D], each multiplied with scales[token, expert] if given.
 
-        With `fuse`, few rows that need no multiplication stay tokens, for `forward` to gather.
+        With `fuse`, few rows stay tokens, for `forward` to gather.
         """
-        if fuse and scales is None and self._few(token_indices.shape[0], self.fused_gather_rows):
-            return TokenRows(tokens, token_indices)
+        if fuse and self._few(token_indices.shape[0], self.fused_gather_rows):
+            return TokenRows(tokens, token_indices, scales)
         return gather_mul(tokens, token_indices, expert_indices, scales, valid, init_tail=False)
 
     def forward(
@@ -197,24 +197,22 @@ class Experts(nn.Module):
         scatter(), which is asked for as late as possible, and returned.
         """
         down = self.weights()[1]
-        hidden = self._first_half(rows, counts, valid)
+        hidden = self._first_half(rows, counts)
         where = scatter_keywords(scatter)
         return grouped_gemm(hidden, down, counts, bias=self.down_bias, **where)
 
-    def _first_half(self, rows: Tensor | TokenRows, counts: Tensor, valid: Tensor | None) -> Tensor:
-        """rows [M, D] -> act(gate) * up [M, F], in one launch or in two."""
+    def _first_half(self, rows: Tensor | TokenRows, counts: Tensor) -> Tensor:
+        """rows [M, D] -> act(gate) * up [M, F]."""
         gate_up, keywords = self.weights()[0], self.activation.keywords()
-        source, indices = rows if isinstance(rows, TokenRows) else (rows, None)
+        source, indices, factors = rows if isinstance(rows, TokenRows) else (rows, None, None)
         bias = self.gate_up_bias
-        if indices is None and not self._few(source.shape[0], FUSED_ACTIVATION_ROWS):
-            hidden = grouped_gemm(source, gate_up, counts, bias=bias, init_tail=False)
-            return silu_mul(hidden, valid=valid, init_tail=False, **keywords)
         return grouped_gemm_gated(
             source,
             gate_up,
             counts,
             bias=bias,
             gather_indices=indices,
+            row_factors=factors,
             init_tail=False,
             **keywords,
         )

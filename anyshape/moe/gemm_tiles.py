@@ -53,7 +53,7 @@ class Shapes:
 ANY = float("inf")
 FEW_ROWS = Tile(1, 1, 16, 128, 128, 3, swap=True, programs=2, flatten=True)
 TWO_CONSUMERS = Tile(2, 1, 64, 256, 64, 4, tma_store=True, halves=True, specialized=True)
-TWO_NARROW = Tile(2, 1, 64, 128, 64, 6, tma_store=True, specialized=True)
+TWO_NARROW = Tile(2, 1, 64, 128, 64, 5, tma_store=True, specialized=True)
 TWO_PROGRAMS = Tile(1, 1, 128, 128, 64, 3, programs=2, flatten=True)
 
 TILES: tuple[Shapes, ...] = (
@@ -61,7 +61,7 @@ TILES: tuple[Shapes, ...] = (
     Shapes(16, 24, ANY, Tile(1, 1, 32, 128, 128, 4, swap=True, flatten=True)),
     Shapes(16, 64, ANY, Tile(1, 1, 64, 128, 128, 4, flatten=True)),
     Shapes(16, 96, ANY, TWO_PROGRAMS),
-    Shapes(16, 192, 2048, TWO_NARROW),
+    Shapes(16, 192, ANY, TWO_NARROW),
     Shapes(16, ANY, ANY, TWO_CONSUMERS),
     Shapes(8, 12, ANY, replace(FEW_ROWS, bk=256)),
     Shapes(8, 24, ANY, Tile(1, 1, 32, 128, 256, 4, swap=True, flatten=True)),
@@ -77,10 +77,15 @@ SIMPLE_TILES: tuple[Shapes, ...] = (
     Shapes(16, ANY, ANY, TWO_PROGRAMS),
     Shapes(8, ANY, ANY, replace(TWO_PROGRAMS, bk=128)),
 )
-# `wn` columns of gate and of up each
+# `wn` columns of gate and of up each, or half as many if `specialized`
 GATED_TILES: tuple[Shapes, ...] = (
     Shapes(16, 12, ANY, replace(FEW_ROWS, wn=64)),
     Shapes(16, 40, ANY, Tile(1, 1, 32, 64, 128, 4, swap=True, flatten=True)),
+    Shapes(16, ANY, ANY, TWO_CONSUMERS),
+)
+# the same where rows are gathered by index, which the specialized kernel cannot
+GATED_GATHER_TILES: tuple[Shapes, ...] = (
+    *(shapes for shapes in GATED_TILES if shapes.rows <= 40),
     Shapes(16, ANY, ANY, Tile(1, 1, 128, 128, 64, 4, warps=8)),
 )
 

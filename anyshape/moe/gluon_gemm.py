@@ -14,6 +14,8 @@ of a few rows fill the tensor cores' 64 rows with weights instead of padding.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 import triton
 from torch import Tensor
@@ -29,83 +31,16 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from anyshape.moe.gemm_tiles import Tile
-
-
-@gluon.constexpr_function
-def _line_layout(warps):
-    return gl.BlockedLayout([1], [32], [warps], [0])
-
-
-@gluon.constexpr_function
-def _accumulator_layout(warps, columns, k_width):
-    return gl.NVMMADistributedLayout([3, 0], [warps, 1], [16, columns, k_width])
-
-
-@gluon.constexpr_function
-def _final_layout(swap, mma, warps):
-    """The layout in which results are stored: eight weights' rows a thread where those are the
-    first operand.
-    """
-    return gl.BlockedLayout([8, 1], [16, 2], [1, warps], [0, 1]) if swap else mma
-
-
-@gluon.constexpr_function
-def _pick(condition, yes, no):
-    return yes if condition else no
-
-
-@gluon.jit
-def _add(a, b):
-    return a + b
-
-
-@gluon.jit
-def _plan(
-    sizes,
-    groups,
-    rows,
-    tiles_n,
-    TILE_M: gl.constexpr,
-    BLOCK_G: gl.constexpr,
-    INIT_TAIL: gl.constexpr,
-    layout: gl.constexpr,
-):
-    """(sizes [BLOCK_G], past-the-last tile of each group [BLOCK_G], number of tiles); the tail is
-    a group of its own.
-    """
-    index = gl.arange(0, BLOCK_G, layout)
-    size = gl.load(sizes + index, mask=index < groups, other=0).to(gl.int32)
-    if INIT_TAIL:
-        size = gl.where(index == groups, gl.maximum(rows - gl.sum(size, 0), 0), size)
-    tiles = (size + TILE_M - 1) // TILE_M * tiles_n
-    return size, gl.associative_scan(tiles, 0, _add), gl.sum(tiles, 0)
-
-
-@gluon.jit
-def _locate(
-    tile,
-    size,
-    ends,
-    tiles_n,
-    TILE_M: gl.constexpr,
-    BAND: gl.constexpr,
-    BLOCK_G: gl.constexpr,
-    layout: gl.constexpr,
-):
-    """(group, its first row, its rows, tile row, tile column) of a tile: bands of BAND tile rows,
-    row by row inside.
-    """
-    index = gl.arange(0, BLOCK_G, layout)
-    before = ends <= tile
-    group = gl.sum(before.to(gl.int32), 0)
-    start = gl.sum(gl.where(before, size, 0), 0)
-    count = gl.sum(gl.where(index == group, size, 0), 0)
-    local = tile - gl.max(gl.where(before, ends, 0), 0)
-    tiles_m = (count + TILE_M - 1) // TILE_M
-    band = local // (BAND * tiles_n)
-    width = gl.minimum(tiles_m - band * BAND, BAND)
-    local -= band * BAND * tiles_n
-    return group, start, count, band * BAND + local % width, local // width
+from anyshape.moe.gluon_epilogue import activate, finish, store, store_tile
+from anyshape.moe.gluon_tiles import (
+    accumulator_layout,
+    advance,
+    final_layout,
+    line_layout,
+    locate,
+    pick,
+    plan,
+)
 
 
 @gluon.jit
@@ -120,34 +55,45 @@ def _produce(
     BAND: gl.constexpr,
     BLOCK_G: gl.constexpr,
     INIT_TAIL: gl.constexpr,
+    GATED: gl.constexpr,
+    APART: gl.constexpr,
 ):
-    """Load the pieces of every tile, `inner` by `inner`, into the ring."""
+    """Load the pieces of every tile, `inner` by `inner`, into the ring. GATED: half of a tile's
+    rows of w are gates and half are ups, which lie `columns` rows APART unless they alternate.
+    """
     x_desc, w_desc, x_bufs, w_bufs, full, empty, sizes, groups, rows, columns, inner = loads
     TILE_M: gl.constexpr = WM * PIECES_M
-    layout: gl.constexpr = _line_layout(gl.num_warps())
-    tiles_n = (columns + WN * PIECES_N - 1) // (WN * PIECES_N)
-    size, ends, total = _plan(sizes, groups, rows, tiles_n, TILE_M, BLOCK_G, INIT_TAIL, layout)
+    HALF: gl.constexpr = pick(GATED, WN // 2, WN)
+    LOADS: gl.constexpr = pick(APART, 2, PIECES_N)
+    layout: gl.constexpr = line_layout(gl.num_warps())
+    tiles_n = (columns + HALF * PIECES_N - 1) // (HALF * PIECES_N)
+    size, ends, total = plan(sizes, groups, rows, tiles_n, TILE_M, BLOCK_G, INIT_TAIL, layout)
     slot = 0
     phase = 1
     for tile in range(gl.program_id(0), total, gl.num_programs(0)):
-        group, start, count, tile_m, tile_n = _locate(
+        group, start, count, tile_m, tile_n = locate(
             tile, size, ends, tiles_n, TILE_M, BAND, BLOCK_G, layout
         )
         x_row = start + tile_m * TILE_M
-        w_row = group * columns + tile_n * (WN * PIECES_N)
+        if APART:
+            w_row = group * columns * 2 + tile_n * HALF
+            step = columns
+        else:
+            w_row = group * columns * (WN // HALF) + tile_n * (WN * PIECES_N)
+            step = columns * 0 + WN
         whole = (PIECES_M == 1) | (tile_m * TILE_M + WM < count)
         if group < groups:
             for k in range(0, inner, BK):
                 mbarrier.wait(empty.index(slot), phase)
                 bar = full.index(slot)
-                w_bytes: gl.constexpr = PIECES_N * w_desc.block_type.nbytes
+                w_bytes: gl.constexpr = LOADS * w_desc.block_type.nbytes
                 x_bytes: gl.constexpr = x_desc.block_type.nbytes
                 mbarrier.expect(bar, w_bytes + PIECES_M * x_bytes, pred=whole)
                 if PIECES_M > 1:
                     mbarrier.expect(bar, w_bytes + x_bytes, pred=whole == 0)
-                for i in gl.static_range(PIECES_N):
+                for i in gl.static_range(LOADS):
                     tma.async_copy_global_to_shared(
-                        w_desc, [w_row + i * WN, k], bar, w_bufs.index(slot * PIECES_N + i)
+                        w_desc, [w_row + i * step, k], bar, w_bufs.index(slot * LOADS + i)
                     )
                 for i in gl.static_range(PIECES_M):
                     tma.async_copy_global_to_shared(
@@ -157,136 +103,7 @@ def _produce(
                         x_bufs.index(slot * PIECES_M + i),
                         pred=whole | (i == 0),
                     )
-                wrap = slot == STAGES - 1
-                slot = gl.where(wrap, 0, slot + 1)
-                phase = gl.where(wrap, phase ^ 1, phase)
-
-
-@gluon.jit
-def _finish(
-    acc,
-    group,
-    row,
-    column,
-    count,
-    start,
-    scatter_indices,
-    x_scales,
-    w_scales,
-    bias,
-    row_weights,
-    columns,
-    stride_bias,
-    weight_token,
-    weight_group,
-    SWAP: gl.constexpr,
-    SCALED: gl.constexpr,
-    BIASED: gl.constexpr,
-    WEIGHTED: gl.constexpr,
-    FACTORS: gl.constexpr,
-    row_layout: gl.constexpr,
-    column_layout: gl.constexpr,
-    WM: gl.constexpr,
-    WN: gl.constexpr,
-):
-    """Scales, bias and row weights of an accumulator whose rows begin at `row` of the group,
-    columns at `column`.
-    """
-    r = row + gl.arange(0, WM, row_layout)
-    c = column + gl.arange(0, WN, column_layout)
-    if SCALED:
-        xs = gl.load(x_scales + start + r, mask=r < count, other=0.0)
-        ws = gl.load(w_scales + group * columns + c, mask=c < columns, other=0.0)
-        if SWAP:
-            acc = acc * ws[:, None] * xs[None, :]
-        else:
-            acc = acc * xs[:, None] * ws[None, :]
-    if BIASED:
-        b = gl.load(bias + group * stride_bias + c, mask=c < columns, other=0.0).to(gl.float32)
-        if SWAP:
-            acc = acc + b[:, None]
-        else:
-            acc = acc + b[None, :]
-    if WEIGHTED:
-        place = (start + r).to(gl.int64)
-        if FACTORS:
-            token = gl.load(scatter_indices + place, mask=r < count, other=0).to(gl.int64)
-            place = token * weight_token + group.to(gl.int64) * weight_group
-        rw = gl.load(row_weights + place, mask=r < count, other=0.0).to(gl.float32)
-        if SWAP:
-            acc = acc * rw[None, :]
-        else:
-            acc = acc * rw[:, None]
-    return acc
-
-
-@gluon.jit
-def _store(
-    value,
-    out,
-    scatter_indices,
-    start,
-    row,
-    column,
-    count,
-    columns,
-    stride_out,
-    SWAP: gl.constexpr,
-    SCATTER: gl.constexpr,
-    row_layout: gl.constexpr,
-    column_layout: gl.constexpr,
-    WM: gl.constexpr,
-    WN: gl.constexpr,
-):
-    """Store, or add at `scatter_indices`, the rows and columns of `value` that are there."""
-    r = row + gl.arange(0, WM, row_layout)
-    c = column + gl.arange(0, WN, column_layout)
-    target = (start + r).to(gl.int64)
-    if SCATTER:
-        target = gl.load(scatter_indices + start + r, mask=r < count, other=0).to(gl.int64)
-    if SWAP:
-        place = out + target[None, :] * stride_out + c[:, None]
-        mask = (r < count)[None, :] & (c < columns)[:, None]
-    else:
-        place = out + target[:, None] * stride_out + c[None, :]
-        mask = (r < count)[:, None] & (c < columns)[None, :]
-    if SCATTER:
-        gl.atomic_add(place, value, mask=mask, sem="relaxed")
-    else:
-        gl.store(place, value, mask=mask)
-
-
-@gluon.jit
-def _store_tile(
-    value,
-    out_desc,
-    out_bufs,
-    PIECE: gl.constexpr,
-    row,
-    column,
-    WM: gl.constexpr,
-    WN: gl.constexpr,
-    HALVES: gl.constexpr,
-):
-    """Hand a whole tile to the copy engine, by way of shared memory, in one piece or in two
-    halves.
-    """
-    tma.store_wait(0)
-    if HALVES:
-        left, right = value.reshape([WM, 2, WN // 2]).permute((0, 2, 1)).split()
-        buf = out_bufs.index(PIECE)
-        buf.store(left)
-        fence_async_shared()
-        tma.async_copy_shared_to_global(out_desc, [row, column], buf)
-        tma.store_wait(0)
-        buf.store(right)
-        fence_async_shared()
-        tma.async_copy_shared_to_global(out_desc, [row, column + WN // 2], buf)
-    else:
-        buf = out_bufs.index(PIECE)
-        buf.store(value)
-        fence_async_shared()
-        tma.async_copy_shared_to_global(out_desc, [row, column], buf)
+                slot, phase = advance(slot, phase, STAGES)
 
 
 @gluon.jit
@@ -310,6 +127,9 @@ def _consume(
     SCATTER: gl.constexpr,
     TMA_STORE: gl.constexpr,
     HALVES: gl.constexpr,
+    GATED: gl.constexpr,
+    APART: gl.constexpr,
+    KIND: gl.constexpr,
 ):
     """Multiply and store piece PIECE of every tile."""
     (
@@ -334,30 +154,33 @@ def _consume(
         stride_bias,
         weight_token,
         weight_group,
+        alpha,
+        limit,
     ) = work
+    OUT_N: gl.constexpr = pick(GATED, WN // 2, WN)
     TILE_M: gl.constexpr = WM * PIECES_M
-    TILE_N: gl.constexpr = WN * PIECES_N
+    TILE_N: gl.constexpr = OUT_N * PIECES_N
     PIECE_M: gl.constexpr = PIECE % PIECES_M
     PIECE_N: gl.constexpr = PIECE // PIECES_M
-    FIRST: gl.constexpr = _pick(SWAP, WN, WM)
-    SECOND: gl.constexpr = _pick(SWAP, WM, WN)
+    FIRST: gl.constexpr = pick(SWAP, WN, WM)
+    SECOND: gl.constexpr = pick(SWAP, WM, WN)
     dtype: gl.constexpr = out.dtype.element_ty
     k_width: gl.constexpr = 256 // x_bufs.dtype.primitive_bitwidth
-    mma: gl.constexpr = _accumulator_layout(gl.num_warps(), SECOND, k_width)
-    final: gl.constexpr = _final_layout(SWAP, mma, gl.num_warps())
-    row_layout: gl.constexpr = gl.SliceLayout(_pick(SWAP, 0, 1), final)
-    column_layout: gl.constexpr = gl.SliceLayout(_pick(SWAP, 1, 0), final)
-    layout: gl.constexpr = _line_layout(gl.num_warps())
+    mma: gl.constexpr = accumulator_layout(gl.num_warps(), SECOND, k_width)
+    final: gl.constexpr = final_layout(SWAP, mma, gl.num_warps())
+    row_layout: gl.constexpr = gl.SliceLayout(pick(SWAP, 0, 1), final)
+    column_layout: gl.constexpr = gl.SliceLayout(pick(SWAP, 1, 0), final)
+    layout: gl.constexpr = line_layout(gl.num_warps())
     tiles_n = (columns + TILE_N - 1) // TILE_N
-    size, ends, total = _plan(sizes, groups, rows, tiles_n, TILE_M, BLOCK_G, INIT_TAIL, layout)
+    size, ends, total = plan(sizes, groups, rows, tiles_n, TILE_M, BLOCK_G, INIT_TAIL, layout)
     slot = 0
     phase = 0
     for tile in range(gl.program_id(0), total, gl.num_programs(0)):
-        group, start, count, tile_m, tile_n = _locate(
+        group, start, count, tile_m, tile_n = locate(
             tile, size, ends, tiles_n, TILE_M, BAND, BLOCK_G, layout
         )
         row = tile_m * TILE_M + PIECE_M * WM
-        column = tile_n * TILE_N + PIECE_N * WN
+        column = tile_n * TILE_N + PIECE_N * OUT_N
         acc = gl.zeros([FIRST, SECOND], gl.float32, mma)
         if (group < groups) & (row < count):
             for k in range(0, inner, BK):
@@ -370,66 +193,64 @@ def _consume(
                     acc = warpgroup_mma(x_buf, w_buf.permute((1, 0)), acc, is_async=True)
                 acc = warpgroup_mma_wait(num_outstanding=1, deps=[acc])
                 mbarrier.arrive(empty.index((slot + STAGES - 1) % STAGES), count=1, pred=k > 0)
-                wrap = slot == STAGES - 1
-                slot = gl.where(wrap, 0, slot + 1)
-                phase = gl.where(wrap, phase ^ 1, phase)
+                slot, phase = advance(slot, phase, STAGES)
             acc = warpgroup_mma_wait(num_outstanding=0, deps=[acc])
             mbarrier.arrive(empty.index((slot + STAGES - 1) % STAGES), count=1)
-            if SWAP:
-                value = gl.convert_layout(acc, final)
+            if GATED:
+                value = activate(
+                    acc,
+                    bias + group * stride_bias,
+                    column,
+                    columns,
+                    alpha,
+                    limit,
+                    KIND,
+                    APART == 0,
+                    BIASED,
+                    WM,
+                    WN,
+                ).to(dtype)
             else:
-                value = acc
-            value = _finish(
-                value,
-                group,
-                row,
-                column,
-                count,
-                start,
-                scatter_indices,
-                x_scales,
-                w_scales,
-                bias,
-                row_weights,
-                columns,
-                stride_bias,
-                weight_token,
-                weight_group,
-                SWAP,
-                SCALED,
-                BIASED,
-                WEIGHTED,
-                FACTORS,
-                row_layout,
-                column_layout,
-                WM,
-                WN,
-            ).to(dtype)
-            if TMA_STORE:
-                if row + WM <= count:
-                    _store_tile(
-                        value, out_desc, out_bufs, PIECE, start + row, column, WM, WN, HALVES
-                    )
+                if SWAP:
+                    value = gl.convert_layout(acc, final)
                 else:
-                    _store(
-                        value,
-                        out,
-                        scatter_indices,
-                        start,
-                        row,
-                        column,
-                        count,
-                        columns,
-                        stride_out,
-                        SWAP,
-                        SCATTER,
-                        row_layout,
-                        column_layout,
-                        WM,
-                        WN,
+                    value = acc
+                value = finish(
+                    value,
+                    group,
+                    row,
+                    column,
+                    count,
+                    start,
+                    scatter_indices,
+                    x_scales,
+                    w_scales,
+                    bias,
+                    row_weights,
+                    columns,
+                    stride_bias,
+                    weight_token,
+                    weight_group,
+                    SWAP,
+                    SCALED,
+                    BIASED,
+                    WEIGHTED,
+                    FACTORS,
+                    row_layout,
+                    column_layout,
+                    WM,
+                    WN,
+                ).to(dtype)
+            value_rows: gl.constexpr = gl.SliceLayout(pick(SWAP, 0, 1), value.type.layout)
+            value_columns: gl.constexpr = gl.SliceLayout(pick(SWAP, 1, 0), value.type.layout)
+            whole = row + WM <= count
+            if TMA_STORE:
+                if whole:
+                    store_tile(
+                        value, out_desc, out_bufs, PIECE, start + row, column, WM, OUT_N, HALVES
                     )
-            else:
-                _store(
+            if (TMA_STORE == 0) | (whole == 0):
+                store(
                     value,
                     out,
                     scatter_indices,
@@ -441,21 +262,19 @@ def _consume(
                     stride_out,
                     SWAP,
                     SCATTER,
-                    row_layout,
-                    column_layout,
+                    value_rows,
+                    value_columns,
                     WM,
-                    WN,
+                    OUT_N,
                 )
         elif group < groups:
             for _ in range(0, inner, BK):
                 mbarrier.wait(full.index(slot), phase)
                 mbarrier.arrive(empty.index(slot), count=1)
-                wrap = slot == STAGES - 1
-                slot = gl.where(wrap, 0, slot + 1)
-                phase = gl.where(wrap, phase ^ 1, phase)
+                slot, phase = advance(slot, phase, STAGES)
         elif INIT_TAIL:
-            _store(
-                gl.zeros([FIRST, SECOND], dtype, final),
+            store(
+                gl.zeros([pick(SWAP, OUT_N, WM), pick(SWAP, WM, OUT_N)], dtype, final),
                 out,
                 scatter_indices,
                 start,
@@ -469,7 +288,7 @@ def _consume(
                 row_layout,
                 column_layout,
                 WM,
-                WN,
+                OUT_N,
             )
     if TMA_STORE:
         tma.store_wait(0)
@@ -495,6 +314,8 @@ def grouped_gemm_kernel(
     stride_bias,
     weight_token,
     weight_group,
+    alpha,
+    limit,
     PIECES_M: gl.constexpr,
     PIECES_N: gl.constexpr,
     WM: gl.constexpr,
@@ -512,6 +333,9 @@ def grouped_gemm_kernel(
     SCATTER: gl.constexpr,
     TMA_STORE: gl.constexpr,
     HALVES: gl.constexpr,
+    GATED: gl.constexpr,
+    APART: gl.constexpr,
+    KIND: gl.constexpr,
     CONSUMER_REGISTERS: gl.constexpr,
     PRODUCER_REGISTERS: gl.constexpr,
     num_warps: gl.constexpr,
@@ -521,9 +345,14 @@ def grouped_gemm_kernel(
     x_bufs = gl.allocate_shared_memory(
         x_desc.dtype, [STAGES * PIECES_M] + x_desc.block_type.shape, x_desc.layout
     )
+    LOADS: gl.constexpr = pick(APART, 2, PIECES_N)
     w_bufs = gl.allocate_shared_memory(
-        w_desc.dtype, [STAGES * PIECES_N] + w_desc.block_type.shape, w_desc.layout
+        w_desc.dtype, [STAGES * LOADS] + w_desc.block_type.shape, w_desc.layout
     )
+    if APART:
+        w_pieces = w_bufs._reinterpret(w_desc.dtype, [STAGES, WN, BK], w_desc.layout)  # noqa: SLF001
+    else:
+        w_pieces = w_bufs
     if TMA_STORE:
         out_bufs = gl.allocate_shared_memory(
             out_desc.dtype, [CONSUMERS] + out_desc.block_type.shape, out_desc.layout
@@ -540,7 +369,7 @@ def grouped_gemm_kernel(
     work = (
         out_desc,
         x_bufs,
-        w_bufs,
+        w_pieces,
         out_bufs,
         full,
         empty,
@@ -559,6 +388,8 @@ def grouped_gemm_kernel(
         stride_bias,
         weight_token,
         weight_group,
+        alpha,
+        limit,
     )
     if CONSUMERS == 1:
         gl.warp_specialize(
@@ -585,6 +416,9 @@ def grouped_gemm_kernel(
                         SCATTER,
                         TMA_STORE,
                         HALVES,
+                        GATED,
+                        APART,
+                        KIND,
                     ),
                 ),
                 (
@@ -600,6 +434,8 @@ def grouped_gemm_kernel(
                         BAND,
                         BLOCK_G,
                         INIT_TAIL,
+                        GATED,
+                        APART,
                     ),
                 ),
             ],
@@ -631,6 +467,9 @@ def grouped_gemm_kernel(
                         SCATTER,
                         TMA_STORE,
                         HALVES,
+                        GATED,
+                        APART,
+                        KIND,
                     ),
                 ),
                 (
@@ -655,6 +494,9 @@ def grouped_gemm_kernel(
                         SCATTER,
                         TMA_STORE,
                         HALVES,
+                        GATED,
+                        APART,
+                        KIND,
                     ),
                 ),
                 (
@@ -670,6 +512,8 @@ def grouped_gemm_kernel(
                         BAND,
                         BLOCK_G,
                         INIT_TAIL,
+                        GATED,
+                        APART,
                     ),
                 ),
             ],
@@ -731,6 +575,16 @@ def registers(tile: Tile, groups: int) -> tuple[int, int, int]:
     return limit, (240 if groups <= 256 else 208), (24 if groups <= 256 else 88)
 
 
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """act(gate) * up of a product whose columns are gates and ups; see `Activation`."""
+
+    kind: str
+    alpha: float
+    limit: float
+    interleaved: bool
+
+
 def launch(
     tile: Tile,
     x: Tensor,
@@ -743,23 +597,33 @@ def launch(
     bias: Tensor | None,
     row_weights: Tensor | None,
     init_tail: bool,
+    gate: Gate | None = None,
 ) -> None:
-    """Write (or add, with `scatter_indices`) the product of x [M, K] and w [G, N, K] to `out`."""
+    """Write (or add, with `scatter_indices`) the product of x [M, K] and w [G, N, K] to `out`, or
+    what `gate` makes of it.
+    """
     rows, inner = x.shape
-    groups, columns, _ = w.shape
+    groups, w_rows, _ = w.shape
+    columns = out.shape[1]
+    out_n = tile.wn if gate is None else tile.wn // 2
+    apart = gate is not None and not gate.interleaved
+    halves = tile.halves and gate is None
     factors = row_weights is not None and row_weights.dim() == 2
     tma_store = tile.tma_store and scatter_indices is None and not tile.swap and aligned(out)
     all_groups = groups + (init_tail and scatter_indices is None)
     limit, consumer, producer = registers(tile, all_groups)
     tiles = (triton.cdiv(rows, tile.wm * tile.pieces_m) + all_groups) * triton.cdiv(
-        columns, tile.wn * tile.pieces_n
+        columns, out_n * tile.pieces_n
     )
     processors = torch.cuda.get_device_properties(x.device).multi_processor_count
     x_desc = descriptor(x, [tile.wm, tile.bk])
     grouped_gemm_kernel[(min(tiles, processors * tile.programs),)](
         x_desc,
-        descriptor(w.as_strided((groups * columns, inner), (w.stride(1), 1)), [tile.wn, tile.bk]),
-        descriptor(out, [tile.wm, tile.wn // (1 + tile.halves)]) if tma_store else x_desc,
+        descriptor(
+            w.as_strided((groups * w_rows, inner), (w.stride(1), 1)),
+            [tile.wn // (1 + apart), tile.bk],
+        ),
+        descriptor(out, [tile.wm, out_n // (1 + halves)]) if tma_store else x_desc,
         m_sizes,
         out,
         m_sizes if scatter_indices is None else scatter_indices,
@@ -774,6 +638,7 @@ def launch(
         out.stride(0),
         0 if bias is None else bias.stride(0),
         *(row_weights.stride() if factors else (0, 0)),
+        *((0.0, 0.0) if gate is None else (gate.alpha, gate.limit)),
         PIECES_M=tile.pieces_m,
         PIECES_N=tile.pieces_n,
         WM=tile.wm,
@@ -790,7 +655,10 @@ def launch(
         FACTORS=factors,
         SCATTER=scatter_indices is not None,
         TMA_STORE=tma_store,
-        HALVES=tile.halves,
+        HALVES=halves,
+        GATED=gate is not None,
+        APART=apart,
+        KIND="none" if gate is None else gate.kind,
         CONSUMER_REGISTERS=consumer,
         PRODUCER_REGISTERS=producer,
         num_warps=tile.warps,

@@ -70,7 +70,8 @@ def _fake_gated(
 
 GROUPED_GEMM_GATED = operators.define(
     "grouped_gemm_gated(Tensor x, Tensor w, Tensor m_sizes, Tensor? bias, Tensor? gather_indices, "
-    "str kind, float alpha, float limit, bool interleaved, bool init_tail) -> Tensor",
+    "Tensor? row_factors, str kind, float alpha, float limit, bool interleaved, bool init_tail) "
+    "-> Tensor",
     reference=reference.grouped_gemm_gated,
     fake=_fake_gated,
     triton=KERNELS.get("grouped_gemm_gated"),
@@ -283,6 +284,7 @@ def grouped_gemm_gated(
     *,
     bias: Tensor | None = None,
     gather_indices: Tensor | None = None,
+    row_factors: Tensor | None = None,
     kind: str = "silu",
     alpha: float = 1.702,
     limit: float = 7.0,
@@ -295,10 +297,16 @@ def grouped_gemm_gated(
     A group's first F rows of w are gates and the others ups, or they alternate if `interleaved`;
     bias is [G, 2*F].
     The activation is applied to the float32 sums, which are rounded once. `gather_indices` as in
-    `grouped_gemm`.
+    `grouped_gemm`. With `row_factors` [rows of x, G], row t of x counts as
+    x[t] * row_factors[t, g] in group g, without rounding in between.
     """
     checks.check_tensor("x", x, 2, HALF_DTYPES)
     w = _weights(x, w, m_sizes)
+    if row_factors is not None:
+        checks.check_tensor("row_factors", row_factors, 2, checks.FLOAT_DTYPES)
+        checks.check_size("row_factors", row_factors, 0, x.shape[0], "rows of x")
+        checks.check_size("row_factors", row_factors, 1, w.shape[0], "groups")
+        checks.check_device("row_factors", row_factors, x)
     if w.shape[1] % 2:
         checks.fail("w", "of an even number of rows a group", f"shape {tuple(w.shape)}")
     checks.check_choice("kind", kind, tuple(reference.ACTIVATIONS))
@@ -310,6 +318,7 @@ def grouped_gemm_gated(
         m_sizes,
         bias,
         gather_indices,
+        row_factors,
         kind,
         float(alpha),
         float(limit),

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from anyshape.errors import AnyshapeError
-from anyshape.moe import checks
+from anyshape.moe import checks, few
 from anyshape.moe.experts import Activation, Experts, Fp8Experts, Scatter
 from anyshape.moe.graphed import Graphed
 from anyshape.moe.hf import Refusal, known_blocks, read_block
@@ -144,11 +144,40 @@ class MoE(nn.Module):
 
     def _forward(self, tokens: Tensor, valid_tokens: Tensor | None) -> Tensor:
         since = fork(tokens, self._two_streams(tokens))
+        if self._are_few(tokens):
+            return self._few(tokens, valid_tokens, since)
         # the router is launched first: it is what the experts wait for, and it needs few processors
         scores, factors = self.router.scores(tokens, self.routing)
         shared = start_shared(self.shared, tokens, since)
         plan = self.router.plan(scores, factors, self.routing, valid_tokens)
         return add_routed(self.experts, tokens, plan, self.routing, shared)
+
+    def _are_few(self, tokens: Tensor) -> bool:
+        if torch.compiler.is_compiling() or not isinstance(self.experts, Experts):
+            return False
+        return few.pays(tokens.shape[0], self.routing.top_k, self.routing.num_experts)
+
+    def _few(
+        self, tokens: Tensor, valid_tokens: Tensor | None, since: torch.cuda.Event | None
+    ) -> Tensor:
+        """So few tokens that every (token, expert) pair reads its expert's weights itself."""
+        experts, routing, shared = self.experts, self.routing, self.shared
+        assert isinstance(experts, Experts), "asked before"
+        base = None if shared is None else start(lambda: shared(tokens), since, tokens)
+        gate_up, down = experts.weights()
+        on_input = routing.apply_to == "input"
+        chosen, weights = few.CHOOSE_FEW(
+            tokens, *self.router.operands(routing), **routing.keywords()
+        )
+        hidden = few.GATE_FEW(
+            *(tokens, chosen, weights, gate_up, experts.gate_up_bias, valid_tokens, on_input),
+            **experts.activation.keywords(),
+        )
+        added = None if base is None else base()
+        return few.DOWN_FEW(
+            *(hidden, chosen, weights, down, experts.down_bias),
+            *(added, valid_tokens, on_input, routing.top_k),
+        )
 
     def _two_streams(self, tokens: Tensor) -> bool:
         if self.shared is None:

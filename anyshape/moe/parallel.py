@@ -193,8 +193,9 @@ class ParallelMoE(nn.Module):
         )
         bound = tokens.shape[0] * min(own, routing.top_k)
         counts = counts[first : first + own]
-        if routing.apply_to == "output":  # the product looks a row's weight up by its own expert
-            factors = factors[:, first : first + own]
+        factors = factors[:, first : first + own]  # a row's weight is looked up by its own expert
+        if routing.apply_to == "input":
+            experts = experts - first  # of rows past those counted it does not matter
         return Plan(counts, experts[:bound], indices[:bound], factors, counts)
 
     def _without_padding(self, scores: Tensor, view: View, valid_tokens: Tensor) -> Tensor:

@@ -272,6 +272,13 @@ def grouped_rows(
     return out * row_weights[: len(out), None].float()
 
 
+def group_of_rows(m_sizes: Tensor, rows: int) -> Tensor:
+    """The group [M] of each of `rows` rows; rows past the last group count as its."""
+    place = torch.arange(rows, device=m_sizes.device)
+    group = torch.searchsorted(m_sizes.cumsum(0), place, right=True)
+    return group.clamp(max=len(m_sizes) - 1)
+
+
 def grouped_gemm(
     x: Tensor,
     w: Tensor,
@@ -298,6 +305,7 @@ def grouped_gemm_gated(
     m_sizes: Tensor,
     bias: Tensor | None,
     gather_indices: Tensor | None,
+    row_factors: Tensor | None,
     kind: str,
     alpha: float,
     limit: float,
@@ -305,11 +313,15 @@ def grouped_gemm_gated(
     init_tail: bool,
 ) -> Tensor:
     """See `anyshape.moe.grouped_gemm_gated`."""
+    if row_factors is not None:
+        rows = torch.arange(len(x), device=x.device) if gather_indices is None else gather_indices
+        experts = group_of_rows(m_sizes, len(rows))
+        x, gather_indices = gathered(x, rows, experts, row_factors, None), None
     y = grouped_rows(x, w, m_sizes, None, None, bias, None, gather_indices)
     gate, up = (y[:, ::2], y[:, 1::2]) if interleaved else y.chunk(2, 1)
     rows = x.shape[0] if gather_indices is None else gather_indices.shape[0]
-    out = torch.zeros(rows, w.shape[1] // 2, dtype=x.dtype, device=x.device)
-    out[: len(y)] = ACTIVATIONS[kind](gate, up, alpha, limit).to(x.dtype)
+    out = torch.zeros(rows, w.shape[1] // 2, dtype=w.dtype, device=x.device)
+    out[: len(y)] = ACTIVATIONS[kind](gate, up, alpha, limit).to(w.dtype)
     return out
 
 
@@ -406,3 +418,70 @@ def split_shuffling(
     out = torch.zeros_like(tokens, memory_format=torch.contiguous_format)
     out[target] = tokens[source]
     return out
+
+
+def choose_few(
+    tokens: Tensor,
+    router_weights: Tensor,
+    router_biases: Tensor | None,
+    logit_biases: Tensor | None,
+    function: str,
+    top_k: int,
+    renormalize: bool,
+    groups: int,
+    top_groups: int,
+    group_best: int,
+    scale: float,
+) -> tuple[Tensor, Tensor]:
+    """See `anyshape.moe.few`."""
+    scores, factors = routing_scores(
+        *(tokens, router_weights, router_biases, logit_biases, function, top_k),
+        *(renormalize, groups, top_groups, group_best, scale),
+    )
+    experts = choose(scores, top_k)
+    return experts.reshape(-1).int(), factors.gather(1, experts).reshape(-1)
+
+
+def gate_few(
+    tokens: Tensor,
+    experts: Tensor,
+    weights: Tensor,
+    gate_up: Tensor,
+    gate_up_bias: Tensor | None,
+    valid: Tensor | None,
+    on_input: bool,
+    kind: str,
+    alpha: float,
+    limit: float,
+    interleaved: bool,
+) -> Tensor:
+    """See `anyshape.moe.few`."""
+    expert, top_k = experts.long(), len(experts) // max(1, len(tokens))
+    rows = tokens.float().repeat_interleave(top_k, 0)
+    both = torch.einsum("pd,pfd->pf", rows, gate_up[expert].float())
+    both = both * weights[:, None] if on_input else both
+    both = both if gate_up_bias is None else both + gate_up_bias[expert].float()
+    gate, up = (both[:, ::2], both[:, 1::2]) if interleaved else both.chunk(2, 1)
+    hidden = ACTIVATIONS[kind](gate, up, alpha, limit)
+    return (hidden if on_input else hidden * weights[:, None]).to(tokens.dtype)
+
+
+def down_few(
+    hidden: Tensor,
+    experts: Tensor,
+    weights: Tensor,
+    down: Tensor,
+    down_bias: Tensor | None,
+    base: Tensor | None,
+    valid: Tensor | None,
+    on_input: bool,
+    top_k: int,
+) -> Tensor:
+    """See `anyshape.moe.few`."""
+    expert = experts.long()
+    rows = torch.einsum("pf,pdf->pd", hidden.float(), down[expert].float())
+    if down_bias is not None:
+        factor = torch.ones_like(weights) if on_input else weights
+        rows = rows + down_bias[expert].float() * factor[:, None]
+    out = rows.view(-1, top_k, down.shape[1]).sum(1)
+    return (out if base is None else out + base.float()).to(hidden.dtype)

@@ -7,7 +7,7 @@ device.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,16 @@ from anyshape.moe import checks
 from anyshape.moe.experts import hold
 from anyshape.moe.routing import check_choice_arguments, routing_scores
 from anyshape.moe.shuffling import index_shuffling
+
+
+class RoutingKeywords(TypedDict):
+    function: str
+    top_k: int
+    renormalize: bool
+    groups: int
+    top_groups: int
+    group_best: int
+    scale: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +61,18 @@ class Routing:
         )
         checks.check_choice("apply_to", self.apply_to, ("input", "output"))
         checks.check_choice("bias", self.bias, ("logits", "ranking"))
+
+    def keywords(self) -> RoutingKeywords:
+        """The keyword arguments of `routing_scores`, but for the biases."""
+        return {
+            "function": self.function,
+            "top_k": self.top_k,
+            "renormalize": self.renormalize,
+            "groups": self.groups,
+            "top_groups": self.top_groups,
+            "group_best": self.group_best,
+            "scale": self.scale,
+        }
 
 
 class Plan(NamedTuple):
@@ -97,17 +119,13 @@ class Router(nn.Module):
 
     def scores(self, tokens: Tensor, routing: Routing) -> tuple[Tensor, Tensor]:
         """(what experts are ranked by, the weight each gets if chosen), both [T, E] float32."""
-        in_logits = routing.bias == "logits"
+        weights, ranking_bias, logit_bias = self.operands(routing)
         return routing_scores(
-            tokens,
-            self.weight.t(),
-            None if in_logits else self.bias,
-            logit_biases=self.bias if in_logits else None,
-            function=routing.function,
-            top_k=routing.top_k,
-            renormalize=routing.renormalize,
-            groups=routing.groups,
-            top_groups=routing.top_groups,
-            group_best=routing.group_best,
-            scale=routing.scale,
+            tokens, weights, ranking_bias, logit_biases=logit_bias, **routing.keywords()
         )
+
+    def operands(self, routing: Routing) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """(weights [D, E], the bias of the ranking, the bias of the logits)."""
+        in_logits = routing.bias == "logits"
+        biases = (None, self.bias) if in_logits else (self.bias, None)
+        return self.weight.t(), *biases

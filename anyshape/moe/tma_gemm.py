@@ -19,6 +19,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from anyshape.moe.gemm_tiles import Tile
 from anyshape.moe.triton_activation import gated
+from anyshape.moe.triton_rows import follow, overlap
 
 
 @triton.jit
@@ -99,6 +100,7 @@ def _grouped(
     stride_bias,
     weight_token,
     weight_group,
+    OVERLAP: tl.constexpr,
     SWAP: tl.constexpr,
     GATHER: tl.constexpr,
     SCATTER: tl.constexpr,
@@ -115,6 +117,7 @@ def _grouped(
     FLATTEN: tl.constexpr,
 ):
     """Program p makes tiles p, p + programs, ... of the product."""
+    follow(OVERLAP)
     tiles_n = tl.cdiv(columns, BN)
     size, ends, total = plan(sizes, groups, rows, tiles_n, BM, BLOCK_G, INIT_TAIL)
     steps = tl.cdiv(inner, BK)
@@ -190,14 +193,19 @@ def _gated(
     out,
     gather_indices,
     bias,
+    factors,
     groups,
     rows,
     columns,
     inner,
     x_row,
     stride_bias,
+    factor_token,
+    factor_group,
     alpha,
     limit,
+    FACTORED: tl.constexpr,
+    OVERLAP: tl.constexpr,
     KIND: tl.constexpr,
     INTERLEAVED: tl.constexpr,
     SWAP: tl.constexpr,
@@ -212,8 +220,9 @@ def _gated(
     FLATTEN: tl.constexpr,
 ):
     """As `_grouped`, for weights whose rows are gates and ups: `columns` of each, all gates first
-    or alternating.
+    or alternating. FACTORED: a row of x counts as itself times its factor for the group.
     """
+    follow(OVERLAP)
     tiles_n = tl.cdiv(columns, BN)
     size, ends, total = plan(sizes, groups, rows, tiles_n, BM, BLOCK_G, INIT_TAIL)
     steps = tl.cdiv(inner, BK)
@@ -257,6 +266,14 @@ def _gated(
         if SWAP:
             gate = tl.trans(gate)
             up = tl.trans(up)
+        if FACTORED:
+            token = place
+            if GATHER:
+                token = tl.load(gather_indices + place, mask=row_mask, other=0).to(tl.int64)
+            at = factors + token * factor_token + group.to(tl.int64) * factor_group
+            factor = tl.load(at, mask=row_mask & (group < groups), other=0.0).to(tl.float32)
+            gate *= factor[:, None]
+            up *= factor[:, None]
         column = tile_n * BN + tl.arange(0, BN)
         real = (column < columns) & (group < groups)
         if INTERLEAVED:
@@ -351,6 +368,7 @@ def launch(
         FLATTEN=tile.flatten and not gathers,
         num_warps=tile.warps,
         num_stages=tile.stages,
+        **overlap(x, scatter_indices is None),
     )
 
 
@@ -362,6 +380,7 @@ def launch_gated(
     out: Tensor,
     bias: Tensor | None,
     gather_indices: Tensor | None,
+    row_factors: Tensor | None,
     kind: str,
     alpha: float,
     limit: float,
@@ -383,14 +402,17 @@ def launch_gated(
         out,
         m_sizes if gather_indices is None else gather_indices,
         m_sizes if bias is None else bias,
+        m_sizes if row_factors is None else row_factors,
         groups,
         rows,
         columns,
         inner,
         x.stride(0),
         0 if bias is None else bias.stride(0),
+        *((0, 0) if row_factors is None else row_factors.stride()),
         alpha,
         limit,
+        FACTORED=row_factors is not None,
         KIND=kind,
         INTERLEAVED=interleaved,
         SWAP=tile.swap,
@@ -405,4 +427,5 @@ def launch_gated(
         FLATTEN=tile.flatten and not gathers,
         num_warps=tile.warps,
         num_stages=tile.stages,
+        **overlap(x),
     )

@@ -9,11 +9,28 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from anyshape.moe.triton_rows import count_arguments, count_rows, largest_of, row_scale
+from anyshape.moe.triton_rows import (
+    count_arguments,
+    count_rows,
+    follow,
+    largest_of,
+    overlap,
+    row_scale,
+)
 
 FP8 = torch.float8_e4m3fn
 ENOUGH_PROGRAMS = 1024
 QUANTIZE_BLOCK = 2048
+KEPT_BLOCK, KEPT_BLOCK_A_WARP = 1024, 256
+# With so many rows, and no more than there are tokens, it pays to count each token's rows first:
+# adding without atomics is a fifth faster.
+COUNTED_ROWS = 4096
+# (integers of a dtype's size, the bits of its infinity)
+BIT_PATTERNS = {
+    torch.bfloat16: (tl.int16, 0x7F80),
+    torch.float16: (tl.int16, 0x7C00),
+    torch.float32: (tl.int32, 0x7F800000),
+}
 
 
 def unit_rows(x: Tensor) -> Tensor:
@@ -45,6 +62,7 @@ def _gather_mul(
     stride_x,
     stride_t,
     stride_e,
+    OVERLAP: tl.constexpr,
     SCALED: tl.constexpr,
     INIT_TAIL: tl.constexpr,
     VALUES: tl.constexpr,
@@ -54,6 +72,7 @@ def _gather_mul(
     EVEN: tl.constexpr,
 ):
     """Program (i, j) makes BLOCKS blocks of row i."""
+    follow(OVERLAP)
     row = tl.program_id(0).to(tl.int64)
     count = count_rows(valid, rows, VALUES, BLOCK_V)
     start = tl.program_id(1) * BLOCKS * BLOCK
@@ -110,6 +129,7 @@ def gather_mul(
         BLOCK=block,
         BLOCKS=blocks,
         EVEN=columns % (block * blocks) == 0,
+        **overlap(x),
     )
     return out
 
@@ -134,9 +154,13 @@ def _gather_mul_quantize(
     BLOCK_V: tl.constexpr,
     BLOCK: tl.constexpr,
     BLOCKS: tl.constexpr,
+    EVEN: tl.constexpr,
+    INTEGER: tl.constexpr,
+    INFINITY: tl.constexpr,
 ):
-    """Program i makes row i: its largest value first, then its fp8 values, which are read again
-    from the cache.
+    """Program i makes row i, which stays in registers: its largest value first, then fp8 values.
+    The largest is found among bit patterns, which order as absolute values do, NaN above
+    infinity.
     """
     row = tl.program_id(0).to(tl.int64)
     count = count_rows(valid, rows, VALUES, BLOCK_V)
@@ -149,17 +173,29 @@ def _gather_mul_quantize(
             scale = tl.load(scales + token * stride_t + expert * stride_e).to(tl.float32)
         source = x + token * stride_x + column
         target = out + row * columns + column
-        largest = 0.0
+        values = ()
+        SIGNLESS: tl.constexpr = 2 ** (INTEGER.primitive_bitwidth - 1) - 1
+        bits = tl.zeros([BLOCK], INTEGER)
         for block in tl.static_range(BLOCKS):
-            mask = block * BLOCK + column < columns
-            value = tl.load(source + block * BLOCK, mask=mask, other=0.0).to(tl.float32)
-            largest = tl.maximum(largest, largest_of(value * scale))
+            mask = None if EVEN else block * BLOCK + column < columns
+            other = None if EVEN else 0.0
+            value = tl.load(source + block * BLOCK, mask=mask, other=other)
+            bits = tl.maximum(bits, value.to(INTEGER, bitcast=True) & SIGNLESS)
+            values = values + (value,)
+        top = tl.max(bits, 0)
+        if top > INFINITY:
+            largest = 0.0
+            for block in tl.static_range(BLOCKS):
+                largest = tl.maximum(largest, largest_of(values[block].to(tl.float32) * scale))
+        else:
+            found = top.to(INTEGER).to(x.dtype.element_ty, bitcast=True).to(tl.float32)
+            found = tl.abs(found * scale)
+            largest = tl.where(found == found, found, 0.0)
         multiplier, back = row_scale(largest)
         for block in tl.static_range(BLOCKS):
-            mask = block * BLOCK + column < columns
-            value = tl.load(source + block * BLOCK, mask=mask, other=0.0).to(tl.float32)
-            value = (value * scale * multiplier).to(out.dtype.element_ty)
-            tl.store(target + block * BLOCK, value, mask=mask)
+            mask = None if EVEN else block * BLOCK + column < columns
+            value = values[block].to(tl.float32) * scale * multiplier
+            tl.store(target + block * BLOCK, value.to(out.dtype.element_ty), mask=mask)
         tl.store(out_scales + row, back)
     elif INIT_TAIL:
         zero = tl.zeros([BLOCK], tl.float32).to(out.dtype.element_ty)
@@ -191,7 +227,10 @@ def gather_mul_quantize(
     out_scales = torch.empty(rows, dtype=torch.float32, device=x.device)
     if rows == 0:
         return out, out_scales
-    block, blocks = row_blocks(columns)
+    block = min(KEPT_BLOCK, triton.next_power_of_2(max(columns, 16)))
+    block = max(block, triton.next_power_of_2(triton.cdiv(columns, 8)))
+    blocks = max(1, triton.cdiv(columns, block))
+    integer, infinity = BIT_PATTERNS[x.dtype]
     valid, values, block_v = count_arguments(valid, token_indices)
     _gather_mul_quantize[(rows,)](
         x,
@@ -211,9 +250,29 @@ def gather_mul_quantize(
         BLOCK_V=block_v,
         BLOCK=block,
         BLOCKS=blocks,
-        num_warps=max(1, min(16, block // 512)),
+        EVEN=columns == block * blocks,
+        INTEGER=integer,
+        INFINITY=infinity,
+        num_warps=max(1, min(16, block // KEPT_BLOCK_A_WARP)),
     )
     return out, out_scales
+
+
+@triton.jit
+def _count_tokens(
+    token_indices,
+    numbers,
+    valid,
+    rows,
+    VALUES: tl.constexpr,
+    BLOCK_V: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """numbers[t], zero before: how many rows token t has."""
+    row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = row < count_rows(valid, rows, VALUES, BLOCK_V)
+    token = tl.load(token_indices + row, mask=mask, other=0).to(tl.int64)
+    tl.atomic_add(numbers + token, 1, mask=mask, sem="relaxed")
 
 
 @triton.jit
@@ -221,6 +280,7 @@ def _scatter_add(
     out,
     source,
     token_indices,
+    token_rows,
     valid,
     rows,
     columns,
@@ -230,6 +290,7 @@ def _scatter_add(
     rank_experts,
     PADDED: tl.constexpr,
     UNIQUE: tl.constexpr,
+    COUNTED: tl.constexpr,
     VALUES: tl.constexpr,
     BLOCK_V: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -237,7 +298,8 @@ def _scatter_add(
     EVEN: tl.constexpr,
 ):
     """Program (i, j) adds BLOCKS blocks of row i. PADDED: `valid` are the experts' counts, which
-    say whose copy counts.
+    say whose copy counts. Where a token has no other row (UNIQUE, or COUNTED and its number is 1)
+    nothing need be atomic.
     """
     row = tl.program_id(0).to(tl.int64)
     count = count_rows(valid, rows, VALUES, BLOCK_V)
@@ -249,13 +311,16 @@ def _scatter_add(
             expert = tl.sum(((ends <= row) & (index < VALUES)).to(tl.int32))
             source += (expert // rank_experts).to(tl.int64) * stride_rank
         token = tl.load(token_indices + row).to(tl.int64)
+        alone = UNIQUE
+        if COUNTED:
+            alone = tl.load(token_rows + token) == 1
         for block in tl.static_range(BLOCKS):
             column = (tl.program_id(1) * BLOCKS + block) * BLOCK + tl.arange(0, BLOCK)
             mask = None if EVEN else column < columns
             value = tl.load(source + row * stride_source + column, mask=mask)
             value = value.to(out.dtype.element_ty)
             target = out + token * stride_out + column
-            if UNIQUE:
+            if alone:
                 total = tl.load(target, mask=mask).to(tl.float32) + value.to(tl.float32)
                 tl.store(target, total.to(out.dtype.element_ty), mask=mask)
             else:
@@ -277,10 +342,22 @@ def _added(
     if rows > 0 and columns > 0 and out.shape[0] > 0:
         block, blocks, programs = column_blocks(rows, columns)
         counts, values, block_v = count_arguments(valid, token_indices)
+        token_indices = token_indices.contiguous()
+        counted = not unique and ranks == 0 and COUNTED_ROWS <= rows <= out.shape[0]
+        numbers = token_indices
+        if counted:
+            numbers = torch.zeros(out.shape[0], dtype=torch.int32, device=out.device)
+            _count_tokens[(triton.cdiv(rows, 256),)](
+                *(token_indices, numbers, counts, rows),
+                VALUES=values,
+                BLOCK_V=block_v,
+                BLOCK=256,
+            )
         _scatter_add[(rows, programs)](
             target,
             source,
-            token_indices.contiguous(),
+            token_indices,
+            numbers,
             counts,
             rows,
             columns,
@@ -290,6 +367,7 @@ def _added(
             max(1, values // max(1, ranks)),
             PADDED=ranks > 0,
             UNIQUE=unique,
+            COUNTED=counted,
             VALUES=values,
             BLOCK_V=block_v,
             BLOCK=block,

@@ -13,9 +13,17 @@ import triton.language as tl
 from torch import Tensor
 
 from anyshape.moe import gluon_gemm, tma_gemm
-from anyshape.moe.gemm_tiles import GATED_TILES, SIMPLE_TILES, TILES, choose_tile
+from anyshape.moe.gemm_tiles import (
+    GATED_GATHER_TILES,
+    GATED_TILES,
+    SIMPLE_TILES,
+    TILES,
+    choose_tile,
+)
+from anyshape.moe.reference import group_of_rows
 from anyshape.moe.tma_gemm import locate, plan, processors
 from anyshape.moe.triton_activation import silu_mul
+from anyshape.moe.triton_gather import gather_mul
 
 BAND = tl.constexpr(8)
 
@@ -214,6 +222,7 @@ def grouped_gemm_gated(
     m_sizes: Tensor,
     bias: Tensor | None,
     gather_indices: Tensor | None,
+    row_factors: Tensor | None,
     kind: str,
     alpha: float,
     limit: float,
@@ -226,6 +235,11 @@ def grouped_gemm_gated(
     if rows == 0 or half == 0:
         return x.new_empty(rows, half)
     if not gluon_gemm.fits(x, w) or x.element_size() != 2:
+        if row_factors is not None:
+            every = torch.arange(rows, device=x.device)
+            index = every if gather_indices is None else gather_indices
+            x = gather_mul(x, index, group_of_rows(m_sizes, rows), row_factors, None, init_tail)
+            gather_indices = None
         both = grouped_gemm(
             *(x, w, m_sizes, None, None, bias, None, gather_indices, x.dtype, init_tail)
         )
@@ -234,9 +248,15 @@ def grouped_gemm_gated(
     out = torch.empty(rows, half, dtype=x.dtype, device=x.device)
     bias = None if bias is None else bias if bias.stride(1) == 1 else bias.contiguous()
     gather = None if gather_indices is None else gather_indices.contiguous()
-    tile = choose_tile(GATED_TILES, 16, rows, w.shape[0], x.shape[1])
+    table = GATED_TILES if gather is None and row_factors is None else GATED_GATHER_TILES
+    tile = choose_tile(table, 16, rows, w.shape[0], x.shape[1])
+    if tile.specialized:
+        gate = gluon_gemm.Gate(kind, alpha, limit, interleaved)
+        nothing = (None, None, None, bias, None, init_tail, gate)
+        gluon_gemm.launch(tile, x, w, m_sizes.contiguous(), out, *nothing)
+        return out
     tma_gemm.launch_gated(
-        *(tile, x, w, m_sizes.contiguous(), out, bias, gather),
+        *(tile, x, w, m_sizes.contiguous(), out, bias, gather, row_factors),
         *(kind, alpha, limit, interleaved, init_tail),
     )
     return out

@@ -1,13 +1,19 @@
-"""Router scores in Triton: the product is torch's, everything after it one pass over the logits."""
+"""Router scores in Triton: logits (those of many tokens by torch), and one pass over them."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from anyshape.moe.triton_rows import TAKEN_KEY, best_of, keys_of, scores_of
+from anyshape.moe.triton_rows import TAKEN_KEY, best_of, follow, keys_of, overlap, scores_of
+
+# Up to this many tokens the router's product is ours, in about this many programs.
+FEW_TOKENS = 64
+ROUTER_PROGRAMS = 128
 
 
 @triton.jit
@@ -40,21 +46,34 @@ def _kept_groups(
 
 
 @triton.jit
-def _scores(
+def places(
+    EXPERTS: tl.constexpr, GROUPS: tl.constexpr, BLOCK_G: tl.constexpr, BLOCK_S: tl.constexpr
+):
+    """(expert, whether there is one) of each column. Columns are padded group by group, so that
+    their order stays that of the experts.
+    """
+    SIZE: tl.constexpr = EXPERTS // GROUPS
+    column = tl.arange(0, BLOCK_G * BLOCK_S)
+    real = (column // BLOCK_S < GROUPS) & (column % BLOCK_S < SIZE)
+    return column // BLOCK_S * SIZE + column % BLOCK_S, real
+
+
+@triton.jit
+def weigh(
     logits,
     router_biases,
     logit_biases,
-    scores,
-    factors,
-    tokens,
-    top_k,
+    token,
+    mask,
+    expert,
+    real,
+    split_stride,
     top_groups,
     group_best,
-    scale,
+    SPLITS: tl.constexpr,
     EXPERTS: tl.constexpr,
     GROUPS: tl.constexpr,
     SIGMOID: tl.constexpr,
-    RENORMALIZE: tl.constexpr,
     MASKED: tl.constexpr,
     BIASED: tl.constexpr,
     LOGIT_BIASED: tl.constexpr,
@@ -62,18 +81,13 @@ def _scores(
     BLOCK_G: tl.constexpr,
     BLOCK_S: tl.constexpr,
 ):
-    """A program makes BLOCK_T rows. Columns are padded group by group, so that their order stays
-    that of the experts.
+    """(what experts are ranked by, keys of the same order, weights) of BLOCK_T tokens' rows, whose
+    logits are sums of SPLITS parts.
     """
-    SIZE: tl.constexpr = EXPERTS // GROUPS
-    BLOCK_E: tl.constexpr = BLOCK_G * BLOCK_S
-    column = tl.arange(0, BLOCK_E)
-    real = (column // BLOCK_S < GROUPS) & (column % BLOCK_S < SIZE)
-    expert = column // BLOCK_S * SIZE + column % BLOCK_S
-    token = tl.program_id(0) * BLOCK_T + tl.arange(0, BLOCK_T)
     place = token.to(tl.int64)[:, None] * EXPERTS + expert[None, :]
-    mask = (token < tokens)[:, None] & real[None, :]
     x = tl.load(logits + place, mask=mask, other=0.0).to(tl.float32)
+    for split in tl.static_range(1, SPLITS):
+        x += tl.load(logits + split * split_stride + place, mask=mask, other=0.0).to(tl.float32)
     if LOGIT_BIASED:
         x += tl.load(logit_biases + expert, mask=real, other=0.0).to(tl.float32)[None, :]
     if SIGMOID:
@@ -89,8 +103,51 @@ def _scores(
     if MASKED:
         kept = _kept_groups(keys, top_groups, group_best, BLOCK_T, BLOCK_G, BLOCK_S, GROUPS)
         inside = tl.broadcast_to(kept[:, :, None], [BLOCK_T, BLOCK_G, BLOCK_S])
-        ranked = tl.where(tl.reshape(inside, [BLOCK_T, BLOCK_E]), ranked, float("-inf"))
+        inside = tl.reshape(inside, [BLOCK_T, BLOCK_G * BLOCK_S])
+        ranked = tl.where(inside, ranked, float("-inf"))
         keys = tl.where(real[None, :], keys_of(ranked), TAKEN_KEY)
+    return ranked, keys, weights
+
+
+@triton.jit
+def _scores(
+    logits,
+    router_biases,
+    logit_biases,
+    scores,
+    factors,
+    tokens,
+    split_stride,
+    top_k,
+    top_groups,
+    group_best,
+    scale,
+    SPLITS: tl.constexpr,
+    RENORMALIZE: tl.constexpr,
+    OVERLAP: tl.constexpr,
+    EXPERTS: tl.constexpr,
+    GROUPS: tl.constexpr,
+    SIGMOID: tl.constexpr,
+    MASKED: tl.constexpr,
+    BIASED: tl.constexpr,
+    LOGIT_BIASED: tl.constexpr,
+    BLOCK_T: tl.constexpr,
+    BLOCK_G: tl.constexpr,
+    BLOCK_S: tl.constexpr,
+):
+    """A program makes BLOCK_T rows."""
+    follow(OVERLAP)
+    BLOCK_E: tl.constexpr = BLOCK_G * BLOCK_S
+    column = tl.arange(0, BLOCK_E)
+    expert, real = places(EXPERTS, GROUPS, BLOCK_G, BLOCK_S)
+    token = tl.program_id(0) * BLOCK_T + tl.arange(0, BLOCK_T)
+    place = token.to(tl.int64)[:, None] * EXPERTS + expert[None, :]
+    mask = (token < tokens)[:, None] & real[None, :]
+    ranked, keys, weights = weigh(
+        *(logits, router_biases, logit_biases, token, mask, expert, real),
+        *(split_stride, top_groups, group_best, SPLITS),
+        *(EXPERTS, GROUPS, SIGMOID, MASKED, BIASED, LOGIT_BIASED, BLOCK_T, BLOCK_G, BLOCK_S),
+    )
     if RENORMALIZE:
         total = tl.zeros([BLOCK_T], tl.float32)
         for _ in range(top_k):
@@ -103,54 +160,128 @@ def _scores(
     tl.store(factors + place, weights * scale, mask=mask)
 
 
-def scores_of_logits(
-    logits: Tensor,
-    router_biases: Tensor | None,
-    logit_biases: Tensor | None,
-    function: str,
-    top_k: int,
-    renormalize: bool,
-    groups: int,
-    top_groups: int,
-    group_best: int,
-    scale: float,
-) -> tuple[Tensor, Tensor]:
+@triton.jit
+def _partial_logits(
+    tokens,
+    weights,
+    out,
+    count,
+    experts,
+    inner,
+    x_row,
+    w_row,
+    span,
+    OVERLAP: tl.constexpr,
+    BLOCK_T: tl.constexpr,
+    BLOCK_E: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    """Program (i, j, s): BLOCK_T tokens, BLOCK_E experts, and the s-th `span` of their columns."""
+    follow(OVERLAP)
+    token = tl.program_id(0) * BLOCK_T + tl.arange(0, BLOCK_T)
+    expert = tl.program_id(1) * BLOCK_E + tl.arange(0, BLOCK_E)
+    first = tl.program_id(2) * span
+    x = tokens + token.to(tl.int64)[:, None] * x_row
+    w = weights + expert.to(tl.int64)[:, None] * w_row
+    acc = tl.zeros([BLOCK_T, BLOCK_E], tl.float32)
+    for start in range(first, first + span, BLOCK_K):
+        k = (start + tl.arange(0, BLOCK_K))[None, :]
+        a = tl.load(x + k, mask=(token < count)[:, None] & (k < inner), other=0.0)
+        b = tl.load(w + k, mask=(expert < experts)[:, None] & (k < inner), other=0.0)
+        acc = tl.dot(a, b.T, acc)
+    row = (tl.program_id(2) * count + token).to(tl.int64)[:, None] * experts
+    mask = (token < count)[:, None] & (expert < experts)[None, :]
+    tl.store(out + row + expert[None, :], acc, mask=mask)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How experts are ranked and weighed; the arguments of `anyshape.moe.routing_scores`."""
+
+    router_biases: Tensor | None
+    logit_biases: Tensor | None
+    function: str
+    top_k: int
+    renormalize: bool
+    groups: int
+    top_groups: int
+    group_best: int
+    scale: float
+
+    def pointers(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """The biases' pointers; `like` stands in for those nobody reads."""
+        return (
+            like if self.router_biases is None else self.router_biases.contiguous(),
+            like if self.logit_biases is None else self.logit_biases.contiguous(),
+        )
+
+    def constants(self, experts: int) -> dict[str, int | bool]:
+        """What `weigh` and `places` are compiled for."""
+        groups = self.groups if self.top_groups < self.groups else 1
+        return {
+            "EXPERTS": experts,
+            "GROUPS": groups,
+            "SIGMOID": self.function == "sigmoid",
+            "RENORMALIZE": self.renormalize,
+            "MASKED": self.top_groups < groups,
+            "BIASED": self.router_biases is not None,
+            "LOGIT_BIASED": self.logit_biases is not None,
+            "BLOCK_G": triton.next_power_of_2(groups),
+            "BLOCK_S": triton.next_power_of_2(max(experts // groups, 2)),
+        }
+
+
+def scores_of_logits(logits: Tensor, choice: Choice) -> tuple[Tensor, Tensor]:
     """What experts are ranked by, and what a chosen expert's row is multiplied with, from logits
-    [T, E].
+    [S, T, E] that are still to be summed over S.
     """
-    tokens, experts = logits.shape
+    splits, tokens, experts = logits.shape
     scores = torch.empty(tokens, experts, dtype=torch.float32, device=logits.device)
     factors = torch.empty_like(scores)
     if scores.numel() == 0:
         return scores, factors
-    groups = groups if top_groups < groups else 1
-    block_g = triton.next_power_of_2(groups)
-    block_s = triton.next_power_of_2(max(experts // groups, 2))
-    block_t = max(1, min(16, 2048 // (block_g * block_s), triton.next_power_of_2(tokens) // 256))
+    constants = choice.constants(experts)
+    block_e = constants["BLOCK_G"] * constants["BLOCK_S"]
+    block_t = max(1, min(16, 2048 // block_e, triton.next_power_of_2(tokens) // 256))
     _scores[(triton.cdiv(tokens, block_t),)](
-        logits.contiguous(),
-        logits if router_biases is None else router_biases.contiguous(),
-        logits if logit_biases is None else logit_biases.contiguous(),
-        scores,
-        factors,
-        tokens,
-        top_k,
-        top_groups,
-        group_best,
-        scale,
-        EXPERTS=experts,
-        GROUPS=groups,
-        SIGMOID=function == "sigmoid",
-        RENORMALIZE=renormalize,
-        MASKED=top_groups < groups,
-        BIASED=router_biases is not None,
-        LOGIT_BIASED=logit_biases is not None,
+        *(logits, *choice.pointers(logits), scores, factors, tokens, logits.stride(0)),
+        *(choice.top_k, choice.top_groups, choice.group_best, choice.scale),
+        SPLITS=splits,
+        **constants,
         BLOCK_T=block_t,
-        BLOCK_G=block_g,
-        BLOCK_S=block_s,
-        num_warps=max(1, min(4, block_t * block_g * block_s // 128)),
+        num_warps=max(1, min(4, block_t * block_e // 128)),
+        **overlap(logits),
     )
     return scores, factors
+
+
+def partial_logits(tokens: Tensor, router_weights: Tensor) -> Tensor:
+    """Parts [S, T, E] of tokens @ router_weights in float32, whose sum over S is the product.
+
+    Few tokens are spread over many programs, which each sum a part of the columns; many are one
+    product of torch's, with S = 1.
+    """
+    count, inner = tokens.shape
+    experts = router_weights.shape[1]
+    half = tokens.dtype == router_weights.dtype and tokens.dtype != torch.float32
+    ready = tokens.stride(1) == 1 and router_weights.stride(0) == 1
+    if not half or not ready or not 0 < count <= FEW_TOKENS or inner == 0:
+        return router_logits(tokens, router_weights)[None]
+    blocks = triton.cdiv(count, 16), triton.cdiv(experts, 16)
+    splits = max(1, min(ROUTER_PROGRAMS // (blocks[0] * blocks[1]), 16, triton.cdiv(inner, 128)))
+    span = triton.cdiv(triton.cdiv(inner, splits), 128) * 128
+    splits = triton.cdiv(inner, span)
+    out = torch.empty(splits, count, experts, dtype=torch.float32, device=tokens.device)
+    _partial_logits[(*blocks, splits)](
+        *(tokens, router_weights, out, count, experts, inner),
+        *(tokens.stride(0), router_weights.stride(1), span),
+        BLOCK_T=16,
+        BLOCK_E=16,
+        BLOCK_K=128,
+        num_stages=4,
+        **(overlap(tokens) | {"launch_pdl": False}),  # measured: only those after it gain
+    )
+    return out
 
 
 def router_logits(tokens: Tensor, router_weights: Tensor) -> Tensor:
@@ -174,15 +305,8 @@ def routing_scores(
     scale: float,
 ) -> tuple[Tensor, Tensor]:
     """See `anyshape.moe.routing_scores`."""
-    return scores_of_logits(
-        router_logits(tokens, router_weights),
-        router_biases,
-        logit_biases,
-        function,
-        top_k,
-        renormalize,
-        groups,
-        top_groups,
-        group_best,
-        scale,
+    choice = Choice(
+        *(router_biases, logit_biases, function, top_k, renormalize),
+        *(groups, top_groups, group_best, scale),
     )
+    return scores_of_logits(partial_logits(tokens, router_weights), choice)

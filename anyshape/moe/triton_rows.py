@@ -1,9 +1,14 @@
 """What several Triton kernels of this package share: counts on the device, ordering of scores, fp8
-scaling.
+scaling, and launches that overlap.
+
+A kernel that is launched with `overlap(x)` may get ready while the one before it in its stream is
+still running (programmatic dependent launch). So it begins with `follow`, before anything is read
+or written.
 """
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -12,6 +17,20 @@ FP8_MAX = tl.constexpr(448.0)
 SMALLEST_MAXIMUM = tl.constexpr(1e-12)
 TAKEN_KEY = tl.constexpr(-(2**31))
 NAN_KEY = tl.constexpr(-(2**31) + 1)
+
+
+@triton.jit
+def follow(OVERLAP: tl.constexpr):
+    """Waits for the kernel before this one; from here on the next one may get ready."""
+    if OVERLAP:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
+
+
+def overlap(x: Tensor, wanted: bool = True) -> dict[str, bool]:
+    """The launch arguments of a kernel that begins with `follow`: Hopper and later can overlap."""
+    can = wanted and x.is_cuda and torch.cuda.get_device_capability(x.device)[0] >= 9
+    return {"OVERLAP": can, "launch_pdl": can}
 
 
 @triton.jit

@@ -17,12 +17,20 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from anyshape.moe.triton_rows import TAKEN_KEY, best_of, count_arguments, count_rows, keys_of
+from anyshape.moe.triton_rows import (
+    TAKEN_KEY,
+    best_of,
+    count_arguments,
+    count_rows,
+    follow,
+    keys_of,
+    overlap,
+)
 
 ONE_LAUNCH_SCORES = 8192
 ONE_LAUNCH_EXPERTS = 256
 PLACE_BLOCK = 8192
-MOVE_PROGRAMS = 4096
+MOVE_PROGRAMS = 16384
 TAIL_PROGRAMS = 256
 
 
@@ -55,12 +63,14 @@ def _shuffle_once(
     top_k,
     first,
     last,
+    OVERLAP: tl.constexpr,
     VALUES: tl.constexpr,
     BLOCK_V: tl.constexpr,
     BLOCK_T: tl.constexpr,
     BLOCK_E: tl.constexpr,
 ):
     """Program e writes the rows of expert e; program `experts` zeroes the tail."""
+    follow(OVERLAP)
     mine = tl.program_id(0)
     keys = _load_keys(scores, stride_t, stride_e, tokens, experts, 0, BLOCK_T, BLOCK_E)
     token = tl.arange(0, BLOCK_T)
@@ -98,6 +108,7 @@ def _choose(
     top_k,
     first,
     last,
+    OVERLAP: tl.constexpr,
     VALUES: tl.constexpr,
     BLOCK_V: tl.constexpr,
     BLOCK_T: tl.constexpr,
@@ -106,6 +117,7 @@ def _choose(
     """choices[t * top_k + k], int16: the k-th expert of token t, or `experts` where the choice has
     no row.
     """
+    follow(OVERLAP)
     start = tl.program_id(0) * BLOCK_T
     keys = _load_keys(scores, stride_t, stride_e, tokens, experts, start, BLOCK_T, BLOCK_E)
     token = start + tl.arange(0, BLOCK_T)
@@ -137,12 +149,14 @@ def _place(
     number,
     experts,
     top_k,
+    OVERLAP: tl.constexpr,
     ONE_BLOCK: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Program e writes the rows of expert e, in order of its choices; programs from `experts` on
     zero the tail.
     """
+    follow(OVERLAP)
     mine = tl.minimum(tl.program_id(0), experts)
     index = tl.arange(0, BLOCK // 32)[:, None] * 32 + tl.arange(0, 32)[None, :]
     if ONE_BLOCK:
@@ -200,20 +214,28 @@ def index_shuffling(
     tails = init_tail and (expert_range is not None or valid_tokens is not None)
     block_e = triton.next_power_of_2(max(experts, 2))
     arguments = (*scores.stride(), tokens, experts, top_k, first, last)
-    valid, *of_valid = count_arguments(valid_tokens, counts)
+    valid, values, block_v = count_arguments(valid_tokens, counts)
     block_t = triton.next_power_of_2(max(tokens, 16))
     if block_t * block_e <= ONE_LAUNCH_SCORES and experts <= ONE_LAUNCH_EXPERTS:
         _shuffle_once[(experts + tails,)](
-            *(scores, counts, expert_indices, token_indices, valid, *arguments, *of_valid),
+            *(scores, counts, expert_indices, token_indices, valid, *arguments),
+            VALUES=values,
+            BLOCK_V=block_v,
             BLOCK_T=block_t,
             BLOCK_E=block_e,
             num_warps=max(1, min(16, block_t * block_e // 256)),
+            **overlap(scores),
         )
         return counts, expert_indices, token_indices
     choices = torch.empty(number, dtype=torch.int16, device=scores.device)
     block_t = max(1, min(64, 4096 // block_e))
     _choose[(triton.cdiv(tokens, block_t),)](
-        *(scores, choices, valid, *arguments, *of_valid), BLOCK_T=block_t, BLOCK_E=block_e
+        *(scores, choices, valid, *arguments),
+        VALUES=values,
+        BLOCK_V=block_v,
+        BLOCK_T=block_t,
+        BLOCK_E=block_e,
+        **overlap(scores),
     )
     block = min(PLACE_BLOCK, triton.next_power_of_2(max(number, 128)))
     _place[(experts + 8 * tails,)](
@@ -221,6 +243,7 @@ def index_shuffling(
         ONE_BLOCK=number <= block,
         BLOCK=block,
         num_warps=max(1, min(8, block // 256)),
+        **overlap(scores),
     )
     return counts, expert_indices, token_indices
 
@@ -322,7 +345,7 @@ def _moved(
     integer = INTEGERS[tokens.dtype.itemsize]
     block = min(1024, triton.next_power_of_2(max(columns, 16)))
     parts = ranks * (last - first)
-    splits = max(1, min(64, triton.cdiv(MOVE_PROGRAMS, max(parts, 1))))
+    splits = max(1, triton.cdiv(min(MOVE_PROGRAMS, rows), max(parts, 1)))
     tails = TAIL_PROGRAMS if init_tail and combine and columns > 0 else 0
     _move_rows[(parts * splits + tails + 1,)](
         tokens.view(integer),

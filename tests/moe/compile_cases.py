@@ -19,12 +19,20 @@ from anyshape.moe import (
     gluon_gemm,
     tma_gemm,
     triton_activation,
+    triton_few,
     triton_gather,
     triton_gemm,
     triton_routing,
     triton_shuffling,
 )
-from anyshape.moe.gemm_tiles import GATED_TILES, SIMPLE_TILES, TILES, Tile
+from anyshape.moe.gemm_tiles import (
+    GATED_GATHER_TILES,
+    GATED_TILES,
+    SIMPLE_TILES,
+    TILES,
+    TWO_CONSUMERS,
+    Tile,
+)
 
 SHARED_BYTES = 232448
 COMPILED: list[object] = []
@@ -86,16 +94,41 @@ def compile_products() -> None:
         tma_gemm.launch(
             *(shapes.tile, x, w, sizes, total, index, *scales, None, factors, None, False)
         )
-    for shapes in GATED_TILES:
-        for gather in (None, index):
+    for gather, table in ((None, GATED_TILES), (index, GATED_GATHER_TILES)):
+        for shapes in table:
+            if shapes.tile.specialized:
+                continue
             x, w, sizes, out = operands(16)
             ending = ("silu", 1.0, 1.0, gather is None, False)
             tma_gemm.launch_gated(
-                shapes.tile, x, w, sizes, out[:, :256].contiguous(), None, gather, *ending
+                *(shapes.tile, x, w, sizes, out[:, :256].contiguous(), None, gather),
+                *(None if gather is None else torch.zeros(64, 4), *ending),
             )
+    for interleaved in (False, True):
+        x, w, sizes, out = operands(16)
+        out, gate = out[:, :256].contiguous(), gluon_gemm.Gate("silu", 1.0, 1.0, interleaved)
+        bias = torch.zeros(4, 512) if interleaved else None
+        nothing = (None, None, None, bias, None, interleaved, gate)
+        gluon_gemm.launch(TWO_CONSUMERS, x, w, sizes, out, *nothing)
     x, w, sizes, out = operands(16)
     ending = (None, None, None, None, None, None, True)
     triton_gemm._launch(x, w.mT.contiguous().mT, sizes, out, *ending)
+
+
+def compile_few() -> None:
+    """A token of a layer of 16 experts, and of one of odd sizes with biases."""
+    for hidden, expert, biased in ((512, 256, False), (2880, 100, True)):
+        x, router = torch.zeros(1, hidden).bfloat16(), torch.zeros(16, hidden).bfloat16()
+        gate_up = torch.zeros(16, 2 * expert, hidden).bfloat16()
+        biases = (router[:, 0], router[:, 0]) if biased else (None, None)
+        shared = (gate_up[:, :, 0], None) if biased else (None, None)
+        routing = ("softmax", 4, True, 4, 2, 2, 1.0)
+        chosen = triton_few.choose_few(x, router.t(), *biases, *routing)
+        activation = (biased, "silu", 1.0, 1.0, biased)
+        made = triton_few.gate_few(x, *chosen, gate_up, *shared, *activation)
+        down = torch.zeros(16, hidden, expert).bfloat16()
+        base = (router, x) if biased else (None, None)
+        triton_few.down_few(made, *chosen, down, *base, None, biased, 4)
 
 
 def compile_rows() -> None:
@@ -107,6 +140,7 @@ def compile_rows() -> None:
     for unique in (False, True):
         triton_gather.scatter_add(x, x, index, None, unique)
     triton_gather.scatter_add_padded(x, x[None], index[:8], index)
+    compile_few()
     for tokens, experts, top_k in ((16, 128, 8), (2000, 128, 2), (9000, 64, 8)):
         valid = torch.zeros(1, dtype=torch.int32)
         made = torch.zeros(tokens, experts)
@@ -121,13 +155,18 @@ def compile_rows() -> None:
         triton_activation.silu_mul_quantize(*halves)
     for groups, top in ((1, 1), (8, 4)):
         choice = ("sigmoid", 4, True, groups, top, 2, 1.0)
-        triton_routing.scores_of_logits(scores, scores[0], scores[0], *choice)
+        biased = triton_routing.Choice(scores[0], scores[0], *choice)
+        triton_routing.scores_of_logits(scores[None], biased)
+    half = torch.zeros(20, 256, dtype=torch.bfloat16)
+    triton_routing.partial_logits(half, half.t())
 
 
 def main() -> None:
     triton.runtime.driver.set_active(NamedTarget())
     JITFunction.__getitem__ = compile_instead
     torch.cuda.get_device_properties = lambda device: SimpleNamespace(multi_processor_count=132)
+    for module in (tma_gemm, triton_few, triton_gather, triton_routing, triton_shuffling):
+        module.overlap = lambda x, wanted=True: {"OVERLAP": wanted, "launch_pdl": wanted}
     compile_products()
     compile_rows()
     print("compiled", len(COMPILED), "kernels")

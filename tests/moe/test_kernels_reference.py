@@ -48,8 +48,21 @@ def samples() -> dict[str, tuple[object, ...]]:
             *(torch.randn(3, 8), torch.rand(4), None),
         ),
         "grouped_gemm_gated": (
-            *(rows, w, sizes, torch.randn(3, 8), None),
+            *(rows, w, sizes, torch.randn(3, 8), None, torch.rand(rows.shape[0], 3)),
             *("gpt_oss", 1.702, 7.0, True, True),
+        ),
+        "choose_few": (
+            *(torch.randn(2, 6), torch.randn(6, 8), torch.randn(8), torch.randn(8)),
+            *("sigmoid", 3, True, 4, 2, 2, 1.5),
+        ),
+        "gate_few": (
+            *(torch.randn(2, 6), torch.tensor([1, 0, 2, 1], dtype=torch.int32), torch.rand(4)),
+            *(torch.randn(3, 10, 6), torch.randn(3, 10), None),
+            *(False, "silu", 1.0, 1.0, True),
+        ),
+        "down_few": (
+            *(torch.randn(4, 5), torch.tensor([1, 0, 2, 1], dtype=torch.int32), torch.rand(4)),
+            *(torch.randn(3, 6, 5), torch.randn(3, 6), torch.randn(2, 6), None, False, 2),
         ),
         "combine_shuffling": (rows, both, 0, 2, False, True),
         "split_shuffling": (rows, both, 0, 2, False, True),
@@ -81,6 +94,17 @@ def test_no_tokens_are_no_rows() -> None:
     empty = torch.zeros(0, 6)
     assert moe.grouped_gemm(empty, torch.zeros(4, 8, 6), found).shape == (0, 8)
     assert moe.grouped_gemm_gated(empty, torch.zeros(4, 8, 6), found).shape == (0, 4)
+
+
+def test_row_factors_are_what_a_gather_multiplies_with() -> None:
+    x, w, sizes = torch.randn(3, 4), torch.randn(2, 10, 4), counts(2, 3)
+    token, expert = torch.tensor([0, 2, 0, 1, 2]), torch.tensor([0, 0, 1, 1, 1])
+    factors = torch.rand(3, 2)
+    fused = moe.grouped_gemm_gated(x, w, sizes, gather_indices=token, row_factors=factors)
+    apart = moe.grouped_gemm_gated(moe.gather_mul(x, token, expert, factors), w, sizes)
+    torch.testing.assert_close(fused, apart)
+    with pytest.raises(ValueError, match="row_factors"):
+        moe.grouped_gemm_gated(x, w, sizes, gather_indices=token, row_factors=factors[:, :1])
 
 
 def test_router_bias_decides_who_is_chosen_but_not_how_much_they_count() -> None:
@@ -162,10 +186,6 @@ def test_operators_compile_whole_with_sizes_that_change() -> None:
         torch.testing.assert_close(compiled(x, *weights), routed(x, *weights))
 
 
-@pytest.mark.xfail(
-    raises=AttributeError,
-    reason="anyshape.compile cannot yet rebuild a C function's record between two segments",
-)
 def test_operators_run_under_anyshape_compile() -> None:
     weights = torch.randn(8, 4), torch.randn(4, 12, 8), torch.randn(4, 8, 6)
     compiled = anyshape.compile(routed)

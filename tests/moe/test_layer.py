@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from anyshape.errors import AnyshapeError
-from anyshape.moe import Activation, MoE, Router, Routing, experts
+from anyshape.moe import Activation, MoE, Router, Routing, few
 from anyshape.moe.experts import Experts
 
 
@@ -136,13 +136,18 @@ def test_gather_inside_the_product_changes_nothing() -> None:
     torch.testing.assert_close(layer(x), apart)
 
 
-def test_activation_as_a_kernel_of_its_own_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
-    layer = make(Routing(4, 2, renormalize=True), expert_bias=True)
-    x = torch.randn(9, 24)
-    fused = layer(x)
-    monkeypatch.setattr(experts, "FUSED_ACTIVATION_ROWS", 0)
-    layer.experts.fused_gather_rows = 0
-    torch.testing.assert_close(layer(x), fused)
+@pytest.mark.parametrize("apply_to", ["input", "output"])
+@pytest.mark.parametrize("tokens", [1, 2])
+def test_few_tokens_read_their_experts_themselves_and_agree(
+    monkeypatch: pytest.MonkeyPatch, tokens: int, apply_to: str
+) -> None:
+    routing = Routing(16, 2, renormalize=True, apply_to=apply_to)
+    layer = make(routing, expert_bias=True, router_bias=True, shared_size=8)
+    x = torch.randn(tokens, 24)
+    assert few.pays(tokens, 2, 16)
+    apart = layer(x)
+    monkeypatch.setattr(few, "FEW_PAIRS", 0)
+    torch.testing.assert_close(layer(x), apart)
 
 
 def test_any_shape_and_any_stride_of_tokens() -> None:

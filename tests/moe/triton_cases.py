@@ -15,6 +15,7 @@ from anyshape.moe import (
     reference,
     tma_gemm,
     triton_activation,
+    triton_few,
     triton_gather,
     triton_gemm,
     triton_routing,
@@ -212,6 +213,78 @@ def test_scatter_add_is_the_reference(
     assert_same(mine, theirs)
 
 
+def test_scatter_add_counts_first_which_tokens_have_one_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(triton_gather, "COUNTED_ROWS", 6)
+    rows, token = torch.randint(-4, 4, (9, 24)).float(), torch.tensor([3, 1, 3, 7, 0, 8, 3, 2, 2])
+    for valid in (None, torch.tensor(8)):
+        mine = torch.randint(-4, 4, (9, 24)).float()
+        theirs = mine.clone()
+        triton_gather.scatter_add(mine, rows, token, valid, False)
+        reference.scatter_add(theirs, rows, token, valid, False)
+        assert_same(mine, theirs)
+
+
+def few_operands(dtype: torch.dtype, tokens: int, hidden: int, size: int, experts: int) -> tuple:
+    """(x, router, gate_up, down), small enough for float16."""
+    return (
+        torch.randn(tokens, hidden).to(dtype),
+        (torch.randn(experts, hidden) / hidden**0.5).to(dtype),
+        (torch.randn(experts, 2 * size, hidden) / hidden**0.5).to(dtype),
+        (torch.randn(experts, hidden, size) / size**0.5).to(dtype),
+    )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tokens", "hidden", "size", "experts", "top_k", "groups", "biased", "on_input"),
+    [
+        (torch.float32, 1, 64, 20, 16, 2, (1, 1, 1), False, False),
+        (torch.float16, 2, 300, 36, 24, 3, (1, 1, 1), True, False),
+        (torch.float16, 1, 256, 16, 32, 4, (4, 2, 2), True, True),
+        (torch.float32, 3, 520, 17, 5, 1, (1, 1, 1), True, True),
+    ],
+)
+def test_few_tokens_are_the_reference(
+    dtype: torch.dtype,
+    tokens: int,
+    hidden: int,
+    size: int,
+    experts: int,
+    top_k: int,
+    groups: tuple[int, int, int],
+    *,
+    biased: bool,
+    on_input: bool,
+) -> None:
+    x, router, gate_up, down = few_operands(dtype, tokens, hidden, size, experts)
+    ranking = torch.randn(experts) * 0.1 if biased else None
+    bias = torch.randn(experts, 2 * size) if biased else None
+    choice = (x, router.t(), ranking, ranking, "softmax", top_k, True, *groups, 1.5)
+    chosen = reference.choose_few(*choice)
+    mine = triton_few.choose_few(*choice)
+    assert_same(mine[0], chosen[0])
+    assert_same(mine[1], chosen[1], rtol=1e-3, atol=1e-3)
+    close = {"rtol": 1e-4, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 4e-3, "atol": 4e-3}
+    first = (x, *chosen, gate_up, bias, None, on_input, "silu", 1.7, 7.0, biased)
+    made = reference.gate_few(*first)
+    assert_same(triton_few.gate_few(*first), made, **close)
+    last = torch.randn(experts, hidden) if biased else None
+    second = (made, *chosen, down, last, x if biased else None, None, on_input, top_k)
+    assert_same(triton_few.down_few(*second), reference.down_few(*second), **close)
+
+
+def test_few_tokens_take_transposed_weights() -> None:
+    x, router, gate_up, down = few_operands(torch.float32, 2, 70, 8, 7)
+    chosen = reference.choose_few(x, router.t(), None, None, "softmax", 2, True, 1, 1, 1, 1.0)
+    first = (x, *chosen, gate_up.mT.contiguous().mT, None, None, False, "silu", 1.0, 1.0, False)
+    made = reference.gate_few(*first)
+    assert_same(triton_few.gate_few(*first), made, rtol=1e-4, atol=1e-4)
+    second = (made, *chosen, down.mT.contiguous().mT, None, None, None, False, 2)
+    mine, theirs = triton_few.down_few(*second), reference.down_few(*second)
+    assert_same(mine, theirs, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("counts", [[0, 0, 0, 0], [1, 0, 3, 2], [0, 4, 0, 4], [8, 0, 0, 0]])
 def test_scatter_add_padded_is_the_reference(counts: list[int]) -> None:
     rows = torch.randint(-4, 4, (2, 8, 20)).float()
@@ -340,10 +413,11 @@ def test_the_gated_kernel_is_the_reference(*, swap: bool, interleaved: bool, gat
     bias = torch.randint(-3, 4, (5, 80)).float()
     index = torch.randint(0, 30, (30,)).int() if gathers else None
     ending = ("gpt_oss", 1.7, 7.0, interleaved, True)
-    out = torch.full((30, 40), float("nan"), dtype=torch.float16)
-    tma_gemm.launch_gated(tile, x, w, sizes, out, bias, index, *ending)
-    expected = reference.grouped_gemm_gated(x, w, sizes, bias, index, *ending)
-    assert_same(out, expected, rtol=2e-3, atol=2e-3)
+    for factors in (None, torch.randint(-2, 3, (5, 30)).float().T):
+        out = torch.full((30, 40), float("nan"), dtype=torch.float16)
+        tma_gemm.launch_gated(tile, x, w, sizes, out, bias, index, factors, *ending)
+        expected = reference.grouped_gemm_gated(x, w, sizes, bias, index, factors, *ending)
+        assert_same(out, expected, rtol=2e-3, atol=2e-3)
 
 
 def test_grouped_gemm_takes_weights_of_any_strides_and_gathered_rows() -> None:

@@ -441,3 +441,16 @@ def test_torch_check_removes_a_branch_on_an_unbacked_size() -> None:
     assert fast.stats().specializations == 1
     with pytest.raises(RuntimeError):
         fast(torch.ones(4))
+
+
+def test_a_result_after_a_break_is_tested() -> None:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            return x * 2
+        return x[1:]
+
+    fast = anyshape.compile(program, shapes={"x": "n", "return": "n"})
+    for n in (3, 4):
+        torch.testing.assert_close(fast(torch.ones(n)), 2 * torch.ones(n))
+    assert fast.stats().graph_breaks == 1
+    broken("E315", lambda: fast(-torch.ones(3)))

@@ -237,7 +237,9 @@ class Recorder:
         known = self.bound.get(scalar)
         if known is None:
             policy = (
-                "unbacked" if any(s.policy == "unbacked" for s in names_of(scalar)) else "backed"
+                "unbacked"
+                if any(getattr(s, "policy", "") == "unbacked" for s in names_of(scalar))
+                else "backed"
             )
             known = self.space.fresh("i", policy=policy, signed=True)
             assert known.symbol is not None

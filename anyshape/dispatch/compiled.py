@@ -15,9 +15,8 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -29,7 +28,6 @@ from anyshape.capture.declared import prove_returned
 from anyshape.capture.frame import Frame
 from anyshape.capture.guards import (
     Failure,
-    GuardSet,
     changed_numbers,
     explain_failure,
     holds_apart,
@@ -39,17 +37,26 @@ from anyshape.capture.recorder import Recorder, locate
 from anyshape.capture.segments import finish
 from anyshape.capture.symbolic_domain import SymbolicDomain
 from anyshape.capture.values import Break, InterpreterBug, ProxyLeak
-from anyshape.declare import Declaration, Parameters, Placed, check_returned
+from anyshape.declare import Declaration, Parameters, check_returned
 from anyshape.dispatch.freshness import entry_of
 from anyshape.dispatch.inside import told
 from anyshape.dispatch.stats import Explanation, Stats
-from anyshape.dispatch.trampoline import Place, concrete_machine, flatten, inflate, step
+from anyshape.dispatch.trampoline import concrete_machine, flatten, inflate, step
+from anyshape.dispatch.variants import (
+    EMPTY,
+    Entry,
+    Point,
+    Variant,
+    guard_set,
+    has_not_happened,
+    replayable,
+    tested,
+)
 from anyshape.errors import AnyshapeError, AnyshapeWarning
 from anyshape.ir.graph import Graph
 from anyshape.ir.text import print_graph
 from anyshape.ops import OPS
 from anyshape.options import Options
-from anyshape.runtime.launch import CheckFailed
 
 MAX_SEGMENTS = 10_000  # of one call, before it goes on natively
 OURS = (TypeError, AttributeError, NameError, KeyError, AssertionError)  # not torch's own errors
@@ -57,77 +64,6 @@ MAX_POINTS = 256
 BAD_CODE = "E602"  # the C compiler refuses what we wrote: a failure of ours, not the user's
 
 CompileGraph = Callable[[Graph, Mapping[str, torch.Tensor]], Any]
-
-
-@dataclass(slots=True, eq=False)
-class Variant:
-    """One specialization of a segment.
-
-    `run` computes the graph, `rebuild(outs, slots)` makes Python objects and replays effects;
-    it gives the result where `returns`, else the real frame that goes on natively. `run` None
-    means that the program goes on natively from the very start of the segment.
-    """
-
-    guards: GuardSet
-    entry: Callable[[Sequence[Any]], list[Any] | None]
-    run: Callable[..., tuple[Any, ...]] | None
-    rebuild: Callable[[Sequence[Any], Sequence[Any]], Any] | None
-    returns: bool
-    restartable: bool
-    fresh: Callable[[], bool] | None = None
-    graph: Graph | None = None
-    compiled: Any = None
-    joined: int = 0
-    guarded: int = 0
-    refusals: tuple[Any, ...] = ()
-    names: Mapping[Any, str] = field(default_factory=dict)  # where the symbols come from
-    placed: Placed | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A program point and its variants, the newest first. `widen` names the slots whose numbers
-    are symbolic."""
-
-    variants: tuple[Variant, ...] = ()
-    widen: frozenset[str] = frozenset()
-    native: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """Where a segment begins: at the call of the function (`place` None), or at a place between
-    two instructions."""
-
-    key: tuple[Any, ...]
-    slots: list[Any]
-    texts: list[str]
-    positional: int = 0
-    names: tuple[str, ...] = ()
-    place: Place | None = None
-    placed: Placed | None = None
-
-
-def _replayable(run: Callable[..., Any], graph: Graph) -> Callable[..., Any]:
-    """`run`, which leaves the random state as it was where it fails: the segment runs again."""
-    if not any(node.op in OPS and OPS[node.op].random for node in graph.nodes):
-        return run
-
-    def restoring(*inputs: Any) -> Any:
-        state = torch.get_rng_state()
-        try:
-            return run(*inputs)
-        except Exception:
-            torch.set_rng_state(state)
-            raise
-
-    return restoring
-
-
-def has_not_happened(variant: Variant, error: Exception) -> bool:
-    """Whether the segment can be run again: it writes nothing outside, or a check failed, and
-    checks come before writes."""
-    return variant.restartable or isinstance(error, CheckFailed)
 
 
 class Compiled:
@@ -175,8 +111,10 @@ class Compiled:
                         try:
                             outs = variant.run(*inputs)
                         except Exception as error:
-                            return self._rerun(variant, error, args, kwargs)
-                        return variant.rebuild(outs, slots)  # type: ignore[misc]
+                            failed = error
+                        else:
+                            return variant.rebuild(outs, slots)  # type: ignore[misc]
+                        return self._rerun(variant, failed, args, kwargs)
                     break
         return self._slow(args, kwargs, slots)
 
@@ -218,7 +156,10 @@ class Compiled:
         slots = entry.slots
         variant = self._variant(entry, stance)
         if variant is None or variant.run is None:
-            return self.fn(*args, **kwargs)
+            result = self.fn(*args, **kwargs)
+            if variant is not None and variant.raised:
+                self._warn(f"{variant.raised}, which the program itself does not raise")
+            return result
         inputs = variant.entry(slots)
         assert inputs is not None
         try:
@@ -305,8 +246,7 @@ class Compiled:
                 f"the guards of a new specialization do not hold for its own arguments: {failure}",
             )
             return None
-        self._publish(entry, point, variant)
-        return variant
+        return self._publish(entry, point, variant)
 
     def _without_stale(self, point: Point, entry: Entry) -> Point:
         """At the limit: without the variants whose parameters, modules or functions have been
@@ -348,7 +288,8 @@ class Compiled:
             recorder.front = entry.placed.front(entry.slots)
         try:
             ending: Any = self._run(machine, domain, entry)
-            proved = entry.placed is None or prove_returned(recorder, ending)
+            returns = not isinstance(ending, Frame)
+            proved = entry.placed is None or not returns or prove_returned(recorder, ending)
             outputs, rebuild = finish(domain, ending, partial(concrete_machine, self.codes))
         except Break as signal:
             self._break(signal, machine)
@@ -357,7 +298,7 @@ class Compiled:
             if (
                 error is machine.escaped
             ):  # the program's own exception: natively it comes with its effects
-                return self._native(recorder)
+                return dataclasses.replace(self._native(recorder), raised=_told(error))
             raise
         aliases.settle(recorder, outputs)
         self._check_marks(recorder)
@@ -374,9 +315,9 @@ class Compiled:
         variant = Variant(
             guards,
             test,
-            _replayable(compiled.run, graph),
-            rebuild if proved else _checked(entry.placed, rebuild),
-            returns=not isinstance(ending, Frame),
+            replayable(compiled.run, graph),
+            rebuild if proved else tested(entry.placed, rebuild),
+            returns=returns,
             restartable=not recorder.written,
             fresh=fresh,
             graph=graph,
@@ -456,13 +397,18 @@ class Compiled:
         if self.options.fullgraph and signal.reason != "operator-raises":
             raise found.error()
 
-    def _publish(self, entry: Entry, point: Point, variant: Variant) -> None:
+    def _publish(self, entry: Entry, point: Point, variant: Variant) -> Variant:
+        """Makes the variant known, unless another thread was first: then that one's is used."""
         with self.lock:
             now = self.points.get(entry.key, point)
+            for other in now.variants:
+                if other not in point.variants and other.entry(entry.slots) is not None:
+                    return other
             if now.variants:
                 self.failures.append(str(self._explain_miss(now, entry.slots)))
             updated = Point((variant, *now.variants), point.widen | now.widen, now.native)
             self.points = {**self.points, entry.key: updated}
+        return variant
 
     def _explain_miss(self, point: Point, slots: list[Any]) -> Failure | None:
         snapshot = world.snapshot()
@@ -563,19 +509,6 @@ class Compiled:
             self.failures = []
 
 
-class _Empty:
-    """The compiled form of a graph that computes nothing."""
-
-    def run(self, *inputs: Any) -> tuple[Any, ...]:
-        return ()
-
-    def count(self, kind: str) -> int:
-        return 0
-
-
-EMPTY = _Empty()
-
-
 def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
@@ -590,19 +523,6 @@ def parameters_of(fn: Callable[..., Any]) -> Parameters:
         return Parameters(())
 
 
-def _checked(placed: Placed | None, rebuild: Callable[..., Any]) -> Callable[..., Any]:
-    """`rebuild`, which tests what is declared of the result."""
-    assert placed is not None
-
-    def checked(outs: Sequence[Any], slots: Sequence[Any]) -> Any:
-        sizes = placed.values(slots)
-        result = rebuild(outs, slots)
-        check_returned(placed.declaration, result, sizes)
-        return result
-
-    return checked
-
-
 @contextmanager
 def collection_paused() -> Iterator[None]:
     """No garbage collection while capturing: it makes many objects at once, and drops few."""
@@ -613,23 +533,6 @@ def collection_paused() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-def guard_set(recorder: Recorder, apart: Any = None, *, overlapping: bool = False) -> GuardSet:
-    """All that a capture has relied on, in order."""
-    return GuardSet(
-        recorder.entry_world,
-        tuple(recorder.guards.values()),
-        (*recorder.entry_sizes, *recorder.sizes),
-        tuple(recorder.bindings),
-        tuple(source for source, _ in recorder.input_sources),
-        tuple(hook for hook in recorder.hooks if hook is not None),
-        tuple(recorder.parameters),
-        tuple(recorder.scalars),
-        apart,
-        overlapping,
-        recorder.front,
-    )
 
 
 def current_stance() -> str:

@@ -1,0 +1,136 @@
+"""The nouns of dispatch: program points, their variants, and where a segment is entered.
+
+In: what one capture has recorded and what was compiled from it. Out: a `Variant`, one
+specialization of a segment: guards, a function that runs, and one that rebuilds Python objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from anyshape.capture.guards import GuardSet
+from anyshape.capture.recorder import Recorder
+from anyshape.declare import Placed, check_returned
+from anyshape.dispatch.trampoline import Place
+from anyshape.ir.graph import Graph
+from anyshape.ops import OPS
+from anyshape.runtime.launch import CheckFailed
+
+
+@dataclass(slots=True, eq=False)
+class Variant:
+    """One specialization of a segment.
+
+    `run` computes the graph, `rebuild(outs, slots)` makes Python objects and replays effects;
+    it gives the result where `returns`, else the real frame that goes on natively. `run` None
+    means that the program goes on natively from the very start of the segment.
+    """
+
+    guards: GuardSet
+    entry: Callable[[Sequence[Any]], list[Any] | None]
+    run: Callable[..., tuple[Any, ...]] | None
+    rebuild: Callable[[Sequence[Any], Sequence[Any]], Any] | None
+    returns: bool
+    restartable: bool
+    fresh: Callable[[], bool] | None = None
+    graph: Graph | None = None
+    compiled: Any = None
+    joined: int = 0
+    guarded: int = 0
+    refusals: tuple[Any, ...] = ()
+    names: Mapping[Any, str] = field(default_factory=dict)  # where the symbols come from
+    placed: Placed | None = None
+    raised: str = ""  # what capture ended with, where the program itself is to raise it
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A program point and its variants, the newest first. `widen` names the slots whose numbers
+    are symbolic."""
+
+    variants: tuple[Variant, ...] = ()
+    widen: frozenset[str] = frozenset()
+    native: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where a segment begins: at the call of the function (`place` None), or at a place between
+    two instructions."""
+
+    key: tuple[Any, ...]
+    slots: list[Any]
+    texts: list[str]
+    positional: int = 0
+    names: tuple[str, ...] = ()
+    place: Place | None = None
+    placed: Placed | None = None
+
+
+def replayable(run: Callable[..., Any], graph: Graph) -> Callable[..., Any]:
+    """`run`, which leaves the random state as it was where it fails: the segment runs again."""
+    if not any(node.op in OPS and OPS[node.op].random for node in graph.nodes):
+        return run
+
+    def restoring(*inputs: Any) -> Any:
+        state = torch.get_rng_state()
+        try:
+            return run(*inputs)
+        except Exception:
+            torch.set_rng_state(state)
+            raise
+
+    return restoring
+
+
+def has_not_happened(variant: Variant, error: Exception) -> bool:
+    """Whether the segment can be run again: it writes nothing outside, or a check failed, and
+    checks come before writes."""
+    return variant.restartable or isinstance(error, CheckFailed)
+
+
+def guard_set(recorder: Recorder, apart: Any = None, *, overlapping: bool = False) -> GuardSet:
+    """All that a capture has relied on, in order."""
+    return GuardSet(
+        recorder.entry_world,
+        tuple(recorder.guards.values()),
+        (*recorder.entry_sizes, *recorder.sizes),
+        tuple(recorder.bindings),
+        tuple(source for source, _ in recorder.input_sources),
+        tuple(hook for hook in recorder.hooks if hook is not None),
+        tuple(recorder.parameters),
+        tuple(recorder.scalars),
+        apart,
+        overlapping,
+        recorder.front,
+    )
+
+
+def tested(placed: Placed | None, rebuild: Callable[..., Any]) -> Callable[..., Any]:
+    """`rebuild`, which tests what is declared of the result."""
+    assert placed is not None
+
+    def checked(outs: Sequence[Any], slots: Sequence[Any]) -> Any:
+        sizes = placed.values(slots)
+        result = rebuild(outs, slots)
+        check_returned(placed.declaration, result, sizes)
+        return result
+
+    return checked
+
+
+class _Empty:
+    """The compiled form of a graph that computes nothing."""
+
+    def run(self, *inputs: Any) -> tuple[Any, ...]:
+        return ()
+
+    def count(self, kind: str) -> int:
+        return 0
+
+
+EMPTY = _Empty()

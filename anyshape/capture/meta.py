@@ -107,7 +107,7 @@ def eager_call(
         raise broken("operator-unknown", what=shown, why=str(error)) from None
     result = domain.recorder.wrap(made)
     named = result_class(name) if isinstance(result, tuple) else None
-    return result if named is None else named(result)
+    return named(result) if isinstance(named, type) else result
 
 
 def result_class(name: str) -> Any:

@@ -34,6 +34,10 @@ try:
     from mslk.gemm.triton import grouped_gemm as mslk_gemm
 except ImportError:
     mslk = None
+try:
+    import fbgemm_gpu.experimental.gen_ai.moe as fbgemm  # the older wheel, which has top 8
+except ImportError:
+    fbgemm = None
 
 FP8 = torch.float8_e4m3fn
 ROUNDS = 9
@@ -163,6 +167,9 @@ def shuffling_rows() -> Iterator[Row]:
         if mslk is not None and top_k <= 4:
             published = torch.ops.mslk.index_shuffling
             candidates["mslk"] = [lambda s=s: published(s, top_k=top_k) for s in scores]
+        if fbgemm is not None and experts in (16, 32, 128, 320):
+            older = torch.ops.fbgemm.index_shuffling
+            candidates["fbgemm"] = [lambda s=s: older(s, top_k=top_k) for s in scores]
         yield Row(
             "shuffle", f"top {top_k}, {tokens} tokens, {experts} experts", 0.0, measure(candidates)
         )
@@ -338,6 +345,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--seconds", type=float, default=400.0)
+    parser.add_argument("--shuffling", action="store_true", help="only that table")
     options = parser.parse_args()
     deadline = time.monotonic() + options.seconds
     torch.manual_seed(0)
@@ -350,7 +358,8 @@ def main() -> None:
     speeds = ceilings()
     print("  ".join(f"{name} {value:.2f}" for name, value in speeds.items()), flush=True)
     rows = []
-    for table in (shuffling_rows(), move_rows(speeds["copy TB/s"]), gemm_rows(speeds, deadline)):
+    tables = [shuffling_rows(), move_rows(speeds["copy TB/s"]), gemm_rows(speeds, deadline)]
+    for table in tables[:1] if options.shuffling else tables:
         for row in table:
             rows.append(row)
             print(row.text(), flush=True)

@@ -368,7 +368,7 @@ def launch(
         FLATTEN=tile.flatten and not gathers,
         num_warps=tile.warps,
         num_stages=tile.stages,
-        **overlap(x, scatter_indices is None),
+        **overlap(x, tile.swap and scatter_indices is None),
     )
 
 
@@ -427,5 +427,5 @@ def launch_gated(
         FLATTEN=tile.flatten and not gathers,
         num_warps=tile.warps,
         num_stages=tile.stages,
-        **overlap(x),
+        **overlap(x, tile.swap),
     )

@@ -3,7 +3,8 @@ scaling, and launches that overlap.
 
 A kernel that is launched with `overlap(x)` may get ready while the one before it in its stream is
 still running (programmatic dependent launch). So it begins with `follow`, before anything is read
-or written.
+or written. Only short kernels do: where a kernel fills the GPU for long, programs of the next
+one that wait take room from it (shuffling 8,192 tokens, top 8: 50 us instead of 40).
 """
 
 from __future__ import annotations

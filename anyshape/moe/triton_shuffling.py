@@ -108,7 +108,6 @@ def _choose(
     top_k,
     first,
     last,
-    OVERLAP: tl.constexpr,
     VALUES: tl.constexpr,
     BLOCK_V: tl.constexpr,
     BLOCK_T: tl.constexpr,
@@ -117,7 +116,6 @@ def _choose(
     """choices[t * top_k + k], int16: the k-th expert of token t, or `experts` where the choice has
     no row.
     """
-    follow(OVERLAP)
     start = tl.program_id(0) * BLOCK_T
     keys = _load_keys(scores, stride_t, stride_e, tokens, experts, start, BLOCK_T, BLOCK_E)
     token = start + tl.arange(0, BLOCK_T)
@@ -149,14 +147,12 @@ def _place(
     number,
     experts,
     top_k,
-    OVERLAP: tl.constexpr,
     ONE_BLOCK: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Program e writes the rows of expert e, in order of its choices; programs from `experts` on
     zero the tail.
     """
-    follow(OVERLAP)
     mine = tl.minimum(tl.program_id(0), experts)
     index = tl.arange(0, BLOCK // 32)[:, None] * 32 + tl.arange(0, 32)[None, :]
     if ONE_BLOCK:
@@ -235,7 +231,6 @@ def index_shuffling(
         BLOCK_V=block_v,
         BLOCK_T=block_t,
         BLOCK_E=block_e,
-        **overlap(scores),
     )
     block = min(PLACE_BLOCK, triton.next_power_of_2(max(number, 128)))
     _place[(experts + 8 * tails,)](
@@ -243,7 +238,6 @@ def index_shuffling(
         ONE_BLOCK=number <= block,
         BLOCK=block,
         num_warps=max(1, min(8, block // 256)),
-        **overlap(scores),
     )
     return counts, expert_indices, token_indices
 

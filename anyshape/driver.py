@@ -1,7 +1,8 @@
 """The stages in order: captured graph -> passes -> schedule -> code -> running function.
 
-The driver is the only one that knows all stages; it hands ``compile_graph`` to the runtime, which knows
-none of them. Every intermediate is kept, for ``explain``, for ``fast.graphs()`` and for ``verify``.
+The driver is the only one that knows all stages; it hands ``compile_graph`` to the runtime, which
+knows none of them. Every intermediate is kept, for ``explain``, for ``fast.graphs()`` and for
+``verify``.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def needs_gradients(graph: Graph) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GradientGraph:
-    """A graph whose results need gradients: its torch-level nodes run on eager torch, which records them."""
+    """A graph whose results need gradients: eager torch runs its nodes, and records them."""
 
     graph: Graph
     constants: Mapping[str, torch.Tensor]
@@ -95,7 +96,7 @@ class GradientGraph:
 
 @dataclass(slots=True, eq=False)
 class Driver:
-    """Compiles graphs for one compiled function. ``kernels`` is shared: each text is compiled once."""
+    """Compiles graphs for one function. ``kernels`` is shared: each text is compiled once."""
 
     options: Options
     kernels: Builder
@@ -108,7 +109,7 @@ class Driver:
         return cls(options, _shared_builder(options))
 
     def compile_graph(self, graph: Graph, constants: Mapping[str, torch.Tensor]) -> CompiledGraph:
-        """``constants`` are the tensors of the inputs that are no arguments, by the value's name."""
+        """``constants``: the tensors of the inputs that are no arguments, by the value's name."""
         if needs_gradients(graph):
             return GradientGraph(graph, constants)  # type: ignore[return-value]
         passed = tuple(stages(graph, OPS))
@@ -127,7 +128,7 @@ class Driver:
         return CompiledGraph(run, graph, passed, program, linked, kernel_names)
 
     def generate(self, program: Program) -> Code:
-        """The program as text; equal kernels have one name, and one compiled function, everywhere."""
+        """The program as text; equal kernels have one name and one compiled function."""
         kernel_names = {kernel: self._name(kernel) for kernel in program.kernels()}
         functions = {name: self.functions[name] for name in kernel_names.values()}
         tables = {}
@@ -221,7 +222,7 @@ def _verified(
     passed: tuple[tuple[str, Graph], ...],
     constants: Mapping[str, torch.Tensor],
 ) -> Callable[..., tuple[Any, ...]]:
-    """``run``, compared with the reference interpreter after every pass; names the one that differs."""
+    """``run``, compared with the reference after every pass; names the one that differs."""
 
     def checked(*arguments: Any) -> tuple[Any, ...]:
         expected = reference.run(graph, _inputs(graph, constants, arguments))

@@ -99,7 +99,7 @@ def time_peer(name: str, calls: Sequence[Callable[[], object]]) -> tuple[float, 
 
 
 @triton.jit
-def _read_kernel(source, out, count, BLOCK: tl.constexpr):
+def _read_kernel(source, out, count, BLOCK: tl.constexpr):  # noqa: ANN001, ANN202
     """Reads everything, writes one number a program."""
     total = tl.zeros((BLOCK,), tl.int32)
     start = tl.program_id(0) * BLOCK
@@ -300,7 +300,7 @@ def peer_blocks(block: nn.Module) -> dict[str, Callable[[Tensor], object]]:
         return {"eager": lambda x: block(x[None])}
 
     def run(x: Tensor, implementation: str) -> object:
-        setattr(config, "_experts_implementation", implementation)
+        config._experts_implementation = implementation
         return block(x[None])
 
     names = ("eager", "grouped_mm", "batched_mm")

@@ -67,9 +67,9 @@ def does_nothing() -> int | None:
 @contextmanager
 def without_work() -> Iterator[None]:
     """What is linked inside has guards, allocations and host code, but launches that do nothing."""
-    resolve, address = launch._Resolver.__call__, launch._Resolver._address
+    resolve, address = launch.Resolver.__call__, launch.Resolver.address
 
-    def empty(self: launch._Resolver, kind: str, what: object) -> object:
+    def empty(self: launch.Resolver, kind: str, what: object) -> object:
         found = resolve(self, kind, what)
         if kind == "kernel" and not str(what).startswith("stretch"):
             return lambda *arguments: 0
@@ -79,13 +79,13 @@ def without_work() -> Iterator[None]:
             return hollow(found)
         return found
 
-    def nowhere(self: launch._Resolver, kind: str, what: object) -> int | None:
+    def nowhere(self: launch.Resolver, kind: str, what: object) -> int | None:
         works = kind == "kernel" or (kind == "library" and is_product(str(what)))
         return does_nothing() if works else address(self, kind, what)
 
     with (
-        mock.patch.object(launch._Resolver, "__call__", empty),
-        mock.patch.object(launch._Resolver, "_address", nowhere),
+        mock.patch.object(launch.Resolver, "__call__", empty),
+        mock.patch.object(launch.Resolver, "address", nowhere),
         mock.patch.object(driver, "emit_stretch", partial(driver.emit_stretch, hollow=True)),
     ):
         yield

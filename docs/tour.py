@@ -1,8 +1,9 @@
 """anyshape in small: one file that captures, fuses, compiles and guards, for every shape at once.
 
-Read it from top to bottom; each part names the package that does the same for real. It handles functions
-of contiguous float32 tensors made of ``+ - *``, ``.relu()``, ``.exp()`` and ``x.shape[i]``, which is enough to show
-why a compiler for unknown shapes is built this way. Run it: ``python docs/tour.py``.
+Read it from top to bottom; each part names the package that does the same for real. It handles
+functions of contiguous float32 tensors made of ``+ - *``, ``.relu()``, ``.exp()`` and
+``x.shape[i]``, which is enough to show why a compiler for unknown shapes is built this way. Run
+it: ``python docs/tour.py``.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from pathlib import Path
 
 import torch
 
-# --- 1. Sizes (anyshape.symbolic) ---------------------------------------------------------------------------
-# A size nobody knows yet is a polynomial over named symbols, in a normal form: a sum of coefficients times
-# sorted products. Two expressions are equal for all integers exactly when their normal forms are.
+# --- 1. Sizes (anyshape.symbolic) -----------------------------------------------------------------
+# A size nobody knows yet is a polynomial over named symbols, in a normal form: a sum of
+# coefficients times sorted products. Two expressions are equal for all integers exactly when their
+# normal forms are.
 
 Monomial = tuple[str, ...]
 
@@ -57,7 +59,7 @@ class Size:
         return " + ".join(parts) or "0"
 
 
-# --- 2. The graph (anyshape.ir) -----------------------------------------------------------------------------
+# --- 2. The graph (anyshape.ir) -------------------------------------------------------------------
 # Values with types, nodes in order. It prints as Python that runs.
 
 
@@ -99,9 +101,10 @@ class Graph:
         return "\n".join([*lines, f"    return {self.nodes[-1].output.name}"])
 
 
-# --- 3. Capture (anyshape.capture) --------------------------------------------------------------------------
-# Run the user's bytecode with proxies for tensors and sizes; everything else is a real Python object, and
-# simply happens. Nothing of CPython is patched, and the sizes of the example decide nothing.
+# --- 3. Capture (anyshape.capture) ----------------------------------------------------------------
+# Run the user's bytecode with proxies for tensors and sizes; everything else is a real Python
+# object, and simply happens. Nothing of CPython is patched, and the sizes of the example decide
+# nothing.
 
 BINARY = {"+": "add", "-": "sub", "*": "mul"}
 
@@ -146,9 +149,9 @@ def capture(fn: Callable[..., object], ranks: list[int]) -> Graph:
     raise AssertionError("a function returns")
 
 
-# --- 4. One fused kernel (anyshape.schedule, anyshape.codegen) ------------------------------------------------
-# All nodes have the domain of the result, so they become one loop whose extent is the product of symbolic
-# sizes: the very same expressions are guards, allocations and loop bounds.
+# --- 4. One fused kernel (anyshape.schedule, anyshape.codegen) ------------------------------------
+# All nodes have the domain of the result, so they become one loop whose extent is the product of
+# symbolic sizes: the very same expressions are guards, allocations and loop bounds.
 
 C_OPS = {
     "add": "({} + {})",
@@ -209,9 +212,9 @@ def build(text: str) -> ctypes.CDLL:
         return ctypes.CDLL(target)
 
 
-# --- 5. Guards and dispatch (anyshape.dispatch) ---------------------------------------------------------------
-# A specialization is used when what capture relied on holds. Sizes are bound from the arguments; only the
-# equalities that the program itself needed are tested, so one compile serves every shape.
+# --- 5. Guards and dispatch (anyshape.dispatch) ---------------------------------------------------
+# A specialization is used when what capture relied on holds. Sizes are bound from the arguments;
+# only the equalities that the program itself needed are tested, so one compile serves every shape.
 
 
 @dataclass
@@ -244,10 +247,10 @@ class Compiled:
         return out
 
 
-# --- The tour -------------------------------------------------------------------------------------------------
+# --- The tour -------------------------------------------------------------------------------------
 
 
-def program(x, y):
+def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     h = x * y + 1.0
     return h.relu() - x.exp()
 

@@ -1,7 +1,7 @@
 """What users say about a dimension: dynamic, unbacked or static, with a name and bounds.
 
-Marks live on the tensor they were made for. torch's own marks (``torch._dynamo.mark_dynamic`` and its
-kin) are attributes of the tensor, so they are understood without importing ``torch._dynamo``.
+Marks live on the tensor they were made for. torch's own marks (``torch._dynamo.mark_dynamic`` and
+its kin) are attributes of the tensor, so they are understood without importing ``torch._dynamo``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ UNBOUNDED = 2**62  # torch writes "no maximum" as a number near the largest int
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """``minimum`` and ``maximum`` bound the size, inclusively; ``name`` is shared by equal sizes."""
+    """``minimum`` and ``maximum`` bound the size, inclusively; equal sizes share ``name``."""
 
     kind: MarkKind
     name: str | None = None

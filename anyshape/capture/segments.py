@@ -148,14 +148,8 @@ class Rebuilder:
         real = self.heap.real(value)
         if real is not value and not self._is_ours(real):
             return self._outside(real)
-        if isinstance(value, tuple) and not self.is_fixed(value):
-            source = self.recorder.sources.of(value)
-            if source is not None:  # a tuple from outside: its items may differ the next time
-                return self.read(source)
-        if kind is tuple or kind is SizeTuple:
-            return self._tuple(value)
         if isinstance(value, tuple):
-            return self._tuple_subclass(value)
+            return self._any_tuple(value)
         if kind is slice:
             return (
                 f"slice({self.text(value.start)}, {self.text(value.stop)}, {self.text(value.step)})"
@@ -185,6 +179,14 @@ class Rebuilder:
     def _outside(self, value: Any) -> str:
         source = self.recorder.sources.of(value)
         return self.constant(value) if source is None else self.read(source)
+
+    def _any_tuple(self, value: tuple[Any, ...]) -> str:
+        if not self.is_fixed(value):
+            source = self.recorder.sources.of(value)
+            if source is not None:  # a tuple from outside: its items may differ the next time
+                return self.read(source)
+        plain = type(value) is tuple or type(value) is SizeTuple
+        return self._tuple(value) if plain else self._tuple_subclass(value)
 
     def _tuple(self, value: tuple[Any, ...]) -> str:
         parts = [self.text(item) for item in value]

@@ -1,8 +1,9 @@
-"""A program as one straight-line Python function: sizes, allocations, launches, library calls, checks.
+"""A program as one straight-line Python function: sizes, buffers, launches, calls, checks.
 
-In: a ``Program`` and the name of each kernel. Out: ``HostCode``: text that defines ``run`` and the objects
-it needs by name (dotted functions, dtypes), to be resolved by ``runtime.launch``. Pointers and sizes are
-computed once, at their first use; memory is freed by ``del`` where the program says so.
+In: a ``Program`` and the name of each kernel. Out: ``HostCode``: text that defines ``run`` and the
+objects it needs by name (dotted functions, dtypes), to be resolved by ``runtime.launch``. Pointers
+and sizes are computed once, at their first use; memory is freed by ``del`` where the program says
+so.
 """
 
 from __future__ import annotations

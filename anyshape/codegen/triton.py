@@ -34,7 +34,7 @@ from anyshape.ir.loops import (
 )
 from anyshape.symbolic import Dim, Symbol, to_triton
 
-HEADER = '''import triton
+HEADER = """import triton
 import triton.language as tl
 
 
@@ -107,7 +107,7 @@ def as_int_floordiv(a, b):
 def as_int_mod(a, b):
     r = as_int_remainder(a, b)
     return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)
-'''
+"""
 
 TYPES = {"bool": "int1", "float16": "float16", "bfloat16": "bfloat16"}
 X, R = "x", "r"

@@ -1,7 +1,8 @@
 """What code generation makes and the runtime links: texts, and what each free name of them is.
 
-``Code`` is a whole program: C functions by name (names are content addresses, so equal texts are one
-function), the tables that stretches reach constants through, and the Python function that runs it all.
+``Code`` is a whole program: C functions by name (names are content addresses, so equal texts are
+one function), the tables that stretches reach constants through, and the Python function that runs
+it all.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class CFunction:
 
 @dataclass(frozen=True, slots=True)
 class HostCode:
-    """``text`` defines ``run``; ``parameters`` are the inputs it takes, ``names`` its free names."""
+    """``text`` defines ``run``; ``parameters`` are its inputs, ``names`` its free names."""
 
     text: str
     parameters: tuple[str, ...]

@@ -1,8 +1,9 @@
 """Data types and torch's promotion rules, without torch.
 
-In: names such as ``float32`` and operands' types. Out: interned ``DType`` constants and the type of a
-result. The one idea: a wrapped Python number only lifts the *category* (bool, int, float, complex), a
-0-dim tensor lifts the category of tensors with dims, and inside one category the wider type wins.
+In: names such as ``float32`` and operands' types. Out: interned ``DType`` constants and the type
+of a result. The one idea: a wrapped Python number only lifts the *category* (bool, int, float,
+complex), a 0-dim tensor lifts the category of tensors with dims, and inside one category the wider
+type wins.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ CATEGORIES: tuple[Category, ...] = ("bool", "int", "float", "complex")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DType:
-    """One element type; the constants of this module are its only instances, compared by identity."""
+    """One element type; this module's constants are its only instances, compared by identity."""
 
     name: str
     size_bytes: int
@@ -132,8 +133,8 @@ def result_type(
 ) -> DType:
     """The result of an operator over three ranks of operands, as ``torch.result_type``.
 
-    ``tensors`` have dimensions, ``zero_dim_tensors`` have none, ``numbers`` are categories of Python
-    numbers (or of tensors that wrap one). ``default`` is the default floating dtype.
+    ``tensors`` have dimensions, ``zero_dim_tensors`` have none, ``numbers`` are categories of
+    Python numbers (or of tensors that wrap one). ``default`` is the default floating dtype.
     """
     result: DType | None = None
     for rank in (tuple(tensors), tuple(zero_dim_tensors), _default_dtypes(numbers, default)):

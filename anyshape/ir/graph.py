@@ -1,8 +1,9 @@
 """The tensor graph: ordered nodes over typed values.
 
-A ``Graph`` is what capture makes and what every pass takes and returns. A ``Node`` applies one operator
-(a row of ``anyshape.ops``, by name) to ``Arg``s and makes ``Value``s; sizes are no values but symbolic
-expressions inside types and arguments. Nouns only: the typed way to build one is ``anyshape.ops.build``.
+A ``Graph`` is what capture makes and what every pass takes and returns. A ``Node`` applies one
+operator (a row of ``anyshape.ops``, by name) to ``Arg``s and makes ``Value``s; sizes are no values
+but symbolic expressions inside types and arguments. Nouns only: the typed way to build one is
+``anyshape.ops.build``.
 """
 
 from __future__ import annotations
@@ -101,7 +102,10 @@ class Value:
         return f"%{self.name}"
 
 
-Arg: TypeAlias = "Value | Expr | Scalar | int | float | complex | bool | str | None | DType | slice | tuple[Arg, ...]"
+Arg: TypeAlias = (
+    "Value | Expr | Scalar | int | float | complex | bool | str | None | DType | slice"
+    " | tuple[Arg, ...]"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,7 +181,7 @@ def values_in(arg: Arg) -> Iterator[Value]:
 
 
 def map_values(arg: Arg, function: Callable[[Value], Arg]) -> Arg:
-    """The argument with each value replaced: ``map_values((a, [1, b]), f) -> (f(a), [1, f(b)])``."""
+    """The argument, each value replaced: ``map_values((a, [1, b]), f) -> (f(a), [1, f(b)])``."""
     if isinstance(arg, Value):
         return function(arg)
     if isinstance(arg, tuple):

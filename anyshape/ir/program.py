@@ -1,7 +1,8 @@
 """What a segment's graph becomes: buffers and an ordered list of steps, all that the runtime needs.
 
 Made by the scheduler, read by ``codegen.host`` (which prints it as one Python function) and by
-``runtime.launch``. Buffers are named; a step refers to them by ``BufferRef``, to sizes by expressions.
+``runtime.launch``. Buffers are named; a step refers to them by ``BufferRef``, to sizes by
+expressions.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class Launch:
     """Runs a generated kernel. ``args`` go with ``kernel.params`` one by one: ``BufferRef`` for a
     pointer, a ``Dim`` for a size, an ``Operand`` for a scalar.
 
-    ``offsets`` (elements, by parameter name) are added to pointers where a buffer is entered midway.
+    ``offsets`` (elements, by parameter name) are added to pointers where a buffer is entered
+    midway.
     """
 
     kernel: Kernel
@@ -77,13 +79,14 @@ class Launch:
 class Call:
     """Calls a dotted Python function (``torch.mm``) on tensors and numbers.
 
-    ``extern``: a library does it, on purpose; ``eager``: an operator that has no lowering; ``view``: no
-    work, only a new view; ``write``: copies into its first argument, whose version counter it bumps;
-    ``check``: the segment has not happened where its one-element argument is true.
+    ``extern``: a library does it, on purpose; ``eager``: an operator that has no lowering;
+    ``view``: no work, only a new view; ``write``: copies into its first argument, whose version
+    counter it bumps; ``check``: the segment has not happened where its one-element argument is
+    true.
     ``outputs`` name the buffers of role result that it returns, flat (an empty name is dropped).
     Where ``restride`` is set, results whose strides differ from the buffer's are copied to it.
-    Where ``guessed`` is set, a result of another type, or one that shares memory with an argument,
-    fails as a check does.
+    Where ``guessed`` is set, a result of another type, or one that shares memory with an
+    argument, fails as a check does.
     """
 
     function: str
@@ -134,7 +137,7 @@ class BindSize:
 
 @dataclass(frozen=True, slots=True)
 class BindItem:
-    """Reads a one-element buffer to the host (counted as a sync where the device is not the CPU)."""
+    """Reads a one-element buffer to the host (a sync where the device is not the CPU)."""
 
     target: Symbol | ScalarInput
     buffer: str
@@ -184,8 +187,8 @@ Step: TypeAlias = (
 class Program:
     """Steps in order. ``inputs`` name the input and constant buffers in the graph's input order.
 
-    ``outputs`` go with the graph's outputs; ``symbols`` are those that must be bound from the inputs'
-    sizes (or handed in as scalars) before the first step.
+    ``outputs`` go with the graph's outputs; ``symbols`` are those that must be bound from the
+    inputs' sizes (or handed in as scalars) before the first step.
     """
 
     buffers: Mapping[str, Buffer]

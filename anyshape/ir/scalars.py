@@ -1,8 +1,9 @@
-"""Host floats and bools over sizes and over numbers read from data: IEEE double, Python's semantics.
+"""Host floats and bools over sizes and numbers read from data: IEEE double, as Python does.
 
-A ``Scalar`` is an immutable expression tree over symbolic sizes, constants and ``ScalarInput``s (a float
-or bool that a node reads from a tensor). It is never simplified numerically, so that its value is bit for
-bit what CPython computes. ``evaluate_scalar`` is its meaning; ``render_scalar`` prints it as Python.
+A ``Scalar`` is an immutable expression tree over symbolic sizes, constants and ``ScalarInput``s (a
+float or bool that a node reads from a tensor). It is never simplified numerically, so that its
+value is bit for bit what CPython computes. ``evaluate_scalar`` is its meaning; ``render_scalar``
+prints it as Python.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class ScalarInput:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """``op`` applied to ``args``; ``op`` is a row of ``SCALAR_FUNCTIONS``, or ``value`` for a leaf."""
+    """``op``, a row of ``SCALAR_FUNCTIONS`` (``value`` for a leaf), applied to ``args``."""
 
     kind: Kind
     op: str

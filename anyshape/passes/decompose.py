@@ -2,8 +2,9 @@
 
     %y = softmax(%x, -1)   ->   %m = amax(%x, (1,), True); %e = exp(sub(%x, %m)); ...
 
-A row with an expansion and no lowering is replaced by what it expands to, again and again. The value that
-stands for a result keeps the type that the torch-level row gave it: its logical strides are eager's.
+A row with an expansion and no lowering is replaced by what it expands to, again and again. The
+value that stands for a result keeps the type that the torch-level row gave it: its logical strides
+are eager's.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def _inline(
     out: Rebuilding,
     expand: Callable[[Node, Rebuilding], tuple[Arg, ...]],
 ) -> tuple[Arg, ...]:
-    """Writes the expansion, itself expanded, and gives its results the types of ``node``'s outputs."""
+    """Writes the expansion, itself expanded; its results get the types of ``node``'s outputs."""
     start = len(out.nodes)
     for inner in body:
         for old, new in zip(inner.outputs, expand(out.with_new_inputs(inner), out), strict=True):
@@ -65,7 +66,7 @@ def _inline(
 
 
 def _typed(new: Arg, old: Value, out: Rebuilding, start: int) -> Arg:
-    """``new``, carrying eager's strides where the expansion's differ and it was made after ``start``."""
+    """``new``, made after ``start``, with eager's strides where the expansion's differ."""
     if not isinstance(new, Value) or new.type == old.type:
         return new
     if not isinstance(new.type, TensorType) or not isinstance(old.type, TensorType):

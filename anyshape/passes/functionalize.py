@@ -5,9 +5,10 @@
     %v = select(%x, 0, 1); %n = add(%v, 1); %x1 = select_scatter(%x, %n, 0, 1); %y = mul(%x1, 2)
     assign(%x, %x1); return %y
 
-Each value is a chain of views over a base. A write makes a new version of the base by walking the chain
-back; whoever reads an older view of that base gets it anew from the newest version. Inputs that were
-written get one ``assign`` at the end; outputs that view a written input are views of the input itself.
+Each value is a chain of views over a base. A write makes a new version of the base by walking the
+chain back; whoever reads an older view of that base gets it anew from the newest version. Inputs
+that were written get one ``assign`` at the end; outputs that view a written input are views of the
+input itself.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ class _Functionalizer:
         return value
 
     def _current(self, value: Value) -> Value:
-        """The value as of now: re-derived from the newest version of its base if that was written."""
+        """The value as of now: derived anew from the newest version of a base that was written."""
         value = self._target(value)
         base = self._base(value)
         version = self.version.get(base, 0)
@@ -172,7 +173,8 @@ class _Functionalizer:
     def _assign_inputs(self) -> None:
         """One assignment for each written input, after everything that reads the old contents.
 
-        What is assigned may itself view a written input (``x.copy_(y); y.copy_(old_x)``): copied first.
+        What is assigned may itself view a written input (``x.copy_(y); y.copy_(old_x)``): copied
+        first.
         """
         written = [e.value for e in self.graph.inputs if self.version.get(e.value, 0)]
         views = self._view_nodes()

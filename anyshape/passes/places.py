@@ -4,8 +4,8 @@
     ->
     %bad = any(logical_or(lt(%i, 0), ge(%i, n))); check_false(%bad); %y = gather(%x, 0, %i)
 
-A kernel would read past its buffer where eager raises. Indices whose range is known (an ``arange``, an
-``argmax``, a sort's places) need no test where the facts say that the range fits.
+A kernel would read past its buffer where eager raises. Indices whose range is known (an
+``arange``, an ``argmax``, a sort's places) need no test where the facts say that the range fits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The one loop that passes share: read nodes in order, write nodes in order, keep checks in place.
 
-A pass subclasses nothing: it hands ``rebuild`` a function that is called for each node with its arguments
-already rewritten and that returns the values standing for the node's outputs.
+A pass subclasses nothing: it hands ``rebuild`` a function that is called for each node with its
+arguments already rewritten and that returns the values standing for the node's outputs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from anyshape.ir.graph import Arg, Check, Graph, Node, Value, map_values
 
 @dataclass(slots=True, eq=False)
 class Rebuilding:
-    """The graph being written: ``emit`` appends, ``substitutes`` maps old values to new arguments."""
+    """The graph being written: ``emit`` appends, ``substitutes`` maps old values to new."""
 
     nodes: list[Node] = field(default_factory=list)
     substitutes: dict[Value, Arg] = field(default_factory=dict)
@@ -44,8 +44,9 @@ def rebuild(
 ) -> Graph:
     """The graph that ``transform`` writes node by node.
 
-    ``transform(node, out)`` gets the node over rewritten arguments, appends what it likes to ``out`` and
-    returns one argument for each of the node's outputs. ``finish(out)`` may append at the end.
+    ``transform(node, out)`` gets the node over rewritten arguments, appends what it likes to
+    ``out`` and returns one argument for each of the node's outputs. ``finish(out)`` may append at
+    the end.
     """
     out = Rebuilding()
     written_after = [0]

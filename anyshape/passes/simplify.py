@@ -1,4 +1,4 @@
-"""Small graph -> graph cleanings: common subexpressions, dead code, casts and copies that do nothing.
+"""Small cleanings of graphs: common subexpressions, dead code, casts and copies for nothing.
 
 %b = to_dtype(%a, float32)   where %a is float32   ->   %a
 %c = add(%a, 1); %d = add(%a, 1)                    ->   %c for both
@@ -53,7 +53,7 @@ def _key(arg: Arg) -> Hashable:
 
 
 def is_pure(node: Node, ops: Mapping[str, OpDef]) -> bool:
-    """May the node be removed, merged or moved? Unknown operators and those that read data may not."""
+    """May the node be removed, merged, moved? Unknown operators and readers of data may not."""
     row = ops.get(node.op)
     if row is None or row.random or row.effect or row.mutates:
         return False
@@ -61,7 +61,7 @@ def is_pure(node: Node, ops: Mapping[str, OpDef]) -> bool:
 
 
 def remove_dead_nodes(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
-    """Drops pure nodes that nothing reads; a size that a check or an output needs keeps its maker."""
+    """Drops pure nodes that nothing reads; a size that is needed keeps its maker."""
     live: set[Value] = set(values_in(graph.outputs))
     symbols = _symbols_needed(graph)
     kept: list[tuple[int, Node]] = []

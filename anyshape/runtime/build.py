@@ -1,8 +1,8 @@
 """Text of C to running code: one shared object for all kernels that are not yet loaded or cached.
 
-In: kernel texts by name. Out: ctypes functions. The object is addressed by text, compiler and flags, CPU
-features and torch version; it is compiled into a temporary directory, kept in the disk cache, and loaded
-from memory, so that a full or read-only disk cannot stop it.
+In: kernel texts by name. Out: ctypes functions. The object is addressed by text, compiler and
+flags, CPU features and torch version; it is compiled into a temporary directory, kept in the disk
+cache, and loaded from memory, so that a full or read-only disk cannot stop it.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Builder:
 
 
 def compile_c(compiler: str, source: str) -> bytes:
-    """The shared object of a translation unit. Raises AnyshapeError E602 with what the compiler said."""
+    """The shared object of a translation unit; AnyshapeError E602 with the compiler's words."""
     place = existing((tempfile.gettempdir(), *TEMPORARY_DIRECTORIES))
     with tempfile.TemporaryDirectory(prefix="anyshape-", dir=place) as directory:
         target = os.path.join(directory, OBJECT)

@@ -1,9 +1,9 @@
 """The disk cache: named blobs under a content address, digest-checked, owner-only, no pickle.
 
-In: a key (digest of everything that determines the content) and blobs. Out: the same blobs, or None. An
-entry is a directory written under a temporary name and renamed; whatever is wrong with it or with the
-cache costs a rebuild and one reason, never an error. What is read is verified before it is used, and a
-shared object is loaded from the verified bytes, not from the file.
+In: a key (digest of everything that determines the content) and blobs. Out: the same blobs, or
+None. An entry is a directory written under a temporary name and renamed; whatever is wrong with it
+or with the cache costs a rebuild and one reason, never an error. What is read is verified before
+it is used, and a shared object is loaded from the verified bytes, not from the file.
 """
 
 from __future__ import annotations

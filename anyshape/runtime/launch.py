@@ -1,7 +1,7 @@
 """Links the host code of a program to kernels, library functions and constant tensors.
 
-In: ``Code``, the program's constant tensors, a ``Builder``. Out: ``Linked``, whose ``run`` takes the
-argument inputs and returns the outputs. Nothing is looked up by name once it is linked.
+In: ``Code``, the program's constant tensors, a ``Builder``. Out: ``Linked``, whose ``run`` takes
+the argument inputs and returns the outputs. Nothing is looked up by name once it is linked.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class Linked:
 def link(code: Code, constants: Mapping[str, torch.Tensor], builder: Builder) -> Linked:
     """Compiles what is not loaded yet and returns the running program."""
     functions = builder.functions(code.functions) if code.functions else {}
-    resolve = _Resolver(code, constants, functions)
+    resolve = Resolver(code, constants, functions)
     namespace = {name: resolve(*reference) for name, reference in code.host.names.items()}
     exec(compile(code.host.text, "<anyshape host code>", "exec"), namespace)
     return Linked(namespace["run"], code.host.parameters, code)
 
 
 @dataclass(frozen=True, slots=True)
-class _Resolver:
+class Resolver:
     code: Code
     constants: Mapping[str, torch.Tensor]
     functions: Mapping[str, Any]
@@ -91,14 +91,14 @@ class _Resolver:
     def _table(self, name: str) -> ctypes.Array[ctypes.c_void_p]:
         """The entries; the tensor handles among them live as long as the table."""
         entries = self.code.tables[name]
-        addresses = [self._address(*entry) for entry in entries]
+        addresses = [self.address(*entry) for entry in entries]
         table = (ctypes.c_void_p * max(len(entries), 1))(*addresses)
         owned = [a for a, (kind, _) in zip(addresses, entries, strict=True) if kind == "tensor"]
         if owned:
             weakref.finalize(table, delete_handles, owned)
         return table
 
-    def _address(self, kind: str, what: Any) -> int | None:
+    def address(self, kind: str, what: Any) -> int | None:
         if kind == "constant":
             return self.constants[what].data_ptr()
         if kind == "tensor":
@@ -177,7 +177,7 @@ def check_failed(step: CheckStep) -> NoReturn:
 
 
 def stretch_failed() -> NoReturn:
-    """A check inside a stretch failed, or a size is past what BLAS can take: eager does it instead."""
+    """A check inside a stretch failed, or BLAS cannot take a size: eager does it instead."""
     raise CheckFailed(CheckStep(True, "an index is out of range, or a size past 2**31 - 1"))  # type: ignore[arg-type]
 
 
@@ -226,7 +226,7 @@ def _empty_cpu(
     return torch.empty_strided(shape, strides, dtype=dtype)
 
 
-# torch's own short way to an uninitialised CPU tensor, a third of the cost; private, so with a substitute.
+# torch's own short way to an uninitialised CPU tensor, a third of the cost; private.
 _fast_empty_cpu = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", _empty_cpu)
 
 RUNTIME_FUNCTIONS: dict[str, Callable[..., Any]] = {

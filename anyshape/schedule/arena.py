@@ -29,8 +29,9 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """``inner`` says in which place each buffer lies, ``rooms`` how large each place is: as the largest
-    of these sizes in bytes; ``lent``, which buffers are given the memory of which outer one.
+    """``inner`` says in which place each buffer lies, ``rooms`` how large each place is: as the
+    largest of these sizes in bytes; ``lent``, which buffers are given the memory of which outer
+    one.
     """
 
     inner: Mapping[str, int]

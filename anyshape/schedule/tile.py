@@ -234,10 +234,7 @@ class _Renaming:
                 for value, name in self.pointers.items()
             ),
             *(SizeParam(f"n{n}") for n in range(len(self.size_args))),
-            *(
-                ScalarParam(name, scalar_dtype(operand))
-                for name, operand in self.scalars.values()
-            ),
+            *(ScalarParam(name, scalar_dtype(operand)) for name, operand in self.scalars.values()),
         )
 
     def _axis(self, axis: Symbol, name: str) -> Axis:

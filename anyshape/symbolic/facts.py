@@ -220,7 +220,7 @@ class Facts(Knowledge):
         child = self.fork()
         try:
             for condition in conditions:
-                child._take(condition)
+                child._take(condition)  # noqa: SLF001 - of this class
         except Contradiction as contradiction:
             self.use(tuple(n for n in contradiction.numbers if n < self._count))
             return True

@@ -95,14 +95,14 @@ def failing(symbol: str) -> Iterator[list[int]]:
         return 1
 
     broken = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(fail)
-    address = launch._Resolver._address
+    address = launch.Resolver.address
 
-    def found(self: launch._Resolver, kind: str, what: object) -> int | None:
+    def found(self: launch.Resolver, kind: str, what: object) -> int | None:
         if (kind, what) == ("library", symbol):
             return ctypes.cast(broken, ctypes.c_void_p).value
         return address(self, kind, what)
 
-    with mock.patch.object(launch._Resolver, "_address", found):
+    with mock.patch.object(launch.Resolver, "address", found):
         yield calls
 
 

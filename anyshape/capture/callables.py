@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from anyshape.capture import purity, tensor_methods, tensor_ops
+from anyshape.capture import purity, tensor_methods, tensor_ops, torch_polyfills
 from anyshape.capture.meta import eager_call
 from anyshape.capture.values import PROXIES, Call, TensorValue
 
@@ -233,6 +233,10 @@ def _answer(value: Any) -> Callable[..., Any]:
     return lambda domain, args, kwargs: value
 
 
+def _instead(polyfill: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda domain, args, kwargs: Call(polyfill, args, kwargs)
+
+
 def _logged(fn: Any) -> Callable[..., Any]:
     return lambda domain, args, kwargs: domain.defer(fn, args, kwargs)
 
@@ -286,6 +290,7 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     inspect.getfullargspec: lambda domain, args, kwargs: inspect.getfullargspec(*args, **kwargs),
     inspect.unwrap: lambda domain, args, kwargs: inspect.unwrap(*args, **kwargs),
     **{fn: _answer(value[0]) for fn, value in ANSWERS.items()},
+    **{fn: _instead(polyfill) for fn, polyfill in torch_polyfills.STAND_INS.items()},
     torch._utils_internal.justknobs_check: _answer(True),
     torch.overrides.is_tensor_like: lambda domain, args, kwargs: isinstance(
         args[0], (TensorValue, torch.Tensor)

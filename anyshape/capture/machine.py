@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -44,7 +45,7 @@ KEYED = frozenset(
 POLYFILL_FILES = frozenset(
     module.__file__
     for module in (polyfills, class_polyfills, iteration_polyfills, itertools_polyfills)
-)
+) | {str(Path(__file__).with_name("torch_polyfills.py"))}  # which imports torch
 NO_KWARGS: dict[str, Any] = {}
 
 

@@ -1,0 +1,25 @@
+"""Entries of torch's operator database that once broke the graph: with every dimension unbacked
+each structure is one graph, equal to eager at every size, and of the kind named here or better.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from conformance import cases, check
+
+ENTRIES = {cases.name_of(entry): entry for entry in cases.ENTRIES}
+KINDS = {
+    "generated": "masked.amax masked.mean masked.softmax masked.normalize masked.std",
+    "extern": "masked.median",
+}
+CASES = [(name, kind) for kind, names in KINDS.items() for name in names.split()]
+
+
+@pytest.mark.parametrize(("name", "kind"), CASES, ids=[name for name, _ in CASES])
+def test_one_graph_at_unbacked_sizes(name: str, kind: str) -> None:
+    entry = ENTRIES[name]
+    for structure in cases.structures(entry, torch.float32, most=3, derived=4):
+        made = check.check_structure(entry, structure, "float32")
+        assert check.KINDS.index(made.kind) <= check.KINDS.index(kind), made

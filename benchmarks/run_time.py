@@ -1,10 +1,14 @@
-"""How fast models run: eager, torch.compile static and dynamic, and ours, taking turns."""
+"""How fast models run: eager, torch.compile static and dynamic, and ours, taking turns.
+
+A run replaces the rows of what it measured; the others stay, so that a table can be made in parts.
+"""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 
 import torch
 
@@ -15,6 +19,7 @@ from anyshape.tools.timing import ROUNDS, interleaved
 from benchmarks import report
 
 PEERS = {"static": False, "dynamic": True}
+KEYS = ("model", "attention", "dtype", "shape")  # what tells one row from another
 
 
 def candidates(name: str, recipe: Recipe, peers: list[str]) -> dict[str, Callable[..., object]]:
@@ -57,17 +62,19 @@ def benchmark(name: str, recipe: Recipe, peers: list[str], shapes: int) -> list[
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", nargs="+", default=[*models.MODELS], choices=models.MODELS)
-    parser.add_argument("--attention", default="sdpa", choices=("sdpa", "eager"))
-    parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"))
+    parser.add_argument("--attention", nargs="+", default=["sdpa"], choices=("sdpa", "eager"))
+    parser.add_argument("--dtype", nargs="+", default=["float32"], choices=("float32", "bfloat16"))
     parser.add_argument("--peers", nargs="*", default=[*PEERS], choices=PEERS)
     parser.add_argument("--shapes", type=int, default=len(models.SHAPES), help="the first so many")
     arguments = parser.parse_args()
-    recipe = Recipe(dtype=getattr(torch, arguments.dtype), attention=arguments.attention)
     rows = []
     with torch.no_grad():
-        for name in arguments.models:
+        for dtype, attention, name in product(
+            arguments.dtype, arguments.attention, arguments.models
+        ):
+            recipe = Recipe(dtype=getattr(torch, dtype), attention=attention)
             rows += benchmark(name, recipe, arguments.peers, arguments.shapes)
-            report.save("run_time", rows)
+            report.save("run_time", report.merged("run_time", rows, KEYS))
     print(report.table(rows))
 
 

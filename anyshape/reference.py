@@ -371,6 +371,15 @@ def meshgrid(tensors: Any, *, indexing: str = "ij") -> Any:
     return torch.meshgrid(*tensors, indexing=indexing)
 
 
+def cartesian_prod(tensors: Any) -> Tensor:
+    return torch.cartesian_prod(*tensors)
+
+
+def same_elements(input: Tensor, other: Tensor) -> Tensor:
+    """``torch.equal`` as a tensor of one element."""
+    return torch.tensor(torch.equal(input, other), device=input.device)
+
+
 def broadcast_tensors(tensors: Any) -> Any:
     return torch.broadcast_tensors(*tensors)
 

@@ -226,7 +226,12 @@ def _grouped_mm(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str,
 
 
 # Operators of libraries that stand in, under torch.compile, for what eager torch calls directly.
-PACKETS: Mapping[str, Callable[..., Any]] = {"transformers::grouped_mm_fallback": _grouped_mm}
+PACKETS: Mapping[str, Callable[..., Any]] = {
+    "transformers::grouped_mm_fallback": _grouped_mm,
+    "aten::slice": lambda domain, args, kwargs: tensor_methods.slice_operator(
+        domain, *args, **kwargs
+    ),
+}
 
 
 def _answer(value: Any) -> Callable[..., Any]:

@@ -16,11 +16,12 @@ import torch
 from anyshape.capture import aliases, numbers, torchmap
 from anyshape.capture.breaks import broken
 from anyshape.capture.meta import eager_call
-from anyshape.capture.tensor_ops import SizeTuple, call_row, shape_of
+from anyshape.capture.tensor_ops import SizeTuple, call_row, getitem, setitem, shape_of
 from anyshape.capture.tensors import DTYPE_OF_TORCH, TORCH_OF_DTYPE, device_text
 from anyshape.capture.values import PROXIES, Break, ScalarValue, SizeValue, TensorValue
 from anyshape.ir.graph import TensorType
 from anyshape.ops.layout import numel
+from anyshape.ops.rules import dim_of
 from anyshape.symbolic import all_of, any_of, eq
 
 if TYPE_CHECKING:
@@ -259,6 +260,28 @@ def tolist(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]
     return _nested(domain, x, shape)
 
 
+def getitem_method(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return getitem(domain, *args)
+
+
+def setitem_method(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return setitem(domain, *args)  # type: ignore[func-returns-value]
+
+
+def slice_operator(
+    domain: SymbolicDomain,
+    x: TensorValue,
+    dim: int = 0,
+    start: Any = None,
+    end: Any = None,
+    step: Any = 1,
+) -> Any:
+    """`torch.ops.aten.slice`: `x[..., start:end:step]` along one dimension."""
+    rank = len(x.value.shape)
+    key = [slice(None)] * dim_of(dim, rank) + [slice(start, end, step)]
+    return getitem(domain, x, tuple(key))
+
+
 def where(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`torch.where(condition)` alone: the places where it is true."""
     given = (*args, *kwargs.values())
@@ -416,6 +439,8 @@ HANDLERS: dict[Any, Handler] = {
     T.cpu: lambda domain, args, kwargs: to_method(domain, args[:1], {"device": "cpu"}),
     T.cuda: lambda domain, args, kwargs: to_method(domain, args[:1], {"device": "cuda"}),
     T.item: item,
+    T.__getitem__: getitem_method,
+    T.__setitem__: setitem_method,
     T.tolist: tolist,
     T.requires_grad_: requires_grad_method,
     T.get_device: of_type(

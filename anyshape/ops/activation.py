@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from anyshape.ir.graph import Arg, TensorType
-from anyshape.ops.context import TypeContext
+from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.rules import (
     contiguous_like,
+    dim_of,
     floated,
     pointwise_type,
     promoted,
@@ -20,7 +21,7 @@ from anyshape.ops.rules import (
     tensors_of,
 )
 from anyshape.ops.table import AutocastClass, OpDef, Pointwise, op
-from anyshape.symbolic import eq
+from anyshape.symbolic import eq, floordiv, mod
 
 Body = Callable[..., Any]
 
@@ -211,8 +212,13 @@ def _prelu_expand(b: Any, x: Any, weight: Any) -> Any:
 
 
 def _glu_expand(b: Any, x: Any, dim: int = -1) -> Any:
-    first, second = b.chunk(x, 2, dim)
-    return b.mul(first, b.sigmoid(second))
+    if not x.shape:
+        raise OpError("glu does not support 0-dimensional tensors")
+    d = dim_of(dim, len(x.shape))
+    size = x.shape[d]
+    b.cx.require(eq(mod(size, 2), 0), f"Halving dimension must be even, but dimension {d} is not")
+    half = b.cx.facts.simplify(floordiv(size, 2))
+    return b.mul(b.slice(x, d, 0, half), b.sigmoid(b.slice(x, d, half, half)))
 
 
 op("glu", "input, dim=-1", torch="torch.nn.functional.glu", expand=_glu_expand)

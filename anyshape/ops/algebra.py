@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from anyshape.ir.dtypes import bool_
 from anyshape.ir.graph import TensorType
 from anyshape.ops.context import NoRow, TypeContext
 from anyshape.ops.layout import numel
 from anyshape.ops.reduce import cast, count_of, norm_expand, wide
-from anyshape.ops.rules import dim_of, dims_of, new, tensor
+from anyshape.ops.rules import created, dim_of, dims_of, new, tensor
 from anyshape.ops.table import op
-from anyshape.symbolic import Dim, eq
+from anyshape.symbolic import Dim, eq, ge, maximum
 
 # --- products and traces ---
 
@@ -99,6 +100,15 @@ op(
     spellings=("torch.matrix_power", "torch.Tensor.matrix_power"),
     type=_matrix_power_type,
     expand=_matrix_power_expand,
+)
+
+op(
+    "linalg_diagonal",
+    "A, *, offset=0, dim1=-2, dim2=-1",
+    torch="torch.linalg.diagonal",
+    alias="view",
+    inline=True,
+    expand=lambda b, x, *, offset=0, dim1=-2, dim2=-1: b.diagonal(x, offset, dim1, dim2),
 )
 
 # --- distances and norms ---
@@ -188,6 +198,35 @@ op(
     spellings=("torch.Tensor.isclose",),
     expand=_isclose_expand,
 )
+op(
+    "allclose",
+    "input, other, rtol=1e-05, atol=1e-08, equal_nan=False",
+    torch="torch.allclose",
+    spellings=("torch.Tensor.allclose",),
+    inline=True,
+    expand=lambda b, *args: b.item(b.all(b.isclose(*args))),
+)
+
+
+def _equal_expand(b: Any, x: Any, y: Any) -> Any:
+    alike = len(x.shape) == len(y.shape) and all(map(b.cx.same, x.shape, y.shape))
+    return b.item(b.all(b.eq(x, y)) if alike else b.same_elements(x, y))
+
+
+op(
+    "equal",
+    "input, other",
+    torch="torch.equal",
+    spellings=("torch.Tensor.equal",),
+    inline=True,
+    expand=_equal_expand,
+)
+op(
+    "same_elements",
+    "input, other",
+    torch="anyshape.reference.same_elements",
+    type=lambda cx, x, y: created(cx, (), bool_, tensor(x).device),
+)
 
 
 def _cov_expand(
@@ -195,11 +234,14 @@ def _cov_expand(
 ) -> Any:
     if fweights is not None or aweights is not None:
         raise NoRow("cov with weights has no row")
+    x = x if x.dtype.is_floating else cast(b, x, b.cx.default_dtype)
     rows = x if len(x.shape) == 2 else b.reshape(x, (1, -1))
     gap = b.sub(rows, b.mean(rows, 1, True))
     count = rows.shape[1] - correction
-    made = b.div(b.mm(gap, b.t(gap)), max(count, 0) if isinstance(count, int) else count)
-    return made if len(x.shape) == 2 else b.reshape(made, ())
+    count = count if b.cx.known(ge(count, 0)) else maximum(count, 0)
+    made = b.div(b.mm(gap, b.t(gap)), count)
+    alone = len(x.shape) < 2 or b.cx.decide(eq(x.shape[0], 1))
+    return b.reshape(made, ()) if alone else made
 
 
 op(
@@ -209,6 +251,25 @@ op(
     spellings=("torch.Tensor.cov",),
     expand=_cov_expand,
     inline=True,
+)
+
+
+def _corrcoef_expand(b: Any, x: Any) -> Any:
+    made = b.cov(x)
+    if not made.shape:
+        return b.div(made, made)
+    spread = b.sqrt(b.diagonal(made))
+    made = b.div(b.div(made, b.unsqueeze(spread, 1)), b.unsqueeze(spread, 0))
+    return b.clamp(made, -1, 1)
+
+
+op(
+    "corrcoef",
+    "input",
+    torch="torch.corrcoef",
+    spellings=("torch.Tensor.corrcoef",),
+    inline=True,
+    expand=_corrcoef_expand,
 )
 
 

@@ -14,7 +14,7 @@ from anyshape.ir.dtypes import int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
 from anyshape.ops.layout import channels_last_strides, contiguous_strides, is_channels_last, numel
-from anyshape.ops.rules import device_of, dim_of, dims_of, new, promoted, tensor
+from anyshape.ops.rules import device_of, dim_of, dims_of, is_tensor, new, promoted, tensor
 from anyshape.ops.table import Structural, op
 from anyshape.ops.view import Normal, sequence, viewed
 from anyshape.symbolic import (
@@ -28,6 +28,8 @@ from anyshape.symbolic import (
     ge,
     le,
     lt,
+    maximum,
+    minimum,
     mod,
     symbols_of,
     total,
@@ -427,6 +429,10 @@ op(
         "torch.functional.split",
         "torch.split_with_sizes",
         "torch.Tensor.split_with_sizes",
+        "torch.unsafe_split",
+        "torch.Tensor.unsafe_split",
+        "torch.unsafe_split_with_sizes",
+        "torch.Tensor.unsafe_split_with_sizes",
     ),
     type=_pieces_type,
     expand=_pieces_expand,
@@ -454,7 +460,7 @@ op(
     "chunk",
     "input, chunks, dim=0",
     torch="torch.chunk",
-    spellings=("torch.Tensor.chunk",),
+    spellings=("torch.Tensor.chunk", "torch.unsafe_chunk", "torch.Tensor.unsafe_chunk"),
     normalize=lambda cx, *args: _normal_chunk(cx, *args),
     type=_pieces_type,
     expand=_pieces_expand,
@@ -466,24 +472,30 @@ op(
 def _tensor_split_expand(b: Any, x: Any, places: Any, dim: Arg = 0) -> tuple[Any, ...]:
     cx, d = b.cx, dim_of(dim, tensor(x).rank)
     size = x.shape[d]
+    if is_tensor(places) and len(places.shape) == 1:
+        count = decided_count(cx, places.shape[0])
+        places = tuple(b.item(b.select(places, 0, i)).type.expr for i in range(count))
     if isinstance(places, tuple):
         ends = [*(_clamped(cx, p, size) for p in places), size]
         starts = [0, *ends[:-1]]
-        return tuple(b.slice(x, d, s, _difference(cx, s, e), 1) for s, e in zip(starts, ends))
+        return tuple(b.slice(x, d, s, _beyond(cx, s, e), 1) for s, e in zip(starts, ends))
     if not isinstance(places, int):
-        raise NoRow("tensor_split with a tensor of places has no row")
+        raise NoRow("data decides the number of pieces")
     lengths = tuple(floordiv(size + places - 1 - i, places) for i in range(places))
     return _pieces_expand(b, x, lengths, d)
 
 
 def _clamped(cx: TypeContext, place: Any, size: Dim) -> Dim:
-    if isinstance(place, int) and place < 0:
-        place = size + place
-    return size if not cx.decide(ge(size, place)) else place
+    """An end of a slice, counted from 0, within the size."""
+    place = cx.from_zero(place, size)
+    low = place if cx.known(ge(place, 0)) else maximum(place, 0)
+    return low if cx.known(le(low, size)) else minimum(low, size)
 
 
-def _difference(cx: TypeContext, start: Dim, end: Dim) -> Dim:
-    return end - start if cx.decide(ge(end, start)) else 0
+def _beyond(cx: TypeContext, start: Dim, end: Dim) -> Dim:
+    """The length of ``start:end``: nothing where the end comes first."""
+    length = cx.facts.simplify(end - start)
+    return length if cx.known(ge(length, 0)) else maximum(length, 0)
 
 
 op(
@@ -539,6 +551,25 @@ op(
     alias="maybe",
     inline=True,
     expand=_meshgrid_expand,
+)
+
+
+def _cartesian_expand(b: Any, tensors: tuple[Any, ...]) -> Any:
+    """Every choice of one element of each, one to a row."""
+    if len(tensors) == 1:
+        return b.alias(tensors[0])
+    grids = b.meshgrid(tensors)
+    return b.stack(tuple(b.reshape(grid, (-1,)) for grid in grids), 1)
+
+
+op(
+    "cartesian_prod",
+    "tensors",
+    torch="anyshape.reference.cartesian_prod",
+    spellings=("torch._C._VariableFunctions.cartesian_prod",),
+    alias="maybe",
+    inline=True,
+    expand=_cartesian_expand,
 )
 op(
     "broadcast_tensors",

@@ -24,13 +24,13 @@ DTYPES = (torch.float32, torch.int64, torch.bool, torch.bfloat16)
 SKIPPED = {
     "nn.functional.embedding", "as_strided", "empty", "empty_like", "new_empty", "normal", "zero_", "where",
     "nn.functional.rrelu", "nn.functional.embedding_bag", "broadcast_tensors", "meshgrid",
+    "tensor_split",
 }  # fmt: skip
 
 # (operator, part of the sample's text): known differences, each with its reason.
 KNOWN: dict[str, str] = {
     "nn.functional.batch_norm": "an input of one dimension has no channels",
     "narrow": "a tensor as start has no row",
-    "tensor_split": "a tensor of places has no row",
     "tensordot": "sizes of 1 that stand for others are known only from hints",
     "gather": "an empty index of another rank has no row",
     "norm": "the nuclear norm has no row",

@@ -587,6 +587,10 @@ def batch_norm_training(*args: Any, **kwargs: Any) -> Tensor:
     return F.batch_norm(*args, **kwargs)
 
 
+def instance_norm_training(*args: Any, **kwargs: Any) -> Tensor:
+    return F.instance_norm(*args, **kwargs)
+
+
 # --- random ---
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,6 +54,7 @@ def structures(entry: Any, dtype: torch.dtype, most: int, derived: int) -> list[
         return []
     found: dict[str, Structure] = {}
     torch.manual_seed(0)
+    random.seed(0)
     for sample in itertools.islice(entry.sample_inputs("cpu", dtype, requires_grad=False), 400):
         example = Example((sample.input, *sample.args), dict(sample.kwargs))
         if not all(map(_is_plain, tensors_of(example))):

@@ -20,6 +20,7 @@ from anyshape.ir.program import Call, LibraryCall
 from anyshape.ops import OPS
 from conformance import cases
 from conformance.cases import Example, Structure
+from conformance.exact import excused
 
 # From best to worst.
 KINDS = ("generated", "extern", "eager", "break", "error", "wrong")
@@ -30,7 +31,16 @@ NO_CONTENTS = (
     "empty_like",
     "new_empty_strided",
     "empty_permuted",
+    "resize_",
+    "resize_as_",
 )
+"""Operators whose results show memory that nobody has written."""
+EAGER_IS_WRONG: dict[str, Callable[[Example], bool]] = {
+    # of an empty matrix it returns the input as it is, where its own documentation and meta kernel
+    # say one element for each row
+    "addmv": lambda example: example.args[1].numel() == 0,
+}
+"""Calls for which eager contradicts its own documentation; only that nothing fails is checked."""
 TOLERANCES = {
     torch.float64: (1e-7, 1e-7), torch.float32: (1e-4, 1e-5), torch.bfloat16: (2e-2, 2e-2),
     torch.float16: (5e-3, 5e-3), torch.complex64: (1e-4, 1e-5), torch.complex128: (1e-7, 1e-7),
@@ -91,10 +101,18 @@ def compare(
     made, our_failure = _attempt(fast, ours)
     if failure is not None or our_failure is not None:
         return _failures(failure, our_failure)
+    if entry.name in EAGER_IS_WRONG and EAGER_IS_WRONG[entry.name](example):
+        return None
     contents = entry.name not in NO_CONTENTS
-    return difference(made, expected, contents) or difference(
-        list(cases.tensors_of(ours)), list(cases.tensors_of(theirs)), contents
-    )
+    found, right = [made, list(cases.tensors_of(ours))], [expected, list(cases.tensors_of(theirs))]
+    problem = difference(found, right, contents)
+    if problem is None or difference(found, right, False) is not None:
+        return problem
+
+    def run(again: Example) -> Any:
+        return _attempt(program, again)[0]
+
+    return None if excused(run, example, found, right, _close) else problem
 
 
 def _attempt(run: Callable[..., Any], example: Example) -> tuple[Any, BaseException | None]:
@@ -144,6 +162,10 @@ def _tensor_difference(ours: Tensor, theirs: Tensor, contents: bool) -> str | No
             return f"strides {ours.stride()} != {theirs.stride()} of {tuple(theirs.shape)}"
     if not contents:
         return None
+    return _value_difference(ours, theirs)
+
+
+def _value_difference(ours: Tensor, theirs: Tensor) -> str | None:
     rtol, atol = TOLERANCES.get(theirs.dtype, (0.0, 0.0))
     try:
         torch.testing.assert_close(
@@ -152,6 +174,10 @@ def _tensor_difference(ours: Tensor, theirs: Tensor, contents: bool) -> str | No
     except AssertionError as error:
         return str(error).replace("\n", " ")[:200]
     return None
+
+
+def _close(ours: Tensor, theirs: Tensor) -> bool:
+    return _value_difference(ours, theirs) is None
 
 
 def _classified(outcome: Outcome, fast: Any) -> Outcome:

@@ -20,7 +20,7 @@ from anyshape.capture.tensor_ops import SizeTuple, call_row, getitem, setitem, s
 from anyshape.capture.tensors import DTYPE_OF_TORCH, TORCH_OF_DTYPE, device_text
 from anyshape.capture.values import PROXIES, Break, ScalarValue, SizeValue, TensorValue
 from anyshape.ir.graph import TensorType
-from anyshape.ops.layout import numel
+from anyshape.ops.layout import is_channels_last, numel
 from anyshape.ops.rules import dim_of
 from anyshape.symbolic import all_of, any_of, eq
 
@@ -163,6 +163,9 @@ def to_method(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, A
         result = call_row(domain, "to_dtype", result, dtype)
     elif copy and result is x:
         result = call_row(domain, "clone", result)
+    kept = result is x and memory_format is torch.contiguous_format
+    if kept and not is_channels_last(domain.recorder.cx, x.value.tensor):
+        return x  # whatever its strides are: torch asks for a format, not for an order
     if memory_format not in (torch.preserve_format, None):
         result = contiguous(domain, (result,), {"memory_format": memory_format})
     return result
@@ -206,6 +209,8 @@ def contiguous(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, 
     x, *rest = args
     memory_format = kwargs.get("memory_format", rest[0] if rest else torch.contiguous_format)
     if memory_format is not torch.contiguous_format:
+        if is_channels_last(domain.recorder.cx, x.value.tensor):
+            return x
         return call_row(domain, "contiguous", x, memory_format=memory_format)
     made = call_row(domain, "contiguous", x)
     kind: TensorType = x.value.tensor
@@ -216,7 +221,7 @@ def contiguous(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, 
 
 def dropped_cast(dtype: torch.dtype) -> Handler:
     def handle(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return cast(domain, args[0], dtype)
+        return to_method(domain, args, {**kwargs, "dtype": dtype})
 
     return handle
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from anyshape.ir.dtypes import bool_
 from anyshape.ir.graph import TensorType
-from anyshape.ops.context import NoRow, TypeContext
+from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import numel
-from anyshape.ops.reduce import cast, count_of, norm_expand, wide
+from anyshape.ops.reduce import cast, count_of, degrees_of_freedom, norm_expand, wide
 from anyshape.ops.rules import created, dim_of, dims_of, new, tensor
 from anyshape.ops.table import op
-from anyshape.symbolic import Dim, eq, ge, maximum
+from anyshape.symbolic import Dim, eq, mod, ne
 
 # --- products and traces ---
 
@@ -235,13 +235,10 @@ def _cov_expand(
     if fweights is not None or aweights is not None:
         raise NoRow("cov with weights has no row")
     x = x if x.dtype.is_floating else cast(b, x, b.cx.default_dtype)
-    rows = x if len(x.shape) == 2 else b.reshape(x, (1, -1))
+    rows = x if len(x.shape) == 2 else b.reshape(x, (1, numel(x.shape)))
     gap = b.sub(rows, b.mean(rows, 1, True))
-    count = rows.shape[1] - correction
-    count = count if b.cx.known(ge(count, 0)) else maximum(count, 0)
-    made = b.div(b.mm(gap, b.t(gap)), count)
-    alone = len(x.shape) < 2 or b.cx.decide(eq(x.shape[0], 1))
-    return b.reshape(made, ()) if alone else made
+    made = b.div(b.mm(gap, b.t(gap)), degrees_of_freedom(rows.shape[1], correction))
+    return b.reshape(made, ()) if b.cx.decide(eq(rows.shape[0], 1)) else made
 
 
 op(
@@ -301,6 +298,22 @@ def _column_stack_expand(b: Any, tensors: Any) -> Any:
 
 
 op("column_stack", "tensors", torch="torch.column_stack", expand=_column_stack_expand)
+
+
+def _even_split(b: Any, x: Any, places: Any, dim: int) -> Any:
+    """Pieces along ``dim``, or along the one dimension of a vector; a number of them divides it."""
+    d = min(dim, len(x.shape) - 1) if dim == 1 else dim
+    if d >= len(x.shape):
+        raise OpError(f"expected a tensor of {d + 1} dimensions at least")
+    if isinstance(places, int):
+        b.cx.require(ne(places, 0), "number of sections must be larger than 0")
+        b.cx.require(
+            eq(mod(x.shape[d], places), 0),
+            f"attempted to split dimension {d} in {places} pieces, but its size is not divisible",
+        )
+    return b.tensor_split(x, places, d)
+
+
 for _name, _dim in (("hsplit", 1), ("vsplit", 0), ("dsplit", 2)):
     op(
         _name,
@@ -308,9 +321,7 @@ for _name, _dim in (("hsplit", 1), ("vsplit", 0), ("dsplit", 2)):
         torch=f"torch.{_name}",
         spellings=(f"torch.Tensor.{_name}",),
         inline=True,
-        expand=lambda b, x, places, dim=_dim: b.tensor_split(
-            x, places, min(dim, len(x.shape) - 1) if dim == 1 else dim
-        ),
+        expand=lambda b, x, places, dim=_dim: _even_split(b, x, places, dim),
     )
 
 

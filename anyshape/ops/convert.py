@@ -107,7 +107,9 @@ for _name, _dtype in _METHODS.items():
         type=lambda cx, x, *, memory_format, dtype=_dtype: _to_type(
             cx, x, dtype, None, False, False, memory_format
         ),
-        expand=lambda b, x, *, memory_format, dtype=_dtype: _to_expand(b, x, dtype),
+        expand=lambda b, x, *, memory_format, dtype=_dtype: _to_expand(
+            b, x, dtype, memory_format=memory_format
+        ),
     )
 op(
     "type",

@@ -351,7 +351,7 @@ def _diag_embed_expand(b: Any, x: Any, offset: int = 0, dim1: int = -2, dim2: in
     if offset > 0:
         padded = b.pad(x, (*((0, 0),) * (rank - 2), (0, offset)), 0)
         square = b.where(on_diagonal, b.unsqueeze(padded, -1), b.full((), 0, x.dtype, place))
-    return b.movedim(square, (-2, -1), (i, j))
+    return b.contiguous(b.movedim(square, (-2, -1), (i, j)))
 
 
 def _diag_embed_type(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anyshape.ir.dtypes import bool_, int64, uint8
+from anyshape.ir.dtypes import bool_, int32, int64, uint8
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides, numel
@@ -35,9 +35,12 @@ def _index_select_type(cx: TypeContext, x: Any, dim: int, index: Any) -> TensorT
     t, places = tensor(x), tensor(index)
     if places.rank > 1:
         raise OpError("index_select(): Index is supposed to be a vector")
-    if not t.shape:
-        return new(cx, t, ())
+    if places.dtype not in (int32, int64):
+        raise OpError("index_select(): Expected dtype int32 or int64 for index")
     length = places.shape[0] if places.shape else 1
+    if not t.shape:
+        cx.require(eq(length, 1), "index_select(): Index to scalar can have only 1 value")
+        return new(cx, t, ())
     return new(cx, t, (*t.shape[:dim], length, *t.shape[dim + 1 :]))
 
 
@@ -68,8 +71,14 @@ def _within(cx: TypeContext, index: TensorType, t: TensorType, dim: int, name: s
             cx.require(le(a, b), f"Size does not match at dimension {d} in {name}")
 
 
+def _places_dtype(cx: TypeContext, places: TensorType, name: str) -> None:
+    if places.dtype not in (int32, int64):
+        cx.require(eq(numel(places.shape), 0), f"{name}(): Expected dtype int32/int64 for index")
+
+
 def _gather_type(cx: TypeContext, x: Any, dim: int, index: Any) -> TensorType:
     t, places = tensor(x), tensor(index)
+    _places_dtype(cx, places, "gather")
     _within(cx, places, t, dim, "gather")
     return new(cx, t, places.shape)
 
@@ -229,6 +238,7 @@ def _scatter_type(
     if is_tensor(src) and tensor(src).dtype is not t.dtype:
         raise OpError("scatter(): Expected self.dtype to be equal to src.dtype")
     places = tensor(index)
+    _places_dtype(cx, places, "scatter")
     _within(cx, places, t, dim, "scatter")
     if is_tensor(src):
         _within(cx, places, tensor(src), -1, "scatter")

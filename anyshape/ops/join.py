@@ -13,7 +13,13 @@ from typing import Any
 from anyshape.ir.dtypes import int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
-from anyshape.ops.layout import channels_last_strides, contiguous_strides, is_channels_last, numel
+from anyshape.ops.layout import (
+    Shape,
+    channels_last_strides,
+    contiguous_strides,
+    is_channels_last,
+    numel,
+)
 from anyshape.ops.rules import device_of, dim_of, dims_of, is_tensor, new, promoted, tensor
 from anyshape.ops.table import Structural, op
 from anyshape.ops.view import Normal, sequence, viewed
@@ -21,6 +27,7 @@ from anyshape.symbolic import (
     Dim,
     Expr,
     all_of,
+    any_of,
     ceildiv,
     eq,
     evaluate,
@@ -31,6 +38,7 @@ from anyshape.symbolic import (
     maximum,
     minimum,
     mod,
+    ne,
     symbols_of,
     total,
 )
@@ -192,10 +200,27 @@ def _torch_pad_expand(b: Any, x: Any, pad: Arg, mode: str = "constant", value: A
     pairs = _pairs(len(x.shape), pad)
     if mode == "constant":
         return b.pad(x, pairs, 0 if value is None else value)
+    _can_pad(b.cx, x.shape, pairs[len(x.shape) - len(sequence(pad)) // 2 :], mode)
     for d, (low, high) in enumerate(pairs):
         if (low, high) != (0, 0):
             x = b.index_select(x, d, _padded_places(b, x, d, low, high, mode))
     return x
+
+
+def _can_pad(cx: TypeContext, shape: Shape, pairs: tuple[Any, ...], mode: str) -> None:
+    """What eager asks of the sizes before it pads the last dimensions by ``pairs``."""
+    padded = shape[len(shape) - len(pairs) :]
+    made = [size + low + high for size, (low, high) in zip(padded, pairs, strict=True)]
+    for size in made:
+        cx.require(ge(size, 0), "Negative padding value is resulting in an empty dimension")
+    if mode == "circular":
+        for size, pair in zip(padded, pairs, strict=True):
+            for pad in pair:
+                cx.require(le(pad, size), "Padding value causes wrapping around more than once.")
+        return
+    for size in shape[1 if len(shape) == len(pairs) + 2 else 0 :]:
+        cx.require(ne(size, 0), "Expected an input with possibly 0 batch size and no other 0")
+    cx.require(any_of(*(ge(size, 1) for size in made)), "the input is too small for this padding")
 
 
 def _padded_places(b: Any, x: Any, dim: int, low: Any, high: Any, mode: str) -> Any:

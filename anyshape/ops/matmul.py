@@ -10,7 +10,7 @@ from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides, numel, view_strides
 from anyshape.ops.rules import device_of, new, tensor
 from anyshape.ops.table import Extern, op
-from anyshape.symbolic import Dim, eq
+from anyshape.symbolic import Dim, eq, ne
 
 
 def _match(cx: TypeContext, a: Dim, b: Dim, name: str) -> None:
@@ -232,6 +232,9 @@ def _addbmm_type(
     cx: TypeContext, x: Any, p: Any, q: Any, *, beta: Arg = 1, alpha: Arg = 1
 ) -> TensorType:
     product = _bmm_type(cx, p, q).shape[1:]
+    if isinstance(beta, float) and beta != 1.0 and tensor(p).dtype.is_integral:
+        for size in (tensor(p).shape[0], tensor(p).shape[2]):
+            cx.require(ne(size, 0), "result type Float can't be cast to an integer")
     cx.broadcast_shapes((product, tensor(x).shape))
     return new(cx, tensor(p), product)
 

@@ -6,13 +6,13 @@ from typing import Any
 
 from anyshape.ir.dtypes import bool_, int64
 from anyshape.ir.graph import Arg, TensorType
-from anyshape.ops.context import NoRow, OpError, TypeContext
-from anyshape.ops.layout import contiguous_strides, strides_in_order
+from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
+from anyshape.ops.layout import Shape, contiguous_strides, numel, strides_in_order
 from anyshape.ops.reduce import cast, wide
-from anyshape.ops.rules import like, new, pointwise_type, promoted, tensor
+from anyshape.ops.rules import like, new, pointwise_type, promoted, require_sizes, tensor
 from anyshape.ops.table import Extern, op
 from anyshape.ops.view import Normal
-from anyshape.symbolic import Dim, eq, floordiv, mod
+from anyshape.symbolic import Dim, eq, floordiv, minimum, mod, ne
 
 # --- dropout: nothing in eval mode, random otherwise (random.py has native_dropout) ---
 
@@ -246,6 +246,9 @@ op(
 
 
 def _bilinear_expand(b: Any, x: Any, y: Any, weight: Any, bias: Any = None) -> Any:
+    for t in (x, y):
+        b.cx.require(ne(t.shape[-1], 0), "cannot reshape tensor of 0 elements into shape [-1, 0]")
+    require_sizes(b.cx, x.shape[:-1], y.shape[:-1], "bilinear(): input batches do not match")
     made = b.einsum("...i,oij,...j->...o", (x, weight, y))
     return made if bias is None else b.add(made, bias)
 
@@ -293,7 +296,7 @@ def _pixel_unshuffle_expand(b: Any, x: Any, factor: int) -> Any:
     rows, columns = floordiv(height, factor), floordiv(width, factor)
     apart = b.reshape(x, (*batch, channels, rows, factor, columns, factor))
     moved = b.permute(apart, (*range(n), n, n + 2, n + 4, n + 1, n + 3))
-    return b.reshape(moved, (*batch, channels * factor * factor, rows, columns))
+    return b.reshape(moved, _pixel_unshuffle_type(b.cx, x, factor).shape)
 
 
 def _pixel_shuffle_type(cx: TypeContext, x: Any, factor: int) -> TensorType:
@@ -316,7 +319,20 @@ def _pixel_unshuffle_type(cx: TypeContext, x: Any, factor: int) -> TensorType:
             eq(mod(size, factor), 0), "pixel_unshuffle expects sizes divisible by the factor"
         )
     rows, columns = floordiv(height, factor), floordiv(width, factor)
-    return new(cx, tensor(x), (*batch, channels * factor * factor, rows, columns))
+    unshuffled = (*batch, channels * factor * factor, rows, columns)
+    return new(cx, tensor(x), _unless_empty(cx, unshuffled, tensor(x).shape))
+
+
+def _unless_empty(cx: TypeContext, shape: Shape, before: Shape) -> Shape:
+    """The shape; eager leaves that of a tensor without elements as it was."""
+    count = numel(before)
+    try:
+        return shape if cx.decide(ne(count, 0)) else before
+    except Undecided:
+        some = minimum(count, 1)
+        made = tuple(was + (size - was) * some for size, was in zip(shape, before, strict=True))
+        cx.require(eq(numel(made), numel(shape)), "as many elements")  # true, but hard to see
+        return made
 
 
 op(

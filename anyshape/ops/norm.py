@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anyshape.ir.dtypes import DType
+from anyshape.ir.dtypes import DType, int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides, is_channels_last, numel, preserved_strides
@@ -15,7 +15,7 @@ from anyshape.ops.reduce import cast, count_of, norm_expand, variance, wide
 from anyshape.ops.rules import contiguous_like, dim_of, require_sizes, tensor
 from anyshape.ops.table import op
 from anyshape.ops.view import Normal, sequence
-from anyshape.symbolic import Dim, eq, mod
+from anyshape.symbolic import Dim, eq, floordiv, minimum, mod, ne
 
 # --- softmax ---
 
@@ -215,13 +215,46 @@ def _channel_norm_type(cx: TypeContext, x: Any, *vectors: Arg) -> TensorType:
 def _group_norm_type(
     cx: TypeContext, x: Any, groups: Any, weight: Any = None, bias: Any = None, eps: Any = 1e-5
 ) -> TensorType:
-    divides = eq(mod(tensor(x).shape[1], groups), 0)
+    t = tensor(x)
+    divides = eq(mod(t.shape[1], groups), 0)
     cx.require(divides, "Expected number of channels in input to be divisible by num_groups")
+    each = t.shape[0] * cx.facts.simplify(floordiv(t.shape[1], groups)) * numel(t.shape[2:])
+    cx.require(ne(each, 1), "Expected more than 1 value per channel when training")
     return _channel_norm_type(cx, x, weight, bias)
 
 
-def _instance_norm_type(cx: TypeContext, x: Any, *vectors: Arg, **rest: Arg) -> TensorType:
-    _channel_norm_type(cx, x, *vectors[:4])
+def _batch_norm_type(
+    cx: TypeContext, x: Any, mean: Any, var: Any, weight: Any, bias: Any, training: Arg, *rest: Arg
+) -> TensorType:
+    if not training and (mean is None or var is None):
+        raise OpError("running_mean and running_var must be defined in evaluation mode")
+    made = _channel_norm_type(cx, x, mean, var, weight, bias)
+    n, channels, *space = made.shape
+    if training:
+        cx.require(ne(n * numel(space), 1), "Expected more than 1 value per channel when training")
+    if weight is not None or bias is not None:
+        cx.require(ne(channels, 0), "select(): index 0 out of range for tensor of size [0]")
+    return made
+
+
+def _instance_norm_type(
+    cx: TypeContext,
+    x: Any,
+    mean: Any,
+    var: Any,
+    weight: Any,
+    bias: Any,
+    use_input_stats: Arg,
+    *rest: Arg,
+) -> TensorType:
+    if not use_input_stats and (mean is None or var is None):
+        raise OpError("Expected running_mean and running_var to be defined")
+    _channel_norm_type(cx, x, mean, var, weight, bias)
+    n, channels, *space = tensor(x).shape
+    if use_input_stats:
+        cx.require(ne(numel(space), 1), "Expected more than 1 spatial element when training")
+    if weight is not None or bias is not None:
+        cx.require(ne(n * channels, 0), "select(): index 0 out of range for tensor of size [0]")
     return contiguous_like(0)(cx, x)
 
 
@@ -255,7 +288,7 @@ op(
         "batch_norm_training" if training and mean is not None else None
     ),
     normalize=_normal_batch_norm,
-    type=lambda cx, x, *vectors, **rest: _channel_norm_type(cx, x, *vectors[:4]),
+    type=_batch_norm_type,
     expand=_batch_norm_expand,
 )
 
@@ -275,11 +308,22 @@ def _batch_norm_training(
     made = b.batch_norm(x, None, None, weight, bias, True, momentum, eps)
     dims = (0, *range(2, len(x.shape)))
     still = b.detach(x)
-    center = cast(b, b.mean(still, dims), mean.dtype)
-    spread = cast(b, b.var(still, dims, correction=1), var.dtype)
-    for running, now in ((mean, center), (var, spread)):
-        b.copy_(running, b.add(b.mul(now, momentum), b.mul(running, 1.0 - momentum)))
+    _move_running(b, mean, b.mean(still, dims), momentum, numel(x.shape))
+    _move_running(b, var, b.var(still, dims, correction=1), momentum, numel(x.shape))
     return made
+
+
+def _move_running(b: Any, running: Any, now: Any, momentum: Any, count: Dim) -> None:
+    """``running`` moved towards ``now``, in place; it stays where ``count`` is 0."""
+    if running is None:
+        return
+    message = "expected running statistics with an element for each channel"
+    require_sizes(b.cx, running.shape, now.shape, message)
+    blended = b.add(b.mul(cast(b, now, running.dtype), momentum), b.mul(running, 1.0 - momentum))
+    if b.cx.known(ne(count, 0)) is not True:
+        some = b.ne(b.full((), count, int64, running.type.device), 0)
+        blended = b.where(some, blended, running)
+    b.copy_(running, blended)
 
 
 op(
@@ -335,13 +379,53 @@ def _instance_norm_expand(
     return cast(b, _affine(b, scaled, *rows), x.dtype)
 
 
+_INSTANCE_NORM = (
+    "input, running_mean=None, running_var=None, weight=None, bias=None, "
+    "use_input_stats=True, momentum=0.1, eps=1e-05"
+)
 op(
     "instance_norm",
-    "input, running_mean=None, running_var=None, weight=None, bias=None, "
-    "use_input_stats=True, momentum=0.1, eps=1e-05",
+    _INSTANCE_NORM,
     torch="torch.nn.functional.instance_norm",
+    overload=lambda x, mean=None, var=None, w=None, bias=None, use_input_stats=True, *rest: (
+        "instance_norm_training" if use_input_stats and (mean, var) != (None, None) else None
+    ),
+    normalize=lambda cx, x, mean, var, w, bias, use_input_stats, *rest: (
+        (x, mean, var, w, bias, bool(use_input_stats), *rest),
+        {},
+    ),
     type=_instance_norm_type,
     expand=_instance_norm_expand,
+)
+
+
+def _instance_norm_training(
+    b: Any,
+    x: Any,
+    mean: Any,
+    var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: Any = 0.1,
+    eps: Any = 1e-5,
+) -> Any:
+    """Normalises each picture by itself and moves the running statistics towards their means."""
+    made = b.instance_norm(x, None, None, weight, bias, True, momentum, eps)
+    still, dims = cast(b, b.detach(x), wide(x.dtype)), tuple(range(2, len(x.shape)))
+    n, _, *space = x.shape  # pictures without elements move nothing, no pictures make it NaN
+    count = numel(space) + 1 - minimum(n, 1)
+    _move_running(b, mean, b.mean(b.mean(still, dims), 0), momentum, count)
+    _move_running(b, var, b.mean(b.var(still, dims, correction=1), 0), momentum, count)
+    return made
+
+
+op(
+    "instance_norm_training",
+    _INSTANCE_NORM,
+    torch="anyshape.reference.instance_norm_training",
+    inline=True,
+    expand=_instance_norm_training,
 )
 
 # --- lengths ---

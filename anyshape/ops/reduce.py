@@ -195,7 +195,7 @@ def _float_type(
 def _norm_type(
     cx: TypeContext, x: Any, p: Any, dims: Any, keepdim: bool, dtype: Any = None
 ) -> TensorType:
-    if p in (float("inf"), float("-inf")):
+    if isinstance(p, (int, float)) and (p < 0 or p == float("inf")):
         _not_empty(cx, tensor(x), dims, "norm")
     return _float_type(cx, x, dims, keepdim, dtype=dtype)
 
@@ -255,12 +255,12 @@ def variance(
     center = b.div(b.sum(x, dims or (), True), count)
     gap = b.sub(x, center)
     spread = b.sum(b.mul(gap, gap), dims or (), keepdim)
-    degrees = _degrees(count, correction)
+    degrees = degrees_of_freedom(count, correction)
     center = center if keepdim else b.reshape(center, reduced_shape(x.shape, dims, False))
     return b.div(spread, degrees), center
 
 
-def _degrees(count: Dim, correction: Any) -> Any:
+def degrees_of_freedom(count: Dim, correction: Any) -> Any:
     """``max(count - correction, 0)``, the number that variance divides by."""
     if isinstance(count, int):
         return max(count - correction, 0)

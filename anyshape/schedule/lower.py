@@ -506,10 +506,12 @@ def gather(lowering: Lowering, node: Node, index: Index) -> Cell:
     """x[i, index[i, j], k] along one dim."""
     value, dim, places, *_ = arguments(lowering, node)
     assert isinstance(value, Value)
-    if not index:
-        return lowering.read(value, () if not value.shape else (0,) * len(value.shape))
-    axis = int(dim) % len(index)  # type: ignore[arg-type]
+    if not value.shape:
+        return lowering.read(value, ())
     at = lowering.integer(places, index)
+    if not index:
+        return lowering.read(value, (at,), whole=True)
+    axis = int(dim) % len(index)  # type: ignore[arg-type]
     return lowering.read(value, (*index[:axis], at, *index[axis + 1 :]), whole=True)
 
 

@@ -1,0 +1,176 @@
+"""Operators whose result, or whose refusal, depends on a size: each program is compiled once and called
+at sizes on both sides, backed and unbacked. Results, what is written in place, strides, and the type
+of what is raised are eager's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import anyshape
+
+Program = Callable[..., Any]
+
+
+def floats(*shape: int) -> Tensor:
+    return torch.arange(float(torch.Size(shape).numel())).reshape(shape).sin() + 0.1
+
+
+def stats(channels: int) -> tuple[Tensor, Tensor]:
+    return torch.linspace(-1, 1, channels), torch.linspace(1, 2, channels)
+
+
+def normed(*shape: int) -> tuple[Tensor, ...]:
+    """A picture, its running statistics, weight and bias."""
+    return floats(*shape), *stats(shape[1]), *stats(shape[1])
+
+
+def attempt(program: Program, args: tuple[Any, ...]) -> Any:
+    try:
+        return program(*args)
+    except Exception as error:
+        return type(error)
+
+
+def copies(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(a.clone() if isinstance(a, Tensor) else a for a in args)
+
+
+def assert_same(ours: Any, theirs: Any) -> None:
+    if isinstance(theirs, type):
+        assert ours is theirs, (ours, theirs)
+        return
+    torch.testing.assert_close(ours, theirs, equal_nan=True, rtol=1e-4, atol=1e-5)
+    if isinstance(theirs, Tensor) and theirs.numel():
+        sizes = zip(theirs.shape, ours.stride(), theirs.stride(), strict=True)
+        assert all(a == b for n, a, b in sizes if n > 1), (ours.stride(), theirs.stride())
+
+
+PROGRAMS: dict[str, tuple[Program, list[tuple[Any, ...]]]] = {
+    "hsplit into two needs an even size": (
+        lambda x: torch.hsplit(x, 2),
+        [(floats(2, 4),), (floats(2, 3),), (floats(2, 0),), (floats(1, 1),), (floats(1, 2),)],
+    ),
+    "pad by reflection": (
+        lambda x: F.pad(x, (1, 2), mode="reflect"),
+        [(floats(2, 3, 5),), (floats(0, 3, 5),), (floats(2, 0, 5),), (floats(2, 3, 2),)],
+    ),
+    "pad by replication": (
+        lambda x: F.pad(x, (-1, -2), mode="replicate"),
+        [(floats(2, 5),), (floats(2, 4),), (floats(2, 3),), (floats(2, 2),), (floats(0, 5),)],
+    ),
+    "circular padding goes around once": (
+        lambda x: F.pad(x, (2, 1), mode="circular"),
+        [(floats(2, 3),), (floats(2, 2),), (floats(2, 1),), (floats(2, 0),), (floats(0, 3),)],
+    ),
+    "a negative norm of nothing": (
+        lambda x: torch.linalg.vector_norm(x, -1, dim=1),
+        [(floats(2, 3),), (floats(2, 1),), (floats(0, 3),), (floats(2, 0),)],
+    ),
+    "a scalar takes one place": (
+        lambda x, i: torch.index_select(x, 0, i),
+        [(floats(), torch.tensor([0])), (floats(), torch.tensor([0, 0])),
+         (floats(), torch.tensor([1])), (floats(), torch.empty(0, dtype=torch.int64))],
+    ),
+    "gather of a scalar": (
+        lambda x, i: torch.gather(x, 0, i),
+        [(floats(), torch.tensor([0, 0])), (floats(), torch.tensor([0])),
+         (floats(), torch.tensor([1])), (floats(), torch.empty(0, dtype=torch.int64))],
+    ),
+    "gather with a scalar": (
+        lambda x, i: torch.gather(x, 0, i),
+        [(floats(3), torch.tensor(2)), (floats(3), torch.tensor(3)), (floats(0), torch.tensor(0))],
+    ),
+    "places are integers": (
+        lambda x, i: torch.gather(x, 0, i),
+        [(floats(3), torch.zeros(n, dtype=torch.uint8)) for n in (0, 1, 2)],
+    ),
+    "index_select past the end": (
+        lambda x, i: torch.index_select(x, 1, i),
+        [(floats(2, n), torch.tensor([0, 2])) for n in (3, 2, 1, 0)],
+    ),
+    "bilinear of no features": (
+        lambda x, y, w: F.bilinear(x, y, w),
+        [(floats(n, i), floats(m, 2), floats(4, i, 2))
+         for n, m, i in ((3, 3, 2), (1, 1, 1), (0, 0, 2), (3, 3, 0), (1, 3, 2))],
+    ),
+    "batch norm moves its statistics": (
+        lambda x, mean, var, w, b: (F.batch_norm(x, mean, var, w, b, True, 0.3), mean, var),
+        [normed(3, 2, 4), normed(1, 2, 4), normed(0, 2, 4), normed(3, 2, 0), normed(1, 2, 1),
+         normed(2, 0, 3), normed(2, 1, 1)],
+    ),
+    "instance norm moves its statistics": (
+        lambda x, mean, var, w, b: (F.instance_norm(x, mean, var, w, b, True, 0.3), mean, var),
+        [normed(3, 2, 4), normed(1, 2, 4), normed(3, 2, 0), normed(1, 2, 1), normed(2, 0, 3),
+         normed(0, 2, 4)],
+    ),
+    "instance norm of no pictures": (
+        lambda x, mean, var: (F.instance_norm(x, mean, var), mean, var),
+        [normed(n, 2, k)[:3] for n, k in ((3, 4), (0, 4), (3, 0), (0, 0), (3, 1))],
+    ),
+    "group norm of one value": (
+        lambda x: F.group_norm(x, 2),
+        [(floats(3, 4, 2),), (floats(1, 2, 1),), (floats(1, 2, 2),), (floats(0, 2, 1),)],
+    ),
+    "an empty picture is not unshuffled": (
+        lambda x: F.pixel_unshuffle(x, 2) + 1,
+        [(floats(1, 3, 4, 6),), (floats(0, 3, 4, 6),), (floats(2, 3, 0, 6),), (floats(1, 1, 2, 3),)],
+    ),
+    "the covariance of one row is a number": (
+        torch.cov,
+        [(floats(3, 5),), (floats(1, 5),), (floats(0, 5),), (floats(3, 1),), (floats(3, 0),),
+         (floats(1, 1),), (floats(0, 0),)],
+    ),
+    "diag_embed is row-major": (
+        lambda x: torch.diag_embed(x, 1, 0, 1),
+        [(floats(2, 3),), (floats(2, 0),), (floats(1, 1),), (floats(0, 2),)],
+    ),
+    "a sum of no products of integers": (
+        lambda x, p, q: torch.addbmm(x, p, q, beta=0.5),
+        [(torch.ones(3, 5, dtype=torch.int64), torch.ones(n, 3, k, dtype=torch.int64),
+          torch.ones(n, k, 5, dtype=torch.int64)) for n, k in ((2, 4), (0, 4), (2, 0), (1, 1))],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("backed", [True, False], ids=["backed", "unbacked"])
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.filterwarnings("ignore")
+def test_results_and_refusals_are_eagers(name: str, backed: bool) -> None:
+    program, calls = PROGRAMS[name]
+    fast = anyshape.compile(program)
+    for call in calls:
+        ours, theirs = copies(call), copies(call)
+        for t in ours:
+            for dim in range(0 if backed else t.dim()):
+                anyshape.mark_unbacked(t, dim)
+        assert_same(attempt(fast, ours), attempt(program, theirs))
+        assert_same(ours, theirs)
+
+
+FORMATS = (torch.contiguous_format, torch.channels_last, torch.preserve_format)
+CASTS: dict[str, Program] = {
+    "float": lambda x, f: x.float(memory_format=f),
+    "double": lambda x, f: x.double(memory_format=f),
+    "bool": lambda x, f: x.bool(memory_format=f),
+    "to": lambda x, f: x.to(torch.float32, memory_format=f),
+}
+
+
+@pytest.mark.parametrize("name", CASTS)
+@pytest.mark.parametrize("memory_format", FORMATS, ids=str)
+def test_casts_by_name_know_memory_formats(name: str, memory_format: torch.memory_format) -> None:
+    cast = CASTS[name]
+    fast = anyshape.compile(lambda x: cast(x, memory_format))
+    for shape in ((2, 3, 4, 5), (1, 3, 2, 2), (2, 2, 3, 3)):
+        x = floats(*shape)
+        for y in (x, x.to(memory_format=torch.channels_last), x.permute(1, 0, 3, 2)):
+            ours, theirs = fast(y), cast(y, memory_format)
+            assert_same(ours, theirs)
+            assert (ours is y) == (theirs is y)

@@ -19,7 +19,7 @@ from anyshape.codegen import c as c_code
 from anyshape.codegen.host import emit_host
 from anyshape.codegen.native import emit_stretch
 from anyshape.codegen.native_prelude import NATIVE_PRELUDE
-from anyshape.errors import AnyshapeError
+from anyshape.errors import AnyshapeError, stage_of
 from anyshape.ir.code import CFunction, Code, CType
 from anyshape.ir.graph import Graph, TensorType
 from anyshape.ir.loops import Kernel, PointerParam, ScalarParam, SizeParam
@@ -112,14 +112,20 @@ class Driver:
         """``constants``: the tensors of the inputs that are no arguments, by the value's name."""
         if needs_gradients(graph):
             return GradientGraph(graph, constants)  # type: ignore[return-value]
+        place = graph.first_line
         passed = tuple(stages(graph, OPS))
         final = passed[-1][1]
-        program = schedule(final, self.options)
+        with stage_of("scheduling", place):
+            program = schedule(final, self.options)
         self._refuse_eager(program)
         if has_blas():
-            program = form_stretches(program, final.facts, library=has_library())
-        linked = link(self.generate(program), constants, self.kernels)
-        kernel_names = frozenset(map(self._name, program.kernels()))
+            with stage_of("forming stretches", place):
+                program = form_stretches(program, final.facts, library=has_library())
+        with stage_of("code generation", place):
+            code = self.generate(program)
+            kernel_names = frozenset(map(self._name, program.kernels()))
+        with stage_of("loading", place):
+            linked = link(code, constants, self.kernels)
         run = linked.run
         if _may_draw_before_a_check(passed[-1][1]):
             run = _restoring_random_state(run)

@@ -9,7 +9,8 @@ STYLE fixes (see `render`). docs/errors.md is made from this table.
 from __future__ import annotations
 
 import linecache
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePath
 from types import MappingProxyType
@@ -137,6 +138,12 @@ CODES: Mapping[str, Template] = MappingProxyType(
             "{guard}",
             "torch.compiler.set_stance is 'fail_on_recompile': warm these sizes up before it",
         ),
+        "E222": Template(
+            "this has {count} specializations, and may have no more",
+            "{why}",
+            "calls that none of them fits run eagerly from now on; make what varies a tensor or a "
+            "size, or raise options={{'max_variants': ...}}",
+        ),
         "E301": Template(
             "{dim} was marked dynamic, but the program needs it to be {value}",
             "{why}",
@@ -233,9 +240,9 @@ CODES: Mapping[str, Template] = MappingProxyType(
             "{hint}",
         ),
         "E901": Template(
-            "anyshape failed in its own {stage}",
+            "a mistake in anyshape itself, in {stage}",
             "{why}",
-            "the segment runs eagerly instead; please report this with the program that shows it",
+            "this part runs eagerly instead; please report it with the program that shows it",
         ),
     }
 )
@@ -266,9 +273,40 @@ class AnyshapeError(Exception):
     def __str__(self) -> str:
         return render(self.code, self.what, self.why, self.hint, self.location)
 
+    def at(self, location: Place | None) -> AnyshapeError:
+        """The same error, at this place."""
+        return type(self)(self.code, self.what, self.why, self.hint, location)
+
 
 class GraphBreakError(AnyshapeError):
     """A graph break under `fullgraph=True`."""
+
+
+MISTAKES = frozenset({"E602", "E901"})
+"""Codes of failures that are ours, not the user's: the segment runs natively instead."""
+
+
+@contextmanager
+def stage_of(stage: str, place: Callable[[], Place | None] = lambda: None) -> Iterator[None]:
+    """A failure inside is a mistake of ours: E901, with the name of the stage and the place."""
+    try:
+        yield
+    except AnyshapeError as error:
+        if error.code in MISTAKES and error.location is None:
+            raise error.at(place()) from error
+        raise
+    except Exception as error:
+        raise mistake(stage, said(error), place()) from error
+
+
+def mistake(stage: str, why: str, place: Place | None = None) -> AnyshapeError:
+    """E901."""
+    return AnyshapeError("E901", location=place, stage=stage, why=why)
+
+
+def said(error: BaseException) -> str:
+    """The class and the text of an exception, on as many lines as it has."""
+    return f"{type(error).__name__}: {error}"
 
 
 class AnyshapeWarning(UserWarning):

@@ -15,13 +15,20 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from anyshape.capture import numbers, unwinding
+from anyshape.capture import mistakes, numbers, unwinding
 from anyshape.capture.continuations import Finished, Root
 from anyshape.capture.frame import Code, Frame
 from anyshape.capture.iterators import same_place
 from anyshape.capture.op_control import leave
 from anyshape.capture.recorder import Recorder
-from anyshape.capture.values import PROXIES, Break, ProxyLeak, ScalarValue, TensorValue
+from anyshape.capture.values import (
+    PROXIES,
+    Break,
+    InterpreterBug,
+    ProxyLeak,
+    ScalarValue,
+    TensorValue,
+)
 from anyshape.ir.graph import Node, TensorType, Value
 from anyshape.ir.scalars import Scalar
 from anyshape.ops import OPS
@@ -294,10 +301,12 @@ def _run_until(machine: Machine, stop: Frame, meeting: int) -> tuple[bool, Any]:
             return True, finished.value
         except (Break, ProxyLeak) as signal:
             raise NotJoined(str(signal)) from None
-        except NotJoined:
+        except (NotJoined, InterpreterBug):
             raise
         except BaseException as error:
             raised = error
+            if mistakes.is_ours(error):
+                raise InterpreterBug(f"{type(error).__name__}: {error}") from error
         if unwinding.unwind(machine, raised) is None:
             raise NotJoined(f"a side raises {type(raised).__name__}")
 

@@ -22,6 +22,7 @@ from anyshape.capture import (
     instances,
     iteration_polyfills,
     itertools_polyfills,
+    mistakes,
     polyfills,
     unwinding,
 )
@@ -32,7 +33,7 @@ from anyshape.capture.frame import Code, Frame, decode
 from anyshape.capture.heap import Heap
 from anyshape.capture.opcodes import OPCODE_HANDLERS, PREPARE
 from anyshape.capture.stdlib import STDLIB, STDLIB_CLASS_METHODS
-from anyshape.capture.values import NULL, PROXIES, Break, Call, ProxyLeak
+from anyshape.capture.values import NULL, PROXIES, Break, Call, InterpreterBug, ProxyLeak
 
 HANDLERS = {**BUILTINS, **STDLIB}
 CLASS_METHOD_HANDLERS = {**CLASS_METHODS, **STDLIB_CLASS_METHODS}
@@ -146,8 +147,12 @@ class Machine:
             except ProxyLeak as leak:
                 self.frame.index -= 1  # type: ignore[union-attr]
                 raise Break("proxy-leak", str(leak)) from leak
+            except InterpreterBug:
+                raise
             except BaseException as error:
                 raised = error
+                if self.recording and mistakes.is_ours(error):
+                    raise InterpreterBug(f"{type(error).__name__}: {error}") from error
             if unwinding.unwind(self, raised) is None:
                 assert self.escaped is not None
                 raise self.escaped
@@ -167,7 +172,7 @@ class Machine:
         except (Break, ProxyLeak):
             frame.index -= 1
             raise
-        except Finished:
+        except (Finished, InterpreterBug):
             raise
         except BaseException as error:
             raised = error

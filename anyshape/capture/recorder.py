@@ -135,6 +135,11 @@ class Recorder:
             found = self.locations[key] = locate(code, index)
         return found
 
+    def last_location(self) -> Location | None:
+        """The user's line that is being executed; where the program has returned, the last one
+        that did something."""
+        return self.location() or self.builder.location
+
     def here(self) -> None:
         """What is made and learned from now on belongs to the user's line being executed."""
         self.builder.location = self.cx.location = self.location()
@@ -332,6 +337,10 @@ class Recorder:
             ) from None
         except Contradiction as error:
             raise broken("operator-raises", what=name, why=str(error)) from None
+        except Exception as error:  # eager torch tells whose mistake it is
+            why = f"{type(error).__name__}: {error}"
+            mistake = f"the type rule of {name}: {why}"
+            raise broken("operator-raises", what=name, why=why, mistake=mistake) from error
         if self.modes.grad:
             self._propagate_grad(before)
         return made

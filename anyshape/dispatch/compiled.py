@@ -52,8 +52,8 @@ from anyshape.dispatch.variants import (
     replayable,
     tested,
 )
-from anyshape.errors import AnyshapeError, AnyshapeWarning
-from anyshape.ir.graph import Graph
+from anyshape.errors import MISTAKES, AnyshapeError, AnyshapeWarning, mistake, said, stage_of
+from anyshape.ir.graph import Graph, Location
 from anyshape.ir.text import print_graph
 from anyshape.ops import OPS
 from anyshape.options import Options
@@ -61,7 +61,6 @@ from anyshape.options import Options
 MAX_SEGMENTS = 10_000  # of one call, before it goes on natively
 OURS = (TypeError, AttributeError, NameError, KeyError, AssertionError)  # not torch's own errors
 MAX_POINTS = 256
-BAD_CODE = "E602"  # the C compiler refuses what we wrote: a failure of ours, not the user's
 
 CompileGraph = Callable[[Graph, Mapping[str, torch.Tensor]], Any]
 
@@ -124,13 +123,13 @@ class Compiled:
         if not has_not_happened(variant, error):
             raise error
         result = self.fn(*args, **kwargs)
-        self._note(error)
+        self._note(error, variant.line())
         return result
 
-    def _note(self, error: Exception) -> None:
+    def _note(self, error: Exception, line: Location | None) -> None:
         """Eager torch did what our code could not: a mistake of ours, told once."""
         if isinstance(error, OURS):
-            self._warn(_told(error))
+            self._warn(mistake("running", said(error), line))
 
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any], slots: list[Any]) -> Any:
         stance = current_stance()
@@ -157,8 +156,8 @@ class Compiled:
         variant = self._variant(entry, stance)
         if variant is None or variant.run is None:
             result = self.fn(*args, **kwargs)
-            if variant is not None and variant.raised:
-                self._warn(f"{variant.raised}, which the program itself does not raise")
+            if variant is not None and variant.suspect is not None:
+                self._warn(variant.suspect)
             return result
         inputs = variant.entry(slots)
         assert inputs is not None
@@ -169,14 +168,21 @@ class Compiled:
         if variant.returns:
             return variant.rebuild(outs, slots)  # type: ignore[misc]
         machine = concrete_machine(self.codes, variant.rebuild(outs, slots))  # type: ignore[misc]
+        suspect = variant.suspect
         del outs, slots, entry, inputs
-        return self._go_on(machine, stance)
+        return self._go_on(machine, stance, suspect)
 
-    def _go_on(self, machine: Machine, stance: str) -> Any:
+    def _go_on(self, machine: Machine, stance: str, suspect: AnyshapeError | None) -> Any:
         """The trampoline: an instruction natively, then the segment of the point that it leads
-        to, until the program returns. Nothing here holds what the program has dropped."""
+        to, until the program returns. Nothing here holds what the program has dropped.
+
+        `suspect` is what capture could not do at this instruction; told where eager torch can.
+        """
         for _ in range(MAX_SEGMENTS):
-            done, value = step(machine)
+            done, value, raised = step(machine)
+            if suspect is not None and not raised:
+                self._warn(suspect)
+            suspect = None
             if done:
                 return value
             assert machine.frame is not None
@@ -195,11 +201,12 @@ class Compiled:
                 if not has_not_happened(variant, error):
                     raise
                 resumed = machine.resume()
-                self._note(error)
+                self._note(error, variant.line())
                 return resumed
             if variant.returns:
                 return variant.rebuild(outs, place.slots)  # type: ignore[misc]
             machine.go_on_from(variant.rebuild(outs, place.slots))  # type: ignore[misc]
+            suspect = variant.suspect
             del place, entry, inputs, outs
         return machine.resume()
 
@@ -220,10 +227,7 @@ class Compiled:
             )
         point = self._without_stale(point, entry)
         if len(point.variants) >= self.options.max_variants or len(self.points) > MAX_POINTS:
-            self._go_native(
-                entry.key,
-                f"more than {self.options.max_variants} specializations of one program point",
-            )
+            self._go_native(entry.key, self._too_many(point, entry))
             return None
         point = self._widened(point, entry)
         try:
@@ -232,19 +236,17 @@ class Compiled:
         except KeyboardInterrupt:
             raise
         except AnyshapeError as error:
-            if error.code != BAD_CODE:
+            if error.code not in MISTAKES:
                 raise
-            self._go_native(entry.key, _told(error))
+            self._go_native(entry.key, error)
             return None
         except (Exception, Break, ProxyLeak, InterpreterBug) as error:
-            self._go_native(entry.key, _told(error))
+            self._go_native(entry.key, mistake("the compiler", said(error)))
             return None
         if variant.entry(entry.slots) is None:
             failure = explain_failure(variant.guards, world.snapshot(), entry.slots)
-            self._go_native(
-                entry.key,
-                f"the guards of a new specialization do not hold for its own arguments: {failure}",
-            )
+            why = f"a new specialization does not fit its own arguments: {failure}"
+            self._go_native(entry.key, mistake("the guards", why, variant.line()))
             return None
         return self._publish(entry, point, variant)
 
@@ -287,32 +289,32 @@ class Compiled:
             recorder.declare(entry.placed)
             recorder.front = entry.placed.front(entry.slots)
         try:
-            ending: Any = self._run(machine, domain, entry)
-            returns = not isinstance(ending, Frame)
-            proved = entry.placed is None or not returns or prove_returned(recorder, ending)
-            outputs, rebuild = finish(domain, ending, partial(concrete_machine, self.codes))
+            with stage_of("capture", recorder.last_location):
+                ending, suspect = self._run(machine, domain, entry)
+                returns = not isinstance(ending, Frame)
+                proved = entry.placed is None or not returns or prove_returned(recorder, ending)
+                outputs, rebuild = finish(domain, ending, partial(concrete_machine, self.codes))
         except Break as signal:
             self._break(signal, machine)
             return self._native(recorder)
-        except BaseException as error:
-            if (
-                error is machine.escaped
-            ):  # the program's own exception: natively it comes with its effects
-                return dataclasses.replace(self._native(recorder), raised=_told(error))
-            raise
-        aliases.settle(recorder, outputs)
-        self._check_marks(recorder)
-        apart = aliases.kept_apart(recorder)
-        if apart is not None and not holds_apart(guard_set(recorder, apart), entry.slots):
-            return self._native(recorder, apart)
+        except _Escaped as escaped:  # natively the exception comes with its effects
+            return dataclasses.replace(self._native(recorder), suspect=escaped.suspect)
+        with stage_of("the guards", recorder.last_location):
+            aliases.settle(recorder, outputs)
+            self._check_marks(recorder)
+            apart = aliases.kept_apart(recorder)
+            if apart is not None and not holds_apart(guard_set(recorder, apart), entry.slots):
+                return self._native(recorder, apart)
+            guards = guard_set(recorder, apart)
+            test, fresh = entry_of(guards, world.snapshot, self.options)
         graph = recorder.builder.finish(outputs)
-        guards = guard_set(recorder, apart)
         captured = time.perf_counter()
         compiled = (
             self.compile_graph(graph, recorder.constants) if graph.nodes or outputs else EMPTY
         )
-        test, fresh = entry_of(guards, world.snapshot, self.options)
-        variant = Variant(
+        self.capture_seconds += captured - started
+        self.compile_seconds += time.perf_counter() - started
+        return Variant(
             guards,
             test,
             replayable(compiled.run, graph),
@@ -327,26 +329,35 @@ class Compiled:
             refusals=tuple(domain.refusals),
             names=recorder.symbol_names,
             placed=entry.placed,
+            suspect=suspect,
         )
-        self.capture_seconds += captured - started
-        self.compile_seconds += time.perf_counter() - started
-        return variant
 
-    def _run(self, machine: Machine, domain: SymbolicDomain, entry: Entry) -> Any:
+    def _run(
+        self, machine: Machine, domain: SymbolicDomain, entry: Entry
+    ) -> tuple[Any, AnyshapeError | None]:
         """Captures from the entry on: what the program returns, or the innermost frame at a
-        graph break."""
+        graph break with what of it may be a mistake of ours."""
+        recorder = domain.recorder
         try:
             virtual = self._place(domain, entry)
             if entry.place is None:
                 named = dict(zip(entry.names, virtual[entry.positional :]))
-                return machine.run(self.fn, *virtual[: entry.positional], **named)
+                return machine.run(self.fn, *virtual[: entry.positional], **named), None
             machine.frame = inflate(entry.place, virtual, domain.bound_method)
-            return machine.resume()
+            return machine.resume(), None
         except Break as signal:
             if machine.frame is None or signal.reason == "escape":
                 raise
             self._break(signal, machine)
-            return machine.frame
+            why = signal.context.get("mistake")
+            place = recorder.last_location()
+            return machine.frame, mistake("capture", why, place) if why else None
+        except (ProxyLeak, InterpreterBug) as error:
+            raise mistake("capture", str(error), recorder.last_location()) from error
+        except BaseException as error:
+            if error is not machine.escaped:
+                raise
+            raise _Escaped(error) from None
 
     def _native(self, recorder: Recorder, apart: Any = None) -> Variant:
         """Under these guards the program runs natively: it raises, or leaves behind what cannot
@@ -422,18 +433,27 @@ class Compiled:
             else None
         )
 
-    def _go_native(self, key: Any, why: str) -> None:
+    def _too_many(self, point: Point, entry: Entry) -> AnyshapeError:
+        """What to say of a point that needs one specialization more than it may have."""
+        count, snapshot = self.options.max_variants, world.snapshot()
+        if len(point.variants) < count:
+            why = f"graph breaks have cut it into more than {MAX_POINTS} pieces"
+            return AnyshapeError("E222", count=len(self._variants()), why=why)
+        found = (explain_failure(v.guards, snapshot, entry.slots) for v in point.variants)
+        why = "\n".join(dict.fromkeys(str(f) for f in found if f is not None))
+        return AnyshapeError("E222", location=point.variants[0].line(), count=count, why=why)
+
+    def _go_native(self, key: Any, why: AnyshapeError) -> None:
         with self.lock:
             point = self.points.get(key, Point())
             self.points = {**self.points, key: dataclasses.replace(point, native=True)}
         self._warn(why)
 
-    def _warn(self, why: str) -> None:
+    def _warn(self, why: AnyshapeError) -> None:
         """One visible warning for each compiled function."""
         if not self.warned:
             self.warned = True
-            error = AnyshapeError("E901", stage="compiler", why=why)
-            warnings.warn(AnyshapeWarning(str(error)), stacklevel=5)
+            warnings.warn(AnyshapeWarning(str(why)), stacklevel=5)
 
     # ---- seeing inside ---------------------------------------------------------------------------
     def _variants(self) -> list[Variant]:
@@ -509,8 +529,17 @@ class Compiled:
             self.failures = []
 
 
-def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+class _Escaped(BaseException):
+    """The program itself raised, as far as capture can tell."""
+
+    def __init__(self, error: BaseException) -> None:
+        traceback = error.__traceback__
+        while traceback is not None and traceback.tb_next is not None:
+            traceback = traceback.tb_next
+        code = traceback and traceback.tb_frame.f_code
+        place = code and Location(code.co_filename, traceback.tb_lineno, 0, 0, code.co_qualname)
+        why = f"{said(error)}, which the program itself does not raise"
+        self.suspect = mistake("capture", why, place)
 
 
 def parameters_of(fn: Callable[..., Any]) -> Parameters:

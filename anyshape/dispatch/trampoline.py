@@ -51,20 +51,21 @@ def concrete_machine(codes: dict[Any, Any], frame: Frame | None = None) -> Machi
     return machine
 
 
-def step(machine: Machine) -> tuple[bool, Any]:
-    """Executes one instruction natively: (True, result) where the program has returned; raises
-    what it raises."""
+def step(machine: Machine) -> tuple[bool, Any, bool]:
+    """Executes one instruction natively: whether the program has returned, its result, and
+    whether an exception goes to a handler of the program; raises what no handler takes."""
     frame: Frame = machine.frame  # type: ignore[assignment]
     handler, arg = frame.instructions[frame.index]
     frame.index += 1
     try:
         handler(machine, frame, arg)
     except Finished as finished:
-        return True, finished.value
+        return True, finished.value, False
     except BaseException as error:
         if unwinding.unwind(machine, error) is None:
             raise (machine.escaped or error) from None
-    return False, None
+        return False, None, True
+    return False, None, False
 
 
 @dataclass(slots=True)

@@ -16,7 +16,8 @@ from anyshape.capture.guards import GuardSet
 from anyshape.capture.recorder import Recorder
 from anyshape.declare import Placed, check_returned
 from anyshape.dispatch.trampoline import Place
-from anyshape.ir.graph import Graph
+from anyshape.errors import AnyshapeError
+from anyshape.ir.graph import Graph, Location
 from anyshape.ops import OPS
 from anyshape.runtime.launch import CheckFailed
 
@@ -44,7 +45,11 @@ class Variant:
     refusals: tuple[Any, ...] = ()
     names: Mapping[Any, str] = field(default_factory=dict)  # where the symbols come from
     placed: Placed | None = None
-    raised: str = ""  # what capture ended with, where the program itself is to raise it
+    suspect: AnyshapeError | None = None  # what is to be told where eager torch raises nothing
+
+    def line(self) -> Location | None:
+        """Where the segment begins in the user's source."""
+        return None if self.graph is None else self.graph.first_line()
 
 
 @dataclass(frozen=True, slots=True)

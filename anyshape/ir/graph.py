@@ -167,6 +167,10 @@ class Graph:
     checks: tuple[Check, ...] = ()
     hints: Mapping[Symbol, int] = field(default_factory=dict)
 
+    def first_line(self) -> Location | None:
+        """Where it begins in the user's source."""
+        return next((node.location for node in self.nodes if node.location is not None), None)
+
 
 def values_in(arg: Arg) -> Iterator[Value]:
     """The values inside an argument, depth first."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from anyshape.errors import stage_of
 from anyshape.ir.graph import Graph
 from anyshape.ops.table import OpDef
 from anyshape.passes.decompose import decompose
@@ -41,7 +42,11 @@ PASSES: tuple[Pass, ...] = (
 def stages(graph: Graph, ops: Mapping[str, OpDef]) -> Iterator[tuple[str, Graph]]:
     """Each pass's name with its graph, in order; the last one looks at the first graph too."""
     captured = graph
+    place = captured.first_line
     for step in PASSES:
-        graph = step.run(graph, ops)
+        with stage_of(f"the pass {step.name}", place):
+            graph = step.run(graph, ops)
         yield step.name, graph
-    yield "keep-outputs-apart", keep_outputs_apart(captured, graph, ops)
+    with stage_of("the pass keep-outputs-apart", place):
+        graph = keep_outputs_apart(captured, graph, ops)
+    yield "keep-outputs-apart", graph

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 
-from anyshape.errors import AnyshapeError
+from anyshape.errors import AnyshapeError, stage_of
 from anyshape.ir.code import CFunction
 from anyshape.options import Options
 from anyshape.runtime.cache import DiskCache, digest, existing
@@ -111,7 +111,8 @@ class Builder:
         if cached is not None and OBJECT in cached:
             return cached[OBJECT]
         self.compiled += 1
-        binary = compile_c(self.toolchain.path, source)
+        with stage_of("running the C compiler"):
+            binary = compile_c(self.toolchain.path, source)
         self.cache.store(key, {SOURCE: source.encode(), OBJECT: binary})
         return binary
 

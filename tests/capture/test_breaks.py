@@ -236,6 +236,9 @@ def test_more_variants_than_allowed_run_natively_with_one_warning() -> None:
         for mode in "abcdef":
             same(fast(X, mode), program(X, mode))
     assert len(seen) == 1 and fast.stats().specializations == 2
+    text = str(seen[0].message)
+    assert text.startswith("E222 this has 2 specializations") and "max_variants" in text
+    assert "mode == 'a'; now 'c'" in text and "mode == 'b'; now 'c'" in text
 
 
 def test_a_mistake_of_ours_is_one_warning_and_a_right_result(

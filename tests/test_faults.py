@@ -1,0 +1,249 @@
+"""A failure of our own compiler, in whichever stage: eager's result, and one warning that names the
+stage and the user's line.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import anyshape
+from anyshape import driver
+from anyshape.capture import tensor_ops
+from anyshape.capture.recorder import Recorder
+from anyshape.dispatch import compiled as dispatch
+from anyshape.errors import AnyshapeWarning
+from anyshape.ops.build import Builder
+from anyshape.passes import pipeline
+from anyshape.runtime import build, launch
+
+X = torch.randn(3, 4)
+
+
+def failing(module: str) -> Callable[..., Any]:
+    """A function of a module of ours that raises as a mistake does: not by `raise`."""
+    scope: dict[str, Any] = {"__name__": module}
+    exec("def fails(*args, **kwargs):\n    return {}['injected']", scope)
+    fails: Callable[..., Any] = scope["fails"]
+    return fails
+
+
+fails = failing("anyshape.somewhere")
+
+
+def program(x: Tensor) -> Tensor:
+    y = x * 2 + 1  # the line
+    return y.softmax(-1)
+
+
+def caught(x: Tensor) -> Tensor:
+    try:
+        return x * 2 + 1  # the line
+    except Exception:
+        return x
+
+
+@pytest.fixture(autouse=True)
+def no_gradients() -> Iterator[None]:
+    with torch.no_grad():
+        yield
+
+
+@pytest.fixture
+def fresh_builder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing is loaded or cached: the C compiler has to run."""
+    monkeypatch.setenv("ANYSHAPE_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def the_warning(fn: Callable[..., Any], *args: Any, **options: Any) -> str:
+    """The one warning of three calls, all of them right."""
+    fast = anyshape.compile(fn, options=options)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            torch.testing.assert_close(fast(*args), fn(*args), rtol=0, atol=0)
+    (one,) = [str(w.message) for w in seen if issubclass(w.category, AnyshapeWarning)]
+    return one
+
+
+CAPTURE: dict[str, tuple[Any, str]] = {
+    "an instruction": (tensor_ops, "binary"),
+    "a read": (Recorder, "tensor"),
+    "a location": (Recorder, "here"),
+}
+
+
+@pytest.mark.parametrize("fn", [program, caught])
+@pytest.mark.parametrize("where", CAPTURE)
+def test_a_mistake_in_capture(
+    where: str, fn: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, name = CAPTURE[where]
+    monkeypatch.setattr(owner, name, fails)
+    text = the_warning(fn, X)
+    assert text.startswith("E901") and "in capture" in text and "injected" in text
+    if where == "an instruction":
+        assert "# the line" in text
+
+
+@pytest.mark.parametrize("fn", [program, caught])
+@pytest.mark.parametrize("error", [KeyError, RuntimeError, TypeError, RecursionError])
+def test_a_mistake_in_a_type_rule_does_not_reach_the_programs_handlers(
+    fn: Callable[..., Any], error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rule(*args: Any, **kwargs: Any) -> Any:
+        raise error("injected")
+
+    monkeypatch.setattr(Builder, "type_of", rule)
+    text = the_warning(fn, X)
+    assert "in capture" in text and "type rule of mul" in text and "# the line" in text
+
+
+@pytest.mark.parametrize("name", [step.name for step in pipeline.PASSES])
+def test_a_mistake_in_a_pass(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    passes = tuple(
+        dataclasses.replace(step, run=fails) if step.name == name else step
+        for step in pipeline.PASSES
+    )
+    monkeypatch.setattr(pipeline, "PASSES", passes)
+    text = the_warning(program, X)
+    assert f"in the pass {name}" in text and "# the line" in text
+
+
+STAGES: dict[str, tuple[Any, str, str]] = {
+    "the last pass": (pipeline, "keep_outputs_apart", "the pass keep-outputs-apart"),
+    "schedule": (driver, "schedule", "scheduling"),
+    "stretches": (driver, "form_stretches", "forming stretches"),
+    "kernels": (driver.c_code, "emit_c", "code generation"),
+    "host code": (driver, "emit_host", "code generation"),
+    "the C compiler": (build, "compile_c", "running the C compiler"),
+    "loading": (build, "load_shared_object", "loading"),
+    "binding": (launch, "Resolver", "loading"),
+    "guards": (dispatch, "entry_of", "the guards"),
+    "rebuilding": (dispatch, "finish", "capture"),
+}
+
+
+@pytest.mark.parametrize("where", STAGES)
+def test_a_mistake_in_a_later_stage(
+    where: str, fresh_builder: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, name, stage = STAGES[where]
+    monkeypatch.setattr(owner, name, fails)
+    text = the_warning(program, X)
+    assert f"in {stage}\n" in text and "injected" in text and "test_faults.py" in text
+
+
+def test_code_that_the_c_compiler_refuses(
+    fresh_builder: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver.c_code, "emit_c", lambda *args: "this is no C")
+    text = the_warning(program, X)
+    assert text.startswith("E602 the C compiler failed") and "# the line" in text
+
+
+def test_a_library_that_cannot_be_loaded(
+    fresh_builder: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "compile_c", lambda *args: b"no library")
+    text = the_warning(program, X)
+    assert "in loading" in text and "OSError" in text and "# the line" in text
+
+
+def test_a_mistake_while_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    def linked(*args: Any) -> Any:
+        return dataclasses.replace(launch.link(*args), run=fails)
+
+    monkeypatch.setattr(driver, "link", linked)
+    text = the_warning(program, X)
+    assert "in running" in text and "# the line" in text
+
+
+def test_a_mistake_after_a_graph_break_runs_the_rest_natively(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken_twice(x: Tensor) -> Tensor:
+        if x.sum() > 1e9:
+            x = -x
+        return x * 2 + 1  # the line
+
+    calls = []
+    schedule = driver.schedule
+
+    def second_fails(*args: Any) -> Any:
+        calls.append(args)
+        return schedule(*args) if len(calls) == 1 else fails()
+
+    monkeypatch.setattr(driver, "schedule", second_fails)
+    text = the_warning(broken_twice, X)
+    assert "in scheduling" in text and "# the line" in text
+
+
+def test_a_mistake_between_writes_is_not_done_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    def writes(x: Tensor, log: list[int]) -> Tensor:
+        log.append(1)
+        x.add_(1)
+        return x.sin()
+
+    monkeypatch.setattr(driver, "schedule", fails)
+    x, log = torch.zeros(3), []
+    with pytest.warns(AnyshapeWarning, match="in scheduling"):
+        anyshape.compile(writes)(x, log)
+    assert log == [1] and x.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_with_fullgraph_a_mistake_of_ours_is_a_warning_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(driver, "schedule", fails)
+    with pytest.warns(AnyshapeWarning, match="in scheduling"):
+        result = anyshape.compile(program, fullgraph=True)(X)
+    torch.testing.assert_close(result, program(X))
+
+
+def test_the_programs_own_exceptions_stay_its_own() -> None:
+    def own(x: Tensor, table: dict[str, int]) -> tuple[Tensor, list[str]]:
+        seen = []
+        for action in (
+            lambda: table["absent"],
+            lambda: x.nothing,
+            lambda: [][0],
+            lambda: 1 // 0,
+            lambda: int("x"),
+            lambda: undefined,  # noqa: F821
+            lambda: x + "text",
+            lambda: torch.sum(x, nothing=1),
+            lambda: x.view(7, 7),
+            lambda: len(5),
+            lambda: next(iter(())),
+        ):
+            try:
+                action()
+            except Exception as error:
+                seen.append(type(error).__name__)
+        return x + 1, seen
+
+    fast = anyshape.compile(own)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            result, seen = fast(X, {})
+            expected, names = own(X, {})
+            torch.testing.assert_close(result, expected)
+            assert seen == names
+
+
+def test_the_load_of_a_kernel_that_lacks_a_function(
+    fresh_builder: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "load_shared_object", lambda binary: ctypes.CDLL(None))
+    text = the_warning(program, X)
+    assert "in loading" in text and "AttributeError" in text

@@ -33,7 +33,7 @@ from anyshape.ir.program import (
     Stretch,
 )
 from anyshape.ir.scalars import Scalar, ScalarInput, render_scalar
-from anyshape.symbolic import Dim, Expr, Symbol, to_python
+from anyshape.symbolic import Dim, Expr, NamedSums, Symbol, to_python
 
 
 def emit_host(
@@ -55,6 +55,7 @@ class _Printer:
     stretch_names: Mapping[Stretch, tuple[str, str]]
     lines: list[str] = field(default_factory=list)
     names: dict[str, Reference] = field(default_factory=dict)
+    sums: NamedSums = field(default_factory=NamedSums)
     sizes: dict[str, str] = field(default_factory=dict)  # Python text -> local that holds it
     pointers: dict[str, str] = field(default_factory=dict)  # buffer -> local with its address
     bound: set[Symbol] = field(default_factory=set)
@@ -279,12 +280,18 @@ class _Printer:
         """The size as a name or number; what takes computing is computed once."""
         if isinstance(dim, int):
             return repr(dim)
-        text = to_python(dim, _symbol_local)
+        near = self.sums.split(dim)
+        if near is None:
+            text = to_python(dim, _symbol_local)
+        else:
+            name, rest = near
+            text = name if rest == 0 else f"{name} + {to_python(rest, _symbol_local)}"
         if text.isidentifier():
             return text
         if text not in self.sizes:
             self.sizes[text] = f"n{len(self.sizes)}_"
             self.lines.append(f"{self.sizes[text]} = {text}")
+            self.sums.note(dim, self.sizes[text])
         return self.sizes[text]
 
     def _dtype(self, dtype: DType) -> str:

@@ -29,7 +29,7 @@ from anyshape.ir.program import (
     TensorArg,
 )
 from anyshape.ir.scalars import Scalar, ScalarInput
-from anyshape.symbolic import AllOf, AnyOf, Dim, Expr, Relation, Symbol, to_c
+from anyshape.symbolic import AllOf, AnyOf, Dim, Expr, NamedSums, Relation, Symbol, to_c
 
 DELETE = "aoti_torch_delete_tensor_object"
 FROM_BLOB = "aoti_torch_create_tensor_from_blob"
@@ -38,10 +38,13 @@ DISPATCH = "aoti_torch_call_dispatcher"
 SHARE = "aoti_torch_new_tensor_handle"
 SOME = "torch_new_stable_ivalue"
 RESULT = ("aoti_torch_get_data_ptr", "aoti_torch_get_strides", EMPTY, "aoti_torch_copy_", DELETE)
+MANY_SIZES = 256
+"""Numbers from which on a stretch's own function, long straight text that runs once a call, is not
+optimized at all: gcc takes time quadratic in its length, and vectorizing it is worse."""
 CHECK_FAILED, LIBRARY_FAILED = 2, 3
 
 Slot = tuple[str, int]
-"""("table" | "pointer" | "handle", number): a place of ``v``."""
+"""("table" | "pointer" | "handle", number): a place of ``v``; ("number", place): one of ``n``."""
 
 
 def emit_stretch(
@@ -70,7 +73,12 @@ class _Part:
     def __call__(self, slot: Slot) -> str:
         if slot not in self.slots:
             self.slots.append(slot)
-        return f"v[a[{self.slots.index(slot)}]]"
+        return f"{'n' if slot[0] == 'number' else 'v'}[a[{self.slots.index(slot)}]]"
+
+    def shared(self, number: str) -> str:
+        """A place of ``n`` as an operand, so that steps over other sizes have the same text."""
+        place = number.removeprefix("n[").removesuffix("]")
+        return self(("number", int(place))) if number.startswith("n[") else number
 
 
 @dataclass(slots=True, eq=False)
@@ -88,7 +96,8 @@ class _Printer:
     handles: dict[tuple[object, ...], Slot] = field(default_factory=dict)
     symbols: dict[Symbol, str] = field(default_factory=dict)
     scalars: dict[Scalar | ScalarInput, str] = field(default_factory=dict)
-    sizes: dict[str, int] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)  # C text -> place in n
+    sums: NamedSums = field(default_factory=NamedSums)
     rows: list[tuple[str, tuple[Slot, ...]]] = field(default_factory=list)
 
     def emit(self, name: str) -> tuple[CFunction, tuple[Reference, ...]]:
@@ -148,7 +157,8 @@ class _Printer:
         lines = [
             f"static const int operands[] = {{{', '.join(operands) or '0'}}};",
             f"static const anyshape_step steps[] = {{{', '.join(steps)}}};",
-            f"const long n[] = {{{', '.join(self.sizes) or '0'}}};",
+            f"long n[{max(len(self.sizes), 1)}];",
+            *(f"n[{place}] = {text};" for text, place in self.sizes.items()),
             f"const double f[] = {{{', '.join(floats) or '0'}}};",
             *_offsets(rooms),
             f"void *v[{max(end, 1)}];",
@@ -158,12 +168,14 @@ class _Printer:
             f"{'0' if delete is None else f'v[{self._index(delete)}]'});",
         ]
         body = "\n".join(f"    {line}" for line in lines)
-        head = f"long {name}({', '.join(parameters)})"
+        level = 1 if len(self.sizes) < MANY_SIZES else 0
+        once = f'__attribute__((optimize("O{level}"))) '
+        head = f"{once}long {name}({', '.join(parameters)})"
         return "".join([*functions, f"{head}\n{{\n{body}\n}}\n"])
 
     def _index(self, slot: Slot) -> int:
         kind, number = slot
-        if kind == "table":
+        if kind in ("table", "number"):
             return number
         return number + len(self.table) + (len(self.places) if kind == "handle" else 0)
 
@@ -204,11 +216,11 @@ class _Printer:
                 types.append("void *")
                 pointer = self.pointers[arg.name]
                 offset = step.offsets.get(param.name, 0) * self.buffers[arg.name].dtype.size_bytes
-                args.append(_moved(part(pointer), self._size(offset)))
+                args.append(_moved(part(pointer), part.shared(self._size(offset))))
             else:
                 is_float = isinstance(param, ScalarParam) and param.dtype.is_floating
                 types.append("double" if is_float else "long")
-                args.append(self._number(arg))
+                args.append(part.shared(self._number(arg)))
         prototype = f"void (*)({', '.join(types)})"
         part.lines.append(f"(({prototype}){function})({', '.join(args)});")
 
@@ -388,7 +400,19 @@ class _Printer:
         """The size as C: a number, or a place of ``n``."""
         if isinstance(dim, int):
             return f"{int(dim)}L"
-        return f"n[{self._number_of(to_c(dim, lambda symbol: self.symbols[symbol]))}]"
+        near = self.sums.split(dim)
+        if near is None:
+            place = self._number_of(self._c(dim))
+        else:
+            held, rest = near
+            if rest == 0:
+                return held
+            place = self._number_of(f"{held} + {self._c(rest)}")
+        self.sums.note(dim, f"n[{place}]")
+        return f"n[{place}]"
+
+    def _c(self, dim: Dim) -> str:
+        return to_c(dim, lambda symbol: self.symbols[symbol])
 
     def _number_of(self, text: str) -> int:
         return self.sizes.setdefault(text, len(self.sizes))

@@ -14,6 +14,7 @@ from anyshape.ops.table import OpDef
 from anyshape.passes.decompose import decompose
 from anyshape.passes.functionalize import functionalize
 from anyshape.passes.layouts import keep_channels_innermost
+from anyshape.passes.long_cats import split_long_cats
 from anyshape.passes.outputs import keep_outputs_apart
 from anyshape.passes.places import check_places
 from anyshape.passes.simplify import merge_equal_nodes, remove_dead_nodes, remove_identities
@@ -36,6 +37,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("remove-identities", remove_identities, needs=frozenset({"core"})),
     Pass("merge-equal", merge_equal_nodes, needs=frozenset({"core"})),
     Pass("remove-dead", remove_dead_nodes, needs=frozenset({"pure"})),
+    Pass("split-long-cats", split_long_cats, needs=frozenset({"core"})),
     Pass("channels-innermost", keep_channels_innermost, needs=frozenset({"core"})),
     Pass("check-places", check_places, needs=frozenset({"core"}), gives=frozenset({"checked"})),
 )

@@ -45,6 +45,8 @@ from anyshape.symbolic import Dim, Expr, Symbol
 
 Part = Literal["whole", "copy", "update"]
 LARGEST_GROUP = 96
+MOST_PARTS = 16
+"""Parts that the joins of one kernel have in all: its code has a loop for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,11 @@ def _first_domain(found: Analysis, node: Node) -> Domain:
     return Domain(tuple((size,) for size in found.sizes.shape(node.output.shape)))
 
 
+def joined_parts(node: Node) -> int:
+    """How many tensors the node joins; 0 where it is no join."""
+    return len(node.args[0]) if node.op == "cat" and isinstance(node.args[0], tuple) else 0
+
+
 def _nothing(value: Value, index: Index, *, whole: bool = False) -> Cell:
     raise AssertionError("nothing is read here")
 
@@ -184,6 +191,7 @@ class _Attempt:
     heap: list[int] = field(default_factory=list)
     rows: tuple[Expr, ...] = ()
     reading_whole: bool = False
+    parts: int = 0
     low: float = -1.0
     high: float = math.inf
     lowering: Lowering = field(init=False)
@@ -249,6 +257,7 @@ class _Attempt:
         if self.found.binders:
             self.low = max(self.low, self.found.bound_at(numbers_of(node)))
         self.low = max(self.low, self.found.barriers[self.found.producer[node.output]])
+        self.parts += joined_parts(node)
         rule(self.lowering, node, index)
 
     def _record(self, value: Value, index: Index, *, whole: bool = False) -> Cell:
@@ -301,6 +310,8 @@ class _Attempt:
             return "it is read at places that data decides"
         if len(self.inlined) >= LARGEST_GROUP:
             return "the kernel is large enough"
+        if self.parts + joined_parts(node) * len(places) > MOST_PARTS:
+            return "the kernel joins enough parts"
         lowering = found.ops[node.op].lower
         if isinstance(lowering, Reduce) or node.op in SCANS:
             if self.part == "update":

@@ -293,6 +293,8 @@ def terms_of(index: Dim, extents: Extents) -> dict[Symbol, Dim] | None:
     if index.__class__ is int:
         return result
     for monomial, coefficient in index.terms.items():
+        if len(monomial) == 1 and not monomial[0].word and monomial[0] not in extents:
+            continue
         axes = [atom for atom in monomial if atom in extents]
         if not axes:
             if any(not extents.keys().isdisjoint(atom.symbols) for atom in monomial):

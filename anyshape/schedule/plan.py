@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from anyshape.ir.graph import Arg, Graph, Node, ScalarType, TensorType, Value, values_in
 from anyshape.ir.program import (
@@ -34,7 +35,7 @@ from anyshape.schedule.draft import Cell, Draft
 from anyshape.schedule.fuse import Group, Part, Refusal, grow
 from anyshape.schedule.indices import Index, Refine, dot, row_major, terms_of
 from anyshape.schedule.lower import Lowering, view_index
-from anyshape.schedule.steps import insert_frees, symbols_of_arg, symbols_of_step
+from anyshape.schedule.steps import insert_frees, numbers_in, numbers_of, symbols_used
 from anyshape.schedule.tile import finish
 from anyshape.symbolic import Dim, Expr, Symbol
 
@@ -336,13 +337,8 @@ class _Plan:
     def _entry_symbols(
         self, steps: tuple[Step, ...], outputs: tuple[StepArg, ...]
     ) -> tuple[Symbol, ...]:
-        used: dict[Symbol, None] = {}
-        for step in steps:
-            for symbol in symbols_of_step(step, self.buffers):
-                used[symbol] = None
-        for output in outputs:
-            used.update(dict.fromkeys(symbols_of_arg(output)))
-        return tuple(s for s in used if s not in self.bound)
+        numbers = (n for step in steps for n in numbers_of(step, self.buffers))
+        return symbols_used(chain(numbers, numbers_in(outputs)), self.bound)
 
 
 def _tensors(output: Arg) -> Iterator[Value]:

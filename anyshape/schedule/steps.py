@@ -5,7 +5,7 @@ In: steps in order. Out: the same with a ``Free`` after the last use of each tem
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from anyshape.ir.program import (
     Allocate,
@@ -46,36 +46,47 @@ def buffers_of_arg(arg: StepArg) -> Iterator[str]:
             yield from buffers_of_arg(item)
 
 
-def symbols_of_arg(arg: StepArg) -> Iterator[Symbol]:
-    """The symbols in an argument, those inside scalars included."""
-    if isinstance(arg, (Expr, Relation, AllOf, AnyOf)):
-        yield from sorted(arg.symbols, key=lambda s: s.index)
+Number = Expr | Relation | AllOf | AnyOf
+
+
+def numbers_in(arg: StepArg) -> Iterator[Number]:
+    """The expressions and conditions in an argument, those inside scalars included."""
+    if isinstance(arg, Number):
+        yield arg
     elif isinstance(arg, Scalar):
         for item in arg.args:
-            yield from symbols_of_arg(item)
+            yield from numbers_in(item)
     elif isinstance(arg, tuple):
         for item in arg:
-            yield from symbols_of_arg(item)
+            yield from numbers_in(item)
     elif isinstance(arg, slice):
-        yield from symbols_of_arg((arg.start, arg.stop, arg.step))
+        yield from numbers_in((arg.start, arg.stop, arg.step))
 
 
-def symbols_of_step(step: Step, buffers: Mapping[str, Buffer]) -> Iterator[Symbol]:
-    """The symbols whose values the step needs."""
+def numbers_of(step: Step, buffers: Mapping[str, Buffer]) -> Iterator[Number]:
+    """The numbers that the step needs."""
     match step:
         case Allocate(buffer=name):
             buffer = buffers[name]
-            yield from symbols_of_arg((*buffer.shape, *buffer.strides))
+            yield from numbers_in((*buffer.shape, *buffer.strides))
         case Launch(args=args, offsets=offsets):
-            yield from symbols_of_arg(tuple(args))
-            yield from symbols_of_arg(tuple(offsets.values()))
+            yield from numbers_in(tuple(args))
+            yield from numbers_in(tuple(offsets.values()))
         case Call(args=args, kwargs=kwargs, outputs=outputs):
-            yield from symbols_of_arg((*args, *kwargs.values()))
+            yield from numbers_in((*args, *kwargs.values()))
             for buffer in (buffers[name] for name in outputs if name in buffers):
-                yield from symbols_of_arg(buffer.strides if step.restride else ())
-                yield from symbols_of_arg(buffer.shape if step.guessed else ())
+                yield from numbers_in(buffer.strides if step.restride else ())
+                yield from numbers_in(buffer.shape if step.guessed else ())
         case CheckStep(condition=condition):
-            yield from symbols_of_arg(condition)
+            yield from numbers_in(condition)
+
+
+def symbols_used(numbers: Iterable[Number], bound: Set[Symbol]) -> tuple[Symbol, ...]:
+    """The symbols of the numbers in order of first use, without those that are bound."""
+    used: dict[Symbol, None] = {}
+    for number in dict.fromkeys(numbers):
+        used.update(dict.fromkeys(sorted(number.symbols - bound, key=lambda s: s.index)))
+    return tuple(used)
 
 
 def insert_frees(

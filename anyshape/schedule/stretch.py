@@ -50,7 +50,7 @@ Run = list[tuple[int, Step]]
 def form_stretches(program: Program, facts: Facts, *, library: bool = True) -> Program:
     """Groups what can be done without Python. ``library``: can C call torch's library?"""
     native = _native_steps(program, library)
-    last_use = _last_uses(program)
+    memory = _memory(program)
     steps: list[Step] = []
     buffers = dict(program.buffers)
     run: Run = []
@@ -58,10 +58,10 @@ def form_stretches(program: Program, facts: Facts, *, library: bool = True) -> P
         if index in native:
             run.append((index, native[index]))
             continue
-        steps += _close(run, program, last_use, facts, buffers)
+        steps += _close(run, program, memory, facts, buffers)
         run = []
         steps.append(step)
-    steps += _close(run, program, last_use, facts, buffers)
+    steps += _close(run, program, memory, facts, buffers)
     symbols = (*program.symbols, *_newly_used(program, steps, buffers))
     return replace(program, steps=tuple(steps), buffers=buffers, symbols=symbols)
 
@@ -153,6 +153,25 @@ def matrix_layout(buffer: Buffer) -> tuple[bool, Dim] | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """Of the whole program: last uses, what is made in memory of its own, and its views."""
+
+    last_use: Mapping[str, int]
+    fresh: frozenset[str]
+    views: Mapping[str, list[str]]
+
+
+def _memory(program: Program) -> _Memory:
+    views: dict[str, list[str]] = {}
+    for step in program.steps:
+        if isinstance(step, Call) and step.kind == "view":
+            for name in references(step.args):
+                views.setdefault(name, []).append(step.outputs[0])
+    fresh = frozenset(name for step in program.steps for name in _fresh(step))
+    return _Memory(_last_uses(program), fresh, views)
+
+
 def _last_uses(program: Program) -> dict[str, int]:
     """The last step, or the end, where each buffer is mentioned (frees do not count)."""
     last: dict[str, int] = {}
@@ -199,7 +218,7 @@ def references(arg: StepArg) -> Iterable[str]:
 def _close(
     run: Run,
     program: Program,
-    last_use: Mapping[str, int],
+    memory: _Memory,
     facts: Facts,
     buffers: dict[str, Buffer],
 ) -> list[Step]:
@@ -207,9 +226,9 @@ def _close(
     compute = [place for place, (_, step) in enumerate(run) if _is_compute(step)]
     if len(compute) < MIN_COMPUTE_STEPS:
         return [program.steps[index] for index, _ in run]
-    at = _tail(run, compute, last_use) if len(compute) >= LONG else 0
+    at = _tail(run, compute, memory.last_use) if len(compute) >= LONG else 0
     parts = (run[:at], run[at:]) if at else (run,)
-    groups = (_Grouping(part, program, last_use, facts, buffers).steps() for part in parts)
+    groups = (_Grouping(part, memory, facts, buffers).steps() for part in parts)
     return [step for group in groups for step in group]
 
 
@@ -269,8 +288,7 @@ def _outputs(step: Step) -> tuple[str, ...]:
 @dataclass(slots=True, eq=False)
 class _Grouping:
     run: Run
-    program: Program
-    last_use: Mapping[str, int]
+    memory: _Memory
     facts: Facts
     buffers: dict[str, Buffer]
     made: dict[str, int] = field(default_factory=dict)
@@ -321,7 +339,9 @@ class _Grouping:
                 self.held.update(_outputs(step))
             elif isinstance(step, Free):
                 self.freed.update(dict.fromkeys(step.buffers, index))
-        outside = {n: step for n, step in self.views.items() if self.last_use.get(n, -1) > end}
+        outside = {
+            n: step for n, step in self.views.items() if self.memory.last_use.get(n, -1) > end
+        }
         self.outside_bases.update(base for name in outside for base in self._bases(name))
         return {n: s for n, s in self.views.items() if n in outside or n in self.outside_bases}
 
@@ -334,7 +354,7 @@ class _Grouping:
     def _is_inner(self, name: str) -> bool:
         end = self.run[-1][0]
         return (
-            self.last_use.get(name, -1) <= end
+            self.memory.last_use.get(name, -1) <= end
             and name in self.freed
             and name not in self.outside_bases
             and self.buffers[name].role in ("temp", "result")
@@ -367,18 +387,15 @@ class _Grouping:
         """Memory from outside that is touched here for the last time, and seen by nothing else."""
         own = {name for _, step in self.run for name in mentioned(step)}
         own -= {*self.made, *self.views, *self.held}
-        viewed = {
-            name
-            for step in self.program.steps
-            if isinstance(step, Call) and step.kind == "view" and step.outputs[0] not in self.views
-            for name in references(step.args)
-        }
-        fresh = {n for step in self.program.steps for n in _fresh(step)} - viewed
+        fresh = {name for name in own & self.memory.fresh if self._viewed_here_only(name)}
         return tuple(
             name
             for name in self.freed
-            if name in own & fresh and self.last_use.get(name, -1) <= self.run[-1][0]
+            if name in fresh and self.memory.last_use.get(name, -1) <= self.run[-1][0]
         )
+
+    def _viewed_here_only(self, name: str) -> bool:
+        return all(view in self.views for view in self.memory.views.get(name, ()))
 
     def _view_of(self, name: str, donor: str) -> Call:
         buffer = self.buffers[name]

@@ -49,6 +49,7 @@ from anyshape.symbolic import (
     maximum,
     minimum,
     mod,
+    total,
 )
 
 Coefficients = Mapping[Symbol, Dim]
@@ -210,6 +211,7 @@ class _Renaming:
     names: dict[Symbol, Expr] = field(default_factory=dict)
     size_args: list[Dim] = field(default_factory=list)
     size_names: dict[Monomial, Expr] = field(default_factory=dict)
+    sum_names: dict[Dim, Expr] = field(default_factory=dict)
     pointers: dict[str, str] = field(default_factory=dict)
     access: dict[str, Access] = field(default_factory=dict)
     numbers: dict[int, int] = field(default_factory=dict)
@@ -248,9 +250,20 @@ class _Renaming:
         if isinstance(dim, int):
             return dim
         result: Dim = dim.constant
+        if len(dim.terms) > MANY:
+            return result + self._sum_param(dim - dim.constant)
         for monomial, coefficient in dim.ordered_terms():
             result = result + coefficient * self._size_param(monomial)
         return result
+
+    def _sum_param(self, value: Dim) -> Expr:
+        """A long sum of sizes is computed by whoever launches, as one parameter."""
+        made = self.sum_names.get(value)
+        if made is None:
+            name = f"n{len(self.size_args)}"
+            made = self.sum_names[value] = self.space.symbol(name, signed=True)
+            self.size_args.append(value)
+        return made
 
     def _size_param(self, monomial: Monomial) -> Expr:
         made = self.size_names.get(monomial)
@@ -271,28 +284,36 @@ class _Renaming:
         bound = self._bound(dim.symbols)
         if not bound:
             return self._size(dim)
+        moving = self._moving(dim)
+        offset = dim - total(dim.space.term(m, c) for m, c in moving.items())
         parts: dict[tuple[Atom, ...], Dim] = {}
-        offset: Dim = dim.constant
-        for monomial, coefficient in dim.terms.items():
+        for monomial, coefficient in moving.items():
             inner = tuple(a for a in monomial if self._bound(a.symbols))
             outer: Dim = coefficient
             for atom in monomial:
                 if atom not in inner:
                     outer = outer * atom.expr
-            if inner:
-                parts[inner] = parts.get(inner, 0) + outer
-            else:
-                offset = offset + outer
+            parts[inner] = parts.get(inner, 0) + outer
         result: Dim = self._size(offset)
         for inner in sorted(parts, key=self._rank):
             if not any(atom in self.gone for atom in inner):
                 result = result + self._product(inner) * self._size(parts[inner])
         return result
 
+    def _moving(self, dim: Expr) -> dict[Monomial, int]:
+        """The terms with loop variables or loaded integers in them: few of a long sum."""
+        still = dim.symbols.difference(self.extents, self.drafted.draft.integers)
+        return {
+            monomial: coefficient
+            for monomial, coefficient in dim.terms.items()
+            if not (monomial[0] in still and len(monomial) == 1)
+            and any(self._bound(atom.symbols) for atom in monomial)
+        }
+
     def _bound(self, symbols: frozenset[Symbol]) -> bool:
         """Do these include loop variables or loaded integers?"""
-        integers = self.drafted.draft.integers
-        return any(s in self.extents or s in integers for s in symbols)
+        moving = (self.extents, self.drafted.draft.integers)
+        return any(symbol in symbols for group in moving for symbol in group)
 
     def _rank(self, inner: Monomial) -> tuple[int, ...]:
         """Known atoms in order of their new names, so that sizes are named alike in like
@@ -366,6 +387,8 @@ class _Renaming:
             self.scalars[param] = (f"x{len(self.scalars)}", operand)
         return self.scalars[param][0]
 
+
+MANY = 8  # terms from which a sum of sizes is one parameter
 
 OPERATIONS = {
     FloorDiv: floordiv,

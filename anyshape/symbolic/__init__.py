@@ -47,6 +47,7 @@ from anyshape.symbolic.facts import Contradiction, Facts
 from anyshape.symbolic.parse import parse_condition, parse_dim
 from anyshape.symbolic.render import evaluate, to_c, to_python, to_triton
 from anyshape.symbolic.solve import Mismatch, bind, restate, solvable, substitute, unify
+from anyshape.symbolic.sums import NamedSums
 
 __all__ = [
     "AllOf",
@@ -64,6 +65,7 @@ __all__ = [
     "Mismatch",
     "Mod",
     "Monomial",
+    "NamedSums",
     "Operation",
     "Relation",
     "Space",

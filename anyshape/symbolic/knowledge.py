@@ -48,8 +48,10 @@ class Knowledge:
         "holes",
         "links",
         "mentions",
+        "plain",
         "ranges",
         "recalled",
+        "solved",
         "space",
         "used",
         "values",
@@ -61,6 +63,9 @@ class Knowledge:
         self.used: dict[int, None] | None = None
         self.budget = 0
         self.asking = False
+        # Long sums that no equality changes, true until another atom gets a value.
+        self.solved: object = object() if parent is None else parent.solved
+        self.plain: dict[Expr, tuple[object, bool]] = {} if parent is None else parent.plain
         self.version: int = 2 if parent is None else parent.version
         self.entries: Chain | None = None if parent is None else parent.entries
         self.answers: Layered[Condition, bool | int] = (

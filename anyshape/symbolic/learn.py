@@ -266,6 +266,7 @@ def _solve(facts: Facts, form: Expr, bound: int, why: Why) -> None:
         return
     value = target.expr - form.terms[target.unit] * (form - bound)
     facts.values[target] = (value, why)
+    facts.solved = object()
     facts.version += 1
     if target.word:
         relation = eq(target.expr, value)

@@ -162,15 +162,15 @@ class Polynomial:
 
 
 def _symbols_of_sum(expr: Polynomial) -> frozenset[Symbol]:
-    plain: list[Symbol] = []
-    others: set[Atom] = set()
-    for monomial in expr.terms:
-        first = monomial[0]
-        if len(monomial) == 1 and isinstance(first, Symbol):
-            plain.append(first)
-        else:
-            others.update(monomial)
-    return frozenset(plain).union(*[atom.symbols for atom in others])
+    if expr.parts is not None and expr.parts[0].inside is not None:
+        long, short, _ = expr.parts
+        if len(expr.terms) == len(long.terms) + len(short.terms):  # nothing has cancelled
+            return long.symbols | short.symbols
+    plain = frozenset(m[0] for m in expr.terms if len(m) == 1 and m[0].__class__ is Symbol)
+    if len(plain) == len(expr.terms):
+        return plain
+    others = {atom for monomial in expr.terms for atom in monomial} - plain
+    return plain.union(*[atom.symbols for atom in others])
 
 
 def mixed(a: Dim, b: Dim) -> NoReturn:

@@ -27,6 +27,8 @@ from anyshape.symbolic.rules import UNDER_FACTS
 if TYPE_CHECKING:
     from anyshape.symbolic.facts import Facts
 
+LONG = 32  # terms of a sum of which it is remembered that it cannot be simplified
+
 BUILD = {"eq": eq, "ne": ne, "ge": ge, "le": le}
 RELATIONS = {"==": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 
@@ -46,6 +48,24 @@ def simplified(facts: Facts, dim: Dim) -> Dim:
 
 def _plain(facts: Facts, expr: Expr) -> bool:
     """True when no atom can change: symbols only, none of them with a value."""
+    if len(expr.terms) < LONG:
+        return _all_plain(facts, expr)
+    known = facts.plain.get(expr)
+    if known is None or known[0] is not facts.solved:
+        known = facts.plain[expr] = (facts.solved, _sum_plain(facts, expr))
+    return known[1]
+
+
+def _sum_plain(facts: Facts, expr: Expr) -> bool:
+    """For the next of some partial sums only what was added is looked at."""
+    if expr.parts is not None:
+        long, short, _ = expr.parts
+        if facts.plain.get(long) == (facts.solved, True) and _all_plain(facts, short):
+            return True
+    return _all_plain(facts, expr)
+
+
+def _all_plain(facts: Facts, expr: Expr) -> bool:
     value_of = facts.value_of
     for monomial in expr.terms:
         for atom in monomial:

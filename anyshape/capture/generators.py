@@ -215,7 +215,12 @@ class Generator:
         return self.gi_suspended and self._is_protected()
 
     def _is_protected(self) -> bool:
-        return self.frame.code.handled_by[self.frame.index - 1] is not None
+        """Whether a handler of the program covers the yield; 3.12 adds one of its own to every
+        generator, for a StopIteration that leaves it.
+        """
+        code = self.frame.code
+        row = code.handled_by[self.frame.index - 1]
+        return row is not None and code.opcodes[row.target][0] != "CALL_INTRINSIC_1"
 
     def is_dropped(self) -> bool:
         """Whether only heap and caller hold it, and closing it would run code."""

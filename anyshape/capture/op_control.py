@@ -152,9 +152,10 @@ def return_generator(machine: Machine, frame: Frame, arg: Any) -> Frame:
 
 def yield_value(machine: Machine, frame: Frame, arg: Any) -> Frame:
     value = frame.stack.pop()
-    caller = frame.generator.suspend()
+    generator = frame.generator  # held until its caller has control: dropping it may run `finally`
+    continuation, caller = frame.continuation, generator.suspend()
     machine.frame = caller
-    return frame.continuation.yielded(machine, caller, value)  # type: ignore[no-any-return]
+    return continuation.yielded(machine, caller, value)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,6 +147,28 @@ def test_generate_is_interpreted_whole() -> None:
     assert torch.equal(got, want)
 
 
+def test_generators_close_where_they_are_dropped() -> None:
+    def program(log: list[object]) -> None:
+        def gen():
+            try:
+                yield 1
+                yield 2
+            finally:
+                log.append("closed")
+
+        log.append(next(gen()))
+        for value in gen():
+            log.append(value)
+            break
+        log.append("end")
+
+    natively: list[object] = []
+    program(natively)
+    log: list[object] = []
+    Machine(Concrete()).run(program, log)
+    assert log == natively
+
+
 def test_hooks_run_in_order() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
     calls: list[str] = []

@@ -391,25 +391,6 @@ def case_try_finally_with_yield():
     return log
 
 
-def case_dropped_at_its_first_yield():
-    log = []
-
-    def gen():
-        try:
-            yield 1
-            yield 2
-        finally:
-            log.append("closed")
-
-    got = next(gen())
-    log.append(got)
-    for value in gen():
-        log.append(value)
-        break
-    log.append("end")
-    return log
-
-
 def case_error_through_generator():
     def gen():
         yield 1

@@ -5,7 +5,8 @@ of a row made on the fly. The meta kernel runs at several assignments of sizes; 
 is an expression that explains all of them (a constant, a size of an argument, a function of one
 symbol, a product or sum of two), else a fresh symbol that the call itself decides. What was
 guessed is tested at each call (`OpDef.guessed`), so that a wrong guess is never a wrong result.
-What views or writes an argument is a graph break.
+What writes an argument becomes torch's own form of it that does not, and a copy; what views one
+is a graph break.
 """
 
 from __future__ import annotations
@@ -19,13 +20,16 @@ import torch
 
 from anyshape.capture.aliases import storage_of
 from anyshape.capture.breaks import broken
+from anyshape.capture.functional import twin_of, writes_nothing
+from anyshape.capture.tensor_ops import call_row
 from anyshape.capture.tensors import DTYPE_OF_TORCH, TORCH_OF_DTYPE
+from anyshape.capture.values import TensorValue
 from anyshape.ir.dtypes import DType
 from anyshape.ir.graph import TensorType, Value
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides, numel, strides_in_order
 from anyshape.ops.table import OPS, OpDef, Signature, add_row
-from anyshape.symbolic import Dim, Expr, Symbol, evaluate, floordiv, minimum
+from anyshape.symbolic import Dim, Expr, Symbol, all_of, eq, evaluate, floordiv, minimum
 
 if TYPE_CHECKING:
     from anyshape.capture.symbolic_domain import SymbolicDomain
@@ -94,8 +98,12 @@ def eager_call(
     shown = name or getattr(fn, "__qualname__", str(fn))
     if name is None:
         raise broken("unknown-call", shown)
-    if (name.rstrip("_") != name and not name.endswith("__")) or name.endswith(WRITERS):
-        raise broken("operator-unknown", what=shown, why="it writes in place")
+    if kwargs.get("out") is not None:
+        made = eager_call(domain, fn, args, {k: v for k, v in kwargs.items() if k != "out"})
+        return into(domain, shown, made, kwargs["out"])
+    writes = (name.rstrip("_") != name and not name.endswith("__")) or name.endswith(WRITERS)
+    if writes and not writes_nothing(name, args):
+        return _writing_call(domain, shown, args, kwargs)
     from_domain = (
         domain.arguments(args),
         {key: domain.argument(value) for key, value in kwargs.items()},
@@ -108,6 +116,41 @@ def eager_call(
     result = domain.recorder.wrap(made)
     named = result_class(name) if isinstance(result, tuple) else None
     return named(result) if isinstance(named, type) else result
+
+
+def into(domain: SymbolicDomain, shown: str, made: Any, out: Any) -> Any:
+    """Writes results into the tensors given as `out=`, which must have their shapes."""
+    pairs = list(zip(made, out, strict=True)) if isinstance(made, tuple) else [(made, out)]
+    for new, old in pairs:
+        if type(old) is not TensorValue or type(new) is not TensorValue:
+            raise broken("unknown-call", f"{shown} with out=")
+        _write(domain, shown, old, new)
+    return out
+
+
+def _write(domain: SymbolicDomain, shown: str, old: TensorValue, new: TensorValue) -> None:
+    cx, shapes = domain.recorder.cx, (old.value.shape, new.value.shape)
+    alike = len(shapes[0]) == len(shapes[1]) and all_of(*map(eq, *shapes))
+    if cx.known(alike) is False or not (isinstance(alike, bool) or cx.hint(alike) is not False):
+        raise broken("operator-unknown", what=shown, why="it changes the shape of an argument")
+    domain.require(alike, f"{shown} changes the shape of an argument")
+    call_row(domain, "copy_", old, new)
+
+
+def _writing_call(
+    domain: SymbolicDomain, shown: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """An operator that writes arguments, as one that does not, and copies into them."""
+    twin = twin_of(shown, args, kwargs)
+    if twin is None:
+        raise broken("operator-unknown", what=shown, why="it writes in place")
+    made = eager_call(domain, twin.operator, args, {})
+    made = made if isinstance(made, tuple) else (made,)
+    for place, new in zip(twin.written, made[twin.results :], strict=True):
+        _write(domain, shown, args[place], new)
+    if twin.returns_written:
+        return args[twin.written[0]]
+    return made[0] if twin.results == 1 else made[: twin.results]
 
 
 def result_class(name: str) -> Any:
@@ -169,7 +212,9 @@ def infer(
     seen: list[_Observation] = []
     refusal = OpError("no sizes satisfy what is known")
     single = True
-    for sizes in itertools.islice(_assignments(cx, symbols), SAMPLES):
+    for sizes in _assignments(cx, symbols):
+        if len(seen) == SAMPLES:
+            break
         try:
             made = _run(cx, fn, args, kwargs, sizes)
         except OpError as error:
@@ -226,8 +271,9 @@ def _symbols(dim: Dim) -> frozenset[Symbol]:
 
 
 def _assignments(cx: TypeContext, symbols: list[Symbol]) -> Iterator[dict[Symbol, int]]:
-    """Sizes within what is known of each symbol: the hints first, then one symbol changed at a
-    time, then all. Cost: linear in the symbols that are asked for, whatever else is known."""
+    """Sizes within what is known of each symbol: the hints first, then the symbols of one hint
+    changed together, one symbol at a time, and all. Cost: linear in the symbols that are asked for,
+    whatever else is known."""
     allowed = [_allowed(cx, s) for s in symbols]
 
     def fitted(wanted: Sequence[int]) -> dict[Symbol, int]:
@@ -236,11 +282,16 @@ def _assignments(cx: TypeContext, symbols: list[Symbol]) -> Iterator[dict[Symbol
     yield fitted([cx.hints.get(s, SIZES[i % len(SIZES)]) for i, s in enumerate(symbols)])
     base = [cx.hints.get(s, 3) for s in symbols]
     if len(symbols) < SAMPLES:
+        for alike in sorted(set(base)) if len(set(base)) < len(base) else ():
+            yield fitted([size + 2 if size == alike else size for size in base])
         for i, size in enumerate(base):
             for delta in (2, 5):
                 yield fitted([*base[:i], size + delta, *base[i + 1 :]])
+        for alike in sorted(set(base)) if len(set(base)) < len(base) else ():
+            yield fitted([size + 5 if size == alike else size for size in base])
     for scale in (8, 1, 4):
         yield fitted([SIZES[(i + scale) % len(SIZES)] * scale for i in range(len(symbols))])
+    yield fitted([6] * len(symbols))
 
 
 def _allowed(cx: TypeContext, symbol: Symbol) -> Callable[[int], int]:
@@ -270,6 +321,8 @@ def _run(
     named = {k: _concrete(cx, v, sizes, tensors) for k, v in kwargs.items()}
     if "device" in named:
         named["device"] = "meta"
+    if isinstance(named.get("memory_format"), str):
+        named["memory_format"] = getattr(torch, named["memory_format"])
     versions = [tensor._version for tensor in tensors]
     try:
         with torch.no_grad(), torch.device("meta"):
@@ -297,7 +350,10 @@ def _concrete(
 ) -> Any:
     def number(dim: Dim) -> int:
         found = cx.facts.simplify(dim)
-        return int(evaluate(found, sizes)) if isinstance(found, Expr) else found
+        try:
+            return int(evaluate(found, sizes)) if isinstance(found, Expr) else found
+        except (ValueError, ZeroDivisionError) as error:  # sizes that the program has excluded
+            raise OpError(str(error)) from None
 
     if isinstance(arg, Value) and isinstance(arg.type, TensorType):
         t = arg.type

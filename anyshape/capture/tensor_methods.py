@@ -15,7 +15,7 @@ import torch
 
 from anyshape.capture import aliases, numbers, torchmap
 from anyshape.capture.breaks import broken
-from anyshape.capture.meta import eager_call
+from anyshape.capture.meta import eager_call, into
 from anyshape.capture.tensor_ops import SizeTuple, call_row, getitem, setitem, shape_of
 from anyshape.capture.tensors import DTYPE_OF_TORCH, TORCH_OF_DTYPE, device_text
 from anyshape.capture.values import PROXIES, Break, ScalarValue, SizeValue, TensorValue
@@ -94,13 +94,7 @@ def _with_out(
     domain: SymbolicDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     rest = {k: v for k, v in kwargs.items() if k != "out"}
-    made = call_torch(domain, fn, args, rest)
-    out = kwargs["out"]
-    if type(out) is not TensorValue or type(made) is not TensorValue:
-        raise broken("unknown-call", f"{fn} with out=")
-    if out.value.shape != made.value.shape:
-        raise broken("unknown-call", f"{fn} with an out= of another shape")
-    return call_row(domain, "copy_", out, made)
+    return into(domain, str(fn), call_torch(domain, fn, args, rest), kwargs["out"])
 
 
 def size_method(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -205,16 +205,16 @@ class _Printer:
         alias = step.function.replace(".", "_")
         function = self._name(alias, ("function", step.function))
         args = [self._arg(arg) for arg in step.args]
-        args += [f"{name}={self._arg(arg)}" for name, arg in step.kwargs.items()]
+        args += [f"{name}={self._keyword(name, arg)}" for name, arg in step.kwargs.items()]
         call = f"{function}({', '.join(args)})"
+        if step.guessed:  # it may return a tuple of one
+            call = f"{self._name('parts', ('function', 'anyshape.parts'))}({call})"
         targets = [_local(name) if name else "_" for name in step.outputs]
         if not targets:
             self.lines.append(call)
         else:
-            several = len(targets) > 1
-            self.lines.append(
-                f"{', '.join(targets)} = {call}" if several else f"{targets[0]} = {call}"
-            )
+            several = step.guessed or len(targets) > 1
+            self.lines.append(f"{', '.join(targets)}{',' if several else ''} = {call}")
         if step.guessed:
             apart = self._name("keep_apart", ("function", "anyshape.keep_apart"))
             given = sorted({*_buffers_in((*step.args, *step.kwargs.values()))})
@@ -240,6 +240,11 @@ class _Printer:
         name = self._name(f"check_{len(self.names)}", ("step", step))
         condition = to_python(step.condition, _symbol_local)
         self.lines.append(f"if not ({condition}): {failed}({name})")
+
+    def _keyword(self, name: str, arg: StepArg) -> str:
+        if name == "memory_format" and isinstance(arg, str):
+            return self._name(arg, ("function", f"torch.{arg}"))
+        return self._arg(arg)
 
     def _arg(self, arg: StepArg) -> str:
         match arg:

@@ -208,6 +208,11 @@ def as_guessed(
     return tensor
 
 
+def parts(result: Any) -> tuple[torch.Tensor, ...]:
+    """The tensors that an operator returned, one or several."""
+    return tuple(result) if isinstance(result, (tuple, list)) else (result,)
+
+
 def keep_apart(made: int, tensors: tuple[torch.Tensor, ...]) -> None:
     """Raises ``CheckFailed`` where one of the first ``made`` shares memory with another."""
     storages = [tensor.untyped_storage()._cdata for tensor in tensors]
@@ -234,6 +239,7 @@ RUNTIME_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "anyshape.with_strides": with_strides,
     "anyshape.as_guessed": as_guessed,
     "anyshape.keep_apart": keep_apart,
+    "anyshape.parts": parts,
     "anyshape.check_failed": check_failed,
     "anyshape.stretch_failed": stretch_failed,
     "anyshape.check_false": check_false,

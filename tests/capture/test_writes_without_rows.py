@@ -1,0 +1,78 @@
+"""Operators without a row that write an argument are one graph: their form without writes, and a
+copy. The caller's tensors hold what eager leaves in them.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+import anyshape
+
+
+def _batch_norm(x, mean, var):
+    made = torch.native_batch_norm(x, None, None, mean, var, True, 0.1, 1e-5)
+    return made[0], mean + 1.0
+
+
+def _batch_norm_of_a_row(x, mean, var):
+    torch.ops.aten._batch_norm_with_update(x, mean + 1, var, mean, var, 0.1, 1e-5)
+    return mean.sum()
+
+
+def _renormed(table, indices):
+    return torch.nn.functional.embedding(indices, table, max_norm=0.5)
+
+
+def _renormed_view(tables, indices):
+    torch.embedding_renorm_(tables[1], indices, 0.5, 2.0)
+    return tables * 2
+
+
+def _into(x, out):
+    torch.special.scaled_modified_bessel_k0(x, out=out)
+    return out + 1
+
+
+def _several_out(x, values, vectors):
+    torch.linalg.eigh(x + x.mT, out=(values, vectors))
+    return values.sum()
+
+
+CASES = {
+    "batch_norm": (_batch_norm, lambda n: (torch.randn(n + 2, 3), torch.zeros(3), torch.ones(3))),
+    "batch_norm_view": (
+        lambda x, both: _batch_norm(x, both[0], both[1]),
+        lambda n: (torch.randn(n + 2, 3), torch.rand(2, 3)),
+    ),
+    "batch_norm_with_update": (
+        _batch_norm_of_a_row,
+        lambda n: (torch.randn(n + 2, 3, 2), torch.zeros(3), torch.ones(3)),
+    ),
+    "renormed": (_renormed, lambda n: (torch.randn(n + 1, 4), torch.randint(0, n + 1, (n,)))),
+    "renormed_view": (
+        _renormed_view,
+        lambda n: (torch.randn(2, n + 1, 4), torch.randint(0, n + 1, (n,))),
+    ),
+    "out": (_into, lambda n: (torch.rand(n, 2) + 0.5, torch.empty(n, 2))),
+    "several_out": (
+        _several_out,
+        lambda n: (torch.randn(n, n), torch.empty(n), torch.empty(n, n).mT),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_written_arguments_are_eagers(name: str) -> None:
+    program, make = CASES[name]
+    fast = anyshape.compile(program, fullgraph=True)
+    for size in (3, 5, 1, 2, 17):
+        torch.manual_seed(size)
+        args = make(size)
+        ours = copy.deepcopy(args)
+        with torch.no_grad():
+            expected, made = program(*args), fast(*ours)
+        torch.testing.assert_close((made, ours), (expected, args))
+    assert fast.stats().graph_breaks == 0

@@ -69,9 +69,17 @@ def needs_gradients(graph: Graph) -> bool:
     )
 
 
+def off_the_cpu(graph: Graph) -> bool:
+    """Whether a tensor of the graph lies where no kernel of ours can reach it."""
+    inputs = (entry.value for entry in graph.inputs)
+    made = (value for node in graph.nodes for value in node.outputs)
+    types = (value.type for value in (*inputs, *made))
+    return any(isinstance(t, TensorType) and t.device != "cpu" for t in types)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class GradientGraph:
-    """A graph whose results need gradients: eager torch runs its nodes, and records them."""
+class EagerGraph:
+    """A graph that eager torch runs node by node: it needs gradients, or another device."""
 
     graph: Graph
     constants: Mapping[str, torch.Tensor]
@@ -110,8 +118,8 @@ class Driver:
 
     def compile_graph(self, graph: Graph, constants: Mapping[str, torch.Tensor]) -> CompiledGraph:
         """``constants``: the tensors of the inputs that are no arguments, by the value's name."""
-        if needs_gradients(graph):
-            return GradientGraph(graph, constants)  # type: ignore[return-value]
+        if needs_gradients(graph) or off_the_cpu(graph):
+            return EagerGraph(graph, constants)  # type: ignore[return-value]
         place = graph.first_line
         passed = tuple(stages(graph, OPS))
         final = passed[-1][1]

@@ -180,6 +180,7 @@ def send(machine: Machine, frame: Frame, arg: Delegation) -> Frame | None:
     if attributes.is_python(machine, type(delegate), name):
         call = attributes.special(machine, delegate, name, *(() if value is None else (value,)))
         return push_by(machine, frame, 1, call, following)
+    protocol.will_exhaust(machine, delegate)
     try:
         result = next(delegate) if value is None else delegate.send(value)
     except StopIteration as stop:
@@ -245,6 +246,7 @@ def call_function_ex(machine: Machine, frame: Frame, arg: int) -> Frame | None:
         if not hasattr(type(args), "__iter__") and not hasattr(type(args), "__getitem__"):
             shown, kind = shown_callable(fn), type(args).__name__
             raise TypeError(f"{shown} argument after * must be an iterable, not {kind}")
+        protocol.will_exhaust(machine, args)
         args = tuple(machine.heap.mirror(args) if machine.recording else args)
     elif machine.recording:
         args = machine.heap.mirror(args)

@@ -401,7 +401,10 @@ def build_slice(machine: Machine, frame: Frame, arg: int) -> None:
 
 
 def list_to_tuple(machine: Machine, frame: Frame, arg: Any) -> None:
-    _made(machine, frame, tuple(frame.stack.pop()))
+    made = frame.stack[-1]
+    items = tuple(machine.heap.mirror(made) if machine.recording else made)
+    frame.stack.pop()
+    _made(machine, frame, items)
 
 
 def write_into(machine: Machine, method: Any, target: Any, *values: Any) -> None:
@@ -448,6 +451,7 @@ def _iterator(machine: Machine, iterable: Any, complaint: str) -> Any:
     cls = type(iterable)
     if not (cls in PROXIES or hasattr(cls, "__iter__") or hasattr(cls, "__getitem__")):
         raise TypeError(complaint)
+    protocol.will_exhaust(machine, iterable)
     return protocol.iterate(machine, iterable)
 
 
@@ -455,6 +459,7 @@ def set_update(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     target, iterable = frame.stack[-arg - 1], frame.stack[-1]
     if protocol.needs_interpretation(machine, iterable):
         return again(machine, frame, Call(iteration_polyfills.elements_of, (iterable,)))
+    protocol.will_exhaust(machine, iterable)
     items = machine.heap.mirror(iterable) if machine.recording else iterable
     write_into(machine, set.update, target, items)
     frame.stack.pop()

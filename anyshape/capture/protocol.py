@@ -248,8 +248,15 @@ def _recorded_contains(machine: Machine, container: Any, item: Any) -> Any:
         return Call(polyfills.contains_by_iteration, (container, item))
     if type(container) is range and type(item) in PROXIES:
         return Call(polyfills.range_contains, (container, item))
+    will_exhaust(machine, container)
     value = operator.contains(container, item)
     return machine.heap.answer_contains(container, item, value)
+
+
+def will_exhaust(machine: Machine, iterable: Any) -> None:
+    """C code is about to advance it, if it is an iterator."""
+    if machine.recording and hasattr(type(iterable), "__next__"):
+        machine.domain.will_advance(iterable)
 
 
 # ---- items ---------------------------------------------------------------------------------------

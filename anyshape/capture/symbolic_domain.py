@@ -343,11 +343,18 @@ class SymbolicDomain(Domain):
             type(a) in PROXIES for a in kwargs.values()
         ):
             return self._call_with_proxies(fn, args, kwargs)
+        self._refuse_outside_iterators(args)
         if callables.is_pure(fn, args) and (
             fn in callables.KEEPERS or not self._reads_outside((*args, *kwargs.values()))
         ):
             return fn(*args, **kwargs)
         raise broken("unknown-call", getattr(fn, "__qualname__", repr(fn)))
+
+    def _refuse_outside_iterators(self, args: tuple[Any, ...]) -> None:
+        """C code would advance them, once and for all."""
+        for arg in args:
+            if hasattr(type(arg), "__next__") and self.recorder.sources.of(arg) is not None:
+                raise broken("outside-iterator", type(arg).__name__)
 
     def _reads_outside(self, args: tuple[Any, ...]) -> bool:
         """Whether C code would look into an outside object whose state no guard covers (an

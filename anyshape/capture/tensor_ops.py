@@ -57,6 +57,8 @@ def to_arg(domain: SymbolicDomain, value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return tuple(to_arg(domain, item) for item in domain.seen(value))
     if isinstance(value, torch.dtype):
+        if value not in DTYPE_OF_TORCH:
+            raise broken("operator-unknown", what=str(value), why="this dtype has no values here")
         return DTYPE_OF_TORCH[value]
     if isinstance(value, torch.device):
         return device_text(value)

@@ -37,11 +37,12 @@ def device_text(device: torch.device) -> str:
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
-    """Whether capture understands the tensor: no subclass, strided, not quantized, no lazy
-    conjugation or negation."""
+    """Whether capture understands the tensor: no subclass, strided, not nested or quantized, no
+    lazy conjugation or negation."""
     return (
         type(tensor) in _EXACT
         and tensor.layout is torch.strided
+        and not tensor.is_nested
         and not tensor.is_quantized
         and tensor.dtype in DTYPE_OF_TORCH
         and not tensor.is_conj()

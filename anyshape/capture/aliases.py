@@ -16,6 +16,7 @@ from anyshape.capture.recorder import Recorder
 from anyshape.capture.sources import Source
 from anyshape.ir.graph import Arg, Node, TensorType, Value, values_in
 from anyshape.ops import OPS
+from anyshape.ops.context import Undecided
 from anyshape.ops.layout import dense_order
 from anyshape.symbolic import Condition, Dim, all_of, any_of, eq
 
@@ -161,7 +162,10 @@ def _decide(recorder: Recorder, kind: TensorType) -> None:
     if recorder.cx.known(whole) is not None:
         return
     if recorder.cx.hint(whole) is not True:  # type: ignore[arg-type]
-        recorder.decide(whole)
+        try:
+            recorder.cx.decide(whole)
+        except Undecided:  # nobody may guard on it: where it is row-major, the call runs natively
+            recorder.cx.require(~whole, "a copy shares memory here")  # type: ignore[operator]
         return
     expected: Dim = 1
     for size, stride in zip(reversed(kind.shape), reversed(kind.strides)):

@@ -191,7 +191,7 @@ class Rebuilder:
     def _tuple(self, value: tuple[Any, ...]) -> str:
         parts = [self.text(item) for item in value]
         if type(value) is SizeTuple:
-            return f"{self.constant(torch.Size)}(({', '.join(parts)},))"
+            return f"{self.constant(torch.Size)}([{', '.join(parts)}])"
         if self.is_fixed(value):
             return self.constant(value)
         return f"({', '.join(parts)},)" if parts else "()"

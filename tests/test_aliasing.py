@@ -82,3 +82,63 @@ def test_what_is_returned_aliases_what_eagers_does(name: str) -> None:
         assert torch.equal(result, expected), shape
         assert strides_that_matter(result) == strides_that_matter(expected), shape
         assert (result.data_ptr() == x.data_ptr()) == (expected.data_ptr() == x.data_ptr()), shape
+
+
+def of_a_reshape(x: Tensor) -> tuple[Tensor, ...]:
+    t = x.t().reshape(-1)
+    return t[1:], t, t.view(-1)[2:]
+
+
+def of_a_flip(x: Tensor) -> tuple[Tensor, ...]:
+    t = x.flip(0)
+    return t[1:], t.t()
+
+
+def of_a_copy_of_a_copy(x: Tensor) -> tuple[Tensor, ...]:
+    t = x.t().contiguous()
+    u = t.t().reshape(-1)
+    return t.view(-1)[1:], u[1:], u[:2], t
+
+
+def of_what_is_computed(x: Tensor) -> tuple[Tensor, ...]:
+    y = x + 1
+    t = y.t().reshape(-1)
+    return t[1:], (t * 2).exp(), y @ y.t(), t.view(-1, 1) @ t.view(1, -1), y, t
+
+
+def shared(tensors: tuple[Tensor, ...]) -> list[list[bool]]:
+    places = [t.untyped_storage().data_ptr() for t in tensors]
+    return [[a == b for b in places] for a in places]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "program", [of_a_reshape, of_a_flip, of_a_copy_of_a_copy, of_what_is_computed]
+)
+def test_views_of_one_copy_share_its_memory(program: Callable[..., tuple[Tensor, ...]]) -> None:
+    fast = anyshape.compile(program)
+    for shape in (*SHAPES, (2, 7)):
+        x = torch.randn(shape)
+        ours, theirs = fast(x), program(x)
+        assert shared((x, *ours)) == shared((x, *theirs)), shape
+        for a, b in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(a, b)
+            assert strides_that_matter(a) == strides_that_matter(b)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("unbacked", [False, True])
+@pytest.mark.parametrize("name", ["reshape", "flatten", "ravel", "contiguous"])
+@pytest.mark.filterwarnings("ignore")
+def test_a_tensor_with_holes_is_viewed_where_eager_views_it(name: str, unbacked: bool) -> None:
+    fast = anyshape.compile(VIEWS[name])
+    shapes = ((3, 4), (1, 4), (3, 1), (1, 1), (2, 5))
+    expanded = [torch.randn(n).expand(m, n) for m, n in shapes]
+    stepped = [torch.randn(m, n, 2)[..., 0] for m, n in shapes]
+    for x in (*expanded, *stepped, *(torch.randn(2 * n)[::2] for n in (5, 1, 2))):
+        for dim in range(x.dim() if unbacked else 0):
+            anyshape.mark_unbacked(x, dim)
+        ours, theirs = fast(x), VIEWS[name](x)
+        assert torch.equal(ours, theirs)
+        assert (ours.data_ptr() == x.data_ptr()) == (theirs.data_ptr() == x.data_ptr())
+        assert strides_that_matter(ours) == strides_that_matter(theirs)

@@ -7,17 +7,19 @@ are visible outside. Then the question is decided by a guard; nearly always nobo
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 
+from anyshape.capture.breaks import broken
 from anyshape.capture.recorder import Recorder
 from anyshape.capture.sources import Source
 from anyshape.ir.graph import Arg, Node, TensorType, Value, values_in
 from anyshape.ops import OPS
 from anyshape.ops.context import Undecided
-from anyshape.ops.layout import dense_order
+from anyshape.ops.layout import dense_order, view_strides
 from anyshape.symbolic import Condition, Dim, all_of, any_of, eq
 
 COPIES = frozenset({"contiguous", "reshape", "reshape_as", "flatten", "ravel", "unflatten"})
@@ -152,20 +154,20 @@ def settle(recorder: Recorder, outputs: Iterable[Arg]) -> None:
         touched = source in written or copy in written
         seen = copy in returned and (source in returned or source in inputs)
         if touched or seen:
-            _decide(recorder, node.args[0].tensor)  # type: ignore[union-attr]
+            _decide(recorder, node)
 
 
-def _decide(recorder: Recorder, kind: TensorType) -> None:
+def _decide(recorder: Recorder, node: Node) -> None:
     """Guards one relation for each dimension, as the example sizes have it: facts that are no
     disjunctions simplify types."""
+    kind: TensorType = node.args[0].tensor  # type: ignore[union-attr]
     whole = is_row_major(kind)
     if recorder.cx.known(whole) is not None:
         return
     if recorder.cx.hint(whole) is not True:  # type: ignore[arg-type]
-        try:
-            recorder.cx.decide(whole)
-        except Undecided:  # nobody may guard on it: where it is row-major, the call runs natively
-            recorder.cx.require(~whole, "a copy shares memory here")  # type: ignore[operator]
+        _rely(recorder, whole)
+        if node.op not in ("contiguous", "ravel"):
+            _decide_view(recorder, node, kind)
         return
     expected: Dim = 1
     for size, stride in zip(reversed(kind.shape), reversed(kind.strides)):
@@ -175,6 +177,26 @@ def _decide(recorder: Recorder, kind: TensorType) -> None:
             ):
                 break
         expected = expected * size
+
+
+def _decide_view(recorder: Recorder, node: Node, kind: TensorType) -> None:
+    """A tensor that is not row-major can still be viewed in another shape where sizes are 1."""
+    for size in kind.shape:
+        _rely(recorder, eq(size, 1))
+    kept = [d for d, size in enumerate(kind.shape) if not recorder.cx.known(eq(size, 1))]
+    for outer, inner in itertools.pairwise(kept):
+        _rely(recorder, eq(kind.strides[outer], kind.strides[inner] * kind.shape[inner]))
+    if view_strides(recorder.cx, kind, node.output.tensor.shape, decide=True, ones=True):
+        raise broken("undecided-size", condition=f"{node.op} shares memory at these sizes")
+
+
+def _rely(recorder: Recorder, condition: Condition | bool) -> None:
+    """Guards the condition or its opposite; where nobody may guard on it, it is checked to be
+    false, and the call runs natively where it is not."""
+    try:
+        recorder.cx.decide(condition)
+    except Undecided:
+        recorder.cx.require(~condition, "a copy shares memory here")  # type: ignore[operator]
 
 
 def _is_unsure(recorder: Recorder, node: Node) -> bool:

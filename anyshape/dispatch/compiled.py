@@ -294,13 +294,13 @@ class Compiled:
                 returns = not isinstance(ending, Frame)
                 proved = entry.placed is None or not returns or prove_returned(recorder, ending)
                 outputs, rebuild = finish(domain, ending, partial(concrete_machine, self.codes))
+                aliases.settle(recorder, outputs)
         except Break as signal:
             self._break(signal, machine)
             return self._native(recorder)
         except _Escaped as escaped:  # natively the exception comes with its effects
             return dataclasses.replace(self._native(recorder), suspect=escaped.suspect)
         with stage_of("the guards", recorder.last_location):
-            aliases.settle(recorder, outputs)
             self._check_marks(recorder)
             apart = aliases.kept_apart(recorder)
             if apart is not None and not holds_apart(guard_set(recorder, apart), entry.slots):

@@ -7,7 +7,7 @@ by their places.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -33,7 +33,7 @@ from anyshape.schedule.analysis import Analysis, analyse, link_readers
 from anyshape.schedule.build import draft_group
 from anyshape.schedule.draft import Cell, Draft
 from anyshape.schedule.fuse import Group, Part, Refusal, grow
-from anyshape.schedule.indices import Index, Refine, dot, row_major, terms_of
+from anyshape.schedule.indices import Index, Refine, dot, terms_of
 from anyshape.schedule.lower import Lowering, view_index
 from anyshape.schedule.steps import insert_frees, numbers_in, numbers_of, symbols_used
 from anyshape.schedule.tile import finish
@@ -106,20 +106,49 @@ class _Plan:
         """Views that a library, eager torch or the caller needs, and that torch cannot stride."""
         found = self.found
         wanted = [v for output in self.graph.outputs for v in _tensors(output)]
+        self._share_copies(dict.fromkeys(wanted))
         for position, node in enumerate(self.graph.nodes):
             if found.kinds[position] == "step":
                 wanted.extend(v for v in node.inputs() if isinstance(v.type, TensorType))
         for value in wanted:
-            if found.kind_of(value) != "view" or value in self.strided:
-                continue
-            place = self._stride(value)
-            if place is None:
-                found.copies.add(found.producer[value])
-            else:
-                self.strided[value] = place
+            if self._is_view(value) and value not in self.strided:
+                place = self._stride(value)
+                if place is None:
+                    found.copies.add(found.producer[value])
+                else:
+                    self.strided[value] = place
+
+    def _share_copies(self, outputs: Iterable[Value]) -> None:
+        """Outputs that eager makes views of one copy are views of one copy here."""
+        roots: dict[Value, list[Value]] = {}
+        for value in filter(self._is_view, outputs):
+            chain = list(self._views_below(value))
+            root = next((v for v in reversed(chain) if self._stride(v) is None), None)
+            if root is not None:
+                roots.setdefault(root, []).append(value)
+        for root, values in roots.items():
+            if len(values) > 1:
+                self.found.copies.add(self.found.producer[root])
+
+    def _is_view(self, value: Value) -> bool:
+        """A view that has no memory of its own."""
+        found = self.found
+        return found.kind_of(value) == "view" and found.producer[value] not in found.copies
+
+    def _views_below(self, value: Value) -> Iterator[Value]:
+        """The view, the view that it is of, and so on down to its base."""
+        while self._is_view(value):
+            yield value
+            value = next(self.found.nodes[self.found.producer[value]].inputs())
 
     def _stride(self, value: Value) -> _Strided | None:
         """The view as strides over its base, None where the memory is not laid out so."""
+        return self._stride_over(value, None, None) or self._stride_by_step(value)
+
+    def _stride_over(
+        self, value: Value, under: Value | None, below: _Strided | None
+    ) -> _Strided | None:
+        """The view over its base, or over the view ``under`` it, whose strides are ``below``."""
         found = self.found
         axes = [found.symbols.axis(n) for n in range(len(value.shape))]
         shape = found.sizes.shape(value.shape)
@@ -129,48 +158,41 @@ class _Plan:
         index: Index = tuple(axes)
         base = value
         try:
-            while found.kind_of(base) == "view":
+            while self._is_view(base) and base is not under:
                 node = found.nodes[found.producer[base]]
-                row = self.ops[node.op]
-                if row.alias == "none":
+                if self.ops[node.op].alias == "none":
                     return None
                 base, index = view_index(lowering, node, index)
         except Refine:
-            return self._stride_by_type(value)
-        place = dot(index, found.sizes.shape(base.tensor.strides))
+            return None
+        if below is None:
+            below = _Strided(base, found.sizes.shape(base.tensor.strides), 0)
+        place = dot(index, below.strides) + below.offset
         steps = terms_of(place, extents)
         if steps is None:
-            return self._stride_by_type(value)
+            return None
         strides = tuple(steps.get(a.symbol, 0) for a in axes)  # type: ignore[arg-type]
         offset = found.sizes.simplify(place - dot(axes, strides))
         if any(isinstance(s, int) and s < 0 for s in strides):
             return None
-        return _Strided(base, strides, offset)
+        return _Strided(below.base, strides, offset)
 
-    def _stride_by_type(self, value: Value) -> _Strided | None:
-        """Merged and split dims of a view that keeps its memory: as the types have it."""
+    def _stride_by_step(self, value: Value) -> _Strided | None:
+        """The view over what it is a view of: merged and split dims as the types have them."""
         found = self.found
-        base, chain = value, []
-        while found.kind_of(base) == "view":
-            node = found.nodes[found.producer[base]]
-            if node.op not in ("reshape", "unsqueeze", "squeeze"):
-                break
-            chain.append(base)
-            first = node.args[0]
-            assert isinstance(first, Value)
-            base = first
-        dense = found.sizes.shape(row_major(found.sizes.shape(base.shape)))
-        if base is value or found.kind_of(base) == "view":
+        node = found.nodes[found.producer[value]]
+        first = node.args[0]
+        assert isinstance(first, Value)
+        shape, wanted = (found.sizes.shape(v.shape) for v in (first, value))
+        own = _Strided(first, found.sizes.shape(first.tensor.strides), 0)
+        below = self._stride(first) if self._is_view(first) else own
+        if below is None or self.ops[node.op].alias == "none":
             return None
-        if found.sizes.shape(base.tensor.strides) == dense:
-            return _Strided(base, row_major(found.sizes.shape(value.shape)), 0)
-        seen = base.tensor
-        for view in reversed(chain):
-            strides = view_strides(found.cx, seen, view.shape)
-            if strides is None:
-                return None
-            seen = replace(seen, shape=view.shape, strides=strides)
-        return _Strided(base, found.sizes.shape(seen.strides), 0)
+        if node.op not in ("reshape", "unsqueeze", "squeeze"):
+            return self._stride_over(value, first, below)
+        seen = replace(first.tensor, shape=shape, strides=below.strides)
+        strides = view_strides(found.cx, seen, wanted)
+        return None if strides is None else _Strided(below.base, strides, below.offset)
 
     # --- groups and places ---
 
@@ -324,7 +346,7 @@ class _Plan:
         node = self.found.nodes[self.found.producer[value]]
         first, *rest = node.args
         assert isinstance(first, Value)
-        if self.found.kind_of(first) == "view" and first not in self.strided:
+        if self._is_view(first) and first not in self.strided:
             place = self._stride(first)
             assert place is not None
             self.strided[first] = place

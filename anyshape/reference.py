@@ -371,6 +371,10 @@ def meshgrid(tensors: Any, *, indexing: str = "ij") -> Any:
     return torch.meshgrid(*tensors, indexing=indexing)
 
 
+def view_dtype(input: Tensor, dtype: torch.dtype) -> Tensor:
+    return input.view(dtype)
+
+
 def cartesian_prod(tensors: Any) -> Tensor:
     return torch.cartesian_prod(*tensors)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from anyshape.ir.dtypes import DType
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import Shape, contiguous_strides, numel, view_strides
@@ -116,6 +117,11 @@ def _view_type(cx: TypeContext, x: Any, shape: Shape) -> TensorType:
     return viewed(t, shape, strides)
 
 
+def _is_dtype(size: Arg) -> bool:
+    """``x.view(torch.int32)``, where a size is expected."""
+    return any(isinstance(part, DType) for part in sequence(size))
+
+
 def linear(at: Sequence[Dim], shape: Sequence[Dim]) -> Dim:
     """The row-major number of the element at an index."""
     place: Dim = 0
@@ -183,8 +189,41 @@ op(
     "input, size",
     torch="torch.Tensor.view",
     type=_view_type,
+    overload=lambda x, size: "view_dtype" if _is_dtype(size) else None,
     normalize=_normal_reshape,
     expand=lambda b, x, shape: b.reshape(x, shape),
+    alias="view",
+)
+
+
+def _view_dtype_type(cx: TypeContext, x: Any, dtype: DType) -> TensorType:
+    """The same bytes under another dtype; where its size differs, the last dimension's elements
+    are taken apart or put together."""
+    t = tensor(x)
+    old, new = t.dtype.size_bytes, dtype.size_bytes
+    shape, strides = t.shape, t.strides
+    if old != new:
+        if not shape:
+            raise OpError("self.dim() cannot be 0 to view as a dtype of another size")
+        cx.require(eq(strides[-1], 1), "self.stride(-1) must be 1 to view as another dtype")
+    if old > new:
+        shape = (*shape[:-1], shape[-1] * (old // new))
+        strides = (*(s * (old // new) for s in strides[:-1]), 1)
+    elif old < new:
+        each = new // old
+        for size in (shape[-1], *strides[:-1]):
+            cx.require(eq(mod(size, each), 0), f"sizes and strides must be divisible by {each}")
+        shape = (*shape[:-1], cx.facts.simplify(floordiv(shape[-1], each)))
+        strides = (*(cx.facts.simplify(floordiv(s, each)) for s in strides[:-1]), 1)
+    return TensorType(dtype, t.device, shape, strides)
+
+
+op(
+    "view_dtype",
+    "input, dtype",
+    torch="anyshape.reference.view_dtype",
+    normalize=lambda cx, x, dtype: ((x, sequence(dtype)[0]), {}),
+    type=_view_dtype_type,
     alias="view",
 )
 op(

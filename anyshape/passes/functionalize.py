@@ -362,6 +362,11 @@ def _undo_as_complex(b: Builder, parent: Value, new: Value, node: Node, position
     return b.call("view_as_real", new)
 
 
+def _undo_dtype(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
+    dense = b.call("clone", new, memory_format="contiguous_format")
+    return b.call("view_dtype", dense, parent.dtype)  # type: ignore[no-any-return]
+
+
 def _undo_alias(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
     return new
 
@@ -387,5 +392,6 @@ INVERSES: dict[str, Undo] = {
     "unbind": _undo_unbind,
     "view_as_real": _undo_as_real,
     "view_as_complex": _undo_as_complex,
+    "view_dtype": _undo_dtype,
     **dict.fromkeys(("alias", "detach", "positive"), _undo_alias),
 }

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -177,14 +178,18 @@ def _range_or_slice(make: Any) -> Handler:
     return handler
 
 
-def _dict_missing(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
-    if (
-        len(args) == 2
-        and isinstance(args[0], dict)
-        and attributes.is_python(machine, type(args[0]), "__missing__")
-    ):
-        return Call(polyfills.item_or_missing, args)
-    return machine.native(dict.__getitem__, args, kwargs)
+def _item(method: Any) -> Handler:
+    """`operator.getitem` and `dict.__getitem__`, which ask a dict for what is missing."""
+
+    def handler(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
+        if len(args) == 2 and isinstance(args[0], dict):
+            if attributes.is_python(machine, type(args[0]), "__missing__"):
+                return Call(polyfills.item_or_missing, args)
+            if machine.recording and isinstance(args[0], defaultdict):
+                return protocol.recorded_default(machine, *args)
+        return machine.native(method, args, kwargs)
+
+    return handler
 
 
 # ---- functools -----------------------------------------------------------------------------------
@@ -203,6 +208,20 @@ def _cached(machine: Machine, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     if machine.recording and any(protocol.holds_proxy(arg) for arg in (*args, *kwargs.values())):
         return Call(fn.__wrapped__, args, kwargs)
     return machine.native(fn, args, kwargs)
+
+
+def _getter(polyfill: Any) -> Callable[[Machine, Any, Args, Kwargs], Any]:
+    """`operator.itemgetter(...)(obj)` and the like: what they were made of is in their state."""
+
+    def handler(machine: Machine, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        if not machine.recording or len(args) != 1 or kwargs:
+            return machine.native(fn, args, kwargs)
+        make, state, *_ = fn.__reduce__()
+        if type(make) is functools.partial:  # a methodcaller with named arguments
+            return Call(polyfill, (args[0], make.args + state, make.keywords))
+        return Call(polyfill, (args[0], state))
+
+    return handler
 
 
 # ---- intrinsics ----------------------------------------------------------------------------------
@@ -232,6 +251,13 @@ def _created(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     return machine.heap.create(args[0]) if machine.recording else args[0]
 
 
+def _default(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
+    if machine.recording and len(args) == 2:
+        return Call(polyfills.item_or_default, args)
+    return machine.native(DEFAULT, args, kwargs)
+
+
+DEFAULT = vars(defaultdict)["__missing__"]
 TYPE_HANDLERS: dict[Any, Handler] = {
     **OBJECT_TYPES,
     **ITERATION_TYPES,
@@ -261,7 +287,9 @@ BUILTINS: dict[Any, Handler] = {
     operator.pos: _unary_operator("+"),
     operator.invert: _unary_operator("~"),
     operator.truth: _bool,
-    dict.__getitem__: _dict_missing,
+    dict.__getitem__: _item(dict.__getitem__),
+    operator.getitem: _item(operator.getitem),
+    DEFAULT: _default,
     **{op.function: _binary_operator(op) for op in protocol.BINARY.values()},
     **{op.function: _binary_operator(op) for op in protocol.INPLACE.values()},
     **{function: _comparison(sign) for sign, (_, _, function) in protocol.COMPARISONS.items()},
@@ -277,6 +305,9 @@ BUILTINS: dict[Any, Handler] = {
 OBJECT_CALLS: dict[type, Callable[[Machine, Any, Args, Kwargs], Any]] = {
     functools.partial: _partial,
     type(functools.lru_cache(len)): _cached,
+    operator.itemgetter: _getter(polyfills.items_of),
+    operator.attrgetter: _getter(polyfills.attributes_of),
+    operator.methodcaller: _getter(polyfills.method_of),
 }
 
 __all__ = ["BUILTINS", "CLASS_METHODS", "OBJECT_CALLS", "TYPE_HANDLERS", "Handler"]

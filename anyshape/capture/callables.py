@@ -123,6 +123,9 @@ STORES = frozenset(
     }
 )
 
+# What keeps an iterator that it is given, and takes nothing out of it.
+HOLDERS = STORES - purity.ABSORBERS - {tuple.__new__}
+
 # What keeps or compares objects by identity and class, and looks into none.
 KEEPERS = STORES | {
     isinstance,

@@ -192,7 +192,8 @@ class Generator:
             return
         try:
             self.throw(GeneratorExit())
-        except (GeneratorExit, StopIteration):
+        except (GeneratorExit, StopIteration) as error:
+            error.__traceback__ = None  # it would hold all frames, and what they hold, in a cycle
             return
         raise RuntimeError("generator ignored GeneratorExit")
 
@@ -269,7 +270,21 @@ class Closing(Continuation):
         return frame
 
 
+@dataclass(frozen=True, slots=True)
+class Dropped(Closing):
+    """As CPython's finalizer of a generator, which lets no exception out."""
+
+    def yielded(self, machine: Machine, frame: Frame, value: Any) -> Frame:
+        frame.stack.append(None)
+        return frame
+
+    def raised(self, machine: Machine, frame: Frame, error: BaseException) -> Frame | None:
+        frame.stack.append(None)
+        return frame
+
+
 CLOSING = Closing()
+DROPPED = Dropped()
 
 
 def thrown_exception(kind: Any, value: Any = None, traceback: Any = None) -> BaseException:

@@ -102,15 +102,26 @@ def _equals_text(path: str, expected: Any, name: Namer) -> str:
     if isinstance(expected, float) and (expected == 0.0 or math.isnan(expected)):
         differs = f"type(v) is not {kind} or repr(v) != {str(expected)!r}"
         return f"(v := {path}) is not {constant} and ({differs})"
+    if type(expected) in (tuple, slice):  # a tensor in it has no truth, and 1 == True == 1.0
+        return (
+            f"(v := {path}) is not {constant} and not {name(same_constant, 'same')}(v, {constant})"
+        )
     return f"(v := {path}) is not {constant} and (type(v) is not {kind} or v != {constant})"
 
 
+SLICE_PARTS = ("start", "stop", "step")
+
+
 def same_constant(value: Any, expected: Any) -> bool:
-    """Equal, of one type, and for floats with the same sign of zero."""
+    """Equal, of one type, and for floats with the same sign of zero; in tuples all the way."""
     if value is expected:
         return True
     if type(value) is not type(expected):
         return False
+    if type(expected) is tuple:
+        return len(value) == len(expected) and all(map(same_constant, value, expected))
+    if type(expected) is slice:
+        return all(same_constant(getattr(value, n), getattr(expected, n)) for n in SLICE_PARTS)
     if isinstance(expected, float):
         return repr(value) == repr(expected)
     return bool(value == expected)

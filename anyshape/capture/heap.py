@@ -283,7 +283,7 @@ class Heap:
             key += self.domain.read(obj, "len", None, len(obj))
         if isinstance(obj, dict) and key not in obj:
             self.domain.read(obj, "contains", key, False)
-            return obj[key] if not hasattr(type(obj), "__missing__") else self._write(obj)[key]
+            return obj[key]
         return self.domain.read(obj, "item", key, obj[key])
 
     def item_or_null(self, obj: dict[Any, Any], key: Any) -> Any:

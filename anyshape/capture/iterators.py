@@ -48,6 +48,21 @@ SETTABLE: frozenset[type] = frozenset(
 )
 _COMPOSITES: frozenset[type] = frozenset({zip, enumerate, itertools.chain, itertools.islice})
 FORKABLE = _LEAVES | _COMPOSITES
+# Those that tell their state, so that another can be made; copies of some would share a part.
+TELLING = FORKABLE | {
+    itertools.accumulate,
+    itertools.combinations,
+    itertools.combinations_with_replacement,
+    itertools.compress,
+    itertools.cycle,
+    itertools.dropwhile,
+    itertools.filterfalse,
+    itertools.permutations,
+    itertools.product,
+    itertools.starmap,
+    itertools.takewhile,
+    itertools.zip_longest,
+}
 
 
 def can_fork(iterator: object) -> bool:

@@ -6,7 +6,10 @@ variables always live, and so does everything in code that may look at its own l
 
 from __future__ import annotations
 
+from typing import Any
+
 from anyshape.capture.frame import Code, Frame
+from anyshape.capture.generators import Generator
 from anyshape.capture.join import successors
 
 _READS = frozenset(
@@ -30,6 +33,11 @@ def live_at(frame: Frame) -> int:
     if code.live is None:
         code.live = live_slots(code)
     return code.live[frame.index]
+
+
+def is_live(live: int, slot: int, value: Any) -> bool:
+    """Whether a slot matters: it will be read, or its generator has something to do at its end."""
+    return bool(live >> slot & 1) or (type(value) is Generator and value.is_left_open)
 
 
 def live_slots(code: Code) -> list[int]:

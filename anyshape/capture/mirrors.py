@@ -81,6 +81,11 @@ def _mirror_deque(read: Read, obj: Any) -> Any:
     return deque([read(obj, "item", index, value) for index, value in enumerate(obj)], obj.maxlen)
 
 
+def _mirror_bytes(read: Read, obj: Any) -> Any:
+    read(obj, "keys", None, tuple(obj))
+    return bytearray(obj)
+
+
 _COPIERS: tuple[tuple[type, Copier], ...] = (
     (list, _mirror_list),
     (tuple, _mirror_tuple),
@@ -88,6 +93,7 @@ _COPIERS: tuple[tuple[type, Copier], ...] = (
     (set, _mirror_set),
     (frozenset, _mirror_set),
     (deque, _mirror_deque),
+    (bytearray, _mirror_bytes),
 )
 
 

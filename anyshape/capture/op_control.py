@@ -15,7 +15,7 @@ from anyshape.capture.frame import PYTHON, Frame
 from anyshape.capture.generators import Generator
 from anyshape.capture.iterators import FORKABLE
 from anyshape.capture.op_values import shown_callable
-from anyshape.capture.steps import again, also, drop, enter, push, push_by
+from anyshape.capture.steps import again, also, drop, enter, push, push_by, released
 from anyshape.capture.unwinding import handled_exception
 from anyshape.capture.values import NULL, PROXIES, Call
 
@@ -180,16 +180,25 @@ def send(machine: Machine, frame: Frame, arg: Delegation) -> Frame | None:
     if attributes.is_python(machine, type(delegate), name):
         call = attributes.special(machine, delegate, name, *(() if value is None else (value,)))
         return push_by(machine, frame, 1, call, following)
-    protocol.will_exhaust(machine, delegate)
     try:
-        result = next(delegate) if value is None else delegate.send(value)
+        stack[-1] = _delegated(machine, delegate, value)
+        return None
     except StopIteration as stop:
         ended = stop.value
-    else:
-        stack[-1] = result
-        return None
     stack.pop()
     return SendNext.returned(following, machine, frame, ended)
+
+
+def _delegated(machine: Machine, delegate: Any, value: Any) -> Any:
+    """What a native iterator gives for the next value sent to a `yield from` over it."""
+    if value is not None:
+        return delegate.send(value)
+    if not machine.recording:
+        return next(delegate)
+    result = machine.heap.advance(delegate, shared=False)
+    if result is NULL:
+        raise StopIteration
+    return result
 
 
 def end_send(machine: Machine, frame: Frame, arg: Any) -> None:
@@ -283,10 +292,20 @@ def _retry_with(
 
 
 def return_value(machine: Machine, frame: Frame, arg: Any) -> Frame:
+    if machine.recording:
+        closer = released(machine, frame, 1)
+        if closer is not None:
+            frame.index -= 1
+            return closer
     return leave(machine, frame, frame.stack.pop())
 
 
 def return_const(machine: Machine, frame: Frame, arg: Any) -> Frame:
+    if machine.recording:
+        closer = released(machine, frame, 0)
+        if closer is not None:
+            frame.index -= 1
+            return closer
     return leave(machine, frame, arg)
 
 

@@ -11,8 +11,8 @@ from anyshape.capture import attributes, iteration_polyfills, polyfills, protoco
 from anyshape.capture.attributes import BOUND
 from anyshape.capture.continuations import DISCARD
 from anyshape.capture.frame import Frame
-from anyshape.capture.generators import CLOSING, Generator
-from anyshape.capture.steps import again, also, drop, enter, push
+from anyshape.capture.generators import Generator
+from anyshape.capture.steps import again, also, drop, enter, push, release
 from anyshape.capture.values import NULL, PROXIES, Call
 
 if TYPE_CHECKING:
@@ -26,13 +26,11 @@ UNBOUND_FREE = (
 
 # ---- the stack -----------------------------------------------------------------------------------
 def pop_top(machine: Machine, frame: Frame, arg: Any) -> Frame | None:
-    value = frame.stack[-1]
-    if type(value) is Generator and machine.recording and value.is_left_open:
-        machine.domain.will_drop(value)
+    if machine.recording and type(frame.stack[-1]) is Generator:
+        closer = release(machine, frame, frame.stack, -1)
+        frame.stack.pop()
+        return closer
     frame.stack.pop()
-    if type(value) is Generator and machine.recording and value.is_dropped():
-        # CPython closes a generator that nobody holds any more: its `finally` blocks run now.
-        return enter(machine, frame, also(value.throwing(GeneratorExit(), CLOSING), DISCARD))
     return None
 
 
@@ -74,14 +72,22 @@ def load_fast_and_clear(machine: Machine, frame: Frame, arg: int) -> None:
     frame.locals[arg] = NULL
 
 
-def store_fast(machine: Machine, frame: Frame, arg: int) -> None:
+def store_fast(machine: Machine, frame: Frame, arg: int) -> Frame | None:
+    if machine.recording and type(frame.locals[arg]) is Generator:
+        closer = release(machine, frame, frame.locals, arg)
+        frame.locals[arg] = frame.stack.pop()
+        return closer
     frame.locals[arg] = frame.stack.pop()
+    return None
 
 
-def delete_fast(machine: Machine, frame: Frame, arg: int) -> None:
+def delete_fast(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     if frame.locals[arg] is NULL:
         raise UnboundLocalError(UNBOUND.format(frame.code.local_names[arg]))
+    if machine.recording and type(frame.locals[arg]) is Generator:
+        return release(machine, frame, frame.locals, arg)
     frame.locals[arg] = NULL
+    return None
 
 
 def make_cell(machine: Machine, frame: Frame, arg: int) -> None:

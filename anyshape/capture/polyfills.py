@@ -279,6 +279,33 @@ def item_or_missing(obj: Any, key: Any) -> Any:
     return bind(find(cls, "__missing__"), obj, cls)(key)
 
 
+def item_or_default(obj: Any, key: Any) -> Any:
+    factory = obj.default_factory
+    if factory is None:
+        raise KeyError(key)
+    value = factory()
+    obj[key] = value
+    return value
+
+
+def items_of(obj: Any, keys: Any) -> Any:
+    return obj[keys[0]] if len(keys) == 1 else tuple([obj[key] for key in keys])
+
+
+def attributes_of(obj: Any, paths: Any) -> Any:
+    found = []
+    for path in paths:
+        value = obj
+        for name in path.split("."):
+            value = getattr(value, name)
+        found.append(value)
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def method_of(obj: Any, call: Any, named: Any = None) -> Any:
+    return getattr(obj, call[0])(*call[1:], **({} if named is None else named))
+
+
 # ---- conversions ---------------------------------------------------------------------------------
 def text_by_method(value: Any, method: Any) -> Any:
     cls = type(value)

@@ -10,6 +10,7 @@ where one call is all, else by a polyfill. Attributes are in attributes.py.
 from __future__ import annotations
 
 import operator
+from collections import defaultdict
 from collections.abc import Callable
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any
@@ -286,6 +287,8 @@ def load_item(machine: Machine, obj: Any, key: Any) -> Any:
     if isinstance(obj, dict) and is_python(machine, cls, "__missing__"):
         return Call(polyfills.item_or_missing, (obj, key))
     if machine.recording:
+        if isinstance(obj, defaultdict):
+            return recorded_default(machine, obj, key)
         return _recorded_item(machine, obj, key)
     return machine.native(operator.getitem, (obj, key), {})
 
@@ -299,6 +302,12 @@ def _recorded_item(machine: Machine, obj: Any, key: Any) -> Any:
     if kind not in PLAIN and not isinstance(obj, dict) and is_python(machine, kind, "__index__"):
         return Call(polyfills.item_by_index, (obj, key))
     return machine.heap.item(obj, key)
+
+
+def recorded_default(machine: Machine, obj: Any, key: Any) -> Any:
+    """`obj[key]` of a `defaultdict`: its factory is the program's, and so is what it makes."""
+    value = machine.heap.item_or_null(obj, key)
+    return Call(polyfills.item_or_default, (obj, key)) if value is NULL else value
 
 
 def _class_item(machine: Machine, cls: Any, key: Any) -> Any:

@@ -54,6 +54,8 @@ _DEQUE = (
     "__setitem__ __delitem__ __iadd__ __imul__ __init__"
 )
 
+_COUNT_ELEMENTS = vars(collections)["_count_elements"]  # what `Counter` counts with
+
 # C methods that write their first argument.
 MUTATORS: frozenset[Any] = frozenset(
     [
@@ -69,7 +71,7 @@ MUTATORS: frozenset[Any] = frozenset(
             getattr(heapq, name)
             for name in "heappush heappop heapify heapreplace heappushpop".split()
         ],
-        *[bisect.insort_left, bisect.insort_right],
+        *[bisect.insort_left, bisect.insort_right, _COUNT_ELEMENTS],
     ]
 )
 
@@ -81,6 +83,7 @@ ABSORBERS: frozenset[Any] = frozenset(
         *_methods(OrderedDict, "update __ior__ __init__"),
         *_methods(set, _SET),
         *_methods(deque, "extend extendleft __iadd__ __init__"),
+        _COUNT_ELEMENTS,
     ]
 )
 

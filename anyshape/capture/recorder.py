@@ -279,6 +279,11 @@ class Recorder:
         self.hooks.extend(hooks)
         return True
 
+    def forget(self) -> None:
+        """Lets go of the objects that were read; sources and guards name what they rely on."""
+        self._tensors.clear()
+        self.sources.forget()
+
     # ---- forks -----------------------------------------------------------------------------------
     def mark(self) -> RecorderMark:
         """Remembers graph, facts and modes; guards on outside objects stay whatever happens

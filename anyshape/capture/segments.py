@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 import types
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,11 +24,12 @@ from anyshape.capture.continuations import Continuation
 from anyshape.capture.frame import CELL, Frame
 from anyshape.capture.generators import Generator
 from anyshape.capture.heap import Effect
-from anyshape.capture.iterators import FORKABLE
+from anyshape.capture.iterators import TELLING
 from anyshape.capture.sources import Source, expression
 from anyshape.capture.suspended import STATE
 from anyshape.capture.tensor_ops import SizeTuple
 from anyshape.capture.values import NULL, PROXIES, ScalarValue, SizeValue, TensorValue
+from anyshape.capture.young import may_be_young, young_objects
 from anyshape.ir.graph import Arg
 from anyshape.ir.scalars import Scalar, ScalarInput
 
@@ -70,6 +72,8 @@ class Rebuilder:
         self._constant_of: dict[int, str] = {}
         self.lines: list[str] = []
         self._reads: dict[str, str] = {}
+        self._young: frozenset[int] | None = None
+        self._held: set[int] = set()  # generators that the program goes on with
 
     # ---- names -----------------------------------------------------------------------------------
     def constant(self, obj: Any, hint: str = "") -> str:
@@ -145,6 +149,8 @@ class Rebuilder:
         return text
 
     def _object(self, value: Any, kind: type) -> str:
+        if kind is Generator:
+            self._held.add(id(value))
         real = self.heap.real(value)
         if real is not value and not self._is_ours(real):
             return self._outside(real)
@@ -159,7 +165,7 @@ class Rebuilder:
             return f"{self.constant(types.MethodType)}({function}, {owner})"
         if is_bound_method(value):
             return f"getattr({self.text(value.__self__)}, {value.__name__!r})"
-        if kind in FORKABLE and self.recorder.sources.of(value) is None:
+        if kind in TELLING and self.recorder.sources.of(value) is None:
             return self._iterator(value)
         if not self.heap.is_created(value) and not self._is_ours(value):
             return self._outside(value)
@@ -174,7 +180,14 @@ class Rebuilder:
 
     def _is_ours(self, value: Any) -> bool:
         """Whether a container that nobody registered was made in this trace nevertheless."""
-        return self.recorder.sources.of(value) is None and holds_proxy(value)
+        if self.recorder.sources.of(value) is not None:
+            return False
+        return holds_proxy(value) or (isinstance(value, MADE_BY_C) and self._is_young(value))
+
+    def _is_young(self, value: Any) -> bool:
+        if self._young is None:
+            self._young = young_objects()
+        return may_be_young(value, self._young)
 
     def _outside(self, value: Any) -> str:
         source = self.recorder.sources.of(value)
@@ -243,7 +256,14 @@ class Rebuilder:
         """Brings generators from outside to where their twins are."""
         for twin in self.domain.generators():
             if not twin.running:
-                self._leave(self.text(twin), twin)
+                self._leave(self._outside(twin), twin)
+
+    def refuse_lost_generators(self) -> None:
+        """A generator that nobody holds any more has something to do, at a moment that capture has
+        missed."""
+        for value in (*self.heap.created.values(), *self.domain.handed_generators()):
+            if type(value) is Generator and value.is_left_open and id(value) not in self._held:
+                raise broken("escape", "a generator that is dropped")
 
     def _leave(self, name: str, value: Generator) -> None:
         if value.finished:
@@ -338,6 +358,7 @@ def holds_proxy(value: Any) -> bool:
     return False
 
 
+MADE_BY_C = (list, dict, set, deque, bytearray, Iterator)
 LOOKED_INTO = (list, tuple, dict, set, deque, CELL, types.MethodType, functools.partial)
 
 
@@ -467,6 +488,19 @@ def _exception(rebuilder: Rebuilder, value: BaseException) -> str:
     return name
 
 
+def _getter(rebuilder: Rebuilder, value: Any) -> str:
+    """An `operator.itemgetter` or the like, by what it says that it was made of."""
+    make, args, *_ = value.__reduce__()
+    parts = ", ".join(rebuilder.text(arg) for arg in args)
+    return f"{rebuilder.text(make)}({parts})"
+
+
+def _bytearray(rebuilder: Rebuilder, value: bytearray) -> str:
+    name = rebuilder.fresh(value)
+    rebuilder.add(f"{name} = {rebuilder.constant(bytearray)}({bytes(value)!r})")
+    return name
+
+
 def _class(rebuilder: Rebuilder, value: type) -> str:
     raise broken("escape", f"the class {value.__name__}, made in the function,")
 
@@ -523,6 +557,8 @@ MAKERS: tuple[tuple[Any, Callable[[Rebuilder, Any], str]], ...] = (
     (types.FunctionType, _function),
     (BaseException, _exception),
     (type, _class),
+    (bytearray, _bytearray),
+    ((operator.itemgetter, operator.attrgetter, operator.methodcaller), _getter),
 )
 
 
@@ -539,6 +575,7 @@ def finish(
     rebuilder = Rebuilder(domain, new_machine)
     text = rebuilder.frames(result) if isinstance(result, Frame) else rebuilder.text(result)
     rebuilder.generators()
+    rebuilder.refuse_lost_generators()
     for effect in domain.machine.heap.effects:
         rebuilder.effect(effect)
     rebuilder.modes()

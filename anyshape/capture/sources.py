@@ -79,6 +79,11 @@ class Sources:
         """Where the object was first read from, if it was."""
         return self._of.get(id(obj))
 
+    def forget(self) -> None:
+        """No more places are asked for: which object came from where is forgotten."""
+        self._of.clear()
+        self._alive.clear()
+
     def _intern(self, base: Source | None, kind: Kind, key: Any, text: str | None) -> Source:
         try:
             index = (id(base), kind, (type(key), key))

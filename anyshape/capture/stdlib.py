@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyshape.capture import instances, itertools_polyfills, protocol
 from anyshape.capture.builtins import Handler
+from anyshape.capture.iterators import TELLING
 from anyshape.capture.values import PROXIES, Call
 
 if TYPE_CHECKING:
@@ -22,10 +23,13 @@ if TYPE_CHECKING:
 
 
 def _lazy(function: Any, polyfill: Callable[..., Any]) -> Handler:
-    """C code for containers of constants, the polyfill for what is the program's."""
+    """C code for containers of constants, the polyfill for what is the program's, or for an
+    iterator that cannot be made anew where it stands."""
 
     def handler(machine: Machine, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if machine.recording and any(_is_programs(machine, arg) for arg in args):
+        if machine.recording and (
+            function not in TELLING or any(_is_programs(machine, arg) for arg in args)
+        ):
             return Call(polyfill, args, kwargs)
         return machine.native(function, args, kwargs)
 

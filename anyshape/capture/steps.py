@@ -6,14 +6,20 @@ frame as it was.
 
 from __future__ import annotations
 
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 from anyshape.capture.continuations import AGAIN, DISCARD, Chain, Continuation
 from anyshape.capture.frame import Frame
-from anyshape.capture.values import Call
+from anyshape.capture.generators import DROPPED, Generator
+from anyshape.capture.values import NULL, Call
 
 if TYPE_CHECKING:
     from anyshape.capture.machine import Machine
+
+# Who holds a generator from outside that the program is about to let go: the place, two tables of
+# the capture, its arguments, and whoever asks.
+LAST_HOLDERS = 6
 
 
 def enter(machine: Machine, caller: Frame, callee: Frame) -> Frame:
@@ -84,3 +90,30 @@ def again(machine: Machine, frame: Frame, result: Any) -> Frame:
     frame.stack.append(result)
     frame.index -= 1
     return frame
+
+
+def release(machine: Machine, frame: Frame, place: list[Any], index: int) -> Frame | None:
+    """Empty a place that holds a generator. CPython closes one that nobody holds any more at once:
+    the frame to enter, in which its `finally` blocks run."""
+    value: Generator = place[index]
+    if value.is_left_open and getrefcount(value) <= LAST_HOLDERS:
+        machine.domain.will_drop(value)
+    place[index] = NULL
+    if value.is_dropped():
+        return enter(machine, frame, also(value.throwing(GeneratorExit(), DROPPED), DISCARD))
+    return None
+
+
+def released(machine: Machine, frame: Frame, kept: int) -> Frame | None:
+    """As `release`, for what a frame that is about to end holds but for the topmost `kept` of its
+    stack: the first that must be closed."""
+    for place, count in (
+        (frame.stack, len(frame.stack) - kept),
+        (frame.locals, frame.code.local_count),
+    ):
+        for index in range(count):
+            if type(place[index]) is Generator:
+                closer = release(machine, frame, place, index)
+                if closer is not None:
+                    return closer
+    return None

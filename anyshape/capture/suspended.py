@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyshape.capture.frame import Frame
 from anyshape.capture.generators import Generator
-from anyshape.capture.liveness import live_at
+from anyshape.capture.liveness import is_live, live_at
 from anyshape.capture.sources import Source
 from anyshape.capture.values import NULL
 
@@ -66,7 +66,7 @@ def _see_frame(domain: SymbolicDomain, place: Source, real: Frame) -> Frame:
 def _seen(domain: SymbolicDomain, place: Source, values: list[Any], live: int) -> Iterator[Any]:
     for index, value in enumerate(values):
         source = domain.recorder.sources.child(place, "item", index)
-        if not live >> index & 1:
+        if not is_live(live, index, value):
             yield NULL
         elif value is NULL:
             domain.recorder.guard(source, "is", NULL)

@@ -223,6 +223,22 @@ class SymbolicDomain(Domain):
         found = [twin for _, twin in self._twins.values() if type(twin) is Generator]
         return [twin for twin in found if twin.touched]
 
+    def handed_generators(self) -> list[Generator]:
+        """The twins of generators that the program handed from one instruction to the next."""
+        of = self.recorder.sources.of
+        twins = [twin for _, twin in self._twins.values() if type(twin) is Generator]
+        return [twin for twin in twins if of(twin).kind == "slot"]
+
+    def forget(self) -> None:
+        """The capture is over: what it has met is held by nobody but the program."""
+        machine = self.machine
+        machine.frame = machine.escaped = None
+        for table in (self._twins, self._iterators, machine.heap.created, machine.heap.mirrors):
+            table.clear()
+        machine.heap.slots.clear()
+        machine.heap.effects.clear()
+        self.recorder.forget()
+
     def _with_defaults(self, source: Source, value: Any) -> Any:
         child = self.recorder.sources.child
         names = value.__code__, value.__globals__, value.__name__
@@ -324,6 +340,8 @@ class SymbolicDomain(Domain):
         return callables.is_opaque(fn)
 
     def call_native(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if type(fn) not in purity.CALLABLE_TYPES or fn not in callables.HOLDERS:
+            self._refuse_outside_iterators(args)
         made = tensor_methods.call_torch(self, fn, args, kwargs)
         if made is not NotImplemented:
             return made
@@ -343,7 +361,6 @@ class SymbolicDomain(Domain):
             type(a) in PROXIES for a in kwargs.values()
         ):
             return self._call_with_proxies(fn, args, kwargs)
-        self._refuse_outside_iterators(args)
         if callables.is_pure(fn, args) and (
             fn in callables.KEEPERS or not self._reads_outside((*args, *kwargs.values()))
         ):

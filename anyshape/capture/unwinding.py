@@ -9,11 +9,14 @@ function, line and columns are the user's own.
 from __future__ import annotations
 
 import dis
+import threading
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from anyshape.capture.continuations import Root
 from anyshape.capture.frame import Code, Frame
+from anyshape.capture.generators import Generator
+from anyshape.capture.steps import release
 
 if TYPE_CHECKING:
     from anyshape.capture.machine import Machine
@@ -37,13 +40,14 @@ def unwind(machine: Machine, error: BaseException) -> Frame | None:
         row = frame.code.handled_by[frame.index - 1]
         if row is not None:
             stack = frame.stack
+            held = stack[row.depth :]
             del stack[row.depth :]
             if row.lasti:
                 stack.append(frame.index - 1)
             stack.append(error)
             frame.index = row.target
             machine.frame = frame
-            return frame
+            return _closing(machine, frame, held) if machine.recording else frame
         if frame.generator is not None:
             error = frame.generator.failed(error)
         continuation = frame.continuation
@@ -58,6 +62,16 @@ def unwind(machine: Machine, error: BaseException) -> Frame | None:
                 return taken  # type: ignore[no-any-return]
         frame = caller
         _add_traceback(error, frame)
+
+
+def _closing(machine: Machine, frame: Frame, held: list[Any]) -> Frame:
+    """The frame to go on with, once the generators that lay on the stack are closed."""
+    while held:
+        if type(held[-1]) is Generator:
+            closer = release(machine, frame, held, -1)
+            frame = frame if closer is None else closer
+        held.pop()
+    return frame
 
 
 def handled_exception(frame: Frame | None) -> BaseException | None:
@@ -106,14 +120,21 @@ def _add_traceback(error: BaseException, frame: Frame) -> None:
 
 
 def _dummy_frame(code: Code, globals_: dict[str, Any]) -> FrameType:
+    """Made in a thread of its own: a frame keeps its callers, and all that they hold, alive."""
+    maker = threading.Thread(target=_make_dummy_frame, args=(code, globals_))
+    maker.start()
+    maker.join()
+    assert code.dummy_frame is not None
+    return code.dummy_frame
+
+
+def _make_dummy_frame(code: Code, globals_: dict[str, Any]) -> None:
     stub = FunctionType(_raising(code.code), globals_)
     try:
         stub()
     except AssertionError as error:
         assert error.__traceback__ is not None and error.__traceback__.tb_next is not None
         code.dummy_frame = error.__traceback__.tb_next.tb_frame
-    assert code.dummy_frame is not None
-    return code.dummy_frame
 
 
 _STUB = bytes(

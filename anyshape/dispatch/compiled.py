@@ -9,14 +9,12 @@ What runs between segments is in `trampoline.py`.
 from __future__ import annotations
 
 import dataclasses
-import gc
 import inspect
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -37,6 +35,7 @@ from anyshape.capture.recorder import Recorder, locate
 from anyshape.capture.segments import finish
 from anyshape.capture.symbolic_domain import SymbolicDomain
 from anyshape.capture.values import Break, InterpreterBug, ProxyLeak
+from anyshape.capture.young import collection_paused
 from anyshape.declare import Declaration, Parameters, check_returned
 from anyshape.dispatch.freshness import entry_of
 from anyshape.dispatch.inside import told
@@ -189,9 +188,10 @@ class Compiled:
             place = flatten(machine.frame)
             entry = Entry(place.key, place.slots, place.texts, place=place)
             variant = self._variant(entry, stance)
-            if variant is None:
-                return machine.resume()
-            if variant.run is None:
+            if variant is None or variant.run is None:
+                del place, entry
+                if variant is None:
+                    return machine.resume()
                 continue
             inputs = variant.entry(place.slots)
             assert inputs is not None
@@ -200,6 +200,7 @@ class Compiled:
             except Exception as error:
                 if not has_not_happened(variant, error):
                     raise
+                del place, entry, inputs
                 resumed = machine.resume()
                 self._note(error, variant.line())
                 return resumed
@@ -288,6 +289,16 @@ class Compiled:
         if entry.placed is not None:
             recorder.declare(entry.placed)
             recorder.front = entry.placed.front(entry.slots)
+        try:
+            return self._specialize(machine, domain, entry, started)
+        finally:
+            domain.forget()
+
+    def _specialize(
+        self, machine: Machine, domain: SymbolicDomain, entry: Entry, started: float
+    ) -> Variant:
+        """Captures a segment and has its graph compiled."""
+        recorder = domain.recorder
         try:
             with stage_of("capture", recorder.last_location):
                 ending, suspect = self._run(machine, domain, entry)
@@ -550,18 +561,6 @@ def parameters_of(fn: Callable[..., Any]) -> Parameters:
         )
     except (TypeError, ValueError):
         return Parameters(())
-
-
-@contextmanager
-def collection_paused() -> Iterator[None]:
-    """No garbage collection while capturing: it makes many objects at once, and drops few."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def current_stance() -> str:

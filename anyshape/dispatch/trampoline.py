@@ -18,7 +18,7 @@ from anyshape.capture.concrete import Concrete
 from anyshape.capture.continuations import Continuation, Finished
 from anyshape.capture.frame import Frame
 from anyshape.capture.generators import Generator
-from anyshape.capture.liveness import live_at
+from anyshape.capture.liveness import is_live, live_at
 from anyshape.capture.machine import Machine
 from anyshape.capture.segments import is_bound_method
 from anyshape.capture.values import NULL
@@ -115,7 +115,7 @@ class _Flattener:
         prefix = "" if depth == 0 else f"{frame.code.code.co_name}."
         live = live_at(frame)
         locals_ = tuple(
-            self.slot(value, prefix + name) if live >> slot & 1 else -1
+            self.slot(value, prefix + name) if is_live(live, slot, value) else -1
             for slot, (name, value) in enumerate(zip(names, frame.locals))
         )
         stack = tuple(

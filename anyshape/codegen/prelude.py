@@ -79,15 +79,15 @@ f64 fmod(f64, f64); f32 fmodf(f32, f32); f64 nextafter(f64, f64); f32 nextafterf
 FLOATS = """
 AS_INLINE f32 as_exp_f32(f32 x) {
   f32 c = x > 89.0f ? 89.0f : x; c = x < -104.0f ? 0.0f : c; /* no denormals on the way to 0 */
-  f32 n = __builtin_rintf(c * 1.44269504f);
+  f32 t = AS_FMA(c, 1.44269504f, 12583166.0f); /* its low bits are the exponent plus 254 */
+  f32 n = t - 12583166.0f;
   f32 r = AS_FMA(n, -0.693145752f, c); r = AS_FMA(n, -1.42860677e-6f, r);
-  f32 p = 1.98426045e-4f;
-  p = AS_FMA(p, r, 1.39335995e-3f); p = AS_FMA(p, r, 8.33340268e-3f);
-      p = AS_FMA(p, r, 4.16664183e-2f);
-  p = AS_FMA(p, r, 1.66666657e-1f); p = AS_FMA(p, r, 0.5f); p = AS_FMA(p, r, 1.0f);
-      p = AS_FMA(p, r, 1.0f);
-  i32 k = (i32)n, h = k >> 1;
-  f32 e = p * as_float((u32)(h + 127) << 23) * as_float((u32)(k - h + 127) << 23);
+  f32 p = 0.0013814584f;
+  p = AS_FMA(p, r, 0.008368724f); p = AS_FMA(p, r, 0.04166839f);
+  p = AS_FMA(p, r, 0.16666521f); p = AS_FMA(p, r, 0.49999994f); p = AS_FMA(p, r, 1.0f);
+  p = AS_FMA(p, r, 1.0f);
+  u32 k = as_bits(t), h = k >> 1;
+  f32 e = p * as_float(h << 23) * as_float((k - h) << 23);
   return x < -104.0f ? 0.0f : e;
 }
 AS_INLINE f64 as_exp_f64(f64 x) { return exp(x); }

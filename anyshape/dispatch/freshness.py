@@ -157,7 +157,6 @@ def _compare_bytes(
         *(layout.data, ctypes.addressof(pointers), len(hooks), ctypes.addressof(tables)),
     )
     kept = (impls, copies, pointers, tables, parameters, hooks)
-    compare.restype = ctypes.c_int
 
     def fresh(kept: Any = kept) -> bool:
         """Bytes that differ may mean nothing (a gradient was made): then the tensors are asked."""

@@ -81,7 +81,8 @@ class Steady:
     tests: list[Callable[[], bool] | None]
     numbers: Any
     changed: Callable[..., int]
-    given: tuple[int, Any, Any]
+    given: tuple[int, int, int]
+    kept: Any
 
     @classmethod
     def of(cls, guards: Sequence[Guard], options: Options) -> Steady | None:
@@ -99,9 +100,10 @@ class Steady:
         dicts = [table for table, _ in found.values()]
         numbers = (ctypes.c_int64 * len(dicts))()  # none of a dictionary: all are tested first
         addresses = (ctypes.c_int64 * len(dicts))(*map(id, dicts))
-        given = (len(dicts), addresses, numbers)
+        given = (len(dicts), ctypes.addressof(addresses), ctypes.addressof(numbers))
         tests: list[Callable[[], bool] | None] = [None] * len(dicts)
-        made = cls(dicts, [some for _, some in found.values()], tests, numbers, changed, given)
+        some_guards = [some for _, some in found.values()]
+        made = cls(dicts, some_guards, tests, numbers, changed, given, addresses)
         made.test_at_first()
         return made
 

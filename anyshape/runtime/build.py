@@ -1,8 +1,8 @@
 """Text of C to running code: one shared object for all kernels that are not yet loaded or cached.
 
-In: kernel texts by name. Out: ctypes functions. The object is addressed by text, compiler and
-flags, CPU features and torch version; it is compiled into a temporary directory, kept in the disk
-cache, and loaded from memory, so that a full or read-only disk cannot stop it.
+In: kernel texts by name. Out: built-in functions (``calls.py``). The object is addressed by text,
+compiler and flags, CPU features and torch version; it is compiled into a temporary directory, kept
+in the disk cache, and loaded from memory, so that a full or read-only disk cannot stop it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -24,12 +25,12 @@ from anyshape.errors import AnyshapeError, stage_of
 from anyshape.ir.code import CFunction
 from anyshape.options import Options
 from anyshape.runtime.cache import DiskCache, digest, existing
+from anyshape.runtime.calls import CALLS_PRELUDE, built_in, caller
 
 FLAGS = (
     "-O3", "-march=native", "-fopenmp", "-ffp-contract=off", "-fno-math-errno",
     "-fno-trapping-math", "-fwrapv", "-std=gnu11", "-shared", "-fPIC", "-w",
 )  # fmt: skip
-CTYPES = {"pointer": ctypes.c_void_p, "int64": ctypes.c_int64, "double": ctypes.c_double}
 COMPILERS = ("cc", "gcc", "clang")
 OBJECT = "kernels.so"
 SOURCE = "kernels.c"
@@ -64,6 +65,14 @@ def cpu_identity() -> str:
     return "\n".join(dict.fromkeys(line for line in lines if line.startswith(wanted)))
 
 
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A C function of this process: as Python calls it, and where it is."""
+
+    call: Callable[..., Any]
+    address: int
+
+
 @dataclass(slots=True)
 class Builder:
     """Compiles and loads kernels for one process; each different text is loaded once.
@@ -74,7 +83,7 @@ class Builder:
     toolchain: Toolchain
     cache: DiskCache
     prelude: str
-    loaded: dict[str, ctypes._CFuncPtr] = field(default_factory=dict)
+    loaded: dict[str, Loaded] = field(default_factory=dict)
     compiled: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -87,8 +96,12 @@ class Builder:
         cache = DiskCache.open(options.cache_dir) if options.cache else DiskCache(None)
         return cls(toolchain, cache, prelude)
 
-    def functions(self, wanted: Mapping[str, CFunction]) -> dict[str, ctypes._CFuncPtr]:
+    def functions(self, wanted: Mapping[str, CFunction]) -> dict[str, Callable[..., Any]]:
         """A callable for each C function; names are content addresses."""
+        return {name: found.call for name, found in self.load(wanted).items()}
+
+    def load(self, wanted: Mapping[str, CFunction]) -> dict[str, Loaded]:
+        """Each C function; names are content addresses."""
         with self.lock:
             missing = {n: function for n, function in wanted.items() if n not in self.loaded}
             if missing:
@@ -96,13 +109,13 @@ class Builder:
             return {name: self.loaded[name] for name in wanted}
 
     def _load(self, functions: Mapping[str, CFunction]) -> None:
-        source = "\n".join([self.prelude, *(functions[name].text for name in sorted(functions))])
+        texts = (functions[name].text + caller(name, functions[name]) for name in sorted(functions))
+        source = "\n".join([self.prelude, CALLS_PRELUDE, *texts])
         library = load_shared_object(self._object(source))
-        for name, wanted in functions.items():
-            function = library[name]
-            function.argtypes = [CTYPES[kind] for kind in wanted.argtypes]
-            function.restype = ctypes.c_long if wanted.returns_status else None
-            self.loaded[name] = function
+        for name in functions:
+            address = ctypes.cast(library[name], ctypes.c_void_p).value
+            assert address is not None
+            self.loaded[name] = Loaded(built_in(library, name), address)
 
     def _object(self, source: str) -> bytes:
         identity = (self.toolchain.identity, " ".join(FLAGS), cpu_identity(), torch.__version__)

@@ -20,7 +20,7 @@ import torch
 from anyshape.errors import AnyshapeError
 from anyshape.ir.code import Code
 from anyshape.ir.program import CheckStep
-from anyshape.runtime.build import Builder
+from anyshape.runtime.build import Builder, Loaded
 
 LIBRARY = (
     *("aoti_torch_create_tensor_from_blob", "aoti_torch_new_tensor_handle"),
@@ -55,25 +55,38 @@ class Linked:
 
 def link(code: Code, constants: Mapping[str, torch.Tensor], builder: Builder) -> Linked:
     """Compiles what is not loaded yet and returns the running program."""
-    functions = builder.functions(code.functions) if code.functions else {}
+    functions = builder.load(code.functions) if code.functions else {}
     resolve = Resolver(code, constants, functions)
     namespace = {name: resolve(*reference) for name, reference in code.host.names.items()}
     exec(compile(code.host.text, "<anyshape host code>", "exec"), namespace)
     return Linked(namespace["run"], code.host.parameters, code)
 
 
+class Address(int):
+    """Where something lies in memory, which lives as long as this number."""
+
+    owner: object
+
+    @classmethod
+    def of(cls, owner: ctypes.Array[Any]) -> Address:
+        """The address of what ctypes made."""
+        made = cls(ctypes.addressof(owner))
+        made.owner = owner
+        return made
+
+
 @dataclass(frozen=True, slots=True)
 class Resolver:
     code: Code
     constants: Mapping[str, torch.Tensor]
-    functions: Mapping[str, Any]
+    functions: Mapping[str, Loaded]
 
     def __call__(self, kind: str, what: Any) -> Any:
         match kind:
             case "function":
                 return RUNTIME_FUNCTIONS.get(what) or resolve_dotted(what)
             case "kernel":
-                return self.functions[what]
+                return self.functions[what].call
             case "table":
                 return self._table(what)
             case "dtype":
@@ -88,15 +101,15 @@ class Resolver:
                 return what
         raise AnyshapeError("E901", stage="linking", why=f"unknown reference {kind!r}")
 
-    def _table(self, name: str) -> ctypes.Array[ctypes.c_void_p]:
-        """The entries; the tensor handles among them live as long as the table."""
+    def _table(self, name: str) -> Address:
+        """Where the entries are; the tensor handles among them live as long as the table."""
         entries = self.code.tables[name]
         addresses = [self.address(*entry) for entry in entries]
         table = (ctypes.c_void_p * max(len(entries), 1))(*addresses)
         owned = [a for a, (kind, _) in zip(addresses, entries, strict=True) if kind == "tensor"]
         if owned:
-            weakref.finalize(table, delete_handles, owned)
-        return table
+            weakref.finalize(table, delete_handles, owned)  # type: ignore[arg-type]
+        return Address.of(table)
 
     def address(self, kind: str, what: Any) -> int | None:
         if kind == "constant":
@@ -104,8 +117,9 @@ class Resolver:
         if kind == "tensor":
             constant, shape, strides = what
             return new_handle(self.constants[constant], shape, strides)
-        function = library_function(what) if kind == "library" else self.functions[what]
-        return ctypes.cast(function, ctypes.c_void_p).value
+        if kind == "library":
+            return ctypes.cast(library_function(what), ctypes.c_void_p).value
+        return self.functions[what].address
 
 
 @functools.cache

@@ -41,6 +41,7 @@ from anyshape.moe.gluon_tiles import (
     pick,
     plan,
 )
+from anyshape.moe.launches import quick
 
 
 @gluon.jit
@@ -294,6 +295,7 @@ def _consume(
         tma.store_wait(0)
 
 
+@quick
 @gluon.jit(do_not_specialize=["rows", "groups"])
 def grouped_gemm_kernel(
     x_desc,

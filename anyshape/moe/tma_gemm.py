@@ -18,6 +18,7 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from anyshape.moe.gemm_tiles import Tile
+from anyshape.moe.launches import quick
 from anyshape.moe.triton_activation import gated
 from anyshape.moe.triton_rows import follow, overlap
 
@@ -78,6 +79,7 @@ def _rows(
     return tl.load(x + token[:, None] * x_row + column[None, :], mask=mask, other=0.0)
 
 
+@quick
 @triton.jit(do_not_specialize=["rows", "groups"])
 def _grouped(
     x,
@@ -184,6 +186,7 @@ def _grouped(
             tl.store(out + place[:, None] * stride_out + column[None, :], value, mask=mask)
 
 
+@quick
 @triton.jit(do_not_specialize=["rows", "groups"])
 def _gated(
     x,

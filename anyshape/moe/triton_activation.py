@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from anyshape.moe.launches import quick
 from anyshape.moe.triton_gather import FP8, row_blocks
 from anyshape.moe.triton_rows import count_arguments, count_rows, largest_of, row_scale
 
@@ -33,6 +34,7 @@ def gated(gate, up, alpha, limit, KIND: tl.constexpr):
     return gate * tl.sigmoid(alpha * gate) * (up + 1.0)
 
 
+@quick
 @triton.jit
 def _silu_mul(
     gate,
@@ -67,6 +69,7 @@ def _silu_mul(
         tl.store(out + row * columns + column, zero, mask=mask)
 
 
+@quick
 @triton.jit
 def _silu_mul_quantize(
     gate,

@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from anyshape.moe.launches import quick
 from anyshape.moe.triton_activation import gated
 from anyshape.moe.triton_routing import Choice, partial_logits, places, weigh
 from anyshape.moe.triton_rows import count_arguments, count_rows, follow, overlap
@@ -27,6 +28,7 @@ WARPS = 4
 GATE_PROGRAMS = 528
 
 
+@quick
 @triton.jit
 def _choose_few(
     logits,
@@ -77,6 +79,7 @@ def _choose_few(
     tl.store(weights + pair, weight * scale, mask=place < top_k)
 
 
+@quick
 @triton.jit
 def _gate_few(
     tokens,
@@ -165,6 +168,7 @@ def _gate_few(
             tl.store(target, value.to(hidden.dtype.element_ty), mask=inside)
 
 
+@quick
 @triton.jit
 def _down_few(
     hidden,

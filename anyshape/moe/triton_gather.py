@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from anyshape.moe.launches import quick
 from anyshape.moe.triton_rows import (
     count_arguments,
     count_rows,
@@ -49,6 +50,7 @@ def column_blocks(rows: int, columns: int) -> tuple[int, int, int]:
     return block, 1, blocks
 
 
+@quick
 @triton.jit
 def _gather_mul(
     x,
@@ -134,6 +136,7 @@ def gather_mul(
     return out
 
 
+@quick
 @triton.jit
 def _gather_mul_quantize(
     x,
@@ -258,6 +261,7 @@ def gather_mul_quantize(
     return out, out_scales
 
 
+@quick
 @triton.jit
 def _count_tokens(
     token_indices,
@@ -275,6 +279,7 @@ def _count_tokens(
     tl.atomic_add(numbers + token, 1, mask=mask, sem="relaxed")
 
 
+@quick
 @triton.jit
 def _scatter_add(
     out,

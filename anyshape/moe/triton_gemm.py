@@ -20,6 +20,7 @@ from anyshape.moe.gemm_tiles import (
     TILES,
     choose_tile,
 )
+from anyshape.moe.launches import quick
 from anyshape.moe.reference import group_of_rows
 from anyshape.moe.tma_gemm import locate, plan, processors
 from anyshape.moe.triton_activation import silu_mul
@@ -28,6 +29,7 @@ from anyshape.moe.triton_gather import gather_mul
 BAND = tl.constexpr(8)
 
 
+@quick
 @triton.jit(do_not_specialize=["rows", "groups"])
 def _grouped_gemm(
     x,

@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from anyshape.moe.launches import quick
 from anyshape.moe.triton_rows import TAKEN_KEY, best_of, follow, keys_of, overlap, scores_of
 
 # Up to this many tokens the router's product is ours, in about this many programs.
@@ -109,6 +110,7 @@ def weigh(
     return ranked, keys, weights
 
 
+@quick
 @triton.jit
 def _scores(
     logits,
@@ -160,6 +162,7 @@ def _scores(
     tl.store(factors + place, weights * scale, mask=mask)
 
 
+@quick
 @triton.jit
 def _partial_logits(
     tokens,

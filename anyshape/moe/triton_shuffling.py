@@ -17,6 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from anyshape.moe.launches import quick
 from anyshape.moe.triton_rows import (
     TAKEN_KEY,
     best_of,
@@ -49,6 +50,7 @@ def _load_keys(
     return tl.where((expert < experts)[None, :], keys_of(values), TAKEN_KEY)
 
 
+@quick
 @triton.jit
 def _shuffle_once(
     scores,
@@ -96,6 +98,7 @@ def _shuffle_once(
             tl.store(token_indices + start + token, 0, mask=start + token < tokens * top_k)
 
 
+@quick
 @triton.jit
 def _choose(
     scores,
@@ -138,6 +141,7 @@ def _ranks(chosen):
     return before[:, None] + tl.cumsum(chosen, 1) - chosen
 
 
+@quick
 @triton.jit
 def _place(
     choices,
@@ -242,6 +246,7 @@ def index_shuffling(
     return counts, expert_indices, token_indices
 
 
+@quick
 @triton.jit
 def _move_rows(
     source,

@@ -68,12 +68,12 @@ def _produce(
     LOADS: gl.constexpr = pick(APART, 2, PIECES_N)
     layout: gl.constexpr = line_layout(gl.num_warps())
     tiles_n = (columns + HALF * PIECES_N - 1) // (HALF * PIECES_N)
-    size, ends, total = plan(sizes, groups, rows, tiles_n, TILE_M, BLOCK_G, INIT_TAIL, layout)
+    row_ends, ends, total = plan(sizes, groups, rows, tiles_n, TILE_M, BLOCK_G, INIT_TAIL, layout)
     slot = 0
     phase = 1
     for tile in range(gl.program_id(0), total, gl.num_programs(0)):
         group, start, count, tile_m, tile_n = locate(
-            tile, size, ends, tiles_n, TILE_M, BAND, BLOCK_G, layout
+            tile, row_ends, ends, groups, rows, tiles_n, TILE_M, BAND
         )
         x_row = start + tile_m * TILE_M
         if APART:
@@ -173,12 +173,12 @@ def _consume(
     column_layout: gl.constexpr = gl.SliceLayout(pick(SWAP, 1, 0), final)
     layout: gl.constexpr = line_layout(gl.num_warps())
     tiles_n = (columns + TILE_N - 1) // TILE_N
-    size, ends, total = plan(sizes, groups, rows, tiles_n, TILE_M, BLOCK_G, INIT_TAIL, layout)
+    row_ends, ends, total = plan(sizes, groups, rows, tiles_n, TILE_M, BLOCK_G, INIT_TAIL, layout)
     slot = 0
     phase = 0
     for tile in range(gl.program_id(0), total, gl.num_programs(0)):
         group, start, count, tile_m, tile_n = locate(
-            tile, size, ends, tiles_n, TILE_M, BAND, BLOCK_G, layout
+            tile, row_ends, ends, groups, rows, tiles_n, TILE_M, BAND
         )
         row = tile_m * TILE_M + PIECE_M * WM
         column = tile_n * TILE_N + PIECE_N * OUT_N
@@ -648,7 +648,7 @@ def launch(
         BK=tile.bk,
         STAGES=tile.stages,
         BAND=tile.band,
-        BLOCK_G=triton.next_power_of_2(all_groups),
+        BLOCK_G=triton.next_power_of_2(groups),
         INIT_TAIL=init_tail and scatter_indices is None,
         SWAP=tile.swap,
         SCALED=x_scales is not None,

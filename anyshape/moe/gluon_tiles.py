@@ -46,6 +46,16 @@ def _add(a, b):
 
 
 @gluon.jit
+def _add_groups(groups, ends, row_ends, next_row, groups_2, ends_2, row_ends_2, next_row_2):
+    return (
+        groups + groups_2,
+        gl.maximum(ends, ends_2),
+        gl.maximum(row_ends, row_ends_2),
+        gl.minimum(next_row, next_row_2),
+    )
+
+
+@gluon.jit
 def plan(
     sizes,
     groups,
@@ -56,37 +66,38 @@ def plan(
     INIT_TAIL: gl.constexpr,
     layout: gl.constexpr,
 ):
-    """(sizes [BLOCK_G], past-the-last tile of each group [BLOCK_G], number of tiles); the tail is
-    a group of its own.
+    """(past-the-last row of each group [BLOCK_G], past-the-last tile [BLOCK_G], number of tiles);
+    the tail comes behind all groups.
     """
     index = gl.arange(0, BLOCK_G, layout)
     size = gl.load(sizes + index, mask=index < groups, other=0).to(gl.int32)
-    if INIT_TAIL:
-        size = gl.where(index == groups, gl.maximum(rows - gl.sum(size, 0), 0), size)
     tiles = (size + TILE_M - 1) // TILE_M * tiles_n
-    return size, gl.associative_scan(tiles, 0, _add), gl.sum(tiles, 0)
+    total = gl.sum(tiles, 0)
+    if INIT_TAIL:
+        tail = gl.maximum(rows - gl.sum(size, 0), 0)
+        total += (tail + TILE_M - 1) // TILE_M * tiles_n
+    return gl.associative_scan(size, 0, _add), gl.associative_scan(tiles, 0, _add), total
 
 
 @gluon.jit
-def locate(
-    tile,
-    size,
-    ends,
-    tiles_n,
-    TILE_M: gl.constexpr,
-    BAND: gl.constexpr,
-    BLOCK_G: gl.constexpr,
-    layout: gl.constexpr,
-):
+def locate(tile, row_ends, ends, groups, rows, tiles_n, TILE_M: gl.constexpr, BAND: gl.constexpr):
     """(group, its first row, its rows, tile row, tile column) of a tile: bands of BAND tile rows,
-    row by row inside.
+    row by row inside. The tail is group `groups`.
     """
-    index = gl.arange(0, BLOCK_G, layout)
     before = ends <= tile
-    group = gl.sum(before.to(gl.int32), 0)
-    start = gl.sum(gl.where(before, size, 0), 0)
-    count = gl.sum(gl.where(index == group, size, 0), 0)
-    local = tile - gl.max(gl.where(before, ends, 0), 0)
+    group, first, start, end = gl.reduce(
+        (
+            before.to(gl.int32),
+            gl.where(before, ends, 0),
+            gl.where(before, row_ends, 0),
+            gl.where(before, 2147483647, row_ends),
+        ),
+        0,
+        _add_groups,
+    )
+    group = gl.minimum(group, groups)
+    count = gl.where(group < groups, end, rows) - start
+    local = tile - first
     tiles_m = (count + TILE_M - 1) // TILE_M
     band = local // (BAND * tiles_n)
     width = gl.minimum(tiles_m - band * BAND, BAND)

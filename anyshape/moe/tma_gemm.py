@@ -24,30 +24,50 @@ from anyshape.moe.triton_rows import follow, overlap
 
 
 @triton.jit
-def plan(
-    sizes, groups, rows, tiles_n, BM: tl.constexpr, BLOCK_G: tl.constexpr, INIT_TAIL: tl.constexpr
-):
-    """(sizes [BLOCK_G], past-the-last tile of each group [BLOCK_G], number of tiles); the tail is
-    a group of its own.
-    """
-    index = tl.arange(0, BLOCK_G)
-    size = tl.load(sizes + index, mask=index < groups, other=0).to(tl.int32)
-    if INIT_TAIL:
-        size = tl.where(index == groups, tl.maximum(rows - tl.sum(size), 0), size)
-    tiles = (size + BM - 1) // BM * tiles_n
-    return size, tl.cumsum(tiles), tl.sum(tiles)
+def _add_groups(groups, ends, row_ends, next_row, groups_2, ends_2, row_ends_2, next_row_2):
+    return (
+        groups + groups_2,
+        tl.maximum(ends, ends_2),
+        tl.maximum(row_ends, row_ends_2),
+        tl.minimum(next_row, next_row_2),
+    )
 
 
 @triton.jit
-def locate(tile, size, ends, tiles_n, BM: tl.constexpr, BLOCK_G: tl.constexpr, BAND: tl.constexpr):
+def plan(
+    sizes, groups, rows, tiles_n, BM: tl.constexpr, BLOCK_G: tl.constexpr, INIT_TAIL: tl.constexpr
+):
+    """(past-the-last row of each group [BLOCK_G], past-the-last tile [BLOCK_G], number of tiles);
+    the tail comes behind all groups.
+    """
+    index = tl.arange(0, BLOCK_G)
+    size = tl.load(sizes + index, mask=index < groups, other=0).to(tl.int32)
+    tiles = (size + BM - 1) // BM * tiles_n
+    total = tl.sum(tiles)
+    if INIT_TAIL:
+        total += (tl.maximum(rows - tl.sum(size), 0) + BM - 1) // BM * tiles_n
+    return tl.cumsum(size), tl.cumsum(tiles), total
+
+
+@triton.jit
+def locate(tile, row_ends, ends, groups, rows, tiles_n, BM: tl.constexpr, BAND: tl.constexpr):
     """(group, its first row, its rows, tile row, tile column) of a tile: bands of BAND tile rows,
-    row by row inside.
+    row by row inside. The tail is group `groups`.
     """
     before = ends <= tile
-    group = tl.sum(before.to(tl.int32))
-    start = tl.sum(tl.where(before, size, 0))
-    count = tl.sum(tl.where(tl.arange(0, BLOCK_G) == group, size, 0))
-    local = tile - tl.max(tl.where(before, ends, 0))
+    group, first, start, end = tl.reduce(
+        (
+            before.to(tl.int32),
+            tl.where(before, ends, 0),
+            tl.where(before, row_ends, 0),
+            tl.where(before, 2147483647, row_ends),
+        ),
+        0,
+        _add_groups,
+    )
+    group = tl.minimum(group, groups)
+    count = tl.where(group < groups, end, rows) - start
+    local = tile - first
     band = local // (BAND * tiles_n)
     width = tl.minimum(tl.cdiv(count, BM) - band * BAND, BAND)
     local -= band * BAND * tiles_n
@@ -121,10 +141,12 @@ def _grouped(
     """Program p makes tiles p, p + programs, ... of the product."""
     follow(OVERLAP)
     tiles_n = tl.cdiv(columns, BN)
-    size, ends, total = plan(sizes, groups, rows, tiles_n, BM, BLOCK_G, INIT_TAIL)
+    row_ends, ends, total = plan(sizes, groups, rows, tiles_n, BM, BLOCK_G, INIT_TAIL)
     steps = tl.cdiv(inner, BK)
     for tile in tl.range(tl.program_id(0), total, tl.num_programs(0), flatten=FLATTEN):
-        group, start, count, tile_m, tile_n = locate(tile, size, ends, tiles_n, BM, BLOCK_G, BAND)
+        group, start, count, tile_m, tile_n = locate(
+            tile, row_ends, ends, groups, rows, tiles_n, BM, BAND
+        )
         row = tile_m * BM + tl.arange(0, BM)
         row_mask = (row < count) & (start + row < rows)
         place = (start + row).to(tl.int64)
@@ -227,10 +249,12 @@ def _gated(
     """
     follow(OVERLAP)
     tiles_n = tl.cdiv(columns, BN)
-    size, ends, total = plan(sizes, groups, rows, tiles_n, BM, BLOCK_G, INIT_TAIL)
+    row_ends, ends, total = plan(sizes, groups, rows, tiles_n, BM, BLOCK_G, INIT_TAIL)
     steps = tl.cdiv(inner, BK)
     for tile in tl.range(tl.program_id(0), total, tl.num_programs(0), flatten=FLATTEN):
-        group, start, count, tile_m, tile_n = locate(tile, size, ends, tiles_n, BM, BLOCK_G, BAND)
+        group, start, count, tile_m, tile_n = locate(
+            tile, row_ends, ends, groups, rows, tiles_n, BM, BAND
+        )
         row = tile_m * BM + tl.arange(0, BM)
         row_mask = (row < count) & (start + row < rows)
         place = (start + row).to(tl.int64)
@@ -363,7 +387,7 @@ def launch(
         WEIGHTED=row_weights is not None,
         FACTORS=factors,
         INIT_TAIL=init_tail,
-        BLOCK_G=triton.next_power_of_2(all_groups),
+        BLOCK_G=triton.next_power_of_2(groups),
         BAND=tile.band,
         BM=tile.wm,
         BN=tile.wn,
@@ -422,7 +446,7 @@ def launch_gated(
         GATHER=gathers,
         BIASED=bias is not None,
         INIT_TAIL=init_tail,
-        BLOCK_G=triton.next_power_of_2(all_groups),
+        BLOCK_G=triton.next_power_of_2(groups),
         BAND=tile.band,
         BM=tile.wm,
         BN=tile.wn,

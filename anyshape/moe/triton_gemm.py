@@ -69,10 +69,10 @@ def _grouped_gemm(
     BK: tl.constexpr,
 ):
     """Program p makes tiles p, p + programs, ...; the tail to be zeroed is a group of its own."""
-    size, ends, total = plan(sizes, groups, rows, tl.cdiv(columns, BN), BM, BLOCK_G, INIT_TAIL)
+    row_ends, ends, total = plan(sizes, groups, rows, tl.cdiv(columns, BN), BM, BLOCK_G, INIT_TAIL)
     for tile in range(tl.program_id(0), total, tl.num_programs(0)):
         group, start, count, tile_m, tile_n = locate(
-            tile, size, ends, tl.cdiv(columns, BN), BM, BLOCK_G, BAND
+            tile, row_ends, ends, groups, rows, tl.cdiv(columns, BN), BM, BAND
         )
         row = tile_m * BM + tl.arange(0, BM)
         column = tile_n * BN + tl.arange(0, BN)
@@ -174,7 +174,7 @@ def _launch(
         FACTORS=factors,
         INIT_TAIL=init_tail,
         PRECISION="tf32x3" if x.dtype == torch.float32 else "tf32",
-        BLOCK_G=triton.next_power_of_2(groups + init_tail),
+        BLOCK_G=triton.next_power_of_2(groups),
         BM=block_m,
         BN=block_n,
         BK=block_k,

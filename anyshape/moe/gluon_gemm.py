@@ -17,7 +17,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import triton
 from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -41,7 +40,7 @@ from anyshape.moe.gluon_tiles import (
     pick,
     plan,
 )
-from anyshape.moe.launches import quick
+from anyshape.moe.launches import capability, ceil_div, power_of_two, processors, quick
 
 
 @gluon.jit
@@ -551,7 +550,7 @@ def fits(x: Tensor, w: Tensor) -> bool:
     """
     return (
         x.is_cuda
-        and torch.cuda.get_device_capability(x.device)[0] == 9
+        and capability(x.device) == 9
         and x.dtype in INPUT_DTYPES
         and x.shape[1] > 0
         and aligned(x)
@@ -614,12 +613,11 @@ def launch(
     tma_store = tile.tma_store and scatter_indices is None and not tile.swap and aligned(out)
     all_groups = groups + (init_tail and scatter_indices is None)
     limit, consumer, producer = registers(tile, all_groups)
-    tiles = (triton.cdiv(rows, tile.wm * tile.pieces_m) + all_groups) * triton.cdiv(
+    tiles = (ceil_div(rows, tile.wm * tile.pieces_m) + all_groups) * ceil_div(
         columns, out_n * tile.pieces_n
     )
-    processors = torch.cuda.get_device_properties(x.device).multi_processor_count
     x_desc = descriptor(x, [tile.wm, tile.bk])
-    grouped_gemm_kernel[(min(tiles, processors * tile.programs),)](
+    grouped_gemm_kernel[(min(tiles, processors(x.device) * tile.programs),)](
         x_desc,
         descriptor(
             w.as_strided((groups * w_rows, inner), (w.stride(1), 1)),
@@ -648,7 +646,7 @@ def launch(
         BK=tile.bk,
         STAGES=tile.stages,
         BAND=tile.band,
-        BLOCK_G=triton.next_power_of_2(groups),
+        BLOCK_G=power_of_two(groups),
         INIT_TAIL=init_tail and scatter_indices is None,
         SWAP=tile.swap,
         SCALED=x_scales is not None,

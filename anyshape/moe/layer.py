@@ -183,7 +183,7 @@ class MoE(nn.Module):
         if self.shared is None:
             return is_capturing(tokens)
         if self.streams == "auto":
-            return pays_to_fork(tokens)
+            return is_capturing(tokens) and pays_to_fork(tokens)
         return self.streams == 2 and tokens.is_cuda
 
     def extra_repr(self) -> str:

@@ -11,14 +11,13 @@ act(gate) * up.
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from anyshape.moe.gemm_tiles import Tile
-from anyshape.moe.launches import quick
+from anyshape.moe.launches import ceil_div, power_of_two, processors, quick
 from anyshape.moe.triton_activation import gated
 from anyshape.moe.triton_rows import follow, overlap
 
@@ -322,13 +321,6 @@ def _gated(
         tl.store(target, value.to(out.dtype.element_ty), mask=mask)
 
 
-def processors(x: Tensor) -> int:
-    """How many multiprocessors the device of `x` has; a few in the interpreter."""
-    if not x.is_cuda:
-        return 2
-    return torch.cuda.get_device_properties(x.device).multi_processor_count
-
-
 def flat(w: Tensor) -> Tensor:
     """w [G, N, K], whose groups lie behind each other, as [G*N, K]."""
     return w.as_strided((w.shape[0] * w.shape[1], w.shape[2]), (w.stride(1), 1))
@@ -356,10 +348,10 @@ def launch(
     init_tail = init_tail and scatter_indices is None
     all_groups = groups + init_tail
     factors = row_weights is not None and row_weights.dim() == 2
-    tiles = (triton.cdiv(rows, tile.wm) + all_groups) * triton.cdiv(columns, tile.wn)
+    tiles = (ceil_div(rows, tile.wm) + all_groups) * ceil_div(columns, tile.wn)
     w_desc = TensorDescriptor.from_tensor(flat(w), [tile.wn, tile.bk])
     gathers = gather_indices is not None
-    _grouped[(min(tiles, processors(x) * tile.programs),)](
+    _grouped[(min(tiles, processors(x.device) * tile.programs),)](
         x,
         w_desc if gathers else TensorDescriptor.from_tensor(x, [tile.wm, tile.bk]),
         w_desc,
@@ -387,7 +379,7 @@ def launch(
         WEIGHTED=row_weights is not None,
         FACTORS=factors,
         INIT_TAIL=init_tail,
-        BLOCK_G=triton.next_power_of_2(groups),
+        BLOCK_G=power_of_two(groups),
         BAND=tile.band,
         BM=tile.wm,
         BN=tile.wn,
@@ -418,10 +410,10 @@ def launch_gated(
     rows, columns = out.shape
     groups, _, inner = w.shape
     all_groups = groups + init_tail
-    tiles = (triton.cdiv(rows, tile.wm) + all_groups) * triton.cdiv(columns, tile.wn)
+    tiles = (ceil_div(rows, tile.wm) + all_groups) * ceil_div(columns, tile.wn)
     w_desc = TensorDescriptor.from_tensor(flat(w), [tile.wn, tile.bk])
     gathers = gather_indices is not None
-    _gated[(min(tiles, processors(x) * tile.programs),)](
+    _gated[(min(tiles, processors(x.device) * tile.programs),)](
         x,
         w_desc if gathers else TensorDescriptor.from_tensor(x, [tile.wm, tile.bk]),
         w_desc,
@@ -446,7 +438,7 @@ def launch_gated(
         GATHER=gathers,
         BIASED=bias is not None,
         INIT_TAIL=init_tail,
-        BLOCK_G=triton.next_power_of_2(groups),
+        BLOCK_G=power_of_two(groups),
         BAND=tile.band,
         BM=tile.wm,
         BN=tile.wn,

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from anyshape.moe.launches import quick
+from anyshape.moe.launches import ceil_div, power_of_two, quick
 from anyshape.moe.triton_gather import FP8, row_blocks
 from anyshape.moe.triton_rows import count_arguments, count_rows, largest_of, row_scale
 
@@ -137,9 +137,9 @@ def silu_mul(
     out = torch.empty(rows, columns, dtype=gate.dtype, device=gate.device)
     if out.numel() == 0:
         return out
-    block = min(1024, triton.next_power_of_2(max(columns, 16)))
+    block = min(1024, power_of_two(max(columns, 16)))
     counts, values, block_v = count_arguments(valid, gate)
-    _silu_mul[(rows, triton.cdiv(columns, block))](
+    _silu_mul[(rows, ceil_div(columns, block))](
         *(gate, up, out, counts, rows, columns, *gate.stride(), *up.stride(), alpha, limit),
         KIND=kind,
         INIT_TAIL=init_tail,

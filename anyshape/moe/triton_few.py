@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from anyshape.moe.launches import quick
+from anyshape.moe.launches import ceil_div, quick
 from anyshape.moe.triton_activation import gated
 from anyshape.moe.triton_routing import Choice, partial_logits, places, weigh
 from anyshape.moe.triton_rows import count_arguments, count_rows, follow, overlap
@@ -304,8 +304,8 @@ def gate_few(
     if hidden.numel() == 0:
         return hidden
     bias, (counts, values, block_v) = unit(gate_up_bias), count_arguments(valid, experts)
-    each = triton.cdiv(triton.cdiv(columns * pairs, GATE_PROGRAMS), WARPS) * WARPS
-    _gate_few[(triton.cdiv(columns, each), pairs)](
+    each = ceil_div(ceil_div(columns * pairs, GATE_PROGRAMS), WARPS) * WARPS
+    _gate_few[(ceil_div(columns, each), pairs)](
         *(tokens, experts, weights, gate_up, experts if bias is None else bias, hidden, counts),
         *(count, columns, inner, *tokens.stride(), *gate_up.stride()),
         *(0 if bias is None else bias.stride(0), pairs // count, alpha, limit, each),
@@ -317,7 +317,7 @@ def gate_few(
         BLOCK_V=block_v,
         BLOCK_F=WARPS,
         BLOCK_K=BLOCK_K,
-        BLOCKS=triton.cdiv(inner, BLOCK_K),
+        BLOCKS=ceil_div(inner, BLOCK_K),
         BATCH=GATE_BATCH,
         EVEN=inner % BLOCK_K == 0 and columns % each == 0,
         num_warps=WARPS,
@@ -345,7 +345,7 @@ def down_few(
         return out
     bias, (counts, values, block_v) = unit(down_bias), count_arguments(valid, experts)
     base = base if base is None or base.stride(1) == 1 else base.contiguous()
-    _down_few[(triton.cdiv(columns, WARPS), count)](
+    _down_few[(ceil_div(columns, WARPS), count)](
         *(hidden, experts, weights, down, hidden if bias is None else bias),
         *(hidden if base is None else base, out, counts, count, columns, inner, *down.stride()),
         *(0 if bias is None else bias.stride(0), 0 if base is None else base.stride(0)),
@@ -357,7 +357,7 @@ def down_few(
         BLOCK_V=block_v,
         BLOCK_D=WARPS,
         BLOCK_K=BLOCK_K,
-        BLOCKS=triton.cdiv(inner, BLOCK_K),
+        BLOCKS=ceil_div(inner, BLOCK_K),
         BATCH=DOWN_BATCH,
         EVEN=inner % BLOCK_K == 0 and columns % WARPS == 0,
         num_warps=WARPS,

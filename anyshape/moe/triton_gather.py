@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from anyshape.moe.launches import quick
+from anyshape.moe.launches import ceil_div, power_of_two, quick
 from anyshape.moe.triton_rows import (
     count_arguments,
     count_rows,
@@ -43,8 +43,8 @@ def column_blocks(rows: int, columns: int) -> tuple[int, int, int]:
     """(block, blocks a program, programs a row): a program takes a whole row once there are many
     rows.
     """
-    block = min(1024, triton.next_power_of_2(max(columns, 16)))
-    blocks = triton.cdiv(columns, block)
+    block = min(1024, power_of_two(max(columns, 16)))
+    blocks = ceil_div(columns, block)
     if rows >= ENOUGH_PROGRAMS and blocks <= 16:
         return block, blocks, 1
     return block, 1, blocks
@@ -210,9 +210,9 @@ def _gather_mul_quantize(
 
 def row_blocks(columns: int) -> tuple[int, int]:
     """(block, blocks) of a program that keeps a whole row in at most 4 blocks."""
-    block = min(QUANTIZE_BLOCK, triton.next_power_of_2(max(columns, 16)))
-    block = max(block, triton.next_power_of_2(triton.cdiv(columns, 4)))
-    return block, max(1, triton.cdiv(columns, block))
+    block = min(QUANTIZE_BLOCK, power_of_two(max(columns, 16)))
+    block = max(block, power_of_two(ceil_div(columns, 4)))
+    return block, max(1, ceil_div(columns, block))
 
 
 def gather_mul_quantize(
@@ -230,9 +230,9 @@ def gather_mul_quantize(
     out_scales = torch.empty(rows, dtype=torch.float32, device=x.device)
     if rows == 0:
         return out, out_scales
-    block = min(KEPT_BLOCK, triton.next_power_of_2(max(columns, 16)))
-    block = max(block, triton.next_power_of_2(triton.cdiv(columns, 8)))
-    blocks = max(1, triton.cdiv(columns, block))
+    block = min(KEPT_BLOCK, power_of_two(max(columns, 16)))
+    block = max(block, power_of_two(ceil_div(columns, 8)))
+    blocks = max(1, ceil_div(columns, block))
     integer, infinity = BIT_PATTERNS[x.dtype]
     valid, values, block_v = count_arguments(valid, token_indices)
     _gather_mul_quantize[(rows,)](
@@ -352,7 +352,7 @@ def _added(
         numbers = token_indices
         if counted:
             numbers = torch.zeros(out.shape[0], dtype=torch.int32, device=out.device)
-            _count_tokens[(triton.cdiv(rows, 256),)](
+            _count_tokens[(ceil_div(rows, 256),)](
                 *(token_indices, numbers, counts, rows),
                 VALUES=values,
                 BLOCK_V=block_v,

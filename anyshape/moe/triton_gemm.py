@@ -20,9 +20,9 @@ from anyshape.moe.gemm_tiles import (
     TILES,
     choose_tile,
 )
-from anyshape.moe.launches import quick
+from anyshape.moe.launches import ceil_div, power_of_two, processors, quick
 from anyshape.moe.reference import group_of_rows
-from anyshape.moe.tma_gemm import locate, plan, processors
+from anyshape.moe.tma_gemm import locate, plan
 from anyshape.moe.triton_activation import silu_mul
 from anyshape.moe.triton_gather import gather_mul
 
@@ -145,8 +145,8 @@ def _launch(
     block_m, block_n, block_k = blocks(rows, groups, bits)
     init_tail = init_tail and scatter_indices is None
     factors = row_weights is not None and row_weights.dim() == 2
-    tiles = (triton.cdiv(rows, block_m) + groups + init_tail) * triton.cdiv(columns, block_n)
-    _grouped_gemm[(min(tiles, 2 * processors(x)),)](
+    tiles = (ceil_div(rows, block_m) + groups + init_tail) * ceil_div(columns, block_n)
+    _grouped_gemm[(min(tiles, 2 * processors(x.device)),)](
         x,
         w,
         m_sizes,
@@ -174,7 +174,7 @@ def _launch(
         FACTORS=factors,
         INIT_TAIL=init_tail,
         PRECISION="tf32x3" if x.dtype == torch.float32 else "tf32",
-        BLOCK_G=triton.next_power_of_2(groups),
+        BLOCK_G=power_of_two(groups),
         BM=block_m,
         BN=block_n,
         BK=block_k,

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from anyshape.moe.launches import quick
+from anyshape.moe.launches import ceil_div, power_of_two, quick
 from anyshape.moe.triton_rows import TAKEN_KEY, best_of, follow, keys_of, overlap, scores_of
 
 # Up to this many tokens the router's product is ours, in about this many programs.
@@ -229,8 +229,8 @@ class Choice:
             "MASKED": self.top_groups < groups,
             "BIASED": self.router_biases is not None,
             "LOGIT_BIASED": self.logit_biases is not None,
-            "BLOCK_G": triton.next_power_of_2(groups),
-            "BLOCK_S": triton.next_power_of_2(max(experts // groups, 2)),
+            "BLOCK_G": power_of_two(groups),
+            "BLOCK_S": power_of_two(max(experts // groups, 2)),
         }
 
 
@@ -245,8 +245,8 @@ def scores_of_logits(logits: Tensor, choice: Choice) -> tuple[Tensor, Tensor]:
         return scores, factors
     constants = choice.constants(experts)
     block_e = constants["BLOCK_G"] * constants["BLOCK_S"]
-    block_t = max(1, min(16, 2048 // block_e, triton.next_power_of_2(tokens) // 256))
-    _scores[(triton.cdiv(tokens, block_t),)](
+    block_t = max(1, min(16, 2048 // block_e, power_of_two(tokens) // 256))
+    _scores[(ceil_div(tokens, block_t),)](
         *(logits, *choice.pointers(logits), scores, factors, tokens, logits.stride(0)),
         *(choice.top_k, choice.top_groups, choice.group_best, choice.scale),
         SPLITS=splits,
@@ -270,10 +270,10 @@ def partial_logits(tokens: Tensor, router_weights: Tensor) -> Tensor:
     ready = tokens.stride(1) == 1 and router_weights.stride(0) == 1
     if not half or not ready or not 0 < count <= FEW_TOKENS or inner == 0:
         return router_logits(tokens, router_weights)[None]
-    blocks = triton.cdiv(count, 16), triton.cdiv(experts, 16)
-    splits = max(1, min(ROUTER_PROGRAMS // (blocks[0] * blocks[1]), 16, triton.cdiv(inner, 128)))
-    span = triton.cdiv(triton.cdiv(inner, splits), 128) * 128
-    splits = triton.cdiv(inner, span)
+    blocks = ceil_div(count, 16), ceil_div(experts, 16)
+    splits = max(1, min(ROUTER_PROGRAMS // (blocks[0] * blocks[1]), 16, ceil_div(inner, 128)))
+    span = ceil_div(ceil_div(inner, splits), 128) * 128
+    splits = ceil_div(inner, span)
     out = torch.empty(splits, count, experts, dtype=torch.float32, device=tokens.device)
     _partial_logits[(*blocks, splits)](
         *(tokens, router_weights, out, count, experts, inner),
@@ -282,7 +282,7 @@ def partial_logits(tokens: Tensor, router_weights: Tensor) -> Tensor:
         BLOCK_E=16,
         BLOCK_K=128,
         num_stages=4,
-        **(overlap(tokens) | {"launch_pdl": False}),  # measured: only those after it gain
+        **{**overlap(tokens), "launch_pdl": False},  # measured: only those after it gain
     )
     return out
 

@@ -9,11 +9,17 @@ one that wait take room from it (shuffling 8,192 tokens, top 8: 50 us instead of
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from anyshape.moe.launches import capability, power_of_two
+
+OVERLAPPING = MappingProxyType({"OVERLAP": True, "launch_pdl": True})
+ALONE = MappingProxyType({"OVERLAP": False, "launch_pdl": False})
 FP8_MAX = tl.constexpr(448.0)
 SMALLEST_MAXIMUM = tl.constexpr(1e-12)
 TAKEN_KEY = tl.constexpr(-(2**31))
@@ -28,10 +34,9 @@ def follow(OVERLAP: tl.constexpr):
         tl.extra.cuda.gdc_launch_dependents()
 
 
-def overlap(x: Tensor, wanted: bool = True) -> dict[str, bool]:
+def overlap(x: Tensor, wanted: bool = True) -> Mapping[str, bool]:
     """The launch arguments of a kernel that begins with `follow`: Hopper and later can overlap."""
-    can = wanted and x.is_cuda and torch.cuda.get_device_capability(x.device)[0] >= 9
-    return {"OVERLAP": can, "launch_pdl": can}
+    return OVERLAPPING if wanted and x.is_cuda and capability(x.device) >= 9 else ALONE
 
 
 @triton.jit
@@ -50,7 +55,7 @@ def count_arguments(valid: Tensor | None, like: Tensor) -> tuple[Tensor, int, in
     """(pointer, VALUES, BLOCK) for `count_rows`; `like` stands in for a pointer nobody reads."""
     if valid is None:
         return like, 0, 1
-    return valid.contiguous(), valid.numel(), triton.next_power_of_2(max(1, valid.numel()))
+    return valid.contiguous(), valid.numel(), power_of_two(max(1, valid.numel()))
 
 
 @triton.jit

@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from anyshape.moe.launches import quick
+from anyshape.moe.launches import ceil_div, power_of_two, quick
 from anyshape.moe.triton_rows import (
     TAKEN_KEY,
     best_of,
@@ -212,10 +212,10 @@ def index_shuffling(
         return counts.zero_(), expert_indices, token_indices
     first, last = (0, experts) if expert_range is None else expert_range
     tails = init_tail and (expert_range is not None or valid_tokens is not None)
-    block_e = triton.next_power_of_2(max(experts, 2))
+    block_e = power_of_two(max(experts, 2))
     arguments = (*scores.stride(), tokens, experts, top_k, first, last)
     valid, values, block_v = count_arguments(valid_tokens, counts)
-    block_t = triton.next_power_of_2(max(tokens, 16))
+    block_t = power_of_two(max(tokens, 16))
     if block_t * block_e <= ONE_LAUNCH_SCORES and experts <= ONE_LAUNCH_EXPERTS:
         _shuffle_once[(experts + tails,)](
             *(scores, counts, expert_indices, token_indices, valid, *arguments),
@@ -229,14 +229,14 @@ def index_shuffling(
         return counts, expert_indices, token_indices
     choices = torch.empty(number, dtype=torch.int16, device=scores.device)
     block_t = max(1, min(64, 4096 // block_e))
-    _choose[(triton.cdiv(tokens, block_t),)](
+    _choose[(ceil_div(tokens, block_t),)](
         *(scores, choices, valid, *arguments),
         VALUES=values,
         BLOCK_V=block_v,
         BLOCK_T=block_t,
         BLOCK_E=block_e,
     )
-    block = min(PLACE_BLOCK, triton.next_power_of_2(max(number, 128)))
+    block = min(PLACE_BLOCK, power_of_two(max(number, 128)))
     _place[(experts + 8 * tails,)](
         *(choices, counts, expert_indices, token_indices, number, experts, top_k),
         ONE_BLOCK=number <= block,
@@ -342,9 +342,9 @@ def _moved(
     out = make(rows, columns, dtype=tokens.dtype, device=tokens.device)
     sums = torch.empty(last - first + 1, dtype=torch.int32, device=tokens.device)
     integer = INTEGERS[tokens.dtype.itemsize]
-    block = min(1024, triton.next_power_of_2(max(columns, 16)))
+    block = min(1024, power_of_two(max(columns, 16)))
     parts = ranks * (last - first)
-    splits = max(1, triton.cdiv(min(MOVE_PROGRAMS, rows), max(parts, 1)))
+    splits = max(1, ceil_div(min(MOVE_PROGRAMS, rows), max(parts, 1)))
     tails = TAIL_PROGRAMS if init_tail and combine and columns > 0 else 0
     _move_rows[(parts * splits + tails + 1,)](
         tokens.view(integer),
@@ -362,9 +362,9 @@ def _moved(
         splits,
         tails,
         COMBINE=combine,
-        BLOCK_E=triton.next_power_of_2(max(experts, 2)),
+        BLOCK_E=power_of_two(max(experts, 2)),
         BLOCK_D=block,
-        BLOCKS=min(8, triton.cdiv(max(columns, 1), block)),
+        BLOCKS=min(8, ceil_div(max(columns, 1), block)),
     )
     return out, sums
 

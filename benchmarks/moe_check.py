@@ -204,7 +204,7 @@ def check_gemm() -> None:
     from anyshape.moe import gluon_gemm
     from anyshape.moe.gemm_tiles import Tile
 
-    special = dict(specialized=True, tma_store=True)
+    special = dict(specialized=True, staged=True)
     for groups, average, columns, inner in (
         (16, 200, 768, 512),
         (300, 9, 264, 72),
@@ -289,6 +289,8 @@ def check_gemm() -> None:
                     else:
                         moe.grouped_gemm(x, w, on, **extra, scatter_indices=token, scatter_out=out)
                     close(out, expected, 2e-3)
+                    if dtype == torch.bfloat16:
+                        check_half_scatter(x, w, on, theirs[:total], extra)
                 if dtype != FP8 and columns % 2 == 0:
                     for interleaved in (False, True):
                         index = (
@@ -329,6 +331,18 @@ def check_gemm() -> None:
                         x, w, on, None, None, None, None, None, torch.float32, True
                     )
                     close(mine, theirs, 6e-3)
+
+
+def check_half_scatter(
+    x: Tensor, w: Tensor, sizes: Tensor, product: Tensor, extra: dict[str, Tensor]
+) -> None:
+    """Every row to a token of its own, in bfloat16, into columns of a wider matrix too."""
+    token = torch.randperm(x.shape[0], device=DEVICE).int()
+    columns = w.shape[1]
+    for width in (columns, columns + 24):
+        out = torch.zeros(x.shape[0], width, device=DEVICE, dtype=torch.bfloat16)[:, :columns]
+        moe.grouped_gemm(x, w, sizes, **extra, scatter_indices=token, scatter_out=out)
+        close(out[token[: len(product)].long()], product, 6e-3)
 
 
 CHECKS: dict[str, Callable[[], None]] = {

@@ -30,7 +30,7 @@ class Tile:
     stages: int = 4
     band: int = 8
     swap: bool = False
-    tma_store: bool = False
+    staged: bool = False
     halves: bool = False
     warps: int = 4
     programs: int = 1
@@ -52,8 +52,11 @@ class Shapes:
 
 ANY = float("inf")
 FEW_ROWS = Tile(1, 1, 16, 128, 128, 3, swap=True, programs=2, flatten=True)
-TWO_CONSUMERS = Tile(2, 1, 64, 256, 64, 4, tma_store=True, halves=True, specialized=True)
-TWO_NARROW = Tile(2, 1, 64, 128, 64, 5, tma_store=True, specialized=True)
+TWO_CONSUMERS = Tile(2, 1, 64, 256, 64, 4, staged=True, halves=True, specialized=True)
+# two tile rows of a group, then the next two: where groups have two or three, programs that take
+# every 132nd tile would otherwise all meet either short last rows or none
+TWO_ROWS = replace(TWO_CONSUMERS, band=2)
+TWO_NARROW = Tile(2, 1, 64, 128, 64, 5, staged=True, specialized=True)
 TWO_PROGRAMS = Tile(1, 1, 128, 128, 64, 3, programs=2, flatten=True)
 
 TILES: tuple[Shapes, ...] = (
@@ -62,39 +65,58 @@ TILES: tuple[Shapes, ...] = (
     Shapes(16, 64, ANY, Tile(1, 1, 64, 128, 128, 4, flatten=True)),
     Shapes(16, 96, ANY, TWO_PROGRAMS),
     Shapes(16, 192, ANY, TWO_NARROW),
+    Shapes(16, 320, ANY, TWO_ROWS),
     Shapes(16, ANY, ANY, TWO_CONSUMERS),
     Shapes(8, 12, ANY, replace(FEW_ROWS, bk=256)),
     Shapes(8, 24, ANY, Tile(1, 1, 32, 128, 256, 4, swap=True, flatten=True)),
     Shapes(8, 64, ANY, Tile(1, 1, 64, 128, 256, 4, flatten=True)),
     Shapes(8, 96, ANY, replace(TWO_PROGRAMS, bk=128)),
     Shapes(8, 192, 2048, replace(TWO_NARROW, bk=128)),
+    Shapes(8, 320, ANY, replace(TWO_ROWS, bk=128)),
     Shapes(8, ANY, ANY, replace(TWO_CONSUMERS, bk=128)),
 )
-# rows that are gathered, or added to their tokens: the kernel in Triton, whose atomics are 16
-# bytes wide
+# rows that are gathered, or added to their tokens
 SIMPLE_TILES: tuple[Shapes, ...] = (
     *(shapes for shapes in TILES if shapes.rows <= 64),
+    Shapes(16, 96, ANY, TWO_PROGRAMS),
+    Shapes(16, 320, ANY, TWO_ROWS),
     Shapes(16, ANY, ANY, TWO_PROGRAMS),
+    Shapes(8, 96, ANY, replace(TWO_PROGRAMS, bk=128)),
+    Shapes(8, 320, ANY, replace(TWO_ROWS, bk=128)),
     Shapes(8, ANY, ANY, replace(TWO_PROGRAMS, bk=128)),
 )
 # `wn` columns of gate and of up each, or half as many if `specialized`
 GATED_TILES: tuple[Shapes, ...] = (
     Shapes(16, 12, ANY, replace(FEW_ROWS, wn=64)),
     Shapes(16, 40, ANY, Tile(1, 1, 32, 64, 128, 4, swap=True, flatten=True)),
+    Shapes(16, 320, ANY, TWO_ROWS),
     Shapes(16, ANY, ANY, TWO_CONSUMERS),
 )
-# the same where rows are gathered by index, which the specialized kernel cannot
+# the same where rows are gathered by index
 GATED_GATHER_TILES: tuple[Shapes, ...] = (
     *(shapes for shapes in GATED_TILES if shapes.rows <= 40),
+    Shapes(16, 320, 4096, TWO_ROWS),
     Shapes(16, ANY, ANY, Tile(1, 1, 128, 128, 64, 4, warps=8)),
 )
 
 
-def choose_tile(table: tuple[Shapes, ...], bits: int, rows: int, groups: int, inner: int) -> Tile:
-    """The tile of the first class of the table that has room for this shape."""
+def choose_tile(
+    table: tuple[Shapes, ...],
+    bits: int,
+    rows: int,
+    groups: int,
+    inner: int,
+    specialized: bool = True,
+) -> Tile:
+    """The tile of the first class of the table that has room for this shape; one for the kernel in
+    Triton if not `specialized`.
+    """
     average = rows / groups
     return next(
         shapes.tile
         for shapes in table
-        if shapes.bits == bits and average <= shapes.rows and inner <= shapes.inner
+        if shapes.bits == bits
+        and average <= shapes.rows
+        and inner <= shapes.inner
+        and (specialized or not shapes.tile.specialized)
     )

@@ -154,34 +154,76 @@ def store(
         gl.store(place, value, mask=mask)
 
 
+@gluon.constexpr_function
+def line_layout(columns, warps):
+    """Rows of `columns`, eight elements a thread."""
+    across = min(32, columns // 8)
+    return gl.BlockedLayout([1, 8], [32 // across, across], [warps, 1], [1, 0])
+
+
+@gluon.jit
+def store_part(
+    value,
+    out,
+    scatter_indices,
+    out_desc,
+    buffer,
+    row,
+    count,
+    column,
+    columns,
+    stride_out,
+    SCATTER: gl.constexpr,
+    WM: gl.constexpr,
+    WN: gl.constexpr,
+):
+    """Write `count` rows of a part of a tile, by way of shared memory: by the copy engine if all
+    WM are there, or in lines of 16 bytes a thread, which are added at `scatter_indices` if SCATTER.
+    """
+    tma.store_wait(0)
+    buffer.store(value)
+    if (count >= WM) & (SCATTER == 0):
+        fence_async_shared()
+        tma.async_copy_shared_to_global(out_desc, [row, column], buffer)
+    else:
+        layout: gl.constexpr = line_layout(WN, gl.num_warps())
+        lines = buffer.load(layout)
+        r = gl.arange(0, WM, gl.SliceLayout(1, layout))
+        c = column + gl.arange(0, WN, gl.SliceLayout(0, layout))
+        target = (row + r).to(gl.int64)
+        if SCATTER:
+            target = gl.load(scatter_indices + target, mask=r < count, other=0).to(gl.int64)
+        place = out + target[:, None] * (stride_out // 8 * 8) + c[None, :]
+        place = gl.max_contiguous(gl.multiple_of(place, [1, 16]), [1, 8])
+        mask = (r < count)[:, None] & (c < columns // 8 * 8)[None, :]
+        if SCATTER:
+            gl.atomic_add(place, lines, mask=mask, sem="relaxed")
+        else:
+            gl.store(place, lines, mask=mask)
+
+
 @gluon.jit
 def store_tile(
     value,
+    out,
+    scatter_indices,
     out_desc,
-    out_bufs,
-    PIECE: gl.constexpr,
+    buffer,
     row,
+    count,
     column,
+    columns,
+    stride_out,
     WM: gl.constexpr,
     WN: gl.constexpr,
     HALVES: gl.constexpr,
+    SCATTER: gl.constexpr,
 ):
-    """Hand a whole tile to the copy engine, by way of shared memory, in one piece or in two
-    halves.
-    """
-    tma.store_wait(0)
+    """Write or add the first `count` rows of a tile, in one piece or in two halves."""
+    place = (out, scatter_indices, out_desc, buffer, row, count)
     if HALVES:
         left, right = value.reshape([WM, 2, WN // 2]).permute((0, 2, 1)).split()
-        buf = out_bufs.index(PIECE)
-        buf.store(left)
-        fence_async_shared()
-        tma.async_copy_shared_to_global(out_desc, [row, column], buf)
-        tma.store_wait(0)
-        buf.store(right)
-        fence_async_shared()
-        tma.async_copy_shared_to_global(out_desc, [row, column + WN // 2], buf)
+        store_part(left, *place, column, columns, stride_out, SCATTER, WM, WN // 2)
+        store_part(right, *place, column + WN // 2, columns, stride_out, SCATTER, WM, WN // 2)
     else:
-        buf = out_bufs.index(PIECE)
-        buf.store(value)
-        fence_async_shared()
-        tma.async_copy_shared_to_global(out_desc, [row, column], buf)
+        store_part(value, *place, column, columns, stride_out, SCATTER, WM, WN)

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.ampere import async_copy
 from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared,
     mbarrier,
@@ -31,6 +32,7 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from anyshape.moe.gemm_tiles import Tile
 from anyshape.moe.gluon_epilogue import activate, finish, store, store_tile
+from anyshape.moe.gluon_gather import copy_rows, row_pointers
 from anyshape.moe.gluon_tiles import (
     accumulator_layout,
     advance,
@@ -57,11 +59,28 @@ def _produce(
     INIT_TAIL: gl.constexpr,
     GATED: gl.constexpr,
     APART: gl.constexpr,
+    GATHER: gl.constexpr,
 ):
     """Load the pieces of every tile, `inner` by `inner`, into the ring. GATED: half of a tile's
     rows of w are gates and half are ups, which lie `columns` rows APART unless they alternate.
+    GATHER: the rows are those of x that `gather_indices` names, copied by all threads.
     """
-    x_desc, w_desc, x_bufs, w_bufs, full, empty, sizes, groups, rows, columns, inner = loads
+    (
+        x_desc,
+        w_desc,
+        x_bufs,
+        w_bufs,
+        full,
+        empty,
+        sizes,
+        x,
+        gather_indices,
+        groups,
+        rows,
+        columns,
+        inner,
+        x_row,
+    ) = loads
     TILE_M: gl.constexpr = WM * PIECES_M
     HALF: gl.constexpr = pick(GATED, WN // 2, WN)
     LOADS: gl.constexpr = pick(APART, 2, PIECES_N)
@@ -74,7 +93,7 @@ def _produce(
         group, start, count, tile_m, tile_n = locate(
             tile, row_ends, ends, groups, rows, tiles_n, TILE_M, BAND
         )
-        x_row = start + tile_m * TILE_M
+        first_row = start + tile_m * TILE_M
         if APART:
             w_row = group * columns * 2 + tile_n * HALF
             step = columns
@@ -82,27 +101,40 @@ def _produce(
             w_row = group * columns * (WN // HALF) + tile_n * (WN * PIECES_N)
             step = columns * 0 + WN
         whole = (PIECES_M == 1) | (tile_m * TILE_M + WM < count)
+        if GATHER:
+            place = gather_indices + start
+            first = row_pointers(x, place, tile_m * TILE_M, count, x_row, WM, BK)
+            second = row_pointers(x, place, tile_m * TILE_M + WM, count, x_row, WM, BK)
         if group < groups:
             for k in range(0, inner, BK):
                 mbarrier.wait(empty.index(slot), phase)
                 bar = full.index(slot)
                 w_bytes: gl.constexpr = LOADS * w_desc.block_type.nbytes
                 x_bytes: gl.constexpr = x_desc.block_type.nbytes
-                mbarrier.expect(bar, w_bytes + PIECES_M * x_bytes, pred=whole)
-                if PIECES_M > 1:
-                    mbarrier.expect(bar, w_bytes + x_bytes, pred=whole == 0)
+                if GATHER:
+                    mbarrier.expect(bar, w_bytes)
+                else:
+                    mbarrier.expect(bar, w_bytes + PIECES_M * x_bytes, pred=whole)
+                    if PIECES_M > 1:
+                        mbarrier.expect(bar, w_bytes + x_bytes, pred=whole == 0)
                 for i in gl.static_range(LOADS):
                     tma.async_copy_global_to_shared(
                         w_desc, [w_row + i * step, k], bar, w_bufs.index(slot * LOADS + i)
                     )
-                for i in gl.static_range(PIECES_M):
-                    tma.async_copy_global_to_shared(
-                        x_desc,
-                        [x_row + i * WM, k],
-                        bar,
-                        x_bufs.index(slot * PIECES_M + i),
-                        pred=whole | (i == 0),
-                    )
+                if GATHER:
+                    copy_rows(x_bufs.index(slot * PIECES_M), first, k)
+                    if PIECES_M > 1:
+                        copy_rows(x_bufs.index(slot * PIECES_M + 1), second, k)
+                    async_copy.mbarrier_arrive(bar, increment_count=False)
+                else:
+                    for i in gl.static_range(PIECES_M):
+                        tma.async_copy_global_to_shared(
+                            x_desc,
+                            [first_row + i * WM, k],
+                            bar,
+                            x_bufs.index(slot * PIECES_M + i),
+                            pred=whole | (i == 0),
+                        )
                 slot, phase = advance(slot, phase, STAGES)
 
 
@@ -125,11 +157,12 @@ def _consume(
     WEIGHTED: gl.constexpr,
     FACTORS: gl.constexpr,
     SCATTER: gl.constexpr,
-    TMA_STORE: gl.constexpr,
+    STAGED: gl.constexpr,
     HALVES: gl.constexpr,
     GATED: gl.constexpr,
     APART: gl.constexpr,
     KIND: gl.constexpr,
+    GATHER: gl.constexpr,
 ):
     """Multiply and store piece PIECE of every tile."""
     (
@@ -185,6 +218,8 @@ def _consume(
         if (group < groups) & (row < count):
             for k in range(0, inner, BK):
                 mbarrier.wait(full.index(slot), phase)
+                if GATHER:
+                    fence_async_shared()
                 x_buf = x_bufs.index(slot * PIECES_M + PIECE_M)
                 w_buf = w_bufs.index(slot * PIECES_N + PIECE_N)
                 if SWAP:
@@ -243,13 +278,24 @@ def _consume(
                 ).to(dtype)
             value_rows: gl.constexpr = gl.SliceLayout(pick(SWAP, 0, 1), value.type.layout)
             value_columns: gl.constexpr = gl.SliceLayout(pick(SWAP, 1, 0), value.type.layout)
-            whole = row + WM <= count
-            if TMA_STORE:
-                if whole:
-                    store_tile(
-                        value, out_desc, out_bufs, PIECE, start + row, column, WM, OUT_N, HALVES
-                    )
-            if (TMA_STORE == 0) | (whole == 0):
+            if STAGED:
+                store_tile(
+                    value,
+                    out,
+                    scatter_indices,
+                    out_desc,
+                    out_bufs.index(PIECE),
+                    start + row,
+                    count - row,
+                    column,
+                    columns,
+                    stride_out,
+                    WM,
+                    OUT_N,
+                    HALVES,
+                    SCATTER,
+                )
+            else:
                 store(
                     value,
                     out,
@@ -290,7 +336,7 @@ def _consume(
                 WM,
                 OUT_N,
             )
-    if TMA_STORE:
+    if STAGED:
         tma.store_wait(0)
 
 
@@ -301,7 +347,9 @@ def grouped_gemm_kernel(
     w_desc,
     out_desc,
     sizes,
+    x,
     out,
+    gather_indices,
     scatter_indices,
     x_scales,
     w_scales,
@@ -311,6 +359,7 @@ def grouped_gemm_kernel(
     rows,
     columns,
     inner,
+    x_row,
     stride_out,
     stride_bias,
     weight_token,
@@ -332,17 +381,19 @@ def grouped_gemm_kernel(
     WEIGHTED: gl.constexpr,
     FACTORS: gl.constexpr,
     SCATTER: gl.constexpr,
-    TMA_STORE: gl.constexpr,
+    STAGED: gl.constexpr,
     HALVES: gl.constexpr,
     GATED: gl.constexpr,
     APART: gl.constexpr,
     KIND: gl.constexpr,
+    GATHER: gl.constexpr,
     CONSUMER_REGISTERS: gl.constexpr,
     PRODUCER_REGISTERS: gl.constexpr,
     num_warps: gl.constexpr,
 ):
     """out = (x @ w.T) group by group; see the module."""
     CONSUMERS: gl.constexpr = PIECES_M * PIECES_N
+    PRODUCER_WARPS: gl.constexpr = pick(GATHER, 4, 1)
     x_bufs = gl.allocate_shared_memory(
         x_desc.dtype, [STAGES * PIECES_M] + x_desc.block_type.shape, x_desc.layout
     )
@@ -354,7 +405,7 @@ def grouped_gemm_kernel(
         w_pieces = w_bufs._reinterpret(w_desc.dtype, [STAGES, WN, BK], w_desc.layout)  # noqa: SLF001
     else:
         w_pieces = w_bufs
-    if TMA_STORE:
+    if STAGED:
         out_bufs = gl.allocate_shared_memory(
             out_desc.dtype, [CONSUMERS] + out_desc.block_type.shape, out_desc.layout
         )
@@ -363,10 +414,25 @@ def grouped_gemm_kernel(
     full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for i in gl.static_range(STAGES):
-        mbarrier.init(full.index(i), count=1)
+        mbarrier.init(full.index(i), count=1 + 32 * PRODUCER_WARPS * GATHER)
         mbarrier.init(empty.index(i), count=CONSUMERS)
     fence_async_shared()
-    loads = (x_desc, w_desc, x_bufs, w_bufs, full, empty, sizes, groups, rows, columns, inner)
+    loads = (
+        x_desc,
+        w_desc,
+        x_bufs,
+        w_bufs,
+        full,
+        empty,
+        sizes,
+        x,
+        gather_indices,
+        groups,
+        rows,
+        columns,
+        inner,
+        x_row,
+    )
     work = (
         out_desc,
         x_bufs,
@@ -415,11 +481,12 @@ def grouped_gemm_kernel(
                         WEIGHTED,
                         FACTORS,
                         SCATTER,
-                        TMA_STORE,
+                        STAGED,
                         HALVES,
                         GATED,
                         APART,
                         KIND,
+                        GATHER,
                     ),
                 ),
                 (
@@ -437,10 +504,11 @@ def grouped_gemm_kernel(
                         INIT_TAIL,
                         GATED,
                         APART,
+                        GATHER,
                     ),
                 ),
             ],
-            [1],
+            [PRODUCER_WARPS],
             [PRODUCER_REGISTERS],
         )
     else:
@@ -466,11 +534,12 @@ def grouped_gemm_kernel(
                         WEIGHTED,
                         FACTORS,
                         SCATTER,
-                        TMA_STORE,
+                        STAGED,
                         HALVES,
                         GATED,
                         APART,
                         KIND,
+                        GATHER,
                     ),
                 ),
                 (
@@ -493,11 +562,12 @@ def grouped_gemm_kernel(
                         WEIGHTED,
                         FACTORS,
                         SCATTER,
-                        TMA_STORE,
+                        STAGED,
                         HALVES,
                         GATED,
                         APART,
                         KIND,
+                        GATHER,
                     ),
                 ),
                 (
@@ -515,10 +585,11 @@ def grouped_gemm_kernel(
                         INIT_TAIL,
                         GATED,
                         APART,
+                        GATHER,
                     ),
                 ),
             ],
-            [4, 1],
+            [4, PRODUCER_WARPS],
             [CONSUMER_REGISTERS, PRODUCER_REGISTERS],
         )
 
@@ -531,6 +602,8 @@ GLUON_DTYPES = {
 }
 INPUT_DTYPES = (torch.bfloat16, torch.float16, torch.float8_e4m3fn)
 REGISTERS = 65536
+# elements of a row that are copied by index at once, as many as a tile's `bk`
+GATHER_BLOCK = 64
 
 
 def aligned(matrix: Tensor) -> bool:
@@ -559,6 +632,18 @@ def fits(x: Tensor, w: Tensor) -> bool:
     )
 
 
+def can_gather(x: Tensor, interleaved: bool) -> bool:
+    """Whether the rows of `x` can be copied by index, which takes whole blocks of them, and pays:
+    with interleaved weights the kernel in Triton was 3 to 13 % faster.
+    """
+    return x.shape[1] % GATHER_BLOCK == 0 and not interleaved
+
+
+def in_lines(out: Tensor) -> bool:
+    """Whether results can be written or added 16 bytes at a time, by way of shared memory."""
+    return out.element_size() == 2 and out.shape[1] % 8 == 0 and aligned(out)
+
+
 def descriptor(matrix: Tensor, block: list[int]) -> TensorDescriptor:
     """What the copy engine needs to know of a matrix that is read or written in blocks of this
     shape.
@@ -567,13 +652,14 @@ def descriptor(matrix: Tensor, block: list[int]) -> TensorDescriptor:
     return TensorDescriptor(matrix, list(matrix.shape), list(matrix.stride()), block, layout)
 
 
-def registers(tile: Tile, groups: int) -> tuple[int, int, int]:
+def registers(tile: Tile, groups: int, gathers: bool) -> tuple[int, int, int]:
     """(limit a thread, of a second consumer, of the producer): whatever the loads need is taken
     from the products.
     """
     threads = 32 * (tile.warps + 4 * (tile.pieces_m * tile.pieces_n - 1) + 4)
     limit = min(255, REGISTERS // (threads * tile.programs)) // 8 * 8
-    return limit, (240 if groups <= 256 else 208), (24 if groups <= 256 else 88)
+    producer = 88 if groups > 256 else 72 if gathers else 40
+    return limit, 3 * limit // 2 // 8 * 8 - producer // 2 // 8 * 8, producer
 
 
 @dataclass(frozen=True, slots=True)
@@ -599,20 +685,21 @@ def launch(
     row_weights: Tensor | None,
     init_tail: bool,
     gate: Gate | None = None,
+    gather_indices: Tensor | None = None,
 ) -> None:
     """Write (or add, with `scatter_indices`) the product of x [M, K] and w [G, N, K] to `out`, or
-    what `gate` makes of it.
+    what `gate` makes of it. With `gather_indices` [M] the rows are x[gather_indices].
     """
-    rows, inner = x.shape
+    rows, inner = out.shape[0] if scatter_indices is None else x.shape[0], x.shape[1]
     groups, w_rows, _ = w.shape
     columns = out.shape[1]
     out_n = tile.wn if gate is None else tile.wn // 2
     apart = gate is not None and not gate.interleaved
     halves = tile.halves and gate is None
     factors = row_weights is not None and row_weights.dim() == 2
-    tma_store = tile.tma_store and scatter_indices is None and not tile.swap and aligned(out)
+    staged = tile.staged and not tile.swap and in_lines(out)
     all_groups = groups + (init_tail and scatter_indices is None)
-    limit, consumer, producer = registers(tile, all_groups)
+    limit, consumer, producer = registers(tile, groups, gather_indices is not None)
     tiles = (ceil_div(rows, tile.wm * tile.pieces_m) + all_groups) * ceil_div(
         columns, out_n * tile.pieces_n
     )
@@ -623,9 +710,11 @@ def launch(
             w.as_strided((groups * w_rows, inner), (w.stride(1), 1)),
             [tile.wn // (1 + apart), tile.bk],
         ),
-        descriptor(out, [tile.wm, out_n // (1 + halves)]) if tma_store else x_desc,
+        descriptor(out, [tile.wm, out_n // (1 + halves)]) if staged else x_desc,
         m_sizes,
+        x,
         out,
+        m_sizes if gather_indices is None else gather_indices,
         m_sizes if scatter_indices is None else scatter_indices,
         m_sizes if x_scales is None else x_scales,
         m_sizes if w_scales is None else w_scales,
@@ -635,6 +724,7 @@ def launch(
         rows,
         columns,
         inner,
+        x.stride(0),
         out.stride(0),
         0 if bias is None else bias.stride(0),
         *(row_weights.stride() if factors else (0, 0)),
@@ -654,11 +744,12 @@ def launch(
         WEIGHTED=row_weights is not None,
         FACTORS=factors,
         SCATTER=scatter_indices is not None,
-        TMA_STORE=tma_store,
+        STAGED=staged,
         HALVES=halves,
         GATED=gate is not None,
         APART=apart,
         KIND="none" if gate is None else gate.kind,
+        GATHER=gather_indices is not None,
         CONSUMER_REGISTERS=consumer,
         PRODUCER_REGISTERS=producer,
         num_warps=tile.warps,

@@ -211,7 +211,9 @@ def _multiply(
         return
     rows = x.shape[0] if gather is None else gather.shape[0]
     table = TILES if gather is None and scatter_indices is None else SIMPLE_TILES
-    tile = choose_tile(table, 8 * x.element_size(), rows, w.shape[0], x.shape[1])
+    shape = (8 * x.element_size(), rows, w.shape[0], x.shape[1])
+    lines = scatter_indices is None or gluon_gemm.in_lines(out)
+    tile = choose_tile(table, *shape, specialized=gather is None and lines)
     if tile.specialized:
         gluon_gemm.launch(tile, *arguments, init_tail)
     else:
@@ -251,10 +253,11 @@ def grouped_gemm_gated(
     bias = None if bias is None else bias if bias.stride(1) == 1 else bias.contiguous()
     gather = None if gather_indices is None else gather_indices.contiguous()
     table = GATED_TILES if gather is None and row_factors is None else GATED_GATHER_TILES
-    tile = choose_tile(table, 16, rows, w.shape[0], x.shape[1])
+    ready = row_factors is None and (gather is None or gluon_gemm.can_gather(x, interleaved))
+    tile = choose_tile(table, 16, rows, w.shape[0], x.shape[1], specialized=ready)
     if tile.specialized:
         gate = gluon_gemm.Gate(kind, alpha, limit, interleaved)
-        nothing = (None, None, None, bias, None, init_tail, gate)
+        nothing = (None, None, None, bias, None, init_tail, gate, gather)
         gluon_gemm.launch(tile, x, w, m_sizes.contiguous(), out, *nothing)
         return out
     tma_gemm.launch_gated(

@@ -91,9 +91,12 @@ def compile_products() -> None:
         scales = (torch.zeros(64), torch.zeros(4, 512)) if shapes.bits == 8 else (None, None)
         total = torch.zeros(9, 512)
         factors = torch.zeros(9, 4)
-        tma_gemm.launch(
-            *(shapes.tile, x, w, sizes, total, index, *scales, None, factors, None, False)
-        )
+        arguments = (shapes.tile, x, w, sizes, total, index, *scales, None, factors)
+        if shapes.tile.specialized:
+            gluon_gemm.launch(*arguments, False)
+            gluon_gemm.launch(*arguments[:4], total.bfloat16(), *arguments[5:], False)
+        else:
+            tma_gemm.launch(*arguments, None, False)
     for gather, table in ((None, GATED_TILES), (index, GATED_GATHER_TILES)):
         for shapes in table:
             if shapes.tile.specialized:
@@ -110,6 +113,7 @@ def compile_products() -> None:
         bias = torch.zeros(4, 512) if interleaved else None
         nothing = (None, None, None, bias, None, interleaved, gate)
         gluon_gemm.launch(TWO_CONSUMERS, x, w, sizes, out, *nothing)
+        gluon_gemm.launch(TWO_CONSUMERS, x, w, sizes, out, *nothing, index)
     x, w, sizes, out = operands(16)
     ending = (None, None, None, None, None, None, True)
     triton_gemm._launch(x, w.mT.contiguous().mT, sizes, out, *ending)

@@ -18,19 +18,23 @@ WARM_UP_CALLS = 3  # Triton compiles and tunes in the first, the allocator settl
 
 
 class Graphed:
-    """`forward(tokens [bound, D], valid_tokens=int32 [1])`, recorded once for 0 to bound tokens."""
+    """`forward(tokens [bound, D], valid_tokens=int32 [1])`, recorded once for 0 to bound tokens.
+
+    `watch` is called with the output of each replay.
+    """
 
     def __init__(
         self,
         forward: Callable[..., Tensor],
         max_tokens: int,
         hidden_size: int,
+        watch: Callable[[Tensor], None] | None = None,
         *,
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
         self.max_tokens = max_tokens
-        self._forward = forward
+        self._forward, self._watch = forward, watch
         self._tokens = torch.zeros(max_tokens, hidden_size, dtype=dtype, device=device)
         self._valid = torch.full((1,), max_tokens, dtype=torch.int32, device=device)
         self._recorded = self._record() if device.type == "cuda" else None
@@ -76,4 +80,6 @@ class Graphed:
             return self._run()[:count]
         graph, out = self._recorded
         graph.replay()
+        if self._watch is not None:
+            self._watch(out)
         return out[:count]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from anyshape.errors import AnyshapeError
 from anyshape.moe import checks
+from anyshape.moe.watch import Watch
 
 # How long a rank waits for another. Longer than a first call, in which each rank compiles and tunes
 # kernels.
@@ -103,6 +104,7 @@ class Mesh:
     tp: Axis = Axis()
     ep: Axis = Axis()
     timeout: timedelta = TIMEOUT
+    watch: Watch = field(default_factory=Watch, compare=False, repr=False)
 
     @classmethod
     def of_groups(
@@ -129,6 +131,17 @@ class Mesh:
 
     def axes(self) -> tuple[Axis, Axis]:
         return self.tp, self.ep
+
+    def watch_for(self, x: Tensor) -> None:
+        """Ends the process with E154 if `x`, for which the GPU waits for other ranks, is not there
+        within the timeout. Nothing on the CPU, where gloo raises an error, nor while a CUDA graph
+        is recorded.
+        """
+        alone = self.tp.group is None and self.ep.group is None
+        if alone or not x.is_cuda or torch.cuda.is_current_stream_capturing():
+            return
+        point = torch.cuda.current_stream(x.device).record_event()
+        self.watch.mark(point, self.timeout.total_seconds())
 
 
 def _own_group(partition: Sequence[list[int]], timeout: timedelta) -> dist.ProcessGroup | None:

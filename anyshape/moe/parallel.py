@@ -110,13 +110,16 @@ class ParallelMoE(nn.Module):
             checks.fail("mode", "'static' to be recorded", repr(self.exchange.mode))
         device = self.router.weight.device
         dtype = self.experts.dtype
-        return Graphed(self, max_tokens, self.hidden_size, dtype=dtype, device=device)
+        return Graphed(
+            *(self, max_tokens, self.hidden_size, self.mesh.watch_for), dtype=dtype, device=device
+        )
 
     def forward(self, x: Tensor, *, valid_tokens: Tensor | None = None) -> Tensor:
         check_tokens(x, self.hidden_size, self.experts)
         with torch.no_grad():
             tokens = x.reshape(-1, self.hidden_size)
             out = self._forward(tokens, valid_tokens).view(x.shape)
+        self.mesh.watch_for(out)
         return inference_only(out, x, self.experts.gate_up)
 
     def _forward(self, tokens: Tensor, valid_tokens: Tensor | None) -> Tensor:

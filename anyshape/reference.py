@@ -371,6 +371,12 @@ def meshgrid(tensors: Any, *, indexing: str = "ij") -> Any:
     return torch.meshgrid(*tensors, indexing=indexing)
 
 
+def histogram(input: Tensor, bins: Any, *, range: Any, weight: Any, density: bool) -> Any:
+    """``torch.histogram``, which wants no range beside a tensor of edges."""
+    options = {"weight": weight, "density": density}
+    return torch.histogram(input, bins, **options if range is None else {**options, "range": range})
+
+
 def view_dtype(input: Tensor, dtype: torch.dtype) -> Tensor:
     return input.view(dtype)
 

@@ -95,7 +95,9 @@ RETURN_TYPES = {
     name: getattr(torch.return_types, name)
     for name in (
         "max", "min", "sort", "topk", "kthvalue", "mode", "median", "nanmedian", "cummax", "cummin",
-        "aminmax",
+        "aminmax", "histogram", "svd", "geqrf", "linalg_svd", "linalg_qr", "linalg_lu",
+        "linalg_lu_factor", "linalg_lstsq", "linalg_slogdet", "linalg_eigh", "linalg_inv_ex",
+        "linalg_cholesky_ex",
     )
 }  # fmt: skip
 """Rows whose several results torch returns under names: ``x.max(1).values``."""

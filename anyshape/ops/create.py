@@ -12,7 +12,7 @@ from typing import Any
 from anyshape.ir.dtypes import DType, bool_, float32, float64, int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import NoRow, OpError, TypeContext
-from anyshape.ops.layout import formatted_strides
+from anyshape.ops.layout import formatted_strides, strides_in_order
 from anyshape.ops.rules import created, dim_of, new, number_category, tensor
 from anyshape.ops.table import Structural, op
 from anyshape.ops.view import Normal, sequence
@@ -385,4 +385,50 @@ op(
     torch="torch.diag",
     spellings=("torch.Tensor.diag",),
     expand=_diag_expand,
+)
+
+# --- strides as they are asked for: left to torch, since nothing is in them yet ---
+
+
+def _strided_type(
+    cx: TypeContext, size: Arg, stride: Arg, *, dtype: Any = None, device: Any = None, **rest: Arg
+) -> TensorType:
+    _plain(**rest)
+    chosen = dtype or cx.default_dtype, device or cx.default_device
+    return TensorType(*chosen, sequence(size), sequence(stride))  # type: ignore[arg-type]
+
+
+def _permuted_type(cx: TypeContext, size: Arg, physical_layout: Arg, **options: Any) -> TensorType:
+    shape: Any = sequence(size)
+    order = [dim_of(d, len(shape)) for d in sequence(physical_layout)]
+    if sorted(order) != list(range(len(shape))):
+        raise OpError(f"physical_layout must be a permutation of the dimensions, got {order}")
+    strides = strides_in_order(shape, order[::-1])
+    return _strided_type(cx, shape, strides, **options)
+
+
+op(
+    "empty_strided",
+    f"size, stride, *, dtype=None, device=None, {_REST}",
+    torch="torch.empty_strided",
+    type=_strided_type,
+)
+op(
+    "empty_permuted",
+    f"size, physical_layout, *, dtype=None, device=None, {_REST}",
+    torch="torch.empty_permuted",
+    type=_permuted_type,
+)
+op(
+    "new_empty_strided",
+    f"input, size, stride, *, dtype=None, device=None, {_REST}",
+    torch="torch.Tensor.new_empty_strided",
+    type=lambda cx, x, size, stride, *, dtype=None, device=None, **rest: _strided_type(
+        cx,
+        size,
+        stride,
+        dtype=dtype or tensor(x).dtype,
+        device=device or tensor(x).device,
+        **rest,
+    ),
 )

@@ -7,16 +7,17 @@ the scheduler's choice.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from anyshape.ir.dtypes import DType, bool_, float32, float64, int64
 from anyshape.ir.graph import Arg, ScalarType, TensorType
 from anyshape.ir.scalars import ScalarInput
-from anyshape.ops.context import NoRow, TypeContext
+from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides, numel
-from anyshape.ops.rules import dim_of, new, tensor
+from anyshape.ops.rules import dim_of, is_tensor, new, tensor
 from anyshape.ops.table import op
-from anyshape.symbolic import Dim, eq
+from anyshape.symbolic import Dim, eq, floordiv
 
 # --- numbers ---
 
@@ -192,4 +193,45 @@ op(
     "input, num_classes=-1",
     torch="anyshape.reference.one_hot_of_data",
     type=lambda cx, x, n=-1: new(cx, tensor(x), (*tensor(x).shape, cx.fresh_size(low=1)), int64),
+)
+
+
+def _combinations_type(
+    cx: TypeContext, x: Any, r: Any = 2, with_replacement: Any = False
+) -> TensorType:
+    """One row for each choice of ``r`` elements: ``n * (n - 1) * ... // r!`` of them."""
+    t = tensor(x)
+    if t.rank != 1 or not isinstance(r, int) or r < 0:
+        raise OpError("combinations expects a vector and a number of elements")
+    if r == 0:
+        return new(cx, t, (0,))
+    rows: Dim = 1
+    for i in range(r):
+        rows = rows * (t.shape[0] + (i if with_replacement else -i))
+    return new(cx, t, (cx.facts.simplify(floordiv(rows, math.factorial(r))), r))
+
+
+op(
+    "combinations",
+    "input, r=2, with_replacement=False",
+    torch="torch.combinations",
+    spellings=("torch.Tensor.combinations",),
+    type=_combinations_type,
+)
+
+
+def _histogram_type(cx: TypeContext, x: Any, bins: Any, **options: Any) -> tuple[TensorType, ...]:
+    t = tensor(x)
+    if not t.dtype.is_floating:
+        raise OpError(f"histogram is not implemented for {t.dtype}")
+    count = numel(tensor(bins).shape) - 1 if is_tensor(bins) else bins
+    return new(cx, t, (count,)), new(cx, t, (count + 1,))
+
+
+op(
+    "histogram",
+    "input, bins, *, range=None, weight=None, density=False",
+    torch="anyshape.reference.histogram",
+    spellings=("torch.histogram", "torch.Tensor.histogram"),
+    type=_histogram_type,
 )

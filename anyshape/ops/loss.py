@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anyshape.ir.graph import Arg, TensorType
-from anyshape.ops.context import TypeContext
+from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import numel, preserved_strides
 from anyshape.ops.reduce import cast, wide
 from anyshape.ops.rules import new, require_sizes, tensor
@@ -537,4 +537,30 @@ op(
     "input, target, var, full=False, eps=1e-06, reduction='mean'",
     torch="torch.nn.functional.gaussian_nll_loss",
     expand=_gaussian_nll_expand,
+)
+
+
+def _ctc_type(
+    cx: TypeContext,
+    log_probs: Any,
+    targets: Any,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: Any = 0,
+    reduction: Any = "mean",
+    zero_infinity: Any = False,
+) -> TensorType:
+    t = tensor(log_probs)
+    if t.rank not in (2, 3) or not t.dtype.is_floating:
+        raise OpError("ctc_loss expects log_probs of (T, N, C) or (T, C)")
+    return new(cx, t, t.shape[1:-1] if reduction == "none" else ())
+
+
+op(
+    "ctc_loss",
+    "log_probs, targets, input_lengths, target_lengths, blank=0, reduction='mean', "
+    "zero_infinity=False",
+    torch="torch.nn.functional.ctc_loss",
+    type=_ctc_type,
+    autocast="float32",
 )

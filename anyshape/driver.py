@@ -21,7 +21,7 @@ from anyshape.codegen.native import emit_stretch
 from anyshape.codegen.native_prelude import NATIVE_PRELUDE
 from anyshape.errors import AnyshapeError, stage_of
 from anyshape.ir.code import CFunction, Code, CType
-from anyshape.ir.graph import Graph, TensorType
+from anyshape.ir.graph import Graph, TensorType, Value
 from anyshape.ir.loops import Kernel, PointerParam, ScalarParam, SizeParam
 from anyshape.ir.program import Call, Launch, Program, Stretch
 from anyshape.ops import OPS
@@ -83,6 +83,7 @@ class EagerGraph:
 
     graph: Graph
     constants: Mapping[str, torch.Tensor]
+    teachers: frozenset[Value]
     linked: str = ""
     stages: tuple[tuple[str, Graph], ...] = ()
     kernel_names: frozenset[str] = frozenset()
@@ -94,7 +95,9 @@ class EagerGraph:
             next(given) if entry.kind == "argument" else self.constants[entry.value.name]
             for entry in self.graph.inputs
         ]
-        outputs: tuple[Any, ...] = reference.run(self.graph, inputs, worlds=True)
+        outputs: tuple[Any, ...] = reference.run(
+            self.graph, inputs, worlds=True, teachers=self.teachers
+        )
         return outputs
 
     def count(self, kind: str) -> int:
@@ -119,7 +122,7 @@ class Driver:
     def compile_graph(self, graph: Graph, constants: Mapping[str, torch.Tensor]) -> CompiledGraph:
         """``constants``: the tensors of the inputs that are no arguments, by the value's name."""
         if needs_gradients(graph) or off_the_cpu(graph):
-            return EagerGraph(graph, constants)  # type: ignore[return-value]
+            return EagerGraph(graph, constants, reference.teachers(graph))  # type: ignore[return-value]
         place = graph.first_line
         passed = tuple(stages(graph, OPS))
         final = passed[-1][1]

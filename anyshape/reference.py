@@ -9,6 +9,7 @@ own parameters.
 from __future__ import annotations
 
 import builtins
+import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -57,6 +58,7 @@ def torch_dtype(dtype: DType) -> torch.dtype:
     return getattr(torch, dtype.name)  # type: ignore[no-any-return]
 
 
+@functools.cache
 def resolve(dotted: str) -> Callable[..., Any]:
     """The callable that a dotted name means, such as ``torch.Tensor.T.__get__``."""
     head, *rest = dotted.split(".")
@@ -69,7 +71,8 @@ def resolve(dotted: str) -> Callable[..., Any]:
 class Environment:
     """What is known while a graph runs: tensors by value, sizes by symbol, numbers by input."""
 
-    def __init__(self) -> None:
+    def __init__(self, teachers: frozenset[Value] | None = None) -> None:
+        self.teachers = teachers
         self.values: dict[Value, Any] = {}
         self.sizes: dict[Symbol, int] = {}
         self.numbers: dict[ScalarInput, int | float | bool] = {}
@@ -96,6 +99,8 @@ class Environment:
     def write(self, value: Value, result: Any) -> None:
         """Keeps a result, and the sizes and numbers that it decides."""
         self.values[value] = result
+        if self.teachers is not None and value not in self.teachers:
+            return
         if isinstance(value.type, ScalarType):
             self._learn_number(value.type, result)
         elif isinstance(result, Tensor):
@@ -112,11 +117,35 @@ class Environment:
 
     def _learn_size(self, dim: Any, size: int) -> None:
         """Solves ``scale * symbol + offset == size`` for a symbol not known yet."""
-        if not isinstance(dim, Expr) or len(dim.terms) != 1:
-            return
-        (factors, scale), *_ = dim.terms.items()
-        if len(factors) == 1 and isinstance(factors[0], Symbol):
-            self.sizes.setdefault(factors[0], (size - dim.constant) // scale)
+        symbol = _told(dim)
+        if symbol is not None:
+            (scale,) = dim.terms.values()
+            self.sizes.setdefault(symbol, (size - dim.constant) // scale)
+
+
+def teachers(graph: Graph) -> frozenset[Value]:
+    """The values whose sizes, strides or numbers tell something that no earlier value told."""
+    found: set[Value] = set()
+    known: set[Symbol] = set()
+    made = (value for node in graph.nodes for value in node.outputs)
+    for value in (*(entry.value for entry in graph.inputs), *made):
+        kind = value.type
+        if isinstance(kind, ScalarType):
+            found.add(value)
+            continue
+        told = {symbol for dim in (*kind.shape, *kind.strides) if (symbol := _told(dim))}
+        if not told <= known:
+            found.add(value)
+            known |= told
+    return frozenset(found)
+
+
+def _told(dim: Any) -> Symbol | None:
+    """The symbol that the value of this size decides, given nothing else."""
+    if not isinstance(dim, Expr) or len(dim.terms) != 1:
+        return None
+    (factors,) = dim.terms
+    return factors[0] if len(factors) == 1 and isinstance(factors[0], Symbol) else None
 
 
 def run(
@@ -127,15 +156,17 @@ def run(
     check_types: bool | Literal["shapes"] = False,
     ops: Mapping[str, OpDef] = OPS,
     worlds: bool = False,
+    teachers: frozenset[Value] | None = None,
 ) -> Any:
     """The outputs of the graph for these inputs.
 
     ``sizes`` gives symbols that no input's shape decides. ``check_types`` compares every result
     with its type (``"shapes"``: strides left out) and raises ``TypeMismatch``. Raises
     ``CheckFailed`` where a check of the graph does not hold. ``worlds``: gradients are recorded
-    for the nodes that the program ran in grad mode, and for no others.
+    for the nodes that the program ran in grad mode, and for no others. ``teachers``: those of the
+    graph, worked out once for many runs.
     """
-    env = Environment()
+    env = Environment(teachers)
     env.sizes.update(sizes or {})
     for declared, given in zip(graph.inputs, inputs, strict=True):
         env.write(declared.value, given)
@@ -145,7 +176,7 @@ def run(
     }
     for number, node in enumerate(graph.nodes):
         _run_checks(checks.get(number, ()), env)
-        if worlds and node.world is not None:
+        if worlds and node.world is not None and node.world.grad is not torch.is_grad_enabled():
             with torch.set_grad_enabled(node.world.grad):
                 _run_node(node, env, ops, check_types)
         else:

@@ -32,14 +32,18 @@ OPAQUE = (
     "threading.", "importlib.", "pickle.", "multiprocessing.", "subprocess.", "socket.", "ctypes.",
     "torch._functorch.", "torch.autograd.functional.", "torch.autograd.forward_ad.",
     "torch.random.", "torch._inductor.",
+    "torch.optim.", "torch.autograd.graph.", "torch.nn.utils.clip_grad.", "torch.amp.grad_scaler.",
 )  # fmt: skip
 """Packages whose functions are called natively as a whole: they meddle with the process, or, as
-function transforms do, with what every operator called inside them means."""
+function transforms do, with what every operator called inside them means; or they are made for
+eager gradients, where there is nothing to compile."""
+OPAQUE_MODULES = frozenset({"torch.autograd"})
+"""The same of modules, but not of what lies in them."""
 
 
 def is_opaque(fn: Any) -> bool:
     """Whether the Python function belongs to one of them."""
-    return f"{fn.__module__}.".startswith(OPAQUE)
+    return f"{fn.__module__}.".startswith(OPAQUE) or fn.__module__ in OPAQUE_MODULES
 
 
 def called(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

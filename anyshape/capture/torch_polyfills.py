@@ -34,9 +34,68 @@ def combine_input_and_mask(op: Any, input: Any, mask: Any, *args: Any) -> Any:
     return torch.where(input_mask(input, mask=mask), input, identity)
 
 
+def named_members(
+    self: Any,
+    get_members_fn: Any,
+    prefix: str = "",
+    recurse: bool = True,
+    remove_duplicate: bool = True,
+) -> Any:
+    """All at once: a list needs no frames of generators, whoever iterates over it."""
+    if recurse:
+        modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
+    else:
+        modules = [(prefix, self)]
+    known = set()
+    found = []
+    for place, module in modules:
+        for key, value in get_members_fn(module):
+            if value is None or id(value) in known:
+                continue
+            if remove_duplicate:
+                known.add(id(value))
+            found.append((f"{place}.{key}" if place else key, value))
+    return iter(found)
+
+
+def named_parameters(
+    self: Any, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+) -> Any:
+    """The iterator itself."""
+    members = lambda module: module._parameters.items()  # noqa: E731
+    return self._named_members(
+        members, prefix=prefix, recurse=recurse, remove_duplicate=remove_duplicate
+    )
+
+
+def named_buffers(
+    self: Any, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+) -> Any:
+    """The iterator itself."""
+    members = lambda module: module._buffers.items()  # noqa: E731
+    return self._named_members(
+        members, prefix=prefix, recurse=recurse, remove_duplicate=remove_duplicate
+    )
+
+
+def parameters(self: Any, recurse: bool = True) -> Any:
+    """An iterator over a list."""
+    return iter([value for _, value in self.named_parameters(recurse=recurse)])
+
+
+def buffers(self: Any, recurse: bool = True) -> Any:
+    """An iterator over a list."""
+    return iter([value for _, value in self.named_buffers(recurse=recurse)])
+
+
 STAND_INS: Mapping[Any, Callable[..., Any]] = types.MappingProxyType(
     {
         masked._input_mask: input_mask,
         masked._combine_input_and_mask: combine_input_and_mask,
+        torch.nn.Module._named_members: named_members,
+        torch.nn.Module.named_parameters: named_parameters,
+        torch.nn.Module.named_buffers: named_buffers,
+        torch.nn.Module.parameters: parameters,
+        torch.nn.Module.buffers: buffers,
     }
 )

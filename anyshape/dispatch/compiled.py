@@ -132,7 +132,7 @@ class Compiled:
 
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any], slots: list[Any]) -> Any:
         stance = current_stance()
-        if stance == "force_eager":
+        if stance == "force_eager" or len(self.points) > MAX_POINTS:
             return self.fn(*args, **kwargs)
         texts = [
             self.names[i] if i < len(self.names) else f"args[{i}]" for i in range(len(args))
@@ -152,14 +152,12 @@ class Compiled:
     ) -> Any:
         """Runs the function from its first instruction on."""
         slots = entry.slots
-        variant = self._variant(entry, stance)
-        if variant is None or variant.run is None:
+        variant, inputs = self._variant(entry, stance)
+        if variant is None or variant.run is None or inputs is None:
             result = self.fn(*args, **kwargs)
             if variant is not None and variant.suspect is not None:
                 self._warn(variant.suspect)
             return result
-        inputs = variant.entry(slots)
-        assert inputs is not None
         try:
             outs = variant.run(*inputs)
         except Exception as error:
@@ -187,14 +185,12 @@ class Compiled:
             assert machine.frame is not None
             place = flatten(machine.frame)
             entry = Entry(place.key, place.slots, place.texts, place=place)
-            variant = self._variant(entry, stance)
-            if variant is None or variant.run is None:
+            variant, inputs = self._variant(entry, stance)
+            if variant is None or variant.run is None or inputs is None:
                 del place, entry
                 if variant is None:
                     return machine.resume()
                 continue
-            inputs = variant.entry(place.slots)
-            assert inputs is not None
             try:
                 outs = variant.run(*inputs)
             except Exception as error:
@@ -212,15 +208,20 @@ class Compiled:
         return machine.resume()
 
     # ---- variants --------------------------------------------------------------------------------
-    def _variant(self, entry: Entry, stance: str) -> Variant | None:
-        """The variant whose guards hold, captured if there is none; None: run natively from
-        here on."""
+    def _variant(self, entry: Entry, stance: str) -> tuple[Variant | None, list[Any] | None]:
+        """The variant whose guards hold, with the inputs of its graph, captured if there is none;
+        None: run natively from here on."""
         point = self.points.get(entry.key) or Point()
-        for variant in point.variants:
-            if variant.entry(entry.slots) is not None:
-                return variant
-        if point.native:
-            return None
+        for known in point.variants:
+            inputs = known.entry(entry.slots)
+            if inputs is not None:
+                return known, inputs
+        variant = None if point.native else self._new(point, entry, stance)
+        return variant, None if variant is None else variant.entry(entry.slots)
+
+    def _new(self, point: Point, entry: Entry, stance: str) -> Variant | None:
+        """A variant for this entry; None where none may be made, or a mistake of ours keeps one
+        from being made."""
         if stance == "fail_on_recompile" and self.points:
             failure = self._explain_miss(point, entry.slots)
             raise AnyshapeError(

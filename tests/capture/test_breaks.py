@@ -241,6 +241,27 @@ def test_more_variants_than_allowed_run_natively_with_one_warning() -> None:
     assert "mode == 'a'; now 'c'" in text and "mode == 'b'; now 'c'" in text
 
 
+def test_a_function_cut_into_too_many_pieces_is_called_natively_with_one_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def program(x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            x = x + 1
+        if x.sum() > 10:
+            x = x * 2
+        if x.sum() > 20:
+            x = x - 3
+        return x
+
+    monkeypatch.setattr(machinery, "MAX_POINTS", 2)
+    fast = compiled(program, fullgraph=False)
+    with pytest.warns(AnyshapeWarning, match="E222") as seen:
+        for _ in range(4):
+            same(fast(X + 1), program(X + 1))
+    assert len(seen) == 1 and "more than 2 pieces" in str(seen[0].message)
+    assert fast.stats().graph_breaks == 3
+
+
 def test_a_mistake_of_ours_is_one_warning_and_a_right_result(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,0 +1,105 @@
+"""A plain training step as one compiled function: eager's losses and parameters, to the bit; few
+breaks, whatever the batch, and none of them twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import anyshape
+
+OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "SGD": lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+    "momentum": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
+    "Adam": lambda parameters: torch.optim.Adam(parameters, lr=1e-2),
+    "AdamW": lambda parameters: torch.optim.AdamW(parameters, lr=1e-2),
+}
+BATCHES = (8, 5, 1, 8, 3, 8, 9, 2)
+
+
+def model() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4))
+
+
+def batch(seed: int, count: int) -> tuple[Tensor, Tensor]:
+    stream = torch.Generator().manual_seed(seed)
+    labels = torch.randint(0, 4, (count,), generator=stream)
+    return torch.randn(count, 16, generator=stream), labels
+
+
+def training_step(net: nn.Module, make: Callable[[Any], Any]) -> Callable[[Tensor, Tensor], Tensor]:
+    optimizer = make(net.parameters())
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)
+
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(net(x), y)
+        loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        return loss.detach()
+
+    return step
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_training_step_is_eagers_with_one_break_for_each_native_part(name: str) -> None:
+    plain, compiled = model(), model()
+    step = training_step(plain, OPTIMIZERS[name])
+    fast = anyshape.compile(training_step(compiled, OPTIMIZERS[name]))
+    for seed, count in enumerate(BATCHES):
+        assert torch.equal(fast(*batch(seed, count)), step(*batch(seed, count)))
+        if seed == 0:
+            first = fast.stats()
+    for found, expected in zip(compiled.parameters(), plain.parameters()):
+        assert torch.equal(found, expected)
+    stats = fast.stats()
+    # zero_grad, backward, clip_grad_norm_, the optimizer's step, the schedule's step
+    assert stats.graph_breaks == 5 and stats.specializations == 6
+    assert (stats.graph_breaks, stats.recompiles) == (first.graph_breaks, 0)
+
+
+def test_parameters_are_iterated_over_without_a_break() -> None:
+    net = model()
+
+    def decayed(rate: Tensor) -> int:
+        for parameter in net.parameters():
+            parameter.mul_(1 - rate)
+        return len(dict(net.named_parameters())) + len(list(net.buffers()))
+
+    fast = anyshape.compile(decayed, fullgraph=True)
+    with torch.no_grad():
+        expected = [p * 0.5 for p in net.parameters()]
+        assert fast(torch.tensor(0.5)) == 6
+    for found, wanted in zip(net.parameters(), expected):
+        torch.testing.assert_close(found, wanted)
+
+
+def test_shared_parameters_are_given_once() -> None:
+    net = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    net[1].weight = net[0].weight
+
+    def names(x: Tensor) -> tuple[Tensor, list[str], list[str]]:
+        every = [name for name, _ in net.named_parameters(remove_duplicate=False)]
+        return x + 1, [name for name, _ in net.named_parameters(prefix="net")], every
+
+    found, expected = anyshape.compile(names, fullgraph=True)(torch.ones(2)), names(torch.ones(2))
+    assert found[1:] == expected[1:]
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_a_recurrent_network_serves_every_length(kind: str) -> None:
+    torch.manual_seed(0)
+    net = getattr(nn, kind)(8, 16, num_layers=2, batch_first=True)
+    fast = anyshape.compile(net)
+    with torch.no_grad():
+        for batch_size, length in ((2, 7), (1, 1), (3, 33), (2, 16)):
+            x = torch.randn(batch_size, length, 8)
+            torch.testing.assert_close(fast(x), net(x))

@@ -134,7 +134,7 @@ class _Printer:
                 self._check(step)
             case BumpVersion():
                 bump = self._name("bump_version", ("function", "anyshape.bump_version"))
-                self.lines.append(f"{bump}({_local(step.buffer)})")
+                self.lines.append(f"{bump}({self._buffer(step.buffer)})")
             case _:
                 assert_never(step)
 

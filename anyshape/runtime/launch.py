@@ -201,6 +201,13 @@ def check_false(condition: torch.Tensor) -> None:
         raise CheckFailed(CheckStep(True, "an index is out of range"))  # type: ignore[arg-type]
 
 
+def bump_version(tensor: torch.Tensor) -> None:
+    """Tells autograd that a kernel wrote into the tensor; raises where eager torch must not."""
+    if tensor.is_inference() and not torch.is_inference_mode_enabled():
+        tensor.copy_(tensor)
+    torch.autograd.graph.increment_version(tensor)
+
+
 def with_strides(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
     """The tensor with the strides that eager would give it: itself, or a copy."""
     if tensor.stride() == strides or tensor.numel() == 0 or _same_layout(tensor, strides):
@@ -257,5 +264,5 @@ RUNTIME_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "anyshape.check_failed": check_failed,
     "anyshape.stretch_failed": stretch_failed,
     "anyshape.check_false": check_false,
-    "anyshape.bump_version": torch.autograd.graph.increment_version,
+    "anyshape.bump_version": bump_version,
 }

@@ -52,6 +52,7 @@ class Analysis:
     binders: dict[Symbol | ScalarInput, int] = field(default_factory=dict)
     over_rows: list[bool] = field(default_factory=list)
     barriers: list[float] = field(default_factory=list)
+    homes: Mapping[Value, Value] = field(default_factory=dict)
 
     @property
     def nodes(self) -> Sequence[Node]:
@@ -71,6 +72,10 @@ class Analysis:
         """The place from which on all the sizes and numbers have values."""
         places = (self.places[self.binders[n]] for n in numbers if n in self.binders)
         return max(places, default=-1.0)
+
+    def memory_of(self, value: Value) -> Value:
+        """Whose memory holds the value: its own, or an input's that it is written into."""
+        return self.homes.get(value, value)
 
     def kind_of(self, value: Value) -> Kind | None:
         position = self.producer.get(value)

@@ -65,6 +65,7 @@ class _Build:
         return rule(self.lowering, node, index)
 
     def load(self, value: Value, index: Index) -> Cell:
+        value = self.found.memory_of(value)
         self.buffers[value.name] = value
         place = dot(index, self.found.sizes.shape(value.tensor.strides))
         return self.lowering.draft.load(value.name, place, value.dtype, self.lowering.mask)
@@ -111,8 +112,8 @@ def draft_group(found: Analysis, group: Group) -> Drafted:
 def _draft_update(found: Analysis, group: Group, build: _Build) -> Drafted:
     """The writes of a scatter, in order, into the copy that its first group has made."""
     (stored,) = group.stored
-    draft, value = build.lowering.draft, stored.value
-    node = found.nodes[found.producer[value]]
+    draft, value = build.lowering.draft, found.memory_of(stored.value)
+    node = found.nodes[found.producer[stored.value]]
     write = write_of(build.lowering, node, stored.index)
     build.buffers[value.name] = value
     place = dot(write.index, found.sizes.shape(value.tensor.strides))

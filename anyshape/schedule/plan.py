@@ -18,6 +18,7 @@ from anyshape.ir.program import (
     BindSize,
     Buffer,
     BufferRef,
+    BumpVersion,
     Call,
     CheckStep,
     Program,
@@ -34,6 +35,7 @@ from anyshape.schedule.build import draft_group
 from anyshape.schedule.draft import Cell, Draft
 from anyshape.schedule.fuse import Group, Part, Refusal, grow
 from anyshape.schedule.indices import Index, Refine, dot, terms_of
+from anyshape.schedule.inplace import ASSIGN, written_in_place
 from anyshape.schedule.lower import Lowering, view_index
 from anyshape.schedule.steps import insert_frees, numbers_in, numbers_of, symbols_used
 from anyshape.schedule.tile import finish
@@ -86,6 +88,7 @@ class _Plan:
     def program(self) -> Program:
         """Groups, then their steps in order of place."""
         self.found = analyse(self.graph, self.ops)
+        self.found.homes = written_in_place(self.found)
         self._find_copies()
         link_readers(self.found)
         self._group()
@@ -205,6 +208,8 @@ class _Plan:
             if not wanted or found.scheduled[position] or not found.readers[node.output]:
                 continue
             parts: tuple[Part, ...] = ("update", "copy") if kind == "scatter" else ("whole",)
+            if node.output in found.homes:
+                parts = ("update",)
             for part in parts:
                 group = grow(found, position, part)
                 self.groups.append((found.places[position], group))
@@ -267,6 +272,9 @@ class _Plan:
         for output in node.outputs:
             if isinstance(output.type, TensorType):
                 self._buffer(output, "result")
+        if node.op == ASSIGN and node.args[1] in self.found.homes:
+            self.steps.append(BumpVersion(self._tensor(node.args[0])))  # type: ignore[arg-type]
+            return
         scalars = [o for o in node.outputs if isinstance(o.type, ScalarType)]
         if scalars:
             self._bind_item(scalars[0], args[0])
@@ -315,6 +323,7 @@ class _Plan:
 
     def _tensor(self, value: Value) -> str:
         """The name of a tensor that holds the value; views are made when first needed."""
+        value = self.found.memory_of(value)
         if value.name in self.buffers:
             return value.name
         name = self.views.get(value)

@@ -157,6 +157,7 @@ class Frame:
         twin.stack = [copy_iterator(v, memo) for v in self.stack]
         twin.index, twin.handled, twin.back = self.index, self.handled, self.back
         twin.generator, twin.continuation = self.generator, self.continuation
+        twin.instructions = self.instructions  # those of a merged return, perhaps
         return twin
 
     def restore(self, saved: Frame) -> None:
@@ -172,6 +173,7 @@ class Frame:
             saved.generator,
             saved.continuation,
         )
+        self.instructions = saved.instructions
 
     def bound_locals(self) -> dict[str, Any]:
         """The names that `locals()` shows in a function, cells looked through."""

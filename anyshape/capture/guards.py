@@ -9,11 +9,18 @@ dictionary look-up and one identity test; nothing is walked twice.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from anyshape.capture.sources import Source, expression, path_expression, read_path, read_source
+from anyshape.capture.sources import (
+    Source,
+    describe_step,
+    expression,
+    path_expression,
+    read_path,
+    read_source,
+)
 from anyshape.ir.graph import Location
 from anyshape.ir.scalars import Scalar, ScalarInput, evaluate_scalar, render_scalar
 from anyshape.symbolic import Condition, Symbol, evaluate, to_python
@@ -480,14 +487,35 @@ def holds_apart(guards: GuardSet, values: list[Any]) -> bool:
 
 
 def changed_numbers(guards: GuardSet, slots: Sequence[Any]) -> set[str]:
-    """The numbers handed in that have other values than before, by source; they become symbolic."""
+    """The numbers handed in that have other values than before, by source, and the tuples that
+    hold some; they become symbolic."""
     values = list(slots)
-    failures = (
-        _explain_one(guard, values)
-        for guard in guards.guards
-        if type(guard.expected) in (int, float)
-    )
-    return {failure.source for failure in failures if failure is not None and failure.widens}
+    names: set[str] = set()
+    for guard in guards.guards:
+        if isinstance(guard.expected, (int, float, tuple)):
+            failure = _explain_one(guard, values)
+            if failure is not None and failure.widens:
+                names.add(failure.source)
+                names.update(_changed_items(guard, read_source(guard.source, values)))
+    return names
+
+
+def _changed_items(guard: Guard, found: Any) -> Iterator[str]:
+    if isinstance(found, tuple):
+        for index, (was, now) in enumerate(zip(guard.expected, found, strict=True)):
+            if was != now:
+                yield describe_step(guard.source, "item", index)
+
+
+def _widens(expected: Any, found: Any) -> bool:
+    """Do they differ in the values of numbers only?"""
+    if type(found) is not type(expected):
+        return False
+    if isinstance(expected, tuple):
+        pairs = list(zip(expected, found))
+        same = len(expected) == len(found)
+        return same and all(was == now or _widens(was, now) for was, now in pairs)
+    return type(expected) in (int, float)
 
 
 def _explain_one(guard: Guard, values: list[Any]) -> Failure | None:
@@ -503,8 +531,8 @@ def _explain_one(guard: Guard, values: list[Any]) -> Failure | None:
         return Failure(str(guard), f"{type(error).__name__}: {error}", guard.location)
     if holds:
         return None
-    number = type(guard.expected) in (int, float) and type(found) is type(guard.expected)
-    widens = guard.kind == "equals" and number and _from_slot(guard.source)
+    numbers = guard.kind == "equals" and _widens(guard.expected, found)
+    widens = numbers and _from_slot(guard.source)
     stale = guard.kind == "is" and not _from_slot(guard.source)
     return Failure(str(guard), short(found), guard.location, guard.source.text, widens, stale)
 

@@ -147,6 +147,8 @@ class SymbolicDomain(Domain):
         """What the program sees of a value found at `source`; relies on what it sees."""
         recorder = self.recorder
         kind = type(value)
+        if kind in (tuple, torch.Size) and source.text in self.widen:
+            return self._see_items(source, value)
         if kind in CONSTANTS:
             if kind in (int, float) and source.text in self.widen:
                 return recorder.number(value, source)
@@ -180,6 +182,14 @@ class SymbolicDomain(Domain):
         if kind in FORKABLE:
             self._iterators[id(value)] = value, value
         return value
+
+    def _see_items(self, source: Source, value: tuple[Any, ...]) -> Any:
+        """A tuple whose numbers are other ones in each call."""
+        kind, sources = type(value), self.recorder.sources
+        self.recorder.guard(source, "type", kind)
+        self.recorder.guard(source, "length", len(value))
+        items = [self.see(sources.child(source, "item", i), item) for i, item in enumerate(value)]
+        return tuple(items) if kind is tuple else tensor_ops.SizeTuple(items)
 
     def _see_method(self, source: Source, value: Any) -> Any:
         """A bound method is made anew each time: what it is made of is relied on."""

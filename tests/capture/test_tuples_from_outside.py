@@ -65,3 +65,28 @@ def test_several_results_have_torchs_names() -> None:
         assert type(ours[-1]) is torch.return_types.topk
         torch.testing.assert_close(leaves(ours), leaves(eager))
     assert fast.stats().specializations == 1
+
+
+@pytest.mark.parametrize("kind", [tuple, torch.Size])
+def test_numbers_in_a_tuple_become_symbolic_when_a_second_value_is_seen(kind: type) -> None:
+    def program(x: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+        return x.reshape(shape) * shape[0]
+
+    fast = anyshape.compile(program)
+    for shape in ((2, 6), (3, 4), (4, 3), (12, 1), (1, 12), (6, 2)):
+        x = torch.randn(12)
+        torch.testing.assert_close(fast(x, kind(shape)), program(x, kind(shape)))
+    assert fast.stats().specializations == 2
+
+
+def test_a_frame_whose_merged_branch_returned_goes_back_to_its_own_code() -> None:
+    def program(x: torch.Tensor, weight: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.linear_cross_entropy(x, weight, target, reduction="none")
+
+    fast = anyshape.compile(program)
+    for n, k in ((4, 2), (1, 2), (3, 5)):
+        tensors = torch.randn(n, 2), torch.randn(3, k, 2), torch.rand(n, 3, k)
+        for t in tensors:
+            for dim in range(t.dim()):
+                anyshape.mark_unbacked(t, dim)
+        torch.testing.assert_close(fast(*tensors), program(*tensors))

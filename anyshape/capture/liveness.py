@@ -28,11 +28,15 @@ _OBSERVERS = frozenset(
 
 
 def live_at(frame: Frame) -> int:
-    """The slots of a frame that will still be read, as bits; worked out once for each code."""
+    """The slots of a frame that will still be read, as bits; worked out once for each code.
+
+    A call that is under way stands before ``frame.index``, and may still raise into its handler.
+    """
     code = frame.code
     if code.live is None:
         code.live = live_slots(code)
-    return code.live[frame.index]
+    row = code.handled_by[frame.index - 1] if frame.index else None
+    return code.live[frame.index] | (code.live[row.target] if row is not None else 0)
 
 
 def is_live(live: int, slot: int, value: Any) -> bool:

@@ -341,6 +341,9 @@ class _Plan:
                 return self._narrowed(value)
             args = (*args, place.offset)
         self._buffer(value, "result")
+        # What eager would copy is a view here: it lies as its base does, not as its type says.
+        laid = replace(self.buffers[value.name], strides=place.strides)
+        self.buffers[value.name] = laid
         self.steps.append(Call("torch.as_strided", args, {}, (value.name,), "view"))
         return value.name
 

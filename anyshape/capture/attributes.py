@@ -36,6 +36,7 @@ CLASS_METHOD_DESCRIPTOR = type(vars(dict)["fromkeys"])
 C_FUNCTIONS = frozenset(
     {METHOD_DESCRIPTOR, WRAPPER_DESCRIPTOR, BuiltinFunctionType, CLASS_METHOD_DESCRIPTOR}
 )
+INSTANCE_METHOD = "instancemethod"  # the class of pybind11's methods, which Python has no name for
 _DATA_DESCRIPTORS = frozenset({property, MemberDescriptorType, GetSetDescriptorType})
 _FORWARDING = frozenset({GenericAlias, MethodType})
 # Our own objects that programs hold, and C types with an attribute access of their own.
@@ -166,8 +167,8 @@ def descriptor_get(machine: Machine, attribute: Any, obj: Any, cls: type, name: 
         return attribute
     if type(getter) is FunctionType:
         return Call(getter, (attribute, instance, cls))
-    if kind in C_FUNCTIONS:
-        return attribute.__get__(instance, cls)
+    if kind in C_FUNCTIONS or kind.__name__ == INSTANCE_METHOD:
+        return getter(attribute, instance, cls)
     if obj is not NULL and machine.recording:
         return machine.heap.slot(obj, attribute, cls, name)
     return getter(attribute, instance, cls)

@@ -46,6 +46,28 @@ def is_opaque(fn: Any) -> bool:
     return f"{fn.__module__}.".startswith(OPAQUE) or fn.__module__ in OPAQUE_MODULES
 
 
+# Python functions that meddle with autograd's own graph.
+AUTOGRAD = frozenset(
+    {
+        torch.Tensor.register_hook,
+        torch.Tensor.register_post_accumulate_grad_hook,
+        torch.Tensor.backward,
+        torch.autograd.backward,
+        torch.autograd.grad,
+    }
+)
+
+
+def is_disabled(fn: types.FunctionType) -> bool:
+    """Whether the program says, or its kind, that it is to be called natively as a whole."""
+    return bool(fn.__dict__ and fn.__dict__.get("_torchdynamo_disable")) or fn in AUTOGRAD
+
+
+def compiled_by_torch(fn: types.FunctionType) -> Any:
+    """What `torch.compile` has wrapped in `fn`, which is what the program means by it."""
+    return fn.__dict__.get("_torchdynamo_orig_callable") if fn.__dict__ else None
+
+
 def called(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Replays a deferred effect such as a print."""
     return fn(*args, **kwargs)

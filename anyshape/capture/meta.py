@@ -315,7 +315,19 @@ def _run(
     sizes: dict[Symbol, int],
 ) -> Any:
     """What the meta kernel makes at these sizes; a graph break where it views or writes an
-    argument."""
+    argument. The modes that are on outside say nothing here: casts are nodes of their own, and
+    inference tensors count no writes."""
+    with torch.inference_mode(False), torch._C._DisableAutocast():
+        return _made_by_meta_kernel(cx, fn, args, kwargs, sizes)
+
+
+def _made_by_meta_kernel(
+    cx: TypeContext,
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    sizes: dict[Symbol, int],
+) -> Any:
     tensors: list[torch.Tensor] = []
     made = [_concrete(cx, a, sizes, tensors) for a in args]
     named = {k: _concrete(cx, v, sizes, tensors) for k, v in kwargs.items()}

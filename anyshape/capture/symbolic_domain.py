@@ -44,7 +44,7 @@ from anyshape.capture.reads import (
 from anyshape.capture.recorder import Recorder
 from anyshape.capture.sources import Source
 from anyshape.capture.suspended import see_generator
-from anyshape.capture.values import PROXIES, ScalarValue, SizeValue, TensorValue
+from anyshape.capture.values import PROXIES, Call, ScalarValue, SizeValue, TensorValue
 from anyshape.ir.graph import Location
 from anyshape.ops.context import OpError
 from anyshape.symbolic import Condition
@@ -342,8 +342,11 @@ class SymbolicDomain(Domain):
                 return named(self, args, kwargs)
         if fn.__qualname__ == "GenerationTracker.tag":  # torch._dynamo notes every new module
             return None
-        if fn.__dict__ and fn.__dict__.get("_torchdynamo_disable"):
+        if callables.is_disabled(fn):
             raise broken("disabled", fn.__qualname__)
+        original = callables.compiled_by_torch(fn)
+        if original is not None:
+            return Call(original, args, kwargs)
         return modules.call(self, fn, args, kwargs)
 
     def is_opaque(self, fn: Any) -> bool:

@@ -50,6 +50,7 @@ from anyshape.dispatch.variants import (
     has_not_happened,
     replayable,
     tested,
+    without_autocast,
 )
 from anyshape.errors import MISTAKES, AnyshapeError, AnyshapeWarning, mistake, said, stage_of
 from anyshape.ir.graph import Graph, Location
@@ -329,7 +330,7 @@ class Compiled:
         return Variant(
             guards,
             test,
-            replayable(compiled.run, graph),
+            without_autocast(replayable(compiled.run, graph), recorder.entry_modes),
             rebuild if proved else tested(entry.placed, rebuild),
             returns=returns,
             restartable=not recorder.written,

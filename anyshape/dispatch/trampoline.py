@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anyshape.capture import unwinding
-from anyshape.capture.callables import ANSWERS, is_opaque
+from anyshape.capture.callables import ANSWERS, compiled_by_torch, is_disabled, is_opaque
 from anyshape.capture.concrete import Concrete
 from anyshape.capture.continuations import Continuation, Finished
 from anyshape.capture.frame import Frame
@@ -21,7 +21,7 @@ from anyshape.capture.generators import Generator
 from anyshape.capture.liveness import is_live, live_at
 from anyshape.capture.machine import Machine
 from anyshape.capture.segments import is_bound_method
-from anyshape.capture.values import NULL
+from anyshape.capture.values import NULL, Call
 
 _PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None)})
 
@@ -36,9 +36,10 @@ class Native(Concrete):
             return answer[0]
         if fn.__module__ == "anyshape.api" and fn.__name__ == "is_compiling":
             return True
-        if fn.__dict__ and fn.__dict__.get("_torchdynamo_disable"):
+        if is_disabled(fn):
             return fn(*args, **kwargs)
-        return NotImplemented
+        original = compiled_by_torch(fn)
+        return NotImplemented if original is None else Call(original, args, kwargs)
 
     def is_opaque(self, fn: Any) -> bool:
         return is_opaque(fn)

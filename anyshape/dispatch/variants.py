@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from anyshape.capture import world
 from anyshape.capture.guards import GuardSet
 from anyshape.capture.recorder import Recorder
 from anyshape.declare import Placed, check_returned
@@ -90,6 +91,19 @@ def replayable(run: Callable[..., Any], graph: Graph) -> Callable[..., Any]:
             raise
 
     return restoring
+
+
+def without_autocast(run: Callable[..., Any], entry: world.Modes) -> Callable[..., Any]:
+    """`run`, undisturbed by the autocast that was on when capture began: casts are nodes of the
+    graph, and part of it may lie behind the end of the block."""
+    if not any(on for on, _ in entry.autocast):
+        return run
+
+    def undisturbed(*inputs: Any) -> Any:
+        with torch._C._DisableAutocast():
+            return run(*inputs)
+
+    return undisturbed
 
 
 def has_not_happened(variant: Variant, error: Exception) -> bool:

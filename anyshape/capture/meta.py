@@ -24,6 +24,7 @@ from anyshape.capture.functional import twin_of, writes_nothing
 from anyshape.capture.tensor_ops import call_row
 from anyshape.capture.tensors import DTYPE_OF_TORCH, TORCH_OF_DTYPE
 from anyshape.capture.values import TensorValue
+from anyshape.capture.world import AutocastOff
 from anyshape.ir.dtypes import DType
 from anyshape.ir.graph import TensorType, Value
 from anyshape.ops.context import OpError, TypeContext
@@ -317,7 +318,7 @@ def _run(
     """What the meta kernel makes at these sizes; a graph break where it views or writes an
     argument. The modes that are on outside say nothing here: casts are nodes of their own, and
     inference tensors count no writes."""
-    with torch.inference_mode(False), torch._C._DisableAutocast():
+    with torch.inference_mode(False), AutocastOff():
         return _made_by_meta_kernel(cx, fn, args, kwargs, sizes)
 
 

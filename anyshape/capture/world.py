@@ -19,6 +19,7 @@ from anyshape.ir.graph import World
 
 _C = torch._C
 
+AutocastOff = _C._DisableAutocast  # a context in which no autocast casts
 AUTOCAST_DEVICES = ("cpu", "cuda")
 
 

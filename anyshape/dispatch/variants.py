@@ -100,7 +100,7 @@ def without_autocast(run: Callable[..., Any], entry: world.Modes) -> Callable[..
         return run
 
     def undisturbed(*inputs: Any) -> Any:
-        with torch._C._DisableAutocast():
+        with world.AutocastOff():
             return run(*inputs)
 
     return undisturbed

@@ -21,6 +21,7 @@ import torch
 
 from anyshape.capture import purity, tensor_methods, tensor_ops, torch_polyfills
 from anyshape.capture.meta import eager_call
+from anyshape.capture.numpy_scalars import is_function_of_numbers
 from anyshape.capture.values import PROXIES, Call, TensorValue
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
             return True
     except TypeError:
         return False
+    if is_function_of_numbers(fn, args):
+        return True
     if getattr(fn, "_dynamo_marked_constant", False):  # torch.compiler.assume_constant_result
         return True
     owner = getattr(fn, "__objclass__", None)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
+from anyshape.capture.numpy_scalars import is_numpy_number
 from anyshape.capture.sources import (
     Source,
     describe_step,
@@ -106,10 +107,11 @@ def _equals_text(path: str, expected: Any, name: Namer) -> str:
     if expected is None or isinstance(expected, bool):
         return f"{path} is not {expected}"
     kind = name(type(expected), type(expected).__name__)
-    if isinstance(expected, float) and (expected == 0.0 or math.isnan(expected)):
+    if type(expected) is float and (expected == 0.0 or math.isnan(expected)):
         differs = f"type(v) is not {kind} or repr(v) != {str(expected)!r}"
         return f"(v := {path}) is not {constant} and ({differs})"
-    if type(expected) in (tuple, slice):  # a tensor in it has no truth, and 1 == True == 1.0
+    # a tensor in a tuple has no truth, and 1 == True == 1.0
+    if type(expected) in (tuple, slice) or is_numpy_number(expected):
         return (
             f"(v := {path}) is not {constant} and not {name(same_constant, 'same')}(v, {constant})"
         )
@@ -129,7 +131,7 @@ def same_constant(value: Any, expected: Any) -> bool:
         return len(value) == len(expected) and all(map(same_constant, value, expected))
     if type(expected) is slice:
         return all(same_constant(getattr(value, n), getattr(expected, n)) for n in SLICE_PARTS)
-    if isinstance(expected, float):
+    if isinstance(expected, float) or is_numpy_number(expected):
         return repr(value) == repr(expected)
     return bool(value == expected)
 

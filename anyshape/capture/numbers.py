@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from anyshape.capture.breaks import broken
+from anyshape.capture.numpy_scalars import is_square_root, plain_number
 from anyshape.capture.recorder import Recorder
 from anyshape.capture.values import PROXIES, ScalarValue, SizeValue
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput
@@ -99,21 +100,23 @@ def operand(value: Any) -> Operand | None:
         return value.expr  # type: ignore[no-any-return]
     if isinstance(value, ScalarValue):
         return value.scalar  # type: ignore[no-any-return]
-    return value if isinstance(value, (bool, int, float)) else None
+    number = plain_number(value)
+    return None if isinstance(number, complex) else number
 
 
 def is_int(value: Any) -> bool:
     """Whether a value on the virtual stack is an int (bools count)."""
-    return isinstance(value, (int, SizeValue)) or (
-        isinstance(value, ScalarValue) and value.kind is bool
-    )
+    if isinstance(value, ScalarValue):
+        return value.kind is bool
+    return isinstance(value, SizeValue) or isinstance(plain_number(value), int)
 
 
 def dim(value: Any) -> Dim | None:
     """The expression of an int; None for a symbolic bool or float."""
     if isinstance(value, SizeValue):
         return value.expr  # type: ignore[no-any-return]
-    return int(value) if isinstance(value, int) else None
+    number = plain_number(value)
+    return int(number) if isinstance(number, int) else None
 
 
 def binary(recorder: Recorder, op: str, a: Any, b: Any) -> Any:
@@ -374,6 +377,8 @@ def math_call(recorder: Recorder, fn: Any, value: Any) -> Any:
     """`math.sqrt(n)` and the like on a symbolic number; None where there is no such row."""
     name = MATH.get(fn)
     argument = operand(value)
+    if is_square_root(fn) and is_int(value) and recorder.cx.known(ge(argument, 0)):
+        name = "sqrt"  # of negative numbers it is a NaN where Python's raises
     if name is None or argument is None:
         return None
     if name in ("floor", "ceil", "trunc"):

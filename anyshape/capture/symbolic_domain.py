@@ -32,6 +32,7 @@ from anyshape.capture.generators import Generator
 from anyshape.capture.heap import Effect
 from anyshape.capture.iterators import FORKABLE
 from anyshape.capture.meta import eager_call
+from anyshape.capture.numpy_scalars import is_numpy_number
 from anyshape.capture.reads import (
     CALLED,
     CONSTANTS,
@@ -156,7 +157,11 @@ class SymbolicDomain(Domain):
             return value
         if isinstance(value, torch.Tensor):
             return self._see_tensor(source, value)
-        if isinstance(value, EQUAL) or (kind is tuple and is_simple(value)):
+        if (
+            isinstance(value, EQUAL)
+            or (kind is tuple and is_simple(value))
+            or is_numpy_number(value)
+        ):
             recorder.guard(source, "equals", value)
             return value
         if kind is Generator:

@@ -16,6 +16,7 @@ import torch
 from anyshape.capture import aliases, numbers, torchmap
 from anyshape.capture.breaks import broken
 from anyshape.capture.meta import eager_call, into
+from anyshape.capture.numpy_scalars import plain_number
 from anyshape.capture.tensor_ops import SizeTuple, call_row, getitem, setitem, shape_of
 from anyshape.capture.tensors import DTYPE_OF_TORCH, TORCH_OF_DTYPE, device_text
 from anyshape.capture.values import PROXIES, Break, ScalarValue, SizeValue, TensorValue
@@ -336,7 +337,7 @@ def holds_proxy(data: Any) -> bool:
 def holds_numbers(data: Any) -> bool:
     if isinstance(data, (list, tuple)):
         return all(map(holds_numbers, data))
-    return isinstance(data, (int, float, complex))
+    return plain_number(data) is not None
 
 
 def as_tensor(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

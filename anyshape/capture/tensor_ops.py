@@ -16,6 +16,7 @@ import torch
 
 from anyshape.capture import indexing, numbers, torchmap
 from anyshape.capture.breaks import broken
+from anyshape.capture.numpy_scalars import number_beside_tensor
 from anyshape.capture.tensors import DTYPE_OF_TORCH, TORCH_OF_DTYPE, device_text
 from anyshape.capture.values import PROXIES, ScalarValue, SizeValue, TensorValue
 from anyshape.ir.scalars import Scalar, ScalarInput
@@ -56,6 +57,14 @@ def to_arg(domain: SymbolicDomain, value: Any) -> Any:
         return domain.lift(value).value
     if isinstance(value, (tuple, list)):
         return tuple(to_arg(domain, item) for item in domain.seen(value))
+    if kind is slice:
+        return slice(*(to_arg(domain, part) for part in (value.start, value.stop, value.step)))
+    number = number_beside_tensor(value)
+    return _noun(value) if number is None else number
+
+
+def _noun(value: Any) -> Any:
+    """One of torch's nouns (a dtype, a device, ...) as an argument of a node."""
     if isinstance(value, torch.dtype):
         if value not in DTYPE_OF_TORCH:
             raise broken("operator-unknown", what=str(value), why="this dtype has no values here")
@@ -64,15 +73,13 @@ def to_arg(domain: SymbolicDomain, value: Any) -> Any:
         return device_text(value)
     if isinstance(value, torch.memory_format):
         return str(value).removeprefix("torch.")
-    if kind is slice:
-        return slice(*(to_arg(domain, part) for part in (value.start, value.stop, value.step)))
-    if value is Ellipsis:
-        return value
-    if isinstance(value, (int, float)):
-        return value + 0
     if isinstance(value, torch.layout):
         return None
-    raise broken("unknown-call", f"a torch function with a {kind.__name__} among its arguments")
+    if value is Ellipsis:
+        return value
+    raise broken(
+        "unknown-call", f"a torch function with a {type(value).__name__} among its arguments"
+    )
 
 
 def call_row(domain: SymbolicDomain, name: str, *args: Any, **kwargs: Any) -> Any:
@@ -118,7 +125,9 @@ def binary(domain: SymbolicDomain, op: str, a: Any, b: Any) -> Any:
 
 
 def _operand(value: Any) -> bool:
-    return type(value) in PROXIES or isinstance(value, (int, float, complex, torch.Tensor))
+    if type(value) in PROXIES or isinstance(value, torch.Tensor):
+        return True
+    return number_beside_tensor(value) is not None
 
 
 def inplace(domain: SymbolicDomain, op: str, a: Any, b: Any) -> Any:

@@ -1,0 +1,61 @@
+"""numpy's scalars in a program are the numbers that torch takes them for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import anyshape
+
+Program = Callable[[Tensor, Tensor], Tensor]
+
+PROGRAMS: dict[str, Program] = {
+    "float32": lambda x, i: x * np.float32(2.5),
+    "reflected": lambda x, i: np.float32(2.5) * x,
+    "float64": lambda x, i: x * np.float64(2.5) + 1,
+    "promotes": lambda x, i: i * np.float32(2.5),
+    "ints": lambda x, i: i * np.int64(2) + np.int32(1),
+    "a bool is a float": lambda x, i: i * np.bool_(True),
+    "compared": lambda x, i: (x > np.float32(0.5)) & (i <= np.int64(5)),
+    "arguments": lambda x, i: torch.add(x, np.float32(2)).clamp(np.float32(0), np.float32(1)),
+    "sizes": lambda x, i: torch.zeros(np.int64(3), np.int64(2)) + torch.full((2,), np.float32(2)),
+    "dimension": lambda x, i: x.reshape(np.int64(2), -1).sum(np.int64(0)),
+    "of a size": lambda x, i: x / np.sqrt(x.shape[0]),
+    "with a size": lambda x, i: torch.zeros(x.shape[0] * np.int64(2) + np.int32(1)),
+    "float with a size": lambda x, i: x * (np.float64(0.5) * x.shape[0] + np.float32(1)),
+    "functions": lambda x, i: x * np.log(10000.0) / np.sqrt(np.float32(3)),
+    "in place": lambda x, i: x.clone().mul_(np.float32(3)),
+    "tensor": lambda x, i: torch.tensor(np.float64(3)) + torch.tensor(np.float32(3)) + x,
+    "arange": lambda x, i: torch.arange(np.int64(5)) * np.int64(2),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_numbers_of_numpy_are_numbers(name: str) -> None:
+    program = PROGRAMS[name]
+    fast = anyshape.compile(program, fullgraph=True)
+    for rows in (2, 1, 6, 0):
+        x, i = torch.randn(rows, 4), torch.arange(rows * 4).reshape(rows, 4)
+        torch.testing.assert_close(fast(x, i), program(x, i), equal_nan=True)
+    assert fast.stats().specializations == 1
+
+
+def test_a_complex_number_of_numpy_runs_natively() -> None:
+    fast = anyshape.compile(lambda x: x * np.complex64(2))
+    with pytest.warns(np.exceptions.ComplexWarning):
+        torch.testing.assert_close(fast(torch.ones(3)), torch.full((3,), 2.0))
+
+
+def test_an_argument_of_numpy_is_not_baked_in() -> None:
+    def program(x: Tensor, scale: np.float32) -> Tensor:
+        return x * scale
+
+    fast = anyshape.compile(program)
+    x = torch.randn(5)
+    for scale in (2.0, 3.0, 2.0, -1.5):
+        torch.testing.assert_close(fast(x, np.float32(scale)), program(x, np.float32(scale)))
+        torch.testing.assert_close(fast(x, np.float64(scale)), program(x, np.float64(scale)))

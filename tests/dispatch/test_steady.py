@@ -1,0 +1,191 @@
+"""The quick test of a deep model's guards: it is used, and whatever changes is seen by the call."""
+
+import threading
+
+import pytest
+import torch
+from torch import nn
+
+import anyshape
+from anyshape.dispatch import freshness, steady
+
+X = torch.randn(3, 8)
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(8)
+        self.dropout = nn.Dropout(0.5)
+        self.linear = nn.Linear(8, 8)
+        self.scale = 1.5
+
+    def forward(self, x):
+        return x + self.dropout(self.linear(self.norm(x))) * self.scale
+
+
+class Deep(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.blocks = nn.ModuleList(Block() for _ in range(12))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+def flip_training(model):
+    model.blocks[7].dropout.train()
+    model.blocks[7].dropout.p = 0.0
+
+
+def swap_parameter(model):
+    model.blocks[5].linear.weight = nn.Parameter(torch.ones(8, 8))
+
+
+def swap_data(model):
+    model.blocks[5].linear.weight.data = torch.ones(8, 8)
+
+
+def swap_module(model):
+    model.blocks[3] = nn.Identity()
+
+
+def set_a_number(model):
+    model.blocks[11].scale = -2.0
+
+
+def add_a_hook(model):
+    model.blocks[2].register_forward_hook(lambda module, args, result: result * 2)
+
+
+def replace_a_method(model):
+    model.blocks[2].linear.forward = lambda x: x * 3
+
+
+def write_in_place(model):
+    model.blocks[0].linear.weight.data.fill_(0.25)
+
+
+CHANGES = (
+    flip_training, swap_parameter, swap_data, swap_module, set_a_number, add_a_hook,
+    replace_a_method, write_in_place,
+)  # fmt: skip
+
+
+@pytest.fixture
+def tested(monkeypatch):
+    """How many guards were left to the quick test, by specialization."""
+    counts = []
+
+    def of(guards, options, made=steady.Steady.of):
+        found = made(guards, options)
+        counts.append(0 if found is None else len(found.all_guards()))
+        return found
+
+    monkeypatch.setattr(freshness.Steady, "of", of)
+    return counts
+
+
+def same(fast, model, x):
+    torch.testing.assert_close(fast(x), model(x))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_call_after_a_change_sees_it(tested, change):
+    model = Deep().eval()
+    fast = anyshape.compile(model)
+    same(fast, model, X)
+    same(fast, model, torch.randn(7, 8))
+    assert tested == [tested[0]] and tested[0] >= steady.MANY
+    change(model)
+    same(fast, model, X)
+    same(fast, model, torch.randn(1, 8))
+
+
+@torch.no_grad()
+def test_a_change_and_its_undoing_need_no_other_specialization():
+    model = Deep().eval()
+    fast = anyshape.compile(model)
+    same(fast, model, X)
+    model.blocks[4].scale = 9.0
+    model.blocks[4].scale = 1.5
+    same(fast, model, X)
+    assert fast.stats().specializations == 1
+
+
+class Marked(torch.Tensor):
+    pass
+
+
+@torch.no_grad()
+def test_arguments_of_other_kinds_are_other_specializations():
+    model = Deep().eval()
+    fast = anyshape.compile(model)
+    same(fast, model, X)
+    with pytest.raises(RuntimeError):
+        fast(X.double())  # as eager: the weights are float32
+    result = fast(X.as_subclass(Marked))
+    assert type(result) is Marked
+    torch.testing.assert_close(torch.Tensor(result), model(X))
+    same(fast, model, X.t().contiguous().t())
+
+
+def test_modes_are_part_of_it():
+    model = Deep().eval()
+    fast = anyshape.compile(model)
+    with torch.no_grad():
+        assert not fast(X).requires_grad
+    assert fast(X).requires_grad
+    with torch.inference_mode():
+        assert fast(X).is_inference()
+    with torch.no_grad():
+        x = X.clone().requires_grad_()
+        assert not fast(x).requires_grad
+    fast(x).sum().backward()
+    expected = X.clone().requires_grad_()
+    model(expected).sum().backward()
+    torch.testing.assert_close(x.grad, expected.grad)
+
+
+@pytest.mark.filterwarnings("ignore:E901")  # changed while it is captured: natively from then on
+@torch.no_grad()
+def test_threads_that_call_while_another_changes_get_one_state_or_the_other():
+    model = Deep().eval()
+    fast = anyshape.compile(model)
+    before = fast(X)
+    model.blocks[6].scale = 0.5
+    after = fast(X)
+    wrong, stop = [], threading.Event()
+
+    def call():
+        while not stop.is_set():
+            found = fast(X)
+            if not (torch.allclose(found, before) or torch.allclose(found, after)):
+                wrong.append(found)
+
+    threads = [threading.Thread(target=call) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for turn in range(60):
+        model.blocks[6].scale = (1.5, 0.5)[turn % 2]
+        fast(X)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    same(fast, model, X)
+
+
+def test_a_dictionary_gets_another_number_with_each_write():
+    assert steady.dictionaries_are_numbered()
+    table = {"a": 1}
+    numbers = [steady.number_of(table)]
+    for write in (lambda: table.update(a=2), lambda: table.pop("a"), lambda: table.update(b=1)):
+        write()
+        numbers.append(steady.number_of(table))
+    assert len({*numbers}) == 4
+    assert table.get("b") == 1 and steady.number_of(table) == numbers[-1]

@@ -41,7 +41,7 @@ class Options:
     # how far capture goes
     max_variants: int = option(8, "specializations of one program point before it runs natively")
     opcode_budget: int = option(2_000_000, "bytecode instructions of one capture")
-    unroll_budget: int = option(20_000, "turns of one unrolled Python loop")
+    unroll_budget: int = option(50_000, "turns of all unrolled Python loops of one capture")
     fork_budget: int = option(2_000, "branches on sizes of one capture that run both sides")
     min_segment_ops: int = option(
         1, "a function whose segments hold fewer operators is called natively"

@@ -53,6 +53,13 @@ class CheckFailed(RuntimeError):
     """A check of the graph does not hold for these inputs."""
 
 
+def strides_that_matter(tensor: Tensor) -> tuple[int, ...]:
+    """Strides of dimensions of two elements and more, none for an empty tensor."""
+    if tensor.numel() == 0:
+        return ()
+    return tuple(st for size, st in zip(tensor.shape, tensor.stride()) if size > 1)
+
+
 def torch_dtype(dtype: DType) -> torch.dtype:
     """The torch constant of a dtype."""
     return getattr(torch, dtype.name)  # type: ignore[no-any-return]

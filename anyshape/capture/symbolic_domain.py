@@ -85,7 +85,7 @@ class SymbolicDomain(Domain):
         *,
         widen: frozenset[str] = frozenset(),
         forks: int = 2_000,
-        turns: int = 20_000,
+        turns: int = 50_000,
     ) -> None:
         self.recorder = recorder
         self.turns_left = turns

@@ -253,6 +253,7 @@ op(
     "eye",
     f"n, m=None, *, dtype=None, device=None, {_REST}",
     torch="torch.eye",
+    normalize=lambda cx, n, m=None, **rest: ((n, n if m is None else m), rest),
     expand=_eye_expand,
     type=lambda cx, n, m=None, *, dtype=None, device=None, **rest: created(
         cx, (n, n if m is None else m), dtype, device

@@ -1,4 +1,4 @@
-"""A cat of many parts becomes a tree of cats of a few, so that code does not grow with their number.
+"""A cat of many parts becomes a tree of cats of a few: code does not grow with their number.
 
     cat(x0, ..., x99)   ->   cat(cat(x0, ..., x14), ..., cat(x90, ..., x99))
 

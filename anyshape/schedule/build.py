@@ -6,14 +6,16 @@ symbols, and the loop variables with their extents. ``tile.py`` makes the canoni
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
 from anyshape.ir.graph import Node, Value
 from anyshape.ir.loops import Store
 from anyshape.schedule.analysis import Analysis
 from anyshape.schedule.draft import Cell, Draft
-from anyshape.schedule.fuse import Group
+from anyshape.schedule.fuse import Group, Stored
 from anyshape.schedule.indices import Index, dot
 from anyshape.schedule.lower import Lowering, rule_of, view_index
 from anyshape.schedule.scatter import copied, write_of
@@ -32,6 +34,17 @@ class Drafted:
     ordered: bool = False
 
 
+Made = TypeVar("Made")
+DEEPEST = 16
+"""Operands inside operands that are read by recursion."""
+
+
+class _TooDeep(Exception):
+    def __init__(self, value: Value, index: Index, mask: Cell | None) -> None:
+        super().__init__(value.name)
+        self.value, self.index, self.mask = value, index, mask
+
+
 @dataclass(slots=True, eq=False)
 class _Build:
     found: Analysis
@@ -39,25 +52,47 @@ class _Build:
     lowering: Lowering = field(init=False)
     memo: dict[tuple[Value, Index, int], Cell] = field(default_factory=dict)
     buffers: dict[str, Value] = field(default_factory=dict)
+    depth: int = 0
 
     def read(self, value: Value, index: Index, *, whole: bool = False) -> Cell:
         mask = self.lowering.mask
         key = (value, index, -1 if mask is None else mask.number)
         cell = self.memo.get(key)
         if cell is None:
+            if self.depth > DEEPEST:
+                raise _TooDeep(value, index, mask)
+            self.depth += 1
             cell = self.memo[key] = self._element(value, index)
+            self.depth -= 1
         return cell
 
     def _element(self, value: Value, index: Index) -> Cell:
         found = self.found
         position = found.producer.get(value)
-        if position is not None and found.kinds[position] == "view":
-            base, inner = view_index(self.lowering, found.nodes[position], index)
-            return self.read(base, inner)
+        while position is not None and found.kinds[position] == "view":
+            value, index = view_index(self.lowering, found.nodes[position], index)
+            position = found.producer.get(value)
         if value in self.inlined:
             assert position is not None
             return self.expand(found.nodes[position], index)
         return self.load(value, index)
+
+    def finish(self, make: Callable[[], Made]) -> Made:
+        """What ``make`` returns. Where operands nest too deep for the stack, the deepest are made
+        first, and remembered.
+        """
+        waiting: list[_TooDeep] = []
+        while True:
+            self.depth = 0
+            try:
+                if not waiting:
+                    self.lowering.mask = None
+                    return make()
+                self.lowering.mask = waiting[-1].mask
+                self.read(waiting[-1].value, waiting[-1].index)
+                waiting.pop()
+            except _TooDeep as deep:
+                waiting.append(deep)
 
     def expand(self, node: Node, index: Index) -> Cell:
         rule = rule_of(self.found.ops[node.op])
@@ -93,15 +128,7 @@ def draft_group(found: Analysis, group: Group) -> Drafted:
     stores = []
     for stored in group.stored:
         node = found.nodes[found.producer[stored.value]]
-        build.lowering.mask = None
-        if group.part == "copy":
-            cell = copied(build.lowering, node, stored.index)
-        elif found.kinds[found.producer[stored.value]] == "view":
-            cell = build.read(*view_index(build.lowering, node, stored.index))
-        else:
-            key = (stored.value, stored.index, -1)
-            cell = build.memo.get(key) or build.expand(node, stored.index)
-            build.memo[key] = cell
+        cell = build.finish(partial(_stored_cell, found, group, build, node, stored))
         cell = draft.cast(cell, stored.value.dtype)
         build.buffers[stored.value.name] = stored.value
         place = dot(stored.index, found.sizes.shape(stored.value.tensor.strides))
@@ -109,12 +136,24 @@ def draft_group(found: Analysis, group: Group) -> Drafted:
     return Drafted(draft, tuple(stores), group.extents, group.rows, build.buffers)
 
 
+def _stored_cell(found: Analysis, group: Group, build: _Build, node: Node, stored: Stored) -> Cell:
+    if group.part == "copy":
+        return copied(build.lowering, node, stored.index)
+    if found.kinds[found.producer[stored.value]] == "view":
+        return build.read(*view_index(build.lowering, node, stored.index))
+    key = (stored.value, stored.index, -1)
+    cell = build.memo.get(key)
+    if cell is None:
+        cell = build.memo[key] = build.expand(node, stored.index)
+    return cell
+
+
 def _draft_update(found: Analysis, group: Group, build: _Build) -> Drafted:
     """The writes of a scatter, in order, into the copy that its first group has made."""
     (stored,) = group.stored
     draft, value = build.lowering.draft, found.memory_of(stored.value)
     node = found.nodes[found.producer[stored.value]]
-    write = write_of(build.lowering, node, stored.index)
+    write = build.finish(partial(write_of, build.lowering, node, stored.index))
     build.buffers[value.name] = value
     place = dot(write.index, found.sizes.shape(value.tensor.strides))
     cell = draft.cast(write.cell, value.dtype)

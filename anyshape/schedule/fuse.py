@@ -264,10 +264,10 @@ class _Attempt:
         """Notes that the kernel reads an element; stands in for it with a dummy."""
         found = self.found
         position = found.producer.get(value)
+        while position is not None and found.kinds[position] == "view":
+            value, index = view_index(self.lowering, found.nodes[position], index)
+            position = found.producer.get(value)
         if position is not None:
-            if found.kinds[position] == "view":
-                base, inner = view_index(self.lowering, found.nodes[position], index)
-                return self._record(base, inner, whole=whole)
             if found.kinds[position] == "kernel" and not found.scheduled[position]:
                 self._use(value, index, position, whole)
             else:

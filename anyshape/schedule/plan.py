@@ -116,7 +116,7 @@ class _Plan:
         for value in wanted:
             if self._is_view(value) and value not in self.strided:
                 place = self._stride(value)
-                if place is None:
+                if place is None or not self._enters(value, place):
                     found.copies.add(found.producer[value])
                 else:
                     self.strided[value] = place
@@ -143,6 +143,17 @@ class _Plan:
         while self._is_view(value):
             yield value
             value = next(self.found.nodes[self.found.producer[value]].inputs())
+
+    def _enters(self, value: Value, place: _Strided) -> bool:
+        """Can torch make the view? One that enters memory not our own midway is made step by step,
+        which needs strides for each step.
+        """
+        if place.offset == 0 or self.found.kind_of(place.base) in ("kernel", "view"):
+            return True
+        return all(
+            view in self.strided or self._stride(view) is not None
+            for view in self._views_below(value)
+        )
 
     def _stride(self, value: Value) -> _Strided | None:
         """The view as strides over its base, None where the memory is not laid out so."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from anyshape.reference import strides_that_matter
 from anyshape.tools import models
 from anyshape.tools.models import Recipe
 
@@ -91,10 +92,3 @@ def judge_tensor(ours: Tensor, eager: Tensor, truth: Tensor) -> Verdict:
         return Verdict(math.inf, 0.0, "eager itself is not finite where the reference is")
     ulps = 16 if eager.dtype == torch.float64 else 1  # the reference is rounded in float64 itself
     return Verdict(relative_error(ours, truth), 2 * own + ulps * torch.finfo(eager.dtype).eps)
-
-
-def strides_that_matter(tensor: Tensor) -> tuple[int, ...]:
-    """Strides of dimensions of two elements and more, none for an empty tensor."""
-    if tensor.numel() == 0:
-        return ()
-    return tuple(st for size, st in zip(tensor.shape, tensor.stride()) if size > 1)

@@ -44,6 +44,9 @@ FOUND = {
     "an item that nobody reads": over(
         "a b", "t = x0.cumsum(1)", "u = t + int(t.count_nonzero())", "w = t * 2", "w + int(w.count_nonzero())"
     ),
+    "numbers read from a slice of a flattened expanded argument": over(
+        "a 1", "t = torch.tensor(x0.flatten()[:2].tolist())", "t[...] = 0", "t", layouts="expanded plain"
+    ),
 }  # fmt: skip
 
 

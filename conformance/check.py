@@ -24,6 +24,7 @@ from conformance.exact import excused
 
 # From best to worst.
 KINDS = ("generated", "extern", "eager", "break", "error", "wrong")
+REFUSED = "refused"  # by eager torch, every call: no operator of this device, and no outcome
 NO_CONTENTS = (
     "empty",
     "new_empty",
@@ -66,7 +67,8 @@ def check_entry(entry: Any, most: int, derived: int) -> list[dict[str, Any]]:
     for dtype in cases.DTYPES:
         share = most if dtype is torch.float32 else max(most // 3, 1)
         for structure in cases.structures(entry, dtype, share, derived):
-            made.append(asdict(check_structure(entry, structure, str(dtype)[6:])))
+            outcome = check_structure(entry, structure, str(dtype)[6:])
+            made += [asdict(outcome)] if outcome.kind != REFUSED else []
     return made
 
 
@@ -86,7 +88,13 @@ def check_structure(entry: Any, structure: Structure, dtype: str) -> Outcome:
         if problem:
             kind = "error" if problem.startswith("ours raises") else "wrong"
             return _worse(outcome, kind, f"{problem} in {_shown(example)}")
+    if all(_refused(program, example) for example in structure.examples):
+        return _worse(outcome, REFUSED, "eager refuses every call on this device")
     return _classified(outcome, fast)
+
+
+def _refused(program: Callable[..., Any], example: Example) -> bool:
+    return _attempt(program, cases.mapped(cases.copied, example))[1] is not None
 
 
 def compare(

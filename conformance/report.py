@@ -31,6 +31,8 @@ def kind_of(outcomes: Outcomes) -> str:
 def detail_of(outcomes: Outcomes) -> str:
     """What the worst structure's outcome says."""
     kind = kind_of(outcomes)
+    if kind == "none":
+        return "no dtype that is compared, or eager refuses every call on this device"
     return str(next((o["detail"] for o in outcomes if o["kind"] == kind), ""))
 
 

@@ -1,6 +1,6 @@
 """Small linear algebra, statistics and assembly: rows that expand to products, sums and joins.
 
-Factorisations and solvers have no row: torch's meta kernels type them and eager torch runs them.
+Factorisations are in `factor.py`; solvers have no row: torch's meta kernels type them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from anyshape.ops.layout import numel
 from anyshape.ops.reduce import cast, count_of, degrees_of_freedom, norm_expand, wide
 from anyshape.ops.rules import created, dim_of, dims_of, new, tensor
 from anyshape.ops.table import op
+from anyshape.ops.view import sequence
 from anyshape.symbolic import Dim, eq, mod, ne
 
 # --- products and traces ---
@@ -143,6 +144,37 @@ op(
     torch="torch.linalg.norm",
     expand=_linalg_norm_expand,
     inline=True,
+)
+
+
+def _sum_to_size_expand(b: Any, x: Any, size: Any) -> Any:
+    """The sum over what broadcasting the size to the shape of ``x`` repeats; ``x`` itself where
+    that is nothing."""
+    sizes = sequence(size)
+    if not sizes:
+        return b.sum(x)
+    lead = len(x.shape) - len(sizes)
+    if lead < 0:
+        raise OpError(f"size {sizes} is not expandable to size {x.shape}")
+    dims = list(range(lead))
+    for d, wanted in enumerate(sizes, lead):
+        if wanted == 1 and x.shape[d] != 1:
+            if b.cx.known(ne(x.shape[d], 1)) is None and b.cx.hint(ne(x.shape[d], 1)) is None:
+                raise NoRow("whether it is a view depends on a size")
+            dims += [d] if b.cx.decide(ne(x.shape[d], 1)) else []
+        else:
+            b.cx.require(eq(x.shape[d], wanted), f"size {sizes} is not expandable to {x.shape}")
+    made = b.sum(x, tuple(dims), True) if dims else b.alias(x)
+    return b.reshape(made, made.shape[lead:]) if lead else made
+
+
+op(
+    "sum_to_size",
+    "input, size",
+    torch="torch.Tensor.sum_to_size",
+    alias="maybe",
+    inline=True,
+    expand=_sum_to_size_expand,
 )
 
 # --- statistics ---

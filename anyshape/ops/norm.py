@@ -9,7 +9,7 @@ from typing import Any
 
 from anyshape.ir.dtypes import DType, int64
 from anyshape.ir.graph import Arg, TensorType
-from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides, is_channels_last, numel, preserved_strides
 from anyshape.ops.reduce import cast, count_of, norm_expand, variance, wide
 from anyshape.ops.rules import contiguous_like, dim_of, require_sizes, tensor
@@ -463,4 +463,29 @@ op(
     spellings=("torch.cosine_similarity",),
     expand=_cosine_similarity_expand,
     autocast="float32",
+)
+
+
+def _local_response_norm_expand(
+    b: Any, x: Any, size: int, alpha: Any = 1e-4, beta: Any = 0.75, k: Any = 1.0
+) -> Any:
+    """The squares' mean over windows of channels; one more zero than eager's pads them, so that
+    there is a window where there is no channel."""
+    rank = len(x.shape)
+    if rank < 3:
+        raise OpError(f"Expected 3D or higher dimensionality input (got {rank} dimensions)")
+    if not x.dtype.is_floating:
+        raise NoRow("the dtype of its result depends on whether there are elements")
+    window = (size // 2, (size - 1) // 2 + 1)
+    padded = b.pad(b.mul(x, x), tuple(window if d == 1 else (0, 0) for d in range(rank)), 0)
+    means = b.mean(b.slice(b.unfold(padded, 1, size, 1), 1, 0, x.shape[1]), -1)
+    return b.div(x, b.pow(b.add(b.mul(means, alpha), k), beta))
+
+
+op(
+    "local_response_norm",
+    "input, size, alpha=0.0001, beta=0.75, k=1.0",
+    torch="torch.nn.functional.local_response_norm",
+    inline=True,
+    expand=_local_response_norm_expand,
 )

@@ -21,7 +21,7 @@ from anyshape.codegen.native import emit_stretch
 from anyshape.codegen.native_prelude import NATIVE_PRELUDE
 from anyshape.errors import AnyshapeError, stage_of
 from anyshape.ir.code import CFunction, Code, CType
-from anyshape.ir.graph import Graph, TensorType, Value
+from anyshape.ir.graph import Graph, Node, ScalarType, TensorType, Value
 from anyshape.ir.loops import Kernel, PointerParam, ScalarParam, SizeParam
 from anyshape.ir.program import Call, Launch, Program, Stretch
 from anyshape.ops import OPS
@@ -108,8 +108,17 @@ class EagerGraph:
         return outputs
 
     def count(self, kind: str) -> int:
-        """All of it is eager."""
+        """All of it is eager; a ``sync`` waits for a number that another device makes."""
+        if kind == "sync":
+            return sum(map(_waits, self.graph.nodes))
         return len(self.graph.nodes) if kind == "eager" else 0
+
+
+def _waits(node: Node) -> bool:
+    """Whether the node makes a number of a tensor that lies off the CPU."""
+    read = (value.type for value in node.inputs())
+    makes_number = any(isinstance(value.type, ScalarType) for value in node.outputs)
+    return makes_number and any(isinstance(t, TensorType) and t.device != "cpu" for t in read)
 
 
 @dataclass(slots=True, eq=False)

@@ -40,21 +40,14 @@ class Options:
     fallback: Literal["eager", "error"] = option("eager", "what an operator without a kernel does")
     # how far capture goes
     max_variants: int = option(8, "specializations of one program point before it runs natively")
-    opcode_budget: int = option(2_000_000, "bytecode instructions of one capture")
     unroll_budget: int = option(50_000, "turns of all unrolled Python loops of one capture")
     fork_budget: int = option(2_000, "branches on sizes of one capture that run both sides")
-    min_segment_ops: int = option(
-        1, "a function whose segments hold fewer operators is called natively"
-    )
     # how sure to be
     verify: bool = option(False, "run the reference interpreter after every pass and compare")
     # where kernels come from
     cache: bool = option(True, "keep kernels and programs on disk")
     cache_dir: str = option("", "directory of the cache; empty: no place for one was found")
     cc: str = option("", "C compiler; empty: the first of cc, gcc, clang")
-    threads: int | None = option(None, "threads of a kernel; None: torch.get_num_threads()")
-    # what is told
-    progress: bool | None = option(None, "say what takes long; None: where stderr is a terminal")
 
 
 # A mode is a named set of options. Autotuning and CUDA graphs are for GPUs; on the CPU there is
@@ -104,16 +97,17 @@ def from_user(
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Options:
-    """The defaults as the environment changes them: ANYSHAPE_DISABLE, ANYSHAPE_CACHE_DIR,
-    ANYSHAPE_PROGRESS, CC.
-    """
-    progress = environ.get("ANYSHAPE_PROGRESS")
+    """The defaults as the environment changes them: ANYSHAPE_DISABLE, ANYSHAPE_CACHE_DIR, CC."""
     return Options(
         disable=_truthy(environ.get("ANYSHAPE_DISABLE", "")),
         cache_dir=_cache_dir(environ),
         cc=environ.get("CC", ""),
-        progress=None if progress in (None, "") else _truthy(progress),
     )
+
+
+def tells_progress(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether the tools say what takes long: ANYSHAPE_PROGRESS=0 silences them."""
+    return _truthy(environ.get("ANYSHAPE_PROGRESS") or "1")
 
 
 def _cache_dir(environ: Mapping[str, str]) -> str:

@@ -103,3 +103,5 @@ def test_a_recurrent_network_serves_every_length(kind: str) -> None:
         for batch_size, length in ((2, 7), (1, 1), (3, 33), (2, 16)):
             x = torch.randn(batch_size, length, 8)
             torch.testing.assert_close(fast(x), net(x))
+    stats = fast.stats()
+    assert (stats.specializations, stats.graph_breaks) == (1, 0)

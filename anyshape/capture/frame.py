@@ -102,6 +102,7 @@ class Frame:
         "builtins",
         "code",
         "continuation",
+        "depth",
         "generator",
         "globals",
         "handled",
@@ -128,6 +129,7 @@ class Frame:
         self.names = names
         self.stack: list[Any] = []
         self.index = 0
+        self.depth = 0  # how many frames were entered before it
         self.handled: BaseException | None = None
         self.back: Frame | None = None
         self.generator: Any = None
@@ -156,6 +158,7 @@ class Frame:
         )
         twin.stack = [copy_iterator(v, memo) for v in self.stack]
         twin.index, twin.handled, twin.back = self.index, self.handled, self.back
+        twin.depth = self.depth
         twin.generator, twin.continuation = self.generator, self.continuation
         twin.instructions = self.instructions  # those of a merged return, perhaps
         return twin

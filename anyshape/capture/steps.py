@@ -6,7 +6,7 @@ frame as it was.
 
 from __future__ import annotations
 
-from sys import getrefcount
+from sys import getrecursionlimit, getrefcount
 from typing import TYPE_CHECKING, Any
 
 from anyshape.capture.continuations import AGAIN, DISCARD, Chain, Continuation
@@ -17,13 +17,18 @@ from anyshape.capture.values import NULL, Call
 if TYPE_CHECKING:
     from anyshape.capture.machine import Machine
 
+SHALLOW = 500  # no limit is asked for above
+
 # Who holds a generator from outside that the program is about to let go: the place, two tables of
 # the capture, its arguments, and whoever asks.
 LAST_HOLDERS = 6
 
 
 def enter(machine: Machine, caller: Frame, callee: Frame) -> Frame:
-    """Make a new frame (or a short stack of them) the current one."""
+    """Make a new frame (or a short stack of them) the current one; as deep as CPython would."""
+    callee.depth = caller.depth + 1
+    if callee.depth > SHALLOW and callee.depth > getrecursionlimit():
+        raise RecursionError("maximum recursion depth exceeded")
     bottom = callee
     while bottom.back is not None:
         bottom = bottom.back

@@ -19,6 +19,7 @@ from anyshape.capture.breaks import broken
 from anyshape.capture.numpy_scalars import number_beside_tensor
 from anyshape.capture.tensors import DTYPE_OF_TORCH, TORCH_OF_DTYPE, device_text
 from anyshape.capture.values import PROXIES, ScalarValue, SizeValue, TensorValue
+from anyshape.ir.dtypes import DType
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops import OPS
 from anyshape.ops.layout import numel
@@ -42,6 +43,14 @@ class SizeTuple(tuple):  # type: ignore[type-arg]
 
 
 # ---- values in both directions -------------------------------------------------------------------
+def _dtype(dtype: torch.dtype) -> DType:
+    if dtype not in DTYPE_OF_TORCH:
+        raise broken(
+            "operator-unknown", what=str(dtype), why="no value of this dtype is understood"
+        )
+    return DTYPE_OF_TORCH[dtype]
+
+
 def to_arg(domain: SymbolicDomain, value: Any) -> Any:
     """A value of the virtual stack as an argument of a node."""
     kind = type(value)
@@ -66,9 +75,7 @@ def to_arg(domain: SymbolicDomain, value: Any) -> Any:
 def _noun(value: Any) -> Any:
     """One of torch's nouns (a dtype, a device, ...) as an argument of a node."""
     if isinstance(value, torch.dtype):
-        if value not in DTYPE_OF_TORCH:
-            raise broken("operator-unknown", what=str(value), why="this dtype has no values here")
-        return DTYPE_OF_TORCH[value]
+        return _dtype(value)
     if isinstance(value, torch.device):
         return device_text(value)
     if isinstance(value, torch.memory_format):

@@ -88,10 +88,19 @@ def buffers(self: Any, recurse: bool = True) -> Any:
     return iter([value for _, value in self.named_buffers(recurse=recurse)])
 
 
+def weights_have_changed(self: Any) -> bool:
+    """What the weak references of a recurrent network refer to lies in its list of weights."""
+    for kept, name in zip(self._flat_weights, self._flat_weights_names):
+        if kept is not None and hasattr(self, name) and getattr(self, name) is not kept:
+            return True
+    return False
+
+
 STAND_INS: Mapping[Any, Callable[..., Any]] = types.MappingProxyType(
     {
         masked._input_mask: input_mask,
         masked._combine_input_and_mask: combine_input_and_mask,
+        torch.nn.RNNBase._weights_have_changed: weights_have_changed,
         torch.nn.Module._named_members: named_members,
         torch.nn.Module.named_parameters: named_parameters,
         torch.nn.Module.named_buffers: named_buffers,

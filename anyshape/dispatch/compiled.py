@@ -491,6 +491,7 @@ class Compiled:
             ),
             graph_breaks=len(self.breaks),
             recompiles=len(self.failures),
+            host_syncs=total("sync"),
             calls=self.calls,
             compile_seconds=self.compile_seconds,
             capture_seconds=self.capture_seconds,

@@ -10,7 +10,8 @@ from anyshape.capture.breaks import GraphBreak
 @dataclass(frozen=True, slots=True)
 class Stats:
     """Counts of one compiled function so far. `kernels` are the different ones, `launches` all of
-    one pass through each specialization; `joined` and `guarded` count branches on sizes.
+    one pass through each specialization, `host_syncs` the numbers such a pass waits for from other
+    devices; `joined` and `guarded` count branches on sizes.
     """
 
     specializations: int = 0

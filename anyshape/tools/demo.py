@@ -67,6 +67,8 @@ class ModelResult:
     kernels: int = 0
     externs: int = 0
     eager_ops: int = 0
+    joined: int = 0
+    guarded: int = 0
     failure: str = ""
     shapes: list[ShapeResult] = field(default_factory=list)
 
@@ -118,6 +120,7 @@ def run_model(result: ModelResult, settings: Settings, out: TextIO) -> None:
     result.specializations = stats.specializations
     result.graph_breaks = stats.graph_breaks
     result.kernels, result.externs, result.eager_ops = stats.kernels, stats.externs, stats.eager_ops
+    result.joined, result.guarded = stats.joined, stats.guarded
 
 
 def run_shape(
@@ -208,7 +211,8 @@ def summary(result: ModelResult, out: TextIO) -> None:
         f"{'':<10} compiled in {result.compile_seconds:.2f} s: "
         f"{count(result.specializations, 'specialization')}, "
         f"{count(result.graph_breaks, 'graph break')}, {count(result.kernels, 'kernel')}, "
-        f"{count(result.externs, 'extern')}, {count(result.eager_ops, 'operator')} run eagerly\n\n"
+        f"{count(result.externs, 'extern')}, {count(result.eager_ops, 'operator')} run eagerly; "
+        f"branches on sizes: {result.joined} joined, {result.guarded} guarded\n\n"
     )
     out.flush()
 

@@ -13,13 +13,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+from anyshape.options import tells_progress
+
 PATIENCE_SECONDS = 1.0
 
 
 @contextmanager
-def doing(what: str, stream: TextIO = sys.stderr, enabled: bool = True) -> Iterator[None]:
-    """Say `what` on `stream` while the body runs, if it takes longer than a second."""
-    if not enabled:
+def doing(what: str, stream: TextIO = sys.stderr) -> Iterator[None]:
+    """Say `what` on `stream` while the body runs, if it takes longer than a second and the user
+    wants to be told."""
+    if not tells_progress():
         yield
         return
     done = threading.Event()

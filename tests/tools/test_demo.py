@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from anyshape import api
-from anyshape.tools import cli
+from anyshape.tools import cli, models
 
 
 class Eager:
@@ -37,6 +37,8 @@ class Eager:
             kernels=3,
             externs=4,
             eager_ops=0,
+            joined=5,
+            guarded=1,
         )
 
 
@@ -63,8 +65,8 @@ def test_a_right_model_is_a_table_and_status_0(
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[1] for line in lines if line.startswith("resnet")] == ["(2,5)", "(2,8)"]
     assert (
-        "1 specialization, 0 graph breaks, 3 kernels, 4 externs, 0 operators run eagerly"
-        in "\n".join(lines)
+        "1 specialization, 0 graph breaks, 3 kernels, 4 externs, 0 operators run eagerly; "
+        "branches on sizes: 5 joined, 1 guarded" in "\n".join(lines)
     )
 
 
@@ -113,6 +115,8 @@ def test_json_has_what_the_table_has(compiler: Callable[..., None], tmp_path: Pa
     assert model["name"] == "resnet"
     assert model["right"] is True
     assert [shape["length"] for shape in model["shapes"]] == [5, 8]
+    assert (model["joined"], model["guarded"]) == (5, 1)
+    assert json.loads(file.read_text())["dtype"] == "bfloat16"
 
 
 def test_an_unknown_model_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,3 +127,56 @@ def test_an_unknown_model_names_the_nearest(capsys: pytest.CaptureFixture[str]) 
 def test_options_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["options"]) == 0
     assert "max_variants" in capsys.readouterr().out
+
+
+def test_layers_dtype_and_attention_reach_the_model(
+    compiler: Callable[..., None],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    built = []
+    build = models.build
+
+    def noted(name: str, recipe: models.Recipe) -> nn.Module:
+        built.append(recipe)
+        return build(name, recipe)
+
+    monkeypatch.setattr(models, "build", noted)
+    compiler()
+    flags = ["--layers", "1", "--dtype", "bfloat16", "--attention", "eager", "--mask", "padded"]
+    assert cli.main(["demo", "gpt2", "--lengths", "3", *flags]) == 0
+    assert built[0] == models.Recipe(1, torch.bfloat16, "eager")
+    assert "1 layers, bfloat16, eager attention, mask: padded" in capsys.readouterr().out
+
+
+def test_against_times_the_peer_in_the_same_process(
+    compiler: Callable[..., None],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(torch, "compile", lambda module: module)
+    compiler()
+    file = tmp_path / "figures.json"
+    assert cli.main([*DEMO, "--against", "torch.compile", "--json", str(file)]) == 0
+    assert "torch.compile" in capsys.readouterr().out
+    (model,) = json.loads(file.read_text())["models"]
+    assert all(shape["speedup_over_peer"] > 0 for shape in model["shapes"])
+
+
+@pytest.mark.parametrize("flags", [["--layers", "0"], ["--lengths", "4,x"], ["--dtype", "int8"]])
+def test_a_wrong_flag_is_status_2(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["demo", "resnet", *flags])
+    assert stopped.value.code == 2 and flags[0] in capsys.readouterr().err
+
+
+def test_the_compiler_itself_makes_one_right_specialization_of_a_small_model(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "figures.json"
+    flags = ["--layers", "1", "--lengths", "1,5", "--json", str(file)]
+    assert cli.main(["demo", "llama", *flags]) == 0
+    (model,) = json.loads(file.read_text())["models"]
+    assert (model["specializations"], model["graph_breaks"], model["eager_ops"]) == (1, 0, 0)
+    assert model["joined"] > 0 and model["guarded"] == 0

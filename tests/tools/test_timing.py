@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 
 import pytest
 
@@ -38,6 +39,15 @@ def test_what_takes_long_is_said_once_where_there_is_no_terminal(
         while not stream.getvalue():
             pass
     assert stream.getvalue() == "compiling ...\n"
+
+
+def test_the_environment_silences_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setenv("ANYSHAPE_PROGRESS", "0")
+    stream = io.StringIO()
+    with progress.doing("compiling", stream):
+        time.sleep(0.05)
+    assert stream.getvalue() == ""
 
 
 def test_the_line_goes_away_when_the_body_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anyshape.ir.dtypes import DType
+from anyshape.ir.dtypes import DType, bool_
 from anyshape.ir.graph import Arg, TensorType, Value
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides, numel, view_strides
@@ -242,6 +242,9 @@ def _addbmm_type(
 def _blend(b: Any, x: Any, made: Any, beta: Any, alpha: Any) -> Any:
     """``beta * x + alpha * made`` in the dtype of ``made``; with ``beta`` 0, ``x`` is not read."""
     dtype = made.dtype
+    if dtype is bool_:
+        scaled = made if alpha else b.logical_and(made, False)
+        return b.logical_or(x, scaled) if beta else scaled
     if dtype.is_integral:
         beta, alpha = int(beta), int(alpha)
     scaled = made if alpha == 1 else b.mul(made, alpha)

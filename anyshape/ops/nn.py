@@ -80,11 +80,17 @@ op(
     random=True,
     lower=Extern("anyshape.reference.random_dropout"),
 )
-for _name in ("dropout1d", "dropout2d", "dropout3d", "nn_alpha_dropout", "feature_alpha_dropout"):
+for _name, _training in (
+    ("dropout1d", True),
+    ("dropout2d", True),
+    ("dropout3d", True),
+    ("nn_alpha_dropout", False),
+    ("feature_alpha_dropout", False),
+):
     _function = _name.removeprefix("nn_")
     op(
         _name,
-        "input, p=0.5, training=True, inplace=False",
+        f"input, p=0.5, training={_training}, inplace=False",
         torch=f"torch.nn.functional.{_function}",
         normalize=_normal_dropout,
         type=_dropout_type,

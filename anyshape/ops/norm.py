@@ -11,7 +11,7 @@ from anyshape.ir.dtypes import DType, int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides, is_channels_last, numel, preserved_strides
-from anyshape.ops.reduce import cast, count_of, norm_expand, variance, wide
+from anyshape.ops.reduce import cast, count_of, variance, wide
 from anyshape.ops.rules import contiguous_like, dim_of, require_sizes, tensor
 from anyshape.ops.table import op
 from anyshape.ops.view import Normal, sequence
@@ -435,7 +435,7 @@ def _normalize_expand(
     b: Any, x: Any, p: Any = 2.0, dim: Any = 1, eps: Any = 1e-12, out: None = None
 ) -> Any:
     dims = tuple(dim_of(d, len(x.shape)) for d in sequence(dim))
-    length = norm_expand(b, x, p, dims, True)
+    length = b.norm(x, p, dims, True)
     return b.div(x, b.clamp(length, eps))
 
 

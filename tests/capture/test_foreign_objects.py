@@ -51,3 +51,15 @@ def test_an_array_is_read_at_each_call() -> None:
     for values in ([1.0, 2.0], [3.0, 4.0], [5.0]):
         array = np.array(values)
         torch.testing.assert_close(compiled(array), _from_array(array))
+
+
+def test_a_context_manager_made_in_c_is_entered_and_left() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        with torch._C._DisableFuncTorch():
+            y = x * 2
+        return y + 1
+
+    fast = anyshape.compile(program)
+    for n in (3, 1, 0):
+        x = torch.randn(n)
+        torch.testing.assert_close(fast(x), program(x))

@@ -174,3 +174,41 @@ def test_casts_by_name_know_memory_formats(name: str, memory_format: torch.memor
             ours, theirs = fast(y), cast(y, memory_format)
             assert_same(ours, theirs)
             assert (ours is y) == (theirs is y)
+
+
+DROPOUTS = (
+    "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
+    "alpha_dropout",
+    "feature_alpha_dropout",
+)
+
+
+@pytest.mark.parametrize("name", DROPOUTS)
+def test_dropout_trains_by_default_where_eagers_does(name: str) -> None:
+    function = getattr(F, name)
+    x = floats(3, 4, 5, 2) if name != "dropout1d" else floats(3, 4, 5)
+    torch.manual_seed(3)
+    ours = anyshape.compile(lambda x: function(x))(x)
+    torch.manual_seed(3)
+    assert torch.equal(ours, function(x))
+
+
+def test_addr_of_bools_is_logical() -> None:
+    def program(x: Tensor, u: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+        return torch.addr(x, u, v, beta=3, alpha=2), torch.addr(x, u, v, beta=0, alpha=0)
+
+    fast = anyshape.compile(program)
+    for n, m in ((3, 4), (1, 1), (0, 2)):
+        tensors = floats(n, m) > 0.5, floats(n) > 0, floats(m) > 0
+        for ours, theirs in zip(fast(*tensors), program(*tensors), strict=True):
+            assert_same(ours, theirs)
+
+
+def test_normalize_by_a_negative_norm_of_nothing_is_refused() -> None:
+    fast = anyshape.compile(lambda x: F.normalize(x, p=-1.0))
+    torch.testing.assert_close(fast(floats(2, 3)), F.normalize(floats(2, 3), p=-1.0))
+    with pytest.raises(RuntimeError, match="empty"):
+        fast(floats(2, 0))

@@ -13,6 +13,7 @@ experts hit in that run once, tokens in, tokens out.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import statistics
 import time
@@ -20,6 +21,7 @@ import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 import torch
 import triton
@@ -43,6 +45,16 @@ BYTES_PER_SECOND, FLOPS_PER_SECOND = 4.3e12, 790e12
 ROTATION = 8
 WARM_UP_SECONDS = 0.02
 MEMORY_LIMIT_BYTES = 60e9
+
+
+class Results(TypedDict):
+    """What the file of results has."""
+
+    device: str
+    torch: str
+    ceilings: dict[str, float]
+    checks: list[str]
+    tables: list[tuple[str, Sequence[str], Sequence[Sequence[str]]]]
 
 
 # -- timing ----------------------------------------------------------------------------------------
@@ -460,50 +472,56 @@ def check_all(lines: list[str], models: Sequence[Model]) -> None:
         torch.cuda.empty_cache()
 
 
-def attempt(tables: list[Table], make: Callable[[], Table]) -> None:
-    """A table that fails is said, and the others still run."""
+def attempt(results: Results, path: Path | None, make: Callable[[], Table]) -> None:
+    """Adds a table, and writes all there are to `path`: what is cut off keeps what it has. One that
+    fails is said, and the others still run.
+    """
     try:
-        tables.append(make())
-        show(tables[-1].markdown() + "\n")
+        table = make()
+        results["tables"].append((table.title, table.header, table.rows))
+        show(table.markdown() + "\n")
     except Exception:
         show("FAILED", traceback.format_exc())
+    if path is not None:
+        path.write_text(json.dumps(results, indent=1))
     torch.cuda.set_sync_debug_mode("default")
     torch.cuda.empty_cache()
 
 
 @torch.no_grad()
-def measure(quick: bool) -> dict[str, object]:
+def measure(quick: bool, path: Path | None) -> None:
+    """Every check and every table, written to `path` one after the other."""
     found = ceilings()
     show(
         torch.cuda.get_device_name(), torch.__version__, {k: round(v, 2) for k, v in found.items()}
     )
     checks: list[str] = []
     check_all(checks, (QWEN,) if quick else (QWEN, GPT_OSS, MIXTRAL, DEEPSEEK))
-    tables: list[Table] = []
-    read = found["read TB/s"]
-    attempt(tables, lambda: scout_table(read, (64,) if quick else (1, 16, 64, 128, 256)))
-    attempt(tables, lambda: model_table(QWEN, (16, 128) if quick else (1, 16, 128, 1024, 4096)))
-    attempt(tables, lambda: kernel_table("Scout", scout_layer(), 64))
-    attempt(tables, lambda: kernel_table("Qwen3-30B-A3B", make_layer(QWEN), 1))
-    attempt(tables, lambda: kernel_table("Qwen3-30B-A3B", make_layer(QWEN), 16))
-    attempt(tables, gather_table)
-    if not quick:
-        attempt(tables, lambda: kernel_table("Qwen3-30B-A3B", make_layer(QWEN), 4096))
-        attempt(tables, lambda: model_table(GPT_OSS, (1, 16, 128, 1024, 4096)))
-        attempt(tables, lambda: model_table(MIXTRAL, (1, 16, 128, 1024)))
-        attempt(tables, lambda: model_table(DEEPSEEK, (1, 16, 128, 1024)))
-        attempt(tables, bound_table)
-        attempt(tables, streams_table)
-    return {
+    results: Results = {
         "device": torch.cuda.get_device_name(),
         "torch": torch.__version__,
         "ceilings": found,
         "checks": checks,
-        "tables": [(t.title, t.header, t.rows) for t in tables],
+        "tables": [],
     }
+    add = functools.partial(attempt, results, path)
+    read = found["read TB/s"]
+    add(lambda: scout_table(read, (64,) if quick else (1, 16, 64, 128, 256)))
+    add(lambda: model_table(QWEN, (16, 128) if quick else (1, 16, 128, 1024, 4096)))
+    add(lambda: kernel_table("Scout", scout_layer(), 64))
+    add(lambda: kernel_table("Qwen3-30B-A3B", make_layer(QWEN), 1))
+    add(lambda: kernel_table("Qwen3-30B-A3B", make_layer(QWEN), 16))
+    add(gather_table)
+    if not quick:
+        add(lambda: kernel_table("Qwen3-30B-A3B", make_layer(QWEN), 4096))
+        add(lambda: model_table(GPT_OSS, (1, 16, 128, 1024, 4096)))
+        add(lambda: model_table(MIXTRAL, (1, 16, 128, 1024)))
+        add(lambda: model_table(DEEPSEEK, (1, 16, 128, 1024)))
+        add(bound_table)
+        add(streams_table)
 
 
-def write_figures(results: dict[str, object]) -> None:
+def write_figures(results: Results) -> None:
     """The tables into docs/moe.md."""
     speeds = ", ".join(f"{value:.2f} {name}" for name, value in results["ceilings"].items())
     parts = [f"{results['device']}, torch {results['torch']}; measured in the same run: {speeds}."]
@@ -521,9 +539,7 @@ def main() -> None:
     if arguments.figures:
         write_figures(json.loads(arguments.figures.read_text()))
         return
-    results = measure(arguments.quick)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=1))
+    measure(arguments.quick, arguments.json)
 
 
 if __name__ == "__main__":

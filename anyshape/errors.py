@@ -44,8 +44,8 @@ class Template:
 
 
 # E1xx how anyshape was called; E2xx what capture met; E3xx sizes; E4xx operators and types;
-# E5xx passes and scheduling; E6xx kernels and the C compiler; E7xx running and the cache; E9xx our
-# own mistakes.
+# E5xx passes and scheduling; E6xx kernels and the C compiler; E9xx our own
+# mistakes.
 CODES: Mapping[str, Template] = MappingProxyType(
     {
         "E101": Template(
@@ -118,11 +118,6 @@ CODES: Mapping[str, Template] = MappingProxyType(
             "{condition} is neither known to be true nor known to be false",
             "anyshape.check({condition})",
         ),
-        "E213": Template(
-            "this code has an opcode that anyshape does not handle: {opcode}",
-            "its whole function must run natively",
-            "move the statement into a function of its own, or use fullgraph=False",
-        ),
         "E214": Template(
             "the length of this list depends on tensor data",
             "{name} is a tensor; its values are not known while compiling",
@@ -148,21 +143,6 @@ CODES: Mapping[str, Template] = MappingProxyType(
             "{dim} was marked dynamic, but the program needs it to be {value}",
             "{why}",
             "remove mark_dynamic, or make the line work for every size",
-        ),
-        "E302": Template(
-            "these facts about sizes contradict each other: {condition}",
-            "{why}",
-            "remove one of the checks",
-        ),
-        "E303": Template(
-            "two sizes of different compiled functions cannot be mixed",
-            "each compiled function has a space of its own",
-            "pass the integer instead",
-        ),
-        "E304": Template(
-            "check failed: {message}",
-            "{condition} is false here",
-            "",
         ),
         "E310": Template(
             "cannot read this declaration",
@@ -233,11 +213,6 @@ CODES: Mapping[str, Template] = MappingProxyType(
             "this Python is {version}; anyshape reads the bytecode of {supported}",
             "opcodes differ from version to version",
             "use a supported Python; until then the program runs eagerly",
-        ),
-        "E701": Template(
-            "the kernel cache at {directory} cannot be used",
-            "{why}",
-            "{hint}",
         ),
         "E901": Template(
             "a mistake in anyshape itself, in {stage}",

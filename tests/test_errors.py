@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
 import string
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 import anyshape
 from anyshape.errors import CODES, AnyshapeError, GraphBreakError, Template
+from anyshape.options import from_user
+from anyshape.tools import models
 from anyshape.tools.cli import errors_page
 
 SOURCE = "def forward(x, idx):\n    chunks = [x[i] for i in idx.tolist()]\n\tγ = f(é, x)\n"
@@ -94,6 +100,76 @@ def test_every_code_that_the_compiler_raises_is_in_the_table() -> None:
         for code in re.findall(r"""["'](E\d{3})["']""", path.read_text(encoding="utf-8"))
     }
     assert {(code, name) for code, name in used if code not in CODES} == set()
+
+
+def test_every_code_of_the_table_is_raised_somewhere() -> None:
+    package = Path(anyshape.__file__).parent
+    text = "\n".join(
+        path.read_text(encoding="utf-8")
+        for path in package.rglob("*.py")
+        if path.name != "errors.py"
+    )
+    assert [c for c in CODES if f'"{c}"' not in text and c != "E901"] == []
+
+
+@torch.library.custom_op("anyshape_tests::doubled", mutates_args=())
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    """An operator that has no row."""
+    return x * 2
+
+
+@doubled.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def many_turns(x: torch.Tensor) -> torch.Tensor:
+    for _ in range(100):
+        x = x + 1
+    return x
+
+
+def unknown_call(x: torch.Tensor) -> torch.Tensor:
+    return x * len(os.listdir("."))
+
+
+def of_a_size_from_data(x: torch.Tensor) -> torch.Tensor:
+    return x + 1 if x.nonzero().shape[0] > 3 else x
+
+
+def disabled(x: torch.Tensor) -> torch.Tensor:
+    return torch.compiler.disable(many_turns)(x)
+
+
+def compiled_with(fn: Callable[..., Any], **options: Any) -> Callable[[], Any]:
+    return lambda: anyshape.compile(fn, fullgraph=True, options=options)(torch.ones(3))
+
+
+RAISED: dict[str, Callable[[], Any]] = {
+    "E101": lambda: from_user(options={"speed": 1}),
+    "E102": lambda: from_user(options={"verify": 1}),
+    "E103": lambda: from_user("fast"),
+    "E104": lambda: anyshape.compile(3),
+    "E106": lambda: models.find("lama"),
+    "E201": compiled_with(disabled),
+    "E210": compiled_with(lambda x: x + 1 if x.sum() > 0 else x),
+    "E211": compiled_with(unknown_call),
+    "E212": compiled_with(of_a_size_from_data),
+    "E214": compiled_with(lambda x: f"{x}"),
+    "E220": compiled_with(many_turns, unroll_budget=50),
+    "E401": compiled_with(lambda x: doubled(x), fallback="error"),
+}
+
+
+@pytest.mark.parametrize("code", RAISED)
+def test_an_error_of_this_code_says_what_and_what_to_do(code: str) -> None:
+    with pytest.raises(AnyshapeError) as caught:
+        RAISED[code]()
+    error = caught.value
+    assert error.code == code and error.what and error.hint
+    assert "{" not in error.what.replace("options={", "") and str(error).startswith(code)
+    if code >= "E2":
+        assert "test_errors.py" in str(error)
 
 
 def test_the_errors_page_is_made_from_the_table() -> None:

@@ -20,6 +20,12 @@ MEANING = {
     "wrong": "another result than eager's",
 }
 
+SAID = {
+    "extern": "a library does: ",
+    "eager": "no kernel of ours yet, eager torch does: ",
+}
+"""What stands before the functions that a structure calls."""
+
 Outcomes = list[dict[str, Any]]
 
 
@@ -91,7 +97,7 @@ def page(results: Mapping[str, Outcomes]) -> str:
     for name in sorted(results, key=str.lower):
         outcomes = results[name]
         kind = kind_of(outcomes)
-        detail = detail_of(outcomes) if kind != "generated" else ""
+        detail = f"{SAID.get(kind, '')}{detail_of(outcomes)}" if kind != "generated" else ""
         text = detail.replace("|", "\\|").replace("\n", " ").partition(" in (")[0][:160]
         calls = sum(o["calls"] for o in outcomes)
         lines.append(f"| {name} | {kind} | {len(outcomes)} | {calls} | {text} |")

@@ -23,11 +23,11 @@ from anyshape.capture.breaks import broken
 from anyshape.capture.functional import twin_of, writes_nothing
 from anyshape.capture.tensor_ops import call_row
 from anyshape.capture.tensors import DTYPE_OF_TORCH, TORCH_OF_DTYPE
-from anyshape.capture.values import TensorValue
+from anyshape.capture.values import Break, TensorValue
 from anyshape.capture.world import AutocastOff
 from anyshape.ir.dtypes import DType
 from anyshape.ir.graph import TensorType, Value
-from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides, numel, strides_in_order
 from anyshape.ops.table import OPS, OpDef, Signature, add_row
 from anyshape.symbolic import Dim, Expr, Symbol, all_of, eq, evaluate, floordiv, minimum
@@ -112,8 +112,11 @@ def eager_call(
     row = row_for(fn, name, len(args), tuple(kwargs))
     try:
         made = domain.recorder.call(row.name, *from_domain[0], **from_domain[1])
-    except OpError as error:
-        raise broken("operator-unknown", what=shown, why=str(error)) from None
+    except Break as signal:
+        if signal.what != row.name:
+            raise
+        why = str(signal.context.get("why", ""))
+        raise broken(signal.reason, what=shown, why=why) from None
     result = domain.recorder.wrap(made)
     named = result_class(name) if isinstance(result, tuple) else None
     return named(result) if isinstance(named, type) else result
@@ -226,12 +229,12 @@ def infer(
         single = isinstance(made, torch.Tensor)
         results = [made] if single else list(made) if isinstance(made, (tuple, list)) else None
         if results is None or not all(isinstance(r, torch.Tensor) for r in results):
-            raise OpError("it does not return tensors")
+            raise NoRow("it does not return tensors")
         seen.append(_Observation(sizes, results))
     if not seen:
         raise refusal
     if len({len(o.results) for o in seen}) != 1:
-        raise OpError("the number of results depends on sizes")
+        raise NoRow("the number of results depends on sizes")
     return _types(cx, values, kwargs, seen, symbols, single)
 
 
@@ -341,6 +344,9 @@ def _made_by_meta_kernel(
         with torch.no_grad(), torch.device("meta"):
             result = fn(*made, **named)
     except Exception as error:
+        reason = _unmeasured(error)
+        if reason is not None:
+            raise broken("operator-unknown", what=_shown(fn), why=reason) from None
         raise OpError(str(error).partition("\n")[0]) from None
     if [tensor._version for tensor in tensors] != versions:
         raise broken("operator-unknown", what=_shown(fn), why="it writes an argument")
@@ -352,6 +358,16 @@ def _made_by_meta_kernel(
     if len(own) < len(results) or not own.isdisjoint(storages):
         raise broken("operator-unknown", what=_shown(fn), why="its result is a view")
     return result
+
+
+def _unmeasured(error: Exception) -> str | None:
+    """Why torch cannot say what the operator makes, where it does not refuse the arguments."""
+    text = str(error)
+    if isinstance(error, NotImplementedError):
+        return "torch has no meta kernel that would say the sizes of its result"
+    if "meta tensor" in text or "it's on meta" in text:
+        return "it reads the values of its arguments to decide the sizes of its result"
+    return None
 
 
 def _shown(fn: Any) -> str:
@@ -445,9 +461,9 @@ def _type(
 ) -> TensorType:
     rank = seen[0][1].dim()
     if any(made.dim() != rank for _, made in seen):
-        raise OpError("the rank of its result depends on sizes")
+        raise NoRow("the rank of its result depends on sizes")
     if len({made.dtype for _, made in seen}) > 1:
-        raise OpError("the dtype of its result depends on sizes")
+        raise NoRow("the dtype of its result depends on sizes")
     dims = [
         _fit([(sizes, made.shape[d]) for sizes, made in seen], candidates, symbols)
         for d in range(rank)
@@ -467,5 +483,5 @@ def _strides(
     order = sorted(range(len(shape)), key=lambda d: (sample.stride(d), -d))
     for _, made in seen:
         if made.stride() != strides_in_order(tuple(made.shape), order):
-            raise OpError("the strides of its result depend on sizes")
+            raise NoRow("the strides of its result depend on sizes")
     return strides_in_order(shape, order)

@@ -53,8 +53,9 @@ def _mirror_dict(read: Read, obj: Any) -> Any:
     )
     read(obj, "keys", None, keys)
     twin = _empty_dict_like(obj)
+    step = "item" if type(obj).__getitem__ is dict.__getitem__ else "entry"
     for key in keys:
-        value = read(obj, "item", key, dict.__getitem__(obj, key))
+        value = read(obj, step, key, dict.__getitem__(obj, key))
         if isinstance(obj, OrderedDict):
             OrderedDict.__setitem__(twin, key, value)
         else:

@@ -89,6 +89,16 @@ def _read_item(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> 
     return domain.see(domain.recorder.sources.child(source, "item", key), value)
 
 
+def _read_entry(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+    """What lies in a dict whose class has a ``__getitem__`` of its own."""
+    return domain.see(domain.recorder.sources.child(source, "get", key), value)
+
+
+def _read_target(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+    """What a weak reference refers to."""
+    return domain.see(domain.recorder.sources.child(source, "target", key), value)
+
+
 def _read_cell(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
     return domain.see(domain.recorder.sources.child(source, "cell", key), value)
 
@@ -122,6 +132,8 @@ def _read_missing(domain: SymbolicDomain, source: Source, key: Any, value: Any) 
 READS: Mapping[str, Callable[[SymbolicDomain, Source, Any, Any], Any]] = {
     "attr": _read_attr,
     "item": _read_item,
+    "entry": _read_entry,
+    "target": _read_target,
     "global": _read_item,
     "closure": _read_cell,
     "len": _read_len,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-Kind = Literal["slot", "const", "attr", "item", "cell", "get", "stride", "local"]
+Kind = Literal["slot", "const", "attr", "item", "cell", "get", "stride", "local", "target"]
 
 ABSENT = object()
 _TRANSPARENT = frozenset({"_modules", "_parameters", "_buffers"})
@@ -112,6 +112,8 @@ def describe_step(base: Source | None, kind: str, key: Any) -> str:
         return f"{base.text}.get({key!r})"
     if kind == "stride":
         return f"{base.text}.stride({key})"
+    if kind == "target":
+        return f"{base.text}()"
     return f"{base.text}[{key!r}]"
 
 
@@ -138,6 +140,8 @@ def expression(source: Source, constant: Callable[[Any, str], str]) -> str:
         return f"getattr({expression(base, constant)}, {source.key!r})"
     if source.kind == "cell":
         return f"{expression(base, constant)}.cell_contents"
+    if source.kind == "target":
+        return f"{expression(base, constant)}()"
     key = repr(source.key) if isinstance(source.key, (str, int)) else constant(source.key, "key")
     if source.kind == "get":
         return f"dict.get({expression(base, constant)}, {key})"
@@ -190,4 +194,6 @@ def step(obj: Any, kind: str, key: Any) -> Any:
         return obj.cell_contents
     if kind == "stride":
         return obj.stride(key)
+    if kind == "target":
+        return obj()
     return dict.get(obj, key) if kind == "get" else obj[key]

@@ -9,6 +9,7 @@ symbolic.
 from __future__ import annotations
 
 import types
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -373,6 +374,8 @@ class SymbolicDomain(Domain):
         special = callables.NATIVE.get(fn)
         if special is not None:
             return special(self, args, kwargs)
+        if type(fn) is weakref.ref and not args and not kwargs:
+            return self.read(fn, "target", None, fn())
         if callables.is_torch(fn):
             return self._call_torch(fn, args, kwargs)
         if any(type(a) in PROXIES for a in args) or any(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from anyshape.ir.graph import Arg, TensorType
+from anyshape.ir.scalars import Scalar
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import numel, preserved_strides
 from anyshape.ops.reduce import cast, wide
 from anyshape.ops.rules import new, require_sizes, tensor
 from anyshape.ops.table import op
+from anyshape.symbolic import Dim, Expr
 
 _OLD = "size_average=None, reduce=None"
 
@@ -54,6 +57,13 @@ def _cross_entropy_expand(
     return _nll(b, logs, target, weight, ignore_index, dim, chosen, label_smoothing, x.dtype)
 
 
+def _share(smoothing: float, classes: Dim) -> float | Scalar:
+    """What smoothing gives to each class."""
+    if isinstance(classes, Expr):
+        return Scalar("float", "truediv", (smoothing, classes))
+    return smoothing / classes if classes else math.inf
+
+
 def _soft_labels(
     b: Any,
     logs: Any,
@@ -66,7 +76,7 @@ def _soft_labels(
 ) -> Any:
     goal = cast(b, target, logs.dtype)
     if smoothing:
-        goal = b.add(b.mul(goal, 1.0 - smoothing), smoothing / logs.shape[dim])
+        goal = b.add(b.mul(goal, 1.0 - smoothing), _share(smoothing, logs.shape[dim]))
     if weight is not None:
         goal = b.mul(goal, _over_classes(b, weight, logs, dim))
     loss = b.neg(b.sum(b.mul(logs, goal), (dim,)))
@@ -106,7 +116,8 @@ def _nll(
     if smoothing:
         weighted = logs if weight is None else b.mul(logs, _over_classes(b, weight, logs, dim))
         smooth = b.where(counts, b.neg(b.sum(weighted, (dim,))), zero)
-        loss = b.add(b.mul(loss, 1.0 - smoothing), b.mul(smooth, smoothing / logs.shape[dim]))
+        share = _share(smoothing, logs.shape[dim])
+        loss = b.add(b.mul(loss, 1.0 - smoothing), b.mul(smooth, share))
     if reduction != "mean":
         return finish(b, loss, reduction, dtype)
     ones = cast(b, counts, logs.dtype) if scale is None else b.where(counts, scale, zero)

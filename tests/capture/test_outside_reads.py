@@ -1,0 +1,87 @@
+"""What lies outside and is reached in an unusual way: weak references, dicts with an own lookup."""
+
+from __future__ import annotations
+
+import weakref
+from collections import OrderedDict
+
+import torch
+from torch import nn
+
+import anyshape
+
+STRICT = {"fullgraph": True, "options": {"fallback": "error"}}
+
+
+def test_a_weak_reference_is_read_and_guarded_by_its_target() -> None:
+    class Owner:
+        def __init__(self, factor: float) -> None:
+            self.factor = factor
+
+    owners = [Owner(2.0), Owner(3.0)]
+
+    def program(x: torch.Tensor, ref: object) -> torch.Tensor:
+        owner = ref()
+        return x if owner is None else x * owner.factor
+
+    fast = anyshape.compile(program, **STRICT)
+    refs = [weakref.ref(owner) for owner in owners]
+    assert fast(torch.ones(2), refs[0]).tolist() == [2.0, 2.0]
+    assert fast(torch.ones(3), refs[1]).tolist() == [3.0, 3.0, 3.0]
+    owners.clear()
+    assert fast(torch.ones(1), refs[0]).tolist() == [1.0]
+
+
+def test_recurrent_layers_are_one_graph() -> None:
+    class Tagger(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn = nn.LSTM(8, 4, batch_first=True, bidirectional=True)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.rnn(x)[0]
+
+    tagger = Tagger()
+    fast = anyshape.compile(tagger, fullgraph=True)
+    with torch.no_grad():
+        for batch, length in ((2, 7), (1, 1), (3, 17), (1, 3)):
+            x = torch.randn(batch, length, 8)
+            torch.testing.assert_close(fast(x), tagger(x))
+    assert fast.stats().specializations == 1
+
+
+class Maker(OrderedDict):
+    """Makes an object of the class that lies under the key."""
+
+    def __getitem__(self, key: str) -> object:
+        return super().__getitem__(key)()
+
+
+MAKERS = Maker(gelu=nn.GELU, relu=nn.ReLU)
+
+
+def test_a_dict_with_an_own_lookup_is_guarded_by_what_lies_in_it() -> None:
+    def program(x: torch.Tensor, name: str) -> torch.Tensor:
+        return MAKERS[name](x)
+
+    fast = anyshape.compile(program, **STRICT)
+    x = torch.tensor([-1.0, 2.0])
+    torch.testing.assert_close(fast(x, "gelu"), nn.functional.gelu(x))
+    torch.testing.assert_close(fast(x, "relu"), x.relu())
+    MAKERS["gelu"] = nn.Sigmoid
+    try:
+        torch.testing.assert_close(fast(x, "gelu"), x.sigmoid())
+    finally:
+        MAKERS["gelu"] = nn.GELU
+
+
+def test_label_smoothing_knows_no_number_of_classes() -> None:
+    fast = anyshape.compile(
+        lambda x, y: nn.functional.cross_entropy(x, y, label_smoothing=0.1), **STRICT
+    )
+    for rows, classes in ((3, 5), (1, 1), (17, 2)):
+        x, y = torch.randn(rows, classes), torch.randint(0, classes, (rows,))
+        torch.testing.assert_close(
+            fast(x, y), nn.functional.cross_entropy(x, y, label_smoothing=0.1)
+        )
+    assert fast.stats().specializations == 1

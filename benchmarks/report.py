@@ -54,6 +54,11 @@ BENCHMARKS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Overhead of a call",
             "What a call costs besides its kernels.",
         ),
+        "symbols": (
+            "Thousands of sizes that data decides",
+            "Rounds of sizes from a tensor, split, flip, cat and pointwise work, as one graph. The "
+            "first call with empty caches; torch.export traces the same program, up to a limit.",
+        ),
     }
 )
 
@@ -171,6 +176,7 @@ def readme_table() -> str:
             ("run_time", run_time_claims),
             ("kernels", kernel_claims),
             ("overhead", overhead_claims),
+            ("symbols", symbol_claims),
         )
         if (content := load(name)) is not None
         for row in rows_of(content["rows"])
@@ -257,6 +263,22 @@ def overhead_claims(rows: Sequence[Row]) -> list[Row]:
         }
         for row in rows
         if row.get("torch.compile us") and row.get("anyshape us")
+    ]
+
+
+def symbol_claims(rows: Sequence[Row]) -> list[Row]:
+    row = rows[0]
+    if not isinstance(row.get("first call s"), float):
+        return []
+    peer = row.get("torch.export s")
+    count = int(str(row["rounds"])) * int(str(row["sizes a round"]))
+    return [
+        {
+            "what": f"first call of a program with {count:,} sizes from data",
+            "anyshape": f"{row['first call s']:.1f} s",
+            "torch.compile": "-" if peer is None else f"torch.export: {show(peer)} s",
+            "ratio": f"{peer / row['first call s']:.1f}x" if isinstance(peer, float) else "-",
+        }
     ]
 
 

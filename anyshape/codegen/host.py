@@ -33,7 +33,7 @@ from anyshape.ir.program import (
     Stretch,
 )
 from anyshape.ir.scalars import Scalar, ScalarInput, render_scalar
-from anyshape.symbolic import Dim, Expr, NamedSums, Symbol, to_python
+from anyshape.symbolic import Dim, Expr, NamedSums, Symbol, nested_parts, to_python
 
 
 def emit_host(
@@ -55,6 +55,7 @@ class _Printer:
     stretch_names: Mapping[Stretch, tuple[str, str]]
     lines: list[str] = field(default_factory=list)
     names: dict[str, Reference] = field(default_factory=dict)
+    held: dict[Dim, str] = field(default_factory=dict)  # what sizes are made of, once computed
     sums: NamedSums = field(default_factory=NamedSums)
     sizes: dict[str, str] = field(default_factory=dict)  # Python text -> local that holds it
     pointers: dict[str, str] = field(default_factory=dict)  # buffer -> local with its address
@@ -285,12 +286,14 @@ class _Printer:
         """The size as a name or number; what takes computing is computed once."""
         if isinstance(dim, int):
             return repr(dim)
+        for part in nested_parts(dim, self.held):
+            self.held[part] = self._size(part)
         near = self.sums.split(dim)
         if near is None:
-            text = to_python(dim, _symbol_local)
+            text = self._text(dim)
         else:
             name, rest = near
-            text = name if rest == 0 else f"{name} + {to_python(rest, _symbol_local)}"
+            text = name if rest == 0 else f"{name} + {self._text(rest)}"
         if text.isidentifier():
             return text
         if text not in self.sizes:
@@ -298,6 +301,9 @@ class _Printer:
             self.lines.append(f"{self.sizes[text]} = {text}")
             self.sums.note(dim, self.sizes[text])
         return self.sizes[text]
+
+    def _text(self, dim: Dim) -> str:
+        return to_python(dim, _symbol_local, held=self.held)
 
     def _dtype(self, dtype: DType) -> str:
         return self._name(f"dtype_{dtype.name}", ("dtype", dtype))

@@ -29,7 +29,17 @@ from anyshape.ir.program import (
     TensorArg,
 )
 from anyshape.ir.scalars import Scalar, ScalarInput
-from anyshape.symbolic import AllOf, AnyOf, Dim, Expr, NamedSums, Relation, Symbol, to_c
+from anyshape.symbolic import (
+    AllOf,
+    AnyOf,
+    Dim,
+    Expr,
+    NamedSums,
+    Relation,
+    Symbol,
+    nested_parts,
+    to_c,
+)
 
 DELETE = "aoti_torch_delete_tensor_object"
 FROM_BLOB = "aoti_torch_create_tensor_from_blob"
@@ -97,6 +107,7 @@ class _Printer:
     symbols: dict[Symbol, str] = field(default_factory=dict)
     scalars: dict[Scalar | ScalarInput, str] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)  # C text -> place in n
+    held: dict[Dim, str] = field(default_factory=dict)  # what sizes are made of, as C text
     sums: NamedSums = field(default_factory=NamedSums)
     rows: list[tuple[str, tuple[Slot, ...]]] = field(default_factory=list)
 
@@ -400,6 +411,8 @@ class _Printer:
         """The size as C: a number, or a place of ``n``."""
         if isinstance(dim, int):
             return f"{int(dim)}L"
+        for part in nested_parts(dim, self.held):
+            self.held[part] = self._size(part)
         near = self.sums.split(dim)
         if near is None:
             place = self._number_of(self._c(dim))
@@ -412,7 +425,7 @@ class _Printer:
         return f"n[{place}]"
 
     def _c(self, dim: Dim) -> str:
-        return to_c(dim, lambda symbol: self.symbols[symbol])
+        return to_c(dim, lambda symbol: self.symbols[symbol], held=self.held)
 
     def _number_of(self, text: str) -> int:
         return self.sizes.setdefault(text, len(self.sizes))

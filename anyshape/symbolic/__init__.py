@@ -47,7 +47,7 @@ from anyshape.symbolic.facts import Contradiction, Facts
 from anyshape.symbolic.parse import parse_condition, parse_dim
 from anyshape.symbolic.render import evaluate, to_c, to_python, to_triton
 from anyshape.symbolic.solve import Mismatch, bind, restate, solvable, substitute, unify
-from anyshape.symbolic.sums import NamedSums
+from anyshape.symbolic.sums import NamedSums, nested_parts
 
 __all__ = [
     "AllOf",
@@ -87,6 +87,7 @@ __all__ = [
     "minimum",
     "mod",
     "ne",
+    "nested_parts",
     "parse_condition",
     "parse_dim",
     "restate",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from anyshape.symbolic.atoms import Symbol, age
+from anyshape.symbolic.atoms import Atom, Symbol, age
 from anyshape.symbolic.conditions import AnyOf, Relation
 from anyshape.symbolic.expr import Expr
 from anyshape.symbolic.ranges import atom_bounds
@@ -91,14 +91,23 @@ def _candidates(
 
 
 def _directions(form: Expr, sign: int, signs: dict[Symbol, int]) -> None:
-    """Guesses for each symbol whether the form grows or shrinks with it."""
-    for monomial, c in form.terms.items():
-        for atom in monomial:
-            if isinstance(atom, Symbol):
-                signs.setdefault(atom, sign * c)
-            for arg in atom.args[: 1 if atom.word in ("//", "%") else None]:
-                if isinstance(arg, Expr):
-                    _directions(arg, sign * c, signs)
+    """Guesses for each symbol whether the form grows or shrinks with it; looks at each operation
+    once, however often it is an operand.
+    """
+    seen: set[Atom] = set()
+    waiting = [(form, sign)]
+    while waiting:
+        part, direction = waiting.pop()
+        inner: list[tuple[Expr, int]] = []
+        for monomial, c in part.terms.items():
+            for atom in monomial:
+                if isinstance(atom, Symbol):
+                    signs.setdefault(atom, direction * c)
+                elif atom not in seen:
+                    seen.add(atom)
+                    args = atom.args[: 1 if atom.word in ("//", "%") else None]
+                    inner += ((arg, direction * c) for arg in args if isinstance(arg, Expr))
+        waiting += reversed(inner)
 
 
 def _met(form: Expr, goal: int, pivot: Symbol, sign: int, env: Mapping[Symbol, int]) -> int | None:

@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 from anyshape.symbolic.atoms import Atom, Broadcast, FloorDiv, Max, Min, Mod, Symbol, age, deep
 from anyshape.symbolic.conditions import AllOf, AnyOf, Condition, Kind, Relation
 from anyshape.symbolic.expr import Dim, Expr
-from anyshape.symbolic.text import Name, Printer, name_of
+from anyshape.symbolic.text import NOTHING_HELD, Held, Name, Printer, name_of
+
+NESTED = 12  # operations in one another through which signs are followed
 
 
 class _Python(Printer):
@@ -50,8 +52,10 @@ class _C(_Python):
     conjunction, disjunction = " && ", " || "
     loose = ()
 
-    def __init__(self, name: Name, nonnegative: Callable[[Dim], bool]) -> None:
-        super().__init__(name)
+    def __init__(
+        self, name: Name, nonnegative: Callable[[Dim], bool], held: Held = NOTHING_HELD
+    ) -> None:
+        super().__init__(name, held)
         self.nonnegative = nonnegative
 
     def number(self, value: int) -> str:
@@ -135,6 +139,8 @@ def _not_negative(dim: Dim) -> bool:
 def _atom_not_negative(atom: Atom) -> bool:
     if isinstance(atom, Symbol):
         return not atom.signed
+    if atom.depth > NESTED:
+        return False  # a walk over all paths through it would be long
     if isinstance(atom, Mod):
         return _not_negative(atom.args[1])
     if isinstance(atom, Max):
@@ -142,9 +148,14 @@ def _atom_not_negative(atom: Atom) -> bool:
     return all(_not_negative(arg) for arg in atom.args)
 
 
-def to_python(dim: Dim | Condition | bool, name: Name = name_of) -> str:
-    """Python text using only arithmetic, min, max and conditional expressions."""
-    return _Python(name).condition(dim)
+def to_python(
+    dim: Dim | Condition | bool, name: Name = name_of, *, held: Held = NOTHING_HELD
+) -> str:
+    """Python text using only arithmetic, min, max and conditional expressions.
+
+    ``held`` names what has been computed already.
+    """
+    return _Python(name, held).condition(dim)
 
 
 def to_c(
@@ -152,9 +163,10 @@ def to_c(
     name: Name = name_of,
     *,
     nonnegative: Callable[[Dim], bool] = _not_negative,
+    held: Held = NOTHING_HELD,
 ) -> str:
     """C text over int64_t with floored division; C's own where both sides are `nonnegative`."""
-    return _C(name, nonnegative).condition(dim)
+    return _C(name, nonnegative, held).condition(dim)
 
 
 def to_triton(

@@ -1,17 +1,20 @@
-"""Names for long sums: the next of many partial sums is spelled over the one before.
+"""Names for parts of sizes: of many partial sums, and of operations nested in one another.
 
 In: sums that a program computes, each with the name that holds it. Out: for another sum the named
 one that it begins with, and what is to be added. The offsets of n parts so take text linear in n.
+Nested operations share their operands, which are to be named before: as text they would double.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 
-from anyshape.symbolic.atoms import Monomial
+from anyshape.symbolic.atoms import Monomial, Operation
 from anyshape.symbolic.expr import Dim, Expr
 from anyshape.symbolic.polynomial import MASK
 
+DEEP = 2  # operations in one another from which on their operands are worth names
 LONG = 4  # terms from which a sum is worth a name
 
 
@@ -44,3 +47,21 @@ class NamedSums:
             rest[monomial] = coefficient
             digest = digest - space.digest({monomial: coefficient}, 0) & MASK
         return None
+
+
+def nested_parts(dim: Expr, held: Container[Dim]) -> Iterator[Expr]:
+    """The operands inside ``dim`` in which operations lie in one another, innermost first."""
+    waiting, seen = [(dim, False)], {dim}
+    while waiting:
+        part, done = waiting.pop()
+        if done:
+            yield part
+            continue
+        if part is not dim:
+            waiting.append((part, True))
+        for monomial in part.terms:
+            for atom in monomial:
+                for arg in atom.args if isinstance(atom, Operation) and atom.depth > DEEP else ():
+                    if isinstance(arg, Expr) and arg not in seen and arg not in held:
+                        seen.add(arg)
+                        waiting.append((arg, False))

@@ -6,7 +6,8 @@ itself with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from anyshape.symbolic.expr import Dim
 
 Name = Callable[["Symbol"], str]
+Held = Mapping["Dim", str]
+NOTHING_HELD: Held = MappingProxyType({})
 
 
 def name_of(symbol: Symbol) -> str:
@@ -29,13 +32,16 @@ class Printer:
 
     loose: tuple[str, ...] = ("//", "%")
 
-    def __init__(self, name: Name = name_of) -> None:
+    def __init__(self, name: Name = name_of, held: Held = NOTHING_HELD) -> None:
         self.name = name
+        self.held = held
 
     def dim(self, dim: Dim) -> str:
         """Text of a sum."""
         if isinstance(dim, int):
             return self.number(int(dim))
+        if dim in self.held:
+            return self.held[dim]
         text = ""
         for monomial, coefficient in dim.ordered_terms():
             sign = "-" if coefficient < 0 else "+"

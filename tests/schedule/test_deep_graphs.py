@@ -59,20 +59,36 @@ def rolled(turns: int) -> Function:
     return run
 
 
+def shortened(turns: int) -> Function:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(turns):
+            x = x[1:]
+        return x * 2
+
+    return run
+
+
 def nested(depth: int, work: Callable[[], torch.Tensor]) -> torch.Tensor:
     return work() if depth == 0 else nested(depth - 1, work)
 
 
 @pytest.mark.parametrize(
     ("program", "turns"),
-    [(elementwise, 95), (selected, 90), (turned, 600), (updated, 90), (rolled, 30)],
+    [
+        (elementwise, 95),
+        (selected, 90),
+        (turned, 600),
+        (updated, 90),
+        (rolled, 30),
+        (shortened, 30),
+    ],
 )
 def test_a_long_chain_compiles_deep_in_the_callers_stack(
     program: Callable[[int], Function], turns: int
 ) -> None:
     run = program(turns)
     fast = anyshape.compile(run, fullgraph=True)
-    for rows in (4, 1, 17):
+    for rows in (4, 1, 17, 33):
         x = torch.randn(rows, 3)
         torch.testing.assert_close(nested(500, lambda: fast(x)), run(x))
     assert fast.stats().specializations == 1

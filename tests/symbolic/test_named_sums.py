@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from anyshape.symbolic import Dim, Expr, NamedSums, Space
+from anyshape.symbolic import (
+    Dim,
+    Expr,
+    NamedSums,
+    Space,
+    maximum,
+    minimum,
+    nested_parts,
+    to_c,
+    to_python,
+)
 
 
 def partial_sums(count: int) -> list[Expr]:
@@ -36,3 +46,18 @@ def test_other_coefficients_are_other_sums() -> None:
     sums, named = partial_sums(20), NamedSums()
     named.note(sums[9], "ten")
     assert named.split(sums[19] * 2) is None
+
+
+def test_operations_in_one_another_take_text_linear_in_their_number() -> None:
+    size: Dim = Space().symbol("s")
+    for _ in range(60):
+        size = maximum(size - minimum(size, 1) * 2, 1) + size // 3
+    assert isinstance(size, Expr)
+    for render in (to_python, to_c):
+        held: dict[Dim, str] = {}
+        lines = []
+        for part in nested_parts(size, held):
+            lines.append(render(part, held=held))
+            held[part] = f"n{len(held)}"
+        lines.append(render(size, held=held))
+        assert sum(map(len, lines)) < 60 * 400

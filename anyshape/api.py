@@ -143,7 +143,8 @@ class CompiledFunction:
         self._lazy = lazy
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._lazy(*args, **kwargs)
+        machinery = self._lazy.machinery
+        return (machinery or self._lazy)(*args, **kwargs)
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)

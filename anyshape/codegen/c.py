@@ -62,6 +62,7 @@ def emit_c(kernel: Kernel, name: str) -> str:
 @dataclass(slots=True, eq=False)
 class _Emitter(LanePrinter):
     started: set[int] = field(default_factory=set)
+    shared: str | None = None  # when the whole body is worth sharing among threads
 
     def text(self) -> str:
         kernel = self.kernel
@@ -80,7 +81,21 @@ class _Emitter(LanePrinter):
         else:
             self._whole()
         body = "\n".join(self.lines)
-        return f"void {self.name}({params}) {{\n{body}\n}}\n"
+        if self.shared is None:
+            return f"void {self.name}({params}) {{\n{body}\n}}\n"
+        return self._with_threads(params, body)
+
+    def _with_threads(self, params: str, body: str) -> str:
+        """The body as a function of its own, called by one thread or by all: to start threads that
+        are not needed costs more than a small kernel."""
+        work = f"{self.name}_work"
+        call = f"{work}({', '.join(p.name for p in self.kernel.params)});"
+        return (
+            f"static __attribute__((noinline)) void {work}({params}) {{\n{body}\n}}\n"
+            f"void {self.name}({params}) {{\n"
+            f"  if (!({self.shared})) {{ {call} return; }}\n"
+            f"  #pragma omp parallel\n  {call}\n}}\n"
+        )
 
     # --- shapes of kernels ---
 
@@ -280,7 +295,7 @@ class _Emitter(LanePrinter):
             units = f"({self._dim(axis.extent)}) * {units}"
         for n in work.reduces:
             self._line(f"{self._type(n)} *q{n} = malloc({units} * sizeof({self._type(n)}) + 1);")
-        self._parallel(len(outer) + 1)
+        self._parallel_pass(len(outer) + 1)
         self._open_loops(outer)
         start, end = self._open_blocks(inner, block)
         self._declare(work.reduces, "a")
@@ -450,17 +465,20 @@ class _Emitter(LanePrinter):
     # --- loops ---
 
     def _parallel(self, loops: int, scratch: bool = False) -> None:
-        """The pragma for a nest of ``loops`` parallel loops, if there is anything to share."""
-        condition = self._enough_work() if loops else None
+        """The pragma for the nest of ``loops`` parallel loops that is all of the kernel, if there
+        is anything to share: threads share it where the kernel is called by several."""
+        self.shared = self._enough_work() if loops else None
         if scratch:
-            if condition:
-                self._line(f"#pragma omp parallel if ({condition})")
             self._open("")
             self._scratch()
-            if condition:
-                collapse = f" collapse({loops})" if loops > 1 else ""
-                self._line(f"#pragma omp for schedule(static){collapse}")
-        elif condition:
+        if self.shared:
+            collapse = f" collapse({loops})" if loops > 1 else ""
+            self._line(f"#pragma omp for schedule(static){collapse} nowait")
+
+    def _parallel_pass(self, loops: int) -> None:
+        """The pragma for a nest that is one of several."""
+        condition = self._enough_work()
+        if condition:
             collapse = f" collapse({loops})" if loops > 1 else ""
             self._line(f"#pragma omp parallel for schedule(static){collapse} if ({condition})")
 

@@ -215,7 +215,6 @@ op(
     "combinations",
     "input, r=2, with_replacement=False",
     torch="torch.combinations",
-    spellings=("torch.Tensor.combinations",),
     type=_combinations_type,
 )
 

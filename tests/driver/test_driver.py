@@ -16,7 +16,7 @@ from anyshape.ops.context import TypeContext
 from anyshape.options import Options
 from anyshape.passes.pipeline import PASSES
 from anyshape.schedule.indices import row_major
-from anyshape.symbolic import Facts, Space
+from anyshape.symbolic import Facts, Space, eq
 
 SIZES = [(0, 3), (1, 1), (1, 7), (2, 0), (2, 5), (3, 64)]
 
@@ -214,3 +214,17 @@ def test_an_operator_without_a_kernel_is_an_error_when_asked_for():
         compile_sketch(
             sketch, (sketch.b.call("as_strided", sketch.b.sin(x), (2,), (1,), 0),), fallback="error"
         )
+
+
+def test_what_a_later_fact_makes_a_view_is_handed_to_products_as_it_lies():
+    """Reshapes that copy in general are views once both sizes are known to be one."""
+    sketch = Sketch()
+    b, s0, s1 = sketch.b, sketch.s0, sketch.s1
+    x, y = sketch.input(2, s0, s1, 64), sketch.input(s0, s1, 2, 2)
+    left = b.reshape(b.permute(b.mul(x, 2.0), (1, 2, 3, 0)), (s0 * s1, 64, 2))
+    right = b.reshape(b.permute(b.tanh(y), (0, 1, 3, 2)), (s0 * s1, 2, 2))
+    product = b.bmm(left, right)
+    for size in (s0, s1):
+        b.cx.facts.assume(eq(size, 1))
+    graph, compiled = compile_sketch(sketch, (b.relu(product),))
+    agrees(graph, compiled, sketch, torch.randn(2, 1, 1, 64), torch.randn(1, 1, 2, 2))

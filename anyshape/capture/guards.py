@@ -516,7 +516,7 @@ def _widens(expected: Any, found: Any) -> bool:
     if isinstance(expected, tuple):
         pairs = list(zip(expected, found))
         same = len(expected) == len(found)
-        return same and all(was == now or _widens(was, now) for was, now in pairs)
+        return same and all(same_constant(now, was) or _widens(was, now) for was, now in pairs)
     return type(expected) in (int, float)
 
 

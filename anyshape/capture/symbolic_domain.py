@@ -44,6 +44,7 @@ from anyshape.capture.reads import (
     is_simple,
 )
 from anyshape.capture.recorder import Recorder
+from anyshape.capture.snapshots import snapshot
 from anyshape.capture.sources import Source
 from anyshape.capture.suspended import see_generator
 from anyshape.capture.values import PROXIES, Call, ScalarValue, SizeValue, TensorValue
@@ -628,7 +629,9 @@ class SymbolicDomain(Domain):
         """An effect whose result nobody uses: done at the end of the segment, in order."""
         if self.recorder.depth:
             raise broken("fork", f"the effect {getattr(fn, '__name__', fn)}")
-        self.machine.heap.effects.append(Effect(callables.called, fn, args, kwargs))
+        shown = tuple([snapshot(self, arg) for arg in args])
+        named = {name: snapshot(self, arg) for name, arg in kwargs.items()}
+        self.machine.heap.effects.append(Effect(callables.called, fn, shown, named))
 
     def wrote(self, fn: Callable[..., Any], target: Any, args: tuple[Any, ...]) -> None:
         if self.recorder.depth:

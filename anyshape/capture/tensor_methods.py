@@ -400,6 +400,11 @@ def check_condition(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[
     return NotImplemented
 
 
+def _is_inference(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """It depends on the mode that the tensor, or what it is a view of, was made in."""
+    raise broken("tensor-attribute", "is_inference()")
+
+
 T = torch.Tensor
 HANDLERS: dict[Any, Handler] = {
     T.size: size_method,
@@ -420,8 +425,8 @@ HANDLERS: dict[Any, Handler] = {
     T.is_conj: constant(False),
     torch.is_conj: constant(False),
     T.is_neg: constant(False),
-    T.is_inference: lambda domain, args, kwargs: domain.recorder.modes.inference,
-    torch.is_inference: lambda domain, args, kwargs: domain.recorder.modes.inference,
+    T.is_inference: _is_inference,
+    torch.is_inference: _is_inference,
     torch.real: if_complex,
     torch.conj: if_complex,
     T.conj: if_complex,

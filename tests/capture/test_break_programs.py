@@ -141,6 +141,16 @@ BREAKS: dict[str, int] = {
     "tensors.backward_inside": 3,
     "tensors.hook_tensor": 3,
     "tensors.rng": 7,
+    "objects.getters": 2,
+    "objects.equal_tuples_of_other_types": 16,
+    "tensors.printed_before_it_is_written": 0,
+    "tensors.printed_in_containers": 0,
+    "tensors.printed_with_its_gradient": 2,
+    "tensors.flat_weights_behind_weak_references": 0,
+    "tensors.compiled_by_torch_inside": 0,
+    "tensors.random_state_kept_by_methods_of_c": 23,
+    "tensors.autocast_around_a_break": 5,
+    "tensors.inference_around_a_break": 7,
 }
 
 

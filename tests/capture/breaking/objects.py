@@ -493,3 +493,25 @@ def iter_next_protocol(x):
             return x * self.i
 
     return list(It()), [v for v in It()]
+
+
+@program()
+def getters(x):
+    rows = [(2, x), (1, x + 1)]
+    second = operator.itemgetter(1)
+    native(x)
+    return (
+        [second(row) for row in rows],
+        sorted([(2, "a"), (1, "b")], key=operator.itemgetter(0, 1)),
+        operator.attrgetter("shape")(x),
+        operator.methodcaller("sum", dim=0)(x),
+    )
+
+
+@program()
+def equal_tuples_of_other_types(x):
+    found = []
+    for pair in ((1, 1), (True, 1), (1.0, 1), (x, 1)):
+        native(x)
+        found.append(pair[0] * 2)
+    return found

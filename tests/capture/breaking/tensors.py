@@ -22,6 +22,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.testing._internal.common_utils import freeze_rng_state
 
 from tests.capture.breaking.harness import native, program
 
@@ -211,3 +212,75 @@ def rng(x):
     g = torch.Generator().manual_seed(3)
     c = torch.randn(2, generator=g)
     return a, b, c
+
+
+@program()
+def printed_before_it_is_written(x):
+    y = x.clone()
+    print(y)
+    y.add_(1)
+    print("second", y)
+    y.mul_(2)
+    return y
+
+
+@program()
+def printed_in_containers(x):
+    y = x * 2
+    found = [y, 1]
+    print(found, {"a": y}, (y,))
+    found.append(2)
+    y[...] = 0
+    print(found)
+    return y
+
+
+@program(grad=True)
+def printed_with_its_gradient(x):
+    y = x * 2
+    print(y)
+    y.mul_(2)
+    print(y.detach())
+    return y
+
+
+LSTM = nn.LSTM(4, 3)
+
+
+@program()
+def flat_weights_behind_weak_references(x):
+    return LSTM(x.reshape(-1, 1, 1).expand(-1, 2, 4)[:5])[0] if x.numel() else x
+
+
+COMPILED_BY_TORCH = torch.compile(lambda x: x * 3, backend="eager")
+
+
+@program()
+def compiled_by_torch_inside(x):
+    return COMPILED_BY_TORCH(x) + 1
+
+
+@program()
+def random_state_kept_by_methods_of_c(x):
+    with freeze_rng_state():
+        y = x * 2 + torch.rand(1)
+    return y, torch.rand(2)
+
+
+@program()
+def autocast_around_a_break(x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = x @ x.t()
+        native(x)
+        z = y @ x
+    native(x)
+    return y, z, x @ x.t()
+
+
+@program()
+def inference_around_a_break(x):
+    with torch.inference_mode():
+        y = x * 2
+        native(y)
+        y.add_(1)
+    return y + 1, y.is_inference()

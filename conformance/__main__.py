@@ -28,8 +28,12 @@ def main() -> int:
     parser.add_argument("--fresh", action="store_true", help="forget earlier results")
     parser.add_argument("--again", default="", help="also what was of these kinds: wrong,error")
     parser.add_argument("--every", type=int, default=1, help="only every n-th entry")
-    parser.add_argument("--structures", type=int, default=6, help="most structures of an entry")
-    parser.add_argument("--derived", type=int, default=6, help="most derived calls of a structure")
+    parser.add_argument(
+        "--structures", type=int, default=cases.STRUCTURES, help="most structures of an entry"
+    )
+    parser.add_argument(
+        "--derived", type=int, default=cases.DERIVED, help="most derived calls of a structure"
+    )
     parser.add_argument("--report", action="store_true", help="only write docs/operators.md")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -23,6 +23,7 @@ ENTRIES = tuple(common_methods_invocations.op_db)
 DTYPES = (torch.float32, torch.int64, torch.bool, torch.bfloat16)
 SIZES = (0, 1, 2, 7)  # what a size becomes in derived calls
 MOST_ELEMENTS = 20_000
+STRUCTURES, DERIVED = 6, 6  # the most structures of an entry, and derived calls of a structure
 NOT_DERIVED = ("_segment_reduce", "nn.functional.embedding_bag")
 """Entries of which eager kills the process at sizes that do not go together."""
 

@@ -1,0 +1,36 @@
+"""A fixed tenth of torch's operator database, as `make conformance` checks all of it: no entry is
+worse than docs/operators.md says, and none raises or gives another result than eager.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("expecttest", reason="torch's operator database imports expecttest")
+
+from conformance import cases, check, report
+
+PAGE = Path(__file__).parent.parent / "docs" / "operators.md"
+EXPECTED = dict(re.findall(r"^\| (\S+) \| (\w+) \|", PAGE.read_text(), re.MULTILINE))
+TENTH = {cases.name_of(entry): entry for entry in cases.ENTRIES[4::10]}
+
+
+@pytest.mark.parametrize("name", TENTH)
+def test_no_operator_is_worse_than_the_page_says(name: str) -> None:
+    outcomes = check.check_entry(TENTH[name], cases.STRUCTURES, cases.DERIVED)
+    if not outcomes:
+        pytest.skip("the entry has none of the checker's dtypes")
+    found, expected = report.kind_of(outcomes), EXPECTED[name]
+    known = min(check.KINDS.index(expected), check.KINDS.index("break"))
+    assert check.KINDS.index(found) <= known, report.detail_of(outcomes)
+
+
+def test_the_page_has_every_operator() -> None:
+    assert set(map(cases.name_of, cases.ENTRIES)) == set(EXPECTED)
+
+
+def test_the_page_says_of_no_operator_that_it_is_wrong() -> None:
+    assert not [name for name, kind in EXPECTED.items() if kind in ("wrong", "error")]

@@ -87,7 +87,12 @@ def _native_getattr(machine: Machine, obj: Any, name: str) -> Any:
         if value is NULL:
             return Call(polyfills.raise_it, (_no_attribute(obj, name),))
         return value
-    value = getattr(obj, name)
+    try:
+        value = getattr(obj, name)
+    except AttributeError:
+        if machine.recording and instance_dict(obj) is not None:
+            machine.heap.absent(obj, name)
+        raise
     if name == "__class__":
         return value
     return machine.heap.attribute(obj, name, value) if machine.recording else value
@@ -256,9 +261,16 @@ def load_method(machine: Machine, obj: Any, name: str) -> Any:
         attribute = machine.lookup(cls, name)
         if type(attribute) is FunctionType:
             namespace = instance_dict(obj)
-            if namespace is None or name not in namespace:
+            if namespace is None or not _holds(machine, obj, namespace, name):
                 return _Bound(attribute)
     return load_attr(machine, obj, name)
+
+
+def _holds(machine: Machine, obj: Any, namespace: dict[str, Any], name: str) -> bool:
+    """Whether an instance has an attribute of its own."""
+    if machine.recording:
+        return machine.heap.instance_attribute(obj, namespace, name) is not NULL
+    return name in namespace
 
 
 class _Bound:

@@ -154,14 +154,6 @@ def _item(item: Any, name: Namer) -> str:
     return repr(item) if type(item) in (str, int) else name(item, "item")
 
 
-def _missing(obj: Any, name: str) -> bool:
-    return (
-        name not in getattr(obj, "__dict__", {})
-        if hasattr(obj, "__dict__")
-        else not hasattr(obj, name)
-    )
-
-
 def _missing_text(path: str, expected: Any, name: Namer) -> str:
     return f"{expected!r} in {path}.__dict__"
 
@@ -202,7 +194,14 @@ KINDS: Mapping[str, GuardKind] = {
         lambda path, expected: f"{short(expected[0])} {'in' if expected[1] else 'not in'} {path}",
     ),
     "missing": GuardKind(
-        _missing_text, _missing, lambda path, expected: f"{path} has no attribute {expected!r}"
+        _missing_text,
+        lambda obj, name: name not in obj.__dict__,
+        lambda path, expected: f"{path} has no {expected!r} of its own",
+    ),
+    "unset": GuardKind(
+        lambda path, expected, name: f"hasattr({path}, {expected!r})",
+        lambda obj, name: not hasattr(obj, name),
+        lambda path, expected: f"{path} has no attribute {expected!r}",
     ),
     "same": GuardKind(
         lambda path, expected, name: f"{path} is not {expression(expected, name)}",

@@ -318,15 +318,25 @@ class Heap:
         known = self.mirrors.get(id(namespace))
         if known is not None:
             value = known.state.get(name, NULL)
-            if value is NULL or known.real.get(name, NULL) is not value:
+            real = known.real.get(name, NULL)
+            if value is NULL and real is NULL:
+                self.absent(obj, name)
+            if value is NULL or real is not value:
                 return value
         elif id(obj) in self.created:
             return namespace.get(name, NULL)
         else:
             value = namespace.get(name, NULL)
         if value is NULL:
+            self.absent(obj, name)
             return NULL
         return self.domain.read(obj, "attr", name, value)
+
+    def absent(self, obj: Any, name: str, kind: str = "missing") -> None:
+        """The program relies on an object having no such name of its own."""
+        fixed = type(obj) in IMMUTABLE and not isinstance(obj, type)
+        if id(obj) not in self.created and not fixed:
+            self.domain.read(obj, kind, name, NULL)
 
     def attribute(self, obj: Any, name: str, value: Any) -> Any:
         """An attribute that C code gave."""
@@ -351,7 +361,11 @@ class Heap:
             if written[1] is NULL:
                 raise AttributeError(name)
             return written[1]
-        value = descriptor.__get__(obj, cls)
+        try:
+            value = descriptor.__get__(obj, cls)
+        except AttributeError:
+            self.absent(obj, name, "unset")
+            raise
         if name == "__dict__" and type(value) is dict:
             if id(obj) in self.created:
                 return self.create(value)
@@ -377,6 +391,8 @@ class Heap:
             ):
                 return value
             return self.domain.read(globals_, "global", name, value)
+        if id(globals_) not in self.created and name not in globals_:
+            self.domain.read(globals_, "unbound", name, NULL)
         value = builtins.get(name, NULL)
         if value is NULL:
             raise NameError(f"name {name!r} is not defined", name=name)

@@ -316,6 +316,8 @@ class Machine:
                 if self.recording:
                     value = self.heap.class_attribute(base, name, value)
                 break
+            if self.recording:
+                self.heap.absent(base, name)
         known[name] = value
         if self.heap.journal is not None:
             self.heap.journal.append(partial(known.pop, name, None))

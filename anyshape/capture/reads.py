@@ -124,9 +124,20 @@ def _read_contains(domain: SymbolicDomain, source: Source, key: Any, value: Any)
     return value
 
 
-def _read_missing(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
-    domain.recorder.guard(source, "missing", key)
+def _lacks(kind: str) -> Callable[[SymbolicDomain, Source, Any, Any], Any]:
+    def read(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+        domain.recorder.guard(source, kind, key)
+        return value
+
+    return read
+
+
+def _read_unbound(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+    domain.recorder.guard(source, "contains", (key, False))
     return value
+
+
+ABSENCES = frozenset({"missing", "unset", "unbound"})
 
 
 READS: Mapping[str, Callable[[SymbolicDomain, Source, Any, Any], Any]] = {
@@ -140,6 +151,8 @@ READS: Mapping[str, Callable[[SymbolicDomain, Source, Any, Any], Any]] = {
     "keys": _relied("keys"),
     "type": _relied("type"),
     "contains": _read_contains,
-    "missing": _read_missing,
+    "missing": _lacks("missing"),
+    "unset": _lacks("unset"),
+    "unbound": _read_unbound,
     "iter": lambda domain, source, key, value: value,
 }

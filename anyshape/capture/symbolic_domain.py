@@ -35,6 +35,7 @@ from anyshape.capture.iterators import FORKABLE
 from anyshape.capture.meta import eager_call
 from anyshape.capture.numpy_scalars import is_numpy_number
 from anyshape.capture.reads import (
+    ABSENCES,
     CALLED,
     CONSTANTS,
     EQUAL,
@@ -106,7 +107,8 @@ class SymbolicDomain(Domain):
     def read(self, obj: Any, kind: str, key: Any, value: Any) -> Any:
         if type(value) in PROXIES:
             return value
-        if kind in ("global", "attr") and isinstance(value, CALLED) and self._trusts(obj, kind):
+        called = kind in ABSENCES or (kind in ("global", "attr") and isinstance(value, CALLED))
+        if called and self._trusts(obj, kind):
             return value
         source = self.place_of(obj, kind)
         if source is None:
@@ -120,7 +122,7 @@ class SymbolicDomain(Domain):
         source = sources.of(obj)
         if source is not None:
             return source
-        if kind == "global":
+        if kind in ("global", "unbound"):
             return sources.const(obj, str(obj.get("__name__", "globals")))
         if isinstance(obj, (tuple, list, dict, set, frozenset)) or type(obj) in CONSTANTS:
             return None
@@ -131,7 +133,7 @@ class SymbolicDomain(Domain):
         )
 
     def _trusts(self, obj: Any, kind: str) -> bool:
-        if kind == "global":
+        if kind in ("global", "unbound"):
             name = obj.get("__name__", "")
         elif isinstance(obj, (type, types.FunctionType)):
             name = obj.__module__ or ""

@@ -46,6 +46,7 @@ specialization 0
     mask is float32 on cpu of rank 2, contiguous
     w is float32 on cpu of rank 1, contiguous
     k is float32 on cpu of rank 1, contiguous
+    'range' not in globals  # program.py:6, in program
     s0 >= 4  (s0 = w.size(0))  # program.py:4, in program
     s1 == 2  (s1 = k.size(0))  # program.py:6, in program
   predicates

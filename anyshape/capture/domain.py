@@ -39,8 +39,8 @@ class Domain:
 
         kind and key: `attr` name (also of classes and modules), `item` index or key, `len` None,
         `keys` None (value: tuple of the keys, in order), `type` None, `global` name (obj: the
-        globals dict), `closure` name (obj: the cell), `contains` item (value: bool), `missing`, `unset`
-        and `unbound` name (none such in the object's `__dict__`, in its slot, in these globals).
+        globals dict), `closure` name (obj: the cell), `contains` item (value: bool), `missing`,
+        `unset` and `unbound` name (none such in the object's `__dict__`, its slot, these globals).
         """
         return value
 

@@ -15,6 +15,7 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from anyshape.capture import polyfills
+from anyshape.capture.closing import closes_quietly
 from anyshape.capture.continuations import GENERATOR_ROOT, Continuation, Ended, SendCall
 from anyshape.capture.frame import PYTHON, Code, Frame
 from anyshape.capture.values import NULL, InterpreterBug, ProxyLeak
@@ -213,15 +214,7 @@ class Generator:
     @property
     def is_left_open(self) -> bool:
         """Whether dropping it runs code of the program."""
-        return self.gi_suspended and self._is_protected()
-
-    def _is_protected(self) -> bool:
-        """Whether a handler of the program covers the yield; 3.12 adds one of its own to every
-        generator, for a StopIteration that leaves it.
-        """
-        code = self.frame.code
-        row = code.handled_by[self.frame.index - 1]
-        return row is not None and code.opcodes[row.target][0] != "CALL_INTRINSIC_1"
+        return self.gi_suspended and not closes_quietly(self.frame)
 
     def is_dropped(self) -> bool:
         """Whether only heap and caller hold it, and closing it would run code."""

@@ -96,7 +96,7 @@ def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
             return True
     except TypeError:
         return False
-    if is_function_of_numbers(fn, args):
+    if is_function_of_numbers(fn, args) or type(fn) is REMEMBERING:
         return True
     if getattr(fn, "_dynamo_marked_constant", False):  # torch.compiler.assume_constant_result
         return True
@@ -115,6 +115,9 @@ def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
         return type(bound) in purity.PURE_TYPES or type(bound) in CONTAINERS or bound in CONTAINERS
     return (getattr(fn, "__module__", None) or "") in PURE_MODULES
 
+
+# What functools.lru_cache makes: who has called it once gets what it gave then.
+REMEMBERING = type(functools.lru_cache(lambda: None))
 
 CONTAINERS = (
     *(list, dict, set, tuple, frozenset, str, bytes, int, float, object, type, bytearray, complex),

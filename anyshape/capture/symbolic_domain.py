@@ -435,6 +435,8 @@ class SymbolicDomain(Domain):
             or fn in callables.STORES
         ):
             return fn(*args, **kwargs)
+        if type(fn) is callables.REMEMBERING:  # one call each would be one specialization each
+            raise broken("unknown-call", getattr(fn, "__qualname__", repr(fn)))
         fixed = [self._concrete(a, fn) for a in args]
         named = {k: self._concrete(v, fn) for k, v in kwargs.items()}
         if callables.is_pure(fn, tuple(fixed)):

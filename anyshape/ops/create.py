@@ -159,7 +159,7 @@ op(
 
 def _normal_torch_arange(
     cx: TypeContext,
-    start: Any,
+    start: Any = None,
     end: Any = None,
     step: Any = 1,
     *,
@@ -168,7 +168,9 @@ def _normal_torch_arange(
     **rest: Arg,
 ) -> Normal:
     _plain(**rest)
-    first, last = (0, start) if end is None else (start, end)
+    if start is None and end is None:
+        raise OpError("arange() takes an end")
+    first, last = (0, start) if end is None else (0 if start is None else start, end)
     chosen = dtype or dtype_of_numbers(cx, first, last, step)
     chosen = int64 if chosen is bool_ else chosen
     if chosen.is_integral:  # ATen casts the ends to the dtype before it counts
@@ -198,7 +200,7 @@ def _torch_arange_expand(
 
 op(
     "torch_arange",
-    f"start, end=None, step=1, *, dtype=None, device=None, {_REST}",
+    f"start=None, end=None, step=1, *, dtype=None, device=None, {_REST}",
     torch="torch.arange",
     normalize=_normal_torch_arange,
     expand=_torch_arange_expand,

@@ -1,0 +1,56 @@
+"""functools.lru_cache: a remembered call is the value that it gave."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+
+import anyshape
+
+
+def test_a_remembered_call_of_constants_is_a_constant() -> None:
+    calls: list[object] = []
+
+    @functools.lru_cache
+    def table(n: int) -> float:
+        calls.append(n)
+        return n * 2.0
+
+    @functools.lru_cache
+    def warn_once(message: str) -> None:
+        calls.append(message)
+
+    def program(x: Tensor) -> Tensor:
+        warn_once("slow")
+        return x * table(3)
+
+    fast = anyshape.compile(program, fullgraph=True)
+    for rows in (3, 1, 0, 17):
+        x = torch.randn(rows, 2)
+        torch.testing.assert_close(fast(x), x * 6)
+    assert calls == ["slow", 3]
+    assert fast.stats().specializations == 1
+
+
+def test_one_of_sizes_is_called_natively() -> None:
+    @functools.lru_cache
+    def table(n: int) -> float:
+        return n * 2.0
+
+    fast = anyshape.compile(lambda x: x * table(x.shape[0]))
+    for rows in range(12):
+        x = torch.randn(rows, 2)
+        torch.testing.assert_close(fast(x), x * 2.0 * rows)
+    assert fast.stats().specializations <= 3
+
+
+def test_arange_by_its_end_alone() -> None:
+    fast = anyshape.compile(
+        lambda x: torch.arange(end=x.shape[0]) + torch.arange(start=1, end=x.shape[0] + 1),
+        fullgraph=True,
+    )
+    for rows in (3, 1, 0, 17):
+        expected = 2 * torch.arange(rows) + 1
+        torch.testing.assert_close(fast(torch.randn(rows)), expected)

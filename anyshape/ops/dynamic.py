@@ -8,6 +8,7 @@ the scheduler's choice.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from anyshape.ir.dtypes import DType, bool_, float32, float64, int64
@@ -105,6 +106,15 @@ op(
 # --- unique, counts, repeats ---
 
 
+def _slices(cx: TypeContext, t: TensorType, d: int, count: Dim) -> TensorType:
+    """So many slices of ``t`` along ``d``; ATen on the CPU puts them together along the first
+    dimension and moves that back."""
+    rest = (*t.shape[:d], *t.shape[d + 1 :])
+    outer, *strides = contiguous_strides(cx, (count, *rest))
+    made = new(cx, t, (*t.shape[:d], count, *t.shape[d + 1 :]))
+    return replace(made, strides=(*strides[:d], outer, *strides[d:])) if t.device == "cpu" else made
+
+
 def _unique_type(
     cx: TypeContext,
     x: Any,
@@ -121,7 +131,7 @@ def _unique_type(
     else:
         d = dim_of(dim, t.rank)
         found = cx.fresh_size(high=t.shape[d])
-        values = new(cx, t, (*t.shape[:d], found, *t.shape[d + 1 :]))
+        values = _slices(cx, t, d, found)
         inverse = new(cx, t, (t.shape[d],), int64)
     counts = new(cx, t, (found,), int64)
     made = (values, *((inverse,) if return_inverse else ()), *((counts,) if return_counts else ()))

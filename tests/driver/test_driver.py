@@ -10,7 +10,7 @@ from anyshape.driver import CompiledGraph, Driver
 from anyshape.errors import AnyshapeError
 from anyshape.ir.dtypes import float32, float64, int64
 from anyshape.ir.graph import Graph, TensorType
-from anyshape.ir.program import Stretch
+from anyshape.ir.program import Call, Program, Stretch
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
 from anyshape.options import Options
@@ -228,3 +228,14 @@ def test_what_a_later_fact_makes_a_view_is_handed_to_products_as_it_lies():
         b.cx.facts.assume(eq(size, 1))
     graph, compiled = compile_sketch(sketch, (b.relu(product),))
     agrees(graph, compiled, sketch, torch.randn(2, 1, 1, 64), torch.randn(1, 1, 2, 2))
+    views = views_of(compiled.program)
+    assert views
+    for view in views:  # library calls from C read the buffer's strides
+        assert compiled.program.buffers[view.outputs[0]].strides == view.args[2]
+
+
+def views_of(program: Program) -> list[Call]:
+    """The steps that lay a view over a buffer, in stretches and outside."""
+    steps = [*program.steps]
+    steps += [inner for step in steps if isinstance(step, Stretch) for inner in step.steps]
+    return [s for s in steps if isinstance(s, Call) and s.function == "torch.as_strided"]

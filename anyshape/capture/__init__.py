@@ -19,7 +19,7 @@ The torch-free pieces, bottom up:
                       that is itself interpreted; intrinsics.py: the names that only they may call
     builtins.py builtin_*.py stdlib.py instances.py   handlers: what builtins, library functions and
                       classes mean when called
-    op_values.py op_control.py intrinsic_ops.py steps.py   handlers of opcodes; opcodes.py: the
+    op_*.py intrinsic_ops.py steps.py   handlers of opcodes; opcodes.py: the
                       table, one row for each opcode
     machine.py        Machine: the loop, calls, class lookups, checkpoints
 

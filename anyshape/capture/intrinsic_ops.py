@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from anyshape.capture import op_control, op_values
+from anyshape.capture import op_control, op_exceptions, op_values
 from anyshape.capture.frame import Frame, Unsupported
 from anyshape.capture.steps import push
 from anyshape.capture.values import Call
@@ -49,7 +49,7 @@ def _set_type_parameters(machine: Machine, frame: Frame, arg: Any) -> None:
 ONE: dict[int, Callable[[Any, Frame, Any], Frame | None]] = {
     1: _print,
     2: _import_star,
-    3: op_control.stop_iteration_error,
+    3: op_exceptions.stop_iteration_error,
     5: op_values.unary_positive,
     6: op_values.list_to_tuple,
     7: _type_parameter("TypeVar"),
@@ -58,7 +58,7 @@ ONE: dict[int, Callable[[Any, Frame, Any], Frame | None]] = {
     10: _generic,
 }
 TWO: dict[int, Callable[[Any, Frame, Any], Frame | None]] = {
-    1: op_control.prep_reraise_star,
+    1: op_exceptions.prep_reraise_star,
     4: _set_type_parameters,
 }
 

@@ -9,7 +9,6 @@ value that equals the other under that one's condition is the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -17,41 +16,28 @@ from typing import TYPE_CHECKING, Any
 
 from anyshape.capture import mistakes, numbers, unwinding
 from anyshape.capture.continuations import Finished, Root
+from anyshape.capture.control_flow import meeting_point, only_raises
 from anyshape.capture.frame import Code, Frame
-from anyshape.capture.iterators import same_place
+from anyshape.capture.merging import Merger, NotJoined, NotMerged, definitions, hold_in_general
 from anyshape.capture.op_control import leave
-from anyshape.capture.recorder import Recorder
 from anyshape.capture.values import (
-    PROXIES,
     Break,
     InterpreterBug,
     ProxyLeak,
-    ScalarValue,
-    TensorValue,
 )
-from anyshape.ir.graph import Node, TensorType, Value
-from anyshape.ir.scalars import Scalar
+from anyshape.ir.graph import Node
 from anyshape.ops import OPS
-from anyshape.ops.context import OpError, Undecided
 from anyshape.symbolic import (
     Condition,
     Contradiction,
-    Expr,
     Facts,
-    all_of,
-    any_of,
-    eq,
-    ge,
-    indicator,
-    maximum,
-    minimum,
 )
 
 if TYPE_CHECKING:
     from anyshape.capture.machine import Machine
     from anyshape.capture.symbolic_domain import SymbolicDomain
 
-RETURN = -1  # the meeting point is the return of the frame
+
 NO_JUMP = {"FALSE": True, "TRUE": False}
 
 
@@ -87,14 +73,6 @@ def _return_merged(machine: Machine, frame: Frame, arg: Any) -> Frame:
 
 
 RETURN_MERGED: list[Any] = [(_return_merged, None)]
-
-
-class NotJoined(Exception):
-    """The sides cannot be one; the text says why."""
-
-
-class NotMerged(NotJoined):
-    """The second side's state is not the general one; perhaps the first side's is."""
 
 
 def branch(domain: SymbolicDomain, condition: Condition, frame: Frame) -> Any:
@@ -172,9 +150,9 @@ def _run_both(
             sides.append(_run_side(domain, frame, meeting, under[outcome]))
             _refuse_older_writes(machine, mark.journal, known)
         dropped, kept = sides
-        tables = _definitions(dropped.nodes), _definitions(kept.nodes)
+        tables = definitions(dropped.nodes), definitions(kept.nodes)
         by_data = recorder.cx.hint(condition) is None
-        merger = _Merger(
+        merger = Merger(
             recorder,
             under[not keep],  # type: ignore[arg-type]
             dropped.facts,
@@ -185,7 +163,7 @@ def _run_both(
             young=machine.heap.is_young,
         )
         merged = _merge_into(merger, dropped, kept)
-        _hold_in_general(recorder, kept.nodes, record.facts.fork())
+        hold_in_general(recorder, kept.nodes, record.facts.fork())
         done = True
     finally:
         if not done:
@@ -311,235 +289,7 @@ def _run_until(machine: Machine, stop: Frame, meeting: int) -> tuple[bool, Any]:
             raise NotJoined(f"a side raises {type(raised).__name__}")
 
 
-# ---- merging -------------------------------------------------------------------------------------
-@dataclass(slots=True)
-class _Merger:
-    """Merges the state under a condition (`yes`) with the one under its negation (`no`), which
-    is kept."""
-
-    recorder: Recorder
-    condition: Condition
-    yes: Facts
-    no: Facts
-    dropped: dict[Value, tuple[Node, int]]
-    kept: dict[Value, tuple[Node, int]]
-    by_data: bool  # no hint may choose between the sides
-    copied: dict[int, Any]  # see Side
-    young: Callable[[Any], bool]  # whether one of the sides made the object
-
-    def value(self, a: Any, b: Any, depth: int = 6) -> Any:
-        """One value for both, or NotJoined."""
-        if a is b:
-            return b
-        ka, kb = type(a), type(b)
-        if ka in PROXIES or kb in PROXIES or (ka in _NUMBERS and kb in _NUMBERS):
-            return self._number(a, b)
-        if ka is not kb or depth == 0:
-            raise NotMerged(f"{ka.__name__} on one side, {kb.__name__} on the other")
-        if ka is tuple:
-            if len(a) != len(b):
-                raise NotMerged("tuples of different lengths")
-            return tuple(self.value(x, y, depth - 1) for x, y in zip(a, b))
-        if ka in (list, dict):
-            first = self.copied.get(id(a), a)
-            if first is not b and not (self.young(first) and self.young(b)):
-                raise NotMerged("two containers that others may hold")
-        if ka is list and len(a) == len(b):
-            b[:] = [self.value(x, y, depth - 1) for x, y in zip(list(a), list(b))]
-            return b
-        if ka is dict and list(a) == list(b):
-            for key in list(b):
-                b[key] = self.value(a[key], b[key], depth - 1)
-            return b
-        if (ka in _EQUAL and a == b) or same_place(a, b):
-            return b
-        raise NotMerged(f"two objects of class {ka.__name__}")
-
-    def _number(self, a: Any, b: Any) -> Any:
-        if isinstance(a, TensorValue) and isinstance(b, TensorValue):
-            if self.same_value(a.value, b.value) and a.python is b.python:
-                return b
-            raise NotMerged("different tensors")
-        left, right = numbers.dim(a), numbers.dim(b)
-        if type(a) is bool or type(b) is bool or _is_bool(a) or _is_bool(b):
-            return self._bool(a, b)
-        if left is None or right is None:
-            if isinstance(a, ScalarValue) and isinstance(b, ScalarValue) and a.scalar == b.scalar:
-                return b
-            if type(a) is float and type(b) is float and a.hex() == b.hex():
-                return b
-            return self._float(a, b)
-        return self._int(left, right)
-
-    def _float(self, a: Any, b: Any) -> Any:
-        """One float or the other, as the condition says when the program runs."""
-        x, y = numbers.operand(a), numbers.operand(b)
-        if x is None or y is None or numbers.is_int(a) or numbers.is_int(b):
-            raise NotMerged("numbers of different kinds")
-        return ScalarValue(Scalar("float", "select", (self.condition, x, y)), float)
-
-    def _int(self, a: Any, b: Any) -> Any:
-        merged = self.dim(a, b)
-        if merged is None:
-            merged = self._extremum(a, b)
-        if merged is None and self.by_data:
-            merged = b + (a - b) * indicator(self.condition)
-        if merged is None and type(a) is int and type(b) is int:
-            return numbers.integer_of(
-                self.recorder, Scalar("int", "select", (self.condition, a, b))
-            )
-        if merged is None:
-            raise NotMerged(f"{a} on one side, {b} on the other")
-        return numbers.size(merged)
-
-    def dim(self, a: Any, b: Any) -> Any:
-        """The expression that is `a` under the condition and `b` otherwise, if one of them is;
-        else None."""
-        if a is b or (type(a) is int and type(b) is int and a == b):
-            return b
-        if self.yes.known(eq(a, b)):
-            return b
-        if self.no.known(eq(a, b)):
-            return a
-        return None
-
-    def _extremum(self, a: Any, b: Any) -> Any:
-        """`a if a < b else b` is the minimum."""
-        if self.yes.known(ge(b, a)) and self.no.known(ge(a, b)):
-            return minimum(a, b)
-        if self.yes.known(ge(a, b)) and self.no.known(ge(b, a)):
-            return maximum(a, b)
-        return None
-
-    def _bool(self, a: Any, b: Any) -> Any:
-        if not (_is_bool(a) or type(a) is bool) or not (_is_bool(b) or type(b) is bool):
-            raise NotMerged("a bool on one side only")
-        left, right = numbers.condition_of(a), numbers.condition_of(b)
-        if left is None or right is None:
-            raise NotMerged("bools that depend on data")
-        if left is right:
-            return b
-        chosen = any_of(
-            all_of(self.condition, left), all_of(numbers.negated(self.condition), right)
-        )
-        return numbers.truth_value(_simpler(self.condition, left, right, chosen))
-
-    # ---- nodes -----------------------------------------------------------------------------------
-    def same_value(self, a: Value, b: Value) -> bool:
-        """Whether `a` of the dropped side is `b` of the kept one, under the dropped side's
-        condition."""
-        if a is b:
-            return True
-        left, right = self.dropped.get(a), self.kept.get(b)
-        if right is not None and self.is_identity(right[0]):
-            return self.same_value(a, right[0].args[0])  # type: ignore[arg-type]
-        if left is not None and self.is_identity(left[0]):
-            return self.same_value(left[0].args[0], b)  # type: ignore[arg-type]
-        if left is None or right is None or left[1] != right[1]:
-            return False
-        x, y = left[0], right[0]
-        if x.op != y.op or len(x.args) != len(y.args) or list(x.kwargs) != list(y.kwargs):
-            return False
-        if not all(self.argument(p, q) for p, q in zip(x.args, y.args)):
-            return False
-        return all(
-            self.argument(x.kwargs[key], y.kwargs[key]) for key in x.kwargs
-        ) and self.same_type(a, b)
-
-    def is_identity(self, node: Node) -> bool:
-        """A view that, under the dropped side's condition, shows all of its input in its own
-        shape."""
-        if node.op not in IDENTITIES or not isinstance(node.args[0], Value):
-            return False
-        x, y = node.args[0].tensor, node.output.tensor
-        return x.rank == y.rank and all(self.yes.known(eq(p, q)) for p, q in zip(x.shape, y.shape))
-
-    def argument(self, a: Any, b: Any) -> bool:
-        if isinstance(a, Value):
-            return isinstance(b, Value) and self.same_value(a, b)
-        if isinstance(a, tuple):
-            return (
-                isinstance(b, tuple)
-                and len(a) == len(b)
-                and all(self.argument(x, y) for x, y in zip(a, b))
-            )
-        if isinstance(a, (int, Expr)) and isinstance(b, (int, Expr)) and not isinstance(a, bool):
-            return a is b or self.yes.known(eq(a, b)) is True
-        return type(a) is type(b) and (a is b or a == b)
-
-    def same_type(self, a: Value, b: Value) -> bool:
-        x, y = a.type, b.type
-        if not isinstance(x, TensorType) or not isinstance(y, TensorType):
-            return False
-        if (x.dtype, x.device, len(x.shape), x.requires_grad) != (
-            y.dtype,
-            y.device,
-            len(y.shape),
-            y.requires_grad,
-        ):
-            return False
-        return all(self.argument(p, q) for p, q in zip(x.shape, y.shape))
-
-
-IDENTITIES = frozenset(
-    {
-        "expand",
-        "expand_as",
-        "broadcast_to",
-        "view",
-        "reshape",
-        "slice",
-        "alias",
-        "contiguous",
-        "repeat",
-    }
-)
-
-
-def _definitions(nodes: list[Node]) -> dict[Value, tuple[Node, int]]:
-    return {value: (node, place) for node in nodes for place, value in enumerate(node.outputs)}
-
-
-def _hold_in_general(recorder: Recorder, nodes: list[Node], facts: Facts) -> None:
-    """The kept nodes must have the same types without the condition under which they were made."""
-    cx = recorder.cx
-    cx.facts = facts
-    for node in nodes:
-        row = OPS.get(node.op)
-        if row is None:
-            raise NotMerged(f"{node.op} has no row")
-        try:
-            types = recorder.builder.type_of(row, node.args, node.kwargs)
-        except (OpError, Undecided, Contradiction) as error:
-            raise NotMerged(f"{node.op} is right on one side only: {error}") from None
-        types = types if isinstance(types, tuple) else (types,)
-        for value, found in zip(node.outputs, types):
-            if isinstance(found, TensorType) and found.shape != value.shape:
-                raise NotMerged(f"{node.op} has another shape on the other side")
-            if isinstance(found, TensorType) and found.strides != value.tensor.strides:
-                raise NotMerged(f"{node.op} has other strides on the other side")
-
-
-_NUMBERS = (int, float, bool)
-_EQUAL = (str, bytes, complex, slice)
-
-
-def _is_bool(value: Any) -> bool:
-    return isinstance(value, ScalarValue) and value.kind is bool
-
-
-def _simpler(condition: Condition, left: Any, right: Any, chosen: Any) -> Any:
-    if left is True:
-        return any_of(condition, right)
-    if left is False:
-        return all_of(numbers.negated(condition), right)
-    if right is True:
-        return any_of(numbers.negated(condition), left)
-    if right is False:
-        return all_of(condition, left)
-    return chosen
-
-
+# ---- going on ------------------------------------------------------------------------------------
 @dataclass(slots=True)
 class _State:
     """What the frame goes on with."""
@@ -550,7 +300,7 @@ class _State:
     stack: list[Any]
 
 
-def _merge_into(merger: _Merger, dropped: Side, kept: Side) -> _State:
+def _merge_into(merger: Merger, dropped: Side, kept: Side) -> _State:
     if dropped.returned is not kept.returned or dropped.modes != kept.modes:
         raise NotJoined("the sides end in different places or modes")
     if kept.returned:
@@ -576,75 +326,3 @@ def _go_on(machine: Machine, frame: Frame, name: str, meeting: int, merged: _Sta
         return idle
     frame.stack, frame.index = [dummy], 1
     return Merged(merged.value)
-
-
-# ---- the control-flow graph of a code object -----------------------------------------------------
-ENDS = ("RETURN_VALUE", "RETURN_CONST")
-RAISES = ("RAISE_VARARGS", "RERAISE")
-
-
-def successors(code: Code, index: int) -> list[int]:
-    """The instructions that may follow `index`; RETURN for the end of the frame; exceptions
-    left out."""
-    name, _ = code.opcodes[index]
-    if name in ENDS:
-        return [RETURN]
-    if name in RAISES:
-        return []
-    target = code.instructions[index][1]
-    if name in ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_ABSOLUTE"):
-        return [target]
-    if "JUMP" in name or name == "FOR_ITER":
-        return [index + 1, target]
-    if name == "SEND":
-        return [index + 1, getattr(target, "target", index + 1)]
-    return [index + 1]
-
-
-def only_raises(code: Code, start: int) -> bool:
-    """Whether no path from an instruction returns, except through an exception."""
-    waiting, seen = [start], {start}
-    while waiting:
-        for index in successors(code, waiting.pop()):
-            if index == RETURN or index >= len(code.instructions):
-                return False
-            if index not in seen:
-                seen.add(index)
-                waiting.append(index)
-    return True
-
-
-def meeting_point(code: Code, index: int) -> int:
-    """The immediate postdominator of an instruction; RETURN where the paths meet only at the
-    frame's return."""
-    count = len(code.instructions)
-    reach = postdominators(code)
-    mine = reach[index] & ~(1 << index)
-    best, size = RETURN, -1
-    for candidate in range(count):
-        if mine >> candidate & 1:
-            covered = bin(reach[candidate]).count("1")
-            if covered > size:
-                best, size = candidate, covered
-    return best
-
-
-def postdominators(code: Code) -> list[int]:
-    """For each instruction the set (as bits) of instructions that every path from it to a
-    return passes, itself included."""
-    count = len(code.instructions)
-    everything = (1 << count) - 1
-    sets = [everything] * count
-    following = [successors(code, i) for i in range(count)]
-    changed = True
-    while changed:
-        changed = False
-        for i in range(count - 1, -1, -1):
-            common = everything
-            for j in following[i]:
-                common &= 0 if j == RETURN or j >= count else sets[j]
-            found = common | (1 << i) if following[i] else everything
-            if found != sets[i]:
-                sets[i] = found
-                changed = True
-    return sets

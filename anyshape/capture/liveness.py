@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from anyshape.capture.control_flow import successors
 from anyshape.capture.frame import Code, Frame
 from anyshape.capture.generators import Generator
-from anyshape.capture.join import successors
 
 _READS = frozenset(
     {

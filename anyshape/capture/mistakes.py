@@ -20,7 +20,15 @@ PLACES = frozenset(
     for module in (
         *("attributes", "builtin_iteration", "builtin_objects", "builtins", "callables"),
         *("class_polyfills", "domain", "heap", "instances", "iteration_polyfills", "iterators"),
-        *("itertools_polyfills", "numbers", "op_values", "polyfills", "protocol", "stdlib"),
+        *(
+            "itertools_polyfills",
+            "numbers",
+            "op_names",
+            "op_values",
+            "polyfills",
+            "protocol",
+            "stdlib",
+        ),
         *("symbolic_domain", "tensor_ops", "torchmap"),
     )
 )
@@ -40,7 +48,7 @@ def is_ours(error: BaseException) -> bool:
         return False
     instruction = _instruction(frame, traceback.tb_lasti)
     if instruction in RAISES:
-        return isinstance(error, AssertionError) and not module.endswith(".op_control")
+        return isinstance(error, AssertionError) and not module.endswith(".op_exceptions")
     if instruction == "CALL_FUNCTION_EX":
         return False
     return instruction not in ASKED_FOR or module not in PLACES

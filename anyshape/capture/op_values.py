@@ -1,27 +1,19 @@
-"""Opcodes that move and make values: stack, locals, cells, names, attributes, items, operators,
-containers, formatting.
-"""
+"""Opcodes that move and make values: stack, attributes, items, operators, containers, strings."""
 
 from __future__ import annotations
 
-from types import CellType, CodeType
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from anyshape.capture import attributes, iteration_polyfills, polyfills, protocol
 from anyshape.capture.attributes import BOUND
-from anyshape.capture.continuations import DISCARD
 from anyshape.capture.frame import Frame
 from anyshape.capture.generators import Generator
-from anyshape.capture.steps import again, also, drop, enter, push, release
+from anyshape.capture.steps import again, drop, push, release
 from anyshape.capture.values import NULL, PROXIES, Call
 
 if TYPE_CHECKING:
     from anyshape.capture.machine import Machine
-
-UNBOUND = "cannot access local variable {!r} where it is not associated with a value"
-UNBOUND_FREE = (
-    "cannot access free variable {!r} where it is not associated with a value in enclosing scope"
-)
 
 
 # ---- the stack -----------------------------------------------------------------------------------
@@ -53,182 +45,6 @@ def load_const(machine: Machine, frame: Frame, arg: Any) -> None:
 
 def nothing(machine: Machine, frame: Frame, arg: Any) -> None:
     """An instruction that only CPython's own machinery needs."""
-
-
-# ---- locals and cells ----------------------------------------------------------------------------
-def load_fast(machine: Machine, frame: Frame, arg: int) -> None:
-    value = frame.locals[arg]
-    if value is NULL:
-        raise UnboundLocalError(UNBOUND.format(frame.code.local_names[arg]))
-    frame.stack.append(value)
-
-
-def load_closure(machine: Machine, frame: Frame, arg: int) -> None:
-    frame.stack.append(frame.locals[arg])
-
-
-def load_fast_and_clear(machine: Machine, frame: Frame, arg: int) -> None:
-    frame.stack.append(frame.locals[arg])
-    frame.locals[arg] = NULL
-
-
-def store_fast(machine: Machine, frame: Frame, arg: int) -> Frame | None:
-    if machine.recording and type(frame.locals[arg]) is Generator:
-        closer = release(machine, frame, frame.locals, arg)
-        frame.locals[arg] = frame.stack.pop()
-        return closer
-    frame.locals[arg] = frame.stack.pop()
-    return None
-
-
-def delete_fast(machine: Machine, frame: Frame, arg: int) -> Frame | None:
-    if frame.locals[arg] is NULL:
-        raise UnboundLocalError(UNBOUND.format(frame.code.local_names[arg]))
-    if machine.recording and type(frame.locals[arg]) is Generator:
-        return release(machine, frame, frame.locals, arg)
-    frame.locals[arg] = NULL
-    return None
-
-
-def make_cell(machine: Machine, frame: Frame, arg: int) -> None:
-    value = frame.locals[arg]
-    cell = CellType() if value is NULL else CellType(value)
-    if machine.recording:
-        machine.heap.create(cell)
-    frame.locals[arg] = cell
-
-
-def copy_free_vars(machine: Machine, frame: Frame, arg: Any) -> None:
-    """The closure was put into the last slots when the function was called."""
-
-
-def read_cell(machine: Machine, frame: Frame, slot: int) -> Any:
-    """The contents of the cell in a slot."""
-    cell = frame.locals[slot]
-    try:
-        if machine.recording and not frame.code.hidden:
-            return machine.heap.cell(cell, frame.code.local_names[slot])
-        return cell.cell_contents
-    except ValueError:
-        pass
-    raise _unbound_cell(frame, slot)
-
-
-def _unbound_cell(frame: Frame, slot: int) -> NameError:
-    name = frame.code.local_names[slot]
-    if name in frame.code.code.co_freevars:
-        return NameError(UNBOUND_FREE.format(name), name=name)
-    return UnboundLocalError(UNBOUND.format(name), name=name)
-
-
-def load_deref(machine: Machine, frame: Frame, arg: int) -> None:
-    frame.stack.append(read_cell(machine, frame, arg))
-
-
-def store_deref(machine: Machine, frame: Frame, arg: int) -> None:
-    cell = frame.locals[arg]
-    if machine.recording:
-        machine.heap.set_cell(cell, frame.stack[-1])
-    else:
-        cell.cell_contents = frame.stack[-1]
-    frame.stack.pop()
-
-
-def delete_deref(machine: Machine, frame: Frame, arg: int) -> None:
-    read_cell(machine, frame, arg)
-    if machine.recording:
-        machine.heap.set_cell(frame.locals[arg], NULL)
-    else:
-        del frame.locals[arg].cell_contents
-
-
-# ---- names ---------------------------------------------------------------------------------------
-def read_global(machine: Machine, frame: Frame, name: str) -> Any:
-    """A global or builtin name."""
-    if machine.recording and not frame.code.hidden:
-        return machine.heap.global_name(frame.globals, frame.builtins, name)
-    value = frame.globals.get(name, NULL)
-    if value is NULL:
-        value = frame.builtins.get(name, NULL)
-        if value is NULL:
-            raise NameError(f"name {name!r} is not defined", name=name)
-    return value
-
-
-def load_global(machine: Machine, frame: Frame, arg: tuple[str, bool]) -> None:
-    name, null = arg
-    value = read_global(machine, frame, name)
-    if null:
-        frame.stack.append(NULL)
-    frame.stack.append(value)
-
-
-def store_global(machine: Machine, frame: Frame, arg: str) -> Frame | None:
-    return drop(
-        machine, frame, 1, protocol.store_item(machine, frame.globals, arg, frame.stack[-1])
-    )
-
-
-def delete_global(machine: Machine, frame: Frame, arg: str) -> None:
-    globals_ = machine.heap.mirror_of(frame.globals) if machine.recording else frame.globals
-    if arg not in globals_:
-        raise NameError(f"name {arg!r} is not defined", name=arg)
-    protocol.store_item(machine, frame.globals, arg, NULL)
-
-
-def _from_names(machine: Machine, frame: Frame, name: str) -> Any:
-    names = frame.names
-    if machine.recording and type(names) is dict:
-        return machine.heap.item_or_null(names, name)
-    try:
-        return names[name]
-    except KeyError:
-        return NULL
-
-
-def load_name(machine: Machine, frame: Frame, arg: str) -> None:
-    value = _from_names(machine, frame, arg)
-    frame.stack.append(read_global(machine, frame, arg) if value is NULL else value)
-
-
-def store_name(machine: Machine, frame: Frame, arg: str) -> Frame | None:
-    return drop(machine, frame, 1, protocol.store_item(machine, frame.names, arg, frame.stack[-1]))
-
-
-def delete_name(machine: Machine, frame: Frame, arg: str) -> Frame | None:
-    result = machine.call(iteration_polyfills.delete_name, (frame.names, arg))
-    return enter(machine, frame, also(result, DISCARD))
-
-
-def load_classderef(machine: Machine, frame: Frame, arg: int) -> None:
-    value = _from_names(machine, frame, frame.code.local_names[arg])
-    frame.stack.append(read_cell(machine, frame, arg) if value is NULL else value)
-
-
-def load_locals(machine: Machine, frame: Frame, arg: Any) -> None:
-    frame.stack.append(frame.names)
-
-
-def _from_mapping(frame: Frame, name: str) -> Any:
-    try:
-        return frame.stack[-1][name]
-    except KeyError:
-        return NULL
-
-
-def load_from_dict_or_globals(machine: Machine, frame: Frame, arg: str) -> None:
-    value = _from_mapping(frame, arg)
-    frame.stack[-1] = read_global(machine, frame, arg) if value is NULL else value
-
-
-def load_from_dict_or_deref(machine: Machine, frame: Frame, arg: int) -> None:
-    value = _from_mapping(frame, frame.code.local_names[arg])
-    frame.stack[-1] = read_cell(machine, frame, arg) if value is NULL else value
-
-
-def setup_annotations(machine: Machine, frame: Frame, arg: Any) -> None:
-    if "__annotations__" not in frame.names:
-        protocol.store_item(machine, frame.names, "__annotations__", {})
 
 
 # ---- attributes and items ------------------------------------------------------------------------

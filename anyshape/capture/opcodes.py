@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from types import CodeType, MappingProxyType
 from typing import Any
 
-from anyshape.capture import intrinsic_ops, op_control, op_values, protocol
+from anyshape.capture import (
+    intrinsic_ops,
+    op_control,
+    op_exceptions,
+    op_names,
+    op_values,
+    protocol,
+)
 from anyshape.capture.frame import ELIDED, PYTHON, Handler
 
 BOTH = frozenset({(3, 11), (3, 12)})
@@ -39,7 +46,7 @@ def _without(name: str, why_not: str, versions: Any = BOTH) -> Opcode:
     return Opcode(name, None, versions, why_not)
 
 
-_V, _C, _I = op_values, op_control, intrinsic_ops
+_V, _N, _C, _E, _I = op_values, op_names, op_control, op_exceptions, intrinsic_ops
 _ASYNC = "coroutines run natively"
 
 OPCODES: tuple[Opcode, ...] = (
@@ -50,29 +57,29 @@ OPCODES: tuple[Opcode, ...] = (
     _row("SWAP", _V.swap),
     _row("LOAD_CONST", _V.load_const),
     # locals and cells
-    _row("LOAD_FAST", _V.load_fast),
-    _row("LOAD_FAST_CHECK", _V.load_fast, V312),
-    _row("LOAD_FAST_AND_CLEAR", _V.load_fast_and_clear, V312),
-    _row("STORE_FAST", _V.store_fast),
-    _row("DELETE_FAST", _V.delete_fast),
-    _row("MAKE_CELL", _V.make_cell),
-    _row("COPY_FREE_VARS", _V.copy_free_vars),
-    _row("LOAD_CLOSURE", _V.load_closure),
-    _row("LOAD_DEREF", _V.load_deref),
-    _row("STORE_DEREF", _V.store_deref),
-    _row("DELETE_DEREF", _V.delete_deref),
-    _row("LOAD_CLASSDEREF", _V.load_classderef, V311),
-    _row("LOAD_FROM_DICT_OR_DEREF", _V.load_from_dict_or_deref, V312),
+    _row("LOAD_FAST", _N.load_fast),
+    _row("LOAD_FAST_CHECK", _N.load_fast, V312),
+    _row("LOAD_FAST_AND_CLEAR", _N.load_fast_and_clear, V312),
+    _row("STORE_FAST", _N.store_fast),
+    _row("DELETE_FAST", _N.delete_fast),
+    _row("MAKE_CELL", _N.make_cell),
+    _row("COPY_FREE_VARS", _N.copy_free_vars),
+    _row("LOAD_CLOSURE", _N.load_closure),
+    _row("LOAD_DEREF", _N.load_deref),
+    _row("STORE_DEREF", _N.store_deref),
+    _row("DELETE_DEREF", _N.delete_deref),
+    _row("LOAD_CLASSDEREF", _N.load_classderef, V311),
+    _row("LOAD_FROM_DICT_OR_DEREF", _N.load_from_dict_or_deref, V312),
     # names
-    _row("LOAD_GLOBAL", _V.load_global),
-    _row("STORE_GLOBAL", _V.store_global),
-    _row("DELETE_GLOBAL", _V.delete_global),
-    _row("LOAD_NAME", _V.load_name),
-    _row("STORE_NAME", _V.store_name),
-    _row("DELETE_NAME", _V.delete_name),
-    _row("LOAD_LOCALS", _V.load_locals, V312),
-    _row("LOAD_FROM_DICT_OR_GLOBALS", _V.load_from_dict_or_globals, V312),
-    _row("SETUP_ANNOTATIONS", _V.setup_annotations),
+    _row("LOAD_GLOBAL", _N.load_global),
+    _row("STORE_GLOBAL", _N.store_global),
+    _row("DELETE_GLOBAL", _N.delete_global),
+    _row("LOAD_NAME", _N.load_name),
+    _row("STORE_NAME", _N.store_name),
+    _row("DELETE_NAME", _N.delete_name),
+    _row("LOAD_LOCALS", _N.load_locals, V312),
+    _row("LOAD_FROM_DICT_OR_GLOBALS", _N.load_from_dict_or_globals, V312),
+    _row("SETUP_ANNOTATIONS", _N.setup_annotations),
     # attributes and items
     _row("LOAD_ATTR", _V.load_attr if PYTHON < (3, 12) else _V.load_attr_or_method),
     _row("LOAD_METHOD", _V.load_method, V311),
@@ -152,15 +159,15 @@ OPCODES: tuple[Opcode, ...] = (
     _row("CALL_INTRINSIC_1", _I.call_intrinsic_1, V312),
     _row("CALL_INTRINSIC_2", _I.call_intrinsic_2, V312),
     # exceptions and with
-    _row("RAISE_VARARGS", _C.raise_varargs),
-    _row("RERAISE", _C.reraise),
-    _row("PUSH_EXC_INFO", _C.push_exc_info),
-    _row("POP_EXCEPT", _C.pop_except),
-    _row("CHECK_EXC_MATCH", _C.check_exc_match),
-    _row("CHECK_EG_MATCH", _C.check_eg_match),
-    _row("PREP_RERAISE_STAR", _C.prep_reraise_star, V311),
-    _row("BEFORE_WITH", _C.before_with),
-    _row("WITH_EXCEPT_START", _C.with_except_start),
+    _row("RAISE_VARARGS", _E.raise_varargs),
+    _row("RERAISE", _E.reraise),
+    _row("PUSH_EXC_INFO", _E.push_exc_info),
+    _row("POP_EXCEPT", _E.pop_except),
+    _row("CHECK_EXC_MATCH", _E.check_exc_match),
+    _row("CHECK_EG_MATCH", _E.check_eg_match),
+    _row("PREP_RERAISE_STAR", _E.prep_reraise_star, V311),
+    _row("BEFORE_WITH", _E.before_with),
+    _row("WITH_EXCEPT_START", _E.with_except_start),
     # import, match, interactive
     _row("IMPORT_NAME", _C.import_name),
     _row("IMPORT_FROM", _C.import_from),

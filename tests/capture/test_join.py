@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import anyshape
+from anyshape.capture.control_flow import RETURN, meeting_point
 from anyshape.capture.frame import decode
-from anyshape.capture.join import RETURN, meeting_point
 from anyshape.capture.opcodes import OPCODE_HANDLERS, PREPARE
 from tests.capture.by_reference import agree, compiled, same
 

@@ -1,0 +1,80 @@
+"""The control-flow graph of a code object: what may follow an instruction, and where paths meet.
+
+In: a decoded code object and an instruction's index. Out: indices of instructions; RETURN stands
+for the end of the frame. Exceptions are left out.
+"""
+
+from __future__ import annotations
+
+from anyshape.capture.frame import Code
+
+RETURN = -1
+ENDS = ("RETURN_VALUE", "RETURN_CONST")
+RAISES = ("RAISE_VARARGS", "RERAISE")
+
+
+def successors(code: Code, index: int) -> list[int]:
+    """The instructions that may follow `index`; RETURN for the end of the frame; exceptions
+    left out."""
+    name, _ = code.opcodes[index]
+    if name in ENDS:
+        return [RETURN]
+    if name in RAISES:
+        return []
+    target = code.instructions[index][1]
+    if name in ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_ABSOLUTE"):
+        return [target]
+    if "JUMP" in name or name == "FOR_ITER":
+        return [index + 1, target]
+    if name == "SEND":
+        return [index + 1, getattr(target, "target", index + 1)]
+    return [index + 1]
+
+
+def only_raises(code: Code, start: int) -> bool:
+    """Whether no path from an instruction returns, except through an exception."""
+    waiting, seen = [start], {start}
+    while waiting:
+        for index in successors(code, waiting.pop()):
+            if index == RETURN or index >= len(code.instructions):
+                return False
+            if index not in seen:
+                seen.add(index)
+                waiting.append(index)
+    return True
+
+
+def meeting_point(code: Code, index: int) -> int:
+    """The immediate postdominator of an instruction; RETURN where the paths meet only at the
+    frame's return."""
+    count = len(code.instructions)
+    reach = postdominators(code)
+    mine = reach[index] & ~(1 << index)
+    best, size = RETURN, -1
+    for candidate in range(count):
+        if mine >> candidate & 1:
+            covered = bin(reach[candidate]).count("1")
+            if covered > size:
+                best, size = candidate, covered
+    return best
+
+
+def postdominators(code: Code) -> list[int]:
+    """For each instruction the set (as bits) of instructions that every path from it to a
+    return passes, itself included."""
+    count = len(code.instructions)
+    everything = (1 << count) - 1
+    sets = [everything] * count
+    following = [successors(code, i) for i in range(count)]
+    changed = True
+    while changed:
+        changed = False
+        for i in range(count - 1, -1, -1):
+            common = everything
+            for j in following[i]:
+                common &= 0 if j == RETURN or j >= count else sets[j]
+            found = common | (1 << i) if following[i] else everything
+            if found != sets[i]:
+                sets[i] = found
+                changed = True
+    return sets

@@ -22,12 +22,14 @@ from anyshape.ops import (
     matmul,
     nn,
     norm,
+    permute,
     pointwise,
     random,
     reduce,
     reshape,
     sort,
     special,
+    split,
     view,
 )
 from anyshape.ops.table import OPS, SPELLINGS
@@ -52,11 +54,13 @@ __all__ = [
     "matmul",
     "nn",
     "norm",
+    "permute",
     "pointwise",
     "random",
     "reduce",
     "reshape",
     "sort",
     "special",
+    "split",
     "view",
 ]

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from anyshape.ops import join, reshape, view
+from anyshape.ops import join, permute, reshape, split, view
 from anyshape.ops.table import OPS, OpDef, add_row
 
-FAMILIES = (join, reshape, view)
+FAMILIES = (join, permute, reshape, split, view)
 """The modules whose views are copied here, so that they come first."""
 
 VIEWS = {

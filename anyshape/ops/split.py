@@ -1,0 +1,230 @@
+"""Taking a tensor apart: split, chunk, tensor_split, unbind.
+
+How many pieces there are must be decided: a size that is not known is guarded on the number of
+pieces, not on its value.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anyshape.ir.graph import Arg, TensorType
+from anyshape.ops.context import NoRow, TypeContext, Undecided
+from anyshape.ops.rules import dim_of, is_tensor, tensor
+from anyshape.ops.table import op
+from anyshape.ops.view import Normal, viewed
+from anyshape.symbolic import (
+    Dim,
+    all_of,
+    ceildiv,
+    eq,
+    evaluate,
+    floordiv,
+    ge,
+    le,
+    lt,
+    maximum,
+    minimum,
+    mod,
+    symbols_of,
+    total,
+)
+
+
+def decided_count(cx: TypeContext, count: Dim) -> int:
+    """The number of pieces: known, or guarded to be what the hints say."""
+    if isinstance(count, int):
+        return count
+    low, high = cx.facts.bounds(count)
+    if low is not None and low == high:
+        return low
+    if any(s not in cx.hints for s in count.symbols):
+        raise Undecided(eq(count, 1))  # type: ignore[arg-type]
+    hint = int(evaluate(count, cx.hints))
+    if not cx.decide(eq(count, hint)):
+        raise Undecided(eq(count, hint))  # type: ignore[arg-type]
+    return hint
+
+
+def _split_lengths(cx: TypeContext, size: Dim, lengths: Arg) -> tuple[Dim, ...]:
+    if isinstance(lengths, tuple):
+        text = "split_with_sizes expects split_sizes to sum exactly to the size of the dimension"
+        cx.require(eq(total(lengths), size), text)  # type: ignore[arg-type]
+        return lengths  # type: ignore[return-value]
+    if size == lengths:
+        return (size,)
+    if lengths == 0:
+        cx.require(eq(size, 0), "split_size can only be 0 if dimension size is 0")
+        return (size,)
+    count = _whole_pieces(cx, size, lengths) or _decided_pieces(cx, size, lengths)
+    return (*(lengths,) * (count - 1), size - lengths * (count - 1))  # type: ignore
+
+
+def _decided_pieces(cx: TypeContext, size: Dim, each: Any) -> int:
+    """How many pieces of length ``each`` there are, the last perhaps shorter; one of nothing.
+
+    Guarded as products, which are defined for every size.
+    """
+    if isinstance(size, int) and isinstance(each, int):
+        return max(-(-size // each), 1)
+    if cx.known(le(size, each)):
+        return 1
+    symbols = symbols_of(size) | symbols_of(each)
+    if any(s not in cx.hints for s in symbols):
+        return max(decided_count(cx, ceildiv(size, each)), 1)
+    have, piece = (int(evaluate(n, cx.hints)) for n in (size, each))
+    count = max(-(-have // max(piece, 1)), 1)
+    fits = le(size, each * count)
+    exact = all_of(fits, lt(each * (count - 1), size)) if count > 1 else fits
+    if not cx.decide(exact):
+        raise Undecided(exact)  # type: ignore[arg-type]
+    return count
+
+
+def _whole_pieces(cx: TypeContext, size: Dim, length: Dim) -> int | None:
+    """The number of pieces where the size is a constant multiple of a symbolic length."""
+    if isinstance(length, int) or isinstance(size, int):
+        return None
+    for count in range(1, 65):
+        if length * count == size:
+            return count
+    return None
+
+
+def split_pieces(cx: TypeContext, x: Any, lengths: Arg, dim: Arg) -> tuple[int, tuple[Dim, ...]]:
+    """(dim, lengths) of ``torch.split``."""
+    t = tensor(x)
+    d = dim_of(dim, t.rank)
+    return d, _split_lengths(cx, t.shape[d], lengths)
+
+
+def _normal_split(cx: TypeContext, x: Any, lengths: Arg, dim: Arg = 0) -> Normal:
+    d, pieces = split_pieces(cx, x, lengths, dim)
+    return (x, pieces, d), {}
+
+
+def _pieces_type(
+    cx: TypeContext, x: Any, lengths: tuple[Dim, ...], dim: int
+) -> tuple[TensorType, ...]:
+    t = tensor(x)
+    return tuple(viewed(t, (*t.shape[:dim], n, *t.shape[dim + 1 :]), t.strides) for n in lengths)
+
+
+def _pieces_expand(b: Any, x: Any, lengths: tuple[Dim, ...], dim: int) -> tuple[Any, ...]:
+    start: Dim = 0
+    pieces = []
+    for length in lengths:
+        pieces.append(b.slice(x, dim, start, length, 1))
+        start = start + length
+    return tuple(pieces)
+
+
+op(
+    "split",
+    "input, split_size_or_sections, dim=0",
+    torch="torch.split",
+    normalize=_normal_split,
+    spellings=(
+        "torch.Tensor.split",
+        "torch.functional.split",
+        "torch.split_with_sizes",
+        "torch.Tensor.split_with_sizes",
+        "torch.unsafe_split",
+        "torch.Tensor.unsafe_split",
+        "torch.unsafe_split_with_sizes",
+        "torch.Tensor.unsafe_split_with_sizes",
+    ),
+    type=_pieces_type,
+    expand=_pieces_expand,
+    alias="view",
+)
+
+
+def _normal_chunk(cx: TypeContext, x: Any, chunks: Any, dim: Arg = 0) -> Normal:
+    t = tensor(x)
+    d = dim_of(dim, t.rank)
+    size = t.shape[d]
+    if isinstance(size, int):
+        each = -(-size // chunks)
+        return (x, (0,) * chunks if size == 0 else _split_lengths(cx, size, each), d), {}
+    if cx.known(eq(mod(size, chunks), 0)):
+        return (x, (cx.facts.simplify(floordiv(size, chunks)),) * chunks, d), {}
+    if cx.decide(eq(size, 0)):
+        return (x, (0,) * chunks, d), {}
+    each = ceildiv(size, chunks)
+    count = _decided_pieces(cx, size, each)
+    return (x, (*(each,) * (count - 1), size - each * (count - 1)), d), {}
+
+
+op(
+    "chunk",
+    "input, chunks, dim=0",
+    torch="torch.chunk",
+    spellings=("torch.Tensor.chunk", "torch.unsafe_chunk", "torch.Tensor.unsafe_chunk"),
+    normalize=lambda cx, *args: _normal_chunk(cx, *args),
+    type=_pieces_type,
+    expand=_pieces_expand,
+    alias="view",
+    inline=True,
+)
+
+
+def _tensor_split_expand(b: Any, x: Any, places: Any, dim: Arg = 0) -> tuple[Any, ...]:
+    cx, d = b.cx, dim_of(dim, tensor(x).rank)
+    size = x.shape[d]
+    if is_tensor(places) and len(places.shape) == 1:
+        count = decided_count(cx, places.shape[0])
+        places = tuple(b.item(b.select(places, 0, i)).type.expr for i in range(count))
+    if isinstance(places, tuple):
+        ends = [*(_clamped(cx, p, size) for p in places), size]
+        starts = [0, *ends[:-1]]
+        return tuple(b.slice(x, d, s, _beyond(cx, s, e), 1) for s, e in zip(starts, ends))
+    if not isinstance(places, int):
+        raise NoRow("data decides the number of pieces")
+    lengths = tuple(floordiv(size + places - 1 - i, places) for i in range(places))
+    return _pieces_expand(b, x, lengths, d)
+
+
+def _clamped(cx: TypeContext, place: Any, size: Dim) -> Dim:
+    """An end of a slice, counted from 0, within the size."""
+    place = cx.from_zero(place, size)
+    low = place if cx.known(ge(place, 0)) else maximum(place, 0)
+    return low if cx.known(le(low, size)) else minimum(low, size)
+
+
+def _beyond(cx: TypeContext, start: Dim, end: Dim) -> Dim:
+    """The length of ``start:end``: nothing where the end comes first."""
+    length = cx.facts.simplify(end - start)
+    return length if cx.known(ge(length, 0)) else maximum(length, 0)
+
+
+op(
+    "tensor_split",
+    "input, indices_or_sections, dim=0",
+    torch="torch.tensor_split",
+    spellings=("torch.Tensor.tensor_split",),
+    expand=_tensor_split_expand,
+    alias="view",
+    inline=True,
+)
+
+
+def _unbind_type(cx: TypeContext, x: Any, dim: int) -> tuple[TensorType, ...]:
+    t = tensor(x)
+    shape = (*t.shape[:dim], *t.shape[dim + 1 :])
+    strides = (*t.strides[:dim], *t.strides[dim + 1 :])
+    return (viewed(t, shape, strides),) * decided_count(cx, t.shape[dim])
+
+
+op(
+    "unbind",
+    "input, dim=0",
+    torch="torch.unbind",
+    spellings=("torch.Tensor.unbind",),
+    alias="view",
+    normalize=lambda cx, x, dim=0: ((x, dim_of(dim, tensor(x).rank)), {}),
+    type=_unbind_type,
+    expand=lambda b, x, dim: tuple(
+        b.select(x, dim, i) for i in range(decided_count(b.cx, x.shape[dim]))
+    ),
+)

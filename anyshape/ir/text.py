@@ -184,7 +184,7 @@ class _Body:
             yield f"# {location_text(node.location)}"
         function = self.spell(node.op)
         root = function.partition(".")[0]
-        self.roots.add(root if root != "anyshape" else "anyshape.reference")
+        self.roots.add(root if root != "anyshape" else "anyshape.eager")
         args = [arg_text(a) for a in node.args]
         args += [
             f"{name}={arg_text(a)}" for name, a in node.kwargs.items()

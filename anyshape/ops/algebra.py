@@ -256,7 +256,7 @@ op(
 op(
     "same_elements",
     "input, other",
-    torch="anyshape.reference.same_elements",
+    torch="anyshape.eager.same_elements",
     type=lambda cx, x, y: created(cx, (), bool_, tensor(x).device),
 )
 
@@ -394,7 +394,7 @@ def _block_diag_expand(b: Any, *blocks: Any) -> Any:
 op(
     "block_diag",
     "tensors",
-    torch="anyshape.reference.block_diag",
+    torch="anyshape.eager.block_diag",
     spellings=("torch._C._VariableFunctions.block_diag",),
     expand=lambda b, xs: _block_diag_expand(b, *xs),
 )

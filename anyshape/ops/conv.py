@@ -168,10 +168,10 @@ for _n in (1, 2, 3):
         f"max_pool{_n}d",
         "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, "
         "return_indices=False",
-        torch=f"anyshape.reference.max_pool{_n}d",
+        torch=f"anyshape.eager.max_pool{_n}d",
         spellings=(f"torch.nn.functional.max_pool{_n}d", f"torch.nn.functional._max_pool{_n}d"),
         type=_pool_type(_n, True),
-        lower=Extern(f"anyshape.reference.max_pool{_n}d"),
+        lower=Extern(f"anyshape.eager.max_pool{_n}d"),
     )
     op(
         f"torch_max_pool{_n}d",
@@ -193,10 +193,10 @@ for _n in (1, 2, 3):
         f"avg_pool{_n}d",
         "input, kernel_size, stride=None, padding=0, ceil_mode=False, "
         f"count_include_pad=True{_tail}",
-        torch=f"anyshape.reference.avg_pool{_n}d",
+        torch=f"anyshape.eager.avg_pool{_n}d",
         type=_pool_type(_n, False),
         spellings=(f"torch.nn.functional.avg_pool{_n}d",),
-        lower=Extern(f"anyshape.reference.avg_pool{_n}d"),
+        lower=Extern(f"anyshape.eager.avg_pool{_n}d"),
     )
 
 

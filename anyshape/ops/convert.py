@@ -68,7 +68,7 @@ def _to_expand(
 op(
     "to",
     "input, dtype=None, device=None, non_blocking=False, copy=False, memory_format=None",
-    torch="anyshape.reference.to",
+    torch="anyshape.eager.to",
     type=_to_type,
     expand=_to_expand,
     alias="maybe",
@@ -76,9 +76,9 @@ op(
 op(
     "to_device",
     "input, device",
-    torch="anyshape.reference.to_device",
+    torch="anyshape.eager.to_device",
     type=lambda cx, x, device: _to_type(cx, x, None, device),
-    lower=Extern("anyshape.reference.to_device"),
+    lower=Extern("anyshape.eager.to_device"),
     alias="maybe",
 )
 

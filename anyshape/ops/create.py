@@ -49,7 +49,7 @@ def _normal_full(
 op(
     "full",
     f"size, fill_value, dtype=None, device=None, {_REST}",
-    torch="anyshape.reference.full",
+    torch="anyshape.eager.full",
     spellings=("torch.full",),
     normalize=_normal_full,
     lower=Structural(),
@@ -68,7 +68,7 @@ for _name, _value in (("zeros", 0), ("ones", 1), ("empty", 0)):
     op(
         _name,
         f"size, dtype=None, device=None, {_REST}, memory_format=None",
-        torch=f"anyshape.reference.{_name}",
+        torch=f"anyshape.eager.{_name}",
         spellings=(f"torch.{_name}",),
         normalize=_normal_sized,
         type=lambda cx, size, dtype, device: created(cx, size, dtype, device),
@@ -151,7 +151,7 @@ op(
 op(
     "arange",
     "length, start, step, dtype, device",
-    torch="anyshape.reference.arange",
+    torch="anyshape.eager.arange",
     lower=Structural(),
     type=lambda cx, length, start, step, dtype, device: created(cx, (length,), dtype, device),
 )

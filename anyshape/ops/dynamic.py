@@ -66,7 +66,7 @@ op(
 op(
     "nonzero_tuple",
     "input, *, as_tuple=True",
-    torch="anyshape.reference.nonzero_tuple",
+    torch="anyshape.eager.nonzero_tuple",
     inline=True,
     expand=lambda b, x, *, as_tuple=True: _columns(
         b, b.nonzero(x if x.shape else b.unsqueeze(x, 0))
@@ -141,14 +141,14 @@ def _unique_type(
 op(
     "unique",
     "input, sorted=True, return_inverse=False, return_counts=False, dim=None",
-    torch="anyshape.reference.unique_",
+    torch="anyshape.eager.unique_",
     type=_unique_type,
     spellings=("torch.unique", "torch.Tensor.unique", "torch.functional.unique"),
 )
 op(
     "unique_consecutive",
     "input, return_inverse=False, return_counts=False, dim=None",
-    torch="anyshape.reference.unique_consecutive_",
+    torch="anyshape.eager.unique_consecutive_",
     spellings=(
         "torch.unique_consecutive",
         "torch.Tensor.unique_consecutive",
@@ -195,13 +195,13 @@ def _repeat_interleave_type(
 op(
     "repeat_each",
     "input, repeats=None, dim=None, *, output_size=None",
-    torch="anyshape.reference.repeat_each",
+    torch="anyshape.eager.repeat_each",
     type=_repeat_interleave_type,
 )
 op(
     "one_hot_of_data",
     "input, num_classes=-1",
-    torch="anyshape.reference.one_hot_of_data",
+    torch="anyshape.eager.one_hot_of_data",
     type=lambda cx, x, n=-1: new(cx, tensor(x), (*tensor(x).shape, cx.fresh_size(low=1)), int64),
 )
 
@@ -240,7 +240,7 @@ def _histogram_type(cx: TypeContext, x: Any, bins: Any, **options: Any) -> tuple
 op(
     "histogram",
     "input, bins, *, range=None, weight=None, density=False",
-    torch="anyshape.reference.histogram",
+    torch="anyshape.eager.histogram",
     spellings=("torch.histogram", "torch.Tensor.histogram"),
     type=_histogram_type,
 )

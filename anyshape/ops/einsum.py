@@ -127,7 +127,7 @@ def _einsum_expand(b: Any, equation: Any, operands: Any) -> Any:
 op(
     "einsum",
     "equation, operands",
-    torch="anyshape.reference.einsum",
+    torch="anyshape.eager.einsum",
     expand=_einsum_expand,
     overload=lambda equation, operands: "einsum_of_one" if len(operands) == 1 else None,
     autocast="lower",
@@ -136,7 +136,7 @@ op(
 op(
     "einsum_of_one",
     "equation, operands",
-    torch="anyshape.reference.einsum_of_one",
+    torch="anyshape.eager.einsum_of_one",
     expand=_einsum_expand,
     inline=True,  # it may be a view
     alias="maybe",

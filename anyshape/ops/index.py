@@ -189,7 +189,7 @@ def mask_overload(name: str) -> Any:
 op(
     "index",
     "input, indices",
-    torch="anyshape.reference.index",
+    torch="anyshape.eager.index",
     normalize=_normal_index,
     type=_index_type,
     lower=Structural(),
@@ -217,7 +217,7 @@ def unmasked(b: Any, x: Any, indices: Any) -> tuple[Any, ...]:
 op(
     "masked_index",
     "input, indices",
-    torch="anyshape.reference.masked_index",
+    torch="anyshape.eager.masked_index",
     inline=True,
     expand=lambda b, x, indices: b.index(x, unmasked(b, x, indices)),
 )
@@ -248,7 +248,7 @@ def _scatter_type(
 op(
     "scatter",
     "input, dim, index, src, *, reduce=None",
-    torch="anyshape.reference.scatter",
+    torch="anyshape.eager.scatter",
     spellings=("torch.scatter", "torch.Tensor.scatter"),
     normalize=_normal_scatter,
     type=_scatter_type,
@@ -338,7 +338,7 @@ op(
 op(
     "index_put",
     "input, indices, values, accumulate=False",
-    torch="anyshape.reference.index_put",
+    torch="anyshape.eager.index_put",
     type=_index_put_type,
     spellings=("torch.index_put", "torch.Tensor.index_put"),
     lower=Structural(),
@@ -354,7 +354,7 @@ op(
     "masked_index_put",
     "input, indices, values, accumulate=False",
     inline=True,
-    torch="anyshape.reference.masked_index_put",
+    torch="anyshape.eager.masked_index_put",
     expand=lambda b, x, indices, values, accumulate=False: b.index_put(
         x, unmasked(b, x, indices), values, accumulate
     ),
@@ -425,7 +425,7 @@ op(
 op(
     "slice_scatter",
     "input, src, dim, start, length, step=1",
-    torch="anyshape.reference.slice_scatter",
+    torch="anyshape.eager.slice_scatter",
     type=_slice_scatter_type,
     expand=_slice_scatter,
     normalize=lambda cx, x, src, dim, *rest: ((x, src, dim_of(dim, tensor(x).rank), *rest), {}),

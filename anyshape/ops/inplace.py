@@ -138,7 +138,7 @@ for _name in FUNCTIONAL_NAMES:
         _name,
         f"torch.nn.functional.{_name}_"
         if _name in ("celu", "elu", "hardtanh", "leaky_relu", "selu", "threshold")
-        else f"anyshape.reference.{_name}_",
+        else f"anyshape.eager.{_name}_",
         (f"torch.{_name}_",) if _name in ("celu", "selu", "threshold") else (),
     )
 
@@ -147,7 +147,7 @@ for _name in FUNCTIONAL_NAMES:
 op(
     "masked_index_put_",
     "input, indices, values, accumulate=False",
-    torch="anyshape.reference.masked_index_put_",
+    torch="anyshape.eager.masked_index_put_",
     inline=True,
     mutates=("input",),
     functional="masked_index_put",
@@ -160,7 +160,7 @@ op(
 op(
     "overwrite",
     "input, src, non_blocking=False",
-    torch="anyshape.reference.overwrite",
+    torch="anyshape.eager.overwrite",
     type=like(0),
     expand=lambda b, x, src, non_blocking=False: _overwritten(b, x, src),
 )
@@ -189,14 +189,14 @@ def _inplace(name: str, signature: str, functional: str, *spellings: str) -> Non
 op(
     "filled",
     "input, value",
-    torch="anyshape.reference.filled",
+    torch="anyshape.eager.filled",
     type=like(0),
     expand=lambda b, x, value: _filled(b, x, value),
 )
 op(
     "zeroed",
     "input",
-    torch="anyshape.reference.zeroed",
+    torch="anyshape.eager.zeroed",
     type=like(0),
     expand=lambda b, x: _filled(b, x, 0),
 )
@@ -217,7 +217,7 @@ _inplace("zero_", "input", "zeroed", "torch.zero_")
 op(
     "assign",
     "input, value",
-    torch="anyshape.reference.assign",
+    torch="anyshape.eager.assign",
     type=lambda cx, x, value: (),
     effect=True,
     lower=Extern("torch.Tensor.copy_"),
@@ -227,7 +227,7 @@ op(
 op(
     "check_false",
     "condition",
-    torch="anyshape.reference.check_false",
+    torch="anyshape.eager.check_false",
     type=lambda cx, condition: (),
     effect=True,
     lower=Extern("anyshape.check_false"),

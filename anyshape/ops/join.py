@@ -174,7 +174,7 @@ def _pad_type(cx: TypeContext, x: Any, pads: tuple[tuple[Dim, Dim], ...], value:
     return TensorType(t.dtype, t.device, shape, strides)
 
 
-op("pad", "input, pads, value", torch="anyshape.reference.pad", type=_pad_type, lower=Structural())
+op("pad", "input, pads, value", torch="anyshape.eager.pad", type=_pad_type, lower=Structural())
 
 
 def _pairs(rank: int, pad: Arg) -> tuple[tuple[Any, Any], ...]:
@@ -304,7 +304,7 @@ def _roll_expand(b: Any, x: Any, shifts: Arg, dims: Arg = None) -> Any:
 op(
     "roll",
     "input, shifts, dims=None",
-    torch="anyshape.reference.roll_",
+    torch="anyshape.eager.roll_",
     expand=_roll_expand,
     spellings=("torch.roll", "torch.Tensor.roll"),
     type=lambda cx, x, shifts, dims=None: new(cx, tensor(x), tensor(x).shape),
@@ -359,7 +359,7 @@ def _meshgrid_expand(b: Any, tensors: tuple[Any, ...], *, indexing: str = "ij") 
 op(
     "meshgrid",
     "tensors, *, indexing='ij'",
-    torch="anyshape.reference.meshgrid",
+    torch="anyshape.eager.meshgrid",
     spellings=("torch.meshgrid",),
     alias="maybe",
     inline=True,
@@ -378,7 +378,7 @@ def _cartesian_expand(b: Any, tensors: tuple[Any, ...]) -> Any:
 op(
     "cartesian_prod",
     "tensors",
-    torch="anyshape.reference.cartesian_prod",
+    torch="anyshape.eager.cartesian_prod",
     spellings=("torch._C._VariableFunctions.cartesian_prod",),
     alias="maybe",
     inline=True,
@@ -387,7 +387,7 @@ op(
 op(
     "broadcast_tensors",
     "tensors",
-    torch="anyshape.reference.broadcast_tensors",
+    torch="anyshape.eager.broadcast_tensors",
     spellings=("torch.broadcast_tensors",),
     alias="maybe",
     inline=True,

@@ -320,7 +320,7 @@ def _tensordot_expand(b: Any, x: Any, y: Any, dims: Any = 2) -> Any:
 op(
     "tensordot",
     "input, other, dims=2",
-    torch="anyshape.reference.tensordot",
+    torch="anyshape.eager.tensordot",
     expand=_tensordot_expand,
     spellings=("torch.tensordot", "torch.functional.tensordot"),
 )

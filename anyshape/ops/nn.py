@@ -75,10 +75,10 @@ def _eval_only(b: Any, x: Any, p: Any, train: Any, name: str) -> Any:
 op(
     "random_dropout",
     "input, p",
-    torch="anyshape.reference.random_dropout",
+    torch="anyshape.eager.random_dropout",
     type=like(0),
     random=True,
-    lower=Extern("anyshape.reference.random_dropout"),
+    lower=Extern("anyshape.eager.random_dropout"),
 )
 for _name, _training in (
     ("dropout1d", True),
@@ -240,7 +240,7 @@ def _masked(b: Any, scores: Any, mask: Any, is_causal: Any) -> Any:
 op(
     "explicit_attention",
     _SDPA,
-    torch="anyshape.reference.explicit_attention",
+    torch="anyshape.eager.explicit_attention",
     normalize=_normal_sdpa,
     type=lambda cx, q, k, v, *rest, **kw: new(
         cx, tensor(q), _sdpa_type(cx, q, k, v, *rest, **kw).shape

@@ -330,7 +330,7 @@ op(
     "batch_norm_training",
     "input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, "
     "eps=1e-05",
-    torch="anyshape.reference.batch_norm_training",
+    torch="anyshape.eager.batch_norm_training",
     inline=True,
     expand=_batch_norm_training,
 )
@@ -423,7 +423,7 @@ def _instance_norm_training(
 op(
     "instance_norm_training",
     _INSTANCE_NORM,
-    torch="anyshape.reference.instance_norm_training",
+    torch="anyshape.eager.instance_norm_training",
     inline=True,
     expand=_instance_norm_training,
 )

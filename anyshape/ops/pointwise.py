@@ -210,7 +210,7 @@ def _round(b: Any, x: Any, *, decimals: int = 0) -> Any:
 op(
     "round",
     "input, *, decimals=0",
-    torch="anyshape.reference.round_",
+    torch="anyshape.eager.round_",
     spellings=("torch.round", "torch.Tensor.round"),
     type=pointwise_rule(),
     lower=Pointwise(_round),
@@ -252,7 +252,7 @@ op(
 op(
     "nan_to_num_core",
     "input, nan, posinf, neginf",
-    torch="anyshape.reference.nan_to_num_core",
+    torch="anyshape.eager.nan_to_num_core",
     type=pointwise_rule(promoted, 1),
     lower=Pointwise(_nan_to_num),
 )
@@ -285,7 +285,7 @@ def _to_dtype_type(cx: TypeContext, x: Any, dtype: DType) -> TensorType:
 op(
     "to_dtype",
     "input, dtype",
-    torch="anyshape.reference.to_dtype",
+    torch="anyshape.eager.to_dtype",
     type=_to_dtype_type,
     lower=Pointwise(lambda b, x, dtype: b.cast(x, dtype), "own"),
 )

@@ -121,7 +121,7 @@ random(
     "randint_like",
     f"input, low, high=None, {_LIKE}",
     _like,
-    torch="anyshape.reference.randint_like",
+    torch="anyshape.eager.randint_like",
     spellings=("torch.randint_like",),
     normalize=_options,
 )
@@ -129,7 +129,7 @@ random(
     "bernoulli",
     "input, p=None, *, generator=None",
     lambda cx, x, p=None, generator=None: new(cx, tensor(x), tensor(x).shape),
-    torch="anyshape.reference.bernoulli",
+    torch="anyshape.eager.bernoulli",
     spellings=("torch.bernoulli", "torch.Tensor.bernoulli"),
 )
 
@@ -162,14 +162,14 @@ random(
     "normal",
     "mean, std=1.0, size=None, *, dtype=None, device=None, generator=None, layout=None",
     _normal_type,
-    torch="anyshape.reference.normal",
+    torch="anyshape.eager.normal",
     spellings=("torch.normal",),
 )
 random(
     "rrelu_random",
     "input, lower, upper",
     lambda cx, x, lower, upper: _like(cx, x),
-    torch="anyshape.reference.rrelu_random",
+    torch="anyshape.eager.rrelu_random",
 )
 op(
     "rrelu",
@@ -185,7 +185,7 @@ for _name in ("dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_a
         f"random_{_name}",
         "input, p=0.5, training=True, inplace=False",
         lambda cx, x, *rest: _like(cx, x),
-        torch=f"anyshape.reference.random_{_name}",
+        torch=f"anyshape.eager.random_{_name}",
     )
 
 
@@ -213,10 +213,10 @@ for _name, _signature in (
     op(
         f"drawn_{_name[:-1]}",
         _text,
-        torch=f"anyshape.reference.drawn_{_name[:-1]}",
+        torch=f"anyshape.eager.drawn_{_name[:-1]}",
         type=like(0),
         random=True,
-        lower=Extern(f"anyshape.reference.drawn_{_name[:-1]}"),
+        lower=Extern(f"anyshape.eager.drawn_{_name[:-1]}"),
     )
     add_row(
         OpDef(

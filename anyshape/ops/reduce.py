@@ -78,7 +78,7 @@ def _reduce_row(
     op(
         name,
         signature,
-        torch=f"torch.{name}" if direct else f"anyshape.reference.{name}_",
+        torch=f"torch.{name}" if direct else f"anyshape.eager.{name}_",
         spellings=(f"torch.{name}", f"torch.Tensor.{name}", *aliases),
         type=rule,
         lower=Reduce(combine),  # type: ignore[arg-type]
@@ -158,7 +158,7 @@ for _name in ("max", "min"):
     op(
         _name,
         "input, dim=None, keepdim=False, *, other=None",
-        torch=f"anyshape.reference.{_name}_",
+        torch=f"anyshape.eager.{_name}_",
         spellings=(f"torch.{_name}", f"torch.Tensor.{_name}"),
         expand=_extremum_expand(_name),
     )
@@ -297,7 +297,7 @@ for _name, _expand in (("var", _var_expand), ("std", _std_expand)):
     op(
         _name,
         _VAR,
-        torch=f"anyshape.reference.{_name}_",
+        torch=f"anyshape.eager.{_name}_",
         spellings=(f"torch.{_name}", f"torch.Tensor.{_name}"),
         type=_var_type,
         normalize=_normal_var,
@@ -306,7 +306,7 @@ for _name, _expand in (("var", _var_expand), ("std", _std_expand)):
     op(
         f"{_name}_mean",
         _VAR,
-        torch=f"anyshape.reference.{_name}_mean_",
+        torch=f"anyshape.eager.{_name}_mean_",
         spellings=(f"torch.{_name}_mean",),
         type=lambda cx, *a, **k: (_var_type(cx, *a, **k),) * 2,
         normalize=_normal_var,
@@ -347,7 +347,7 @@ op(
 op(
     "amax_or_empty",
     "input, dim, keepdim=False",
-    torch="anyshape.reference.amax_or_empty",
+    torch="anyshape.eager.amax_or_empty",
     normalize=_normal,
     type=lambda cx, x, dims, keepdim: reduced(cx, tensor(x), dims, keepdim, tensor(x).dtype),
     lower=Reduce("max"),
@@ -462,7 +462,7 @@ def _scan_of_scalar(b: Any, x: Any, dim: Any, *, dtype: Any = None) -> Any:
 op(
     "scan_of_scalar",
     "input, dim, *, dtype=None",
-    torch="anyshape.reference.scan_of_scalar",
+    torch="anyshape.eager.scan_of_scalar",
     inline=True,
     expand=_scan_of_scalar,
 )

@@ -221,7 +221,7 @@ def _view_dtype_type(cx: TypeContext, x: Any, dtype: DType) -> TensorType:
 op(
     "view_dtype",
     "input, dtype",
-    torch="anyshape.reference.view_dtype",
+    torch="anyshape.eager.view_dtype",
     normalize=lambda cx, x, dtype: ((x, sequence(dtype)[0]), {}),
     type=_view_dtype_type,
     alias="view",

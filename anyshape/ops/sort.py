@@ -37,20 +37,20 @@ def _sort_type(cx: TypeContext, x: Any, *rest: Arg, **kwargs: Arg) -> tuple[Tens
 op(
     "sort",
     "input, dim=-1, descending=False, *, stable=False",
-    torch="anyshape.reference.sort",
+    torch="anyshape.eager.sort",
     spellings=("torch.sort", "torch.Tensor.sort"),
     normalize=_dim_at(1),
     type=_sort_type,
-    lower=Extern("anyshape.reference.sort"),
+    lower=Extern("anyshape.eager.sort"),
 )
 op(
     "argsort",
     "input, dim=-1, descending=False, *, stable=False",
-    torch="anyshape.reference.argsort",
+    torch="anyshape.eager.argsort",
     spellings=("torch.argsort", "torch.Tensor.argsort"),
     normalize=_dim_at(1),
     type=lambda cx, x, *rest, **kw: _sort_type(cx, x)[1],
-    lower=Extern("anyshape.reference.argsort"),
+    lower=Extern("anyshape.eager.argsort"),
 )
 op(
     "msort",
@@ -126,10 +126,10 @@ for _name in ("median", "nanmedian"):
     op(
         _name,
         "input, dim=None, keepdim=False",
-        torch=f"anyshape.reference.{_name}_",
+        torch=f"anyshape.eager.{_name}_",
         spellings=(f"torch.{_name}", f"torch.Tensor.{_name}"),
         type=_median_type,
-        lower=Extern(f"anyshape.reference.{_name}_"),
+        lower=Extern(f"anyshape.eager.{_name}_"),
     )
 
 

@@ -223,7 +223,7 @@ def _slice_index(
 op(
     "slice",
     "input, dim, start, length, step=1",
-    torch="anyshape.reference.slice_",
+    torch="anyshape.eager.slice_",
     type=_slice_type,
     normalize=_dim_first,
     lower=View(_slice_index),
@@ -454,7 +454,7 @@ op(
 op(
     "alias",
     "input",
-    torch="anyshape.reference.alias",
+    torch="anyshape.eager.alias",
     type=same_as(0),
     expand=lambda b, x: x,
     alias="view",

@@ -1,0 +1,469 @@
+"""What core rows mean, on eager torch, where torch has them under other parameters or not at all.
+
+Rows name these functions by their dotted names; generated graphs call them, and so do the
+reference interpreter and the steps that run eagerly.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+Tensor = torch.Tensor
+
+
+class CheckFailed(RuntimeError):
+    """A check of the graph does not hold for these inputs."""
+
+
+def full(size: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    return torch.full(size, fill_value, dtype=dtype, device=device)
+
+
+def zeros(size: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    return torch.zeros(size, dtype=dtype, device=device)
+
+
+def ones(size: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    return torch.ones(size, dtype=dtype, device=device)
+
+
+def empty(size: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    return torch.empty(size, dtype=dtype, device=device)
+
+
+def arange(length: int, start: Any, step: Any, dtype: torch.dtype, device: str) -> Tensor:
+    """``start + i * step`` for ``i < length``, in torch's own arithmetic."""
+    if length == 0:
+        return torch.empty(0, dtype=dtype, device=device)
+    if dtype.is_floating_point or isinstance(start, float) or isinstance(step, float):
+        end = start + step * (length - 0.5)
+        return torch.arange(start, end, step, dtype=dtype, device=device)
+    return torch.arange(start, start + step * length, step, dtype=dtype, device=device)
+
+
+def to_dtype(input: Tensor, dtype: torch.dtype) -> Tensor:
+    return input.to(dtype, copy=True)
+
+
+def to(
+    input: Tensor,
+    dtype: Any = None,
+    device: Any = None,
+    non_blocking: bool = False,
+    copy: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    form = memory_format or torch.preserve_format
+    return input.to(device=device, dtype=dtype or input.dtype, copy=copy, memory_format=form)
+
+
+def to_device(input: Tensor, device: str) -> Tensor:
+    return input.to(device)
+
+
+def alias(input: Tensor) -> Tensor:
+    return input.view_as(input)
+
+
+def slice_(input: Tensor, dim: int, start: int, length: int, step: int = 1) -> Tensor:
+    """``length`` elements of ``dim``, from ``start`` in steps."""
+    stop = start + (length - 1) * step + 1 if length else start
+    return input[(builtins.slice(None),) * dim + (builtins.slice(start, stop, step),)]
+
+
+def slice_scatter(
+    input: Tensor,
+    src: Tensor,
+    dim: int,
+    start: int,
+    length: int,
+    step: int = 1,
+) -> Tensor:
+    made = input.clone()
+    slice_(made, dim, start, length, step).copy_(src)
+    return made
+
+
+def pad(input: Tensor, pads: Any, value: Any) -> Tensor:
+    """Constant padding, one (low, high) pair for each dimension."""
+    flat = [n for pair in reversed(pads) for n in pair]
+    return F.pad(input, flat, value=value) if flat else input.clone()
+
+
+def index(input: Tensor, indices: Any) -> Tensor:
+    """``input[indices]`` with a tensor or nothing for each dimension."""
+    return input[tuple(builtins.slice(None) if i is None else i for i in indices)]
+
+
+def index_put(input: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
+    return index_put_(input.clone(), indices, values, accumulate)
+
+
+def index_put_(input: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
+    places = tuple(builtins.slice(None) if i is None else i for i in indices)
+    if not accumulate:
+        input[places] = values
+        return input
+    full_places = [
+        torch.arange(n).view(-1, *(1,) * 0) if i is None else i
+        for i, n in zip(indices, input.shape)
+    ]
+    return input.index_put_(tuple(_outer(indices, full_places, input)), values, accumulate=True)
+
+
+def _outer(indices: Any, places: list[Tensor], x: Tensor) -> list[Tensor]:
+    """Index tensors that spell out the dimensions without one, in the layout of ``x[indices]``."""
+    numbers = torch.arange(x.numel(), device=x.device).view(x.shape)
+    flat = numbers[tuple(builtins.slice(None) if i is None else i for i in indices)]
+    made = []
+    for size in reversed(x.shape):
+        made.append(flat % size)
+        flat = flat // size
+    return made[::-1]
+
+
+def scatter(input: Tensor, dim: int, index: Tensor, src: Any, *, reduce: Any = None) -> Tensor:
+    kwargs = {} if reduce is None else {"reduce": reduce}
+    return torch.scatter(input, dim, index, src, **kwargs)
+
+
+def round_(input: Tensor, *, decimals: int = 0) -> Tensor:
+    if not input.dtype.is_floating_point:
+        return input.clone()
+    return torch.round(input, decimals=decimals) if decimals else torch.round(input)
+
+
+def masked_index(input: Tensor, indices: Any) -> Tensor:
+    return index(input, indices)
+
+
+def masked_index_put(input: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
+    return input.clone().index_put_(indices, values, accumulate)
+
+
+def masked_index_put_(input: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
+    """``index_put_`` with masks among the indices."""
+    return input.index_put_(indices, values, accumulate)
+
+
+def nan_to_num_core(input: Tensor, nan: float, posinf: float, neginf: float) -> Tensor:
+    return torch.nan_to_num(input, nan, posinf, neginf)
+
+
+def assign(input: Tensor, value: Tensor) -> tuple[()]:
+    """Copies ``value`` into ``input``."""
+    input.copy_(value)
+    return ()
+
+
+def check_false(condition: Tensor) -> tuple[()]:
+    """Raises ``CheckFailed`` where the condition holds."""
+    if bool(condition):
+        raise CheckFailed("an index is out of range")
+    return ()
+
+
+def overwrite(input: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
+    return torch.empty_like(input).copy_(src)
+
+
+def filled(input: Tensor, value: Any) -> Tensor:
+    return torch.empty_like(input).fill_(value)
+
+
+def zeroed(input: Tensor) -> Tensor:
+    return torch.zeros_like(input)
+
+
+def meshgrid(tensors: Any, *, indexing: str = "ij") -> Any:
+    return torch.meshgrid(*tensors, indexing=indexing)
+
+
+def histogram(input: Tensor, bins: Any, *, range: Any, weight: Any, density: bool) -> Any:
+    """``torch.histogram``, which wants no range beside a tensor of edges."""
+    options = {"weight": weight, "density": density}
+    return torch.histogram(input, bins, **options if range is None else {**options, "range": range})
+
+
+def view_dtype(input: Tensor, dtype: torch.dtype) -> Tensor:
+    return input.view(dtype)
+
+
+def cartesian_prod(tensors: Any) -> Tensor:
+    return torch.cartesian_prod(*tensors)
+
+
+def same_elements(input: Tensor, other: Tensor) -> Tensor:
+    """``torch.equal`` as a tensor of one element."""
+    return torch.tensor(torch.equal(input, other), device=input.device)
+
+
+def broadcast_tensors(tensors: Any) -> Any:
+    return torch.broadcast_tensors(*tensors)
+
+
+def tensordot(input: Tensor, other: Tensor, dims: Any = 2) -> Tensor:
+    return torch.tensordot(input, other, dims)
+
+
+def roll_(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
+    return torch.roll(input, shifts, dims)
+
+
+# --- reductions over several dims that torch takes over one or all ---
+
+
+def _over_one_dim(function: Callable[..., Tensor], x: Tensor, dims: Any, keepdim: bool) -> Tensor:
+    """Joins ``dims`` into one last dimension, in row-major order, and reduces that."""
+    kept = [d for d in range(x.dim()) if d not in dims]
+    flat = (
+        x.permute(*kept, *sorted(dims)).reshape(*(x.shape[d] for d in kept), -1)
+        if x.dim()
+        else x.view(1)
+    )
+    made = function(flat, -1)
+    return made.view([1 if d in dims else n for d, n in enumerate(x.shape)]) if keepdim else made
+
+
+def prod_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    if input.numel() == 0:
+        return _over_empty(torch.prod, input, dim, keepdim, dtype=dtype)
+    return _over_one_dim(lambda x, d: torch.prod(x, d, dtype=dtype), input, dim, keepdim)
+
+
+def _over_empty(function: Any, x: Tensor, dims: Any, keepdim: bool, **kwargs: Any) -> Tensor:
+    for d in sorted(dims, reverse=True):
+        x = function(x, d, keepdim, **kwargs)
+    return x if dims else function(x, **kwargs)
+
+
+def _truth(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return lambda x, dim=None, keepdim=False: function(x, dim, keepdim) if dim else function(x)
+
+
+def _place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def place(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+        x = x.byte() if x.dtype is torch.bool else x
+        if len(dim) == 1:
+            return function(x, dim[0], keepdim)
+        return _over_one_dim(function, x, dim, keepdim)
+
+    return place
+
+
+any_, all_ = _truth(torch.any), _truth(torch.all)
+argmax_, argmin_ = _place(torch.argmax), _place(torch.argmin)
+
+
+def amax_or_empty(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    """The maximum, ``-inf`` over nothing."""
+    if input.numel():
+        return torch.amax(input, dim, keepdim)
+    shape = [1 if d in dim else n for d, n in enumerate(input.shape)]
+    made = torch.full(shape, float("-inf"), dtype=input.dtype, device=input.device)
+    return made if keepdim else made.reshape([n for d, n in enumerate(input.shape) if d not in dim])
+
+
+def max_(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+    return _extremum(torch.max, input, dim, keepdim, other)
+
+
+def min_(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+    return _extremum(torch.min, input, dim, keepdim, other)
+
+
+def _extremum(function: Any, x: Tensor, dim: Any, keepdim: bool, other: Any) -> Any:
+    if other is not None or isinstance(dim, Tensor):
+        return function(x, dim if other is None else other)
+    return function(x) if dim is None else function(x, dim, keepdim)
+
+
+def _spread(name: str) -> Callable[..., Any]:
+    def function(
+        input: Tensor,
+        dim: Any = None,
+        unbiased: None = None,
+        keepdim: bool = False,
+        *,
+        correction: Any = 1,
+    ) -> Any:
+        return getattr(torch, name)(input, dim=dim or None, correction=correction, keepdim=keepdim)
+
+    return function
+
+
+var_, std_ = _spread("var"), _spread("std")
+var_mean_, std_mean_ = _spread("var_mean"), _spread("std_mean")
+
+
+def nonzero_tuple(input: Tensor, *, as_tuple: bool = True) -> Any:
+    return torch.nonzero(input, as_tuple=True)
+
+
+def unique_(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: Any = None,
+) -> Any:
+    return torch.unique(input, sorted, return_inverse, return_counts, dim)
+
+
+def unique_consecutive_(
+    input: Tensor,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: Any = None,
+) -> Any:
+    return torch.unique_consecutive(
+        input, return_inverse=return_inverse, return_counts=return_counts, dim=dim
+    )
+
+
+def repeat_each(
+    input: Tensor, repeats: Any = None, dim: Any = None, *, output_size: Any = None
+) -> Tensor:
+    if repeats is None:
+        return torch.repeat_interleave(input, output_size=output_size)
+    return torch.repeat_interleave(input, repeats, dim, output_size=output_size)
+
+
+def one_hot_of_data(input: Tensor, num_classes: int = -1) -> Tensor:
+    return F.one_hot(input, num_classes)
+
+
+def scan_of_scalar(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    return torch.cumsum(input, dim, dtype=dtype)
+
+
+def _median(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x, dim=None, keepdim=False: (
+        function(x) if dim is None else function(x, dim, keepdim)
+    )
+
+
+median_, nanmedian_ = _median(torch.median), _median(torch.nanmedian)
+
+
+def sort(input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Any:
+    return torch.sort(input, dim=dim, descending=descending, stable=stable)
+
+
+def argsort(
+    input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = False
+) -> Tensor:
+    return torch.argsort(input, dim=dim, descending=descending, stable=stable)
+
+
+# --- torch.nn.functional ---
+
+
+def random_dropout(input: Tensor, p: float) -> Tensor:
+    return F.dropout(input, p, training=True)
+
+
+def explicit_attention(*args: Any, **kwargs: Any) -> Tensor:
+    return F.scaled_dot_product_attention(*args, **kwargs).contiguous()
+
+
+def _written(name: str) -> Callable[..., Tensor]:
+    """The activation that writes its input."""
+    return lambda x, inplace=False: getattr(F, name)(x, inplace=True)
+
+
+relu6_, silu_, mish_ = _written("relu6"), _written("silu"), _written("mish")
+hardswish_, hardsigmoid_ = _written("hardswish"), _written("hardsigmoid")
+
+
+def _pool(name: str) -> Callable[..., Any]:
+    """A pooling function that takes an empty stride for none."""
+
+    def function(x: Tensor, kernel: Any, stride: Any = None, *rest: Any) -> Any:
+        return getattr(F, name)(x, kernel, kernel if stride in (None, ()) else stride, *rest)
+
+    return function
+
+
+max_pool1d, max_pool2d, max_pool3d = _pool("max_pool1d"), _pool("max_pool2d"), _pool("max_pool3d")
+avg_pool1d, avg_pool2d, avg_pool3d = _pool("avg_pool1d"), _pool("avg_pool2d"), _pool("avg_pool3d")
+
+
+def einsum(equation: str, operands: Any) -> Tensor:
+    return torch.einsum(equation, *operands)
+
+
+def einsum_of_one(equation: str, operands: Any) -> Tensor:
+    return torch.einsum(equation, *operands)
+
+
+def block_diag(tensors: Any) -> Tensor:
+    return torch.block_diag(*tensors)
+
+
+def batch_norm_training(*args: Any, **kwargs: Any) -> Tensor:
+    return F.batch_norm(*args, **kwargs)
+
+
+def instance_norm_training(*args: Any, **kwargs: Any) -> Tensor:
+    return F.instance_norm(*args, **kwargs)
+
+
+# --- random ---
+
+
+def randint_like(
+    input: Tensor, low: int, high: Any = None, *, dtype: Any = None, device: Any = None
+) -> Tensor:
+    ends = (low,) if high is None else (low, high)
+    return torch.randint_like(input, *ends, dtype=dtype, device=device)
+
+
+def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None) -> Tensor:
+    return torch.bernoulli(input) if p is None else torch.bernoulli(input, p)
+
+
+def normal(
+    mean: Any,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    generator: Any = None,
+    layout: Any = None,
+) -> Tensor:
+    return (
+        torch.normal(mean, std)
+        if size is None
+        else torch.normal(mean, std, size, dtype=dtype, device=device)
+    )
+
+
+def rrelu_random(input: Tensor, lower: float, upper: float) -> Tensor:
+    return F.rrelu(input, lower, upper, training=True)
+
+
+random_dropout1d, random_dropout2d, random_dropout3d = F.dropout1d, F.dropout2d, F.dropout3d
+random_alpha_dropout, random_feature_alpha_dropout = F.alpha_dropout, F.feature_alpha_dropout
+
+
+def _drawn(name: str) -> Callable[..., Tensor]:
+    def function(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        given = (arg for arg in args if arg is not None)
+        return getattr(torch.empty_like(input), name)(*given, **kwargs)
+
+    return function
+
+
+drawn_normal, drawn_uniform, drawn_bernoulli = (
+    _drawn("normal_"),
+    _drawn("uniform_"),
+    _drawn("bernoulli_"),
+)
+drawn_exponential, drawn_random = _drawn("exponential_"), _drawn("random_")

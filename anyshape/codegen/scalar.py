@@ -1,4 +1,4 @@
-"""One row for each scalar operator, one column for each target.
+"""How each target spells each scalar operator: a table a target, one row an operator.
 
 In: an operator, its operands' texts and dtype. Out: an expression with torch's semantics. A column
 gives a text for floats and one for integers (``None``: the operator has no such form); helpers that
@@ -32,18 +32,39 @@ def _call(name: str) -> Text:
     return Text(f"{name}{{f}}({{0}})")
 
 
-C_TEXTS: Mapping[str, Text] = MappingProxyType(
+_COMMON: Mapping[str, Text] = MappingProxyType(
     {
         "add": _same("({0} + {1})"),
         "sub": _same("({0} - {1})"),
         "mul": _same("({0} * {1})"),
+        "neg": _same("(-{0})"),
+        "eq": _same("({0} == {1})"),
+        "ne": _same("({0} != {1})"),
+        "lt": _same("({0} < {1})"),
+        "le": _same("({0} <= {1})"),
+        "gt": _same("({0} > {1})"),
+        "ge": _same("({0} >= {1})"),
+        "logical_and": _same("(({0} != 0) & ({1} != 0))"),
+        "logical_or": _same("(({0} != 0) | ({1} != 0))"),
+        "logical_xor": _same("(({0} != 0) ^ ({1} != 0))"),
+        "logical_not": _same("({0} == 0)"),
+        "bit_and": Text(None, "({0} & {1})"),
+        "bit_or": Text(None, "({0} | {1})"),
+        "bit_xor": Text(None, "({0} ^ {1})"),
+        "bit_not": Text(None, "(~{0})"),
+    }
+)
+"""What C and Triton spell alike."""
+
+C_TEXTS: Mapping[str, Text] = MappingProxyType(
+    {
+        **_COMMON,
         "div": Text("({0} / {1})", "as_div_{t}({0}, {1})"),
         "floordiv": _same("as_floordiv_{t}({0}, {1})"),
         "truncdiv": Text("__builtin_trunc{f}({0} / {1})", "as_div_{t}({0}, {1})"),
         "mod": _same("as_mod_{t}({0}, {1})"),
         "fmod": Text("fmod{f}({0}, {1})", "as_rem_{t}({0}, {1})"),
         "pow": Text("pow{f}({0}, {1})", "as_pow_{t}({0}, {1})"),
-        "neg": _same("(-{0})"),
         "abs": Text("__builtin_fabs{f}({0})", "({0} < 0 ? -{0} : {0})"),
         "sign": _same("(({0} > 0) - ({0} < 0))"),
         "reciprocal": Text("(1 / {0})"),
@@ -83,20 +104,6 @@ C_TEXTS: Mapping[str, Text] = MappingProxyType(
         "maximum": Text("as_max_{t}({0}, {1})", "({0} > {1} ? {0} : {1})"),
         "fmin": Text("as_fmin_{t}({0}, {1})", "({0} < {1} ? {0} : {1})"),
         "fmax": Text("as_fmax_{t}({0}, {1})", "({0} > {1} ? {0} : {1})"),
-        "eq": _same("({0} == {1})"),
-        "ne": _same("({0} != {1})"),
-        "lt": _same("({0} < {1})"),
-        "le": _same("({0} <= {1})"),
-        "gt": _same("({0} > {1})"),
-        "ge": _same("({0} >= {1})"),
-        "logical_and": _same("(({0} != 0) & ({1} != 0))"),
-        "logical_or": _same("(({0} != 0) | ({1} != 0))"),
-        "logical_xor": _same("(({0} != 0) ^ ({1} != 0))"),
-        "logical_not": _same("({0} == 0)"),
-        "bit_and": Text(None, "({0} & {1})"),
-        "bit_or": Text(None, "({0} | {1})"),
-        "bit_xor": Text(None, "({0} ^ {1})"),
-        "bit_not": Text(None, "(~{0})"),
         "shl": Text(None, "as_shl_{t}({0}, {1})"),
         "shr": Text(None, "as_shr_{t}({0}, {1})"),
         "isnan": Text("({0} != {0})", "0"),
@@ -171,15 +178,12 @@ _LIBDEVICE = (
 
 TRITON_TEXTS: Mapping[str, Text] = MappingProxyType(
     {
-        "add": _same("({0} + {1})"),
-        "sub": _same("({0} - {1})"),
-        "mul": _same("({0} * {1})"),
+        **_COMMON,
         "div": Text("({0} / {1})", "as_int_divide({0}, {1})"),
         "floordiv": Text("tl.floor({0} / {1})", "as_int_floordiv({0}, {1})"),
         "truncdiv": Text("tl.where({0} / {1} < 0, tl.ceil({0} / {1}), tl.floor({0} / {1}))",
                          "as_int_divide({0}, {1})"),
         "mod": Text("({0} - tl.floor({0} / {1}) * {1})", "as_int_mod({0}, {1})"),
-        "neg": _same("(-{0})"),
         "abs": _same("tl.abs({0})"),
         "sign": _same("tl.where({0} > 0, 1, tl.where({0} < 0, -1, 0))"),
         "reciprocal": Text("(1.0 / {0})"),
@@ -204,20 +208,6 @@ TRITON_TEXTS: Mapping[str, Text] = MappingProxyType(
         "maximum": Text("as_max({0}, {1})", "tl.maximum({0}, {1})"),
         "fmin": _same("tl.minimum({0}, {1})"),
         "fmax": _same("tl.maximum({0}, {1})"),
-        "eq": _same("({0} == {1})"),
-        "ne": _same("({0} != {1})"),
-        "lt": _same("({0} < {1})"),
-        "le": _same("({0} <= {1})"),
-        "gt": _same("({0} > {1})"),
-        "ge": _same("({0} >= {1})"),
-        "logical_and": _same("(({0} != 0) & ({1} != 0))"),
-        "logical_or": _same("(({0} != 0) | ({1} != 0))"),
-        "logical_xor": _same("(({0} != 0) ^ ({1} != 0))"),
-        "logical_not": _same("({0} == 0)"),
-        "bit_and": Text(None, "({0} & {1})"),
-        "bit_or": Text(None, "({0} | {1})"),
-        "bit_xor": Text(None, "({0} ^ {1})"),
-        "bit_not": Text(None, "(~{0})"),
         "shl": Text(None, "({0} << {1})"),
         "shr": Text(None, "({0} >> {1})"),
         "isnan": Text("({0} != {0})", "({0} != {0})"),

@@ -1,7 +1,7 @@
 """How each target spells each scalar operator: a table a target, one row an operator.
 
-In: an operator, its operands' texts and dtype. Out: an expression with torch's semantics. A column
-gives a text for floats and one for integers (``None``: the operator has no such form); helpers that
+In: an operator, its operands' texts and dtype. Out: an expression with torch's semantics. A row
+has a text for floats and one for integers (``None``: the operator has no such form); helpers that
 a text calls are in the target's prelude. bfloat16 and float16 elements are held as float32 and
 rounded by ``cast``.
 """

@@ -66,22 +66,23 @@ class CompiledGraph:
         return sum(isinstance(step, Call) and step.kind == kind for step in steps)
 
 
-def needs_gradients(graph: Graph) -> bool:
-    """Whether a node that the program ran in grad mode reads what requires grad."""
-    return any(
-        node.world is not None
-        and node.world.grad
-        and any(isinstance(v.type, TensorType) and v.type.requires_grad for v in node.inputs())
-        for node in graph.nodes
-    )
+def why_eager(graph: Graph) -> tuple[Node | None, str] | None:
+    """Why eager torch runs all of the graph, and the node it is about; None where kernels can."""
+    for node in graph.nodes:
+        if _records_gradients(node):
+            return node, "gradients are recorded, and kernels have none yet"
+    made = [(node, value) for node in graph.nodes for value in node.outputs]
+    for node, value in [*((None, entry.value) for entry in graph.inputs), *made]:
+        if isinstance(value.type, TensorType) and value.type.device != "cpu":
+            return node, f"a tensor lies on {value.type.device}, and kernels run on the CPU only"
+    return None
 
 
-def off_the_cpu(graph: Graph) -> bool:
-    """Whether a tensor of the graph lies where no kernel of ours can reach it."""
-    inputs = (entry.value for entry in graph.inputs)
-    made = (value for node in graph.nodes for value in node.outputs)
-    types = (value.type for value in (*inputs, *made))
-    return any(isinstance(t, TensorType) and t.device != "cpu" for t in types)
+def _records_gradients(node: Node) -> bool:
+    """Whether the program ran the node in grad mode on what requires grad."""
+    if node.world is None or not node.world.grad:
+        return False
+    return any(isinstance(v.type, TensorType) and v.type.requires_grad for v in node.inputs())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,7 +138,9 @@ class Driver:
 
     def compile_graph(self, graph: Graph, constants: Mapping[str, torch.Tensor]) -> CompiledGraph:
         """``constants``: the tensors of the inputs that are no arguments, by the value's name."""
-        if needs_gradients(graph) or off_the_cpu(graph):
+        eager = why_eager(graph)
+        if eager is not None:
+            self._refuse_graph(graph, *eager)
             return EagerGraph(graph, constants, reference.teachers(graph))  # type: ignore[return-value]
         place = graph.first_line
         passed = tuple(stages(graph, OPS))
@@ -183,6 +186,11 @@ class Driver:
             self.names[kernel] = name
             self.functions[name] = function
         return name
+
+    def _refuse_graph(self, graph: Graph, node: Node | None, why: str) -> None:
+        if self.options.fallback == "error" and graph.nodes:
+            first = graph.nodes[0] if node is None else node
+            raise AnyshapeError("E401", op=first.op, why=why, location=first.location)
 
     def _refuse_eager(self, program: Program) -> None:
         if self.options.fallback != "error":

@@ -177,3 +177,20 @@ def test_the_errors_page_is_made_from_the_table() -> None:
     assert page.read_text(encoding="utf-8") == errors_page(), (
         "run `anyshape errors > docs/errors.md`"
     )
+
+
+@pytest.mark.parametrize(
+    ("why", "argument"),
+    [("gradients are recorded", {"requires_grad": True}), ("lies on meta", {"device": "meta"})],
+)
+def test_a_graph_that_eager_torch_runs_is_refused_when_asked_for(
+    why: str, argument: dict[str, Any]
+) -> None:
+    x = torch.ones(3, **argument)
+    strict = anyshape.compile(many_turns, fullgraph=True, options={"fallback": "error"})
+    with pytest.raises(AnyshapeError, match=f"E401.*(?s:.*){why}"):
+        strict(x)
+    relaxed = anyshape.compile(many_turns, fullgraph=True)
+    assert relaxed(x).shape == (3,) and relaxed.stats().eager_ops == 100
+    with torch.no_grad():
+        assert strict(torch.ones(3)).tolist() == [101.0] * 3

@@ -13,11 +13,21 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from anyshape.ir.scalars import applied
+
 Tensor = torch.Tensor
 
 
 class CheckFailed(RuntimeError):
     """A check of the graph does not hold for these inputs."""
+
+
+def number(function: str, operands: Any) -> int | float:
+    """A row of ``SCALAR_FUNCTIONS``; raises ``CheckFailed`` where Python raises."""
+    made = applied(function, operands)
+    if made is None:
+        raise CheckFailed("a number that data decides is out of range")
+    return made
 
 
 def full(size: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> Tensor:

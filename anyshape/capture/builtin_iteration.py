@@ -250,6 +250,10 @@ def _extreme(name: str) -> Handler:
             return machine.native(function, args, kwargs)
         if len(args) > 1 and default is not ABSENT:
             return machine.native(function, args, kwargs)
+        if key is None and len(args) > 1 and any(type(value) in PROXIES for value in args):
+            made = machine.domain.extremum(name, args)
+            if made is not NotImplemented:
+                return made
         return Call(iteration_polyfills.extreme_of, (name, values, key, default, better))
 
     return handler

@@ -10,7 +10,7 @@ proxies; `concrete.py` is its only torch-free heir.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anyshape.capture.values import InterpreterBug
@@ -88,6 +88,12 @@ class Domain:
     def compare(self, op: str, a: Any, b: Any) -> Any:
         """`op` is `< <= == != > >=`; at least one is a proxy."""
         raise _unexpected("compare", a, b)
+
+    def extremum(self, name: str, values: Sequence[Any]) -> Any:
+        """`min(*values)` or `max(*values)`, one of them a proxy; `NotImplemented` means: compare
+        them one by one.
+        """
+        return NotImplemented
 
     def contains(self, container: Any, item: Any) -> Any:
         """`item in container`, where `container` is a proxy."""

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from anyshape.capture.breaks import broken
 from anyshape.capture.numpy_scalars import is_square_root, plain_number
 from anyshape.capture.recorder import Recorder
 from anyshape.capture.values import PROXIES, ScalarValue, SizeValue
-from anyshape.ir.scalars import Operand, Scalar, ScalarInput
+from anyshape.ir.scalars import MATH_OF_ONE, MATH_OF_TWO, Kind, Operand, Scalar, ScalarInput
 from anyshape.symbolic import (
     AllOf,
     AnyOf,
@@ -71,16 +71,40 @@ SCALAR_NAMES: Mapping[str, str] = {
     ">": "gt",
     ">=": "ge",
 }
-MATH: Mapping[Any, str] = {
-    math.sqrt: "sqrt",
-    math.exp: "exp",
-    math.log2: "log2",
-    math.sin: "sin",
-    math.cos: "cos",
-    math.tanh: "tanh",
-    math.floor: "floor",
-    math.ceil: "ceil",
-    math.trunc: "trunc",
+MATH: Mapping[Any, str] = {getattr(math, name): name for name in (*MATH_OF_ONE, *MATH_OF_TWO)} | {
+    math.pow: "pow_of_floats"
+}
+WHOLE = frozenset({"floor", "ceil", "trunc"})
+TESTS = frozenset({"isnan", "isinf", "isfinite"})
+LARGEST = 700.0  # e to this power is a float
+LONGEST = 2.0**62  # an int this long is a symbol's
+
+
+def _not_null(recorder: Recorder, a: Operand, b: Operand) -> Any:
+    return compare(recorder, "!=", wrapped(b), 0)
+
+
+def _within(bound: float, op: str = "<=") -> Callable[..., Any]:
+    return lambda recorder, a: compare(recorder, op, unary(recorder, "abs", wrapped(a)), bound)
+
+
+def _above(op: str, bound: float) -> Callable[..., Any]:
+    return lambda recorder, a, *rest: compare(recorder, op, wrapped(a), bound)
+
+
+# Where a function raises nothing; the functions that are not named never do.
+SAFE: Mapping[str, Callable[..., Any]] = {
+    **dict.fromkeys(("truediv", "floordiv", "mod", "fmod"), _not_null),
+    **dict.fromkeys(("exp", "expm1", "sinh", "cosh"), _within(LARGEST)),
+    **dict.fromkeys(("sin", "cos", "tan"), _within(math.inf, "<")),
+    **dict.fromkeys(("asin", "acos"), _within(1.0)),
+    **dict.fromkeys(("log", "log2", "log10"), _above(">", 0)),
+    **dict.fromkeys(("int", "round", *WHOLE), _within(LONGEST)),
+    "sqrt": _above(">=", 0),
+    "log1p": _above(">", -1),
+    "acosh": _above(">=", 1),
+    "pow": _above(">", 0),
+    "pow_of_floats": _above(">", 0),
 }
 
 
@@ -102,6 +126,15 @@ def operand(value: Any) -> Operand | None:
         return value.scalar  # type: ignore[no-any-return]
     number = plain_number(value)
     return None if isinstance(number, complex) else number
+
+
+def wrapped(value: Operand) -> Any:
+    """An operand as it lies on the virtual stack."""
+    if isinstance(value, Expr):
+        return SizeValue(value)
+    if isinstance(value, (Scalar, ScalarInput)):
+        return ScalarValue(value, bool if value.kind == "bool" else float)
+    return ScalarValue(value, bool) if isinstance(value, CONDITIONS) else value
 
 
 def is_int(value: Any) -> bool:
@@ -130,12 +163,30 @@ def binary(recorder: Recorder, op: str, a: Any, b: Any) -> Any:
             return made
     if op == "divmod":
         return (binary(recorder, "//", a, b), binary(recorder, "%", a, b))
-    if op in ("/", "//", "%"):
+    if op in ("/", "//", "%") and dim(b) is not None:
         _not_zero(recorder, b, op)
     name = SCALAR_NAMES.get(op)
     if name is None:
         raise broken("size-needed", f"the operator {op}")
-    return ScalarValue(Scalar("float", name, (left, right)), float)
+    return function_of(recorder, "float", name, left, right)
+
+
+def function_of(recorder: Recorder, kind: Kind, name: str, *operands: Operand) -> Any:
+    """A function of numbers, some of them symbolic. Where Python may raise, a guard says that the
+    arguments are such as at the first call; where data decides them, a node computes the result,
+    and the segment has not happened if it cannot."""
+    scalar = Scalar(kind, name, operands)
+    safe = SAFE[name](recorder, *operands) if name in SAFE else True
+    if safe is not True:
+        if not recorder.is_known(scalar):
+            if recorder.depth:
+                raise broken("fork", f"{name} of data")
+            return recorder.wrap(recorder.call("number", name, operands))
+        if not recorder.depth and not decide(recorder, safe):
+            return recorder.specialize_scalar(scalar, name)  # or the hint raises what Python does
+    if kind == "int":
+        return SizeValue(recorder.bound_symbol(scalar))
+    return ScalarValue(scalar, bool if kind == "bool" else float)
 
 
 def _int_binary(recorder: Recorder, op: str, a: Any, b: Any) -> Any:
@@ -156,7 +207,7 @@ def _int_binary(recorder: Recorder, op: str, a: Any, b: Any) -> Any:
         return size(floordiv(left, 2**right))
     if op == "**" and isinstance(right, int) and right < 0:
         _not_zero(recorder, a, op)
-        return ScalarValue(Scalar("float", "pow", (left, right)), float)
+        return function_of(recorder, "float", "pow", left, right)
     if op in ("/",):
         return NotImplemented
     if op in ("&", "|", "^", "<<", ">>", "**"):
@@ -216,10 +267,6 @@ INTEGER_ALL: Mapping[str, Callable[[Any, Any], Any]] = {
 def _not_zero(recorder: Recorder, b: Any, op: str) -> None:
     value = dim(b)
     if value is None:
-        if isinstance(b, ScalarValue) and not decide(recorder, compare(recorder, "!=", b, 0)):
-            raise ZeroDivisionError("float division by zero")
-        if isinstance(b, float) and b == 0:
-            raise ZeroDivisionError("float division by zero")
         return
     text = "division by zero" if op == "/" else "integer division or modulo by zero"
     if not recorder.decide_or_check(ne(value, 0), text):
@@ -315,10 +362,8 @@ def unary(recorder: Recorder, op: str, a: Any) -> Any:
         )
     if op == "float":
         return a
-    if op == "int":
-        return integer_of(recorder, Scalar("int", "int", (scalar,)))
-    if op == "round":
-        return integer_of(recorder, Scalar("int", "round", (scalar,)))
+    if op in ("int", "round"):
+        return function_of(recorder, "int", op, scalar)
     return UNARY_NATIVE[op](recorder.specialize_scalar(scalar, op))
 
 
@@ -373,24 +418,40 @@ def integer_of(recorder: Recorder, scalar: Scalar) -> Any:
     return SizeValue(recorder.bound_symbol(scalar))
 
 
-def math_call(recorder: Recorder, fn: Any, value: Any) -> Any:
-    """`math.sqrt(n)` and the like on a symbolic number; None where there is no such row."""
-    name = MATH.get(fn)
-    argument = operand(value)
-    if is_square_root(fn) and is_int(value) and recorder.cx.known(ge(argument, 0)):
-        name = "sqrt"  # of negative numbers it is a NaN where Python's raises
-    if name is None or argument is None:
+def math_call(recorder: Recorder, fn: Any, values: Sequence[Any]) -> Any:
+    """`math.sqrt(n)` and the like on symbolic numbers; None where there is no such row."""
+    operands = [found for found in map(operand, values) if found is not None]
+    if not operands or len(operands) < len(values):
         return None
-    if name in ("floor", "ceil", "trunc"):
-        if is_int(value):
-            return value
-        quotient = _exact_quotient(recorder, name, argument)
-        return (
-            quotient
-            if quotient is not None
-            else integer_of(recorder, Scalar("int", name, (argument,)))
-        )
-    return ScalarValue(Scalar("float", name, (argument,)), float)
+    name = MATH.get(fn)
+    first, *rest = operands
+    if fn is round and len(values) == 2:
+        return _rounded(recorder, *values)
+    if fn is math.log and len(rest) == 1:
+        bottom = math_call(recorder, math.log, values[1:])
+        return binary(recorder, "/", math_call(recorder, math.log, values[:1]), bottom)
+    number = dim(values[0])
+    if is_square_root(fn) and number is not None and recorder.cx.known(ge(number, 0)):
+        name = "sqrt"  # of negative numbers it is a NaN where Python's raises
+    if name is None or len(rest) != (name in MATH_OF_TWO or fn is math.pow):
+        return None
+    if name in WHOLE:
+        if is_int(values[0]):
+            return values[0]
+        quotient = _exact_quotient(recorder, name, first)
+        return function_of(recorder, "int", name, first) if quotient is None else quotient
+    return function_of(recorder, "bool" if name in TESTS else "float", name, *operands)
+
+
+def _rounded(recorder: Recorder, value: Any, digits: Any) -> Any:
+    """`round(value, digits)`."""
+    if not isinstance(digits, int) or (is_int(value) and digits < 0):
+        return None
+    return (
+        value
+        if is_int(value)
+        else function_of(recorder, "float", "round_to", operand(value), digits)
+    )
 
 
 def _exact_quotient(recorder: Recorder, name: str, argument: Operand) -> Any:
@@ -406,13 +467,23 @@ def _exact_quotient(recorder: Recorder, name: str, argument: Operand) -> Any:
     return size(-floordiv(-a, b) if name == "ceil" else down)
 
 
-def extremum(recorder: Recorder, name: str, values: list[Any]) -> Any:
-    """`min` or `max` of ints with sizes among them; NotImplemented for anything else."""
-    dims = [dim(value) for value in values]
-    if any(d is None for d in dims):
+def extremum(recorder: Recorder, name: str, values: Sequence[Any]) -> Any:
+    """`min` or `max` of ints, or of floats, with symbolic ones among them; NotImplemented for
+    anything else."""
+    if all(type(value) in (int, SizeValue) for value in values):
+        function = minimum if name == "min" else maximum
+        return size(recorder.cx.facts.simplify(function(*map(dim, values))))
+    if not all(type(value) is float or is_float(value) for value in values):
         return NotImplemented
-    function = minimum if name == "min" else maximum
-    return size(recorder.cx.facts.simplify(function(*dims)))  # type: ignore[arg-type]
+    best, *others = values
+    for other in others:
+        best = function_of(recorder, "float", name, operand(best), operand(other))
+    return best
+
+
+def is_float(value: Any) -> bool:
+    """Whether it is a symbolic float."""
+    return type(value) is ScalarValue and value.kind is float
 
 
 def scalar_symbols(scalar: Any) -> frozenset[Any] | None:

@@ -227,6 +227,13 @@ class Recorder:
         self.decide_scalar(Scalar("bool", "eq", (scalar, value)))
         return value
 
+    def is_known(self, scalar: Any) -> bool:
+        """Whether a scalar is computed from what is known when the function is called."""
+        return all(
+            name in self.scalar_hints or name in self.hints and name.policy == "backed"
+            for name in names_of(scalar)
+        )
+
     def scalar_hint(self, scalar: Any) -> Any:
         """The example value of a scalar; None where it depends on data."""
         inputs = {unknown: self.scalar_hints.get(unknown) for unknown in scalar_inputs(scalar)}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -418,13 +418,9 @@ class SymbolicDomain(Domain):
         return eager_call(self, fn, args, kwargs)
 
     def _call_with_proxies(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if len(args) == 1 and not kwargs:
-            made = numbers.math_call(self.recorder, fn, args[0])
+        if not kwargs:
+            made = numbers.math_call(self.recorder, fn, args)
             if made is not None:
-                return made
-        if fn in (min, max) and not kwargs:
-            made = numbers.extremum(self.recorder, fn.__name__, list(args))
-            if made is not NotImplemented:
                 return made
         if fn in callables.OPERATOR_FUNCTIONS:
             return callables.OPERATOR_FUNCTIONS[fn](self, *args)
@@ -532,6 +528,9 @@ class SymbolicDomain(Domain):
             return known
         assert not isinstance(condition, bool)
         return join.branch(self, condition, frame)  # type: ignore[no-any-return]
+
+    def extremum(self, name: str, values: Sequence[Any]) -> Any:
+        return numbers.extremum(self.recorder, name, values)
 
     def getattr(self, value: Any, name: str) -> Any:
         if type(value) is TensorValue:

@@ -20,6 +20,7 @@ from anyshape.ir.loops import Kernel
 from anyshape.ir.program import (
     Allocate,
     BindItem,
+    BindNumber,
     BindSize,
     BufferRef,
     BumpVersion,
@@ -131,6 +132,10 @@ class _Printer:
                 self.lines.append(f"{symbol} = {_local(step.buffer)}.shape[{step.dim}]")
             case BindItem():
                 self.lines.append(f"{_local(step.target.name)} = {_local(step.buffer)}.item()")
+            case BindNumber():
+                compute = self._name("number", ("function", "anyshape.number"))
+                given = f"{step.function!r}, {self._arg(step.operands)}"
+                self.lines.append(f"{_local(step.target.name)} = {compute}({given})")
             case CheckStep():
                 self._check(step)
             case BumpVersion():

@@ -321,5 +321,12 @@ def _apply(function: str, args: list[Any]) -> Any:
         "ceil": "int",
         "trunc": "int",
         "bool": "bool",
+        "isnan": "bool",
+        "isinf": "bool",
+        "isfinite": "bool",
     }
+    if name == "round" and len(args) == 2:
+        name = "round_to"
+    if function == "math.pow":
+        name = "pow_of_floats"
     return Scalar(kinds.get(name, "float"), name, tuple(args))  # type: ignore[arg-type]

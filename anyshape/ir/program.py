@@ -144,6 +144,16 @@ class BindItem:
 
 
 @dataclass(frozen=True, slots=True)
+class BindNumber:
+    """Computes a number on the host by a function that Python may raise in: then the segment has
+    not happened."""
+
+    target: Symbol | ScalarInput
+    function: str
+    operands: tuple[StepArg, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CheckStep:
     """The condition must hold, or the segment has not happened (DESIGN.md, idea 3)."""
 
@@ -178,8 +188,8 @@ class Stretch:
 
 
 Step: TypeAlias = (
-    "Allocate | Free | Launch | Call | LibraryCall | BindSize | BindItem | CheckStep | BumpVersion"
-    " | Stretch"
+    "Allocate | Free | Launch | Call | LibraryCall | BindSize | BindItem | BindNumber | CheckStep"
+    " | BumpVersion | Stretch"
 )
 
 

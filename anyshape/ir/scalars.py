@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -43,8 +43,25 @@ class Scalar:
 Operand: TypeAlias = "Scalar | ScalarInput | Expr | Condition | int | float | bool"
 
 
-def _truediv(a: Number, b: Number) -> float:
-    return operator.truediv(a, b)
+MATH_OF_ONE = (
+    *("sqrt", "exp", "expm1", "log", "log2", "log10", "log1p", "floor", "ceil", "trunc", "fabs"),
+    *(
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "asinh",
+        "acosh",
+        "atanh",
+    ),
+    *("degrees", "radians", "erf", "erfc", "isnan", "isinf", "isfinite"),
+)
+MATH_OF_TWO = ("atan2", "copysign", "hypot", "fmod")
 
 
 # name -> (meaning, Python text with {0}, {1}... for the operands)
@@ -56,7 +73,7 @@ SCALAR_FUNCTIONS: dict[str, tuple[Callable[..., Number], str]] = {
     "add": (operator.add, "({0} + {1})"),
     "sub": (operator.sub, "({0} - {1})"),
     "mul": (operator.mul, "({0} * {1})"),
-    "truediv": (_truediv, "({0} / {1})"),
+    "truediv": (operator.truediv, "({0} / {1})"),
     "floordiv": (operator.floordiv, "({0} // {1})"),
     "mod": (operator.mod, "({0} % {1})"),
     "pow": (operator.pow, "({0} ** {1})"),
@@ -66,6 +83,7 @@ SCALAR_FUNCTIONS: dict[str, tuple[Callable[..., Number], str]] = {
     "min": (min, "min({0}, {1})"),
     "max": (max, "max({0}, {1})"),
     "round": (round, "round({0})"),
+    "round_to": (round, "round({0}, {1})"),
     "eq": (operator.eq, "({0} == {1})"),
     "ne": (operator.ne, "({0} != {1})"),
     "lt": (operator.lt, "({0} < {1})"),
@@ -76,17 +94,20 @@ SCALAR_FUNCTIONS: dict[str, tuple[Callable[..., Number], str]] = {
     "or": (lambda a, b: bool(a or b), "({0} or {1})"),
     "not": (operator.not_, "(not {0})"),
     "select": (lambda c, a, b: a if c else b, "({1} if {0} else {2})"),
-    "sqrt": (math.sqrt, "math.sqrt({0})"),
-    "exp": (math.exp, "math.exp({0})"),
-    "log": (math.log, "math.log({0})"),
-    "log2": (math.log2, "math.log2({0})"),
-    "floor": (math.floor, "math.floor({0})"),
-    "ceil": (math.ceil, "math.ceil({0})"),
-    "trunc": (math.trunc, "math.trunc({0})"),
-    "sin": (math.sin, "math.sin({0})"),
-    "cos": (math.cos, "math.cos({0})"),
-    "tanh": (math.tanh, "math.tanh({0})"),
+    **{name: (getattr(math, name), f"math.{name}({{0}})") for name in MATH_OF_ONE},
+    **{name: (getattr(math, name), f"math.{name}({{0}}, {{1}})") for name in MATH_OF_TWO},
+    "pow_of_floats": (math.pow, "math.pow({0}, {1})"),
 }
+
+
+def applied(function: str, operands: Sequence[Number]) -> Number | None:
+    """A row of ``SCALAR_FUNCTIONS`` applied to numbers that data decides; None where Python raises,
+    and where the result is complex or an int of more than 62 bits."""
+    try:
+        made = SCALAR_FUNCTIONS[function][0](*operands)
+    except (ArithmeticError, ValueError):
+        return None
+    return None if isinstance(made, complex) or isinstance(made, int) and abs(made) >> 62 else made
 
 
 def evaluate_scalar(

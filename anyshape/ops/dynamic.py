@@ -45,6 +45,23 @@ def _item_type(cx: TypeContext, x: Any) -> ScalarType:
 
 op("item", "input", torch="torch.Tensor.item", type=_item_type)
 
+WHOLE = frozenset({"int", "round", "floor", "ceil", "trunc"})
+
+
+def _number_type(cx: TypeContext, function: Any, operands: Any) -> ScalarType:
+    if function in WHOLE:
+        return ScalarType(
+            "int", cx.space.fresh("u", policy="unbacked", knowledge="midrun", signed=True)
+        )
+    made = ScalarInput(f"n{len(cx.numbers)}", "float")
+    cx.numbers.append(made)
+    return ScalarType("float", made)  # type: ignore[arg-type]
+
+
+# A function of numbers that data decides, where Python may raise: ``1.0 / n0``, ``int(n0)``. When
+# it does, the segment has not happened.
+op("number", "function, operands", torch="anyshape.eager.number", type=_number_type)
+
 # --- places and selections ---
 
 

@@ -20,6 +20,7 @@ import torch
 from anyshape.errors import AnyshapeError
 from anyshape.ir.code import Code
 from anyshape.ir.program import CheckStep
+from anyshape.ir.scalars import applied
 from anyshape.runtime.build import Builder, Loaded
 
 LIBRARY = (
@@ -201,6 +202,14 @@ def check_false(condition: torch.Tensor) -> None:
         raise CheckFailed(CheckStep(True, "an index is out of range"))  # type: ignore[arg-type]
 
 
+def number(function: str, operands: tuple[Any, ...]) -> int | float:
+    """A row of ``SCALAR_FUNCTIONS``; raises ``CheckFailed`` where Python raises."""
+    made = applied(function, operands)
+    if made is None:
+        raise CheckFailed(CheckStep(True, "a number that data decides is out of range"))  # type: ignore[arg-type]
+    return made
+
+
 def bump_version(tensor: torch.Tensor) -> None:
     """Tells autograd that a kernel wrote into the tensor; raises where eager torch must not."""
     if tensor.is_inference() and not torch.is_inference_mode_enabled():
@@ -265,4 +274,5 @@ RUNTIME_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "anyshape.stretch_failed": stretch_failed,
     "anyshape.check_false": check_false,
     "anyshape.bump_version": bump_version,
+    "anyshape.number": number,
 }

@@ -15,6 +15,7 @@ from anyshape.ir.graph import Arg, Graph, Node, ScalarType, TensorType, Value, v
 from anyshape.ir.program import (
     Allocate,
     BindItem,
+    BindNumber,
     BindSize,
     Buffer,
     BufferRef,
@@ -288,7 +289,7 @@ class _Plan:
             return
         scalars = [o for o in node.outputs if isinstance(o.type, ScalarType)]
         if scalars:
-            self._bind_item(scalars[0], args[0])
+            self._bind_number(scalars[0], args)
             return
         kind = EFFECT_KINDS.get(node.op, "extern" if extern else "eager")
         restride = row is None or row.alias == "none"
@@ -299,17 +300,19 @@ class _Plan:
         for output in node.outputs:
             self._bind_sizes(output)
 
-    def _bind_item(self, value: Value, source: StepArg) -> None:
-        assert isinstance(value.type, ScalarType) and isinstance(source, BufferRef)
-        target = value.type.expr
-        if isinstance(target, Expr):
-            assert target.symbol is not None
-            self.bound.add(target.symbol)
-            self.steps.append(BindItem(target.symbol, source.name))
-        elif isinstance(target, ScalarInput):
-            self.steps.append(BindItem(target, source.name))
-        elif isinstance(target, Scalar) and isinstance(target.args[0], ScalarInput):
-            self.steps.append(BindItem(target.args[0], source.name))
+    def _bind_number(self, value: Value, args: tuple[StepArg, ...]) -> None:
+        assert isinstance(value.type, ScalarType)
+        number = value.type.expr
+        source = number.args[0] if isinstance(number, Scalar) else number
+        target = source.symbol if isinstance(source, Expr) else source
+        assert isinstance(target, (Symbol, ScalarInput))
+        if isinstance(target, Symbol):
+            self.bound.add(target)
+        if isinstance(args[0], BufferRef):
+            self.steps.append(BindItem(target, args[0].name))
+        else:
+            function, operands = args
+            self.steps.append(BindNumber(target, function, operands))  # type: ignore[arg-type]
 
     def _bind_sizes(self, value: Value) -> None:
         """Sizes that only the call knows."""

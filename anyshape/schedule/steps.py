@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from anyshape.ir.program import (
     Allocate,
     BindItem,
+    BindNumber,
     BindSize,
     Buffer,
     BufferRef,
@@ -77,6 +78,8 @@ def numbers_of(step: Step, buffers: Mapping[str, Buffer]) -> Iterator[Number]:
             for buffer in (buffers[name] for name in outputs if name in buffers):
                 yield from numbers_in(buffer.strides if step.restride else ())
                 yield from numbers_in(buffer.shape if step.guessed else ())
+        case BindNumber(operands=operands):
+            yield from numbers_in(operands)
         case CheckStep(condition=condition):
             yield from numbers_in(condition)
 

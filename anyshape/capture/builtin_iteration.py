@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -230,6 +231,16 @@ def _sum(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     return Call(iteration_polyfills.sum_of, (args[0], start))
 
 
+def _prod(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) != 1 or (kwargs and set(kwargs) != {"start"}):
+        return machine.native(math.prod, args, kwargs)
+    start = kwargs.get("start", 1)
+    plain = type(start) in (int, float) and all_plain(args[0])
+    if plain and not protocol.needs_interpretation(machine, args[0]):
+        return machine.native(math.prod, args, kwargs)
+    return Call(iteration_polyfills.prod_of, (args[0], start))
+
+
 def all_plain(values: Any) -> bool:
     """Whether a container (no iterator) holds only constants whose operators are C."""
     return type(values) in protocol.CONTAINERS and all(
@@ -308,6 +319,7 @@ ITERATION_BUILTINS: dict[Any, Handler] = {
     any: _any_or_all("any"),
     all: _any_or_all("all"),
     sum: _sum,
+    math.prod: _prod,
     min: _extreme("min"),
     max: _extreme("max"),
     sorted: _sorted,

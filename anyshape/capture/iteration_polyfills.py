@@ -238,6 +238,13 @@ def sum_of(iterable: Any, start: Any) -> Any:
     return total
 
 
+def prod_of(iterable: Any, start: Any) -> Any:
+    total = start
+    for value in iterable:
+        total = total * value
+    return total
+
+
 def extreme_of(name: Any, values: Any, key: Any, default: Any, better: Any) -> Any:
     best = best_key = ABSENT
     for value in values:

@@ -28,7 +28,7 @@ def columns(cx: TypeContext, t: TensorType, m: Dim, n: Dim, lead: Dim | None = N
     return TensorType(t.dtype, t.device, shape, (*outer[:-2], 1, step))
 
 
-def _matrix(cx: TypeContext, x: Any, square: bool = False) -> tuple[TensorType, Shape, Dim, Dim]:
+def matrix(cx: TypeContext, x: Any, square: bool = False) -> tuple[TensorType, Shape, Dim, Dim]:
     """(type, batch, rows, columns) of matrices of floating point numbers."""
     t = tensor(x)
     if t.rank < 2:
@@ -62,7 +62,7 @@ def _square(rule: Callable[..., Any]) -> Callable[..., Any]:
     """A rule told the type of square matrices, their batch and their size."""
 
     def typed(cx: TypeContext, x: Any, *rest: Any, **options: Any) -> Any:
-        t, batch, n, _ = _matrix(cx, x, square=True)
+        t, batch, n, _ = matrix(cx, x, square=True)
         return rule(cx, t, batch, n)
 
     return typed
@@ -124,14 +124,14 @@ for _name, (_signature, _rule, _spellings) in SQUARE.items():
 
 
 def _linalg_svd_type(cx: TypeContext, x: Any, full_matrices: Any = True, **options: Any) -> Types:
-    t, batch, m, n = _matrix(cx, x)
+    t, batch, m, n = matrix(cx, x)
     k = shorter(cx, m, n)
     left, right = (m, n) if full_matrices else (k, k)
     return columns(cx, t, m, left), new(cx, t, (*batch, k), _real(t)), columns(cx, t, right, n)
 
 
 def _svd_type(cx: TypeContext, x: Any, some: Any = True, compute_uv: Any = True) -> Types:
-    t, batch, m, n = _matrix(cx, x)
+    t, batch, m, n = matrix(cx, x)
     values = new(cx, t, (*batch, shorter(cx, m, n)), _real(t))
     if not compute_uv:
         return new(cx, t, (*batch, m, m)), values, columns(cx, t, n, n)
@@ -141,7 +141,7 @@ def _svd_type(cx: TypeContext, x: Any, some: Any = True, compute_uv: Any = True)
 
 
 def _qr_type(cx: TypeContext, x: Any, mode: Any = "reduced") -> Types:
-    t, batch, m, n = _matrix(cx, x)
+    t, batch, m, n = matrix(cx, x)
     if mode not in ("reduced", "complete", "r"):
         raise OpError(f"qr received unrecognized mode '{mode}'")
     k = m if mode == "complete" else shorter(cx, m, n)
@@ -150,31 +150,31 @@ def _qr_type(cx: TypeContext, x: Any, mode: Any = "reduced") -> Types:
 
 
 def _geqrf_type(cx: TypeContext, x: Any) -> Types:
-    t, batch, m, n = _matrix(cx, x)
+    t, batch, m, n = matrix(cx, x)
     return columns(cx, t, m, n), new(cx, t, (*batch, shorter(cx, m, n)))
 
 
 def _lu_type(cx: TypeContext, x: Any, *, pivot: Any = True) -> Types:
-    t, batch, m, n = _matrix(cx, x)
+    t, batch, m, n = matrix(cx, x)
     k = shorter(cx, m, n)
     p = new(cx, t, (*batch, m, m)) if pivot else new(cx, t, (0,))
     return p, new(cx, t, (*batch, m, k)), new(cx, t, (*batch, k, n))
 
 
 def _lu_factor_type(cx: TypeContext, x: Any, *, pivot: Any = True) -> Types:
-    t, batch, m, n = _matrix(cx, x)
+    t, batch, m, n = matrix(cx, x)
     return columns(cx, t, m, n), new(cx, t, (*batch, shorter(cx, m, n)), int32)
 
 
 def _svdvals_type(cx: TypeContext, x: Any, *, driver: Any = None) -> TensorType:
-    t, batch, m, n = _matrix(cx, x)
+    t, batch, m, n = matrix(cx, x)
     return new(cx, t, (*batch, shorter(cx, m, n)), _real(t))
 
 
 def _lstsq_type(cx: TypeContext, x: Any, y: Any, rcond: Any = None, *, driver: Any = None) -> Types:
     """With the default driver ``gelsy`` there are no residuals; the others have some where rows
     outnumber columns and, which data decides, the rank is full."""
-    t, batch, m, n = _matrix(cx, x)
+    t, batch, m, n = matrix(cx, x)
     right = tensor(y)
     if right.rank != t.rank or right.shape[:-2] != batch:
         raise NoRow("lstsq of vectors, or of batches that broadcast, has no row")

@@ -61,11 +61,17 @@ def _normal_gather(
     return (x, dim_of(dim, tensor(x).rank), index), {}
 
 
+_OTHER_RANK = "Index tensor must have the same number of dimensions as input tensor"
+
+
+def _ranks_match(index: TensorType, t: TensorType) -> bool:
+    """Is there an index for each dimension? A scalar counts as one element in a row."""
+    return max(index.rank, 1) == max(t.rank, 1)
+
+
 def _within(cx: TypeContext, index: TensorType, t: TensorType, dim: int, name: str) -> None:
-    if max(index.rank, 1) != max(t.rank, 1):
-        raise OpError(
-            f"Index tensor must have the same number of dimensions as input tensor in {name}"
-        )
+    if not _ranks_match(index, t):
+        raise OpError(f"{_OTHER_RANK} in {name}")
     for d, (a, b) in enumerate(zip(index.shape, t.shape)):
         if d != dim and a is not b and a != b:
             cx.require(le(a, b), f"Size does not match at dimension {d} in {name}")
@@ -89,8 +95,27 @@ op(
     torch="torch.gather",
     type=_gather_type,
     spellings=("torch.Tensor.gather",),
+    overload=lambda x, dim, index, **options: (
+        None if _ranks_match(tensor(index), tensor(x)) else "gather_nothing"
+    ),
     normalize=_normal_gather,
     lower=Structural(),
+)
+
+
+def _gather_nothing(b: Any, x: Any, dim: Any, index: Any, *, sparse_grad: Any = False) -> Any:
+    """An index without elements may have any number of dimensions."""
+    dim_of(dim, tensor(x).rank)
+    b.cx.require(eq(numel(index.shape), 0), _OTHER_RANK)
+    return b.full(index.shape, 0, x.dtype, x.type.device)
+
+
+op(
+    "gather_nothing",
+    "input, dim, index, *, sparse_grad=False",
+    torch="anyshape.eager.gather_nothing",
+    inline=True,
+    expand=_gather_nothing,
 )
 
 

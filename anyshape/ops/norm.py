@@ -279,17 +279,40 @@ def _normal_batch_norm(
     return (x, mean, var, weight, bias, bool(training), momentum, eps), {}
 
 
+def _batch_norm_row(
+    x: Any, mean: Any, var: Any, weight: Any, bias: Any, training: Any, *rest: Any
+) -> str | None:
+    """The row that a call of ``batch_norm`` means."""
+    if tensor(x).rank == 1 and weight is None and bias is None:
+        return "batch_norm_of_nothing"
+    return "batch_norm_training" if training and mean is not None else None
+
+
 op(
     "batch_norm",
     "input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, "
     "eps=1e-05",
     torch="torch.nn.functional.batch_norm",
-    overload=lambda x, mean, var, w=None, bias=None, training=False, *rest: (
-        "batch_norm_training" if training and mean is not None else None
-    ),
+    overload=_batch_norm_row,
     normalize=_normal_batch_norm,
     type=_batch_norm_type,
     expand=_batch_norm_expand,
+)
+
+
+def _batch_norm_of_nothing(b: Any, x: Any, *rest: Any) -> Any:
+    """Without a dimension of channels there may be no element either."""
+    b.cx.require(eq(x.shape[0], 0), "Dimension out of range")
+    return b.clone(x)
+
+
+op(
+    "batch_norm_of_nothing",
+    "input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, "
+    "eps=1e-05",
+    torch="anyshape.eager.batch_norm_of_nothing",
+    inline=True,
+    expand=_batch_norm_of_nothing,
 )
 
 

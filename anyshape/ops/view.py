@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from anyshape.ir.dtypes import REAL_OF_COMPLEX
-from anyshape.ir.graph import Arg, TensorType
-from anyshape.ops.context import NoRow, OpError, TypeContext
+from anyshape.ir.dtypes import REAL_OF_COMPLEX, bool_
+from anyshape.ir.graph import Arg, TensorType, Value
+from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import (
     Shape,
     contiguous_strides,
@@ -23,7 +23,6 @@ from anyshape.ops.rules import dim_of, dims_of, same_as, tensor
 from anyshape.ops.table import View, op
 from anyshape.symbolic import (
     Dim,
-    Expr,
     eq,
     floordiv,
     ge,
@@ -270,9 +269,8 @@ op(
 def _normal_narrow(cx: TypeContext, x: Any, dim: Arg, start: Any, length: Any) -> Normal:
     t = tensor(x)
     d = dim_of(dim, t.rank)
-    if not isinstance(start, (int, Expr)):
-        raise NoRow("narrow from a tensor has no row")
     first = cx.from_zero(start, t.shape[d])
+    cx.require(ge(first, 0), "start out of range")
     cx.require(ge(length, 0), "narrow(): length must be non-negative.")
     cx.require(le(first + length, t.shape[d]), "narrow(): start + length exceeds dimension size")
     return (x, d, first, length), {}
@@ -283,10 +281,28 @@ op(
     "input, dim, start, length",
     torch="torch.narrow",
     spellings=("torch.Tensor.narrow",),
+    overload=lambda x, dim, start, length: "narrow_at_item" if isinstance(start, Value) else None,
     normalize=_normal_narrow,
     type=_slice_type,
     alias="view",
     expand=lambda b, x, d, start, length: b.slice(x, d, start, length, 1),
+)
+
+
+def _narrow_at_item(b: Any, x: Any, dim: Arg, start: Any, length: Any) -> Any:
+    """A tensor says where to start."""
+    t = tensor(start)
+    if t.shape or t.dtype is bool_ or t.dtype.is_floating or t.dtype.is_complex:
+        raise OpError("start must be an 0-dim integral Tensor.")
+    return b.narrow(x, dim, b.item(start).type.expr, length)
+
+
+op(
+    "narrow_at_item",
+    "input, dim, start, length",
+    torch="torch.ops.aten.narrow.Tensor",
+    inline=True,
+    expand=_narrow_at_item,
 )
 
 # --- flip, diagonal, unfold, as_strided ---

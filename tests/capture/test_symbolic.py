@@ -35,6 +35,7 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "functions": lambda x: F.softmax(F.gelu(torch.tanh(x)), dim=-1),
     "varargs": lambda x: x.view(-1, 2, 2).permute(1, 0, 2).reshape(2, -1),
     "shape": lambda x: (x.shape, x.size(0), x.dim(), x.numel(), x.shape[0] * 2 + 1, len(x)),
+    "product of sizes": lambda x: x.reshape(math.prod(x.shape)) * math.prod(x.shape, start=0.5),
     "floats of sizes": lambda x: x * (x.shape[0] ** -0.5) + math.sqrt(x.shape[0]) + x.shape[0] / 3,
     "int of a float": lambda x: x[: int(x.shape[0] * 0.5)],
     "casts": lambda x: (

@@ -95,6 +95,18 @@ PROGRAMS: dict[str, tuple[Program, list[tuple[Any, ...]]]] = {
         lambda x, i: torch.index_select(x, 1, i),
         [(floats(2, n), torch.tensor([0, 2])) for n in (3, 2, 1, 0)],
     ),
+    "an index of nothing may have any rank": (
+        lambda x, i: torch.gather(x, 0, i),
+        [(floats(3), torch.zeros(s, dtype=torch.int64)) for s in ((0, 2), (2, 0), (1, 1), (2, 3))],
+    ),
+    "a tensor says where to narrow": (
+        lambda x, i: torch.narrow(x, 0, i, 2) * 2,
+        [(floats(n), torch.tensor(i)) for n in (0, 1, 2, 17) for i in (0, 1, -2, -1, 15)],
+    ),
+    "no channels, no elements": (
+        F.batch_norm,
+        [(floats(n), torch.zeros(c), torch.ones(c)) for n, c in ((0, 0), (0, 3), (1, 0), (3, 3))],
+    ),
     "bilinear of no features": (
         lambda x, y, w: F.bilinear(x, y, w),
         [(floats(n, i), floats(m, 2), floats(4, i, 2))

@@ -13,10 +13,11 @@ ENTRIES = {cases.name_of(entry): entry for entry in cases.ENTRIES}
 KINDS = {
     "generated": "nn.functional.local_response_norm masked.amax masked.mean masked.softmax masked.normalize masked.std "
     "__getitem__ slice allclose cartesian_prod linalg.diagonal nn.functional.glu permute_copy "
-    "narrow_copy split_with_sizes_copy",
+    "narrow narrow_copy split_with_sizes_copy gather nn.functional.batch_norm",
     "eager": "equal gradient chalf native_batch_norm linalg.pinv.singular histogram combinations "
     "new_empty_strided nn.functional.ctc_loss nn.functional.embedding",
-    "extern": "masked.median svd linalg.svd linalg.qr linalg.eigh geqrf linalg.slogdet",
+    "extern": "masked.median svd linalg.svd linalg.qr linalg.eigh geqrf linalg.slogdet ormqr "
+    "cholesky_inverse cholesky_solve linalg.ldl_solve nn.functional.linear_cross_entropy",
 }
 CASES = [(name, kind) for kind, names in KINDS.items() for name in names.split()]
 

@@ -44,24 +44,41 @@ def only_raises(code: Code, start: int) -> bool:
     return True
 
 
-def meeting_point(code: Code, index: int) -> int:
-    """The immediate postdominator of an instruction; RETURN where the paths meet only at the
-    frame's return."""
+def copies(code: Code) -> list[int]:
+    """For each instruction the last of those that do the same from there to the end of the frame:
+    CPython 3.12 gives each side of a branch its own copy of a short end (`x * (1 if c else 2)`)."""
+    last: dict[tuple[object, ...], int] = {}
+    same = list(range(len(code.instructions) + 1))
+    for i in range(len(code.instructions) - 1, -1, -1):
+        name, arg = code.opcodes[i]
+        following = [j if j == RETURN else same[j] for j in successors(code, i)]
+        row = code.handled_by[i]
+        handled = row and (row.target, row.depth, row.lasti)
+        target = "JUMP" in name or len(following) > 1  # then the raw argument is a distance
+        kind = (name, None if target else arg, code.lines[i], handled, *following)
+        same[i] = last.setdefault(kind, i)
+    return same
+
+
+def meeting_point(code: Code, index: int) -> tuple[int, frozenset[int]]:
+    """The immediate postdominator of an instruction, and with it all its copies; RETURN where the
+    paths meet only at the frame's return."""
     count = len(code.instructions)
-    reach = postdominators(code)
-    mine = reach[index] & ~(1 << index)
+    same = copies(code)
+    reach = postdominators(code, same)
+    mine = reach[index] & ~(1 << same[index])
     best, size = RETURN, -1
     for candidate in range(count):
         if mine >> candidate & 1:
             covered = bin(reach[candidate]).count("1")
             if covered > size:
                 best, size = candidate, covered
-    return best
+    return best, frozenset(i for i in range(count) if same[i] == best)
 
 
-def postdominators(code: Code) -> list[int]:
+def postdominators(code: Code, same: list[int]) -> list[int]:
     """For each instruction the set (as bits) of instructions that every path from it to a
-    return passes, itself included."""
+    return passes, itself included; a copy is what it is a copy of."""
     count = len(code.instructions)
     everything = (1 << count) - 1
     sets = [everything] * count
@@ -73,7 +90,7 @@ def postdominators(code: Code) -> list[int]:
             common = everything
             for j in following[i]:
                 common &= 0 if j == RETURN or j >= count else sets[j]
-            found = common | (1 << i) if following[i] else everything
+            found = common | (1 << same[i]) if following[i] else everything
             if found != sets[i]:
                 sets[i] = found
                 changed = True

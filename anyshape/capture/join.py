@@ -133,7 +133,8 @@ def _run_both(
 ) -> Any:
     machine, recorder = domain.machine, domain.recorder
     index = frame.index - 1
-    meeting, target = _meeting(domain, frame.code, index), frame.instructions[index][1]
+    meeting, places = _meeting(domain, frame.code, index)
+    target = frame.instructions[index][1]
     continuation = frame.continuation
     mark, record = machine.checkpoint(), recorder.mark()
     known = len(machine.heap.created)
@@ -147,7 +148,7 @@ def _run_both(
                 machine.rollback(mark)
                 recorder.rollback(record)
             _enter_side(machine, frame, name, outcome is jump_on, target)
-            sides.append(_run_side(domain, frame, meeting, under[outcome]))
+            sides.append(_run_side(domain, frame, places, under[outcome]))
             _refuse_older_writes(machine, mark.journal, known)
         dropped, kept = sides
         tables = definitions(dropped.nodes), definitions(kept.nodes)
@@ -175,8 +176,8 @@ def _run_both(
     return _go_on(machine, frame, name, meeting, merged)
 
 
-def _meeting(domain: SymbolicDomain, code: Code, index: int) -> int:
-    """The meeting point, worked out once for each jump."""
+def _meeting(domain: SymbolicDomain, code: Code, index: int) -> tuple[int, frozenset[int]]:
+    """The meeting point and its copies, worked out once for each jump."""
     found = domain.meetings.get((code, index))
     if found is None:
         found = domain.meetings[code, index] = meeting_point(code, index)
@@ -219,7 +220,7 @@ _SIDE = _Side()
 
 
 def _run_side(
-    domain: SymbolicDomain, frame: Frame, meeting: int, condition: Condition | bool
+    domain: SymbolicDomain, frame: Frame, places: frozenset[int], condition: Condition | bool
 ) -> Side:
     machine, recorder = domain.machine, domain.recorder
     before = len(recorder.builder.nodes)
@@ -229,7 +230,7 @@ def _run_side(
     except Contradiction:
         raise NotJoined("one side cannot happen") from None
     recorder.cx.facts = facts
-    returned, value = _run_until(machine, frame, meeting)
+    returned, value = _run_until(machine, frame, places)
     nodes = list(recorder.builder.nodes[before:])
     if any(node.op.endswith("_") or OPS[node.op].random for node in nodes if node.op in OPS):
         raise NotJoined("a side writes a tensor")
@@ -262,13 +263,13 @@ def snapshot(value: Any, copied: dict[int, Any], depth: int = 6) -> Any:
     return twin
 
 
-def _run_until(machine: Machine, stop: Frame, meeting: int) -> tuple[bool, Any]:
-    """The interpreter's loop, until `stop` is about to execute instruction `meeting` or returns."""
+def _run_until(machine: Machine, stop: Frame, places: frozenset[int]) -> tuple[bool, Any]:
+    """The interpreter's loop, until `stop` is about to execute one of `places` or returns."""
     while True:
         frame: Frame = machine.frame  # type: ignore[assignment]
         try:
             while True:
-                if frame is stop and frame.index == meeting:
+                if frame is stop and frame.index in places:
                     return False, None
                 handler, arg = frame.instructions[frame.index]
                 frame.index += 1

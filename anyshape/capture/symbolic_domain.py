@@ -97,7 +97,7 @@ class SymbolicDomain(Domain):
         self.joined = 0
         self.guarded = 0
         self.refusals: list[Refusal] = []
-        self.meetings: dict[tuple[Code, int], int] = {}
+        self.meetings: dict[tuple[Code, int], tuple[int, frozenset[int]]] = {}
         self._trusted: dict[str, bool] = {}
         self._iterators: dict[int, tuple[Any, Any]] = {}
         self._twins: dict[int, tuple[Any, Any]] = {}

@@ -31,7 +31,7 @@ BREAKS: dict[str, int] = {
     "containers.dq": 2,
     "containers.chainmap": 2,
     "containers.cyc": 6,
-    "containers.cyct": 5,
+    "containers.cyct": 6,  # one of them on Python 3.12 only
     "containers.combos": 34,
     "containers.tee": 2,
     "containers.group": 9,
@@ -148,7 +148,7 @@ BREAKS: dict[str, int] = {
     "tensors.printed_with_its_gradient": 2,
     "tensors.flat_weights_behind_weak_references": 0,
     "tensors.compiled_by_torch_inside": 0,
-    "tensors.random_state_kept_by_methods_of_c": 23,
+    "tensors.random_state_kept_by_methods_of_c": 25,  # two of them with a torch built for CUDA
     "tensors.autocast_around_a_break": 5,
     "tensors.inference_around_a_break": 7,
 }

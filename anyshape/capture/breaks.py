@@ -46,6 +46,11 @@ BREAKS: Mapping[str, BreakKind] = {
         "{what} is a C function that capture does not know",
         "call it outside, or leave fullgraph=False",
     ),
+    "changing-value": BreakKind(
+        "E201",
+        "{what} looks into a value that native code makes anew in each call",
+        "hand it on unread, or leave fullgraph=False",
+    ),
     "disabled": BreakKind(
         "E201", "{what} is disabled for compilation", "remove the disable, or leave fullgraph=False"
     ),

@@ -13,7 +13,7 @@ from anyshape.capture import attributes, generators, iteration_polyfills, protoc
 from anyshape.capture.continuations import RESUME, ResumeOr
 from anyshape.capture.frame import Frame
 from anyshape.capture.generators import CLOSING, Generator
-from anyshape.capture.values import ABSENT, NULL, PROXIES, Call
+from anyshape.capture.values import ABSENT, NULL, PROXIES, Break, Call
 
 if TYPE_CHECKING:
     from anyshape.capture.machine import Machine
@@ -291,6 +291,8 @@ def _list_sort(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
 def _join(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 2 and protocol.needs_interpretation(machine, args[1]):
         return Call(iteration_polyfills.join_of, args)
+    if len(args) == 2 and isinstance(args[1], (list, tuple)) and protocol.holds_proxy(args[1], 1):
+        raise Break("proxy-leak", "a text that differs from call to call")
     return machine.native(str.join, args, kwargs)
 
 

@@ -32,7 +32,7 @@ QUERIES = ("_get", "get_", "_is", "is_", "_has", "has_", "_len", "_are", "are_",
 OPAQUE = (
     "threading.", "importlib.", "pickle.", "multiprocessing.", "subprocess.", "socket.", "ctypes.",
     "torch._functorch.", "torch.autograd.functional.", "torch.autograd.forward_ad.",
-    "torch.random.", "torch._inductor.",
+    "torch.random.", "torch._inductor.", "torch._tensor_str.",
     "torch.optim.", "torch.autograd.graph.", "torch.nn.utils.clip_grad.", "torch.amp.grad_scaler.",
 )  # fmt: skip
 """Packages whose functions are called natively as a whole: they meddle with the process, or, as

@@ -52,6 +52,7 @@ class SizeGuard:
     condition: Condition
     location: Location | None = None
     names: Mapping[Symbol, str] = field(default_factory=dict)
+    by_value: bool = False  # it says what the size is
 
     def __str__(self) -> str:
         symbols = sorted(self.condition.symbols, key=lambda s: s.name)
@@ -67,6 +68,7 @@ class ScalarGuard:
     scalar: Scalar
     truth: bool
     location: Location | None = None
+    by_value: bool = False  # it says what the number is
 
     def __str__(self) -> str:
         return f"{self.code()} is {self.truth}"
@@ -118,6 +120,8 @@ def _equals_text(path: str, expected: Any, name: Namer) -> str:
     return f"(v := {path}) is not {constant} and (type(v) is not {kind} or v != {constant})"
 
 
+OPAQUE = frozenset({str, bytes, range})
+"""What native code may make anew in each call, with another value: it is handed on unread then."""
 SLICE_PARTS = ("start", "stop", "step")
 
 
@@ -450,6 +454,7 @@ class Failure:
     location: Location | None = None
     source: str = ""
     widens: bool = False  # a number that was handed in has another value than before
+    by_value: bool = False  # it says what value something has that may differ from call to call
     stale: bool = False  # an object was replaced: the specialization will hardly be right again
 
     def __str__(self) -> str:
@@ -535,7 +540,10 @@ def _explain_one(guard: Guard, values: list[Any]) -> Failure | None:
     numbers = guard.kind == "equals" and _widens(guard.expected, found)
     widens = numbers and _from_slot(guard.source)
     stale = guard.kind == "is" and not _from_slot(guard.source)
-    return Failure(str(guard), short(found), guard.location, guard.source.text, widens, stale)
+    text = guard.kind == "equals" and type(guard.expected) in OPAQUE and type(found) in OPAQUE
+    by_value = text and _from_slot(guard.source)
+    where = guard.source.text
+    return Failure(str(guard), short(found), guard.location, where, widens, by_value, stale)
 
 
 def _explain_sizes(guards: GuardSet, values: list[Any]) -> Failure | None:
@@ -546,8 +554,9 @@ def _explain_sizes(guards: GuardSet, values: list[Any]) -> Failure | None:
                 f"{s.name} = {sizes[s]}"
                 for s in sorted(size.condition.symbols, key=lambda s: s.name)
             )
-            return Failure(str(size), shown, size.location)
+            return Failure(str(size), shown, size.location, by_value=size.by_value)
     for scalar in guards.scalars:
         if bool(evaluate_scalar(scalar.scalar, sizes, floats)) is not scalar.truth:
-            return Failure(str(scalar), str(not scalar.truth), scalar.location)
+            found = str(not scalar.truth)
+            return Failure(str(scalar), found, scalar.location, by_value=scalar.by_value)
     return None

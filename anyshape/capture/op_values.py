@@ -10,7 +10,7 @@ from anyshape.capture.attributes import BOUND
 from anyshape.capture.frame import Frame
 from anyshape.capture.generators import Generator
 from anyshape.capture.steps import again, drop, push, release
-from anyshape.capture.values import NULL, PROXIES, Call
+from anyshape.capture.values import NULL, PROXIES, Break, Call
 
 if TYPE_CHECKING:
     from anyshape.capture.machine import Machine
@@ -215,6 +215,8 @@ def build_const_key_map(machine: Machine, frame: Frame, arg: int) -> None:
 
 
 def build_string(machine: Machine, frame: Frame, arg: int) -> None:
+    if any(type(part) in PROXIES for part in frame.stack[-arg:]):
+        raise Break("proxy-leak", "a text that differs from call to call")
     frame.stack.append("".join(_take(frame, arg)))
 
 

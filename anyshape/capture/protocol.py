@@ -24,7 +24,7 @@ from anyshape.capture.attributes import (
     is_python,
 )
 from anyshape.capture.generators import Generator
-from anyshape.capture.values import NULL, PROXIES, Call
+from anyshape.capture.values import NULL, PROXIES, Break, Call
 
 if TYPE_CHECKING:
     from anyshape.capture.machine import Machine
@@ -249,6 +249,8 @@ def _recorded_contains(machine: Machine, container: Any, item: Any) -> Any:
         return Call(polyfills.contains_by_iteration, (container, item))
     if type(container) is range and type(item) in PROXIES:
         return Call(polyfills.range_contains, (container, item))
+    if isinstance(container, (str, bytes)) and type(item) in PROXIES:
+        raise Break("proxy-leak", "a text that differs from call to call")
     will_exhaust(machine, container)
     value = operator.contains(container, item)
     return machine.heap.answer_contains(container, item, value)

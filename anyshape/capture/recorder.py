@@ -102,6 +102,8 @@ class Recorder:
     scalar_hints: dict[ScalarInput, float] = field(default_factory=dict)
     bound: dict[Scalar, Expr] = field(default_factory=dict)
     written: dict[Value, None] = field(default_factory=dict)
+    values: bool = True  # may a program rely on the values of what differs from call to call?
+    whole: bool = False  # is a break an error, so that a float's value is rather relied on?
     depth: int = 0  # forks that are open: no size may be guarded on then
     frame: Any = None  # a function that gives the current frame
     entry_modes: world.Modes = field(default_factory=world.current_modes)
@@ -204,9 +206,11 @@ class Recorder:
         if not isinstance(expr, Expr):
             return expr
         value = self.hint_of(expr)
-        if value is None or self.depth:
+        if value is None or self.depth or not self.values:
             raise broken("size-needed", what=why, condition=self.told(eq(expr, self.example(expr))))
+        relied_on = len(self.sizes)
         self.decide(eq(expr, value))
+        self.sizes[relied_on:] = [replace(guard, by_value=True) for guard in self.sizes[relied_on:]]
         return value
 
     def decide_scalar(self, scalar: Any) -> bool:
@@ -222,9 +226,12 @@ class Recorder:
     def specialize_scalar(self, scalar: Any, why: str) -> Any:
         """The value of a float over sizes, guarded."""
         value = self.scalar_hint(scalar)
-        if value is None or self.depth:
+        if value is None or self.depth or not self.values:
+            raise broken("size-needed", what=why)
+        if not self.whole and any(scalar_inputs(scalar)):
             raise broken("size-needed", what=why)
         self.decide_scalar(Scalar("bool", "eq", (scalar, value)))
+        self.scalars[-1] = replace(self.scalars[-1], by_value=True)
         return value
 
     def is_known(self, scalar: Any) -> bool:

@@ -28,7 +28,14 @@ from anyshape.capture.iterators import TELLING
 from anyshape.capture.sources import Source, expression
 from anyshape.capture.suspended import STATE
 from anyshape.capture.tensor_ops import SizeTuple
-from anyshape.capture.values import NULL, PROXIES, ScalarValue, SizeValue, TensorValue
+from anyshape.capture.values import (
+    NULL,
+    PROXIES,
+    OpaqueValue,
+    ScalarValue,
+    SizeValue,
+    TensorValue,
+)
 from anyshape.capture.young import may_be_young, young_objects
 from anyshape.ir.graph import Arg
 from anyshape.ir.scalars import Scalar, ScalarInput
@@ -121,6 +128,8 @@ class Rebuilder:
             scalar = value.scalar
             whole = isinstance(scalar, (Scalar, ScalarInput))
             return self.output(scalar if whole else Scalar("bool", "value", (scalar,)))
+        if kind is OpaqueValue:
+            return self.read(value.source)
         if value is None or kind is bool or kind is int or kind is str:
             return repr(value)
         if value is NULL:

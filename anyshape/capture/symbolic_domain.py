@@ -8,6 +8,7 @@ symbolic.
 
 from __future__ import annotations
 
+import functools
 import types
 import weakref
 from collections.abc import Callable, Sequence
@@ -30,6 +31,7 @@ from anyshape.capture.breaks import broken
 from anyshape.capture.domain import Domain
 from anyshape.capture.frame import Code, Frame
 from anyshape.capture.generators import Generator
+from anyshape.capture.guards import OPAQUE
 from anyshape.capture.heap import Effect
 from anyshape.capture.iterators import FORKABLE
 from anyshape.capture.meta import eager_call
@@ -48,7 +50,14 @@ from anyshape.capture.recorder import Recorder
 from anyshape.capture.snapshots import snapshot
 from anyshape.capture.sources import Source
 from anyshape.capture.suspended import see_generator
-from anyshape.capture.values import PROXIES, Call, ScalarValue, SizeValue, TensorValue
+from anyshape.capture.values import (
+    PROXIES,
+    Call,
+    OpaqueValue,
+    ScalarValue,
+    SizeValue,
+    TensorValue,
+)
 from anyshape.ir.graph import Location
 from anyshape.ops.context import OpError
 from anyshape.symbolic import Condition
@@ -66,6 +75,19 @@ class Refusal:
         return f"{self.condition}: not joined, {self.reason}" + (
             f"  # {self.location}" if self.location else ""
         )
+
+
+def unread(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """The hook, which ends the segment where it is asked to look into an opaque value."""
+
+    @functools.wraps(hook)
+    def guarded(self: SymbolicDomain, *args: Any) -> Any:
+        for arg in args:
+            if type(arg) is OpaqueValue:
+                raise broken("changing-value", hook.__name__)
+        return hook(self, *args)
+
+    return guarded
 
 
 def is_global(function: types.FunctionType) -> bool:
@@ -157,6 +179,9 @@ class SymbolicDomain(Domain):
         if kind in CONSTANTS:
             if kind in (int, float) and source.text in self.widen:
                 return recorder.number(value, source)
+            if kind in OPAQUE and source.text in self.widen:
+                recorder.guard(source, "type", kind)
+                return OpaqueValue(source, kind)
             recorder.guard(source, "equals", value)
             return value
         if isinstance(value, torch.Tensor):
@@ -448,7 +473,7 @@ class SymbolicDomain(Domain):
             if value.kind is bool:
                 return numbers.decide(self.recorder, value)
             return self.recorder.specialize_scalar(value.scalar, name)
-        if type(value) is TensorValue:
+        if type(value) in PROXIES:
             raise broken("unknown-call", name)
         return value
 
@@ -465,6 +490,7 @@ class SymbolicDomain(Domain):
         return NotImplemented
 
     # ---- proxies ---------------------------------------------------------------------------------
+    @unread
     def unary(self, op: str, a: Any) -> Any:
         if type(a) is TensorValue:
             if op == "not":
@@ -472,6 +498,7 @@ class SymbolicDomain(Domain):
             return tensor_ops.unary(self, op, a)
         return numbers.unary(self.recorder, op, a)
 
+    @unread
     def binary(self, op: str, a: Any, b: Any) -> Any:
         if (
             type(a) is TensorValue
@@ -492,11 +519,13 @@ class SymbolicDomain(Domain):
             raise TypeError(text)
         return made
 
+    @unread
     def inplace(self, op: str, a: Any, b: Any) -> Any:
         return (
             tensor_ops.inplace(self, op, a, b) if type(a) is TensorValue else self.binary(op, a, b)
         )
 
+    @unread
     def compare(self, op: str, a: Any, b: Any) -> Any:
         if type(a) is TensorValue or type(b) is TensorValue:
             made = tensor_ops.compare(self, op, a, b)
@@ -511,12 +540,14 @@ class SymbolicDomain(Domain):
     def _name(self, value: Any) -> str:
         return self.type_of(value).__name__ if type(value) in PROXIES else type(value).__name__
 
+    @unread
     def contains(self, container: Any, item: Any) -> Any:
         if type(container) is not TensorValue:
             raise TypeError(f"argument of type '{self._name(container)}' is not iterable")
         equal = tensor_ops.compare(self, "==", container, item)
         return tensor_ops.read_number(self, tensor_ops.call_row(self, "any", equal), "bool")
 
+    @unread
     def branch(self, value: Any, frame: Frame) -> bool:
         if type(value) is TensorValue:
             raise broken("tensor-branch")
@@ -532,6 +563,7 @@ class SymbolicDomain(Domain):
     def extremum(self, name: str, values: Sequence[Any]) -> Any:
         return numbers.extremum(self.recorder, name, values)
 
+    @unread
     def getattr(self, value: Any, name: str) -> Any:
         if type(value) is TensorValue:
             return tensor_ops.attribute(self, value, name)
@@ -554,18 +586,22 @@ class SymbolicDomain(Domain):
             )
         return types.MethodType(found, value)
 
+    @unread
     def bound_method(self, value: Any, name: str) -> Any:
         """A C method of a value, as an earlier segment left it on a stack."""
         return self.getattr(value, name) if type(value) in PROXIES else getattr(value, name)
 
+    @unread
     def setattr(self, value: Any, name: str, new: Any) -> Any:
         if type(value) is not TensorValue:
             raise AttributeError(f"'{self._name(value)}' object has no attribute '{name}'")
         tensor_ops.set_attribute(self, value, name, new)
 
+    @unread
     def delattr(self, value: Any, name: str) -> Any:
         raise broken("python-effect", f"deleting {name} of a {self._name(value)}")
 
+    @unread
     def getitem(self, value: Any, key: Any) -> Any:
         if type(value) is TensorValue:
             return tensor_ops.getitem(self, value, key)
@@ -586,26 +622,31 @@ class SymbolicDomain(Domain):
         result = self.machine.heap.item(value, key)
         return self.created(result) if type(key) is slice and isinstance(result, list) else result
 
+    @unread
     def setitem(self, value: Any, key: Any, new: Any) -> Any:
         if type(value) is TensorValue:
             return tensor_ops.setitem(self, value, key, new)
         raise broken("unknown-call", "storing at an index that is symbolic")
 
+    @unread
     def iterate(self, value: Any) -> Any:
         if type(value) is TensorValue:
             return tensor_ops.iterate(self, value)
         raise TypeError(f"'{self._name(value)}' object is not iterable")
 
+    @unread
     def length(self, value: Any) -> Any:
         if type(value) is TensorValue:
             return tensor_ops.length(self, value)
         raise TypeError(f"object of type '{self._name(value)}' has no len()")
 
+    @unread
     def format(self, value: Any, spec: str) -> Any:
         if type(value) is TensorValue:
             raise broken("tensor-data", "formatting a tensor")
         return format(self._concrete(value, "format()"), spec)
 
+    @unread
     def call(self, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise TypeError(f"'{self._name(value)}' object is not callable")
 

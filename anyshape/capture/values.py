@@ -3,8 +3,9 @@ interpretation.
 
 Constants have no wrapper: a local, a cell or a stack slot holds the raw object. Only the classes in
 `PROXIES` stand for something else (a symbolic size, a symbolic float or bool, a tensor of the
-graph); `type(v) in PROXIES` is the one test. Native code that touches a proxy by mistake raises
-`ProxyLeak`, so that a leak ends in a break and never in a wrong result.
+graph, a text that differs from call to call); `type(v) in PROXIES` is the one test. Native code
+that touches a proxy by mistake raises `ProxyLeak`, so that a leak ends in a break and never in a
+wrong result.
 """
 
 from __future__ import annotations
@@ -153,4 +154,15 @@ class TensorValue(Proxy):
         self.attributes: dict[str, Any] | None = None
 
 
-PROXIES: frozenset[type] = frozenset({SizeValue, ScalarValue, TensorValue})
+class OpaqueValue(Proxy):
+    """A text or a range that native code makes anew in each call: handed on, and never looked
+    into. `source` says where it lies."""
+
+    __slots__ = ("kind", "source")
+
+    def __init__(self, source: Any, kind: type) -> None:
+        self.source = source
+        self.kind = kind
+
+
+PROXIES: frozenset[type] = frozenset({SizeValue, ScalarValue, TensorValue, OpaqueValue})

@@ -61,6 +61,7 @@ from anyshape.options import Options
 MAX_SEGMENTS = 10_000  # of one call, before it goes on natively
 OURS = (TypeError, AttributeError, NameError, KeyError, AssertionError)  # not torch's own errors
 MAX_POINTS = 256
+MAX_VALUES = 3  # specializations of a point that differ in a value alone
 
 CompileGraph = Callable[[Graph, Mapping[str, torch.Tensor]], Any]
 
@@ -272,15 +273,30 @@ class Compiled:
         return failure is not None and failure.stale
 
     def _widened(self, point: Point, entry: Entry) -> Point:
-        """A number handed in with another value than before becomes symbolic from now on."""
+        """A number handed in with another value than before becomes symbolic from now on. After
+        some specializations on values alone, what they are is relied on no more, and a text that
+        native code makes is not looked into."""
         names = set(point.widen)
+        by_value: list[Failure] = []
         for variant in point.variants:
             names |= changed_numbers(variant.guards, entry.slots)
-        return dataclasses.replace(point, widen=frozenset(names))
+            failure = explain_failure(variant.guards, variant.guards.world, entry.slots)
+            if failure is not None and failure.by_value:
+                by_value.append(failure)
+        general = len(by_value) >= MAX_VALUES and not self.options.fullgraph
+        if entry.place is not None:
+            made = {text for text, slot in zip(entry.texts, entry.slots) if type(slot) is range}
+            unread = {failure.source for failure in by_value} - {""}
+            names |= unread if general else unread & made  # a range is there to be looped over
+        return dataclasses.replace(point, widen=frozenset(names), general=general)
 
     def _compile(self, point: Point, entry: Entry) -> Variant:
         started = time.perf_counter()
-        recorder = Recorder(dynamic=self.options.dynamic is not False)
+        recorder = Recorder(
+            dynamic=self.options.dynamic is not False,
+            values=not point.general,
+            whole=self.options.fullgraph,
+        )
         domain = SymbolicDomain(
             recorder,
             widen=point.widen,

@@ -56,11 +56,12 @@ class Variant:
 @dataclass(frozen=True, slots=True)
 class Point:
     """A program point and its variants, the newest first. `widen` names the slots whose numbers
-    are symbolic."""
+    are symbolic, and whose texts are not looked into."""
 
     variants: tuple[Variant, ...] = ()
     widen: frozenset[str] = frozenset()
     native: bool = False
+    general: bool = False  # what differs from call to call is not relied on by its value
 
 
 @dataclass(frozen=True, slots=True)

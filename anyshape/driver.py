@@ -80,8 +80,10 @@ def why_eager(graph: Graph) -> tuple[Node | None, str] | None:
 
 def _records_gradients(node: Node) -> bool:
     """Whether the program ran the node in grad mode on what requires grad."""
-    if node.world is None or not node.world.grad:
-        return False
+    return node.world is not None and node.world.grad and _reads_what_requires_grad(node)
+
+
+def _reads_what_requires_grad(node: Node) -> bool:
     return any(isinstance(v.type, TensorType) and v.type.requires_grad for v in node.inputs())
 
 
@@ -159,6 +161,8 @@ class Driver:
         run = linked.run
         if _may_draw_before_a_check(passed[-1][1]):
             run = _restoring_random_state(run)
+        if torch.is_grad_enabled() and any(map(_reads_what_requires_grad, graph.nodes)):
+            run = _without_gradients(run)
         if self.options.verify:
             run = _verified(run, graph, passed, constants)
         return CompiledGraph(run, graph, passed, program, linked, kernel_names)
@@ -255,6 +259,16 @@ def _restoring_random_state(run: Callable[..., tuple[Any, ...]]) -> Callable[...
             raise
 
     return restoring
+
+
+def _without_gradients(run: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
+    """A segment entered in grad mode that reads what requires grad only where that is off."""
+
+    def ungraded(*arguments: Any) -> tuple[Any, ...]:
+        with torch.no_grad():
+            return run(*arguments)
+
+    return ungraded
 
 
 def _verified(

@@ -542,7 +542,7 @@ class Recorder:
             self.hints[symbol.symbol] = value
             self._number_input(symbol, source, "number")
             return SizeValue(symbol)
-        unknown = ScalarInput(f"f{len(self.builder.inputs)}", "float")
+        unknown = ScalarInput(self.space.free_name("f"), "float")
         self.scalar_hints[unknown] = value
         self.bindings.append((source, "number", (unknown,)))
         made = Value(unknown.name, ScalarType("float", unknown))

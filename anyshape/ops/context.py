@@ -14,7 +14,6 @@ from typing import Any
 
 from anyshape.ir.dtypes import DType, float32
 from anyshape.ir.graph import Location
-from anyshape.ir.scalars import ScalarInput
 from anyshape.symbolic import (
     Condition,
     Dim,
@@ -67,7 +66,6 @@ class TypeContext:
     default_dtype: DType = float32
     default_device: str = "cpu"
     memo: dict[object, Any] = field(default_factory=dict)
-    numbers: list[ScalarInput] = field(default_factory=list)
 
     def known(self, condition: Condition | bool) -> bool | None:
         """What the facts say of the condition: True, False or None."""

@@ -37,10 +37,7 @@ def _item_type(cx: TypeContext, x: Any) -> ScalarType:
     if t.dtype.is_complex:
         raise NoRow("item() of a complex tensor has no row")
     kind = "bool" if t.dtype is bool_ else "float"
-    name = f"n{len(cx.numbers)}"
-    made = ScalarInput(name, kind)  # type: ignore[arg-type]
-    cx.numbers.append(made)
-    return ScalarType(kind, made)  # type: ignore[arg-type]
+    return ScalarType(kind, ScalarInput(cx.space.free_name("n"), kind))  # type: ignore[arg-type]
 
 
 op("item", "input", torch="torch.Tensor.item", type=_item_type)

@@ -116,12 +116,16 @@ class Space:
         signed: bool = False,
     ) -> Expr:
         """A new symbol with the first free name of prefix0, prefix1, ..."""
+        name = self.free_name(prefix)
+        return self.symbol(name, policy=policy, knowledge=knowledge, signed=signed)
+
+    def free_name(self, prefix: str) -> str:
+        """The first name of prefix0, prefix1, ... that no symbol has; never given twice."""
         count = self._counters.get(prefix, 0)
         while f"{prefix}{count}" in self._symbols:
             count += 1
         self._counters[prefix] = count + 1
-        name = f"{prefix}{count}"
-        return self.symbol(name, policy=policy, knowledge=knowledge, signed=signed)
+        return f"{prefix}{count}"
 
     def named(self, name: str) -> Expr | None:
         """The symbol of that name, if there is one."""

@@ -14,6 +14,7 @@ import sys
 import time
 from dataclasses import asdict
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 import torch
 
@@ -31,26 +32,34 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="entries whose names contain one of these")
     parser.add_argument("--family", help="only this family")
     parser.add_argument("--untimed", action="store_true", help="compare only")
-    parser.add_argument("--json", help="write the findings here too")
+    parser.add_argument("--json", type=Path, help="keep the findings here, and go on from them")
     given = parser.parse_args()
     chosen = [e for e in ENTRIES if is_wanted(e, given.names, given.family)]
     require("transformers")
     gc.freeze()
-    findings = []
+    findings = stored(given.json)
     for number, entry in enumerate(chosen, 1):
+        if any(finding.name == entry.name for finding in findings):
+            continue
         start = time.perf_counter()
         finding = isolated(entry, not given.untimed)
         findings.append(finding)
         seconds = time.perf_counter() - start
         print(f"{number}/{len(chosen)} {page.line(finding)} [{seconds:.0f} s]", flush=True)
         if given.json:
-            with open(given.json, "w") as file:
-                json.dump([asdict(each) for each in findings], file, indent=1)
+            given.json.write_text(json.dumps([asdict(each) for each in findings], indent=1))
     if not given.names and not given.family:
         page.write(findings)
     wrong = [finding.name for finding in findings if not finding.right]
     print(f"{len(findings) - len(wrong)} of {len(findings)} right")
     return bool(wrong)
+
+
+def stored(path: Path | None) -> list[Finding]:
+    """What an earlier run has found."""
+    if path is None or not path.exists():
+        return []
+    return [Finding(**each) for each in json.loads(path.read_text())]
 
 
 def is_wanted(entry: Entry, names: list[str], family: str | None) -> bool:

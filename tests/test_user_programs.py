@@ -1,0 +1,73 @@
+"""Programs as engineers bring them, each at several sizes against eager: what they have broken."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import anyshape
+
+
+class Accuracy:
+    """A metric that counts in Python numbers."""
+
+    def __init__(self) -> None:
+        self.right, self.total, self.losses = 0, 0, []
+
+    def update(self, logits: Tensor, labels: Tensor) -> None:
+        self.right += (logits.argmax(-1) == labels).sum().item()
+        self.total += labels.numel()
+        self.losses.append(nn.functional.cross_entropy(logits, labels).item())
+
+
+def test_a_metric_keeps_its_counts_apart_from_floats_of_data() -> None:
+    net = nn.Linear(5, 3)
+
+    def step(x: Tensor, labels: Tensor, metric: Accuracy) -> None:
+        with torch.no_grad():
+            metric.update(net(x), labels)
+
+    fast, metric, expected = anyshape.compile(step), Accuracy(), Accuracy()
+    for size in (3, 4, 1, 2, 17):
+        given = torch.randn(size, 5), torch.randint(0, 3, (size,))
+        fast(*given, metric)
+        step(*given, expected)
+        assert (metric.right, metric.total) == (expected.right, expected.total)
+        assert metric.losses == pytest.approx(expected.losses)
+
+
+def test_a_moving_average_of_weights_is_written_where_gradients_are_off() -> None:
+    net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    mean, expected = copy.deepcopy(net), copy.deepcopy(net)
+
+    def update(average: nn.Module, decay: float) -> None:
+        with torch.no_grad():
+            for old, new in zip(average.parameters(), net.parameters()):
+                old.mul_(decay).add_(new, alpha=1 - decay)
+            for old, new in zip(average.buffers(), net.buffers()):
+                old.copy_(new)
+
+    fast = anyshape.compile(update)
+    for decay in (0.5, 0.75, 0.9):
+        net[0].weight.data.add_(1)
+        fast(mean, decay)
+        update(expected, decay)
+        torch.testing.assert_close(mean.state_dict(), expected.state_dict())
+        assert mean[0].weight.requires_grad
+        assert torch.is_grad_enabled()
+
+
+def test_what_is_made_where_gradients_are_off_requires_none() -> None:
+    weight = nn.Parameter(torch.randn(3, 3))
+
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        with torch.no_grad():
+            q, _ = torch.linalg.qr(weight)
+            spectrum = torch.fft.fft(weight).abs()
+        return q, spectrum, x + 1
+
+    for made in anyshape.compile(program)(torch.ones(1)):
+        assert not made.requires_grad

@@ -13,7 +13,7 @@ from anyshape.ops.layout import numel, preserved_strides
 from anyshape.ops.reduce import cast, wide
 from anyshape.ops.rules import new, require_sizes, tensor
 from anyshape.ops.table import op
-from anyshape.symbolic import Dim, Expr
+from anyshape.symbolic import Dim, Expr, minimum
 
 _OLD = "size_average=None, reduce=None"
 
@@ -80,9 +80,9 @@ def _soft_labels(
     if weight is not None:
         goal = b.mul(goal, _over_classes(b, weight, logs, dim))
     loss = b.neg(b.sum(b.mul(logs, goal), (dim,)))
-    if reduction == "mean":
+    if reduction == "mean":  # of no classes it is NaN, whatever the rest of the shape
         count = numel([n for d, n in enumerate(logs.shape) if d != dim])
-        return cast(b, b.div(b.sum(loss), count), dtype)
+        return cast(b, b.div(b.sum(loss), count * minimum(logs.shape[dim], 1)), dtype)
     return finish(b, loss, reduction, dtype)
 
 

@@ -31,6 +31,11 @@ def normed(*shape: int) -> tuple[Tensor, ...]:
     return floats(*shape), *stats(shape[1]), *stats(shape[1])
 
 
+def first_labels(*shape: int) -> Tensor:
+    """The first class, wherever a picture of this shape has one."""
+    return torch.zeros(shape[0], *shape[2:], dtype=torch.int64)
+
+
 def attempt(program: Program, args: tuple[Any, ...]) -> Any:
     try:
         return program(*args)
@@ -103,6 +108,18 @@ PROGRAMS: dict[str, tuple[Program, list[tuple[Any, ...]]]] = {
         lambda x, i: torch.narrow(x, 0, i, 2) * 2,
         [(floats(n), torch.tensor(i)) for n in (0, 1, 2, 17) for i in (0, 1, -2, -1, 15)],
     ),
+    **{
+        f"cross entropy, {kind}, {reduction}, smoothed by {smoothing}": (
+            lambda x, y, w, r=reduction, s=smoothing: F.cross_entropy(
+                x, y, w, reduction=r, label_smoothing=s
+            ),
+            [(floats(*shape), labels(*shape), torch.ones(shape[1]))
+             for shape in ((3, 4, 2), (3, 0, 2), (0, 4, 2), (0, 0, 2), (3, 0, 0), (3, 1, 1))],
+        )
+        for kind, labels in (("shares", floats), ("labels", first_labels))
+        for reduction in ("none", "mean", "sum")
+        for smoothing in (0.0, 0.2)
+    },
     "no channels, no elements": (
         F.batch_norm,
         [(floats(n), torch.zeros(c), torch.ones(c)) for n, c in ((0, 0), (0, 3), (1, 0), (3, 3))],

@@ -73,7 +73,7 @@ def _perhaps_in_place(
     if bound["inplace"] is not True:
         return call_row(domain, name, **bound)
     made = call_row(domain, name, **bound | {"inplace": False})
-    return call_row(domain, "copy_", bound["input"], made)
+    return made if made is bound["input"] else call_row(domain, "copy_", bound["input"], made)
 
 
 def operator_call(

@@ -101,8 +101,23 @@ def call_row(domain: SymbolicDomain, name: str, *args: Any, **kwargs: Any) -> An
         domain.wrote_tensor(args[0])
         return args[0]
     result = recorder.wrap(made)
+    if OPS[name].alias != "none":
+        result = _the_very(result, (*args, *kwargs.values()))
     named = RETURN_TYPES.get(name) if isinstance(result, tuple) else None
     return result if named is None else named(result)
+
+
+def _the_very(result: Any, args: tuple[Any, ...]) -> Any:
+    """Where an expansion gave back an argument itself, the proxy that the program knows it by."""
+    if isinstance(result, tuple):
+        return tuple([_the_very(part, args) for part in result])
+    if type(result) is not TensorValue:
+        return result
+    for arg in args:
+        given = _the_very(result, arg) if isinstance(arg, (tuple, list)) else arg
+        if type(given) is TensorValue and given.value is result.value:
+            return given
+    return result
 
 
 RETURN_TYPES = {

@@ -164,7 +164,7 @@ def _sum_to_size_expand(b: Any, x: Any, size: Any) -> Any:
             dims += [d] if b.cx.decide(ne(x.shape[d], 1)) else []
         else:
             b.cx.require(eq(x.shape[d], wanted), f"size {sizes} is not expandable to {x.shape}")
-    made = b.sum(x, tuple(dims), True) if dims else b.alias(x)
+    made = b.sum(x, tuple(dims), True) if dims else x
     return b.reshape(made, made.shape[lead:]) if lead else made
 
 

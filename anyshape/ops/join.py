@@ -152,9 +152,9 @@ for _rank in (1, 2, 3):
         alias="maybe",
         inline=True,
         expand=lambda b, x, rank=_rank: (
-            tuple(b.alias(_at_least(b, y, rank)) for y in x)
+            tuple(_at_least(b, y, rank) for y in x)
             if isinstance(x, tuple)
-            else b.alias(_at_least(b, x, rank))
+            else _at_least(b, x, rank)
         ),
     )
 
@@ -370,7 +370,7 @@ op(
 def _cartesian_expand(b: Any, tensors: tuple[Any, ...]) -> Any:
     """Every choice of one element of each, one to a row."""
     if len(tensors) == 1:
-        return b.alias(tensors[0])
+        return tensors[0]
     grids = b.meshgrid(tensors)
     return b.stack(tuple(b.reshape(grid, (-1,)) for grid in grids), 1)
 
@@ -384,6 +384,18 @@ op(
     inline=True,
     expand=_cartesian_expand,
 )
+
+
+def _broadcast_tensors_expand(b: Any, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Each as it is, where it has the common shape already."""
+    shape = b.cx.broadcast_shapes([x.shape for x in tensors])
+
+    def has_it(x: Any) -> bool:
+        return len(x.shape) == len(shape) and all(map(b.cx.same, x.shape, shape))
+
+    return tuple(x if has_it(x) else b.expand(x, shape) for x in tensors)
+
+
 op(
     "broadcast_tensors",
     "tensors",
@@ -391,7 +403,5 @@ op(
     spellings=("torch.broadcast_tensors",),
     alias="maybe",
     inline=True,
-    expand=lambda b, xs: tuple(
-        b.expand(x, b.cx.broadcast_shapes([y.shape for y in xs])) for x in xs
-    ),
+    expand=_broadcast_tensors_expand,
 )

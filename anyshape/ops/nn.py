@@ -9,19 +9,12 @@ from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
 from anyshape.ops.layout import Shape, contiguous_strides, numel, strides_in_order
 from anyshape.ops.reduce import cast, wide
-from anyshape.ops.rules import like, new, pointwise_type, promoted, require_sizes, tensor
+from anyshape.ops.rules import like, new, require_sizes, tensor
 from anyshape.ops.table import Extern, op
 from anyshape.ops.view import Normal
 from anyshape.symbolic import Dim, eq, floordiv, minimum, mod, ne
 
 # --- dropout: nothing in eval mode, random otherwise (random.py has native_dropout) ---
-
-
-def _dropout_type(
-    cx: TypeContext, x: Any, p: Arg = 0.5, training: Arg = True, inplace: Arg = False
-) -> TensorType:
-    t = tensor(x)
-    return t if not training else pointwise_type(cx, (t,), promoted(cx, (x,)))
 
 
 def _dropout_expand(
@@ -42,7 +35,7 @@ op(
     "input, p=0.5, training=True, inplace=False",
     torch="torch.nn.functional.dropout",
     normalize=_normal_dropout,
-    type=_dropout_type,
+    inline=True,
     expand=_dropout_expand,
     alias="maybe",
 )
@@ -57,8 +50,7 @@ for _name, _torch in (
         torch=_torch,
         alias="maybe",
         normalize=lambda cx, x, p, train: ((x, p, bool(train) and p != 0), {}),
-        random=False,
-        type=lambda cx, x, p, train: _dropout_type(cx, x, p, train),
+        inline=True,
         expand=lambda b, x, p, train, name=_name: _eval_only(b, x, p, train, name),
     )
 
@@ -93,7 +85,7 @@ for _name, _training in (
         f"input, p=0.5, training={_training}, inplace=False",
         torch=f"torch.nn.functional.{_function}",
         normalize=_normal_dropout,
-        type=_dropout_type,
+        inline=True,
         alias="maybe",
         expand=lambda b, x, p=0.5, training=True, inplace=False, name=_name: _eval_only(
             b, x, p, training, name

@@ -21,7 +21,6 @@ from anyshape.ops.rules import (
     pointwise_type,
     promoted,
     realed,
-    same_as,
     tensor,
     tensors_of,
 )
@@ -154,7 +153,7 @@ op(
     "positive",
     "input",
     torch="torch.positive",
-    type=same_as(0),
+    inline=True,
     expand=lambda b, x: x,
     alias="view",
     spellings=("torch.Tensor.positive", "operator.pos", "torch.Tensor.__pos__"),

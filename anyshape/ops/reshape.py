@@ -253,12 +253,27 @@ def _flat_shape(shape: Shape, start: Arg, end: Arg) -> Shape:
     return shape if i == j else (*shape[:i], numel(shape[i : j + 1]), *shape[j + 1 :])
 
 
+def _flatten_row(x: Any, start: Arg, end: Arg) -> str | None:
+    """One dimension is flat already."""
+    rank = tensor(x).rank
+    return "flat" if rank and dim_of(start, rank) == dim_of(end, rank) else None
+
+
+op(
+    "flat",
+    "input, start_dim=0, end_dim=-1",
+    torch="torch.ops.aten.flatten.using_ints",
+    alias="view",
+    inline=True,
+    expand=lambda b, x, i, j: x,
+)
 op(
     "flatten",
     "input, start_dim=0, end_dim=-1",
     torch="torch.flatten",
     alias="maybe",
     spellings=("torch.Tensor.flatten",),
+    overload=_flatten_row,
     type=lambda cx, x, i, j: _reshape_type(cx, x, _flat_shape(tensor(x).shape, i, j)),
     expand=lambda b, x, i, j: b.reshape(x, _flat_shape(x.shape, i, j)),
 )

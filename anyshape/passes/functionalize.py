@@ -237,28 +237,9 @@ def _contiguous_is_view(cx: TypeContext, node: Node) -> bool:
     return node.kwargs.get("memory_format") is None and is_contiguous(cx, source.type)
 
 
-def _dropout_is_view(cx: TypeContext, node: Node) -> bool:
-    return not _argument(node, 2, "training")
-
-
 # Rows that give a view or a copy: when it is a view.
 MAYBE_VIEWS: dict[str, Callable[[TypeContext, Node], bool]] = {
     **dict.fromkeys(("reshape", "reshape_as", "flatten", "ravel"), _reshape_is_view),
-    **dict.fromkeys(("atleast_1d", "atleast_2d", "atleast_3d"), _reshape_is_view),
-    **dict.fromkeys(
-        (
-            "dropout",
-            "torch_dropout",
-            "feature_dropout",
-            "alpha_dropout",
-            "dropout1d",
-            "dropout2d",
-            "dropout3d",
-            "nn_alpha_dropout",
-            "feature_alpha_dropout",
-        ),
-        _dropout_is_view,
-    ),
     "contiguous": _contiguous_is_view,
 }
 

@@ -241,3 +241,31 @@ def test_normalize_by_a_negative_norm_of_nothing_is_refused() -> None:
     torch.testing.assert_close(fast(floats(2, 3)), F.normalize(floats(2, 3), p=-1.0))
     with pytest.raises(RuntimeError, match="empty"):
         fast(floats(2, 0))
+
+
+THE_VERY: dict[str, Program] = {
+    "atleast_1d": lambda x: torch.atleast_1d(x)[...] + (torch.atleast_1d(x) is x),
+    "cartesian_prod": lambda x: torch.cartesian_prod(x),
+    "flatten": lambda x: x.flatten(),
+    "dropout": lambda x: F.dropout(x, 0.5, training=False),
+    "dropout of nothing": lambda x: F.dropout(x, 0.0, inplace=True),
+    "torch.dropout": lambda x: torch.dropout(x, 0.5, False),
+    "positive": lambda x: +x,
+    "broadcast_tensors": lambda x: torch.broadcast_tensors(x, torch.ones(1))[0],
+    "sum_to_size": lambda x: x.sum_to_size(x.shape[0]),
+    "expand": lambda x: x.expand(x.shape[0]),
+    "view": lambda x: x.view(-1),
+    "alias": lambda x: x[...],
+    "permute": lambda x: x.permute(0),
+}
+
+
+@pytest.mark.parametrize("name", THE_VERY)
+def test_what_eager_gives_back_is_the_very_argument(name: str) -> None:
+    program = THE_VERY[name]
+    fast = anyshape.compile(lambda x: (program(x), program(x) is x))
+    for n in (3, 2, 5, 0):
+        x = floats(n)
+        (ours, inside), theirs = fast(x), program(x)
+        assert (ours is x) == inside == (theirs is x)
+        assert_same(ours, theirs)

@@ -200,6 +200,12 @@ def histogram(input: Tensor, bins: Any, *, range: Any, weight: Any, density: boo
     return torch.histogram(input, bins, **options if range is None else {**options, "range": range})
 
 
+def histogramdd(input: Tensor, bins: Any, range: Any, weight: Any, density: bool) -> Any:
+    """``torch.histogramdd`` with the edges beside the counts, not in a tuple of their own."""
+    found = torch.histogramdd(input, bins, range, weight, density)
+    return found.hist, *found.bin_edges
+
+
 def view_dtype(input: Tensor, dtype: torch.dtype) -> Tensor:
     return input.view(dtype)
 

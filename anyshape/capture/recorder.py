@@ -61,6 +61,9 @@ from anyshape.symbolic import (
     to_python,
 )
 
+TAKEN_APART = frozenset({"split", "chunk", "unbind", "tensor_split"})
+"""Rows whose number of results may be what the program takes apart."""
+
 
 @dataclass(frozen=True, slots=True)
 class RecorderMark:
@@ -213,6 +216,34 @@ class Recorder:
         self.sizes[relied_on:] = [replace(guard, by_value=True) for guard in self.sizes[relied_on:]]
         return value
 
+    def count(self, size: Dim, why: str) -> int:
+        """How many items there are, as a plain int: guarded, or checked to be as many as the
+        program takes apart."""
+        wanted = None if self.depth else self.unpacked()
+        size = self.cx.facts.simplify(size)
+        if wanted is None or self.hint_of(size) is not None:
+            return self.specialize(size, why)
+        self.here()
+        try:
+            self.cx.require(eq(size, wanted), f"{why}: expected {wanted} values to unpack")
+        except OpError:
+            return self.specialize(size, why)
+        return wanted
+
+    def unpacked(self) -> int | None:
+        """How many targets the result of this very instruction is assigned to, as in
+        ``q, k, v = x.chunk(3)``: Python raises where it has another length."""
+        frame = self.frame() if self.frame is not None else None
+        while frame is not None:
+            current = frame.code.opcodes[max(frame.index - 1, 0) : frame.index + 1]
+            for name, arg in current:
+                if name == "UNPACK_SEQUENCE":
+                    return int(arg)
+            if frame.continuation or current[-1][0] != "RETURN_VALUE":
+                return None
+            frame = frame.back
+        return None
+
     def decide_scalar(self, scalar: Any) -> bool:
         """The truth of a float comparison over sizes, guarded on the hint's side; breaks where
         data is in it."""
@@ -342,6 +373,7 @@ class Recorder:
         self.here()
         builder.world = self.node_world()
         before = len(builder.nodes)
+        self.cx.wanted = self.unpacked() if name in TAKEN_APART and not self.depth else None
         try:
             if any(on for on, _ in self.modes.autocast):
                 args, kwargs = self._autocast(name, args, kwargs)

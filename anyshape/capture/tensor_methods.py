@@ -256,7 +256,9 @@ def tolist(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]
     how many there are."""
     x = args[0]
     recorder = domain.recorder
-    shape = [recorder.specialize(d, "the length of tolist()") for d in x.value.shape]
+    why = "the length of tolist()"
+    first = [recorder.count(d, why) for d in x.value.shape[:1]]
+    shape = first + [recorder.specialize(d, why) for d in x.value.shape[1:]]
     return _nested(domain, x, shape)
 
 
@@ -295,6 +297,12 @@ def _nested(domain: SymbolicDomain, x: TensorValue, shape: list[Any]) -> Any:
         _nested(domain, call_row(domain, "select", x, 0, i), shape[1:]) for i in range(shape[0])
     ]
     return domain.created(rows)
+
+
+def histogramdd(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Counts, and a tuple of the edges along each dimension."""
+    counts, *edges = call_row(domain, "histogramdd", *args, **kwargs)
+    return torch.return_types.histogramdd((counts, tuple(edges)))  # type: ignore[attr-defined]
 
 
 def make_tensor(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -453,6 +461,7 @@ HANDLERS: dict[Any, Handler] = {
     ),
     torch.where: where,
     torch.tensor: make_tensor,
+    torch.histogramdd: histogramdd,
     torch.as_tensor: as_tensor,
     torch.is_tensor: lambda domain, args, kwargs: isinstance(args[0], (TensorValue, torch.Tensor)),
     torch.is_storage: constant(False),

@@ -255,7 +255,7 @@ def iterate(domain: SymbolicDomain, x: TensorValue) -> Any:
     """`iter(x)`: one view for each row; the number of rows becomes known."""
     if not x.value.shape:
         raise TypeError("iteration over a 0-d tensor")
-    count = domain.recorder.specialize(x.value.shape[0], "iteration over a tensor")
+    count = domain.recorder.count(x.value.shape[0], "iteration over a tensor")
     return iter([call_row(domain, "select", x, 0, i) for i in range(count)])
 
 

@@ -54,6 +54,7 @@ class TypeContext:
 
     ``on_guard(condition)`` is told of each backed relation relied on, ``on_check(condition,
     message)`` of each condition to test while running; ``None`` means neither is possible here.
+    ``wanted`` is the number of results that the program takes apart at once, where it says one.
     ``memo`` holds layouts already worked out from shapes alone, true whatever the facts are.
     """
 
@@ -66,6 +67,7 @@ class TypeContext:
     default_dtype: DType = float32
     default_device: str = "cpu"
     memo: dict[object, Any] = field(default_factory=dict)
+    wanted: int | None = None
 
     def known(self, condition: Condition | bool) -> bool | None:
         """What the facts say of the condition: True, False or None."""

@@ -17,6 +17,7 @@ from anyshape.ir.scalars import ScalarInput
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides, numel
 from anyshape.ops.rules import dim_of, is_tensor, new, tensor
+from anyshape.ops.split import decided_count
 from anyshape.ops.table import op
 from anyshape.symbolic import Dim, eq, floordiv
 
@@ -257,4 +258,28 @@ op(
     torch="anyshape.eager.histogram",
     spellings=("torch.histogram", "torch.Tensor.histogram"),
     type=_histogram_type,
+)
+
+
+def _histogramdd_type(
+    cx: TypeContext, x: Any, bins: Any, range: Any = None, weight: Any = None, density: Any = False
+) -> tuple[TensorType, ...]:
+    """Counts with a dimension for each feature, then the edges along each."""
+    t = tensor(x)
+    if t.rank < 2:
+        raise OpError("torch.histogramdd: input tensor should have at least 2 dimensions")
+    given = (bins,) * decided_count(cx, t.shape[-1]) if isinstance(bins, int) else tuple(bins)
+    cx.require(
+        eq(t.shape[-1], len(given)),
+        "histogramdd: The size of bins must be equal to the innermost dimension of the input.",
+    )
+    counts = [numel(tensor(b).shape) - 1 if is_tensor(b) else b for b in given]
+    return new(cx, t, counts), *(new(cx, t, (count + 1,)) for count in counts)
+
+
+op(
+    "histogramdd",
+    "input, bins, range=None, weight=None, density=False",
+    torch="anyshape.eager.histogramdd",
+    type=_histogramdd_type,
 )

@@ -16,11 +16,13 @@ from anyshape.ops.view import Normal, viewed
 from anyshape.symbolic import (
     Dim,
     all_of,
+    any_of,
     ceildiv,
     eq,
     evaluate,
     floordiv,
     ge,
+    gt,
     le,
     lt,
     maximum,
@@ -46,6 +48,24 @@ def decided_count(cx: TypeContext, count: Dim) -> int:
     return hint
 
 
+def _taken_apart(cx: TypeContext, *sizes: Any) -> int | None:
+    """How many pieces the program wants of sizes that nobody may guard on; Python raises where
+    there are more or fewer."""
+    guarded = all(s.policy == "backed" and s in cx.hints for n in sizes for s in symbols_of(n))
+    return None if guarded else cx.wanted
+
+
+_PIECES = "the number of pieces is not the number of values to unpack"
+
+
+def _piece_count(cx: TypeContext, count: Dim) -> int:
+    """``decided_count``, or as many as the program takes apart."""
+    wanted = _taken_apart(cx, count)
+    if wanted is not None:
+        cx.require(eq(count, wanted), _PIECES)
+    return decided_count(cx, count) if wanted is None else wanted
+
+
 def _split_lengths(cx: TypeContext, size: Dim, lengths: Arg) -> tuple[Dim, ...]:
     if isinstance(lengths, tuple):
         text = "split_with_sizes expects split_sizes to sum exactly to the size of the dimension"
@@ -69,6 +89,11 @@ def _decided_pieces(cx: TypeContext, size: Dim, each: Any) -> int:
         return max(-(-size // each), 1)
     if cx.known(le(size, each)):
         return 1
+    wanted = _taken_apart(cx, size, each)
+    if wanted:
+        some = wanted == 1 or lt(each * (wanted - 1), size)
+        cx.require(all_of(le(size, each * wanted), some), _PIECES)
+        return wanted
     symbols = symbols_of(size) | symbols_of(each)
     if any(s not in cx.hints for s in symbols):
         return max(decided_count(cx, ceildiv(size, each)), 1)
@@ -149,9 +174,12 @@ def _normal_chunk(cx: TypeContext, x: Any, chunks: Any, dim: Arg = 0) -> Normal:
         return (x, (0,) * chunks if size == 0 else _split_lengths(cx, size, each), d), {}
     if cx.known(eq(mod(size, chunks), 0)):
         return (x, (cx.facts.simplify(floordiv(size, chunks)),) * chunks, d), {}
+    each = ceildiv(size, chunks)
+    if _taken_apart(cx, size) == chunks:
+        cx.require(any_of(eq(size, 0), gt(size, each * (chunks - 1))), _PIECES)
+        return (x, (*(each,) * (chunks - 1), size - each * (chunks - 1)), d), {}
     if cx.decide(eq(size, 0)):
         return (x, (0,) * chunks, d), {}
-    each = ceildiv(size, chunks)
     count = _decided_pieces(cx, size, each)
     return (x, (*(each,) * (count - 1), size - each * (count - 1)), d), {}
 
@@ -173,7 +201,7 @@ def _tensor_split_expand(b: Any, x: Any, places: Any, dim: Arg = 0) -> tuple[Any
     cx, d = b.cx, dim_of(dim, tensor(x).rank)
     size = x.shape[d]
     if is_tensor(places) and len(places.shape) == 1:
-        count = decided_count(cx, places.shape[0])
+        count = _piece_count(cx, places.shape[0] + 1) - 1
         places = tuple(b.item(b.select(places, 0, i)).type.expr for i in range(count))
     if isinstance(places, tuple):
         ends = [*(_clamped(cx, p, size) for p in places), size]
@@ -213,7 +241,7 @@ def _unbind_type(cx: TypeContext, x: Any, dim: int) -> tuple[TensorType, ...]:
     t = tensor(x)
     shape = (*t.shape[:dim], *t.shape[dim + 1 :])
     strides = (*t.strides[:dim], *t.strides[dim + 1 :])
-    return (viewed(t, shape, strides),) * decided_count(cx, t.shape[dim])
+    return (viewed(t, shape, strides),) * _piece_count(cx, t.shape[dim])
 
 
 op(

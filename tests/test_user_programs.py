@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -71,3 +72,37 @@ def test_what_is_made_where_gradients_are_off_requires_none() -> None:
 
     for made in anyshape.compile(program)(torch.ones(1)):
         assert not made.requires_grad
+
+
+def state_of_the_last_tokens(x: Tensor) -> Tensor:
+    """As caches of linear attention are filled."""
+    state = torch.zeros(x.shape[0], 4)
+    state.copy_(x[:, -4:])
+    return state
+
+
+def copied_twice(x: Tensor) -> tuple[Tensor, ...]:
+    turned, computed = torch.zeros(x.shape[1], x.shape[0]), x + 1
+    same, repeated = torch.empty_like(computed), torch.empty(3, x.shape[1])
+    turned.copy_(x.t())
+    same.copy_(computed)
+    repeated.copy_(x[0])
+    return turned, turned.view(-1), same, computed, repeated, repeated[1]
+
+
+@pytest.mark.parametrize("program", [state_of_the_last_tokens, copied_twice])
+def test_what_is_copied_into_a_new_tensor_has_memory_and_layout_of_its_own(program: Any) -> None:
+    fast = anyshape.compile(program)
+    for size in (5, 2, 1, 17):
+        x = torch.randn(size, size + 16)
+        ours, theirs = fast(x), program(x)
+        assert layouts(ours, x) == layouts(theirs, x)
+        torch.testing.assert_close(ours, theirs)
+    assert fast.stats().specializations == 1
+
+
+def layouts(made: Tensor | tuple[Tensor, ...], x: Tensor) -> list[object]:
+    """Strides, and which tensors share memory."""
+    found = [made, x] if isinstance(made, Tensor) else [*made, x]
+    where = [t.untyped_storage().data_ptr() for t in found]
+    return [(t.stride(), where.index(place)) for t, place in zip(found, where)]

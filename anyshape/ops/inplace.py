@@ -167,18 +167,29 @@ op(
 
 
 def _overwritten(b: Any, x: Any, src: Any) -> Any:
+    """Memory of its own: ``src`` is written later, or handed out as well."""
     made = src if src.dtype is x.dtype else b.to_dtype(src, x.dtype)
-    return made if made.shape == x.shape else b.expand(made, x.shape)
+    return b.clone(made if made.shape == x.shape else b.expand(made, x.shape))
 
 
-def _inplace(name: str, signature: str, functional: str, *spellings: str) -> None:
+def _covers(cx: TypeContext, x: Any, src: Any, non_blocking: bool = False) -> TensorType:
+    """The type of ``x``, to all of which ``src`` can be copied."""
+    t, given = tensor(x), tensor(src)
+    if given.rank > t.rank:
+        raise OpError("output with shape doesn't match the broadcast shape")
+    if given.shape != t.shape:
+        OPS["expand"].type(cx, src, t.shape)  # type: ignore[misc]
+    return t
+
+
+def _inplace(name: str, signature: str, functional: str, *spellings: str, type: Any = None) -> None:
     add_row(
         OpDef(
             name=name,
             signature=Signature.parse(signature),
             torch=f"torch.Tensor.{name}",
             spellings=spellings,
-            type=same_as(0),
+            type=type or same_as(0),
             mutates=("input",),
             functional=functional,
             alias="view",
@@ -208,7 +219,7 @@ def _filled(b: Any, x: Any, value: Any) -> Any:
     return b.full(x.shape, value, x.dtype, x.type.device)
 
 
-_inplace("copy_", "input, src, non_blocking=False", "overwrite")
+_inplace("copy_", "input, src, non_blocking=False", "overwrite", type=_covers)
 _inplace("fill_", "input, value", "filled", "torch.fill_")
 _inplace("zero_", "input", "zeroed", "torch.zero_")
 

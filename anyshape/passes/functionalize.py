@@ -159,9 +159,15 @@ class _Functionalizer:
             position = view.node.outputs.index(value)
             new = undo(self.builder, parent, new, view.node, position)
             value = view.parent
-        self.newest[value] = new
+        self.newest[value] = self._laid_out(new, value)
         self.version[value] = self.version.get(value, 0) + 1
         self.fresh[target] = (self.version[value], self._reuse(target, new))
+
+    def _laid_out(self, new: Value, target: Value) -> Value:
+        """A tensor made here stays in the layout that it was made in, whatever is written to it."""
+        if new.type == target.type or any(entry.value is target for entry in self.graph.inputs):
+            return new
+        return self.builder.append("clone", (new,), {}, (target.type,))
 
     def _reuse(self, target: Value, new: Value) -> Value:
         return new if target not in self.views else self._derive(target)
@@ -174,23 +180,32 @@ class _Functionalizer:
         """One assignment for each written input, after everything that reads the old contents.
 
         What is assigned may itself view a written input (``x.copy_(y); y.copy_(old_x)``): copied
-        first.
+        first. An overwriting that is assigned whole needs no copy of its own otherwise.
         """
         written = [e.value for e in self.graph.inputs if self.version.get(e.value, 0)]
         views = self._view_nodes()
-        values = [self._independent(self.newest[value], written, views) for value in written]
+        copied = {n.output: n.args[1] for n in self.builder.nodes if n.op == "overwrite"}
+        newest = [self.newest[value] for value in written]
+        sources = [copied[v] if self._is_whole(copied.get(v), v) else v for v in newest]
+        values = [self._independent(value, written, views) for value in sources]
         for target, value in zip(written, values, strict=True):
             self.builder.append(ASSIGN, (target, value), {}, (), single=False)
+
+    def _is_whole(self, source: Arg, target: Value) -> bool:
+        """Whether it has the elements of the target as they are: none converted or repeated."""
+        if not isinstance(source, Value) or source.dtype is not target.dtype:
+            return False
+        pairs = zip(source.shape, target.shape)
+        same = self.builder.cx.same
+        return len(source.shape) == len(target.shape) and all(same(a, b) for a, b in pairs)
 
     def _view_nodes(self) -> dict[Value, Value]:
         """What each view in the graph being written views."""
         found: dict[Value, Value] = {}
         for node in self.builder.nodes:
             row = self.ops.get(node.op)
-            position = 1 if node.op == "overwrite" else 0
-            source = node.args[position] if len(node.args) > position else None
-            aliases = node.op == "overwrite" or (row is not None and row.alias != "none")
-            if aliases and isinstance(source, Value):
+            source = node.args[0] if node.args else None
+            if row is not None and row.alias != "none" and isinstance(source, Value):
                 found.update(dict.fromkeys(node.outputs, source))
         return found
 

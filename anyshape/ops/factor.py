@@ -15,7 +15,7 @@ from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import Shape, contiguous_strides
 from anyshape.ops.rules import new, tensor
 from anyshape.ops.table import Extern, op
-from anyshape.symbolic import Dim, eq, gt, le, maximum, minimum
+from anyshape.symbolic import Dim, all_of, any_of, eq, ge, gt, le, maximum, minimum
 
 Types = tuple[TensorType, ...]
 
@@ -208,4 +208,46 @@ for _name, _signature, _torch, _type, _spellings in (
     op(
         _name, _signature, torch=f"torch.{_torch}", spellings=_spellings, type=_type,
         lower=Extern(f"torch.{_torch}"),
+    )  # fmt: skip
+
+# --- few singular values, by random projections ---
+
+
+def _lowrank(cx: TypeContext, x: Any, count: Dim) -> Types:
+    t, batch, m, n = matrix(cx, x)
+    parts = (new(cx, t, (*batch, m, count)), new(cx, t, (*batch, count), _real(t)))
+    return *parts, new(cx, t, (*batch, n, count))
+
+
+def _svd_lowrank_type(cx: TypeContext, x: Any, q: Any = 6, niter: Any = 2, M: Any = None) -> Types:
+    t = tensor(x)
+    if M is not None:
+        _broadcast_to(cx, tensor(M).shape, t.shape)
+    return _lowrank(cx, x, shorter(cx, 6 if q is None else q, shorter(cx, *t.shape[-2:])))
+
+
+def _pca_lowrank_type(
+    cx: TypeContext, x: Any, q: Any = None, center: Any = True, niter: Any = 2
+) -> Types:
+    most = shorter(cx, *tensor(x).shape[-2:])
+    if q is None:
+        return _lowrank(cx, x, shorter(cx, 6, most))
+    cx.require(all_of(ge(q, 0), le(q, most)), "q must not be greater than min(m, n)")
+    return _lowrank(cx, x, q)
+
+
+def _broadcast_to(cx: TypeContext, shape: Shape, wanted: Shape) -> None:
+    if len(shape) > len(wanted):
+        raise OpError(f"{shape} cannot be broadcast to {wanted}")
+    for a, b in zip(reversed(shape), reversed(wanted), strict=False):
+        cx.require(any_of(eq(a, b), eq(a, 1)), f"{shape} cannot be broadcast to {wanted}")
+
+
+for _name, _signature, _type in (
+    ("svd_lowrank", "A, q=6, niter=2, M=None", _svd_lowrank_type),
+    ("pca_lowrank", "A, q=None, center=True, niter=2", _pca_lowrank_type),
+):
+    op(
+        _name, _signature, torch=f"torch.{_name}", type=_type, random=True,
+        lower=Extern(f"torch.{_name}"),
     )  # fmt: skip

@@ -75,7 +75,7 @@ def test_what_is_asked_of_a_text_made_of_data_is_answered_natively() -> None:
             *("-".join(parts), text.upper(), text * 2, "<%s>" % text, known[text], float(text)),
             *(isinstance(text, str), type(text) is str, sorted(parts), list(text)[:1]),
         )
-        return x, found, "{} {text}".format(text, text=text)  # noqa: UP032
+        return x, found, "{} {text}".format(text, text=text)
 
     fast = agree(asked, *tensors(16), fullgraph=False)
     assert not fast.warned

@@ -415,12 +415,13 @@ class _Printer:
             self.held[part] = self._size(part)
         near = self.sums.split(dim)
         if near is None:
-            place = self._number_of(self._c(dim))
+            text = self._c(dim)
         else:
             held, rest = near
-            if rest == 0:
-                return held
-            place = self._number_of(f"{held} + {self._c(rest)}")
+            text = held if rest == 0 else f"{held} + {self._c(rest)}"
+            if text.startswith("n[") and rest == 0:
+                return text
+        place = self._number_of(text)
         self.sums.note(dim, f"n[{place}]")
         return f"n[{place}]"
 

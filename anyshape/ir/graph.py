@@ -118,6 +118,11 @@ class Node:
     outputs: tuple[Value, ...]
     location: Location | None = None
     world: World | None = None
+    read: tuple[Value, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        read = (*values_in(self.args), *values_in(tuple(self.kwargs.values())))
+        object.__setattr__(self, "read", read)
 
     @property
     def output(self) -> Value:
@@ -126,8 +131,7 @@ class Node:
 
     def inputs(self) -> Iterator[Value]:
         """Every value the node reads, in order, repetitions included."""
-        yield from values_in(self.args)
-        yield from values_in(tuple(self.kwargs.values()))
+        return iter(self.read)
 
 
 InputKind = Literal["argument", "parameter", "constant"]

@@ -29,7 +29,7 @@ class Rebuilding:
 
     def with_new_inputs(self, node: Node) -> Node:
         """The node over rewritten arguments; the same object where nothing changed."""
-        if not any(value in self.substitutes for value in node.inputs()):
+        if self.substitutes.keys().isdisjoint(node.read):
             return node
         kwargs = {name: self.rewrite(arg) for name, arg in node.kwargs.items()}
         args = tuple(self.rewrite(arg) for arg in node.args)

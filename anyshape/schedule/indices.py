@@ -24,6 +24,7 @@ from anyshape.symbolic import (
     maximum,
     minimum,
     mod,
+    split_since,
 )
 
 Index: TypeAlias = tuple[Dim, ...]
@@ -290,9 +291,10 @@ def _below(sizes: Sizes, extents: Extents, index: Dim, bound: Dim) -> bool:
 def terms_of(index: Dim, extents: Extents) -> dict[Symbol, Dim] | None:
     """The coefficient of each axis in an index; None where it is not affine in the axes."""
     result: dict[Symbol, Dim] = {}
-    if index.__class__ is int:
+    if index.__class__ is int or not extents:
         return result
-    for monomial, coefficient in index.terms.items():
+    moving, _ = split_since(index, min(axis.index for axis in extents))
+    for monomial, coefficient in moving.items():
         if len(monomial) == 1 and not monomial[0].word and monomial[0] not in extents:
             continue
         axes = [atom for atom in monomial if atom in extents]

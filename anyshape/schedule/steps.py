@@ -23,7 +23,7 @@ from anyshape.ir.program import (
     StepArg,
 )
 from anyshape.ir.scalars import Scalar
-from anyshape.symbolic import AllOf, AnyOf, Expr, Relation, Symbol
+from anyshape.symbolic import AllOf, AnyOf, Expr, Relation, Symbol, symbols_of_all
 
 
 def buffers_of(step: Step) -> Iterator[str]:
@@ -86,10 +86,7 @@ def numbers_of(step: Step, buffers: Mapping[str, Buffer]) -> Iterator[Number]:
 
 def symbols_used(numbers: Iterable[Number], bound: Set[Symbol]) -> tuple[Symbol, ...]:
     """The symbols of the numbers in order of first use, without those that are bound."""
-    used: dict[Symbol, None] = {}
-    for number in dict.fromkeys(numbers):
-        used.update(dict.fromkeys(sorted(number.symbols - bound, key=lambda s: s.index)))
-    return tuple(used)
+    return tuple(symbol for symbol in symbols_of_all(numbers) if symbol not in bound)
 
 
 def insert_frees(

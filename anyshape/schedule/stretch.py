@@ -32,7 +32,17 @@ from anyshape.ir.program import (
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput
 from anyshape.schedule.arena import Arena, Life, plan_arena
 from anyshape.schedule.library import ATTENTION, LINEAR, is_row_major, library_call
-from anyshape.symbolic import AllOf, AnyOf, Dim, Expr, Facts, Relation, Symbol
+from anyshape.symbolic import (
+    AllOf,
+    AnyOf,
+    Dim,
+    Expr,
+    Facts,
+    Relation,
+    Sized,
+    Symbol,
+    symbols_of_all,
+)
 
 VIEW = "torch.as_strided"
 PRODUCTS = frozenset({"torch.mm", LINEAR})
@@ -484,12 +494,12 @@ def free_numbers(
     steps: Iterable[Step], dims: Iterable[Dim]
 ) -> tuple[tuple[Symbol, ...], tuple[Operand, ...]]:
     """The symbols and scalars that the steps (and further sizes) read."""
-    symbols: dict[Symbol, None] = {}
+    sizes: list[Sized] = []
     scalars: dict[Operand, None] = {}
 
     def note(number: object) -> None:
         if isinstance(number, (Expr, Relation, AllOf, AnyOf)):
-            symbols.update(dict.fromkeys(sorted(number.symbols, key=lambda s: s.name)))
+            sizes.append(number)
         elif isinstance(number, (Scalar, ScalarInput)):
             scalars[number] = None
         elif isinstance(number, tuple):
@@ -504,4 +514,4 @@ def free_numbers(
         if isinstance(step, Launch):
             note(tuple(step.offsets.values()))
     note(tuple(dims))
-    return tuple(symbols), tuple(scalars)
+    return tuple(symbols_of_all(sizes)), tuple(scalars)

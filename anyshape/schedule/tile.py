@@ -8,8 +8,11 @@ with the same loops.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import add
 
 from anyshape.ir.loops import (
     Access,
@@ -45,11 +48,12 @@ from anyshape.symbolic import (
     Monomial,
     Space,
     Symbol,
+    age,
     floordiv,
     maximum,
     minimum,
     mod,
-    total,
+    split_since,
 )
 
 Coefficients = Mapping[Symbol, Dim]
@@ -103,9 +107,18 @@ def _operands(drafted: Drafted, element: Element | Store) -> list[int]:
     index = getattr(element, "index", None)
     found = []
     if isinstance(index, Expr):
-        found = sorted(integers[s] for s in index.symbols if s in integers)
+        found = sorted(integers[s] for s in _recent(index, integers) if s in integers)
         element = replace(element, index=0)
     return [*found, *operands(element)]
+
+
+def _recent(index: Expr, wanted: Iterable[Symbol]) -> set[Symbol]:
+    """The symbols of the index that are not older than all of those wanted."""
+    oldest = min(map(age, wanted), default=None)
+    if oldest is None:
+        return set()
+    recent, _ = split_since(index, oldest)
+    return {symbol for monomial in recent for atom in monomial for symbol in atom.symbols}
 
 
 def _has_scan(drafted: Drafted, needed: Sequence[int]) -> bool:
@@ -216,6 +229,11 @@ class _Renaming:
     access: dict[str, Access] = field(default_factory=dict)
     numbers: dict[int, int] = field(default_factory=dict)
     scalars: dict[str, tuple[str, Operand]] = field(default_factory=dict)
+    oldest: int = field(init=False)  # the age of the oldest loop variable or loaded integer
+
+    def __post_init__(self) -> None:
+        moving = (*self.drafted.extents, *self.drafted.draft.integers)
+        self.oldest = min(map(age, moving), default=sys.maxsize)
 
     def run(self, order: list[Symbol], rows: list[Symbol]) -> Launch:
         axes = tuple(self._axis(a, f"i{n}") for n, a in enumerate(order))
@@ -250,7 +268,7 @@ class _Renaming:
         if isinstance(dim, int):
             return dim
         result: Dim = dim.constant
-        if len(dim.terms) > MANY:
+        if dim.least > MANY or len(dim.terms) > MANY:
             return result + self._sum_param(dim - dim.constant)
         for monomial, coefficient in dim.ordered_terms():
             result = result + coefficient * self._size_param(monomial)
@@ -281,11 +299,9 @@ class _Renaming:
         """An index: axes keep their place, coefficients become constants or size parameters."""
         if isinstance(dim, int):
             return dim
-        bound = self._bound(dim.symbols)
-        if not bound:
+        moving, offset = self._moving(dim)
+        if not moving:
             return self._size(dim)
-        moving = self._moving(dim)
-        offset = dim - total(dim.space.term(m, c) for m, c in moving.items())
         parts: dict[tuple[Atom, ...], Dim] = {}
         for monomial, coefficient in moving.items():
             inner = tuple(a for a in monomial if self._bound(a.symbols))
@@ -300,15 +316,12 @@ class _Renaming:
                 result = result + self._product(inner) * self._size(parts[inner])
         return result
 
-    def _moving(self, dim: Expr) -> dict[Monomial, int]:
-        """The terms with loop variables or loaded integers in them: few of a long sum."""
-        still = dim.symbols.difference(self.extents, self.drafted.draft.integers)
-        return {
-            monomial: coefficient
-            for monomial, coefficient in dim.terms.items()
-            if not (monomial[0] in still and len(monomial) == 1)
-            and any(self._bound(atom.symbols) for atom in monomial)
-        }
+    def _moving(self, dim: Expr) -> tuple[dict[Monomial, int], Dim]:
+        """The terms with loop variables or loaded integers in them: few of a long sum; the rest."""
+        recent, rest = split_since(dim, self.oldest)
+        still = [m for m in recent if not any(self._bound(atom.symbols) for atom in m)]
+        rest += (dim.space.term(monomial, recent.pop(monomial)) for monomial in still)
+        return recent, reduce(add, rest)
 
     def _bound(self, symbols: frozenset[Symbol]) -> bool:
         """Do these include loop variables or loaded integers?"""

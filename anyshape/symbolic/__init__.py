@@ -14,6 +14,7 @@ from anyshape.symbolic.atoms import (
     Monomial,
     Operation,
     Symbol,
+    age,
 )
 from anyshape.symbolic.conditions import (
     AllOf,
@@ -45,9 +46,10 @@ from anyshape.symbolic.expr import (
 )
 from anyshape.symbolic.facts import Contradiction, Facts
 from anyshape.symbolic.parse import parse_condition, parse_dim
+from anyshape.symbolic.polynomial import split_since
 from anyshape.symbolic.render import evaluate, to_c, to_python, to_triton
 from anyshape.symbolic.solve import Mismatch, bind, restate, solvable, substitute, unify
-from anyshape.symbolic.sums import NamedSums, nested_parts
+from anyshape.symbolic.sums import NamedSums, Sized, nested_parts, symbols_of_all
 
 __all__ = [
     "AllOf",
@@ -68,8 +70,10 @@ __all__ = [
     "NamedSums",
     "Operation",
     "Relation",
+    "Sized",
     "Space",
     "Symbol",
+    "age",
     "all_of",
     "any_of",
     "bind",
@@ -92,8 +96,10 @@ __all__ = [
     "parse_dim",
     "restate",
     "solvable",
+    "split_since",
     "substitute",
     "symbols_of",
+    "symbols_of_all",
     "to_c",
     "to_python",
     "to_triton",

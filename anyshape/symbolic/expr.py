@@ -80,6 +80,7 @@ class Space:
         "_salt",
         "_symbols",
         "memo",
+        "multiples",
         "relations",
     )
 
@@ -91,6 +92,7 @@ class Space:
         self._atom_count = 0
         self._salt = Random(0).getrandbits
         self.memo: dict[tuple[object, ...], Dim] = {}
+        self.multiples: dict[tuple[Expr, int], Expr] = {}
         self.relations: dict[tuple[object, ...], Any] = {}
 
     def symbol(
@@ -168,7 +170,7 @@ class Space:
         made.least = len(terms)
         made.constant = constant
         made.digest = digest
-        made.atom = made.inside = made.parts = None
+        made.atom = made.inside = made.parts = made.measured = None
         table[key] = made
         return made
 
@@ -176,7 +178,7 @@ class Space:
         """The expression parts[0] + parts[2] * parts[1], whose first part is long."""
         found = self._exprs.get(digest)
         if found is not None:
-            if found.parts == parts:
+            if found.parts == parts and found.constant == constant:
                 return found
             long, short, sign = parts
             return self.intern(merged(long.terms.copy(), short.terms, sign), constant, digest)
@@ -187,7 +189,7 @@ class Space:
         made.constant = constant
         made.digest = digest
         made.parts = parts
-        made.atom = made.inside = None
+        made.atom = made.inside = made.measured = None
         return made
 
     def from_terms(self, terms: dict[Monomial, int], constant: int) -> Dim:

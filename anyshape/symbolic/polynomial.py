@@ -9,9 +9,9 @@ are first asked for. Keeping all partial sums of n symbols so takes time and mem
 from __future__ import annotations
 
 from math import gcd
-from typing import TYPE_CHECKING, NoReturn, cast, overload
+from typing import TYPE_CHECKING, NoReturn, TypeAlias, cast, overload
 
-from anyshape.symbolic.atoms import Atom, Monomial, Symbol, monomial_order, product_of
+from anyshape.symbolic.atoms import Atom, Monomial, Symbol, age, monomial_order, product_of
 from anyshape.symbolic.text import PLAIN
 
 if TYPE_CHECKING:
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 MASK = (1 << 61) - 1
 ONE_SALT = 0x9E3779B97F4A7C1  # stands for the hash of the monomial 1
 LONG = 32  # terms from which a sum may find its terms later
+
+
+Measure: TypeAlias = tuple[int, int, int]
+"""The age of the newest symbol (or a newer one's), how many operations lie in one another at most,
+and the sign that all coefficients have, 0 where they may differ."""
 
 
 class Polynomial:
@@ -37,6 +42,7 @@ class Polynomial:
         "index",
         "inside",
         "least",
+        "measured",
         "parts",
         "space",
         "terms",
@@ -51,6 +57,7 @@ class Polynomial:
     inside: frozenset[Symbol] | None
     parts: tuple[Expr, Expr, int] | None
     least: int
+    measured: Measure | None
 
     def __getattr__(self, name: str) -> dict[Monomial, int]:
         """The terms of a long sum, when they are first asked for."""
@@ -78,6 +85,16 @@ class Polynomial:
             self.inside = found
         return found
 
+    @property
+    def newest(self) -> int:
+        """An age that no symbol in the expression exceeds; a long sum is not gathered for it."""
+        return (self.measured or _measured(self))[0]
+
+    @property
+    def depth(self) -> int:
+        """How many operations lie in one another at most."""
+        return (self.measured or _measured(self))[1]
+
     def ordered_terms(self) -> list[tuple[Monomial, int]]:
         """The terms, the highest degree first and then the oldest atoms: the same in every run."""
         if len(self.terms) == 1:
@@ -92,6 +109,8 @@ class Polynomial:
         if not other:
             return +self
         digest = (self.digest + other * ONE_SALT) & MASK
+        if self.parts is not None:
+            return self.space.intern_sum(self.parts, self.constant + other, digest)
         return self.space.intern(self.terms, self.constant + other, digest)
 
     __radd__ = __add__
@@ -132,7 +151,30 @@ class Polynomial:
         return result
 
     def scaled(self, factor: int) -> Expr:
-        """The polynomial times a constant that is not 0."""
+        """The polynomial times a constant that is not 0; a long sum's is the sum of its parts'."""
+        if factor == 1:
+            return cast("Expr", self)
+        if self.least < LONG:
+            return self.scaled_directly(factor)
+        memo = self.space.multiples
+        part = cast("Expr", self)
+        made: list[Expr] = []
+        while (part, factor) not in memo and part.parts is not None:
+            made.append(part)
+            part = part.parts[0]
+        found = memo.get((part, factor))
+        if found is None:
+            found = memo[part, factor] = part.scaled_directly(factor)
+        for later in reversed(made):
+            assert later.parts is not None
+            _, short, sign = later.parts
+            result = combine(found, short.scaled(factor), sign)
+            rest = later.constant * factor - constant_of(result)
+            found = memo[later, factor] = cast("Expr", result + rest)
+        return found
+
+    def scaled_directly(self, factor: int) -> Expr:
+        """The polynomial times a constant that is not 0, term by term."""
         terms = {monomial: c * factor for monomial, c in self.terms.items()}
         digest = (self.digest * factor) & MASK
         return self.space.intern(terms, self.constant * factor, digest)
@@ -173,6 +215,73 @@ def _symbols_of_sum(expr: Polynomial) -> frozenset[Symbol]:
     return plain.union(*[atom.symbols for atom in others])
 
 
+def _measured(expr: Polynomial) -> Measure:
+    """What is kept of a sum without its terms, from what is kept of its parts."""
+    waiting: list[Polynomial] = []
+    while expr.measured is None and expr.parts is not None:
+        waiting.append(expr)
+        expr = expr.parts[0]
+    found = expr.measured
+    if found is None:
+        found = expr.measured = _measured_terms(expr)
+    for later in reversed(waiting):
+        assert later.parts is not None
+        _, short, scale = later.parts
+        newest, depth, sign = short.measured or _measured(short)
+        sign = found[2] if found[2] == sign * scale else 0
+        found = later.measured = max(found[0], newest), max(found[1], depth), sign
+    return found
+
+
+def _measured_terms(expr: Polynomial) -> Measure:
+    newest = depth = 0
+    for monomial in expr.terms:
+        for atom in monomial:
+            age_inside = max(map(age, atom.symbols)) if atom.word else atom.index
+            newest, depth = max(newest, age_inside), max(depth, atom.depth)
+    signs = {c > 0 for c in expr.terms.values()}
+    return newest, depth, 0 if len(signs) > 1 else 1 if True in signs else -1
+
+
+def nothing_cancelled(expr: Polynomial) -> bool:
+    """Do the parts of a long sum have no symbols that it does not have?
+
+    So it is when all coefficients are of one sign, or when the short part's symbols are newer.
+    """
+    if (expr.measured or _measured(expr))[2]:
+        return True
+    assert expr.parts is not None
+    long, short, _ = expr.parts
+    return min(map(age, short.symbols)) > long.newest
+
+
+def split_since(expr: Expr, oldest: int) -> tuple[dict[Monomial, int], list[Dim]]:
+    """The terms with symbols of this age or newer, and sums that make up the rest.
+
+    A long sum of older symbols is not looked into.
+    """
+    recent: dict[Monomial, int] = {}
+    rest: list[Dim] = []
+    waiting = [(expr, 1)]
+    left = expr.constant
+    while waiting:
+        part, scale = waiting.pop()
+        if part.newest < oldest:
+            rest.append(part * scale)
+            left -= part.constant * scale
+        elif part.parts is not None:
+            long, short, sign = part.parts
+            waiting += ((short, scale * sign), (long, scale))
+        else:
+            for monomial, coefficient in part.terms.items():
+                terms = {monomial: coefficient}
+                if any(symbol.index >= oldest for atom in monomial for symbol in atom.symbols):
+                    merged(recent, terms, scale)
+                else:
+                    rest.append(part.space.term(monomial, coefficient * scale))
+    return recent, [*rest, left]
+
+
 def mixed(a: Dim, b: Dim) -> NoReturn:
     """Refuses two spaces in one expression."""
     raise ValueError(f"{a} and {b} belong to two spaces and cannot be combined")
@@ -183,6 +292,14 @@ def combine(a: Expr, b: Expr, sign: int) -> Dim:
     space = a.space
     if b.space is not space:
         mixed(a, b)
+    if sign == -1 and a.parts is not None and b in a.parts[:2]:
+        long, short, scale = a.parts  # what was added is taken away
+        if b is long:
+            return short.scaled(scale) + (a.constant - b.constant - scale * short.constant)
+        if scale == 1:
+            return long + (a.constant - b.constant - long.constant)
+    if sign == -1 and b.least >= LONG and b.least > 2 * a.least:
+        b, sign = b.scaled(-1), 1
     digest = (a.digest + sign * b.digest) & MASK
     constant = a.constant + sign * b.constant
     if sign == 1 and a.least < b.least:
@@ -247,6 +364,11 @@ def multiply(a: Expr, b: Expr) -> Dim:
     return a.space.from_terms(terms, a.constant * b.constant)
 
 
+def constant_of(dim: Dim) -> int:
+    """The constant part."""
+    return dim if isinstance(dim, int) else dim.constant
+
+
 def content(dim: Dim) -> int:
     """The greatest common divisor of all coefficients and the constant."""
     return abs(dim) if isinstance(dim, int) else gcd(dim.constant, *dim.terms.values())
@@ -279,7 +401,4 @@ def divide_exactly(dim: Dim, by: int) -> Dim:
 
 def without_constant(expr: Expr) -> Expr:
     """The expression less its constant part."""
-    if not expr.constant:
-        return expr
-    digest = (expr.digest - expr.constant * ONE_SALT) & MASK
-    return expr.space.intern(expr.terms, 0, digest)
+    return cast("Expr", expr - expr.constant) if expr.constant else expr

@@ -48,7 +48,7 @@ def simplified(facts: Facts, dim: Dim) -> Dim:
 
 def _plain(facts: Facts, expr: Expr) -> bool:
     """True when no atom can change: symbols only, none of them with a value."""
-    if len(expr.terms) < LONG:
+    if expr.parts is None and len(expr.terms) < LONG:
         return _all_plain(facts, expr)
     known = facts.plain.get(expr)
     if known is None or known[0] is not facts.solved:
@@ -58,11 +58,20 @@ def _plain(facts: Facts, expr: Expr) -> bool:
 
 def _sum_plain(facts: Facts, expr: Expr) -> bool:
     """For the next of some partial sums only what was added is looked at."""
-    if expr.parts is not None:
-        long, short, _ = expr.parts
-        if facts.plain.get(long) == (facts.solved, True) and _all_plain(facts, short):
-            return True
-    return _all_plain(facts, expr)
+    yes = (facts.solved, True)
+    made: list[Expr] = []
+    part = expr
+    while part.parts is not None and facts.plain.get(part) != yes:
+        made.append(part)
+        part = part.parts[0]
+    if facts.plain.get(part) != yes and not _all_plain(facts, part):
+        return _all_plain(facts, expr)
+    for later in reversed(made):
+        assert later.parts is not None
+        if not _plain(facts, later.parts[1]):
+            return _all_plain(facts, expr)
+        facts.plain[later] = yes
+    return True
 
 
 def _all_plain(facts: Facts, expr: Expr) -> bool:

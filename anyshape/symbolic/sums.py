@@ -7,50 +7,66 @@ Nested operations share their operands, which are to be named before: as text th
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from anyshape.symbolic.atoms import Monomial, Operation
-from anyshape.symbolic.expr import Dim, Expr
-from anyshape.symbolic.polynomial import MASK
+from anyshape.symbolic.atoms import Operation, Symbol, age
+from anyshape.symbolic.expr import Dim, Expr, total
+from anyshape.symbolic.polynomial import MASK, nothing_cancelled, without_constant
 
 DEEP = 2  # operations in one another from which on their operands are worth names
 LONG = 4  # terms from which a sum is worth a name
 
 
+MULTIPLES = (1, -1, 2)
+
+
 @dataclass(slots=True, eq=False)
 class NamedSums:
-    """The sums named so far, by the digest of their terms."""
+    """The sums named so far and small multiples of them, by the digest of their terms."""
 
-    names: dict[int, tuple[dict[Monomial, int], str]] = field(default_factory=dict)
+    names: dict[int, tuple[Expr, str]] = field(default_factory=dict)
 
     def note(self, dim: Expr, name: str) -> None:
         """``name`` holds the sum from here on."""
-        if len(dim.terms) >= LONG and not dim.constant:
-            self.names[dim.digest] = dim.terms, name
+        if dim.least >= LONG and not dim.constant:
+            for factor in MULTIPLES:
+                text = name if factor == 1 else f"{factor}*{name}"
+                self.names.setdefault((made := dim.scaled(factor)).digest, (made, text))
 
     def split(self, dim: Expr) -> tuple[str, Dim] | None:
-        """A name and the rest: the nearest named sum is looked for among those that lack only the
-        newest terms of ``dim``.
+        """The text of the nearest named sum, or of a multiple of one, and the rest: looked for
+        among the sums that ``dim`` was made of, and among those that lack only its newest terms.
         """
+        rest: list[Dim] = [dim.constant]
+        part = without_constant(dim)
+        while (found := self.names.get(part.digest)) is None or found[0] is not part:
+            if part.parts is None:
+                return self._split_terms(part, rest)
+            long, short, sign = part.parts
+            rest.append(without_constant(short).scaled(sign))
+            part = without_constant(long)
+        return found[1], total(rest)
+
+    def _split_terms(self, dim: Expr, rest: list[Dim]) -> tuple[str, Dim] | None:
         if len(dim.terms) <= LONG:
             return None
-        space = dim.space
-        left = dim.terms.copy()
-        digest = space.digest({}, -dim.constant) + dim.digest & MASK
-        rest: dict[Monomial, int] = {}
+        space, digest, left = dim.space, dim.digest, dim.terms.copy()
         while len(left) >= LONG:
-            named = self.names.get(digest)
-            if named is not None and named[0] == left:
-                return named[1], space.from_terms(rest, dim.constant)
+            found = self.names.get(digest)
+            if found is not None and found[0].terms == left:
+                return found[1], total(rest)
             monomial, coefficient = left.popitem()
-            rest[monomial] = coefficient
+            rest.append(space.term(monomial, coefficient))
             digest = digest - space.digest({monomial: coefficient}, 0) & MASK
         return None
 
 
 def nested_parts(dim: Expr, held: Container[Dim]) -> Iterator[Expr]:
     """The operands inside ``dim`` in which operations lie in one another, innermost first."""
+    if dim.depth <= DEEP:
+        return
     waiting, seen = [(dim, False)], {dim}
     while waiting:
         part, done = waiting.pop()
@@ -65,3 +81,31 @@ def nested_parts(dim: Expr, held: Container[Dim]) -> Iterator[Expr]:
                     if isinstance(arg, Expr) and arg not in seen and arg not in held:
                         seen.add(arg)
                         waiting.append((arg, False))
+
+
+class Sized(Protocol):
+    """Whatever is made of symbols: a size, a relation, a scalar."""
+
+    @property
+    def symbols(self) -> frozenset[Symbol]:
+        """Every symbol in it."""
+
+
+def symbols_of_all(numbers: Iterable[Sized]) -> dict[Symbol, None]:
+    """The symbols of the numbers in order of first use; what partial sums share is seen once."""
+    found: dict[Symbol, None] = {}
+    seen: set[Sized] = set()
+    for number in numbers:
+        new: set[Symbol] = set()
+        waiting = [number]
+        while waiting:
+            part = waiting.pop()
+            if part in seen:
+                continue
+            seen.add(part)
+            if isinstance(part, Expr) and part.parts is not None and nothing_cancelled(part):
+                waiting += part.parts[:2]
+            else:
+                new |= part.symbols
+        found.update(dict.fromkeys(sorted(new, key=age)))
+    return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from anyshape.symbolic import (
     Dim,
     Expr,
@@ -10,6 +12,8 @@ from anyshape.symbolic import (
     maximum,
     minimum,
     nested_parts,
+    split_since,
+    symbols_of_all,
     to_c,
     to_python,
 )
@@ -45,7 +49,55 @@ def test_constants_and_skipped_sums_are_in_the_rest() -> None:
 def test_other_coefficients_are_other_sums() -> None:
     sums, named = partial_sums(20), NamedSums()
     named.note(sums[9], "ten")
-    assert named.split(sums[19] * 2) is None
+    assert named.split(sums[19] * 3) is None
+
+
+def test_small_multiples_of_named_sums_are_spelled_over_them() -> None:
+    sums, named = partial_sums(100), NamedSums()
+    named.note(sums[59], "n")
+    new = sums[99] - sums[98]
+    assert named.split(sums[59] * 2 + new) == ("2*n", new)
+    assert named.split(new - sums[59]) == ("-1*n", new)
+
+
+def test_a_long_sum_is_named_without_gathering_its_terms() -> None:
+    sums, named = partial_sums(2000), NamedSums()
+    for number, partial in enumerate(sums):
+        place = partial * 2 + 1
+        named.split(place)
+        named.note(partial, f"n{number}")
+    assert gathered(sums) < 100
+
+
+def test_symbols_of_partial_sums_are_collected_without_gathering_terms() -> None:
+    sums = partial_sums(2000)
+    places = [before * 2 + (part - before) - 1 for before, part in pairwise(sums)]
+    assert list(symbols_of_all(places)) == list(symbols_of_all([sums[-1]]))
+    assert gathered([*sums, *places]) < 100
+    assert set(symbols_of_all([sums[-1] - sums[0]])) == (sums[-1] - sums[0]).symbols
+
+
+def test_the_recent_terms_of_a_long_sum_are_found_without_gathering_the_others() -> None:
+    sums = partial_sums(2000)
+    axis = sums[0].space.symbol("i")
+    for offset in sums:
+        recent, rest = split_since(offset * 2 - axis * 3 + 5, axis.newest)
+        assert recent == {(axis.atom,): -3}
+        assert sum(rest) == offset * 2 + 5
+    assert gathered(sums) < 100
+
+
+def gathered(sums: list[Expr]) -> int:
+    """How many sums have looked up their terms: each takes time and memory of its length."""
+    return sum(is_gathered(x) for x in sums)
+
+
+def is_gathered(expr: Expr) -> bool:
+    try:
+        object.__getattribute__(expr, "terms")
+    except AttributeError:
+        return False
+    return True
 
 
 def test_operations_in_one_another_take_text_linear_in_their_number() -> None:

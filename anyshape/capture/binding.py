@@ -45,7 +45,7 @@ def bind(
             machine.heap.create(extra)
     if kwargs:
         _bind_keywords(fn, code, args, kwargs, locals_, extra)
-    _fill_defaults(fn, code, args, kwargs, locals_)
+    _fill_defaults(machine, fn, code, args, kwargs, locals_)
     return locals_
 
 
@@ -74,9 +74,14 @@ def _bind_keywords(
 
 
 def _fill_defaults(
-    fn: FunctionType, code: Code, args: tuple[Any, ...], kwargs: dict[str, Any], locals_: list[Any]
+    machine: Machine,
+    fn: FunctionType,
+    code: Code,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    locals_: list[Any],
 ) -> None:
-    positional = code.argument_count
+    domain, names, positional = machine.domain, code.local_names, code.argument_count
     if len(args) < positional:
         defaults = fn.__defaults__ or ()
         first_default = positional - len(defaults)
@@ -84,15 +89,16 @@ def _fill_defaults(
             if locals_[slot] is NULL:
                 if slot < first_default:
                     raise _mismatch(fn, args, kwargs)
-                locals_[slot] = defaults[slot - first_default]
+                value = defaults[slot - first_default]
+                locals_[slot] = domain.default(fn, names[slot], value, keyword=False)
     if code.keyword_only_count:
         keyword_defaults = fn.__kwdefaults__ or {}
         for slot in range(positional, positional + code.keyword_only_count):
             if locals_[slot] is NULL:
-                name = code.local_names[slot]
+                name = names[slot]
                 if name not in keyword_defaults:
                     raise _mismatch(fn, args, kwargs)
-                locals_[slot] = keyword_defaults[name]
+                locals_[slot] = domain.default(fn, name, keyword_defaults[name], keyword=True)
 
 
 def _mismatch(fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BaseException:

@@ -11,6 +11,7 @@ import functools
 import inspect
 import logging
 import operator
+import sys
 import types
 import warnings
 from collections import OrderedDict, defaultdict, deque
@@ -230,6 +231,13 @@ def _deferred(fn: Any) -> Callable[..., None]:
     return lambda domain, args, kwargs: domain.defer(fn, args, kwargs)
 
 
+def _import(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    module = __import__(*args, **kwargs)
+    if sys.modules.get(module.__name__) is module:
+        domain.relied.found(sys.modules, module.__name__, module)
+    return module
+
+
 NATIVE: Mapping[Any, Callable[..., Any]] = {
     _C._has_torch_function: _no_override,
     _C._has_torch_function_unary: _no_override,
@@ -237,7 +245,7 @@ NATIVE: Mapping[Any, Callable[..., Any]] = {
     print: _deferred(print),
     warnings.warn: _deferred(warnings.warn),
     id: lambda domain, args, kwargs: id(args[0]),
-    __import__: lambda domain, args, kwargs: __import__(*args, **kwargs),
+    __import__: _import,
 }
 
 

@@ -11,6 +11,7 @@ proxies; `concrete.py` is its only torch-free heir.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from anyshape.capture.values import InterpreterBug
@@ -48,6 +49,13 @@ class Domain:
     def python_call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Asked before a Python function is interpreted; `NotImplemented` means: interpret it."""
         return NotImplemented
+
+    def entered(self, fn: FunctionType) -> None:
+        """A Python function is about to be interpreted."""
+
+    def default(self, fn: FunctionType, name: str, value: Any, *, keyword: bool) -> Any:
+        """A call leaves a parameter to the function's default; returns what the program sees."""
+        return value
 
     def is_opaque(self, fn: Any) -> bool:
         """Whether a Python function is to be called natively as a whole (`call_native` then gets

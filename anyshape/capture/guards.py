@@ -8,6 +8,7 @@ dictionary look-up and one identity test; nothing is walked twice.
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ class Guard:
     kind: str
     expected: Any
     location: Location | None = None
+    library: bool = False  # about torch or the standard library, where hardly anything changes
 
     def __str__(self) -> str:
         return KINDS[self.kind].text(self.source.text, self.expected)
@@ -122,6 +124,36 @@ def _equals_text(path: str, expected: Any, name: Namer) -> str:
 
 OPAQUE = frozenset({str, bytes, range})
 """What native code may make anew in each call, with another value: it is handed on unread then."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FunctionState:
+    """What decides what a Python function does."""
+
+    code: Any
+    defaults: Any
+    keyword_defaults: Any
+
+    @classmethod
+    def of(cls, fn: Any) -> FunctionState:
+        """As it is now."""
+        return cls(fn.__code__, fn.__defaults__, fn.__kwdefaults__)
+
+    def holds(self, fn: Any) -> bool:
+        """Is it so still?"""
+        same_defaults = fn.__defaults__ is self.defaults
+        same_keywords = fn.__kwdefaults__ is self.keyword_defaults
+        return fn.__code__ is self.code and same_defaults and same_keywords
+
+    def fails(self, path: str, name: Namer) -> str:
+        """The test, as Python text."""
+        parts = {"code": self.code, "defaults": self.defaults, "kwdefaults": self.keyword_defaults}
+        return " or ".join(
+            f"{path}.__{what}__ is not {'None' if part is None else name(part, what)}"
+            for what, part in parts.items()
+        )
+
+
 SLICE_PARTS = ("start", "stop", "step")
 
 
@@ -207,6 +239,11 @@ KINDS: Mapping[str, GuardKind] = {
         lambda obj, name: not hasattr(obj, name),
         lambda path, expected: f"{path} has no attribute {expected!r}",
     ),
+    "function": GuardKind(
+        lambda path, expected, name: expected.fails(path, name),
+        lambda fn, expected: expected.holds(fn),
+        lambda path, expected: f"{path} has the same code and defaults",
+    ),
     "same": GuardKind(
         lambda path, expected, name: f"{path} is not {expression(expected, name)}",
         lambda value, expected: True,
@@ -250,7 +287,11 @@ class GuardSet:
     def lines(self) -> Iterable[tuple[str, Location | None]]:
         """Each guard as text, with the user's line that made it."""
         for guard in self.guards:
-            yield str(guard), guard.location
+            if not guard.library:
+                yield str(guard), guard.location
+        count = sum(guard.library for guard in self.guards)
+        if count:
+            yield f"{count} names of torch and the standard library are what they were", None
         for relation in (*self.sizes, *self.scalars):
             yield str(relation), relation.location
         if self.apart is not None:
@@ -295,13 +336,14 @@ def dict_read(guard: Guard) -> dict[Any, Any] | None:
     if guard.kind in ("contains", "keys", "length", "truth"):
         return _plain(source.pinned) if source.is_pinned else None
     if guard.kind == "missing":
-        return _plain(getattr(source.pinned, "__dict__", None)) if source.is_pinned else None
+        return _own_names(source.pinned) if source.is_pinned else None
     constant = guard.kind == "equals" and type(guard.expected) in CONSTANTS
     base = source.base
     if not (guard.kind == "is" or constant) or base is None or not base.is_pinned:
         return None
-    if source.kind == "attr" and _holds_itself(base.pinned, source.key):
-        return _plain(vars(base.pinned))
+    if source.kind == "attr":
+        table = _own_names(base.pinned)
+        return table if table is not None and source.key in table else None
     return _plain(base.pinned) if source.kind in ("item", "get") else None
 
 
@@ -312,8 +354,14 @@ def _plain(value: Any) -> dict[Any, Any] | None:
     return value if type(value) is dict else None
 
 
-def _holds_itself(obj: Any, name: Any) -> bool:
-    return not isinstance(obj, type) and name in getattr(obj, "__dict__", ())
+def _own_names(obj: Any) -> dict[Any, Any] | None:
+    return namespace_of(obj) if isinstance(obj, type) else _plain(getattr(obj, "__dict__", None))
+
+
+def namespace_of(cls: type) -> dict[str, Any] | None:
+    """The dictionary behind the mapping proxy that is the class's `__dict__`."""
+    behind = gc.get_referents(type.__dict__["__dict__"].__get__(cls))
+    return behind[0] if len(behind) == 1 and type(behind[0]) is dict else None
 
 
 def compile_test(guards: Sequence[Guard]) -> Callable[[], bool]:

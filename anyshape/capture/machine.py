@@ -276,6 +276,8 @@ class Machine:
                 return answer
             if code.unsupported is not None or domain.is_opaque(fn):
                 return self.native(fn, args, kwargs)
+            if self.recording:
+                domain.entered(fn)
         if code.simple and not kwargs and len(args) == code.argument_count:
             locals_ = [*args, *[NULL] * (code.local_count - len(args))]
         else:

@@ -21,6 +21,7 @@ from anyshape.capture.declared import DeclaredSizes
 from anyshape.capture.entry_sizes import argument_shape
 from anyshape.capture.guards import Guard, ScalarGuard, SizeGuard, names_of
 from anyshape.capture.marks import Mark
+from anyshape.capture.reliance import Reliance
 from anyshape.capture.sources import Source, Sources
 from anyshape.capture.tensors import (
     DTYPE_OF_TORCH,
@@ -87,6 +88,7 @@ class Recorder:
     sources: Sources = field(default_factory=Sources)
     hints: dict[Symbol, int] = field(default_factory=dict)
     guards: dict[tuple[Any, ...], Guard] = field(default_factory=dict)
+    relied: Reliance = field(init=False)
     sizes: list[SizeGuard] = field(default_factory=list)
     entry_sizes: list[SizeGuard] = field(default_factory=list)  # these outlive forks
     given: list[tuple[Condition | bool, object]] = field(default_factory=list)  # so do these facts
@@ -120,6 +122,7 @@ class Recorder:
 
     def __post_init__(self) -> None:
         self.modes = self.entry_modes
+        self.relied = Reliance(self.sources)
         self.cx = TypeContext(self.space, Facts(self.space), self.hints)
         self.cx.on_guard = self.guard_size
         self.builder = Builder(self.cx)

@@ -43,7 +43,6 @@ from anyshape.capture.reads import (
     EQUAL,
     IDENTITY,
     READS,
-    TRUSTED,
     is_simple,
 )
 from anyshape.capture.recorder import Recorder
@@ -113,6 +112,7 @@ class SymbolicDomain(Domain):
         turns: int = 50_000,
     ) -> None:
         self.recorder = recorder
+        self.relied = recorder.relied
         self.turns_left = turns
         self.widen = widen
         self.forks_left = forks
@@ -120,7 +120,6 @@ class SymbolicDomain(Domain):
         self.guarded = 0
         self.refusals: list[Refusal] = []
         self.meetings: dict[tuple[Code, int], tuple[int, frozenset[int]]] = {}
-        self._trusted: dict[str, bool] = {}
         self._iterators: dict[int, tuple[Any, Any]] = {}
         self._twins: dict[int, tuple[Any, Any]] = {}
         recorder.frame = lambda: self.machine.frame
@@ -130,7 +129,8 @@ class SymbolicDomain(Domain):
         if type(value) in PROXIES:
             return value
         called = kind in ABSENCES or (kind in ("global", "attr") and isinstance(value, CALLED))
-        if called and self._trusts(obj, kind):
+        if called and self.relied.is_library(obj, kind):
+            self.relied.found(obj, key, value)
             return value
         source = self.place_of(obj, kind)
         if source is None:
@@ -153,22 +153,6 @@ class SymbolicDomain(Domain):
         return sources.const(
             obj, getattr(obj, "__qualname__", None) or getattr(obj, "__name__", type(obj).__name__)
         )
-
-    def _trusts(self, obj: Any, kind: str) -> bool:
-        if kind in ("global", "unbound"):
-            name = obj.get("__name__", "")
-        elif isinstance(obj, (type, types.FunctionType)):
-            name = obj.__module__ or ""
-        elif isinstance(obj, types.ModuleType):
-            name = obj.__name__
-        else:
-            return False
-        known = self._trusted.get(name)
-        if known is None:
-            known = self._trusted[name] = (
-                isinstance(name, str) and name.partition(".")[0] in TRUSTED
-            )
-        return known
 
     def see(self, source: Source, value: Any) -> Any:
         """What the program sees of a value found at `source`; relies on what it sees."""
@@ -205,9 +189,7 @@ class SymbolicDomain(Domain):
             or isinstance(value, torch.nn.Module)
             or self._is_fixed(source)
         ):
-            recorder.guard(source, "is", value)
-            recorder.sources.pin(source, value)
-            return value
+            return self._see_fixed(source, value)
         recorder.guard(source, "type", kind)
         known = recorder.sources.of(value)
         if known is not None and known is not source and not known.is_pinned:
@@ -215,6 +197,14 @@ class SymbolicDomain(Domain):
         recorder.sources.place(value, source)
         if kind in FORKABLE:
             self._iterators[id(value)] = value, value
+        return value
+
+    def _see_fixed(self, source: Source, value: Any) -> Any:
+        """An object that is the same one in each call; of another class it would be another."""
+        self.recorder.guard(source, "is", value)
+        self.recorder.sources.pin(source, value)
+        if not isinstance(value, IDENTITY):
+            self.recorder.guard(source, "type", type(value))
         return value
 
     def _see_items(self, source: Source, value: tuple[Any, ...]) -> Any:
@@ -382,6 +372,20 @@ class SymbolicDomain(Domain):
         if original is not None:
             return Call(original, args, kwargs)
         return modules.call(self, fn, args, kwargs)
+
+    def entered(self, fn: types.FunctionType) -> None:
+        if id(fn) not in self.machine.heap.created and self.relied.is_fixed(fn):
+            self.relied.entered(fn)
+
+    def default(self, fn: types.FunctionType, name: str, value: Any, *, keyword: bool) -> Any:
+        if type(value) in PROXIES or id(fn) in self.machine.heap.created:
+            return value
+        sources = self.recorder.sources
+        if keyword and self.relied.is_fixed(fn):
+            table = sources.const(fn.__kwdefaults__, f"defaults of {fn.__qualname__}")
+            return self.see(sources.child(table, "item", name), value)
+        self.relied.default(fn, name, value)
+        return self.lift(value) if isinstance(value, torch.Tensor) else value
 
     def is_opaque(self, fn: Any) -> bool:
         return callables.is_opaque(fn)

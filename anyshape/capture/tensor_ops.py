@@ -313,7 +313,7 @@ def attribute(domain: SymbolicDomain, x: TensorValue, name: str) -> Any:
     if read is not None:
         return read(domain, x)
     cls = x.python or torch.Tensor
-    found = _class_attribute(cls, name)
+    found = _class_attribute(cls, name, domain.relied.found)
     if isinstance(found, (types.GetSetDescriptorType, property, types.MemberDescriptorType)):
         return _outside_attribute(domain, x, name)
     if found is _MISSING:
@@ -327,10 +327,14 @@ def attribute(domain: SymbolicDomain, x: TensorValue, name: str) -> Any:
     return found
 
 
-def _class_attribute(cls: type, name: str) -> Any:
+def _class_attribute(
+    cls: type, name: str, note: Callable[[type, str, Any], None] = lambda *_: None
+) -> Any:
     for base in cls.__mro__:
-        if name in vars(base):
-            return vars(base)[name]
+        found = vars(base).get(name, _MISSING)
+        note(base, name, found)
+        if found is not _MISSING:
+            return found
     return _MISSING
 
 

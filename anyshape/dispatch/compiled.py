@@ -405,7 +405,8 @@ class Compiled:
     def _place(self, domain: SymbolicDomain, entry: Entry) -> list[Any]:
         sources = domain.recorder.sources
         owner = getattr(self.fn, "__self__", self.fn)
-        sources.const(owner, getattr(owner, "__name__", type(owner).__name__.lower()))
+        root = sources.const(owner, getattr(owner, "__name__", type(owner).__name__.lower()))
+        domain.recorder.guard(root, "type", type(owner))
         declared = domain.recorder.declared
         order = range(len(entry.slots)) if declared is None else declared.order(len(entry.slots))
         seen = {i: domain.see(sources.slot(i, entry.texts[i]), entry.slots[i]) for i in order}

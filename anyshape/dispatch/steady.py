@@ -1,10 +1,11 @@
 """Have these dictionaries changed since their guards were last tested? One number each, in C.
 
-In: guards that the content of one pinned dictionary decides. Out: a function that says whether
-they hold. A model of some depth has thousands of them (attributes of modules, names of globals)
-in hundreds of dictionaries. CPython 3.11 and 3.12 give a dictionary a new number whenever it is
-written to; where the number is that of the last test, nothing is asked. Where it is not, the
-guards of that dictionary are tested again.
+In: guards that the content of one pinned dictionary decides, or pointers inside an object (the
+class of a module, the code of a function). Out: a function that says whether they hold. A model of
+some depth has thousands of them (attributes of modules, names of globals) in hundreds of
+dictionaries. CPython 3.11 and 3.12 give a dictionary a new number whenever it is written to; where
+the number is that of the last test, nothing is asked. Where it is not, the guards of that
+dictionary are tested again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anyshape.capture.guards import Guard, compile_test, dict_read
+from anyshape.capture.guards import Guard, compile_test, dict_read, namespace_of
 from anyshape.errors import AnyshapeError
 from anyshape.ir.code import CFunction
 from anyshape.options import Options
@@ -24,11 +25,17 @@ from anyshape.runtime.build import Builder
 
 MANY = 64  # fewer guards are tested one by one, in less time
 NUMBER = 24  # where a dictionary has its number, in bytes
+WORD_CHANGED = -2
+CLASS = 8  # where an object has its class
 VERSIONS = ((3, 11), (3, 12))
 
 SOURCE = """
-long long anyshape_changed(long long count, char **dicts, long long *numbers, long long from)
+long long anyshape_changed(long long words, long long **places, long long *expected,
+                           long long count, char **dicts, long long *numbers, long long from)
 {
+    if (!from)
+        for (long long i = 0; i < words; i++)
+            if (*places[i] != expected[i]) return -2;
     for (long long i = from; i < count; i++)
         if (*(long long *)(dicts[i] + 24) != numbers[i]) return i;
     return -1;
@@ -69,30 +76,62 @@ def dictionaries_are_numbered() -> bool:
         lambda: table.pop("third"),
         lambda: table.clear(),
     )
-    return all(map(changes, writes)) and not changes(lambda: table.get("name"))
+    if not all(map(changes, writes)) or changes(lambda: table.get("name")):
+        return False
+    table = namespace_of(Object) or {}
+    seen.append(number_of(table))
+    return changes(lambda: setattr(Object, "name", 1)) and changes(lambda: delattr(Object, "name"))
+
+
+@functools.cache
+def function_places() -> tuple[int, ...] | None:
+    """Where a function has its code and its defaults, in bytes; None where that is not plain."""
+
+    def sample(x: object = (), *, y: object = ()) -> None:
+        """Has both kinds of defaults."""
+
+    words = list((ctypes.c_int64 * 12).from_address(id(sample)))
+    wanted = [id(sample.__code__), id(sample.__defaults__), id(sample.__kwdefaults__)]
+    plain = all(words.count(word) == 1 for word in wanted)
+    return tuple(8 * words.index(word) for word in wanted) if plain else None
+
+
+def word_places(guard: Guard) -> tuple[int, ...]:
+    """The addresses of the words that decide the guard; none where more does."""
+    if not guard.source.is_pinned:
+        return ()
+    address = id(guard.source.pinned)
+    if guard.kind == "type":
+        return (address + CLASS,)
+    places = function_places() if guard.kind == "function" else None
+    return tuple(address + place for place in places or ())
 
 
 @dataclass(slots=True, eq=False)
 class Steady:
-    """Guards by the dictionary that decides them; ``numbers`` are from when they last held."""
+    """Guards by the dictionary that decides them; ``numbers`` are from when they last held. And
+    those that words decide."""
 
     dicts: Sequence[dict[Any, Any]]
     guards: Sequence[Sequence[Guard]]
     tests: list[Callable[[], bool] | None]
     numbers: Any
     changed: Callable[..., int]
-    given: tuple[int, int, int]
+    given: tuple[int, ...]
     kept: Any
+    by_words: Sequence[Guard] = ()
 
     @classmethod
     def of(cls, guards: Sequence[Guard], options: Options) -> Steady | None:
         """Those of the guards that dictionaries decide; None where it is not worth it."""
         found: dict[int, tuple[dict[Any, Any], list[Guard]]] = {}
+        by_words = [guard for guard in guards if word_places(guard) and guard.holds()]
         for guard in guards:
             table = dict_read(guard)
             if table is not None:
                 found.setdefault(id(table), (table, []))[1].append(guard)
-        if sum(len(some) for _, some in found.values()) < MANY or not dictionaries_are_numbered():
+        count = len(by_words) + sum(len(some) for _, some in found.values())
+        if count < MANY or not dictionaries_are_numbered():
             return None
         changed = _changed(options)
         if changed is None:
@@ -100,16 +139,25 @@ class Steady:
         dicts = [table for table, _ in found.values()]
         numbers = (ctypes.c_int64 * len(dicts))()  # none of a dictionary: all are tested first
         addresses = (ctypes.c_int64 * len(dicts))(*map(id, dicts))
-        given = (len(dicts), ctypes.addressof(addresses), ctypes.addressof(numbers))
+        words = [place for guard in by_words for place in word_places(guard)]
+        places = (ctypes.c_int64 * len(words))(*words)
+        expected = (ctypes.c_int64 * len(words))(
+            *(ctypes.c_int64.from_address(place).value for place in words)
+        )
+        given = (
+            *(len(words), ctypes.addressof(places), ctypes.addressof(expected)),
+            *(len(dicts), ctypes.addressof(addresses), ctypes.addressof(numbers)),
+        )
         tests: list[Callable[[], bool] | None] = [None] * len(dicts)
         some_guards = [some for _, some in found.values()]
-        made = cls(dicts, some_guards, tests, numbers, changed, given, addresses)
+        kept = addresses, places, expected
+        made = cls(dicts, some_guards, tests, numbers, changed, given, kept, by_words)
         made.test_at_first()
         return made
 
     def all_guards(self) -> frozenset[Guard]:
         """The guards that ``holds`` tests."""
-        return frozenset(guard for some in self.guards for guard in some)
+        return frozenset(guard for some in (*self.guards, self.by_words) for guard in some)
 
     def test_at_first(self) -> None:
         """Numbers those dictionaries whose guards hold, without compiling their tests."""
@@ -127,7 +175,7 @@ class Steady:
                 return False
             self.numbers[index] = number
             index = self.changed(*self.given, index + 1)
-        return True
+        return index != WORD_CHANGED
 
     def _test(self, index: int) -> Callable[[], bool]:
         test = self.tests[index]
@@ -137,7 +185,7 @@ class Steady:
 
 
 def _changed(options: Options) -> Callable[..., int] | None:
-    types = ("int64", "pointer", "pointer", "int64")
+    types = (*("int64", "pointer", "pointer") * 2, "int64")
     try:
         builder = Builder.create(options, "")
         wanted = {"anyshape_changed": CFunction(SOURCE, types, returns_status=True)}

@@ -117,7 +117,7 @@ def guard_set(recorder: Recorder, apart: Any = None, *, overlapping: bool = Fals
     """All that a capture has relied on, in order."""
     return GuardSet(
         recorder.entry_world,
-        tuple(recorder.guards.values()),
+        (*recorder.guards.values(), *recorder.relied.all_guards()),
         (*recorder.entry_sizes, *recorder.sizes),
         tuple(recorder.bindings),
         tuple(source for source, _ in recorder.input_sources),

@@ -9,7 +9,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from anyshape.capture import attributes, generators, iteration_polyfills, protocol
+from anyshape.capture import attributes, generators, iteration_polyfills, protocol, texts
 from anyshape.capture.continuations import RESUME, ResumeOr
 from anyshape.capture.frame import Frame
 from anyshape.capture.generators import CLOSING, Generator
@@ -292,6 +292,8 @@ def _join(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 2 and protocol.needs_interpretation(machine, args[1]):
         return Call(iteration_polyfills.join_of, args)
     if len(args) == 2 and isinstance(args[1], (list, tuple)) and protocol.holds_proxy(args[1], 1):
+        if texts.are_texts(args[0], *args[1]):
+            return texts.joined([t for text in args[1] for t in (args[0], text)][1:])
         raise Break("proxy-leak", "a text that differs from call to call")
     return machine.native(str.join, args, kwargs)
 

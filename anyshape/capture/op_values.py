@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from anyshape.capture import attributes, iteration_polyfills, polyfills, protocol
+from anyshape.capture import attributes, iteration_polyfills, polyfills, protocol, texts
 from anyshape.capture.attributes import BOUND
 from anyshape.capture.frame import Frame
 from anyshape.capture.generators import Generator
 from anyshape.capture.steps import again, drop, push, release
-from anyshape.capture.values import NULL, PROXIES, Break, Call
+from anyshape.capture.values import NULL, PROXIES, Break, Call, TextValue
 
 if TYPE_CHECKING:
     from anyshape.capture.machine import Machine
@@ -216,8 +216,11 @@ def build_const_key_map(machine: Machine, frame: Frame, arg: int) -> None:
 
 def build_string(machine: Machine, frame: Frame, arg: int) -> None:
     if any(type(part) in PROXIES for part in frame.stack[-arg:]):
-        raise Break("proxy-leak", "a text that differs from call to call")
-    frame.stack.append("".join(_take(frame, arg)))
+        if any(type(part) not in (str, TextValue) for part in frame.stack[-arg:]):
+            raise Break("proxy-leak", "a text that differs from call to call")
+        frame.stack.append(texts.joined(_take(frame, arg)))
+    else:
+        frame.stack.append("".join(_take(frame, arg)))
 
 
 def build_slice(machine: Machine, frame: Frame, arg: int) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any
 
-from anyshape.capture import iteration_polyfills, polyfills
+from anyshape.capture import iteration_polyfills, polyfills, texts
 from anyshape.capture.attributes import (
     C_FUNCTIONS,
     HEAP_TYPE,
@@ -118,6 +118,8 @@ def _proxy_binary(machine: Machine, op: Operator, a: Any, b: Any) -> Any:
         return Call(polyfills.proxy_right, (a, b, op.method, op.in_place, op.sign))
     if left in (str, list, tuple) and op.sign == "%" or (left in (list, tuple) and op.sign == "+"):
         return machine.native(op.function, (a, b), {})
+    if op.sign == "+" and texts.are_texts(a, b):
+        return texts.joined((a, b))
     if op.in_place is not None:
         return machine.domain.inplace(op.sign, a, b)
     return machine.domain.binary(op.sign, a, b)
@@ -385,7 +387,7 @@ def text(machine: Machine, kind: str, value: Any) -> Any:
     cls = type(value)
     if cls is str and kind == "str":
         return value
-    if cls in PROXIES:
+    if cls in PROXIES or texts.is_shown_later(machine, value):
         return machine.domain.unary(kind, value)
     method = f"__{kind}__"
     if is_python(machine, cls, method):
@@ -404,7 +406,7 @@ def format_value(machine: Machine, value: Any, spec: str) -> Any:
     cls = type(value)
     if cls in PLAIN:
         return format(value, spec)
-    if cls in PROXIES:
+    if cls in PROXIES or texts.is_shown_later(machine, value):
         return machine.domain.format(value, spec)
     if is_python(machine, cls, "__format__"):
         return Call(polyfills.format_by_method, (value, spec))

@@ -35,6 +35,7 @@ from anyshape.capture.values import (
     ScalarValue,
     SizeValue,
     TensorValue,
+    TextValue,
 )
 from anyshape.capture.young import may_be_young, young_objects
 from anyshape.ir.graph import Arg
@@ -130,6 +131,8 @@ class Rebuilder:
             return self.output(scalar if whole else Scalar("bool", "value", (scalar,)))
         if kind is OpaqueValue:
             return self.read(value.source)
+        if kind is TextValue:
+            return f"''.join(({', '.join(map(self._part, value.parts))},))"
         if value is None or kind is bool or kind is int or kind is str:
             return repr(value)
         if value is NULL:
@@ -140,6 +143,14 @@ class Rebuilder:
         if made is not None:
             return made
         return self._object(value, kind)
+
+    def _part(self, part: Any) -> str:
+        """A part of a text: `format(outs[0], '>4')`."""
+        if isinstance(part, str):
+            return repr(part)
+        value, function, specification = part
+        rest = f", {specification!r}" if specification else ""
+        return f"{function}({self.text(value)}{rest})"
 
     def _tensor(self, value: TensorValue) -> str:
         source = self.recorder.source_of(value.value)

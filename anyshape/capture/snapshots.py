@@ -28,6 +28,8 @@ def snapshot(domain: SymbolicDomain, value: Any) -> Any:
         return _copied(domain, value)
     if kind in CONSTANTS or kind in PROXIES or isinstance(value, (*IDENTITY, *EQUAL)):
         return value
+    if kind is tensor_ops.SizeTuple:
+        return value
     if kind is tuple:
         return tuple([snapshot(domain, item) for item in value])
     heap = domain.machine.heap

@@ -25,6 +25,7 @@ from anyshape.capture import (
     purity,
     tensor_methods,
     tensor_ops,
+    texts,
     world,
 )
 from anyshape.capture.breaks import broken
@@ -56,6 +57,7 @@ from anyshape.capture.values import (
     ScalarValue,
     SizeValue,
     TensorValue,
+    TextValue,
 )
 from anyshape.ir.graph import Location
 from anyshape.ops.context import OpError
@@ -82,7 +84,7 @@ def unread(hook: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(hook)
     def guarded(self: SymbolicDomain, *args: Any) -> Any:
         for arg in args:
-            if type(arg) is OpaqueValue:
+            if type(arg) is OpaqueValue or type(arg) is TextValue:
                 raise broken("changing-value", hook.__name__)
         return hook(self, *args)
 
@@ -494,8 +496,12 @@ class SymbolicDomain(Domain):
         return NotImplemented
 
     # ---- proxies ---------------------------------------------------------------------------------
-    @unread
     def unary(self, op: str, a: Any) -> Any:
+        shown = texts.shown(self, op, a)
+        return self._unary(op, a) if shown is None else shown
+
+    @unread
+    def _unary(self, op: str, a: Any) -> Any:
         if type(a) is TensorValue:
             if op == "not":
                 raise broken("tensor-branch")
@@ -646,6 +652,9 @@ class SymbolicDomain(Domain):
 
     @unread
     def format(self, value: Any, spec: str) -> Any:
+        shown = texts.shown(self, "format", value, spec)
+        if shown is not None:
+            return shown
         if type(value) is TensorValue:
             raise broken("tensor-data", "formatting a tensor")
         return format(self._concrete(value, "format()"), spec)

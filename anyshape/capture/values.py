@@ -165,4 +165,15 @@ class OpaqueValue(Proxy):
         self.kind = kind
 
 
-PROXIES: frozenset[type] = frozenset({SizeValue, ScalarValue, TensorValue, OpaqueValue})
+class TextValue(Proxy):
+    """A text with sizes in it, formed in each call: shown, returned and handed on, and never looked
+    into. `parts` are texts, and triples `(value, function, specification)` of what is shown."""
+
+    __slots__ = ("parts",)
+    kind = str
+
+    def __init__(self, parts: tuple[Any, ...]) -> None:
+        self.parts = parts
+
+
+PROXIES: frozenset[type] = frozenset({SizeValue, ScalarValue, TensorValue, OpaqueValue, TextValue})

@@ -1,0 +1,133 @@
+"""Texts with sizes in them, for a warning, a print, a log record or a message: formed in each call,
+without a break and without a specialization for each size.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import anyshape
+
+LOG = logging.getLogger(__name__)
+
+
+def warned(x: Tensor) -> Tensor:
+    warnings.warn(f"long: {x.shape}, {tuple(x.shape)}", stacklevel=1)
+    return x * 2
+
+
+def printed(x: Tensor) -> Tensor:
+    print(f"shape {x.shape}", list(x.shape), f"{list(x.shape)}", sep="|")
+    return x * 2
+
+
+def logged(x: Tensor) -> Tensor:
+    LOG.warning("shape %s", x.shape)
+    return x * 2
+
+
+def shown_before_a_write(x: Tensor) -> Any:
+    sizes = list(x.shape)
+    text = f"{sizes}"
+    sizes.append(3)
+    return x + 1, text, sizes
+
+
+def refused(x: Tensor) -> Tensor:
+    torch._check(x.shape[0] < 10, lambda: f"too long: {x.shape}")
+    return x - 1
+
+
+def caught(x: Tensor) -> Any:
+    try:
+        if x.shape[0] >= 0:
+            raise ValueError(f"shape {x.shape}")
+    except ValueError as error:
+        return x - 1, str(error)
+    return x
+
+
+def compared(x: Tensor) -> Tensor:
+    return x if f"{x.shape}" == "torch.Size([3])" else x * 2
+
+
+def measured(x: Tensor) -> Tensor:
+    return x * len(f"{tuple(x.shape)}")
+
+
+def kept(x: Tensor) -> Any:
+    return {f"{x.shape}": x + 1}
+
+
+def sliced(x: Tensor) -> Any:
+    return x + 1, f"{x.shape}"[:12], f"{x.shape}".upper()
+
+
+WITHOUT_A_BREAK: dict[str, Callable[[Tensor], Any]] = {
+    "a shape": lambda x: (x + 1, f"{x.shape}", str(x.shape), repr(x.shape), f"{x.shape!r}"),
+    "a tuple of sizes": lambda x: (x + 1, f"<{(*x.shape, 'a', 1.5, None)}>"),
+    "a list of sizes": lambda x: (x + 1, f"{list(x.shape)}"),
+    "texts are joined": lambda x: (x + 1, "a" + f"{x.shape}" + "b", ", ".join([f"{x.shape}", "c"])),
+    "a text in a container": lambda x: {"shape": [f"{x.shape}"], "x": x + 1},
+    "a warning": warned,
+    "a print": printed,
+    "a log record": logged,
+    "a list shown before it is written": shown_before_a_write,
+}
+UNBACKED: dict[str, Callable[[Tensor], Any]] = {
+    "a size": lambda x: (x + 1, f"{x.shape[0]}, {x.shape[0] * 2:04d}", str(x.shape[0])),
+    "a number of data": lambda x: (x + 1, f"{x.sum().item():.3f} {int(x.sum().item())}"),
+    "a check": refused,
+}
+WITH_A_BREAK: dict[str, Callable[[Tensor], Any]] = {
+    "caught": caught,
+    "compared": compared,
+    "measured": measured,
+    "a key": kept,
+    "sliced": sliced,
+}
+CASES = [
+    *((name, unbacked, 0) for name in WITHOUT_A_BREAK for unbacked in (False, True)),
+    *((name, True, 0) for name in UNBACKED),
+    *((name, unbacked, None) for name in WITH_A_BREAK for unbacked in (False, True)),
+]
+
+
+def outcome(program: Callable[[Tensor], Any], x: Tensor) -> tuple[str, ...]:
+    """What it returns or raises, prints and warns of."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        try:
+            made = str(program(x))
+        except Exception as error:
+            made = f"{type(error).__name__}: {error}"
+    return made, out.getvalue(), *(str(warning.message) for warning in seen)
+
+
+@pytest.mark.parametrize(("name", "unbacked", "breaks"), CASES)
+def test_texts_are_formed_in_each_call(
+    name: str, unbacked: bool, breaks: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = {**WITHOUT_A_BREAK, **UNBACKED, **WITH_A_BREAK}[name]
+    fast = anyshape.compile(program)
+    for n in (3, 17, 1, 0, 2):
+        x = torch.arange(float(n))
+        if unbacked:
+            anyshape.mark_unbacked(x, 0)
+        records = []
+        for run in (fast, program):
+            caplog.clear()
+            records.append((outcome(run, x), caplog.messages.copy()))
+        assert records[0] == records[1]
+    if breaks is not None:
+        assert (fast.stats().graph_breaks, fast.stats().specializations) == (breaks, 1)

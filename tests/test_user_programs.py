@@ -106,3 +106,51 @@ def layouts(made: Tensor | tuple[Tensor, ...], x: Tensor) -> list[object]:
     found = [made, x] if isinstance(made, Tensor) else [*made, x]
     where = [t.untyped_storage().data_ptr() for t in found]
     return [(t.stride(), where.index(place)) for t, place in zip(found, where)]
+
+
+COUNTED = {
+    "zeros": lambda x, n: torch.zeros(n, 2),
+    "reshape": lambda x, n: x.reshape((n, -1)),
+    "narrow": lambda x, n: x.narrow(0, 0, n),
+    "split": lambda x, n: x.split([n, x.shape[0] - n])[0],
+    "repeat": lambda x, n: x.repeat(n, 1),
+    "pad": lambda x, n: nn.functional.pad(x, (0, n)),
+    "topk": lambda x, n: x.flatten().topk(n).values,
+    "interpolate": lambda x, n: nn.functional.interpolate(x[None], size=n),
+    "select": lambda x, n: x.select(0, n - 1),
+    "one_hot": lambda x, n: nn.functional.one_hot(torch.arange(3) % n, n),
+}
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_a_tensor_without_dimensions_is_a_number_where_numbers_are_wanted(name: str) -> None:
+    program = COUNTED[name]
+    fast = anyshape.compile(program, fullgraph=True)
+    for size in (3, 1, 2, 17):
+        given = torch.randn(2 * size, size + 3), torch.tensor(size)
+        assert torch.equal(fast(*given), program(*given))
+    assert fast.stats().specializations == 1
+
+
+class PadsByBuffers(nn.Module):
+    """As the convolutions of audio codecs reckon their padding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("left", torch.tensor(2))
+        self.register_buffer("kernel", torch.tensor(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        frames = (x.shape[-1] - self.kernel + self.left) / 2 + 1
+        whole = (torch.ceil(frames).to(torch.int64) - 1) * 2 + self.kernel - self.left
+        return nn.functional.pad(x, (self.left, whole - x.shape[-1]))
+
+
+def test_numbers_kept_in_buffers_are_read_in_every_call() -> None:
+    module = PadsByBuffers()
+    fast = anyshape.compile(module, fullgraph=True)
+    for size in (3, 1, 2, 17):
+        x = torch.randn(2, size)
+        assert torch.equal(fast(x), module(x))
+        module.left += 1
+    assert fast.stats().specializations == 1

@@ -20,6 +20,7 @@ from anyshape.capture.breaks import broken
 from anyshape.capture.declared import DeclaredSizes
 from anyshape.capture.entry_sizes import argument_shape
 from anyshape.capture.guards import Guard, ScalarGuard, SizeGuard, names_of
+from anyshape.capture.integers import with_integers
 from anyshape.capture.marks import Mark
 from anyshape.capture.reliance import Reliance
 from anyshape.capture.sources import Source, Sources
@@ -380,6 +381,7 @@ class Recorder:
         try:
             if any(on for on, _ in self.modes.autocast):
                 args, kwargs = self._autocast(name, args, kwargs)
+            args, kwargs = with_integers(builder, name, args, kwargs)
             made = builder.call(name, *args, **kwargs)
         except NoRow as error:
             raise broken("operator-unknown", what=name, why=str(error), row=False) from None

@@ -129,9 +129,10 @@ class _Printer:
                 self._call(step)
             case BindSize():
                 symbol = _local(step.symbol.name)
-                self.lines.append(f"{symbol} = {_local(step.buffer)}.shape[{step.dim}]")
+                self.lines.append(f"{symbol} = {self._buffer(step.buffer)}.shape[{step.dim}]")
             case BindItem():
-                self.lines.append(f"{_local(step.target.name)} = {_local(step.buffer)}.item()")
+                read = f"{self._buffer(step.buffer)}.item()"
+                self.lines.append(f"{_local(step.target.name)} = {read}")
             case BindNumber():
                 compute = self._name("number", ("function", "anyshape.number"))
                 given = f"{step.function!r}, {self._arg(step.operands)}"

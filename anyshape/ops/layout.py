@@ -9,11 +9,11 @@ not tell, the facts are asked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from anyshape.ir.graph import TensorType
 from anyshape.ops.context import TypeContext, Undecided
-from anyshape.symbolic import Condition, Dim, Expr, eq, evaluate, le, symbols_of
+from anyshape.symbolic import Condition, Dim, Expr, Symbol, eq, evaluate, le, symbols_of
 
 Shape = tuple[Dim, ...]
 
@@ -222,14 +222,20 @@ def _compare_at_large_sizes(a: Dim, b: Dim) -> int:
     """
     difference = b - a
     symbols = sorted(symbols_of(difference), key=lambda s: s.name)
+    orders = [
+        {s: 1009 * (i + 2) for i, s in enumerate(order)} for order in (symbols, symbols[::-1])
+    ]
+    # Sizes that broadcast together are equal where they are large.
+    found = _signs(difference, *orders) or _signs(difference, dict.fromkeys(symbols, 1009))
+    return 0 if len(found) != 1 else (-1 if found.pop() else 1)
+
+
+def _signs(difference: Dim, *sizes: Mapping[Symbol, int]) -> set[bool]:
+    """Whether it is positive at these sizes; nothing if it has no value at some of them."""
     try:
-        found = {
-            evaluate(difference, {s: 1009 * (i + 2) for i, s in enumerate(order)}) > 0
-            for order in (symbols, symbols[::-1])
-        }
-    except ValueError:  # sizes that broadcast together are equal where they are large
-        found = {evaluate(difference, dict.fromkeys(symbols, 1009)) > 0}
-    return 0 if len(found) > 1 else (-1 if found.pop() else 1)
+        return {evaluate(difference, given) > 0 for given in sizes}
+    except ValueError:
+        return set()
 
 
 def _at_most(a: Dim, b: Dim) -> bool:

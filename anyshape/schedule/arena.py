@@ -121,10 +121,15 @@ def plan_arena(
 
 
 def _magnitude(size: Dim) -> int:
-    """The size where every symbol is 1000; only the order of the places depends on it."""
+    """The size where every symbol is 1000, if it has one; only the order of the places depends on
+    it.
+    """
     if isinstance(size, int):
         return size
-    return int(evaluate(size, dict.fromkeys(size.symbols, 1000)))
+    try:
+        return int(evaluate(size, dict.fromkeys(size.symbols, 1000)))
+    except ValueError:  # these sizes do not broadcast
+        return 0
 
 
 def exact_bytes(buffer: Buffer) -> Dim:

@@ -44,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def add_demo(command: argparse.ArgumentParser) -> None:
-    known = ", ".join(models.MODELS)
+    known = ", ".join(models.present())
     command.add_argument("models", nargs="*", metavar="MODEL", help=f"default: all of {known}")
     command.add_argument(
         "--lengths",
@@ -78,7 +78,7 @@ def run_demo(arguments: argparse.Namespace) -> int:
     for name in arguments.models:
         models.find(name)
     settings = demo.Settings(
-        names=tuple(arguments.models or models.MODELS),
+        names=tuple(arguments.models or models.present()),
         shapes=tuple((2, n) for n in arguments.lengths) if arguments.lengths else models.SHAPES,
         recipe=Recipe(arguments.layers, DTYPES[arguments.dtype], arguments.attention),
         mask=arguments.mask,

@@ -136,8 +136,9 @@ def run_shape(
     place = f"{name} at ({batch}, {length})"
     with doing(f"{place}: compiling"):
         first_seconds, output = timed(lambda: fast(**arguments))
-    truth = reference(**accuracy.in_float64(arguments))
-    verdict = accuracy.judge(output, module(**arguments), truth)
+    with doing(f"{place}: checking"):
+        truth = reference(**accuracy.in_float64(arguments))
+        verdict = accuracy.judge(output, module(**arguments), truth)
     calls = {"eager": lambda: module(**arguments), "anyshape": lambda: fast(**arguments)}
     peer_first_seconds = None
     if peer is not None:

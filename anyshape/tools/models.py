@@ -296,6 +296,11 @@ def find(name: str) -> Model:
     return MODELS[name]
 
 
+def present() -> tuple[str, ...]:
+    """The names of all models; where only the package is installed, without the examples."""
+    return tuple(n for n, m in MODELS.items() if m.library != "examples" or EXAMPLES.is_dir())
+
+
 def build(name: str, recipe: Recipe = Recipe()) -> nn.Module:
     """The module, in eval mode, the same weights each time."""
     return find(name).build(recipe)

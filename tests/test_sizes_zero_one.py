@@ -2,7 +2,8 @@
 
 Each program runs twice: with sizes undeclared (backed), and with all of them declared (unbacked).
 `same` programs have one rank, one number of outputs and one branch at every size, and so make one
-specialization; `differing` ones do not.
+specialization, and one more for each kind of size that eager refuses (`backed`); `differing` ones
+do not.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def causal(x: Tensor) -> Tensor:
 SAME: dict[str, Program] = {
     "roll": program(lambda x: x.roll(1, 0), "n m"),
     "roll flat": program(lambda x: x.roll(2), "n m"),
-    "logsumexp": program(lambda x: x.logsumexp(0), "n m", sizes=(3, 1, 2, 17)),
+    "logsumexp": program(lambda x: x.logsumexp(0), "n m"),
     "logsumexp last": program(lambda x: x.logsumexp(-1), "n 3"),
     "mse_loss": program(lambda x, y: F.mse_loss(x, y), "n m", "n m"),
     "mse_loss none": program(lambda x, y: F.mse_loss(x, y, reduction="none"), "n m", "n m"),
@@ -99,8 +100,8 @@ SAME: dict[str, Program] = {
     "slice from minus an unknown": program(lambda x, y: x[-y.shape[0] :], "n", "m", backed=0),
     "slice by a constant": program(lambda x: x[1:-1], "n m"),
     "slice by a step": program(lambda x: x[::2], "n m"),
-    "last": program(lambda x: x[-1], "n m", sizes=(3, 1, 2, 17)),
-    "select": program(lambda x: x.select(1, 0), "m n", sizes=(3, 1, 2, 17)),
+    "last": program(lambda x: x[-1], "n m", backed=2),
+    "select": program(lambda x: x.select(1, 0), "m n", backed=2),
     "reshape": program(lambda x: x.reshape(-1), "n m"),
     "reshape with -1": program(lambda x: x.reshape(x.shape[0], -1, 2), "n 4", backed=2),
     "flatten": program(lambda x: x.flatten(0, 1), "n m 2"),
@@ -111,34 +112,28 @@ SAME: dict[str, Program] = {
     "cat with an empty": program(lambda x, y: torch.cat([x, torch.zeros(0), y]), "n m", "k m"),
     "stack": program(lambda x, y: torch.stack([x, y], 1), "n m", "n m"),
     "max_pool2d": program(
-        lambda x: F.max_pool2d(x, 2, stride=1, padding=1), "b 3 h w", sizes=(3, 1, 2, 17)
-    ),
+        lambda x: F.max_pool2d(x, 2, stride=1, padding=1), "b 3 h w"),
     "avg_pool2d": program(
-        lambda x: F.avg_pool2d(x, 3, padding=1), "b 3 h w", sizes=(3, 1, 2, 17)
-    ),
+        lambda x: F.avg_pool2d(x, 3, padding=1), "b 3 h w", backed=3),
     "adaptive_avg_pool2d": program(
-        lambda x: F.adaptive_avg_pool2d(x, 1), "b 3 h w", sizes=(3, 1, 2, 17)
-    ),
-    "conv2d": program(lambda x: F.conv2d(x, W, padding=1), "b 3 h w", sizes=(3, 1, 2, 17)),
-    "conv1d": program(lambda x: F.conv1d(x, W[..., 0], padding=1), "b 3 w", sizes=(3, 1, 2, 17)),
+        lambda x: F.adaptive_avg_pool2d(x, 1), "b 3 h w"),
+    "conv2d": program(lambda x: F.conv2d(x, W, padding=1), "b 3 h w", backed=3),
+    "conv1d": program(lambda x: F.conv1d(x, W[..., 0], padding=1), "b 3 w", backed=2),
     "interpolate nearest": program(
-        lambda x: F.interpolate(x, scale_factor=2.0), "b 2 h w", sizes=(3, 1, 2, 17)
-    ),
+        lambda x: F.interpolate(x, scale_factor=2.0), "b 2 h w"),
     "interpolate bilinear": program(
-        lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"), "b 2 h w",
-        sizes=(3, 1, 2, 17),
+        lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"), "b 2 h w"
     ),
-    "unfold": program(lambda x: F.unfold(x, 2, padding=1), "b 2 h w", sizes=(3, 1, 2, 17)),
+    "unfold": program(lambda x: F.unfold(x, 2, padding=1), "b 2 h w"),
     "fold": program(
-        lambda x: F.fold(F.unfold(x, 2, padding=1), x.shape[2:], 2, padding=1), "b 2 h w",
-        sizes=(3, 1, 2, 17),
+        lambda x: F.fold(F.unfold(x, 2, padding=1), x.shape[2:], 2, padding=1), "b 2 h w"
     ),
-    "tensor unfold": program(lambda x: x.unfold(0, 2, 1), "n m", sizes=(3, 2, 17)),
+    "tensor unfold": program(lambda x: x.unfold(0, 2, 1), "n m", backed=2),
     "einsum": program(lambda x, y: torch.einsum("bij,bjk->bik", x, y), "b i j", "b j k"),
     "matmul": program(lambda x, y: x @ y, "i j", "j k"),
     "bmm": program(torch.bmm, "b i j", "b j k"),
     "linear": program(lambda x: F.linear(x, TABLE), "n m 2"),
-    "topk": program(lambda x: x.topk(1, -1)[0], "n m", sizes=(3, 1, 2, 17)),
+    "topk": program(lambda x: x.topk(1, -1)[0], "n m", backed=2),
     "sort": program(lambda x: x.sort(-1)[0], "n m"),
     "argsort": program(lambda x: x.argsort(dim=0, stable=True), "n m"),
     "cumsum": program(lambda x: x.cumsum(0), "n m"),
@@ -186,6 +181,85 @@ SAME: dict[str, Program] = {
     "masked_select": program(lambda x: x[x > 0], "n m"),
     "clamp by a size": program(lambda x: x.clamp(max=x.shape[0]), "n m"),
     "divided by a size": program(lambda x: x / (x.shape[0] + 1) ** 0.5, "n m"),
+    "amax": program(lambda x: x.amax(0), "n m", backed=2),
+    "argmax": program(lambda x: x.argmax(0), "n m", backed=2),
+    "max of a dimension": program(lambda x: x.max(1), "n m", backed=2),
+    "min of all": program(lambda x: x.min(), "n m", backed=3),
+    "median": program(lambda x: x.median(0), "n m"),
+    "std": program(lambda x: x.std(1), "n m"),
+    "quantile": program(lambda x: x.quantile(0.5, 0), "n m"),
+    "slice by two unknowns": program(lambda x, y, z: x[y.shape[0] : z.shape[0]], "n", "m", "k"),
+    "slice by two of minus": program(
+        lambda x, y, z: x[-y.shape[0] : -z.shape[0]], "n", "m", "k", backed=4
+    ),
+    "slice by a difference": program(lambda x, y: x[: x.shape[0] - y.shape[0]], "n", "m", backed=2),
+    "narrow": program(lambda x, y: x.narrow(0, 0, y.shape[0]), "n", "m", backed=2),
+    "select by an unknown": program(lambda x, y: x[y.shape[0]], "n", "m", backed=2),
+    "select by minus an unknown": program(lambda x, y: x[-y.shape[0]], "n 2", "m", backed=4),
+    "reshape with -1 first": program(lambda x: x.reshape(-1, x.shape[1]), "n m", backed=2),
+    "reshape to another's": program(lambda x, y: x.reshape(y.shape), "n 2", "k", backed=2),
+    "expand_as": program(lambda x, y: x.expand_as(y), "n 1", "n m"),
+    "expand an unknown": program(lambda x, y: x.expand(y.shape[0]), "n", "m", backed=4),
+    "cat of columns": program(lambda x, y: torch.cat([x, y], 1), "n m", "n k"),
+    "max_pool1d": program(lambda x: F.max_pool1d(x, 2), "b 3 w", backed=4),
+    "max_pool2d with places": program(
+        lambda x: F.max_pool2d(x, 2, return_indices=True), "b 3 h w", backed=6
+    ),
+    "adaptive_max_pool2d": program(lambda x: F.adaptive_max_pool2d(x, 2), "b 3 h w"),
+    "conv2d with a stride": program(
+        lambda x: F.conv2d(x, W, stride=2, padding=2, dilation=2), "b 3 h w", backed=3
+    ),
+    "conv_transpose2d": program(
+        lambda x: F.conv_transpose2d(x, W.transpose(0, 1), stride=2), "b 3 h w"
+    ),
+    "interpolate to another's": program(
+        lambda x, y: F.interpolate(x, size=y.shape[-2:]), "b 2 h 3", "h w"
+    ),
+    "interpolate bicubic": program(
+        lambda x: F.interpolate(x, scale_factor=1.5, mode="bicubic"), "b 2 h w"
+    ),
+    "interpolate area": program(lambda x: F.interpolate(x, size=2, mode="area"), "b 2 h w"),
+    "einsum of three": program(
+        lambda x, y: torch.einsum("ij,jk,k->i", x, y, y.sum(0)), "i j", "j k"
+    ),
+    "einsum of a diagonal": program(lambda x: torch.einsum("bij,bij->b", x, x), "b i j"),
+    "topk by an unknown": program(lambda x, y: x.topk(y.shape[0], -1), "n m", "k", backed=2),
+    "cummax": program(lambda x: x.cummax(0), "n m"),
+    "logcumsumexp": program(lambda x: x.logcumsumexp(0), "n m"),
+    "scatter_reduce": program(
+        lambda x, i, y: x.scatter_reduce(0, i, y, "amax"), "n m", "k m", "k m", kinds="fif", below="n"
+    ),
+    "index_add": program(
+        lambda x, i, y: x.index_add(0, i, y), "n m", "k", "k m", kinds="fif", below="n"
+    ),
+    "one_hot by data": program(lambda i: F.one_hot(i), "n m", kinds="i"),
+    "cross_entropy of each": program(
+        lambda x, i: F.cross_entropy(x, i, reduction="none", label_smoothing=0.1), "n 4", "n", kinds="fi"
+    ),
+    "kl_div": program(
+        lambda x, y: F.kl_div(x, y.softmax(-1), reduction="batchmean"), "n m", "n m"
+    ),
+    "layer_norm of an unknown": program(lambda x: F.layer_norm(x, (x.shape[-1],)), "n m"),
+    "sdpa, causal": program(
+        lambda q, k: F.scaled_dot_product_attention(q, k, k, is_causal=True), "b 2 q 4", "b 2 k 4"
+    ),
+    "sdpa with a mask": program(
+        lambda q, k, m: F.scaled_dot_product_attention(q, k, k, attn_mask=m),
+        "b 2 q 4", "b 2 k 4", "q k", kinds="ffb",
+    ),
+    "sdpa in groups": program(
+        lambda q, k: F.scaled_dot_product_attention(q, k, k, enable_gqa=True), "b 4 q 4", "b 2 k 4"
+    ),
+    "roll by an unknown": program(lambda x, y: x.roll(y.shape[0], 0), "n m", "k"),
+    "pad by reflection": program(
+        lambda x: F.pad(x, (1, 1), mode="reflect"), "b n m", backed=5
+    ),
+    "bincount": program(lambda i: torch.bincount(i), "n", kinds="i"),
+    "unique": program(
+        lambda i: torch.unique(i, return_inverse=True, return_counts=True), "n m", kinds="i"
+    ),
+    "cdist": program(lambda x, y: torch.cdist(x, y), "n 3", "m 3"),
+    "tril_indices": program(lambda x: torch.tril_indices(x.shape[0], x.shape[1]), "n m"),
 }  # fmt: skip
 
 

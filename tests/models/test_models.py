@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from torch import nn
 
 import anyshape
 from anyshape.tools import accuracy, models
@@ -18,6 +17,7 @@ from anyshape.tools.models import MODELS, SHAPES, Mask, Recipe
 
 STRICT = {"fullgraph": True, "options": {"fallback": "error"}}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+DECODERS = ("llama", "qwen3", "qwen3-moe", "gpt2", "gemma3")
 BOTH = ("llama", "gpt2")  # of which `make test` runs eager attention in bfloat16 as well
 
 
@@ -73,14 +73,28 @@ def test_one_compile_is_right_at_every_shape(name: str, attention: str, dtype: s
 
 
 @torch.no_grad()
-def test_gemma_with_a_window_among_the_lengths_makes_two_specializations_at_most() -> None:
-    subject = Subject("gemma3", Recipe(layers=2, window=64))
-    assert subject.faults(SHAPES) == []
-    assert subject.fast.stats().specializations <= 2
+@pytest.mark.parametrize(
+    ("attention", "dtype"),
+    [
+        ("sdpa", "float32"),
+        ("eager", "bfloat16"),
+        pytest.param("sdpa", "bfloat16", marks=pytest.mark.slow),
+        pytest.param("eager", "float32", marks=pytest.mark.slow),
+    ],
+)
+def test_gemma_with_a_window_among_the_lengths_makes_two_specializations_at_most(
+    attention: str, dtype: str
+) -> None:
+    recipe = Recipe(layers=2, window=64, attention=attention, dtype=DTYPES[dtype])
+    subject = Subject("gemma3", recipe)
+    for mask in MODELS["gemma3"].masks:
+        assert subject.faults(SHAPES, mask) == []
+        stats = subject.fast.stats()
+        assert stats.specializations <= 2 and stats.graph_breaks == 0
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", ["llama", "gpt2"])
+@pytest.mark.parametrize("name", DECODERS)
 def test_decoding_with_a_growing_cache_makes_two_specializations_at_most(name: str) -> None:
     transformers = pytest.importorskip("transformers")
     module = models.build(name, Recipe(layers=2))
@@ -136,27 +150,17 @@ def peak_bytes(run: Callable[[], object]) -> int:
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    "name",
-    [
-        "llama",
-        "bert",
-        "gpt2",
-        "qwen3-moe",
-        "qwen3",
-        "gemma3",
-    ],
+    ("name", "attention"),
+    [(n, a or "sdpa") for n, model in MODELS.items() for a in model.attentions],
 )
-def test_peak_memory_is_at_most_eagers_and_a_tenth(name: str) -> None:
-    module = models.build(name)
+def test_peak_memory_is_at_most_eagers_and_a_tenth(name: str, attention: str) -> None:
+    recipe = Recipe(layers=2, attention=attention)
+    module = models.build(name, recipe)
     fast = anyshape.compile(module, **STRICT)
-    arguments = models.inputs(name, 4, 200)
+    arguments = models.inputs(name, 4, 200, "none", recipe)
     fast(**arguments)
     ours, eagers = peak_bytes(lambda: fast(**arguments)), peak_bytes(lambda: module(**arguments))
     assert 0 < ours <= 1.1 * eagers
-
-
-def small() -> nn.Module:
-    return models.build("llama", Recipe(layers=1))
 
 
 @torch.no_grad()

@@ -24,6 +24,7 @@ from anyshape.ops.view import Normal, sequence
 from anyshape.symbolic import (
     Dim,
     Expr,
+    all_of,
     any_of,
     eq,
     ge,
@@ -387,11 +388,18 @@ op(
 
 
 def _broadcast_tensors_expand(b: Any, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Each as it is, where it has the common shape already."""
-    shape = b.cx.broadcast_shapes([x.shape for x in tensors])
+    """Each as it is, where it has the common shape already: the very object, which a guard decides
+    where sizes do; sizes that nobody may guard on give a view.
+    """
+    cx = b.cx
+    shape = cx.broadcast_shapes([x.shape for x in tensors])
 
     def has_it(x: Any) -> bool:
-        return len(x.shape) == len(shape) and all(map(b.cx.same, x.shape, shape))
+        if len(x.shape) != len(shape):
+            return False
+        alike = all_of(*map(eq, x.shape, shape))
+        undecided = cx.known(alike) is None and cx.hint(alike) is None
+        return not undecided and cx.decide(alike)
 
     return tuple(x if has_it(x) else b.expand(x, shape) for x in tensors)
 

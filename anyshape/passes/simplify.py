@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 
-from anyshape.ir.graph import Arg, Check, Graph, Node, ScalarType, Value, values_in
+from anyshape.ir.graph import Arg, Check, Graph, Node, ScalarType, TensorType, Value, values_in
+from anyshape.ir.scalars import Scalar
 from anyshape.ops.table import OpDef
 from anyshape.passes.outputs import escaping
 from anyshape.passes.rebuild import Rebuilding, rebuild
+from anyshape.symbolic import AllOf, AnyOf, Expr, Relation, Symbol, SymbolsSeen
 
 
 def merge_equal_nodes(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
@@ -61,15 +63,19 @@ def is_pure(node: Node, ops: Mapping[str, OpDef]) -> bool:
 
 
 def remove_dead_nodes(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
-    """Drops pure nodes that nothing reads; a size that is needed keeps its maker."""
+    """Drops pure nodes that nothing reads; a size that is needed keeps the node that decides it."""
     live: set[Value] = set(values_in(graph.outputs))
-    symbols = _symbols_needed(graph)
+    needed = SymbolsSeen()
+    _note_sizes(needed, (graph.outputs, *(check.condition for check in graph.checks)))
+    makers = _makers(graph)
     kept: list[tuple[int, Node]] = []
     for index in range(len(graph.nodes) - 1, -1, -1):
         node = graph.nodes[index]
-        binds = any(_makes_symbol(value) & symbols for value in node.outputs)
-        if binds or not is_pure(node, ops) or any(value in live for value in node.outputs):
-            live.update(node.inputs())
+        makes = not needed.symbols.keys().isdisjoint(makers.get(index, ()))
+        if makes or not is_pure(node, ops) or not live.isdisjoint(node.outputs):
+            live.update(node.read)
+            shapes = (v.shape for v in node.outputs if isinstance(v.type, TensorType))
+            _note_sizes(needed, (*shapes, *node.args, *node.kwargs.values()))
             kept.append((index, node))
     kept.reverse()
     if len(kept) == len(graph.nodes):
@@ -81,6 +87,31 @@ def remove_dead_nodes(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     return replace(graph, nodes=tuple(node for _, node in kept), checks=checks)
 
 
+def _makers(graph: Graph) -> dict[int, set[Symbol]]:
+    """Which nodes are the first to have sizes that data decides, and which sizes."""
+    seen: set[Symbol] = set()
+    makers: dict[int, set[Symbol]] = {}
+    for index, node in enumerate(graph.nodes):
+        new = _sizes_made(node.outputs) - seen
+        if new:
+            makers[index] = new
+            seen |= new
+    return makers
+
+
+def _note_sizes(found: SymbolsSeen, part: object) -> None:
+    """Notes the sizes in an argument, a shape or a condition."""
+    if isinstance(part, tuple):
+        for item in part:
+            _note_sizes(found, item)
+    elif isinstance(part, slice):
+        _note_sizes(found, (part.start, part.stop, part.step))
+    elif isinstance(part, Scalar):
+        _note_sizes(found, part.args)
+    elif isinstance(part, (Expr, Relation, AllOf, AnyOf)):
+        found.add(part)
+
+
 def _moved(after: int, position: Mapping[int, int]) -> int:
     """The number of kept nodes among the first ``after``."""
     for index in range(after - 1, -1, -1):
@@ -89,34 +120,17 @@ def _moved(after: int, position: Mapping[int, int]) -> int:
     return 0
 
 
-def _symbols_needed(graph: Graph) -> frozenset[object]:
-    return frozenset(
+def _sizes_made(values: tuple[Value, ...]) -> set[Symbol]:
+    """The sizes that these values are whole dims of, which data decides."""
+    return {
         symbol
-        for node in graph.nodes
-        for value in node.outputs
-        if not isinstance(value.type, ScalarType)
+        for value in values
+        if isinstance(value.type, TensorType)
         for dim in value.type.shape
         if not isinstance(dim, int)
-        for symbol in dim.symbols
-        if symbol.knowledge == "midrun"
-    ) | frozenset(
-        symbol
-        for check in graph.checks
-        for symbol in check.condition.symbols
-        if symbol.knowledge == "midrun"
-    )
-
-
-def _sizes_made(values: tuple[Value, ...]) -> set[object]:
-    """The sizes that these values are the first to have: a node that is dropped binds none."""
-    return set[object]().union(*map(_makes_symbol, values))
-
-
-def _makes_symbol(value: Value) -> set[object]:
-    if isinstance(value.type, ScalarType):
-        return set()
-    symbols = (dim.symbol for dim in value.type.shape if not isinstance(dim, int))
-    return {symbol for symbol in symbols if symbol is not None and symbol.knowledge == "midrun"}
+        and (symbol := dim.symbol) is not None
+        and symbol.knowledge == "midrun"
+    }
 
 
 def remove_identities(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:

@@ -231,8 +231,9 @@ class _Plan:
         found = self.found
         for number, (place, group) in enumerate(self.groups):
             yield (place, -number), group
+        binding = set(found.binders.values())
         for position, node in enumerate(found.nodes):
-            if found.kinds[position] == "step" and self._wanted(node):
+            if found.kinds[position] == "step" and (position in binding or self._wanted(node)):
                 yield (found.places[position], 0), node
         for check in self.graph.checks:
             step = CheckStep(check.condition, check.message, check.location)

@@ -49,7 +49,13 @@ from anyshape.symbolic.parse import parse_condition, parse_dim
 from anyshape.symbolic.polynomial import split_since
 from anyshape.symbolic.render import evaluate, to_c, to_python, to_triton
 from anyshape.symbolic.solve import Mismatch, bind, restate, solvable, substitute, unify
-from anyshape.symbolic.sums import NamedSums, Sized, nested_parts, symbols_of_all
+from anyshape.symbolic.sums import (
+    NamedSums,
+    Sized,
+    SymbolsSeen,
+    nested_parts,
+    symbols_of_all,
+)
 
 __all__ = [
     "AllOf",
@@ -73,6 +79,7 @@ __all__ = [
     "Sized",
     "Space",
     "Symbol",
+    "SymbolsSeen",
     "age",
     "all_of",
     "any_of",

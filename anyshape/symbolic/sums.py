@@ -91,21 +91,32 @@ class Sized(Protocol):
         """Every symbol in it."""
 
 
-def symbols_of_all(numbers: Iterable[Sized]) -> dict[Symbol, None]:
-    """The symbols of the numbers in order of first use; what partial sums share is seen once."""
-    found: dict[Symbol, None] = {}
-    seen: set[Sized] = set()
-    for number in numbers:
+@dataclass(slots=True, eq=False)
+class SymbolsSeen:
+    """Collects symbols from many numbers; what partial sums share is looked at once."""
+
+    seen: set[Sized] = field(default_factory=set)
+    symbols: dict[Symbol, None] = field(default_factory=dict)
+
+    def add(self, number: Sized) -> None:
+        """Its symbols, the oldest first, after those of the numbers before."""
         new: set[Symbol] = set()
         waiting = [number]
         while waiting:
             part = waiting.pop()
-            if part in seen:
+            if part in self.seen:
                 continue
-            seen.add(part)
+            self.seen.add(part)
             if isinstance(part, Expr) and part.parts is not None and nothing_cancelled(part):
                 waiting += part.parts[:2]
             else:
                 new |= part.symbols
-        found.update(dict.fromkeys(sorted(new, key=age)))
-    return found
+        self.symbols.update(dict.fromkeys(sorted(new, key=age)))
+
+
+def symbols_of_all(numbers: Iterable[Sized]) -> dict[Symbol, None]:
+    """The symbols of the numbers in order of first use."""
+    found = SymbolsSeen()
+    for number in numbers:
+        found.add(number)
+    return found.symbols

@@ -40,6 +40,11 @@ FOUND = {
     "a write to one row of an expanded argument": over(
         "a b", "x0[:1].add_(1)", "x0 * 2", layouts="plain expanded"
     ),
+    "a masked addition to what nobody reads": over(
+        "a b", "t = x0 + 1", "t[x0 > 0] += 1", "x0 * 2"
+    ),
+    "what is broadcast to its own shape is itself": over("a b, a b", "torch.broadcast_tensors(x0, x1)[0]"),
+    "two of one element are broadcast to themselves": over("1 b, a 1", "torch.broadcast_tensors(x0, x1)"),
     "a number read from what is multiplied by it": over("a b", "t = x0 * 2", "t * t.sum().item(), t"),
     "an item that nobody reads": over(
         "a b", "t = x0.cumsum(1)", "u = t + int(t.count_nonzero())", "w = t * 2", "w + int(w.count_nonzero())"

@@ -19,10 +19,6 @@ from tests.fuzz.programs import grow
 
 FIRST, COUNT = map(int, os.environ.get("ANYSHAPE_FUZZ", "0:16").split(":"))
 LINES = 12
-STILL_WRONG = {
-    5: "a masked in-place addition after a branch on data runs eagerly, with a warning",
-    11: "broadcast_tensors of sizes that are 1 gives back another object than its argument",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +31,7 @@ class Drawn:
         return options[self.generator.randrange(len(options))]
 
 
-def _marked(seed: int) -> Any:
-    reason = STILL_WRONG.get(seed)
-    marks = () if reason is None else (pytest.mark.xfail(reason=reason, strict=True),)
-    return pytest.param(seed, marks=marks)
-
-
-@pytest.mark.parametrize("seed", map(_marked, range(FIRST, FIRST + COUNT)))
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
 def test_a_random_program_does_what_eager_does_after_every_pass(seed: int) -> None:
     drawn = Drawn(random.Random(seed))
     program = grow(drawn, drawn.choose(range(1, LINES + 1)))

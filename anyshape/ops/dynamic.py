@@ -51,9 +51,7 @@ def _number_type(cx: TypeContext, function: Any, operands: Any) -> ScalarType:
         return ScalarType(
             "int", cx.space.fresh("u", policy="unbacked", knowledge="midrun", signed=True)
         )
-    made = ScalarInput(f"n{len(cx.numbers)}", "float")
-    cx.numbers.append(made)
-    return ScalarType("float", made)  # type: ignore[arg-type]
+    return ScalarType("float", ScalarInput(cx.space.free_name("n"), "float"))
 
 
 # A function of numbers that data decides, where Python may raise: ``1.0 / n0``, ``int(n0)``. When

@@ -238,13 +238,30 @@ def _import(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any
     return module
 
 
+def _id(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    domain.identify(args[0])
+    return id(args[0])
+
+
+def _same_object(same: bool) -> Callable[..., bool]:
+    def answer(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        a, b = args
+        domain.identify(a)
+        domain.identify(b)
+        return (a is b) is same
+
+    return answer
+
+
 NATIVE: Mapping[Any, Callable[..., Any]] = {
+    operator.is_: _same_object(True),
+    operator.is_not: _same_object(False),
     _C._has_torch_function: _no_override,
     _C._has_torch_function_unary: _no_override,
     _C._has_torch_function_variadic: _no_override,
     print: _deferred(print),
     warnings.warn: _deferred(warnings.warn),
-    id: lambda domain, args, kwargs: id(args[0]),
+    id: _id,
     __import__: _import,
 }
 

@@ -45,6 +45,13 @@ class Domain:
         """
         return value
 
+    def key(self, value: Any) -> Any:
+        """A proxy, or a tuple that may hold some, as the key of a dict or an element of a set."""
+        return value
+
+    def identify(self, obj: Any) -> None:
+        """The program asks which object this is."""
+
     # ---- calls -----------------------------------------------------------------------------------
     def python_call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Asked before a Python function is interpreted; `NotImplemented` means: interpret it."""

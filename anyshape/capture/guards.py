@@ -12,7 +12,7 @@ import gc
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from anyshape.capture.numpy_scalars import is_numpy_number
 from anyshape.capture.sources import (
@@ -194,6 +194,13 @@ def _missing_text(path: str, expected: Any, name: Namer) -> str:
     return f"{expected!r} in {path}.__dict__"
 
 
+def _apart_text(path: str, expected: tuple[Source, ...], name: Namer) -> str:
+    others = [expression(source, name) for source in expected]
+    if len(others) == 1:
+        return f"{path} is {others[0]}"
+    return f"len({{{', '.join(f'id({text})' for text in (path, *others))}}}) != {len(others) + 1}"
+
+
 KINDS: Mapping[str, GuardKind] = {
     "is": GuardKind(
         lambda path, expected, name: f"{path} is not {name(expected, 'object')}",
@@ -248,6 +255,11 @@ KINDS: Mapping[str, GuardKind] = {
         lambda path, expected, name: f"{path} is not {expression(expected, name)}",
         lambda value, expected: True,
         lambda path, expected: f"{path} is {expected.text}",
+    ),
+    "apart": GuardKind(
+        _apart_text,
+        lambda value, expected: True,
+        lambda path, expected: f"{', '.join([path, *(s.text for s in expected)])} are different",
     ),
     "tensor": GuardKind(
         lambda path, expected, name: expected.fails(path, name),
@@ -502,7 +514,7 @@ class Failure:
     location: Location | None = None
     source: str = ""
     widens: bool = False  # a number that was handed in has another value than before
-    by_value: bool = False  # it says what value something has that may differ from call to call
+    by_value: Literal["", "size", "text", "number"] = ""  # it says which value that has
     stale: bool = False  # an object was replaced: the specialization will hardly be right again
 
     def __str__(self) -> str:
@@ -554,6 +566,20 @@ def changed_numbers(guards: GuardSet, slots: Sequence[Any]) -> set[str]:
     return names
 
 
+def replaced(guards: GuardSet, slots: Sequence[Any], kind: type) -> Iterator[tuple[Any, str]]:
+    """What of this class was told by its identity and has been replaced by another of it since,
+    with where it lay."""
+    values = list(slots)
+    for guard in guards.guards:
+        if guard.kind == "is" and isinstance(guard.expected, kind):
+            try:
+                found = read_path(guard.source, values)
+            except (KeyError, AttributeError, IndexError, TypeError):
+                continue
+            if found is not guard.expected and isinstance(found, kind):
+                yield guard.expected, guard.source.text
+
+
 def _changed_items(guard: Guard, found: Any) -> Iterator[str]:
     if isinstance(found, tuple):
         for index, (was, now) in enumerate(zip(guard.expected, found, strict=True)):
@@ -579,6 +605,8 @@ def _explain_one(guard: Guard, values: list[Any]) -> Failure | None:
         holds = (
             found is read_source(guard.expected, values)
             if guard.kind == "same"
+            else are_apart(found, guard.expected, values)
+            if guard.kind == "apart"
             else kind.holds(found, guard.expected)
         )
     except (KeyError, AttributeError, IndexError, TypeError) as error:
@@ -588,10 +616,25 @@ def _explain_one(guard: Guard, values: list[Any]) -> Failure | None:
     numbers = guard.kind == "equals" and _widens(guard.expected, found)
     widens = numbers and _from_slot(guard.source)
     stale = guard.kind == "is" and not _from_slot(guard.source)
-    text = guard.kind == "equals" and type(guard.expected) in OPAQUE and type(found) in OPAQUE
-    by_value = text and _from_slot(guard.source)
-    where = guard.source.text
-    return Failure(str(guard), short(found), guard.location, where, widens, by_value, stale)
+    where, value = guard.source.text, _value_kind(guard, found)
+    return Failure(str(guard), short(found), guard.location, where, widens, value, stale)
+
+
+def are_apart(found: Any, others: Sequence[Source], values: list[Any]) -> bool:
+    """Whether these are different objects."""
+    objects = [found, *(read_source(source, values) for source in others)]
+    return len({*map(id, objects)}) == len(objects)
+
+
+def _value_kind(guard: Guard, found: Any) -> Literal["", "text", "number"]:
+    """What a guard tells of by its value that may differ from call to call: a text handed in, a
+    counter kept outside."""
+    slot, expected = _from_slot(guard.source), guard.expected
+    if guard.kind != "equals":
+        return ""
+    if slot:
+        return "text" if type(expected) in OPAQUE and type(found) in OPAQUE else ""
+    return "number" if type(expected) in (int, float) and _widens(expected, found) else ""
 
 
 def _explain_sizes(guards: GuardSet, values: list[Any]) -> Failure | None:
@@ -602,9 +645,13 @@ def _explain_sizes(guards: GuardSet, values: list[Any]) -> Failure | None:
                 f"{s.name} = {sizes[s]}"
                 for s in sorted(size.condition.symbols, key=lambda s: s.name)
             )
-            return Failure(str(size), shown, size.location, by_value=size.by_value)
+            return Failure(
+                str(size), shown, size.location, by_value="size" if size.by_value else ""
+            )
     for scalar in guards.scalars:
         if bool(evaluate_scalar(scalar.scalar, sizes, floats)) is not scalar.truth:
             found = str(not scalar.truth)
-            return Failure(str(scalar), found, scalar.location, by_value=scalar.by_value)
+            return Failure(
+                str(scalar), found, scalar.location, by_value="size" if scalar.by_value else ""
+            )
     return None

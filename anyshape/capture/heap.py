@@ -23,6 +23,7 @@ from anyshape.capture import purity
 from anyshape.capture.iterators import FORKABLE, SETTABLE, can_fork
 from anyshape.capture.mirrors import Copier, copier_of, mapping_behind
 from anyshape.capture.undo import undo_attribute, undo_contents, undo_raise, undo_slot, write_cell
+from anyshape.capture.unread import Unread, is_blind
 from anyshape.capture.values import NULL, PROXIES, Break
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class Heap:
         "mirrors",
         "owners",
         "slots",
+        "unread",
     )
 
     def __init__(self, domain: Domain) -> None:
@@ -100,6 +102,7 @@ class Heap:
         self.created: dict[int, Any] = {}
         self.mirrors: dict[int, Mirror] = {}
         self.owners: dict[int, int] = {}  # id of a mirror's state -> id of the real object
+        self.unread: dict[int, Unread] = {}
         self.slots: dict[tuple[int, str], tuple[Any, Any]] = {}  # (id(obj), name) -> (obj, value)
         self.effects: list[Effect] = []
         self.journal: list[Callable[[], None]] | None = None
@@ -192,7 +195,7 @@ class Heap:
         kind = type(obj)
         if kind in IMMUTABLE or id(obj) in self.created or kind in PROXIES:
             return obj
-        known = self.mirrors.get(id(obj))
+        known = self._known(obj)
         if known is not None:
             return known.state
         if kind in _VIEWS or kind in _ODICT_VIEWS:
@@ -202,13 +205,42 @@ class Heap:
             return obj
         return self._make_mirror(obj, copier)
 
+    def _known(self, obj: Any) -> Mirror | None:
+        """The mirror that there is already; one is made where only writes were remembered."""
+        unread = self.unread.pop(id(obj), None) if self.unread else None
+        if unread is not None:
+            self._journal(lambda: self.unread.update({id(obj): unread}))
+            copier = copier_of(obj)
+            assert copier is not None
+            state = self._make_mirror(obj, copier, unread.reading(self.domain.read))
+            self.mirrors[id(obj)].written = True
+            unread.replay(state)
+        return self.mirrors.get(id(obj))
+
+    def is_shadowed(self, obj: Any) -> bool:
+        """Whether what the program sees of an outside container is not what lies there."""
+        return id(obj) in self.mirrors or id(obj) in self.unread
+
+    def _store_unread(self, fn: Any, target: Any, args: tuple[Any, ...]) -> None:
+        found = self.unread.get(id(target))
+        if found is None:
+            found = self.unread[id(target)] = Unread(target)
+            self._journal(lambda: self.unread.pop(id(target)) and None)
+        self._journal(found.write(fn, args))
+        self._log(fn, target, args)
+
+    def _stored(self, obj: Any, key: Any) -> Any:
+        """What this trace has stored in an outside dict that it has not read as a whole."""
+        unread = self.unread.get(id(obj)) if self.unread else None
+        return NULL if unread is None else unread.find(key)
+
     def mirror_of(self, obj: Any) -> Any:
         """The mirror's state if there is one already, else the object."""
-        known = self.mirrors.get(id(obj))
+        known = self._known(obj)
         return obj if known is None else known.state
 
-    def _make_mirror(self, obj: Any, copier: Copier) -> Any:
-        state = copier(self.domain.read, obj)
+    def _make_mirror(self, obj: Any, copier: Copier, read: Any = None) -> Any:
+        state = copier(read or self.domain.read, obj)
         self.mirrors[id(obj)] = Mirror(obj, state)
         self.owners[id(state)] = id(obj)
         self.created[id(state)] = state
@@ -259,7 +291,7 @@ class Heap:
     # ---- reads -----------------------------------------------------------------------------------
     def length(self, obj: Any) -> Any:
         """`len(obj)` of a container with a C `__len__`."""
-        known = self.mirrors.get(id(obj))
+        known = self._known(obj)
         if known is not None:
             return len(known.state)
         if type(obj) in IMMUTABLE or id(obj) in self.created:
@@ -272,7 +304,10 @@ class Heap:
         """`obj[key]` by C code."""
         if type(obj) in IMMUTABLE or id(obj) in self.created:
             return obj[key]
-        known = self.mirrors.get(id(obj))
+        if isinstance(obj, dict) and type(key) not in PROXIES and id(obj) in self.unread:
+            value = self._stored(obj, key)
+            return self._outside_item(obj, key) if value is NULL else value
+        known = self._known(obj)
         if known is not None:
             return known.state[key]
         if type(key) is slice or (isinstance(obj, (list, tuple, deque)) and type(key) is not int):
@@ -281,6 +316,9 @@ class Heap:
             return self.create(value) if isinstance(value, (list, tuple)) else value
         if isinstance(obj, (list, tuple, deque)) and key < 0:
             key += self.domain.read(obj, "len", None, len(obj))
+        return self._outside_item(obj, key)
+
+    def _outside_item(self, obj: Any, key: Any) -> Any:
         if isinstance(obj, dict) and key not in obj:
             self.domain.read(obj, "contains", key, False)
             return obj[key]
@@ -288,6 +326,9 @@ class Heap:
 
     def item_or_null(self, obj: dict[Any, Any], key: Any) -> Any:
         """`obj.get(key, NULL)` of a dict."""
+        stored = self._stored(obj, key)
+        if stored is not NULL:
+            return stored
         known = self.mirrors.get(id(obj))
         if known is not None:
             obj = known.state
@@ -299,6 +340,8 @@ class Heap:
 
     def read_contains(self, container: Any, item: Any) -> Any:
         """The container in which `in` looks: sequences and views are read as a whole."""
+        if isinstance(container, dict) and self._stored(container, item) is not NULL:
+            return self.created.setdefault(id(found := self.unread[id(container)].entries), found)
         if isinstance(container, (dict, set, frozenset)):
             known = self.mirrors.get(id(container))
             return container if known is None else known.state
@@ -315,7 +358,7 @@ class Heap:
 
     def instance_attribute(self, obj: Any, namespace: dict[str, Any], name: str) -> Any:
         """`obj.__dict__[name]`, or `NULL`."""
-        known = self.mirrors.get(id(namespace))
+        known = self._known(namespace)
         if known is not None:
             value = known.state.get(name, NULL)
             real = known.real.get(name, NULL)
@@ -383,7 +426,7 @@ class Heap:
 
     def global_name(self, globals_: dict[str, Any], builtins: Any, name: str) -> Any:
         """A global or builtin name."""
-        known = self.mirrors.get(id(globals_))
+        known = self._known(globals_)
         value = (globals_ if known is None else known.state).get(name, NULL)
         if value is not NULL:
             if id(globals_) in self.created or (
@@ -457,7 +500,7 @@ class Heap:
         outside = self.domain.records and id(obj) not in self.created
         state = namespace
         if outside or id(namespace) in self.mirrors:
-            known = self.mirrors.get(id(namespace))
+            known = self._known(namespace)
             state = self._mirror_namespace(namespace) if known is None else known.state
         self.will_write(state)
         if value is NULL:
@@ -579,6 +622,10 @@ class Heap:
         target = args[0]
         if fn in purity.PAIR_READERS and len(args) > 1:
             args = (target, self._pairs(args[1]))
+        outside = self.domain.records and id(target) not in self.created
+        if outside and is_blind(fn, args[1:], kwargs) and id(target) not in self.mirrors:
+            self._store_unread(fn, target, args[1:])
+            return None
         rest = tuple([self.mirror(arg) for arg in args[1:]]) if fn in purity.ABSORBERS else args[1:]
         state = self._write(target)
         result = self.domain.call_native(fn, (state, *rest), kwargs)

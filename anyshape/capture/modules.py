@@ -46,7 +46,7 @@ def call(domain: SymbolicDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[st
 def _getattr(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     module, name = args
     heap = domain.machine.heap
-    if heap.is_created(module) or id(module.__dict__) in heap.mirrors:
+    if heap.is_created(module) or heap.is_shadowed(module.__dict__):
         return NotImplemented
     recorder = domain.recorder
     place = domain.place_of(module, "attr")
@@ -54,7 +54,7 @@ def _getattr(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, An
     for table_name in TABLES:
         table = module.__dict__.get(table_name)
         if table is not None and name in table:
-            if id(table) in heap.mirrors:
+            if heap.is_shadowed(table):
                 return heap.item(table, name)
             value = table[name]
             if type(value) in PROXIES:
@@ -70,7 +70,7 @@ def _call(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any])
     module, *rest = args
     heap = domain.machine.heap
     state = module.__dict__
-    if heap.is_created(module) or id(state) in heap.mirrors:
+    if heap.is_created(module) or heap.is_shadowed(state):
         return NotImplemented
     place = domain.place_of(module, "attr")
     assert place is not None

@@ -155,7 +155,17 @@ def compare_op(machine: Machine, frame: Frame, arg: str) -> Frame | None:
 def is_op(machine: Machine, frame: Frame, arg: int) -> None:
     stack = frame.stack
     b = stack.pop()
-    stack[-1] = (stack[-1] is b) != bool(arg)
+    a = stack[-1]
+    stack[-1] = (a is b) != bool(arg)
+    if machine.recording and a is not b:
+        _told_apart(machine, a, b)
+
+
+def _told_apart(machine: Machine, a: Any, b: Any) -> None:
+    """Two objects that are not one: that is relied on, unless their classes say so."""
+    if type(a) is type(b) and type(a) not in protocol.PLAIN:
+        machine.domain.identify(a)
+        machine.domain.identify(b)
 
 
 def contains_op(machine: Machine, frame: Frame, arg: int) -> Frame | None:
@@ -197,14 +207,15 @@ def build_list(machine: Machine, frame: Frame, arg: int) -> None:
 
 
 def build_set(machine: Machine, frame: Frame, arg: int) -> None:
-    made = set(frame.stack[-arg:]) if arg else set()
+    made = {protocol.plain_key(machine, item) for item in frame.stack[-arg:]} if arg else set()
     _take(frame, arg)
     _made(machine, frame, made)
 
 
 def build_map(machine: Machine, frame: Frame, arg: int) -> None:
     parts = frame.stack[-2 * arg :] if arg else []
-    made = dict(zip(parts[::2], parts[1::2], strict=True))
+    keys = [protocol.plain_key(machine, key) for key in parts[::2]]
+    made = dict(zip(keys, parts[1::2], strict=True))
     _take(frame, 2 * arg)
     _made(machine, frame, made)
 

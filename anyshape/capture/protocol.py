@@ -246,6 +246,8 @@ def contains(machine: Machine, container: Any, item: Any) -> Any:
 
 
 def _recorded_contains(machine: Machine, container: Any, item: Any) -> Any:
+    if isinstance(container, (dict, set, frozenset)):
+        item = plain_key(machine, item)
     container = machine.heap.read_contains(container, item)
     if isinstance(container, (list, tuple)) and (holds_proxy(item) or holds_proxy(container)):
         return Call(polyfills.contains_by_iteration, (container, item))
@@ -297,19 +299,29 @@ def load_item(machine: Machine, obj: Any, key: Any) -> Any:
     return machine.native(operator.getitem, (obj, key), {})
 
 
+def plain_key(machine: Machine, key: Any) -> Any:
+    """What C code hashes for a key."""
+    if type(key) in PROXIES or (type(key) is tuple and holds_proxy(key)):
+        return machine.domain.key(key)
+    return key
+
+
 def _recorded_item(machine: Machine, obj: Any, key: Any) -> Any:
     if (type(key) in PROXIES and not isinstance(obj, dict)) or (
         type(key) is slice and holds_proxy(key)
     ):
         return machine.domain.getitem(obj, key)
+    if isinstance(obj, dict):
+        return machine.heap.item(obj, plain_key(machine, key))
     kind = type(key)
-    if kind not in PLAIN and not isinstance(obj, dict) and is_python(machine, kind, "__index__"):
+    if kind not in PLAIN and is_python(machine, kind, "__index__"):
         return Call(polyfills.item_by_index, (obj, key))
     return machine.heap.item(obj, key)
 
 
 def recorded_default(machine: Machine, obj: Any, key: Any) -> Any:
     """`obj[key]` of a `defaultdict`: its factory is the program's, and so is what it makes."""
+    key = plain_key(machine, key)
     value = machine.heap.item_or_null(obj, key)
     return Call(polyfills.item_or_default, (obj, key)) if value is NULL else value
 
@@ -340,6 +352,7 @@ def store_item(machine: Machine, obj: Any, key: Any, value: Any) -> Any:
     if type(attribute) not in C_FUNCTIONS:
         return call_bound(machine, attribute, obj, (key,) if delete else (key, value), None)
     if machine.recording:
+        key = plain_key(machine, key) if isinstance(obj, dict) else key
         return machine.native(attribute, (obj, key) if delete else (obj, key, value), {})
     if delete:
         return operator.delitem(obj, key)

@@ -75,6 +75,16 @@ MUTATORS: frozenset[Any] = frozenset(
     ]
 )
 
+# C methods whose first argument after the container is hashed.
+KEYED: frozenset[Any] = frozenset(
+    [
+        *_methods(dict, "get pop setdefault __getitem__ __setitem__ __delitem__ __contains__"),
+        *_methods(OrderedDict, "pop setdefault __setitem__ __delitem__ move_to_end"),
+        *_methods(set, "add discard remove __contains__"),
+        *_methods(frozenset, "__contains__"),
+    ]
+)
+
 # Writers that read their other arguments as a whole (an append only stores its argument).
 ABSORBERS: frozenset[Any] = frozenset(
     [

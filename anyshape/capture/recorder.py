@@ -9,6 +9,7 @@ a symbol for each size; tensors found at pinned places are static.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import CodeType
 from typing import Any
 
@@ -20,6 +21,7 @@ from anyshape.capture.breaks import broken
 from anyshape.capture.declared import DeclaredSizes
 from anyshape.capture.entry_sizes import argument_shape
 from anyshape.capture.guards import Guard, ScalarGuard, SizeGuard, names_of
+from anyshape.capture.identities import told_apart
 from anyshape.capture.integers import with_integers
 from anyshape.capture.marks import Mark
 from anyshape.capture.reliance import Reliance
@@ -108,6 +110,8 @@ class Recorder:
     scalar_hints: dict[ScalarInput, float] = field(default_factory=dict)
     bound: dict[Scalar, Expr] = field(default_factory=dict)
     written: dict[Value, None] = field(default_factory=dict)
+    identified: dict[Source, None] = field(default_factory=dict)  # what was compared by identity
+    changed: set[type] = field(default_factory=set)  # the classes of outside objects written
     values: bool = True  # may a program rely on the values of what differs from call to call?
     whole: bool = False  # is a break an error, so that a float's value is rather relied on?
     depth: int = 0  # forks that are open: no size may be guarded on then
@@ -162,6 +166,14 @@ class Recorder:
         except TypeError:
             key = (id(source), kind, id(expected))
         self.guards[key] = Guard(source, kind, expected, self.location())
+
+    def guard_identities(self) -> None:
+        """Relies on different objects being different ones, where that matters."""
+        first, *others = told_apart(self.sources, self.identified, frozenset(self.changed)) or [
+            None
+        ]
+        if first is not None:
+            self.guard(first, "apart", tuple(others))
 
     def guard_size(self, condition: Condition) -> None:
         """Relies on a relation between sizes (the facts learn it from whoever asked)."""
@@ -491,6 +503,7 @@ class Recorder:
         else:
             value = self._argument(tensor, source)
         proxy = TensorValue(value, type(tensor))
+        proxy.identified = partial(self.identified.setdefault, source, None)
         self._tensors[id(tensor)] = (tensor, proxy, source)
         return proxy
 

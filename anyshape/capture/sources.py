@@ -8,7 +8,7 @@ lies there; then generated code names the object itself and walks no path.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 Kind = Literal["slot", "const", "attr", "item", "cell", "get", "stride", "local", "target"]
@@ -78,6 +78,13 @@ class Sources:
     def of(self, obj: Any) -> Source | None:
         """Where the object was first read from, if it was."""
         return self._of.get(id(obj))
+
+    def placed(self) -> Iterator[tuple[Any, Source]]:
+        """Every outside object that was read, with its place."""
+        for obj in self._alive:
+            source = self._of.get(id(obj))
+            if source is not None:
+                yield obj, source
 
     def forget(self) -> None:
         """No more places are asked for: which object came from where is forgotten."""

@@ -22,6 +22,7 @@ from anyshape.capture import (
     join,
     modules,
     numbers,
+    protocol,
     purity,
     tensor_methods,
     tensor_ops,
@@ -188,7 +189,7 @@ class SymbolicDomain(Domain):
                 return self._see_function(source, value)
         if (
             isinstance(value, IDENTITY)
-            or isinstance(value, torch.nn.Module)
+            or (isinstance(value, torch.nn.Module) and source.text not in self.widen)
             or self._is_fixed(source)
         ):
             return self._see_fixed(source, value)
@@ -203,8 +204,7 @@ class SymbolicDomain(Domain):
 
     def _see_fixed(self, source: Source, value: Any) -> Any:
         """An object that is the same one in each call; of another class it would be another."""
-        self.recorder.guard(source, "is", value)
-        self.recorder.sources.pin(source, value)
+        self._pin(source, value)
         if not isinstance(value, IDENTITY):
             self.recorder.guard(source, "type", type(value))
         return value
@@ -269,7 +269,13 @@ class SymbolicDomain(Domain):
         """The capture is over: what it has met is held by nobody but the program."""
         machine = self.machine
         machine.frame = machine.escaped = None
-        for table in (self._twins, self._iterators, machine.heap.created, machine.heap.mirrors):
+        for table in (
+            self._twins,
+            self._iterators,
+            machine.heap.created,
+            machine.heap.mirrors,
+            machine.heap.unread,
+        ):
             table.clear()
         machine.heap.slots.clear()
         machine.heap.effects.clear()
@@ -301,10 +307,18 @@ class SymbolicDomain(Domain):
         return source.base is not None and source.base.is_pinned
 
     def _see_tensor(self, source: Source, value: torch.Tensor) -> Any:
-        if self._is_fixed(source):
-            self.recorder.guard(source, "is", value)
-            self.recorder.sources.pin(source, value)
+        if self._is_fixed(source) and source.text not in self.widen:
+            self._pin(source, value)
         return self.recorder.tensor(value, source)
+
+    def _pin(self, source: Source, value: Any) -> None:
+        """Relies on an object being this one, wherever it was handed in before."""
+        recorder = self.recorder
+        recorder.guard(source, "is", value)
+        known = recorder.sources.of(value)
+        recorder.sources.pin(source, value)
+        if known is not None and not known.is_pinned:
+            recorder.guard(known, "same", source)
 
     def lift(self, tensor: torch.Tensor) -> TensorValue:
         """A real tensor that no source is known of: a constant of the segment."""
@@ -348,6 +362,17 @@ class SymbolicDomain(Domain):
     def will_drop(self, generator: Any) -> None:
         if self.recorder.sources.of(generator) is not None:
             raise broken("outside-iterator", "generator")
+
+    def key(self, value: Any) -> Any:
+        if type(value) is tuple:
+            return tuple(self.key(item) if type(item) in PROXIES else item for item in value)
+        return value if type(value) is TensorValue else self._concrete(value, "a key")
+
+    def identify(self, obj: Any) -> None:
+        tensor = type(obj) is TensorValue
+        source = self.recorder.source_of(obj.value) if tensor else self.recorder.sources.of(obj)
+        if source is not None:
+            self.recorder.identified[source] = None
 
     def outside_iterators(self) -> dict[int, tuple[Any, Any]]:
         return dict(self._iterators)
@@ -395,6 +420,8 @@ class SymbolicDomain(Domain):
     def call_native(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if type(fn) not in purity.CALLABLE_TYPES or fn not in callables.HOLDERS:
             self._refuse_outside_iterators(args)
+        if fn in purity.KEYED and len(args) > 1:
+            args = (args[0], protocol.plain_key(self.machine, args[1]), *args[2:])
         made = tensor_methods.call_torch(self, fn, args, kwargs)
         if made is not NotImplemented:
             return made
@@ -693,6 +720,7 @@ class SymbolicDomain(Domain):
     def wrote(self, fn: Callable[..., Any], target: Any, args: tuple[Any, ...]) -> None:
         if self.recorder.depth:
             raise broken("fork", "a write to an outside object")
+        self.recorder.changed.add(type(target))
 
     def wrote_tensor(self, x: TensorValue) -> None:
         """A tensor was written in place."""

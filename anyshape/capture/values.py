@@ -146,12 +146,19 @@ class TensorValue(Proxy):
     `attributes` what was set on it.
     """
 
-    __slots__ = ("attributes", "python", "value")
+    __slots__ = ("attributes", "identified", "python", "value")
 
     def __init__(self, value: Any, python: type | None = None) -> None:
         self.value = value
         self.python = python
         self.attributes: dict[str, Any] | None = None
+        self.identified: Callable[[], None] | None = None  # told when its identity matters
+
+    def __hash__(self) -> int:
+        """As a tensor's: by identity."""
+        if self.identified is not None:
+            self.identified()
+        return hash(id(self.value))
 
 
 class OpaqueValue(Proxy):

@@ -29,6 +29,7 @@ from anyshape.capture.guards import (
     changed_numbers,
     explain_failure,
     holds_apart,
+    replaced,
 )
 from anyshape.capture.machine import Machine
 from anyshape.capture.recorder import Recorder, locate
@@ -273,21 +274,31 @@ class Compiled:
         return failure is not None and failure.stale
 
     def _widened(self, point: Point, entry: Entry) -> Point:
-        """A number handed in with another value than before becomes symbolic from now on. After
+        """A number handed in with another value than before becomes symbolic from now on, and a
+        tensor that was told by its identity and has been replaced becomes an argument. After
         some specializations on values alone, what they are is relied on no more, and a text that
         native code makes is not looked into."""
         names = set(point.widen)
         by_value: list[Failure] = []
         for variant in point.variants:
             names |= changed_numbers(variant.guards, entry.slots)
+            for tensor, place in replaced(variant.guards, entry.slots, torch.Tensor):
+                often = type(tensor) is torch.Tensor or len(point.variants) >= MAX_VALUES
+                names |= {place} if often else set()
+            if len(point.variants) >= MAX_VALUES:  # a module that is made anew in each call
+                names |= {p for _, p in replaced(variant.guards, entry.slots, torch.nn.Module)}
             failure = explain_failure(variant.guards, variant.guards.world, entry.slots)
             if failure is not None and failure.by_value:
                 by_value.append(failure)
-        general = len(by_value) >= MAX_VALUES and not self.options.fullgraph
-        if entry.place is not None:
-            made = {text for text, slot in zip(entry.texts, entry.slots) if type(slot) is range}
-            unread = {failure.source for failure in by_value} - {""}
-            names |= unread if general else unread & made  # a range is there to be looped over
+        often = len(by_value) >= MAX_VALUES
+        general = often and not self.options.fullgraph
+        made = {text for text, slot in zip(entry.texts, entry.slots) if type(slot) is range}
+        for failure in by_value:
+            a_text = failure.by_value == "text" and entry.place is not None
+            a_number = failure.by_value == "number"
+            a_range = a_text and failure.source in made  # which is there to be looped over
+            if (often and a_number) or (general and a_text) or a_range:
+                names.add(failure.source)
         return dataclasses.replace(point, widen=frozenset(names), general=general)
 
     def _compile(self, point: Point, entry: Entry) -> Variant:

@@ -115,6 +115,7 @@ def has_not_happened(variant: Variant, error: Exception) -> bool:
 
 def guard_set(recorder: Recorder, apart: Any = None, *, overlapping: bool = False) -> GuardSet:
     """All that a capture has relied on, in order."""
+    recorder.guard_identities()
     return GuardSet(
         recorder.entry_world,
         (*recorder.guards.values(), *recorder.relied.all_guards()),

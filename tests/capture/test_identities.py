@@ -1,0 +1,71 @@
+"""Two objects handed in that are one in a later call: what was seen of two does not hold of one."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.capture.by_reference import compiled, same
+
+
+class Thing:
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+
+def written(x: Tensor, a: Any, b: Any) -> Any:
+    a.append(5)
+    return x + len(b)
+
+
+def set_in(x: Tensor, a: Any, b: Any) -> Any:
+    a.value = 7
+    return x + b.value
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], Any]]] = {
+    "is": (lambda x, a, b: x + 1 if a is b else x - 1, lambda: Thing(1)),
+    "is of lists": (lambda x, a, b: x + 1 if a is b else x - 1, lambda: [1]),
+    "is of tensors": (lambda x, a, b: x + 1 if a is not b else x - 1, lambda: torch.ones(2)),
+    "operator.is_": (lambda x, a, b: x + operator.is_(a, b), lambda: Thing(1)),
+    "equality": (lambda x, a, b: x + 1 if a == b else x - 1, lambda: Thing(1)),
+    "membership": (lambda x, a, b: x + (a in [b]) + (a in {b}), lambda: Thing(1)),
+    "identity": (lambda x, a, b: x + (id(a) == id(b)), lambda: torch.ones(2)),
+    "append": (written, lambda: [1]),
+    "attribute": (set_in, lambda: Thing(1)),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_two_arguments_that_become_one(name: str) -> None:
+    program, make = PROGRAMS[name]
+    fast = compiled(program)
+    x = torch.ones(2)
+    for one in (False, True, False, True, True):
+        found, expected = make(), make()
+        same(
+            fast(x, found, found if one else make()),
+            program(x, expected, expected if one else make()),
+        )
+    assert fast.stats().specializations == 2
+
+
+def test_an_argument_that_is_an_object_of_the_program() -> None:
+    known = Thing(1)
+    fast = compiled(lambda x, a: x + 1 if a is known else x - 1)
+    x = torch.ones(2)
+    for thing in (Thing(2), known, Thing(1), known):
+        same(fast(x, thing), x + 1 if thing is known else x - 1)
+
+
+def test_two_tensors_that_are_only_read_may_be_one() -> None:
+    fast = compiled(lambda x, y: x * y)
+    x = torch.ones(2)
+    for y in (torch.ones(2), x):
+        same(fast(x, y), x * y)
+    assert fast.stats().specializations == 1

@@ -1,0 +1,126 @@
+"""State that a program keeps between calls: what is written anew in each call is not relied on by
+its identity, and a container that is only written is not looked into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tests.capture.by_reference import compiled, same
+
+
+def sizes() -> list[Tensor]:
+    return [torch.arange(float(n * 4)).reshape(n, 4) for n in (3, 1, 2, 17, 0, 5, 8, 9, 11)]
+
+
+def agree(make: Callable[[], tuple[Callable[[Tensor], Any], Callable[[], Any]]]) -> Any:
+    """Calls what `make` gives, compiled and not; results and state are the same after each."""
+    (plain, expected), (program, found) = make(), make()
+    fast = compiled(program)
+    for x in sizes():
+        same(fast(x), plain(x))
+        same(found(), expected())
+    return fast.stats()
+
+
+class Averaged(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(4))
+        self.last: Tensor | None = None
+        self.seen: dict[str, Any] = {}
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.mean = self.mean * 0.9 + x.sum(0)
+        self.last = x
+        self.seen["last"] = self.mean
+        return x + self.mean + self.seen["last"]
+
+
+def test_a_buffer_that_each_call_replaces_is_an_argument_from_the_second_on() -> None:
+    def make() -> Any:
+        net = Averaged()
+        return net, lambda: [net.mean, net.last, net.seen]
+
+    assert agree(make).specializations <= 3
+
+
+def test_a_hook_that_stores_features_relies_on_none() -> None:
+    def make() -> Any:
+        torch.manual_seed(0)
+        features: dict[str, Tensor] = {}
+        net = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+        net[0].register_forward_hook(lambda module, args, out: features.update({"a": out.detach()}))
+        net[1].register_forward_hook(
+            lambda module, args, out: features.__setitem__("b", out.detach())
+        )
+        return torch.no_grad()(net), lambda: features
+
+    assert agree(make).recompiles <= 2
+
+
+def test_a_log_that_grows_is_not_read() -> None:
+    def make() -> Any:
+        log: list[Any] = []
+        table: dict[Any, Any] = {}
+
+        def program(x: Tensor) -> Tensor:
+            log.append(x.sum())
+            table[x.shape[1]] = x * 2
+            table["a"] = "text"
+            return x + table[4].shape[1] + ("a" in table)
+
+        return program, lambda: [log, table]
+
+    assert agree(make).specializations == 1
+
+
+def test_a_container_that_is_read_after_it_was_written_shows_the_write() -> None:
+    def make() -> Any:
+        log: list[Any] = []
+        table: dict[Any, Any] = {"a": 1}
+
+        def program(x: Tensor) -> Any:
+            table["b"] = x
+            table["a"] = 2
+            log.append(x)
+            log.append(3)
+            shown = list(table), table["a"], len(log), log[-1], table.get("c"), "b" in table
+            log.clear()
+            return shown
+
+        return program, lambda: [list(table), log]
+
+    agree(make)
+
+
+def test_a_counter_becomes_a_number_after_a_few_values() -> None:
+    def make() -> Any:
+        class Counting(nn.Module):
+            count = 0
+
+            def forward(self, x: Tensor) -> Tensor:
+                self.count += 1
+                return x * self.count
+
+        net = Counting()
+        return net, lambda: net.count
+
+    assert agree(make).specializations <= 6
+
+
+def test_an_averaged_global_is_an_argument_from_the_second_call_on() -> None:
+    def make() -> Any:
+        state = {"mean": torch.zeros(4)}
+
+        def program(x: Tensor) -> Tensor:
+            state["mean"] = state["mean"] * 0.5 + x.sum(0)
+            return state["mean"] * 2
+
+        return program, lambda: state
+
+    assert agree(make).specializations == 2

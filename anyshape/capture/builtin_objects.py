@@ -42,6 +42,22 @@ def _getattr(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     return machine.native(getattr, args, kwargs)
 
 
+_STATE = ("__reduce__", "__getstate__", "__getnewargs__", "__getnewargs_ex__")
+
+
+def _reduce_ex(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
+    """For `copy.copy` and `copy.deepcopy` of a plain object: what it holds is read."""
+    if machine.recording and len(args) == 2 and _holds_attributes_only(type(args[0])):
+        return Call(class_polyfills.reduce_instance, (args[0],))
+    return machine.native(object.__reduce_ex__, args, kwargs)
+
+
+def _holds_attributes_only(kind: type) -> bool:
+    bases = kind.__mro__[:-1]
+    said = any(name in vars(base) for base in bases for name in ("__slots__", *_STATE))
+    return bool(bases) and not said and all(b.__flags__ & attributes.HEAP_TYPE for b in bases)
+
+
 def _is_pending(result: Any) -> bool:
     return type(result) is Call or type(result) is Frame
 
@@ -324,6 +340,7 @@ def _compile_builtin(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
 OBJECT_TYPES: dict[Any, Handler] = {type: _type, super: _super}
 
 OBJECT_BUILTINS: dict[Any, Handler] = {
+    object.__reduce_ex__: _reduce_ex,
     getattr: _getattr,
     hasattr: _hasattr,
     setattr: _setattr,

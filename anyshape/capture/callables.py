@@ -19,10 +19,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.utils.checkpoint
 
-from anyshape.capture import purity, tensor_methods, tensor_ops, torch_polyfills
+from anyshape.capture import class_polyfills, purity, tensor_methods, tensor_ops, torch_polyfills
 from anyshape.capture.meta import eager_call
 from anyshape.capture.numpy_scalars import is_function_of_numbers
+from anyshape.capture.tensors import contiguous_strides
 from anyshape.capture.values import PROXIES, Call, TensorValue
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ QUERIES = ("_get", "get_", "_is", "is_", "_has", "has_", "_len", "_are", "are_",
 OPAQUE = (
     "threading.", "importlib.", "pickle.", "multiprocessing.", "subprocess.", "socket.", "ctypes.",
     "torch._functorch.", "torch.autograd.functional.", "torch.autograd.forward_ad.",
-    "torch.random.", "torch._inductor.", "torch._tensor_str.",
+    "torch.random.", "torch._inductor.", "torch._tensor_str.", "random.",
     "torch.optim.", "torch.autograd.graph.", "torch.nn.utils.clip_grad.", "torch.amp.grad_scaler.",
 )  # fmt: skip
 """Packages whose functions are called natively as a whole: they meddle with the process, or, as
@@ -43,9 +45,19 @@ OPAQUE_MODULES = frozenset({"torch.autograd"})
 """The same of modules, but not of what lies in them."""
 
 
+WHOLE = frozenset(
+    {
+        torch.Tensor.__deepcopy__,
+        torch.nn.Parameter.__deepcopy__,
+        torch.autograd.Function.apply.__func__,
+    }
+)
+"""And of single functions, where nothing in this file stands in for them."""
+
+
 def is_opaque(fn: Any) -> bool:
     """Whether the Python function belongs to one of them."""
-    return f"{fn.__module__}.".startswith(OPAQUE) or fn.__module__ in OPAQUE_MODULES
+    return fn in WHOLE or f"{fn.__module__}.".startswith(OPAQUE) or fn.__module__ in OPAQUE_MODULES
 
 
 # Python functions that meddle with autograd's own graph.
@@ -168,6 +180,8 @@ KEEPERS = STORES | {
     operator.is_,
     operator.is_not,
     object.__init__,
+    object.__eq__,
+    object.__ne__,
     super,
     property,
     slice,
@@ -254,6 +268,7 @@ def _same_object(same: bool) -> Callable[..., bool]:
 
 
 NATIVE: Mapping[Any, Callable[..., Any]] = {
+    class_polyfills.matches_itself: lambda d, args, kwargs: class_polyfills.matches_itself(*args),
     operator.is_: _same_object(True),
     operator.is_not: _same_object(False),
     _C._has_torch_function: _no_override,
@@ -337,6 +352,46 @@ def _instance_check(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[
     return isinstance(instance, cls)
 
 
+def _deepcopy(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`copy.deepcopy` of a contiguous tensor that needs no gradient: what a clone is too."""
+    x = args[0]
+    if type(x) is not TensorValue or x.attributes or x.python not in (None, torch.Tensor):
+        return NotImplemented
+    kind = x.value.tensor
+    dense = kind.strides == contiguous_strides(kind.shape)
+    if kind.requires_grad or not dense:
+        return NotImplemented
+    return tensor_ops.call_row(domain, "clone", x)
+
+
+def _apply(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`autograd.Function.apply` where no gradient is wanted: its `forward`."""
+    tensors = [value for value in args if type(value) is TensorValue]
+    wanted = domain.recorder.modes.grad and any(x.value.tensor.requires_grad for x in tensors)
+    if wanted or kwargs:
+        return NotImplemented
+    return Call(torch_polyfills.apply_forward, args)
+
+
+def _checkpoint(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`torch.utils.checkpoint.checkpoint` where no gradient is wanted: the call itself."""
+    named = {key: value for key, value in kwargs.items() if key not in CHECKPOINT_OPTIONS}
+    if domain.recorder.modes.grad or kwargs.get("use_reentrant") is None:
+        return NotImplemented
+    return Call(args[0], args[1:], named)
+
+
+CHECKPOINT_OPTIONS = frozenset(
+    {
+        "use_reentrant",
+        "context_fn",
+        "determinism_check",
+        "debug",
+        "early_stop",
+        "preserve_rng_state",
+    }
+)
+
 # What the program is told of its compilation, in capture and between segments alike.
 ANSWERS: dict[Any, tuple[bool]] = {
     torch.compiler.is_compiling: (True,),
@@ -351,6 +406,10 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     torch._ops.OpOverload.__call__: _packet,
     type(torch.nn.Parameter).__instancecheck__: _instance_check,
     type(torch.nn.Buffer).__instancecheck__: _instance_check,
+    torch.Tensor.__deepcopy__: _deepcopy,
+    torch.autograd.Function.apply.__func__: _apply,
+    torch.utils.checkpoint.checkpoint: _checkpoint,
+    functools.cached_property.__get__: _instead(class_polyfills.get_cached),
     inspect.signature: lambda domain, args, kwargs: inspect.signature(*args, **kwargs),
     inspect.getfullargspec: lambda domain, args, kwargs: inspect.getfullargspec(*args, **kwargs),
     inspect.unwrap: lambda domain, args, kwargs: inspect.unwrap(*args, **kwargs),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import sys
 from typing import Any
 
@@ -177,6 +178,26 @@ def matches_itself(cls: Any) -> bool:
     ...).
     """
     return bool(cls.__flags__ & _MATCHES_ITSELF)
+
+
+def get_cached(self: Any, instance: Any, owner: Any = None) -> Any:
+    """`functools.cached_property.__get__` as of Python 3.12: without a lock."""
+    if instance is None:
+        return self
+    if self.attrname is None:
+        raise TypeError("Cannot use cached_property instance without calling __set_name__ on it.")
+    found = instance.__dict__.get(self.attrname, ABSENT)
+    if found is ABSENT:
+        found = instance.__dict__[self.attrname] = self.func(instance)
+    return found
+
+
+new_object = vars(copyreg)["__newobj__"]
+
+
+def reduce_instance(obj: Any) -> Any:
+    """`object.__reduce_ex__(obj, 4)` of an object that holds nothing but attributes."""
+    return new_object, (type(obj),), obj.__dict__, None, None
 
 
 def vars_of(obj: Any) -> Any:

@@ -79,10 +79,10 @@ def branch(domain: SymbolicDomain, condition: Condition, frame: Frame) -> Any:
     """The truth of `condition` for a jump of `frame`; after a join the frame has been moved and
     the answer is the idle one."""
     name, _ = frame.code.opcodes[frame.index - 1]
-    jumps = "JUMP" in name and ("IF_TRUE" in name or "IF_FALSE" in name)
+    jumps = _decides(name)
     machine = domain.machine
     if jumps and frame is machine.frame and domain.forks_left > 0:
-        outcome = _raising_side(domain, condition, frame, name)
+        outcome = _raising_side(domain, condition, frame)
         if outcome is not None:
             domain.recorder.cx.require(~condition if outcome else condition, "a branch that raises")
             return not outcome
@@ -94,18 +94,29 @@ def branch(domain: SymbolicDomain, condition: Condition, frame: Frame) -> Any:
     return domain.recorder.decide(condition)
 
 
-def _raising_side(
-    domain: SymbolicDomain, condition: Condition, frame: Frame, name: str
-) -> bool | None:
+def _raising_side(domain: SymbolicDomain, condition: Condition, frame: Frame) -> bool | None:
     """The outcome of what data decides that can only lead to an exception: it becomes a check,
     and when that fails the segment runs again, concretely, and raises."""
     cx = domain.recorder.cx
     if cx.on_check is None or cx.hint(condition) is not None:
         return None
-    starts = {"IF_TRUE" in name: frame.instructions[frame.index - 1][1]}
-    starts["IF_TRUE" not in name] = frame.index
+    return raising_outcome(domain, frame)
+
+
+def raising_outcome(domain: SymbolicDomain, frame: Frame) -> bool | None:
+    """The truth of the jump's condition that can only lead to an exception, if there is one."""
+    (name, _), (_, target) = (
+        table[frame.index - 1] for table in (frame.code.opcodes, frame.instructions)
+    )
+    if not _decides(name) or frame is not domain.machine.frame:
+        return None
+    starts = {"IF_TRUE" in name: target, "IF_TRUE" not in name: frame.index}
     raising = [outcome for outcome, start in starts.items() if only_raises(frame.code, start)]
     return raising[0] if raising else None
+
+
+def _decides(name: str) -> bool:
+    return "JUMP" in name and ("IF_TRUE" in name or "IF_FALSE" in name)
 
 
 def _fork(domain: SymbolicDomain, condition: Condition, frame: Frame, name: str) -> Any:

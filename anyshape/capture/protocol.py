@@ -210,6 +210,8 @@ def truth(machine: Machine, value: Any) -> Any:
         return Call(polyfills.truth_by_len, (value,))
     if machine.recording and isinstance(value, (list, dict, set, tuple, frozenset)):
         return machine.heap.length(value) != 0
+    if machine.lookup(cls, "__bool__") is NULL and machine.lookup(cls, "__len__") is NULL:
+        return True
     return machine.native(bool, (value,), {})
 
 

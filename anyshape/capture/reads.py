@@ -6,6 +6,7 @@ In: a source and the value that was found one step further. Out: what the progra
 from __future__ import annotations
 
 import enum
+import re
 import sys
 import types
 from collections.abc import Callable, Mapping
@@ -32,6 +33,7 @@ IDENTITY = (
     torch.layout,
     torch.memory_format,
     enum.Enum,
+    re.Pattern,
 )
 EQUAL = (torch.device, slice)
 TRUSTED = frozenset(sys.stdlib_module_names) | {"torch", "anyshape", "numpy"}

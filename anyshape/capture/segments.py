@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
+import re
 import types
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -59,6 +60,8 @@ SIMPLE = frozenset(
         type,
         types.ModuleType,
         types.CodeType,
+        re.Pattern,
+        re.Match,
     }
 )
 

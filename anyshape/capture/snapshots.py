@@ -26,7 +26,12 @@ def snapshot(domain: SymbolicDomain, value: Any) -> Any:
     kind = type(value)
     if kind is TensorValue:
         return _copied(domain, value)
-    if kind in CONSTANTS or kind in PROXIES or isinstance(value, (*IDENTITY, *EQUAL)):
+    if (
+        kind in CONSTANTS
+        or kind in PROXIES
+        or kind is tensor_ops.SizeTuple
+        or isinstance(value, (*IDENTITY, *EQUAL))
+    ):
         return value
     if kind is tensor_ops.SizeTuple:
         return value

@@ -62,6 +62,7 @@ from anyshape.capture.values import (
 )
 from anyshape.ir.graph import Location
 from anyshape.ops.context import OpError
+from anyshape.ops.layout import numel
 from anyshape.symbolic import Condition
 
 
@@ -531,7 +532,7 @@ class SymbolicDomain(Domain):
     def _unary(self, op: str, a: Any) -> Any:
         if type(a) is TensorValue:
             if op == "not":
-                raise broken("tensor-branch")
+                return self.unary(op, tensor_ops.read_number(self, a, "bool"))
             return tensor_ops.unary(self, op, a)
         return numbers.unary(self.recorder, op, a)
 
@@ -587,8 +588,10 @@ class SymbolicDomain(Domain):
     @unread
     def branch(self, value: Any, frame: Frame) -> bool:
         if type(value) is TensorValue:
-            raise broken("tensor-branch")
+            return self._branch_on_data(value, frame)
         condition = numbers.condition_of(value)
+        if condition is None and not self.recorder.is_known(value.scalar):
+            return self._branch_on_data(value, frame)
         if condition is None:
             return self.recorder.decide_scalar(value.scalar)
         known = self.recorder.cx.known(condition)
@@ -596,6 +599,22 @@ class SymbolicDomain(Domain):
             return known
         assert not isinstance(condition, bool)
         return join.branch(self, condition, frame)  # type: ignore[no-any-return]
+
+    def _branch_on_data(self, value: Any, frame: Frame) -> bool:
+        """Where one side can only raise, the other is checked while running."""
+        recorder = self.recorder
+        raising = None if recorder.depth else join.raising_outcome(self, frame)
+        if raising is not None and type(value) is ScalarValue:
+            wanted = numbers.unary(recorder, "not", value) if raising else value
+            recorder.call("number", "check", (wanted.scalar,))
+            return not raising
+        if raising is not None and numel(value.value.shape) == 1:
+            bad = tensor_ops.compare(self, "!=" if raising else "==", value, 0)
+            recorder.call("check_false", bad.value)
+            return not raising
+        if type(value) is ScalarValue:
+            raise broken("undecided-size", condition=str(value.scalar))
+        raise broken("tensor-branch")
 
     def extremum(self, name: str, values: Sequence[Any]) -> Any:
         return numbers.extremum(self.recorder, name, values)

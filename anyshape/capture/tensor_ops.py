@@ -9,7 +9,7 @@ else `eager_call` (a row made on the fly).
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -219,12 +219,22 @@ def index_arg(domain: SymbolicDomain, key: Any) -> Any:
         return tuple(index_arg(domain, part) for part in key)
     if isinstance(key, list):
         key = domain.seen(key)
+        if all(numbers.is_int(part) and type(part) is not bool for part in key):
+            return _places(domain, key)
         if any(type(part) in PROXIES for part in key):
             raise broken("unknown-call", "indexing a tensor with a list of sizes or tensors")
         return key
     if isinstance(key, slice):
         key = slice(*(_bound(domain, part) for part in (key.start, key.stop, key.step)))
     return to_arg(domain, key)
+
+
+def _places(domain: SymbolicDomain, key: Sequence[Any]) -> Any:
+    """A list of ints, some of them sizes, as an index."""
+    if not any(type(part) in PROXIES for part in key):
+        return key
+    parts = [call_row(domain, "full", (), part, dtype=torch.int64) for part in key]
+    return to_arg(domain, call_row(domain, "stack", tuple(parts), 0))
 
 
 def _bound(domain: SymbolicDomain, part: Any) -> Any:
@@ -269,7 +279,18 @@ def _row_attribute(name: str) -> Callable[[Any, TensorValue], Any]:
 
 
 def _is_leaf(domain: SymbolicDomain, x: TensorValue) -> Any:
-    return not x.value.tensor.requires_grad or domain.recorder.source_of(x.value) is not None
+    return _grad_fn(domain, x) is None
+
+
+def _grad_fn(domain: SymbolicDomain, x: TensorValue) -> None:
+    """None, relied on for what is handed in; ends the segment where there is something."""
+    recorder = domain.recorder
+    if not x.value.tensor.requires_grad:
+        return
+    source, real = recorder.source_of(x.value), recorder.real_tensor(x)
+    if source is None or real is None or real.grad_fn is not None or x.value in recorder.written:
+        raise broken("tensor-attribute", "grad_fn")
+    recorder.guard(recorder.sources.child(source, "attr", "grad_fn"), "equals", None)
 
 
 ATTRIBUTES: Mapping[str, Callable[[Any, TensorValue], Any]] = {
@@ -355,8 +376,8 @@ def _instance_attribute(domain: SymbolicDomain, x: TensorValue, name: str) -> An
 
 def _outside_attribute(domain: SymbolicDomain, x: TensorValue, name: str) -> Any:
     """Properties that only a real tensor has: `grad`, `grad_fn`, `names`, `_version`, ..."""
-    if name == "grad_fn" and not x.value.tensor.requires_grad:
-        return None
+    if name == "grad_fn":
+        return _grad_fn(domain, x)
     if name == "grad" and not x.value.tensor.requires_grad:
         return None
     if name in ("_base", "_backward_hooks", "_grad"):

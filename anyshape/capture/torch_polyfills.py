@@ -96,6 +96,24 @@ def weights_have_changed(self: Any) -> bool:
     return False
 
 
+class Context(torch.autograd.function.FunctionCtx):
+    """What the `forward` of an `autograd.Function` is handed where no gradient is wanted."""
+
+    def __init__(self, count: int) -> None:
+        self.needs_input_grad = (False,) * count
+
+
+def apply_forward(cls: Any, *args: Any) -> Any:
+    """The `forward` of an `autograd.Function` whose gradient nobody wants."""
+    ctx = Context(len(args))
+    with torch.no_grad():
+        if cls.setup_context is torch.autograd.Function.setup_context:
+            return cls.forward(ctx, *args)
+        output = cls.forward(*args)
+        cls.setup_context(ctx, args, output)
+        return output
+
+
 STAND_INS: Mapping[Any, Callable[..., Any]] = types.MappingProxyType(
     {
         masked._input_mask: input_mask,

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from anyshape.capture import unwinding
 from anyshape.capture.callables import ANSWERS, compiled_by_torch, is_disabled, is_opaque
 from anyshape.capture.concrete import Concrete
@@ -40,6 +42,11 @@ class Native(Concrete):
             return fn(*args, **kwargs)
         original = compiled_by_torch(fn)
         return NotImplemented if original is None else Call(original, args, kwargs)
+
+    def instantiate(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A tensor is made whole: there is nothing to compile in how."""
+        whole = issubclass(cls, torch.Tensor) and cls.__module__.partition(".")[0] == "torch"
+        return cls(*args, **kwargs) if whole else NotImplemented
 
     def is_opaque(self, fn: Any) -> bool:
         return is_opaque(fn)

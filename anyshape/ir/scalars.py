@@ -64,6 +64,12 @@ MATH_OF_ONE = (
 MATH_OF_TWO = ("atan2", "copysign", "hypot", "fmod")
 
 
+def _checked(holds: bool) -> float:
+    if not holds:
+        raise ValueError("a check that data decides")
+    return 1.0
+
+
 # name -> (meaning, Python text with {0}, {1}... for the operands)
 SCALAR_FUNCTIONS: dict[str, tuple[Callable[..., Number], str]] = {
     "value": (lambda a: a, "{0}"),
@@ -83,6 +89,7 @@ SCALAR_FUNCTIONS: dict[str, tuple[Callable[..., Number], str]] = {
     "min": (min, "min({0}, {1})"),
     "max": (max, "max({0}, {1})"),
     "round": (round, "round({0})"),
+    "check": (_checked, "check({0})"),
     "round_to": (round, "round({0}, {1})"),
     "eq": (operator.eq, "({0} == {1})"),
     "ne": (operator.ne, "({0} != {1})"),

@@ -510,5 +510,5 @@ def test_a_leak_in_a_program_is_a_break() -> None:
 
 def test_every_proxy_class_is_loud() -> None:
     assert {cls.__name__ for cls in PROXIES} == {
-        *("SizeValue", "ScalarValue", "TensorValue", "OpaqueValue")
+        *("SizeValue", "ScalarValue", "TensorValue", "OpaqueValue", "TextValue")
     }

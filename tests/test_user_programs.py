@@ -154,3 +154,47 @@ def test_numbers_kept_in_buffers_are_read_in_every_call() -> None:
         assert torch.equal(fast(x), module(x))
         module.left += 1
     assert fast.stats().specializations == 1
+
+
+KEEPING_CHANNELS_INNERMOST = {
+    "shuffle": lambda x: nn.functional.pixel_shuffle(x, 2),
+    "unshuffle": lambda x: nn.functional.pixel_unshuffle(x, 2),
+    "channels": lambda x: nn.functional.channel_shuffle(x, 2),
+    "reflect": lambda x: nn.functional.pad(x, (1, 1, 1, 1), mode="reflect"),
+    "replicate": lambda x: nn.functional.pad(x, (1, 2, 3, 1), mode="replicate"),
+    "group norm": lambda x: nn.functional.group_norm(x, 2),
+    "sample": lambda x: nn.functional.grid_sample(
+        x, x.new_zeros(x.shape[0], 3, 2, 2), align_corners=False
+    ),
+    "roll": lambda x: x.roll(1, 2),
+    "stack": lambda x: torch.stack([x, x]),
+    "stack channels": lambda x: torch.stack([x, x], 2),
+    "stack behind": lambda x: torch.stack([x, x], 4),
+}
+
+
+@pytest.mark.parametrize("name", KEEPING_CHANNELS_INNERMOST)
+def test_layouts_of_pictures_are_eagers(name: str) -> None:
+    program = KEEPING_CHANNELS_INNERMOST[name]
+    fast = anyshape.compile(program)
+    for size in (6, 2, 4):
+        plain = torch.randn(2, 4, size, size + 2)
+        for x in (plain, plain.to(memory_format=torch.channels_last)):
+            ours, theirs = fast(x), program(x)
+            assert ours.stride() == theirs.stride()
+            torch.testing.assert_close(ours, theirs)
+
+
+UNCHANGING = {
+    "pad": lambda x: nn.functional.pad(x, (0, 0), mode="replicate"),
+    "shuffle": lambda x: nn.functional.pixel_shuffle(x[None, None], 1),
+    "channels": lambda x: nn.functional.channel_shuffle(x[None, :, :, None], 1),
+}
+
+
+@pytest.mark.parametrize("name", UNCHANGING)
+def test_operators_that_change_nothing_still_give_memory_of_its_own(name: str) -> None:
+    fast = anyshape.compile(UNCHANGING[name])
+    for size in (3, 1, 2):
+        x = torch.randn(size, 3)
+        assert fast(x).untyped_storage().data_ptr() != x.untyped_storage().data_ptr()

@@ -291,8 +291,7 @@ op(
 
 def _grid_sample_type(cx: TypeContext, x: Any, grid: Any, *rest: Arg) -> TensorType:
     t, g = tensor(x), tensor(grid)
-    shape = (*t.shape[:2], *g.shape[1:-1])
-    return _image(cx, t, shape, is_channels_last(cx, t))
+    return _image(cx, t, (*t.shape[:2], *g.shape[1:-1]), False)
 
 
 op(

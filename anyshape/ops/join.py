@@ -104,7 +104,12 @@ def _stack_type(cx: TypeContext, tensors: tuple[Any, ...], dim: int = 0) -> Tens
         for a, b in zip(t.shape, types[0].shape):
             cx.require(eq(a, b), "stack expects each tensor to be equal size")
     shape = (*types[0].shape[:d], len(types), *types[0].shape[d:])
-    return TensorType(promoted(cx, tensors), types[0].device, shape, contiguous_strides(cx, shape))
+    if d < types[0].rank:  # eager views what `cat` gives
+        outer, inner = _cat_type(cx, tensors, d).strides, types[0].shape[d]
+        strides = (*outer[:d], outer[d] * inner, *outer[d:])
+    else:
+        strides = contiguous_strides(cx, shape)
+    return TensorType(promoted(cx, tensors), types[0].device, shape, strides)
 
 
 op(
@@ -191,10 +196,13 @@ def _torch_pad_expand(b: Any, x: Any, pad: Arg, mode: str = "constant", value: A
     if mode == "constant":
         return b.pad(x, pairs, 0 if value is None else value)
     _can_pad(b.cx, x.shape, pairs[len(x.shape) - len(sequence(pad)) // 2 :], mode)
+    made = x
     for d, (low, high) in enumerate(pairs):
         if (low, high) != (0, 0):
-            x = b.index_select(x, d, _padded_places(b, x, d, low, high, mode))
-    return x
+            made = b.index_select(made, d, _padded_places(b, made, d, low, high, mode))
+    if mode != "circular" and is_channels_last(b.cx, x.type):
+        made = b.clone(made, memory_format="channels_last")
+    return made
 
 
 def _can_pad(cx: TypeContext, shape: Shape, pairs: tuple[Any, ...], mode: str) -> None:
@@ -302,13 +310,20 @@ def _roll_expand(b: Any, x: Any, shifts: Arg, dims: Arg = None) -> Any:
     return x
 
 
+def _roll_type(cx: TypeContext, x: Any, shifts: Arg, dims: Arg = None) -> TensorType:
+    """Eager joins the two parts, or rolls all elements in a row."""
+    if dims is None or dims == ():
+        return new(cx, tensor(x), tensor(x).shape)
+    return _cat_type(cx, (x,), 0)
+
+
 op(
     "roll",
     "input, shifts, dims=None",
     torch="anyshape.eager.roll_",
     expand=_roll_expand,
     spellings=("torch.roll", "torch.Tensor.roll"),
-    type=lambda cx, x, shifts, dims=None: new(cx, tensor(x), tensor(x).shape),
+    type=_roll_type,
 )
 
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from anyshape.ir.dtypes import bool_, int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
-from anyshape.ops.layout import Shape, contiguous_strides, numel, strides_in_order
+from anyshape.ops.layout import (
+    Shape,
+    channels_last_strides,
+    contiguous_strides,
+    is_channels_last,
+    numel,
+    strides_in_order,
+)
 from anyshape.ops.reduce import cast, wide
 from anyshape.ops.rules import like, new, require_sizes, tensor
 from anyshape.ops.table import Extern, op
@@ -288,6 +296,13 @@ def _pixel_shuffle_expand(b: Any, x: Any, factor: int) -> Any:
     )
 
 
+def _image_like(cx: TypeContext, t: TensorType, shape: Shape) -> TensorType:
+    """A new tensor; channels stay innermost where those of ``t`` are."""
+    made = new(cx, t, shape)
+    last = is_channels_last(cx, t)
+    return replace(made, strides=channels_last_strides(shape)) if last else made
+
+
 def _pixel_unshuffle_expand(b: Any, x: Any, factor: int) -> Any:
     *batch, channels, height, width = x.shape
     n = len(batch)
@@ -303,11 +318,8 @@ def _pixel_shuffle_type(cx: TypeContext, x: Any, factor: int) -> TensorType:
         eq(mod(channels, factor * factor), 0),
         "pixel_shuffle expects channels divisible by the factor's square",
     )
-    return new(
-        cx,
-        tensor(x),
-        (*batch, floordiv(channels, factor * factor), height * factor, width * factor),
-    )
+    shuffled = (*batch, floordiv(channels, factor * factor), height * factor, width * factor)
+    return _image_like(cx, tensor(x), shuffled)
 
 
 def _pixel_unshuffle_type(cx: TypeContext, x: Any, factor: int) -> TensorType:
@@ -318,7 +330,7 @@ def _pixel_unshuffle_type(cx: TypeContext, x: Any, factor: int) -> TensorType:
         )
     rows, columns = floordiv(height, factor), floordiv(width, factor)
     unshuffled = (*batch, channels * factor * factor, rows, columns)
-    return new(cx, tensor(x), _unless_empty(cx, unshuffled, tensor(x).shape))
+    return _image_like(cx, tensor(x), _unless_empty(cx, unshuffled, tensor(x).shape))
 
 
 def _unless_empty(cx: TypeContext, shape: Shape, before: Shape) -> Shape:
@@ -331,6 +343,14 @@ def _unless_empty(cx: TypeContext, shape: Shape, before: Shape) -> Shape:
         made = tuple(was + (size - was) * some for size, was in zip(shape, before, strict=True))
         cx.require(eq(numel(made), numel(shape)), "as many elements")  # true, but hard to see
         return made
+
+
+def _channel_shuffle_type(cx: TypeContext, x: Any, groups: int) -> TensorType:
+    t = tensor(x)
+    if t.rank < 3:
+        raise OpError(f"channel_shuffle expects input with > 2 dims, but got input of {t.rank}D")
+    cx.require(eq(mod(t.shape[1], groups), 0), "Number of channels must be divisible by groups")
+    return _image_like(cx, t, t.shape)
 
 
 op(
@@ -360,4 +380,5 @@ op(
         ),
         x.shape,
     ),
+    type=_channel_shuffle_type,
 )

@@ -9,8 +9,8 @@ are eager's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value
 from anyshape.ops.build import Builder
@@ -21,18 +21,25 @@ from anyshape.passes.rebuild import Rebuilding, rebuild
 
 def decompose(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """Expands rows until every node has a lowering or is left to a library."""
-    cx = TypeContext(graph.space, graph.facts.fork(), graph.hints)
-    builder = Builder(cx, ops)
+    builder = Builder(TypeContext(graph.space, graph.facts.fork(), graph.hints), ops)
     builder.reserve(value.name for node in graph.nodes for value in node.outputs)
     builder.reserve(entry.value.name for entry in graph.inputs)
+    return rebuild(graph, _Decomposer(builder, ops).expand)
 
-    def expand(node: Node, out: Rebuilding) -> tuple[Arg, ...]:
-        row = ops.get(node.op)
+
+@dataclass(frozen=True, slots=True)
+class _Decomposer:
+    builder: Builder
+    ops: Mapping[str, OpDef]
+
+    def expand(self, node: Node, out: Rebuilding) -> tuple[Arg, ...]:
+        row, builder = self.ops.get(node.op), self.builder
         if row is None or row.lower is not None or row.expand is None:
             return out.emit(node)
         start = len(builder.nodes)
         builder.location, builder.world = node.location, node.world
         if node.world is not None:
+            cx = builder.cx
             cx.default_dtype, cx.default_device = (
                 node.world.default_dtype,
                 node.world.default_device,
@@ -43,40 +50,65 @@ def decompose(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
         results = made if isinstance(made, tuple) else (made,)
         body = builder.nodes[start:]
         del builder.nodes[start:]
-        return _inline(body, results, node, out, expand)
+        return self._inline(body, results, node, out, row.alias == "none")
 
-    return rebuild(graph, expand)
+    def _inline(
+        self,
+        body: list[Node],
+        results: tuple[Arg, ...],
+        node: Node,
+        out: Rebuilding,
+        fresh: bool,
+    ) -> tuple[Arg, ...]:
+        """Writes the expansion, itself expanded; its results get the types of ``node``'s outputs,
+        and memory of their own if they are to be ``fresh``.
+        """
+        start = len(out.nodes)
+        for inner in body:
+            made = self.expand(out.with_new_inputs(inner), out)
+            for old, new in zip(inner.outputs, made, strict=True):
+                if old is not new:
+                    out.substitutes[old] = new
+        rewritten = (out.rewrite(result) for result in results)
+        return tuple(
+            self._typed(new, old, out, start, fresh)
+            for new, old in zip(rewritten, node.outputs, strict=True)
+        )
 
-
-def _inline(
-    body: list[Node],
-    results: tuple[Arg, ...],
-    node: Node,
-    out: Rebuilding,
-    expand: Callable[[Node, Rebuilding], tuple[Arg, ...]],
-) -> tuple[Arg, ...]:
-    """Writes the expansion, itself expanded; its results get the types of ``node``'s outputs."""
-    start = len(out.nodes)
-    for inner in body:
-        for old, new in zip(inner.outputs, expand(out.with_new_inputs(inner), out), strict=True):
-            if old is not new:
-                out.substitutes[old] = new
-    made = (out.rewrite(result) for result in results)
-    return tuple(_typed(new, old, out, start) for new, old in zip(made, node.outputs, strict=True))
-
-
-def _typed(new: Arg, old: Value, out: Rebuilding, start: int) -> Arg:
-    """``new``, made after ``start``, with eager's strides where the expansion's differ."""
-    if not isinstance(new, Value) or new.type == old.type:
-        return new
-    if not isinstance(new.type, TensorType) or not isinstance(old.type, TensorType):
-        return new
-    for index in range(len(out.nodes) - 1, start - 1, -1):
-        inner = out.nodes[index]
-        if new in inner.outputs:
-            value = Value(new.name, replace(new.type, strides=old.type.strides))
+    def _typed(self, new: Arg, old: Value, out: Rebuilding, start: int, fresh: bool) -> Arg:
+        """``new``, made after ``start``, with eager's strides where the expansion's differ."""
+        if not isinstance(new, Value) or not isinstance(new.type, TensorType):
+            return new
+        if not isinstance(old.type, TensorType) or (new.type == old.type and not fresh):
+            return new
+        maker = _maker(new, out, start)
+        made = replace(new.type, strides=old.type.strides)
+        if maker is None or self._is_view(out.nodes[maker]):
+            if not fresh or (new.type == old.type and not self._views_earlier(new, out, start)):
+                return new
+            copy = Value(self.builder.fresh_name(old.name), made)
+            return out.emit(Node("clone", (new,), {}, (copy,)))[0]
+        if new.type != old.type:
+            value = Value(new.name, made)
+            inner = out.nodes[maker]
             outputs = tuple(value if output is new else output for output in inner.outputs)
-            out.nodes[index] = replace(inner, outputs=outputs)
-            out.substitutes[new] = value
-            return value
-    return new
+            out.nodes[maker] = replace(inner, outputs=outputs)
+            out.substitutes[new] = new = value
+        return new
+
+    def _is_view(self, node: Node) -> bool:
+        row = self.ops.get(node.op)
+        return row is not None and row.alias != "none"
+
+    def _views_earlier(self, value: Value, out: Rebuilding, start: int) -> bool:
+        """Does a chain of views made after ``start`` end in what was made before?"""
+        maker = _maker(value, out, start)
+        while maker is not None and self._is_view(out.nodes[maker]):
+            maker = _maker(next(out.nodes[maker].inputs()), out, start)
+        return maker is None
+
+
+def _maker(value: Value, out: Rebuilding, start: int) -> int | None:
+    """Where the node is that makes the value, if it came after ``start``."""
+    places = range(len(out.nodes) - 1, start - 1, -1)
+    return next((i for i in places if value in out.nodes[i].outputs), None)

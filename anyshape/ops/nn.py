@@ -12,8 +12,10 @@ from anyshape.ops.layout import (
     Shape,
     channels_last_strides,
     contiguous_strides,
+    dense_order,
     is_channels_last,
     numel,
+    preserved_strides,
     strides_in_order,
 )
 from anyshape.ops.reduce import cast, wide
@@ -135,7 +137,7 @@ def _sdpa_type(
     scale: Any,
     enable_gqa: Any,
 ) -> TensorType:
-    """ATen's flash kernel for the CPU lays its result out as (batch, length, heads, size)."""
+    """ATen's flash kernel for the CPU lays its result out as the query lies."""
     query, key, value = tensor(q), tensor(k), tensor(v)
     for t in (key, value):
         if t.dtype is not query.dtype:
@@ -150,8 +152,9 @@ def _sdpa_type(
     if not enable_gqa:
         batch = cx.broadcast_shapes((query.shape[:-2], key.shape[:-2], value.shape[:-2]))
     shape = (*batch, query.shape[-2], value.shape[-1])
-    if _is_flash(cx, query, key, value, mask, dropout_p):
-        return TensorType(query.dtype, query.device, shape, strides_in_order(shape, (3, 1, 2, 0)))
+    flash = _is_flash(cx, query, key, value, mask, dropout_p)
+    if flash and all(map(cx.same, shape, query.shape)):
+        return TensorType(query.dtype, query.device, shape, preserved_strides(cx, query))
     return TensorType(query.dtype, query.device, shape, contiguous_strides(cx, shape))
 
 

@@ -120,6 +120,15 @@ PROGRAMS: dict[str, tuple[Program, list[tuple[Any, ...]]]] = {
         for reduction in ("none", "mean", "sum")
         for smoothing in (0.0, 0.2)
     },
+    "attention lies as its query": (
+        lambda q, k: F.scaled_dot_product_attention(q, k, k),
+        [(floats(*shape), floats(*shape)) for shape in ((2, 3, 5, 4), (1, 1, 5, 4), (0, 3, 5, 4))],
+    ),
+    "attention of heads that were transposed": (
+        lambda q, k: F.scaled_dot_product_attention(q.transpose(1, 2), k, k, is_causal=True),
+        [(floats(b, n, h, d), floats(b, h, n, d))
+         for b, n, h, d in ((2, 5, 3, 4), (1, 5, 3, 4), (2, 1, 3, 4), (2, 5, 3, 2))],
+    ),
     "no channels, no elements": (
         F.batch_norm,
         [(floats(n), torch.zeros(c), torch.ones(c)) for n, c in ((0, 0), (0, 3), (1, 0), (3, 3))],

@@ -10,10 +10,16 @@ from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
 from anyshape.ops.layout import (
     Shape,
+from anyshape.ops.layout import (
+    Shape,
     channels_last_strides,
     contiguous_strides,
     dense_order,
     is_channels_last,
+    numel,
+    preserved_strides,
+    strides_in_order,
+)
     numel,
     preserved_strides,
     strides_in_order,
@@ -153,9 +159,16 @@ def _sdpa_type(
         batch = cx.broadcast_shapes((query.shape[:-2], key.shape[:-2], value.shape[:-2]))
     shape = (*batch, query.shape[-2], value.shape[-1])
     flash = _is_flash(cx, query, key, value, mask, dropout_p)
-    if flash and all(map(cx.same, shape, query.shape)):
-        return TensorType(query.dtype, query.device, shape, preserved_strides(cx, query))
-    return TensorType(query.dtype, query.device, shape, contiguous_strides(cx, shape))
+    strides = _as_query(cx, query, shape) if flash else contiguous_strides(cx, shape)
+    return TensorType(query.dtype, query.device, shape, strides)
+
+
+def _as_query(cx: TypeContext, query: TensorType, shape: Shape) -> Shape:
+    """The strides of ``empty_like(query)``; where batches may broadcast, in the query's order."""
+    if all(map(cx.same, shape, query.shape)):
+        return preserved_strides(cx, query)
+    order = dense_order(query.shape, query.strides)
+    return contiguous_strides(cx, shape) if order is None else strides_in_order(shape, order)
 
 
 def _equal(cx: TypeContext, a: Dim, b: Dim) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from anyshape.ir.dtypes import DType, bool_, complex128, float64
+from anyshape.ir.dtypes import DType, bfloat16, bool_, complex128, float16, float64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides
@@ -21,6 +21,7 @@ from anyshape.ops.rules import (
     pointwise_rule,
     pointwise_type,
     promoted,
+    tensor,
     tensors_of,
 )
 from anyshape.ops.table import AutocastClass, OpDef, Pointwise, op
@@ -39,6 +40,7 @@ def binary(
     aliases: tuple[str, ...] = (),
     method: bool = True,
     commutes: bool = False,
+    overload: Callable[..., str | None] | None = None,
     autocast: AutocastClass | None = None,
 ) -> OpDef:
     """A row ``name(input, other)``; ``operators`` are names of Python's protocol (``add``)."""
@@ -54,6 +56,7 @@ def binary(
         type=pointwise_rule(dtype, 2),
         lower=Pointwise(body, compute),  # type: ignore[arg-type]
         normalize=_tensor_first if commutes else None,
+        overload=overload,
         autocast=autocast,
     )
 
@@ -145,12 +148,54 @@ def _div_trunc(b: Any, x: Any, y: Any) -> Any:
     return b.trunc(b.div(x, y)) if dtype.is_floating else b.truncdiv(x, y)
 
 
+LOW = (float16, bfloat16)
+
+
+def is_low_quotient(x: Arg, y: Arg) -> bool:
+    """Does ATen divide small floats by a tensor of small floats, rounding after each step? By a
+    number or a single element it divides in float32."""
+    if not is_tensor(y) or tensor(y).dtype not in LOW or all(n == 1 for n in tensor(y).shape):
+        return False
+    return not is_tensor(x) or tensor(x).dtype is tensor(y).dtype
+
+
+def _div_row(x: Arg, y: Arg, *, rounding_mode: Arg = None) -> str | None:
+    low = rounding_mode in ("floor", "trunc") and is_low_quotient(x, y)
+    return "low_quotient" if low else None
+
+
+def _low_quotient(b: Any, x: Any, y: Any, *, rounding_mode: str) -> Any:
+    """``c10::div_floor_floating`` with each step a row of its own, so that each rounds."""
+    if not is_tensor(x):
+        x = b.full((), x, y.dtype, y.type.device)
+    if rounding_mode == "trunc":
+        return b.trunc(b.div(x, y))
+    rest = b.fmod(x, y)
+    exact = b.div(b.sub(x, rest), y)
+    below = b.logical_and(b.ne(rest, 0), b.ne(b.lt(y, 0), b.lt(rest, 0)))
+    exact = b.where(below, b.sub(exact, 1), exact)
+    whole = b.floor(exact)
+    whole = b.where(b.gt(b.sub(exact, whole), 0.5), b.add(whole, 1), whole)
+    quotient = b.div(x, y)
+    zero = b.full((), 0, y.dtype, y.type.device)
+    whole = b.where(b.ne(exact, 0), whole, b.copysign(zero, quotient))
+    return b.where(b.eq(y, 0), quotient, whole)
+
+
+op(
+    "low_quotient",
+    "input, other, *, rounding_mode",
+    torch="torch.ops.aten.div.Tensor_mode",
+    inline=True,
+    expand=_low_quotient,
+)
 op(
     "div",
     "input, other, *, rounding_mode=None",
     torch="torch.div",
     type=_div_type,
     spellings=("torch.Tensor.div", "torch.divide", "torch.Tensor.divide"),
+    overload=_div_row,
     lower=Pointwise(_div),
 )
 op(
@@ -180,12 +225,32 @@ def floated_like(cx: TypeContext, x: Arg) -> Arg:
     return x if floated(cx, (x,)) is tensors_of((x,))[0].dtype else 1.0
 
 
-binary("floor_divide", lambda b, x, y: b.floordiv(x, y), operators=("floordiv",))
+op(
+    "low_floor_divide",
+    "input, other",
+    torch="torch.ops.aten.floor_divide.default",
+    inline=True,
+    expand=lambda b, x, y: b.div(x, y, rounding_mode="floor"),
+)
+binary(
+    "floor_divide",
+    lambda b, x, y: b.floordiv(x, y),
+    operators=("floordiv",),
+    overload=lambda x, y: "low_floor_divide" if is_low_quotient(x, y) else None,
+)
+op(
+    "low_rfloordiv",
+    "input, other",
+    torch="torch.ops.aten.floor_divide.Scalar",
+    inline=True,
+    expand=lambda b, x, y: b.div(y, x, rounding_mode="floor"),
+)
 op(
     "rfloordiv",
     "input, other",
     torch="torch.Tensor.__rfloordiv__",
     type=_swapped,
+    overload=lambda x, y: "low_rfloordiv" if is_low_quotient(y, x) else None,
     lower=Pointwise(lambda b, x, y: b.floordiv(y, x)),
 )
 binary("remainder", lambda b, x, y: b.mod(x, y), operators=("mod",))

@@ -176,6 +176,8 @@ def pointwise(lowering: Lowering, node: Node, index: Index) -> Cell:
     """The body of the row on the operands' elements."""
     output = node.output.dtype
     cell, operands = _applied(lowering, node, index, not output.is_floating)
+    if node.op in OF_WIDE_NUMBERS:
+        return lowering.draft.literal(cell, output)
     if output.is_floating and _is_low(node) and _has_steps(lowering.draft, cell, operands):
         cell, _ = _applied(lowering, node, index, exact=True)
     return lowering.draft.literal(cell, output)
@@ -212,6 +214,9 @@ def _applied(
     }
     return row.lower.body(lowering.draft, *args, **kwargs), frozenset(given)
 
+
+OF_WIDE_NUMBERS = frozenset(("div", "floor_divide"))
+"""Functions with steps that take Python floats as they are all the same."""
 
 STEPS = frozenset(
     "eq ne lt le gt ge floor ceil trunc round sign floordiv truncdiv mod fmod nextafter isnan "

@@ -278,3 +278,32 @@ def test_what_eager_gives_back_is_the_very_argument(name: str) -> None:
         (ours, inside), theirs = fast(x), program(x)
         assert (ours is x) == inside == (theirs is x)
         assert_same(ours, theirs)
+
+
+QUOTIENTS: dict[str, Program] = {
+    "floor": lambda x, y: torch.div(x, y, rounding_mode="floor"),
+    "trunc": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+    "floor_divide": lambda x, y: x // y,
+    "of a number": lambda x, y: 3.3 // y,
+    "by a number": lambda x, y: x // 0.3,
+    "truncated, by a number": lambda x, y: torch.div(x, 0.3, rounding_mode="trunc"),
+    "by one element": lambda x, y: x // y[0],
+    "in place": lambda x, y: x.clone().div_(y, rounding_mode="floor"),
+    "remainder": lambda x, y: x % y,
+    "remainder by a number": lambda x, y: x % 0.3,
+}
+
+
+@pytest.mark.parametrize("name", QUOTIENTS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_quotients_of_small_floats_are_eagers_to_the_bit(name: str, dtype: torch.dtype) -> None:
+    program = QUOTIENTS[name]
+    fast = anyshape.compile(program)
+    pick = torch.Generator().manual_seed(0)
+    x = (torch.randn(5000, generator=pick) * 500).to(dtype)
+    y = (torch.randn(5000, generator=pick) * 3).to(dtype)
+    special = torch.tensor([0.0, -0.0, torch.inf, -torch.inf, torch.nan, 1, -1], dtype=dtype)
+    x[1:50], y[1:50] = special.repeat(7), special.repeat_interleave(7)
+    ours, theirs = fast(x, y), program(x, y)
+    same = (ours == theirs) & (ours.signbit() == theirs.signbit())
+    assert bool((same | ours.isnan() & theirs.isnan()).all())

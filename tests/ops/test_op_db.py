@@ -37,7 +37,6 @@ KNOWN: dict[str, str] = {
     "cov": "weights have no row",
     "addr": "bool operands",
     "unique_consecutive": "along a dimension ATen returns a transposed result",
-    "div": "bfloat16 rounding of the vectorised eager kernel before truncation",
     "addbmm": "eager rounds each batch in bfloat16",
     "nn.functional.binary_cross_entropy_with_logits": "eager rounds each step in bfloat16",
     "linspace": "int64 from float ends",

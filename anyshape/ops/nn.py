@@ -10,16 +10,10 @@ from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
 from anyshape.ops.layout import (
     Shape,
-from anyshape.ops.layout import (
-    Shape,
     channels_last_strides,
     contiguous_strides,
     dense_order,
     is_channels_last,
-    numel,
-    preserved_strides,
-    strides_in_order,
-)
     numel,
     preserved_strides,
     strides_in_order,

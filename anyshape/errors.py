@@ -109,7 +109,7 @@ CODES: Mapping[str, Template] = MappingProxyType(
             "use torch.where, or let the graph break here with fullgraph=False",
         ),
         "E211": Template(
-            "{callable} is a C function that capture does not know",
+            "{callable} is not known to capture",
             "it may have effects, so it cannot be called while compiling",
             "call it outside, or let the graph break here with fullgraph=False",
         ),

@@ -213,6 +213,40 @@ def test_is_compiling_is_true_inside() -> None:
     assert not anyshape.is_compiling()
 
 
+def test_nothing_goes_on_compiling_after_the_first_call_has_returned(tmp_path: Path) -> None:
+    """No thread, no process and no file of ours is still at work; later calls start none."""
+    done = run_python(
+        """
+        import os, threading, torch, anyshape
+        from pathlib import Path
+
+        def at_work():
+            tasks = list(Path("/proc/self/task").iterdir())
+            children = [c for t in tasks for c in (t / "children").read_text().split()]
+            files = sorted(str(p) for p in Path(os.environ["ANYSHAPE_CACHE_DIR"]).rglob("*"))
+            return len(tasks), threading.active_count(), children, files
+
+        torch.set_grad_enabled(False)
+        layer = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 4))
+        layer(torch.ones(2, 8))
+        tasks, threads, children, _ = at_work()
+        fast = anyshape.compile(layer, fullgraph=True)
+        fast(torch.ones(3, 8))
+        first = at_work()
+        assert first[:3] == (tasks, threads, children), first
+        made = fast.stats().kernels, fast.stats().compile_seconds
+        assert first[3] and all(made)
+        for n in (1, 0, 300, 7):
+            fast(torch.ones(n, 8))
+        assert at_work() == first
+        assert (fast.stats().kernels, fast.stats().compile_seconds) == made
+        """,
+        ANYSHAPE_CACHE_DIR=str(tmp_path),
+        OMP_NUM_THREADS="1",
+    )
+    assert done.returncode == 0, done.stderr
+
+
 # --- switching off ---
 
 

@@ -43,7 +43,12 @@ BREAKS: Mapping[str, BreakKind] = {
     ),
     "unknown-call": BreakKind(
         "E211",
-        "{what} is a C function that capture does not know",
+        "{what} is not known to capture",
+        "call it outside, or leave fullgraph=False",
+    ),
+    "opcode": BreakKind(
+        "E211",
+        "{what} is run natively as a whole, because capture does not interpret {why}",
         "call it outside, or leave fullgraph=False",
     ),
     "changing-value": BreakKind(

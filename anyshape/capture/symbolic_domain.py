@@ -448,7 +448,16 @@ class SymbolicDomain(Domain):
             fn in callables.KEEPERS or not self._reads_outside((*args, *kwargs.values()))
         ):
             return fn(*args, **kwargs)
-        raise broken("unknown-call", getattr(fn, "__qualname__", repr(fn)))
+        raise self._unknown(fn)
+
+    def _unknown(self, fn: Any) -> Exception:
+        """The break before a call that capture cannot follow."""
+        name = getattr(fn, "__qualname__", repr(fn))
+        if isinstance(fn, types.FunctionType):
+            unsupported = self.machine.decoded(fn.__code__).unsupported
+            if unsupported is not None:
+                return broken("opcode", name, why=unsupported)
+        return broken("unknown-call", name)
 
     def _refuse_outside_iterators(self, args: tuple[Any, ...]) -> None:
         """C code would advance them, once and for all."""
@@ -491,12 +500,12 @@ class SymbolicDomain(Domain):
         ):
             return fn(*args, **kwargs)
         if type(fn) is callables.REMEMBERING:  # one call each would be one specialization each
-            raise broken("unknown-call", getattr(fn, "__qualname__", repr(fn)))
+            raise self._unknown(fn)
         fixed = [self._concrete(a, fn) for a in args]
         named = {k: self._concrete(v, fn) for k, v in kwargs.items()}
         if callables.is_pure(fn, tuple(fixed)):
             return fn(*fixed, **named)
-        raise broken("unknown-call", getattr(fn, "__qualname__", repr(fn)))
+        raise self._unknown(fn)
 
     def _concrete(self, value: Any, fn: Any) -> Any:
         """A size as a plain int, for C code that needs one."""
@@ -508,7 +517,7 @@ class SymbolicDomain(Domain):
                 return numbers.decide(self.recorder, value)
             return self.recorder.specialize_scalar(value.scalar, name)
         if type(value) in PROXIES:
-            raise broken("unknown-call", name)
+            raise self._unknown(fn)
         return value
 
     def instantiate(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -14,7 +14,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from anyshape.capture import machine
 from anyshape.capture.breaks import BREAKS, broken
+from anyshape.capture.opcodes import OPCODE_HANDLERS
 from anyshape.dispatch import compiled as machinery
 from anyshape.errors import CODES, AnyshapeWarning, GraphBreakError
 from tests.capture.by_reference import agree, compiled, same
@@ -225,6 +227,34 @@ def test_every_break_of_the_catalogue_has_a_code() -> None:
     for name, kind in BREAKS.items():
         assert kind.code in CODES and kind.reason
         assert broken(name, "a thing").reason == name
+
+
+def test_a_function_with_an_opcode_without_a_handler_runs_natively_as_a_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That is decided before its first instruction: what it does first, it does once."""
+
+    def inner(x: Tensor, log: list[str]) -> Tensor:
+        log.append("in")
+        try:
+            y = x * 2
+        finally:
+            log.append("out")
+        return y + 1
+
+    def outer(x: Tensor, log: list[str]) -> Tensor:
+        return inner(x + 1, log) * 3
+
+    fewer = {name: h for name, h in OPCODE_HANDLERS.items() if name != "PUSH_EXC_INFO"}
+    monkeypatch.setattr(machine, "OPCODE_HANDLERS", fewer)
+    fast = compiled(outer, fullgraph=False)
+    for n in (3, 1, 0):
+        log: list[str] = []
+        same(fast(torch.ones(n), log), torch.full((n,), 15.0))
+        assert log == ["in", "out"]
+    assert (fast.stats().graph_breaks, fast.stats().segments) == (1, 2)
+    with pytest.raises(GraphBreakError, match="inner is run natively.*PUSH_EXC_INFO"):
+        compiled(outer)(torch.ones(2), [])
 
 
 def test_more_variants_than_allowed_run_natively_with_one_warning() -> None:

@@ -26,6 +26,7 @@ from anyshape.ir.loops import Kernel, PointerParam, ScalarParam, SizeParam
 from anyshape.ir.program import Call, Launch, Program, Stretch
 from anyshape.ops import OPS
 from anyshape.options import Options
+from anyshape.passes.functionalize import WrittenThrough
 from anyshape.passes.pipeline import stages
 from anyshape.runtime.build import Builder
 from anyshape.runtime.cache import digest
@@ -142,10 +143,14 @@ class Driver:
         """``constants``: the tensors of the inputs that are no arguments, by the value's name."""
         eager = why_eager(graph)
         if eager is not None:
-            self._refuse_graph(graph, *eager)
-            return EagerGraph(graph, constants, reference.teachers(graph))  # type: ignore[return-value]
+            return self._eager_graph(graph, constants, *eager)
         place = graph.first_line
-        passed = tuple(stages(graph, OPS))
+        try:
+            passed = tuple(stages(graph, OPS))
+        except AnyshapeError as error:
+            if isinstance(error.__cause__, WrittenThrough):
+                return self._eager_graph(graph, constants, None, str(error.__cause__))
+            raise
         final = passed[-1][1]
         with stage_of("scheduling", place):
             program = schedule(final, self.options)
@@ -191,10 +196,14 @@ class Driver:
             self.functions[name] = function
         return name
 
-    def _refuse_graph(self, graph: Graph, node: Node | None, why: str) -> None:
+    def _eager_graph(
+        self, graph: Graph, constants: Mapping[str, torch.Tensor], node: Node | None, why: str
+    ) -> CompiledGraph:
+        """Eager torch runs the whole graph, unless that is an error."""
         if self.options.fallback == "error" and graph.nodes:
             first = graph.nodes[0] if node is None else node
             raise AnyshapeError("E401", op=first.op, why=why, location=first.location)
+        return EagerGraph(graph, constants, reference.teachers(graph))  # type: ignore[return-value]
 
     def _refuse_eager(self, program: Program) -> None:
         if self.options.fallback != "error":

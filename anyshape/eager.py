@@ -115,6 +115,7 @@ def index_put(input: Tensor, indices: Any, values: Any, accumulate: bool = False
 
 
 def index_put_(input: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
+    """``input.index_put_`` with a tensor or nothing for each dimension."""
     places = tuple(builtins.slice(None) if i is None else i for i in indices)
     if not accumulate:
         input[places] = values

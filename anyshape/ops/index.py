@@ -222,13 +222,18 @@ op(
 )
 
 
-def unmasked(b: Any, x: Any, indices: Any) -> tuple[Any, ...]:
-    """Each mask among the indices as the places where it is true: a vector for each dimension."""
+def unmasked(b: Any, x: Any, indices: Any) -> tuple[Any, tuple[Any, ...]]:
+    """What is indexed, and each mask as the places where it is true: a vector for each dimension.
+
+    A mask without dimensions is one over a dimension of one element, which ``x`` gets there.
+    """
     made: list[Any] = []
     for i in indices:
         if not _is_mask(i):
             made.append(i)
             continue
+        if not i.shape:
+            x, i = b.unsqueeze(x, len(made)), b.reshape(i, (1,))
         for size, own in zip(i.shape, x.shape[len(made) :]):
             b.cx.require(
                 eq(size, own),
@@ -236,7 +241,7 @@ def unmasked(b: Any, x: Any, indices: Any) -> tuple[Any, ...]:
             )
         places = b.nonzero(i)
         made += [b.select(places, 1, d) for d in range(len(i.shape))]
-    return tuple(made)
+    return x, tuple(made)
 
 
 op(
@@ -244,7 +249,7 @@ op(
     "input, indices",
     torch="anyshape.eager.masked_index",
     inline=True,
-    expand=lambda b, x, indices: b.index(x, unmasked(b, x, indices)),
+    expand=lambda b, x, indices: b.index(*unmasked(b, x, indices)),
 )
 
 # --- functional writes ---
@@ -375,14 +380,19 @@ op(
 )
 
 
+def _masked_index_put_expand(
+    b: Any, x: Any, indices: Any, values: Any, accumulate: Any = False
+) -> Any:
+    made = b.index_put(*unmasked(b, x, indices), values, accumulate)
+    return made if len(made.shape) == len(x.shape) else b.reshape(made, x.shape)
+
+
 op(
     "masked_index_put",
     "input, indices, values, accumulate=False",
     inline=True,
     torch="anyshape.eager.masked_index_put",
-    expand=lambda b, x, indices, values, accumulate=False: b.index_put(
-        x, unmasked(b, x, indices), values, accumulate
-    ),
+    expand=_masked_index_put_expand,
 )
 
 

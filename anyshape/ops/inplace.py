@@ -41,6 +41,8 @@ arcsinh arctan arctanh negative
 """.split()
 )
 """Those that torch has as a function too: ``torch.exp_(x)``."""
+SPELLED_OUT = frozenset({"index_put"})
+"""Those whose arguments torch's own method does not take: nothing among the indices."""
 PYTHON = {
     "add": "iadd",
     "sub": "isub",
@@ -132,7 +134,10 @@ for _name in NAMES:
         _more += (f"torch.{_name}_",)
     if _name in PYTHON:
         _more += (f"torch.Tensor.__{PYTHON[_name]}__", f"operator.{PYTHON[_name]}")
-    _add_inplace(_name, f"torch.Tensor.{_name}_", _more)
+    _torch = f"torch.Tensor.{_name}_"
+    if _name in SPELLED_OUT:
+        _torch, _more = f"anyshape.eager.{_name}_", (*_more, _torch)
+    _add_inplace(_name, _torch, _more)
 for _name in FUNCTIONAL_NAMES:
     _add_inplace(
         _name,
@@ -144,6 +149,12 @@ for _name in FUNCTIONAL_NAMES:
 
 # --- writes that have no functional row of their own name ---
 
+
+def _masked_index_put_(b: Any, x: Any, indices: Any, values: Any, accumulate: Any = False) -> Any:
+    made = b.index_put_(*index.unmasked(b, x, indices), values, accumulate)
+    return made if len(made.shape) == len(x.shape) else x
+
+
 op(
     "masked_index_put_",
     "input, indices, values, accumulate=False",
@@ -152,9 +163,7 @@ op(
     mutates=("input",),
     functional="masked_index_put",
     alias="view",
-    expand=lambda b, x, indices, values, accumulate=False: b.index_put_(
-        x, index.unmasked(b, x, indices), values, accumulate
-    ),
+    expand=_masked_index_put_,
 )
 
 op(

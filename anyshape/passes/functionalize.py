@@ -27,6 +27,10 @@ from anyshape.symbolic import Dim, ge
 ASSIGN = "assign"
 
 
+class WrittenThrough(Exception):
+    """A write through a view of which nobody says where in the base it goes: eager torch does."""
+
+
 def functionalize(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """The graph without in-place operators; the same graph where there were none."""
     if not any(node.op in ops and ops[node.op].mutates for node in graph.nodes):
@@ -96,7 +100,7 @@ class _Functionalizer:
     def _write(self, node: Node, row: OpDef) -> None:
         """The functional row's result becomes the newest version of what the node writes."""
         if row.functional is None:
-            raise NotImplementedError(f"{row.name} writes in place and has no functional row")
+            raise WrittenThrough(f"{row.name} writes in place and has no functional row")
         reading = self._reading(node)
         result = self.builder.call(row.functional, *reading.args, **reading.kwargs)
         bound = dict(zip((p.name for p in row.signature.parameters), node.args, strict=False))
@@ -154,7 +158,7 @@ class _Functionalizer:
             view = self.views[value]
             undo = INVERSES.get(view.node.op)
             if undo is None:
-                raise NotImplementedError(f"a write through {view.node.op} cannot be undone")
+                raise WrittenThrough(f"a write through {view.node.op} cannot be undone")
             parent = self._current(view.parent)
             position = view.node.outputs.index(value)
             new = undo(self.builder, parent, new, view.node, position)
@@ -296,7 +300,7 @@ def _undo_expand(b: Builder, parent: Value, new: Value, node: Node, position: in
     """Eager writes through an expanded view only where it repeats nothing."""
     lead = len(new.shape) - len(parent.shape)
     if not all(map(b.cx.same, (*(1,) * lead, *parent.shape), new.shape)):
-        raise NotImplementedError("a write through expand cannot be undone")
+        raise WrittenThrough("a write through expand cannot be undone")
     return b.call("reshape", new, parent.shape) if lead else new
 
 
@@ -318,7 +322,7 @@ def _undo_by_places(b: Builder, parent: Value, new: Value, node: Node, position:
 def _undo_unfold(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
     size, step = node.args[2:4]
     if not b.cx.known(ge(step, size)):  # type: ignore[arg-type]
-        raise NotImplementedError("a write through windows that overlap cannot be undone")
+        raise WrittenThrough("a write through windows that overlap cannot be undone")
     return _undo_by_places(b, parent, new, node, position)
 
 

@@ -45,6 +45,14 @@ FOUND = {
     ),
     "what is broadcast to its own shape is itself": over("a b, a b", "torch.broadcast_tensors(x0, x1)[0]"),
     "two of one element are broadcast to themselves": over("1 b, a 1", "torch.broadcast_tensors(x0, x1)"),
+    "a tensor of one truth indexes a dimension of one element": over(
+        "a b", "y = x0 + 1", "y[:, x0.sum() > 0] = 3", "y[(x0 > 1).any()] += 1",
+        "x0[x0.sum() > 0] = 2", "y, x0[None, x0.any(), 1:], torch.index_put(y, (y.any(),), torch.ones(()))",
+    ),
+    "a write at places of a later dimension": over("1 b", "y = x0 + 1", "y[:, torch.tensor([0])] = 3", "y"),
+    "a write through places in memory runs eagerly, without a word": over(
+        "a b", "y = x0 * 2", "y.as_strided((1,), (1,))[0] = 3", "y * 2", "y"
+    ),
     "a number read from what is multiplied by it": over("a b", "t = x0 * 2", "t * t.sum().item(), t"),
     "an item that nobody reads": over(
         "a b", "t = x0.cumsum(1)", "u = t + int(t.count_nonzero())", "w = t * 2", "w + int(w.count_nonzero())"

@@ -14,8 +14,8 @@ from types import MappingProxyType
 from anyshape.ops.table import AutocastClass
 
 _LOWER = """
-conv1d conv2d conv3d convolution conv_transpose1d conv_transpose2d conv_transpose3d bmm mm mv
-baddbmm addmm addbmm addmv linear matmul conv_tbc prelu scaled_dot_product_attention
+conv1d conv2d conv3d convolution conv_transpose1d conv_transpose2d conv_transpose3d bmm mm
+baddbmm addmm addbmm linear matmul conv_tbc prelu scaled_dot_product_attention
 chain_matmul linalg_vecdot
 """
 _FLOAT32 = """
@@ -27,6 +27,9 @@ margin_ranking_loss soft_margin_loss triplet_margin_loss multi_margin_loss ctc_l
 multilabel_margin_loss binary_cross_entropy_with_logits
 """
 _PROMOTE = "stack cat concat concatenate index_copy"
+
+COMPOSED = frozenset("einsum inner tensordot multi_dot matrix_power cov corrcoef".split())
+"""Functions in no list that ATen computes by others, which are: they are taken apart at once."""
 
 CPU_AUTOCAST: Mapping[str, AutocastClass] = MappingProxyType(
     {

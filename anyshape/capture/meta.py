@@ -105,6 +105,8 @@ def eager_call(
     writes = (name.rstrip("_") != name and not name.endswith("__")) or name.endswith(WRITERS)
     if writes and not writes_nothing(name, args):
         return _writing_call(domain, shown, args, kwargs)
+    if any(on for on, _ in domain.recorder.modes.autocast) and _is_composed(name):
+        raise broken("operator-unknown", what=shown, why="autocast casts what it is made of")
     from_domain = (
         domain.arguments(args),
         {key: domain.argument(value) for key, value in kwargs.items()},
@@ -120,6 +122,19 @@ def eager_call(
     result = domain.recorder.wrap(made)
     named = result_class(name) if isinstance(result, tuple) else None
     return named(result) if isinstance(named, type) else result
+
+
+def _is_composed(name: str) -> bool:
+    """Is it an operator that torch computes by others, each of which autocast sees?"""
+    *rest, last = name.removesuffix(".default").split(".")
+    packets = (getattr(torch.ops.aten, n, None) for n in ("_".join((*rest[-1:], last)), last))
+    found = next(filter(None, packets), None)
+    return found is not None and any(
+        torch._C._dispatch_has_kernel_for_dispatch_key(
+            getattr(found, overload)._name, "CompositeImplicitAutograd"
+        )
+        for overload in found.overloads()
+    )
 
 
 def into(domain: SymbolicDomain, shown: str, made: Any, out: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from anyshape.capture import world
-from anyshape.capture.autocast import CPU_AUTOCAST
+from anyshape.capture.autocast import COMPOSED, CPU_AUTOCAST
 from anyshape.capture.breaks import broken
 from anyshape.capture.declared import DeclaredSizes
 from anyshape.capture.entry_sizes import argument_shape
@@ -393,6 +393,7 @@ class Recorder:
         try:
             if any(on for on, _ in self.modes.autocast):
                 args, kwargs = self._autocast(name, args, kwargs)
+                builder.prepare = self._autocast if name in COMPOSED else None
             args, kwargs = with_integers(builder, name, args, kwargs)
             made = builder.call(name, *args, **kwargs)
         except NoRow as error:
@@ -409,6 +410,8 @@ class Recorder:
             why = f"{type(error).__name__}: {error}"
             mistake = f"the type rule of {name}: {why}"
             raise broken("operator-raises", what=name, why=why, mistake=mistake) from error
+        finally:
+            builder.prepare = None
         if self.modes.grad:
             self._propagate_grad(before)
         return made
@@ -426,7 +429,9 @@ class Recorder:
         if not found:
             return args, kwargs
         device = found[0].tensor.device.partition(":")[0]
-        kind = CPU_AUTOCAST.get(name) if device == "cpu" else OPS[name].autocast
+        row = OPS[name]
+        known = row.torch.rpartition(".")[2] if row.guessed else name
+        kind = CPU_AUTOCAST.get(known) if device == "cpu" else row.autocast
         enabled = dict(zip(world.AUTOCAST_DEVICES, self.modes.autocast)).get(device)
         if kind is None or enabled is None or not enabled[0]:
             return args, kwargs

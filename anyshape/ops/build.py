@@ -68,11 +68,18 @@ class Builder:
     location: Location | None = None
     world: World | None = None
     type_fallback: Callable[[OpDef, tuple[Any, ...], Mapping[str, Any]], Any] | None = None
+    prepare: Callable[[str, tuple[Any, ...], dict[str, Any]], Any] | None = None  # see `call`
     _counters: dict[str, int] = field(default_factory=dict)
     _sized: dict[Hashable, Any] = field(default_factory=dict)  # types with sizes made for them
 
     def call(self, name: str, *args: Arg, **kwargs: Arg) -> Any:
-        """Appends one application of row ``name``; returns its value, or a tuple of values."""
+        """Appends one application of row ``name``; returns its value, or a tuple of values.
+
+        ``prepare(name, args, kwargs)`` gives other arguments; while there is one, rows are expanded
+        as they are called, so that it sees what they are made of.
+        """
+        if self.prepare is not None:
+            args, kwargs = self.prepare(name, args, kwargs)
         row = self.ops[name]
         positional, keywords = row.signature.split(args, kwargs)
         if row.overload is not None:
@@ -81,7 +88,7 @@ class Builder:
             _refuse_complex(row, positional)
         if row.normalize is not None:
             positional, keywords = row.normalize(self.cx, *positional, **keywords)
-        if row.inline and row.expand is not None:
+        if row.expand is not None and (row.inline or self.prepare is not None):
             return row.expand(self, *positional, **keywords)
         types = self._types(row, positional, keywords)
         single = not isinstance(types, tuple)

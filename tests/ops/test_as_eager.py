@@ -307,3 +307,34 @@ def test_quotients_of_small_floats_are_eagers_to_the_bit(name: str, dtype: torch
     ours, theirs = fast(x, y), program(x, y)
     same = (ours == theirs) & (ours.signbit() == theirs.signbit())
     assert bool((same | ours.isnan() & theirs.isnan()).all())
+
+
+COMPOSED: dict[str, Program] = {
+    "a product summed": lambda x, v: torch.einsum("ij,kj->ik", x, x),
+    "a product not summed": lambda x, v: torch.einsum("ij,j->ij", x, v),
+    "inner": torch.inner,
+    "tensordot": lambda x, v: torch.tensordot(x, x, 1),
+    "multi_dot": lambda x, v: torch.linalg.multi_dot([x, x, x]),
+    "matrix_power": lambda x, v: torch.linalg.matrix_power(x, 3),
+    "matrix times vector": torch.mv,
+    "covariance": lambda x, v: torch.cov(x),
+    "correlation": lambda x, v: torch.corrcoef(x),
+    "pseudo-inverse": lambda x, v: torch.linalg.pinv(x),
+    "recurrent cell": lambda x, v: torch.rnn_tanh_cell(x, x, x, x),
+    "convolution over time": lambda x, v: torch.conv_tbc(x[None], x[None], v),
+}
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+@pytest.mark.filterwarnings("ignore")
+def test_autocast_casts_what_operators_are_made_of(name: str) -> None:
+    def program(x: Tensor, v: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return COMPOSED[name](x, v)
+
+    fast = anyshape.compile(program)
+    for n in (3, 4, 2):
+        x = floats(n, n) + torch.eye(n)
+        ours, theirs = fast(x, floats(n)), program(x, floats(n))
+        assert ours.dtype is theirs.dtype
+        torch.testing.assert_close(ours, theirs, rtol=2e-2, atol=2e-2, equal_nan=True)

@@ -391,4 +391,4 @@ def is_channels_last(cx: TypeContext, t: TensorType) -> bool:
         return False
     wanted = channels_last_strides(t.shape)
     rows = zip(t.shape, t.strides, wanted, strict=True)
-    return all(a == b or size == 1 for size, a, b in rows)
+    return all(size == 1 or cx.same(a, b) for size, a, b in rows)

@@ -198,3 +198,37 @@ def test_operators_that_change_nothing_still_give_memory_of_its_own(name: str) -
     for size in (3, 1, 2):
         x = torch.randn(size, 3)
         assert fast(x).untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
+
+
+def test_windows_added_one_by_one_compile_in_time_and_code_that_grow_with_their_number() -> None:
+    def program(picture: Tensor) -> Tensor:
+        made = picture.new_zeros(picture.shape)
+        for row in range(0, 12, 2):
+            made[..., row : row + 4] += picture[..., row : row + 4] * 2
+        return made
+
+    fast = anyshape.compile(program)
+    for size in (17, 16, 20):
+        x = torch.randn(3, size)
+        torch.testing.assert_close(fast(x), program(x))
+    assert len(fast.code()) < 60_000
+
+
+def kept_by_a_loop(scores: Tensor, near: Tensor) -> Tensor:
+    """As boxes are kept that overlap with none kept before."""
+    order, kept = scores.argsort(descending=True), []
+    while order.numel() > 0:
+        kept.append(order[0])
+        if order.numel() == 1:
+            break
+        rest = order[1:]
+        order = rest[near[order[0], rest] <= 0.3]
+    return torch.stack(kept) if kept else scores.new_empty(0, dtype=torch.long)
+
+
+def test_a_loop_that_data_ends_is_left_to_python() -> None:
+    fast = anyshape.compile(kept_by_a_loop)
+    for size in (9, 1, 0, 2):
+        given = torch.rand(size), torch.rand(size, size)
+        assert torch.equal(fast(*given), kept_by_a_loop(*given))
+    assert fast.stats().specializations > 0

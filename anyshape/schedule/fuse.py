@@ -47,6 +47,9 @@ Part = Literal["whole", "copy", "update"]
 LARGEST_GROUP = 96
 MOST_PARTS = 16
 """Parts that the joins of one kernel have in all: its code has a loop for each."""
+CONDITIONAL = frozenset({"pad", "cat"})
+DEEPEST_CONDITION = 4
+"""Joins and pads of joins and pads in one kernel: what lies below is written once for each way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +195,8 @@ class _Attempt:
     rows: tuple[Expr, ...] = ()
     reading_whole: bool = False
     parts: int = 0
+    conditions: dict[Value, int] = field(default_factory=dict)  # on the way to its elements
+    depth: int = 0
     low: float = -1.0
     high: float = math.inf
     lowering: Lowering = field(init=False)
@@ -258,6 +263,7 @@ class _Attempt:
             self.low = max(self.low, self.found.bound_at(numbers_of(node)))
         self.low = max(self.low, self.found.barriers[self.found.producer[node.output]])
         self.parts += joined_parts(node)
+        self.depth = self.conditions.get(node.output, 0) + (node.op in CONDITIONAL)
         rule(self.lowering, node, index)
 
     def _record(self, value: Value, index: Index, *, whole: bool = False) -> Cell:
@@ -280,6 +286,7 @@ class _Attempt:
             uses = self.uses[value] = {}
             heapq.heappush(self.heap, -position)
         uses[index] = None
+        self.conditions[value] = max(self.depth, self.conditions.get(value, 0))
         if whole or self.reading_whole:
             self.whole.add(value)
 
@@ -312,6 +319,8 @@ class _Attempt:
             return "the kernel is large enough"
         if self.parts + joined_parts(node) * len(places) > MOST_PARTS:
             return "the kernel joins enough parts"
+        if node.op in CONDITIONAL and self.conditions[node.output] >= DEEPEST_CONDITION:
+            return "enough conditions lead to its elements"
         lowering = found.ops[node.op].lower
         if isinstance(lowering, Reduce) or node.op in SCANS:
             if self.part == "update":

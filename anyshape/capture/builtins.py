@@ -207,7 +207,10 @@ def _cached(machine: Machine, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     """A function with `functools.lru_cache`: constants go to the cache, proxies past it."""
     if machine.recording and any(protocol.holds_proxy(arg) for arg in (*args, *kwargs.values())):
         return Call(fn.__wrapped__, args, kwargs)
-    return machine.native(fn, args, kwargs)
+    result = machine.native(fn, args, kwargs)
+    if machine.recording:
+        machine.domain.remembered(fn, () if kwargs else args, result)
+    return result
 
 
 def _getter(polyfill: Any) -> Callable[[Machine, Any, Args, Kwargs], Any]:

@@ -423,7 +423,9 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
         getattr(logging.Logger, n): _logged(getattr(logging.Logger, n))
         for n in ("debug", "info", "warning", "error", "exception", "critical", "log")
     },
-    logging.Logger.isEnabledFor: lambda domain, args, kwargs: args[0].isEnabledFor(*args[1:]),
+    logging.Logger.isEnabledFor: lambda domain, args, kwargs: domain.relied.asked(
+        args[0].isEnabledFor, tuple([*args[1:], *kwargs.values()])
+    ),
 }
 if isinstance(warnings.warn, types.FunctionType):
     FUNCTIONS[warnings.warn] = _deferred(warnings.warn)

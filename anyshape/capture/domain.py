@@ -64,6 +64,9 @@ class Domain:
         """A call leaves a parameter to the function's default; returns what the program sees."""
         return value
 
+    def remembered(self, fn: Any, args: tuple[Any, ...], result: Any) -> None:
+        """A function with `functools.lru_cache` gave a result that it may have kept."""
+
     def is_opaque(self, fn: Any) -> bool:
         """Whether a Python function is to be called natively as a whole (`call_native` then gets
         it).

@@ -251,6 +251,11 @@ KINDS: Mapping[str, GuardKind] = {
         lambda fn, expected: expected.holds(fn),
         lambda path, expected: f"{path} has the same code and defaults",
     ),
+    "remembers": GuardKind(
+        lambda path, expected, name: f"{path}.cache_info().currsize < {expected}",
+        lambda fn, expected: fn.cache_info().currsize >= expected,
+        lambda path, expected: f"{path} has not forgotten its results",
+    ),
     "same": GuardKind(
         lambda path, expected, name: f"{path} is not {expression(expected, name)}",
         lambda value, expected: True,

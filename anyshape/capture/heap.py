@@ -24,7 +24,7 @@ from anyshape.capture.iterators import FORKABLE, SETTABLE, can_fork
 from anyshape.capture.mirrors import Copier, copier_of, mapping_behind
 from anyshape.capture.undo import undo_attribute, undo_contents, undo_raise, undo_slot, write_cell
 from anyshape.capture.unread import Unread, is_blind
-from anyshape.capture.values import NULL, PROXIES, Break
+from anyshape.capture.values import NULL, PROXIES, Break, contents
 
 if TYPE_CHECKING:
     from anyshape.capture.domain import Domain
@@ -442,14 +442,16 @@ class Heap:
         return value
 
     def cell(self, cell: CellType, name: str) -> Any:
-        """The contents of a cell."""
+        """The contents of a cell; NULL where it is empty."""
         written = self.slots.get((id(cell), "cell_contents"))
         if written is not None:
-            if written[1] is NULL:
-                raise ValueError("Cell is empty")
             return written[1]
-        value = cell.cell_contents
-        return value if id(cell) in self.created else self.domain.read(cell, "closure", name, value)
+        value = contents(cell)
+        return (
+            value
+            if value is NULL or id(cell) in self.created
+            else self.domain.read(cell, "closure", name, value)
+        )
 
     # ---- writes ----------------------------------------------------------------------------------
     def set_cell(self, cell: CellType, value: Any) -> None:

@@ -10,7 +10,7 @@ from anyshape.capture.continuations import DISCARD
 from anyshape.capture.frame import Frame
 from anyshape.capture.generators import Generator
 from anyshape.capture.steps import also, drop, enter, release
-from anyshape.capture.values import NULL
+from anyshape.capture.values import NULL, contents
 
 if TYPE_CHECKING:
     from anyshape.capture.machine import Machine
@@ -71,13 +71,13 @@ def copy_free_vars(machine: Machine, frame: Frame, arg: Any) -> None:
 def read_cell(machine: Machine, frame: Frame, slot: int) -> Any:
     """The contents of the cell in a slot."""
     cell = frame.locals[slot]
-    try:
-        if machine.recording and not frame.code.hidden:
-            return machine.heap.cell(cell, frame.code.local_names[slot])
-        return cell.cell_contents
-    except ValueError:
-        pass
-    raise _unbound_cell(frame, slot)
+    if machine.recording and not frame.code.hidden:
+        value = machine.heap.cell(cell, frame.code.local_names[slot])
+    else:
+        value = contents(cell)
+    if value is NULL:
+        raise _unbound_cell(frame, slot)
+    return value
 
 
 def _unbound_cell(frame: Frame, slot: int) -> NameError:

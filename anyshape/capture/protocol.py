@@ -10,12 +10,12 @@ where one call is all, else by a polyfill. Attributes are in attributes.py.
 from __future__ import annotations
 
 import operator
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any
 
-from anyshape.capture import iteration_polyfills, polyfills, texts
+from anyshape.capture import inside_c, iteration_polyfills, polyfills, texts
 from anyshape.capture.attributes import (
     C_FUNCTIONS,
     HEAP_TYPE,
@@ -139,7 +139,7 @@ def compare(machine: Machine, sign: str, a: Any, b: Any) -> Any:
         return Call(polyfills.rich_compare, (a, b, method, reflected, sign))
     if machine.recording:
         a, b = machine.heap.mirror(a), machine.heap.mirror(b)
-        if holds_proxy(a) or holds_proxy(b):
+        if any(holds_proxy(v) or inside_c.defines(machine, v, inside_c.ORDER) for v in (a, b)):
             return _compare_containers(machine, sign, a, b, function)
     return function(a, b)
 
@@ -251,7 +251,10 @@ def _recorded_contains(machine: Machine, container: Any, item: Any) -> Any:
     if isinstance(container, (dict, set, frozenset)):
         item = plain_key(machine, item)
     container = machine.heap.read_contains(container, item)
-    if isinstance(container, (list, tuple)) and (holds_proxy(item) or holds_proxy(container)):
+    if isinstance(container, (list, tuple, deque)) and any(
+        holds_proxy(value) or inside_c.defines(machine, value, inside_c.EQUALITY)
+        for value in (item, container)
+    ):
         return Call(polyfills.contains_by_iteration, (container, item))
     if type(container) is range and type(item) in PROXIES:
         return Call(polyfills.range_contains, (container, item))

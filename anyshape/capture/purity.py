@@ -17,10 +17,13 @@ import itertools
 import math
 import operator
 import re
+import sys
 import types
 from collections import OrderedDict, defaultdict, deque
 from typing import Any
 
+TRUSTED = frozenset(sys.stdlib_module_names) | {"torch", "anyshape", "numpy"}
+"""Packages whose code hardly ever changes."""
 C_DESCRIPTORS = frozenset(
     {
         type(list.append),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import enum
 import re
-import sys
 import types
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -36,7 +35,6 @@ IDENTITY = (
     re.Pattern,
 )
 EQUAL = (torch.device, slice)
-TRUSTED = frozenset(sys.stdlib_module_names) | {"torch", "anyshape", "numpy"}
 CALLED = (
     types.FunctionType,
     types.BuiltinFunctionType,

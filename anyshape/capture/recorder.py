@@ -24,6 +24,7 @@ from anyshape.capture.guards import Guard, ScalarGuard, SizeGuard, names_of
 from anyshape.capture.identities import told_apart
 from anyshape.capture.integers import with_integers
 from anyshape.capture.marks import Mark
+from anyshape.capture.reads import CONSTANTS, is_simple
 from anyshape.capture.reliance import Reliance
 from anyshape.capture.sources import Source, Sources
 from anyshape.capture.tensors import (
@@ -159,12 +160,12 @@ class Recorder:
 
     def guard(self, source: Source, kind: str, expected: Any) -> None:
         """Relies on one atom; said twice is said once."""
-        try:
-            key = (id(source), kind, type(expected), expected)
-            if key in self.guards:
-                return
-        except TypeError:
+        if type(expected) in CONSTANTS or (type(expected) is tuple and is_simple(expected)):
+            key: tuple[Any, ...] = (id(source), kind, type(expected), expected)
+        else:  # no code of the program is to run
             key = (id(source), kind, id(expected))
+        if key in self.guards:
+            return
         self.guards[key] = Guard(source, kind, expected, self.location())
 
     def guard_identities(self) -> None:
@@ -500,6 +501,8 @@ class Recorder:
         if known is not None:
             if known[2] is not source and not source.is_pinned:
                 self.guard(source, "same", known[2])
+            elif known[2] is not source and not known[2].is_pinned:
+                self.guard(known[2], "same", source)
             return known[1]
         if not is_plain(tensor):
             raise broken("tensor-subclass", what=type(tensor).__name__)

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anyshape.capture.guards import FunctionState, Guard, namespace_of
-from anyshape.capture.reads import CONSTANTS, TRUSTED, is_simple
+from anyshape.capture.purity import TRUSTED
+from anyshape.capture.reads import CONSTANTS, is_simple
 from anyshape.capture.sources import Sources
 
 IMMUTABLE_TYPE, HEAP_TYPE = 1 << 8, 1 << 9  # flags of classes
@@ -27,7 +28,10 @@ class Reliance:
     sources: Sources
     guards: list[Guard] = field(default_factory=list)
     _trusted: dict[str, bool] = field(default_factory=dict)
+    _forget: dict[int, Any] = field(default_factory=dict)
+    _remembered: dict[Any, tuple[Any, tuple[Any, ...], Any]] = field(default_factory=dict)
     _entered: set[int] = field(default_factory=set)
+    _asked: dict[tuple[Any, ...], tuple[Any, tuple[Any, ...], Any]] = field(default_factory=dict)
     _found: dict[tuple[int, Any], tuple[str, dict[Any, Any], Any]] = field(default_factory=dict)
 
     def is_library(self, obj: Any, kind: str) -> bool:
@@ -71,10 +75,33 @@ class Reliance:
             if self.sources.of(value) is None:
                 self.sources.const(value, f"{name} of {fn.__qualname__}")
 
+    def asked(self, fn: Any, args: tuple[Any, ...]) -> Any:
+        """A C function was asked about the process (how many threads, ...): its answer."""
+        answer = fn(*args)
+        if type(answer) in CONSTANTS and all(type(arg) in CONSTANTS for arg in args):
+            self._asked.setdefault((fn, *args), (fn, args, answer))
+        return answer
+
+    def remembered(self, fn: Any, args: tuple[Any, ...], result: Any) -> None:
+        """A function that remembers its results gave one; it may forget them, and give another."""
+        if args and all(type(arg) in CONSTANTS for arg in args):
+            self._remembered.setdefault((id(fn), *args), (fn, args, result))
+        else:
+            self._forget.setdefault(id(fn), fn)
+
     def all_guards(self) -> Iterator[Guard]:
         """Everything relied on so far."""
         yield from self.guards
-        child = self.sources.child
+        child, const = self.sources.child, self.sources.const
+        for fn, args, answer in self._asked.values():
+            if fn(*args) == answer:  # before the program, too, and not by what it did
+                yield Guard(child(const(fn, fn.__name__), "call", args), "equals", answer)
+        for fn, args, result in self._remembered.values():
+            kind = "equals" if type(result) in CONSTANTS else "is"
+            yield Guard(child(const(fn, told(fn)), "call", args), kind, result)
+        for fn in self._forget.values():
+            kept = fn.cache_info().currsize
+            yield Guard(const(fn, told(fn)), "remembers", kept)
         for (_, name), (holder, table, value) in self._found.items():
             source = self.sources.const(table, holder)
             if name in table and table[name] is value:
@@ -91,6 +118,11 @@ def names_of(holder: Any) -> dict[Any, Any] | None:
         changes = holder.__flags__ & (HEAP_TYPE | IMMUTABLE_TYPE) == HEAP_TYPE
         return namespace_of(holder) if changes else None
     return vars(holder) if isinstance(holder, types.ModuleType) else None
+
+
+def told(fn: Any) -> str:
+    """The name of a callable."""
+    return str(getattr(fn, "__qualname__", None) or type(fn).__name__)
 
 
 def _told(holder: Any) -> str:

@@ -19,6 +19,7 @@ import torch
 
 from anyshape.capture import (
     callables,
+    inside_c,
     join,
     modules,
     numbers,
@@ -194,11 +195,17 @@ class SymbolicDomain(Domain):
             or self._is_fixed(source)
         ):
             return self._see_fixed(source, value)
+        return self._see_object(source, value)
+
+    def _see_object(self, source: Source, value: Any) -> Any:
+        """An object that may be another one in each call."""
+        recorder, kind = self.recorder, type(value)
         recorder.guard(source, "type", kind)
         known = recorder.sources.of(value)
-        if known is not None and known is not source and not known.is_pinned:
+        if known is None:
+            recorder.sources.place(value, source)
+        elif known is not source:
             recorder.guard(source, "same", known)
-        recorder.sources.place(value, source)
         if kind in FORKABLE:
             self._iterators[id(value)] = value, value
         return value
@@ -415,6 +422,9 @@ class SymbolicDomain(Domain):
         self.relied.default(fn, name, value)
         return self.lift(value) if isinstance(value, torch.Tensor) else value
 
+    def remembered(self, fn: Any, args: tuple[Any, ...], result: Any) -> None:
+        self.relied.remembered(fn, args, result)
+
     def is_opaque(self, fn: Any) -> bool:
         return callables.is_opaque(fn)
 
@@ -444,6 +454,8 @@ class SymbolicDomain(Domain):
             type(a) in PROXIES for a in kwargs.values()
         ):
             return self._call_with_proxies(fn, args, kwargs)
+        if inside_c.runs_program_code(self.machine, fn, (*args, *kwargs.values())):
+            raise broken("unknown-call", getattr(fn, "__qualname__", repr(fn)))
         if callables.is_pure(fn, args) and (
             fn in callables.KEEPERS or not self._reads_outside((*args, *kwargs.values()))
         ):
@@ -482,7 +494,7 @@ class SymbolicDomain(Domain):
         if not any(tensor_methods.holds_proxy(a) for a in (*args, *kwargs.values())):
             name = getattr(fn, "__name__", "")
             if name.startswith(callables.QUERIES) or fn in callables.PURE_TORCH:
-                return fn(*args, **kwargs)
+                return fn(*args, **kwargs) if kwargs else self.relied.asked(fn, args)
         return eager_call(self, fn, args, kwargs)
 
     def _call_with_proxies(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

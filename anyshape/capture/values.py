@@ -11,6 +11,7 @@ wrong result.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import CellType
 from typing import Any, NoReturn
 
 
@@ -184,3 +185,11 @@ class TextValue(Proxy):
 
 
 PROXIES: frozenset[type] = frozenset({SizeValue, ScalarValue, TensorValue, OpaqueValue, TextValue})
+
+
+def contents(cell: CellType) -> Any:
+    """What lies in a cell; NULL where it is empty."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return NULL

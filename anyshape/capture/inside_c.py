@@ -1,0 +1,78 @@
+"""Would C code run code of the program? It does where it compares, sorts or prints objects whose
+classes say in Python how, where it is handed a function, and so on; what that code reads would go
+unseen.
+
+In: a C callable and its arguments. Out: yes or no. Methods of torch's and the standard library's
+own classes (an enum's text) do not count: they read what does not change.
+"""
+
+from __future__ import annotations
+
+import heapq
+import operator
+import re
+from collections import deque
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any
+
+from anyshape.capture import purity
+from anyshape.capture.values import NULL, PROXIES
+
+if TYPE_CHECKING:
+    from anyshape.capture.machine import Machine
+
+EQUALITY = ("__eq__",)
+ORDER = ("__lt__", "__gt__", "__le__", "__ge__", "__eq__")
+TEXT = ("__repr__", "__str__", "__format__")
+CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None), type, FunctionType})
+
+_PRINTERS = frozenset(
+    [
+        *[str, repr, format, ascii, list.__repr__, tuple.__repr__, dict.__repr__, set.__repr__],
+        *[str.format, str.format_map, str.__mod__, operator.mod],
+    ]
+)
+_SORTERS = frozenset(
+    [*[sorted, min, max, list.sort], *[f for f in vars(heapq).values() if callable(f)]]
+)
+_COMPARERS = purity.SEARCHERS | purity.DEEP_READERS | {operator.countOf, operator.indexOf}
+SUBSTITUTIONS = frozenset({"sub", "subn"})
+
+
+def runs_program_code(machine: Machine, fn: Any, args: tuple[Any, ...]) -> bool:
+    """Does this call compare, order or print what a class of the program compares, orders or
+    prints in Python, or call back a function of the program?"""
+    owner = getattr(fn, "__self__", None)
+    if type(owner) is re.Pattern and fn.__name__ in SUBSTITUTIONS:
+        return bool(args) and isinstance(args[0], (FunctionType, MethodType))
+    if fn is getattr(operator, "call", None):
+        return True
+    if fn in _PRINTERS:
+        methods: tuple[str, ...] = TEXT
+    elif fn in _SORTERS:
+        methods = ORDER
+    elif fn in _COMPARERS:
+        methods = EQUALITY
+    else:
+        return False
+    return any(defines(machine, arg, methods) for arg in args)
+
+
+def defines(machine: Machine, value: Any, methods: tuple[str, ...], depth: int = 3) -> bool:
+    """Does the class of the value, or of what lies in it, define one of the methods in Python?"""
+    kind = type(value)
+    if kind in PLAIN or kind in PROXIES:
+        return False
+    if isinstance(value, CONTAINERS):
+        if depth == 0:
+            return False
+        inside = value.values() if isinstance(value, dict) else value
+        return any(defines(machine, item, methods, depth - 1) for item in inside)
+    return any(_is_of_the_program(machine.lookup(kind, name)) for name in methods)
+
+
+def _is_of_the_program(method: Any) -> bool:
+    if method is NULL or type(method) is not FunctionType:
+        return False
+    return (method.__module__ or "").partition(".")[0] not in purity.TRUSTED

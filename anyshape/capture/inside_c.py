@@ -36,7 +36,13 @@ _PRINTERS = frozenset(
 _SORTERS = frozenset(
     [*[sorted, min, max, list.sort], *[f for f in vars(heapq).values() if callable(f)]]
 )
-_COMPARERS = purity.SEARCHERS | purity.DEEP_READERS | {operator.countOf, operator.indexOf}
+_COMPARERS = purity.SEARCHERS | frozenset(
+    [
+        *[vars(cls)[name] for cls in (list, tuple, dict, deque) for name in ("__eq__", "__ne__")],
+        *[list.remove, deque.remove, operator.countOf, operator.indexOf, operator.contains],
+        *[operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge],
+    ]
+)
 SUBSTITUTIONS = frozenset({"sub", "subn"})
 
 

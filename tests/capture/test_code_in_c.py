@@ -108,18 +108,16 @@ def test_a_remembering_function_that_was_made_to_forget() -> None:
 
 def test_questions_to_the_process() -> None:
     logger = logging.getLogger("anyshape.test_questions")
-    before = torch.get_num_threads(), torch.backends.cudnn.benchmark
+    before = torch.get_num_threads()
 
     def asks(x: torch.Tensor) -> torch.Tensor:
         x = x * torch.get_num_threads()
-        x = x + 1 if torch.backends.cudnn.benchmark else x
         return x + 2 if logger.isEnabledFor(logging.INFO) else x
 
     fast, x = anyshape.compile(asks, fullgraph=True), torch.ones(3)
     changes: tuple[Callable[[], Any], ...] = (
         lambda: None,
-        lambda: torch.set_num_threads(3 - before[0] if before[0] < 3 else 1),
-        lambda: setattr(torch.backends.cudnn, "benchmark", not before[1]),
+        lambda: torch.set_num_threads(2 if before == 1 else 1),
         lambda: logger.setLevel(logging.DEBUG),
         lambda: logger.setLevel(logging.ERROR),
     )
@@ -128,8 +126,7 @@ def test_questions_to_the_process() -> None:
             change()
             assert fast(x).tolist() == asks(x).tolist()
     finally:
-        torch.set_num_threads(before[0])
-        torch.backends.cudnn.benchmark = before[1]
+        torch.set_num_threads(before)
 
 
 def test_objects_that_cannot_be_hashed_are_captured() -> None:

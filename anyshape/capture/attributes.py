@@ -66,7 +66,8 @@ def load_attr(machine: Machine, obj: Any, name: str) -> Any:
             return generic_getattr(machine, obj, cls, name)
         return _getattr_with_hook(machine, obj, cls, name, hook)
     if type(getattribute) is FunctionType:
-        return Call(polyfills.custom_getattr, (obj, name))
+        known = machine.heap.recalled(obj, name) if machine.recording else NULL
+        return Call(polyfills.custom_getattr, (obj, name)) if known is NULL else known
     if getattribute is _type_getattribute:
         return type_getattr(machine, obj, cls, name)
     if getattribute is _module_getattribute:

@@ -250,6 +250,10 @@ def _native(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     return machine.native(args[0], args[1:], kwargs)
 
 
+def _remembered(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
+    return machine.heap.remember(*args) if machine.recording else args[2]
+
+
 def _created(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     return machine.heap.create(args[0]) if machine.recording else args[0]
 
@@ -302,6 +306,7 @@ BUILTINS: dict[Any, Handler] = {
     intrinsics.is_subtype: _is_subtype,
     intrinsics.native: _native,
     intrinsics.created: _created,
+    intrinsics.remembered: _remembered,
 }
 
 # Objects of C classes that are called, by class.

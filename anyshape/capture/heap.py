@@ -94,6 +94,7 @@ class Heap:
         "mirrors",
         "owners",
         "slots",
+        "told",
         "unread",
     )
 
@@ -102,6 +103,7 @@ class Heap:
         self.created: dict[int, Any] = {}
         self.mirrors: dict[int, Mirror] = {}
         self.owners: dict[int, int] = {}  # id of a mirror's state -> id of the real object
+        self.told: dict[tuple[int, str], tuple[int, Any, Any]] = {}
         self.unread: dict[int, Unread] = {}
         self.slots: dict[tuple[int, str], tuple[Any, Any]] = {}  # (id(obj), name) -> (obj, value)
         self.effects: list[Effect] = []
@@ -374,6 +376,24 @@ class Heap:
             self.absent(obj, name)
             return NULL
         return self.domain.read(obj, "attr", name, value)
+
+    def recalled(self, obj: Any, name: str) -> Any:
+        """What code of the program gave for an attribute of an outside object, if nothing outside
+        was written since; else `NULL`."""
+        found = self.told.get((id(obj), name))
+        if found is not None and found[0] == len(self.effects):
+            return found[2]
+        if id(obj) not in self.created:
+            self.told[id(obj), name] = (len(self.effects), obj, NULL)
+        return NULL
+
+    def remember(self, obj: Any, name: str, value: Any) -> Any:
+        """Keeps a constant that `recalled` asked for, if that wrote nothing outside."""
+        found = self.told.get((id(obj), name))
+        if found is not None:
+            constant = type(value) in IMMUTABLE and found[0] == len(self.effects)
+            self.told[id(obj), name] = (found[0], obj, value if constant else NULL)
+        return value
 
     def absent(self, obj: Any, name: str, kind: str = "missing") -> None:
         """The program relies on an object having no such name of its own."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import types
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -27,20 +27,19 @@ def told_apart(
     sources: Sources, identified: Iterable[Source], written: frozenset[type]
 ) -> tuple[Source, ...]:
     """The places whose objects must be different ones; none where no two could be one."""
-    kinds: dict[type, dict[Source, None]] = {}
-    for obj, source in _candidates(sources, written):
-        kinds.setdefault(type(obj), {})[source] = None
-    found: dict[Source, None] = dict.fromkeys(identified)
-    for group in kinds.values():
-        if len(group) > 1 and any(not source.is_pinned for source in group):
-            found.update(group)
-    moving = [source for source in found if not source.is_pinned]
-    fixed = [source for source in found if source.is_pinned]
-    return (*moving, *fixed) if moving and len(found) > 1 else ()
+    moving = [(obj, source) for obj, source in sources.placed() if not source.is_pinned]
+    kinds = {type(obj) for obj, _ in moving if type(obj) in written or not is_shared(obj)}
+    groups: dict[type, dict[Source, None]] = {kind: {} for kind in kinds}
+    for obj, source in sources.placed() if kinds else ():
+        if type(obj) in kinds:
+            groups[type(obj)][source] = None
+    found = dict.fromkeys(identified)
+    for group in groups.values():
+        found.update(group if len(group) > 1 else {})
+    ordered = sorted(found, key=lambda source: source.is_pinned)
+    return tuple(ordered) if len(ordered) > 1 and not ordered[0].is_pinned else ()
 
 
-def _candidates(sources: Sources, written: frozenset[type]) -> Iterator[tuple[Any, Source]]:
-    for obj, source in sources.placed():
-        kind = type(obj)
-        if kind in written or not (kind in CONSTANTS or isinstance(obj, SHARED)):
-            yield obj, source
+def is_shared(obj: Any) -> bool:
+    """Whether nothing tells it from another of its kind unless the program asks."""
+    return type(obj) in CONSTANTS or isinstance(obj, SHARED)

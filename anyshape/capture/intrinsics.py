@@ -44,6 +44,11 @@ def run_class_body(body: Any, namespace: Any) -> Any:
     _only_interpreted("run_class_body")
 
 
+def remembered(obj: Any, name: str, value: Any) -> Any:
+    """Say that `obj.name` gave `value`, by way of code of the program."""
+    _only_interpreted("remembered")
+
+
 def created(value: Any) -> Any:
     """Say that `value` was made in this trace."""
     _only_interpreted("created")

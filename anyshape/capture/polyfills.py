@@ -19,6 +19,7 @@ from anyshape.capture.intrinsics import (
     generic_getattr,
     is_subtype,
     native,
+    remembered,
 )
 from anyshape.capture.values import ABSENT
 
@@ -51,7 +52,8 @@ def call_result(fn: Any, fn_args: Any, args: Any, kwargs: Any) -> Any:
 def custom_getattr(obj: Any, name: Any) -> Any:
     cls = type(obj)
     try:
-        return bind(find(cls, "__getattribute__"), obj, cls)(name)
+        value = bind(find(cls, "__getattribute__"), obj, cls)(name)
+        return remembered(obj, name, value)
     except AttributeError:
         hook = find(cls, "__getattr__")
         if hook is ABSENT:

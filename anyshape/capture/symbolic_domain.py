@@ -28,6 +28,7 @@ from anyshape.capture import (
     tensor_methods,
     tensor_ops,
     texts,
+    torchmap,
     world,
 )
 from anyshape.capture.breaks import broken
@@ -65,6 +66,9 @@ from anyshape.ir.graph import Location
 from anyshape.ops.context import OpError
 from anyshape.ops.layout import numel
 from anyshape.symbolic import Condition
+
+# Functions that may be more than their code, depending on their arguments.
+SPECIAL = (callables.FUNCTIONS, modules.FAST, tensor_methods.HANDLERS, torchmap.ROWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,7 @@ class SymbolicDomain(Domain):
         self.refusals: list[Refusal] = []
         self.meetings: dict[tuple[Code, int], tuple[int, frozenset[int]]] = {}
         self._iterators: dict[int, tuple[Any, Any]] = {}
+        self._plain: set[Any] = set()  # functions that are interpreted, whatever their arguments
         self._twins: dict[int, tuple[Any, Any]] = {}
         recorder.frame = lambda: self.machine.frame
 
@@ -283,6 +288,8 @@ class SymbolicDomain(Domain):
             machine.heap.created,
             machine.heap.mirrors,
             machine.heap.unread,
+            machine.heap.told,
+            self._plain,
         ):
             table.clear()
         machine.heap.slots.clear()
@@ -387,6 +394,8 @@ class SymbolicDomain(Domain):
 
     # ---- calls -----------------------------------------------------------------------------------
     def python_call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if fn in self._plain:
+            return NotImplemented
         replaced = callables.FUNCTIONS.get(fn)
         if replaced is not None:
             return replaced(self, args, kwargs)
@@ -409,6 +418,10 @@ class SymbolicDomain(Domain):
         return modules.call(self, fn, args, kwargs)
 
     def entered(self, fn: types.FunctionType) -> None:
+        if fn in self._plain:
+            return
+        if not any(fn in table for table in SPECIAL) and fn.__module__ != "anyshape.api":
+            self._plain.add(fn)
         if id(fn) not in self.machine.heap.created and self.relied.is_fixed(fn):
             self.relied.entered(fn)
 
@@ -426,7 +439,7 @@ class SymbolicDomain(Domain):
         self.relied.remembered(fn, args, result)
 
     def is_opaque(self, fn: Any) -> bool:
-        return callables.is_opaque(fn)
+        return fn not in self._plain and callables.is_opaque(fn)
 
     def call_native(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if type(fn) not in purity.CALLABLE_TYPES or fn not in callables.HOLDERS:

@@ -19,36 +19,16 @@ import torch
 
 from anyshape.capture.guards import GuardSet, compile_entry
 from anyshape.capture.tensors import parameter_state
+from anyshape.dispatch.compared import compared
 from anyshape.dispatch.steady import Steady
 from anyshape.errors import AnyshapeError
-from anyshape.ir.code import CFunction
 from anyshape.options import Options
-from anyshape.runtime.build import Builder
 
 IMPL_BYTES = (
     176  # of a TensorImpl: storage, sizes and strides, offset, dtype, device, keys all lie within
 )
 STORAGE_BYTES = 48
 FEW = 8  # so few tensors are asked one by one
-
-SOURCE = """
-int anyshape_fresh(long long count, char **impls, char *copies, long long start,
-                   long long words, long long storage, long long data,
-                   long long *pointers, long long tables, char **dicts)
-{
-    for (long long i = 0; i < count; i++) {
-        long long *now = (long long *)(impls[i] + start);
-        long long *then = (long long *)(copies + i * words * 8);
-        long long different = 0;
-        for (long long w = 0; w < words; w++) different |= now[w] ^ then[w];
-        char *owner = *(char **)(impls[i] + storage);
-        if (different || *(long long *)(owner + data) != pointers[i]) return 1;
-    }
-    for (long long i = 0; i < tables; i++)
-        if (*(long long *)(dicts[i] + 16)) return 2;  /* ma_used */
-    return 0;
-}
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +111,7 @@ def _compare_bytes(
     if layout is None or not plain or not all(isinstance(table, dict) for table in hooks):
         return None
     try:
-        arguments = ("int64", *["pointer"] * 2, *["int64"] * 4, "pointer", "int64", "pointer")
-        builder = Builder.create(options, "")
-        compare = builder.functions({"anyshape_fresh": CFunction(SOURCE, arguments, True)})[
-            "anyshape_fresh"
-        ]  # type: ignore[arg-type]
+        compare = compared(options)["anyshape_fresh"]
     except AnyshapeError:
         return None
     count, words = len(parameters), (IMPL_BYTES - layout.storage) // 8

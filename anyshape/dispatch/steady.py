@@ -18,29 +18,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from anyshape.capture.guards import Guard, compile_test, dict_read, namespace_of
+from anyshape.dispatch.compared import compared
 from anyshape.errors import AnyshapeError
-from anyshape.ir.code import CFunction
 from anyshape.options import Options
-from anyshape.runtime.build import Builder
 
 MANY = 64  # fewer guards are tested one by one, in less time
 NUMBER = 24  # where a dictionary has its number, in bytes
 WORD_CHANGED = -2
 CLASS = 8  # where an object has its class
 VERSIONS = ((3, 11), (3, 12))
-
-SOURCE = """
-long long anyshape_changed(long long words, long long **places, long long *expected,
-                           long long count, char **dicts, long long *numbers, long long from)
-{
-    if (!from)
-        for (long long i = 0; i < words; i++)
-            if (*places[i] != expected[i]) return -2;
-    for (long long i = from; i < count; i++)
-        if (*(long long *)(dicts[i] + 24) != numbers[i]) return i;
-    return -1;
-}
-"""
 
 
 def number_of(table: dict[Any, Any]) -> int:
@@ -185,11 +171,7 @@ class Steady:
 
 
 def _changed(options: Options) -> Callable[..., int] | None:
-    types = (*("int64", "pointer", "pointer") * 2, "int64")
     try:
-        builder = Builder.create(options, "")
-        wanted = {"anyshape_changed": CFunction(SOURCE, types, returns_status=True)}
-        changed: Callable[..., int] = builder.functions(wanted)["anyshape_changed"]
+        return compared(options)["anyshape_changed"]
     except AnyshapeError:
         return None
-    return changed

@@ -124,3 +124,30 @@ def test_an_averaged_global_is_an_argument_from_the_second_call_on() -> None:
         return program, lambda: state
 
     assert agree(make).specializations == 2
+
+
+def test_an_attribute_given_by_the_programs_code_is_asked_again_after_a_write() -> None:
+    class Config:
+        def __init__(self) -> None:
+            self.scale = 1
+            self.asked = 0
+
+        def __getattribute__(self, name: str) -> Any:
+            if name == "counted":
+                self.asked += 1
+                return self.asked
+            return super().__getattribute__(name)
+
+    def make() -> Any:
+        config = Config()
+
+        def program(x: Tensor) -> Any:
+            first = config.scale, config.scale
+            config.scale = 3
+            second = config.scale
+            config.scale = 1
+            return x * config.scale, first, second, config.counted, config.counted
+
+        return program, lambda: [config.scale, config.asked]
+
+    agree(make)

@@ -1,0 +1,57 @@
+"""The C functions that compare what guards rely on with what is there now: one translation unit,
+made once a process.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from anyshape.ir.code import CFunction
+from anyshape.options import Options
+from anyshape.runtime.build import Builder
+
+CHANGED = """
+long long anyshape_changed(long long words, long long **places, long long *expected,
+                           long long count, char **dicts, long long *numbers, long long from)
+{
+    if (!from)
+        for (long long i = 0; i < words; i++)
+            if (*places[i] != expected[i]) return -2;
+    for (long long i = from; i < count; i++)
+        if (*(long long *)(dicts[i] + 24) != numbers[i]) return i;
+    return -1;
+}
+"""
+FRESH = """
+int anyshape_fresh(long long count, char **impls, char *copies, long long start,
+                   long long words, long long storage, long long data,
+                   long long *pointers, long long tables, char **dicts)
+{
+    for (long long i = 0; i < count; i++) {
+        long long *now = (long long *)(impls[i] + start);
+        long long *then = (long long *)(copies + i * words * 8);
+        long long different = 0;
+        for (long long w = 0; w < words; w++) different |= now[w] ^ then[w];
+        char *owner = *(char **)(impls[i] + storage);
+        if (different || *(long long *)(owner + data) != pointers[i]) return 1;
+    }
+    for (long long i = 0; i < tables; i++)
+        if (*(long long *)(dicts[i] + 16)) return 2;  /* ma_used */
+    return 0;
+}
+"""
+_INT, _POINTER = "int64", "pointer"
+FUNCTIONS = {
+    "anyshape_changed": CFunction(CHANGED, (*(_INT, _POINTER, _POINTER) * 2, _INT), True),  # type: ignore[arg-type]
+    "anyshape_fresh": CFunction(
+        FRESH, (_INT, *[_POINTER] * 2, *[_INT] * 4, _POINTER, _INT, _POINTER), True
+    ),  # type: ignore[arg-type]
+}
+
+
+@functools.cache
+def compared(options: Options) -> Mapping[str, Callable[..., int]]:
+    """The functions by name; raises `AnyshapeError` where there is no C compiler, or it fails."""
+    return MappingProxyType(Builder.create(options, "").functions(FUNCTIONS))

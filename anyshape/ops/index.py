@@ -7,9 +7,12 @@ taken apart by ``indexing.py``. Negative places count from the end where torch's
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
-from anyshape.ir.dtypes import bool_, int32, int64, uint8
+from anyshape.ir.dtypes import DType, bool_, int32, int64, uint8
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides, numel
@@ -293,10 +296,64 @@ op(
     type=_scatter_type,
     expand=lambda b, x, dim, index, src: b.scatter_reduce(x, dim, index, src, "sum"),
 )
+
+
+def _lowest(dtype: DType) -> float | int:
+    if dtype.is_floating:
+        return -math.inf
+    return -(1 << (8 * dtype.size_bytes - 1)) if dtype.signed else 0
+
+
+def _highest(dtype: DType) -> float | int:
+    if dtype.is_floating:
+        return math.inf
+    bits = 8 * dtype.size_bytes - dtype.signed
+    return 1 if dtype is bool_ else (1 << bits) - 1
+
+
+NEUTRAL: Mapping[str, Callable[[DType], float | int]] = MappingProxyType(
+    {"sum": lambda dtype: 0, "mean": lambda dtype: 0, "prod": lambda dtype: 1,
+     "amax": _lowest, "amin": _highest}
+)  # fmt: skip
+"""What changes nothing, by reduction."""
+
+
+def _scatter_reduce_row(
+    x: Any, dim: Any, index: Any, src: Any, reduce: Any, *, include_self: Any = True
+) -> str | None:
+    """Averages, and what leaves out the elements that are written to, are made of sums."""
+    t = tensor(x)
+    if t.dtype.is_complex or reduce not in NEUTRAL or (t.dtype is bool_ and reduce == "mean"):
+        return None
+    return None if include_self and reduce != "mean" else "scatter_reduce_anew"
+
+
+def _scatter_reduce_anew(
+    b: Any, x: Any, dim: Any, index: Any, src: Any, reduce: str, *, include_self: bool
+) -> Any:
+    start = x if include_self else b.scatter(x, dim, index, NEUTRAL[reduce](x.dtype))
+    if reduce != "mean":
+        return b.scatter_reduce(start, dim, index, src, reduce)
+    whole = b.scatter_reduce(start, dim, index, src, "sum")
+    one = b.full((), 1, x.dtype, x.type.device)
+    ones = b.expand(one, x.shape)
+    ones = ones if include_self else b.scatter(ones, dim, index, 0)
+    counts = b.scatter_reduce(ones, dim, index, b.expand(one, src.shape), "sum")
+    return b.div(whole, counts, rounding_mode=None if x.dtype.is_floating else "floor")
+
+
+op(
+    "scatter_reduce_anew",
+    "input, dim, index, src, reduce, *, include_self=True",
+    torch="torch.ops.aten.scatter_reduce.two",
+    inline=True,
+    expand=_scatter_reduce_anew,
+)
 op(
     "scatter_reduce",
     "input, dim, index, src, reduce, *, include_self=True",
     torch="torch.scatter_reduce",
+    overload=_scatter_reduce_row,
     spellings=("torch.Tensor.scatter_reduce",),
     normalize=_dim_second,
     type=_scatter_type,

@@ -129,6 +129,23 @@ PROGRAMS: dict[str, tuple[Program, list[tuple[Any, ...]]]] = {
         [(floats(b, n, h, d), floats(b, h, n, d))
          for b, n, h, d in ((2, 5, 3, 4), (1, 5, 3, 4), (2, 1, 3, 4), (2, 5, 3, 2))],
     ),
+    **{
+        f"scatter_reduce by {reduce}": (
+            lambda x, i, y, reduce=reduce: (
+                torch.scatter_reduce(x, 0, i, y, reduce, include_self=False),
+                torch.scatter_reduce(x.int(), 0, i, (y * 9).int(), reduce, include_self=False),
+                torch.scatter_reduce(x, 0, i, y, reduce),
+            ),
+            [(floats(n) - 0.5, torch.arange(k) // 2, floats(k) * -1)
+             for n, k in ((4, 5), (1, 2), (3, 0), (0, 0), (17, 17), (2, 9))],
+        )
+        for reduce in ("sum", "mean", "prod", "amax", "amin")
+    },
+    "a cross product along the first dimension of three": (
+        lambda x, y: torch.cross(x, y),
+        [(floats(2, 3), floats(2, 3)), (floats(3, 3), floats(3, 3)), (floats(3, 2), floats(3, 2)),
+         (floats(2, 2), floats(2, 2)), (floats(0, 3), floats(0, 3))],
+    ),
     "no channels, no elements": (
         F.batch_norm,
         [(floats(n), torch.zeros(c), torch.ones(c)) for n, c in ((0, 0), (0, 3), (1, 0), (3, 3))],

@@ -13,7 +13,8 @@ ENTRIES = {cases.name_of(entry): entry for entry in cases.ENTRIES}
 KINDS = {
     "generated": "nn.functional.local_response_norm masked.amax masked.mean masked.softmax masked.normalize masked.std "
     "__getitem__ slice allclose cartesian_prod linalg.diagonal nn.functional.glu permute_copy "
-    "narrow narrow_copy split_with_sizes_copy gather nn.functional.batch_norm",
+    "angle cumulative_trapezoid diagflat fft.ifftshift mvlgamma.mvlgamma_p_3 scatter_reduce.mean "
+    "scatter_reduce.amax narrow narrow_copy split_with_sizes_copy gather nn.functional.batch_norm",
     "eager": "equal gradient chalf native_batch_norm linalg.pinv.singular histogram combinations "
     "new_empty_strided histogramdd nn.functional.linear_cross_entropy.chunked nn.functional.ctc_loss nn.functional.embedding",
     "extern": "masked.median svd linalg.svd linalg.qr linalg.eigh geqrf linalg.slogdet ormqr "

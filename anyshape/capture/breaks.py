@@ -93,7 +93,9 @@ BREAKS: Mapping[str, BreakKind] = {
         "E201", "{what} changes a mode of torch that capture does not follow", "set it outside"
     ),
     "budget": BreakKind(
-        "E220", "capture took more than {what}", "raise the budget in options={...}"
+        "E220",
+        "capture took more than {what}",
+        "raise unroll_budget in options={...}, or keep the loop outside",
     ),
     "outside-iterator": BreakKind(
         "E201", "a {what} from outside is advanced", "iterate over the container itself"

@@ -172,6 +172,9 @@ class Domain:
     def will_advance(self, iterator: Any) -> None:
         """A recording machine is about to advance a native iterator."""
 
+    def will_jump_back(self) -> None:
+        """A recording machine is about to begin another turn of a loop."""
+
     def will_drop(self, generator: Any) -> None:
         """A recording machine is about to throw a generator away that has code to run then."""
 

@@ -89,11 +89,13 @@ def branch(domain: SymbolicDomain, condition: Condition, frame: Frame) -> Any:
             domain.recorder.cx.require(~condition if outcome else condition, "a branch that raises")
             return not outcome
         try:
-            return _fork(domain, condition, frame, name)
+            return _fork_once(domain, condition, frame, name)
         except NotJoined as reason:
             domain.refused(condition, str(reason))
+    answer = domain.recorder.decide(condition)
     domain.guarded += 1
-    return domain.recorder.decide(condition)
+    domain.will_guard()
+    return answer
 
 
 def _raising_side(domain: SymbolicDomain, condition: Condition, frame: Frame) -> bool | None:
@@ -119,6 +121,18 @@ def raising_outcome(domain: SymbolicDomain, frame: Frame) -> bool | None:
 
 def _decides(name: str) -> bool:
     return "JUMP" in name and ("IF_TRUE" in name or "IF_FALSE" in name)
+
+
+def _fork_once(domain: SymbolicDomain, condition: Condition, frame: Frame, name: str) -> Any:
+    """Runs both sides, but not where a side of this very jump has come back to it."""
+    place = id(frame), frame.index
+    if place in domain.forking:
+        raise NotJoined("the turns of a loop depend on a size")
+    domain.forking.add(place)
+    try:
+        return _fork(domain, condition, frame, name)
+    finally:
+        domain.forking.discard(place)
 
 
 def _fork(domain: SymbolicDomain, condition: Condition, frame: Frame, name: str) -> Any:

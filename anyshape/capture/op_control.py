@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -22,9 +23,27 @@ if TYPE_CHECKING:
 END_FOR = PYTHON >= (3, 12)
 
 
+JumpIf = Callable[["Machine", Frame, int], Frame | None]
+
+
 # ---- jumps ---------------------------------------------------------------------------------------
 def jump(machine: Machine, frame: Frame, arg: int) -> None:
     frame.index = arg
+
+
+def jump_back(machine: Machine, frame: Frame, arg: int) -> None:
+    machine.domain.will_jump_back()
+    frame.index = arg
+
+
+def turning(jump_if: JumpIf) -> JumpIf:
+    """The same jump at the end of a loop."""
+
+    def turn(machine: Machine, frame: Frame, arg: int) -> Frame | None:
+        machine.domain.will_jump_back()
+        return jump_if(machine, frame, arg)
+
+    return turn
 
 
 def pop_jump_if_true(machine: Machine, frame: Frame, arg: int) -> Frame | None:

@@ -123,7 +123,7 @@ OPCODES: tuple[Opcode, ...] = (
     _row("LOAD_ASSERTION_ERROR", _V.load_assertion_error),
     # jumps
     _row("JUMP_FORWARD", _C.jump),
-    _row("JUMP_BACKWARD", _C.jump),
+    _row("JUMP_BACKWARD", _C.jump_back),
     _row("JUMP_BACKWARD_NO_INTERRUPT", _C.jump),
     _row("POP_JUMP_IF_TRUE", _C.pop_jump_if_true, V312),
     _row("POP_JUMP_IF_FALSE", _C.pop_jump_if_false, V312),
@@ -133,10 +133,10 @@ OPCODES: tuple[Opcode, ...] = (
     _row("POP_JUMP_FORWARD_IF_FALSE", _C.pop_jump_if_false, V311),
     _row("POP_JUMP_FORWARD_IF_NONE", _C.pop_jump_if_none, V311),
     _row("POP_JUMP_FORWARD_IF_NOT_NONE", _C.pop_jump_if_not_none, V311),
-    _row("POP_JUMP_BACKWARD_IF_TRUE", _C.pop_jump_if_true, V311),
-    _row("POP_JUMP_BACKWARD_IF_FALSE", _C.pop_jump_if_false, V311),
-    _row("POP_JUMP_BACKWARD_IF_NONE", _C.pop_jump_if_none, V311),
-    _row("POP_JUMP_BACKWARD_IF_NOT_NONE", _C.pop_jump_if_not_none, V311),
+    _row("POP_JUMP_BACKWARD_IF_TRUE", _C.turning(_C.pop_jump_if_true), V311),
+    _row("POP_JUMP_BACKWARD_IF_FALSE", _C.turning(_C.pop_jump_if_false), V311),
+    _row("POP_JUMP_BACKWARD_IF_NONE", _C.turning(_C.pop_jump_if_none), V311),
+    _row("POP_JUMP_BACKWARD_IF_NOT_NONE", _C.turning(_C.pop_jump_if_not_none), V311),
     _row("JUMP_IF_TRUE_OR_POP", _C.jump_if_true_or_pop, V311),
     _row("JUMP_IF_FALSE_OR_POP", _C.jump_if_false_or_pop, V311),
     # iteration and generators

@@ -107,6 +107,11 @@ def is_global(function: types.FunctionType) -> bool:
     return not function.__closure__
 
 
+TURNS = "the allowed number of turns of its loops"
+GUARD_TURNS = 50
+"""How many turns of unrolled loops a guard on a branch counts for: it costs as much to capture."""
+
+
 class SymbolicDomain(Domain):
     """See the module."""
 
@@ -123,6 +128,8 @@ class SymbolicDomain(Domain):
         self.recorder = recorder
         self.relied = recorder.relied
         self.turns_left = turns
+        self.jumps_left = turns
+        self.forking: set[tuple[int, int]] = set()  # jumps whose sides are being run
         self.widen = widen
         self.forks_left = forks
         self.joined = 0
@@ -368,11 +375,24 @@ class SymbolicDomain(Domain):
     def will_advance(self, iterator: Any) -> None:
         """An iterator from outside is advanced natively, between segments; an endless loop ends
         the segment."""
-        self.turns_left -= 1
-        if self.turns_left < 0:
-            raise broken("budget", "the allowed number of turns of its loops")
+        self._spend_turns(1)
         if self.recorder.sources.of(iterator) is not None:
             raise broken("outside-iterator", type(iterator).__name__)
+
+    def will_jump_back(self) -> None:
+        """An endless loop ends the segment, whatever it turns for."""
+        self.jumps_left -= 1
+        if self.jumps_left < 0:
+            raise broken("budget", TURNS)
+
+    def will_guard(self) -> None:
+        """A branch on sizes could not be joined; many of them are a loop over sizes."""
+        self._spend_turns(GUARD_TURNS)
+
+    def _spend_turns(self, count: int) -> None:
+        self.turns_left -= count
+        if self.turns_left < 0:
+            raise broken("budget", TURNS)
 
     def will_drop(self, generator: Any) -> None:
         if self.recorder.sources.of(generator) is not None:

@@ -31,7 +31,6 @@ else:
             "scatter_add_padded": triton_gather.scatter_add_padded,
             "silu_mul": triton_activation.silu_mul,
             "silu_mul_quantize": triton_activation.silu_mul_quantize,
-            "choose_few": triton_few.choose_few,
             "gate_few": triton_few.gate_few,
             "down_few": triton_few.down_few,
             "grouped_gemm": triton_gemm.grouped_gemm,

@@ -159,6 +159,10 @@ class Experts(nn.Module):
             return self.gate_up.transpose(1, 2), self.down.transpose(1, 2)
         return self.gate_up, self.down
 
+    def scales(self) -> tuple[None, None]:
+        """What rows of the weights are multiplied with: nothing."""
+        return None, None
+
     def straighten(self) -> None:
         """Rewrites transposed weights in the order that the fastest kernels read, in place.
 
@@ -278,6 +282,14 @@ class Fp8Experts(nn.Module):
     def sizes(self) -> tuple[int, int]:
         """(hidden size D, expert size F)."""
         return self.down.shape[1], self.down.shape[2]
+
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """gate_up [E, 2F, D] and down [E, D, F]."""
+        return self.gate_up, self.down
+
+    def scales(self) -> tuple[Tensor, Tensor]:
+        """What rows of the weights are multiplied with: [E * 2F] and [E * D]."""
+        return self.gate_up_scales, self.down_scales
 
     def gather(
         self,

@@ -25,34 +25,25 @@ def act(gate, up, alpha, limit, KIND: gl.constexpr):
 
 
 @gluon.jit
-def activate(
-    acc,
-    bias,
-    column,
-    columns,
-    alpha,
-    limit,
-    KIND: gl.constexpr,
-    INTERLEAVED: gl.constexpr,
-    BIASED: gl.constexpr,
-    WM: gl.constexpr,
-    WN: gl.constexpr,
-):
+def activate(acc, bias, column, columns, alpha, limit, SET: gl.constexpr):
     """act(gate) * up [WM, WN // 2] of sums [WM, WN], which are WN // 2 columns of gate and then of
     up from `column` on, or both in turn. `bias` points at the group's.
     """
-    if INTERLEAVED:
-        gate, up = acc.reshape([WM, WN // 2, 2]).split()
+    WM: gl.constexpr = SET.tile.wm
+    HALF: gl.constexpr = SET.tile.wn // 2
+    KIND: gl.constexpr = SET.kind
+    if SET.apart:
+        gate, up = acc.reshape([WM, 2, HALF]).permute((0, 2, 1)).split()
     else:
-        gate, up = acc.reshape([WM, 2, WN // 2]).permute((0, 2, 1)).split()
-    if BIASED:
-        c = column + gl.arange(0, WN // 2, gl.SliceLayout(0, gate.type.layout))
-        if INTERLEAVED:
-            first = bias + c * 2
-            second = first + 1
-        else:
+        gate, up = acc.reshape([WM, HALF, 2]).split()
+    if SET.biased:
+        c = column + gl.arange(0, HALF, gl.SliceLayout(0, gate.type.layout))
+        if SET.apart:
             first = bias + c
             second = first + columns
+        else:
+            first = bias + c * 2
+            second = first + 1
         added = gl.load(first, mask=c < columns, other=0.0).to(gl.float32)
         gate = gate + added[None, :]
         added = gl.load(second, mask=c < columns, other=0.0).to(gl.float32)
@@ -60,98 +51,80 @@ def activate(
     return act(gate, up, alpha, limit, KIND)
 
 
+@gluon.constexpr_function
+def rows_of(layout, swap):
+    """The layout of what there is one of a row of x."""
+    return gl.SliceLayout(0 if swap else 1, layout)
+
+
+@gluon.constexpr_function
+def columns_of(layout, swap):
+    """The layout of what there is one of a column of the product."""
+    return gl.SliceLayout(1 if swap else 0, layout)
+
+
 @gluon.jit
-def finish(
-    acc,
-    group,
-    row,
-    column,
-    count,
-    start,
-    scatter_indices,
-    x_scales,
-    w_scales,
-    bias,
-    row_weights,
-    columns,
-    stride_bias,
-    weight_token,
-    weight_group,
-    SWAP: gl.constexpr,
-    SCALED: gl.constexpr,
-    BIASED: gl.constexpr,
-    WEIGHTED: gl.constexpr,
-    FACTORS: gl.constexpr,
-    row_layout: gl.constexpr,
-    column_layout: gl.constexpr,
-    WM: gl.constexpr,
-    WN: gl.constexpr,
-):
+def along_rows(value, SWAP: gl.constexpr):
+    """A number for each row, against a tile [columns, rows] if SWAP and else [rows, columns]."""
+    return gl.expand_dims(value, 0 if SWAP else 1)
+
+
+@gluon.jit
+def along_columns(value, SWAP: gl.constexpr):
+    """A number for each column, as `along_rows`."""
+    return gl.expand_dims(value, 1 if SWAP else 0)
+
+
+@gluon.jit
+def finish(acc, where, others, factors, SET: gl.constexpr):
     """Scales, bias and row weights of an accumulator whose rows begin at `row` of the group,
     columns at `column`.
     """
-    r = row + gl.arange(0, WM, row_layout)
-    c = column + gl.arange(0, WN, column_layout)
-    if SCALED:
+    group, start, row, column, count, columns = where
+    x_scales, w_scales, bias, stride_bias = others
+    row_weights, scatter_indices, weight_token, weight_group = factors
+    SWAP: gl.constexpr = SET.tile.swap
+    r = row + gl.arange(0, SET.tile.wm, rows_of(acc.type.layout, SWAP))
+    c = column + gl.arange(0, SET.tile.wn, columns_of(acc.type.layout, SWAP))
+    if SET.scaled:
         xs = gl.load(x_scales + start + r, mask=r < count, other=0.0)
         ws = gl.load(w_scales + group * columns + c, mask=c < columns, other=0.0)
-        if SWAP:
-            acc = acc * ws[:, None] * xs[None, :]
-        else:
-            acc = acc * xs[:, None] * ws[None, :]
-    if BIASED:
+        acc = acc * along_rows(xs, SWAP) * along_columns(ws, SWAP)
+    if SET.biased:
         b = gl.load(bias + group * stride_bias + c, mask=c < columns, other=0.0).to(gl.float32)
-        if SWAP:
-            acc = acc + b[:, None]
-        else:
-            acc = acc + b[None, :]
-    if WEIGHTED:
+        acc = acc + along_columns(b, SWAP)
+    if SET.weighted:
         place = (start + r).to(gl.int64)
-        if FACTORS:
+        if SET.factors:
             token = gl.load(scatter_indices + place, mask=r < count, other=0).to(gl.int64)
             place = token * weight_token + group.to(gl.int64) * weight_group
         rw = gl.load(row_weights + place, mask=r < count, other=0.0).to(gl.float32)
-        if SWAP:
-            acc = acc * rw[None, :]
-        else:
-            acc = acc * rw[:, None]
+        acc = acc * along_rows(rw, SWAP)
     return acc
 
 
 @gluon.jit
 def store(
     value,
-    out,
-    scatter_indices,
-    start,
-    row,
-    column,
-    count,
-    columns,
-    stride_out,
+    place,
     SWAP: gl.constexpr,
     SCATTER: gl.constexpr,
-    row_layout: gl.constexpr,
-    column_layout: gl.constexpr,
     WM: gl.constexpr,
     WN: gl.constexpr,
 ):
     """Store, or add at `scatter_indices`, the rows and columns of `value` that are there."""
-    r = row + gl.arange(0, WM, row_layout)
-    c = column + gl.arange(0, WN, column_layout)
+    out, scatter_indices, start, row, column, count, columns, stride_out = place
+    r = row + gl.arange(0, WM, rows_of(value.type.layout, SWAP))
+    c = column + gl.arange(0, WN, columns_of(value.type.layout, SWAP))
     target = (start + r).to(gl.int64)
     if SCATTER:
         target = gl.load(scatter_indices + start + r, mask=r < count, other=0).to(gl.int64)
-    if SWAP:
-        place = out + target[None, :] * stride_out + c[:, None]
-        mask = (r < count)[None, :] & (c < columns)[:, None]
-    else:
-        place = out + target[:, None] * stride_out + c[None, :]
-        mask = (r < count)[:, None] & (c < columns)[None, :]
+    at = out + along_rows(target, SWAP) * stride_out + along_columns(c, SWAP)
+    mask = along_rows(r < count, SWAP) & along_columns(c < columns, SWAP)
     if SCATTER:
-        gl.atomic_add(place, value, mask=mask, sem="relaxed")
+        gl.atomic_add(at, value, mask=mask, sem="relaxed")
     else:
-        gl.store(place, value, mask=mask)
+        gl.store(at, value, mask=mask)
 
 
 @gluon.constexpr_function
@@ -163,23 +136,14 @@ def line_layout(columns, warps):
 
 @gluon.jit
 def store_part(
-    value,
-    out,
-    scatter_indices,
-    out_desc,
-    buffer,
-    row,
-    count,
-    column,
-    columns,
-    stride_out,
-    SCATTER: gl.constexpr,
-    WM: gl.constexpr,
-    WN: gl.constexpr,
+    value, out_desc, buffer, place, SCATTER: gl.constexpr, WM: gl.constexpr, WN: gl.constexpr
 ):
-    """Write `count` rows of a part of a tile, by way of shared memory: by the copy engine if all
+    """Write the rows of a part of a tile, by way of shared memory: by the copy engine if all
     WM are there, or in lines of 16 bytes a thread, which are added at `scatter_indices` if SCATTER.
     """
+    out, scatter_indices, start, first, column, end, columns, stride_out = place
+    row = start + first
+    count = end - first
     tma.store_wait(0)
     buffer.store(value)
     if (count >= WM) & (SCATTER == 0):
@@ -193,37 +157,25 @@ def store_part(
         target = (row + r).to(gl.int64)
         if SCATTER:
             target = gl.load(scatter_indices + target, mask=r < count, other=0).to(gl.int64)
-        place = out + target[:, None] * (stride_out // 8 * 8) + c[None, :]
-        place = gl.max_contiguous(gl.multiple_of(place, [1, 16]), [1, 8])
+        at = out + target[:, None] * (stride_out // 8 * 8) + c[None, :]
+        at = gl.max_contiguous(gl.multiple_of(at, [1, 16]), [1, 8])
         mask = (r < count)[:, None] & (c < columns // 8 * 8)[None, :]
         if SCATTER:
-            gl.atomic_add(place, lines, mask=mask, sem="relaxed")
+            gl.atomic_add(at, lines, mask=mask, sem="relaxed")
         else:
-            gl.store(place, lines, mask=mask)
+            gl.store(at, lines, mask=mask)
 
 
 @gluon.jit
 def store_tile(
-    value,
-    out,
-    scatter_indices,
-    out_desc,
-    buffer,
-    row,
-    count,
-    column,
-    columns,
-    stride_out,
-    WM: gl.constexpr,
-    WN: gl.constexpr,
-    HALVES: gl.constexpr,
-    SCATTER: gl.constexpr,
+    value, out_desc, buffer, place, WM: gl.constexpr, WN: gl.constexpr, SET: gl.constexpr
 ):
-    """Write or add the first `count` rows of a tile, in one piece or in two halves."""
-    place = (out, scatter_indices, out_desc, buffer, row, count)
-    if HALVES:
+    """Write or add the rows of a tile that are there, in one piece or in two halves."""
+    if SET.halves:
+        out, scatter_indices, start, row, column, count, columns, stride_out = place
         left, right = value.reshape([WM, 2, WN // 2]).permute((0, 2, 1)).split()
-        store_part(left, *place, column, columns, stride_out, SCATTER, WM, WN // 2)
-        store_part(right, *place, column + WN // 2, columns, stride_out, SCATTER, WM, WN // 2)
+        store_part(left, out_desc, buffer, place, SET.scatter, WM, WN // 2)
+        other = (out, scatter_indices, start, row, column + WN // 2, count, columns, stride_out)
+        store_part(right, out_desc, buffer, other, SET.scatter, WM, WN // 2)
     else:
-        store_part(value, *place, column, columns, stride_out, SCATTER, WM, WN)
+        store_part(value, out_desc, buffer, place, SET.scatter, WM, WN)

@@ -12,7 +12,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from anyshape.moe.gemm_tiles import Tile
-from anyshape.moe.gluon_kernel import grouped_gemm_kernel
+from anyshape.moe.gluon_kernel import Settings, grouped_gemm_kernel
 from anyshape.moe.launches import capability, ceil_div, power_of_two, processors
 
 GLUON_DTYPES = {
@@ -77,10 +77,12 @@ def registers(tile: Tile, groups: int, gathers: bool) -> tuple[int, int, int]:
     """(limit a thread, of a second consumer, of the producer): whatever the loads need is taken
     from the products.
     """
-    threads = 32 * (tile.warps + 4 * (tile.pieces_m * tile.pieces_n - 1) + 4)
+    consumers = tile.pieces_m * tile.pieces_n
+    threads = 32 * (tile.warps + 4 * (consumers - 1) + 4)
     limit = min(255, REGISTERS // (threads * tile.programs)) // 8 * 8
     producer = 88 if groups > 256 else 72 if gathers else 40
-    return limit, 3 * limit // 2 // 8 * 8 - producer // 2 // 8 * 8, producer
+    consumer = ((consumers + 1) * limit - producer) // consumers
+    return limit, min(consumer, 248) // 8 * 8, producer
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,29 +152,24 @@ def launch(
         0 if bias is None else bias.stride(0),
         *(row_weights.stride() if factors else (0, 0)),
         *((0.0, 0.0) if gate is None else (gate.alpha, gate.limit)),
-        PIECES_M=tile.pieces_m,
-        PIECES_N=tile.pieces_n,
-        WM=tile.wm,
-        WN=tile.wn,
-        BK=tile.bk,
-        STAGES=tile.stages,
-        BAND=tile.band,
-        BLOCK_G=power_of_two(groups),
-        INIT_TAIL=init_tail and scatter_indices is None,
-        SWAP=tile.swap,
-        SCALED=x_scales is not None,
-        BIASED=bias is not None,
-        WEIGHTED=row_weights is not None,
-        FACTORS=factors,
-        SCATTER=scatter_indices is not None,
-        STAGED=staged,
-        HALVES=halves,
-        GATED=gate is not None,
-        APART=apart,
-        KIND="none" if gate is None else gate.kind,
-        GATHER=gather_indices is not None,
-        CONSUMER_REGISTERS=consumer,
-        PRODUCER_REGISTERS=producer,
+        SET=Settings(
+            tile=tile,
+            block_g=power_of_two(groups),
+            init_tail=init_tail and scatter_indices is None,
+            scaled=x_scales is not None,
+            biased=bias is not None,
+            weighted=row_weights is not None,
+            factors=factors,
+            scatter=scatter_indices is not None,
+            staged=staged,
+            halves=halves,
+            gated=gate is not None,
+            apart=apart,
+            kind="none" if gate is None else gate.kind,
+            gather=gather_indices is not None,
+            consumer_registers=consumer,
+            producer_registers=producer,
+        ),
         num_warps=tile.warps,
         maxnreg=limit,
     )

@@ -153,7 +153,7 @@ class MoE(nn.Module):
         return add_routed(self.experts, tokens, plan, self.routing, shared)
 
     def _are_few(self, tokens: Tensor) -> bool:
-        if torch.compiler.is_compiling() or not isinstance(self.experts, Experts):
+        if torch.compiler.is_compiling():
             return False
         return few.pays(tokens.shape[0], self.routing.top_k, self.routing.num_experts)
 
@@ -162,20 +162,22 @@ class MoE(nn.Module):
     ) -> Tensor:
         """So few tokens that every (token, expert) pair reads its expert's weights itself."""
         experts, routing, shared = self.experts, self.routing, self.shared
-        assert isinstance(experts, Experts), "asked before"
         base = None if shared is None else start(lambda: shared(tokens), since, tokens)
-        gate_up, down = experts.weights()
+        (gate_up, down), (gate_up_scales, down_scales) = experts.weights(), experts.scales()
         on_input = routing.apply_to == "input"
-        chosen, weights = few.CHOOSE_FEW(
-            tokens, *self.router.operands(routing), **routing.keywords()
-        )
-        hidden = few.GATE_FEW(
-            *(tokens, chosen, weights, gate_up, experts.gate_up_bias, valid_tokens, on_input),
+        hidden, chosen, weights = few.GATE_FEW(
+            *(tokens, *self.router.operands(routing)),
+            **routing.keywords(),
             **experts.activation.keywords(),
+            gate_up=gate_up,
+            gate_up_scales=gate_up_scales,
+            gate_up_bias=experts.gate_up_bias,
+            valid=valid_tokens,
+            on_input=on_input,
         )
         added = None if base is None else base()
         return few.DOWN_FEW(
-            *(hidden, chosen, weights, down, experts.down_bias),
+            *(hidden, chosen, weights, down, down_scales, experts.down_bias),
             *(added, valid_tokens, on_input, routing.top_k),
         )
 

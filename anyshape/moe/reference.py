@@ -420,7 +420,15 @@ def split_shuffling(
     return out
 
 
-def choose_few(
+def of_experts(weights: Tensor, scales: Tensor | None, expert: Tensor) -> Tensor:
+    """weights [E, N, K] of these experts in float32; those in float8 have `scales` [E*N]."""
+    if scales is None:
+        return weights[expert].float()
+    rows = weights.view(torch.uint8)[expert].view(weights.dtype).float()
+    return rows * scales.view(weights.shape[:2])[expert][:, :, None]
+
+
+def gate_few(
     tokens: Tensor,
     router_weights: Tensor,
     router_biases: Tensor | None,
@@ -432,21 +440,8 @@ def choose_few(
     top_groups: int,
     group_best: int,
     scale: float,
-) -> tuple[Tensor, Tensor]:
-    """See `anyshape.moe.few`."""
-    scores, factors = routing_scores(
-        *(tokens, router_weights, router_biases, logit_biases, function, top_k),
-        *(renormalize, groups, top_groups, group_best, scale),
-    )
-    experts = choose(scores, top_k)
-    return experts.reshape(-1).int(), factors.gather(1, experts).reshape(-1)
-
-
-def gate_few(
-    tokens: Tensor,
-    experts: Tensor,
-    weights: Tensor,
     gate_up: Tensor,
+    gate_up_scales: Tensor | None,
     gate_up_bias: Tensor | None,
     valid: Tensor | None,
     on_input: bool,
@@ -454,16 +449,22 @@ def gate_few(
     alpha: float,
     limit: float,
     interleaved: bool,
-) -> Tensor:
+) -> tuple[Tensor, Tensor, Tensor]:
     """See `anyshape.moe.few`."""
-    expert, top_k = experts.long(), len(experts) // max(1, len(tokens))
+    scores, factors = routing_scores(
+        *(tokens, router_weights, router_biases, logit_biases, function, top_k),
+        *(renormalize, groups, top_groups, group_best, scale),
+    )
+    chosen = choose(scores, top_k)
+    weights, expert = factors.gather(1, chosen).reshape(-1), chosen.reshape(-1)
     rows = tokens.float().repeat_interleave(top_k, 0)
-    both = torch.einsum("pd,pfd->pf", rows, gate_up[expert].float())
+    both = torch.einsum("pd,pfd->pf", rows, of_experts(gate_up, gate_up_scales, expert))
     both = both * weights[:, None] if on_input else both
     both = both if gate_up_bias is None else both + gate_up_bias[expert].float()
     gate, up = (both[:, ::2], both[:, 1::2]) if interleaved else both.chunk(2, 1)
     hidden = ACTIVATIONS[kind](gate, up, alpha, limit)
-    return (hidden if on_input else hidden * weights[:, None]).to(tokens.dtype)
+    hidden = (hidden if on_input else hidden * weights[:, None]).to(tokens.dtype)
+    return hidden, expert.int(), weights
 
 
 def down_few(
@@ -471,6 +472,7 @@ def down_few(
     experts: Tensor,
     weights: Tensor,
     down: Tensor,
+    down_scales: Tensor | None,
     down_bias: Tensor | None,
     base: Tensor | None,
     valid: Tensor | None,
@@ -479,7 +481,7 @@ def down_few(
 ) -> Tensor:
     """See `anyshape.moe.few`."""
     expert = experts.long()
-    rows = torch.einsum("pf,pdf->pd", hidden.float(), down[expert].float())
+    rows = torch.einsum("pf,pdf->pd", hidden.float(), of_experts(down, down_scales, expert))
     if down_bias is not None:
         factor = torch.ones_like(weights) if on_input else weights
         rows = rows + down_bias[expert].float() * factor[:, None]

@@ -3,8 +3,8 @@
 The first makes parts of the router's logits, the second chooses each token's experts. In the third,
 each (token, expert) pair has programs of its own, which multiply the token with some of its gate
 and up rows: nothing is sorted, and nothing padded. In the fourth, programs make some columns of a
-token, summed over its pairs. All weights are read with ordinary loads of 16 bytes a thread, every
-row by one warp.
+token, summed over its pairs. All weights are read with ordinary loads of 16 bytes a thread, and may
+be float8 with a scale a row.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from anyshape.moe.triton_activation import gated
 from anyshape.moe.triton_routing import Choice, partial_logits, places, weigh
 from anyshape.moe.triton_rows import count_arguments, count_rows, follow, overlap
 
-# A warp reads this many elements of a row at once, and so many times (of gate and up, or of down)
-# before it needs the first. A program has a warp for each of WARPS rows.
+# A program reads this many elements of a row at once (twice as many of float8), of so many rows
+# that a thread has 16 bytes, and so many times (of gate and up, or of down) before it needs any.
 BLOCK_K = 256
 GATE_BATCH, DOWN_BATCH = 8, 12
 WARPS = 8
@@ -34,16 +34,15 @@ def _choose_few(
     logits,
     router_biases,
     logit_biases,
-    experts,
-    weights,
     split_stride,
     top_k,
     top_groups,
     group_best,
     scale,
+    experts,
+    weights,
     SPLITS: tl.constexpr,
     RENORMALIZE: tl.constexpr,
-    OVERLAP: tl.constexpr,
     EXPERTS: tl.constexpr,
     GROUPS: tl.constexpr,
     SIGMOID: tl.constexpr,
@@ -52,9 +51,10 @@ def _choose_few(
     LOGIT_BIASED: tl.constexpr,
     BLOCK_G: tl.constexpr,
     BLOCK_S: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
     """Program t: the experts of token t, best first, and their weights. The place of an expert is
-    the number of better ones, ties to the lower.
+    the number of better ones, ties to the lower: keys are integers, and none is the largest.
     """
     follow(OVERLAP)
     BLOCK_E: tl.constexpr = BLOCK_G * BLOCK_S
@@ -68,9 +68,8 @@ def _choose_few(
     )
     keys = tl.reshape(keys, [BLOCK_E])
     column = tl.arange(0, BLOCK_E)
-    lower = column[:, None] < column[None, :]
-    better = (keys[:, None] > keys[None, :]) | ((keys[:, None] == keys[None, :]) & lower)
-    place = tl.sum(better.to(tl.int32), 0)
+    lower = (column[:, None] < column[None, :]).to(tl.int32)
+    place = tl.sum((keys[:, None] + lower > keys[None, :]).to(tl.int32), 0)
     weight = tl.reshape(all_weights, [BLOCK_E])
     if RENORMALIZE:
         weight = weight / (tl.sum(tl.where(place < top_k, weight, 0.0)) + 1e-20)
@@ -86,6 +85,7 @@ def _gate_few(
     experts,
     weights,
     gate_up,
+    scales,
     bias,
     hidden,
     valid,
@@ -105,6 +105,7 @@ def _gate_few(
     ON_INPUT: tl.constexpr,
     KIND: tl.constexpr,
     INTERLEAVED: tl.constexpr,
+    SCALED: tl.constexpr,
     EXPERT_BIASED: tl.constexpr,
     VALUES: tl.constexpr,
     BLOCK_V: tl.constexpr,
@@ -154,6 +155,10 @@ def _gate_few(
                     up += loaded[2 * (i - batch * BATCH) + 1].to(tl.float32) * x
             gates = tl.sum(gate, 1)
             ups = tl.sum(up, 1)
+            if SCALED:
+                of = scales + expert.to(tl.int64) * columns * 2
+                gates *= tl.load(of + first, mask=inside, other=0.0)
+                ups *= tl.load(of + second, mask=inside, other=0.0)
             if ON_INPUT:
                 gates *= weight
                 ups *= weight
@@ -175,6 +180,7 @@ def _down_few(
     experts,
     weights,
     down,
+    scales,
     bias,
     base,
     out,
@@ -189,6 +195,7 @@ def _down_few(
     base_row,
     TOP_K: tl.constexpr,
     ON_INPUT: tl.constexpr,
+    SCALED: tl.constexpr,
     EXPERT_BIASED: tl.constexpr,
     BASED: tl.constexpr,
     VALUES: tl.constexpr,
@@ -226,8 +233,11 @@ def _down_few(
             mask = None if EVEN else inside[:, None] & (k < inner)
             pair = token * TOP_K + i // BLOCKS
             source = hidden + pair.to(tl.int64) * inner + k + row[:, None] * 0
-            h = tl.load(source, mask=mask, other=None if EVEN else 0.0)
-            acc += loaded[i - batch * BATCH].to(tl.float32) * h.to(tl.float32)
+            h = tl.load(source, mask=mask, other=None if EVEN else 0.0).to(tl.float32)
+            if SCALED:
+                of = scales + chosen[i // BLOCKS] * columns + row
+                h *= tl.load(of, mask=inside, other=0.0)[:, None]
+            acc += loaded[i - batch * BATCH].to(tl.float32) * h
     total = tl.sum(acc, 1)
     if EXPERT_BIASED:
         for place in tl.static_range(TOP_K):
@@ -249,7 +259,16 @@ def unit(bias: Tensor | None) -> Tensor | None:
     return bias if bias is None or bias.stride(1) == 1 else bias.contiguous()
 
 
-def choose_few(
+def blocks(weights: Tensor) -> tuple[int, int]:
+    """(rows of weights, elements of each) that a program of WARPS warps reads at once: 16 bytes a
+    thread.
+    """
+    if weights.element_size() > 1:
+        return WARPS, BLOCK_K
+    return (WARPS, 2 * BLOCK_K) if weights.shape[2] % (2 * BLOCK_K) == 0 else (2 * WARPS, BLOCK_K)
+
+
+def gate_few(
     tokens: Tensor,
     router_weights: Tensor,
     router_biases: Tensor | None,
@@ -261,34 +280,8 @@ def choose_few(
     top_groups: int,
     group_best: int,
     scale: float,
-) -> tuple[Tensor, Tensor]:
-    """See `anyshape.moe.few`."""
-    choice = Choice(
-        *(router_biases, logit_biases, function, top_k, renormalize),
-        *(groups, top_groups, group_best, scale),
-    )
-    count, pairs = tokens.shape[0], tokens.shape[0] * top_k
-    experts = torch.empty(pairs, dtype=torch.int32, device=tokens.device)
-    weights = torch.empty(pairs, dtype=torch.float32, device=tokens.device)
-    if count == 0:
-        return experts, weights
-    logits = partial_logits(tokens, router_weights)
-    _choose_few[(count,)](
-        *(logits, *choice.pointers(logits), experts, weights, logits.stride(0)),
-        *(top_k, top_groups, group_best, choice.scale),
-        SPLITS=logits.shape[0],
-        **choice.constants(router_weights.shape[1]),
-        num_warps=4,
-        **overlap(tokens),
-    )
-    return experts, weights
-
-
-def gate_few(
-    tokens: Tensor,
-    experts: Tensor,
-    weights: Tensor,
     gate_up: Tensor,
+    gate_up_scales: Tensor | None,
     gate_up_bias: Tensor | None,
     valid: Tensor | None,
     on_input: bool,
@@ -296,34 +289,55 @@ def gate_few(
     alpha: float,
     limit: float,
     interleaved: bool,
-) -> Tensor:
+) -> tuple[Tensor, Tensor, Tensor]:
     """See `anyshape.moe.few`."""
+    choice = Choice(
+        *(router_biases, logit_biases, function, top_k, renormalize),
+        *(groups, top_groups, group_best, scale),
+    )
     count, inner = tokens.shape
-    columns, pairs = gate_up.shape[1] // 2, experts.shape[0]
+    columns, pairs = gate_up.shape[1] // 2, count * top_k
     hidden = torch.empty(pairs, columns, dtype=tokens.dtype, device=tokens.device)
-    if hidden.numel() == 0:
-        return hidden
+    experts = torch.empty(pairs, dtype=torch.int32, device=tokens.device)
+    weights = torch.empty(pairs, dtype=torch.float32, device=tokens.device)
+    if pairs == 0:
+        return hidden, experts, weights
+    logits = partial_logits(tokens, router_weights)
+    constants = {"SPLITS": logits.shape[0], **choice.constants(gate_up.shape[0])}
+    together = overlap(tokens)
+    _choose_few[(count,)](
+        *(*choice.arguments(logits), experts, weights),
+        **constants,
+        **together,
+        num_warps=4,
+    )
+    if columns == 0:
+        return hidden, experts, weights
     bias, (counts, values, block_v) = unit(gate_up_bias), count_arguments(valid, experts)
-    each = ceil_div(ceil_div(columns * pairs, GATE_PROGRAMS), WARPS) * WARPS
+    block_f, block_k = blocks(gate_up)
+    each = ceil_div(ceil_div(columns * pairs, GATE_PROGRAMS), block_f) * block_f
     _gate_few[(ceil_div(columns, each), pairs)](
-        *(tokens, experts, weights, gate_up, experts if bias is None else bias, hidden, counts),
+        *(tokens, experts, weights, gate_up),
+        weights if gate_up_scales is None else gate_up_scales,
+        *(experts if bias is None else bias, hidden, counts),
         *(count, columns, inner, *tokens.stride(), *gate_up.stride()),
-        *(0 if bias is None else bias.stride(0), pairs // count, alpha, limit, each),
+        *(0 if bias is None else bias.stride(0), top_k, alpha, limit, each),
         ON_INPUT=on_input,
         KIND=kind,
         INTERLEAVED=interleaved,
+        SCALED=gate_up_scales is not None,
         EXPERT_BIASED=bias is not None,
         VALUES=values,
         BLOCK_V=block_v,
-        BLOCK_F=WARPS,
-        BLOCK_K=BLOCK_K,
-        BLOCKS=ceil_div(inner, BLOCK_K),
+        BLOCK_F=block_f,
+        BLOCK_K=block_k,
+        BLOCKS=ceil_div(inner, block_k),
         BATCH=GATE_BATCH,
-        EVEN=inner % BLOCK_K == 0 and columns % each == 0,
+        EVEN=inner % block_k == 0 and columns % each == 0,
         num_warps=WARPS,
-        **overlap(tokens),
+        **together,
     )
-    return hidden
+    return hidden, experts, weights
 
 
 def down_few(
@@ -331,6 +345,7 @@ def down_few(
     experts: Tensor,
     weights: Tensor,
     down: Tensor,
+    down_scales: Tensor | None,
     down_bias: Tensor | None,
     base: Tensor | None,
     valid: Tensor | None,
@@ -345,21 +360,24 @@ def down_few(
         return out
     bias, (counts, values, block_v) = unit(down_bias), count_arguments(valid, experts)
     base = base if base is None or base.stride(1) == 1 else base.contiguous()
-    _down_few[(ceil_div(columns, WARPS), count)](
-        *(hidden, experts, weights, down, hidden if bias is None else bias),
-        *(hidden if base is None else base, out, counts, count, columns, inner, *down.stride()),
+    block_d, block_k = blocks(down)
+    _down_few[(ceil_div(columns, block_d), count)](
+        *(hidden, experts, weights, down, weights if down_scales is None else down_scales),
+        *(hidden if bias is None else bias, hidden if base is None else base, out, counts),
+        *(count, columns, inner, *down.stride()),
         *(0 if bias is None else bias.stride(0), 0 if base is None else base.stride(0)),
         TOP_K=top_k,
         ON_INPUT=on_input,
+        SCALED=down_scales is not None,
         EXPERT_BIASED=bias is not None,
         BASED=base is not None,
         VALUES=values,
         BLOCK_V=block_v,
-        BLOCK_D=WARPS,
-        BLOCK_K=BLOCK_K,
-        BLOCKS=ceil_div(inner, BLOCK_K),
+        BLOCK_D=block_d,
+        BLOCK_K=block_k,
+        BLOCKS=ceil_div(inner, block_k),
         BATCH=DOWN_BATCH,
-        EVEN=inner % BLOCK_K == 0 and columns % WARPS == 0,
+        EVEN=inner % block_k == 0 and columns % block_d == 0,
         num_warps=WARPS,
         **overlap(hidden, base is None),
     )

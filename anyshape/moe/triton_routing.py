@@ -116,14 +116,14 @@ def _scores(
     logits,
     router_biases,
     logit_biases,
-    scores,
-    factors,
-    tokens,
     split_stride,
     top_k,
     top_groups,
     group_best,
     scale,
+    scores,
+    factors,
+    tokens,
     SPLITS: tl.constexpr,
     RENORMALIZE: tl.constexpr,
     OVERLAP: tl.constexpr,
@@ -211,11 +211,16 @@ class Choice:
     group_best: int
     scale: float
 
-    def pointers(self, like: Tensor) -> tuple[Tensor, Tensor]:
-        """The biases' pointers; `like` stands in for those nobody reads."""
+    def arguments(self, logits: Tensor) -> tuple[Tensor | float, ...]:
+        """What kernels that rank experts begin with: logits [S, T, E], and how to rank them. The
+        logits stand in for biases that nobody reads.
+        """
         return (
-            like if self.router_biases is None else self.router_biases.contiguous(),
-            like if self.logit_biases is None else self.logit_biases.contiguous(),
+            logits,
+            logits if self.router_biases is None else self.router_biases.contiguous(),
+            logits if self.logit_biases is None else self.logit_biases.contiguous(),
+            logits.stride(0),
+            *(self.top_k, self.top_groups, self.group_best, self.scale),
         )
 
     def constants(self, experts: int) -> dict[str, int | bool]:
@@ -247,8 +252,8 @@ def scores_of_logits(logits: Tensor, choice: Choice) -> tuple[Tensor, Tensor]:
     block_e = constants["BLOCK_G"] * constants["BLOCK_S"]
     block_t = max(1, min(16, 2048 // block_e, power_of_two(tokens) // 256))
     _scores[(ceil_div(tokens, block_t),)](
-        *(logits, *choice.pointers(logits), scores, factors, tokens, logits.stride(0)),
-        *(choice.top_k, choice.top_groups, choice.group_best, choice.scale),
+        *choice.arguments(logits),
+        *(scores, factors, tokens),
         SPLITS=splits,
         **constants,
         BLOCK_T=block_t,

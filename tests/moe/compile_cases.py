@@ -120,19 +120,30 @@ def compile_products() -> None:
 
 
 def compile_few() -> None:
-    """A token of a layer of 16 experts, and of one of odd sizes with biases."""
-    for hidden, expert, biased in ((512, 256, False), (2880, 100, True)):
+    """A token of a layer of 16 experts, one in float8, and one of odd sizes with biases."""
+    for hidden, expert, bits, biased in (
+        (512, 256, 16, False),
+        (2880, 100, 16, True),
+        (512, 768, 8, False),
+    ):
         x, router = torch.zeros(1, hidden).bfloat16(), torch.zeros(16, hidden).bfloat16()
-        gate_up = torch.zeros(16, 2 * expert, hidden).bfloat16()
+        dtype = torch.bfloat16 if bits == 16 else torch.float8_e4m3fn
+        gate_up, down = (
+            torch.zeros(16, *shape).to(dtype) for shape in ((2 * expert, hidden), (hidden, expert))
+        )
         biases = (router[:, 0], router[:, 0]) if biased else (None, None)
-        shared = (gate_up[:, :, 0], None) if biased else (None, None)
-        routing = ("softmax", 4, True, 4, 2, 2, 1.0)
-        chosen = triton_few.choose_few(x, router.t(), *biases, *routing)
+        scales = (
+            (None, None) if bits == 16 else (torch.zeros(32 * expert), torch.zeros(16 * hidden))
+        )
+        shared = (router.t().t()[:, :1].expand(16, 2 * expert), None) if biased else (None, None)
+        choice = (x, router.t(), *biases, "softmax", 4, True, 4, 2, 2, 1.0)
         activation = (biased, "silu", 1.0, 1.0, biased)
-        made = triton_few.gate_few(x, *chosen, gate_up, *shared, *activation)
-        down = torch.zeros(16, hidden, expert).bfloat16()
+        made = triton_few.gate_few(*choice, gate_up, scales[0], *shared, *activation)
         base = (router, x) if biased else (None, None)
-        triton_few.down_few(made, *chosen, down, *base, None, biased, 4)
+        triton_few.down_few(*made, down, scales[1], *base, None, biased, 4)
+        if not biased:
+            choice = (*choice[:7], 1, 1, 1, 1.0)
+            triton_few.gate_few(*choice, gate_up, scales[0], *shared, *activation)
 
 
 def compile_rows() -> None:

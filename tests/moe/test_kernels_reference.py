@@ -51,18 +51,15 @@ def samples() -> dict[str, tuple[object, ...]]:
             *(rows, w, sizes, torch.randn(3, 8), None, torch.rand(rows.shape[0], 3)),
             *("gpt_oss", 1.702, 7.0, True, True),
         ),
-        "choose_few": (
+        "gate_few": (
             *(torch.randn(2, 6), torch.randn(6, 8), torch.randn(8), torch.randn(8)),
             *("sigmoid", 3, True, 4, 2, 2, 1.5),
-        ),
-        "gate_few": (
-            *(torch.randn(2, 6), torch.tensor([1, 0, 2, 1], dtype=torch.int32), torch.rand(4)),
-            *(torch.randn(3, 10, 6), torch.randn(3, 10), None),
+            *(torch.randn(8, 10, 6), None, torch.randn(8, 10), None),
             *(False, "silu", 1.0, 1.0, True),
         ),
         "down_few": (
             *(torch.randn(4, 5), torch.tensor([1, 0, 2, 1], dtype=torch.int32), torch.rand(4)),
-            *(torch.randn(3, 6, 5), torch.randn(3, 6), torch.randn(2, 6), None, False, 2),
+            *(torch.randn(3, 6, 5), None, torch.randn(3, 6), torch.randn(2, 6), None, False, 2),
         ),
         "combine_shuffling": (rows, both, 0, 2, False, True),
         "split_shuffling": (rows, both, 0, 2, False, True),

@@ -150,6 +150,17 @@ def test_few_tokens_read_their_experts_themselves_and_agree(
     torch.testing.assert_close(layer(x), apart)
 
 
+def test_few_tokens_of_a_layer_in_float8_are_not_rounded_themselves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    layer = make(Routing(16, 2, renormalize=True), torch.bfloat16, expert_bias=True)
+    x = torch.randn(2, 24, dtype=torch.bfloat16)
+    exact = by_hand(layer, x)
+    few_error = (layer.to_fp8()(x).double() - exact).norm()
+    monkeypatch.setattr(few, "FEW_PAIRS", 0)
+    assert few_error <= (layer.to_fp8()(x).double() - exact).norm()
+
+
 def test_any_shape_and_any_stride_of_tokens() -> None:
     layer = make(Routing(4, 2), shared_size=8)
     x = torch.randn(24, 5, 3).permute(2, 1, 0)

@@ -236,6 +236,23 @@ def few_operands(dtype: torch.dtype, tokens: int, hidden: int, size: int, expert
     )
 
 
+def in_float8(weights: Tensor) -> tuple[Tensor, Tensor]:
+    """weights [E, N, K] rounded to float8, and a scale for each row."""
+    values, scales = reference.quantize(weights.float().flatten(0, 1))
+    return values.view(weights.shape), scales
+
+
+def assert_few_agree(choice: tuple, rest: tuple, second: tuple, **close: float) -> None:
+    """Both operators against the reference; the second from the reference's first."""
+    made, experts, weights = reference.gate_few(*choice, *rest)
+    mine = triton_few.gate_few(*choice, *rest)
+    assert_same(mine[1], experts)
+    assert_same(mine[2], weights, rtol=1e-3, atol=1e-3)
+    assert_same(mine[0], made, **close)
+    second = (made, experts, weights, *second)
+    assert_same(triton_few.down_few(*second), reference.down_few(*second), **close)
+
+
 @pytest.mark.parametrize(
     ("dtype", "tokens", "hidden", "size", "experts", "top_k", "groups", "biased", "on_input"),
     [
@@ -245,6 +262,7 @@ def few_operands(dtype: torch.dtype, tokens: int, hidden: int, size: int, expert
         (torch.float32, 3, 520, 17, 5, 1, (1, 1, 1), True, True),
     ],
 )
+@pytest.mark.parametrize("function", ["softmax", "sigmoid"])
 def test_few_tokens_are_the_reference(
     dtype: torch.dtype,
     tokens: int,
@@ -253,6 +271,7 @@ def test_few_tokens_are_the_reference(
     experts: int,
     top_k: int,
     groups: tuple[int, int, int],
+    function: str,
     *,
     biased: bool,
     on_input: bool,
@@ -260,29 +279,38 @@ def test_few_tokens_are_the_reference(
     x, router, gate_up, down = few_operands(dtype, tokens, hidden, size, experts)
     ranking = torch.randn(experts) * 0.1 if biased else None
     bias = torch.randn(experts, 2 * size) if biased else None
-    choice = (x, router.t(), ranking, ranking, "softmax", top_k, True, *groups, 1.5)
-    chosen = reference.choose_few(*choice)
-    mine = triton_few.choose_few(*choice)
-    assert_same(mine[0], chosen[0])
-    assert_same(mine[1], chosen[1], rtol=1e-3, atol=1e-3)
+    choice = (x, router.t(), ranking, ranking, function, top_k, True, *groups, 1.5)
     close = {"rtol": 1e-4, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 4e-3, "atol": 4e-3}
-    first = (x, *chosen, gate_up, bias, None, on_input, "silu", 1.7, 7.0, biased)
-    made = reference.gate_few(*first)
-    assert_same(triton_few.gate_few(*first), made, **close)
+    rest = (gate_up, None, bias, None, on_input, "silu", 1.7, 7.0, biased)
     last = torch.randn(experts, hidden) if biased else None
-    second = (made, *chosen, down, last, x if biased else None, None, on_input, top_k)
-    assert_same(triton_few.down_few(*second), reference.down_few(*second), **close)
+    second = (down, None, last, x if biased else None, None, on_input, top_k)
+    assert_few_agree(choice, rest, second, **close)
+
+
+@pytest.mark.parametrize(("hidden", "size"), [(512, 16), (300, 33)])
+def test_few_tokens_read_weights_in_float8(hidden: int, size: int) -> None:
+    x, router, gate_up, down = few_operands(torch.float32, 2, hidden, size, 6)
+    choice = (x, router.t(), None, None, "softmax", 2, True, 1, 1, 1, 1.0)
+    rest = (*in_float8(gate_up), None, None, False, "silu", 1.0, 1.0, False)
+    second = (*in_float8(down), None, None, None, False, 2)
+    assert_few_agree(choice, rest, second, rtol=1e-4, atol=1e-4)
 
 
 def test_few_tokens_take_transposed_weights() -> None:
     x, router, gate_up, down = few_operands(torch.float32, 2, 70, 8, 7)
-    chosen = reference.choose_few(x, router.t(), None, None, "softmax", 2, True, 1, 1, 1, 1.0)
-    first = (x, *chosen, gate_up.mT.contiguous().mT, None, None, False, "silu", 1.0, 1.0, False)
-    made = reference.gate_few(*first)
-    assert_same(triton_few.gate_few(*first), made, rtol=1e-4, atol=1e-4)
-    second = (made, *chosen, down.mT.contiguous().mT, None, None, None, False, 2)
-    mine, theirs = triton_few.down_few(*second), reference.down_few(*second)
-    assert_same(mine, theirs, rtol=1e-4, atol=1e-4)
+    choice = (x, router.t(), None, None, "softmax", 2, True, 1, 1, 1, 1.0)
+    turned = gate_up.mT.contiguous().mT, down.mT.contiguous().mT
+    rest = (turned[0], None, None, None, False, "silu", 1.0, 1.0, False)
+    second = (turned[1], None, None, None, None, False, 2)
+    assert_few_agree(choice, rest, second, rtol=1e-4, atol=1e-4)
+
+
+def test_few_tokens_rank_equal_scores_by_expert_and_nan_last() -> None:
+    x, router = torch.ones(1, 4), torch.zeros(6, 4)
+    router[4, 0], router[0, 0] = 1.0, float("nan")
+    choice = (x, router.t(), None, None, "sigmoid", 3, False, 1, 1, 1, 1.0)
+    rest = (torch.randn(6, 8, 4), None, None, None, False, "silu", 1.0, 1.0, False)
+    assert triton_few.gate_few(*choice, *rest)[1].tolist() == [4, 1, 2]
 
 
 @pytest.mark.parametrize("counts", [[0, 0, 0, 0], [1, 0, 3, 2], [0, 4, 0, 4], [8, 0, 0, 0]])

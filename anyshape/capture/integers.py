@@ -1,4 +1,5 @@
-"""Tensors where an operator wants integers: ``torch.zeros(mask.sum(), 4)``, ``x.narrow(0, 0, n)``.
+"""Tensors where an operator wants integers: ``torch.zeros(mask.sum(), 4)``, ``x.narrow(0, 0, n)``;
+and numbers where it wants a tensor: ``torch.div(x.shape[0], 2)``.
 
 In: a row's arguments. Out: the same, where an integer tensor without dimensions that stands for a
 size, a dimension or a count is its number, as torch's own argument parser reads it.
@@ -21,6 +22,8 @@ INTEGERS = frozenset(
 )
 """Parameters that take integers, in every row that has one of the name but those below."""
 TENSORS = frozenset({("repeat_interleave", "repeats"), ("lerp", "end")})
+ON_NUMBERS = frozenset({"add", "sub", "mul", "div", "floor_divide"})
+"""Rows that make a tensor of two numbers."""
 NUMBERED = frozenset({("select", "index")})
 
 
@@ -31,6 +34,9 @@ def with_integers(
     row = OPS.get(name)
     if row is None:
         return args, dict(kwargs)
+    if name in ON_NUMBERS and len(args) > 1 and not isinstance(args[0], Value):
+        if not isinstance(args[1], Value):
+            args = (builder.call("full", (), args[0]), *args[1:])
     names = row.signature.names
     given = [
         _number(builder, arg) if place < len(names) and _counts(name, names[place]) else arg

@@ -45,6 +45,9 @@ class Domain:
         """
         return value
 
+    def behind(self, view: Any, mapping: Any) -> None:
+        """An outside view of a dict is about to be read: this is the dict."""
+
     def key(self, value: Any) -> Any:
         """A proxy, or a tuple that may hold some, as the key of a dict or an element of a set."""
         return value

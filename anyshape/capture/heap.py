@@ -258,6 +258,7 @@ class Heap:
         real = mapping_behind(view) if base is not None else None
         if real is None:
             raise Break("outside-view", "a view of an outside dict is read as a whole")
+        self.domain.behind(view, real)
         state = self.mirror(real)
         index = (_VIEWS.index(kind) if kind in _VIEWS else _ODICT_VIEWS.index(kind)) % 3
         return (state.keys, state.values, state.items)[index]()

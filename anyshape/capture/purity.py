@@ -194,6 +194,13 @@ DEEP_READERS: frozenset[Any] = READERS - frozenset(
         *[list, tuple, dict, set, frozenset, OrderedDict, deque, zip, enumerate, reversed, map],
         *[filter, any, all, len, iter, bool, bytes, operator.getitem],
         *[itertools.chain, itertools.islice, itertools.product, itertools.starmap],
+        *[
+            method
+            for cls in (list, tuple, dict, OrderedDict, deque)
+            for method in _methods(cls, "copy items keys values __iter__ __len__ __reversed__")
+        ],
+        *[method for cls in (list, tuple) for method in _methods(cls, "__add__")],
+        *_methods(dict, "__or__ __ror__"),
     ]
 )
 

@@ -26,6 +26,7 @@ from anyshape.capture.frame import CELL, Frame
 from anyshape.capture.generators import Generator
 from anyshape.capture.heap import Effect
 from anyshape.capture.iterators import TELLING
+from anyshape.capture.mirrors import mapping_behind
 from anyshape.capture.sources import Source, expression
 from anyshape.capture.suspended import STATE
 from anyshape.capture.tensor_ops import SizeTuple
@@ -45,6 +46,11 @@ from anyshape.ir.scalars import Scalar, ScalarInput
 if TYPE_CHECKING:
     from anyshape.capture.symbolic_domain import SymbolicDomain
 
+VIEWS = {
+    type(getattr(made(), name)()): name
+    for made in (dict, OrderedDict)
+    for name in ("keys", "values", "items")
+}
 SIMPLE = frozenset(
     {
         int,
@@ -179,15 +185,9 @@ class Rebuilder:
             return self._outside(real)
         if isinstance(value, tuple):
             return self._any_tuple(value)
-        if kind is slice:
-            return (
-                f"slice({self.text(value.start)}, {self.text(value.stop)}, {self.text(value.step)})"
-            )
-        if kind is types.MethodType:
-            function, owner = self.text(value.__func__), self.text(value.__self__)
-            return f"{self.constant(types.MethodType)}({function}, {owner})"
-        if is_bound_method(value):
-            return f"getattr({self.text(value.__self__)}, {value.__name__!r})"
+        small = self._small_object(value, kind)
+        if small is not None:
+            return small
         if kind in TELLING and self.recorder.sources.of(value) is None:
             return self._iterator(value)
         if not self.heap.is_created(value) and not self._is_ours(value):
@@ -200,6 +200,21 @@ class Rebuilder:
         if isinstance(value, Iterator):
             raise broken("escape", f"a {kind.__name__}")
         return _instance(self, value)
+
+    def _small_object(self, value: Any, kind: type) -> str | None:
+        """What is made anew wherever it is needed."""
+        if kind is slice:
+            return (
+                f"slice({self.text(value.start)}, {self.text(value.stop)}, {self.text(value.step)})"
+            )
+        if kind is types.MethodType:
+            function, owner = self.text(value.__func__), self.text(value.__self__)
+            return f"{self.constant(types.MethodType)}({function}, {owner})"
+        if is_bound_method(value):
+            return f"getattr({self.text(value.__self__)}, {value.__name__!r})"
+        ours = kind in VIEWS and self.recorder.sources.of(value) is None
+        mapping = mapping_behind(value) if ours else None
+        return None if mapping is None else f"{self.text(self.heap.real(mapping))}.{VIEWS[kind]}()"
 
     def _is_ours(self, value: Any) -> bool:
         """Whether a container that nobody registered was made in this trace nevertheless."""

@@ -150,9 +150,13 @@ class SymbolicDomain(Domain):
             self.relied.found(obj, key, value)
             return value
         source = self.place_of(obj, kind)
-        if source is None:
-            return self.lift(value) if isinstance(value, torch.Tensor) else value
-        return READS[kind](self, source, key, value)
+        if source is not None:
+            return READS[kind](self, source, key, value)
+        if isinstance(value, torch.Tensor):
+            if isinstance(obj, (list, dict)):  # it may hold another one the next time
+                raise broken("unknown-call", f"what made a {type(obj).__name__}")
+            return self.lift(value)
+        return value
 
     def place_of(self, obj: Any, kind: str) -> Source | None:
         """Where an outside object came from; classes, modules and objects of trusted code are
@@ -397,6 +401,12 @@ class SymbolicDomain(Domain):
     def will_drop(self, generator: Any) -> None:
         if self.recorder.sources.of(generator) is not None:
             raise broken("outside-iterator", "generator")
+
+    def behind(self, view: Any, mapping: Any) -> None:
+        sources = self.recorder.sources
+        source = sources.of(view)
+        if source is not None and sources.of(mapping) is None:
+            sources.place(mapping, sources.child(source, "attr", "mapping"))
 
     def key(self, value: Any) -> Any:
         if type(value) is tuple:

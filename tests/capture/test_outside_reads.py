@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
 import anyshape
+from tests.capture.by_reference import compiled, same
 
 STRICT = {"fullgraph": True, "options": {"fallback": "error"}}
 
@@ -85,3 +89,52 @@ def test_label_smoothing_knows_no_number_of_classes() -> None:
             fast(x, y), nn.functional.cross_entropy(x, y, label_smoothing=0.1)
         )
     assert fast.stats().specializations == 1
+
+
+def by_items(x: torch.Tensor, table: dict[str, Any]) -> Any:
+    return {key: value for key, value in table.items()}, list(table.values())
+
+
+def by_a_view_across_a_break(x: torch.Tensor, table: dict[str, Any]) -> Any:
+    view = table.items()
+    total = float(x.sum().numpy())
+    table["c"] = x + 1
+    return list(view), total
+
+
+def by_a_view_on_the_stack(x: torch.Tensor, table: dict[str, Any]) -> Any:
+    return [value for value in (table.values(), x.sum().numpy())[0]]
+
+
+def by_a_view_of_what_was_made_here(x: torch.Tensor, table: dict[str, Any]) -> Any:
+    made = {"x": x * 2}
+    view = made.keys()
+    total = float(x.sum().numpy())
+    made["y"] = x
+    return list(view), made, total
+
+
+def by_copies(x: torch.Tensor, table: dict[str, Any]) -> Any:
+    nested = table["b"]
+    return nested.copy(), nested + [1], [*nested], nested[::-1], list(reversed(nested)), table | {}
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        by_items,
+        by_a_view_across_a_break,
+        by_a_view_on_the_stack,
+        by_a_view_of_what_was_made_here,
+        by_copies,
+    ],
+)
+def test_tensors_in_containers_in_containers_are_those_of_this_call(
+    program: Callable[..., Any],
+) -> None:
+    fast = compiled(program, fullgraph=False)
+    for count in (3, 1, 2, 0, 5):
+        x = torch.arange(float(count))
+        found, expected = ({"a": x, "b": [x, (x * 2, 2)]} for _ in range(2))
+        same(fast(x, found), program(x, expected))
+        same(found, expected)

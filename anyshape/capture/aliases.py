@@ -186,17 +186,34 @@ def _decide_view(recorder: Recorder, node: Node, kind: TensorType) -> None:
     kept = [d for d, size in enumerate(kind.shape) if not recorder.cx.known(eq(size, 1))]
     for outer, inner in itertools.pairwise(kept):
         _rely(recorder, eq(kind.strides[outer], kind.strides[inner] * kind.shape[inner]))
+    _decide_cuts(recorder, [kind.shape[d] for d in kept], node.output.tensor.shape)
     if view_strides(recorder.cx, kind, node.output.tensor.shape, decide=True, ones=True):
         raise broken("undecided-size", condition=f"{node.op} shares memory at these sizes")
 
 
-def _rely(recorder: Recorder, condition: Condition | bool) -> None:
+def _decide_cuts(recorder: Recorder, apart: Sequence[Dim], shape: Sequence[Dim]) -> None:
+    """Dimensions that do not lie together are viewed in another shape where it is cut as they are:
+    (n, m) as (m, n) where the two are equal."""
+    left = list(shape)
+    for size in apart[:-1]:
+        whole: Dim = 1
+        for count, dim in enumerate(left, 1):
+            whole = whole * dim
+            if _rely(recorder, eq(whole, size)):
+                del left[:count]
+                break
+        else:
+            return
+
+
+def _rely(recorder: Recorder, condition: Condition | bool) -> bool:
     """Guards the condition or its opposite; where nobody may guard on it, it is checked to be
     false, and the call runs natively where it is not."""
     try:
-        recorder.cx.decide(condition)
+        return recorder.cx.decide(condition)
     except Undecided:
         recorder.cx.require(~condition, "a copy shares memory here")  # type: ignore[operator]
+        return False
 
 
 def _is_unsure(recorder: Recorder, node: Node) -> bool:

@@ -53,6 +53,10 @@ FOUND = {
     "a write through places in memory runs eagerly, without a word": over(
         "a b", "y = x0 * 2", "y.as_strided((1,), (1,))[0] = 3", "y * 2", "y"
     ),
+    "a write through a reshape that cuts a transposed argument as it is cut": over(
+        "a b", "t = x0.reshape(x0.shape[1], -1) if x0.numel() else x0", "t[[0]] = 3 if t.numel() else 0",
+        "t", layouts="transposed"
+    ),
     "a number read from what is multiplied by it": over("a b", "t = x0 * 2", "t * t.sum().item(), t"),
     "an item that nobody reads": over(
         "a b", "t = x0.cumsum(1)", "u = t + int(t.count_nonzero())", "w = t * 2", "w + int(w.count_nonzero())"

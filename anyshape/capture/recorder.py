@@ -20,6 +20,7 @@ from anyshape.capture.autocast import COMPOSED, CPU_AUTOCAST
 from anyshape.capture.breaks import broken
 from anyshape.capture.declared import DeclaredSizes
 from anyshape.capture.entry_sizes import argument_shape
+from anyshape.capture.gradients import propagate
 from anyshape.capture.guards import Guard, ScalarGuard, SizeGuard, names_of
 from anyshape.capture.identities import told_apart
 from anyshape.capture.integers import with_integers
@@ -413,8 +414,7 @@ class Recorder:
             raise broken("operator-raises", what=name, why=why, mistake=mistake) from error
         finally:
             builder.prepare = None
-        if self.modes.grad:
-            self._propagate_grad(before)
+        propagate(builder.nodes, before, self.modes.grad)
         return made
 
     def _autocast(
@@ -456,19 +456,6 @@ class Recorder:
 
         named = {key: map_values(value, cast) for key, value in kwargs.items()}
         return tuple(map_values(arg, cast) for arg in args), named  # type: ignore[return-value]
-
-    def _propagate_grad(self, before: int) -> None:
-        for node in self.builder.nodes[before:]:
-            if not any(
-                isinstance(v.type, TensorType) and v.type.requires_grad for v in node.inputs()
-            ):
-                continue
-            for output in node.outputs:
-                kind = output.type
-                if isinstance(kind, TensorType) and (
-                    kind.dtype.is_floating or kind.dtype.is_complex
-                ):
-                    output.type = replace(kind, requires_grad=True)
 
     def wrap(self, made: Any) -> Any:
         """Values of the graph as they lie on the virtual stack."""

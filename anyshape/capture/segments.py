@@ -118,6 +118,10 @@ class Rebuilder:
         self._kept.append(obj)
         return name
 
+    def is_unmade(self, obj: Any) -> bool:
+        """Whether an object of this trace has no name yet."""
+        return id(obj) not in self._made and self.heap.is_created(obj)
+
     def read(self, source: Source) -> str:
         """What lies outside at the end of the graph, before any write is replayed."""
         text = expression(source, self.constant)
@@ -488,29 +492,36 @@ def _deque(rebuilder: Rebuilder, value: deque[Any]) -> str:
 def _cell(rebuilder: Rebuilder, value: Any) -> str:
     name = rebuilder.fresh(value)
     rebuilder.add(f"{name} = {rebuilder.constant(CELL)}()")
-    try:
-        contents = value.cell_contents
-    except ValueError:
-        return name
-    rebuilder.add(f"{name}.cell_contents = {rebuilder.text(contents)}")
+    _fill(rebuilder, name, value)
     return name
 
 
+def _fill(rebuilder: Rebuilder, name: str, cell: Any) -> None:
+    try:
+        contents = cell.cell_contents
+    except ValueError:
+        return
+    rebuilder.add(f"{name}.cell_contents = {rebuilder.text(contents)}")
+
+
 def _function(rebuilder: Rebuilder, value: types.FunctionType) -> str:
+    """What cells and defaults hold may lead back to the function: they are filled afterwards."""
+    cells = value.__closure__ or ()
+    empty = [cell for cell in cells if rebuilder.is_unmade(cell)]
+    for cell in empty:
+        rebuilder.add(f"{rebuilder.fresh(cell)} = {rebuilder.constant(CELL)}()")
+    closure = "".join(f"{rebuilder.text(cell)}, " for cell in cells)
     name = rebuilder.fresh(value)
-    closure = rebuilder.text(value.__closure__) if value.__closure__ else "None"
-    if value.__closure__:
-        cells = ", ".join(rebuilder.text(cell) for cell in value.__closure__)
-        closure = f"({cells},)"
-    make = rebuilder.constant(types.FunctionType)
     parts = [
         rebuilder.constant(value.__code__),
         rebuilder.constant(value.__globals__),
         repr(value.__name__),
     ]
-    rebuilder.add(
-        f"{name} = {make}({', '.join(parts)}, {rebuilder.text(value.__defaults__)}, {closure})"
-    )
+    make, given = rebuilder.constant(types.FunctionType), f"({closure})" if closure else "None"
+    rebuilder.add(f"{name} = {make}({', '.join(parts)}, None, {given})")
+    for cell in empty:
+        _fill(rebuilder, rebuilder.text(cell), cell)
+    rebuilder.add(f"{name}.__defaults__ = {rebuilder.text(value.__defaults__)}")
     rebuilder.add(f"{name}.__kwdefaults__ = {rebuilder.text(value.__kwdefaults__)}")
     rebuilder.add(f"{name}.__qualname__ = {value.__qualname__!r}")
     for key, item in value.__dict__.items():

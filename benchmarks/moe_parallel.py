@@ -3,7 +3,7 @@ in one go.
 
     python -m benchmarks.moe_parallel --json moe_parallel.json      # one process for each GPU
     python -m benchmarks.moe_parallel --gloo 2                      # no GPU: checks only
-    python -m benchmarks.moe_parallel --figures moe_parallel.json   # writes docs/moe.md
+    python -m benchmarks.moe_parallel --figures A.json B.json       # writes docs/moe.md
 
 Each row is one way of spreading one layer; the number of tokens is for each expert-parallel rank.
 "graph" rows are replays of one CUDA graph on all ranks. The floor beside them is what a rank's
@@ -321,18 +321,30 @@ def death(world: int, cuda: bool, directory: str) -> str:
     )
 
 
+def page_parts(path: Path) -> list[str]:
+    """What docs/moe.md says of one file of results: which machine and when, checks, tables."""
+    results = json.loads(path.read_text())
+    measured = results["device"] + (f", {results['date']}" if "date" in results else "")
+    checks = "\n".join(f"- {line}" for line in results["checks"])
+    return [
+        f"{measured}.",
+        checks,
+        *(moe_figures.markdown(*table) for table in results["tables"]),
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, help="where the results go")
     parser.add_argument("--gloo", type=int, help="this many processes on the CPU instead")
     parser.add_argument("--quick", action="store_true", help="one model, two sizes")
-    parser.add_argument("--figures", type=Path, help="write this file's tables into docs/moe.md")
+    parser.add_argument(
+        "--figures", type=Path, nargs="+", help="write these files' tables into docs/moe.md"
+    )
     arguments = parser.parse_args()
     if arguments.figures:
-        results = json.loads(arguments.figures.read_text())
-        tables = [moe_figures.markdown(*table) for table in results["tables"]]
-        checks = "\n".join(f"- {line}" for line in results["checks"])
-        moe_figures.write("moe_parallel", [f"{results['device']}.", checks, *tables])
+        parts = [part for path in arguments.figures for part in page_parts(path)]
+        moe_figures.write("moe_parallel", parts)
         return
     cuda = arguments.gloo is None
     world = torch.cuda.device_count() if cuda else arguments.gloo
@@ -343,6 +355,7 @@ def main() -> None:
         results = json.loads((Path(directory) / "results.json").read_text())
         results["checks"].append(death(world, cuda, directory))
     results["device"] = f"{world} x {torch.cuda.get_device_name()}" if cuda else "CPU"
+    results["date"] = time.strftime("%d %B %Y, %H:%M", time.gmtime())
     print(results["checks"][-1])
     for table in results["tables"]:
         print("\n" + moe_figures.markdown(*table))

@@ -5,6 +5,7 @@ registers each part of the kernel gets, and which operands it takes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from anyshape.moe.gemm_tiles import Tile
 from anyshape.moe.gluon_kernel import Settings, grouped_gemm_kernel
-from anyshape.moe.launches import capability, ceil_div, power_of_two, processors
+from anyshape.moe.launches import capability, ceil_div, given, power_of_two, processors
 
 GLUON_DTYPES = {
     torch.bfloat16: gl.bfloat16,
@@ -69,8 +70,14 @@ def descriptor(matrix: Tensor, block: list[int]) -> TensorDescriptor:
     """What the copy engine needs to know of a matrix that is read or written in blocks of this
     shape.
     """
-    layout = gl.NVMMASharedLayout.get_default_for(block, GLUON_DTYPES[matrix.dtype])
+    layout = shared_layout(*block, matrix.dtype)
     return TensorDescriptor(matrix, list(matrix.shape), list(matrix.stride()), block, layout)
+
+
+@cache
+def shared_layout(rows: int, columns: int, dtype: torch.dtype) -> gl.NVMMASharedLayout:
+    """How a block lies in shared memory; to work it out takes longer than a launch."""
+    return gl.NVMMASharedLayout.get_default_for([rows, columns], GLUON_DTYPES[dtype])
 
 
 def registers(tile: Tile, groups: int, gathers: bool) -> tuple[int, int, int]:
@@ -137,20 +144,9 @@ def launch(
         m_sizes,
         x,
         out,
-        m_sizes if gather_indices is None else gather_indices,
-        m_sizes if scatter_indices is None else scatter_indices,
-        m_sizes if x_scales is None else x_scales,
-        m_sizes if w_scales is None else w_scales,
-        m_sizes if bias is None else bias,
-        m_sizes if row_weights is None else row_weights,
-        groups,
-        rows,
-        columns,
-        inner,
-        x.stride(0),
-        out.stride(0),
-        0 if bias is None else bias.stride(0),
-        *(row_weights.stride() if factors else (0, 0)),
+        *given(m_sizes, gather_indices, scatter_indices, x_scales, w_scales, bias, row_weights),
+        *(groups, rows, columns, inner, x.stride(0), out.stride(0)),
+        *(0 if bias is None else bias.stride(0), *(row_weights.stride() if factors else (0, 0))),
         *((0.0, 0.0) if gate is None else (gate.alpha, gate.limit)),
         SET=Settings(
             tile=tile,

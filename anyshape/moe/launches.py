@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import cache, partial
 
 import torch
+from torch import Tensor
 from triton import knobs
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
@@ -51,6 +52,11 @@ def quick(kernel: JITFunction) -> JITFunction | Launches:
 def _has_listeners() -> bool:
     hooks = (knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook)
     return any(hook is not None and getattr(hook, "calls", True) for hook in hooks)
+
+
+def given(like: Tensor, *tensors: Tensor | None) -> tuple[Tensor, ...]:
+    """The tensors; `like` stands in for pointers that are not there, which nobody reads."""
+    return tuple(like if tensor is None else tensor for tensor in tensors)
 
 
 def ceil_div(number: int, by: int) -> int:

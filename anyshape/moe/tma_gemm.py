@@ -17,8 +17,8 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from anyshape.moe.gemm_tiles import Tile
-from anyshape.moe.launches import ceil_div, power_of_two, processors, quick
-from anyshape.moe.triton_activation import gated
+from anyshape.moe.launches import ceil_div, given, power_of_two, processors, quick
+from anyshape.moe.triton_epilogue import finish, finish_gated, put
 from anyshape.moe.triton_rows import follow, overlap
 
 
@@ -158,17 +158,8 @@ def _grouped(
             steps = tl.where(group < groups, tl.cdiv(inner, BK), 0)
         for step in range(steps):
             a = _rows(
-                x,
-                x_desc,
-                gather_indices,
-                x_row,
-                start + tile_m * BM,
-                place,
-                row_mask,
-                step * BK,
-                inner,
-                BK,
-                GATHER,
+                *(x, x_desc, gather_indices, x_row, start + tile_m * BM),
+                *(place, row_mask, step * BK, inner, BK, GATHER),
             )
             b = w_desc.load([w_row, step * BK])
             if SWAP:
@@ -180,31 +171,14 @@ def _grouped(
         column = tile_n * BN + tl.arange(0, BN)
         column_mask = column < columns
         real = column_mask & (group < groups)
-        if SCALED:
-            source = place
-            if GATHER:
-                source = tl.load(gather_indices + place, mask=row_mask, other=0).to(tl.int64)
-            a_scale = tl.load(x_scales + source, mask=row_mask, other=0.0)
-            b_scale = tl.load(w_scales + group * columns + column, mask=real, other=0.0)
-            acc = acc * a_scale[:, None] * b_scale[None, :]
-        if BIASED:
-            added = tl.load(bias + group * stride_bias + column, mask=real, other=0.0)
-            acc += added.to(tl.float32)[None, :]
-        if WEIGHTED:
-            at = place
-            if FACTORS:
-                token = tl.load(scatter_indices + place, mask=row_mask, other=0).to(tl.int64)
-                at = token * weight_token + group.to(tl.int64) * weight_group
-            weight = tl.load(row_weights + at, mask=row_mask, other=0.0)
-            acc *= weight.to(tl.float32)[:, None]
+        others = (x_scales, w_scales, bias, row_weights, stride_bias, weight_token, weight_group)
+        acc = finish(
+            *(acc, group, place, row_mask, column, real, columns, others),
+            *(gather_indices, scatter_indices, GATHER, SCALED, BIASED, WEIGHTED, FACTORS),
+        )
         value = acc.to(out.dtype.element_ty)
         mask = row_mask[:, None] & column_mask[None, :]
-        if SCATTER:
-            token = tl.load(scatter_indices + place, mask=row_mask, other=0).to(tl.int64)
-            target = out + token[:, None] * stride_out + column[None, :]
-            tl.atomic_add(target, value, mask=mask, sem="relaxed")
-        else:
-            tl.store(out + place[:, None] * stride_out + column[None, :], value, mask=mask)
+        put(value, out, scatter_indices, place, row_mask, column, mask, stride_out, SCATTER)
 
 
 @quick
@@ -269,17 +243,8 @@ def _gated(
             steps = tl.where(group < groups, tl.cdiv(inner, BK), 0)
         for step in range(steps):
             a = _rows(
-                x,
-                x_desc,
-                gather_indices,
-                x_row,
-                start + tile_m * BM,
-                place,
-                row_mask,
-                step * BK,
-                inner,
-                BK,
-                GATHER,
+                *(x, x_desc, gather_indices, x_row, start + tile_m * BM),
+                *(place, row_mask, step * BK, inner, BK, GATHER),
             )
             b = w_desc.load([first, step * BK])
             c = w_desc.load([second, step * BK])
@@ -302,18 +267,10 @@ def _gated(
             up *= factor[:, None]
         column = tile_n * BN + tl.arange(0, BN)
         real = (column < columns) & (group < groups)
-        if INTERLEAVED:
-            both = tl.reshape(tl.permute(tl.join(gate, up), (0, 2, 1)), [BM, BN, 2])
-            gate, up = tl.split(both)
-            ups = bias + group * stride_bias + column * 2
-            if BIASED:
-                gate += tl.load(ups, mask=real, other=0.0).to(tl.float32)[None, :]
-                up += tl.load(ups + 1, mask=real, other=0.0).to(tl.float32)[None, :]
-        elif BIASED:
-            ups = bias + group * stride_bias + column
-            gate += tl.load(ups, mask=real, other=0.0).to(tl.float32)[None, :]
-            up += tl.load(ups + columns, mask=real, other=0.0).to(tl.float32)[None, :]
-        value = gated(gate, up, alpha, limit, KIND)
+        value = finish_gated(
+            *(gate, up, bias + group * stride_bias, columns, column, real, alpha, limit),
+            *(KIND, INTERLEAVED, BIASED, BM, BN),
+        )
         if INIT_TAIL:
             value = tl.where(group < groups, value, 0.0)
         mask = row_mask[:, None] & (column < columns)[None, :]
@@ -324,6 +281,22 @@ def _gated(
 def flat(w: Tensor) -> Tensor:
     """w [G, N, K], whose groups lie behind each other, as [G*N, K]."""
     return w.as_strided((w.shape[0] * w.shape[1], w.shape[2]), (w.stride(1), 1))
+
+
+def constants(tile: Tile, groups: int, gathers: bool) -> dict[str, int | bool]:
+    """What both kernels are compiled for besides the operands there are."""
+    return {
+        "BLOCK_G": power_of_two(groups),
+        "BAND": tile.band,
+        "BM": tile.wm,
+        "BN": tile.wn,
+        "BK": tile.bk,
+        "FLATTEN": tile.flatten and not gathers,
+        "SWAP": tile.swap,
+        "GATHER": gathers,
+        "num_warps": tile.warps,
+        "num_stages": tile.stages,
+    }
 
 
 def launch(
@@ -357,36 +330,16 @@ def launch(
         w_desc,
         m_sizes,
         out,
-        m_sizes if gather_indices is None else gather_indices,
-        m_sizes if scatter_indices is None else scatter_indices,
-        m_sizes if x_scales is None else x_scales,
-        m_sizes if w_scales is None else w_scales,
-        m_sizes if bias is None else bias,
-        m_sizes if row_weights is None else row_weights,
-        groups,
-        rows,
-        columns,
-        inner,
-        x.stride(0),
-        out.stride(0),
-        0 if bias is None else bias.stride(0),
-        *(row_weights.stride() if factors else (0, 0)),
-        SWAP=tile.swap,
-        GATHER=gathers,
+        *given(m_sizes, gather_indices, scatter_indices, x_scales, w_scales, bias, row_weights),
+        *(groups, rows, columns, inner, x.stride(0), out.stride(0)),
+        *(0 if bias is None else bias.stride(0), *(row_weights.stride() if factors else (0, 0))),
         SCATTER=scatter_indices is not None,
         SCALED=x_scales is not None,
         BIASED=bias is not None,
         WEIGHTED=row_weights is not None,
         FACTORS=factors,
         INIT_TAIL=init_tail,
-        BLOCK_G=power_of_two(groups),
-        BAND=tile.band,
-        BM=tile.wm,
-        BN=tile.wn,
-        BK=tile.bk,
-        FLATTEN=tile.flatten and not gathers,
-        num_warps=tile.warps,
-        num_stages=tile.stages,
+        **constants(tile, groups, gathers),
         **overlap(x, tile.swap and scatter_indices is None),
     )
 
@@ -419,32 +372,15 @@ def launch_gated(
         w_desc,
         m_sizes,
         out,
-        m_sizes if gather_indices is None else gather_indices,
-        m_sizes if bias is None else bias,
-        m_sizes if row_factors is None else row_factors,
-        groups,
-        rows,
-        columns,
-        inner,
-        x.stride(0),
-        0 if bias is None else bias.stride(0),
+        *given(m_sizes, gather_indices, bias, row_factors),
+        *(groups, rows, columns, inner, x.stride(0), 0 if bias is None else bias.stride(0)),
         *((0, 0) if row_factors is None else row_factors.stride()),
-        alpha,
-        limit,
+        *(alpha, limit),
         FACTORED=row_factors is not None,
         KIND=kind,
         INTERLEAVED=interleaved,
-        SWAP=tile.swap,
-        GATHER=gathers,
         BIASED=bias is not None,
         INIT_TAIL=init_tail,
-        BLOCK_G=power_of_two(groups),
-        BAND=tile.band,
-        BM=tile.wm,
-        BN=tile.wn,
-        BK=tile.bk,
-        FLATTEN=tile.flatten and not gathers,
-        num_warps=tile.warps,
-        num_stages=tile.stages,
+        **constants(tile, groups, gathers),
         **overlap(x, tile.swap),
     )

@@ -20,10 +20,11 @@ from anyshape.moe.gemm_tiles import (
     TILES,
     choose_tile,
 )
-from anyshape.moe.launches import ceil_div, power_of_two, processors, quick
+from anyshape.moe.launches import ceil_div, given, power_of_two, processors, quick
 from anyshape.moe.reference import group_of_rows
 from anyshape.moe.tma_gemm import locate, plan
 from anyshape.moe.triton_activation import silu_mul
+from anyshape.moe.triton_epilogue import finish, put
 from anyshape.moe.triton_gather import gather_mul
 
 BAND = tl.constexpr(8)
@@ -95,28 +96,22 @@ def _grouped_gemm(
                 acc = tl.dot(a, b, acc, input_precision=PRECISION)
                 x_tile += BK * x_inner
                 w_tile += BK * w_inner
-            if SCALED:
-                a_scale = tl.load(x_scales + source, mask=row_mask, other=0.0)
-                b_scale = tl.load(w_scales + group * columns + column, mask=column_mask, other=0.0)
-                acc = acc * a_scale[:, None] * b_scale[None, :]
-            if BIASED:
-                added = tl.load(bias + group * stride_bias + column, mask=column_mask, other=0.0)
-                acc += added.to(tl.float32)[None, :]
-            if WEIGHTED:
-                at = place
-                if FACTORS:
-                    token = tl.load(scatter_indices + place, mask=row_mask, other=0).to(tl.int64)
-                    at = token * weight_token + group.to(tl.int64) * weight_group
-                weight = tl.load(row_weights + at, mask=row_mask, other=0.0)
-                acc *= weight.to(tl.float32)[:, None]
+            others = (
+                x_scales,
+                w_scales,
+                bias,
+                row_weights,
+                stride_bias,
+                weight_token,
+                weight_group,
+            )
+            acc = finish(
+                *(acc, group, place, row_mask, column, column_mask, columns, others),
+                *(gather_indices, scatter_indices, GATHER, SCALED, BIASED, WEIGHTED, FACTORS),
+            )
         value = acc.to(out.dtype.element_ty)
         mask = row_mask[:, None] & column_mask[None, :]
-        if SCATTER:
-            token = tl.load(scatter_indices + place, mask=row_mask, other=0).to(tl.int64)
-            target = out + token[:, None] * stride_out + column[None, :]
-            tl.atomic_add(target, value, mask=mask, sem="relaxed")
-        else:
-            tl.store(out + place[:, None] * stride_out + column[None, :], value, mask=mask)
+        put(value, out, scatter_indices, place, row_mask, column, mask, stride_out, SCATTER)
 
 
 def blocks(rows: int, groups: int, bits: int) -> tuple[int, int, int]:
@@ -151,21 +146,9 @@ def _launch(
         w,
         m_sizes,
         out,
-        m_sizes if gather_indices is None else gather_indices,
-        m_sizes if scatter_indices is None else scatter_indices,
-        m_sizes if x_scales is None else x_scales,
-        m_sizes if w_scales is None else w_scales,
-        m_sizes if bias is None else bias,
-        m_sizes if row_weights is None else row_weights,
-        groups,
-        rows,
-        columns,
-        inner,
-        *x.stride(),
-        *w.stride(),
-        out.stride(0),
-        0 if bias is None else bias.stride(0),
-        *(row_weights.stride() if factors else (0, 0)),
+        *given(m_sizes, gather_indices, scatter_indices, x_scales, w_scales, bias, row_weights),
+        *(groups, rows, columns, inner, *x.stride(), *w.stride(), out.stride(0)),
+        *(0 if bias is None else bias.stride(0), *(row_weights.stride() if factors else (0, 0))),
         GATHER=gather_indices is not None,
         SCATTER=scatter_indices is not None,
         SCALED=x_scales is not None,

@@ -481,7 +481,12 @@ random_alpha_dropout, random_feature_alpha_dropout = F.alpha_dropout, F.feature_
 def _drawn(name: str) -> Callable[..., Tensor]:
     def function(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         given = (arg for arg in args if arg is not None)
-        return getattr(torch.empty_like(input), name)(*given, **kwargs)
+        fresh = torch.empty_like(input)
+        if fresh.is_contiguous() and not input.is_contiguous():  # ATen draws in another way there
+            fresh = torch.empty_strided(
+                input.shape, input.stride(), dtype=input.dtype, device=input.device
+            )
+        return getattr(fresh, name)(*given, **kwargs)
 
     return function
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, islice
 
 from anyshape.ir.graph import Arg, Graph, Node, ScalarType, TensorType, Value, values_in
 from anyshape.ir.program import (
@@ -110,6 +110,8 @@ class _Plan:
         """Views that a library, eager torch or the caller needs, and that torch cannot stride."""
         found = self.found
         wanted = [v for output in self.graph.outputs for v in _tensors(output)]
+        for value in wanted:
+            found.copies.update(islice(self._copied_below(value), 1))
         self._share_copies(dict.fromkeys(wanted))
         for position, node in enumerate(self.graph.nodes):
             if found.kinds[position] == "step":
@@ -121,6 +123,19 @@ class _Plan:
                     found.copies.add(found.producer[value])
                 else:
                     self.strided[value] = place
+
+    def _copied_below(self, value: Value) -> Iterator[int]:
+        """Reshapes in the chain of views that copy in eager, though later facts make them views:
+        what the caller gets shares no memory with what they read."""
+        for view in self._views_below(value):
+            position = self.found.producer[view]
+            node = self.found.nodes[position]
+            source = node.args[0]
+            assert isinstance(source, Value)
+            if node.op != "reshape":
+                continue
+            if view_strides(self.found.cx, source.tensor, view.shape) is None:
+                yield position
 
     def _share_copies(self, outputs: Iterable[Value]) -> None:
         """Outputs that eager makes views of one copy are views of one copy here."""

@@ -128,6 +128,15 @@ torch.arange({s}, 0, -1) | torch.eye({s}) | torch.tensor([{s}, {i}]) | torch.emp
 {v}.gather({d}, torch.zeros_like({v}, dtype=torch.int64)) | {v}.take(torch.arange({v}.numel()).flip(0)) | {v}[[0, -1]]
 {v}.scatter({d}, torch.zeros_like({v}, dtype=torch.int64), {i}) | {v}.index_add(0, torch.arange({v}.shape[0]).flip(0), {v})
 torch.addcmul({v}, {w}, {w}).clamp(-8, 8) | {v}.lerp({w}, 1.0) | ({v}.clamp(-2, 2) @ {w}.clamp(-2, 2)).clamp(-8, 8)
+{e}.to(torch.uint8) * 100 + 60 | -{e}.to(torch.uint8) | {e}.to(torch.int8) * 50 | {e}.bool() + {e2}.bool() | {e}.bool() * 3 | {e}.to(torch.int8).abs() << 5
+{e}.to(torch.uint8).sum(dtype=torch.uint8) | ({e}.to(torch.int8) * 60).cumsum({d}, dtype=torch.int8) | {e}.to(torch.int8).prod({d}, dtype=torch.int8) | {e}.to(torch.uint8) // 2 - 1 | {e}.bool().sum({d}) | {e}.bool().cumsum({d})
+({v} / 0).isinf() | ({v} / 0).isnan().sum({d}) | ({v} / 0 * 0).nan_to_num(2) | ({v} / 0).amax({d}).isnan() | ({v} / 0).argmax() | ({v} / 0).sort({d})[1] | ({v} / 0).clamp(-3, 3).nan_to_num(1)
+torch.maximum({v} / 0, {w}).isnan() | torch.where({e} > 0, float("nan"), 1.0).min({d})[1] | torch.fmax(torch.where({e} > 0, float("nan"), 1.0), {w}) | (torch.where({e} > 0, float("inf"), 1.0) > {w}) | ({v} / 0).sign().nan_to_num(3)
+torch.where({e} > 0, float("nan"), 1.0).cummax({d})[1] | torch.where({e} > 0, float("nan"), 1.0).bool() | (torch.where({e} > 0, float("nan"), 1.0) != 1).any({d}) | {v}.to(torch.bfloat16).float() | ({e}.half() / 3 * 3).round()
+{v}.flatten().scatter_add(0, torch.arange({v}.numel()) // 2, {v}.flatten()) | {v}.flatten().scatter_reduce(0, torch.arange({v}.numel()) // 3, {v}.flatten(), "amax") | {v}.index_add(0, torch.zeros({v}.shape[0], dtype=torch.int64), {v}).clamp(-8, 8)
+torch.zeros(9, dtype={v}.dtype).index_add(0, {e}.abs().flatten().to(torch.int64) % 9, {e}.flatten().to({v}.dtype)).clamp(-8, 8) | torch.bincount({e}.abs().flatten().to(torch.int64), minlength=3) | {e}.unique() | {e}.flatten().unique(return_counts=True)[1]
+torch.zeros(5, dtype={v}.dtype).index_put(({e}.abs().flatten().to(torch.int64) % 5,), {e}.flatten().to({v}.dtype), accumulate=True).clamp(-8, 8) | {v}.repeat_interleave({e}.abs().flatten()[: {v}.shape[0]].to(torch.int64)[:1].sum() % 3, 0)
+{v}.flatten()[: int({e}.abs().sum()) % 7] | {v}.flatten().tensor_split([int({e}.count_nonzero()) % 3])[0] | torch.zeros(int({e}.bool().sum()), {s}) | {v}.flatten().split([int({e}.bool().sum()) % 2, {v}.numel() - int({e}.bool().sum()) % 2])[1]
 {v}.index_fill({d}, torch.tensor([0]), {i}) | torch.outer({v}.flatten(), {v}.flatten()).clamp(-8, 8) | {v}.flatten().dot({v}.flatten()).clamp(-8, 8)
 """
 
@@ -154,6 +163,9 @@ WRITES = """
 {v}.index_copy_(0, torch.arange({v}.shape[0]).flip(0), {v}.clone()) | {v}.index_put_((torch.tensor([0, 0]),), torch.ones((), dtype={v}.dtype), accumulate=True)
 torch.add({v}, {i}, out={v}) | torch.neg({w}, out={v}) | {v}.logical_not_() | {v}.unsqueeze_(0) | {v}.t_() | {v}.squeeze_(0) | {v}.transpose_(0, -1)
 {v}[{s} // 2 :] = {i} | {v}[: {s}].add_({i}) | {v}.where({e} > 0, {w}).add_({i}) | {v}.detach().add_({i}) | {v}.expand({v}.shape).add_({i})
+{v}[1:] += {v}[:-1].clone() | {v}[1:] = {v}[:-1].clone() | {v}.unfold(0, 1, 1).add_({i}) | {v}.view(-1)[::2] = {v}.view(-1)[0].clone() | {v}.flatten()[:2].zero_() | {v}.T[:1].add_({i}) | {v}[..., None].mul_(-1) | {v}.view(-1, 1)[0] = {i}
+{v}.scatter_add_(0, torch.zeros_like({v}, dtype=torch.int64)[:1], {v}.clone()).clamp_(-8, 8) | {v}.scatter_reduce_({d}, torch.zeros_like({v}, dtype=torch.int64), {v}.clone(), "amin") | {v}.view(-1).index_put_((torch.arange({v}.numel()) % 2,), {v}.flatten().clone(), accumulate=True).clamp_(-8, 8)
+{v}.select(-1, 0).copy_({v}.select(-1, -1).clone()) | {v}.index_reduce_(0, torch.zeros({v}.shape[0], dtype=torch.int64), {v}.clone(), "amax") | {v}.sort(0)[0].add_({i}) | {v}.masked_fill_({v} != {v}, {i}) | {v}.bool().logical_not_() | {v}.fill_({e}.max().to({v}.dtype))
 {v}.triu_() | {v}.cumsum_(0).clamp_(-8, 8) | {v}.sign_() | {v}.bitwise_not_() | {v}.swapaxes(0, 1)[0] = {w} | {v}.view_as({v}).add_({i}) | {v}.masked_scatter_({e} > 0, {v}.clone())
 """
 
@@ -241,6 +253,34 @@ def inner(t, by={i}):
 ---
 {n}, {n}_ = {v}.split([1, {v}.shape[0] - 1])
 {n}_ *= -1
+---
+{n} = {v} + 0
+for k in {e}.flatten()[:3].tolist():
+    {n} = {n} + k
+---
+{n} = {v} + 0
+for k in {e}.flatten()[:3].to(torch.int64).tolist():
+    if k > 0:
+        {n} = {n} * 2 - k
+{n} = {n}.clamp(-8, 8)
+---
+{n} = {v}.flatten()
+{n}_ = {e}.flatten()[:2].abs().to(torch.int64).tolist()
+{n} = torch.cat([{n}[:k] for k in [*{n}_, 1]])
+---
+{n} = {v}.clone()
+while {n}.abs().sum() > 4:
+    {n} = torch.div({n}, 2, rounding_mode="trunc")
+---
+{n} = 0
+while {n} * {n} < {s}:
+    {n} += 1
+{n} = {v} + {n}
+---
+{n} = {v}
+if {e}.any():
+    {n} = {n}[..., :1]
+{n} = {n} + {i}
 ---
 {n} = {v}, {w}
 {n} = ({n}[0] if {n}[0].numel() > {n}[1].numel() else {n}[1]).abs()

@@ -57,6 +57,9 @@ FOUND = {
         "a b", "t = x0.reshape(x0.shape[1], -1) if x0.numel() else x0", "t[[0]] = 3 if t.numel() else 0",
         "t", layouts="transposed"
     ),
+    "the beginning of a flattened expanded argument is a copy": over(
+        "a b", "x0.flatten()[: int(x0.count_nonzero()) % 3]", layouts="expanded"
+    ),
     "a number read from what is multiplied by it": over("a b", "t = x0 * 2", "t * t.sum().item(), t"),
     "an item that nobody reads": over(
         "a b", "t = x0.cumsum(1)", "u = t + int(t.count_nonzero())", "w = t * 2", "w + int(w.count_nonzero())"

@@ -62,6 +62,7 @@ from anyshape.options import Options
 MAX_SEGMENTS = 10_000  # of one call, before it goes on natively
 OURS = (TypeError, AttributeError, NameError, KeyError, AssertionError)  # not torch's own errors
 MAX_POINTS = 256
+ATTEMPTS = 3  # at a specialization, where another thread changes what it relies on
 MAX_VALUES = 3  # specializations of a point that differ in a value alone
 
 CompileGraph = Callable[[Graph, Mapping[str, torch.Tensor]], Any]
@@ -235,25 +236,30 @@ class Compiled:
             self._go_native(entry.key, self._too_many(point, entry))
             return None
         point = self._widened(point, entry)
+        for _ in range(ATTEMPTS):
+            variant = self._try(point, entry)
+            if variant is None or variant.entry(entry.slots) is not None:
+                return variant and self._publish(entry, point, variant)
+        failure = explain_failure(variant.guards, world.snapshot(), entry.slots)
+        why = f"a new specialization does not fit its own arguments: {failure}"
+        self._go_native(entry.key, mistake("the guards", why, variant.line()))
+        return None
+
+    def _try(self, point: Point, entry: Entry) -> Variant | None:
+        """A variant, whose guards may fail if another thread has written meanwhile; None where a
+        mistake of ours keeps one from being made."""
         try:
             with collection_paused():
-                variant = self._compile(point, entry)
+                return self._compile(point, entry)
         except KeyboardInterrupt:
             raise
         except AnyshapeError as error:
             if error.code not in MISTAKES:
                 raise
             self._go_native(entry.key, error)
-            return None
         except (Exception, Break, ProxyLeak, InterpreterBug) as error:
             self._go_native(entry.key, mistake("the compiler", said(error)))
-            return None
-        if variant.entry(entry.slots) is None:
-            failure = explain_failure(variant.guards, world.snapshot(), entry.slots)
-            why = f"a new specialization does not fit its own arguments: {failure}"
-            self._go_native(entry.key, mistake("the guards", why, variant.line()))
-            return None
-        return self._publish(entry, point, variant)
+        return None
 
     def _without_stale(self, point: Point, entry: Entry) -> Point:
         """At the limit: without the variants whose parameters, modules or functions have been

@@ -10,7 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tests.capture.by_reference import compiled, same
+from anyshape.dispatch import Compiled
+from anyshape.options import Options
+from tests.capture.by_reference import ByReference, compiled, same
 
 
 def sizes() -> list[Tensor]:
@@ -151,3 +153,23 @@ def test_an_attribute_given_by_the_programs_code_is_asked_again_after_a_write() 
         return program, lambda: [config.scale, config.asked]
 
     agree(make)
+
+
+def test_what_another_thread_writes_during_capture_is_captured_again() -> None:
+    class Config:
+        scale = 1.0
+
+    config, compiles = Config(), []
+
+    class Disturbed(ByReference):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            compiles.append(None)
+            if len(compiles) < 3:  # as another thread would, while the kernels are compiled
+                config.scale += 1
+
+    fast = Compiled(lambda x: x * config.scale, Options(), Disturbed)
+    x = torch.ones(2)
+    for _ in range(3):
+        same(fast(x), x * config.scale)
+    assert config.scale == 3.0 and len(compiles) == 3 and not fast.warned

@@ -188,7 +188,7 @@ class Compiled:
                 return value
             assert machine.frame is not None
             place = flatten(machine.frame)
-            entry = Entry(place.key, place.slots, place.texts, place=place)
+            entry = Entry(place.key, place.slots, place=place)
             variant, inputs = self._variant(entry, stance)
             if variant is None or variant.run is None or inputs is None:
                 del place, entry
@@ -298,7 +298,7 @@ class Compiled:
                 by_value.append(failure)
         often = len(by_value) >= MAX_VALUES
         general = often and not self.options.fullgraph
-        made = {text for text, slot in zip(entry.texts, entry.slots) if type(slot) is range}
+        made = {text for text, slot in zip(entry.told(), entry.slots) if type(slot) is range}
         for failure in by_value:
             a_text = failure.by_value == "text" and entry.place is not None
             a_number = failure.by_value == "number"
@@ -426,7 +426,8 @@ class Compiled:
         domain.recorder.guard(root, "type", type(owner))
         declared = domain.recorder.declared
         order = range(len(entry.slots)) if declared is None else declared.order(len(entry.slots))
-        seen = {i: domain.see(sources.slot(i, entry.texts[i]), entry.slots[i]) for i in order}
+        texts = entry.told()
+        seen = {i: domain.see(sources.slot(i, texts[i]), entry.slots[i]) for i in order}
         return [seen[i] for i in range(len(entry.slots))]
 
     def _check_marks(self, recorder: Recorder) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import BuiltinFunctionType
 from typing import Any
 
 import torch
@@ -81,69 +82,92 @@ class _Flattener:
     """Numbers the values of frames; a mutable object met twice is one slot."""
 
     slots: list[Any] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
     known: dict[int, int] = field(default_factory=dict)
     positions: list[tuple[Any, ...]] = field(default_factory=list)
 
-    def slot(self, value: Any, text: str) -> Any:
+    def slot(self, value: Any) -> Any:
         """The number of the slot; -1 where there is no value; a C method bound to an object is
         that object's slot and a name."""
+        kind, slots = type(value), self.slots
+        if kind in _PLAIN:
+            slots.append(value)
+            return len(slots) - 1
         if value is NULL:
             return -1
-        if is_bound_method(value):
-            return (self.slot(value.__self__, text), value.__name__)
-        if type(value) not in _PLAIN:
-            found = self.known.get(id(value))
-            if found is not None:
-                return found
-            self.known[id(value)] = len(self.slots)
-        if type(value) is Generator and not value.finished:
-            self.positions.append((len(self.slots), value.frame.code, value.frame.index))
-        self.slots.append(value)
-        self.texts.append(text)
-        return len(self.slots) - 1
+        if kind is BuiltinFunctionType and is_bound_method(value):
+            return (self.slot(value.__self__), value.__name__)
+        found = self.known.setdefault(id(value), len(slots))
+        if found == len(slots):
+            slots.append(value)
+            if kind is Generator and not value.finished:
+                self.positions.append((found, value.frame.code, value.frame.index))
+        return found
 
     def continuation(self, made: Continuation | None) -> Any:
         """A continuation as data: its class, and its fields as slots, nested continuations or
         plain values."""
         if made is None or not dataclasses.is_dataclass(made):
             return made
-        fields = [(f.name, getattr(made, f.name)) for f in dataclasses.fields(made)]
-        return (type(made), *(self._field(name, value) for name, value in fields))
+        fields = [getattr(made, f.name) for f in dataclasses.fields(made)]
+        return (type(made), *map(self._field, fields))
 
-    def _field(self, name: str, value: Any) -> Any:
+    def _field(self, value: Any) -> Any:
         if isinstance(value, Continuation):
             return ("continuation", self.continuation(value))
         if type(value) in (int, bool):
             return ("plain", value)
-        return ("slot", self.slot(value, name))
+        return ("slot", self.slot(value))
 
-    def frame(self, frame: Frame, depth: int) -> tuple[Any, ...]:
-        names = frame.code.local_names
-        prefix = "" if depth == 0 else f"{frame.code.code.co_name}."
-        live = live_at(frame)
-        locals_ = tuple(
-            self.slot(value, prefix + name) if is_live(live, slot, value) else -1
-            for slot, (name, value) in enumerate(zip(names, frame.locals))
-        )
-        stack = tuple(
-            self.slot(value, f"{prefix}stack[{i}]") for i, value in enumerate(frame.stack)
-        )
-        handled = -1 if frame.handled is None else self.slot(frame.handled, "handled")
-        namespace = -1 if frame.names is None else self.slot(frame.names, "names")
-        generator = -1 if frame.generator is None else self.slot(frame.generator, "generator")
-        following = self.continuation(frame.continuation)
+    def frame(self, frame: Frame) -> tuple[Any, ...]:
+        live, slot = live_at(frame), self.slot
+        locals_ = [
+            slot(value) if live >> i & 1 or is_live(live, i, value) else -1
+            for i, value in enumerate(frame.locals)
+        ]
         return (
             frame.code,
             frame.index,
             id(frame.globals),
-            locals_,
-            stack,
-            handled,
-            namespace,
-            generator,
-            following,
+            tuple(locals_),
+            tuple([slot(value) for value in frame.stack]),
+            -1 if frame.handled is None else slot(frame.handled),
+            -1 if frame.names is None else slot(frame.names),
+            -1 if frame.generator is None else slot(frame.generator),
+            self.continuation(frame.continuation),
         )
+
+
+class _Names:
+    """What the slots of a place are called: each by where it is met first."""
+
+    def __init__(self, count: int) -> None:
+        self.texts = [""] * count
+
+    def note(self, slot: Any, text: str) -> None:
+        while type(slot) is tuple:  # a method of what lies there
+            slot = slot[0]
+        if slot >= 0 and not self.texts[slot]:
+            self.texts[slot] = text
+
+    def frame(self, part: tuple[Any, ...], depth: int) -> None:
+        code, _, _, locals_, stack, *others, following = part
+        prefix = f"{code.code.co_name}." if depth else ""
+        for name, slot in zip(code.local_names, locals_):
+            self.note(slot, prefix + name)
+        for index, slot in enumerate(stack):
+            self.note(slot, f"{prefix}stack[{index}]")
+        for name, slot in zip(("handled", "names", "generator"), others, strict=True):
+            self.note(slot, name)
+        self.continuation(following)
+
+    def continuation(self, data: Any) -> None:
+        if isinstance(data, tuple):
+            kind, *fields = data
+            for declared, (what, content) in zip(dataclasses.fields(kind), fields, strict=True):
+                if what == "slot":
+                    self.note(content, declared.name)
+                elif what == "continuation":
+                    self.continuation(content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +176,14 @@ class Place:
 
     key: tuple[Any, ...]
     slots: list[Any]
-    texts: list[str]
     scopes: list[tuple[Any, Any]]
+
+    def texts(self) -> list[str]:
+        """What each slot is called."""
+        names = _Names(len(self.slots))
+        for depth, part in enumerate(self.key[:-1]):
+            names.frame(part, depth)
+        return names.texts
 
 
 def flatten(frame: Frame) -> Place:
@@ -163,11 +193,11 @@ def flatten(frame: Frame) -> Place:
     scopes: list[tuple[Any, Any]] = []
     current: Frame | None = frame
     while current is not None:
-        parts.append(flattener.frame(current, len(parts)))
+        parts.append(flattener.frame(current))
         scopes.append((current.globals, current.builtins))
         current = current.back
     parts.append(tuple(flattener.positions))
-    return Place(tuple(parts), flattener.slots, flattener.texts, scopes)
+    return Place(tuple(parts), flattener.slots, scopes)
 
 
 def inflate(place: Place, values: list[Any], bind: Callable[[Any, str], Any]) -> Frame:

@@ -71,11 +71,15 @@ class Entry:
 
     key: tuple[Any, ...]
     slots: list[Any]
-    texts: list[str]
+    texts: list[str] = field(default_factory=list)
     positional: int = 0
     names: tuple[str, ...] = ()
     place: Place | None = None
     placed: Placed | None = None
+
+    def told(self) -> list[str]:
+        """What each slot is called."""
+        return self.texts if self.place is None else self.place.texts()
 
 
 def replayable(run: Callable[..., Any], graph: Graph) -> Callable[..., Any]:

@@ -411,6 +411,32 @@ def test_torchs_own_marks_mean_the_same(kind: str, policy: str) -> None:
     assert f": {policy} entry = 3" in fast.graphs()[0]
 
 
+def test_torchs_own_functions_mark_what_ours_do() -> None:
+    dynamo = pytest.importorskip("torch._dynamo")
+    marks: dict[str, Callable[[Tensor], object]] = {
+        "unbacked": lambda x: dynamo.decorators.mark_unbacked(x, 0),
+        "dynamic": lambda x: dynamo.mark_dynamic(x, 0, min=1, max=9),
+        "maybe": lambda x: dynamo.maybe_mark_dynamic(x, 0),
+        "static": lambda x: dynamo.mark_static(x, 0),
+    }
+    made = {}
+    for name, mark in marks.items():
+        fast = anyshape.compile(lambda x: x.roll(1) * 2)
+        for n in (3, 1, 7):
+            x = torch.randn(n)
+            mark(x)
+            torch.testing.assert_close(fast(x), x.roll(1) * 2)
+        made[name] = fast.stats().specializations
+    assert made == {"unbacked": 1, "dynamic": 1, "maybe": 1, "static": 3}
+    specializes = anyshape.compile(lambda x: [x] * x.shape[0])
+    x = torch.randn(3)
+    marks["maybe"](x)
+    assert len(specializes(x)) == 3
+    marks["dynamic"](x)
+    with pytest.raises(AnyshapeError, match="E301"):
+        anyshape.compile(lambda x: [x] * x.shape[0])(x)
+
+
 def test_an_undecided_branch_is_an_error_whose_hint_removes_it() -> None:
     def program(x: Tensor) -> Tensor:
         return x.sum(0) if x.shape[0] > 4 else x[0].tolist()

@@ -71,6 +71,7 @@ class _Planner:
     def place(self, size: Dim, life: Life, places: list[_Place]) -> None:
         """Puts the life into the first place where it fits, else one to grow, else a new one."""
         free = [place for place in places if place.takes(life, self.becomes)]
+        free.sort(key=lambda place: place.fixed)  # memory from outside where the arena has no room
         chosen = next((place for place in free if self._fits(size, place.rooms)), None)
         if chosen is None:
             chosen = next((place for place in free if not place.fixed), None)
@@ -99,15 +100,16 @@ def plan_arena(
     facts: Facts,
     becomes: Callable[[Life, Life], bool],
 ) -> Arena:
-    """Places for the inner buffers; the donors' memory is used first. ``becomes(a, b)``: may b be
-    written where a lies, at the very step that reads a for the last time?
+    """Places for the inner buffers; the donors' memory is used before more is asked for.
+    ``becomes(a, b)``: may b be written where a lies, at the very step that reads a for the last
+    time?
     """
     lending = [_Place([exact_bytes(buffers[d.name])], True, [d]) for d in donors]
     places = [*lending]
     planner = _Planner(facts, becomes)
     sizes = {life.name: size_bytes(buffers[life.name]) for life in inner}
     magnitudes = {size: _magnitude(size) for size in set(sizes.values())}
-    for life in sorted(inner, key=lambda a: (-magnitudes[sizes[a.name]], a.start)):
+    for life in sorted(inner, key=lambda a: (-magnitudes[sizes[a.name]], a.start, -a.end)):
         planner.place(sizes[life.name], life, places)
     lent = {
         tenant.name: donor.name

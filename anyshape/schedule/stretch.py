@@ -387,8 +387,9 @@ class _Grouping:
             yield from self._bases(name)
 
     def _plan(self, inner: tuple[str, ...]) -> Arena:
-        """Places in the arena; outer memory that dies here comes first."""
-        donors = self._donors()
+        """Places in the arena; outer memory that dies here comes first, then what outlives the
+        stretch, which is lent until its own first use."""
+        donors = (*self._donors(), *(name for name in self.made if not self._is_inner(name)))
         lives = self._lives((*donors, *inner))
         given = ([lives[name] for name in names] for names in (inner, donors))
         return plan_arena(*given, self.buffers, self.facts, self._becomes)
@@ -412,18 +413,22 @@ class _Grouping:
         args = (BufferRef(donor), buffer.shape, buffer.strides)
         return Call(VIEW, args, {}, (name,), "view")
 
-    def _lives(self, inner: tuple[str, ...]) -> dict[str, Life]:
-        last = self._last_mentions()
+    def _lives(self, names: tuple[str, ...]) -> dict[str, Life]:
+        last, after = self._last_mentions(), self.run[-1][0] + 1
         first: dict[str, tuple[int, Step]] = {}
         for index, step in self.run:
             if not isinstance(step, (Allocate, Free)):
                 for name in mentioned(step):
                     first.setdefault(name, (index, step))
         return {
-            name: Life(name, *first.get(name, (self.made.get(name, 0), None)), last.get(name, 0))
+            name: Life(
+                name,
+                *first.get(name, (self.made.get(name, 0), None)),
+                last.get(name, 0) if self._is_inner(name) else after,
+            )
             if name in self.made
             else Life(name, -1, None, last[name])
-            for name in inner
+            for name in names
         }
 
     def _becomes(self, a: Life, b: Life) -> bool:

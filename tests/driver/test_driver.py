@@ -80,6 +80,18 @@ def test_products_and_kernels_become_one_stretch():
         agrees(graph, compiled, sketch, torch.randn(*size, 8))
 
 
+def test_a_result_lends_its_memory_until_it_is_written():
+    sketch = Sketch()
+    x = sketch.input(sketch.s0, 16)
+    for _ in range(3):
+        x = sketch.b.linear(x, sketch.parameter(torch.randn(16, 16)))
+    graph, compiled = compile_sketch(sketch, (x,))
+    (stretch,) = (step for step in compiled.program.steps if isinstance(step, Stretch))
+    assert len(stretch.inner) == len(stretch.rooms) == 1  # of two: the other lies in the result
+    for rows, _ in SIZES:
+        agrees(graph, compiled, sketch, torch.randn(rows, 16))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_matrix_products_with_transposed_operands(dtype):
     sketch = Sketch()

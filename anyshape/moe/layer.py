@@ -153,6 +153,7 @@ class MoE(nn.Module):
         return add_routed(self.experts, tokens, plan, self.routing, shared)
 
     def _are_few(self, tokens: Tensor) -> bool:
+        """Never while a compiler traces: the number of tokens would become part of its graph."""
         if torch.compiler.is_compiling():
             return False
         return few.pays(tokens.shape[0], self.routing.top_k, self.routing.num_experts)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+import anyshape
 from anyshape.errors import AnyshapeError
 from anyshape.moe import Activation, MoE, Router, Routing, few
 from anyshape.moe.experts import Experts
@@ -268,3 +269,17 @@ def test_copies_and_state_dict_round_trip() -> None:
     x = torch.randn(3, 24)
     assert torch.equal(other(x), layer(x))
     assert torch.equal(copy.deepcopy(layer)(x), layer(x))
+
+
+@pytest.mark.parametrize("fp8", [False, True])
+def test_anyshape_compiles_it_once_for_every_number_of_tokens(*, fp8: bool) -> None:
+    layer = make(Routing(16, 2, renormalize=True), shared_size=8)
+    layer = layer.to_fp8() if fp8 else layer
+    compiled = anyshape.compile(layer)
+    close = {"rtol": 0.1, "atol": 0.1} if fp8 else {"rtol": 1e-4, "atol": 1e-5}
+    graphs = set()
+    for tokens in (17, 3, 2, 1, 0, 40):
+        x = torch.randn(tokens, 24)
+        torch.testing.assert_close(compiled(x), layer(x), **close)
+        graphs.add(len(compiled.graphs()))
+    assert len(graphs) == 1

@@ -254,29 +254,28 @@ def assert_few_agree(choice: tuple, rest: tuple, second: tuple, **close: float) 
 
 
 @pytest.mark.parametrize(
-    ("dtype", "tokens", "hidden", "size", "experts", "top_k", "groups", "biased", "on_input"),
+    ("dtype", "function", "tokens", "hidden", "size", "experts", "top_k", "groups", "biased"),
     [
-        (torch.float32, 1, 64, 20, 16, 2, (1, 1, 1), False, False),
-        (torch.float16, 2, 300, 36, 24, 3, (1, 1, 1), True, False),
-        (torch.float16, 1, 256, 16, 32, 4, (4, 2, 2), True, True),
-        (torch.float32, 3, 520, 17, 5, 1, (1, 1, 1), True, True),
+        (torch.float32, "softmax", 1, 64, 20, 16, 2, (1, 1, 1), False),
+        (torch.float16, "softmax", 2, 300, 36, 24, 3, (1, 1, 1), True),
+        (torch.float16, "sigmoid", 1, 256, 16, 32, 4, (4, 2, 2), True),
+        (torch.float32, "sigmoid", 3, 520, 17, 5, 1, (1, 1, 1), True),
     ],
 )
-@pytest.mark.parametrize("function", ["softmax", "sigmoid"])
 def test_few_tokens_are_the_reference(
     dtype: torch.dtype,
+    function: str,
     tokens: int,
     hidden: int,
     size: int,
     experts: int,
     top_k: int,
     groups: tuple[int, int, int],
-    function: str,
     *,
     biased: bool,
-    on_input: bool,
 ) -> None:
     x, router, gate_up, down = few_operands(dtype, tokens, hidden, size, experts)
+    on_input = function == "sigmoid"
     ranking = torch.randn(experts) * 0.1 if biased else None
     bias = torch.randn(experts, 2 * size) if biased else None
     choice = (x, router.t(), ranking, ranking, function, top_k, True, *groups, 1.5)

@@ -60,9 +60,7 @@ DRAWS: dict[str, Callable[[Tensor], object]] = {
     "multinomial": lambda x: torch.multinomial(torch.ones(x.shape[1] + 2) / 3, 2) * 2,
     "normal": lambda x: torch.normal(x, 0.5) + torch.normal(0.0, 1.0, (x.shape[1],)),
     "in place": lambda x: x.clone().normal_() + x.clone().uniform_(-1, 1) + x.clone().random_(5),
-    "in place, with holes": lambda x: (
-        x.repeat(9, 2)[:, ::2].normal_()
-    ),
+    "in place, with holes": lambda x: x.repeat(9, 2)[:, ::2].normal_(),
     "exponential": lambda x: x.clone().exponential_() + 1,
     "rrelu": lambda x: F.rrelu(x, training=True) * 2,
     "gumbel": lambda x: F.gumbel_softmax(x, dim=-1),

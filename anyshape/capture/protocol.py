@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from anyshape.capture.attributes import (
     is_python,
 )
 from anyshape.capture.generators import Generator
-from anyshape.capture.values import NULL, PROXIES, Break, Call
+from anyshape.capture.values import NULL, PROXIES, Break, Call, SizeValue
 
 if TYPE_CHECKING:
     from anyshape.capture.machine import Machine
@@ -149,10 +149,31 @@ def _compare_containers(
 ) -> Any:
     for base in (list, tuple):
         if isinstance(a, base) and isinstance(b, base):
+            if sign in ("==", "!=") and _are_sizes(a) and _are_sizes(b):
+                equal = _equal_sizes(machine, a, b)
+                if sign == "==":
+                    return equal
+                return not equal if type(equal) is bool else machine.domain.unary("not", equal)
             return Call(polyfills.sequence_compare, (a, b, sign))
     if isinstance(a, dict) and isinstance(b, dict):
         return Call(polyfills.dict_compare, (a, b, sign))
     return machine.native(function, (a, b), {})
+
+
+def _are_sizes(values: Sequence[Any]) -> bool:
+    return all(type(value) is int or type(value) is SizeValue for value in values)
+
+
+def _equal_sizes(machine: Machine, a: Sequence[Any], b: Sequence[Any]) -> Any:
+    """Whether two shapes are equal: one condition, and not a branch for each size."""
+    equal: Any = len(a) == len(b)
+    for x, y in zip(a, b):
+        same = equal if equal is False else compare(machine, "==", x, y)
+        if same is False or equal is True:
+            equal = same
+        elif same is not True:
+            equal = machine.domain.binary("&", equal, same)
+    return equal
 
 
 def holds_proxy(value: Any, depth: int = 3) -> bool:

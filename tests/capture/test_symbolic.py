@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+import anyshape
 from tests.capture.by_reference import agree, compiled, same
 
 
@@ -295,3 +296,48 @@ def test_an_item_of_a_tensor_is_a_number_without_a_break() -> None:
 def test_sizes_that_data_decides_stay_symbolic() -> None:
     fast = agree(lambda x: (x.nonzero() * 2, x[x > 0] + 1), *lengths(3, 5))
     assert (fast.stats().specializations, fast.stats().graph_breaks) == (1, 0)
+
+
+def only_checked(x: Tensor) -> Tensor:
+    torch._check(x.shape[0] == 5)
+    return x
+
+
+def only_raised(x: Tensor) -> Tensor:
+    if x.shape[0] != 5:
+        raise RuntimeError("five")
+    return x
+
+
+@pytest.mark.parametrize(
+    "program",
+    [only_checked, only_raised, lambda x: x.sum_to_size(5)],
+    ids=["check", "raise", "sum"],
+)
+def test_a_check_holds_where_nothing_is_computed(program: Callable[[Tensor], Any]) -> None:
+    fast = anyshape.compile(program)
+    for n in (5, 3, 0, 5):
+        x = torch.ones(n)
+        anyshape.mark_unbacked(x, 0)
+        if n == 5:
+            assert fast(x) is x
+        else:
+            with pytest.raises(RuntimeError):
+                fast(x)
+
+
+@pytest.mark.parametrize("unbacked", [False, True])
+def test_shapes_are_compared_by_one_condition(unbacked: bool) -> None:
+    def program(x: Tensor, y: Tensor) -> Any:
+        return x - 1, x.shape != y.shape, (*x.shape, 1) == (*y.shape, 1), x.shape == y.shape[:1]
+
+    fast = anyshape.compile(program)
+    for p, q in (((2, 3), (2, 3)), ((2, 3), (2, 1)), ((1, 3), (2, 3)), ((0, 3), (0, 3))):
+        x, y = torch.ones(p), torch.ones(q)
+        expected = program(x, y)
+        for t in (x, y) if unbacked else ():
+            anyshape.mark_unbacked(t, 0)
+            anyshape.mark_unbacked(t, 1)
+        torch.testing.assert_close(fast(x, y), expected)
+    if unbacked:
+        assert (fast.stats().graph_breaks, fast.stats().specializations) == (0, 1)

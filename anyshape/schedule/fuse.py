@@ -385,7 +385,7 @@ class _Attempt:
     def _identity(self, node: Node, places: tuple[Index, ...]) -> Stored | None:
         """How to store the value here: once for each cell, or once for each row."""
         shape = self.found.sizes.shape(node.output.shape)
-        wide = {a for a, extent in self.extents.items() if extent != 1}
+        wide = {a for a, extent in self.extents.items() if not self.found.sizes.is_one(extent)}
         rows = {row.symbol for row in self.rows} & wide
         for index in places:
             axes = covers_all(self.found.sizes, self.extents, index, shape)

@@ -233,3 +233,53 @@ def test_a_loop_that_data_ends_is_left_to_python() -> None:
         given = torch.rand(size), torch.rand(size, size)
         assert torch.equal(fast(*given), kept_by_a_loop(*given))
     assert fast.stats().specializations > 0
+
+
+class Remembering(nn.Module):
+    """Keeps its state in a tuple that is made anew in each call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.LSTMCell(3, 4)
+        self.state = (torch.zeros(1, 4), torch.zeros(1, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.state[0].shape[0] != x.shape[0]:
+            self.state = (x.new_zeros(x.shape[0], 4), x.new_zeros(x.shape[0], 4))
+        self.state = self.cell(x, self.state)
+        return self.state[0]
+
+
+def test_state_kept_in_a_tuple_makes_no_specialization_for_each_call() -> None:
+    module = Remembering()
+    fast, twin = anyshape.compile(module), copy.deepcopy(module)
+    with torch.no_grad():
+        for size in (2, 2, 5, 5, 1, 1, 17, 17, 17, 2):
+            x = torch.randn(size, 3)
+            torch.testing.assert_close(fast(x), twin(x))
+    assert fast.stats().specializations <= 4
+
+
+class Adapted(nn.Module):
+    """Adapters that are swapped between calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base, self.adapters = nn.Linear(4, 4), {}
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.base(x)
+        for down, up, scale in self.adapters.values():
+            y = y + (x @ down) @ up * scale
+        return y
+
+
+def test_adapters_swapped_between_calls_become_arguments() -> None:
+    module = Adapted()
+    fast = anyshape.compile(module)
+    with torch.no_grad():
+        for rank in (2, 3, 1, 4, 2, 5, 7):
+            module.adapters["a"] = (torch.randn(4, rank), torch.randn(rank, 4), 0.5)
+            x = torch.randn(rank, 4)
+            torch.testing.assert_close(fast(x), module.forward(x))
+    assert fast.stats().specializations <= 3

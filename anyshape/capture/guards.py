@@ -571,7 +571,9 @@ def changed_numbers(guards: GuardSet, slots: Sequence[Any]) -> set[str]:
     return names
 
 
-def replaced(guards: GuardSet, slots: Sequence[Any], kind: type) -> Iterator[tuple[Any, str]]:
+def replaced(
+    guards: GuardSet, slots: Sequence[Any], kind: type | tuple[type, ...]
+) -> Iterator[tuple[Any, str]]:
     """What of this class was told by its identity and has been replaced by another of it since,
     with where it lay."""
     values = list(slots)

@@ -179,7 +179,7 @@ class SymbolicDomain(Domain):
         """What the program sees of a value found at `source`; relies on what it sees."""
         recorder = self.recorder
         kind = type(value)
-        if kind in (tuple, torch.Size) and source.text in self.widen:
+        if kind in (tuple, torch.Size) and source.text in self.widen and is_simple(value):
             return self._see_items(source, value)
         if kind in CONSTANTS:
             if kind in (int, float) and source.text in self.widen:
@@ -329,11 +329,12 @@ class SymbolicDomain(Domain):
 
     def _is_fixed(self, source: Source) -> bool:
         """Whether what holds the value is itself always the same object, so that identity is
-        the guard."""
-        return source.base is not None and source.base.is_pinned
+        the guard: until it has been replaced."""
+        pinned = source.base is not None and source.base.is_pinned
+        return pinned and source.text not in self.widen
 
     def _see_tensor(self, source: Source, value: torch.Tensor) -> Any:
-        if self._is_fixed(source) and source.text not in self.widen:
+        if self._is_fixed(source):
             self._pin(source, value)
         return self.recorder.tensor(value, source)
 

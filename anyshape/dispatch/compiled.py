@@ -63,6 +63,7 @@ MAX_SEGMENTS = 10_000  # of one call, before it goes on natively
 OURS = (TypeError, AttributeError, NameError, KeyError, AssertionError)  # not torch's own errors
 MAX_POINTS = 256
 ATTEMPTS = 3  # at a specialization, where another thread changes what it relies on
+HOLDERS = (tuple, list, dict, set)  # of the state that a program keeps between calls
 MAX_VALUES = 3  # specializations of a point that differ in a value alone
 
 CompileGraph = Callable[[Graph, Mapping[str, torch.Tensor]], Any]
@@ -281,9 +282,9 @@ class Compiled:
 
     def _widened(self, point: Point, entry: Entry) -> Point:
         """A number handed in with another value than before becomes symbolic from now on, and a
-        tensor that was told by its identity and has been replaced becomes an argument. After
-        some specializations on values alone, what they are is relied on no more, and a text that
-        native code makes is not looked into."""
+        tensor or a container that was told by its identity and has been replaced becomes an
+        argument. After some specializations on values alone, what they are is relied on no more,
+        and a text that native code makes is not looked into."""
         names = set(point.widen)
         by_value: list[Failure] = []
         for variant in point.variants:
@@ -291,6 +292,7 @@ class Compiled:
             for tensor, place in replaced(variant.guards, entry.slots, torch.Tensor):
                 often = type(tensor) is torch.Tensor or len(point.variants) >= MAX_VALUES
                 names |= {place} if often else set()
+            names |= {p for _, p in replaced(variant.guards, entry.slots, HOLDERS)}
             if len(point.variants) >= MAX_VALUES:  # a module that is made anew in each call
                 names |= {p for _, p in replaced(variant.guards, entry.slots, torch.nn.Module)}
             failure = explain_failure(variant.guards, variant.guards.world, entry.slots)

@@ -238,7 +238,7 @@ FINDERS = (
        backbone_config=("ResNetConfig", {"embedding_size": 8, "hidden_sizes": [8, 16, 24, 32],
                         "depths": [1, 1, 1, 1], "out_features": ["stage4"]})),
     hf("detection", "DeformableDetrForObjectDetection", masked_pictures, BIG_PICTURES, d_model=32,
-       encoder_layers=1, decoder_layers=1, encoder_attention_heads=2, decoder_attention_heads=2,
+       encoder_layers=1, decoder_layers=2, encoder_attention_heads=2, decoder_attention_heads=2,
        encoder_ffn_dim=32, decoder_ffn_dim=32, num_queries=6, use_timm_backbone=False,
        use_pretrained_backbone=False, backbone=None,
        backbone_config=("ResNetConfig", {"embedding_size": 8, "hidden_sizes": [8, 16, 24, 32],

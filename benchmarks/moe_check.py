@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from anyshape import moe
-from anyshape.moe import reference
+from anyshape.moe import few, reference
 
 FP8 = torch.float8_e4m3fn
 DEVICE = "cuda"
@@ -193,6 +193,37 @@ def check_moves() -> None:
         )
 
 
+def on_device(values: Sequence[object]) -> list[object]:
+    return [value.to(DEVICE) if isinstance(value, Tensor) else value for value in values]
+
+
+def check_few() -> None:
+    """The layer of a few tokens: weights in 16 bits and in float8, even and odd sizes."""
+    for hidden, size, experts, top_k in ((2048, 768, 64, 8), (520, 100, 20, 3), (2880, 36, 16, 1)):
+        for dtype in (torch.bfloat16, torch.float16, FP8):
+            for tokens, function, on_input in ((1, "softmax", False), (3, "sigmoid", True)):
+                half = torch.bfloat16 if dtype == FP8 else dtype
+                x, router = torch.randn(tokens, hidden).to(half), torch.randn(hidden, experts)
+                choice = (x, (router / hidden**0.5).to(half), torch.randn(experts), None, function)
+                choice = (*choice, top_k, True, 1, 1, 1, 1.5)
+                kept = []
+                for rows, inner in ((2 * size, hidden), (hidden, size)):
+                    weights = torch.randn(experts, rows, inner) / inner**0.5
+                    values, scales = reference.quantize(weights.flatten(0, 1))
+                    kept.append((values.view(weights.shape), scales))
+                    if dtype != FP8:
+                        kept[-1] = (weights.to(dtype), None)
+                bias = torch.randn(experts, 2 * size)
+                first = (*choice, *kept[0], bias, None, on_input, "silu", 1.0, 1.0, False)
+                made, chosen, weights = reference.gate_few(*first)
+                mine = few.GATE_FEW(*on_device(first))
+                assert torch.equal(mine[1].cpu(), chosen)
+                close(mine[2], weights, 1e-3)
+                close(mine[0], made, 1e-2)
+                second = (made, chosen, weights, *kept[1], None, x, None, on_input, top_k)
+                close(few.DOWN_FEW(*on_device(second)), reference.down_few(*second), 1e-2)
+
+
 def ragged(groups: int, average: int) -> Tensor:
     """Uneven group sizes, some empty."""
     sizes = torch.randint(0, 2 * average + 1, (groups,)).int()
@@ -351,6 +382,7 @@ CHECKS: dict[str, Callable[[], None]] = {
     "gather, scatter": check_gather,
     "activation": check_activation,
     "combine, split": check_moves,
+    "few tokens": check_few,
     "grouped_gemm": check_gemm,
 }
 

@@ -225,7 +225,7 @@ def _any_or_all(name: str) -> Handler:
 def _sum(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if len(args) not in (1, 2) or (kwargs and set(kwargs) != {"start"}):
         return machine.native(sum, args, kwargs)
-    if not protocol.needs_interpretation(machine, args[0]) and all_plain(args[0]):
+    if not protocol.needs_interpretation(machine, args[0]) and all_plain(_seen(machine, args[0])):
         return machine.native(sum, args, kwargs)
     start = args[1] if len(args) == 2 else kwargs.get("start", 0)
     return Call(iteration_polyfills.sum_of, (args[0], start))
@@ -239,6 +239,12 @@ def _prod(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if plain and not protocol.needs_interpretation(machine, args[0]):
         return machine.native(math.prod, args, kwargs)
     return Call(iteration_polyfills.prod_of, (args[0], start))
+
+
+def _seen(machine: Machine, values: Any) -> Any:
+    """A container as the program sees it, with what it has written into it."""
+    outside = machine.recording and type(values) in protocol.CONTAINERS
+    return machine.heap.mirror(values) if outside else values
 
 
 def all_plain(values: Any) -> bool:
@@ -257,7 +263,7 @@ def _extreme(name: str) -> Handler:
             return machine.native(function, args, kwargs)
         values = args[0] if len(args) == 1 else args
         key, default = kwargs.get("key"), kwargs.get("default", ABSENT)
-        if key is None and (all_plain(values) or type(values) is range):
+        if key is None and (all_plain(_seen(machine, values)) or type(values) is range):
             return machine.native(function, args, kwargs)
         if len(args) > 1 and default is not ABSENT:
             return machine.native(function, args, kwargs)
@@ -274,7 +280,7 @@ def _sorted(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if len(args) != 1 or set(kwargs) - {"key", "reverse"}:
         return machine.native(sorted, args, kwargs)
     key, reverse = kwargs.get("key"), kwargs.get("reverse", False)
-    if key is None and all_plain(args[0]):
+    if key is None and all_plain(_seen(machine, args[0])):
         return machine.native(sorted, args, kwargs)
     return Call(iteration_polyfills.sorted_of, (args[0], key, reverse))
 
@@ -283,7 +289,7 @@ def _list_sort(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
     if len(args) != 1 or set(kwargs) - {"key", "reverse"}:
         return machine.native(list.sort, args, kwargs)
     key, reverse = kwargs.get("key"), kwargs.get("reverse", False)
-    if key is None and all_plain(args[0]):
+    if key is None and all_plain(_seen(machine, args[0])):
         return machine.native(list.sort, args, kwargs)
     return Call(iteration_polyfills.sort_in_place, (args[0], key, reverse))
 

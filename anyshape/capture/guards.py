@@ -122,6 +122,7 @@ def _equals_text(path: str, expected: Any, name: Namer) -> str:
     return f"(v := {path}) is not {constant} and (type(v) is not {kind} or v != {constant})"
 
 
+CONTENTS = frozenset({"length", "keys", "contains"})
 OPAQUE = frozenset({str, bytes, range})
 """What native code may make anew in each call, with another value: it is handed on unread then."""
 
@@ -519,7 +520,7 @@ class Failure:
     location: Location | None = None
     source: str = ""
     widens: bool = False  # a number that was handed in has another value than before
-    by_value: Literal["", "size", "text", "number"] = ""  # it says which value that has
+    by_value: Literal["", "size", "text", "number", "contents"] = ""  # what it tells the value of
     stale: bool = False  # an object was replaced: the specialization will hardly be right again
 
     def __str__(self) -> str:
@@ -569,6 +570,11 @@ def changed_numbers(guards: GuardSet, slots: Sequence[Any]) -> set[str]:
                 names.add(failure.source)
                 names.update(_changed_items(guard, read_source(guard.source, values)))
     return names
+
+
+def contents_of(text: str) -> str:
+    """The name under which what lies in the container at this place is relied on no more."""
+    return f"the contents of {text}"
 
 
 def replaced(
@@ -633,10 +639,12 @@ def are_apart(found: Any, others: Sequence[Source], values: list[Any]) -> bool:
     return len({*map(id, objects)}) == len(objects)
 
 
-def _value_kind(guard: Guard, found: Any) -> Literal["", "text", "number"]:
+def _value_kind(guard: Guard, found: Any) -> Literal["", "text", "number", "contents"]:
     """What a guard tells of by its value that may differ from call to call: a text handed in, a
-    counter kept outside."""
+    counter kept outside, what lies in a container."""
     slot, expected = _from_slot(guard.source), guard.expected
+    if guard.kind in CONTENTS and not guard.library:
+        return "contents"
     if guard.kind != "equals":
         return ""
     if slot:

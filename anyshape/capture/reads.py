@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from anyshape.capture.breaks import broken
+from anyshape.capture.guards import contents_of
 from anyshape.capture.sources import Source
 from anyshape.capture.values import PROXIES
 
@@ -105,13 +106,22 @@ def _read_cell(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> 
 
 def _relied(kind: str) -> Callable[[SymbolicDomain, Source, Any, Any], Any]:
     def read(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+        if kind == "keys":
+            _refuse_changing(domain, source, "iteration")
         domain.recorder.guard(source, kind, value)
         return value
 
     return read
 
 
+def _refuse_changing(domain: SymbolicDomain, source: Source, what: str) -> None:
+    """What lies in a container that grows from call to call is asked natively."""
+    if contents_of(source.text) in domain.widen:
+        raise broken("changing-value", what)
+
+
 def _read_len(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+    _refuse_changing(domain, source, "the length")
     if not (source.is_pinned and isinstance(source.pinned, (tuple, frozenset, str))):
         domain.recorder.guard(source, "length", value)
     return value
@@ -120,6 +130,7 @@ def _read_len(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> A
 def _read_contains(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
     if type(key) in PROXIES:
         raise broken("unknown-call", "membership of a symbolic value in an outside container")
+    _refuse_changing(domain, source, "membership")
     domain.recorder.guard(source, "contains", (key, value))
     return value
 

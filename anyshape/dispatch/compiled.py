@@ -27,6 +27,7 @@ from anyshape.capture.frame import Frame
 from anyshape.capture.guards import (
     Failure,
     changed_numbers,
+    contents_of,
     explain_failure,
     holds_apart,
     replaced,
@@ -307,6 +308,8 @@ class Compiled:
             a_range = a_text and failure.source in made  # which is there to be looped over
             if (often and a_number) or (general and a_text) or a_range:
                 names.add(failure.source)
+            if general and failure.by_value == "contents":
+                names.add(contents_of(failure.source))
         return dataclasses.replace(point, widen=frozenset(names), general=general)
 
     def _compile(self, point: Point, entry: Entry) -> Variant:

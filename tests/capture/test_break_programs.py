@@ -104,7 +104,7 @@ BREAKS: dict[str, int] = {
     "objects.random_": 13,
     "objects.time_": 5,
     "objects.logging_": 0,
-    "objects.hooks": 8,
+    "objects.hooks": 10,
     "objects.class_inside": 2,
     "objects.partial_": 5,
     "objects.lru": 1,

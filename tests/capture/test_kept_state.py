@@ -173,3 +173,38 @@ def test_what_another_thread_writes_during_capture_is_captured_again() -> None:
     for _ in range(3):
         same(fast(x), x * config.scale)
     assert config.scale == 3.0 and len(compiles) == 3 and not fast.warned
+
+
+def test_a_container_that_each_call_replaces_is_read_where_it_lies() -> None:
+    def make() -> Any:
+        state: dict[str, Any] = {"step": {"sum": torch.zeros(())}}
+
+        def program(x: Tensor) -> Any:
+            before = state["step"]
+            state["step"] = {"sum": before["sum"] + x.sum()}
+            return state["step"]["sum"] * 2, dict(before)
+
+        return program, lambda: state
+
+    assert agree(make).specializations == 2
+
+
+def test_a_container_that_grows_keeps_its_readers_compiled() -> None:
+    log: list[Any] = []
+    cache: dict[int, Tensor] = {}
+
+    def program(x: Tensor, log: list[Any], cache: dict[int, Tensor]) -> Any:
+        log.append(x.sum())
+        y = x * 2
+        if len(log) not in cache:
+            cache[len(log)] = y + len(log)
+        return y + 1, len(log), log[-1], cache[len(log)], sum(log)
+
+    fast = compiled(program, fullgraph=False)
+    expected_log: list[Any] = []
+    expected_cache: dict[int, Tensor] = {}
+    for _ in range(14):
+        x = torch.ones(2)
+        same(fast(x, log, cache), program(x, expected_log, expected_cache))
+    same([log, cache], [expected_log, expected_cache])
+    assert not fast.warned and fast.stats().specializations < 40

@@ -91,7 +91,8 @@ def page(results: Mapping[str, Outcomes]) -> str:
         "",
         *(f"- *{kind}*: {MEANING[kind]}" for kind in KINDS),
         f"- *none*: not counted above ({counts(results)['none']} entries): none of its dtypes is",
-        "  compared, or eager itself refuses every call on this device (`jiterator`, which compiles",
+        "  compared, or eager itself refuses every call on this device "
+        "(`jiterator`, which compiles",
         "  for CUDA, and variants for it)",
         "",
         "| operator | kind | structures | calls | why it is no generated kernel |",

@@ -204,7 +204,7 @@ def contiguous(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, 
     x, *rest = args
     memory_format = kwargs.get("memory_format", rest[0] if rest else torch.contiguous_format)
     if memory_format is not torch.contiguous_format:
-        if is_channels_last(domain.recorder.cx, x.value.tensor):
+        if is_channels_last(domain.recorder.cx, x.value.tensor) or _is_in_both_orders(domain, x):
             return x
         return call_row(domain, "contiguous", x, memory_format=memory_format)
     made = call_row(domain, "contiguous", x)
@@ -212,6 +212,18 @@ def contiguous(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, 
     if made.value.tensor.strides == kind.strides:
         return x
     return made
+
+
+def _is_in_both_orders(domain: SymbolicDomain, x: TensorValue) -> bool:
+    """Whether row by row is channels innermost as well: of one channel, or of single pixels."""
+    kind, cx = x.value.tensor, domain.recorder.cx
+    if kind.rank != 4 or cx.known(aliases.is_row_major(kind)) is not True:
+        return False
+    same = any_of(eq(kind.shape[1], 1), all_of(*(eq(n, 1) for n in kind.shape[2:])))
+    known = cx.known(same)
+    if known is not None or isinstance(same, bool):
+        return known is True
+    return cx.hint(same) is not None and domain.recorder.decide(same)
 
 
 def dropped_cast(dtype: torch.dtype) -> Handler:

@@ -355,3 +355,12 @@ def test_autocast_casts_what_operators_are_made_of(name: str) -> None:
         ours, theirs = fast(x, floats(n)), program(x, floats(n))
         assert ours.dtype is theirs.dtype
         torch.testing.assert_close(ours, theirs, rtol=2e-2, atol=2e-2, equal_nan=True)
+
+
+def test_pictures_in_both_orders_are_not_copied() -> None:
+    fast = anyshape.compile(lambda x: x.contiguous(memory_format=torch.channels_last))
+    for shape in ((2, 3, 4, 5), (2, 1, 4, 5), (2, 3, 1, 1), (1, 1, 1, 1), (2, 3, 1, 5)):
+        x = floats(*shape)
+        ours, theirs = fast(x), x.contiguous(memory_format=torch.channels_last)
+        assert (ours is x) == (theirs is x)
+        assert_same(ours, theirs)

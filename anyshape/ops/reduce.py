@@ -124,6 +124,8 @@ _reduce_row("all", "all", _truth_type, "input, dim=None, keepdim=False", _normal
 def _arg_type(name: str) -> Callable[..., TensorType]:
     def rule(cx: TypeContext, x: Any, dims: tuple[int, ...], keepdim: bool) -> TensorType:
         t = tensor(x)
+        if t.dtype is bool_:
+            raise OpError(f"{name}(): does not support bool input")
         _not_empty(cx, t, dims, name)
         return reduced(cx, t, dims, keepdim, int64)
 
@@ -149,7 +151,8 @@ def _extremum_expand(name: str) -> Callable[..., Any]:
         if dim is None:
             return b.call(value, x, (), False)
         dims = (dim_of(dim, len(x.shape)),) if x.shape else ()
-        return b.call(value, x, dims or (), keepdim), b.call(place, x, dims or None, keepdim)
+        ordered = b.to_dtype(x, uint8) if x.dtype is bool_ else x
+        return b.call(value, x, dims or (), keepdim), b.call(place, ordered, dims or None, keepdim)
 
     return expand
 

@@ -28,11 +28,11 @@ def run(mode, names):
     assert done.stdout.count("ok ") == len(names)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_right_in_the_interpreter():
     run("interpret", NAMES)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_compiles_for_sm_90():
     run("compile", NAMES)

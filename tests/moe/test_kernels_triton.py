@@ -12,6 +12,8 @@ import torch
 
 pytest.importorskip("triton", reason="needs Triton")
 
+pytestmark = pytest.mark.timeout(600)  # each is minutes of work where others are at work too
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 

@@ -472,7 +472,8 @@ def extremum(recorder: Recorder, name: str, values: Sequence[Any]) -> Any:
     anything else."""
     if all(type(value) in (int, SizeValue) for value in values):
         function = minimum if name == "min" else maximum
-        return size(recorder.cx.facts.simplify(function(*map(dim, values))))
+        dims = [found for found in map(dim, values) if found is not None]
+        return size(recorder.cx.facts.simplify(function(*dims)))
     if not all(type(value) is float or is_float(value) for value in values):
         return NotImplemented
     best, *others = values

@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from anyshape.ir.code import CFunction
+from anyshape.ir.code import CFunction, CType
 from anyshape.options import Options
 from anyshape.runtime.build import Builder
 
@@ -42,12 +42,22 @@ int anyshape_fresh(long long count, char **impls, char *copies, long long start,
     return 0;
 }
 """
-_INT, _POINTER = "int64", "pointer"
+_CHANGED: tuple[CType, ...] = (
+    "int64",
+    "pointer",
+    "pointer",
+    "int64",
+    "pointer",
+    "pointer",
+    "int64",
+)
+_FRESH: tuple[CType, ...] = (
+    *("int64", "pointer", "pointer", "int64", "int64", "int64"),
+    *("int64", "pointer", "int64", "pointer"),
+)
 FUNCTIONS = {
-    "anyshape_changed": CFunction(CHANGED, (*(_INT, _POINTER, _POINTER) * 2, _INT), True),  # type: ignore[arg-type]
-    "anyshape_fresh": CFunction(
-        FRESH, (_INT, *[_POINTER] * 2, *[_INT] * 4, _POINTER, _INT, _POINTER), True
-    ),  # type: ignore[arg-type]
+    "anyshape_changed": CFunction(CHANGED, _CHANGED, returns_status=True),
+    "anyshape_fresh": CFunction(FRESH, _FRESH, returns_status=True),
 }
 
 

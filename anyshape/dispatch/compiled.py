@@ -240,11 +240,14 @@ class Compiled:
         point = self._widened(point, entry)
         for _ in range(ATTEMPTS):
             variant = self._try(point, entry)
-            if variant is None or variant.entry(entry.slots) is not None:
-                return variant and self._publish(entry, point, variant)
-        failure = explain_failure(variant.guards, world.snapshot(), entry.slots)
-        why = f"a new specialization does not fit its own arguments: {failure}"
-        self._go_native(entry.key, mistake("the guards", why, variant.line()))
+            if variant is None:
+                return None
+            if variant.entry(entry.slots) is not None:
+                return self._publish(entry, point, variant)
+            failure = explain_failure(variant.guards, world.snapshot(), entry.slots)
+            why = f"a new specialization does not fit its own arguments: {failure}"
+            suspect = mistake("the guards", why, variant.line())
+        self._go_native(entry.key, suspect)
         return None
 
     def _try(self, point: Point, entry: Entry) -> Variant | None:

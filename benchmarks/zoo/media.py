@@ -118,6 +118,12 @@ def picture_in_text(batch: int, length: int, generator: torch.Generator) -> dict
     }
 
 
+def typed_picture_in_text(batch: int, length: int, generator: torch.Generator) -> dict[str, object]:
+    """As above, all of it prefix; without the types the library masks otherwise when compiled."""
+    given = picture_in_text(batch, length, generator)
+    return {**given, "token_type_ids": torch.zeros(batch, 16 + length, dtype=torch.int64)}
+
+
 def masked_pictures(batch: int, size: int, generator: torch.Generator) -> dict[str, object]:
     mask = torch.ones(batch, size, size, dtype=torch.int64)
     mask[-1, :, size // 2 :] = 0
@@ -336,7 +342,7 @@ MIXED = (
     hf("text and pictures", "LlavaForConditionalGeneration", picture_in_text, SHORT_TEXT,
        image_token_index=98, vision_feature_layer=-1, vision_feature_select_strategy="default",
        text_config=("LlamaConfig", GROUPED), vision_config=("CLIPVisionConfig", PATCHES)),
-    hf("text and pictures", "PaliGemmaForConditionalGeneration", picture_in_text, SHORT_TEXT,
+    hf("text and pictures", "PaliGemmaForConditionalGeneration", typed_picture_in_text, SHORT_TEXT,
        image_token_index=98, projection_dim=64, text_config=("GemmaConfig",
        {**GROUPED, "head_dim": 16}), vision_config=("SiglipVisionConfig",
        {**PATCHES, "projection_dim": 64, "vision_use_head": False})),

@@ -15,8 +15,8 @@ from anyshape.capture import numbers
 from anyshape.capture.iterators import same_place
 from anyshape.capture.recorder import Recorder
 from anyshape.capture.values import PROXIES, ScalarValue, TensorValue
-from anyshape.ir.graph import Node, TensorType, Value
-from anyshape.ir.scalars import Scalar
+from anyshape.ir.graph import Node, ScalarType, TensorType, Value
+from anyshape.ir.scalars import Scalar, scalar_inputs
 from anyshape.ops import OPS
 from anyshape.ops.context import OpError, Undecided
 from anyshape.symbolic import (
@@ -106,7 +106,20 @@ class Merger:
         x, y = numbers.operand(a), numbers.operand(b)
         if x is None or y is None or numbers.is_int(a) or numbers.is_int(b):
             raise NotMerged("numbers of different kinds")
+        if not self._is_there(x):
+            raise NotMerged("a number that data decides on one side only")
         return ScalarValue(Scalar("float", "select", (self.condition, x, y)), float)
+
+    def _is_there(self, number: Any) -> bool:
+        """Whether what the number reads was known before, or is read on the kept side too."""
+        read = {n for n in scalar_inputs(number) if n not in self.recorder.scalar_hints}
+        kept = self.recorder.builder.nodes if read else ()
+        return read <= {
+            output.type.expr
+            for node in kept
+            for output in node.outputs
+            if isinstance(output.type, ScalarType)
+        }
 
     def _int(self, a: Any, b: Any) -> Any:
         merged = self.dim(a, b)

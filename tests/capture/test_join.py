@@ -226,3 +226,15 @@ def test_copies_of_one_end_are_one_meeting_point() -> None:
     code = decode(chosen.__code__, OPCODE_HANDLERS, PREPARE)
     assert code.opcodes[meeting][0] == "BINARY_OP"
     assert jumps(raised)[0][1] != RETURN
+
+
+def test_a_number_read_on_one_side_only_is_not_joined() -> None:
+    def program(x: torch.Tensor) -> tuple[float, torch.Tensor]:
+        mean = x.mean().item() if x.numel() else -1.0
+        return mean, x * mean
+
+    fast = compiled(program)
+    for count in (3, 1, 0, 5, 0):
+        x = torch.arange(float(count))
+        same(fast(x), program(x))
+    assert not fast.warned

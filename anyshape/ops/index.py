@@ -27,7 +27,7 @@ from anyshape.ops.rules import (
 )
 from anyshape.ops.table import Structural, op
 from anyshape.ops.view import Normal, element_of
-from anyshape.symbolic import Dim, any_of, eq, le
+from anyshape.symbolic import Dim, any_of, eq, ge, le
 
 
 def _dim_second(cx: TypeContext, x: Any, dim: Arg, *rest: Arg, **kwargs: Arg) -> Normal:
@@ -480,6 +480,8 @@ def _slice_scatter(
 ) -> Any:
     """``x`` with ``src`` written to a slice: the functional form of ``x[a:b:s] = src``."""
     size, rank = x.shape[dim], len(x.shape)
+    if (exists := ge(size, 0)) is not True:  # as every size of a tensor that exists
+        b.cx.facts.assume(exists, b.cx.location)
     if start == 0 and step == 1 and b.cx.same(length, size):
         return b.expand(src, x.shape)
     offset = b.sub(b.arange(size, 0, 1, int64, x.type.device), start)

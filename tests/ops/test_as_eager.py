@@ -364,3 +364,15 @@ def test_pictures_in_both_orders_are_not_copied() -> None:
         ours, theirs = fast(x), x.contiguous(memory_format=torch.channels_last)
         assert (ours is x) == (theirs is x)
         assert_same(ours, theirs)
+
+
+def test_a_slice_of_a_tensor_of_data_size_is_written() -> None:
+    def program(x: Tensor) -> Tensor:
+        made = torch.zeros(int(x.bool().sum()), 2)
+        made[1:].add_(1)
+        return made
+
+    fast = anyshape.compile(program)
+    for n in (3, 0, 1, 17):
+        assert_same(fast(torch.ones(n)), program(torch.ones(n)))
+    assert fast.stats().eager_ops == 0

@@ -318,9 +318,11 @@ def terms_of(index: Dim, extents: Extents) -> dict[Symbol, Dim] | None:
 def covers(sizes: Sizes, extents: Extents, index: Dim, size: Dim) -> tuple[Symbol, ...] | None:
     """The axes, outermost first, if ``index`` takes each value below ``size`` once as they run."""
     if sizes.is_one(size):
+        if index.__class__ is int:
+            return () if index == 0 else None
         steps = terms_of(index, extents)
         still = steps is not None and all(sizes.is_one(extents[a]) for a in steps)
-        return () if still and (index.__class__ is not int or index == 0) else None
+        return () if still and len(steps) == len(index.terms) else None  # no loaded integers
     if index.__class__ is int or index.constant:
         return None
     if index.symbol in extents:

@@ -60,6 +60,13 @@ FOUND = {
     "the beginning of a flattened expanded argument is a copy": over(
         "a b", "x0.flatten()[: int(x0.count_nonzero()) % 3]", layouts="expanded"
     ),
+    "one column gathered from what is made in the same kernel": over(
+        "a 1, 1", "x0 += 2", "t = x0 + 2", "x1.fill_(x1.max())", "u = torch.broadcast_tensors(x0, x1)[0]",
+        "t.gather(-1, torch.zeros_like(t, dtype=torch.int64)), u",
+    ),
+    "a copy of a last element that data decides whether to add to": over(
+        "b", "t = x0[-1:].clone()", "if x0.sum() > 0:\n    t += 0", "t + 0, x0.chunk(2)[0].zero_()", layouts="plain"
+    ),
     "a number read from what is multiplied by it": over("a b", "t = x0 * 2", "t * t.sum().item(), t"),
     "an item that nobody reads": over(
         "a b", "t = x0.cumsum(1)", "u = t + int(t.count_nonzero())", "w = t * 2", "w + int(w.count_nonzero())"

@@ -99,9 +99,8 @@ def overlaps_itself(tensor: torch.Tensor) -> bool:
     return False
 
 
-def kept_apart(recorder: Recorder) -> Apart | None:
-    """What must be asked where the graph writes an input; None where it writes none, or is
-    handed a single tensor without holes."""
+def memory_classes(recorder: Recorder) -> Classes:
+    """Which values may share memory: views, and what is written in place."""
     classes = Classes()
     for node in recorder.builder.nodes:
         row = OPS.get(node.op)
@@ -109,6 +108,13 @@ def kept_apart(recorder: Recorder) -> Apart | None:
         if row is not None and first is not None and (row.alias != "none" or row.mutates):
             for output in node.outputs:
                 classes.join(first, output)
+    return classes
+
+
+def kept_apart(recorder: Recorder) -> Apart | None:
+    """What must be asked where the graph writes an input; None where it writes none, or is
+    handed a single tensor without holes."""
+    classes = memory_classes(recorder)
     touched = {classes.of(value) for value in recorder.written}
     inputs = [entry.value for entry in recorder.builder.inputs]
     written = {value for value in inputs if classes.of(value) in touched}

@@ -15,6 +15,10 @@ from typing import Any
 
 import torch
 
+from anyshape.capture.breaks import broken
+from anyshape.eager import is_written, written_names
+
+OWN = frozenset({"aten", "prims", "quantized", "mkldnn", "inductor"})
 UNSAID: Mapping[str, str] = MappingProxyType({"native_batch_norm": "_native_batch_norm_legit"})
 """Operators that write though their schemas do not say so: the name of the form that says it."""
 RESIZERS = frozenset({"resize_", "resize_as_", "set_"})
@@ -41,7 +45,7 @@ def writes_nothing(name: str, args: tuple[Any, ...]) -> bool:
         return False
     parameters = list(operator._schema.arguments)[: len(args)]
     given = dict(zip((p.name for p in parameters), args))
-    written = [given[p.name] for p in parameters if _is_written(p)]
+    written = [given[p.name] for p in parameters if is_written(p)]
     return bool(written) and (
         given.get("training") is False or any(a is None or a.__class__ is bool for a in written)
     )
@@ -56,11 +60,24 @@ def twin_of(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Twin
     if last in RESIZERS or operator is None or twin is None or kwargs:
         return None
     parameters = operator._schema.arguments
-    places = tuple(i for i, p in enumerate(parameters) if _is_written(p))
+    places = tuple(i for i, p in enumerate(parameters) if is_written(p))
     new = len(twin._schema.returns) - len(places)
     if not places or new < 0 or not places[-1] < len(args) <= len(parameters):
         return None
     return Twin(twin, new, places, in_place)
+
+
+def custom_writer(fn: Any) -> Any:
+    """The overload that is called, if it is none of torch's own and writes arguments."""
+    if isinstance(fn, torch._ops.OpOverloadPacket):
+        overloads = [getattr(fn, name) for name in fn.overloads()]
+    else:
+        overloads = [fn] if isinstance(fn, torch._ops.OpOverload) else []
+    writers = [o for o in overloads if o.namespace not in OWN and written_names(o)]
+    if writers and len(overloads) > 1:
+        name = fn._qualified_op_name
+        raise broken("operator-unknown", what=name, why="which of its overloads writes is not said")
+    return writers[0] if writers else None
 
 
 def _form(name: str) -> str:
@@ -73,7 +90,3 @@ def _form(name: str) -> str:
 def _default(name: str) -> Any:
     packet = getattr(torch.ops.aten, name, None)
     return None if packet is None else getattr(packet, "default", None)
-
-
-def _is_written(parameter: Any) -> bool:
-    return parameter.alias_info is not None and bool(parameter.alias_info.is_write)

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from anyshape.capture.aliases import storage_of
+from anyshape.capture.aliases import memory_classes, storage_of
 from anyshape.capture.breaks import broken
-from anyshape.capture.functional import twin_of, writes_nothing
+from anyshape.capture.functional import custom_writer, twin_of, writes_nothing
 from anyshape.capture.tensor_ops import call_row
 from anyshape.capture.tensors import DTYPE_OF_TORCH, TORCH_OF_DTYPE
 from anyshape.capture.values import Break, TensorValue
 from anyshape.capture.world import AutocastOff
+from anyshape.eager import Functional, is_written, written_names
 from anyshape.ir.dtypes import DType
 from anyshape.ir.graph import TensorType, Value
 from anyshape.ops.context import NoRow, OpError, TypeContext
@@ -83,6 +84,8 @@ NAMES = _names()
 
 def dotted_name(fn: Any) -> str | None:
     """Dotted text that resolves to the callable, also for `torch.ops`."""
+    if isinstance(fn, Functional):
+        return str(fn)
     packet = getattr(fn, "_qualified_op_name", None)
     if packet is not None:
         return "torch.ops." + str(packet).replace("::", ".")
@@ -99,7 +102,10 @@ def eager_call(
     shown = name or getattr(fn, "__qualname__", str(fn))
     if name is None:
         raise broken("unknown-call", shown)
-    if kwargs.get("out") is not None:
+    writer = custom_writer(fn)
+    if writer is not None:
+        return _custom_writing_call(domain, shown, writer, args, kwargs)
+    if kwargs.get("out") is not None and not isinstance(fn, Functional):
         made = eager_call(domain, fn, args, {k: v for k, v in kwargs.items() if k != "out"})
         return into(domain, shown, made, kwargs["out"])
     writes = (name.rstrip("_") != name and not name.endswith("__")) or name.endswith(WRITERS)
@@ -170,6 +176,43 @@ def _writing_call(
     if twin.returns_written:
         return args[twin.written[0]]
     return made[0] if twin.results == 1 else made[: twin.results]
+
+
+def _custom_writing_call(
+    domain: SymbolicDomain,
+    shown: str,
+    operator: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """An operator of the program's own that writes arguments: it writes copies of them, which
+    then are copied back."""
+    given = dict(zip((p.name for p in operator._schema.arguments), args)) | kwargs
+    written = [given[n] for n in written_names(operator) if given.get(n) is not None]
+    if not all(type(x) is TensorValue for x in written):
+        raise broken("operator-unknown", what=shown, why="it writes a list of tensors")
+    classes = memory_classes(domain.recorder)
+    used = [classes.of(value) for value in _values(domain.arguments((*args, *kwargs.values())))]
+    if any(used.count(classes.of(x.value)) > 1 for x in written):
+        raise broken("operator-unknown", what=shown, why="it writes what it also reads elsewhere")
+    path = (operator.namespace, operator._schema.name.split("::")[1], operator._overloadname)
+    made = eager_call(domain, Functional(path), args, kwargs)
+    made = made if isinstance(made, tuple) else (made,)
+    for x, new in zip(written, made[len(made) - len(written) :], strict=True):
+        _write(domain, shown, x, new)
+    own = iter(made)
+    results = tuple(
+        _argument_of(operator, r, given) if is_written(r) else next(own)
+        for r in operator._schema.returns
+    )
+    return results if len(results) > 1 else results[0] if results else None
+
+
+def _argument_of(operator: Any, result: Any, given: Mapping[str, Any]) -> Any:
+    """The argument that a result is."""
+    same = result.alias_info.before_set
+    written = (p for p in operator._schema.arguments if is_written(p))
+    return next(given[p.name] for p in written if p.alias_info.before_set == same)
 
 
 def result_class(name: str) -> Any:

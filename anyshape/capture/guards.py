@@ -1,31 +1,28 @@
 """What a specialization relies on, and the one straight-line Python function that tests it.
 
 In: atoms `(source, kind, expected)` with the user's line, relations between sizes, the inputs
-of the graph. Out: `compile_entry`, a function `slots -> list of graph inputs | None`; and
-`explain_failure`, which says which atom failed and with which value. Pinned sources cost one
-dictionary look-up and one identity test; nothing is walked twice.
+of the graph. Out: `compile_entry`, a function `slots -> list of graph inputs | None`. Pinned
+sources cost one dictionary look-up and one identity test; nothing is walked twice.
 """
 
 from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from anyshape.capture.numpy_scalars import is_numpy_number
 from anyshape.capture.sources import (
     Source,
-    describe_step,
     expression,
     path_expression,
-    read_path,
     read_source,
 )
 from anyshape.ir.graph import Location
 from anyshape.ir.scalars import Scalar, ScalarInput, evaluate_scalar, render_scalar
-from anyshape.symbolic import Condition, Symbol, evaluate, to_python
+from anyshape.symbolic import Condition, Symbol, to_python
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,10 +38,6 @@ class Guard:
 
     def __str__(self) -> str:
         return KINDS[self.kind].text(self.source.text, self.expected)
-
-    def holds(self) -> bool:
-        """Does it hold now? For guards that read no slot."""
-        return _explain_one(self, []) is None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -406,7 +399,7 @@ def compile_entry(
         text.fail_if(f"not {text.name(guards.front, 'front')}(slots)")
     slow: list[Guard] = []
     for guard in guards.guards:
-        if _from_slot(guard.source):
+        if from_slot(guard.source):
             _emit(text, guard)
         elif guard not in tested:
             slow.append(guard)
@@ -433,7 +426,7 @@ def compile_entry(
     return text.compile("entry", "slots", snapshot=snapshot, fresh=fresh, steady=steady, math=math)
 
 
-def _from_slot(source: Source) -> bool:
+def from_slot(source: Source) -> bool:
     if source.kind == "slot":
         return True
     step = source.base if not source.is_pinned else None
@@ -509,164 +502,3 @@ def bind_symbols(
         )
     floats = {k: v for k, v in values.items() if isinstance(k, ScalarInput)}
     return {k: v for k, v in values.items() if k not in floats}, floats
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Which guard did not hold, with the value that was found instead."""
-
-    guard: str
-    found: str
-    location: Location | None = None
-    source: str = ""
-    widens: bool = False  # a number that was handed in has another value than before
-    by_value: Literal["", "size", "text", "number", "contents"] = ""  # what it tells the value of
-    stale: bool = False  # an object was replaced: the specialization will hardly be right again
-
-    def __str__(self) -> str:
-        place = f"  [{self.location}]" if self.location is not None else ""
-        return f"{self.guard}; now {self.found}{place}"
-
-
-def explain_failure(
-    guards: GuardSet, world: tuple[Any, ...], slots: Sequence[Any]
-) -> Failure | None:
-    """The first guard that does not hold for these slots, in the order of the program."""
-    values = list(slots)
-    if guards.world != world:
-        field, before, now = next(
-            row for row in zip(WORLD_FIELDS, guards.world, world) if row[1] != row[2]
-        )
-        return Failure(f"{field} is {before}", str(now))
-    if guards.front is not None and not guards.front(values):
-        return Failure("the same declared arguments are there", "others are None")
-    for guard in guards.guards:
-        failure = _explain_one(guard, values)
-        if failure is not None:
-            return failure
-    if guards.apart is not None and holds_apart(guards, values) is guards.overlapping:
-        return Failure(str(guards.apart), "they do" if not guards.overlapping else "they do not")
-    if any(guards.hooks):
-        return Failure("no module has hooks", "a hook was registered")
-    return _explain_sizes(guards, values)
-
-
-def holds_apart(guards: GuardSet, values: list[Any]) -> bool:
-    """Whether the inputs that are written share no memory with others."""
-    apart = guards.apart
-    parts = [[read_source(s, values) for s in part] for part in (apart.written, apart.others)]
-    return bool(apart.holds(*parts))
-
-
-def changed_numbers(guards: GuardSet, slots: Sequence[Any]) -> set[str]:
-    """The numbers handed in that have other values than before, by source, and the tuples that
-    hold some; they become symbolic."""
-    values = list(slots)
-    names: set[str] = set()
-    for guard in guards.guards:
-        if isinstance(guard.expected, (int, float, tuple)):
-            failure = _explain_one(guard, values)
-            if failure is not None and failure.widens:
-                names.add(failure.source)
-                names.update(_changed_items(guard, read_source(guard.source, values)))
-    return names
-
-
-def contents_of(text: str) -> str:
-    """The name under which what lies in the container at this place is relied on no more."""
-    return f"the contents of {text}"
-
-
-def replaced(
-    guards: GuardSet, slots: Sequence[Any], kind: type | tuple[type, ...]
-) -> Iterator[tuple[Any, str]]:
-    """What of this class was told by its identity and has been replaced by another of it since,
-    with where it lay."""
-    values = list(slots)
-    for guard in guards.guards:
-        if guard.kind == "is" and isinstance(guard.expected, kind):
-            try:
-                found = read_path(guard.source, values)
-            except (KeyError, AttributeError, IndexError, TypeError):
-                continue
-            if found is not guard.expected and isinstance(found, kind):
-                yield guard.expected, guard.source.text
-
-
-def _changed_items(guard: Guard, found: Any) -> Iterator[str]:
-    if isinstance(found, tuple):
-        for index, (was, now) in enumerate(zip(guard.expected, found, strict=True)):
-            if was != now:
-                yield describe_step(guard.source, "item", index)
-
-
-def _widens(expected: Any, found: Any) -> bool:
-    """Do they differ in the values of numbers only?"""
-    if type(found) is not type(expected):
-        return False
-    if isinstance(expected, tuple):
-        pairs = list(zip(expected, found))
-        same = len(expected) == len(found)
-        return same and all(same_constant(now, was) or _widens(was, now) for was, now in pairs)
-    return type(expected) in (int, float)
-
-
-def _explain_one(guard: Guard, values: list[Any]) -> Failure | None:
-    kind = KINDS[guard.kind]
-    try:
-        found = (read_path if kind.steps else read_source)(guard.source, values)
-        holds = (
-            found is read_source(guard.expected, values)
-            if guard.kind == "same"
-            else are_apart(found, guard.expected, values)
-            if guard.kind == "apart"
-            else kind.holds(found, guard.expected)
-        )
-    except (KeyError, AttributeError, IndexError, TypeError) as error:
-        return Failure(str(guard), f"{type(error).__name__}: {error}", guard.location)
-    if holds:
-        return None
-    numbers = guard.kind == "equals" and _widens(guard.expected, found)
-    widens = numbers and _from_slot(guard.source)
-    stale = guard.kind == "is" and not _from_slot(guard.source)
-    where, value = guard.source.text, _value_kind(guard, found)
-    return Failure(str(guard), short(found), guard.location, where, widens, value, stale)
-
-
-def are_apart(found: Any, others: Sequence[Source], values: list[Any]) -> bool:
-    """Whether these are different objects."""
-    objects = [found, *(read_source(source, values) for source in others)]
-    return len({*map(id, objects)}) == len(objects)
-
-
-def _value_kind(guard: Guard, found: Any) -> Literal["", "text", "number", "contents"]:
-    """What a guard tells of by its value that may differ from call to call: a text handed in, a
-    counter kept outside, what lies in a container."""
-    slot, expected = _from_slot(guard.source), guard.expected
-    if guard.kind in CONTENTS and not guard.library:
-        return "contents"
-    if guard.kind != "equals":
-        return ""
-    if slot:
-        return "text" if type(expected) in OPAQUE and type(found) in OPAQUE else ""
-    return "number" if type(expected) in (int, float) and _widens(expected, found) else ""
-
-
-def _explain_sizes(guards: GuardSet, values: list[Any]) -> Failure | None:
-    sizes, floats = bind_symbols(guards, values)
-    for size in guards.sizes:
-        if not evaluate(size.condition, sizes):
-            shown = ", ".join(
-                f"{s.name} = {sizes[s]}"
-                for s in sorted(size.condition.symbols, key=lambda s: s.name)
-            )
-            return Failure(
-                str(size), shown, size.location, by_value="size" if size.by_value else ""
-            )
-    for scalar in guards.scalars:
-        if bool(evaluate_scalar(scalar.scalar, sizes, floats)) is not scalar.truth:
-            found = str(not scalar.truth)
-            return Failure(
-                str(scalar), found, scalar.location, by_value="size" if scalar.by_value else ""
-            )
-    return None

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from anyshape.capture.breaks import broken
-from anyshape.capture.guards import contents_of
+from anyshape.capture.guard_failures import contents_of
 from anyshape.capture.sources import Source
 from anyshape.capture.values import PROXIES
 
 if TYPE_CHECKING:
-    from anyshape.capture.symbolic_domain import SymbolicDomain
+    from anyshape.capture.reading_domain import ReadingDomain
 
 CONSTANTS = frozenset(
     {int, float, bool, str, bytes, complex, type(None), type(...), range, torch.Size}
@@ -55,7 +55,7 @@ def is_simple(value: Any) -> bool:
     )
 
 
-def _read_attr(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+def _read_attr(domain: ReadingDomain, source: Source, key: Any, value: Any) -> Any:
     if type(source.pinned) is types.CodeType:
         return value
     if key == "__dict__" and type(value) is dict:
@@ -84,28 +84,28 @@ def _is_computed(obj: Any, key: str, value: Any) -> bool:
     return getattr(obj, key, None) is not value
 
 
-def _read_item(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+def _read_item(domain: ReadingDomain, source: Source, key: Any, value: Any) -> Any:
     if type(key) in PROXIES:
         raise broken("unknown-call", "an outside dict with a symbolic key")
     return domain.see(domain.recorder.sources.child(source, "item", key), value)
 
 
-def _read_entry(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+def _read_entry(domain: ReadingDomain, source: Source, key: Any, value: Any) -> Any:
     """What lies in a dict whose class has a ``__getitem__`` of its own."""
     return domain.see(domain.recorder.sources.child(source, "get", key), value)
 
 
-def _read_target(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+def _read_target(domain: ReadingDomain, source: Source, key: Any, value: Any) -> Any:
     """What a weak reference refers to."""
     return domain.see(domain.recorder.sources.child(source, "target", key), value)
 
 
-def _read_cell(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+def _read_cell(domain: ReadingDomain, source: Source, key: Any, value: Any) -> Any:
     return domain.see(domain.recorder.sources.child(source, "cell", key), value)
 
 
-def _relied(kind: str) -> Callable[[SymbolicDomain, Source, Any, Any], Any]:
-    def read(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+def _relied(kind: str) -> Callable[[ReadingDomain, Source, Any, Any], Any]:
+    def read(domain: ReadingDomain, source: Source, key: Any, value: Any) -> Any:
         if kind == "keys":
             _refuse_changing(domain, source, "iteration")
         domain.recorder.guard(source, kind, value)
@@ -114,20 +114,20 @@ def _relied(kind: str) -> Callable[[SymbolicDomain, Source, Any, Any], Any]:
     return read
 
 
-def _refuse_changing(domain: SymbolicDomain, source: Source, what: str) -> None:
+def _refuse_changing(domain: ReadingDomain, source: Source, what: str) -> None:
     """What lies in a container that grows from call to call is asked natively."""
     if contents_of(source.text) in domain.widen:
         raise broken("changing-value", what)
 
 
-def _read_len(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+def _read_len(domain: ReadingDomain, source: Source, key: Any, value: Any) -> Any:
     _refuse_changing(domain, source, "the length")
     if not (source.is_pinned and isinstance(source.pinned, (tuple, frozenset, str))):
         domain.recorder.guard(source, "length", value)
     return value
 
 
-def _read_contains(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+def _read_contains(domain: ReadingDomain, source: Source, key: Any, value: Any) -> Any:
     if type(key) in PROXIES:
         raise broken("unknown-call", "membership of a symbolic value in an outside container")
     _refuse_changing(domain, source, "membership")
@@ -135,15 +135,15 @@ def _read_contains(domain: SymbolicDomain, source: Source, key: Any, value: Any)
     return value
 
 
-def _lacks(kind: str) -> Callable[[SymbolicDomain, Source, Any, Any], Any]:
-    def read(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+def _lacks(kind: str) -> Callable[[ReadingDomain, Source, Any, Any], Any]:
+    def read(domain: ReadingDomain, source: Source, key: Any, value: Any) -> Any:
         domain.recorder.guard(source, kind, key)
         return value
 
     return read
 
 
-def _read_unbound(domain: SymbolicDomain, source: Source, key: Any, value: Any) -> Any:
+def _read_unbound(domain: ReadingDomain, source: Source, key: Any, value: Any) -> Any:
     domain.recorder.guard(source, "contains", (key, False))
     return value
 
@@ -151,7 +151,7 @@ def _read_unbound(domain: SymbolicDomain, source: Source, key: Any, value: Any) 
 ABSENCES = frozenset({"missing", "unset", "unbound"})
 
 
-READS: Mapping[str, Callable[[SymbolicDomain, Source, Any, Any], Any]] = {
+READS: Mapping[str, Callable[[ReadingDomain, Source, Any, Any], Any]] = {
     "attr": _read_attr,
     "item": _read_item,
     "entry": _read_entry,

@@ -17,12 +17,12 @@ from anyshape.capture.sources import Source
 from anyshape.capture.values import NULL
 
 if TYPE_CHECKING:
-    from anyshape.capture.symbolic_domain import SymbolicDomain
+    from anyshape.capture.reading_domain import ReadingDomain
 
 STATE = ("running", "started", "finished")
 
 
-def see_generator(domain: SymbolicDomain, source: Source, value: Generator) -> Generator:
+def see_generator(domain: ReadingDomain, source: Source, value: Generator) -> Generator:
     """The twin of a real generator; its position in the code is relied on."""
     recorder, sources = domain.recorder, domain.recorder.sources
     recorder.guard(source, "type", Generator)
@@ -49,7 +49,7 @@ def see_generator(domain: SymbolicDomain, source: Source, value: Generator) -> G
     return twin
 
 
-def _see_frame(domain: SymbolicDomain, place: Source, real: Frame) -> Frame:
+def _see_frame(domain: ReadingDomain, place: Source, real: Frame) -> Frame:
     recorder, child = domain.recorder, domain.recorder.sources.child
     recorder.guard(child(place, "attr", "index"), "equals", real.index)
     stack = child(place, "attr", "stack")
@@ -63,7 +63,7 @@ def _see_frame(domain: SymbolicDomain, place: Source, real: Frame) -> Frame:
     return frame
 
 
-def _seen(domain: SymbolicDomain, place: Source, values: list[Any], live: int) -> Iterator[Any]:
+def _seen(domain: ReadingDomain, place: Source, values: list[Any], live: int) -> Iterator[Any]:
     for index, value in enumerate(values):
         source = domain.recorder.sources.child(place, "item", index)
         if not is_live(live, index, value):

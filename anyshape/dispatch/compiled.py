@@ -24,7 +24,7 @@ from anyshape.capture import aliases, world
 from anyshape.capture.breaks import GraphBreak, record_of
 from anyshape.capture.declared import prove_returned
 from anyshape.capture.frame import Frame
-from anyshape.capture.guards import (
+from anyshape.capture.guard_failures import (
     Failure,
     changed_numbers,
     contents_of,

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from anyshape.capture.guard_failures import holds
 from anyshape.capture.guards import Guard, compile_test, dict_read, namespace_of
 from anyshape.dispatch.compared import compared
 from anyshape.errors import AnyshapeError
@@ -111,7 +112,7 @@ class Steady:
     def of(cls, guards: Sequence[Guard], options: Options) -> Steady | None:
         """Those of the guards that dictionaries decide; None where it is not worth it."""
         found: dict[int, tuple[dict[Any, Any], list[Guard]]] = {}
-        by_words = [guard for guard in guards if word_places(guard) and guard.holds()]
+        by_words = [guard for guard in guards if word_places(guard) and holds(guard)]
         for guard in guards:
             table = dict_read(guard)
             if table is not None:
@@ -149,7 +150,7 @@ class Steady:
         """Numbers those dictionaries whose guards hold, without compiling their tests."""
         for index, table in enumerate(self.dicts):
             number = number_of(table)
-            if all(guard.holds() for guard in self.guards[index]):
+            if all(holds(guard) for guard in self.guards[index]):
                 self.numbers[index] = number
 
     def holds(self) -> bool:

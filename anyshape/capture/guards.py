@@ -347,13 +347,13 @@ def dict_read(guard: Guard) -> dict[Any, Any] | None:
     if guard.kind in ("contains", "keys", "length", "truth"):
         return _plain(source.pinned) if source.is_pinned else None
     if guard.kind == "missing":
-        return _own_names(source.pinned) if source.is_pinned else None
+        return own_names(source.pinned) if source.is_pinned else None
     constant = guard.kind == "equals" and type(guard.expected) in CONSTANTS
     base = source.base
     if not (guard.kind == "is" or constant) or base is None or not base.is_pinned:
         return None
     if source.kind == "attr":
-        table = _own_names(base.pinned)
+        table = own_names(base.pinned)
         return table if table is not None and source.key in table else None
     return _plain(base.pinned) if source.kind in ("item", "get") else None
 
@@ -365,7 +365,8 @@ def _plain(value: Any) -> dict[Any, Any] | None:
     return value if type(value) is dict else None
 
 
-def _own_names(obj: Any) -> dict[Any, Any] | None:
+def own_names(obj: Any) -> dict[Any, Any] | None:
+    """The dictionary of an object's own attributes, if it is a plain one."""
     return namespace_of(obj) if isinstance(obj, type) else _plain(getattr(obj, "__dict__", None))
 
 

@@ -81,4 +81,4 @@ def defines(machine: Machine, value: Any, methods: tuple[str, ...], depth: int =
 def _is_of_the_program(method: Any) -> bool:
     if method is NULL or type(method) is not FunctionType:
         return False
-    return (method.__module__ or "").partition(".")[0] not in purity.TRUSTED
+    return not purity.is_library(method.__module__ or "")

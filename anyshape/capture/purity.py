@@ -324,3 +324,9 @@ IMPURE_MODULES: frozenset[str] = frozenset(
         "faulthandler",
     }
 )
+
+
+@functools.cache
+def is_library(module: str) -> bool:
+    """Does a module of this name belong to torch, numpy or the standard library?"""
+    return module.partition(".")[0] in TRUSTED

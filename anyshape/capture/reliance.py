@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from anyshape.capture.guards import FunctionState, Guard, namespace_of
-from anyshape.capture.purity import TRUSTED
+from anyshape.capture.guards import FunctionState, Guard, own_names, same_constant
+from anyshape.capture.purity import is_library
 from anyshape.capture.reads import CONSTANTS, is_simple
 from anyshape.capture.sources import Sources
 
@@ -27,11 +27,9 @@ class Reliance:
 
     sources: Sources
     guards: list[Guard] = field(default_factory=list)
-    _trusted: dict[str, bool] = field(default_factory=dict)
     _forget: dict[int, Any] = field(default_factory=dict)
-    _remembered: dict[Any, tuple[Any, tuple[Any, ...], Any]] = field(default_factory=dict)
     _entered: set[int] = field(default_factory=set)
-    _asked: dict[tuple[Any, ...], tuple[Any, tuple[Any, ...], Any]] = field(default_factory=dict)
+    _answers: dict[Any, tuple[Any, tuple[Any, ...], Any]] = field(default_factory=dict)
     _found: dict[tuple[int, Any], tuple[str, dict[Any, Any], Any]] = field(default_factory=dict)
 
     def is_library(self, obj: Any, kind: str) -> bool:
@@ -44,15 +42,11 @@ class Reliance:
             name = obj.__name__
         else:
             return False
-        known = self._trusted.get(name)
-        if known is None:
-            known = isinstance(name, str) and name.partition(".")[0] in TRUSTED
-            self._trusted[name] = known
-        return known
+        return isinstance(name, str) and is_library(name)
 
     def found(self, holder: Any, name: Any, value: Any) -> None:
         """A name of a library was found, or missed (`value` is not what lies there then)."""
-        table = names_of(holder)
+        table = _names_in(holder)
         if table is not None and (id(table), name) not in self._found:
             self._found[id(table), name] = _told(holder), table, value
 
@@ -78,27 +72,31 @@ class Reliance:
     def asked(self, fn: Any, args: tuple[Any, ...]) -> Any:
         """A C function was asked about the process (how many threads, ...): its answer."""
         answer = fn(*args)
-        if type(answer) in CONSTANTS and all(type(arg) in CONSTANTS for arg in args):
-            self._asked.setdefault((fn, *args), (fn, args, answer))
+        if type(answer) in CONSTANTS:
+            self._answered(fn, args, answer)
         return answer
 
     def remembered(self, fn: Any, args: tuple[Any, ...], result: Any) -> None:
         """A function that remembers its results gave one; it may forget them, and give another."""
-        if args and all(type(arg) in CONSTANTS for arg in args):
-            self._remembered.setdefault((id(fn), *args), (fn, args, result))
-        else:
+        if not args or not self._answered(fn, args, result):
             self._forget.setdefault(id(fn), fn)
+
+    def _answered(self, fn: Any, args: tuple[Any, ...], answer: Any) -> bool:
+        """The same question is asked again before each call, if it can be."""
+        can_be = all(type(arg) in CONSTANTS for arg in args)
+        if can_be:
+            self._answers.setdefault((fn, *map(type, args), *args), (fn, args, answer))
+        return can_be
 
     def all_guards(self) -> Iterator[Guard]:
         """Everything relied on so far."""
         yield from self.guards
         child, const = self.sources.child, self.sources.const
-        for fn, args, answer in self._asked.values():
-            if fn(*args) == answer:  # before the program, too, and not by what it did
-                yield Guard(child(const(fn, fn.__name__), "call", args), "equals", answer)
-        for fn, args, result in self._remembered.values():
-            kind = "equals" if type(result) in CONSTANTS else "is"
-            yield Guard(child(const(fn, told(fn)), "call", args), kind, result)
+        for fn, args, answer in self._answers.values():
+            now, plain = fn(*args), type(answer) in CONSTANTS
+            if now is answer or (plain and same_constant(now, answer)):  # not by what it did
+                kind = "equals" if plain else "is"
+                yield Guard(child(const(fn, told(fn)), "call", args), kind, answer)
         for fn in self._forget.values():
             kept = fn.cache_info().currsize
             yield Guard(const(fn, told(fn)), "remembers", kept)
@@ -110,14 +108,11 @@ class Reliance:
                 yield Guard(source, "contains", (name, False), library=True)
 
 
-def names_of(holder: Any) -> dict[Any, Any] | None:
+def _names_in(holder: Any) -> dict[Any, Any] | None:
     """The dictionary in which a module or a class keeps its names; None where none can change."""
-    if type(holder) is dict:
-        return holder
-    if isinstance(holder, type):
-        changes = holder.__flags__ & (HEAP_TYPE | IMMUTABLE_TYPE) == HEAP_TYPE
-        return namespace_of(holder) if changes else None
-    return vars(holder) if isinstance(holder, types.ModuleType) else None
+    if isinstance(holder, type) and holder.__flags__ & (HEAP_TYPE | IMMUTABLE_TYPE) != HEAP_TYPE:
+        return None
+    return holder if type(holder) is dict else own_names(holder)
 
 
 def told(fn: Any) -> str:

@@ -121,13 +121,27 @@ def reads_what_it_writes(x, y):
     return z
 
 
+def writes_it_twice(x, y):
+    z = x * 2
+    same, other = ops().both(z, z)
+    return same * 1, other, z
+
+
+def writes_a_view_of_it(x, y):
+    z = x * 2
+    same, other = ops().both(z, z[:1])
+    return same * 1, other, z
+
+
 def writes_a_list(x, y):
     z = x * 2
     ops().list([z, y])
     return z * 3
 
 
-@pytest.mark.parametrize("program", [reads_what_it_writes, writes_a_list])
+@pytest.mark.parametrize(
+    "program", [reads_what_it_writes, writes_it_twice, writes_a_view_of_it, writes_a_list]
+)
 def test_what_cannot_be_told_apart_runs_natively(program: Callable[..., Any]) -> None:
     fast = anyshape.compile(program)
     for n in (3, 1, 2):

@@ -7,7 +7,7 @@ as what differs from call to call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -139,12 +139,11 @@ def explain_guard(guard: Guard, values: list[Any]) -> Failure | None:
     kind = KINDS[guard.kind]
     try:
         found = (read_path if kind.steps else read_source)(guard.source, values)
+        relation = RELATIONS.get(guard.kind)
         holds = (
-            found is read_source(guard.expected, values)
-            if guard.kind == "same"
-            else are_apart(found, guard.expected, values)
-            if guard.kind == "apart"
-            else kind.holds(found, guard.expected)
+            kind.holds(found, guard.expected)
+            if relation is None
+            else relation(found, guard.expected, values)
         )
     except (KeyError, AttributeError, IndexError, TypeError) as error:
         return Failure(str(guard), f"{type(error).__name__}: {error}", guard.location)
@@ -161,6 +160,13 @@ def are_apart(found: Any, others: Sequence[Source], values: list[Any]) -> bool:
     """Whether these are different objects."""
     objects = [found, *(read_source(source, values) for source in others)]
     return len({*map(id, objects)}) == len(objects)
+
+
+RELATIONS: Mapping[str, Callable[[Any, Any, list[Any]], bool]] = {
+    "same": lambda found, other, values: found is read_source(other, values),
+    "apart": are_apart,
+}
+"""Kinds of guards that compare with what lies elsewhere."""
 
 
 def _value_kind(guard: Guard, found: Any) -> Literal["", "text", "number", "contents"]:

@@ -8,6 +8,7 @@ are visible outside. Then the question is decided by a guard; nearly always nobo
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +16,9 @@ from typing import Any
 import torch
 
 from anyshape.capture.breaks import broken
+from anyshape.capture.indexing import is_number
 from anyshape.capture.recorder import Recorder
 from anyshape.capture.sources import Source, read_source
-from anyshape.ir.dtypes import bool_
 from anyshape.ir.graph import Arg, Node, TensorType, Value, row_major, values_in
 from anyshape.ops import OPS
 from anyshape.ops.context import Undecided
@@ -25,6 +26,10 @@ from anyshape.ops.layout import dense_order, view_strides
 from anyshape.symbolic import Condition, Dim, all_of, any_of, eq
 
 COPIES = frozenset({"contiguous", "reshape", "reshape_as", "flatten", "ravel", "unflatten"})
+
+
+class PicksAreSeen(BaseException):
+    """A copy in the place of ``x[i]``, with a number in a tensor, would be told from the view."""
 
 
 class Classes:
@@ -162,7 +167,7 @@ def settle(recorder: Recorder, outputs: Iterable[Arg]) -> None:
     nodes = recorder.builder.nodes
     unsure = [node for node in nodes if node.op in COPIES and _is_unsure(recorder, node)]
     picked = [node for node in nodes if node.op == "index" and _is_select(node)]
-    if not unsure and not (picked and recorder.written):
+    if not unsure and not picked:
         return
     classes = Classes()
     for node in nodes:
@@ -171,27 +176,35 @@ def settle(recorder: Recorder, outputs: Iterable[Arg]) -> None:
         if sure or (node.op in COPIES and node not in unsure):
             for first, output in itertools.product(node.read[:1], node.outputs):
                 classes.join(first, output)
-    _refuse_written(recorder, classes, picked)
     maybe = [_Maybe(n, classes.of(n.read[0]), classes.of(n.output)) for n in unsure]
     inputs = {classes.of(entry.value) for entry in recorder.builder.inputs}
     returned = {classes.of(value): None for value in values_in(tuple(outputs))}
+    if picked and not recorder.picks_are_views:
+        picks = [_Maybe(n, classes.of(n.read[0]), classes.of(n.output)) for n in picked]
+        written = {classes.of(value) for value in recorder.written}
+        _ask_for_views(picks, maybe, written, inputs.union(returned))
     left = _settle_written(recorder, maybe, {classes.of(value) for value in recorder.written})
     _settle_seen(recorder, {m.copy: m for m in left}, inputs, tuple(returned))
 
 
 def _is_select(node: Node) -> bool:
-    """``x[i]`` with tensors of no dimensions, of which eager makes a view of ``x``."""
+    """``x[i]`` with numbers in tensors, of which eager makes a view of ``x``."""
     assert isinstance(node.args[1], tuple)
-    found = [i.tensor for i in node.args[1] if isinstance(i, Value)]
-    return all(not t.rank and t.dtype is not bool_ for t in found)
+    return all(map(is_number, filter(None, node.args[1])))
 
 
-def _refuse_written(recorder: Recorder, classes: Classes, picked: Sequence[Node]) -> None:
-    """A copy stands for the view that ``x[i]`` is: none of the two may be written."""
-    written = {classes.of(value) for value in recorder.written}
-    for node in picked:
-        if classes.of(node.read[0]) in written or classes.of(node.output) in written:
-            raise broken("undecided-size", condition="x[i] shares memory with x, and is written")
+def _ask_for_views(
+    picks: Sequence[_Maybe], others: Sequence[_Maybe], written: set[Value], visible: set[Value]
+) -> None:
+    """A copy stands for the view that ``x[i]`` is, unless one of the two is written, or both are
+    visible outside."""
+    together = Classes()
+    for maybe in (*picks, *others):
+        together.join(maybe.source, maybe.copy)
+    told = Counter(map(together.of, visible))
+    told.update(together.of(value) for value in (*written, *written))
+    if any(told[together.of(pick.copy)] > 1 for pick in picks):
+        raise PicksAreSeen
 
 
 def _settle_written(

@@ -15,7 +15,8 @@ from anyshape.capture.breaks import broken
 from anyshape.capture.recorder import Recorder
 from anyshape.ir.dtypes import bool_, int64, uint8
 from anyshape.ir.graph import Value
-from anyshape.symbolic import Dim, Expr, ceildiv, ge, le, maximum, minimum
+from anyshape.ops.layout import is_contiguous
+from anyshape.symbolic import Dim, Expr, ceildiv, ge, le, lt, maximum, minimum
 
 
 def clamp(recorder: Recorder, low: Dim, value: Dim, high: Dim) -> Dim:
@@ -59,7 +60,7 @@ def slice_of(recorder: Recorder, x: Value, dim: int, part: slice) -> Value:
 def getitem(recorder: Recorder, x: Value, key: Any) -> Value:
     """`x[key]`; every part of `key` is an int, Expr, slice, None, Ellipsis, bool, tensor value
     or nested tuple of numbers."""
-    x, indices, _ = _basic(recorder, x, key)
+    x, indices, _ = _basic(recorder, x, key, reading=True)
     if any(index is not None for index in indices):
         made: Value = recorder.call("index", x, tuple(indices))
         return made
@@ -68,7 +69,7 @@ def getitem(recorder: Recorder, x: Value, key: Any) -> Value:
 
 def setitem(recorder: Recorder, x: Value, key: Any, new: Any) -> None:
     """`x[key] = new`."""
-    view, indices, mask = _basic(recorder, x, key)
+    view, indices, mask = _basic(recorder, x, key, reading=False)
     if any(index is not None for index in indices):
         if mask is not None and not isinstance(new, Value):
             recorder.call("masked_fill_", view, mask, new)
@@ -112,16 +113,17 @@ def full_like_scalar(recorder: Recorder, x: Value, number: Any) -> Value:
 
 
 def _basic(
-    recorder: Recorder, x: Value, key: Any
+    recorder: Recorder, x: Value, key: Any, *, reading: bool
 ) -> tuple[Value, list[Value | None], Value | None]:
-    """The view that slices, ints and None make; for each of its dimensions the tensor that
-    indexes it; a mask of all of it."""
+    """The view that slices, numbers and None make; for each of its dimensions the tensor that
+    indexes it; a mask of all of it. What is written at numbers in tensors alone needs no view."""
     parts = list(key) if isinstance(key, tuple) else [key]
     parts = [_tensor_part(recorder, x, part) for part in parts]
     taken = sum(_consumes(part) for part in parts)
     if taken > len(x.shape):
         raise IndexError(f"too many indices for tensor of dimension {len(x.shape)}")
     parts = _without_ellipsis(parts, len(x.shape) - taken)
+    mixed = any(isinstance(part, Value) and not is_number(part) for part in parts)
     indices: list[Value | None] = []
     dim = 0
     for part in parts:
@@ -139,6 +141,8 @@ def _basic(
             x = slice_of(recorder, x, dim, part)
             indices.append(None)
             dim += 1
+        elif is_number(part) and (mixed or (reading and not _is_gathered(recorder, x, indices))):
+            x = recorder.call("select", x, dim, _from_zero(recorder, part, x.shape[dim]))
         elif isinstance(part, Value):
             indices.append(part)
             dim += len(part.shape) if part.dtype in (bool_, uint8) else 1
@@ -148,6 +152,32 @@ def _basic(
     if len(parts) == 1 and isinstance(parts[0], Value) and parts[0].dtype is bool_:
         mask = parts[0]
     return x, indices, mask
+
+
+def is_number(part: Any) -> bool:
+    """An integer in a tensor, by which eager selects as by any other: it makes a view."""
+    return isinstance(part, Value) and not part.shape and part.dtype not in (bool_, uint8)
+
+
+def _is_gathered(recorder: Recorder, x: Value, before: list[Value | None]) -> bool:
+    """May a copy of the elements stand for the view? It is laid out as the view, and nobody tells
+    them apart (`aliases.py`)."""
+    if recorder.picks_are_views or not all(map(is_number, before)):
+        return False
+    return is_contiguous(recorder.cx, x.tensor)
+
+
+def _from_zero(recorder: Recorder, place: Value, size: Dim) -> Any:
+    """A place that a tensor holds, counted from 0: one symbol, of which little is to be proved."""
+    known = recorder.held.content(place)
+    if known is not None:
+        return known
+    before, again = recorder.call("lt", place, 0), recorder.call("add", place, size)
+    found = recorder.call("item", recorder.call("where", before, again, place)).type.expr
+    text = f"index is out of bounds for dimension with size {size}"
+    recorder.decide_or_check(ge(found, 0), text)
+    recorder.decide_or_check(lt(found, size), text)
+    return found
 
 
 def _tensor_part(recorder: Recorder, x: Value, part: Any) -> Any:

@@ -128,6 +128,7 @@ class Recorder:
     identified: dict[Source, None] = field(default_factory=dict)  # what was compared by identity
     changed: set[type] = field(default_factory=set)  # the classes of outside objects written
     values: bool = True  # may a program rely on the values of what differs from call to call?
+    picks_are_views: bool = False  # is `x[i]`, with a number in a tensor, never a copy?
     whole: bool = False  # is a break an error, so that a float's value is rather relied on?
     depth: int = 0  # forks that are open: no size may be guarded on then
     frame: Callable[[], Frame | None] | None = None  # gives the current one

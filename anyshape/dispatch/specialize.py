@@ -44,6 +44,15 @@ from anyshape.options import Options
 CompileGraph = Callable[[Graph, Mapping[str, torch.Tensor]], Any]
 
 
+@dataclass(frozen=True, slots=True)
+class _Assumed:
+    """What a capture takes for granted until the program shows otherwise: see ``texts.py`` and
+    ``aliases.py``."""
+
+    forms_texts: bool = True
+    picks_are_views: bool = False
+
+
 @dataclass(slots=True)
 class Specializer:
     """Makes the variants of one function; see `Compiled` for `compile_graph`.
@@ -62,25 +71,28 @@ class Specializer:
     def variant(self, point: Point, entry: Entry) -> Variant:
         """One capture from the entry on, compiled."""
         started = time.perf_counter()
-        try:
-            return self._captured(point, entry, started, forms_texts=True)
-        except _LooksIntoTexts:
-            return self._captured(point, entry, started, forms_texts=False)
+        assumed = _Assumed()
+        while True:
+            try:
+                return self._captured(point, entry, started, assumed)
+            except _LooksIntoTexts:
+                assumed = dataclasses.replace(assumed, forms_texts=False)
+            except aliases.PicksAreSeen:
+                assumed = dataclasses.replace(assumed, picks_are_views=True)
 
-    def _captured(
-        self, point: Point, entry: Entry, started: float, *, forms_texts: bool
-    ) -> Variant:
+    def _captured(self, point: Point, entry: Entry, started: float, assumed: _Assumed) -> Variant:
         recorder = Recorder(
             dynamic=self.options.dynamic is not False,
             values=not point.general,
             whole=self.options.fullgraph,
+            picks_are_views=assumed.picks_are_views,
         )
         domain = SymbolicDomain(
             recorder,
             widen=point.widen,
             forks=self.options.fork_budget,
             turns=self.options.unroll_budget,
-            forms_texts=forms_texts,
+            forms_texts=assumed.forms_texts,
         )
         machine = Machine(domain, self.codes)
         if entry.placed is not None:

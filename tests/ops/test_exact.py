@@ -125,6 +125,24 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Calls]] = {
         lambda x: (x**0.5, x**-0.5, x.clone().pow_(0.5)),
         [(EDGES[:n].half(),) for n in (24, 3)],
     ),
+    "numbers and places in tensors": (
+        lambda x, i, j: (x[i, :, j], x[:, i, j], x[:, None, i, None, j], x[j, :, i]),
+        [
+            (torch.randn(n, n + 1, n), torch.tensor(i), torch.tensor([0, n - 1, 0]))
+            for n, i in ((3, 1), (2, -1), (1, 0))
+        ],
+    ),
+    "a write at numbers and places in tensors": (
+        lambda x, i, j, y: (x.__setitem__((i, slice(None), j), y), x * 1)[1],
+        [
+            (torch.zeros(n, n, n), torch.tensor(n - 2), torch.tensor([0, n - 1]), torch.randn(n, 2))
+            for n in (3, 2)
+        ],
+    ),
+    "the strides of what a number in a tensor picks": (
+        lambda x, i: (x[:, i].stride(), x[i].stride(), x[:, i].is_contiguous()),
+        [(torch.ones(n, 2, 3), torch.tensor(n - 1)) for n in (2, 1)],
+    ),
     "a write to what a tensor picks": (
         lambda x, i: (x[i].add_(1), x * 1)[1],
         [(torch.ones(n, 2), torch.tensor(n - 1)) for n in (3, 2)],

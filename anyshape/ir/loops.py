@@ -99,12 +99,21 @@ class Axis:
     extent: Dim
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Const:
-    """A number of the source program."""
+    """A number of the source program; 0.0 and -0.0 are two."""
 
     value: int | float | bool
     dtype: DType
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Const) and self._written() == other._written()
+
+    def __hash__(self) -> int:
+        return hash(self._written())
+
+    def _written(self) -> tuple[str, DType]:
+        return repr(self.value), self.dtype
 
 
 @dataclass(frozen=True, slots=True)

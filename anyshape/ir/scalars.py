@@ -28,13 +28,24 @@ class ScalarInput:
     kind: Kind
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Scalar:
-    """``op``, a row of ``SCALAR_FUNCTIONS`` (``value`` for a leaf), applied to ``args``."""
+    """``op``, a row of ``SCALAR_FUNCTIONS`` (``value`` for a leaf), applied to ``args``. Equal to
+    what has equal parts, of which 0.0 and -0.0 are two."""
 
     kind: Kind
     op: str
     args: tuple[Operand, ...]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Scalar) and self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
+
+    def _parts(self) -> tuple[object, ...]:
+        exact = (repr(arg) if isinstance(arg, float) else arg for arg in self.args)
+        return (self.kind, self.op, *exact)
 
     def __bool__(self) -> bool:
         raise TypeError("the truth of a symbolic scalar is not known while compiling")

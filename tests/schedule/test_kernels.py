@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import anyshape
 from anyshape.ir import dtypes
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -333,3 +334,15 @@ def test_writes_where_data_says(name):
     assert not calls(compiled.program, "eager")
     for a, b in SIZES:
         same_as_reference(compiled, *tensors(normal(inputs), a, b), tolerance=1e-5)
+
+
+def test_zero_and_minus_zero_are_two_numbers_in_one_kernel():
+    def program(x):
+        both = torch.where(x > 0, 0.0, -0.0), x * (x.shape[0] * 0.0), x * (x.shape[0] * -0.0)
+        return [torch.copysign(torch.ones_like(x), each) for each in both]
+
+    fast = anyshape.compile(program)
+    for size in (3, 0, 1, 17):
+        x = torch.randn(size)
+        for ours, theirs in zip(fast(x), program(x), strict=True):
+            assert torch.equal(ours, theirs)

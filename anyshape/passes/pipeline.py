@@ -13,6 +13,7 @@ from anyshape.ir.graph import Graph
 from anyshape.ops.table import OpDef
 from anyshape.passes.decompose import decompose
 from anyshape.passes.functionalize import functionalize
+from anyshape.passes.integers import check_integers
 from anyshape.passes.layouts import keep_channels_innermost
 from anyshape.passes.long_cats import split_long_cats
 from anyshape.passes.outputs import keep_outputs_apart
@@ -31,6 +32,7 @@ class Pass:
 
 
 PASSES: tuple[Pass, ...] = (
+    Pass("check-integers", check_integers),
     Pass("functionalize", functionalize, gives=frozenset({"pure"})),
     Pass("remove-dead-early", remove_dead_nodes, needs=frozenset({"pure"})),
     Pass("decompose", decompose, needs=frozenset({"pure"}), gives=frozenset({"core"})),

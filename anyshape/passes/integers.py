@@ -1,0 +1,89 @@
+"""Integers that the program computes from sizes must fit where they are used: in 64 bits.
+
+    %y = mul(%x, 3*n0)
+    ->
+    check(n0 <= 3074457345618258602); %y = mul(%x, 3*n0)
+
+Python's integers have no largest one, and eager raises where one is too large for an operator; C
+would wrap. Most need no test: sizes are counts of what lies in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from math import prod
+
+from anyshape.ir.graph import Arg, Check, Graph, Node
+from anyshape.ops.table import OpDef
+from anyshape.symbolic import (
+    AllOf,
+    AnyOf,
+    Atom,
+    Condition,
+    Expr,
+    Facts,
+    Relation,
+    Symbol,
+    all_of,
+    ge,
+    le,
+)
+
+LEAST, GREATEST = -(2**63), 2**63 - 1
+COUNT = 2**56
+"""No tensor has so many elements of its own: addresses are shorter."""
+
+
+def check_integers(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
+    """The graph with a check for each integer among the arguments that may not fit."""
+    found: dict[Expr, Check] = {}
+    for position, node in enumerate(graph.nodes):
+        for number in _numbers_of(node, ops.get(node.op)):
+            if number not in found and _magnitude(graph.facts, number) > GREATEST:
+                fits = all_of(ge(number, LEAST), le(number, GREATEST))
+                if not isinstance(fits, bool) and graph.facts.known(fits) is not True:
+                    text = "int too big to convert"
+                    found[number] = Check(fits, text, position, node.location)
+    if not found:
+        return graph
+    checks = sorted((*graph.checks, *found.values()), key=lambda check: check.after)
+    return replace(graph, checks=tuple(checks))
+
+
+def _numbers_of(node: Node, row: OpDef | None) -> Iterator[Expr]:
+    """Integers of which elements are made: shapes and places in views are held to by their rows."""
+    if row is None or row.alias != "none":
+        return
+    for arg in (*node.args, *node.kwargs.values()):
+        yield from _forms(arg)
+
+
+def _forms(arg: Arg | Condition | bool) -> Iterator[Expr]:
+    """The integers that C computes on the way: what is divided must fit as well."""
+    if isinstance(arg, Expr):
+        yield arg
+        for atom in {atom for monomial in arg.terms for atom in monomial}:
+            for part in atom.args:
+                yield from _forms(part)
+    elif isinstance(arg, Relation):
+        yield from _forms(arg.form)
+    elif isinstance(arg, (AllOf, AnyOf)):
+        for part in arg.parts:
+            yield from _forms(part)
+
+
+def _magnitude(facts: Facts, number: Expr) -> int:
+    """No value of the number is further from 0."""
+    parts = (abs(c) * prod(_largest(facts, a) for a in m) for m, c in number.terms.items())
+    return sum(parts, abs(number.constant))
+
+
+def _largest(facts: Facts, atom: Atom) -> int:
+    low, high = facts.bounds(atom.expr)
+    if low is not None and high is not None:
+        return max(-low, high)
+    if isinstance(atom, Symbol):
+        return 2**63 if atom.signed else COUNT
+    inside = (a if isinstance(a, int) else _magnitude(facts, a) for a in atom.args)
+    return max(map(abs, inside), default=COUNT)

@@ -193,7 +193,7 @@ def _run_both(
             young=machine.heap.is_young,
         )
         merged = _merge_into(merger, dropped, kept)
-        hold_in_general(recorder, kept.nodes, record.facts.fork())
+        hold_in_general(recorder, kept.nodes, record.facts.under(True))
         done = True
     finally:
         if not done:
@@ -256,9 +256,8 @@ def _run_side(
 ) -> Side:
     machine, recorder = domain.machine, domain.recorder
     before = len(recorder.builder.nodes)
-    facts = recorder.cx.facts.fork()
     try:
-        facts.assume(condition)
+        facts = recorder.cx.facts.under(condition)
     except Contradiction:
         raise NotJoined("one side cannot happen") from None
     recorder.cx.facts = facts

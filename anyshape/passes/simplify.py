@@ -75,7 +75,8 @@ def remove_dead_nodes(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
         if makes or not is_pure(node, ops) or not live.isdisjoint(node.outputs):
             live.update(node.read)
             shapes = (v.shape for v in node.outputs if isinstance(v.type, TensorType))
-            _note_sizes(needed, (*shapes, *node.args, *node.kwargs.values()))
+            numbers = (arg for arg in (*node.args, *node.kwargs.values()) if type(arg) is not Value)
+            _note_sizes(needed, (*shapes, *numbers))
             kept.append((index, node))
     kept.reverse()
     if len(kept) == len(graph.nodes):
@@ -104,12 +105,12 @@ def _note_sizes(found: SymbolsSeen, part: object) -> None:
     if isinstance(part, tuple):
         for item in part:
             _note_sizes(found, item)
+    elif isinstance(part, (Expr, Relation, AllOf, AnyOf)):
+        found.add(part)
     elif isinstance(part, slice):
         _note_sizes(found, (part.start, part.stop, part.step))
     elif isinstance(part, Scalar):
         _note_sizes(found, part.args)
-    elif isinstance(part, (Expr, Relation, AllOf, AnyOf)):
-        found.add(part)
 
 
 def _moved(after: int, position: Mapping[int, int]) -> int:

@@ -6,7 +6,7 @@ symbols, and the loop variables with their extents. ``tile.py`` makes the canoni
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -24,7 +24,8 @@ from anyshape.symbolic import Dim, Expr, Symbol
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """Elements and stores of a kernel; pointers are named by value."""
+    """Elements and stores of a kernel; pointers are named in order of first use, and ``buffers``
+    says which value each is."""
 
     draft: Draft
     stores: tuple[Store, ...]
@@ -32,6 +33,16 @@ class Drafted:
     rows: tuple[Expr, ...]
     buffers: Mapping[str, Value]
     ordered: bool = False
+
+    @property
+    def form(self) -> Hashable:
+        """All of it but which values the buffers are: the same for the same work elsewhere."""
+        draft = self.draft
+        return (
+            *(tuple(draft.elements), tuple(draft.scalars), tuple(draft.integers.items())),
+            *(self.stores, tuple(self.extents.items()), self.rows, self.ordered),
+            tuple(value.dtype for value in self.buffers.values()),
+        )
 
 
 Made = TypeVar("Made")
@@ -51,7 +62,7 @@ class _Build:
     inlined: frozenset[Value]
     lowering: Lowering = field(init=False)
     memo: dict[tuple[Value, Index, int], Cell] = field(default_factory=dict)
-    buffers: dict[str, Value] = field(default_factory=dict)
+    pointers: dict[Value, str] = field(default_factory=dict)
     depth: int = 0
 
     def read(self, value: Value, index: Index, *, whole: bool = False) -> Cell:
@@ -101,9 +112,19 @@ class _Build:
 
     def load(self, value: Value, index: Index) -> Cell:
         value = self.found.memory_of(value)
-        self.buffers[value.name] = value
         place = dot(index, self.found.sizes.shape(value.tensor.strides))
-        return self.lowering.draft.load(value.name, place, value.dtype, self.lowering.mask)
+        return self.lowering.draft.load(self.pointer(value), place, value.dtype, self.lowering.mask)
+
+    def pointer(self, value: Value) -> str:
+        """The name by which the draft reads and writes the value's memory."""
+        return self.pointers.setdefault(value, f"p{len(self.pointers)}")
+
+    def drafted(self, stores: tuple[Store, ...], group: Group, *, ordered: bool = False) -> Drafted:
+        """What has been made, with these stores."""
+        buffers = {name: value for value, name in self.pointers.items()}
+        return Drafted(
+            self.lowering.draft, stores, group.extents, group.rows, buffers, ordered=ordered
+        )
 
 
 def _start(
@@ -130,10 +151,9 @@ def draft_group(found: Analysis, group: Group) -> Drafted:
         node = found.nodes[found.producer[stored.value]]
         cell = build.finish(partial(_stored_cell, found, group, build, node, stored))
         cell = draft.cast(cell, stored.value.dtype)
-        build.buffers[stored.value.name] = stored.value
         place = dot(stored.index, found.sizes.shape(stored.value.tensor.strides))
-        stores.append(Store(stored.value.name, place, cell.number, stored.per))
-    return Drafted(draft, tuple(stores), group.extents, group.rows, build.buffers)
+        stores.append(Store(build.pointer(stored.value), place, cell.number, stored.per))
+    return build.drafted(tuple(stores), group)
 
 
 def _stored_cell(found: Analysis, group: Group, build: _Build, node: Node, stored: Stored) -> Cell:
@@ -154,9 +174,8 @@ def _draft_update(found: Analysis, group: Group, build: _Build) -> Drafted:
     draft, value = build.lowering.draft, found.memory_of(stored.value)
     node = found.nodes[found.producer[stored.value]]
     write = build.finish(partial(write_of, build.lowering, node, stored.index))
-    build.buffers[value.name] = value
     place = dot(write.index, found.sizes.shape(value.tensor.strides))
     cell = draft.cast(write.cell, value.dtype)
     mask = None if write.mask is None else write.mask.number
-    store = Store(value.name, place, cell.number, "cell", mask, write.mode)
-    return Drafted(draft, (store,), group.extents, group.rows, build.buffers, ordered=True)
+    store = Store(build.pointer(value), place, cell.number, "cell", mask, write.mode)
+    return build.drafted((store,), group, ordered=True)

@@ -7,7 +7,7 @@ place, so that loops stay affine; only what cannot be refined keeps ``//`` and `
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -50,6 +50,8 @@ class Sizes:
     facts: Facts
     simple: dict[Dim, Dim] = field(default_factory=dict)
     equal: dict[tuple[Dim, Dim], bool] = field(default_factory=dict)
+    shapes: dict[tuple[Dim, ...], Index] = field(default_factory=dict)
+    reshaped: dict[Hashable, Index] = field(default_factory=dict)
 
     def simplify(self, dim: Dim) -> Dim:
         if dim.__class__ is int:
@@ -60,7 +62,11 @@ class Sizes:
         return found
 
     def shape(self, dims: Sequence[Dim]) -> Index:
-        return tuple(self.simplify(dim) for dim in dims)
+        key = tuple(dims)
+        found = self.shapes.get(key)
+        if found is None:
+            found = self.shapes[key] = tuple(map(self.simplify, key))
+        return found
 
     def same(self, a: Dim, b: Dim) -> bool:
         """Are the sizes known to be equal?"""
@@ -147,6 +153,14 @@ def reshape_index(
     """
     if outer == inner:
         return index
+    key = (index, outer, inner, tuple(extents.items()))
+    found = sizes.reshaped.get(key)
+    if found is None:
+        found = sizes.reshaped[key] = _reshaped(sizes, extents, index, outer, inner)
+    return found
+
+
+def _reshaped(sizes: Sizes, extents: Extents, index: Index, outer: Index, inner: Index) -> Index:
     result: list[Dim] = [0] * len(inner)
     if 0 in outer or 0 in inner:
         return tuple(result)

@@ -7,7 +7,7 @@ by their places.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
@@ -23,6 +23,7 @@ from anyshape.ir.program import (
     Call,
     CallKind,
     CheckStep,
+    Launch,
     Program,
     Role,
     Step,
@@ -87,6 +88,7 @@ class _Plan:
     views: dict[Value, str] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     bound: set[Symbol] = field(default_factory=set)
+    launches: dict[Hashable, Launch] = field(default_factory=dict)  # by the form of the draft
 
     def program(self) -> Program:
         """Groups, then their steps in order of place."""
@@ -275,8 +277,16 @@ class _Plan:
     def _launch(self, group: Group) -> None:
         for stored in group.stored if group.part != "update" else ():
             self._allocate(stored.value)
-        launch = finish(draft_group(self.found, group), self.found.sizes)
-        self.steps.append(launch)
+        drafted = draft_group(self.found, group)
+        form = drafted.form
+        launch = self.launches.get(form)
+        if launch is None:
+            launch = self.launches[form] = finish(drafted, self.found.sizes)
+        args = (
+            BufferRef(drafted.buffers[arg.name].name) if isinstance(arg, BufferRef) else arg
+            for arg in launch.args
+        )
+        self.steps.append(Launch(launch.kernel, tuple(args), launch.offsets))
 
     def _allocate(self, value: Value) -> None:
         self._buffer(value, "output" if self._handed_out(value) else "temp")

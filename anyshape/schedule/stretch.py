@@ -312,10 +312,13 @@ class _Grouping:
     views: dict[str, Call] = field(default_factory=dict)
     outside_bases: set[str] = field(default_factory=set)
     taken: dict[str, str] = field(default_factory=dict)
+    touched: list[tuple[int, Step, tuple[str, ...]]] = field(default_factory=list)
+    last: dict[str, int] = field(default_factory=dict)
 
     def as_they_are(self, steps: Sequence[Step]) -> list[Step]:
         """The steps, each by itself."""
         self._find_made()
+        self._find_touched()
         self._find_taken()
         return [
             Allocate(step.buffer, self.taken.get(step.buffer))
@@ -327,6 +330,7 @@ class _Grouping:
     def steps(self) -> list[Step]:
         """One stretch, what it needs before and what it leaves after it."""
         views_outside = self._find_made()
+        self._find_touched()
         self._find_taken()
         untouched = self._dead_before()
         before: list[Step] = [Free(untouched)] if untouched else []
@@ -350,7 +354,7 @@ class _Grouping:
 
     def _dead_before(self) -> tuple[str, ...]:
         """What the run frees without having touched it: freed before anything is allocated."""
-        touched = {name for _, step in self.run for name in mentioned(step)}
+        touched = {name for *_, names in self.touched for name in names}
         freed = (name for _, step in self.run if isinstance(step, Free) for name in step.buffers)
         return tuple(name for name in freed if name not in touched)
 
@@ -395,19 +399,20 @@ class _Grouping:
 
     def _kept(self) -> Iterable[Step]:
         """What the stretch does; what torch allocated inside it is freed as soon as it is dead."""
-        last = self._last_mentions()
-        for index, step in self.run:
+        for index, step, names in self.touched:
             if not isinstance(step, (Allocate, Free)):
                 yield step
-                dead = (*(n for n in dict.fromkeys(self._touched(step)) if n in self.held),)
-                dead = tuple(name for name in dead if last[name] == index)
+                held = (name for name in names if name in self.held)
+                dead = tuple(name for name in held if self.last[name] == index)
                 if dead:
                     yield Free(dead)
 
-    def _touched(self, step: Step) -> Iterable[str]:
-        for name in mentioned(step):
-            yield name
-            yield from self._bases(name)
+    def _find_touched(self) -> None:
+        """Notes what each step mentions, what that is a view of included, and who is the last."""
+        for index, step in self.run:
+            names = dict.fromkeys(n for name in mentioned(step) for n in (name, *self._bases(name)))
+            self.touched.append((index, step, tuple(names)))
+            self.last.update(dict.fromkeys(names, index))
 
     def _plan(self, inner: tuple[str, ...]) -> Arena:
         """Places in the arena; outer memory that dies here comes first, then what outlives the
@@ -455,7 +460,7 @@ class _Grouping:
         return Call(VIEW, args, {}, (name,), "view")
 
     def _lives(self, names: tuple[str, ...]) -> dict[str, Life]:
-        last, after = self._last_mentions(), self.run[-1][0] + 1
+        last, after = self.last, self.run[-1][0] + 1
         first: dict[str, tuple[int, Step]] = {}
         for index, step in self.run:
             if not isinstance(step, (Allocate, Free)):
@@ -477,14 +482,6 @@ class _Grouping:
             return False
         seen_as_view = any(a.name in self._bases(name) for name in mentioned(b.maker))
         return not seen_as_view and writes_over(b.maker, a.name, b.name)
-
-    def _last_mentions(self) -> dict[str, int]:
-        """The index of each buffer's last mention in the run, views of it counted as itself."""
-        last: dict[str, int] = {}
-        for index, step in self.run:
-            for name in self._touched(step):
-                last[name] = index
-        return last
 
     def _dims(self, kept: Iterable[Step], arena: Arena) -> Iterable[Dim]:
         yield from (size for room in arena.rooms for size in room)

@@ -60,7 +60,8 @@ Coefficients = Mapping[Symbol, Dim]
 
 
 def finish(drafted: Drafted, sizes: Sizes) -> Launch:
-    """The canonical kernel of a draft and the launch that runs it on the draft's own buffers."""
+    """The canonical kernel of a draft and the launch that runs it on what the draft calls p0, p1
+    and so on."""
     needed = _needed(drafted)
     indices = _indices(drafted, needed)
     rows = {row.symbol for row in drafted.rows}

@@ -81,6 +81,7 @@ class Space:
         "_symbols",
         "memo",
         "multiples",
+        "products",
         "relations",
     )
 
@@ -93,6 +94,7 @@ class Space:
         self._salt = Random(0).getrandbits
         self.memo: dict[tuple[object, ...], Dim] = {}
         self.multiples: dict[tuple[Expr, int], Expr] = {}
+        self.products: dict[tuple[Polynomial, Dim], Dim] = {}
         self.relations: dict[tuple[object, ...], Any] = {}
 
     def symbol(

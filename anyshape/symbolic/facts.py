@@ -44,14 +44,25 @@ class Contradiction(ValueError):
 class Facts(Knowledge):
     """Facts about the symbols of a space. They only grow."""
 
-    __slots__ = ()
+    __slots__ = ("_assumed",)
 
     def __init__(self, space: Space, parent: Facts | None = None) -> None:
         super().__init__(space, parent)
+        self._assumed: dict[Condition | bool, tuple[int, Facts, int]] = {}
 
     def fork(self) -> Facts:
         """A child that knows all this and may learn more without changing its parent."""
         return Facts(self.space, self)
+
+    def under(self, condition: Condition | bool) -> Facts:
+        """A fork that has assumed the condition; the same one, with the answers it has found,
+        while neither has learned more. Contradiction if these facts refute the condition."""
+        version, facts, own = self._assumed.get(condition, (0, self, 0))
+        if version != self.version or own != facts.version:
+            facts = self.fork()
+            facts.assume(condition)
+            self._assumed[condition] = self.version, facts, facts.version
+        return facts
 
     def all(self) -> list[tuple[Condition, object]]:
         """Every fact that was assumed, the oldest first, with its reason."""

@@ -133,7 +133,11 @@ class Polynomial:
 
     def __mul__(self, other: Dim) -> Dim:
         if other.__class__ is self.__class__:
-            return multiply(self, other)
+            products = self.space.products
+            found = products.get((self, other))
+            if found is None:
+                found = products[self, other] = multiply(self, other)
+            return found
         if not isinstance(other, int):
             return NotImplemented
         if other == 1:
@@ -154,12 +158,13 @@ class Polynomial:
         """The polynomial times a constant that is not 0; a long sum's is the sum of its parts'."""
         if factor == 1:
             return cast("Expr", self)
-        if self.least < LONG:
-            return self.scaled_directly(factor)
         memo = self.space.multiples
         part = cast("Expr", self)
+        found = memo.get((part, factor))
+        if found is not None:
+            return found
         made: list[Expr] = []
-        while (part, factor) not in memo and part.parts is not None:
+        while part.least >= LONG and (part, factor) not in memo and part.parts is not None:
             made.append(part)
             part = part.parts[0]
         found = memo.get((part, factor))

@@ -100,6 +100,8 @@ class SymbolsSeen:
 
     def add(self, number: Sized) -> None:
         """Its symbols, the oldest first, after those of the numbers before."""
+        if number in self.seen:
+            return
         new: set[Symbol] = set()
         waiting = [number]
         while waiting:

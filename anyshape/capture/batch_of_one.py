@@ -62,7 +62,7 @@ def _seen(builder: Builder, x: Any) -> Any:
 
 def _is_view_of_channels(builder: Builder, x: Value) -> bool:
     """Does the batch get the stride of the channels where it is one?"""
-    node = next((n for n in reversed(builder.nodes) if x in n.outputs), None)
+    node = builder.makers.get(x)
     if node is None:
         return False
     if node.op in VIEWS:

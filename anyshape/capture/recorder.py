@@ -39,6 +39,7 @@ from anyshape.capture.held import Held
 from anyshape.capture.identities import told_apart
 from anyshape.capture.integers import with_integers
 from anyshape.capture.marks import Mark
+from anyshape.capture.overlaps import refuse_overlaps
 from anyshape.capture.reads import CONSTANTS, is_simple
 from anyshape.capture.reliance import Reliance
 from anyshape.capture.sources import Source, Sources
@@ -409,6 +410,7 @@ class Recorder:
             args, kwargs = with_integers(builder, self.held, name, args, kwargs, self.specialize)
             args = as_eager_sees(builder, name, args)
             refuse_dtypes(name, (*args, *kwargs.values()))
+            refuse_overlaps(builder, name, args, kwargs)
             made = builder.call(name, *args, **kwargs)
         except NoRow as error:
             raise broken("operator-unknown", what=name, why=str(error), row=False) from None

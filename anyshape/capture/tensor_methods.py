@@ -17,10 +17,11 @@ from anyshape.capture import aliases, numbers, torchmap
 from anyshape.capture.breaks import broken
 from anyshape.capture.meta import eager_call, into
 from anyshape.capture.numpy_scalars import plain_number
+from anyshape.capture.overlaps import refuse_reading
 from anyshape.capture.tensor_ops import SizeTuple, attribute, call_row, getitem, setitem, shape_of
 from anyshape.capture.tensors import DTYPE_OF_TORCH, TORCH_OF_DTYPE, device_text
 from anyshape.capture.values import PROXIES, Break, ScalarValue, SizeValue, TensorValue
-from anyshape.ir.graph import TensorType
+from anyshape.ir.graph import TensorType, values_in
 from anyshape.ops import OPS
 from anyshape.ops.layout import is_channels_last, numel
 from anyshape.ops.rules import dim_of
@@ -96,6 +97,9 @@ def _with_out(
     domain: SymbolicDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     rest = {k: v for k, v in kwargs.items() if k != "out"}
+    read = [*values_in(domain.arguments((*args, *rest.values())))]
+    for target in values_in(domain.argument(kwargs["out"])):
+        refuse_reading(domain.recorder.builder, str(fn), target, read)
     return into(domain, str(fn), call_torch(domain, fn, args, rest), kwargs["out"])
 
 

@@ -63,6 +63,7 @@ class Builder:
     cx: TypeContext
     ops: Mapping[str, OpDef] = field(default_factory=lambda: OPS)
     nodes: list[Node] = field(default_factory=list)
+    makers: dict[Value, Node] = field(default_factory=dict)  # of what nodes make
     inputs: list[Input] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
     location: Location | None = None
@@ -143,7 +144,10 @@ class Builder:
         if row is None or row.mutates:
             self._sized.clear()
         outputs = tuple(Value(self.fresh_name(name), t) for t in types)
-        self.nodes.append(Node(name, args, kwargs, outputs, self.location, self.world))
+        node = Node(name, args, kwargs, outputs, self.location, self.world)
+        self.nodes.append(node)
+        for output in outputs:
+            self.makers[output] = node
         return outputs[0] if single else outputs
 
     def input(self, value_type: TensorType | ScalarType, kind: InputKind, source: str) -> Value:
@@ -178,6 +182,8 @@ class Builder:
     def rollback(self, mark: BuilderMark) -> None:
         """Forgets what was added since ``mark`` (facts are the caller's: see ``Facts.fork``)."""
         self._sized.clear()
+        for output in (output for node in self.nodes[mark.nodes :] for output in node.outputs):
+            self.makers.pop(output, None)
         del self.nodes[mark.nodes :]
         del self.inputs[mark.inputs :]
         del self.checks[mark.checks :]

@@ -69,8 +69,8 @@ def _forms(arg: Arg | Condition | bool) -> Iterator[Expr]:
     elif isinstance(arg, Relation):
         yield from _forms(arg.form)
     elif isinstance(arg, (AllOf, AnyOf)):
-        for part in arg.parts:
-            yield from _forms(part)
+        for condition in arg.parts:
+            yield from _forms(condition)
 
 
 def _magnitude(facts: Facts, number: Expr) -> int:

@@ -1,0 +1,87 @@
+"""A write to memory that is read through another view: eager's refusal, or eager's very result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import anyshape
+
+Program = Callable[[Tensor], Any]
+
+OVERLAPPING: dict[str, Program] = {
+    "rows, copied": lambda x: x[1:].copy_(x[:-1]),
+    "columns, copied": lambda x: x[:, 1:].copy_(x[:, :-1]),
+    "columns, set": lambda x: x.__setitem__((slice(None), slice(1, None)), x[:, :-1]),
+    "rows, added": lambda x: x[1:].add_(x[:-1]),
+    "columns, added": lambda x: x[:, 1:].add_(x[:, :-1]),
+    "itself transposed": lambda x: x.add_(x.t()),
+    "a row of it": lambda x: x.sub_(x[0]),
+    "a column of it": lambda x: x.sub_(x[:, :1]),
+    "an element of it": lambda x: x.div_(x[1, 1]),
+    "an element of it, filled": lambda x: x.fill_(x[1, 1]),
+    "an element of it, at a mask": lambda x: x.__setitem__(x > 2, x[0, 0]),
+    "a row repeated": lambda x: x.add_(x[:1].expand(x.shape)),
+    "every other row": lambda x: x[::2].add_(x[:2]),
+    "of its elements in a row": lambda x: x.view(-1)[1:].add_(x.view(-1)[:-1]),
+    "rows at places": lambda x: x.index_add_(0, torch.tensor([0, 1]), x[:2]),
+    "an operand between": lambda x: x[1:].addcmul_(x[1:], x[:-1]),
+    "out": lambda x: torch.add(x[1:], x[:-1], out=x[1:]),
+    "out of another shape": lambda x: torch.sum(x, 0, out=x[0]),
+    "where, out": lambda x: torch.where(x > 0, x, x[0], out=x),
+}
+
+APART: dict[str, Program] = {
+    "itself": lambda x: x.mul_(x),
+    "itself by another name": lambda x: x.mul_(x.detach().view_as(x)),
+    "the same part, made twice": lambda x: x[:, 1:].add_(x[:, 1:]),
+    "halves": lambda x: x[: x.shape[0] // 2].add_(x[x.shape[0] - x.shape[0] // 2 :]),
+    "two rows": lambda x: x[-1].add_(x[0]),
+    "rows that data picks": lambda x: x[x.argmax() // 3].add_(x[x.argmin() // 3]),
+    "two columns": lambda x: x.__setitem__((slice(None), 0), x[:, 1]),
+    "two rows, transposed": lambda x: x.T[0].add_(x.T[1]),
+    "parts": lambda x: torch.Tensor.add_(*x[:, :2].chunk(2, 1)),
+    "of one list": lambda x: x.unbind(1)[0].add_(x.unbind(1)[1]),
+    "odd and even": lambda x: x.view(-1)[0:8:2].add_(x.view(-1)[1:8:2]),
+    "parts of a view": lambda x: x.view(x.shape[0], 3, 1)[0].add_(x.view(x.shape[0], 3, 1)[1]),
+    "what was computed": lambda x: x[1:].add_(x[:-1] * 1),
+    "out": lambda x: torch.add(x[0], x[1], out=x[1]),
+}
+
+
+def outcome(program: Program, n: int) -> tuple[Any, Tensor]:
+    x = torch.arange(1.0, 3 * n + 1).reshape(n, 3)
+    try:
+        program(x)
+    except RuntimeError as error:
+        return str(error), x
+    return None, x
+
+
+def assert_as_eager(program: Program) -> Any:
+    def writing(x: Tensor) -> Tensor:
+        program(x)
+        return x * 1
+
+    fast = anyshape.compile(writing)
+    for n in (3, 4, 3, 2):
+        (refused, ours), (wanted, theirs) = outcome(fast, n), outcome(writing, n)
+        assert refused == wanted
+        assert torch.equal(ours, theirs)
+    return fast
+
+
+@pytest.mark.parametrize("name", OVERLAPPING)
+@pytest.mark.filterwarnings("ignore")
+def test_what_overlaps_is_refused_or_done_as_by_eager(name: str) -> None:
+    assert_as_eager(OVERLAPPING[name])
+
+
+@pytest.mark.parametrize("name", APART)
+def test_parts_that_are_apart_are_captured(name: str) -> None:
+    fast = assert_as_eager(APART[name])
+    assert fast.stats().graph_breaks == 0

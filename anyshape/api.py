@@ -12,7 +12,6 @@ import functools
 import sys
 import threading
 import types
-import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,7 +23,7 @@ from anyshape.capture.marks import Mark, set_mark
 from anyshape.declare import Declaration, declare
 from anyshape.dispatch import Compiled, Explanation, Stats, parameters_of
 from anyshape.driver import Driver
-from anyshape.errors import AnyshapeError, AnyshapeWarning
+from anyshape.errors import AnyshapeError, warn
 from anyshape.options import Options, from_user
 
 SUPPORTED = ((3, 11), (3, 12))
@@ -89,7 +88,7 @@ def _compile(
         return fn
     reason = _unsupported()
     if reason is not None:
-        warnings.warn(AnyshapeWarning(str(reason)), stacklevel=3)
+        warn(reason)
     options = replace(options, disable=options.disable or disable)
     eager = options.disable or reason is not None
     if declaration is not None and not eager:
@@ -140,7 +139,7 @@ class _Lazy:
                     driver = Driver.create(self.options)
                 except AnyshapeError as error:
                     self.eager = True
-                    warnings.warn(AnyshapeWarning(str(error)), stacklevel=4)
+                    warn(error)
                     return None
                 self.machinery = Compiled(
                     self.fn, self.options, driver.compile_graph, self.declaration

@@ -8,7 +8,9 @@ STYLE fixes (see `render`). docs/errors.md is made from this table.
 
 from __future__ import annotations
 
+import inspect
 import linecache
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -212,7 +214,8 @@ CODES: Mapping[str, Template] = MappingProxyType(
         "E602": Template(
             "the C compiler failed",
             "{output}",
-            "this part runs eagerly instead; if the compiler is whole, please report the program",
+            "this part runs eagerly instead, and the next two calls try again; if the compiler has "
+            "disk and memory enough, please report the program",
         ),
         "E603": Template(
             "this Python is {version}; anyshape reads the bytecode of {supported}",
@@ -265,6 +268,9 @@ class GraphBreakError(AnyshapeError):
 MISTAKES = frozenset({"E602", "E901"})
 """Codes of failures that are ours, not the user's: the segment runs natively instead."""
 
+PASSING = frozenset({"E602"})
+"""Those of them that may be over by the next call, such as a compiler killed for memory."""
+
 
 @contextmanager
 def stage_of(stage: str, place: Callable[[], Place | None] = lambda: None) -> Iterator[None]:
@@ -291,6 +297,17 @@ def said(error: BaseException) -> str:
 
 class AnyshapeWarning(UserWarning):
     """Something runs eagerly, or without the cache, that was meant to be compiled."""
+
+
+PACKAGE = str(PurePath(__file__).parent)
+
+
+def warn(why: AnyshapeError) -> None:
+    """An `AnyshapeWarning` at the line, outside of this package, that led here."""
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(AnyshapeWarning(str(why)), stacklevel=level)
 
 
 def _fill(template: str, values: Mapping[str, object]) -> str:

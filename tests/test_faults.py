@@ -20,7 +20,7 @@ from anyshape import driver
 from anyshape.capture import tensor_ops
 from anyshape.capture.recorder import Recorder
 from anyshape.dispatch import specialize
-from anyshape.errors import AnyshapeWarning
+from anyshape.errors import AnyshapeError, AnyshapeWarning
 from anyshape.ops.build import Builder
 from anyshape.passes import pipeline
 from anyshape.runtime import build, launch
@@ -148,6 +148,61 @@ def test_code_that_the_c_compiler_refuses(
     monkeypatch.setattr(driver.c_code, "emit_c", lambda *args: "this is no C")
     text = the_warning(program, X)
     assert text.startswith("E602 the C compiler failed") and "# the line" in text
+
+
+@pytest.mark.parametrize("kills", [1, 2, 3])
+def test_after_a_killed_c_compiler_later_calls_try_again_three_times_in_all(
+    kills: int, fresh_builder: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiles: list[str] = []
+    whole = build.compile_c
+
+    def killed(compiler: str, source: str) -> bytes:
+        compiles.append(source)
+        if len(compiles) <= kills:
+            raise AnyshapeError("E602", output="it was ended by SIGKILL")
+        return whole(compiler, source)
+
+    monkeypatch.setattr(build, "compile_c", killed)
+    fast = anyshape.compile(program)
+    with pytest.warns(AnyshapeWarning, match="E602(.|\n)*SIGKILL(.|\n)*next two calls") as seen:
+        for size in (3, 0, 1, 5, 17):
+            x = torch.randn(size, 4)
+            torch.testing.assert_close(fast(x), program(x))
+    assert len(seen) == 1 and seen[0].filename == __file__
+    assert len(compiles) == min(kills + 1, 3) and fast.stats().specializations == (kills < 3)
+
+
+def test_a_c_compiler_that_cannot_be_started_is_tried_again(
+    fresh_builder: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_process(*args: Any, **kwargs: Any) -> Any:
+        raise BlockingIOError("no more processes")
+
+    fast = anyshape.compile(program)
+    with monkeypatch.context() as patch:
+        patch.setattr(build.subprocess, "run", no_process)
+        with pytest.warns(AnyshapeWarning, match="E602(.|\n)*no more processes"):
+            torch.testing.assert_close(fast(X), program(X))
+    torch.testing.assert_close(fast(X), program(X))
+    assert fast.stats().specializations == 1
+
+
+def test_a_second_kind_of_failure_is_told_too(
+    fresh_builder: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(x: Tensor) -> Tensor:
+        if x.sum() > 1e9:
+            x = -x
+        return x * 2 + 1
+
+    monkeypatch.setattr(driver.c_code, "emit_c", lambda *args: "this is no C")
+    fast = anyshape.compile(broken)
+    with pytest.warns(AnyshapeWarning, match="E602"):
+        fast(X)
+    monkeypatch.setattr(driver, "schedule", fails)
+    with pytest.warns(AnyshapeWarning, match="E901(.|\n)*in scheduling"):
+        fast(X)
 
 
 def test_a_library_that_cannot_be_loaded(

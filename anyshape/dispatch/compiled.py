@@ -12,7 +12,6 @@ import dataclasses
 import inspect
 import sys
 import threading
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -41,7 +40,7 @@ from anyshape.dispatch.variants import (
     Variant,
     has_not_happened,
 )
-from anyshape.errors import MISTAKES, AnyshapeError, AnyshapeWarning, mistake, said
+from anyshape.errors import MISTAKES, PASSING, AnyshapeError, mistake, said, warn
 from anyshape.ir.graph import Location
 from anyshape.ir.text import print_graph
 from anyshape.ops import OPS
@@ -50,7 +49,7 @@ from anyshape.options import Options
 MAX_SEGMENTS = 10_000  # of one call, before it goes on natively
 OURS = (TypeError, AttributeError, NameError, KeyError, AssertionError)  # not torch's own errors
 MAX_POINTS = 256
-ATTEMPTS = 3  # at a specialization, where another thread changes what it relies on
+ATTEMPTS = 3  # at a specialization: another thread may change what it relies on, a tool may fail
 HOLDERS = (tuple, list, dict, set)  # of the state that a program keeps between calls
 MAX_VALUES = 3  # specializations of a point that differ in a value alone
 
@@ -77,7 +76,7 @@ class Compiled:
         self.lock = threading.Lock()
         self.failures: list[str] = []
         self.calls = 0
-        self.warned = False
+        self.warned: set[str] = set()  # codes
         self.parameters = parameters_of(fn)
         self.names = self.parameters.positional
         self.declaration = declaration
@@ -338,16 +337,20 @@ class Compiled:
         return AnyshapeError("E222", location=point.variants[0].line(), count=count, why=why)
 
     def _go_native(self, key: Any, why: AnyshapeError) -> None:
+        """Runs natively from this point on: for good, or until a later call's attempt."""
         with self.lock:
             point = self.points.get(key, Point())
-            self.points = {**self.points, key: dataclasses.replace(point, native=True)}
+            failed = point.failed + 1
+            native = why.code not in PASSING or failed >= ATTEMPTS
+            updated = dataclasses.replace(point, native=native, failed=failed)
+            self.points = {**self.points, key: updated}
         self._warn(why)
 
     def _warn(self, why: AnyshapeError) -> None:
-        """One visible warning for each compiled function."""
-        if not self.warned:
-            self.warned = True
-            warnings.warn(AnyshapeWarning(str(why)), stacklevel=5)
+        """One visible warning of each code for each compiled function."""
+        if why.code not in self.warned:
+            self.warned.add(why.code)
+            warn(why)
 
     # ---- seeing inside ---------------------------------------------------------------------------
     def _variants(self) -> list[Variant]:

@@ -65,6 +65,7 @@ class Point:
     widen: frozenset[str] = frozenset()
     native: bool = False
     general: bool = False  # what differs from call to call is not relied on by its value
+    failed: int = 0  # attempts at a variant
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from anyshape.errors import AnyshapeError, stage_of
+from anyshape.errors import AnyshapeError, said, stage_of
 from anyshape.ir.code import CFunction
 from anyshape.options import Options
 from anyshape.runtime.cache import DiskCache, digest, roomy
@@ -136,24 +136,16 @@ def compile_c(compiler: str, source: str) -> bytes:
     place = roomy((tempfile.gettempdir(), *TEMPORARY_DIRECTORIES))
     with tempfile.TemporaryDirectory(prefix="anyshape-", dir=place) as directory:
         target = os.path.join(directory, OBJECT)
-        finished = subprocess.run(
-            [
-                "env",
-                f"TMPDIR={directory}",
-                compiler,
-                *FLAGS,
-                "-x",
-                "c",
-                "-",
-                "-o",
-                target,
-                "-lm",
-                *_mathvec(),
-            ],
-            input=source.encode(),
-            capture_output=True,
-            check=False,
-        )
+        command = ("env", f"TMPDIR={directory}", compiler, *FLAGS, "-x", "c", "-", "-o", target)
+        try:
+            finished = subprocess.run(
+                (*command, "-lm", *_mathvec()),
+                input=source.encode(),
+                capture_output=True,
+                check=False,
+            )
+        except OSError as error:  # no process can be started
+            raise AnyshapeError("E602", output=said(error)) from error
         if finished.returncode != 0:
             raise AnyshapeError("E602", output=_words(finished))
         return Path(target).read_bytes()

@@ -47,15 +47,26 @@ def targets_of(frame: Frame | None) -> int | None:
 
 def only_raises(code: Code, start: int) -> bool:
     """Whether no path from an instruction returns, except through an exception."""
+    found = reachable(code, start)
+    return RETURN not in found and len(code.instructions) not in found
+
+
+def ends_loop(code: Code, index: int) -> bool:
+    """Whether a jump has a side that comes back to it and one that does not."""
+    sides = [index in reachable(code, side) for side in successors(code, index)]
+    return any(sides) and not all(sides)
+
+
+def reachable(code: Code, start: int) -> set[int]:
+    """The instructions on all paths from one on, itself included, exceptions left out."""
     waiting, seen = [start], {start}
     while waiting:
-        for index in successors(code, waiting.pop()):
-            if index == RETURN or index >= len(code.instructions):
-                return False
-            if index not in seen:
-                seen.add(index)
-                waiting.append(index)
-    return True
+        index = waiting.pop()
+        if index != RETURN and index < len(code.instructions):
+            new = set(successors(code, index)) - seen
+            seen |= new
+            waiting += new
+    return seen
 
 
 def copies(code: Code) -> list[int]:

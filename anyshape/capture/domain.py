@@ -39,6 +39,7 @@ class Domain:
         returns what it shall see.
 
         kind and key: `attr` name (also of classes and modules), `item` index or key, `len` None,
+        `count` None (as `len`, where a plain int is needed),
         `keys` None (value: tuple of the keys, in order), `type` None, `global` name (obj: the
         globals dict), `closure` name (obj: the cell), `contains` item (value: bool), `missing`,
         `unset` and `unbound` name (none such in the object's `__dict__`, its slot, these globals).

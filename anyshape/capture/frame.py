@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyshape.capture.iterators import copy_iterator
 from anyshape.capture.values import NULL
+from anyshape.ir.graph import Location
 
 if TYPE_CHECKING:
     from anyshape.capture.generators import Generator
@@ -324,3 +325,16 @@ def _protections(
         for index in range(row.start, row.end):
             handled_by[index] = row
     return handled_by
+
+
+def locate(code: Code, index: int) -> Location:
+    """The place of an instruction in the user's source, with columns where the code has them."""
+    real = code.code
+    line = code.lines[index] or real.co_firstlineno
+    column = end = 0
+    for position, (start_line, end_line, start, stop) in enumerate(real.co_positions()):
+        if position * 2 == code.offsets[index]:
+            if start is not None and start_line == end_line and stop is not None:
+                column, end = start, stop
+            break
+    return Location(real.co_filename, line, column, end, real.co_qualname)

@@ -298,7 +298,7 @@ class Heap:
             value = state[key]
             return self.create(value) if isinstance(value, (list, tuple)) else value
         if isinstance(obj, (list, tuple, deque)) and key < 0:
-            key += self.domain.read(obj, "len", None, len(obj))
+            key += self.domain.read(obj, "count", None, len(obj))
         return self._outside_item(obj, key)
 
     def _outside_item(self, obj: Any, key: Any) -> Any:

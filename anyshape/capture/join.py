@@ -15,8 +15,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from anyshape.capture import mistakes, numbers, unwinding
+from anyshape.capture.breaks import broken
 from anyshape.capture.continuations import Finished, Root
-from anyshape.capture.control_flow import meeting_point, only_raises
+from anyshape.capture.control_flow import ends_loop, meeting_point, only_raises
 from anyshape.capture.frame import Code, Frame
 from anyshape.capture.merging import Merger, NotJoined, NotMerged, definitions, hold_in_general
 from anyshape.capture.op_control import leave
@@ -93,9 +94,24 @@ def branch(domain: SymbolicDomain, condition: Condition, frame: Frame) -> Any:
             return _fork_once(domain, condition, frame, name)
         except NotJoined as reason:
             domain.refused(condition, str(reason))
-    answer = domain.recorder.decide(condition)
+    turns = jumps and ends_loop(frame.code, frame.index - 1)
+    answer = _decided(domain, condition, turns=turns)
     domain.guarded += 1
     domain.will_guard()
+    return answer
+
+
+def _decided(domain: SymbolicDomain, condition: Condition, *, turns: bool) -> bool:
+    """By a guard. Behind a graph break, one that says how often a loop `turns` tells a value, which
+    may be another one in each call."""
+    recorder = domain.recorder
+    turns = turns and recorder.resumed
+    if turns and not recorder.values:
+        raise broken("undecided-size", condition=recorder.told(condition))
+    relied_on = len(recorder.sizes)
+    answer = recorder.decide(condition)
+    if turns:
+        recorder.tells_value(relied_on)
     return answer
 
 

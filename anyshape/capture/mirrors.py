@@ -28,7 +28,7 @@ def mapping_behind(view: Any) -> Any:
 
 
 def _mirror_list(read: Read, obj: Any) -> Any:
-    count = read(obj, "len", None, len(obj))
+    count = read(obj, "count", None, len(obj))
     values = [read(obj, "item", index, value) for index, value in enumerate(list.__iter__(obj))]
     assert count == len(values)
     if type(obj) is list:
@@ -39,7 +39,7 @@ def _mirror_list(read: Read, obj: Any) -> Any:
 
 
 def _mirror_tuple(read: Read, obj: Any) -> Any:
-    read(obj, "len", None, len(obj))
+    read(obj, "count", None, len(obj))
     values = [read(obj, "item", i, value) for i, value in enumerate(tuple.__iter__(obj))]
     try:
         if hasattr(type(obj), "n_sequence_fields"):  # a struct sequence of C: torch.return_types
@@ -82,7 +82,7 @@ def _mirror_set(read: Read, obj: Any) -> Any:
 
 
 def _mirror_deque(read: Read, obj: Any) -> Any:
-    read(obj, "len", None, len(obj))
+    read(obj, "count", None, len(obj))
     return deque([read(obj, "item", index, value) for index, value in enumerate(obj)], obj.maxlen)
 
 

@@ -230,7 +230,7 @@ def truth(machine: Machine, value: Any) -> Any:
     if machine.lookup(cls, "__bool__") is NULL and is_python(machine, cls, "__len__"):
         return Call(polyfills.truth_by_len, (value,))
     if machine.recording and isinstance(value, (list, dict, set, tuple, frozenset)):
-        return machine.heap.length(value) != 0
+        return truth(machine, machine.heap.length(value))
     if machine.lookup(cls, "__bool__") is NULL and machine.lookup(cls, "__len__") is NULL:
         return True
     return machine.native(bool, (value,), {})

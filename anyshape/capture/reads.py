@@ -120,11 +120,18 @@ def _refuse_changing(domain: ReadingDomain, source: Source, what: str) -> None:
         raise broken("changing-value", what)
 
 
-def _read_len(domain: ReadingDomain, source: Source, key: Any, value: Any) -> Any:
+def _read_count(domain: ReadingDomain, source: Source, key: Any, value: Any) -> Any:
     _refuse_changing(domain, source, "the length")
     if not (source.is_pinned and isinstance(source.pinned, (tuple, frozenset, str))):
         domain.recorder.guard(source, "length", value)
     return value
+
+
+def _read_len(domain: ReadingDomain, source: Source, key: Any, value: Any) -> Any:
+    """How much lies in a container: a number like any other where that changes."""
+    if contents_of(source.text) in domain.widen:
+        return domain.recorder.length(value, source)
+    return _read_count(domain, source, key, value)
 
 
 def _read_contains(domain: ReadingDomain, source: Source, key: Any, value: Any) -> Any:
@@ -159,6 +166,7 @@ READS: Mapping[str, Callable[[ReadingDomain, Source, Any, Any], Any]] = {
     "global": _read_item,
     "closure": _read_cell,
     "len": _read_len,
+    "count": _read_count,
     "keys": _relied("keys"),
     "type": _relied("type"),
     "contains": _read_contains,

@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
-Kind = Literal["slot", "const", "attr", "item", "cell", "get", "stride", "local", "target", "call"]
+Kind = Literal[
+    "slot", "const", "attr", "item", "cell", "get", "stride", "local", "target", "call", "len"
+]
 
 ABSENT = object()
 _TRANSPARENT = frozenset({"_modules", "_parameters", "_buffers"})
@@ -122,6 +124,8 @@ def describe_step(base: Source | None, kind: str, key: Any) -> str:
         return f"{base.text}.stride({key})"
     if kind == "target":
         return f"{base.text}()"
+    if kind == "len":
+        return f"len({base.text})"
     if kind == "call":
         return f"{base.text}({', '.join(map(repr, key))})"
     return f"{base.text}[{key!r}]"
@@ -152,6 +156,8 @@ def expression(source: Source, constant: Callable[[Any, str], str]) -> str:
         return f"{expression(base, constant)}.cell_contents"
     if source.kind == "target":
         return f"{expression(base, constant)}()"
+    if source.kind == "len":
+        return f"len({expression(base, constant)})"
     if source.kind == "call":
         return f"{expression(base, constant)}(*{constant(source.key, 'arguments')})"
     key = repr(source.key) if isinstance(source.key, (str, int)) else constant(source.key, "key")
@@ -206,6 +212,8 @@ def step(obj: Any, kind: str, key: Any) -> Any:
         return obj.cell_contents
     if kind == "stride":
         return obj.stride(key)
+    if kind == "len":
+        return len(obj)
     if kind in ("target", "call"):
         return obj(*(key or ()))
     return dict.get(obj, key) if kind == "get" else obj[key]

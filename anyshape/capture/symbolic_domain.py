@@ -109,6 +109,7 @@ class SymbolicDomain(ReadingDomain):
         self.guarded = 0
         self.refusals: list[Refusal] = []
         self.meetings: dict[tuple[Code, int], tuple[int, frozenset[int]]] = {}
+        self.interpreted: set[types.CodeType] = set()
         self._plain: set[Any] = set()  # functions that are interpreted, whatever their arguments
         recorder.frame = lambda: self.machine.frame
 
@@ -217,6 +218,8 @@ class SymbolicDomain(ReadingDomain):
         return modules.call(self, fn, args, kwargs)
 
     def entered(self, fn: types.FunctionType) -> None:
+        if not self.recorder.depth:  # a side of a branch may be dropped
+            self.interpreted.add(fn.__code__)
         if fn in self._plain:
             return
         if not any(fn in table for table in SPECIAL) and fn.__module__ != "anyshape.api":

@@ -31,9 +31,10 @@ from anyshape.capture.values import Break, InterpreterBug, ProxyLeak
 from anyshape.capture.young import collection_paused
 from anyshape.declare import Declaration, Parameters, check_returned
 from anyshape.dispatch.inside import told
+from anyshape.dispatch.light import Light
 from anyshape.dispatch.specialize import CompileGraph, Specializer
 from anyshape.dispatch.stats import Explanation, Stats
-from anyshape.dispatch.trampoline import Numbers, concrete_machine, flatten, step
+from anyshape.dispatch.trampoline import Numbers, concrete_machine, flatten, resume, step
 from anyshape.dispatch.variants import (
     Entry,
     Point,
@@ -52,6 +53,7 @@ MAX_POINTS = 256
 ATTEMPTS = 3  # at a specialization: another thread may change what it relies on, a tool may fail
 HOLDERS = (tuple, list, dict, set)  # of the state that a program keeps between calls
 MAX_VALUES = 3  # specializations of a point that differ in a value alone
+MAX_VALUES_BETWEEN = 1  # of one behind a graph break: another break costs little more
 
 
 class Compiled:
@@ -73,6 +75,7 @@ class Compiled:
         self.options = options
         self.specializer = Specializer(fn, options, compile_graph)
         self.points: dict[Any, Point] = {}
+        self.light = Light(self.specializer.captured)
         self.lock = threading.Lock()
         self.failures: list[str] = []
         self.calls = 0
@@ -170,6 +173,8 @@ class Compiled:
             if suspect is not None and not raised:
                 self._warn(suspect)
             suspect = None
+            if not done:
+                done, value = self.light.go_on(machine)
             if done:
                 return value
             assert machine.frame is not None
@@ -179,7 +184,7 @@ class Compiled:
             if variant is None or variant.run is None or inputs is None:
                 del place, entry
                 if variant is None:
-                    return machine.resume()
+                    return resume(machine)
                 continue
             try:
                 outs = variant.run(*inputs)
@@ -187,7 +192,7 @@ class Compiled:
                 if not has_not_happened(variant, error):
                     raise
                 del place, entry, inputs
-                resumed = machine.resume()
+                resumed = resume(machine)
                 self._note(error, variant.line())
                 return resumed
             if variant.returns:
@@ -195,7 +200,7 @@ class Compiled:
             machine.go_on_from(variant.rebuild(outs, place.slots))
             suspect, numbers = variant.suspect, variant.numbers
             del place, entry, inputs, outs
-        return machine.resume()
+        return resume(machine)
 
     # ---- variants --------------------------------------------------------------------------------
     def _variant(self, entry: Entry, stance: str) -> tuple[Variant | None, list[Any] | None]:
@@ -288,7 +293,7 @@ class Compiled:
             failure = explain_failure(variant.guards, variant.guards.world, entry.slots)
             if failure is not None and failure.by_value:
                 by_value.append(failure)
-        often = len(by_value) >= MAX_VALUES
+        often = len(by_value) >= (MAX_VALUES if entry.place is None else MAX_VALUES_BETWEEN)
         general = often and not self.options.fullgraph
         made = {text for text, slot in zip(entry.told(), entry.slots) if type(slot) is range}
         for failure in by_value:
@@ -308,6 +313,8 @@ class Compiled:
             for other in now.variants:
                 if other not in point.variants and other.entry(entry.slots) is not None:
                     return other
+            if entry.place is not None and variant.run is not None:
+                self.light.note(entry.place, variant.end, variant.node_count())
             if now.variants:
                 self.failures.append(str(self._explain_miss(now, entry.slots)))
             updated = Point((variant, *now.variants), point.widen | now.widen, now.native)
@@ -425,6 +432,7 @@ class Compiled:
         """Forgets every specialization."""
         with self.lock:
             self.points = {}
+            self.light = Light(self.specializer.captured)
             self.specializer.breaks.clear()
             self.failures = []
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from types import CodeType
 from typing import Any
 
 import torch
@@ -18,9 +19,9 @@ import torch
 from anyshape.capture import aliases, world
 from anyshape.capture.breaks import GraphBreak, record_of
 from anyshape.capture.declared import prove_returned
-from anyshape.capture.frame import Frame
+from anyshape.capture.frame import Frame, locate
 from anyshape.capture.machine import Machine
-from anyshape.capture.recorder import Recorder, locate
+from anyshape.capture.recorder import Recorder
 from anyshape.capture.segments import finish
 from anyshape.capture.symbolic_domain import SymbolicDomain
 from anyshape.capture.values import Break, InterpreterBug, ProxyLeak
@@ -57,13 +58,15 @@ class _Assumed:
 class Specializer:
     """Makes the variants of one function; see `Compiled` for `compile_graph`.
 
-    `codes` are the functions decoded so far, `breaks` the graph breaks that were met.
+    `codes` are the functions decoded so far, `captured` those that lie in segments, `breaks` the
+    graph breaks that were met.
     """
 
     fn: Callable[..., Any]
     options: Options
     compile_graph: CompileGraph
     codes: dict[Any, Any] = field(default_factory=dict)
+    captured: set[CodeType] = field(default_factory=set)
     breaks: list[GraphBreak] = field(default_factory=list)
     compile_seconds: float = 0.0
     capture_seconds: float = 0.0
@@ -86,6 +89,7 @@ class Specializer:
             values=not point.general,
             whole=self.options.fullgraph,
             picks_are_views=assumed.picks_are_views,
+            resumed=entry.place is not None,
         )
         domain = SymbolicDomain(
             recorder,
@@ -101,6 +105,7 @@ class Specializer:
         try:
             return self._specialize(machine, domain, entry, started)
         finally:
+            self.captured |= domain.interpreted
             domain.forget()
 
     def _specialize(
@@ -153,6 +158,7 @@ class Specializer:
             names=recorder.symbol_names,
             placed=entry.placed,
             numbers=numbers,
+            end=None if returns else (ending.code, ending.index),
             suspect=suspect,
         )
 

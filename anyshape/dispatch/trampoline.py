@@ -8,6 +8,7 @@ the skeleton of the frames: code, instruction, which slot lies where.
 from __future__ import annotations
 
 import dataclasses
+import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -30,7 +31,9 @@ _PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None)})
 
 class Native(Concrete):
     """The concrete domain between segments: what capture must not look into is called natively,
-    queries are answered as in capture."""
+    queries are answered as in capture. So is what `calls` says holds no place to go on from."""
+
+    calls: Callable[[types.FunctionType, tuple[Any, ...]], bool] | None = None
 
     def python_call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         answer = ANSWERS.get(fn)
@@ -41,7 +44,11 @@ class Native(Concrete):
         if is_disabled(fn):
             return fn(*args, **kwargs)
         original = compiled_by_torch(fn)
-        return NotImplemented if original is None else Call(original, args, kwargs)
+        if original is not None:
+            return Call(original, args, kwargs)
+        if self.calls is not None and self.calls(fn, args):
+            return fn(*args, **kwargs)
+        return NotImplemented
 
     def instantiate(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A tensor is made whole: there is nothing to compile in how."""
@@ -57,6 +64,18 @@ def concrete_machine(codes: dict[Any, Any], frame: Frame | None = None) -> Machi
     machine = Machine(Native(), codes)
     machine.frame = frame
     return machine
+
+
+def resume(machine: Machine) -> Any:
+    """Goes on natively to the program's end."""
+    domain = machine.domain
+    assert isinstance(domain, Native)
+    domain.calls = _any_function
+    return machine.resume()
+
+
+def _any_function(fn: types.FunctionType, args: tuple[Any, ...]) -> bool:
+    return True
 
 
 def step(machine: Machine) -> tuple[bool, Any, bool]:

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import torch
 
 from anyshape.capture import world
+from anyshape.capture.frame import Code
 from anyshape.capture.guards import GuardSet
 from anyshape.capture.recorder import Recorder
 from anyshape.capture.symbolic_domain import Refusal
@@ -49,7 +50,12 @@ class Variant:
     names: Mapping[Symbol, str] = field(default_factory=dict)  # where the symbols come from
     placed: Placed | None = None
     numbers: Numbers = frozenset()  # what is symbolic where it ends
+    end: tuple[Code, int] | None = None  # the instruction that is done natively; None: it returns
     suspect: AnyshapeError | None = None  # what is to be told where eager torch raises nothing
+
+    def node_count(self) -> int:
+        """How many operators its graph has."""
+        return 0 if self.graph is None else len(self.graph.nodes)
 
     def line(self) -> Location | None:
         """Where the segment begins in the user's source."""

@@ -1,0 +1,180 @@
+"""Lists of another length in each call: a few specializations, whatever the lengths; what is little
+between two graph breaks runs natively, what is much stays compiled.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import anyshape
+from anyshape.options import Options
+from tests.capture.by_reference import agree
+
+MOST = Options().max_variants
+LENGTHS = (3, 0, 1, 2, 17, 5, 4, 8, 1, 0, 12)
+
+
+def lists(seed: int = 0) -> list[tuple[Tensor, list[Tensor]]]:
+    stream = torch.Generator().manual_seed(seed)
+    draw = random.Random(seed)
+    return [
+        (
+            torch.rand(n % 4, 3, generator=stream),
+            [torch.rand(draw.choice((0, 1, 2, 5)), 3, generator=stream) for _ in range(n)],
+        )
+        for n in LENGTHS
+    ]
+
+
+def padded(x: Tensor, parts: list[Tensor]) -> tuple[Tensor, Tensor]:
+    lengths = [len(part) for part in parts]
+    longest = max(lengths) if parts else 0
+    out = torch.zeros(len(parts), longest, 3)
+    for i, part in enumerate(parts):
+        out[i, : len(part)] = part
+    return out.sum(1) * 2, torch.tensor(lengths)
+
+
+def left_early(x: Tensor, parts: list[Tensor]) -> Tensor:
+    for part in parts:
+        if part.shape[0] == 0:
+            continue
+        if part.shape[0] == 5:
+            break
+        x = x + part.sum(0)
+    else:
+        x = x - 1
+    return x * 2
+
+
+def returned_early(x: Tensor, parts: list[Tensor]) -> Tensor:
+    for part in parts:
+        for row in part:
+            x = x + row
+            if len(part) == 2:
+                return x
+    return x * 2
+
+
+def handled(x: Tensor, parts: list[Tensor]) -> tuple[Tensor, list[str]]:
+    told = []
+    for part in parts:
+        try:
+            x = x + part[1]
+        except IndexError as error:
+            told.append(type(error).__name__)
+        finally:
+            x = x * 0.5
+    return x, told
+
+
+def generated(x: Tensor, parts: list[Tensor]) -> tuple[Tensor, int]:
+    def rows() -> Iterator[Tensor]:
+        for part in parts:
+            yield part.sum(0)
+
+    return sum(rows(), start=x), max((len(part) for part in parts), default=0)
+
+
+def nested(x: Tensor, parts: list[Tensor]) -> dict[int, Tensor]:
+    groups: dict[int, list[Tensor]] = {}
+    for part in parts:
+        groups.setdefault(len(part), []).append(part)
+    return {size: torch.stack(group).sum((0, 1)) for size, group in groups.items()}
+
+
+@pytest.mark.parametrize(
+    "function", [padded, left_early, returned_early, handled, generated, nested]
+)
+def test_lists_of_every_length_make_few_specializations(function: Callable[..., Any]) -> None:
+    fast = agree(function, *lists(0), *lists(1), fullgraph=False)
+    settled = fast.stats().specializations
+    assert not fast.warned and settled <= 24
+    for arguments in lists(2) + lists(3):
+        fast(*arguments)
+    assert fast.stats().specializations <= settled + 2
+
+
+def test_what_a_light_loop_raises_is_the_programs_own() -> None:
+    def checked(x: Tensor, parts: list[Tensor]) -> Tensor:
+        for part in parts:
+            if part.shape[0] == 5:
+                raise ValueError(f"{part.shape[0]} rows")
+            x = x + part.sum(0)
+        return x
+
+    fast = anyshape.compile(checked)
+    for _ in range(2):
+        for x, parts in lists():
+            if any(len(part) == 5 for part in parts):
+                with pytest.raises(ValueError, match="5 rows"):
+                    fast(x, parts)
+            else:
+                torch.testing.assert_close(fast(x, parts), checked(x, parts))
+
+
+def deep(x: Tensor) -> Tensor:
+    for _ in range(20):
+        x = torch.tanh(x * 2 + 1)
+    return x
+
+
+def test_what_is_much_in_a_loop_stays_compiled_though_its_first_turns_were_light() -> None:
+    def looped(x: Tensor, parts: list[Tensor]) -> Tensor:
+        for part in parts:
+            if part.shape[0] == 0:
+                continue
+            x = x + deep(part).sum(0)
+        return x
+
+    few = [[torch.ones(0, 3)] * n for n in range(6)]
+    many = [[torch.rand(m, 3) for m in (0, 2, 5)] * n for n in range(1, 6)]
+    fast = agree(looped, *((torch.ones(3), parts) for parts in few + many), fullgraph=False)
+    before = fast.stats().specializations
+    x, parts = torch.ones(3), [torch.rand(7, 3) for _ in range(9)]
+    torch.testing.assert_close(fast(x, parts), looped(x, parts))
+    assert fast.stats().specializations <= before + 1
+    assert any(text.count("torch.tanh") == 20 for text in fast.graphs())
+
+
+def test_the_length_of_a_list_is_a_number_like_any_other() -> None:
+    def counted(x: Tensor, names: list[str]) -> tuple[Tensor, int, bool]:
+        if names:
+            x = x * 2
+        return x[: len(names)] + len(names), len(names) * 3, bool(names)
+
+    calls = [(torch.rand(4, 2), ["a"] * n) for n in (*range(12), 0, 3)]
+    fast = agree(counted, *calls, fullgraph=False)
+    assert fast.stats().specializations <= 5 and fast.stats().graph_breaks == 0
+
+
+class Pages:
+    """A table of pages that grows as a cache fills."""
+
+    def __init__(self) -> None:
+        self.table: list[int] = []
+        self.free = list(range(64))
+
+    def room_for(self, count: int) -> Tensor:
+        while len(self.table) * 2 < count:
+            self.table.append(self.free.pop())
+        return torch.tensor(self.table)
+
+
+def test_a_loop_whose_turns_sizes_decide_settles_behind_a_graph_break() -> None:
+    def stepped(pages: Pages, x: Tensor) -> Tensor:
+        return deep(x) + pages.room_for(x.shape[0]).sum()
+
+    fast = anyshape.compile(stepped)
+    ours, eagers = Pages(), Pages()
+    for n in (*range(40), 3, 41, 60):
+        x = torch.rand(n, 2)
+        torch.testing.assert_close(fast(ours, x), stepped(eagers, x))
+        assert ours.table == eagers.table and ours.free == eagers.free
+    assert fast.stats().specializations <= 4 * MOST

@@ -376,8 +376,7 @@ class Recorder:
 
     def rollback(self, mark: RecorderMark) -> None:
         """Goes back to the mark, except for inputs: an argument that was read stays an argument."""
-        keep = replace_inputs(mark.builder, len(self.builder.inputs), self.builder)
-        self.builder.rollback(keep)
+        self.builder.rollback(mark.builder.keeping_inputs(self.builder.mark()))
         self.restore_facts(mark)
         del self.sizes[mark.sizes :]
         self.modes = mark.modes
@@ -594,10 +593,3 @@ class Recorder:
         made = Value(found.name, ScalarType("int", symbol))
         self.builder.inputs.append(Input(made, "argument", source.text))
         self.input_sources.append((source, made))
-
-
-def replace_inputs(mark: BuilderMark, inputs: int, builder: Builder) -> BuilderMark:
-    """The mark with all inputs kept, and with the counters of input names as they are now."""
-    now = builder.mark().counters
-    counters = {**mark.counters, **{prefix: now[prefix] for prefix in "pcx" if prefix in now}}
-    return replace(mark, inputs=inputs, counters=counters)

@@ -8,7 +8,7 @@ the types.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anyshape.ir.graph import (
@@ -54,6 +54,11 @@ class BuilderMark:
     inputs: int
     checks: int
     counters: Mapping[str, int]
+
+    def keeping_inputs(self, now: BuilderMark) -> BuilderMark:
+        """The mark with all inputs kept, and with the counters of input names as they are now."""
+        named = {prefix: now.counters[prefix] for prefix in "pcx" if prefix in now.counters}
+        return replace(self, inputs=now.inputs, counters={**self.counters, **named})
 
 
 @dataclass(slots=True, eq=False)

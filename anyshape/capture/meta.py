@@ -40,16 +40,6 @@ NAMESPACES = (
     "torch", "torch.Tensor", "torch.special", "torch.linalg", "torch.fft", "torch.nn.functional",
     "torch._C._nn", "torch._C._VariableFunctions",
 )  # fmt: skip
-RANDOM = (
-    "rand",
-    "bernoulli",
-    "multinomial",
-    "normal",
-    "dropout",
-    "poisson",
-    "exponential",
-    "uniform",
-)
 SAMPLES = 8
 SIZES = (3, 5, 7, 4, 9, 2)
 MOST_DIMS = 12  # of which sums and products are tried
@@ -245,12 +235,19 @@ def row_for(fn: Any, name: str, count: int, keywords: tuple[str, ...]) -> OpDef:
             signature,
             name,
             type=lambda cx, *args, **kwargs: infer(cx, fn, args, kwargs),
-            random=any(word in name.rpartition(".")[2] for word in RANDOM),
+            random=_is_random(name),
             effect=True,  # nobody has said that it writes nothing
             guessed=True,
         )
         _publish(row)
     return row
+
+
+def _is_random(name: str) -> bool:
+    """Whether torch says that an operator of this dotted name draws from a generator."""
+    packets = (getattr(torch.ops.aten, part, None) for part in name.split("."))
+    found = (getattr(p, o) for p in packets if p is not None for o in p.overloads())
+    return any(torch.Tag.nondeterministic_seeded in overload.tags for overload in found)
 
 
 def _publish(row: OpDef) -> None:

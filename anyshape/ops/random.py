@@ -168,16 +168,17 @@ random(
 random(
     "rrelu_random",
     "input, lower, upper",
-    lambda cx, x, lower, upper: _like(cx, x),
+    lambda cx, x, lower, upper: new(cx, tensor(x), tensor(x).shape),
     torch="anyshape.eager.rrelu_random",
 )
 op(
     "rrelu",
     "input, lower=0.125, upper=0.3333333333333333, training=False, inplace=False",
     torch="torch.nn.functional.rrelu",
-    type=lambda cx, x, *rest: _like(cx, x),
     expand=lambda b, x, lower, upper, training, inplace: (
-        b.rrelu_random(x, lower, upper) if training else b.leaky_relu(x, (lower + upper) / 2)
+        b.rrelu_random(x, lower, upper)
+        if training
+        else b.contiguous(b.leaky_relu(x, (lower + upper) / 2))
     ),
 )
 for _name in ("dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"):

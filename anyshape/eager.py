@@ -82,6 +82,10 @@ def alias(input: Tensor) -> Tensor:
     return input.view_as(input)
 
 
+def data(input: Tensor) -> Tensor:
+    return input.data
+
+
 def slice_(input: Tensor, dim: int, start: int, length: int, step: int = 1) -> Tensor:
     """``length`` elements of ``dim``, from ``start`` in steps."""
     stop = start + (length - 1) * step + 1 if length else start
@@ -178,6 +182,11 @@ def assign(input: Tensor, value: Tensor) -> tuple[()]:
     """Copies ``value`` into ``input``."""
     input.copy_(value)
     return ()
+
+
+def assign_data(input: Tensor, value: Tensor) -> tuple[()]:
+    """As ``assign``, unseen by autograd."""
+    return assign(input.data, value)
 
 
 def check_false(condition: Tensor) -> tuple[()]:

@@ -105,3 +105,47 @@ def test_a_recurrent_network_serves_every_length(kind: str) -> None:
             torch.testing.assert_close(fast(x), net(x))
     stats = fast.stats()
     assert (stats.specializations, stats.graph_breaks) == (1, 0)
+
+
+def test_what_is_written_as_data_may_have_been_saved_for_gradients() -> None:
+    found = []
+    for wrap in (lambda fn: fn, anyshape.compile):
+        weight = torch.linspace(1, 2, 3, requires_grad=True)
+
+        def step(x: Tensor, weight: Tensor = weight) -> Tensor:
+            loss = (x * weight).square().sum()
+            weight.data.mul_(0.5)
+            return loss
+
+        run = wrap(step)
+        for rows in (2, 3):
+            run(torch.ones(rows, 3)).backward()
+        found.append((weight.grad, weight.detach(), weight._version))
+    assert found[0][2] == found[1][2] == 0
+    torch.testing.assert_close(found[1][:2], found[0][:2])
+
+
+DATA: dict[str, Callable[[Tensor], object]] = {
+    "all of it": lambda x: x.data.add_(1),
+    "a part of it": lambda x: x.data[1:].mul_(3),
+    "of a part": lambda x: x[1:].data.mul_(3),
+    "copied": lambda x: x.data.copy_(x * 2),
+    "at places": lambda x: x.data.__setitem__(torch.tensor([0]), 5.0),
+    "and without": lambda x: (x.data.add_(1), x.mul_(2)),
+    "detached": lambda x: x.detach().mul_(2),
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", DATA)
+def test_a_write_to_data_moves_no_version(name: str) -> None:
+    def program(x: Tensor) -> Tensor:
+        DATA[name](x)
+        return x * 1
+
+    fast = anyshape.compile(program, fullgraph=True)
+    for rows in (3, 2):
+        ours, theirs = torch.ones(rows, 2), torch.ones(rows, 2)
+        assert torch.equal(fast(ours), program(theirs))
+        assert torch.equal(ours, theirs)
+        assert ours._version == theirs._version

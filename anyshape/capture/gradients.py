@@ -16,7 +16,7 @@ from anyshape.ops import OPS
 # What never requires gradients, whatever it is made of.
 CONSTANT = frozenset(
     {
-        *("detach", "zeros_like", "ones_like", "empty_like", "full_like", "rand_like"),
+        *("detach", "data", "zeros_like", "ones_like", "empty_like", "full_like", "rand_like"),
         *("randn_like", "randint_like", "new_zeros", "new_ones", "new_full", "new_empty"),
         *("histc", "new_empty_strided"),
     }

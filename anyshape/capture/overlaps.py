@@ -238,6 +238,6 @@ RULES: Mapping[str, Rule] = {
     "permute": _permute,
     "transpose": _transpose,
     **dict.fromkeys(("T", "t"), _reversed),
-    **dict.fromkeys(("alias", "detach", "positive"), _same),
+    **dict.fromkeys(("alias", "data", "detach", "positive"), _same),
 }
 """The part that a view of a part is: (part, node, position)."""

@@ -365,7 +365,7 @@ ATTRIBUTES: Mapping[str, Callable[[Any, TensorValue], Any]] = {
     "mH": _adjoint("mT"),
     "real": lambda domain, x: x if not x.value.dtype.is_complex else call_row(domain, "real", x),
     "imag": _row_attribute("imag"),
-    "data": _row_attribute("detach"),
+    "data": _row_attribute("data"),
     "__class__": lambda domain, x: x.python or torch.Tensor,
 }
 _MISSING = object()

@@ -266,6 +266,16 @@ op(
     lower=Extern("torch.Tensor.copy_"),
 )
 
+# The same where the program wrote through `x.data` alone, which moves no version counter.
+op(
+    "assign_data",
+    "input, value",
+    torch="anyshape.eager.assign_data",
+    type=lambda cx, x, value: (),
+    effect=True,
+    lower=Extern("anyshape.eager.assign_data"),
+)
+
 # What a condition on data becomes: the segment has not happened where it is true.
 op(
     "check_false",

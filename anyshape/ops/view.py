@@ -467,6 +467,14 @@ op(
     expand=lambda b, x: x,
     alias="view",
 )
+op(  # as `detach`, but for the version counter
+    "data",
+    "input",
+    torch="anyshape.eager.data",
+    type=same_as(0),
+    expand=lambda b, x: x,
+    alias="view",
+)
 op(
     "alias",
     "input",

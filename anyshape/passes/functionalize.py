@@ -25,7 +25,7 @@ from anyshape.ops.rules import dim_of, dims_of, size_of
 from anyshape.ops.table import OpDef
 from anyshape.symbolic import Dim, ge
 
-ASSIGN = "assign"
+ASSIGN, ASSIGN_DATA = "assign", "assign_data"
 
 
 class WrittenThrough(Exception):
@@ -58,6 +58,7 @@ class _Functionalizer:
     builder: Builder
     views: dict[Value, _View] = field(default_factory=dict)
     newest: dict[Value, Value] = field(default_factory=dict)  # base -> its newest version
+    seen: set[Value] = field(default_factory=set)  # bases that are written not by `.data` alone
     version: dict[Value, int] = field(default_factory=dict)  # base -> how often it was written
     fresh: dict[Value, tuple[int, Value]] = field(default_factory=dict)  # view -> as of a version
     same: dict[Value, Value] = field(
@@ -155,8 +156,10 @@ class _Functionalizer:
     def _assign(self, target: Value, new: Value) -> None:
         """``target`` (a view chain) now holds ``new``: the base gets a new version."""
         value = target
+        seen = True
         while value in self.views:
             view = self.views[value]
+            seen = seen and view.node.op != "data"
             undo = INVERSES.get(view.node.op)
             if undo is None:
                 raise WrittenThrough(f"a write through {view.node.op} cannot be undone")
@@ -164,6 +167,8 @@ class _Functionalizer:
             position = view.node.outputs.index(value)
             new = undo(self.builder, parent, new, view.node, position)
             value = view.parent
+        if seen:
+            self.seen.add(value)
         self.newest[value] = self._laid_out(new, value)
         self.version[value] = self.version.get(value, 0) + 1
         self.fresh[target] = (self.version[value], self._reuse(target, new))
@@ -194,7 +199,8 @@ class _Functionalizer:
         sources = (self._whole_source(copied.get(value), value) for value in newest)
         values = [self._independent(value, written, views) for value in sources]
         for target, value in zip(written, values, strict=True):
-            self.builder.append(ASSIGN, (target, value), {}, (), single=False)
+            seen = ASSIGN if target in self.seen else ASSIGN_DATA
+            self.builder.append(seen, (target, value), {}, (), single=False)
 
     def _whole_source(self, source: Arg, target: Value) -> Value:
         """The source, where it has the elements of the target as they are: none converted or
@@ -395,5 +401,5 @@ INVERSES: dict[str, Undo] = {
     "view_as_real": _undo_as_real,
     "view_as_complex": _undo_as_complex,
     "view_dtype": _undo_dtype,
-    **dict.fromkeys(("alias", "detach", "positive"), _undo_alias),
+    **dict.fromkeys(("alias", "data", "detach", "positive"), _undo_alias),
 }

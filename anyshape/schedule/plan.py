@@ -50,7 +50,10 @@ PRODUCTS = frozenset(
 )
 """Library functions whose result is all of a new storage."""
 
-EFFECT_KINDS: Mapping[str, CallKind] = {"assign": "write", "check_false": "check"}
+EFFECT_KINDS: Mapping[str, CallKind] = {
+    **dict.fromkeys(("assign", "assign_data"), "write"),
+    "check_false": "check",
+}
 """Rows that are done for their effect, with the kind of the call."""
 
 

@@ -19,6 +19,7 @@ from anyshape.capture import (
     purity,
     tensor_methods,
     tensor_ops,
+    texts,
     world,
 )
 from anyshape.capture.breaks import broken
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 def call(domain: SymbolicDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What the call gives: a value of the graph, what it gives natively, or a break."""
+    text = texts.formed(domain, fn, args, kwargs) if fn in texts.FORMERS else NotImplemented
+    if text is not NotImplemented:
+        return text
     if type(fn) not in purity.CALLABLE_TYPES or fn not in callables.HOLDERS:
         _refuse_outside_iterators(domain, args)
     if fn in purity.KEYED and len(args) > 1:

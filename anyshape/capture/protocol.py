@@ -120,6 +120,8 @@ def _proxy_binary(machine: Machine, op: Operator, a: Any, b: Any) -> Any:
         return machine.native(op.function, (a, b), {})
     if op.sign == "+" and texts.are_texts(a, b):
         return texts.joined((a, b))
+    if op.sign == "*" and (texts.are_texts(a) or texts.are_texts(b)):
+        return machine.native(op.function, (a, b), {})
     if op.in_place is not None:
         return machine.domain.inplace(op.sign, a, b)
     return machine.domain.binary(op.sign, a, b)

@@ -34,6 +34,7 @@ from anyshape.capture.values import (
     IMMUTABLE,
     NULL,
     PROXIES,
+    Formed,
     OpaqueValue,
     ScalarValue,
     SizeValue,
@@ -141,13 +142,13 @@ class Rebuilder:
             return made
         return self._object(value, kind)
 
-    def _part(self, part: Any) -> str:
+    def _part(self, part: str | Formed) -> str:
         """A part of a text: `format(outs[0], '>4')`."""
         if isinstance(part, str):
             return repr(part)
-        value, function, specification = part
-        rest = f", {specification!r}" if specification else ""
-        return f"{function}({self.text(value)}{rest})"
+        args = [self.text(arg) for arg in part.args]
+        named = [f"{key}={self.text(value)}" for key, value in part.kwargs.items()]
+        return f"{self.constant(part.function)}({', '.join([*args, *named])})"
 
     def _tensor(self, value: TensorValue) -> str:
         source = self.recorder.source_of(value.value)
@@ -168,6 +169,8 @@ class Rebuilder:
     def _object(self, value: Any, kind: type) -> str:
         if kind is Generator:
             self._held.add(id(value))
+        if self.heap.is_created(kind) and closes_over_proxy(kind):
+            raise broken("escape", f"an object of class {kind.__name__}, made in the function,")
         real = self.heap.real(value)
         if real is not value and not self._is_ours(real):
             return self._outside(real)
@@ -382,6 +385,12 @@ def holds_proxy(value: Any) -> bool:
         seen.add(id(found))
         pending.extend(_contents(found))
     return False
+
+
+def closes_over_proxy(kind: type) -> bool:
+    """Whether a method of a class that the program makes is to see what is known while running."""
+    functions = [f for f in vars(kind).values() if isinstance(f, types.FunctionType)]
+    return any(holds_proxy(f.__closure__) for f in functions if f.__closure__)
 
 
 MADE_BY_C = (list, dict, set, deque, bytearray, Iterator)

@@ -36,6 +36,7 @@ from anyshape.capture.snapshots import snapshot
 from anyshape.capture.values import (
     PROXIES,
     Call,
+    Formed,
     OpaqueValue,
     ScalarValue,
     SizeValue,
@@ -299,6 +300,8 @@ class SymbolicDomain(ReadingDomain):
             or isinstance(b, torch.Tensor)
         ):
             made = tensor_ops.binary(self, op, a, b)
+        elif op == "%" and isinstance(a, (str, bytes)):
+            return a % self.concrete(b, "a format")
         elif op in ("+", "*") and (isinstance(a, SEQUENCES) or isinstance(b, SEQUENCES)):
             a, b = self.concrete(a, "a repetition"), self.concrete(b, "a repetition")
             return a * b if op == "*" else a + b
@@ -382,8 +385,13 @@ class SymbolicDomain(ReadingDomain):
     def extremum(self, name: str, values: Sequence[Any]) -> Any:
         return numbers.extremum(self.recorder, name, values)
 
-    @unread
     def getattr(self, value: Any, name: str) -> Any:
+        if name in texts.METHODS and texts.are_texts(value):
+            return types.MethodType(texts.METHODS[name], value)
+        return self._getattr(value, name)
+
+    @unread
+    def _getattr(self, value: Any, name: str) -> Any:
         if type(value) is TensorValue:
             return tensor_ops.attribute(self, value, name)
         return self._number_attribute(value, name)
@@ -459,11 +467,12 @@ class SymbolicDomain(ReadingDomain):
             return tensor_ops.length(self, value)
         raise TypeError(f"object of type '{self._name(value)}' has no len()")
 
-    @unread
     def format(self, value: Any, spec: str) -> Any:
-        shown = texts.shown(self, "format", value, spec)
-        if shown is not None:
-            return shown
+        shown = texts.shown(self, "format", value, spec) if type(spec) is str else None
+        return self._format(value, spec) if shown is None else shown
+
+    @unread
+    def _format(self, value: Any, spec: str) -> Any:
         if type(value) is TensorValue:
             return self._format_tensor(value, spec)
         return format(self.concrete(value, "format()"), spec)
@@ -473,7 +482,7 @@ class SymbolicDomain(ReadingDomain):
         if value.value.shape:
             raise broken("tensor-data", "formatting a tensor")
         number = tensor_ops.read_number(self, value, "index")
-        return TextValue(((number, "format", spec),))
+        return TextValue((Formed(format, (number, spec)),))
 
     @unread
     def call(self, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -11,6 +11,7 @@ wrong result.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from types import CellType
 from typing import Any, NoReturn
 
@@ -181,14 +182,23 @@ class OpaqueValue(Proxy):
         self.kind = kind
 
 
+@dataclass(frozen=True, slots=True)
+class Formed:
+    """A text that a function of C forms in each call, of arguments with sizes or texts in them."""
+
+    function: Callable[..., str]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+
 class TextValue(Proxy):
     """A text with sizes in it, formed in each call: shown, returned and handed on, and never looked
-    into. `parts` are texts, and triples `(value, function, specification)` of what is shown."""
+    into. `parts` are texts, and what is `Formed`."""
 
     __slots__ = ("parts",)
     kind = str
 
-    def __init__(self, parts: tuple[Any, ...]) -> None:
+    def __init__(self, parts: tuple[str | Formed, ...]) -> None:
         self.parts = parts
 
 

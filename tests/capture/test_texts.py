@@ -69,10 +69,42 @@ def kept(x: Tensor) -> Any:
 
 
 def sliced(x: Tensor) -> Any:
-    return x + 1, f"{x.shape}"[:12], f"{x.shape}".upper()
+    return x + 1, f"{x.shape}"[:12], f"{x.shape}".split()
+
+
+def refused_by_some(x: Tensor) -> Any:
+    return x + 1, "%c" % (x.shape[0] - 1)
+
+
+def of_a_class(x: Tensor) -> Any:
+    class Shown:
+        def __str__(self) -> str:
+            return f"rows {x.shape[0]}"
+
+    return x + 1, f"{Shown()}", "{}".format(Shown()), "%s" % Shown()
+
+
+def shown_in_a_table(x: Tensor) -> Any:
+    rows = {"rows": x.shape[0], "all": [x.numel(), f"{x.shape[0]}"]}
+    text = "{} of %d" % x.shape[0] + f"{rows}" + "%s" % rows
+    rows["rows"] = 0
+    return x + 1, text, rows
 
 
 WITHOUT_A_BREAK: dict[str, Callable[[Tensor], Any]] = {
+    "percent": lambda x: (x + 1, "%d|%5s|%r" % (x.shape[0], x.numel(), tuple(x.shape))),
+    "percent of a shape": lambda x: (x + 1, "(%d)" % x.shape, "%.2f" % (x.shape[0] / 2)),
+    "percent of names": lambda x: (x + 1, "%(n)03d" % {"n": x.shape[0]}),
+    "format": lambda x: (x + 1, "{} {0}".replace("{0}", "{n:>5}").format(x.shape, n=x.shape[0])),
+    "format by places": lambda x: (x + 1, "{1:{w}}{0[0]}".format(x.shape, x.numel(), w=6)),
+    "format of a mapping": lambda x: (x + 1, "{n}".format_map({"n": x.shape[0]})),
+    "conversions": lambda x: (x + 1, f"{x.shape[0]!r:>5}{x.shape[0]!s:<4}", format(x.numel(), "x")),
+    "padded": lambda x: (x + 1, str(x.shape[0]).ljust(5) + str(x.shape[0]).zfill(3).center(7, "*")),
+    "other bases": lambda x: (x + 1, hex(x.shape[0]), bin(x.shape[0]), oct(x.numel()), ascii(3)),
+    "upper case": lambda x: (x + 1, f"a-{x.shape[0]}".upper().replace("-", "_").strip("A")),
+    "repeated": lambda x: (x + 1, f"{x.shape[0]}," * 2, "ab" * x.shape[0]),
+    "called by name": lambda x: (x + 1, x.shape[0].__str__(), x.shape[0].__format__("3d")),
+    "a table": shown_in_a_table,
     "a shape": lambda x: (x + 1, f"{x.shape}", str(x.shape), repr(x.shape), f"{x.shape!r}"),
     "a tuple of sizes": lambda x: (x + 1, f"<{(*x.shape, 'a', 1.5, None)}>"),
     "a list of sizes": lambda x: (x + 1, f"{list(x.shape)}"),
@@ -94,6 +126,8 @@ WITH_A_BREAK: dict[str, Callable[[Tensor], Any]] = {
     "measured": measured,
     "a key": kept,
     "sliced": sliced,
+    "refused by some": refused_by_some,
+    "of a class": of_a_class,
 }
 CASES = [
     *((name, unbacked, 0) for name in WITHOUT_A_BREAK for unbacked in (False, True)),

@@ -7,14 +7,14 @@ else holds it. `purity` says what a function reads and writes; the heap has the 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, defaultdict, deque
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 from anyshape.capture import purity
 from anyshape.capture.iterators import FORKABLE
-from anyshape.capture.unread import is_blind
-from anyshape.capture.values import IMMUTABLE, Break
+from anyshape.capture.unread import PLAIN_KEYS, is_blind
+from anyshape.capture.values import IMMUTABLE, NULL, Break
 
 if TYPE_CHECKING:
     from anyshape.capture.heap import Heap
@@ -38,6 +38,9 @@ def native(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         fn = purity.IN_PLACE[fn][type(args[0])]
     if fn in purity.MUTATORS and args and _is_container(args[0]):
         return _mutate(heap, fn, args, kwargs)
+    if fn is dict.get and _asks_one_key(args, kwargs):
+        found = heap.item_or_null(*args[:2])
+        return found if found is not NULL else args[2] if len(args) > 2 else None
     if fn in purity.FIRST_READERS and args:
         args = (heap.mirror(args[0]), *args[1:])
         if fn in purity.SEARCHERS:
@@ -55,6 +58,14 @@ def native(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     if fn is type or fn is _new_class or (type(fn) is type and fn in purity.MAKERS):
         heap.create(result)
     return result
+
+
+def _asks_one_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether `dict.get(*args)` asks a plain dict for a key that C compares without a surprise:
+    nothing else is read of it."""
+    if kwargs or len(args) not in (2, 3) or type(args[1]) not in PLAIN_KEYS:
+        return False
+    return type(args[0]) in (dict, OrderedDict, defaultdict)
 
 
 def _refuse_old_iterators(heap: Heap, args: tuple[Any, ...]) -> None:

@@ -23,13 +23,13 @@ BLIND: Mapping[Any, int] = {
     dict.__setitem__: 2,
     OrderedDict.__setitem__: 2,
 }
-_KEYS = frozenset({str, int, bool, bytes, type(None)})  # compared by C, without a surprise
+PLAIN_KEYS = frozenset({str, int, bool, bytes, type(None)})  # compared by C, without a surprise
 
 
 def is_blind(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether the write `fn(container, *args)` looks at nothing that lies in the container."""
     count = BLIND.get(fn)
-    return count == len(args) and not kwargs and (count == 1 or type(args[0]) in _KEYS)
+    return count == len(args) and not kwargs and (count == 1 or type(args[0]) in PLAIN_KEYS)
 
 
 @dataclass(slots=True, eq=False)

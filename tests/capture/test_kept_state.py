@@ -208,3 +208,38 @@ def test_a_container_that_grows_keeps_its_readers_compiled() -> None:
         same(fast(x, log, cache), program(x, expected_log, expected_cache))
     same([log, cache], [expected_log, expected_cache])
     assert not fast.warned and fast.stats().specializations < 40
+
+
+def test_a_module_that_keeps_sizes_under_several_names_is_one_specialization() -> None:
+    class Sized(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rows = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.rows = x.shape[0]
+            self.twice = x.shape[0] * 2
+            y = x * self.rows
+            self.rows = y.shape[0] + 1
+            return y + self.twice
+
+    def make() -> tuple[Callable[[Tensor], Any], Callable[[], Any]]:
+        module = Sized()
+        return module, lambda: (module.rows, module.twice)
+
+    assert agree(make).specializations == 1
+
+
+def test_what_is_got_from_a_dict_relies_on_that_key_alone() -> None:
+    def program(x: Tensor, given: dict[str, Any]) -> Any:
+        y = x * given.get("scale", 2.0)
+        mask = given.get("mask")
+        return y if mask is None else y + mask, given.get("name", "none")
+
+    fast = compiled(program)
+    for step, x in enumerate(sizes()):
+        given = {f"other {step}": step, "step": step, "name": "a"}
+        same(fast(x, given), program(x, given))
+        given["mask"] = x + step
+        same(fast(x, given), program(x, given))
+    assert fast.stats().specializations == 2

@@ -155,6 +155,11 @@ def scatter(input: Tensor, dim: int, index: Tensor, src: Any, *, reduce: Any = N
     return torch.scatter(input, dim, index, src, **kwargs)
 
 
+def scatter_(input: Tensor, dim: int, index: Tensor, src: Any, *, reduce: Any = None) -> Tensor:
+    kwargs = {} if reduce is None else {"reduce": reduce}
+    return input.scatter_(dim, index, src, **kwargs)
+
+
 def round_(input: Tensor, *, decimals: int = 0) -> Tensor:
     if not input.dtype.is_floating_point:
         return input.clone()
@@ -412,7 +417,7 @@ def explicit_attention(*args: Any, **kwargs: Any) -> Tensor:
 
 def _written(name: str) -> Callable[..., Tensor]:
     """The activation that writes its input."""
-    return lambda x, inplace=False: getattr(F, name)(x, inplace=True)
+    return lambda x: getattr(F, name)(x, inplace=True)
 
 
 relu6_, silu_, mish_ = _written("relu6"), _written("silu"), _written("mish")
@@ -510,6 +515,11 @@ def _drawn(name: str) -> Callable[..., Tensor]:
         return getattr(fresh, name)(*given, **kwargs)
 
     return function
+
+
+def random_(input: Tensor, low: Any = None, high: Any = None, *, generator: Any = None) -> Tensor:
+    given = (bound for bound in (low, high) if bound is not None)
+    return input.random_(*given, generator=generator)
 
 
 drawn_normal, drawn_uniform, drawn_bernoulli = (

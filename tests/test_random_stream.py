@@ -78,10 +78,14 @@ DRAWS: dict[str, Callable[[Tensor], object]] = {
 }
 
 
-@torch.no_grad()
 @pytest.mark.parametrize("name", DRAWS)
-def test_numbers_and_state_are_eagers(name: str) -> None:
-    program = DRAWS[name]
+@pytest.mark.parametrize("recorded", [False, True], ids=["", "gradients are recorded"])
+def test_numbers_and_state_are_eagers(name: str, recorded: bool) -> None:
+    weight = torch.ones((), requires_grad=recorded)
+
+    def program(x: Tensor) -> Tensor:
+        return DRAWS[name](x * weight)
+
     fast = anyshape.compile(program)
     for shape in SHAPES:
         x = torch.linspace(-1, 2, shape[0] * shape[1]).reshape(shape)

@@ -5,11 +5,13 @@ breaks, whatever the batch, and none of them twice.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 import anyshape
 
@@ -149,3 +151,39 @@ def test_a_write_to_data_moves_no_version(name: str) -> None:
         assert torch.equal(fast(ours), program(theirs))
         assert torch.equal(ours, theirs)
         assert ours._version == theirs._version
+
+
+IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
+    **{
+        f"{name}(inplace=True)": partial(getattr(F, name), inplace=True)
+        for name in (
+            *("relu", "relu6", "silu", "mish", "hardswish", "hardsigmoid", "celu", "elu"),
+            *("hardtanh", "leaky_relu", "selu"),
+        )
+    },
+    **{
+        f"{name}_": getattr(F, f"{name}_")
+        for name in ("relu", "celu", "elu", "hardtanh", "leaky_relu", "selu")
+    },
+    "threshold": lambda x: F.threshold(x, 0.1, 20.0, True),
+    "x.relu_": lambda x: x.relu_(),
+    "scatter_": lambda x: x.scatter_(
+        1, torch.zeros(x.shape[0], 1, dtype=torch.int64), torch.ones(x.shape)
+    ),
+    "index_put_": lambda x: x.index_put_((x > 0,), torch.ones(())),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_what_writes_in_place_has_eagers_gradients(name: str) -> None:
+    def program(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        y = x * weight
+        return IN_PLACE[name](y), y
+
+    fast = anyshape.compile(program)
+    for size in (3, 1, 0, 2, 17):
+        x, weight = torch.randn(size, 4), torch.ones(4, requires_grad=True)
+        ours, theirs = fast(x, weight), program(x, weight)
+        gradients = [torch.autograd.grad(made[0].sum(), weight) for made in (ours, theirs)]
+        assert all(map(torch.equal, (*ours, *gradients[0]), (*theirs, *gradients[1])))
+    assert fast.stats().graph_breaks == 0

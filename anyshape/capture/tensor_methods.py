@@ -74,6 +74,9 @@ def _perhaps_in_place(
     bound = OPS[name].signature.bind(args, kwargs)
     if bound["inplace"] is not True:
         return call_row(domain, name, **bound)
+    if f"{name}_" in OPS:
+        del bound["inplace"]
+        return call_row(domain, f"{name}_", **bound)
     made = call_row(domain, name, **bound | {"inplace": False})
     return made if made is bound["input"] else call_row(domain, "copy_", bound["input"], made)
 

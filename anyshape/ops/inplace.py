@@ -42,8 +42,8 @@ arcsinh arctan arctanh negative
 """.split()
 )
 """Those that torch has as a function too: ``torch.exp_(x)``."""
-SPELLED_OUT = frozenset({"index_put"})
-"""Those whose arguments torch's own method does not take: nothing among the indices."""
+SPELLED_OUT = frozenset({"index_put", "scatter"})
+"""Those whose arguments torch's own method does not take: no index, no reduction."""
 PYTHON = {
     "add": "iadd",
     "sub": "isub",
@@ -111,7 +111,7 @@ def _add_inplace(name: str, torch: str, spellings: tuple[str, ...]) -> None:
     add_row(
         OpDef(
             name=f"{name}_",
-            signature=row.signature,
+            signature=row.signature.without("inplace"),
             torch=torch,
             spellings=spellings,
             type=_written(row),

@@ -223,7 +223,8 @@ for _name, _signature in (
         OpDef(
             name=_name,
             signature=Signature.parse(_text),
-            torch=f"torch.Tensor.{_name}",
+            torch=f"{'anyshape.eager' if _name == 'random_' else 'torch.Tensor'}.{_name}",
+            spellings=(f"torch.Tensor.{_name}",),
             type=same_as(0),
             mutates=("input",),
             functional=f"drawn_{_name[:-1]}",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
@@ -70,6 +70,14 @@ class Signature:
                 optional[argument.arg] = value
         names = tuple(a.arg for a in positional)
         return cls(tuple(parameters), names, tuple(a.arg for a in arguments.kwonlyargs), optional)
+
+    def without(self, name: str) -> Signature:
+        """The same but for a positional parameter, which may not be there."""
+        return replace(
+            self,
+            parameters=tuple(p for p in self.parameters if p.name != name),
+            names=tuple(own for own in self.names if own != name),
+        )
 
     def split(
         self, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -25,7 +24,6 @@ from anyshape.ir.code import CFunction, Code, CType, Reference
 from anyshape.ir.graph import Graph, Node, ScalarType, TensorType, Value
 from anyshape.ir.loops import Kernel, PointerParam, ScalarParam, SizeParam
 from anyshape.ir.program import Call, CheckStep, Launch, Program, Stretch
-from anyshape.ir.verify import Malformed, verify_graph, verify_kernel, verify_program
 from anyshape.ops import OPS
 from anyshape.options import Options
 from anyshape.passes.functionalize import WrittenThrough
@@ -36,15 +34,9 @@ from anyshape.runtime.launch import CheckFailed, Linked, has_blas, has_library, 
 from anyshape.schedule import schedule
 from anyshape.schedule.stretch import form_stretches
 from anyshape.straight import grad_mode, straight
+from anyshape.verified import refuse_malformed, verified
 
 PLACEHOLDER = "ANYSHAPE_FUNCTION"
-ROUNDED = {
-    torch.float64: 1e-7,
-    torch.float32: 1e-5,
-    torch.float16: 1e-2,
-    torch.bfloat16: 2e-2,
-}
-"""By which share two right results of floats may differ."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,7 +172,7 @@ class Driver:
         with stage_of("scheduling", place):
             program = schedule(final, self.options)
         if self.options.verify:
-            _refuse_malformed(graph, passed, program)
+            refuse_malformed(graph, passed, program)
         self._refuse_eager(program)
         if has_blas():
             with stage_of("forming stretches", place):
@@ -196,7 +188,7 @@ class Driver:
         if torch.is_grad_enabled() and any(map(_reads_what_requires_grad, graph.nodes)):
             run = _without_gradients(run)
         if self.options.verify:
-            run = _verified(run, graph, passed, constants)
+            run = verified(run, graph, passed, constants)
         return CompiledGraph(run, graph, passed, program, linked, kernel_names)
 
     def generate(self, program: Program) -> Code:
@@ -306,89 +298,3 @@ def _without_gradients(run: Callable[..., tuple[Any, ...]]) -> Callable[..., tup
             return run(*arguments)
 
     return ungraded
-
-
-def _verified(
-    run: Callable[..., tuple[Any, ...]],
-    graph: Graph,
-    passed: tuple[tuple[str, Graph], ...],
-    constants: Mapping[str, torch.Tensor],
-) -> Callable[..., tuple[Any, ...]]:
-    """``run``, compared with the reference after every pass; names the one that differs."""
-
-    def checked(*arguments: Any) -> tuple[Any, ...]:
-        expected = reference.run(graph, _inputs(graph, constants, arguments))
-        for name, stage in passed:
-            _compare(name, expected, reference.run(stage, _inputs(stage, constants, arguments)))
-        results = run(*arguments)
-        _compare("schedule and code generation", expected, results)
-        return results
-
-    return checked
-
-
-def _refuse_malformed(
-    graph: Graph, passed: tuple[tuple[str, Graph], ...], program: Program
-) -> None:
-    """What must hold of any graph, kernel and program holds of these, or E502."""
-    graphs = (("capture", graph), *passed)
-    rules = [
-        *((name, partial(verify_graph, stage)) for name, stage in graphs),
-        *(("scheduling", partial(verify_kernel, kernel)) for kernel in program.kernels()),
-        ("scheduling", partial(verify_program, program)),
-    ]
-    for name, rule in rules:
-        try:
-            rule()
-        except Malformed as error:
-            raise AnyshapeError("E502", name=name, why=str(error)) from error
-
-
-def _inputs(
-    graph: Graph, constants: Mapping[str, torch.Tensor], arguments: tuple[Any, ...]
-) -> list[Any]:
-    """Inputs in the graph's order; memory is copied, since a graph may write to it."""
-    given = iter(arguments)
-    values = (
-        next(given) if entry.kind == "argument" else constants[entry.value.name]
-        for entry in graph.inputs
-    )
-    copies: dict[int, torch.UntypedStorage] = {}
-    return [_copied(v, copies) if isinstance(v, torch.Tensor) else v for v in values]
-
-
-def _copied(tensor: torch.Tensor, copies: dict[int, torch.UntypedStorage]) -> torch.Tensor:
-    """The tensor over a copy of its memory, with its strides; who shared memory shares the copy."""
-    memory = tensor.untyped_storage()
-    copy = copies.setdefault(memory.data_ptr(), memory.clone())
-    made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-    return made.set_(copy, tensor.storage_offset(), tensor.shape, tensor.stride())
-
-
-def _compare(name: str, expected: tuple[Any, ...], found: tuple[Any, ...]) -> None:
-    for index, (wanted, got) in enumerate(zip(expected, found, strict=True)):
-        if isinstance(wanted, torch.Tensor):
-            try:
-                _assert_same(got, wanted)
-            except AssertionError as error:
-                why = f"output {index}: {error}"
-                raise AnyshapeError("E501", name=name, why=why) from error
-        elif wanted != got and wanted == wanted:
-            raise AnyshapeError("E501", name=name, why=f"output {index}: {got}, not {wanted}")
-
-
-def _assert_same(got: torch.Tensor, wanted: torch.Tensor) -> None:
-    """Equal but for rounding, which may be that of the largest element: sums cancel."""
-    rtol, atol = _tolerance(wanted)
-    torch.testing.assert_close(got, wanted, equal_nan=True, rtol=rtol, atol=atol)
-    strides = reference.strides_that_matter
-    assert strides(got) == strides(wanted), f"strides {got.stride()}, not {wanted.stride()}"
-
-
-def _tolerance(wanted: torch.Tensor) -> tuple[float, float] | tuple[None, None]:
-    """(relative, absolute); None for torch's own."""
-    kind = ROUNDED.get(wanted.dtype)
-    if kind is None:
-        return None, None
-    finite = wanted[wanted.isfinite()].abs()
-    return kind, kind * max(1.0, float(finite.max()) if finite.numel() else 0.0)

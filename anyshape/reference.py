@@ -157,6 +157,7 @@ def run(
     check_types: bool | Literal["shapes"] = False,
     ops: Mapping[str, OpDef] = OPS,
     worlds: bool = False,
+    laid_out: bool = False,
     teachers: frozenset[Value] | None = None,
 ) -> Any:
     """The outputs of the graph for these inputs.
@@ -164,8 +165,9 @@ def run(
     ``sizes`` gives symbols that no input's shape decides. ``check_types`` compares every result
     with its type (``"shapes"``: strides left out) and raises ``TypeMismatch``. Raises
     ``CheckFailed`` where a check of the graph does not hold. ``worlds``: gradients are recorded
-    for the nodes that the program ran in grad mode, and for no others. ``teachers``: those of the
-    graph, worked out once for many runs.
+    for the nodes that the program ran in grad mode, and for no others. ``laid_out``: what a node
+    makes anew gets the strides of its type, which passes keep where eager's own would differ.
+    ``teachers``: those of the graph, worked out once for many runs.
     """
     env = Environment(teachers)
     env.sizes.update(sizes or {})
@@ -182,6 +184,8 @@ def run(
                 _run_node(node, env, ops, check_types)
         else:
             _run_node(node, env, ops, check_types)
+        if laid_out and ops[node.op].alias == "none":
+            _lay_out(node, env)
     _run_checks(checks.get(len(graph.nodes), ()), env)
     return env.read(graph.outputs)
 
@@ -213,6 +217,16 @@ def _run_node(
                 problem = type_problem(value.type, made.contiguous(), env.sizes)
             if problem:
                 raise TypeMismatch(f"{node.op}: {problem}")
+
+
+def _lay_out(node: Node, env: Environment) -> None:
+    for value in node.outputs:
+        made = env.values[value]
+        if isinstance(value.type, TensorType) and isinstance(made, Tensor):
+            strides = tuple(_number(dim, env.sizes) for dim in value.type.strides)
+            copy = torch.empty_strided(made.shape, strides, dtype=made.dtype, device=made.device)
+            if strides_that_matter(copy) != strides_that_matter(made):
+                env.values[value] = copy.copy_(made)
 
 
 def type_problem(

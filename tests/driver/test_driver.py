@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+import anyshape
 from anyshape import reference
 from anyshape.driver import CompiledGraph, Driver
 from anyshape.errors import AnyshapeError
@@ -267,3 +268,72 @@ def views_of(program: Program) -> list[Call]:
     steps = [*program.steps]
     steps += [inner for step in steps if isinstance(step, Stretch) for inner in step.steps]
     return [s for s in steps if isinstance(s, Call) and s.function == "torch.as_strided"]
+
+
+def clone(b, x):
+    return (b.clone(x),)
+
+
+SHARED = {
+    "a copy becomes its argument": (clone, lambda b, x: (x,)),
+    "an argument becomes a copy": (lambda b, x: (x,), clone),
+    "two results become one": (
+        lambda b, x: (b.clone(x), b.clone(x)),
+        lambda b, x: 2 * (b.clone(x),),
+    ),
+    "one result becomes two": (
+        lambda b, x: 2 * (b.clone(x),),
+        lambda b, x: (b.clone(x), b.clone(x)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize("at", ["merge-equal", PASSES[-1].name])
+def test_verify_names_the_pass_that_changes_which_tensors_share_memory(name, at, monkeypatch):
+    sketch = Sketch()
+    x = sketch.input(sketch.s0, 3)
+    graph, other = (sketch.b.finish(make(sketch.b, x)) for make in SHARED[name])
+    wrong = tuple(type(p)(p.name, lambda g, ops: other) if p.name == at else p for p in PASSES)
+    monkeypatch.setattr("anyshape.passes.pipeline.PASSES", wrong)
+    compiled = Driver.create(Options(cache=False, verify=True)).compile_graph(graph, {})
+    compiled.run(torch.zeros(0, 3))
+    with pytest.raises(AnyshapeError, match=f"E501 pass '{at}'(.|\n)*bytes into the memory of"):
+        compiled.run(torch.zeros(2, 3))
+
+
+def test_verify_sees_a_write_that_is_lost(monkeypatch):
+    def program(x):
+        return x.add_(1) * 2
+
+    def lost(graph, ops):
+        return replace(graph, nodes=tuple(n for n in graph.nodes if n.op != "assign"))
+
+    wrong = tuple(type(p)(p.name, lost) if p.name == "merge-equal" else p for p in PASSES)
+    monkeypatch.setattr("anyshape.passes.pipeline.PASSES", wrong)
+    with pytest.raises(AnyshapeError, match="E501 pass 'merge-equal'(.|\n)*x_0: "):
+        anyshape.compile(program, options={"verify": True})(torch.zeros(3))
+
+
+def test_verify_leaves_the_random_stream_as_it_finds_it():
+    def program(x):
+        return torch.nn.functional.dropout(x, 0.5) + torch.rand_like(x)
+
+    fast = anyshape.compile(program, options={"verify": True})
+    for size in (3, 1, 0, 17):
+        x, found = torch.ones(size), []
+        for run in (program, fast):
+            torch.manual_seed(2)
+            found.append((run(x), torch.rand(2)))
+        torch.testing.assert_close(*found)
+
+
+def test_verify_knows_that_passes_keep_the_strides_of_what_is_written():
+    def program(x):
+        turned = torch.zeros(x.shape[1], x.shape[0])
+        return turned.copy_(x.t()), turned.view(-1)
+
+    fast = anyshape.compile(program, options={"verify": True})
+    for shape in ((3, 4), (1, 4), (0, 2), (17, 1)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(fast(x), program(x))

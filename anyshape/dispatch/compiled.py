@@ -31,6 +31,7 @@ from anyshape.capture.values import Break, InterpreterBug, ProxyLeak
 from anyshape.capture.young import collection_paused
 from anyshape.declare import Declaration, Parameters, check_returned
 from anyshape.dispatch.inside import told
+from anyshape.dispatch.ledger import Costs, largest
 from anyshape.dispatch.light import Light
 from anyshape.dispatch.specialize import CompileGraph, Specializer
 from anyshape.dispatch.stats import Explanation, Stats
@@ -79,6 +80,7 @@ class Compiled:
         self.lock = threading.Lock()
         self.failures: list[str] = []
         self.calls = 0
+        self.uncompiled = 0
         self.warned: set[str] = set()  # codes
         self.parameters = parameters_of(fn)
         self.names = self.parameters.positional
@@ -148,6 +150,9 @@ class Compiled:
             if variant is not None and variant.suspect is not None:
                 self._warn(variant.suspect)
             return result
+        if variant.ledger.is_lost(slots):
+            self.uncompiled += 1
+            return self.fn(*args, **kwargs)
         try:
             outs = variant.run(*inputs)
         except Exception as error:
@@ -156,17 +161,27 @@ class Compiled:
             return variant.rebuild(outs, slots)
         machine = concrete_machine(self.specializer.codes, variant.rebuild(outs, slots))
         suspect, numbers = variant.suspect, variant.numbers
+        costs, elements = Costs(), largest(slots)
+        costs.segment(variant.node_count(), slots, outs)
         del outs, slots, entry, inputs
-        return self._go_on(machine, stance, suspect, numbers)
+        result = self._go_on(machine, stance, suspect, numbers, costs)
+        variant.ledger.settle(costs, elements)
+        return result
 
     def _go_on(
-        self, machine: Machine, stance: str, suspect: AnyshapeError | None, numbers: Numbers
+        self,
+        machine: Machine,
+        stance: str,
+        suspect: AnyshapeError | None,
+        numbers: Numbers,
+        costs: Costs,
     ) -> Any:
         """The trampoline: an instruction natively, then the segment of the point that it leads
         to, until the program returns. Nothing here holds what the program has dropped.
 
         `suspect` is what capture could not do at this instruction; told where eager torch can.
-        `numbers` are those that were symbolic where the last segment ended, and stay so.
+        `numbers` are those that were symbolic where the last segment ended, and stay so. `costs`
+        are counted.
         """
         for _ in range(MAX_SEGMENTS):
             done, value, raised = step(machine)
@@ -174,7 +189,7 @@ class Compiled:
                 self._warn(suspect)
             suspect = None
             if not done:
-                done, value = self.light.go_on(machine)
+                done, value = self.light.go_on(machine, costs)
             if done:
                 return value
             assert machine.frame is not None
@@ -195,6 +210,7 @@ class Compiled:
                 resumed = resume(machine)
                 self._note(error, variant.line())
                 return resumed
+            costs.segment(variant.node_count(), place.slots, outs)
             if variant.returns:
                 return variant.rebuild(outs, place.slots)
             machine.go_on_from(variant.rebuild(outs, place.slots))
@@ -384,6 +400,7 @@ class Compiled:
             recompiles=len(self.failures),
             host_syncs=total("sync"),
             calls=self.calls,
+            uncompiled=self.uncompiled,
             compile_seconds=self.specializer.compile_seconds,
             capture_seconds=self.specializer.capture_seconds,
             kernels=len(

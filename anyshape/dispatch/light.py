@@ -20,6 +20,7 @@ from anyshape.capture import unwinding
 from anyshape.capture.continuations import Finished
 from anyshape.capture.frame import Code, Frame
 from anyshape.capture.machine import Machine
+from anyshape.dispatch.ledger import Costs, largest
 from anyshape.dispatch.trampoline import Native, Place
 
 FEW_NODES = 10  # that eager torch is done with before a segment has been handed its arguments
@@ -63,24 +64,26 @@ class Light:
         if end is not None:
             known.ends.setdefault(end[0], set()).add(end[1])
 
-    def go_on(self, machine: Machine) -> Outcome:
+    def go_on(self, machine: Machine, costs: Costs) -> Outcome:
         """Goes on natively from the current instruction for as long as stretches are light."""
         domain = machine.domain
         assert isinstance(domain, Native)
         domain.calls = self._is_whole
         try:
-            return self._go_on(machine)
+            return self._go_on(machine, costs)
         finally:
             domain.calls = None
 
     def _is_whole(self, fn: FunctionType, args: tuple[Any, ...]) -> bool:
-        """Whether a function was captured without a break in it: it is called natively. What a
-        module does may be long."""
+        """Whether a function was captured without a break in it: it is called natively. What is
+        done by a module made of others may be long."""
         code = fn.__code__
-        is_module = bool(args) and isinstance(args[0], torch.nn.Module)
-        return code in self.captured and code not in self.cut and not is_module
+        if code not in self.captured or code in self.cut:
+            return False
+        module = args[0] if args and isinstance(args[0], torch.nn.Module) else None
+        return module is None or next(module.children(), None) is None
 
-    def _go_on(self, machine: Machine) -> Outcome:
+    def _go_on(self, machine: Machine, costs: Costs) -> Outcome:
         while True:
             frame = machine.current()
             begin = frame.code, frame.index
@@ -88,20 +91,21 @@ class Light:
             if stretch is None or begin in self.heavy or not _is_light(stretch, frame):
                 return False, None
             try:
-                if not _run(machine, stretch):
+                if not _run(machine, stretch, costs):
                     self.heavy.add(begin)
                     return False, None
             except Finished as finished:
                 return True, finished.value
 
 
-def _run(machine: Machine, stretch: Stretch) -> bool:
+def _run(machine: Machine, stretch: Stretch, costs: Costs) -> bool:
     """Through a stretch natively, and the instruction at its end; False where it is long."""
     tensors = 0
     frame = machine.current()
     ends = stretch.ends_in(frame)
     for _ in range(MANY_INSTRUCTIONS):
         at = frame.index
+        costs.instructions += 1
         handler, arg = frame.instructions[at]
         frame.index = at + 1
         try:
@@ -127,8 +131,4 @@ def _run(machine: Machine, stretch: Stretch) -> bool:
 def _is_light(stretch: Stretch, frame: Frame) -> bool:
     if stretch.nodes >= FEW_NODES:
         return False
-    return not stretch.nodes or not any(map(_is_large, (*frame.locals, *frame.stack)))
-
-
-def _is_large(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.numel() > FEW_ELEMENTS
+    return not stretch.nodes or largest((*frame.locals, *frame.stack)) <= FEW_ELEMENTS

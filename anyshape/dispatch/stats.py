@@ -11,7 +11,8 @@ from anyshape.capture.breaks import GraphBreak
 class Stats:
     """Counts of one compiled function so far. `kernels` are the different ones, `launches` all of
     one pass through each specialization, `host_syncs` the numbers such a pass waits for from other
-    devices; `joined` and `guarded` count branches on sizes.
+    devices; `uncompiled` are calls of the original function, where segments between graph breaks
+    save less than they cost; `joined` and `guarded` count branches on sizes.
     """
 
     specializations: int = 0
@@ -20,6 +21,7 @@ class Stats:
     recompiles: int = 0
     host_syncs: int = 0
     calls: int = 0
+    uncompiled: int = 0
     compile_seconds: float = 0.0
     capture_seconds: float = 0.0
     kernels: int = 0

@@ -18,6 +18,7 @@ from anyshape.capture.guards import GuardSet
 from anyshape.capture.recorder import Recorder
 from anyshape.capture.symbolic_domain import Refusal
 from anyshape.declare import Placed, check_returned
+from anyshape.dispatch.ledger import Ledger
 from anyshape.dispatch.trampoline import Numbers, Place
 from anyshape.errors import AnyshapeError
 from anyshape.ir.graph import Graph, Location
@@ -51,6 +52,7 @@ class Variant:
     placed: Placed | None = None
     numbers: Numbers = frozenset()  # what is symbolic where it ends
     end: tuple[Code, int] | None = None  # the instruction that is done natively; None: it returns
+    ledger: Ledger = field(default_factory=Ledger)
     suspect: AnyshapeError | None = None  # what is to be told where eager torch raises nothing
 
     def node_count(self) -> int:

@@ -135,7 +135,7 @@ def test_what_is_much_in_a_loop_stays_compiled_though_its_first_turns_were_light
 
     few = [[torch.ones(0, 3)] * n for n in range(6)]
     many = [[torch.rand(m, 3) for m in (0, 2, 5)] * n for n in range(1, 6)]
-    fast = agree(looped, *((torch.ones(3), parts) for parts in few + many), fullgraph=False)
+    fast = agree(looped, *((torch.ones(3), parts) for parts in few + many * 8), fullgraph=False)
     before = fast.stats().specializations
     x, parts = torch.ones(3), [torch.rand(7, 3) for _ in range(9)]
     torch.testing.assert_close(fast(x, parts), looped(x, parts))
@@ -152,6 +152,26 @@ def test_the_length_of_a_list_is_a_number_like_any_other() -> None:
     calls = [(torch.rand(4, 2), ["a"] * n) for n in (*range(12), 0, 3)]
     fast = agree(counted, *calls, fullgraph=False)
     assert fast.stats().specializations <= 5 and fast.stats().graph_breaks == 0
+
+
+def test_where_segments_save_less_than_they_cost_the_original_function_is_called() -> None:
+    def told(x: Tensor, names: list[str]) -> list[Tensor]:
+        return [x + len(name) for name in names]
+
+    fast = agree(told, *((torch.ones(2), ["a", "bb"] * n) for n in range(60)), fullgraph=False)
+    assert fast.stats().uncompiled > 40
+    before = fast.stats().uncompiled
+    fast(torch.ones(5_000, 50), ["a"] * 70)  # larger than anything it was judged by
+    assert fast.stats().uncompiled == before
+
+
+def test_where_segments_save_more_than_they_cost_they_run() -> None:
+    def shown(x: Tensor) -> Tensor:
+        y = deep(deep(x))
+        return deep(deep(y)) * float(str(y.sum().item() > 1e9) == "True")
+
+    fast = agree(shown, *((torch.rand(n, 2),) for n in range(20)), fullgraph=False)
+    assert fast.stats().graph_breaks > 0 and fast.stats().uncompiled == 0
 
 
 class Pages:

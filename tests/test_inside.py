@@ -93,7 +93,7 @@ def program(x):
 """
 
 EXPLAINED = """\
-2 segments, 1 graph breaks; branches on sizes: 0 joined, 0 guarded
+2 segments, 1 graph break; branches on sizes: 0 joined, 0 guarded
 
 tensor-branch: this branch depends on the values of a tensor
   --> program.py:2, in program
@@ -164,3 +164,18 @@ def test_printed_graphs_run_in_a_process_that_knows_nothing_else(tmp_path: Path)
         expected = PRINTED[name](x.clone())
         expected = (expected,) if isinstance(expected, torch.Tensor) else tuple(expected)
         torch.testing.assert_close(found, expected, equal_nan=True)
+
+
+def test_explain_shows_the_line_of_a_break_and_names_the_tables_of_modules() -> None:
+    class Model(torch.nn.Sequential):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for layer in self:
+                x = layer(x)
+            return x * 2 if x.sum() > 0 else x  # the line
+
+    text = str(anyshape.explain(Model(torch.nn.ReLU()).eval())(torch.ones(3)))
+    caret = (
+        "return x * 2 if x.sum() > 0 else x  # the line\n      |".ljust(78) + "^^^^^^^^^^^\nhint: "
+    )
+    assert "test_inside.py:" in text and " ".join(caret.split()) in " ".join(text.split())
+    assert "model._modules is {" in text and "type(model[0]) is ReLU" in text

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anyshape.capture.values import Break
-from anyshape.errors import GraphBreakError
+from anyshape.errors import GraphBreakError, render_place
 from anyshape.ir.graph import Location
 
 
@@ -139,9 +139,11 @@ class GraphBreak:
         return GraphBreakError(kind.code, self.reason, why, self.hint, self.location)
 
     def __str__(self) -> str:
-        place = f"\n  --> {self.location}" if self.location is not None else ""
-        hint = f"\nhint: {self.hint}" if self.hint else ""
-        return f"{self.id}: {self.reason}{place}{hint}"
+        lines = [f"{self.id}: {self.reason}"]
+        if self.location is not None:
+            lines += [f"  --> {self.location}", *render_place(self.location)[1:]]
+        lines += [f"hint: {self.hint}"] if self.hint else []
+        return "\n".join(lines)
 
 
 def record_of(signal: Break, location: Location | None) -> GraphBreak:

@@ -110,14 +110,16 @@ class Sources:
 
 def describe_step(base: Source | None, kind: str, key: Any) -> str:
     """`model` and attr `_modules` and item `"0"` read as `model[0]`, a parameter as
-    `model.weight`."""
+    `model.weight`: as the program has them."""
     assert base is not None
     if kind == "cell":
         return base.text
     if kind == "attr":
-        return f"{base.text}.{key}" if key not in _TRANSPARENT else base.text
+        return f"{base.text}.{key}"
     if kind == "item" and base.kind == "attr" and base.key in _TRANSPARENT and isinstance(key, str):
-        return f"{base.text}[{key}]" if key.isdigit() else f"{base.text}.{key}"
+        assert base.base is not None
+        owner = base.base.text
+        return f"{owner}[{key}]" if key.isdigit() else f"{owner}.{key}"
     if kind == "get":
         return f"{base.text}.get({key!r})"
     if kind == "stride":

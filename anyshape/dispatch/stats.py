@@ -44,7 +44,12 @@ class Explanation:
     def __str__(self) -> str:
         stats = self.stats
         head = (
-            f"{stats.segments} segments, {len(self.breaks)} graph breaks; "
+            f"{counted(stats.segments, 'segment')}, {counted(len(self.breaks), 'graph break')}; "
             f"branches on sizes: {stats.joined} joined, {stats.guarded} guarded"
         )
         return "\n\n".join([head, *map(str, self.breaks), *self.refusals, self.relied])
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """`1 segment`, `2 segments`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from anyshape.dispatch.stats import counted
 from anyshape.errors import CODES, AnyshapeError
 from anyshape.options import from_environment, list_options
 from anyshape.runtime.cache import DiskCache
@@ -152,7 +153,7 @@ def print_cache(arguments: argparse.Namespace) -> int:
     if arguments.clear:
         cache.clear()
     entries, size_bytes = cache.size()
-    print(f"{directory}: {demo.count(entries, 'library', 'libraries')}, {size_bytes / 1e6:.1f} MB")
+    print(f"{directory}: {counted(entries, 'library', 'libraries')}, {size_bytes / 1e6:.1f} MB")
     return 0
 
 

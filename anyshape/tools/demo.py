@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from anyshape import api
+from anyshape.dispatch.stats import counted
 from anyshape.tools import accuracy, models
 from anyshape.tools.colour import painted
 from anyshape.tools.models import Mask, Recipe
@@ -180,7 +181,7 @@ def heading(settings: Settings, out: TextIO) -> None:
     recipe = settings.recipe
     dtype = str(recipe.dtype).removeprefix("torch.")
     out.write(
-        f"{count(recipe.layers, 'layer')}, {dtype}, {recipe.attention} attention, "
+        f"{counted(recipe.layers, 'layer')}, {dtype}, {recipe.attention} attention, "
         f"mask: {settings.mask}, {torch.get_num_threads()} threads, torch {torch.__version__}\n\n"
     )
     columns = (
@@ -216,9 +217,10 @@ def summary(result: ModelResult, out: TextIO) -> None:
         return
     out.write(
         f"{'':<10} compiled in {result.compile_seconds:.2f} s: "
-        f"{count(result.specializations, 'specialization')}, "
-        f"{count(result.graph_breaks, 'graph break')}, {count(result.kernels, 'kernel')}, "
-        f"{count(result.externs, 'extern')}, {count(result.eager_ops, 'operator')} run eagerly; "
+        f"{counted(result.specializations, 'specialization')}, "
+        f"{counted(result.graph_breaks, 'graph break')}, {counted(result.kernels, 'kernel')}, "
+        f"{counted(result.externs, 'extern')}, "
+        f"{counted(result.eager_ops, 'operator')} run eagerly; "
         f"branches on sizes: {result.joined} joined, {result.guarded} guarded\n\n"
     )
     out.flush()
@@ -232,14 +234,10 @@ def closing(results: Sequence[ModelResult], out: TextIO) -> None:
         out.write(painted(f"not right: {', '.join(wrong)}", "bold red", out) + "\n")
     else:
         line = (
-            f"{count(len(results), 'model')}, {count(shapes, 'shape')}, "
+            f"{counted(len(results), 'model')}, {counted(shapes, 'shape')}, "
             f"{total:.1f} s of compiling: every result right, one specialization each"
         )
         out.write(painted(line, "green", out) + "\n")
-
-
-def count(number: int, noun: str, plural: str = "") -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
 
 
 def indent(text: str) -> str:

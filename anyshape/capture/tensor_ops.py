@@ -152,9 +152,13 @@ def binary(domain: SymbolicDomain, op: str, a: Any, b: Any) -> Any:
         return NotImplemented
     if op == "**" and not isinstance(a, TensorValue):
         return call_row(domain, "pow", a, b)
-    if op == "-" and not isinstance(a, TensorValue):
-        return call_row(domain, "rsub", b, a) if "rsub" in OPS else call_row(domain, "sub", a, b)
+    if op in REFLECTED and not isinstance(a, (TensorValue, torch.Tensor)):
+        return call_row(domain, REFLECTED[op], b, a)
     return call_row(domain, torchmap.BINARY[op], a, b)
+
+
+REFLECTED = {"-": "rsub", "/": "rtruediv"}
+"""What a number does with a tensor on its right."""
 
 
 def _operand(value: Any) -> bool:

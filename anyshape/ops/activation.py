@@ -14,7 +14,6 @@ from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.rules import (
     contiguous_like,
     dim_of,
-    floated,
     pointwise_type,
     promoted,
     tensor,
@@ -28,10 +27,6 @@ Body = Callable[..., Any]
 
 def _rule(cx: TypeContext, x: Arg, *args: Arg, **kwargs: Arg) -> TensorType:
     return pointwise_type(cx, tensors_of((x,)), promoted(cx, (x,)))
-
-
-def _float_rule(cx: TypeContext, x: Arg, *args: Arg, **kwargs: Arg) -> TensorType:
-    return pointwise_type(cx, tensors_of((x,)), floated(cx, (x,)))
 
 
 def activation(
@@ -116,8 +111,20 @@ def _softplus(b: Any, x: Any, beta: Any = 1.0, threshold: Any = 20.0) -> Any:
 
 
 activation("softplus", "input, beta=1.0, threshold=20.0", _softplus, autocast="float32")
-activation("softsign", "input", lambda b, x: b.div(x, b.add(b.abs(x), 1.0)), rule=_float_rule)
-activation("tanhshrink", "input", lambda b, x: b.sub(x, b.tanh(x)), rule=_float_rule)
+op(
+    "softsign",
+    "input",
+    torch="torch.nn.functional.softsign",
+    inline=True,  # a function in Python: each of its operators rounds
+    expand=lambda b, x: b.div(x, b.add(b.abs(x), 1)),
+)
+op(
+    "tanhshrink",
+    "input",
+    torch="torch.nn.functional.tanhshrink",
+    inline=True,
+    expand=lambda b, x: b.sub(x, b.tanh(x)),
+)
 activation(
     "mish", "input, inplace=False", lambda b, x, inplace=False: b.mul(x, b.tanh(b.log1p(b.exp(x))))
 )

@@ -228,7 +228,7 @@ op(
     "rtruediv",
     "input, other",
     torch="torch.Tensor.__rtruediv__",
-    type=lambda cx, x, y: operands_type(cx, (x, y), promoted(cx, (floated_like(cx, x), y))),
+    inline=True,
     expand=lambda b, x, y: b.mul(b.reciprocal(x), y),
 )
 
@@ -236,11 +236,6 @@ op(
 def _swapped(cx: TypeContext, x: Arg, y: Arg) -> TensorType:
     """A reflected operator iterates over its operands in the order of the formula."""
     return operands_type(cx, (y, x), promoted(cx, (x, y)))
-
-
-def floated_like(cx: TypeContext, x: Arg) -> Arg:
-    """The operand whose category is that of ``reciprocal(x)`` in promotion."""
-    return x if floated(cx, (x,)) is tensors_of((x,))[0].dtype else 1.0
 
 
 op(

@@ -473,10 +473,8 @@ op(
 def _cosine_similarity_expand(b: Any, x: Any, y: Any, dim: int = 1, eps: Any = 1e-8) -> Any:
     shape = b.cx.broadcast_shapes((x.shape, y.shape))
     x, y = (v if v.shape == shape else b.expand(v, shape) for v in (x, y))
-    product = b.sum(b.mul(x, y), (dim,))
-    squares = [b.sum(b.mul(v, v), (dim,)) for v in (x, y)]
-    lengths = [b.clamp(b.sqrt(s), eps) for s in squares]
-    return b.div(product, b.mul(*lengths))
+    x, y = (b.div(v, b.clamp(b.vector_norm(v, 2, (dim,), True), eps)) for v in (x, y))
+    return b.sum(b.mul(x, y), (dim,))
 
 
 op(

@@ -174,75 +174,52 @@ def arguments(lowering: Lowering, node: Node) -> list[Arg]:
 
 def pointwise(lowering: Lowering, node: Node, index: Index) -> Cell:
     """The body of the row on the operands' elements."""
-    output = node.output.dtype
-    cell, operands = _applied(lowering, node, index, not output.is_floating)
-    if node.op in OF_WIDE_NUMBERS:
-        return lowering.draft.literal(cell, output)
-    if output.is_floating and _is_low(node) and _has_steps(lowering.draft, cell, operands):
-        cell, _ = _applied(lowering, node, index, exact=True)
-    return lowering.draft.literal(cell, output)
+    row, draft = lowering.ops[node.op].lower, lowering.draft
+    assert isinstance(row, Pointwise)
+    dtype, low, owned = _compute_dtype(row, node), _low_dtype(row, node), row.own
+    wide = WIDE_NUMBERS.get(node.op, frozenset())
 
-
-def _applied(
-    lowering: Lowering, node: Node, index: Index, exact: bool
-) -> tuple[Any, frozenset[int]]:
-    """The body's value and the elements it was given.
-
-    ``exact``: Python floats among the operands are rounded as the tensors are.
-    """
-    row = lowering.ops[node.op]
-    assert isinstance(row.lower, Pointwise)
-    dtype = _compute_dtype(row.lower, node)
-    common = _promoted(node.args) if exact and _is_low(node) else None
-    given: set[int] = set()
-
-    def element(arg: Arg, own: bool) -> Any:
+    def element(arg: Arg, place: int | str) -> Any:
+        own = place in owned
         if isinstance(arg, Value) and isinstance(arg.type, TensorType):
             cell = operand(lowering, arg, index, node.output.shape)
-            target = None if own else dtype
-            cell = lowering.draft.cast(cell, target or computed(cell.dtype))
-            given.add(cell.number)
-            return cell
-        if common is not None and arg.__class__ is float:
-            return rounded_number(arg, common)
-        return number(lowering, arg, dtype)
+            if low is not None and not own and (arg.shape or place not in wide):
+                cell = draft.cast(cell, low)
+            return draft.cast(cell, computed(cell.dtype) if own or dtype is None else dtype)
+        made = number(lowering, arg, dtype)
+        if low is None or place in wide:
+            return made
+        if isinstance(made, Cell):
+            return draft.cast(draft.cast(made, low), made.dtype)
+        return rounded_number(float(made), low) if made.__class__ in (int, float) else made
 
-    args = [element(arg, n in row.lower.own) for n, arg in enumerate(node.args)]
-    kwargs = {
-        name: arg if arg.__class__ is float else element(arg, False)
-        for name, arg in node.kwargs.items()
-    }
-    return row.lower.body(lowering.draft, *args, **kwargs), frozenset(given)
+    args = [element(arg, n) for n, arg in enumerate(node.args)]
+    kwargs = {name: element(arg, name) for name, arg in node.kwargs.items()}
+    return draft.literal(row.body(draft, *args, **kwargs), node.output.dtype)
 
 
-OF_WIDE_NUMBERS = frozenset(("div", "floor_divide"))
-"""Functions with steps that take Python floats as they are all the same."""
+def _low_dtype(row: Pointwise, node: Node) -> DType | None:
+    """The dtype to which all operands are converted first, where that is computed in another."""
+    if not _is_low(node) or row.compute == "own":
+        return None
+    dtype = _promoted(node.args)
+    return dtype if dtype.is_floating and computed(dtype) is not dtype else None
 
-STEPS = frozenset(
-    "eq ne lt le gt ge floor ceil trunc round sign floordiv truncdiv mod fmod nextafter isnan "
-    "isinf isfinite signbit copysign".split()
-)
-"""Scalar operators by which a program can tell a rounded number from one that is not."""
+
+WIDE_NUMBERS: Mapping[str, frozenset[int | str]] = {
+    **dict.fromkeys(("mul", "div", "floor_divide"), frozenset({1})),
+    **dict.fromkeys(("leaky_relu", "elu", "celu", "softplus", "softshrink"), frozenset({1, 2})),
+    **dict.fromkeys(("threshold", "lerp"), frozenset({1, 2})),
+    **dict.fromkeys(("addcmul", "addcdiv"), frozenset({"value"})),
+}
+"""Operands whose numbers take part in float32 as they are, where ATen rounds others to float16 or
+bfloat16 as it does tensors: by position or by name."""
 
 
 def _is_low(node: Node) -> bool:
     """Does the node read tensors of a dtype that is computed in a wider one?"""
     types = (v.type for v in node.inputs())
     return any(isinstance(t, TensorType) and computed(t.dtype) is not t.dtype for t in types)
-
-
-def _has_steps(draft: Draft, cell: Any, operands: frozenset[int]) -> bool:
-    """Does a value depend on its operands through a function with steps?"""
-    stack = [cell.number] if isinstance(cell, Cell) else []
-    while stack:
-        number = stack.pop()
-        element = draft.elements[number]
-        if number in operands or not isinstance(element, Op):
-            continue
-        if element.op in STEPS:
-            return True
-        stack.extend(element.args)
-    return False
 
 
 def operand(lowering: Lowering, value: Value, index: Index, shape: Index) -> Cell:

@@ -59,3 +59,46 @@ def test_a_value_is_the_same_for_every_reader() -> None:
     x, w = torch.randn(2, 16, 16).bfloat16()
     stored, near, far = anyshape.compile(program, fullgraph=True)(x, w)
     assert torch.equal(stored.float(), near) and torch.equal(near, far)
+
+
+# On every value of the dtype at once: ATen rounds a number to it, or takes it as it is, by operator.
+OF_A_NUMBER: dict[str, Callable[[Tensor], Tensor]] = {
+    "sum": lambda x: x + 0.3,
+    "difference": lambda x: 0.3 - x,
+    "product": lambda x: x * 0.3,
+    "quotient": lambda x: x / 0.3,
+    "quotient of a number": lambda x: 0.3 / x,
+    "scaled sum": lambda x: torch.add(x, x, alpha=0.3),
+    "order": lambda x: x > 0.3,
+    "an integer that the dtype rounds": lambda x: x + 2049,
+    "a tensor of another dtype": lambda x: x + torch.tensor(0.3),
+    "order by a tensor of another dtype": lambda x: x > torch.tensor(0.3),
+    "a factor in a tensor": lambda x: x * torch.tensor(0.3),
+    "a tensor's product": lambda x: torch.tensor(0.3) * x,
+    "integers in a tensor": lambda x: x + torch.arange(x.shape[0]),
+    "a size": lambda x: x + x.shape[0] / 7,
+    "a factor of sizes": lambda x: x * (x.shape[0] / 7),
+    "threshold": lambda x: F.threshold(x, 0.3, 0.7),
+    "leaky_relu": lambda x: F.leaky_relu(x, 0.3),
+    "hardshrink": lambda x: F.hardshrink(x, 0.3),
+    "softshrink": lambda x: F.softshrink(x, 0.3),
+    "hardtanh": lambda x: F.hardtanh(x, -0.7, 0.3),
+    "softsign": lambda x: F.softsign(x),
+    "tanhshrink": lambda x: F.tanhshrink(x * 4).trunc(),
+    "lerp": lambda x: x.lerp(-x, 0.3),
+    "addcmul": lambda x: torch.addcmul(x, x, x, value=0.3),
+    "addcdiv": lambda x: torch.addcdiv(x, x, x, value=0.3),
+    "clamp": lambda x: x.clamp(-0.7, 0.3),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", OF_A_NUMBER)
+def test_a_number_is_rounded_where_eager_rounds_it(name: str, dtype: torch.dtype) -> None:
+    x = torch.arange(-(2**15), 2**15).to(torch.int16).view(dtype)
+    x = x[x.isfinite() & (x.abs() < 1e4) & (x.abs() > 1e-4)]
+    x = x[: x.shape[0] // 64 * 64]  # ATen computes what is left of vectors in another way
+    program = OF_A_NUMBER[name]
+    ours, eager = anyshape.compile(program, fullgraph=True)(x), program(x)
+    assert ours.dtype is eager.dtype
+    assert torch.equal(ours, eager)

@@ -333,7 +333,7 @@ class Compiled:
                 self.light.note(entry.place, variant.end, variant.node_count())
             if now.variants:
                 self.failures.append(str(self._explain_miss(now, entry.slots)))
-            updated = Point((variant, *now.variants), point.widen | now.widen, now.native)
+            updated = Point((variant, *now.variants), variant.widen | now.widen, now.native)
             self.points = {**self.points, entry.key: updated}
         return variant
 

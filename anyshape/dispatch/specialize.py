@@ -18,6 +18,7 @@ import torch
 
 from anyshape.capture import aliases, world
 from anyshape.capture.breaks import GraphBreak, record_of
+from anyshape.capture.counters import counters
 from anyshape.capture.declared import prove_returned
 from anyshape.capture.frame import Frame, locate
 from anyshape.capture.machine import Machine
@@ -47,11 +48,12 @@ CompileGraph = Callable[[Graph, Mapping[str, torch.Tensor]], Any]
 
 @dataclass(frozen=True, slots=True)
 class _Assumed:
-    """What a capture takes for granted until the program shows otherwise: see ``texts.py`` and
-    ``aliases.py``."""
+    """What a capture takes for granted until the program shows otherwise: see ``texts.py``,
+    ``aliases.py`` and ``counters.py``."""
 
     forms_texts: bool = True
     picks_are_views: bool = False
+    counters: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -74,14 +76,17 @@ class Specializer:
     def variant(self, point: Point, entry: Entry) -> Variant:
         """One capture from the entry on, compiled."""
         started = time.perf_counter()
-        assumed = _Assumed()
+        assumed, breaks = _Assumed(), len(self.breaks)
         while True:
+            del self.breaks[breaks:]
             try:
                 return self._captured(point, entry, started, assumed)
             except _LooksIntoTexts:
                 assumed = dataclasses.replace(assumed, forms_texts=False)
             except aliases.PicksAreSeen:
                 assumed = dataclasses.replace(assumed, picks_are_views=True)
+            except _Counts as found:
+                assumed = dataclasses.replace(assumed, counters=assumed.counters | found.places)
 
     def _captured(self, point: Point, entry: Entry, started: float, assumed: _Assumed) -> Variant:
         recorder = Recorder(
@@ -93,7 +98,7 @@ class Specializer:
         )
         domain = SymbolicDomain(
             recorder,
-            widen=point.widen,
+            widen=point.widen | assumed.counters,
             forks=self.options.fork_budget,
             turns=self.options.unroll_budget,
             forms_texts=assumed.forms_texts,
@@ -132,6 +137,9 @@ class Specializer:
             if apart is not None and not apart.holds_for(entry.slots):
                 return self._native(recorder, apart)
             guards = guard_set(recorder, apart)
+            counted = counters(guards.guards, machine.heap, recorder.sources) - domain.widen
+            if counted and recorder.dynamic:
+                raise _Counts(counted)
             test, fresh = entry_of(guards, world.snapshot, self.options)
         graph = recorder.builder.finish(outputs)
         captured = time.perf_counter()
@@ -160,6 +168,7 @@ class Specializer:
             numbers=numbers,
             end=None if returns else (ending.code, ending.index),
             suspect=suspect,
+            widen=domain.widen,
         )
 
     def _run(
@@ -246,6 +255,13 @@ def _check_marks(recorder: Recorder) -> None:
 
 LOOKING = frozenset({"changing-value", "proxy-leak", "unknown-call"})
 """Breaks that a text of sizes may cause by being formed in each call only."""
+
+
+class _Counts(BaseException):
+    """The program writes another number where it has read one: it is to be a symbol."""
+
+    def __init__(self, places: frozenset[str]) -> None:
+        self.places = places
 
 
 class _LooksIntoTexts(BaseException):

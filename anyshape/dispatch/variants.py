@@ -52,6 +52,7 @@ class Variant:
     placed: Placed | None = None
     numbers: Numbers = frozenset()  # what is symbolic where it ends
     end: tuple[Code, int] | None = None  # the instruction that is done natively; None: it returns
+    widen: frozenset[str] = frozenset()  # see `Point`
     ledger: Ledger = field(default_factory=Ledger)
     suspect: AnyshapeError | None = None  # what is to be told where eager torch raises nothing
 

@@ -5,8 +5,10 @@ its identity, and a container that is only written is not looked into.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -243,3 +245,79 @@ def test_what_is_got_from_a_dict_relies_on_that_key_alone() -> None:
         given["mask"] = x + step
         same(fast(x, given), program(x, given))
     assert fast.stats().specializations == 2
+
+
+def counted_in_an_attribute() -> tuple[Callable[[Tensor], Any], Callable[[], Any]]:
+    class Steps(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.step = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.step += 1
+            return x * self.step if self.step % 3 else x + self.step
+
+    module = Steps()
+    return module, lambda: module.step
+
+
+def counted_in_a_closure() -> tuple[Callable[[Tensor], Any], Callable[[], Any]]:
+    step = 0
+
+    def program(x: Tensor) -> Tensor:
+        nonlocal step
+        step += x.shape[0]
+        return x + step
+
+    return program, lambda: step
+
+
+def counted_in_containers() -> tuple[Callable[[Tensor], Any], Callable[[], Any]]:
+    counts, places = {"calls": 0, "rows": 0}, [0, 0]
+
+    def program(x: Tensor) -> tuple[Tensor, str]:
+        counts["calls"] += 1
+        counts["rows"] += x.shape[0]
+        places[1] = places[1] + 2
+        return x * places[1], f"{counts['calls']} of {counts['rows']}"
+
+    return program, lambda: (dict(counts), list(places))
+
+
+def set_back() -> tuple[Callable[[Tensor], Any], Callable[[], Any]]:
+    state = SimpleNamespace(left=4)
+
+    def program(x: Tensor) -> Tensor:
+        state.left -= 1
+        if state.left == 0:
+            state.left = 4
+        return x + state.left
+
+    return program, lambda: state.left
+
+
+@pytest.mark.parametrize(
+    ("make", "most"),
+    [
+        (counted_in_an_attribute, 2),
+        (counted_in_a_closure, 1),
+        (counted_in_containers, 1),
+        (set_back, 2),
+    ],
+)
+def test_a_counter_is_a_symbol_from_the_first_call_on(make: Any, most: int) -> None:
+    stats = agree(make)
+    assert stats.specializations <= most and stats.graph_breaks == 0
+
+
+def test_what_a_counter_picks_is_picked_by_its_value() -> None:
+    def make() -> tuple[Callable[[Tensor], Any], Callable[[], Any]]:
+        turn, factors = [0], (1.0, 2.0, 3.0)
+
+        def program(x: Tensor) -> Tensor:
+            turn[0] = (turn[0] + 1) % len(factors)
+            return x * factors[turn[0]]
+
+        return program, lambda: list(turn)
+
+    assert agree(make).specializations == 3

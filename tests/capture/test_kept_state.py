@@ -5,7 +5,6 @@ its identity, and a container that is only written is not looked into.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -285,7 +284,11 @@ def counted_in_containers() -> tuple[Callable[[Tensor], Any], Callable[[], Any]]
 
 
 def set_back() -> tuple[Callable[[Tensor], Any], Callable[[], Any]]:
-    state = SimpleNamespace(left=4)
+    class State:
+        def __init__(self) -> None:
+            self.left = 4
+
+    state = State()
 
     def program(x: Tensor) -> Tensor:
         state.left -= 1

@@ -427,9 +427,19 @@ binary(
 binary("copysign", lambda b, x, y: b.copysign(x, y), dtype=floated)
 binary("hypot", lambda b, x, y: b.hypot(x, y))
 binary("nextafter", lambda b, x, y: b.nextafter(x, y))
+
+
+def _times_log(log: str) -> Callable[..., Any]:
+    def body(b: Any, x: Any, y: Any) -> Any:
+        y = b.cast(y, getattr(x, "dtype", None) or y.dtype)  # either may be a number
+        return b.where(b.isnan(y), y, b.where(b.eq(x, 0), 0.0, b.mul(x, getattr(b, log)(y))))
+
+    return body
+
+
 binary(
     "xlogy",
-    lambda b, x, y: b.where(b.isnan(y), y, b.where(b.eq(x, 0), 0.0, b.mul(x, b.log(y)))),
+    _times_log("log"),
     dtype=floated,
     aliases=("torch.special.xlogy",),
 )
@@ -438,9 +448,7 @@ op(
     "input, other",
     torch="torch.special.xlog1py",
     type=pointwise_rule(floated, 2),
-    lower=Pointwise(
-        lambda b, x, y: b.where(b.isnan(y), y, b.where(b.eq(x, 0), 0.0, b.mul(x, b.log1p(y))))
-    ),
+    lower=Pointwise(_times_log("log1p")),
 )
 binary("heaviside", lambda b, x, y: b.where(b.eq(x, 0), y, b.cast(b.gt(x, 0), x.dtype)))
 

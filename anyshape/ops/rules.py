@@ -7,6 +7,7 @@ a function of ``(cx, *args, **kwargs)``; the makers here return such functions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from anyshape.ir.dtypes import (
@@ -110,7 +111,17 @@ def operands_type(cx: TypeContext, operands: Sequence[Arg], dtype: DType) -> Ten
     """``pointwise_type`` of tensors and Python numbers; ``None`` operands do not count."""
     tensors = tensors_of(operands)
     numbers = len(tensors) < sum(operand is not None for operand in operands)
+    if len(tensors) > 1 and any(t.dtype is not dtype for t in tensors):
+        common = promoted(cx, operands) if dtype is bool_ else dtype
+        tensors = [_as_iterated(cx, t, common) for t in tensors]
     return pointwise_type(cx, tensors, dtype, numbers)
+
+
+def _as_iterated(cx: TypeContext, t: TensorType, common: DType) -> TensorType:
+    """The operand as ATen on the CPU iterates over it: as a copy where it is converted."""
+    if t.dtype is common or t.device != "cpu" or not t.shape:
+        return t
+    return replace(t, dtype=common, strides=preserved_strides(cx, t))
 
 
 _MISMATCH = "The sizes of the tensors must match (or be 1) to broadcast"

@@ -333,7 +333,8 @@ def reduction(lowering: Lowering, node: Node, index: Index) -> Cell:
         return _arg_reduction(lowering, node, cell, inner)
     if combine in ("any", "all"):
         return draft.cast(draft.reduce(combine, draft.cast(cell, bool_)), output)
-    return draft.cast(draft.reduce(combine, draft.cast(cell, computed(output))), output)
+    given = draft.cast(draft.cast(cell, output), computed(output))  # ATen converts first
+    return draft.cast(draft.reduce(combine, given), output)
 
 
 def _arg_reduction(lowering: Lowering, node: Node, cell: Cell, inner: Index) -> Cell:

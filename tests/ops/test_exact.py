@@ -143,6 +143,14 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Calls]] = {
         lambda x, i: (x[:, i].stride(), x[i].stride(), x[:, i].is_contiguous()),
         [(torch.ones(n, 2, 3), torch.tensor(n - 1)) for n in (2, 1)],
     ),
+    "a sum in a small dtype": (
+        lambda x: (x.sum(-1, dtype=torch.float16), x.double().sum(0, dtype=torch.bfloat16)),
+        [(torch.tensor([[2049, 2**40], [5, -(2**40)], [1, 2]])[:n],) for n in (3, 1, 2)],
+    ),
+    "a logarithm of a number": (
+        lambda x: (torch.xlogy(x, 2), torch.special.xlog1py(x, 1), torch.xlogy(2, x)),
+        [(torch.arange(n, dtype=dtype),) for n, dtype in ((3, torch.float32), (2, torch.int8))],
+    ),
     "a write to what a tensor picks": (
         lambda x, i: (x[i].add_(1), x * 1)[1],
         [(torch.ones(n, 2), torch.tensor(n - 1)) for n in (3, 2)],

@@ -7,6 +7,7 @@ import random
 import pytest
 import torch
 
+import anyshape
 from anyshape.ir.dtypes import float32, int64
 from anyshape.ir.graph import TensorType, Value
 from anyshape.ops.context import TypeContext
@@ -15,6 +16,12 @@ from anyshape.ops.table import OPS
 from anyshape.symbolic import Dim, Facts, Space, evaluate
 from anyshape.tools.accuracy import strides_that_matter
 
+CONVERTED = {
+    "a sum": lambda x, y: x + y,
+    "a comparison": lambda x, y: y < x,
+    "a quotient": lambda x, y: y / x,
+    "a choice": lambda x, y: torch.where(x > 0, x, y),
+}
 OPERATORS = {1: torch.neg, 2: torch.sub, 3: torch.addcmul}
 
 
@@ -107,3 +114,15 @@ def test_layouts_of_what_is_indexed_are_eagers(seed: int) -> None:
         assert found.shape == tuple(real.shape)
         made = torch.empty_strided(found.shape, found.strides)
         assert strides_that_matter(made) == strides_that_matter(real), (value(x), indices)
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_an_operand_that_is_converted_has_the_strides_of_its_copy(name: str) -> None:
+    fast = anyshape.compile(CONVERTED[name])
+    for n in (3, 2):
+        repeated = torch.arange(1, 5, dtype=torch.int8).expand(n, 4)
+        columns = torch.ones(4, n).t()
+        for x, y in ((repeated, columns), (columns, repeated)):
+            ours, eager = fast(x, y), CONVERTED[name](x, y)
+            assert ours.stride() == eager.stride()
+            assert torch.equal(ours, eager)

@@ -210,6 +210,11 @@ class Heap:
         self._journal(found.write(fn, args))
         self.log(fn, target, args)
 
+    def _appended(self, obj: Any) -> list[Any] | None:
+        """What this trace has put at the end of an outside list that it has not read as a whole."""
+        unread = self.unread.get(id(obj)) if self.unread else None
+        return None if unread is None else unread.appended()
+
     def _stored(self, obj: Any, key: Any) -> Any:
         """What this trace has stored in an outside dict that it has not read as a whole."""
         unread = self.unread.get(id(obj)) if self.unread else None
@@ -274,6 +279,12 @@ class Heap:
     # ---- reads -----------------------------------------------------------------------------------
     def length(self, obj: Any) -> Any:
         """`len(obj)` of a container with a C `__len__`."""
+        appended = self._appended(obj)
+        if appended:
+            before = self.domain.read(obj, "len", None, len(obj))
+            plain = type(before) is int
+            count = len(appended)
+            return before + count if plain else self.domain.binary("+", before, count)
         known = self._known(obj)
         if known is not None:
             return len(known.state)
@@ -287,6 +298,9 @@ class Heap:
         """`obj[key]` by C code."""
         if type(obj) in IMMUTABLE or id(obj) in self.created:
             return obj[key]
+        appended = self._appended(obj)
+        if appended and type(key) is int and -len(appended) <= key < 0:
+            return appended[key]
         if isinstance(obj, dict) and type(key) not in PROXIES and id(obj) in self.unread:
             value = self._stored(obj, key)
             return self._outside_item(obj, key) if value is NULL else value

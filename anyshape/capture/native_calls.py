@@ -7,7 +7,7 @@ else holds it. `purity` says what a function reads and writes; the heap has the 
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, deque
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +65,7 @@ def _asks_one_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     nothing else is read of it."""
     if kwargs or len(args) not in (2, 3) or type(args[1]) not in PLAIN_KEYS:
         return False
-    return type(args[0]) in (dict, OrderedDict, defaultdict)
+    return type(args[0]) in (dict, OrderedDict)  # another may make what it is asked for
 
 
 def _refuse_old_iterators(heap: Heap, args: tuple[Any, ...]) -> None:

@@ -57,6 +57,11 @@ class Unread:
         """What was stored under the key; `NULL` if nothing was."""
         return self.entries.get(key, NULL)
 
+    def appended(self) -> list[Any] | None:
+        """What was put at the end of a list, if that is all that was written."""
+        plain = all(fn is list.append for fn, _ in self.writes) and type(self.real) is list
+        return [args[0] for _, args in self.writes] if plain else None
+
     def reading(self, read: Callable[..., Any]) -> Callable[..., Any]:
         """`Domain.read` for the mirror: what has been overwritten is not read."""
 

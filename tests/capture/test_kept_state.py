@@ -324,3 +324,19 @@ def test_what_a_counter_picks_is_picked_by_its_value() -> None:
         return program, lambda: list(turn)
 
     assert agree(make).specializations == 3
+
+
+def test_a_log_that_grows_is_asked_how_long_it_is_and_what_came_last() -> None:
+    log: list[int] = []
+
+    def program(x: Tensor, log: list[int]) -> Any:
+        before = len(log)
+        log.append(x.shape[0])
+        log.append(before)
+        return x + before, len(log), log[-1] + log[-2]
+
+    fast, expected = compiled(program, fullgraph=False), list(log)
+    for x in sizes():
+        same(fast(x, log), program(x, expected))
+        same(log, expected)
+    assert fast.stats().specializations <= 4 and fast.stats().graph_breaks == 0

@@ -1,8 +1,9 @@
-"""Text of C to running code: one shared object for all kernels that are not yet loaded or cached.
+"""Text of C to running code: shared objects of all kernels that are not yet loaded or cached.
 
-In: kernel texts by name. Out: built-in functions (``calls.py``). The object is addressed by text,
-compiler and flags, CPU features and torch version; it is compiled into a temporary directory, kept
-in the disk cache, and loaded from memory, so that a full or read-only disk cannot stop it.
+In: kernel texts by name. Out: built-in functions (``calls.py``). Long texts are several objects,
+compiled side by side. An object is addressed by text, compiler and flags, CPU features and torch
+version; it is compiled into a temporary directory, kept in the disk cache, and loaded from memory,
+so that a full or read-only disk cannot stop it.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +35,9 @@ FLAGS = (
     "-O3", "-march=native", "-fopenmp", "-ffp-contract=off", "-fno-math-errno",
     "-fno-trapping-math", "-fwrapv", "-std=gnu11", "-shared", "-fPIC", "-w",
 )  # fmt: skip
+PART_BYTES = 12_000
+"""Of text that makes a further C compiler worth its start."""
+MOST_PARTS = 4
 COMPILERS = ("cc", "gcc", "clang")
 OBJECT = "kernels.so"
 SOURCE = "kernels.c"
@@ -110,25 +116,47 @@ class Builder:
             return {name: self.loaded[name] for name in wanted}
 
     def _load(self, functions: Mapping[str, CFunction]) -> None:
-        texts = (functions[name].text + caller(name, functions[name]) for name in sorted(functions))
-        source = "\n".join([self.prelude, CALLS_PRELUDE, *texts])
-        library = load_shared_object(self._object(source))
-        for name in functions:
-            address = ctypes.cast(library[name], ctypes.c_void_p).value
-            assert address is not None
-            self.loaded[name] = Loaded(built_in(library, name), address)
+        texts = {n: functions[n].text + caller(n, functions[n]) for n in sorted(functions)}
+        parts = dealt({name: len(text) for name, text in texts.items()}, cores())
+        prelude = (self.prelude, CALLS_PRELUDE)
+        sources = ["\n".join((*prelude, *(texts[name] for name in part))) for part in parts]
+        for part, binary in zip(parts, self._objects(sources), strict=True):
+            library = load_shared_object(binary)
+            for name in part:
+                address = ctypes.cast(library[name], ctypes.c_void_p).value
+                assert address is not None
+                self.loaded[name] = Loaded(built_in(library, name), address)
 
-    def _object(self, source: str) -> bytes:
+    def _objects(self, sources: Sequence[str]) -> list[bytes]:
+        """The shared object of each; those that are not kept are compiled side by side."""
         identity = (self.toolchain.identity, " ".join(FLAGS), cpu_identity(), torch.__version__)
-        key = digest("c", source, *identity)
-        cached = self.cache.load(key)
-        if cached is not None and OBJECT in cached:
-            return cached[OBJECT]
-        self.compiled += 1
-        with stage_of("running the C compiler"):
-            binary = compile_c(self.toolchain.path, source)
-        self.cache.store(key, {SOURCE: source.encode(), OBJECT: binary})
-        return binary
+        keys = {source: digest("c", source, *identity) for source in sources}
+        kept = {source: (self.cache.load(key) or {}).get(OBJECT) for source, key in keys.items()}
+        missing = [source for source, binary in kept.items() if binary is None]
+        self.compiled += len(missing)
+        with stage_of("running the C compiler"), ThreadPoolExecutor(MOST_PARTS) as threads:
+            made = threads.map(partial(compile_c, self.toolchain.path), missing)
+            for source, binary in zip(missing, made, strict=True):
+                self.cache.store(keys[source], {SOURCE: source.encode(), OBJECT: binary})
+                kept[source] = binary
+        return [binary for binary in kept.values() if binary is not None]
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def dealt(sizes: Mapping[str, int], hands: int) -> list[list[str]]:
+    """The names in parts of like size: as many as are worth it, and as there are hands."""
+    count = max(1, min(hands, MOST_PARTS, sum(sizes.values()) // PART_BYTES, len(sizes)))
+    parts: list[list[str]] = [[] for _ in range(count)]
+    taken = [0] * count
+    for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
+        least = taken.index(min(taken))
+        parts[least].append(name)
+        taken[least] += sizes[name]
+    return [sorted(part) for part in parts]
 
 
 def compile_c(compiler: str, source: str) -> bytes:

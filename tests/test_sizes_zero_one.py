@@ -199,11 +199,11 @@ SAME: dict[str, Program] = {
     "reshape with -1 first": program(lambda x: x.reshape(-1, x.shape[1]), "n m", backed=2),
     "reshape to another's": program(lambda x, y: x.reshape(y.shape), "n 2", "k", backed=2),
     "expand_as": program(lambda x, y: x.expand_as(y), "n 1", "n m"),
-    "expand an unknown": program(lambda x, y: x.expand(y.shape[0]), "n", "m", backed=4),
+    "expand an unknown": program(lambda x, y: x.expand(y.shape[0]), "n", "m", backed=3),
     "cat of columns": program(lambda x, y: torch.cat([x, y], 1), "n m", "n k"),
     "max_pool1d": program(lambda x: F.max_pool1d(x, 2), "b 3 w", backed=4),
     "max_pool2d with places": program(
-        lambda x: F.max_pool2d(x, 2, return_indices=True), "b 3 h w", backed=6
+        lambda x: F.max_pool2d(x, 2, return_indices=True), "b 3 h w", backed=5
     ),
     "adaptive_max_pool2d": program(lambda x: F.adaptive_max_pool2d(x, 2), "b 3 h w"),
     "conv2d with a stride": program(

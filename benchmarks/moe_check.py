@@ -283,11 +283,12 @@ def check_tiles() -> None:
         )
         for tile in (
             *(
-                Tile(2, 1, 64, 256, 64, 4, halves=True, **special),
+                Tile(2, 1, 64, 256, 64, 4, store_n=128, **special),
                 Tile(2, 1, 64, 256, 64, 3, **special),
+                Tile(2, 1, 64, 256, 64, 4, store_n=64, extra=16, **special),
             ),
             *(
-                Tile(1, 1, 128, 256, 64, 4, halves=True, warps=8, **special),
+                Tile(1, 1, 128, 256, 64, 4, store_n=128, warps=8, **special),
                 Tile(1, 1, 16, 128, 128, 5, swap=True, specialized=True),
             ),
         ):

@@ -16,6 +16,10 @@ class Tile:
     """A tile of pieces_m x pieces_n pieces, each [wm rows of x, wn rows of w], and how it is
     loaded and stored.
 
+    A tile may have up to `extra` rows more, with which the weights are the first operand: what a
+    group has beyond its last whole tile costs no tile of its own then. Results are staged in shared
+    memory, `store_n` columns at a time.
+
     `specialized` says which kernel: the one in Gluon, whose loads have a warp of their own and
     whose pieces have a
     warpgroup each, or the one in Triton, which has one piece, and may `flatten` its loops over
@@ -31,11 +35,22 @@ class Tile:
     band: int = 8
     swap: bool = False
     staged: bool = False
-    halves: bool = False
+    store_n: int = 256
+    extra: int = 0
     warps: int = 4
     programs: int = 1
     flatten: bool = False
     specialized: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Rows of x that all pieces of a tile have together."""
+        return self.wm * self.pieces_m
+
+    @property
+    def most(self) -> int:
+        """The most rows that a tile can have."""
+        return self.rows + self.extra
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +67,12 @@ class Shapes:
 
 ANY = float("inf")
 FEW_ROWS = Tile(1, 1, 16, 128, 128, 3, swap=True, programs=2, flatten=True)
-TWO_CONSUMERS = Tile(2, 1, 64, 256, 64, 4, staged=True, halves=True, specialized=True)
+TWO_CONSUMERS = Tile(2, 1, 64, 256, 64, 4, staged=True, store_n=128, specialized=True)
 # two tile rows of a group, then the next two: where groups have two or three, programs that take
 # every 132nd tile would otherwise all meet either short last rows or none
 TWO_ROWS = replace(TWO_CONSUMERS, band=2)
-TWO_NARROW = Tile(2, 1, 64, 128, 64, 5, staged=True, specialized=True)
+# up to 144 rows, which groups of 128 rows and a few share one reading of their weights for
+LONGER = replace(TWO_ROWS, extra=16, store_n=64)
 TWO_PROGRAMS = Tile(1, 1, 128, 128, 64, 3, programs=2, flatten=True)
 
 TILES: tuple[Shapes, ...] = (
@@ -64,14 +80,14 @@ TILES: tuple[Shapes, ...] = (
     Shapes(16, 24, ANY, Tile(1, 1, 32, 128, 128, 4, swap=True, flatten=True)),
     Shapes(16, 64, ANY, Tile(1, 1, 64, 128, 128, 4, flatten=True)),
     Shapes(16, 96, ANY, TWO_PROGRAMS),
-    Shapes(16, 192, ANY, TWO_NARROW),
+    Shapes(16, 160, ANY, LONGER),
     Shapes(16, 320, ANY, TWO_ROWS),
     Shapes(16, ANY, ANY, TWO_CONSUMERS),
     Shapes(8, 12, ANY, replace(FEW_ROWS, bk=256)),
     Shapes(8, 24, ANY, Tile(1, 1, 32, 128, 256, 4, swap=True, flatten=True)),
     Shapes(8, 64, ANY, Tile(1, 1, 64, 128, 256, 4, flatten=True)),
     Shapes(8, 96, ANY, replace(TWO_PROGRAMS, bk=128)),
-    Shapes(8, 192, 2048, replace(TWO_NARROW, bk=128)),
+    Shapes(8, 160, ANY, replace(LONGER, bk=128)),
     Shapes(8, 320, ANY, replace(TWO_ROWS, bk=128)),
     Shapes(8, ANY, ANY, replace(TWO_CONSUMERS, bk=128)),
 )
@@ -79,9 +95,11 @@ TILES: tuple[Shapes, ...] = (
 SIMPLE_TILES: tuple[Shapes, ...] = (
     *(shapes for shapes in TILES if shapes.rows <= 64),
     Shapes(16, 96, ANY, TWO_PROGRAMS),
+    Shapes(16, 160, ANY, LONGER),
     Shapes(16, 320, ANY, TWO_ROWS),
     Shapes(16, ANY, ANY, TWO_PROGRAMS),
     Shapes(8, 96, ANY, replace(TWO_PROGRAMS, bk=128)),
+    Shapes(8, 160, ANY, replace(LONGER, bk=128)),
     Shapes(8, 320, ANY, replace(TWO_ROWS, bk=128)),
     Shapes(8, ANY, ANY, replace(TWO_PROGRAMS, bk=128)),
 )
@@ -89,12 +107,16 @@ SIMPLE_TILES: tuple[Shapes, ...] = (
 GATED_TILES: tuple[Shapes, ...] = (
     Shapes(16, 12, ANY, replace(FEW_ROWS, wn=64)),
     Shapes(16, 40, ANY, Tile(1, 1, 32, 64, 128, 4, swap=True, flatten=True)),
+    Shapes(16, 96, ANY, TWO_ROWS),
+    Shapes(16, 160, ANY, LONGER),
     Shapes(16, 320, ANY, TWO_ROWS),
     Shapes(16, ANY, ANY, TWO_CONSUMERS),
 )
 # the same where rows are gathered by index
 GATED_GATHER_TILES: tuple[Shapes, ...] = (
     *(shapes for shapes in GATED_TILES if shapes.rows <= 40),
+    Shapes(16, 96, 4096, TWO_ROWS),
+    Shapes(16, 160, 4096, LONGER),
     Shapes(16, 320, 4096, TWO_ROWS),
     Shapes(16, ANY, ANY, Tile(1, 1, 128, 128, 64, 4, warps=8)),
 )

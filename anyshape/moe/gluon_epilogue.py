@@ -6,6 +6,15 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma
 
+from anyshape.moe.gluon_tiles import pick
+
+
+@gluon.jit
+def beside(where, columns):
+    """A place that many columns on."""
+    group, start, row, column, count, all_columns = where
+    return group, start, row, column + columns, count, all_columns
+
 
 @gluon.jit
 def act(gate, up, alpha, limit, KIND: gl.constexpr):
@@ -25,29 +34,35 @@ def act(gate, up, alpha, limit, KIND: gl.constexpr):
 
 
 @gluon.jit
-def activate(acc, bias, column, columns, alpha, limit, SET: gl.constexpr):
-    """act(gate) * up [WM, WN // 2] of sums [WM, WN], which are WN // 2 columns of gate and then of
-    up from `column` on, or both in turn. `bias` points at the group's.
-    """
-    WM: gl.constexpr = SET.tile.wm
-    HALF: gl.constexpr = SET.tile.wn // 2
-    KIND: gl.constexpr = SET.kind
-    if SET.apart:
-        gate, up = acc.reshape([WM, 2, HALF]).permute((0, 2, 1)).split()
+def split_gates(acc, APART: gl.constexpr):
+    """(gate, up) of sums whose columns are all gates and then all ups, or both in turn."""
+    WM: gl.constexpr = acc.shape[0]
+    HALF: gl.constexpr = acc.shape[1] // 2
+    if APART:
+        return acc.reshape([WM, 2, HALF]).permute((0, 2, 1)).split()
     else:
-        gate, up = acc.reshape([WM, HALF, 2]).split()
+        return acc.reshape([WM, HALF, 2]).split()
+
+
+@gluon.jit
+def activate(gate, up, where, others, curve, SWAP: gl.constexpr, SET: gl.constexpr):
+    """act(gate) * up of sums, with their biases; [columns, rows] if SWAP."""
+    group, start, row, column, count, columns = where
+    x_scales, w_scales, bias, stride_bias = others
+    alpha, limit = curve
+    KIND: gl.constexpr = SET.kind
     if SET.biased:
-        c = column + gl.arange(0, HALF, gl.SliceLayout(0, gate.type.layout))
+        N: gl.constexpr = gate.shape[pick(SWAP, 0, 1)]
+        c = column + gl.arange(0, N, columns_of(gate.type.layout, SWAP))
+        first = bias + group * stride_bias + pick(SET.apart, 1, 2) * c
         if SET.apart:
-            first = bias + c
             second = first + columns
         else:
-            first = bias + c * 2
             second = first + 1
         added = gl.load(first, mask=c < columns, other=0.0).to(gl.float32)
-        gate = gate + added[None, :]
+        gate = gate + along_columns(added, SWAP)
         added = gl.load(second, mask=c < columns, other=0.0).to(gl.float32)
-        up = up + added[None, :]
+        up = up + along_columns(added, SWAP)
     return act(gate, up, alpha, limit, KIND)
 
 
@@ -76,16 +91,15 @@ def along_columns(value, SWAP: gl.constexpr):
 
 
 @gluon.jit
-def finish(acc, where, others, factors, SET: gl.constexpr):
+def finish(acc, where, others, factors, SWAP: gl.constexpr, SET: gl.constexpr):
     """Scales, bias and row weights of an accumulator whose rows begin at `row` of the group,
-    columns at `column`.
+    columns at `column`; [columns, rows] if SWAP.
     """
     group, start, row, column, count, columns = where
     x_scales, w_scales, bias, stride_bias = others
     row_weights, scatter_indices, weight_token, weight_group = factors
-    SWAP: gl.constexpr = SET.tile.swap
-    r = row + gl.arange(0, SET.tile.wm, rows_of(acc.type.layout, SWAP))
-    c = column + gl.arange(0, SET.tile.wn, columns_of(acc.type.layout, SWAP))
+    r = row + gl.arange(0, acc.shape[pick(SWAP, 1, 0)], rows_of(acc.type.layout, SWAP))
+    c = column + gl.arange(0, acc.shape[pick(SWAP, 0, 1)], columns_of(acc.type.layout, SWAP))
     if SET.scaled:
         xs = gl.load(x_scales + start + r, mask=r < count, other=0.0)
         ws = gl.load(w_scales + group * columns + c, mask=c < columns, other=0.0)
@@ -106,20 +120,20 @@ def finish(acc, where, others, factors, SET: gl.constexpr):
 @gluon.jit
 def store(
     value,
-    place,
+    target,
+    where,
     SWAP: gl.constexpr,
     SCATTER: gl.constexpr,
-    WM: gl.constexpr,
-    WN: gl.constexpr,
 ):
     """Store, or add at `scatter_indices`, the rows and columns of `value` that are there."""
-    out, scatter_indices, start, row, column, count, columns, stride_out = place
-    r = row + gl.arange(0, WM, rows_of(value.type.layout, SWAP))
-    c = column + gl.arange(0, WN, columns_of(value.type.layout, SWAP))
-    target = (start + r).to(gl.int64)
+    out, scatter_indices, stride_out = target
+    group, start, row, column, count, columns = where
+    r = row + gl.arange(0, value.shape[pick(SWAP, 1, 0)], rows_of(value.type.layout, SWAP))
+    c = column + gl.arange(0, value.shape[pick(SWAP, 0, 1)], columns_of(value.type.layout, SWAP))
+    to = (start + r).to(gl.int64)
     if SCATTER:
-        target = gl.load(scatter_indices + start + r, mask=r < count, other=0).to(gl.int64)
-    at = out + along_rows(target, SWAP) * stride_out + along_columns(c, SWAP)
+        to = gl.load(scatter_indices + start + r, mask=r < count, other=0).to(gl.int64)
+    at = out + along_rows(to, SWAP) * stride_out + along_columns(c, SWAP)
     mask = along_rows(r < count, SWAP) & along_columns(c < columns, SWAP)
     if SCATTER:
         gl.atomic_add(at, value, mask=mask, sem="relaxed")
@@ -135,47 +149,54 @@ def line_layout(columns, warps):
 
 
 @gluon.jit
-def store_part(
-    value, out_desc, buffer, place, SCATTER: gl.constexpr, WM: gl.constexpr, WN: gl.constexpr
-):
-    """Write the rows of a part of a tile, by way of shared memory: by the copy engine if all
-    WM are there, or in lines of 16 bytes a thread, which are added at `scatter_indices` if SCATTER.
-    """
-    out, scatter_indices, start, first, column, end, columns, stride_out = place
-    row = start + first
-    count = end - first
-    tma.store_wait(0)
-    buffer.store(value)
-    if (count >= WM) & (SCATTER == 0):
-        fence_async_shared()
-        tma.async_copy_shared_to_global(out_desc, [row, column], buffer)
+def store_lines(buffer, target, where, SCATTER: gl.constexpr):
+    """Write the rows in `buffer` in lines of 16 bytes a thread, or add them to their tokens."""
+    out, scatter_indices, stride_out = target
+    group, start, row, column, count, columns = where
+    layout: gl.constexpr = line_layout(buffer.shape[1], gl.num_warps())
+    lines = buffer.load(layout)
+    r = row + gl.arange(0, buffer.shape[0], gl.SliceLayout(1, layout))
+    c = column + gl.arange(0, buffer.shape[1], gl.SliceLayout(0, layout))
+    to = (start + r).to(gl.int64)
+    if SCATTER:
+        to = gl.load(scatter_indices + to, mask=r < count, other=0).to(gl.int64)
+    at = out + to[:, None] * (stride_out // 8 * 8) + c[None, :]
+    at = gl.max_contiguous(gl.multiple_of(at, [1, 16]), [1, 8])
+    mask = (r < count)[:, None] & (c < columns // 8 * 8)[None, :]
+    if SCATTER:
+        gl.atomic_add(at, lines, mask=mask, sem="relaxed")
     else:
-        layout: gl.constexpr = line_layout(WN, gl.num_warps())
-        lines = buffer.load(layout)
-        r = gl.arange(0, WM, gl.SliceLayout(1, layout))
-        c = column + gl.arange(0, WN, gl.SliceLayout(0, layout))
-        target = (row + r).to(gl.int64)
-        if SCATTER:
-            target = gl.load(scatter_indices + target, mask=r < count, other=0).to(gl.int64)
-        at = out + target[:, None] * (stride_out // 8 * 8) + c[None, :]
-        at = gl.max_contiguous(gl.multiple_of(at, [1, 16]), [1, 8])
-        mask = (r < count)[:, None] & (c < columns // 8 * 8)[None, :]
-        if SCATTER:
-            gl.atomic_add(at, lines, mask=mask, sem="relaxed")
-        else:
-            gl.store(at, lines, mask=mask)
+        gl.store(at, lines, mask=mask)
 
 
 @gluon.jit
 def store_tile(
-    value, out_desc, buffer, place, WM: gl.constexpr, WN: gl.constexpr, SET: gl.constexpr
+    value, out_desc, buffer, target, where, SCATTER: gl.constexpr, LAST: gl.constexpr = True
 ):
-    """Write or add the rows of a tile that are there, in one piece or in two halves."""
-    if SET.halves:
-        out, scatter_indices, start, row, column, count, columns, stride_out = place
+    """Write or add the rows of a tile that are there, by way of shared memory, as many columns at a
+    time as `buffer` has: by the copy engine if all rows are there and nothing is added.
+    """
+    group, start, row, column, count, columns = where
+    WM: gl.constexpr = value.shape[0]
+    WN: gl.constexpr = value.shape[1]
+    if WN > buffer.shape[1]:
         left, right = value.reshape([WM, 2, WN // 2]).permute((0, 2, 1)).split()
-        store_part(left, out_desc, buffer, place, SET.scatter, WM, WN // 2)
-        other = (out, scatter_indices, start, row, column + WN // 2, count, columns, stride_out)
-        store_part(right, out_desc, buffer, other, SET.scatter, WM, WN // 2)
+        store_tile(left, out_desc, buffer, target, where, SCATTER, False)
+        store_tile(right, out_desc, buffer, target, beside(where, WN // 2), SCATTER, LAST)
     else:
-        store_part(value, out_desc, buffer, place, SET.scatter, WM, WN)
+        tma.store_wait(0)
+        buffer.store(value)
+        if (count - row >= WM) & (SCATTER == 0) & LAST:
+            fence_async_shared()
+            tma.async_copy_shared_to_global(out_desc, [start + row, column], buffer)
+        else:
+            store_lines(buffer, target, where, SCATTER)
+
+
+@gluon.jit
+def store_extra(value, buffer, target, where, SCATTER: gl.constexpr):
+    """The same for a few rows that were worked out as columns: `value` is [columns, rows]."""
+    tma.store_wait(0)
+    few = buffer.slice(0, value.shape[1]).slice(0, value.shape[0], dim=1)
+    few.store(value.permute((1, 0)))
+    store_lines(few, target, where, SCATTER)

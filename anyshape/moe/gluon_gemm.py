@@ -4,7 +4,7 @@ registers each part of the kernel gets, and which operands it takes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from anyshape.moe.gemm_tiles import Tile
+from anyshape.moe.gemm_tiles import TWO_ROWS, Tile
 from anyshape.moe.gluon_kernel import Settings, grouped_gemm_kernel
 from anyshape.moe.launches import (
     capability,
@@ -132,9 +132,10 @@ def launch(
     columns = out.shape[1]
     out_n = tile.wn if gate is None else tile.wn // 2
     apart = gate is not None and not gate.interleaved
-    halves = tile.halves and gate is None
     factors = row_weights is not None and row_weights.dim() == 2
     staged = tile.staged and not tile.swap and in_lines(out)
+    if tile.extra and (not staged or (gate is not None and gate.interleaved)):
+        tile = TWO_ROWS if x.element_size() == 2 else replace(TWO_ROWS, bk=128)
     all_groups = groups + (init_tail and scatter_indices is None)
     limit, consumer, producer = registers(tile, groups, gather_indices is not None)
     tiles = (ceil_div(rows, tile.wm * tile.pieces_m) + all_groups) * ceil_div(
@@ -147,8 +148,10 @@ def launch(
             w.as_strided((groups * w_rows, inner), (w.stride(1), 1)),
             [tile.wn // (1 + apart), tile.bk],
         ),
-        descriptor(out, [tile.wm, out_n // (1 + halves)]) if staged else x_desc,
+        descriptor(x, [tile.extra, tile.bk]) if tile.extra else x_desc,
+        descriptor(out, [tile.wm, min(out_n, tile.store_n)]) if staged else x_desc,
         m_sizes,
+        torch.zeros(1, dtype=torch.int32, device=x.device),
         x,
         out,
         *given(m_sizes, gather_indices, scatter_indices, x_scales, w_scales, bias, row_weights),
@@ -165,7 +168,6 @@ def launch(
             factors=factors,
             scatter=scatter_indices is not None,
             staged=staged,
-            halves=halves,
             gated=gate is not None,
             apart=apart,
             kind="none" if gate is None else gate.kind,

@@ -1,12 +1,15 @@
 """The grouped product for Hopper, in Gluon: one warp loads tiles by TMA, one to three warpgroups
 multiply and store.
 
-Tiles of all groups form one list, whose length and order every part of the kernel works out from
-the group sizes on the device; a persistent program takes every n-th of them, and its loads run
-ahead across tiles. The ring of STAGES tiles is guarded by two barriers a stage, "full" and "empty".
+Tiles of all groups form one list, whose length and order the loading part works out from the group
+sizes on the device. Programs stay, and take the next tile that nobody has taken; loads run ahead
+across tiles, and the consumers are told where each tile is. The ring of STAGES tiles is guarded by
+two barriers a stage, "full" and "empty".
 Each consumer has its own WM x WN piece of a tile; they share what they have in common, and a piece
 without rows is neither loaded nor multiplied. With SWAP the weights are the first operand, so that
-groups of a few rows fill the tensor cores' 64 rows with weights instead of padding.
+groups of a few rows fill the tensor cores' 64 rows with weights instead of padding. Two consumers
+do the same for up to `extra` rows behind a tile, half of the weights each: a group of 270 rows is
+two tiles then, not three of which the last has 14 rows and reads all the weights once more.
 """
 
 from __future__ import annotations
@@ -25,16 +28,27 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from anyshape.moe.gemm_tiles import Tile
-from anyshape.moe.gluon_epilogue import activate, finish, store, store_tile
+from anyshape.moe.gluon_epilogue import (
+    activate,
+    beside,
+    finish,
+    split_gates,
+    store,
+    store_extra,
+    store_tile,
+)
 from anyshape.moe.gluon_gather import copy_rows, row_pointers
 from anyshape.moe.gluon_tiles import (
     accumulator_layout,
     advance,
     final_layout,
+    hear,
     line_layout,
     locate,
+    make_told,
     pick,
     plan,
+    tell,
 )
 from anyshape.moe.launches import quick
 
@@ -46,7 +60,7 @@ class Settings:
 
     `gated`: half of a tile's rows of w are gates and half are ups, which lie `apart` unless they
     alternate. `gather`: the rows are those of x that `gather_indices` names. `staged`: results
-    leave by way of shared memory, in two `halves` perhaps.
+    leave by way of shared memory.
     """
 
     tile: Tile
@@ -58,7 +72,6 @@ class Settings:
     factors: bool
     scatter: bool
     staged: bool
-    halves: bool
     gated: bool
     apart: bool
     kind: str
@@ -68,85 +81,112 @@ class Settings:
 
 
 @gluon.jit
-def _copy_pieces(buffers, slot, pointers, live, k, PIECES: gl.constexpr):
-    """Start copying elements k and on of the rows of all pieces that are live."""
-    for i in gl.static_range(PIECES):
-        if i < live:
-            copy_rows(buffers.index(slot * PIECES + i), pointers[i], k)
+def _expect(loads, bar, live, longer, SET: gl.constexpr):
+    """Say how many bytes will come by TMA: weights, and the rows that are not copied by index."""
+    x_desc, w_desc, few_desc, x_bufs, w_bufs, few_bufs, full, empty = loads
+    PIECES: gl.constexpr = SET.tile.pieces_m
+    w_bytes: gl.constexpr = pick(SET.apart, 2, SET.tile.pieces_n) * w_desc.block_type.nbytes
+    x_bytes: gl.constexpr = x_desc.block_type.nbytes
+    most: gl.constexpr = w_bytes + PIECES * x_bytes + few_desc.block_type.nbytes
+    if SET.gather:
+        mbarrier.expect(bar, w_bytes)
+    else:
+        for i in gl.static_range(PIECES):
+            exact = (live == i + 1) & (longer == 0)
+            mbarrier.expect(bar, w_bytes + (i + 1) * x_bytes, pred=exact)
+        if SET.tile.extra:
+            mbarrier.expect(bar, most, pred=longer)
+
+
+@gluon.jit
+def _load_rows(loads, bar, slot, k, row, live, longer, pointers, SET: gl.constexpr):
+    """Start copying elements k and on of the rows of all pieces that are live, and of the extra
+    ones: by index, or by TMA from `row` on.
+    """
+    x_desc, w_desc, few_desc, x_bufs, w_bufs, few_bufs, full, empty = loads
+    PIECES: gl.constexpr = SET.tile.pieces_m
+    if SET.gather:
+        for i in gl.static_range(PIECES):
+            if i < live:
+                copy_rows(x_bufs.index(slot * PIECES + i), pointers[i], k)
+        if SET.tile.extra:
+            if longer:
+                copy_rows(few_bufs.index(slot), pointers[PIECES], k)
+        async_copy.mbarrier_arrive(bar, increment_count=False)
+    else:
+        for i in gl.static_range(PIECES):
+            place = [row + i * SET.tile.wm, k]
+            buffer = x_bufs.index(slot * PIECES + i)
+            tma.async_copy_global_to_shared(x_desc, place, bar, buffer, pred=i < live)
+        if SET.tile.extra:
+            place = [row + PIECES * SET.tile.wm, k]
+            buffer = few_bufs.index(slot)
+            tma.async_copy_global_to_shared(few_desc, place, bar, buffer, pred=longer)
 
 
 @gluon.jit
 def _produce(loads, SET: gl.constexpr):
     """Load the pieces of every tile, `inner` by `inner`, into the ring."""
-    x_desc, w_desc, x_bufs, w_bufs, full, empty, sizes, x, gather_indices = loads[0]
-    groups, rows, columns, inner, x_row = loads[1]
+    x_desc, w_desc, few_desc, x_bufs, w_bufs, few_bufs, full, empty = loads[0]
+    sizes, counter, told, x, gather_indices, groups, rows, columns, inner, x_stride = loads[1]
     WM: gl.constexpr = SET.tile.wm
     WN: gl.constexpr = SET.tile.wn
     BK: gl.constexpr = SET.tile.bk
-    PIECES_M: gl.constexpr = SET.tile.pieces_m
-    TILE_M: gl.constexpr = WM * PIECES_M
+    PIECES: gl.constexpr = SET.tile.pieces_m
+    EXTRA: gl.constexpr = SET.tile.extra
     HALF: gl.constexpr = pick(SET.gated, WN // 2, WN)
-    TILE_N: gl.constexpr = HALF * SET.tile.pieces_n
     LOADS: gl.constexpr = pick(SET.apart, 2, SET.tile.pieces_n)
-    w_bytes: gl.constexpr = LOADS * w_desc.block_type.nbytes
-    x_bytes: gl.constexpr = x_desc.block_type.nbytes
     layout: gl.constexpr = line_layout(gl.num_warps())
-    tiles_n = (columns + TILE_N - 1) // TILE_N
+    tiles_n = (columns + HALF * SET.tile.pieces_n - 1) // (HALF * SET.tile.pieces_n)
     row_ends, ends, total = plan(
-        sizes, groups, rows, tiles_n, TILE_M, SET.block_g, SET.init_tail, layout
+        sizes, groups, rows, tiles_n, SET.tile.most, SET.block_g, SET.init_tail, layout
     )
     slot = 0
     phase = 1
-    for tile in range(gl.program_id(0), total, gl.num_programs(0)):
-        group, start, count, tile_m, tile_n = locate(
-            tile, row_ends, ends, groups, rows, tiles_n, TILE_M, SET.tile.band
+    turn = 0
+    parity = 1
+    tile = gl.program_id(0)
+    while tile < total:
+        group, start, count, row, longer, tile_n = locate(
+            tile, row_ends, ends, groups, rows, tiles_n, SET
         )
-        first_row = start + tile_m * TILE_M
+        place = (group, start, count, row, longer.to(gl.int32), tile_n)
+        turn, parity = tell(told, turn, parity, place)
+        tile = gl.atomic_add(counter, 1, sem="relaxed") + gl.num_programs(0)
         if SET.apart:
             w_row = group * columns * 2 + tile_n * HALF
             step = columns
         else:
             w_row = group * columns * (WN // HALF) + tile_n * (WN * SET.tile.pieces_n)
             step = columns * 0 + WN
-        live = gl.minimum((count - tile_m * TILE_M + WM - 1) // WM, PIECES_M)
+        live = gl.minimum((count - row + WM - 1) // WM, PIECES)
         pointers = ()
         if SET.gather:
-            for i in gl.static_range(PIECES_M):
-                row = tile_m * TILE_M + i * WM
-                of = row_pointers(x, gather_indices + start, row, count, x_row, WM, BK)
+            indices = gather_indices + start
+            for i in gl.static_range(PIECES):
+                of = row_pointers(x, indices, row + i * WM, count, x_stride, WM, BK)
+                pointers = pointers + (of,)
+            if EXTRA:
+                of = row_pointers(x, indices, row + PIECES * WM, count, x_stride, EXTRA, BK)
                 pointers = pointers + (of,)
         if group < groups:
             for k in range(0, inner, BK):
                 mbarrier.wait(empty.index(slot), phase)
                 bar = full.index(slot)
-                if SET.gather:
-                    mbarrier.expect(bar, w_bytes)
-                else:
-                    for i in gl.static_range(PIECES_M):
-                        mbarrier.expect(bar, w_bytes + (i + 1) * x_bytes, pred=live == i + 1)
+                _expect(loads[0], bar, live, longer, SET)
                 for i in gl.static_range(LOADS):
                     tma.async_copy_global_to_shared(
                         w_desc, [w_row + i * step, k], bar, w_bufs.index(slot * LOADS + i)
                     )
-                if SET.gather:
-                    _copy_pieces(x_bufs, slot, pointers, live, k, PIECES_M)
-                    async_copy.mbarrier_arrive(bar, increment_count=False)
-                else:
-                    for i in gl.static_range(PIECES_M):
-                        tma.async_copy_global_to_shared(
-                            x_desc,
-                            [first_row + i * WM, k],
-                            bar,
-                            x_bufs.index(slot * PIECES_M + i),
-                            pred=i < live,
-                        )
+                _load_rows(loads[0], bar, slot, k, start + row, live, longer, pointers, SET)
                 slot, phase = advance(slot, phase, SET.tile.stages)
+    tell(told, turn, parity, (-1, 0, 0, 0, 0, 0))
 
 
 @gluon.jit
 def _multiply(acc, ring, slot, phase, inner, PIECE: gl.constexpr, SET: gl.constexpr):
     """acc plus the product of piece PIECE of a tile, and where in the ring the next tile begins."""
-    x_bufs, w_bufs, full, empty = ring
+    x_bufs, w_bufs, few_bufs, w_blocks, full, empty = ring
     STAGES: gl.constexpr = SET.tile.stages
     PIECES_M: gl.constexpr = SET.tile.pieces_m
     for k in range(0, inner, SET.tile.bk):
@@ -168,66 +208,130 @@ def _multiply(acc, ring, slot, phase, inner, PIECE: gl.constexpr, SET: gl.conste
 
 
 @gluon.jit
+def _multiply_longer(acc, ring, slot, phase, inner, PIECE: gl.constexpr, SET: gl.constexpr):
+    """The same for a tile that has extra rows, and their products with two blocks of 64 rows of w,
+    [64, extra] each: this piece's gates and ups, or its half of all.
+    """
+    x_bufs, w_bufs, few_bufs, w_blocks, full, empty = ring
+    STAGES: gl.constexpr = SET.tile.stages
+    FIRST: gl.constexpr = pick(SET.apart, PIECE, PIECE * 2)
+    SECOND: gl.constexpr = pick(SET.apart, PIECE + 2, PIECE * 2 + 1)
+    EXTRA: gl.constexpr = SET.tile.extra
+    k_width: gl.constexpr = 256 // few_bufs.dtype.primitive_bitwidth
+    layout: gl.constexpr = accumulator_layout(gl.num_warps(), EXTRA, k_width)
+    one = gl.zeros([64, EXTRA], gl.float32, layout)
+    two = gl.zeros([64, EXTRA], gl.float32, layout)
+    for k in range(0, inner, SET.tile.bk):
+        mbarrier.wait(full.index(slot), phase)
+        if SET.gather:
+            fence_async_shared()
+        few = few_bufs.index(slot).permute((1, 0))
+        w_buf = w_bufs.index(slot).permute((1, 0))
+        acc = warpgroup_mma(x_bufs.index(slot * 2 + PIECE), w_buf, acc, is_async=True)
+        one = warpgroup_mma(w_blocks.index(slot * 4 + FIRST), few, one, is_async=True)
+        two = warpgroup_mma(w_blocks.index(slot * 4 + SECOND), few, two, is_async=True)
+        acc, one, two = warpgroup_mma_wait(num_outstanding=3, deps=[acc, one, two])
+        mbarrier.arrive(empty.index((slot + STAGES - 1) % STAGES), count=1, pred=k > 0)
+        slot, phase = advance(slot, phase, STAGES)
+    acc, one, two = warpgroup_mma_wait(num_outstanding=0, deps=[acc, one, two])
+    mbarrier.arrive(empty.index((slot + STAGES - 1) % STAGES), count=1)
+    return acc, one, two, slot, phase
+
+
+@gluon.jit
+def _finish(acc, where, endings, SWAP: gl.constexpr, SET: gl.constexpr):
+    """What is stored of sums: act(gate) * up, or the sums scaled, biased and weighted."""
+    others, factors, curve = endings
+    if SET.gated:
+        gate, up = split_gates(acc, SET.apart)
+        return activate(gate, up, where, others, curve, SWAP, SET)
+    else:
+        return finish(acc, where, others, factors, SWAP, SET)
+
+
+@gluon.jit
+def _store_few(one, two, buffer, target, where, endings, PIECE: gl.constexpr, SET: gl.constexpr):
+    """Finish and store what `_multiply_longer` made of the extra rows, which begin at `where`."""
+    others, factors, curve = endings
+    dtype: gl.constexpr = target[0].dtype.element_ty
+    if SET.gated:
+        of = beside(where, PIECE * 64)
+        value = activate(one, two, of, others, curve, True, SET)
+        store_extra(value.to(dtype), buffer, target, of, SET.scatter)
+    else:
+        of = beside(where, PIECE * 128)
+        value = finish(one, of, others, factors, True, SET)
+        store_extra(value.to(dtype), buffer, target, of, SET.scatter)
+        of = beside(where, PIECE * 128 + 64)
+        value = finish(two, of, others, factors, True, SET)
+        store_extra(value.to(dtype), buffer, target, of, SET.scatter)
+
+
+@gluon.jit
+def _skip(ring, slot, phase, inner, SET: gl.constexpr):
+    """Let a tile's loads pass: this piece has no rows."""
+    for _ in range(0, inner, SET.tile.bk):
+        mbarrier.wait(ring[4].index(slot), phase)
+        mbarrier.arrive(ring[5].index(slot), count=1)
+        slot, phase = advance(slot, phase, SET.tile.stages)
+    return slot, phase
+
+
+@gluon.jit
 def _consume(work, PIECE: gl.constexpr, SET: gl.constexpr):
     """Multiply and store piece PIECE of every tile."""
-    ring, operands, numbers = work
-    sizes, out, out_desc, out_bufs, scatter_indices = operands[0]
-    x_scales, w_scales, bias, row_weights = operands[1]
-    groups, rows, columns, inner, stride_out, stride_bias = numbers[0]
-    weight_token, weight_group, alpha, limit = numbers[1]
+    ring, told, out_desc, out_bufs, target, endings, numbers = work
+    groups, columns, inner = numbers
     WM: gl.constexpr = SET.tile.wm
     WN: gl.constexpr = SET.tile.wn
     SWAP: gl.constexpr = SET.tile.swap
     OUT_N: gl.constexpr = pick(SET.gated, WN // 2, WN)
-    TILE_M: gl.constexpr = WM * SET.tile.pieces_m
     TILE_N: gl.constexpr = OUT_N * SET.tile.pieces_n
     FIRST: gl.constexpr = pick(SWAP, WN, WM)
     SECOND: gl.constexpr = pick(SWAP, WM, WN)
-    dtype: gl.constexpr = out.dtype.element_ty
+    dtype: gl.constexpr = target[0].dtype.element_ty
     k_width: gl.constexpr = 256 // ring[0].dtype.primitive_bitwidth
     mma: gl.constexpr = accumulator_layout(gl.num_warps(), SECOND, k_width)
     final: gl.constexpr = final_layout(SWAP, mma, gl.num_warps())
-    layout: gl.constexpr = line_layout(gl.num_warps())
-    tiles_n = (columns + TILE_N - 1) // TILE_N
-    row_ends, ends, total = plan(
-        sizes, groups, rows, tiles_n, TILE_M, SET.block_g, SET.init_tail, layout
-    )
     slot = 0
     phase = 0
-    for tile in range(gl.program_id(0), total, gl.num_programs(0)):
-        group, start, count, tile_m, tile_n = locate(
-            tile, row_ends, ends, groups, rows, tiles_n, TILE_M, SET.tile.band
-        )
-        row = tile_m * TILE_M + PIECE % SET.tile.pieces_m * WM
+    group, start, count, top, longer, tile_n, turn, parity = hear(told, 0, 0)
+    while group >= 0:
+        row = top + PIECE % SET.tile.pieces_m * WM
         column = tile_n * TILE_N + PIECE // SET.tile.pieces_m * OUT_N
+        where = (group, start, row, column, count, columns)
+        behind = (group, start, top + SET.tile.rows, tile_n * TILE_N, count, columns)
         acc = gl.zeros([FIRST, SECOND], gl.float32, mma)
-        place = (out, scatter_indices, start, row, column, count, columns, stride_out)
         if (group < groups) & (row < count):
-            acc, slot, phase = _multiply(acc, ring, slot, phase, inner, PIECE, SET)
-            if SET.gated:
-                biases = bias + group * stride_bias
-                value = activate(acc, biases, column, columns, alpha, limit, SET).to(dtype)
-            else:
-                if SWAP:
-                    value = gl.convert_layout(acc, final)
+            if SET.tile.extra:
+                if longer:
+                    acc, one, two, slot, phase = _multiply_longer(
+                        acc, ring, slot, phase, inner, PIECE, SET
+                    )
+                    buffer = out_bufs.index(PIECE)
+                    _store_few(one, two, buffer, target, behind, endings, PIECE, SET)
                 else:
-                    value = acc
-                factors = (row_weights, scatter_indices, weight_token, weight_group)
-                others = (x_scales, w_scales, bias, stride_bias)
-                where = (group, start, row, column, count, columns)
-                value = finish(value, where, others, factors, SET).to(dtype)
-            if SET.staged:
-                store_tile(value, out_desc, out_bufs.index(PIECE), place, WM, OUT_N, SET)
+                    acc, slot, phase = _multiply(acc, ring, slot, phase, inner, PIECE, SET)
             else:
-                store(value, place, SWAP, SET.scatter, WM, OUT_N)
+                acc, slot, phase = _multiply(acc, ring, slot, phase, inner, PIECE, SET)
+            if SWAP:
+                sums = gl.convert_layout(acc, final)
+            else:
+                sums = acc
+            value = _finish(sums, where, endings, SWAP, SET).to(dtype)
+            if SET.staged:
+                store_tile(value, out_desc, out_bufs.index(PIECE), target, where, SET.scatter)
+            else:
+                store(value, target, where, SWAP, SET.scatter)
         elif group < groups:
-            for _ in range(0, inner, SET.tile.bk):
-                mbarrier.wait(ring[2].index(slot), phase)
-                mbarrier.arrive(ring[3].index(slot), count=1)
-                slot, phase = advance(slot, phase, SET.tile.stages)
+            slot, phase = _skip(ring, slot, phase, inner, SET)
         elif SET.init_tail:
             nothing = gl.zeros([pick(SWAP, OUT_N, WM), pick(SWAP, WM, OUT_N)], dtype, final)
-            store(nothing, place, SWAP, False, WM, OUT_N)
+            store(nothing, target, where, SWAP, False)
+            if SET.tile.extra:
+                if longer:
+                    store(nothing, target, behind, SWAP, False)
+        group, start, count, top, longer, tile_n, turn, parity = hear(told, turn, parity)
     if SET.staged:
         tma.store_wait(0)
 
@@ -235,7 +339,8 @@ def _consume(work, PIECE: gl.constexpr, SET: gl.constexpr):
 @gluon.jit
 def _part(loads, work, PART: gl.constexpr, SET: gl.constexpr):
     """What one part of the kernel does: the last one loads, the others multiply."""
-    if PART < SET.tile.pieces_m * SET.tile.pieces_n:
+    CONSUMERS: gl.constexpr = SET.tile.pieces_m * SET.tile.pieces_n
+    if PART < CONSUMERS:
         _consume(work, PART, SET)
     else:
         _produce(loads, SET)
@@ -246,8 +351,10 @@ def _part(loads, work, PART: gl.constexpr, SET: gl.constexpr):
 def grouped_gemm_kernel(
     x_desc,
     w_desc,
+    few_desc,
     out_desc,
     sizes,
+    counter,
     x,
     out,
     gather_indices,
@@ -286,6 +393,15 @@ def grouped_gemm_kernel(
         w_pieces = w_bufs._reinterpret(w_desc.dtype, shape, w_desc.layout)  # noqa: SLF001
     else:
         w_pieces = w_bufs
+    if SET.tile.extra:
+        few_bufs = gl.allocate_shared_memory(
+            few_desc.dtype, [STAGES] + few_desc.block_type.shape, few_desc.layout
+        )
+        blocks: gl.constexpr = [STAGES * (SET.tile.wn // 64), 64, SET.tile.bk]
+        w_blocks = w_bufs._reinterpret(w_desc.dtype, blocks, w_desc.layout)  # noqa: SLF001
+    else:
+        few_bufs = x_bufs
+        w_blocks = w_bufs
     if SET.staged:
         out_bufs = gl.allocate_shared_memory(
             out_desc.dtype, [CONSUMERS] + out_desc.block_type.shape, out_desc.layout
@@ -297,20 +413,21 @@ def grouped_gemm_kernel(
     for i in gl.static_range(STAGES):
         mbarrier.init(full.index(i), count=1 + 32 * PRODUCER_WARPS * SET.gather)
         mbarrier.init(empty.index(i), count=CONSUMERS)
+    told = make_told(CONSUMERS)
     fence_async_shared()
     loads = (
-        (x_desc, w_desc, x_bufs, w_bufs, full, empty, sizes, x, gather_indices),
-        (groups, rows, columns, inner, x_row),
+        (x_desc, w_desc, few_desc, x_bufs, w_bufs, few_bufs, full, empty),
+        (sizes, counter, told, x, gather_indices, groups, rows, columns, inner, x_row),
     )
-    operands = (
-        (sizes, out, out_desc, out_bufs, scatter_indices),
-        (x_scales, w_scales, bias, row_weights),
+    endings = (
+        (x_scales, w_scales, bias, stride_bias),
+        (row_weights, scatter_indices, weight_token, weight_group),
+        (alpha, limit),
     )
-    numbers = (
-        (groups, rows, columns, inner, stride_out, stride_bias),
-        (weight_token, weight_group, alpha, limit),
-    )
-    work = ((x_bufs, w_pieces, full, empty), operands, numbers)
+    ring = (x_bufs, w_pieces, few_bufs, w_blocks, full, empty)
+    target = (out, scatter_indices, stride_out)
+    numbers = (groups, columns, inner)
+    work = (ring, told, out_desc, out_bufs, target, endings, numbers)
     gl.warp_specialize(
         [(_part, (loads, work, part, SET)) for part in (0, 1, 2, 3)[: CONSUMERS + 1]],
         [4] * (CONSUMERS - 1) + [PRODUCER_WARPS],

@@ -1,11 +1,9 @@
 """Index shuffling and the row moves of expert parallelism, in Triton.
 
-Each expert has a program, which counts the choices of lower experts (where its rows begin) and
-then scans all choices
-for its own: no atomics, no histogram in memory, so the order is that of the tokens. For few scores
-every
-program ranks all tokens itself, in one launch; otherwise a first launch writes what each token
-chose.
+For few scores each expert has a program, which ranks all tokens itself and counts the choices of
+lower experts (where its rows begin). Otherwise each block of tokens has: a launch writes what its
+tokens chose and how often each expert was chosen, one sums that over the blocks, and a last one
+knows where each block's rows of each expert begin. No atomics, so the order is that of the tokens.
 """
 
 from __future__ import annotations
@@ -30,7 +28,12 @@ from anyshape.moe.triton_rows import (
 
 ONE_LAUNCH_SCORES = 8192
 ONE_LAUNCH_EXPERTS = 256
-PLACE_BLOCK = 8192
+# scores that a program chooses among, and of how many experts and blocks one adds up choices
+BLOCK_SCORES = 1024
+BLOCK_WARPS = 2
+SUMMED_EXPERTS = 4
+SUMMED_BLOCKS = 1024
+SUM_WARPS = 8
 MOVE_PROGRAMS = 16384
 TAIL_PROGRAMS = 256
 
@@ -103,6 +106,7 @@ def _shuffle_once(
 def _choose(
     scores,
     choices,
+    block_counts,
     valid,
     stride_t,
     stride_e,
@@ -117,82 +121,91 @@ def _choose(
     BLOCK_E: tl.constexpr,
 ):
     """choices[t * top_k + k], int16: the k-th expert of token t, or `experts` where the choice has
-    no row.
+    no row; and how many tokens of this block chose each expert.
     """
     start = tl.program_id(0) * BLOCK_T
     keys = _load_keys(scores, stride_t, stride_e, tokens, experts, start, BLOCK_T, BLOCK_E)
     token = start + tl.arange(0, BLOCK_T)
-    columns = tl.arange(0, BLOCK_E)[None, :]
+    expert = tl.arange(0, BLOCK_E)
+    columns = expert[None, :]
     present = token < count_rows(valid, tokens, VALUES, BLOCK_V)
+    chosen = tl.zeros([BLOCK_T, BLOCK_E], tl.int32)
     for k in range(top_k):
         best = best_of(keys, columns, BLOCK_E)
         keys = tl.where(columns == best[:, None], TAKEN_KEY, keys)
         owned = present & (best >= first) & (best < last)
         choice = tl.where(owned, best, experts)
+        chosen += (columns == choice[:, None]).to(tl.int32)
         target = choices + token.to(tl.int64) * top_k + k
         tl.store(target, choice.to(tl.int16), mask=token < tokens)
+    place = block_counts + tl.program_id(0).to(tl.int64) * experts + expert
+    tl.store(place, tl.sum(chosen, 0), mask=expert < experts)
 
 
+@quick
 @triton.jit
-def _ranks(chosen):
-    """How many ones come before each of the flags [ROWS, 32], in row-major order."""
-    totals = tl.sum(chosen, 1)
-    before = tl.cumsum(totals, 0) - totals
-    return before[:, None] + tl.cumsum(chosen, 1) - chosen
+def _sum_blocks(
+    block_counts,
+    counts,
+    blocks,
+    experts,
+    OVERLAP: tl.constexpr,
+    BLOCK_B: tl.constexpr,
+    BLOCK_E: tl.constexpr,
+):
+    """Program p turns the counts of its experts in each block into those in all earlier blocks, and
+    writes those in all blocks.
+    """
+    follow(OVERLAP)
+    expert = tl.program_id(0) * BLOCK_E + tl.arange(0, BLOCK_E)
+    carried = tl.zeros([BLOCK_E], tl.int32)
+    for start in range(0, blocks, BLOCK_B):
+        block = start + tl.arange(0, BLOCK_B)
+        place = block_counts + block.to(tl.int64)[:, None] * experts + expert[None, :]
+        known = (block < blocks)[:, None] & (expert < experts)[None, :]
+        number = tl.load(place, mask=known, other=0)
+        tl.store(place, carried[None, :] + tl.cumsum(number, 0) - number, mask=known)
+        carried += tl.sum(number, 0)
+    tl.store(counts + expert, carried, mask=expert < experts)
 
 
 @quick
 @triton.jit
 def _place(
     choices,
+    block_counts,
     counts,
     expert_indices,
     token_indices,
-    number,
+    tokens,
     experts,
     top_k,
-    ONE_BLOCK: tl.constexpr,
-    BLOCK: tl.constexpr,
+    OVERLAP: tl.constexpr,
+    TAIL: tl.constexpr,
+    BLOCK_T: tl.constexpr,
+    BLOCK_E: tl.constexpr,
 ):
-    """Program e writes the rows of expert e, in order of its choices; programs from `experts` on
-    zero the tail.
-    """
-    mine = tl.minimum(tl.program_id(0), experts)
-    index = tl.arange(0, BLOCK // 32)[:, None] * 32 + tl.arange(0, 32)[None, :]
-    if ONE_BLOCK:
-        choice = tl.load(choices + index, mask=index < number, other=32767).to(tl.int32)
-        base = tl.sum((choice < mine).to(tl.int32))
-        if mine < experts:
-            chosen = (choice == mine).to(tl.int32)
-            row = base + _ranks(chosen)
-            tl.store(counts + mine, tl.sum(chosen))
-            tl.store(expert_indices + row, mine, mask=chosen > 0)
-            tl.store(token_indices + row, index // top_k, mask=chosen > 0)
-    else:
-        lower = tl.zeros([BLOCK // 32, 32], tl.int32)
-        for start in range(0, number, BLOCK):
-            here = start + index
-            choice = tl.load(choices + here, mask=here < number, other=32767).to(tl.int32)
-            lower += (choice < mine).to(tl.int32)
-        base = tl.sum(lower)
-        if mine < experts:
-            placed = base * 0
-            for start in range(0, number, BLOCK):
-                here = start + index
-                choice = tl.load(choices + here, mask=here < number, other=32767).to(tl.int32)
-                chosen = (choice == mine).to(tl.int32)
-                row = base + placed + _ranks(chosen)
-                tl.store(expert_indices + row, mine, mask=chosen > 0)
-                tl.store(token_indices + row, here // top_k, mask=chosen > 0)
-                placed += tl.sum(chosen)
-            tl.store(counts + mine, placed)
-    if mine >= experts:
-        first = (tl.program_id(0) - experts) * BLOCK
-        step = (tl.num_programs(0) - experts) * BLOCK
-        for start in range(first, number - base, step):
-            here = base + start + index
-            tl.store(expert_indices + here, 0, mask=here < number)
-            tl.store(token_indices + here, 0, mask=here < number)
+    """Program b writes the rows of the b-th block of tokens, and its share of zeros to the tail."""
+    follow(OVERLAP)
+    token = tl.program_id(0) * BLOCK_T + tl.arange(0, BLOCK_T)
+    expert = tl.arange(0, BLOCK_E)
+    total = tl.load(counts + expert, mask=expert < experts, other=0)
+    earlier = block_counts + tl.program_id(0).to(tl.int64) * experts + expert
+    first = tl.cumsum(total, 0) - total + tl.load(earlier, mask=expert < experts, other=0)
+    chosen = tl.zeros([BLOCK_T, BLOCK_E], tl.int32)
+    for k in range(top_k):
+        place = choices + token.to(tl.int64) * top_k + k
+        choice = tl.load(place, mask=token < tokens, other=32767).to(tl.int32)
+        chosen += (choice[:, None] == expert[None, :]).to(tl.int32)
+    mine = (chosen > 0) & (expert < experts)[None, :]
+    row = first[None, :] + tl.cumsum(chosen, 0) - 1
+    tl.store(expert_indices + row, expert[None, :] + chosen * 0, mask=mine)
+    tl.store(token_indices + row, token[:, None] + chosen * 0, mask=mine)
+    if TAIL:
+        for start in range(tl.sum(total), tokens * top_k, tl.num_programs(0) * BLOCK_T):
+            here = start + token
+            tl.store(expert_indices + here, 0, mask=here < tokens * top_k)
+            tl.store(token_indices + here, 0, mask=here < tokens * top_k)
 
 
 def index_shuffling(
@@ -228,20 +241,31 @@ def index_shuffling(
         )
         return counts, expert_indices, token_indices
     choices = torch.empty(number, dtype=torch.int16, device=scores.device)
-    block_t = max(1, min(64, 4096 // block_e))
-    _choose[(ceil_div(tokens, block_t),)](
-        *(scores, choices, valid, *arguments),
+    block_t = max(1, min(64, BLOCK_SCORES // block_e))
+    blocks = ceil_div(tokens, block_t)
+    block_counts = torch.empty(blocks, experts, dtype=torch.int32, device=scores.device)
+    _choose[(blocks,)](
+        *(scores, choices, block_counts, valid, *arguments),
         VALUES=values,
         BLOCK_V=block_v,
         BLOCK_T=block_t,
         BLOCK_E=block_e,
+        num_warps=BLOCK_WARPS,
     )
-    block = min(PLACE_BLOCK, power_of_two(max(number, 128)))
-    _place[(experts + 8 * tails,)](
-        *(choices, counts, expert_indices, token_indices, number, experts, top_k),
-        ONE_BLOCK=number <= block,
-        BLOCK=block,
-        num_warps=max(1, min(8, block // 256)),
+    _sum_blocks[(ceil_div(experts, SUMMED_EXPERTS),)](
+        *(block_counts, counts, blocks, experts),
+        BLOCK_B=min(SUMMED_BLOCKS, power_of_two(blocks)),
+        BLOCK_E=SUMMED_EXPERTS,
+        num_warps=SUM_WARPS,
+        **overlap(scores),
+    )
+    _place[(blocks,)](
+        *(choices, block_counts, counts, expert_indices, token_indices, tokens, experts, top_k),
+        TAIL=tails,
+        BLOCK_T=block_t,
+        BLOCK_E=block_e,
+        num_warps=BLOCK_WARPS,
+        **overlap(scores),
     )
     return counts, expert_indices, token_indices
 

@@ -1,9 +1,10 @@
 """Index shuffling and the row moves of expert parallelism, in Triton.
 
 For few scores each expert has a program, which ranks all tokens itself and counts the choices of
-lower experts (where its rows begin). Otherwise each block of tokens has: a launch writes what its
-tokens chose and how often each expert was chosen, one sums that over the blocks, and a last one
-knows where each block's rows of each expert begin. No atomics, so the order is that of the tokens.
+lower experts (where its rows begin). For more, a first launch writes what each token chose. For
+many choices each block of tokens has a program then: the first launch also writes how often each
+expert was chosen, one sums that over the blocks, and the last one knows where each block's rows of
+each expert begin. No atomics, so the order is that of the tokens.
 """
 
 from __future__ import annotations
@@ -28,7 +29,12 @@ from anyshape.moe.triton_rows import (
 
 ONE_LAUNCH_SCORES = 8192
 ONE_LAUNCH_EXPERTS = 256
-# scores that a program chooses among, and of how many experts and blocks one adds up choices
+# up to so many choices, the program of each expert looks through all of them
+EXPERT_CHOICES = 8192
+CHOSEN_SCORES = 4096
+CHOSEN_WARPS = 4
+TAIL_BLOCKS = 8
+# otherwise: scores of a block of tokens, and of how many experts and blocks a program adds counts
 BLOCK_SCORES = 1024
 BLOCK_WARPS = 2
 SUMMED_EXPERTS = 4
@@ -115,13 +121,14 @@ def _choose(
     top_k,
     first,
     last,
+    COUNTED: tl.constexpr,
     VALUES: tl.constexpr,
     BLOCK_V: tl.constexpr,
     BLOCK_T: tl.constexpr,
     BLOCK_E: tl.constexpr,
 ):
     """choices[t * top_k + k], int16: the k-th expert of token t, or `experts` where the choice has
-    no row; and how many tokens of this block chose each expert.
+    no row; and, if COUNTED, how many tokens of this block chose each expert.
     """
     start = tl.program_id(0) * BLOCK_T
     keys = _load_keys(scores, stride_t, stride_e, tokens, experts, start, BLOCK_T, BLOCK_E)
@@ -138,8 +145,51 @@ def _choose(
         chosen += (columns == choice[:, None]).to(tl.int32)
         target = choices + token.to(tl.int64) * top_k + k
         tl.store(target, choice.to(tl.int16), mask=token < tokens)
-    place = block_counts + tl.program_id(0).to(tl.int64) * experts + expert
-    tl.store(place, tl.sum(chosen, 0), mask=expert < experts)
+    if COUNTED:
+        place = block_counts + tl.program_id(0).to(tl.int64) * experts + expert
+        tl.store(place, tl.sum(chosen, 0), mask=expert < experts)
+
+
+@triton.jit
+def _ranks(chosen):
+    """How many ones come before each of the flags [ROWS, 32], in row-major order."""
+    totals = tl.sum(chosen, 1)
+    before = tl.cumsum(totals, 0) - totals
+    return before[:, None] + tl.cumsum(chosen, 1) - chosen
+
+
+@quick
+@triton.jit
+def _place_expert(
+    choices,
+    counts,
+    expert_indices,
+    token_indices,
+    number,
+    experts,
+    top_k,
+    BLOCK: tl.constexpr,
+):
+    """Program e writes the rows of expert e, in order of its choices; programs from `experts` on
+    zero the tail.
+    """
+    mine = tl.minimum(tl.program_id(0), experts)
+    index = tl.arange(0, BLOCK // 32)[:, None] * 32 + tl.arange(0, 32)[None, :]
+    choice = tl.load(choices + index, mask=index < number, other=32767).to(tl.int32)
+    base = tl.sum((choice < mine).to(tl.int32))
+    if mine < experts:
+        chosen = (choice == mine).to(tl.int32)
+        row = base + _ranks(chosen)
+        tl.store(counts + mine, tl.sum(chosen))
+        tl.store(expert_indices + row, mine, mask=chosen > 0)
+        tl.store(token_indices + row, index // top_k, mask=chosen > 0)
+    else:
+        first = (tl.program_id(0) - experts) * BLOCK
+        step = (tl.num_programs(0) - experts) * BLOCK
+        for start in range(first, number - base, step):
+            here = base + start + index
+            tl.store(expert_indices + here, 0, mask=here < number)
+            tl.store(token_indices + here, 0, mask=here < number)
 
 
 @quick
@@ -171,7 +221,7 @@ def _sum_blocks(
 
 @quick
 @triton.jit
-def _place(
+def _place_block(
     choices,
     block_counts,
     counts,
@@ -224,14 +274,14 @@ def index_shuffling(
     if number == 0:
         return counts.zero_(), expert_indices, token_indices
     first, last = (0, experts) if expert_range is None else expert_range
-    tails = init_tail and (expert_range is not None or valid_tokens is not None)
-    block_e = power_of_two(max(experts, 2))
+    tail = init_tail and (expert_range is not None or valid_tokens is not None)
+    block_t, block_e = power_of_two(max(tokens, 16)), power_of_two(max(experts, 2))
     arguments = (*scores.stride(), tokens, experts, top_k, first, last)
     valid, values, block_v = count_arguments(valid_tokens, counts)
-    block_t = power_of_two(max(tokens, 16))
+    results = (counts, expert_indices, token_indices)
     if block_t * block_e <= ONE_LAUNCH_SCORES and experts <= ONE_LAUNCH_EXPERTS:
-        _shuffle_once[(experts + tails,)](
-            *(scores, counts, expert_indices, token_indices, valid, *arguments),
+        _shuffle_once[(experts + tail,)](
+            *(scores, *results, valid, *arguments),
             VALUES=values,
             BLOCK_V=block_v,
             BLOCK_T=block_t,
@@ -239,35 +289,63 @@ def index_shuffling(
             num_warps=max(1, min(16, block_t * block_e // 256)),
             **overlap(scores),
         )
-        return counts, expert_indices, token_indices
+        return results
     choices = torch.empty(number, dtype=torch.int16, device=scores.device)
-    block_t = max(1, min(64, BLOCK_SCORES // block_e))
+    by_block = number > EXPERT_CHOICES
+    block_t = max(1, min(64, (BLOCK_SCORES if by_block else CHOSEN_SCORES) // block_e))
     blocks = ceil_div(tokens, block_t)
-    block_counts = torch.empty(blocks, experts, dtype=torch.int32, device=scores.device)
+    shape = (blocks if by_block else 0, experts)
+    block_counts = torch.empty(shape, dtype=torch.int32, device=scores.device)
     _choose[(blocks,)](
         *(scores, choices, block_counts, valid, *arguments),
+        COUNTED=by_block,
         VALUES=values,
         BLOCK_V=block_v,
         BLOCK_T=block_t,
         BLOCK_E=block_e,
-        num_warps=BLOCK_WARPS,
+        num_warps=BLOCK_WARPS if by_block else CHOSEN_WARPS,
     )
+    if by_block:
+        _place_blocks(choices, block_counts, results, block_t, top_k, tokens, tail)
+    else:
+        block = power_of_two(max(number, 128))
+        _place_expert[(experts + TAIL_BLOCKS * tail,)](
+            *(choices, *results, number, experts, top_k),
+            BLOCK=block,
+            num_warps=max(1, min(8, block // 256)),
+        )
+    return results
+
+
+def _place_blocks(
+    choices: Tensor,
+    block_counts: Tensor,
+    results: tuple[Tensor, Tensor, Tensor],
+    block_t: int,
+    top_k: int,
+    tokens: int,
+    tail: bool,
+) -> None:
+    """Write (counts, expert_indices, token_indices) of choices [tokens * top_k], of which each
+    block of `block_t` tokens has block_counts [blocks, experts].
+    """
+    blocks, experts = block_counts.shape
+    counts, expert_indices, token_indices = results
     _sum_blocks[(ceil_div(experts, SUMMED_EXPERTS),)](
         *(block_counts, counts, blocks, experts),
         BLOCK_B=min(SUMMED_BLOCKS, power_of_two(blocks)),
         BLOCK_E=SUMMED_EXPERTS,
         num_warps=SUM_WARPS,
-        **overlap(scores),
+        **overlap(choices),
     )
-    _place[(blocks,)](
+    _place_block[(blocks,)](
         *(choices, block_counts, counts, expert_indices, token_indices, tokens, experts, top_k),
-        TAIL=tails,
+        TAIL=tail,
         BLOCK_T=block_t,
-        BLOCK_E=block_e,
+        BLOCK_E=power_of_two(max(experts, 2)),
         num_warps=BLOCK_WARPS,
-        **overlap(scores),
+        **overlap(choices),
     )
-    return counts, expert_indices, token_indices
 
 
 @quick

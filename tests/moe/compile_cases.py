@@ -28,6 +28,7 @@ from anyshape.moe import (
 from anyshape.moe.gemm_tiles import (
     GATED_GATHER_TILES,
     GATED_TILES,
+    LONGER,
     SIMPLE_TILES,
     TILES,
     TWO_CONSUMERS,
@@ -113,8 +114,9 @@ def compile_products() -> None:
         out, gate = out[:, :256].contiguous(), gluon_gemm.Gate("silu", 1.0, 1.0, interleaved)
         bias = torch.zeros(4, 512) if interleaved else None
         nothing = (None, None, None, bias, None, interleaved, gate)
-        gluon_gemm.launch(TWO_CONSUMERS, x, w, sizes, out, *nothing)
-        gluon_gemm.launch(TWO_CONSUMERS, x, w, sizes, out, *nothing, index)
+        for tile in (TWO_CONSUMERS, LONGER):
+            gluon_gemm.launch(tile, x, w, sizes, out, *nothing)
+            gluon_gemm.launch(tile, x, w, sizes, out, *nothing, index)
     x, w, sizes, out = operands(16)
     ending = (None, None, None, None, None, None, True)
     triton_gemm._launch(x, w.mT.contiguous().mT, sizes, out, *ending)

@@ -61,6 +61,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton_shuffling, "MOVE_PROGRAMS", 6)
     monkeypatch.setattr(triton_shuffling, "TAIL_PROGRAMS", 2)
     monkeypatch.setattr(triton_shuffling, "ONE_LAUNCH_SCORES", 512)
+    monkeypatch.setattr(triton_shuffling, "EXPERT_CHOICES", 128)
     monkeypatch.setattr(triton_shuffling, "BLOCK_SCORES", 64)
     monkeypatch.setattr(triton_shuffling, "SUMMED_BLOCKS", 4)
 

@@ -81,7 +81,7 @@ class Light:
         if code not in self.captured or code in self.cut:
             return False
         module = args[0] if args and isinstance(args[0], torch.nn.Module) else None
-        return module is None or next(module.children(), None) is None
+        return module is None or not vars(module).get("_modules")  # none while it is being made
 
     def _go_on(self, machine: Machine, costs: Costs) -> Outcome:
         while True:

@@ -198,3 +198,25 @@ def test_a_loop_whose_turns_sizes_decide_settles_behind_a_graph_break() -> None:
         torch.testing.assert_close(fast(ours, x), stepped(eagers, x))
         assert ours.table == eagers.table and ours.free == eagers.free
     assert fast.stats().specializations <= 4 * MOST
+
+
+class Scale(torch.nn.Module):
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+        self.weight = torch.nn.Parameter(torch.full((3,), factor), requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.weight + self.factor
+
+
+def test_modules_are_made_between_graph_breaks() -> None:
+    def stacked(x: Tensor, factors: list[float]) -> Tensor:
+        for layer in [Scale(factor) for factor in factors]:
+            x = layer(x)
+        return x
+
+    fast = anyshape.compile(stacked)
+    for count in (2, 3, 1, 0, 5, 4, 2, 6):
+        x, factors = torch.rand(count, 3), [float(i + 1) for i in range(count)]
+        torch.testing.assert_close(fast(x, factors), stacked(x, factors))

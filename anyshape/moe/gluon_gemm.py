@@ -12,7 +12,7 @@ from torch import Tensor
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from anyshape.moe.gemm_tiles import TWO_ROWS, Tile
+from anyshape.moe.gemm_tiles import Tile
 from anyshape.moe.gluon_kernel import Settings, grouped_gemm_kernel
 from anyshape.moe.launches import (
     capability,
@@ -135,7 +135,7 @@ def launch(
     factors = row_weights is not None and row_weights.dim() == 2
     staged = tile.staged and not tile.swap and in_lines(out)
     if tile.extra and (not staged or (gate is not None and gate.interleaved)):
-        tile = TWO_ROWS if x.element_size() == 2 else replace(TWO_ROWS, bk=128)
+        tile = replace(tile, extra=0, store_n=out_n)
     all_groups = groups + (init_tail and scatter_indices is None)
     limit, consumer, producer = registers(tile, groups, gather_indices is not None)
     tiles = (ceil_div(rows, tile.wm * tile.pieces_m) + all_groups) * ceil_div(

@@ -16,8 +16,8 @@ class Tile:
     """A tile of pieces_m x pieces_n pieces, each [wm rows of x, wn rows of w], and how it is
     loaded and stored.
 
-    A tile may have up to `extra` rows more, with which the weights are the first operand: what a
-    group has beyond its last whole tile costs no tile of its own then. Results are staged in shared
+    A tile of two pieces of 256 columns may have up to `extra` rows more, with which the weights are
+    the first operand: what a group has beyond its last whole tile costs no tile of its own then. Results are staged in shared
     memory, `store_n` columns at a time.
 
     `specialized` says which kernel: the one in Gluon, whose loads have a warp of their own and

@@ -270,9 +270,10 @@ def _store_few(one, two, buffer, target, where, endings, PIECE: gl.constexpr, SE
 @gluon.jit
 def _skip(ring, slot, phase, inner, SET: gl.constexpr):
     """Let a tile's loads pass: this piece has no rows."""
+    x_bufs, w_bufs, few_bufs, w_blocks, full, empty = ring
     for _ in range(0, inner, SET.tile.bk):
-        mbarrier.wait(ring[4].index(slot), phase)
-        mbarrier.arrive(ring[5].index(slot), count=1)
+        mbarrier.wait(full.index(slot), phase)
+        mbarrier.arrive(empty.index(slot), count=1)
         slot, phase = advance(slot, phase, SET.tile.stages)
     return slot, phase
 

@@ -123,7 +123,7 @@ def _basic(
     if taken > len(x.shape):
         raise IndexError(f"too many indices for tensor of dimension {len(x.shape)}")
     parts = _without_ellipsis(parts, len(x.shape) - taken)
-    mixed = any(isinstance(part, Value) and not is_number(part) for part in parts)
+    mixed = any(isinstance(part, (bool, Value)) and not is_number(part) for part in parts)
     indices: list[Value | None] = []
     dim = 0
     for part in parts:

@@ -15,7 +15,7 @@ from anyshape.ops.rules import dim_of
 from anyshape.schedule.draft import Cell, computed
 from anyshape.schedule.indices import Index, broadcast_index
 from anyshape.schedule.lower import Lowering, number, places_of
-from anyshape.symbolic import Dim
+from anyshape.symbolic import Dim, broadcast
 
 Mode = Literal["set", "sum", "prod", "max", "min"]
 
@@ -82,12 +82,11 @@ def _put_shape(result: Value, node: Node) -> tuple[Dim, ...]:
 
 
 def _widest(places: list[Value], rank: int) -> tuple[Dim, ...]:
-    """The broadcast shape of the index tensors, whose sizes are known to agree."""
+    """The broadcast shape of the index tensors."""
     shape: list[Dim] = [1] * rank
     for place in places:
         for d, size in enumerate(place.shape, rank - len(place.shape)):
-            if isinstance(shape[d], int) and shape[d] == 1:
-                shape[d] = size
+            shape[d] = broadcast(shape[d], size)
     return tuple(shape)
 
 

@@ -132,6 +132,17 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Calls]] = {
             for n, i in ((3, 1), (2, -1), (1, 0))
         ],
     ),
+    "a number in a tensor and True": (
+        lambda x, i: (x[i, :-1, True], x[True, i], x[:, True, i], x[i, False]),
+        [(torch.randn(n, n, 2), torch.tensor(n - 1)) for n in (3, 2)],
+    ),
+    "a write at one place and at a mask": (
+        lambda x, i, mask, y: (x.__setitem__((i, mask), y), x * 1)[1],
+        [
+            (torch.zeros(2, len(m), 2), torch.tensor([1]), torch.tensor(m), torch.ones(1, 2))
+            for m in ([True, False, True], [False, False], [True], [False], [True] * 9)
+        ],
+    ),
     "a write at numbers and places in tensors": (
         lambda x, i, j, y: (x.__setitem__((i, slice(None), j), y), x * 1)[1],
         [

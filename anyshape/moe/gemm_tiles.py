@@ -2,8 +2,7 @@
 (benchmarks/moe_kernels.py).
 
 A shape's class is what the host knows: bits of an element, rows a group on average, length of a
-row. Group sizes stay
-on the device.
+row. Group sizes stay on the device.
 """
 
 from __future__ import annotations
@@ -13,17 +12,16 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A tile of pieces_m x pieces_n pieces, each [wm rows of x, wn rows of w], and how it is
-    loaded and stored.
+    """A tile of pieces_m x pieces_n pieces, each [wm rows of x, wn rows of w], and how it is loaded
+    and stored.
 
     A tile of two pieces of 256 columns may have up to `extra` rows more, with which the weights are
-    the first operand: what a group has beyond its last whole tile costs no tile of its own then. Results are staged in shared
-    memory, `store_n` columns at a time.
+    the first operand: what a group has beyond its last whole tile costs no tile of its own then.
+    Results are staged in shared memory, `store_n` columns at a time.
 
     `specialized` says which kernel: the one in Gluon, whose loads have a warp of their own and
-    whose pieces have a
-    warpgroup each, or the one in Triton, which has one piece, and may `flatten` its loops over
-    tiles and `bk`.
+    whose pieces have a warpgroup each, or the one in Triton, which has one piece, and may `flatten`
+    its loops over tiles and `bk`.
     """
 
     pieces_m: int = 1

@@ -10,6 +10,7 @@ from models import llama
 from programs import Sketch
 
 from anyshape.ir.loops import Kernel
+from anyshape.ir.program import Launch
 from anyshape.ops import OPS
 from anyshape.passes.pipeline import stages
 from anyshape.schedule import refusals, schedule
@@ -47,6 +48,12 @@ def test_dense_dims_are_one_loop():
 def test_layers_share_kernels():
     one, four = (schedule(core(llama(n)[1])) for n in (1, 4))
     assert len(four.kernels()) <= len(one.kernels()) + 1
+
+
+def test_the_same_work_on_other_buffers_is_one_kernel_object():
+    launches = [s for s in schedule(core(llama(4)[1])).flat_steps() if isinstance(s, Launch)]
+    assert len({id(launch.kernel) for launch in launches}) == len({l.kernel for l in launches})
+    assert len({launch.args for launch in launches}) == len(launches)
 
 
 def test_a_refusal_says_why():

@@ -466,6 +466,20 @@ def test_forks_share_what_they_know(w):
     assert forks[-1].known(le(w.s[0], 100)) is True
 
 
+def test_facts_under_a_condition_are_kept_while_nothing_more_is_learned(w):
+    facts, (s0, s1, *_) = w.facts, w.s
+    child = facts.under(gt(s0, 1))
+    assert child.known(ge(s0, 2)) is True and facts.known(ge(s0, 2)) is None
+    assert facts.under(gt(s0, 1)) is child
+    child.assume(le(s1, 7))
+    fresh = facts.under(gt(s0, 1))
+    assert fresh is not child and fresh.known(le(s1, 7)) is None
+    facts.assume(le(s1, 9))
+    assert facts.under(gt(s0, 1)).known(le(s1, 9)) is True
+    with pytest.raises(Contradiction):
+        facts.under(gt(s1, 9))
+
+
 def test_what_is_nested_without_end_is_merely_unknown(w):
     dim = w.s[0]
     for _ in range(400):

@@ -8,7 +8,7 @@ called from now on, with tensors no larger than those; once in a while the books
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ INSTRUCTION_US = 1.0  # interpreted between segments
 NODE_US = 2.0  # what an operator of a compiled graph saves
 ELEMENT_US = 0.0002  # and for each element of the largest tensor
 LOST_CALLS = 3  # one after the other, before a function is called natively
-AGAIN = 32  # calls after which it is tried once more
+AGAIN = 32  # calls after which it is tried once more, and then after twice as many
 ROOM = 4  # how much larger than in the calls that were lost an argument may be
 
 
@@ -54,11 +54,15 @@ class Ledger:
 
     lost: int = 0
     elements: int = 0  # of their arguments
-    calls: int = field(default=0)  # since they run natively
+    wait: int = AGAIN  # calls that run natively until segments are tried again
+    calls: int = 0  # that did
 
     def settle(self, costs: Costs, elements: int) -> None:
         """A call is done; so large were its arguments."""
+        tried_again = self.lost >= LOST_CALLS
         self.lost = self.lost + 1 if costs.is_loss() else 0
+        self.wait = 2 * self.wait if tried_again and self.lost else AGAIN
+        self.calls = 0
         self.elements = max(self.elements, elements)
 
     def is_lost(self, slots: Sequence[Any]) -> bool:
@@ -66,4 +70,4 @@ class Ledger:
         if self.lost < LOST_CALLS:
             return False
         self.calls += 1
-        return self.calls % AGAIN != 0 and largest(slots) <= ROOM * self.elements
+        return self.calls < self.wait and largest(slots) <= ROOM * self.elements

@@ -12,6 +12,7 @@ from types import EllipsisType
 from typing import Any
 
 from anyshape.capture.breaks import broken
+from anyshape.capture.overlaps import share_memory
 from anyshape.capture.recorder import Recorder
 from anyshape.ir.dtypes import bool_, int64, uint8
 from anyshape.ir.graph import Value
@@ -60,7 +61,7 @@ def slice_of(recorder: Recorder, x: Value, dim: int, part: slice) -> Value:
 def getitem(recorder: Recorder, x: Value, key: Any) -> Value:
     """`x[key]`; every part of `key` is an int, Expr, slice, None, Ellipsis, bool, tensor value
     or nested tuple of numbers."""
-    x, indices, _ = _basic(recorder, x, key, reading=True)
+    x, indices, _ = _basic(recorder, x, key, views=True)
     if any(index is not None for index in indices):
         made: Value = recorder.call("index", x, tuple(indices))
         return made
@@ -69,7 +70,8 @@ def getitem(recorder: Recorder, x: Value, key: Any) -> Value:
 
 def setitem(recorder: Recorder, x: Value, key: Any, new: Any) -> None:
     """`x[key] = new`."""
-    view, indices, mask = _basic(recorder, x, key, reading=False)
+    itself = isinstance(new, Value) and share_memory(recorder.builder, x, new)  # `x[i] += 1`
+    view, indices, mask = _basic(recorder, x, key, views=itself)
     if any(index is not None for index in indices):
         if mask is not None and not isinstance(new, Value):
             recorder.call("masked_fill_", view, mask, new)
@@ -113,10 +115,11 @@ def full_like_scalar(recorder: Recorder, x: Value, number: Any) -> Value:
 
 
 def _basic(
-    recorder: Recorder, x: Value, key: Any, *, reading: bool
+    recorder: Recorder, x: Value, key: Any, *, views: bool
 ) -> tuple[Value, list[Value | None], Value | None]:
     """The view that slices, numbers and None make; for each of its dimensions the tensor that
-    indexes it; a mask of all of it. What is written at numbers in tensors alone needs no view."""
+    indexes it; a mask of all of it. What is written at numbers in tensors alone needs no view
+    (``views``)."""
     parts = list(key) if isinstance(key, tuple) else [key]
     parts = [_tensor_part(recorder, x, part) for part in parts]
     taken = sum(_consumes(part) for part in parts)
@@ -126,7 +129,7 @@ def _basic(
     mixed = any(isinstance(part, (bool, Value)) and not is_number(part) for part in parts)
     indices: list[Value | None] = []
     dim = 0
-    for part in parts:
+    for place, part in enumerate(parts):
         if part is None or isinstance(part, bool):
             x = recorder.call("unsqueeze", x, dim)
             if isinstance(part, bool):
@@ -141,7 +144,9 @@ def _basic(
             x = slice_of(recorder, x, dim, part)
             indices.append(None)
             dim += 1
-        elif is_number(part) and (mixed or (reading and not _is_gathered(recorder, x, indices))):
+        elif is_number(part) and (
+            mixed or (views and not _is_gathered(recorder, x, indices, parts[place + 1 :]))
+        ):
             x = recorder.call("select", x, dim, _from_zero(recorder, part, x.shape[dim]))
         elif isinstance(part, Value):
             indices.append(part)
@@ -159,10 +164,13 @@ def is_number(part: Any) -> bool:
     return isinstance(part, Value) and not part.shape and part.dtype not in (bool_, uint8)
 
 
-def _is_gathered(recorder: Recorder, x: Value, before: list[Value | None]) -> bool:
+def _is_gathered(
+    recorder: Recorder, x: Value, before: list[Value | None], after: list[Any]
+) -> bool:
     """May a copy of the elements stand for the view? It is laid out as the view, and nobody tells
     them apart (`aliases.py`)."""
-    if recorder.picks_are_views or not all(map(is_number, before)):
+    rest = (part for part in after if not (isinstance(part, slice) and part == slice(None)))
+    if recorder.picks_are_views or not all(map(is_number, (*before, *rest))):
         return False
     return is_contiguous(recorder.cx, x.tensor)
 
@@ -201,6 +209,6 @@ def _without_ellipsis(parts: list[Any], missing: int) -> list[Any]:
     if not places:
         return parts
     if len(places) > 1:
-        raise IndexError("an index can only have a single ellipsis ('...')")
+        raise broken("unknown-call", "an index with two ellipses")
     at = places[0]
     return parts[:at] + [slice(None)] * missing + parts[at + 1 :]

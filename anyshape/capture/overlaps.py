@@ -72,6 +72,11 @@ def refuse_reading(builder: Builder, name: str, target: Value, read: Iterable[Va
             raise broken("operator-raises", what=name, why="it reads memory that it writes")
 
 
+def share_memory(builder: Builder, a: Value, b: Value) -> bool:
+    """Are the two views of one tensor, or one a view of the other?"""
+    return _way(builder, a)[0] is _way(builder, b)[0]
+
+
 def _may_overlap(builder: Builder, target: Value, value: Value) -> bool:
     root, steps = _way(builder, target)
     other, others = _way(builder, value)

@@ -34,6 +34,12 @@ QUOTIENTS: dict[str, Callable[[Tensor, Any], Any]] = {
 }
 COMPLEX = torch.complex(torch.arange(9.0), torch.arange(9.0).flip(0)).reshape(3, 3)
 EDGES = torch.tensor([0.0, -0.0, torch.inf, -torch.inf, 4.0, 0.25]).repeat(4)
+
+
+def _add_at(x: Tensor, key: Any) -> None:
+    x[key] += 1
+
+
 PROGRAMS: dict[str, tuple[Callable[..., Any], Calls]] = {
     **{f"{sign} by zeros": (quotient, INTEGERS) for sign, quotient in QUOTIENTS.items()},
     **{
@@ -132,6 +138,15 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Calls]] = {
             for n, i in ((3, 1), (2, -1), (1, 0))
         ],
     ),
+    "a sum into what a tensor picks": (
+        lambda x, i: (x.__setitem__(i, x[i].add_(1)), (y := x * 2), _add_at(y, (None, i)), y)[3],
+        [(torch.ones(n, 2), torch.tensor(n - 1)) for n in (3, 2)],
+    ),
+    "the strides of a part of what a tensor picks": (
+        lambda x, i: (x[i, ::2].stride(), (v := x[i, ::2]).add_(1), v * 1, x * 1)[::3],
+        [(torch.ones(n, 4), torch.tensor(n - 1)) for n in (3, 2)],
+    ),
+    "two ellipses": (lambda x: x[..., ...] * 2, [(torch.randn(2, 3),), (torch.randn(3, 1),)]),
     "a number in a tensor and True": (
         lambda x, i: (x[i, :-1, True], x[True, i], x[:, True, i], x[i, False]),
         [(torch.randn(n, n, 2), torch.tensor(n - 1)) for n in (3, 2)],

@@ -23,7 +23,7 @@ def counters(guards: tuple[Guard, ...], heap: Heap, sources: Sources) -> frozens
     relied_on = {
         _place(guard.source): guard
         for guard in guards
-        if guard.kind == "equals" and type(guard.expected) is int
+        if guard.kind == "equals" and type(guard.expected) is int and _is_kept(guard.source)
     }
     if not relied_on:
         return frozenset()
@@ -37,6 +37,15 @@ def counters(guards: tuple[Guard, ...], heap: Heap, sources: Sources) -> frozens
     )
 
 
+def _is_kept(source: Source) -> bool:
+    """Whether it lies in a cell, or under a key whose hash is no code of the program's."""
+    return source.kind == "cell" or (source.kind in KEPT and type(source.key) in PLAIN)
+
+
+KEPT = frozenset({"attr", "item"})
+PLAIN = frozenset({str, int})
+
+
 def _place(source: Source) -> Place:
     return source.base, "cell" if source.kind == "cell" else source.key
 
@@ -48,7 +57,7 @@ def _stores(effect: Effect, heap: Heap, sources: Sources) -> Iterator[tuple[Plac
         return
     if effect.fn is write_cell:
         yield (base, "cell"), effect.args[0]
-    elif effect.fn in STORES and len(effect.args) == 2 and type(effect.args[0]) in (str, int):
+    elif effect.fn in STORES and len(effect.args) == 2 and type(effect.args[0]) in PLAIN:
         key, value = effect.args
         yield (base, key), value
         yield (sources.child(base, "attr", "__dict__"), key), value

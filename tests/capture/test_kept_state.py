@@ -340,3 +340,31 @@ def test_a_log_that_grows_is_asked_how_long_it_is_and_what_came_last() -> None:
         same(fast(x, log), program(x, expected))
         same(log, expected)
     assert fast.stats().specializations <= 4 and fast.stats().graph_breaks == 0
+
+
+def test_a_number_under_a_key_of_the_programs_own_class_is_kept_like_any_other() -> None:
+    class Name:
+        def __init__(self, text: str) -> None:
+            self.text = text
+
+        def __hash__(self) -> int:
+            return hash(self.text)
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Name) and self.text == other.text
+
+    def make() -> tuple[Callable[[Tensor], Any], Callable[[], Any]]:
+        name = Name("calls")
+        counts = {name: 0}
+
+        def program(x: Tensor) -> Tensor:
+            counts[name] += 1
+            return x * counts[name]
+
+        return program, lambda: counts[name]
+
+    (plain, expected), (program, found) = make(), make()
+    fast = compiled(program, fullgraph=False)
+    for x in sizes():
+        same(fast(x), plain(x))
+        same(found(), expected())

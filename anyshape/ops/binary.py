@@ -19,7 +19,6 @@ from anyshape.ops.rules import (
     is_tensor,
     operands_type,
     pointwise_rule,
-    pointwise_type,
     promoted,
     tensor,
     tensors_of,
@@ -481,7 +480,8 @@ def _clamp(b: Any, x: Any, low: Any = None, high: Any = None) -> Any:
 def _clamp_type(cx: TypeContext, x: Arg, low: Arg = None, high: Arg = None) -> TensorType:
     if low is None and high is None:
         raise OpError("torch.clamp: At least one of 'min' or 'max' must not be None")
-    return pointwise_type(cx, tensors_of((x, low, high)), promoted(cx, (x, low, high)))
+    iterated = tuple(operand for operand in (x, low, high) if is_tensor(operand))
+    return operands_type(cx, iterated, promoted(cx, (x, low, high)))
 
 
 op(

@@ -21,6 +21,7 @@ CONVERTED = {
     "a comparison": lambda x, y: y < x,
     "a quotient": lambda x, y: y / x,
     "a choice": lambda x, y: torch.where(x > 0, x, y),
+    "a clamp": lambda x, y: torch.clamp(x, y, y + 1),
 }
 OPERATORS = {1: torch.neg, 2: torch.sub, 3: torch.addcmul}
 

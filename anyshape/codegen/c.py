@@ -268,7 +268,7 @@ class _Emitter(LanePrinter):
         *outer, inner = kernel.rows
         self._open_loops(outer)
         start, end = "0", self._dim(inner.extent)
-        block = BLOCK * self._width(work)
+        block = BLOCK * self._vectors(work)[0][0]
         blocked = bool(work.reduces) and not _at_most(inner.extent, block)
         if blocked:
             start, end = self._open_blocks(inner, block)

@@ -20,6 +20,8 @@ WIDE = 64
 """Accumulators of a cheap reduction."""
 NARROW = 16
 """Accumulators of any other, and of short rows and what is left of long ones."""
+HALF = 32
+"""The same where bytes are read, as masks are."""
 FEW = 4
 """So many accumulators are combined one by one: halving them once more is no faster."""
 
@@ -106,26 +108,28 @@ class LanePrinter(CellPrinter):
         self, axis: Axis, start: str, end: str, work: Work, body: list[int]
     ) -> None:
         """A loop with several vectors of accumulators, so that one addition need not wait for the
-        last, one with one vector for what is left, and one cell at a time for what is left then."""
-        name, first, width = axis.name, f"{axis.name}w", self._width(work)
+        last, one with fewer for what is left, and one cell at a time for what is left then."""
+        name, first = axis.name, f"{axis.name}w"
         self._line(f"i64 {first} = {start};")
-        loops = [(width, 2 * width)] if width > NARROW else []
-        for lanes, least in (*loops, (NARROW, NARROW)):
+        for lanes, least in self._vectors(work):
             if not isinstance(axis.extent, int) or axis.extent >= least:
                 self._vector_loop(name, end, lanes, least, work, body)
         self._open(f"for (i64 {name} = {first}; {name} < {end}; {name}++)")
         self._cell(work, body, "a{0}")
         self._close(1)
 
-    def _width(self, work: Work) -> int:
-        """How many accumulators a reduction has: several vectors where the addition is what takes
-        time.
+    def _vectors(self, work: Work) -> list[tuple[int, int]]:
+        """(accumulators of a loop, cells that it is worth it for): several vectors where the
+        addition is what takes time. Beside bytes, fewer than HALF are no vector for GCC.
         """
         body = self.passes.closure(self._roots(work), work.known)
+        least = min((self.elements[n].dtype.size_bytes for n in body), default=4)
+        if least == 1:
+            return [(lanes, lanes) for lanes in (WIDE, HALF, NARROW)]
         costs = [COSTS.get(e.op, 1) for n in body if isinstance(e := self.elements[n], Op)]
         cheap = sum(costs) <= 12 and max(costs, default=0) < 8
-        least = min((self.elements[n].dtype.size_bytes for n in body), default=4)
-        return WIDE if cheap and not self.splits else max(NARROW, WIDE // least)
+        width = WIDE if cheap and not self.splits else max(NARROW, WIDE // least)
+        return [*([(width, 2 * width)] if width > NARROW else []), (NARROW, NARROW)]
 
     def _vector_loop(
         self, name: str, end: str, width: int, least: int, work: Work, body: list[int]

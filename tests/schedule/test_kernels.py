@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import anyshape
+from anyshape.codegen.c import emit_c
 from anyshape.ir import dtypes
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -153,6 +154,13 @@ FUSED = {
 }
 
 
+def test_reductions_beside_bytes_have_lanes_that_gcc_makes_vectors_of():
+    """Loops of 16 cells beside a mask were run one cell at a time."""
+    make, inputs = FUSED["masked softmax"]
+    (launch,) = launches(compile_sketch(make, *normal(inputs)).program)
+    assert "for (; r0w + 32 <= r0e; r0w += 32)" in emit_c(launch.kernel, "k")
+
+
 @pytest.mark.parametrize("name", FUSED)
 def test_one_compile_serves_every_size(name):
     make, inputs = FUSED[name]
@@ -202,6 +210,7 @@ def test_host_numbers_keep_their_kind():
 TAILS = (
     "chain",
     "softmax",
+    "masked softmax",
     "sum of rows",
     "sum of columns",
     "argmax",

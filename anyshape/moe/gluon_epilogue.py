@@ -149,7 +149,7 @@ def line_layout(columns, warps):
 
 
 @gluon.jit
-def store_lines(buffer, target, where, SCATTER: gl.constexpr):
+def _store_lines(buffer, target, where, SCATTER: gl.constexpr):
     """Write the rows in `buffer` in lines of 16 bytes a thread, or add them to their tokens."""
     out, scatter_indices, stride_out = target
     group, start, row, column, count, columns = where
@@ -190,7 +190,7 @@ def store_tile(
             fence_async_shared()
             tma.async_copy_shared_to_global(out_desc, [start + row, column], buffer)
         else:
-            store_lines(buffer, target, where, SCATTER)
+            _store_lines(buffer, target, where, SCATTER)
 
 
 @gluon.jit
@@ -199,4 +199,4 @@ def store_extra(value, buffer, target, where, SCATTER: gl.constexpr):
     tma.store_wait(0)
     few = buffer.slice(0, value.shape[1]).slice(0, value.shape[0], dim=1)
     few.store(value.permute((1, 0)))
-    store_lines(few, target, where, SCATTER)
+    _store_lines(few, target, where, SCATTER)

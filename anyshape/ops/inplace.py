@@ -256,25 +256,20 @@ _inplace("fill_", "input, value", "filled", "torch.fill_", type=_fillable)
 _inplace("zero_", "input", "zeroed", "torch.zero_")
 
 # What functionalization leaves of all writes to an input: one copy into it, at the end of the
-# graph.
-op(
-    "assign",
-    "input, value",
-    torch="anyshape.eager.assign",
-    type=lambda cx, x, value: (),
-    effect=True,
-    lower=Extern("torch.Tensor.copy_"),
-)
-
-# The same where the program wrote through `x.data` alone, which moves no version counter.
-op(
-    "assign_data",
-    "input, value",
-    torch="anyshape.eager.assign_data",
-    type=lambda cx, x, value: (),
-    effect=True,
-    lower=Extern("anyshape.eager.assign_data"),
-)
+# graph. `assign_data` where the program wrote through `x.data` alone, which moves no version
+# counter.
+for _name, _extern in (
+    ("assign", "torch.Tensor.copy_"),
+    ("assign_data", "anyshape.eager.assign_data"),
+):
+    op(
+        _name,
+        "input, value",
+        torch=f"anyshape.eager.{_name}",
+        type=lambda cx, x, value: (),
+        effect=True,
+        lower=Extern(_extern),
+    )
 
 # What a condition on data becomes: the segment has not happened where it is true.
 op(

@@ -458,31 +458,21 @@ op(
     expand=_contiguous_expand,
     alias="maybe",
 )
-op(
-    "detach",
-    "input",
-    torch="torch.detach",
-    spellings=("torch.Tensor.detach",),
-    type=same_as(0),
-    expand=lambda b, x: x,
-    alias="view",
-)
-op(  # as `detach`, but for the version counter
-    "data",
-    "input",
-    torch="anyshape.eager.data",
-    type=same_as(0),
-    expand=lambda b, x: x,
-    alias="view",
-)
-op(
-    "alias",
-    "input",
-    torch="anyshape.eager.alias",
-    type=same_as(0),
-    expand=lambda b, x: x,
-    alias="view",
-)
+# Other tensors of the same memory; `data` is `detach` but for the version counter.
+for _name, _torch, _spellings in (
+    ("detach", "torch.detach", ("torch.Tensor.detach",)),
+    ("data", "anyshape.eager.data", ()),
+    ("alias", "anyshape.eager.alias", ()),
+):
+    op(
+        _name,
+        "input",
+        torch=_torch,
+        spellings=_spellings,
+        type=same_as(0),
+        expand=lambda b, x: x,
+        alias="view",
+    )
 
 
 # --- complex numbers as pairs of real ones ---

@@ -25,6 +25,7 @@ from anyshape.moe.triton_rows import count_arguments, count_rows, follow, get_re
 BLOCK_K = 256
 GATE_BATCH, DOWN_BATCH = 8, 12
 WARPS = 8
+REGISTERS = 65536  # of a multiprocessor
 # programs of the first product: two for each of 132 multiprocessors, whose loops never stop; twice
 # as many where one token's float8 is all there is
 GATE_PROGRAMS = 264
@@ -276,6 +277,14 @@ def blocks(weights: Tensor) -> tuple[int, int]:
     return (WARPS, 2 * BLOCK_K) if weights.shape[2] % (2 * BLOCK_K) == 0 else (2 * WARPS, BLOCK_K)
 
 
+def share(programs: int) -> int:
+    """The most registers of a thread with which so many programs share a multiprocessor. Unless it
+    is told, the compiler takes more for rows that are no whole number of blocks (gpt-oss), and then
+    one program is all that fits.
+    """
+    return min(255, REGISTERS // (32 * WARPS * programs))
+
+
 def choose(
     tokens: Tensor, logits: Tensor, choice: Choice, experts: Tensor, weights: Tensor
 ) -> None:
@@ -356,6 +365,7 @@ def gate_few(
         BATCH=GATE_BATCH,
         EVEN=inner % block_k == 0 and columns % each == 0,
         num_warps=WARPS,
+        maxnreg=share(2),
         **overlap(tokens),
     )
     return hidden, experts, weights
@@ -403,6 +413,7 @@ def down_few(
         BATCH=DOWN_BATCH * (1 + alone),
         EVEN=inner % block_k == 0 and columns % block_d == 0,
         num_warps=WARPS,
+        maxnreg=share(1 if alone else 2),
         **overlap(hidden, base is None),
     )
     return out

@@ -158,7 +158,7 @@ IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
         f"{name}(inplace=True)": partial(getattr(F, name), inplace=True)
         for name in (
             *("relu", "relu6", "silu", "mish", "hardswish", "hardsigmoid", "celu", "elu"),
-            *("hardtanh", "leaky_relu", "selu"),
+            *("hardtanh", "leaky_relu", "rrelu", "selu"),
         )
     },
     **{
@@ -166,12 +166,19 @@ IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
         for name in ("relu", "celu", "elu", "hardtanh", "leaky_relu", "selu")
     },
     "threshold": lambda x: F.threshold(x, 0.1, 20.0, True),
+    "rrelu while training": lambda x: F.rrelu(x, training=True, inplace=True),
+    "rrelu_": lambda x: F.rrelu_(x, training=True),
     "x.relu_": lambda x: x.relu_(),
     "scatter_": lambda x: x.scatter_(
         1, torch.zeros(x.shape[0], 1, dtype=torch.int64), torch.ones(x.shape)
     ),
     "index_put_": lambda x: x.index_put_((x > 0,), torch.ones(())),
 }
+
+
+def seeded(function: Callable[..., Any], *args: Tensor) -> Any:
+    torch.manual_seed(0)
+    return function(*args)
 
 
 @pytest.mark.parametrize("name", IN_PLACE)
@@ -183,7 +190,17 @@ def test_what_writes_in_place_has_eagers_gradients(name: str) -> None:
     fast = anyshape.compile(program)
     for size in (3, 1, 0, 2, 17):
         x, weight = torch.randn(size, 4), torch.ones(4, requires_grad=True)
-        ours, theirs = fast(x, weight), program(x, weight)
+        ours, theirs = (seeded(f, x, weight) for f in (fast, program))
         gradients = [torch.autograd.grad(made[0].sum(), weight) for made in (ours, theirs)]
         assert all(map(torch.equal, (*ours, *gradients[0]), (*theirs, *gradients[1])))
     assert fast.stats().graph_breaks == 0
+
+
+def test_gathering_at_an_index_of_another_rank_without_elements_needs_gradients() -> None:
+    fast = anyshape.compile(lambda x, index: torch.gather(x, 0, index))
+    x, index = torch.ones(3, requires_grad=True), torch.zeros(0, 2, dtype=torch.uint8)
+    found = fast(x, index)
+    assert found.shape == (0, 2)
+    assert found.requires_grad
+    (gradient,) = torch.autograd.grad(found.sum(), x)
+    assert torch.equal(gradient, torch.zeros(3))

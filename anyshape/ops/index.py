@@ -13,7 +13,7 @@ from typing import Any
 from anyshape.ir.dtypes import bool_, int32, int64, uint8
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import NoRow, OpError, TypeContext
-from anyshape.ops.layout import Shape, numel, pointwise_strides
+from anyshape.ops.layout import Shape, numel, pointwise_strides, view_strides
 from anyshape.ops.rules import (
     dim_of,
     new,
@@ -114,7 +114,6 @@ op(
     "gather_nothing",
     "input, dim, index, *, sparse_grad=False",
     torch="anyshape.eager.gather_nothing",
-    inline=True,
     expand=_gather_nothing,
 )
 
@@ -179,8 +178,8 @@ def _indexed(
     """The result where the dimensions that have places are replaced by the index shape.
 
     ATen moves indexed dimensions to the front if they are apart, and lets TensorIterator go over
-    the input, with strides of 0 in what is replaced, and over the places
-    (ATen/native/TensorAdvancedIndexing.cpp, ``AdvancedIndex``).
+    the input, with strides of 0 in what is replaced, and over the places, viewed with ones for what
+    is kept (ATen/native/TensorAdvancedIndexing.cpp, ``AdvancedIndex``).
     """
     at = tuple(places)
     together = at == tuple(range(at[0], at[0] + len(at)))
@@ -190,12 +189,15 @@ def _indexed(
     def around(values: Shape, middle: Shape) -> Shape:
         return (*(values[d] for d in before), *middle, *(values[d] for d in after))
 
-    result, zeros, ones = around(t.shape, shape), (0,) * len(shape), (1,) * len(after)
+    result, zeros, ones = around(t.shape, shape), (0,) * len(shape), (1,) * t.rank
     source = TensorType(t.dtype, t.device, result, around(t.strides, zeros))
-    operands = [source] + [
-        TensorType(i.dtype, i.device, (*i.shape, *ones), (*i.strides, *ones))
-        for i in places.values()
-    ]
+    operands = [source]
+    for i in places.values():
+        missing = (1,) * (len(shape) - i.rank)
+        viewed = around(ones, (*missing, *i.shape))
+        strides = view_strides(cx, i, viewed)
+        if strides is not None:  # ones never need a copy
+            operands.append(TensorType(i.dtype, i.device, viewed, strides))
     return TensorType(t.dtype, t.device, result, pointwise_strides(cx, result, operands))
 
 

@@ -10,14 +10,24 @@ from typing import Any
 
 from anyshape.ir.dtypes import CATEGORIES, bool_
 from anyshape.ir.graph import Arg, TensorType
-from anyshape.ops import activation, binary, create, index, matmul, pointwise, reduce, scatter
+from anyshape.ops import (
+    activation,
+    binary,
+    create,
+    index,
+    matmul,
+    pointwise,
+    random,
+    reduce,
+    scatter,
+)
 from anyshape.ops.build import refuse_complex
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.rules import is_tensor, like, same_as, tensor
 from anyshape.ops.table import OPS, Extern, OpDef, Signature, add_row, op
 from anyshape.symbolic import eq
 
-FAMILIES = (activation, binary, create, matmul, pointwise, reduce, scatter)
+FAMILIES = (activation, binary, create, matmul, pointwise, random, reduce, scatter)
 """The modules whose rows are made in-place here, so that they come first."""
 
 NAMES = """
@@ -30,9 +40,9 @@ lt masked_fill masked_scatter mul nan_to_num ne neg nextafter pow rad2deg recipr
 round rsqrt scatter scatter_add scatter_reduce sgn sigmoid sign sin sinc sinh sqrt square sub tan
 tanh tril triu true_divide trunc xlogy arccos arccosh arcsin arcsinh arctan arctanh negative
 """.split()
-FUNCTIONAL_NAMES = (
-    "celu elu hardtanh leaky_relu relu6 selu silu mish hardswish hardsigmoid threshold".split()
-)
+FUNCTIONAL_NAMES = """
+celu elu hardtanh leaky_relu relu6 rrelu selu silu mish hardswish hardsigmoid threshold
+""".split()
 FUNCTIONS = frozenset(
     """
 abs acos acosh addmv asin asinh atan atanh ceil clamp clamp_max clamp_min cos cosh deg2rad erf erfc
@@ -145,9 +155,9 @@ for _name in FUNCTIONAL_NAMES:
     _add_inplace(
         _name,
         f"torch.nn.functional.{_name}_"
-        if _name in ("celu", "elu", "hardtanh", "leaky_relu", "selu", "threshold")
+        if _name in ("celu", "elu", "hardtanh", "leaky_relu", "rrelu", "selu", "threshold")
         else f"anyshape.eager.{_name}_",
-        (f"torch.{_name}_",) if _name in ("celu", "selu", "threshold") else (),
+        (f"torch.{_name}_",) if _name in ("celu", "rrelu", "selu", "threshold") else (),
     )
 
 # --- writes that have no functional row of their own name ---

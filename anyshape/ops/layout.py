@@ -175,7 +175,10 @@ def _stride_table(cx: TypeContext, shape: Shape, t: TensorType) -> dict[int, tup
 
 
 def _broadcasts(cx: TypeContext, own: Dim, size: Dim) -> bool:
-    return own is not size and own != size and bool(cx.known(eq(own, 1)))
+    """Is one element taken for many? It is not where the result has at most one too."""
+    if own is size or own == size or not cx.known(eq(own, 1)):
+        return False
+    return not cx.known(le(size, 1))
 
 
 def _compare(
@@ -375,9 +378,10 @@ def _follows(cx: _Decider, outer: Dim, inner: Dim, decide: bool) -> bool:
 
 
 def _with_ones(shape: Shape, strides: list[Dim]) -> Shape:
-    """Puts strides (innermost first, none for size 1) in place; size 1 gets the row-major one."""
+    """Puts strides (innermost first, none for size 1) in place; size 1 gets the row-major one, and
+    that of the innermost dimension inside it."""
     result: list[Dim] = []
-    step: Dim = 1
+    step: Dim = strides[0] if strides else 1
     rest = iter(strides)
     for size in reversed(shape):
         if size != 1:

@@ -211,6 +211,16 @@ def test_unbacked_sizes_broadcast_under_a_check() -> None:
             assert evaluate(made.shape[0], {n.symbol: i, m.symbol: j}) == shape
 
 
+def test_padding_by_no_less_than_nothing_asks_nothing() -> None:
+    cx, checks = context(guard=False)
+    n, m = (cx.space.fresh("u", policy="unbacked") for _ in range(2))
+    b = Builder(cx)
+    x = b.input(of(cx, n - m), "argument", "x")
+    assert b.pad(x, ((0, 1),), 0).shape == (n - m + 1,)
+    with pytest.raises(Undecided):
+        b.pad(x, ((0, -1),), 0)
+
+
 def test_unbacked_sizes_that_nobody_may_check_are_undecided() -> None:
     cx, _ = context(guard=False)
     n, m = (cx.space.fresh("u", policy="unbacked") for _ in range(2))

@@ -162,8 +162,27 @@ class _Maybe:
     copy: Value
 
 
-def settle(recorder: Recorder, outputs: Iterable[Arg]) -> None:
-    """Guards whether a copy is a view, for each copy of which that can be seen."""
+def settled(recorder: Recorder, outputs: Sequence[Arg]) -> tuple[Arg, ...]:
+    """Guards whether a copy is a view, for each copy of which that can be seen; the outputs, as the
+    objects that they are: of a tensor that lies row by row, ``contiguous`` is that tensor."""
+    _settle(recorder, outputs)
+    same = {n.output: n.read[0] for n in recorder.builder.nodes if _gives_itself(recorder, n)}
+
+    def object_of(value: Arg) -> Arg:
+        while isinstance(value, Value) and value in same:
+            value = same[value]
+        return value
+
+    return tuple(map(object_of, outputs))
+
+
+def _gives_itself(recorder: Recorder, node: Node) -> bool:
+    if node.op != "contiguous" or node.kwargs.get("memory_format") is not None:
+        return False
+    return recorder.cx.known(is_row_major(node.read[0].tensor)) is True
+
+
+def _settle(recorder: Recorder, outputs: Iterable[Arg]) -> None:
     nodes = recorder.builder.nodes
     unsure = [node for node in nodes if node.op in COPIES and _is_unsure(recorder, node)]
     picked = [node for node in nodes if node.op == "index" and _is_select(node)]

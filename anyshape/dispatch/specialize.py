@@ -125,7 +125,7 @@ class Specializer:
                 proved = entry.placed is None or not returns or prove_returned(recorder, ending)
                 numbers = frozenset() if returns else numbers_of(ending, recorder.is_symbolic)
                 outputs, rebuild = finish(domain, ending, partial(concrete_machine, self.codes))
-                aliases.settle(recorder, outputs)
+                outputs = aliases.settled(recorder, outputs)
         except Break as signal:
             self._break(signal, machine)
             return self._native(recorder)

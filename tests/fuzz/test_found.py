@@ -89,6 +89,9 @@ FOUND = {
     "numbers read from a slice of a flattened expanded argument": over(
         "a 1", "t = torch.tensor(x0.flatten()[:2].tolist())", "t[...] = 0", "t", layouts="expanded plain"
     ),
+    "what is contiguous because a size is one is itself": over(
+        "a b", "t = x0.t()", "t, t.contiguous(), t.contiguous().contiguous(), x0 * 2", layouts="plain transposed"
+    ),
     "what a new dimension is put in front of, indexed": over(
         "a b 3", "i = torch.arange(2) % x0.shape[0]", "x0[None, i], x0[None, None, i]", layouts="plain transposed"
     ),

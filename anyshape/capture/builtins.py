@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import types
 from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -190,6 +191,19 @@ def _item(method: Any) -> Handler:
     return handler
 
 
+def _shown(name: str) -> Handler:
+    """A method of a read-only proxy: that of the mapping that it shows."""
+    method = vars(types.MappingProxyType)[name]
+
+    def handler(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
+        mapping = machine.heap.behind(args[0]) if machine.recording and args else NULL
+        if mapping is NULL or mapping is args[0]:
+            return machine.native(method, args, kwargs)
+        return Call(getattr(type(mapping), name), (mapping, *args[1:]), kwargs)
+
+    return handler
+
+
 # ---- functools -----------------------------------------------------------------------------------
 def _partial(machine: Machine, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     func, first, named = fn.func, fn.args, fn.keywords
@@ -263,6 +277,10 @@ def _default(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
 
 
 DEFAULT = vars(defaultdict)["__missing__"]
+PROXY_METHODS = (
+    *("get", "keys", "values", "items", "copy", "__getitem__", "__contains__", "__len__"),
+    *("__iter__", "__reversed__", "__or__", "__ror__"),
+)
 TYPE_HANDLERS: dict[Any, Handler] = {
     **OBJECT_TYPES,
     **ITERATION_TYPES,
@@ -295,6 +313,7 @@ BUILTINS: dict[Any, Handler] = {
     dict.__getitem__: _item(dict.__getitem__),
     operator.getitem: _item(operator.getitem),
     DEFAULT: _default,
+    **{vars(types.MappingProxyType)[name]: _shown(name) for name in PROXY_METHODS},
     **{op.function: _binary_operator(op) for op in protocol.BINARY.values()},
     **{op.function: _binary_operator(op) for op in protocol.INPLACE.values()},
     **{function: _comparison(sign) for sign, (_, _, function) in protocol.COMPARISONS.items()},

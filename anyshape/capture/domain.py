@@ -49,6 +49,9 @@ class Domain:
     def behind(self, view: Any, mapping: Any) -> None:
         """An outside view of a dict is about to be read: this is the dict."""
 
+    def will_look_inside(self, obj: Any) -> None:
+        """C code is about to get an outside object that has no mirror, and may read it."""
+
     def key(self, value: Any) -> Any:
         """A proxy, or a tuple that may hold some, as the key of a dict or an element of a set."""
         return value

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
 
+from anyshape.capture.mirrors import held_in
 from anyshape.capture.numpy_scalars import is_numpy_number
 from anyshape.capture.sources import (
     Source,
@@ -120,7 +121,7 @@ def _equals_text(path: str, expected: Any, name: Namer) -> str:
     return f"(v := {path}) is not {constant} and (type(v) is not {kind} or v != {constant})"
 
 
-CONTENTS = frozenset({"length", "keys", "contains"})
+CONTENTS = frozenset({"length", "keys", "contains", "held"})
 OPAQUE = frozenset({str, bytes, range})
 """What native code may make anew in each call, with another value: it is handed on unread then."""
 
@@ -227,6 +228,13 @@ KINDS: Mapping[str, GuardKind] = {
         lambda path, expected, name: f"tuple({path}) != {name(expected, 'keys')}",
         lambda value, expected: tuple(value) == expected,
         lambda path, expected: f"keys of {path} are {short(expected)}",
+    ),
+    "held": GuardKind(
+        lambda path, expected, name: (
+            f"{name(held_in, 'held_in')}({path}) != {name(expected, 'held')}"
+        ),
+        lambda value, expected: held_in(value) == expected,
+        lambda path, expected: f"what {path} holds is the same",
     ),
     "contains": GuardKind(
         lambda path, expected, name: (

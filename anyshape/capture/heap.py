@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import CellType, ModuleType
+from types import CellType, MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from anyshape.capture import purity
@@ -180,10 +180,23 @@ class Heap:
             return known.state
         if kind in _VIEWS or kind in _ODICT_VIEWS:
             return self._mirror_view(obj, kind)
+        if kind is MappingProxyType:
+            return self.mirror(self.behind(obj))
         copier = copier_of(obj)
         if copier is None:
+            self.domain.will_look_inside(obj)
             return obj
         return self._make_mirror(obj, copier)
+
+    def behind(self, obj: Any) -> Any:
+        """The dict that an outside `MappingProxyType` shows; any other object as it is."""
+        if type(obj) is not MappingProxyType or id(obj) in self.created:
+            return obj
+        mapping = mapping_behind(obj)
+        if mapping is None:
+            raise Break("outside-view", "a proxy of an outside mapping is read")
+        self.domain.behind(obj, mapping)
+        return mapping
 
     def _known(self, obj: Any) -> Mirror | None:
         """The mirror that there is already; one is made where only writes were remembered."""
@@ -279,6 +292,7 @@ class Heap:
     # ---- reads -----------------------------------------------------------------------------------
     def length(self, obj: Any) -> Any:
         """`len(obj)` of a container with a C `__len__`."""
+        obj = self.behind(obj)
         appended = self._appended(obj)
         if appended:
             before = self.domain.read(obj, "len", None, len(obj))

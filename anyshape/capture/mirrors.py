@@ -15,6 +15,8 @@ from anyshape.capture.breaks import broken
 
 Read = Callable[[Any, str, Any, Any], Any]
 Copier = Callable[[Read, Any], Any]
+HELD_AT_MOST = 1 << 16
+"""Bytes that a guard compares."""
 
 
 def mapping_behind(view: Any) -> Any:
@@ -25,6 +27,19 @@ def mapping_behind(view: Any) -> Any:
         if isinstance(referent, dict):
             return referent
     return None
+
+
+def held_in(obj: Any) -> tuple[str, tuple[int, ...], bytes] | None:
+    """(format, shape, bytes) of what gives its memory away and holds little: an array of `array` or
+    numpy, a memoryview. None for anything else.
+    """
+    try:
+        view = memoryview(obj)
+        if view.nbytes > HELD_AT_MOST or "O" in view.format:
+            return None
+        return view.format, tuple(view.shape or ()), view.tobytes()
+    except (TypeError, ValueError, BufferError):
+        return None
 
 
 def _mirror_list(read: Read, obj: Any) -> Any:

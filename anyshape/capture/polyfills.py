@@ -302,6 +302,10 @@ def method_of(obj: Any, call: Any, named: Any = None) -> Any:
 
 
 # ---- conversions ---------------------------------------------------------------------------------
+def proxy_repr(mapping: Any) -> Any:
+    return f"mappingproxy({mapping!r})"
+
+
 def text_by_method(value: Any, method: Any) -> Any:
     cls = type(value)
     result = bind(find(cls, method), value, cls)()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import operator
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from types import GenericAlias
+from types import GenericAlias, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from anyshape.capture import inside_c, iteration_polyfills, polyfills, texts
@@ -47,6 +47,7 @@ PLAIN = frozenset(
     }
 )
 CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
+SIZED = (list, dict, set, tuple, frozenset, MappingProxyType)
 
 
 # ---- operators -----------------------------------------------------------------------------------
@@ -106,6 +107,8 @@ def binary(machine: Machine, op: Operator, a: Any, b: Any) -> Any:
         or (op.in_place is not None and is_python(machine, left, op.in_place))
     ):
         return Call(polyfills.binary_op, (a, b, op.method, op.reflected, op.in_place, op.sign))
+    if machine.recording and MappingProxyType in (left, right):
+        a, b = machine.heap.behind(a), machine.heap.behind(b)
     return machine.native(op.function, (a, b), {})
 
 
@@ -231,7 +234,7 @@ def truth(machine: Machine, value: Any) -> Any:
         return Call(polyfills.truth_by_bool, (value,))
     if machine.lookup(cls, "__bool__") is NULL and is_python(machine, cls, "__len__"):
         return Call(polyfills.truth_by_len, (value,))
-    if machine.recording and isinstance(value, (list, dict, set, tuple, frozenset)):
+    if machine.recording and isinstance(value, SIZED):
         return truth(machine, machine.heap.length(value))
     if machine.lookup(cls, "__bool__") is NULL and machine.lookup(cls, "__len__") is NULL:
         return True
@@ -271,6 +274,7 @@ def contains(machine: Machine, container: Any, item: Any) -> Any:
 
 
 def _recorded_contains(machine: Machine, container: Any, item: Any) -> Any:
+    container = machine.heap.behind(container)
     if isinstance(container, (dict, set, frozenset)):
         item = plain_key(machine, item)
     container = machine.heap.read_contains(container, item)
@@ -335,6 +339,7 @@ def plain_key(machine: Machine, key: Any) -> Any:
 
 
 def _recorded_item(machine: Machine, obj: Any, key: Any) -> Any:
+    obj = machine.heap.behind(obj)
     if (type(key) in PROXIES and not isinstance(obj, dict)) or (
         type(key) is slice and holds_proxy(key)
     ):
@@ -441,6 +446,9 @@ def text(machine: Machine, kind: str, value: Any) -> Any:
         and is_python(machine, cls, "__repr__")
     ):
         return Call(polyfills.text_by_method, (value, "__repr__"))
+    if machine.recording and machine.heap.behind(value) is not value:
+        shown = machine.heap.behind(value)  # `str` of a proxy is that of the dict
+        return text(machine, kind, shown) if kind == "str" else Call(polyfills.proxy_repr, (shown,))
     return machine.native(str if kind == "str" else repr, (value,), {})
 
 

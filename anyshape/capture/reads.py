@@ -106,7 +106,7 @@ def _read_cell(domain: ReadingDomain, source: Source, key: Any, value: Any) -> A
 
 def _relied(kind: str) -> Callable[[ReadingDomain, Source, Any, Any], Any]:
     def read(domain: ReadingDomain, source: Source, key: Any, value: Any) -> Any:
-        if kind == "keys":
+        if kind in ("keys", "held"):
             _refuse_changing(domain, source, "iteration")
         domain.recorder.guard(source, kind, value)
         return value
@@ -168,6 +168,7 @@ READS: Mapping[str, Callable[[ReadingDomain, Source, Any, Any], Any]] = {
     "len": _read_len,
     "count": _read_count,
     "keys": _relied("keys"),
+    "held": _relied("held"),
     "type": _relied("type"),
     "contains": _read_contains,
     "missing": _lacks("missing"),

@@ -11,8 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
+from anyshape.capture.mirrors import mapping_behind
+
 Kind = Literal[
-    "slot", "const", "attr", "item", "cell", "get", "stride", "local", "target", "call", "len"
+    "slot",
+    "const",
+    "attr",
+    "item",
+    "cell",
+    "get",
+    "stride",
+    "local",
+    "target",
+    "call",
+    "len",
+    "behind",
 ]
 
 ABSENT = object()
@@ -112,7 +125,7 @@ def describe_step(base: Source | None, kind: str, key: Any) -> str:
     """`model` and attr `_modules` and item `"0"` read as `model[0]`, a parameter as
     `model.weight`: as the program has them."""
     assert base is not None
-    if kind == "cell":
+    if kind in ("cell", "behind"):
         return base.text
     if kind == "attr":
         return f"{base.text}.{key}"
@@ -131,6 +144,9 @@ def describe_step(base: Source | None, kind: str, key: Any) -> str:
     if kind == "call":
         return f"{base.text}({', '.join(map(repr, key))})"
     return f"{base.text}[{key!r}]"
+
+
+STEPS = {"cell": "{}.cell_contents", "target": "{}()", "len": "len({})"}
 
 
 def expression(source: Source, constant: Callable[[Any, str], str]) -> str:
@@ -154,12 +170,10 @@ def expression(source: Source, constant: Callable[[Any, str], str]) -> str:
         if str(source.key).isidentifier():
             return f"{expression(base, constant)}.{source.key}"
         return f"getattr({expression(base, constant)}, {source.key!r})"
-    if source.kind == "cell":
-        return f"{expression(base, constant)}.cell_contents"
-    if source.kind == "target":
-        return f"{expression(base, constant)}()"
-    if source.kind == "len":
-        return f"len({expression(base, constant)})"
+    if source.kind in STEPS:
+        return STEPS[source.kind].format(expression(base, constant))
+    if source.kind == "behind":
+        return f"{constant(mapping_behind, 'mapping_behind')}({expression(base, constant)})"
     if source.kind == "call":
         return f"{expression(base, constant)}(*{constant(source.key, 'arguments')})"
     key = repr(source.key) if isinstance(source.key, (str, int)) else constant(source.key, "key")
@@ -216,6 +230,8 @@ def step(obj: Any, kind: str, key: Any) -> Any:
         return obj.stride(key)
     if kind == "len":
         return len(obj)
+    if kind == "behind":
+        return mapping_behind(obj)
     if kind in ("target", "call"):
         return obj(*(key or ()))
     return dict.get(obj, key) if kind == "get" else obj[key]

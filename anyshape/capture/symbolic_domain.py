@@ -27,9 +27,11 @@ from anyshape.capture import (
     texts,
     torchmap,
 )
+from anyshape.capture.attributes import C_FUNCTIONS
 from anyshape.capture.breaks import broken
 from anyshape.capture.frame import Code, Frame
 from anyshape.capture.heap import Effect
+from anyshape.capture.mirrors import held_in
 from anyshape.capture.reading_domain import ReadingDomain
 from anyshape.capture.recorder import Recorder
 from anyshape.capture.snapshots import snapshot
@@ -80,6 +82,7 @@ def unread(hook: Callable[..., Any]) -> Callable[..., Any]:
 
 
 SEQUENCES = (list, tuple, str, bytes)
+UNCHANGING = (str, bytes, range, type, types.GenericAlias)
 TURNS = "the allowed number of turns of its loops"
 GUARD_TURNS = 50
 """How many turns of unrolled loops a guard on a branch counts for: it costs as much to capture."""
@@ -177,7 +180,19 @@ class SymbolicDomain(ReadingDomain):
         sources = self.recorder.sources
         source = sources.of(view)
         if source is not None and sources.of(mapping) is None:
-            sources.place(mapping, sources.child(source, "attr", "mapping"))
+            sources.place(mapping, sources.child(source, "behind", None))
+
+    def will_look_inside(self, obj: Any) -> None:
+        """Only what a guard can compare, where it holds what may change."""
+        iterates = type(getattr(type(obj), "__iter__", None)) in C_FUNCTIONS
+        if not iterates or isinstance(obj, UNCHANGING) or hasattr(type(obj), "__next__"):
+            return
+        if self.recorder.sources.of(obj) is None:
+            return
+        held = held_in(obj)
+        if held is None:
+            raise broken("unknown-call", f"what a {type(obj).__name__} from outside holds")
+        self.read(obj, "held", None, held)
 
     def key(self, value: Any) -> Any:
         if type(value) is tuple:

@@ -173,17 +173,22 @@ def _normal_chunk(cx: TypeContext, x: Any, chunks: Any, dim: Arg = 0) -> Normal:
     size = t.shape[d]
     if isinstance(size, int):
         each = -(-size // chunks)
-        return (x, (0,) * chunks if size == 0 else _split_lengths(cx, size, each), d), {}
-    if cx.known(eq(mod(size, chunks), 0)):
+        return (x, _nothing(cx, chunks) if size == 0 else _split_lengths(cx, size, each), d), {}
+    if isinstance(chunks, int) and cx.known(eq(mod(size, chunks), 0)):
         return (x, (cx.facts.simplify(floordiv(size, chunks)),) * chunks, d), {}
     each = ceildiv(size, chunks)
     if _taken_apart(cx, size) == chunks:
         cx.require(any_of(eq(size, 0), gt(size, each * (chunks - 1))), _PIECES)
         return (x, (*(each,) * (chunks - 1), size - each * (chunks - 1)), d), {}
     if cx.decide(eq(size, 0)):
-        return (x, (0,) * chunks, d), {}
+        return (x, _nothing(cx, chunks), d), {}
     count = _decided_pieces(cx, size, each)
     return (x, (*(each,) * (count - 1), size - each * (count - 1)), d), {}
+
+
+def _nothing(cx: TypeContext, chunks: Any) -> tuple[int, ...]:
+    """Of no elements, there are as many pieces as asked for."""
+    return (0,) * decided_count(cx, chunks)
 
 
 op(

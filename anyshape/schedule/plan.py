@@ -203,7 +203,7 @@ class _Plan:
         except Refine:
             return None
         if below is None:
-            below = _Strided(base, found.sizes.shape(base.tensor.strides), 0)
+            below = self._whole(base)
         place = dot(index, below.strides) + below.offset
         steps = terms_of(place, extents)
         if steps is None:
@@ -214,6 +214,11 @@ class _Plan:
             return None
         return _Strided(below.base, strides, offset)
 
+    def _whole(self, base: Value) -> _Strided:
+        """The memory of a value that is no view, as it lies there."""
+        found = self.found
+        return _Strided(base, found.sizes.shape(found.memory_of(base).tensor.strides), 0)
+
     def _stride_by_step(self, value: Value) -> _Strided | None:
         """The view over what it is a view of: merged and split dims as the types have them."""
         found = self.found
@@ -221,8 +226,7 @@ class _Plan:
         first = node.args[0]
         assert isinstance(first, Value)
         shape, wanted = (found.sizes.shape(v.shape) for v in (first, value))
-        own = _Strided(first, found.sizes.shape(first.tensor.strides), 0)
-        below = self._stride(first) if self._is_view(first) else own
+        below = self._stride(first) if self._is_view(first) else self._whole(first)
         if below is None or self.ops[node.op].alias == "none":
             return None
         if node.op not in ("reshape", "unsqueeze", "squeeze"):

@@ -406,3 +406,11 @@ def test_a_slice_of_a_tensor_of_data_size_is_written() -> None:
     for n in (3, 0, 1, 17):
         assert_same(fast(torch.ones(n)), program(torch.ones(n)))
     assert fast.stats().eager_ops == 0
+
+
+def test_as_many_chunks_as_a_number_that_changes_says() -> None:
+    fast = anyshape.compile(lambda x, count: x.chunk(count), options={"fallback": "error"})
+    for size, count in ((3, 2), (4, 3), (0, 3), (0, 2), (8, 2), (1, 4), (17, 5)):
+        ours, theirs = fast(x := floats(size, 2), count), x.chunk(count)
+        assert len(ours) == len(theirs)
+        assert all(map(torch.equal, ours, theirs))

@@ -12,6 +12,17 @@ def put(cache, at, row):
     return cache * 2
 
 
+def multiplies_views(cache, at, row):
+    cache.index_copy_(0, at, row)
+    n, m = cache.shape
+    return (
+        cache[:1] @ cache.mT,
+        cache.reshape(m, n) @ cache,
+        cache.view(n, 1, m).cumsum(2),
+        cache[1:].sort(0),
+    )
+
+
 def put_twice(keys, values, at, row):
     keys[at] = row
     values[at] = row + keys.sum()
@@ -61,7 +72,7 @@ def writes_twice(cache, at, row):
     return cache.sum()
 
 
-IN_PLACE = (put, put_by_scatter)
+IN_PLACE = (put, put_by_scatter, multiplies_views)
 COPIED = (reads_first, writes_what_it_reads, adds, keeps_a_copy)
 PROGRAMS = (*IN_PLACE, *COPIED, put_transposed, returns_the_cache, writes_twice)
 
@@ -90,6 +101,8 @@ def test_results_and_caches_are_eagers(fn):
         row = torch.randn(1, 3).expand(len(places), 3)
         check(fast, fn, torch.randn(rows, 3), at, row)
         check(fast, fn, torch.randn(3, rows).t(), at, row)
+        check(fast, fn, torch.randn(rows, 6)[:, ::2], at, row)
+        check(fast, fn, torch.randn(3, rows + 2)[:, 1:-1].t(), at, row)
 
 
 def test_two_caches_at_once():

@@ -11,6 +11,8 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from anyshape.capture import (
     callables,
     inside_c,
@@ -121,7 +123,10 @@ def _call_torch(
         name = getattr(fn, "__name__", "")
         if name.startswith(callables.QUERIES) or fn in callables.PURE_TORCH:
             args = tuple(map(domain.machine.heap.read_whole, args))
-            return fn(*args, **kwargs) if kwargs else domain.relied.asked(fn, args)
+            answer = fn(*args, **kwargs) if kwargs else domain.relied.asked(fn, args)
+            if isinstance(answer, torch.Tensor):  # as of a generator: another one in each call
+                raise unknown(domain, fn)
+            return answer
     return eager_call(domain, fn, args, kwargs)
 
 

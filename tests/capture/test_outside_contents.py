@@ -178,3 +178,15 @@ def test_arguments_are_bound_to_a_signature():
 
     fast, x = anyshape.compile(bind, fullgraph=True), torch.ones(2)
     assert repr(fast(x)) == repr(bind(x))
+
+
+def test_the_state_of_a_generator_is_asked_in_each_call():
+    def drawn(x):
+        return torch.get_rng_state()[:8], x * torch.rand(2)
+
+    fast, x = anyshape.compile(drawn), torch.ones(2)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        expected = drawn(x)
+        torch.manual_seed(seed)
+        assert repr(fast(x)) == repr(expected)

@@ -4,12 +4,12 @@ In: a ``Kernel`` and a name. Out: text of ``void NAME(pointers, sizes, scalars)`
 the kernel's parameters; it uses the helpers of ``c_prelude()``. Parallel axes are shared among
 threads where there is enough work; the innermost axis with unit steps is vectorised. Reductions
 have vectors of accumulators, by blocks, so that long rows lose no precision; what is left of a row
-goes sixteen at a time, then one by one. Read on: ``passes.py``, ``c_lanes.py``.
+goes sixteen at a time, the last under a mask. Read on: ``passes.py``, ``c_lanes.py``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from anyshape.codegen.c_lanes import WIDE, LanePrinter, Work
 from anyshape.codegen.c_texts import (
@@ -22,6 +22,7 @@ from anyshape.codegen.c_texts import (
 from anyshape.codegen.passes import analyse, lane, step_of, thresholds, turned
 from anyshape.codegen.prelude import prelude
 from anyshape.codegen.scalar import COSTS
+from anyshape.ir.dtypes import float16
 from anyshape.ir.loops import (
     Axis,
     Kernel,
@@ -47,6 +48,8 @@ TILE = 64
 """Side of the tiles in which transposed operands are turned; ``as_turn`` knows it too."""
 SCRATCH_BYTES = 262144
 """Rows up to this size are kept on the stack between passes."""
+VECTOR_BYTES = 512
+"""What the last vector of a row may read and write behind what is kept: ``WIDE`` lanes."""
 
 
 def c_prelude() -> str:
@@ -56,7 +59,24 @@ def c_prelude() -> str:
 
 def emit_c(kernel: Kernel, name: str) -> str:
     """The kernel as a C function."""
-    return _Emitter(kernel, name).text()
+    return _Emitter(_rounding_once(kernel), name).text()
+
+
+def _rounding_once(kernel: Kernel) -> Kernel:
+    """``store(cast(x, float16))`` -> ``store(x)``: stores of float16 round by themselves."""
+    stores = []
+    for store in kernel.stores:
+        value = kernel.elements[store.value]
+        if (
+            isinstance(value, Op)
+            and value.op == "cast"
+            and value.dtype is float16
+            and store.mode == "set"
+            and kernel.pointer(store.pointer).dtype is float16
+        ):
+            store = replace(store, value=value.args[0])
+        stores.append(store)
+    return replace(kernel, stores=tuple(stores))
 
 
 @dataclass(slots=True, eq=False)
@@ -449,9 +469,10 @@ class _Emitter(LanePrinter):
             kind = C_TYPES[self.kernel.elements[n].dtype.name]
             self._line(
                 f"{kind} *{name} = {extent} * sizeof({kind}) <= {SCRATCH_BYTES} ? "
-                f"__builtin_alloca({extent} * sizeof({kind}) + 64) : "
-                f"malloc({extent} * sizeof({kind}));"
+                f"__builtin_alloca({extent} * sizeof({kind}) + {VECTOR_BYTES}) : "
+                f"malloc({extent} * sizeof({kind}) + {VECTOR_BYTES});"
             )
+            self._line(f"__builtin_memset({name} + {extent}, 0, {VECTOR_BYTES});")
 
     def _free_scratch(self) -> None:
         if not self.kept:

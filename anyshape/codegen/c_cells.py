@@ -49,6 +49,9 @@ class CellPrinter:
     elements: list[Element] = field(default_factory=list)
     kept: dict[int, str] = field(default_factory=dict)
     tiles: dict[int, str] = field(default_factory=dict)
+    loaded: dict[int, str] = field(default_factory=dict)  # float16 of a vector, as float32
+    stored: dict[Store, str] = field(default_factory=dict)  # what will be float16, as float32
+    partial: bool = False  # in the last vector of a row, where lanes need not be cells
 
     def _open(self, head: str) -> None:
         self._line(f"{head} {{".lstrip())
@@ -88,11 +91,12 @@ class CellPrinter:
             if n in self.kept and n not in keep:
                 self._line(f"const {kind} v{n} = {self.kept[n]}[{self.kernel.rows[0].name}];")
                 continue
-            self._line(f"const {kind} v{n} = {self._value(element, self.tiles.get(n))};")
+            self._line(f"const {kind} v{n} = {self._value(n, element)};")
             if n in keep:
-                self._line(f"{self.kept[n]}[{self.kernel.rows[0].name}] = v{n};")
+                kept = self._result(f"v{n}", "0")
+                self._line(f"{self.kept[n]}[{self.kernel.rows[0].name}] = {kept};")
 
-    def _value(self, element: Element, place: str | None = None) -> str:
+    def _value(self, number: int, element: Element) -> str:
         match element:
             case Const(value=value, dtype=dtype):
                 return c_number(value, dtype)
@@ -101,7 +105,7 @@ class CellPrinter:
             case Position(index=index):
                 return self._dim(index)
             case Load():
-                return self._load(element, place)
+                return self._load(number, element)
             case Op(op="cast", args=(arg,), dtype=dtype):
                 return c_cast(f"v{arg}", self.kernel.elements[arg].dtype, dtype)
             case Op(op="same", args=(arg,)):
@@ -113,23 +117,40 @@ class CellPrinter:
                 return c_scalar(op, dtype, [f"v{a}" for a in args])
         raise NotImplementedError(type(element).__name__)
 
-    def _load(self, element: Load, place: str | None = None) -> str:
-        text = place or f"{element.pointer}[{self._dim(element.index)}]"
+    def _load(self, number: int, element: Load) -> str:
+        if number in self.loaded:
+            return self.loaded[number]
+        text = self.tiles.get(number) or self._place(element)
         dtype = element.dtype
         if dtype.name in HALF:
             text = f"as_load_{HALF[dtype.name]}({text})"
         elif dtype is bool_:
             text = f"({text} != 0)"
-        return text if element.mask is None else f"(v{element.mask} ? {text} : 0)"
+        cell = self.partial and self.passes.in_row(number)
+        conditions = ["l < left"] if cell else []
+        conditions += [] if element.mask is None else [f"v{element.mask}"]
+        return f"({_all(conditions)} ? {text} : 0)" if conditions else text
+
+    def _result(self, text: str, other: str) -> str:
+        """``text`` where this lane is a cell, else ``other``."""
+        return f"(l < left ? {text} : {other})" if self.partial else text
+
+    def _place(self, item: Load | Store) -> str:
+        return f"{item.pointer}[{self._dim(item.index)}]"
 
     def _store(self, store: Store) -> None:
+        if store in self.stored:
+            self._line(f"{self.stored[store]}[l] = v{store.value};")
+            return
         dtype = self.kernel.pointer(store.pointer).dtype
-        value, place = f"v{store.value}", f"{store.pointer}[{self._dim(store.index)}]"
+        value, place = f"v{store.value}", self._place(store)
         if store.mode != "set":
             value = self._updated(store, dtype, place)
         if dtype.name in HALF:
             value = f"as_store_{HALF[dtype.name]}({value})"
-        guard = "" if store.mask is None else f"if (v{store.mask}) "
+        conditions = ["l < left"] if self.partial else []
+        conditions += [] if store.mask is None else [f"v{store.mask}"]
+        guard = f"if ({_all(conditions)}) " if conditions else ""
         self._line(f"{guard}{place} = {value};")
 
     def _updated(self, store: Store, dtype: DType, place: str) -> str:
@@ -137,6 +158,11 @@ class CellPrinter:
         ops = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
         text = c_scalar(ops[store.mode], dtype, [old, f"v{store.value}"])
         return f"as_round_{HALF[dtype.name]}({text})" if dtype.name in HALF else text
+
+
+def _all(conditions: list[str]) -> str:
+    """That all hold, without a branch."""
+    return " & ".join(f"({c})" for c in conditions) if len(conditions) > 1 else conditions[0]
 
 
 def _symbol_name(symbol: Symbol) -> str:

@@ -10,20 +10,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from anyshape.codegen.c_cells import CellPrinter
-from anyshape.codegen.c_texts import C_TYPES, c_combine, c_identity
-from anyshape.codegen.passes import specialize
+from anyshape.codegen.c_texts import C_TYPES, HALF, c_combine, c_identity, c_join
+from anyshape.codegen.passes import specialize, step_of
 from anyshape.codegen.scalar import COSTS
-from anyshape.ir.loops import Axis, Const, Element, Op, Reduce, Scan, Store, operands
+from anyshape.ir.loops import Axis, Const, Element, Load, Op, Reduce, Scan, Store, operands
 from anyshape.symbolic import Dim
 
 WIDE = 64
 """Accumulators of a cheap reduction."""
 NARROW = 16
 """Accumulators of any other, and of short rows and what is left of long ones."""
-HALF = 32
+BYTES = 32
 """The same where bytes are read, as masks are."""
 FEW = 4
-"""So many accumulators are combined one by one: halving them once more is no faster."""
+"""Fewer cells are done one by one: to combine accumulators would take longer."""
 
 
 @dataclass(slots=True)
@@ -99,6 +99,12 @@ class LanePrinter(CellPrinter):
         if work.reduces:
             self._reducing_loops(axis, start, end, work, body)
             return
+        if axis in self.kernel.rows:
+            lanes = self._vectors(work)[-1][0]
+            self._line(f"i64 {axis.name}w = {start};")
+            self._full_vectors(axis.name, end, lanes, work, body)
+            self._last_vector(axis.name, end, lanes, work, body)
+            return
         self._line("#pragma omp simd")
         self._open(f"for (i64 {axis.name} = {start}; {axis.name} < {end}; {axis.name}++)")
         self._cell(work, body, "a{0}")
@@ -108,55 +114,163 @@ class LanePrinter(CellPrinter):
         self, axis: Axis, start: str, end: str, work: Work, body: list[int]
     ) -> None:
         """A loop with several vectors of accumulators, so that one addition need not wait for the
-        last, one with fewer for what is left, and one cell at a time for what is left then."""
-        name, first = axis.name, f"{axis.name}w"
+        last, then one with fewer, whose last turn takes what is left under a mask."""
+        first = f"{axis.name}w"
         self._line(f"i64 {first} = {start};")
-        for lanes, least in self._vectors(work):
+        *wide, (narrow, _) = self._vectors(work)
+        for lanes, least in wide:
             if not isinstance(axis.extent, int) or axis.extent >= least:
-                self._vector_loop(name, end, lanes, least, work, body)
-        self._open(f"for (i64 {name} = {first}; {name} < {end}; {name}++)")
+                self._open(f"if ({end} - {first} >= {least})")
+                self._accumulators(work, lanes)
+                self._full_vectors(axis.name, end, lanes, work, body)
+                self._combine_lanes(work, lanes)
+                self._close(1)
+        if not isinstance(axis.extent, int) or axis.extent >= FEW:
+            self._open(f"if ({end} - {first} >= {FEW})")
+            self._accumulators(work, narrow)
+            self._full_vectors(axis.name, end, narrow, work, body)
+            self._last_vector(axis.name, end, narrow, work, body)
+            self._combine_lanes(work, narrow)
+            self._line(f"{first} = {end};")
+            self._close(1)
+        self._open(f"for (i64 {axis.name} = {first}; {axis.name} < {end}; {axis.name}++)")
         self._cell(work, body, "a{0}")
         self._close(1)
 
     def _vectors(self, work: Work) -> list[tuple[int, int]]:
         """(accumulators of a loop, cells that it is worth it for): several vectors where the
-        addition is what takes time. Beside bytes, fewer than HALF are no vector for GCC.
+        addition is what takes time. Beside bytes, fewer than BYTES are no vector for GCC.
         """
         body = self.passes.closure(self._roots(work), work.known)
         least = min((self.elements[n].dtype.size_bytes for n in body), default=4)
         if least == 1:
-            return [(lanes, lanes) for lanes in (WIDE, HALF, NARROW)]
+            return [(lanes, lanes) for lanes in (WIDE, BYTES)]
         costs = [COSTS.get(e.op, 1) for n in body if isinstance(e := self.elements[n], Op)]
         cheap = sum(costs) <= 12 and max(costs, default=0) < 8
         width = WIDE if cheap and not self.splits else max(NARROW, WIDE // least)
         return [*([(width, 2 * width)] if width > NARROW else []), (NARROW, NARROW)]
 
-    def _vector_loop(
-        self, name: str, end: str, width: int, least: int, work: Work, body: list[int]
-    ) -> None:
-        """As many cells at a time as there are accumulators, where there are at least so many."""
+    def _accumulators(self, work: Work, lanes: int) -> None:
+        for n in work.reduces:
+            self._line(f"{self._type(n)} b{n}[{lanes}];")
+            self._line(
+                f"for (int l = 0; l < {lanes}; l++) b{n}[l] = {c_identity(self.elements[n])};"
+            )
+
+    def _full_vectors(self, name: str, end: str, lanes: int, work: Work, body: list[int]) -> None:
+        """``lanes`` cells at a time, as long as there are so many."""
         first = f"{name}w"
-        self._open(f"if ({end} - {first} >= {least})")
-        for n in work.reduces:
-            self._line(f"{self._type(n)} b{n}[{width}];")
-            self._line(
-                f"for (int l = 0; l < {width}; l++) b{n}[l] = {c_identity(self.elements[n])};"
-            )
-        self._open(f"for (; {first} + {width} <= {end}; {first} += {width})")
-        self._line("#pragma omp simd")
-        self._open(f"for (int l = 0; l < {width}; l++)")
-        self._line(f"const i64 {name} = {first} + l;")
+        self._open(f"for (; {first} + {lanes} <= {end}; {first} += {lanes})")
+        self._load_halves(name, lanes, "16", body)
+        self._declare_halves(name, lanes, work)
+        self._open_lanes(name, str(lanes))
         self._cell(work, body, "b{0}[l]")
-        self._close(2)
-        for n in work.reduces:
-            half = c_combine(self.elements[n], f"b{n}[l]", f"b{n}[l + h]")
-            self._line(
-                f"for (int h = {width // 2}; h >= {FEW}; h /= 2) "
-                f"for (int l = 0; l < h; l++) b{n}[l] = {half};"
-            )
-        for lane in range(FEW):
-            self._combine_into(work.reduces, "a{0}", f"b{{0}}[{lane}]")
         self._close(1)
+        self._store_halves(name, lanes, "16")
+        self._close(1)
+
+    def _last_vector(self, name: str, end: str, lanes: int, work: Work, body: list[int]) -> None:
+        """The cells that are left, fewer than ``lanes``: one vector under a mask.
+
+        Lanes that are no cells compute with zeros. Results are masked in a loop of their own: in
+        one loop, GCC would load nothing for those lanes and compute with what a register happens
+        to hold, and denormal numbers are slow.
+        """
+        first = f"{name}w"
+        self._open(f"if ({first} < {end})")
+        self._line(f"const int left = {end} - {first};")
+        self._load_halves(name, lanes, "left - h", body)
+        self._declare_halves(name, lanes, work)
+        needed = {n for s in work.stores for n in operands(s)}
+        results = sorted(needed.union(self.passes.reduced_by(work.reduces)))
+        for n in results:
+            self._line(f"{self._type(n)} w{n}[{lanes}];")
+        self.partial = True
+        some = f"AS_LANES({lanes}, left)"
+        self._open_lanes(name, some)
+        self._emit_elements(body, work.keep)
+        for n in results:
+            self._line(f"w{n}[l] = v{n};")
+        self._close(1)
+        self._open_lanes(name, some)
+        for n in results:
+            self._line(f"const {self._type(n)} v{n} = w{n}[l];")
+        self._results(work, "b{0}[l]")
+        self._close(1)
+        self.partial = False
+        self._store_halves(name, lanes, "left - h")
+        self._close(1)
+
+    def _open_lanes(self, name: str, lanes: str) -> None:
+        self._line("#pragma omp simd")
+        self._open(f"for (int l = 0; l < {lanes}; l++)")
+        self._line(f"const i64 {name} = {name}w + l;")
+
+    # --- float16 and bfloat16: GCC makes no vectors of their conversions, or poor ones ---
+
+    def _load_halves(self, name: str, lanes: int, count: str, body: list[int]) -> None:
+        """Neighbouring halves of a vector, converted together into ``x{number}``."""
+        loads = [
+            (n, e)
+            for n in body
+            if isinstance(e := self.elements[n], Load) and e.mask is None and self._near(e, name)
+        ]
+        for n, _ in loads:
+            self._line(f"f32 x{n}[{lanes}];")
+        self._halves(
+            name,
+            lanes,
+            [f"as_load16_{self._half(e)}(&{self._place(e)}, {count}, x{n} + h);" for n, e in loads],
+        )
+        self.loaded = {n: f"x{n}[l]" for n, _ in loads}
+
+    def _declare_halves(self, name: str, lanes: int, work: Work) -> None:
+        self.stored = {}
+        for store in work.stores:
+            if store.mask is None and store.mode == "set" and self._near(store, name):
+                self.stored[store] = f"y{len(self.stored)}"
+                self._line(f"f32 {self.stored[store]}[{lanes}];")
+
+    def _store_halves(self, name: str, lanes: int, count: str) -> None:
+        """What ``_declare_halves`` has named, rounded and stored together."""
+        self._halves(
+            name,
+            lanes,
+            [
+                f"as_store16_{self._half(s)}({y} + h, {count}, &{self._place(s)});"
+                for s, y in self.stored.items()
+            ],
+        )
+        self.loaded, self.stored = {}, {}
+
+    def _halves(self, name: str, lanes: int, calls: list[str]) -> None:
+        if not calls:
+            return
+        self._open(f"for (int h = 0; h < {lanes}; h += 16)")
+        self._line(f"const i64 {name} = {name}w + h;")
+        for call in calls:
+            self._line(call)
+        self._close(1)
+
+    def _near(self, item: Load | Store, name: str) -> bool:
+        """Float16 or bfloat16 that lie side by side along this axis?"""
+        return self._half(item) is not None and step_of(self.passes, item, name) == 1
+
+    def _half(self, item: Load | Store) -> str | None:
+        return HALF.get(self.kernel.pointer(item.pointer).dtype.name)
+
+    def _combine_lanes(self, work: Work, lanes: int) -> None:
+        """The accumulators' sum, by halves, into ``a``."""
+        for n in work.reduces:
+            element = self.elements[n]
+            join = c_join(element)
+            half, least = lanes // 2, join.lanes if join else 1
+            while half >= least:
+                pair = c_combine(element, f"b{n}[l]", f"b{n}[l + {half}]")
+                self._line(f"for (int l = 0; l < {half}; l++) b{n}[l] = {pair};")
+                half //= 2
+            total = f"{join.name}(b{n})" if join else f"b{n}[0]"
+            self._line(f"a{n} = {c_combine(element, f'a{n}', total)};")
 
     def _cells(self, work: Work) -> None:
         self._cell(work, self.passes.closure(self._roots(work), work.known), "a{0}")
@@ -164,11 +278,15 @@ class LanePrinter(CellPrinter):
     def _cell(self, work: Work, body: list[int], accumulator: str) -> None:
         """One cell: its elements, its part in each reduction, its stores."""
         self._emit_elements(body, work.keep)
+        self._results(work, accumulator)
+
+    def _results(self, work: Work, accumulator: str) -> None:
         for n in work.reduces:
             element = self.elements[n]
             assert isinstance(element, Reduce)
             total = accumulator.format(n)
-            self._line(f"{total} = {c_combine(element, total, f'v{element.arg}')};")
+            part = self._result(f"v{element.arg}", c_identity(element))
+            self._line(f"{total} = {c_combine(element, total, part)};")
         for store in work.stores:
             self._store(store)
 

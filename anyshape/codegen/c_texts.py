@@ -7,7 +7,9 @@ table of scalar operators is ``scalar.py``, the loops around all this are ``c.py
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
+from anyshape.codegen.prelude import JOIN_LANES, JOINS
 from anyshape.codegen.scalar import C_SUFFIXES, c_scalar
 from anyshape.ir.dtypes import DType, bool_
 from anyshape.ir.loops import Element, Reduce, Scan
@@ -77,6 +79,23 @@ def c_combine(element: Element, a: str, b: str) -> str:
         "any": "logical_or", "all": "logical_and",
     }  # fmt: skip
     return c_scalar(ops[element.combine], element.dtype, [a, b])
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A helper of the prelude that combines ``lanes`` accumulators into one."""
+
+    name: str
+    lanes: int
+
+
+def c_join(element: Element) -> Join | None:
+    """The helper for this reduction, None where its type has none."""
+    assert isinstance(element, Reduce)
+    lanes = JOIN_LANES.get(C_TYPES[element.dtype.name])
+    if lanes is None or element.combine not in JOINS:
+        return None
+    return Join(f"as_join_{element.combine}_{C_TYPES[element.dtype.name]}", lanes)
 
 
 def total_type(element: Element) -> str:

@@ -22,6 +22,11 @@ typedef float f32; typedef double f64;
 #else
 #define AS_FMA(a, b, c) ((a) * (b) + (c))
 #endif
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+#define AS_LANES(lanes, left) (lanes)
+#else
+#define AS_LANES(lanes, left) (left)
+#endif
 #define AS_IS_MINUS_ONE(T, b) ((T)-1 < 0 && (b) == (T)-1)
 void *malloc(unsigned long); void free(void *);
 AS_INLINE u32 as_bits(f32 x) { union { f32 f; u32 u; } c; c.f = x; return c.u; }
@@ -38,8 +43,9 @@ AS_INLINE f32 as_round_bf16(f32 x) {
 AS_INLINE u16 as_store_bf16(f32 x) { return (u16)(as_bits(x) >> 16); }
 AS_INLINE f32 as_load_f16(u16 x) {
   u32 h = x, s = (h & 0x8000u) << 16, m = (h & 0x7fffu) << 13;
-  f32 v = as_float(m) * 0x1p112f;
-  return as_float(s | ((h & 0x7c00u) == 0x7c00u ? m | 0x7f800000u : as_bits(v)));
+  f32 tiny = as_float(m + 0x38800000u) - 0x1p-14f; /* no f32 denormals, which take a trap each */
+  u32 norm = m + (m >= 0x0f800000u ? 0x70000000u : 0x38000000u);
+  return as_float(s | (m < 0x00800000u ? as_bits(tiny) : norm));
 }
 AS_INLINE u32 as_f16_bits(f32 x) {
   u32 b = as_bits(x), s = b & 0x80000000u, a = b ^ s;
@@ -48,8 +54,52 @@ AS_INLINE u32 as_f16_bits(f32 x) {
   u32 huge = a > 0x7f800000u ? 0x7e00u : 0x7c00u;
   return (s >> 16) | (a >= 0x47800000u ? huge : a < 0x38800000u ? tiny : norm);
 }
-AS_INLINE f32 as_round_f16(f32 x) { return as_load_f16((u16)as_f16_bits(x)); }
+AS_INLINE f32 as_round_f16(f32 x) {
+  u32 b = as_bits(x), s = b & 0x80000000u, a = b ^ s, e = b & 0x7f800000u;
+  e = e > 0x38800000u ? e : 0x38800000u;
+  f32 c = as_float(e + 0x06800000u); /* its last place is that of x in f16 */
+  f32 r = (as_float(a) + c) - c;
+  return as_float(s | (as_float(a) >= 65520.0f ? 0x7f800000u : as_bits(r)));
+}
 AS_INLINE u16 as_store_f16(f32 x) { return (u16)as_f16_bits(x); }
+#if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__GNUC__) && !defined(__clang__)
+typedef f32 as_f32x16 __attribute__((vector_size(64), aligned(4), may_alias));
+typedef i16 as_i16x16 __attribute__((vector_size(32)));
+#define AS_SOME(left) ((left) >= 16 ? 0xffffu : (left) <= 0 ? 0u : (1u << (left)) - 1u)
+AS_INLINE void as_load16_f16(const u16 *p, int left, f32 *w) {
+  as_i16x16 h = __builtin_ia32_loaddquhi256_mask((i16 *)p, (as_i16x16){}, AS_SOME(left));
+  *(as_f32x16 *)w = __builtin_ia32_vcvtph2ps512_mask(h, (as_f32x16){}, 0xffff, 4);
+}
+AS_INLINE void as_store16_f16(const f32 *w, int left, u16 *p) {
+  as_f32x16 v = *(const as_f32x16 *)w;
+  as_i16x16 h = __builtin_ia32_vcvtps2ph512_mask(v, 4, (as_i16x16){}, 0xffff);
+  __builtin_ia32_storedquhi256_mask((i16 *)p, h, AS_SOME(left));
+}
+typedef u16 as_u16x16 __attribute__((vector_size(32)));
+typedef u32 as_u32x16 __attribute__((vector_size(64)));
+AS_INLINE void as_load16_bf16(const u16 *p, int left, f32 *w) {
+  as_i16x16 h = __builtin_ia32_loaddquhi256_mask((i16 *)p, (as_i16x16){}, AS_SOME(left));
+  *(as_f32x16 *)w = (as_f32x16)(__builtin_convertvector((as_u16x16)h, as_u32x16) << 16);
+}
+AS_INLINE void as_store16_bf16(const f32 *w, int left, u16 *p) {
+  as_u32x16 v = (as_u32x16) * (const as_f32x16 *)w >> 16;
+  as_i16x16 h = (as_i16x16)__builtin_convertvector(v, as_u16x16);
+  __builtin_ia32_storedquhi256_mask((i16 *)p, h, AS_SOME(left));
+}
+#else
+AS_INLINE void as_load16_bf16(const u16 *p, int left, f32 *w) {
+  for (int l = 0; l < 16; l++) w[l] = l < left ? as_load_bf16(p[l]) : 0.0f;
+}
+AS_INLINE void as_store16_bf16(const f32 *w, int left, u16 *p) {
+  for (int l = 0; l < 16 && l < left; l++) p[l] = as_store_bf16(w[l]);
+}
+AS_INLINE void as_load16_f16(const u16 *p, int left, f32 *w) {
+  for (int l = 0; l < 16; l++) w[l] = l < left ? as_load_f16(p[l]) : 0.0f;
+}
+AS_INLINE void as_store16_f16(const f32 *w, int left, u16 *p) {
+  for (int l = 0; l < 16 && l < left; l++) p[l] = as_store_f16(w[l]);
+}
+#endif
 """
 
 LIBRARY = """
@@ -260,6 +310,44 @@ static __attribute__((unused, noinline))
 }
 """
 
+JOIN = """
+AS_INLINE T as_join_NAME_T(T *b) {
+#if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
+  typedef T V __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));
+  typedef WORD M __attribute__((vector_size(64)));
+  const M place = PLACES;
+  V v = *(const V *)b;
+  for (int h = LANES / 2; h; h /= 2) {
+    V w = __builtin_shuffle(v, place ^ h);
+    VECTORS;
+  }
+  return v[0];
+#else
+  for (int h = LANES / 2; h; h /= 2) for (int l = 0; l < h; l++) {
+    T v = b[l], w = b[l + h];
+    b[l] = SCALARS;
+  }
+  return b[0];
+#endif
+}
+"""
+
+JOINS = {
+    "sum": ("v += w", "v + w"),
+    "prod": ("v *= w", "v * w"),
+    "max": (
+        "M m = (v > w) | (v != v); v = (V)((m & (M)v) | (~m & (M)w))",
+        "v > w || v != v ? v : w",
+    ),
+    "min": (
+        "M m = (v < w) | (v != v); v = (V)((m & (M)v) | (~m & (M)w))",
+        "v < w || v != v ? v : w",
+    ),
+}
+"""How accumulators are combined: as vectors, one by one. NaN stays."""
+JOIN_LANES = {"f32": 16, "i32": 16, "f64": 8, "i64": 8}
+"""Accumulators of each type in 64 bytes."""
+
 UNSIGNED = {"u8": "u32", "i8": "u32", "i16": "u32", "i32": "u32", "i64": "u64"}
 """The type in which a product of each integer type wraps."""
 
@@ -277,7 +365,19 @@ def prelude() -> str:
         for name, unsigned in UNSIGNED.items()
     ]  # fmt: skip
     turns = [_turn(f"u{8 * size}", 64 // max(size, 4)) for size in (1, 2, 4, 8)]
-    return "\n".join([TYPES, HALVES, LIBRARY, FLOATS, *floats, *integers, CASTS, *turns])
+    joins = [_join(name, kind) for name in JOINS for kind in JOIN_LANES]
+    return "\n".join([TYPES, HALVES, LIBRARY, FLOATS, *floats, *integers, CASTS, *turns, *joins])
+
+
+def _join(name: str, kind: str) -> str:
+    """One vector of accumulators combined into a number, by exchanging halves."""
+    vectors, scalars = JOINS[name]
+    lanes = JOIN_LANES[kind]
+    places = f"{{{', '.join(map(str, range(lanes)))}}}"
+    text = JOIN.replace("VECTORS", vectors).replace("SCALARS", scalars).replace("NAME", name)
+    text = text.replace("LANES", str(lanes)).replace("PLACES", places)
+    text = text.replace("WORD", "i32" if lanes == 16 else "i64")
+    return text.replace("_T(", f"_{kind}(").replace("T ", f"{kind} ").replace("(T)", f"({kind})")
 
 
 def _turn(word: str, count: int) -> str:

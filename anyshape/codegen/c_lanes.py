@@ -24,6 +24,10 @@ BYTES = 32
 """The same where bytes are read, as masks are."""
 FEW = 4
 """Fewer cells are done one by one: to combine accumulators would take longer."""
+FULL = ("float16",)
+"""What GCC makes poor vectors of when it converts: there are helpers for sixteen at a time."""
+PARTIAL = ("float16", "bfloat16")
+"""The same under a mask."""
 
 
 @dataclass(slots=True)
@@ -100,9 +104,10 @@ class LanePrinter(CellPrinter):
             self._reducing_loops(axis, start, end, work, body)
             return
         if axis in self.kernel.rows:
-            lanes = self._vectors(work)[-1][0]
             self._line(f"i64 {axis.name}w = {start};")
-            self._full_vectors(axis.name, end, lanes, work, body)
+            lanes = NARROW
+            for lanes, _ in self._vectors(work):
+                self._full_vectors(axis.name, end, lanes, work, body)
             self._last_vector(axis.name, end, lanes, work, body)
             return
         self._line("#pragma omp simd")
@@ -161,8 +166,8 @@ class LanePrinter(CellPrinter):
         """``lanes`` cells at a time, as long as there are so many."""
         first = f"{name}w"
         self._open(f"for (; {first} + {lanes} <= {end}; {first} += {lanes})")
-        self._load_halves(name, lanes, "16", body)
-        self._declare_halves(name, lanes, work)
+        self._load_halves(name, lanes, "16", body, FULL)
+        self._declare_halves(name, lanes, work, FULL)
         self._open_lanes(name, str(lanes))
         self._cell(work, body, "b{0}[l]")
         self._close(1)
@@ -179,8 +184,8 @@ class LanePrinter(CellPrinter):
         first = f"{name}w"
         self._open(f"if ({first} < {end})")
         self._line(f"const int left = {end} - {first};")
-        self._load_halves(name, lanes, "left - h", body)
-        self._declare_halves(name, lanes, work)
+        self._load_halves(name, lanes, "left - h", body, PARTIAL)
+        self._declare_halves(name, lanes, work, PARTIAL)
         needed = {n for s in work.stores for n in operands(s)}
         results = sorted(needed.union(self.passes.reduced_by(work.reduces)))
         for n in results:
@@ -206,14 +211,18 @@ class LanePrinter(CellPrinter):
         self._open(f"for (int l = 0; l < {lanes}; l++)")
         self._line(f"const i64 {name} = {name}w + l;")
 
-    # --- float16 and bfloat16: GCC makes no vectors of their conversions, or poor ones ---
+    # --- float16 and bfloat16 ---
 
-    def _load_halves(self, name: str, lanes: int, count: str, body: list[int]) -> None:
+    def _load_halves(
+        self, name: str, lanes: int, count: str, body: list[int], dtypes: tuple[str, ...]
+    ) -> None:
         """Neighbouring halves of a vector, converted together into ``x{number}``."""
         loads = [
             (n, e)
             for n in body
-            if isinstance(e := self.elements[n], Load) and e.mask is None and self._near(e, name)
+            if isinstance(e := self.elements[n], Load)
+            and e.mask is None
+            and self._near(e, name, dtypes)
         ]
         for n, _ in loads:
             self._line(f"f32 x{n}[{lanes}];")
@@ -224,10 +233,10 @@ class LanePrinter(CellPrinter):
         )
         self.loaded = {n: f"x{n}[l]" for n, _ in loads}
 
-    def _declare_halves(self, name: str, lanes: int, work: Work) -> None:
+    def _declare_halves(self, name: str, lanes: int, work: Work, dtypes: tuple[str, ...]) -> None:
         self.stored = {}
         for store in work.stores:
-            if store.mask is None and store.mode == "set" and self._near(store, name):
+            if store.mask is None and store.mode == "set" and self._near(store, name, dtypes):
                 self.stored[store] = f"y{len(self.stored)}"
                 self._line(f"f32 {self.stored[store]}[{lanes}];")
 
@@ -252,12 +261,13 @@ class LanePrinter(CellPrinter):
             self._line(call)
         self._close(1)
 
-    def _near(self, item: Load | Store, name: str) -> bool:
-        """Float16 or bfloat16 that lie side by side along this axis?"""
-        return self._half(item) is not None and step_of(self.passes, item, name) == 1
+    def _near(self, item: Load | Store, name: str, dtypes: tuple[str, ...]) -> bool:
+        """Elements of one of these dtypes that lie side by side along this axis?"""
+        dtype = self.kernel.pointer(item.pointer).dtype
+        return dtype.name in dtypes and step_of(self.passes, item, name) == 1
 
-    def _half(self, item: Load | Store) -> str | None:
-        return HALF.get(self.kernel.pointer(item.pointer).dtype.name)
+    def _half(self, item: Load | Store) -> str:
+        return HALF[self.kernel.pointer(item.pointer).dtype.name]
 
     def _combine_lanes(self, work: Work, lanes: int) -> None:
         """The accumulators' sum, by halves, into ``a``."""

@@ -24,10 +24,10 @@ BYTES = 32
 """The same where bytes are read, as masks are."""
 FEW = 4
 """Fewer cells are done one by one: to combine accumulators would take longer."""
-FULL = ("float16",)
+CONVERTED = ("float16", "bfloat16")
 """What GCC makes poor vectors of when it converts: there are helpers for sixteen at a time."""
-PARTIAL = ("float16", "bfloat16")
-"""The same under a mask."""
+CONVERTED_WIDE = ("float16",)
+"""The same where vectors are wider than NARROW."""
 
 
 @dataclass(slots=True)
@@ -166,8 +166,9 @@ class LanePrinter(CellPrinter):
         """``lanes`` cells at a time, as long as there are so many."""
         first = f"{name}w"
         self._open(f"for (; {first} + {lanes} <= {end}; {first} += {lanes})")
-        self._load_halves(name, lanes, "16", body, FULL)
-        self._declare_halves(name, lanes, work, FULL)
+        converted = CONVERTED if lanes == NARROW else CONVERTED_WIDE
+        self._load_halves(name, lanes, "16", body, converted)
+        self._declare_halves(name, lanes, work, converted)
         self._open_lanes(name, str(lanes))
         self._cell(work, body, "b{0}[l]")
         self._close(1)
@@ -184,8 +185,8 @@ class LanePrinter(CellPrinter):
         first = f"{name}w"
         self._open(f"if ({first} < {end})")
         self._line(f"const int left = {end} - {first};")
-        self._load_halves(name, lanes, "left - h", body, PARTIAL)
-        self._declare_halves(name, lanes, work, PARTIAL)
+        self._load_halves(name, lanes, "left - h", body, CONVERTED)
+        self._declare_halves(name, lanes, work, CONVERTED)
         needed = {n for s in work.stores for n in operands(s)}
         results = sorted(needed.union(self.passes.reduced_by(work.reduces)))
         for n in results:
@@ -277,6 +278,7 @@ class LanePrinter(CellPrinter):
             half, least = lanes // 2, join.lanes if join else 1
             while half >= least:
                 pair = c_combine(element, f"b{n}[l]", f"b{n}[l + {half}]")
+                self._line("#pragma omp simd")
                 self._line(f"for (int l = 0; l < {half}; l++) b{n}[l] = {pair};")
                 half //= 2
             total = f"{join.name}(b{n})" if join else f"b{n}[0]"

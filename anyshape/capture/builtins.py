@@ -76,6 +76,7 @@ def _hash(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
             return machine.domain.unary("hash", args[0])
         if attributes.is_python(machine, type(args[0]), "__hash__"):
             return Call(polyfills.hash_by_method, args)
+        args = (protocol.plain_key(machine, args[0]),)
     return machine.native(hash, args, kwargs)
 
 

@@ -43,6 +43,18 @@ _COMPARERS = purity.SEARCHERS | frozenset(
         *[operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge],
     ]
 )
+_SETS = (
+    *("union", "update", "intersection", "intersection_update", "difference", "difference_update"),
+    *("symmetric_difference", "symmetric_difference_update", "issubset", "issuperset"),
+    *("isdisjoint", "__or__", "__and__", "__sub__", "__xor__", "__ior__", "__iand__", "__isub__"),
+)
+_HASHERS = frozenset(
+    [
+        *[vars(cls)[name] for cls in (set, frozenset) for name in _SETS if name in vars(cls)],
+        *[set, frozenset, hash, operator.or_, operator.and_, operator.sub, operator.xor],
+        *[operator.ior, operator.iand, operator.isub, operator.ixor, dict.update, dict.fromkeys],
+    ]
+)
 SUBSTITUTIONS = frozenset({"sub", "subn"})
 
 
@@ -54,6 +66,8 @@ def runs_program_code(machine: Machine, fn: Any, args: tuple[Any, ...]) -> bool:
         return bool(args) and isinstance(args[0], (FunctionType, MethodType))
     if fn is getattr(operator, "call", None):
         return True
+    if fn in _HASHERS:
+        return any(_hashes_elements(machine, arg) for arg in args)
     if fn in _PRINTERS:
         methods: tuple[str, ...] = TEXT
     elif fn in _SORTERS:
@@ -76,6 +90,24 @@ def defines(machine: Machine, value: Any, methods: tuple[str, ...], depth: int =
         inside = value.values() if isinstance(value, dict) else value
         return any(defines(machine, item, methods, depth - 1) for item in inside)
     return any(_is_of_the_program(machine.lookup(kind, name)) for name in methods)
+
+
+def _hashes_elements(machine: Machine, value: Any) -> bool:
+    elements = value if isinstance(value, CONTAINERS) else (value,)
+    return any(hashes_outside(machine, element) for element in elements)
+
+
+def hashes_outside(machine: Machine, value: Any, depth: int = 3) -> bool:
+    """Would C code that hashes the value run a `__hash__` of the program on an outside object, and
+    so read what no guard covers?"""
+    kind = type(value)
+    if kind in PLAIN or kind in PROXIES or depth == 0:
+        return False
+    if isinstance(value, (tuple, frozenset)):
+        return any(hashes_outside(machine, item, depth - 1) for item in value)
+    if machine.heap.is_created(value):
+        return False
+    return _is_of_the_program(machine.lookup(kind, "__hash__"))
 
 
 def _is_of_the_program(method: Any) -> bool:

@@ -327,7 +327,9 @@ def hash_by_method(value: Any) -> Any:
     result = bind(find(cls, "__hash__"), value, cls)()
     if not isinstance(result, int):
         raise TypeError("__hash__ method should return an integer")
-    return native(hash, result)
+    if not -(2**63) <= result < 2**63:  # only what is no C integer is hashed once more
+        return native(hash, result)
+    return -2 if result == -1 else int(result)
 
 
 def index_by_method(value: Any) -> Any:

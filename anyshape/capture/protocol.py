@@ -23,6 +23,7 @@ from anyshape.capture.attributes import (
     descriptor_get,
     is_python,
 )
+from anyshape.capture.breaks import broken
 from anyshape.capture.generators import Generator
 from anyshape.capture.values import NULL, PROXIES, Break, Call, SizeValue
 
@@ -333,6 +334,8 @@ def load_item(machine: Machine, obj: Any, key: Any) -> Any:
 
 def plain_key(machine: Machine, key: Any) -> Any:
     """What C code hashes for a key."""
+    if machine.recording and inside_c.hashes_outside(machine, key):
+        raise broken("unknown-call", f"{type(key).__name__}.__hash__, called by C code,")
     if type(key) in PROXIES or (type(key) is tuple and holds_proxy(key)):
         return machine.domain.key(key)
     return key

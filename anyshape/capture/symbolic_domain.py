@@ -196,7 +196,7 @@ class SymbolicDomain(ReadingDomain):
 
     def key(self, value: Any) -> Any:
         if type(value) is tuple:
-            return tuple(self.key(item) if type(item) in PROXIES else item for item in value)
+            return tuple(self.key(v) if type(v) in (tuple, *PROXIES) else v for v in value)
         return value if type(value) is TensorValue else self.concrete(value, "a key")
 
     def identify(self, obj: Any) -> None:

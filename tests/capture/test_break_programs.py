@@ -116,7 +116,7 @@ BREAKS: dict[str, int] = {
     "objects.setattr_tensor": 2,
     "objects.sorted_key": 30,
     "objects.super_calls": 2,
-    "objects.dunder": 2,
+    "objects.dunder": 3,
     "objects.kwonly_defaults": 2,
     "objects.global_tensor": 11,
     "objects.warnings_": 2,

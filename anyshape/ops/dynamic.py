@@ -14,7 +14,7 @@ from typing import Any
 from anyshape.ir.dtypes import DType, bool_, float32, float64, int64
 from anyshape.ir.graph import Arg, ScalarType, TensorType
 from anyshape.ir.scalars import Kind, ScalarInput
-from anyshape.ops.context import NoRow, OpError, TypeContext
+from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
 from anyshape.ops.layout import contiguous_strides, numel
 from anyshape.ops.rules import dim_of, is_tensor, new, tensor
 from anyshape.ops.split import decided_count
@@ -179,8 +179,20 @@ def _weight_dtype(dtype: DType) -> DType:
 
 def _bincount_type(cx: TypeContext, x: Any, weights: Any = None, minlength: Any = 0) -> TensorType:
     bins = cx.fresh_size(low=minlength)
-    dtype = int64 if weights is None else _weight_dtype(tensor(weights).dtype)
+    counts = weights is None or _is_empty(cx, tensor(x))
+    dtype = int64 if counts else _weight_dtype(tensor(weights).dtype)
     return new(cx, tensor(x), (bins,), dtype)
+
+
+def _is_empty(cx: TypeContext, t: TensorType) -> bool:
+    """Of nothing, eager counts and does not weigh. Where nobody may guard on the size it is checked
+    not to be 0."""
+    empty = eq(numel(t.shape), 0)
+    try:
+        return cx.decide(empty)
+    except Undecided as undecided:
+        cx.require(~undecided.condition, "the weights of nothing are counted")
+        return False
 
 
 op(

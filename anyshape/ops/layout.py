@@ -193,12 +193,24 @@ def _compare(
             if compare_strides(cx, shape[a], shape[b]) > 0:
                 return 1
             continue
-        comparison = compare_strides(cx, own, other)
+        comparison = _compare_asking(cx, own, other)
         if not comparison and place and other_place:
             comparison = (place > other_place) - (place < other_place)
         if comparison:
             return comparison
     return 0
+
+
+def _compare_asking(cx: TypeContext, a: Dim, b: Dim) -> int:
+    """As ``compare_strides``, guarded where strides of an argument that nothing ties to its sizes
+    decide."""
+    found = compare_strides(cx, a, b)
+    if not isinstance(a, int) and not isinstance(b, int) and cx.on_guard is not None:
+        free = a.symbols.isdisjoint(b.symbols) and len(a.symbols) == len(b.symbols) == 1
+        below = le(a, b)
+        if free and not isinstance(below, bool) and cx.hint(below) is not None:
+            return -1 if cx.decide(below) else 1
+    return found
 
 
 def compare_strides(cx: TypeContext, a: Dim, b: Dim) -> int:

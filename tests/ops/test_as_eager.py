@@ -414,3 +414,16 @@ def test_as_many_chunks_as_a_number_that_changes_says() -> None:
         ours, theirs = fast(x := floats(size, 2), count), x.chunk(count)
         assert len(ours) == len(theirs)
         assert all(map(torch.equal, ours, theirs))
+
+
+def test_of_nothing_weights_are_counted() -> None:
+    def program(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        kept = x > 0
+        whole = torch.bincount(x, weights, 2)
+        return whole / 2, torch.bincount(x[kept], weights=weights[kept]) + 1
+
+    fast = anyshape.compile(program)
+    for n in (3, 0, 1, 0, 17):
+        x, weights = torch.arange(n) % 3, torch.rand(n, dtype=torch.float64)
+        for ours, theirs in zip(fast(x, weights), program(x, weights)):
+            assert_same(ours, theirs)

@@ -127,3 +127,23 @@ def test_an_operand_that_is_converted_has_the_strides_of_its_copy(name: str) -> 
             ours, eager = fast(x, y), CONVERTED[name](x, y)
             assert ours.stride() == eager.stride()
             assert torch.equal(ours, eager)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: x[:, ::2].flip(-1),
+        lambda x: x[:, ::2] * 2,
+        lambda x: x[:, ::3].clone(),
+        lambda x: x[:, ::2].transpose(0, 1) + 1,
+        lambda x: x.unfold(1, 2, 2) * 1,
+    ],
+)
+def test_every_other_row_of_a_tensor_with_holes_keeps_its_order(program) -> None:
+    fast = anyshape.compile(program)
+    for shape in ((3, 6, 6), (2, 5, 5), (2, 2, 4), (4, 7, 3), (17, 9, 5)):
+        for x in (torch.randn(shape)[..., 1:-1], torch.randn(shape)[:, :, 1:].transpose(0, 1)):
+            ours, eager = fast(x), program(x)
+            assert torch.equal(ours, eager)
+            assert strides_that_matter(ours) == strides_that_matter(eager), x.stride()

@@ -51,7 +51,7 @@ class CellPrinter:
     tiles: dict[int, str] = field(default_factory=dict)
     loaded: dict[int, str] = field(default_factory=dict)  # float16 of a vector, as float32
     stored: dict[Store, str] = field(default_factory=dict)  # what will be float16, as float32
-    partial: bool = False  # in the last vector of a row, where lanes need not be cells
+    partial: str = ""  # the axis of the last vector of a row, where lanes need not be cells
 
     def _open(self, head: str) -> None:
         self._line(f"{head} {{".lstrip())
@@ -126,8 +126,8 @@ class CellPrinter:
             text = f"as_load_{HALF[dtype.name]}({text})"
         elif dtype is bool_:
             text = f"({text} != 0)"
-        cell = self.partial and self.passes.in_row(number)
-        conditions = ["l < left"] if cell else []
+        along = self.partial and self.partial in self.passes.axes_of[number]
+        conditions = ["l < left"] if along else []
         conditions += [] if element.mask is None else [f"v{element.mask}"]
         return f"({_all(conditions)} ? {text} : 0)" if conditions else text
 

@@ -103,7 +103,7 @@ class LanePrinter(CellPrinter):
         if work.reduces:
             self._reducing_loops(axis, start, end, work, body)
             return
-        if axis in self.kernel.rows:
+        if axis in self.kernel.rows or self._converts(axis, work, body):
             self._line(f"i64 {axis.name}w = {start};")
             lanes = NARROW
             for lanes, _ in self._vectors(work):
@@ -114,6 +114,16 @@ class LanePrinter(CellPrinter):
         self._open(f"for (i64 {axis.name} = {start}; {axis.name} < {end}; {axis.name}++)")
         self._cell(work, body, "a{0}")
         self._close(1)
+
+    def _converts(self, axis: Axis, work: Work, body: list[int]) -> bool:
+        """Are there vectors of conversions for which there are helpers?"""
+        if self.kernel.ordered:
+            return False
+        items: list[Load | Store] = [
+            e for n in body if isinstance(e := self.elements[n], Load) and e.mask is None
+        ]
+        items += [s for s in work.stores if s.mask is None and s.mode == "set"]
+        return any(self._near(item, axis.name, CONVERTED_WIDE) for item in items)
 
     def _reducing_loops(
         self, axis: Axis, start: str, end: str, work: Work, body: list[int]
@@ -190,20 +200,20 @@ class LanePrinter(CellPrinter):
         needed = {n for s in work.stores for n in operands(s)}
         results = sorted(needed.union(self.passes.reduced_by(work.reduces)))
         for n in results:
-            self._line(f"{self._type(n)} w{n}[{lanes}];")
-        self.partial = True
+            self._line(f"{self._type(n)} z{n}[{lanes}];")
+        self.partial = name
         some = f"AS_LANES({lanes}, left)"
         self._open_lanes(name, some)
         self._emit_elements(body, work.keep)
         for n in results:
-            self._line(f"w{n}[l] = v{n};")
+            self._line(f"z{n}[l] = v{n};")
         self._close(1)
         self._open_lanes(name, some)
         for n in results:
-            self._line(f"const {self._type(n)} v{n} = w{n}[l];")
+            self._line(f"const {self._type(n)} v{n} = z{n}[l];")
         self._results(work, "b{0}[l]")
         self._close(1)
-        self.partial = False
+        self.partial = ""
         self._store_halves(name, lanes, "left - h")
         self._close(1)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from anyshape.codegen.c_lanes import WIDE, LanePrinter, Work
+from anyshape.codegen.c_lanes import CONVERTED_WIDE, WIDE, LanePrinter, Work
 from anyshape.codegen.c_texts import (
     C_TYPES,
     STORAGE,
@@ -404,8 +404,10 @@ class _Emitter(LanePrinter):
                 self._spread(column, f"a{n}[{place}] = {c_identity(self.elements[n])};")
             name = inner.name
             self._open(f"for (i64 {name} = {name}b; {name} < {name}e; {name}++)")
+            self._load_columns(self._roots(work), column)
             self._open_columns(column)
             self._columns_known(self._roots(work), column)
+            self.loaded = {}
             for n in work.reduces:
                 element, total = self.elements[n], f"a{n}[{place}]"
                 assert isinstance(element, Reduce)
@@ -426,6 +428,21 @@ class _Emitter(LanePrinter):
             for store in after:
                 self._store(store)
             self._close(1)
+
+    def _load_columns(self, roots: list[int], column: Axis) -> None:
+        """What has helpers that convert it, for all columns of a block, into ``x{number}``."""
+        body = self.passes.closure(roots, set())
+        loads = self._converted_loads(body, column.name, CONVERTED_WIDE)
+        for n, _ in loads:
+            self._line(f"f32 x{n}[{LANES}];")
+        if loads:
+            left = f"(int)({column.name}e - {column.name}b) - h"
+            self._open(f"for (int h = 0; h < {LANES} && {left} > 0; h += 16)")
+            self._line(f"const i64 {column.name} = {column.name}b + h;")
+            for n, e in loads:
+                self._line(self._load_call(n, e, left))
+            self._close(1)
+        self.loaded = {n: f"x{n}[{_lane(column)}]" for n, _ in loads}
 
     def _columns_known(self, roots: list[int], column: Axis) -> None:
         """Elements of one column, reductions read back from their vectors."""

@@ -119,11 +119,10 @@ class LanePrinter(CellPrinter):
         """Are there vectors of conversions for which there are helpers?"""
         if self.kernel.ordered:
             return False
-        items: list[Load | Store] = [
-            e for n in body if isinstance(e := self.elements[n], Load) and e.mask is None
-        ]
-        items += [s for s in work.stores if s.mask is None and s.mode == "set"]
-        return any(self._near(item, axis.name, CONVERTED_WIDE) for item in items)
+        if self._converted_loads(body, axis.name, CONVERTED_WIDE):
+            return True
+        stores = [s for s in work.stores if s.mask is None and s.mode == "set"]
+        return any(self._near(s, axis.name, CONVERTED_WIDE) for s in stores)
 
     def _reducing_loops(
         self, axis: Axis, start: str, end: str, work: Work, body: list[int]
@@ -228,21 +227,25 @@ class LanePrinter(CellPrinter):
         self, name: str, lanes: int, count: str, body: list[int], dtypes: tuple[str, ...]
     ) -> None:
         """Neighbouring halves of a vector, converted together into ``x{number}``."""
-        loads = [
+        loads = self._converted_loads(body, name, dtypes)
+        for n, _ in loads:
+            self._line(f"f32 x{n}[{lanes}];")
+        self._halves(name, lanes, [self._load_call(n, e, count) for n, e in loads])
+        self.loaded = {n: f"x{n}[l]" for n, _ in loads}
+
+    def _converted_loads(
+        self, body: list[int], name: str, dtypes: tuple[str, ...]
+    ) -> list[tuple[int, Load]]:
+        return [
             (n, e)
             for n in body
             if isinstance(e := self.elements[n], Load)
             and e.mask is None
             and self._near(e, name, dtypes)
         ]
-        for n, _ in loads:
-            self._line(f"f32 x{n}[{lanes}];")
-        self._halves(
-            name,
-            lanes,
-            [f"as_load16_{self._half(e)}(&{self._place(e)}, {count}, x{n} + h);" for n, e in loads],
-        )
-        self.loaded = {n: f"x{n}[l]" for n, _ in loads}
+
+    def _load_call(self, number: int, load: Load, count: str) -> str:
+        return f"as_load16_{self._half(load)}(&{self._place(load)}, {count}, x{number} + h);"
 
     def _declare_halves(self, name: str, lanes: int, work: Work, dtypes: tuple[str, ...]) -> None:
         self.stored = {}

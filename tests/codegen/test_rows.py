@@ -24,6 +24,8 @@ PROGRAMS: dict[str, Callable[[Tensor], Tensor]] = {
     "masked sum": lambda x: torch.where(x > 0, x, 0).sum(-1),
     "positive": lambda x: (x > 0).sum(-1),
     "argmin": lambda x: x.argmin(-1),
+    "softmax of columns": lambda x: x.softmax(0),
+    "argmax of columns": lambda x: x.argmax(0),
     "map": lambda x: x * x.sigmoid() + x[:, :1],
     "map across": lambda x: x.relu() + x.t().contiguous().t(),
 }

@@ -19,7 +19,7 @@ from anyshape.ops.layout import contiguous_strides, numel
 from anyshape.ops.rules import dim_of, is_tensor, new, tensor
 from anyshape.ops.split import decided_count
 from anyshape.ops.table import op
-from anyshape.symbolic import Dim, eq, floordiv
+from anyshape.symbolic import Dim, eq, floordiv, ne
 
 # --- numbers ---
 
@@ -187,11 +187,11 @@ def _bincount_type(cx: TypeContext, x: Any, weights: Any = None, minlength: Any 
 def _is_empty(cx: TypeContext, t: TensorType) -> bool:
     """Of nothing, eager counts and does not weigh. Where nobody may guard on the size it is checked
     not to be 0."""
-    empty = eq(numel(t.shape), 0)
+    count = numel(t.shape)
     try:
-        return cx.decide(empty)
-    except Undecided as undecided:
-        cx.require(~undecided.condition, "the weights of nothing are counted")
+        return cx.decide(eq(count, 0))
+    except Undecided:
+        cx.require(ne(count, 0), "the weights of nothing are counted")
         return False
 
 

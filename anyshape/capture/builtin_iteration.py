@@ -9,7 +9,15 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from anyshape.capture import attributes, generators, iteration_polyfills, protocol, texts
+from anyshape.capture import (
+    attributes,
+    generators,
+    iteration_polyfills,
+    polyfills,
+    protocol,
+    purity,
+    texts,
+)
 from anyshape.capture.continuations import RESUME, ResumeOr
 from anyshape.capture.frame import Frame
 from anyshape.capture.generators import CLOSING, Generator
@@ -97,6 +105,22 @@ def _container(make: Any) -> Handler:
         if len(args) == 1 and not kwargs and protocol.needs_interpretation(machine, args[0]):
             return Call(polyfill, (make, *args))
         return machine.native(make, args, kwargs)
+
+    return handler
+
+
+def _bytes(make: Any) -> Handler:
+    """`bytes(value)` and `bytearray(value)`: they ask for a number before they iterate."""
+    by_elements = _container(make)
+
+    def handler(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
+        if len(args) == 1 and not kwargs:
+            cls = type(args[0])
+            if make is bytes and attributes.is_python(machine, cls, "__bytes__"):
+                return Call(polyfills.bytes_by_method, args)
+            if attributes.is_python(machine, cls, "__index__"):
+                return Call(polyfills.bytes_by_index, (make, *args))
+        return by_elements(machine, args, kwargs)
 
     return handler
 
@@ -305,7 +329,8 @@ def _join(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
 
 
 ITERATION_TYPES: dict[Any, Handler] = {
-    **{cls: _container(cls) for cls in (list, tuple, set, frozenset, deque, bytes, bytearray)},
+    **{cls: _container(cls) for cls in (list, tuple, set, frozenset, deque)},
+    **{cls: _bytes(cls) for cls in (bytes, bytearray)},
     dict: _dict_maker(dict),
     OrderedDict: _dict_maker(OrderedDict),
     zip: _zip,
@@ -321,6 +346,7 @@ _FILLERS = (
     *(set.update, set.union, set.difference, set.intersection, set.issubset, set.issuperset),
     *(set.difference_update, set.intersection_update),
     *(frozenset.union, frozenset.difference, frozenset.intersection),
+    purity.COUNT_ELEMENTS,
 )
 
 ITERATION_BUILTINS: dict[Any, Handler] = {

@@ -27,6 +27,7 @@ TEXT = ("__repr__", "__str__", "__format__")
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None), type, FunctionType})
 
+_ITEMS = ("__setitem__", "__delitem__")
 _PRINTERS = frozenset(
     [
         *[str, repr, format, ascii, list.__repr__, tuple.__repr__, dict.__repr__, set.__repr__],
@@ -41,6 +42,13 @@ _COMPARERS = purity.SEARCHERS | frozenset(
         *[vars(cls)[name] for cls in (list, tuple, dict, deque) for name in ("__eq__", "__ne__")],
         *[list.remove, deque.remove, operator.countOf, operator.indexOf, operator.contains],
         *[operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge],
+    ]
+)
+_INDEXERS = frozenset(
+    [
+        *[vars(cls)[name] for cls in (list, bytearray, deque) for name in ("insert", "pop")],
+        *[vars(cls)[name] for cls in (list, bytearray, deque) for name in _ITEMS],
+        *[operator.setitem, operator.delitem, deque.rotate, enumerate],
     ]
 )
 _SETS = (
@@ -66,6 +74,8 @@ def runs_program_code(machine: Machine, fn: Any, args: tuple[Any, ...]) -> bool:
         return bool(args) and isinstance(args[0], (FunctionType, MethodType))
     if fn is getattr(operator, "call", None):
         return True
+    if fn in _INDEXERS:
+        return any(_is_index(machine, arg) for arg in args[1:])
     if fn in _HASHERS:
         return any(_hashes_elements(machine, arg) for arg in args)
     if fn in _PRINTERS:
@@ -90,6 +100,11 @@ def defines(machine: Machine, value: Any, methods: tuple[str, ...], depth: int =
         inside = value.values() if isinstance(value, dict) else value
         return any(defines(machine, item, methods, depth - 1) for item in inside)
     return any(_is_of_the_program(machine.lookup(kind, name)) for name in methods)
+
+
+def _is_index(machine: Machine, value: Any) -> bool:
+    parts = (value.start, value.stop, value.step) if type(value) is slice else (value,)
+    return any(_is_of_the_program(machine.lookup(type(part), "__index__")) for part in parts)
 
 
 def _hashes_elements(machine: Machine, value: Any) -> bool:

@@ -88,6 +88,9 @@ class JumpOrPop(Continuation):
     when: bool
 
     def returned(self, machine: Machine, frame: Frame, value: Any) -> Frame:
+        if type(value) is not bool:  # what a `__bool__` of the program's made of a size
+            machine.frame = frame
+            value = machine.domain.branch(value, frame)
         if value is self.when:
             frame.index = self.target
         else:

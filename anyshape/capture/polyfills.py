@@ -267,6 +267,11 @@ def item_by_index(obj: Any, key: Any) -> Any:
     return obj[operator.index(key)]
 
 
+def item_by_slice(obj: Any, key: Any) -> Any:
+    parts = (key.start, key.stop, key.step)
+    return obj[slice(*[None if part is None else operator.index(part) for part in parts])]
+
+
 def item_or_missing(obj: Any, key: Any) -> Any:
     if native(dict.__contains__, obj, key):
         return native(dict.__getitem__, obj, key)
@@ -330,6 +335,18 @@ def hash_by_method(value: Any) -> Any:
     if not -(2**63) <= result < 2**63:  # only what is no C integer is hashed once more
         return native(hash, result)
     return -2 if result == -1 else int(result)
+
+
+def bytes_by_method(value: Any) -> Any:
+    cls = type(value)
+    result = bind(find(cls, "__bytes__"), value, cls)()
+    if not isinstance(result, bytes):
+        raise TypeError(f"__bytes__ returned non-bytes (type {type(result).__name__})")
+    return result
+
+
+def bytes_by_index(make: Any, value: Any) -> Any:
+    return native(make, index_by_method(value))
 
 
 def index_by_method(value: Any) -> Any:

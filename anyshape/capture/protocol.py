@@ -350,6 +350,10 @@ def _recorded_item(machine: Machine, obj: Any, key: Any) -> Any:
     if isinstance(obj, dict):
         return machine.heap.item(obj, plain_key(machine, key))
     kind = type(key)
+    if kind is slice and any(
+        is_python(machine, type(part), "__index__") for part in (key.start, key.stop, key.step)
+    ):
+        return Call(polyfills.item_by_slice, (obj, key))
     if kind not in PLAIN and is_python(machine, kind, "__index__"):
         return Call(polyfills.item_by_index, (obj, key))
     found = machine.heap.item(obj, key)

@@ -57,7 +57,7 @@ _DEQUE = (
     "__setitem__ __delitem__ __iadd__ __imul__ __init__"
 )
 
-_COUNT_ELEMENTS = vars(collections)["_count_elements"]  # what `Counter` counts with
+COUNT_ELEMENTS = vars(collections)["_count_elements"]  # what `Counter` counts with
 
 # C functions that write a list before they compare all that they will compare.
 SIFTERS: frozenset[Any] = frozenset(
@@ -80,7 +80,7 @@ MUTATORS: frozenset[Any] = frozenset(
         *_methods(deque, _DEQUE),
         *_methods(bytearray, _LIST),
         *SIFTERS,
-        *[bisect.insort_left, bisect.insort_right, _COUNT_ELEMENTS],
+        *[bisect.insort_left, bisect.insort_right, COUNT_ELEMENTS],
     ]
 )
 
@@ -102,7 +102,7 @@ ABSORBERS: frozenset[Any] = frozenset(
         *_methods(OrderedDict, "update __ior__ __init__"),
         *_methods(set, _SET),
         *_methods(deque, "extend extendleft __iadd__ __init__"),
-        _COUNT_ELEMENTS,
+        COUNT_ELEMENTS,
     ]
 )
 

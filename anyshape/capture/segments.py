@@ -220,6 +220,8 @@ class Rebuilder:
 
     def _outside(self, value: Any) -> str:
         source = self.recorder.sources.of(value)
+        if source is None and isinstance(value, tuple):  # made here; what lies in it need not be
+            return self._any_tuple(value)
         return self.constant(value) if source is None else self.read(source)
 
     def _any_tuple(self, value: tuple[Any, ...]) -> str:

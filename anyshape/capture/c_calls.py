@@ -65,11 +65,28 @@ def call(domain: SymbolicDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[st
         return _call_with_proxies(domain, fn, args, kwargs)
     if inside_c.runs_program_code(domain.machine, fn, (*args, *kwargs.values())):
         raise broken("unknown-call", getattr(fn, "__qualname__", repr(fn)))
-    if callables.is_pure(fn, args) and (
-        fn in callables.KEEPERS or not _reads_outside(domain, (*args, *kwargs.values()))
-    ):
+    if callables.is_pure(fn, args) and _reads_nothing_else(domain, fn, args, kwargs):
         return _call_pure(domain, fn, args, kwargs)
     raise unknown(domain, fn)
+
+
+def _reads_nothing_else(
+    domain: SymbolicDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
+    """Whether the function looks into nothing but what is relied on."""
+    if fn in callables.KEEPERS:
+        return True
+    given = (*args, *kwargs.values())
+    if type(fn) is callables.REMEMBERING:  # it looks the arguments up, whatever tuples they lie in
+        given = (*given, *_parts(given))
+    return not _reads_outside(domain, given)
+
+
+def _parts(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What lies in the tuples among the values, all the way down."""
+    tuples = [value for value in values if isinstance(value, tuple)]
+    inside = tuple(part for value in tuples for part in value)
+    return (*inside, *_parts(inside)) if inside else ()
 
 
 def _call_pure(

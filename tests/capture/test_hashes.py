@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import functools
 
 import pytest
 import torch
@@ -41,7 +42,14 @@ class Color(enum.Enum):
 
 TABLE = {Key(3): 10, Key(5): 20}
 
+
+@functools.cache
+def remembered(key):
+    return key[0][0].a * 10
+
+
 PROGRAMS = {
+    "remembered": lambda x, o: x * remembered(((o,), 1)),
     "hash": lambda x, o: x * (hash(o) % 7),
     "hash of a tuple": lambda x, o: (hash((o, (1, o))) % 5, x),
     "hash of a frozenset": lambda x, o: (hash(frozenset([o])) % 5, x),

@@ -192,10 +192,13 @@ class Heap:
         """The dict that an outside `MappingProxyType` shows; any other object as it is."""
         if type(obj) is not MappingProxyType or id(obj) in self.created:
             return obj
-        mapping = mapping_behind(obj)
+        return self._mapping_of(obj)
+
+    def _mapping_of(self, view: Any) -> Any:
+        mapping = mapping_behind(view)
         if mapping is None:
-            raise Break("outside-view", "a proxy of an outside mapping is read")
-        self.domain.behind(obj, mapping)
+            raise Break("outside-view", "a view of an outside mapping is read")
+        self.domain.behind(view, mapping)
         return mapping
 
     def _known(self, obj: Any) -> Mirror | None:
@@ -250,13 +253,7 @@ class Heap:
         del self.mirrors[id(obj)], self.owners[id(state)], self.created[id(state)]
 
     def _mirror_view(self, view: Any, kind: type) -> Any:
-        mapping = view.mapping
-        base = getattr(mapping, "copy", None)
-        real = mapping_behind(view) if base is not None else None
-        if real is None:
-            raise Break("outside-view", "a view of an outside dict is read as a whole")
-        self.domain.behind(view, real)
-        state = self.mirror(real)
+        state = self.mirror(self._mapping_of(view))
         index = (_VIEWS.index(kind) if kind in _VIEWS else _ODICT_VIEWS.index(kind)) % 3
         return (state.keys, state.values, state.items)[index]()
 

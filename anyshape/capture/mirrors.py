@@ -20,8 +20,8 @@ HELD_AT_MOST = 1 << 16
 
 
 def mapping_behind(view: Any) -> Any:
-    """The dict of a dict view: its `mapping` is a proxy, whose `|` gives away the dict's type only;
-    so ask the collector.
+    """The dict of a dict view or a read-only proxy. A view's `mapping` is a proxy, whose `|` gives
+    away the dict's type only; so ask the collector.
     """
     for referent in gc.get_referents(view):
         if isinstance(referent, dict):

@@ -453,8 +453,8 @@ def text(machine: Machine, kind: str, value: Any) -> Any:
         and is_python(machine, cls, "__repr__")
     ):
         return Call(polyfills.text_by_method, (value, "__repr__"))
-    if machine.recording and machine.heap.behind(value) is not value:
-        shown = machine.heap.behind(value)  # `str` of a proxy is that of the dict
+    shown = machine.heap.behind(value) if machine.recording else value
+    if shown is not value:  # `str` of a proxy is that of the dict
         return text(machine, kind, shown) if kind == "str" else Call(polyfills.proxy_repr, (shown,))
     return machine.native(str if kind == "str" else repr, (value,), {})
 

@@ -67,7 +67,8 @@ ANY = float("inf")
 FEW_ROWS = Tile(1, 1, 16, 128, 128, 3, swap=True, programs=2, flatten=True)
 TWO_CONSUMERS = Tile(2, 1, 64, 256, 64, 4, staged=True, store_n=128, specialized=True)
 # two tile rows of a group, then the next two: where groups have two or three, programs that run at
-# the same time would otherwise all meet either short last rows or none
+# the same time would otherwise all meet either short last rows or none (measured when each took
+# every 132nd tile; benchmarks/moe_bands.py tries other bands)
 TWO_ROWS = replace(TWO_CONSUMERS, band=2)
 # up to 144 rows, which groups of 128 rows and a few share one reading of their weights for
 LONGER = replace(TWO_ROWS, extra=16, store_n=64)

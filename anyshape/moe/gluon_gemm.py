@@ -15,6 +15,7 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from anyshape.moe.gemm_tiles import Tile
 from anyshape.moe.gluon_kernel import Settings, grouped_gemm_kernel
 from anyshape.moe.launches import (
+    REGISTERS,
     capability,
     ceil_div,
     factor_strides,
@@ -30,7 +31,6 @@ GLUON_DTYPES = {
     torch.float8_e4m3fn: gl.float8e4nv,
 }
 INPUT_DTYPES = (torch.bfloat16, torch.float16, torch.float8_e4m3fn)
-REGISTERS = 65536
 # elements of a row that are copied by index at once, as many as a tile's `bk`
 GATHER_BLOCK = 64
 

@@ -18,6 +18,8 @@ from triton import knobs
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
+REGISTERS = 65536  # of a multiprocessor
+
 
 class Launches:
     """A kernel, and what it was compiled to for each kind of arguments."""

@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from anyshape.moe import gluon_few
-from anyshape.moe.launches import ceil_div, processors, quick
+from anyshape.moe.launches import REGISTERS, ceil_div, processors, quick
 from anyshape.moe.triton_activation import gated
 from anyshape.moe.triton_routing import Choice, partial_logits, places, weigh
 from anyshape.moe.triton_rows import count_arguments, count_rows, follow, get_ready, once, overlap
@@ -25,7 +25,6 @@ from anyshape.moe.triton_rows import count_arguments, count_rows, follow, get_re
 BLOCK_K = 256
 GATE_BATCH, DOWN_BATCH = 8, 12
 WARPS = 8
-REGISTERS = 65536  # of a multiprocessor
 # programs of the first product: two for each of 132 multiprocessors, whose loops never stop; twice
 # as many where one token's float8 is all there is
 GATE_PROGRAMS = 264

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 @dataclass(frozen=True, slots=True)
 class Tile:
     """A tile of pieces_m x pieces_n pieces, each [wm rows of x, wn rows of w], and how it is loaded
-    and stored.
+    and stored. `band` tile rows of a group are worked on together, so that they share readings of
+    the group's weights.
 
     A tile of two pieces of 256 columns may have up to `extra` rows more, with which the weights are
     the first operand: what a group has beyond its last whole tile costs no tile of its own then.
@@ -66,12 +67,8 @@ class Shapes:
 ANY = float("inf")
 FEW_ROWS = Tile(1, 1, 16, 128, 128, 3, swap=True, programs=2, flatten=True)
 TWO_CONSUMERS = Tile(2, 1, 64, 256, 64, 4, staged=True, store_n=128, specialized=True)
-# two tile rows of a group, then the next two: where groups have two or three, programs that run at
-# the same time would otherwise all meet either short last rows or none (measured when each took
-# every 132nd tile; benchmarks/moe_bands.py tries other bands)
-TWO_ROWS = replace(TWO_CONSUMERS, band=2)
 # up to 144 rows, which groups of 128 rows and a few share one reading of their weights for
-LONGER = replace(TWO_ROWS, extra=16, store_n=64)
+LONGER = replace(TWO_CONSUMERS, extra=16, store_n=64)
 TWO_PROGRAMS = Tile(1, 1, 128, 128, 64, 3, programs=2, flatten=True)
 
 TILES: tuple[Shapes, ...] = (
@@ -80,14 +77,12 @@ TILES: tuple[Shapes, ...] = (
     Shapes(16, 64, ANY, Tile(1, 1, 64, 128, 128, 4, flatten=True)),
     Shapes(16, 96, ANY, TWO_PROGRAMS),
     Shapes(16, 160, ANY, LONGER),
-    Shapes(16, 320, ANY, TWO_ROWS),
     Shapes(16, ANY, ANY, TWO_CONSUMERS),
     Shapes(8, 12, ANY, replace(FEW_ROWS, bk=256)),
     Shapes(8, 24, ANY, Tile(1, 1, 32, 128, 256, 4, swap=True, flatten=True)),
     Shapes(8, 64, ANY, Tile(1, 1, 64, 128, 256, 4, flatten=True)),
     Shapes(8, 96, ANY, replace(TWO_PROGRAMS, bk=128)),
     Shapes(8, 160, ANY, replace(LONGER, bk=128)),
-    Shapes(8, 320, ANY, replace(TWO_ROWS, bk=128)),
     Shapes(8, ANY, ANY, replace(TWO_CONSUMERS, bk=128)),
 )
 # rows that are gathered, or added to their tokens
@@ -95,28 +90,27 @@ SIMPLE_TILES: tuple[Shapes, ...] = (
     *(shapes for shapes in TILES if shapes.rows <= 64),
     Shapes(16, 96, ANY, TWO_PROGRAMS),
     Shapes(16, 160, ANY, LONGER),
-    Shapes(16, 320, ANY, TWO_ROWS),
+    Shapes(16, 320, ANY, TWO_CONSUMERS),
     Shapes(16, ANY, ANY, TWO_PROGRAMS),
     Shapes(8, 96, ANY, replace(TWO_PROGRAMS, bk=128)),
     Shapes(8, 160, ANY, replace(LONGER, bk=128)),
-    Shapes(8, 320, ANY, replace(TWO_ROWS, bk=128)),
+    Shapes(8, 320, ANY, replace(TWO_CONSUMERS, bk=128)),
     Shapes(8, ANY, ANY, replace(TWO_PROGRAMS, bk=128)),
 )
 # `wn` columns of gate and of up each, or half as many if `specialized`
 GATED_TILES: tuple[Shapes, ...] = (
     Shapes(16, 12, ANY, replace(FEW_ROWS, wn=64)),
     Shapes(16, 40, ANY, Tile(1, 1, 32, 64, 128, 4, swap=True, flatten=True)),
-    Shapes(16, 96, ANY, TWO_ROWS),
+    Shapes(16, 96, ANY, TWO_CONSUMERS),
     Shapes(16, 160, ANY, LONGER),
-    Shapes(16, 320, ANY, TWO_ROWS),
     Shapes(16, ANY, ANY, TWO_CONSUMERS),
 )
 # the same where rows are gathered by index
 GATED_GATHER_TILES: tuple[Shapes, ...] = (
     *(shapes for shapes in GATED_TILES if shapes.rows <= 40),
-    Shapes(16, 96, 4096, TWO_ROWS),
+    Shapes(16, 96, 4096, TWO_CONSUMERS),
     Shapes(16, 160, 4096, LONGER),
-    Shapes(16, 320, 4096, TWO_ROWS),
+    Shapes(16, 320, 4096, TWO_CONSUMERS),
     Shapes(16, ANY, ANY, Tile(1, 1, 128, 128, 64, 4, warps=8)),
 )
 

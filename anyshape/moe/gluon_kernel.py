@@ -48,6 +48,7 @@ from anyshape.moe.gluon_tiles import (
     make_told,
     pick,
     plan,
+    take,
     tell,
 )
 from anyshape.moe.launches import quick
@@ -152,7 +153,7 @@ def _produce(loads, SET: gl.constexpr):
         )
         place = (group, start, count, row, longer.to(gl.int32), tile_n)
         turn, parity = tell(told, turn, parity, place)
-        tile = gl.atomic_add(counter, 1, sem="relaxed") + gl.num_programs(0)
+        taken = take(counter)
         if SET.apart:
             w_row = group * columns * 2 + tile_n * HALF
             step = columns
@@ -180,6 +181,7 @@ def _produce(loads, SET: gl.constexpr):
                     )
                 _load_rows(loads[0], bar, slot, k, start + row, live, longer, pointers, SET)
                 slot, phase = advance(slot, phase, SET.tile.stages)
+        tile = gl.sum(taken, 0) + gl.num_programs(0)
     tell(told, turn, parity, (-1, 0, 0, 0, 0, 0))
 
 

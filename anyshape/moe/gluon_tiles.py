@@ -117,6 +117,20 @@ def locate(tile, row_ends, ends, groups, rows, tiles_n, SET: gl.constexpr):
     return group, start, count, row, tile_m < longer, local // width
 
 
+@gluon.jit
+def take(counter):
+    """Count one more tile as taken; how many had been is the sum of what is returned, and nobody
+    waits for the answer before it is summed. (One number would be waited for at once, to be handed
+    to all threads; so would an address that is the same for all lanes.)
+    """
+    layout: gl.constexpr = line_layout(gl.num_warps())
+    THREADS: gl.constexpr = 32 * gl.num_warps()
+    lane = gl.arange(0, THREADS, layout)
+    one = gl.full([THREADS], 1, gl.int32, layout)
+    taken = gl.atomic_add(counter + lane, one, mask=lane == 0, sem="relaxed")
+    return gl.where(lane == 0, taken, 0)
+
+
 @gluon.constexpr_function
 def place_layout(warps):
     """Every thread has all the numbers of a place."""

@@ -423,13 +423,13 @@ def main() -> None:
             print(row.text(), flush=True)
             text = [machine, json.dumps(speeds), *(row.text() for row in rows)]
             (options.out / "moe_kernels.txt").write_text("\n".join(text) + "\n")
-    found = [
-        {"table": row.table, "name": row.name, "floor": row.floor, "times": dict(row.times)}
-        for row in rows
-    ]
-    (options.out / "moe_kernels.json").write_text(
-        json.dumps({"machine": machine, "ceilings": speeds, "rows": found})
-    )
+            found = [
+                {"table": row.table, "name": row.name, "floor": row.floor, "times": dict(row.times)}
+                for row in rows
+            ]
+            (options.out / "moe_kernels.json").write_text(
+                json.dumps({"machine": machine, "ceilings": speeds, "rows": found})
+            )
 
 
 if __name__ == "__main__":

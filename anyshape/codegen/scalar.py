@@ -91,6 +91,7 @@ C_TEXTS: Mapping[str, Text] = MappingProxyType(
         "acosh": _call("acosh"),
         "atanh": _call("atanh"),
         "erf": Text("as_erf_{t}({0})"),
+        "erfp1": Text("as_erfp1_{t}({0})"),
         "erfc": _call("erfc"),
         "erfinv": Text("as_erfinv_{t}({0})"),
         "lgamma": _call("lgamma"),
@@ -162,7 +163,7 @@ COSTS: Mapping[str, int] = MappingProxyType(
     dict.fromkeys(
         "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh "
         "tanh asinh acosh "
-        "atanh erf erfc erfinv lgamma digamma sigmoid pow fmod mod floordiv hypot "
+        "atanh erf erfp1 erfc erfinv lgamma digamma sigmoid pow fmod mod floordiv hypot "
         "nextafter".split(),
         8,
     )
@@ -199,6 +200,7 @@ TRITON_TEXTS: Mapping[str, Text] = MappingProxyType(
         "cos": Text("tl.cos({0})"),
         "tanh": Text("as_tanh({0})"),
         "erf": Text("tl.erf({0})"),
+        "erfp1": Text("(1.0 + tl.erf({0}))"),
         "sigmoid": Text("tl.sigmoid({0})"),
         "floor": Text("tl.floor({0})", "{0}"),
         "ceil": Text("tl.ceil({0})", "{0}"),

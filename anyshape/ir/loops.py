@@ -35,7 +35,7 @@ def _table() -> dict[str, ScalarOp]:
     unary = (
         "neg abs sign reciprocal sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos "
         "tan asin acos atan "
-        "sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma digamma sigmoid floor "
+        "sinh cosh tanh asinh acosh atanh erf erfp1 erfc erfinv lgamma digamma sigmoid floor "
         "ceil trunc round "
         "logical_not bit_not isnan isinf isfinite signbit"
     )
@@ -57,7 +57,7 @@ def _table() -> dict[str, ScalarOp]:
 
 SCALAR_OPS: Mapping[str, ScalarOp] = MappingProxyType(_table())
 """Every scalar operator, with torch's exact semantics (``anyshape.codegen.scalar`` has the
-texts).
+texts); ``erfp1`` is 1 + erf, as exact where erf is near -1 as elsewhere.
 """
 
 COMBINES = ("sum", "prod", "max", "min", "any", "all")

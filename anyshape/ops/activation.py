@@ -70,7 +70,7 @@ def _gelu(b: Any, x: Any, *, approximate: str = "none") -> Any:
     if approximate == "tanh":
         inner = b.mul(0.7978845608028654, b.add(x, b.mul(0.044715, b.mul(b.mul(x, x), x))))
         return b.mul(b.mul(0.5, x), b.add(1.0, b.tanh(inner)))
-    return b.mul(b.mul(x, 0.5), b.add(1.0, b.erf(b.mul(x, 0.7071067811865476))))
+    return b.mul(b.mul(x, 0.5), b.erfp1(b.mul(x, 0.7071067811865476)))
 
 
 activation("gelu", "input, *, approximate='none'", _gelu)

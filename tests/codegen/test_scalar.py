@@ -23,7 +23,7 @@ UNARY = {
     "log2": torch.log2, "log10": torch.log10, "log1p": torch.log1p, "sin": torch.sin, "cos": torch.cos,
     "tan": torch.tan, "asin": torch.asin, "acos": torch.acos, "atan": torch.atan, "sinh": torch.sinh,
     "cosh": torch.cosh, "tanh": torch.tanh, "asinh": torch.asinh, "acosh": torch.acosh, "atanh": torch.atanh,
-    "erf": torch.erf, "erfc": torch.erfc, "erfinv": torch.erfinv, "lgamma": torch.lgamma,
+    "erf": torch.erf, "erfp1": lambda x: (1 + torch.erf(x.double())).to(x.dtype), "erfc": torch.erfc, "erfinv": torch.erfinv, "lgamma": torch.lgamma,
     "digamma": torch.digamma, "sigmoid": torch.sigmoid, "floor": torch.floor, "ceil": torch.ceil,
     "trunc": torch.trunc, "round": torch.round, "logical_not": torch.logical_not, "isnan": torch.isnan,
     "isinf": torch.isinf, "isfinite": torch.isfinite, "signbit": torch.signbit,

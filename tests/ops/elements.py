@@ -15,6 +15,7 @@ from anyshape.ir.loops import SCALAR_OPS
 from anyshape.reference import torch_dtype
 
 FUNCTIONS: dict[str, Any] = {
+    "erfp1": lambda x: 1 + torch.erf(x),
     "floordiv": torch.floor_divide,
     "truncdiv": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
     "mod": torch.remainder,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
 Handler = Callable[["Machine", Args, Kwargs], Any]
+
+
+# Those that store what they iterate over, and look at none of it.
+_STORING = (list.extend, list.__init__, deque.extend, deque.extendleft)
 
 
 # ---- iteration -----------------------------------------------------------------------------------
@@ -95,6 +99,9 @@ def _generator_close(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _container(make: Any) -> Handler:
+    """`list(values)` and the like; `bytes` asks its elements for numbers as `set` hashes them."""
+    stores = make in (list, tuple, deque)
+    needs = protocol.needs_interpretation if stores else protocol.must_be_taken_first
     polyfill = (
         iteration_polyfills.make_from_list
         if make in (list, tuple)
@@ -102,7 +109,7 @@ def _container(make: Any) -> Handler:
     )
 
     def handler(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
-        if len(args) == 1 and not kwargs and protocol.needs_interpretation(machine, args[0]):
+        if len(args) == 1 and not kwargs and needs(machine, args[0]):
             return Call(polyfill, (make, *args))
         return machine.native(make, args, kwargs)
 
@@ -127,9 +134,11 @@ def _bytes(make: Any) -> Handler:
 
 def _new_container(new: Any) -> Handler:
     """`tuple.__new__(cls, iterable)`."""
+    stores = new is tuple.__new__
+    needs = protocol.needs_interpretation if stores else protocol.must_be_taken_first
 
     def handler(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
-        if len(args) == 2 and protocol.needs_interpretation(machine, args[1]):
+        if len(args) == 2 and needs(machine, args[1]):
             return Call(iteration_polyfills.fill_from_list, (new, *args))
         return machine.native(new, args, kwargs)
 
@@ -139,21 +148,24 @@ def _new_container(new: Any) -> Handler:
 def _filler(method: Any) -> Handler:
     """`list.extend` and the like, which iterate over their arguments."""
     hinted = method in (list.extend, list.__init__)
+    needs = protocol.needs_interpretation if method in _STORING else protocol.must_be_taken_first
     polyfill = (
         iteration_polyfills.fill_from_list if hinted else iteration_polyfills.fill_from_elements
     )
 
     def handler(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
-        if any(protocol.needs_interpretation(machine, arg) for arg in args[1:]):
+        if any(needs(machine, arg) for arg in args[1:]):
             return Call(polyfill, (method, *args))
         return machine.native(method, args, kwargs)
 
     return handler
 
 
-def _dict_maker(make: Any) -> Handler:
+def _dict_maker(make: Any, place: int = 0) -> Handler:
+    """`dict(source)`; `place` is that of the source among the arguments."""
+
     def handler(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
-        if len(args) == 1 and _is_python_source(machine, args[0]):
+        if len(args) == place + 1 and _is_python_source(machine, args[place]):
             return Call(iteration_polyfills.dict_of, (make, args, kwargs))
         return machine.native(make, args, kwargs)
 
@@ -170,7 +182,7 @@ def _dict_update(method: Any) -> Handler:
 
 
 def _fromkeys(machine: Machine, fn: Any, args: Args, kwargs: Kwargs) -> Any:
-    if args and protocol.needs_interpretation(machine, args[0]):
+    if args and protocol.must_be_taken_first(machine, args[0]):
         return Call(iteration_polyfills.make_from_list, (fn, *args))
     return machine.native(fn, args, kwargs)
 
@@ -180,7 +192,7 @@ def _is_python_source(machine: Machine, source: Any) -> bool:
     if isinstance(source, dict):
         return attributes.is_python(machine, cls, "__iter__")
     return (
-        protocol.needs_interpretation(machine, source)
+        protocol.must_be_taken_first(machine, source)
         or attributes.is_python(machine, cls, "keys")
         or (
             attributes.is_python(machine, cls, "__getitem__")
@@ -319,7 +331,7 @@ def _list_sort(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _join(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
-    if len(args) == 2 and protocol.needs_interpretation(machine, args[1]):
+    if len(args) == 2 and protocol.must_be_taken_first(machine, args[1]):
         return Call(iteration_polyfills.join_of, args)
     if len(args) == 2 and isinstance(args[1], (list, tuple)) and protocol.holds_proxy(args[1], 1):
         if texts.are_texts(args[0], *args[1]):
@@ -333,6 +345,7 @@ ITERATION_TYPES: dict[Any, Handler] = {
     **{cls: _bytes(cls) for cls in (bytes, bytearray)},
     dict: _dict_maker(dict),
     OrderedDict: _dict_maker(OrderedDict),
+    defaultdict: _dict_maker(defaultdict, 1),
     zip: _zip,
     enumerate: _enumerate,
     map: _map,
@@ -342,7 +355,9 @@ ITERATION_TYPES: dict[Any, Handler] = {
 
 # C methods that iterate over their arguments.
 _FILLERS = (
-    *(list.extend, list.__init__, deque.extend, deque.extendleft),
+    *_STORING,
+    *(set.symmetric_difference, set.symmetric_difference_update, set.isdisjoint),
+    *(frozenset.symmetric_difference, frozenset.isdisjoint),
     *(set.update, set.union, set.difference, set.intersection, set.issubset, set.issuperset),
     *(set.difference_update, set.intersection_update),
     *(frozenset.union, frozenset.difference, frozenset.intersection),

@@ -20,7 +20,8 @@ from anyshape.capture.values import ABSENT, Call
 if TYPE_CHECKING:
     from anyshape.capture.machine import Machine
 
-_ITERATING = (list, tuple, set, frozenset, deque)
+_STORING = (list, tuple, deque)
+_ITERATING = (*_STORING, set, frozenset)
 _type_call = type.__call__
 _object_new = object.__new__
 
@@ -76,7 +77,9 @@ def construct(machine: Machine, cls: Any, args: tuple[Any, ...], kwargs: dict[st
 def _native_instance(
     machine: Machine, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    if args and issubclass(cls, _ITERATING) and protocol.needs_interpretation(machine, args[0]):
+    stores = issubclass(cls, _STORING)
+    needs = protocol.needs_interpretation if stores else protocol.must_be_taken_first
+    if args and issubclass(cls, _ITERATING) and needs(machine, args[0]):
         return Call(iteration_polyfills.make_from_list, (cls, *args), kwargs)
     obj = machine.native(cls, args, kwargs)
     if machine.recording and isinstance(obj, cls) and cls.__flags__ & (1 << 9):

@@ -140,9 +140,9 @@ def mapping_pairs(mapping: Any) -> Any:
 
 
 def dict_of(make: Any, args: Any, kwargs: Any) -> Any:
-    source = args[0]
+    *before, source = args
     pairs = mapping_pairs(source) if hasattr(source, "keys") else pairs_of(source)
-    return created(make(pairs, **kwargs))
+    return created(make(*before, pairs, **kwargs))
 
 
 def dict_update_from(method: Any, receiver: Any, source: Any, kwargs: Any) -> Any:

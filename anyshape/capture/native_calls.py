@@ -111,8 +111,9 @@ def _mutate(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     state = heap.write(target)
     if fn in purity.COMPARING_MUTATORS:
         heap.look_inside((*state, *rest))
-    if fn in purity.SIFTERS and type(state) is list:  # a proxy that is compared ends it half done
-        heap.domain.call_native(fn, (list(state), *rest), kwargs)
+    if fn in purity.STEPWISE and isinstance(state, (list, dict)):
+        trial = list(state) if isinstance(state, list) else dict(state)
+        heap.domain.call_native(fn, (trial, *rest), kwargs)
     result = heap.domain.call_native(fn, (state, *rest), kwargs)
     if id(state) in heap.owners:
         heap.log(fn, heap.real(state), rest, kwargs)

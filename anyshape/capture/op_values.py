@@ -294,9 +294,8 @@ def _iterator(machine: Machine, iterable: Any, complaint: str) -> Any:
 
 def set_update(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     target, iterable = frame.stack[-arg - 1], frame.stack[-1]
-    if protocol.needs_interpretation(machine, iterable):
+    if protocol.must_be_taken_first(machine, iterable):
         return again(machine, frame, Call(iteration_polyfills.elements_of, (iterable,)))
-    protocol.will_exhaust(machine, iterable)
     items = machine.heap.mirror(iterable) if machine.recording else iterable
     write_into(machine, set.update, target, items)
     frame.stack.pop()

@@ -110,6 +110,8 @@ def binary(machine: Machine, op: Operator, a: Any, b: Any) -> Any:
         return Call(polyfills.binary_op, (a, b, op.method, op.reflected, op.in_place, op.sign))
     if machine.recording and MappingProxyType in (left, right):
         a, b = machine.heap.behind(a), machine.heap.behind(b)
+    if op.in_place == "__ior__" and isinstance(a, dict) and must_be_taken_first(machine, b):
+        return Call(iteration_polyfills.dict_update_from, (op.function, a, b, {}))
     return machine.native(op.function, (a, b), {})
 
 
@@ -434,6 +436,14 @@ def needs_interpretation(machine: Machine, iterable: Any) -> bool:
         or is_python(machine, cls, "__next__")
         or (machine.lookup(cls, "__iter__") is NULL and is_python(machine, cls, "__getitem__"))
     )
+
+
+def must_be_taken_first(machine: Machine, iterable: Any) -> bool:
+    """Whether C code that hashes what it iterates over is handed a list instead: hashing ends a
+    segment where data decides the element, and what C code took of an iterator cannot be put back.
+    """
+    advanced = machine.recording and hasattr(type(iterable), "__next__")
+    return advanced or needs_interpretation(machine, iterable)
 
 
 # ---- text ----------------------------------------------------------------------------------------

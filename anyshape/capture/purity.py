@@ -63,6 +63,8 @@ COUNT_ELEMENTS = vars(collections)["_count_elements"]  # what `Counter` counts w
 SIFTERS: frozenset[Any] = frozenset(
     getattr(heapq, name) for name in "heappush heappop heapify heapreplace heappushpop".split()
 )
+# Writers that a proxy they hash, compare or add to would end half done: tried on a copy first.
+STEPWISE: frozenset[Any] = SIFTERS | {COUNT_ELEMENTS}
 # Writers that compare what lies in the container.
 COMPARING_MUTATORS: frozenset[Any] = SIFTERS | {
     *[list.remove, list.sort, deque.remove, bisect.insort_left, bisect.insort_right]

@@ -147,6 +147,8 @@ def render_scalar(
 ) -> str:
     """The operand as a Python expression; infinities and NaN are spelled so that they evaluate."""
     if isinstance(operand, Scalar):
+        if operand.op == "value":
+            return render_scalar(operand.args[0], name, input_name)
         _, template = SCALAR_FUNCTIONS[operand.op]
         return template.format(*(_enclosed(arg, name, input_name) for arg in operand.args))
     if isinstance(operand, ScalarInput):
@@ -162,8 +164,11 @@ def _enclosed(
     operand: Operand, name: Callable[[Symbol], str], input_name: Callable[[ScalarInput], str]
 ) -> str:
     """The operand as text that binds tighter than any operator."""
+    if isinstance(operand, Scalar) and operand.op == "value":
+        return _enclosed(operand.args[0], name, input_name)
     text = render_scalar(operand, name, input_name)
-    loose = isinstance(operand, Expr) and operand.symbol is None or text.startswith("-")
+    is_sum = isinstance(operand, Expr) and operand.symbol is None
+    loose = is_sum or isinstance(operand, Condition) or text.startswith("-")
     return f"({text})" if loose else text
 
 

@@ -51,7 +51,7 @@ from anyshape.capture.tensors import (
     is_plain,
     permuted_strides,
 )
-from anyshape.capture.values import ScalarValue, SizeValue, TensorValue
+from anyshape.capture.values import Break, ScalarValue, SizeValue, TensorValue
 from anyshape.declare import Placed
 from anyshape.ir.graph import (
     Input,
@@ -62,7 +62,7 @@ from anyshape.ir.graph import (
     Value,
     World,
 )
-from anyshape.ir.scalars import Scalar, ScalarInput, evaluate_scalar, scalar_inputs
+from anyshape.ir.scalars import Scalar, ScalarInput, evaluate_scalar, render_scalar, scalar_inputs
 from anyshape.ops.build import Builder, BuilderMark
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
 from anyshape.ops.refusals import refuse_dtypes
@@ -78,7 +78,6 @@ from anyshape.symbolic import (
     eq,
     evaluate,
     ge,
-    to_python,
 )
 
 TAKEN_APART = frozenset({"split", "chunk", "unbind", "tensor_split"})
@@ -208,8 +207,7 @@ class Recorder:
             raise broken("undecided-size", condition=self.told(undecided.condition)) from None
 
     def decide_or_check(self, condition: Condition | bool, message: str) -> bool:
-        """As `decide` for what the program expects to be true: where data decides, it is taken to
-        be, and checked while running."""
+        """As `decide` for what should be true: where data decides, it is checked while running."""
         if isinstance(condition, bool) or self.cx.hint(condition) is not None:
             return self.decide(condition)
         known = self.cx.known(condition)
@@ -235,9 +233,10 @@ class Recorder:
         known = all(symbol in self.hints for symbol in expr.symbols)
         return int(evaluate(expr, self.hints)) if known else 1
 
-    def spelled(self, what: Dim | Condition) -> str:
+    def spelled(self, what: Dim | Condition | Scalar) -> str:
         """Python text in which sizes are read off the arguments."""
-        return to_python(what, lambda symbol: self.symbol_names.get(symbol, symbol.name))
+        names = self.symbol_names
+        return render_scalar(what, lambda symbol: names.get(symbol, symbol.name), lambda n: n.name)
 
     def specialize(self, expr: Dim, why: str) -> int:
         """The value of a size as a plain int, guarded."""
@@ -275,14 +274,19 @@ class Recorder:
         return None if self.frame is None else targets_of(self.frame())
 
     def decide_scalar(self, scalar: Any) -> bool:
-        """The truth of a float comparison over sizes, guarded on the hint's side; breaks where
-        data is in it."""
+        """The truth of a scalar, guarded on the hint's side; breaks where data is in it."""
         value = self.scalar_hint(scalar)
         if value is None or self.depth:
-            raise broken("undecided-size", condition=str(scalar))
+            raise self.undecided(scalar)
         truth = bool(value)
         self.scalars.append(ScalarGuard(scalar, truth, self.location()))
         return truth
+
+    def undecided(self, scalar: Any) -> Break:
+        """The break at a branch on a number that is not known here."""
+        if any(unknown not in self.scalar_hints for unknown in scalar_inputs(scalar)):
+            return broken("tensor-branch")
+        return broken("undecided-size", condition=self.spelled(scalar))
 
     def specialize_scalar(self, scalar: Any, why: str) -> Any:
         """The value of a float over sizes, guarded."""

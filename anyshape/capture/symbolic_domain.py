@@ -394,7 +394,7 @@ class SymbolicDomain(ReadingDomain):
             recorder.call("check_false", bad.value)
             return not raising
         if type(value) is ScalarValue:
-            raise broken("undecided-size", condition=str(value.scalar))
+            raise recorder.undecided(value.scalar)
         raise broken("tensor-branch")
 
     def extremum(self, name: str, values: Sequence[Any]) -> Any:

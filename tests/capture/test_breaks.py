@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import anyshape
 from anyshape.capture import machine
 from anyshape.capture.breaks import BREAKS, broken
 from anyshape.capture.opcodes import OPCODE_HANDLERS
@@ -222,6 +223,23 @@ def test_explain_lists_each_break_once() -> None:
         fast(X + 1)
     (found,) = fast.explain().breaks
     assert found.id == "tensor-branch" and "hint" in str(found)
+
+
+BRANCHES: dict[str, tuple[Callable[[torch.Tensor], Any], str, str]] = {
+    "number": (lambda x: x + 1 if x.sum().item() < 0.5 else x, "tensor-branch", "torch.where"),
+    "bools of sizes": (
+        lambda x: x if (len(x[x > 0]) > 1) == (len(x[x > 1]) > 1) else -x,
+        "undecided-size",
+        "(u0 >= 2) == (u1 >= 2)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BRANCHES)
+def test_a_branch_on_numbers_from_data_is_told_in_words_of_the_program(name: str) -> None:
+    program, expected, words = BRANCHES[name]
+    (found,) = anyshape.explain(program)(X).breaks
+    assert found.id == expected and words in str(found) and "Scalar" not in str(found)
 
 
 def test_every_break_of_the_catalogue_has_a_code() -> None:

@@ -204,3 +204,29 @@ def test_gathering_at_an_index_of_another_rank_without_elements_needs_gradients(
     assert found.requires_grad
     (gradient,) = torch.autograd.grad(found.sum(), x)
     assert torch.equal(gradient, torch.zeros(3))
+
+
+EMBEDDINGS: dict[str, dict[str, Any]] = {
+    "padding": {"padding_idx": 2},
+    "by frequency": {"scale_grad_by_freq": True},
+    "sparse": {"sparse": True},
+    "padding and sparse": {"sparse": True, "padding_idx": -1},
+}
+
+
+@pytest.mark.parametrize("name", EMBEDDINGS)
+def test_gradients_of_embeddings_are_eagers_in_kind_too(name: str) -> None:
+    def table() -> nn.Embedding:
+        torch.manual_seed(0)
+        return nn.Embedding(5, 3, **EMBEDDINGS[name])
+
+    plain, compiled = table(), table()
+    fast = anyshape.compile(compiled)
+    for rows, columns in ((2, 7), (1, 1), (0, 3), (17, 2)):
+        ids = torch.arange(rows * columns).reshape(rows, columns) % 5
+        for made in (plain(ids), fast(ids)):
+            made.square().sum().backward()
+        ours, theirs = compiled.weight.grad, plain.weight.grad
+        assert ours.layout == theirs.layout
+        assert torch.equal(ours.to_dense(), theirs.to_dense())
+    assert fast.stats().specializations == 1

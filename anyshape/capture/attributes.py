@@ -68,7 +68,8 @@ def load_attr(machine: Machine, obj: Any, name: str) -> Any:
     if type(getattribute) is FunctionType:
         known = machine.heap.recalled(obj, name) if machine.recording else NULL
         return Call(polyfills.custom_getattr, (obj, name)) if known is NULL else known
-    if getattribute is _type_getattribute:
+    in_c = type(getattribute) is WRAPPER_DESCRIPTOR  # pybind11's metaclass has one of its own
+    if getattribute is _type_getattribute or (in_c and isinstance(obj, type)):
         return type_getattr(machine, obj, cls, name)
     if getattribute is _module_getattribute:
         return _module_getattr(machine, obj, cls, name)
@@ -180,6 +181,8 @@ def descriptor_get(machine: Machine, attribute: Any, obj: Any, cls: type, name: 
     if type(getter) is FunctionType:
         return Call(getter, (attribute, instance, cls))
     if kind in C_FUNCTIONS or kind.__name__ == INSTANCE_METHOD:
+        if obj is None:  # which to a descriptor means no object
+            return getattr(obj, attribute.__name__)
         return getter(attribute, instance, cls)
     if obj is not NULL and machine.recording:
         return machine.heap.slot(obj, attribute, cls, name)

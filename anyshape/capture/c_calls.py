@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 def call(domain: SymbolicDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What the call gives: a value of the graph, what it gives natively, or a break."""
+    if type(fn) is weakref.ref and not args and not kwargs:  # its hash is that of what it leads to
+        return domain.read(fn, "target", None, fn())
     text = texts.formed(domain, fn, args, kwargs) if fn in texts.FORMERS else NotImplemented
     if text is not NotImplemented:
         return text
@@ -57,8 +59,6 @@ def call(domain: SymbolicDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[st
         return special(domain, args, kwargs)
     if callables.is_notice(fn, args):
         return domain.defer(fn, args, kwargs)
-    if type(fn) is weakref.ref and not args and not kwargs:
-        return domain.read(fn, "target", None, fn())
     if callables.is_torch(fn):
         return _call_torch(domain, fn, args, kwargs)
     if any(type(a) in PROXIES for a in args) or any(type(a) in PROXIES for a in kwargs.values()):

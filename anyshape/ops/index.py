@@ -272,10 +272,14 @@ def _normal_embedding(
     weight: Any,
     padding_idx: Any = None,
     max_norm: Any = None,
-    *rest: Arg,
+    norm_type: Any = 2.0,
+    scale_grad_by_freq: Any = False,
+    sparse: Any = False,
 ) -> Normal:
     if max_norm is not None:
         raise NoRow("embedding with max_norm changes its weight and has no row")
+    if scale_grad_by_freq or sparse:  # they change the gradient, and no result
+        return (ids, weight, padding_idx, None, 2.0, bool(scale_grad_by_freq), bool(sparse)), {}
     return (ids, weight, padding_idx), {}
 
 

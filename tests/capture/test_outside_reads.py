@@ -36,6 +36,26 @@ def test_a_weak_reference_is_read_and_guarded_by_its_target() -> None:
     assert fast(torch.ones(1), refs[0]).tolist() == [1.0]
 
 
+def test_a_weak_reference_to_what_has_no_hash_is_read() -> None:
+    numbers = OrderedDict(a=2.0)
+    ref = weakref.ref(numbers)
+    fast = anyshape.compile(lambda x: x * ref()["a"], **STRICT)
+    assert fast(torch.ones(2)).tolist() == [2.0, 2.0]
+    numbers["a"] = 3.0
+    assert fast(torch.ones(1)).tolist() == [3.0]
+
+
+@pytest.mark.filterwarnings("error::anyshape.errors.AnyshapeWarning")
+def test_constants_and_methods_of_pybind11_classes_are_read() -> None:
+    def program(x: torch.Tensor) -> tuple[Any, ...]:
+        key = torch.DispatchKey.PreDispatch
+        return x + 1, key.name, key == torch.DispatchKey.CPU, hasattr(torch.DispatchKey, "nothing")
+
+    fast = anyshape.compile(program)
+    for size in (3, 1, 0):
+        same(fast(torch.ones(size)), program(torch.ones(size)))
+
+
 def test_recurrent_layers_are_one_graph() -> None:
     class Tagger(nn.Module):
         def __init__(self) -> None:

@@ -248,6 +248,18 @@ def case_compare_returns_objects():
     return e == 1, e != 1, 1 == e, e < 2, 2 > e, not (e < 2), [1 if e == 1 else 2]
 
 
+def case_none_is_compared_with_an_object():
+    class A:
+        def __eq__(self, o):
+            logged("__eq__")
+            return NotImplemented
+
+        def __lt__(self, o):
+            return "less"
+
+    return flush(None == A(), None != A(), None > A(), None in [A()], A() in [None])
+
+
 def case_default_eq_and_hash():
     class A:
         pass

@@ -230,3 +230,39 @@ def test_gradients_of_embeddings_are_eagers_in_kind_too(name: str) -> None:
         assert ours.layout == theirs.layout
         assert torch.equal(ours.to_dense(), theirs.to_dense())
     assert fast.stats().specializations == 1
+
+
+def test_loops_over_parameters_after_backward_are_few_pieces() -> None:
+    def step_of(net: nn.Module) -> Callable[[Tensor], Tensor]:
+        def step(x: Tensor) -> Tensor:
+            net(x).sum().backward()
+            nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+            with torch.no_grad():
+                for parameter in net.parameters():
+                    parameter -= 0.1 * parameter.grad
+                    parameter.grad = None
+            for _, parameter in net.named_parameters():
+                parameter.grad = torch.zeros_like(parameter)
+            return torch.stack([parameter.sum() for parameter in net.parameters()])
+
+        return step
+
+    plain, compiled = model(), model()
+    step, fast = step_of(plain), anyshape.compile(step_of(compiled))
+    for seed, count in enumerate(BATCHES):
+        x, _ = batch(seed, count)
+        torch.testing.assert_close(fast(x), step(x))
+    stats = fast.stats()
+    assert (stats.graph_breaks, stats.recompiles) == (9, 0)
+
+
+def test_tensors_as_keys_are_told_apart_by_identity() -> None:
+    def program(x: Tensor, factors: dict[Tensor, float]) -> Tensor:
+        for tensor in factors:
+            x = x + tensor * factors[tensor]
+        return x
+
+    fast = anyshape.compile(program)
+    for size, value in ((2, 1.0), (2, 1.0), (1, 3.0), (1, 3.0), (1, 4.0)):
+        factors = {torch.full((size,), value): 2.0}
+        assert torch.equal(fast(torch.zeros(size), factors), torch.full((size,), 2 * value))

@@ -122,6 +122,13 @@ def _equals_text(path: str, expected: Any, name: Namer) -> str:
     return f"(v := {path}) is not {constant} and (type(v) is not {kind} or v != {constant})"
 
 
+def _keys_text(path: str, expected: tuple[Any, ...], name: Namer) -> str:
+    constant = name(expected, "keys")
+    if all(type(key) is str for key in expected):  # which a tensor can be compared with
+        return f"tuple({path}) != {constant}"
+    return f"not {name(same_constant, 'same')}(tuple({path}), {constant})"
+
+
 CONTENTS = frozenset({"length", "keys", "contains", "held"})
 OPAQUE = frozenset({str, bytes, range})
 """What native code may make anew in each call, with another value: it is handed on unread then."""
@@ -159,10 +166,11 @@ SLICE_PARTS = ("start", "stop", "step")
 
 
 def same_constant(value: Any, expected: Any) -> bool:
-    """Equal, of one type, and for floats with the same sign of zero; in tuples all the way."""
+    """Equal, of one type, and for floats with the same sign of zero; in tuples all the way. A
+    tensor is equal to itself alone, as where it is a key."""
     if value is expected:
         return True
-    if type(value) is not type(expected):
+    if type(value) is not type(expected) or isinstance(expected, torch.Tensor):
         return False
     if type(expected) is tuple:
         return len(value) == len(expected) and all(map(same_constant, value, expected))
@@ -226,8 +234,8 @@ KINDS: Mapping[str, GuardKind] = {
         lambda path, expected: f"len({path}) == {expected}",
     ),
     "keys": GuardKind(
-        lambda path, expected, name: f"tuple({path}) != {name(expected, 'keys')}",
-        lambda value, expected: tuple(value) == expected,
+        _keys_text,
+        lambda value, expected: same_constant(tuple(value), expected),
         lambda path, expected: f"keys of {path} are {short(expected)}",
     ),
     "held": GuardKind(

@@ -218,6 +218,16 @@ CONVERTED_NATIVELY = types.MappingProxyType({method: natively(method) for method
 
 SCANNED_NATIVELY = natively(torch_scan)
 
+MEMBERS: Mapping[Any, Callable[..., Any]] = types.MappingProxyType(
+    {
+        torch.nn.Module.named_parameters: named_parameters,
+        torch.nn.Module.named_buffers: named_buffers,
+        torch.nn.Module.parameters: parameters,
+        torch.nn.Module.buffers: buffers,
+    }
+)
+"""What gives iterators over lists of a module's own."""
+
 STAND_INS: Mapping[Any, Callable[..., Any]] = types.MappingProxyType(
     {
         masked._input_mask: input_mask,
@@ -227,9 +237,6 @@ STAND_INS: Mapping[Any, Callable[..., Any]] = types.MappingProxyType(
         torch.nn.Module.to: move,
         **{m: converting(CONVERSIONS[m], native) for m, native in CONVERTED_NATIVELY.items()},
         torch.nn.Module._named_members: named_members,
-        torch.nn.Module.named_parameters: named_parameters,
-        torch.nn.Module.named_buffers: named_buffers,
-        torch.nn.Module.parameters: parameters,
-        torch.nn.Module.buffers: buffers,
+        **MEMBERS,
     }
 )

@@ -24,6 +24,7 @@ from anyshape.capture.generators import Generator
 from anyshape.capture.liveness import is_live, live_at
 from anyshape.capture.machine import Machine
 from anyshape.capture.segments import BOUND_METHODS, is_bound_method
+from anyshape.capture.torch_polyfills import MEMBERS
 from anyshape.capture.values import NULL, Call
 
 _PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None)})
@@ -43,6 +44,8 @@ class Native(Concrete):
             return True
         if is_disabled(fn):
             return fn(*args, **kwargs)
+        if fn in MEMBERS:  # an iterator over a list, as in capture: nobody runs frames for it
+            return iter([*fn(*args, **kwargs)])
         original = compiled_by_torch(fn)
         if original is not None:
             return Call(original, args, kwargs)

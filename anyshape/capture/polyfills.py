@@ -131,25 +131,42 @@ def binary_op(a: Any, b: Any, method: Any, reflected: Any, in_place: Any, sign: 
             return result
     if last is not ABSENT:
         return bind(last, a, left)(b)
-    shown = sign if in_place is None else sign + "="
-    if sign == "**" and in_place is None:
-        shown = "** or pow()"
+    return refuse_operands(left, right, sign if in_place is None else sign + "=")
+
+
+def proxy_right(a: Any, b: Any, methods: Any, sign: Any) -> Any:
+    cls = type(a)
+    for name in methods:
+        slot = find(cls, name)
+        if slot is not ABSENT and slot is not None:
+            result = bind(slot, a, cls)(b)
+            if result is not NotImplemented:
+                return result
+    return refuse_operands(cls, type(b), sign)
+
+
+def proxy_left(a: Any, b: Any, reflected: Any, sign: Any) -> Any:
+    cls = type(b)
+    result = bind(find(cls, reflected), b, cls)(a)
+    return refuse_operands(type(a), cls, sign) if result is NotImplemented else result
+
+
+def refuse_operands(left: Any, right: Any, sign: Any) -> Any:
+    shown = "** or pow()" if sign == "**" else sign
     raise TypeError(
         f"unsupported operand type(s) for {shown}: {left.__name__!r} and {right.__name__!r}"
     )
 
 
-def proxy_right(a: Any, b: Any, method: Any, in_place: Any, sign: Any) -> Any:
-    cls = type(a)
-    for name in (in_place, method):
-        slot = ABSENT if name is None else find(cls, name)
-        if slot is not ABSENT and slot is not None:
-            result = bind(slot, a, cls)(b)
-            if result is not NotImplemented:
-                return result
-    raise TypeError(
-        f"unsupported operand type(s) for {sign}: {cls.__name__!r} and {type(b).__name__!r}"
-    )
+def compare_with_proxy(obj: Any, proxy: Any, method: Any, sign: Any, first: Any) -> Any:
+    result = compare_by(obj, proxy, type(obj), method)
+    if result is not NotImplemented:
+        return result
+    if sign == "==" or sign == "!=":
+        return sign == "!="
+    left, right = (obj, proxy) if first else (proxy, obj)
+    names = f"{type(left).__name__!r} and {type(right).__name__!r}"
+    raise TypeError(f"{sign!r} not supported between instances of {names}")
 
 
 def rich_compare(a: Any, b: Any, method: Any, reflected: Any, sign: Any) -> Any:

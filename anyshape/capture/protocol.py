@@ -120,8 +120,12 @@ def _proxy_binary(machine: Machine, op: Operator, a: Any, b: Any) -> Any:
     the domain does.
     """
     left = type(a)
-    if left not in PROXIES and is_python(machine, left, op.method) and left.__flags__ & HEAP_TYPE:
-        return Call(polyfills.proxy_right, (a, b, op.method, op.in_place, op.sign))
+    names = (op.method,) if op.in_place is None else (op.in_place, op.method)
+    sign = op.sign if op.in_place is None else f"{op.sign}="
+    if any(_decides(machine, a, name) for name in names):
+        return Call(polyfills.proxy_right, (a, b, names, sign))
+    if _decides(machine, b, op.reflected):
+        return Call(polyfills.proxy_left, (a, b, op.reflected, sign))
     if left in (str, list, tuple) and op.sign == "%" or (left in (list, tuple) and op.sign == "+"):
         return machine.native(op.function, (a, b), {})
     if op.sign == "+" and texts.are_texts(a, b):
@@ -133,6 +137,23 @@ def _proxy_binary(machine: Machine, op: Operator, a: Any, b: Any) -> Any:
     return machine.domain.binary(op.sign, a, b)
 
 
+def _decides(machine: Machine, obj: Any, method: str) -> bool:
+    """Whether a method of a Python class is asked where the object meets a proxy."""
+    cls = type(obj)
+    if cls in PROXIES or not cls.__flags__ & HEAP_TYPE or isinstance(obj, (int, float)):
+        return False
+    return is_python(machine, cls, method) and not hasattr(cls, "__torch_function__")
+
+
+def _proxy_compare(machine: Machine, sign: str, a: Any, b: Any) -> Any:
+    method, reflected, _ = COMPARISONS[sign]
+    for obj, proxy, name in ((a, b, method), (b, a, reflected)):
+        names = (name, "__eq__") if sign == "!=" else (name,)
+        if any(_decides(machine, obj, defined) for defined in names):
+            return Call(polyfills.compare_with_proxy, (obj, proxy, name, sign, obj is a))
+    return machine.domain.compare(sign, a, b)
+
+
 def compare(machine: Machine, sign: str, a: Any, b: Any) -> Any:
     """`a < b` and the like."""
     left, right = type(a), type(b)
@@ -140,7 +161,7 @@ def compare(machine: Machine, sign: str, a: Any, b: Any) -> Any:
     if left in PLAIN and right in PLAIN:
         return function(a, b)
     if left in PROXIES or right in PROXIES:
-        return machine.domain.compare(sign, a, b)
+        return _proxy_compare(machine, sign, a, b)
     if is_python(machine, left, method) or is_python(machine, right, reflected):
         return Call(polyfills.rich_compare, (a, b, method, reflected, sign))
     if sign == "!=" and (is_python(machine, left, "__eq__") or is_python(machine, right, "__eq__")):
@@ -383,16 +404,17 @@ def store_item(machine: Machine, obj: Any, key: Any, value: Any) -> Any:
     """`obj[key] = value` (with `value` NULL: `del obj[key]`)."""
     cls = type(obj)
     delete = value is NULL
-    if cls in PROXIES or (type(key) in PROXIES and not isinstance(obj, dict)):
+    name = "__delitem__" if delete else "__setitem__"
+    attribute = NULL if cls in PROXIES else machine.lookup(cls, name)
+    in_python = attribute is not NULL and type(attribute) not in C_FUNCTIONS
+    if cls in PROXIES or (type(key) in PROXIES and not (in_python or isinstance(obj, dict))):
         return (
             machine.domain.delitem(obj, key) if delete else machine.domain.setitem(obj, key, value)
         )
-    name = "__delitem__" if delete else "__setitem__"
-    attribute = machine.lookup(cls, name)
     if attribute is NULL:
         what = "deletion" if delete else "assignment"
         raise TypeError(f"{cls.__name__!r} object {_DOES_NOT[delete]} item {what}")
-    if type(attribute) not in C_FUNCTIONS:
+    if in_python:
         return call_bound(machine, attribute, obj, (key,) if delete else (key, value), None)
     if machine.recording:
         key = plain_key(machine, key) if isinstance(obj, dict) else key

@@ -1,0 +1,108 @@
+"""An object of the program meets a size, a number from data or a tensor: its class is asked, as
+Python asks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import anyshape
+
+
+class Length:
+    """Compares itself with numbers, and is added to them from the right."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.value == getattr(other, "value", other))
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __lt__(self, other: Any) -> bool:
+        return bool(self.value < other)
+
+    def __le__(self, other: Any) -> Any:
+        return NotImplemented
+
+    def __radd__(self, other: Any) -> Any:
+        return other + self.value
+
+    def __rmul__(self, other: Any) -> Any:
+        return NotImplemented
+
+
+class Total:
+    """Has `+=` alone, and keeps what is stored under any key."""
+
+    def __init__(self) -> None:
+        self.value: Any = 0
+        self.kept: list[Any] = []
+
+    def __iadd__(self, other: Any) -> Total:
+        self.value = self.value + other
+        return self
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.kept.append((key, value))
+
+    def __delitem__(self, key: Any) -> None:
+        self.kept.append(key)
+
+
+def summed(x: Tensor) -> tuple[Any, ...]:
+    total = Total()
+    total += x.shape[0]
+    total += x.sum()
+    total[x.shape[0]] = x.shape[1]
+    total[x.shape[0], 1] = 2
+    del total[x.shape[1]]
+    return total.value, total.kept
+
+
+def compared(x: Tensor) -> tuple[Any, ...]:
+    rows, three = x.shape[0], Length(3)
+    counted = (x > 0).sum().item()
+    return (
+        (rows == three, three == rows, rows != three, three != rows, rows > three, three < rows),
+        (counted == three, three != counted, counted > three),
+        (rows + three, x + three, counted + three, sum([rows, three])),
+    )
+
+
+PROGRAMS = {"summed": summed, "compared": compared}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_class_is_asked_in_every_call(name: str) -> None:
+    program = PROGRAMS[name]
+    fast = anyshape.compile(program, fullgraph=True)
+    for size in (3, 1, 0, 2, 17, 3):
+        x = torch.randn(size, 4, generator=torch.Generator().manual_seed(size))
+        assert repr(fast(x)) == repr(program(x))
+    assert fast.stats().specializations == 1
+
+
+REFUSED: dict[str, Callable[[Tensor], Any]] = {
+    "product": lambda x: x.shape[0] * Length(3),
+    "sum": lambda x: Length(3) + x.shape[0],
+    "order": lambda x: x.shape[0] >= Length(3),
+    "tensor": lambda x: x * Length(3),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_class_leaves_undone_raises_what_eager_raises(name: str) -> None:
+    program = REFUSED[name]
+    with pytest.raises(TypeError) as theirs:
+        program(torch.ones(2))
+    with pytest.raises(TypeError) as ours:
+        anyshape.compile(program)(torch.ones(2))
+    assert str(ours.value) == str(theirs.value)

@@ -266,3 +266,31 @@ def test_tensors_as_keys_are_told_apart_by_identity() -> None:
     for size, value in ((2, 1.0), (2, 1.0), (1, 3.0), (1, 3.0), (1, 4.0)):
         factors = {torch.full((size,), value): 2.0}
         assert torch.equal(fast(torch.zeros(size), factors), torch.full((size,), 2 * value))
+
+
+NORMS: dict[str, Callable[[], nn.Module]] = {
+    "batch": lambda: nn.BatchNorm1d(3),
+    "batch, all averaged": lambda: nn.BatchNorm1d(3, momentum=None),
+    "pictures": lambda: nn.InstanceNorm1d(3, affine=True, track_running_stats=True),
+}
+
+
+@pytest.mark.filterwarnings("error::anyshape.errors.AnyshapeWarning")
+@pytest.mark.parametrize("name", NORMS)
+def test_running_statistics_move_as_eagers_do_where_gradients_are_recorded(name: str) -> None:
+    plain, compiled = NORMS[name](), NORMS[name]()
+    fast = anyshape.compile(compiled)
+    for count, length in ((2, 4), (17, 3), (1, 2), (3, 5)):
+        torch.manual_seed(count)
+        x = torch.randn(count, 3, length)
+        for net, run in ((plain, plain), (compiled, fast)):
+            net.zero_grad()
+            run(x).square().sum().backward()
+        ours, theirs = ({**n.state_dict(), "g": n.weight.grad} for n in (compiled, plain))
+        for key, value in theirs.items():
+            assert torch.equal(ours[key], value), key
+        with torch.no_grad():
+            torch.testing.assert_close(fast(x), plain(x))
+        compiled.load_state_dict(plain.state_dict())  # which kernels move by other roundings
+    stats = fast.stats()
+    assert (stats.graph_breaks, stats.specializations) == (0, 2)

@@ -9,6 +9,7 @@ from typing import Any
 
 from anyshape.ir.dtypes import DType, int64
 from anyshape.ir.graph import Arg, TensorType
+from anyshape.ir.scalars import Scalar
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides, numel, preserved_strides, suggests_channels_last
 from anyshape.ops.reduce import cast, count_of, variance, wide
@@ -316,7 +317,7 @@ op(
 )
 
 
-def _batch_norm_training(
+def _batch_norm_moved(
     b: Any,
     x: Any,
     mean: Any,
@@ -327,35 +328,56 @@ def _batch_norm_training(
     momentum: Any = 0.1,
     eps: Any = 1e-5,
 ) -> Any:
-    """Normalises by the batch and moves the running statistics towards it, in place."""
+    """Normalises by the batch; the running statistics, moved towards it, come after the result."""
     made = b.batch_norm(x, None, None, weight, bias, True, momentum, eps)
     dims = (0, *range(2, len(x.shape)))
-    still = b.detach(x)
-    _move_running(b, mean, b.mean(still, dims), momentum, numel(x.shape))
-    _move_running(b, var, b.var(still, dims, correction=1), momentum, numel(x.shape))
-    return made
+    moved = _moved(b, mean, b.mean(x, dims), momentum, numel(x.shape))
+    return made, moved, _moved(b, var, b.var(x, dims, correction=1), momentum, numel(x.shape))
 
 
-def _move_running(b: Any, running: Any, now: Any, momentum: Any, count: Dim) -> None:
-    """``running`` moved towards ``now``, in place; it stays where ``count`` is 0."""
-    if running is None:
-        return
+def _moved(b: Any, running: Any, now: Any, momentum: Any, count: Dim) -> Any:
+    """``running`` moved towards ``now``; as it is where ``count`` is 0."""
     message = "expected running statistics with an element for each channel"
     require_sizes(b.cx, running.shape, now.shape, message)
-    blended = b.add(b.mul(cast(b, now, running.dtype), momentum), b.mul(running, 1.0 - momentum))
-    if b.cx.known(ne(count, 0)) is not True:
-        some = b.ne(b.full((), count, int64, running.type.device), 0)
-        blended = b.where(some, blended, running)
-    b.copy_(running, blended)
+    known = isinstance(momentum, (int, float))
+    stays = 1.0 - momentum if known else Scalar("float", "sub", (1.0, momentum))
+    blended = b.add(b.mul(cast(b, now, running.dtype), momentum), b.mul(running, stays))
+    if b.cx.known(ne(count, 0)) is True:
+        return blended
+    some = b.ne(b.full((), count, int64, running.type.device), 0)
+    return b.where(some, blended, running)
 
 
+def _while_training(name: str) -> Any:
+    """The expansion that writes what the row ``name`` has moved; it needs no gradients."""
+
+    def expand(b: Any, x: Any, mean: Any, var: Any, *rest: Any) -> Any:
+        if mean is None or var is None:
+            raise NoRow("one running statistic without the other has no row")
+        made, *moved = getattr(b, name)(x, mean, var, *rest)
+        for running, now in zip((mean, var), moved, strict=True):
+            b.copy_(running, b.detach(now))
+        return made
+
+    return expand
+
+
+_BATCH_NORM = (
+    "input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, "
+    "eps=1e-05"
+)
+op(
+    "batch_norm_moved",
+    _BATCH_NORM,
+    torch="anyshape.eager.batch_norm_moved",
+    expand=_batch_norm_moved,
+)
 op(
     "batch_norm_training",
-    "input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, "
-    "eps=1e-05",
+    _BATCH_NORM,
     torch="anyshape.eager.batch_norm_training",
     inline=True,
-    expand=_batch_norm_training,
+    expand=_while_training("batch_norm_moved"),
 )
 
 
@@ -422,7 +444,7 @@ op(
 )
 
 
-def _instance_norm_training(
+def _instance_norm_moved(
     b: Any,
     x: Any,
     mean: Any,
@@ -433,22 +455,29 @@ def _instance_norm_training(
     momentum: Any = 0.1,
     eps: Any = 1e-5,
 ) -> Any:
-    """Normalises each picture by itself and moves the running statistics towards their means."""
+    """Normalises each picture by itself; the running statistics, moved towards their means, come
+    after the result."""
     made = b.instance_norm(x, None, None, weight, bias, True, momentum, eps)
-    still, dims = cast(b, b.detach(x), wide(x.dtype)), tuple(range(2, len(x.shape)))
+    wider, dims = cast(b, x, wide(x.dtype)), tuple(range(2, len(x.shape)))
     n, _, *space = x.shape  # pictures without elements move nothing, no pictures make it NaN
     count = numel(space) + 1 - minimum(n, 1)
-    _move_running(b, mean, b.mean(b.mean(still, dims), 0), momentum, count)
-    _move_running(b, var, b.mean(b.var(still, dims, correction=1), 0), momentum, count)
-    return made
+    moved = _moved(b, mean, b.mean(b.mean(wider, dims), 0), momentum, count)
+    spread = b.mean(b.var(wider, dims, correction=1), 0)
+    return made, moved, _moved(b, var, spread, momentum, count)
 
 
+op(
+    "instance_norm_moved",
+    _INSTANCE_NORM,
+    torch="anyshape.eager.instance_norm_moved",
+    expand=_instance_norm_moved,
+)
 op(
     "instance_norm_training",
     _INSTANCE_NORM,
     torch="anyshape.eager.instance_norm_training",
     inline=True,
-    expand=_instance_norm_training,
+    expand=_while_training("instance_norm_moved"),
 )
 
 # --- lengths ---

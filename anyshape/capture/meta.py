@@ -3,7 +3,9 @@
 In: any torch callable with proxies among its arguments. Out: proxies of its results, and a node
 of a row made on the fly. The meta kernel runs at several assignments of sizes; a size of a result
 is an expression that explains all of them (a constant, a size of an argument, a function of one
-symbol, a product or sum of two), else a fresh symbol that the call itself decides. What was
+symbol, a product or sum of two), else a fresh symbol that the call itself decides; so is what
+the program's own description of an operator (`torch.library.register_fake`) says that data
+decides. What was
 guessed is tested at each call (`OpDef.guessed`), so that a wrong guess is never a wrong result.
 What writes an argument becomes torch's own form of it that does not, and a copy; what views one
 is a graph break.
@@ -17,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._library import fake_impl, simple_registry
 
 from anyshape.capture.aliases import memory_classes, storage_of
 from anyshape.capture.breaks import broken
@@ -260,10 +263,30 @@ def _publish(row: OpDef) -> None:
 
 @dataclass(slots=True)
 class _Observation:
-    """What the meta kernel gave at one assignment of sizes."""
+    """What the meta kernel gave at one assignment of sizes, and the sizes of it that it said data
+    decides."""
 
     sizes: dict[Symbol, int]
     results: list[torch.Tensor] = field(default_factory=list)
+    decided: frozenset[int] = frozenset()
+
+
+class DataDecides:
+    """What `torch.library.get_ctx()` gives to the program's description of an operator: numbers in
+    place of the sizes that data decides, others for each assignment."""
+
+    def __init__(self, assignment: int) -> None:
+        self.next = 1009 + 97 * assignment
+        self.given: list[int] = []
+
+    def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> int:
+        """A size within the bounds."""
+        self.next += 2
+        size = self.next if max is None or self.next < max else max
+        self.given.append(size if size > min else min)
+        return self.given[-1]
+
+    create_unbacked_symint = new_dynamic_size
 
 
 def infer(
@@ -283,8 +306,9 @@ def infer(
     for sizes in _assignments(cx, symbols):
         if len(seen) == SAMPLES:
             break
+        data = DataDecides(len(seen))
         try:
-            made = _run(cx, fn, args, kwargs, sizes)
+            made = _run(cx, fn, args, kwargs, sizes, data)
         except OpError as error:
             if not seen and all(s in cx.hints for s in symbols):  # the example sizes themselves
                 raise
@@ -294,7 +318,7 @@ def infer(
         results = [made] if single else list(made) if isinstance(made, (tuple, list)) else None
         if results is None or not all(isinstance(r, torch.Tensor) for r in results):
             raise NoRow("it does not return tensors")
-        seen.append(_Observation(sizes, results))
+        seen.append(_Observation(sizes, results, frozenset(data.given)))
     if not seen:
         raise refusal
     if len({len(o.results) for o in seen}) != 1:
@@ -314,7 +338,7 @@ def _types(
     device = kwargs.get("device") or (values[0].tensor.device if values else cx.default_device)
     candidates = list(_candidates(values))
     types = tuple(
-        _type(cx, [(o.sizes, o.results[i]) for o in seen], candidates, symbols, device)
+        _type(cx, [(o, o.results[i]) for o in seen], candidates, symbols, device)
         for i in range(len(seen[0].results))
     )
     return types[0] if single else types
@@ -381,12 +405,13 @@ def _run(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     sizes: dict[Symbol, int],
+    data: DataDecides,
 ) -> Any:
     """What the meta kernel makes at these sizes; a graph break where it views or writes an
     argument. The modes that are on outside say nothing here: casts are nodes of their own, and
     inference tensors count no writes."""
     with torch.inference_mode(False), AutocastOff():
-        return _made_by_meta_kernel(cx, fn, args, kwargs, sizes)
+        return _made_by_meta_kernel(cx, fn, args, kwargs, sizes, data)
 
 
 def _made_by_meta_kernel(
@@ -395,6 +420,7 @@ def _made_by_meta_kernel(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     sizes: dict[Symbol, int],
+    data: DataDecides,
 ) -> Any:
     tensors: list[torch.Tensor] = []
     made = [_concrete(cx, a, sizes, tensors) for a in args]
@@ -406,7 +432,9 @@ def _made_by_meta_kernel(
     versions = [tensor._version for tensor in tensors]
     try:
         with torch.no_grad(), torch.device("meta"):
-            result = fn(*made, **named)
+            result = _by_description(fn, made, named, data)
+            if result is None:
+                result = fn(*made, **named)
     except Exception as error:
         reason = _unmeasured(error)
         if reason is not None:
@@ -422,6 +450,39 @@ def _made_by_meta_kernel(
     if len(own) < len(results) or not own.isdisjoint(storages):
         raise broken("operator-unknown", what=_shown(fn), why="its result is a view")
     return result
+
+
+def _by_description(
+    fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], data: DataDecides
+) -> Any:
+    """What the program's own description of its operator makes, None where there is none: torch's
+    meta kernel of it refuses where data decides a size."""
+    described = description_of(fn)
+    if described is None:
+        return None
+    with fake_impl.set_ctx_getter(lambda: data):
+        return described(*args, **kwargs)
+
+
+def description_of(fn: Callable[..., Any]) -> Callable[..., Any] | None:
+    """What `torch.library.register_fake` was given for an operator."""
+    overload = getattr(fn, "default", fn)
+    if not isinstance(overload, torch._ops.OpOverload):
+        return None
+    entry = simple_registry.singleton.get(overload._schema.name)
+    kernel = None if entry is None else entry.fake_impl.kernel
+    if kernel is None:
+        return None
+
+    parameters = overload._schema.arguments
+
+    def described(*args: Any, **kwargs: Any) -> Any:
+        given = {p.name: p.default_value for p in parameters}
+        given |= dict(zip((p.name for p in parameters), args)) | kwargs
+        own = {p.name: given.pop(p.name) for p in parameters if p.kwarg_only}
+        return kernel(*given.values(), **own)
+
+    return described
 
 
 def _unmeasured(error: Exception) -> str | None:
@@ -518,7 +579,7 @@ def _affine(seen: list[tuple[dict[Symbol, int], int]], symbol: Symbol) -> Dim | 
 
 def _type(
     cx: TypeContext,
-    seen: list[tuple[dict[Symbol, int], torch.Tensor]],
+    seen: list[tuple[_Observation, torch.Tensor]],
     candidates: list[Dim],
     symbols: list[Symbol],
     device: str,
@@ -529,7 +590,9 @@ def _type(
     if len({made.dtype for _, made in seen}) > 1:
         raise NoRow("the dtype of its result depends on sizes")
     dims = [
-        _fit([(sizes, made.shape[d]) for sizes, made in seen], candidates, symbols)
+        None
+        if any(made.shape[d] in o.decided for o, made in seen)
+        else _fit([(o.sizes, made.shape[d]) for o, made in seen], candidates, symbols)
         for d in range(rank)
     ]
     shape = tuple(cx.fresh_size() if d is None else cx.facts.simplify(d) for d in dims)
@@ -538,7 +601,7 @@ def _type(
 
 
 def _strides(
-    cx: TypeContext, shape: tuple[Dim, ...], seen: list[tuple[dict[Symbol, int], torch.Tensor]]
+    cx: TypeContext, shape: tuple[Dim, ...], seen: list[tuple[_Observation, torch.Tensor]]
 ) -> tuple[Dim, ...]:
     """Dense strides in the order that was seen."""
     if all(made.is_contiguous() for _, made in seen):

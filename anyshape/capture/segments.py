@@ -73,6 +73,7 @@ class Rebuilder:
         self.constants: dict[str, Any] = {}
         self._constant_of: dict[int, str] = {}
         self.lines: list[str] = []
+        self._positions: list[str] = []
         self._reads: dict[str, str] = {}
         self._young: frozenset[int] | None = None
         self._held: set[int] = set()  # generators that the program goes on with
@@ -341,12 +342,13 @@ class Rebuilder:
         return f"{self.constant(type(made))}({', '.join(parts)})"
 
     def _iterator(self, value: Any) -> str:
-        """A native iterator at its position, over rebuilt containers."""
+        """A native iterator over rebuilt containers. It takes its position when all writes have
+        been replayed: one behind the end of a list, so far, would become the end."""
         make, args, *rest = value.__reduce__()
         name = self.fresh(value)
         self.add(f"{name} = {self.constant(make)}({', '.join(self.text(arg) for arg in args)})")
         if rest and rest[0] is not None:
-            self.add(f"{name}.__setstate__({self.text(rest[0])})")
+            self._positions.append(f"    {name}.__setstate__({self.text(rest[0])})")
         return name
 
     # ---- the whole -------------------------------------------------------------------------------
@@ -367,7 +369,7 @@ class Rebuilder:
         """The function `rebuild(outs, slots)` that does all lines and returns `result`."""
         reads = [f"    {name} = {text}" for text, name in self._reads.items()]
         head, tail = "def rebuild(outs, slots):", f"    return {result}"
-        text = "\n".join([head, *reads, *self.lines, tail, ""])
+        text = "\n".join([head, *reads, *self.lines, *self._positions, tail, ""])
         scope = dict(self.constants)
         exec(compile(text, "<anyshape rebuild>", "exec"), scope)
         function: Callable[[Sequence[Any], Sequence[Any]], Any] = scope["rebuild"]
@@ -438,10 +440,10 @@ def finish(
     if type(result) is Generator:
         raise broken("escape", "a generator")
     rebuilder = Rebuilder(domain, new_machine)
+    for effect in domain.machine.heap.effects:
+        rebuilder.effect(effect)
     text = rebuilder.frames(result) if isinstance(result, Frame) else rebuilder.text(result)
     rebuilder.generators()
     rebuilder.refuse_lost_generators()
-    for effect in domain.machine.heap.effects:
-        rebuilder.effect(effect)
     rebuilder.modes()
     return tuple(rebuilder.outputs), rebuilder.compile(text)

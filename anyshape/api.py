@@ -225,7 +225,7 @@ def _compiled_module(module: torch.nn.Module, lazy: _Lazy) -> torch.nn.Module:
     subclass: type[torch.nn.Module] = types.new_class(
         original.__name__, (original,), exec_body=lambda body: body.update(namespace)
     )
-    instance = subclass.__new__(subclass)
+    instance = object.__new__(subclass)  # whatever its class does for new modules
     object.__setattr__(instance, "__dict__", module.__dict__)
     return instance
 

@@ -93,6 +93,20 @@ def test_a_module_keeps_what_it_is() -> None:
     assert len(fast) == 2 and fast[0] is module[0]
 
 
+def test_a_module_whose_class_makes_others_in_its_own_way_is_compiled() -> None:
+    class Wrapped(nn.Linear):  # as fully_shard's classes are
+        def __new__(cls) -> Wrapped:
+            raise TypeError("no subclass of it is made so")
+
+    net = nn.Linear(3, 2)
+    net.__class__ = Wrapped
+    fast = anyshape.compile(net)
+    assert isinstance(fast, Wrapped)
+    for rows in (3, 1, 0):
+        x = torch.randn(rows, 3)
+        assert torch.equal(fast(x), net(x))
+
+
 def test_something_that_is_not_callable_is_an_error() -> None:
     with pytest.raises(AnyshapeError, match="E104"):
         anyshape.compile(3)

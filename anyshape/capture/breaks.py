@@ -41,6 +41,12 @@ BREAKS: Mapping[str, BreakKind] = {
         "{what} needs the value of a size that only the data decides",
         "anyshape.check({condition}), or keep the size symbolic",
     ),
+    "size-changes": BreakKind(
+        "E212",
+        "{what} needs the value of a number that has been another one in too many calls",
+        "keep it symbolic (operators on whole tensors in place of a loop or a key), or leave "
+        "fullgraph=False",
+    ),
     "unknown-call": BreakKind(
         "E211",
         "{what} is not known to capture",
@@ -61,8 +67,8 @@ BREAKS: Mapping[str, BreakKind] = {
     ),
     "tensor-subclass": BreakKind(
         "E201",
-        "a tensor of class {what} is not understood",
-        "pass plain tensors, or leave fullgraph=False",
+        "a {what} is not understood",
+        "hand in plain strided tensors, or leave fullgraph=False",
     ),
     "operator-raises": BreakKind(
         "E402", "{what}: {why}", "eager torch rejects these arguments as well"

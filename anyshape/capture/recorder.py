@@ -48,8 +48,8 @@ from anyshape.capture.tensors import (
     TensorSpec,
     contiguous_strides,
     device_text,
-    is_plain,
     permuted_strides,
+    refuse_unless_plain,
 )
 from anyshape.capture.values import Break, ScalarValue, SizeValue, TensorValue
 from anyshape.declare import Placed
@@ -235,8 +235,7 @@ class Recorder:
 
     def spelled(self, what: Dim | Condition | Scalar) -> str:
         """Python text in which sizes are read off the arguments."""
-        names = self.symbol_names
-        return render_scalar(what, lambda symbol: names.get(symbol, symbol.name), lambda n: n.name)
+        return render_scalar(what, lambda s: self.symbol_names.get(s, s.name), lambda n: n.name)
 
     def specialize(self, expr: Dim, why: str) -> int:
         """The value of a size as a plain int, guarded."""
@@ -245,7 +244,7 @@ class Recorder:
             return expr
         value = self.hint_of(expr)
         if value is None or self.depth or not self.values:
-            raise broken("size-needed", what=why, condition=self.told(eq(expr, self.example(expr))))
+            raise self._needed(value, why, self.told(eq(expr, self.example(expr))))
         relied_on = len(self.sizes)
         self.decide(eq(expr, value))
         self.tells_value(relied_on)
@@ -278,9 +277,8 @@ class Recorder:
         value = self.scalar_hint(scalar)
         if value is None or self.depth:
             raise self.undecided(scalar)
-        truth = bool(value)
-        self.scalars.append(ScalarGuard(scalar, truth, self.location()))
-        return truth
+        self.scalars.append(ScalarGuard(scalar, bool(value), self.location()))
+        return bool(value)
 
     def undecided(self, scalar: Any) -> Break:
         """The break at a branch on a number that is not known here."""
@@ -291,13 +289,16 @@ class Recorder:
     def specialize_scalar(self, scalar: Any, why: str) -> Any:
         """The value of a float over sizes, guarded."""
         value = self.scalar_hint(scalar)
-        if value is None or self.depth or not self.values:
-            raise broken("size-needed", what=why)
-        if not self.whole and any(scalar_inputs(scalar)):
-            raise broken("size-needed", what=why)
+        of_data = not self.whole and any(scalar_inputs(scalar))
+        if value is None or self.depth or of_data or not self.values:
+            raise self._needed(None if of_data else value, why)
         self.decide_scalar(Scalar("bool", "eq", (scalar, value)))
         self.scalars[-1] = replace(self.scalars[-1], by_value=True)
         return value
+
+    def _needed(self, value: Any, what: str, condition: str = "") -> Break:
+        kind = "size-needed" if value is None or self.depth else "size-changes"
+        return broken(kind, what=what, condition=condition)
 
     def is_symbolic(self, value: Any) -> bool:
         """Whether a value of the virtual stack is a number that is another one in other calls."""
@@ -475,8 +476,7 @@ class Recorder:
             elif known[2] is not source and not known[2].is_pinned:
                 self.guard(known[2], "same", source)
             return known[1]
-        if not is_plain(tensor):
-            raise broken("tensor-subclass", what=type(tensor).__name__)
+        refuse_unless_plain(tensor)
         if source.is_pinned:
             value = self._static(tensor, source)
         else:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import torch
 
+from anyshape.capture.breaks import broken
 from anyshape.ir.dtypes import DTYPES, DType
 from anyshape.symbolic import Dim
 
@@ -48,6 +49,23 @@ def is_plain(tensor: torch.Tensor) -> bool:
         and not tensor.is_neg()
         and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
     )
+
+
+def refuse_unless_plain(tensor: torch.Tensor) -> None:
+    """Ends the segment at a tensor that capture does not understand."""
+    if not is_plain(tensor):
+        raise broken("tensor-subclass", what=_in_words(tensor))
+
+
+def _in_words(tensor: torch.Tensor) -> str:
+    if type(tensor) not in _EXACT:
+        return f"tensor of class {type(tensor).__name__}"
+    if tensor.layout is not torch.strided:
+        return f"tensor of layout {tensor.layout}"
+    kinds = {"nested": tensor.is_nested, "quantized": tensor.is_quantized}
+    views = {"conjugated": tensor.is_conj(), "negated": tensor.is_neg()}
+    found = [kind for kind, holds in {**kinds, **views}.items() if holds]
+    return f"{found[0]} tensor" if found else f"tensor of {tensor.dtype}"
 
 
 def contiguous_strides(shape: Sequence[Dim]) -> tuple[Dim, ...]:

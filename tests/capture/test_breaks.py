@@ -242,6 +242,20 @@ def test_a_branch_on_numbers_from_data_is_told_in_words_of_the_program(name: str
     assert found.id == expected and words in str(found) and "Scalar" not in str(found)
 
 
+def test_a_size_that_changes_too_often_is_not_told_as_one_of_data() -> None:
+    fast = compiled(lambda x: [x[i].sum() for i in range(len(x))], fullgraph=False)
+    for rows in range(2, 9):
+        fast(torch.ones(rows, 2))
+    reasons = [found.reason for found in fast.explain().breaks]
+    assert any("another one in too many calls" in reason for reason in reasons)
+    assert not any("only the data decides" in reason for reason in reasons)
+
+
+def test_a_tensor_that_is_not_understood_is_told_by_what_it_is() -> None:
+    explained = str(anyshape.explain(lambda x: x.to_dense() + 1)(torch.eye(2).to_sparse()))
+    assert "tensor of layout torch.sparse_coo is not understood" in explained
+
+
 def test_every_break_of_the_catalogue_has_a_code() -> None:
     for name, kind in BREAKS.items():
         assert kind.code in CODES and kind.reason

@@ -30,9 +30,11 @@ def escaping(graph: Graph, ops: Mapping[str, OpDef]) -> frozenset[Value]:
 
 
 def keep_outputs_apart(captured: Graph, final: Graph, ops: Mapping[str, OpDef]) -> Graph:
-    """``final``, where each output that is a new object in the captured graph is one."""
+    """``final``, where each output that is a new object in the captured graph is one, and requires
+    gradients where the captured one does (as a view of a parameter, not as what is detached)."""
     objects = _objects(captured, ops)
     owners = {after.value: before.value for before, after in zip(captured.inputs, final.inputs)}
+    inputs = {before.value for before in captured.inputs}
     nodes = list(final.nodes)
     aliases: dict[tuple[Value, Value], Value] = {}
 
@@ -42,10 +44,14 @@ def keep_outputs_apart(captured: Graph, final: Graph, ops: Mapping[str, OpDef]) 
         if not isinstance(was, Value) or not isinstance(now, Value):
             return now
         owner = objects.get(was, was)
-        if owners.setdefault(now, owner) is owner or not isinstance(now.type, TensorType):
+        first = owners.setdefault(now, owner) is owner
+        if not isinstance(now.type, TensorType) or not isinstance(was.type, TensorType):
+            return now
+        kind = replace(now.type, requires_grad=was.type.requires_grad)
+        if first and (owner in inputs or kind == now.type):
             return now
         if (now, owner) not in aliases:
-            view = aliases[now, owner] = Value(f"{now.name}_again_{len(aliases)}", now.type)
+            view = aliases[now, owner] = Value(f"{now.name}_again_{len(aliases)}", kind)
             nodes.append(Node("reshape", (now, now.shape), {}, (view,)))
         return aliases[now, owner]
 

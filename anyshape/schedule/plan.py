@@ -106,7 +106,7 @@ class _Plan:
                 self._buffer(entry.value, role)
         for _, work in sorted(self._works(), key=lambda item: item[0]):
             self._emit(work)
-        outputs = tuple(self._arg(output) for output in self.graph.outputs)
+        outputs = tuple(map(self._output, self.graph.outputs))
         inputs = tuple(entry.value.name for entry in self.graph.inputs)
         steps = insert_frees(self.steps, self.buffers, outputs)
         return Program(self.buffers, inputs, steps, outputs, self._entry_symbols(steps, outputs))
@@ -372,6 +372,26 @@ class _Plan:
         if isinstance(arg, slice):
             return slice(*(self._arg(part) for part in (arg.start, arg.stop, arg.step)))
         return self.found.sizes.simplify(arg) if isinstance(arg, Expr) else arg
+
+    def _output(self, output: Arg) -> StepArg:
+        """What is handed out; a view that requires no gradients, as what it is of does, is detached
+        from it."""
+        if isinstance(output, tuple):
+            return tuple(map(self._output, output))
+        if not isinstance(output, Value) or isinstance(output.type, ScalarType):
+            return self._arg(output)
+        name = self._tensor(output)
+        wanted = output.tensor.requires_grad
+        if wanted or not any(self._base_of(v).requires_grad for v in self._views_below(output)):
+            return BufferRef(name)
+        detached = f"{name}_detached"
+        if detached not in self.buffers:
+            self.buffers[detached] = replace(self.buffers[name], name=detached, role="result")
+            self.steps.append(Call("torch.detach", (BufferRef(name),), {}, (detached,), "view"))
+        return BufferRef(detached)
+
+    def _base_of(self, view: Value) -> TensorType:
+        return next(self.found.nodes[self.found.producer[view]].inputs()).tensor
 
     def _tensor(self, value: Arg) -> str:
         """The name of a tensor that holds the value; views are made when first needed."""

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import anyshape
 from tests.capture.by_reference import compiled
 
 
@@ -63,6 +64,25 @@ def test_requires_grad_is_eagers_in_every_mode(name: str) -> None:
         for found, expected in zip(compiled(program)(x), program(x), strict=True):
             assert (found[0], found[2]) == (expected[0], expected[2])
             assert found[1].requires_grad == expected[1].requires_grad
+
+
+def views(x: Tensor) -> tuple[Tensor, ...]:
+    detached = x.detach()
+    return detached, detached, detached[1:], x.data.view(-1), x[1:], x.view(-1), x.T, x, x * 2
+
+
+@pytest.mark.parametrize("leaf", [True, False])
+def test_where_gradients_are_off_views_require_them_as_their_base_but_for_detached_ones(
+    leaf: bool,
+) -> None:
+    x = torch.rand(3, 4, requires_grad=True)
+    given = x if leaf else x * 2
+    fast = anyshape.compile(views)
+    with torch.no_grad():
+        ours, theirs = fast(given), views(given)
+    assert [t.requires_grad for t in ours] == [t.requires_grad for t in theirs]
+    assert [t.data_ptr() for t in ours[:-1]] == [t.data_ptr() for t in theirs[:-1]]
+    assert ours[0] is ours[1] and ours[7] is given
 
 
 def test_a_gradient_of_what_was_detached_is_taken_natively() -> None:

@@ -4,6 +4,8 @@ breaks, whatever the batch, and none of them twice.
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -294,3 +296,25 @@ def test_running_statistics_move_as_eagers_do_where_gradients_are_recorded(name:
         compiled.load_state_dict(plain.state_dict())  # which kernels move by other roundings
     stats = fast.stats()
     assert (stats.graph_breaks, stats.specializations) == (0, 2)
+
+
+def test_nothing_of_a_step_waits_for_the_garbage_collector() -> None:
+    net = model()
+
+    def step(x: Tensor) -> Tensor:
+        hidden = net(x)
+        hidden.square().mean().backward()
+        return net[3](net[2](net[1](net[0](x)))).sum()
+
+    fast = anyshape.compile(step)
+    gc.collect()
+    gc.disable()
+    try:
+        for seed, count in enumerate(BATCHES[:4]):
+            x, _ = batch(seed, count)
+            made = fast(x)
+            kept = weakref.ref(x), weakref.ref(made)
+            del x, made
+            assert [ref() for ref in kept] == [None, None]
+    finally:
+        gc.enable()

@@ -164,7 +164,10 @@ class Compiled:
         costs, elements = Costs(), largest(slots)
         costs.segment(variant.node_count(), slots, outs)
         del outs, slots, entry, inputs
-        result = self._go_on(machine, stance, suspect, numbers, costs)
+        try:
+            result = self._go_on(machine, stance, suspect, numbers, costs)
+        finally:
+            machine.frame = None  # a machine is in a cycle: what frames hold would wait for gc
         variant.ledger.settle(costs, elements)
         return result
 

@@ -146,3 +146,25 @@ def test_a_specialization_for_plain_tensors_takes_no_other(kind: str) -> None:
     found = fast(make(2))
     assert type(found) is type(expected) and found.layout is expected.layout
     assert found.device == expected.device and found.dtype is expected.dtype
+
+
+def through_a_sparse_one(x: torch.Tensor) -> tuple[Any, ...]:
+    y = x.exp() + 1
+    sparse = y.to_sparse()
+    same, kept = sparse, {"s": sparse}
+    told = torch.is_tensor(sparse), same is kept["s"], sparse is x, sparse is not None
+    dense = sparse.to_dense()
+    return ((dense * 2).relu() + x).sum(0).softmax(0), sparse, told
+
+
+def test_what_does_not_read_a_tensor_that_is_not_understood_is_compiled() -> None:
+    fast = anyshape.compile(through_a_sparse_one)
+    for size in (3, 1, 2, 17):
+        x = torch.randn(size, 4, generator=torch.Generator().manual_seed(size))
+        ours, theirs = fast(x), through_a_sparse_one(x)
+        torch.testing.assert_close(ours[0], theirs[0])
+        torch.testing.assert_close(ours[1].to_dense(), theirs[1].to_dense())
+        assert ours[2] == theirs[2]
+    stats = fast.stats()
+    assert stats.graph_breaks <= 4  # what makes it, and what reads it
+    assert stats.kernels >= 2

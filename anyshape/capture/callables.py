@@ -453,8 +453,8 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     **{fn: _answer(value[0]) for fn, value in ANSWERS.items()},
     **{fn: _instead(polyfill) for fn, polyfill in torch_polyfills.STAND_INS.items()},
     torch._utils_internal.justknobs_check: _answer(True),
-    torch.overrides.is_tensor_like: lambda domain, args, kwargs: isinstance(
-        args[0], (TensorValue, torch.Tensor)
+    torch.overrides.is_tensor_like: lambda domain, args, kwargs: tensor_methods.is_a_tensor(
+        args[0]
     ),
     **{
         getattr(logging.Logger, n): _logged(getattr(logging.Logger, n))

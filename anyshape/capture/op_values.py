@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from anyshape.capture import attributes, iteration_polyfills, polyfills, protocol, texts
 from anyshape.capture.attributes import BOUND
+from anyshape.capture.breaks import broken
 from anyshape.capture.frame import Frame
 from anyshape.capture.generators import Generator
 from anyshape.capture.steps import again, drop, push, release
-from anyshape.capture.values import NULL, PROXIES, Break, Call, TextValue
+from anyshape.capture.values import NULL, PROXIES, Break, Call, OpaqueValue, TextValue
 
 if TYPE_CHECKING:
     from anyshape.capture.machine import Machine
@@ -153,11 +154,21 @@ def compare_op(machine: Machine, frame: Frame, arg: str) -> Frame | None:
 
 def is_op(machine: Machine, frame: Frame, arg: int) -> None:
     stack = frame.stack
-    b = stack.pop()
-    a = stack[-1]
+    a, b = stack[-2:]
+    if machine.recording and a is not b:
+        _refuse_unread(a, b)
+    del stack[-1]
     stack[-1] = (a is b) != bool(arg)
     if machine.recording and a is not b:
         _told_apart(machine, a, b)
+
+
+def _refuse_unread(a: Any, b: Any) -> None:
+    """An object that is handed on unread may be another one that was read."""
+    kinds = [v.kind if type(v) is OpaqueValue else type(v) for v in (a, b)]
+    unread = OpaqueValue in (type(a), type(b))
+    if unread and kinds[0] is kinds[1] and kinds[0] not in protocol.PLAIN:
+        raise broken("changing-value", "is")
 
 
 def _told_apart(machine: Machine, a: Any, b: Any) -> None:

@@ -24,6 +24,7 @@ from anyshape.capture.reads import ABSENCES, CALLED, CONSTANTS, EQUAL, IDENTITY,
 from anyshape.capture.recorder import Recorder
 from anyshape.capture.sources import Source
 from anyshape.capture.suspended import see_generator
+from anyshape.capture.tensors import in_words, is_handed_on
 from anyshape.capture.values import PROXIES, OpaqueValue, TensorValue
 
 
@@ -229,6 +230,9 @@ class ReadingDomain(Domain):
     def _see_tensor(self, source: Source, value: torch.Tensor) -> Any:
         if self._is_fixed(source):
             self._pin(source, value)
+        elif is_handed_on(value):
+            self.recorder.guard(source, "type", type(value))
+            return OpaqueValue(source, type(value), in_words(value))
         return self.recorder.tensor(value, source)
 
     def _pin(self, source: Source, value: Any) -> None:

@@ -74,6 +74,8 @@ def unread(hook: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(hook)
     def guarded(self: SymbolicDomain, *args: Any) -> Any:
         for arg in args:
+            if type(arg) is OpaqueValue and arg.told:
+                raise broken("tensor-subclass", arg.told)
             if type(arg) is OpaqueValue or type(arg) is TextValue:
                 raise broken("changing-value", hook.__name__)
         return hook(self, *args)

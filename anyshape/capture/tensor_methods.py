@@ -20,7 +20,14 @@ from anyshape.capture.numpy_scalars import plain_number
 from anyshape.capture.overlaps import refuse_reading
 from anyshape.capture.tensor_ops import SizeTuple, attribute, call_row, getitem, setitem, shape_of
 from anyshape.capture.tensors import DTYPE_OF_TORCH, TORCH_OF_DTYPE, device_text
-from anyshape.capture.values import PROXIES, Break, ScalarValue, SizeValue, TensorValue
+from anyshape.capture.values import (
+    PROXIES,
+    Break,
+    OpaqueValue,
+    ScalarValue,
+    SizeValue,
+    TensorValue,
+)
 from anyshape.ir.graph import TensorType, values_in
 from anyshape.ops import OPS
 from anyshape.ops.layout import is_channels_last, numel
@@ -394,6 +401,11 @@ def requires_grad_method(
     raise broken("python-effect", "requires_grad_()")
 
 
+def is_a_tensor(value: Any) -> bool:
+    unread = type(value) is OpaqueValue and issubclass(value.kind, torch.Tensor)
+    return unread or isinstance(value, (TensorValue, torch.Tensor))
+
+
 def is_same_size(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     a, b = (x.value.shape for x in args[:2])
     if len(a) != len(b):
@@ -493,7 +505,7 @@ HANDLERS: dict[Any, Handler] = {
     torch.tensor: make_tensor,
     torch.histogramdd: histogramdd,
     torch.as_tensor: as_tensor,
-    torch.is_tensor: lambda domain, args, kwargs: isinstance(args[0], (TensorValue, torch.Tensor)),
+    torch.is_tensor: lambda domain, args, kwargs: is_a_tensor(args[0]),
     torch.is_storage: constant(False),
     torch.broadcast_shapes: broadcast_shapes,
     torch.result_type: result_type,

@@ -47,17 +47,28 @@ def is_plain(tensor: torch.Tensor) -> bool:
         and tensor.dtype in DTYPE_OF_TORCH
         and not tensor.is_conj()
         and not tensor.is_neg()
-        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+        and not _is_of_a_transform(tensor)
     )
+
+
+def is_handed_on(tensor: torch.Tensor) -> bool:
+    """Whether native code reads the tensor, a sparse one say, while what does not read it is
+    compiled. Under a transform of functions, all runs natively."""
+    return not (is_plain(tensor) or _is_of_a_transform(tensor))
+
+
+def _is_of_a_transform(tensor: torch.Tensor) -> bool:
+    return torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
 def refuse_unless_plain(tensor: torch.Tensor) -> None:
     """Ends the segment at a tensor that capture does not understand."""
     if not is_plain(tensor):
-        raise broken("tensor-subclass", what=_in_words(tensor))
+        raise broken("tensor-subclass", what=in_words(tensor))
 
 
-def _in_words(tensor: torch.Tensor) -> str:
+def in_words(tensor: torch.Tensor) -> str:
+    """What a tensor that is not plain is: "tensor of layout torch.sparse_coo"."""
     if type(tensor) not in _EXACT:
         return f"tensor of class {type(tensor).__name__}"
     if tensor.layout is not torch.strided:

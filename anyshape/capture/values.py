@@ -172,14 +172,16 @@ class TensorValue(Proxy):
 
 
 class OpaqueValue(Proxy):
-    """A text or a range that native code makes anew in each call: handed on, and never looked
-    into. `source` says where it lies."""
+    """A text or a range that native code makes anew in each call, or a tensor that is not
+    understood (`told` says what it is): handed on, and never looked into. `source` says where it
+    lies."""
 
-    __slots__ = ("kind", "source")
+    __slots__ = ("kind", "source", "told")
 
-    def __init__(self, source: Any, kind: type) -> None:
+    def __init__(self, source: Any, kind: type, told: str = "") -> None:
         self.source = source
         self.kind = kind
+        self.told = told
 
 
 @dataclass(frozen=True, slots=True)

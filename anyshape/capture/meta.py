@@ -171,7 +171,11 @@ def _writing_call(
     twin = twin_of(writer, args, kwargs)
     if twin is None:
         raise broken("operator-unknown", what=shown, why="it writes in place")
-    made = eager_call(domain, twin.operator, args, {})
+    given = list(args)
+    if domain.recorder.modes.grad and not twin.returns_written:
+        for place in twin.written:  # what is saved for gradients is not written afterwards
+            given[place] = call_row(domain, "clone", args[place])
+    made = eager_call(domain, twin.operator, tuple(given), {})
     made = made if isinstance(made, tuple) else (made,)
     for place, new in zip(twin.written, made[twin.results :], strict=True):
         _write(domain, shown, args[place], new)

@@ -127,3 +127,19 @@ def test_the_schema_says_what_is_written(name: str, written: tuple[str, ...]) ->
     holder = {"torch": torch, "torch.Tensor": torch.Tensor}.get(owner, torch._C._nn)
     writer = writer_of(getattr(holder, last), name)
     assert (() if writer is None else written_names(writer.operator)) == written
+
+
+@pytest.mark.parametrize("operator", ["native_batch_norm", "_native_batch_norm_legit"])
+def test_what_is_written_and_saved_for_gradients_is_not_written_afterwards(operator: str) -> None:
+    def program(x, mean, var):  # type: ignore[no-untyped-def]
+        return getattr(torch, operator)(x, None, None, mean, var, True, 0.1, 1e-5)[0].square()
+
+    fast = anyshape.compile(program)
+    for count in (3, 2, 17):
+        made = []
+        for function in (program, fast):
+            x = torch.arange(3.0 * count).reshape(count, 3).sin().requires_grad_()
+            mean, var = torch.zeros(3), torch.ones(3)
+            function(x, mean, var).sum().backward()
+            made.append((x.grad, mean, var))
+        torch.testing.assert_close(made[1], made[0])

@@ -7,8 +7,8 @@ with the reason. Nodes of the kept side must be right without its condition.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from anyshape.capture import numbers
@@ -24,6 +24,7 @@ from anyshape.symbolic import (
     Contradiction,
     Expr,
     Facts,
+    Symbol,
     all_of,
     any_of,
     eq,
@@ -31,6 +32,7 @@ from anyshape.symbolic import (
     indicator,
     maximum,
     minimum,
+    symbols_of,
 )
 
 
@@ -56,6 +58,10 @@ class Merger:
     by_data: bool  # no hint may choose between the sides
     copied: dict[int, Any]  # see Side
     young: Callable[[Any], bool]  # whether one of the sides made the object
+    gone: frozenset[Symbol] = field(init=False)  # numbers that only dropped nodes would read
+
+    def __post_init__(self) -> None:
+        self.gone = made_by(self.dropped)
 
     def value(self, a: Any, b: Any, depth: int = 6) -> Any:
         """One value for both, or NotJoined."""
@@ -90,6 +96,8 @@ class Merger:
             if self.same_value(a.value, b.value) and a.python is b.python:
                 return b
             raise NotMerged("different tensors")
+        if not self.gone.isdisjoint(symbols_read(numbers.operand(a))):
+            raise NotMerged("a number that data decides on one side only")
         left, right = numbers.dim(a), numbers.dim(b)
         if type(a) is bool or type(b) is bool or _is_bool(a) or _is_bool(b):
             return self._bool(a, b)
@@ -237,6 +245,30 @@ IDENTITIES = frozenset(
         "repeat",
     }
 )
+
+
+def made_by(dropped: Mapping[Value, tuple[Node, int]]) -> frozenset[Symbol]:
+    """The numbers from data that nodes made: sizes of results, and results that are numbers."""
+    made: set[Symbol] = set()
+    older: set[Symbol] = set()
+    for node, _ in dropped.values():
+        older.update(*(_symbols_of_type(value) - made for value in node.read))
+        made.update(*(_symbols_of_type(value) - older for value in node.outputs))
+    return frozenset(s for s in made if s.knowledge == "midrun")
+
+
+def _symbols_of_type(value: Value) -> frozenset[Symbol]:
+    if isinstance(value.type, ScalarType):
+        expr = value.type.expr
+        return expr.symbols if isinstance(expr, Expr) else frozenset()
+    return frozenset().union(*map(symbols_of, value.shape))
+
+
+def symbols_read(number: Any) -> frozenset[Symbol]:
+    """The sizes that an operand reads, however deep."""
+    if isinstance(number, Scalar):
+        return frozenset().union(*map(symbols_read, number.args))
+    return getattr(number, "symbols", frozenset())
 
 
 def definitions(nodes: list[Node]) -> dict[Value, tuple[Node, int]]:

@@ -4,6 +4,7 @@ guarded."""
 from __future__ import annotations
 
 import types
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -238,3 +239,36 @@ def test_a_number_read_on_one_side_only_is_not_joined() -> None:
         x = torch.arange(float(count))
         same(fast(x), program(x))
     assert not fast.warned
+
+
+def the_largest_that_passed(x: Tensor) -> Tensor:
+    y = x[x > 0]
+    return x * (int(y.max()) + 1 if y.numel() > 0 else 0)
+
+
+def how_many_passed(x: Tensor) -> Tensor:
+    y = x[x > 0]
+    return x * (y[y > 2].shape[0] if y.numel() > 3 else 7)
+
+
+def as_a_float(x: Tensor) -> Tensor:
+    return x * (float(x.max()) if x.shape[0] > 3 else float(x.sum()))
+
+
+def as_a_bool(x: Tensor) -> Tensor:
+    y = x[x > 0]
+    return x + 1 if (int(y.max()) > 4 if y.numel() > 2 else False) else x - 1
+
+
+@pytest.mark.parametrize(
+    "program", [the_largest_that_passed, how_many_passed, as_a_float, as_a_bool]
+)
+def test_a_size_or_flag_read_on_one_side_only_is_not_joined(program: Callable[..., Any]) -> None:
+    fast = anyshape.compile(program)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for count in (10, 3, 1, 30, 4, 2):
+            torch.manual_seed(count)
+            x = torch.randint(-9, 9, (count,))
+            same(fast(x), program(x))
+    assert fast.stats().specializations > 0

@@ -161,6 +161,13 @@ def _filler(method: Any) -> Handler:
     return handler
 
 
+def _adder(machine: Machine, args: Args, kwargs: Kwargs) -> Any:
+    """`math.fsum`, which wants each element as a float before it takes the next."""
+    if len(args) == 1 and protocol.must_be_taken_first(machine, args[0]):
+        return Call(iteration_polyfills.make_from_elements, (math.fsum, *args))
+    return machine.native(math.fsum, args, kwargs)
+
+
 def _dict_maker(make: Any, place: int = 0) -> Handler:
     """`dict(source)`; `place` is that of the source among the arguments."""
 
@@ -371,6 +378,7 @@ ITERATION_BUILTINS: dict[Any, Handler] = {
     all: _any_or_all("all"),
     sum: _sum,
     math.prod: _prod,
+    math.fsum: _adder,
     min: _extreme("min"),
     max: _extreme("max"),
     sorted: _sorted,

@@ -111,6 +111,10 @@ def fill_from_elements(method: Any, receiver: Any, *iterables: Any) -> Any:
     return method(receiver, *[elements_of(iterable) for iterable in iterables])
 
 
+def store_slice(target: Any, key: Any, iterable: Any) -> Any:
+    target[key] = list_of(iterable)
+
+
 def delete_name(names: Any, name: Any) -> Any:
     try:
         del names[name]

@@ -264,7 +264,7 @@ def call_function_ex(machine: Machine, frame: Frame, arg: int) -> Frame | None:
     args = stack[-1 - flag]
     fn = stack[-2 - flag]
     if type(args) is not tuple:
-        if protocol.needs_interpretation(machine, args):
+        if protocol.must_be_taken_first(machine, args):
             return _retry_with(
                 machine,
                 frame,

@@ -1,10 +1,11 @@
-"""Where C code hashes a number that data decides, the segment ends: no element is lost or counted
-twice, whatever iterator it came from.
+"""Where C code hashes or adds numbers that data decides, the segment ends: no element is lost or
+counted twice, whatever iterator it came from.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any
@@ -47,6 +48,12 @@ def combined(x: Tensor) -> tuple[Any, ...]:
     return seen, {0, 9}.difference(iter(classes(x))), {1, 2} | {*iter(classes(x))}
 
 
+def replaced(x: Tensor) -> list[int]:
+    kept = classes(x)[:]
+    kept[1:2] = iter(classes(x))
+    return kept
+
+
 class Counted(Counter[Any]):
     pass
 
@@ -62,6 +69,8 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "keys": lambda x: (dict.fromkeys(iter(classes(x)), 1), dict.fromkeys(zip(classes(x), "abc"))),
     "bytes": lambda x: bytes(iter(classes(x))),
     "groups": lambda x: [list(g) for _, g in itertools.groupby(classes(x), lambda i: i > 1)],
+    "numbers": lambda x: (math.gcd(*iter(classes(x))), math.fsum(iter(x.double().tolist()))),
+    "slice": replaced,
     "rest": rest_of,
     "updated": updated,
     "counted": counted,

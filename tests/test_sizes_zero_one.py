@@ -407,3 +407,16 @@ def test_declared_sizes_with_fullgraph_are_an_error_whose_hint_removes_it(name: 
         pytest.fail(f"the hints do not remove it: {checks}")
     assert checks, "it was an error at first"
     assert fast.stats().specializations == 1
+
+
+@torch.no_grad()
+def test_sizes_may_decide_whether_attention_groups_its_heads() -> None:
+    def attend(q: Tensor, k: Tensor) -> Tensor:
+        grouped = q.shape[1] != k.shape[1]
+        return F.scaled_dot_product_attention(q, k, k, enable_gqa=grouped)
+
+    fast = anyshape.compile(attend, fullgraph=True)
+    for heads, length in ((2, 3), (4, 1), (2, 0), (6, 17)):
+        q, k = torch.randn(1, heads, length, 8), torch.randn(1, 2, length, 8)
+        torch.testing.assert_close(fast(q, k), attend(q, k))
+    assert fast.stats().specializations == 2

@@ -7,6 +7,7 @@ from typing import Any
 
 from anyshape.ir.dtypes import bool_, int64
 from anyshape.ir.graph import Arg, TensorType
+from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
 from anyshape.ops.layout import (
     Shape,
@@ -122,7 +123,18 @@ def _normal_sdpa(
     scale: Any = None,
     enable_gqa: Any = False,
 ) -> Normal:
-    return (q, k, v, mask, dropout_p, is_causal), {"scale": scale, "enable_gqa": bool(enable_gqa)}
+    grouped = _decided(cx, enable_gqa)
+    return (q, k, v, mask, dropout_p, is_causal), {"scale": scale, "enable_gqa": grouped}
+
+
+def _decided(cx: TypeContext, flag: Any) -> bool:
+    """A flag as it is, or as sizes decide it."""
+    if not isinstance(flag, (Scalar, ScalarInput)):
+        return bool(flag)
+    if isinstance(flag, ScalarInput) or flag.op != "value":
+        raise NoRow("whether heads are grouped is not decided by sizes alone")
+    (condition,) = flag.args
+    return cx.decide(condition)  # type: ignore[arg-type] # of kind bool
 
 
 def _sdpa_type(

@@ -58,6 +58,7 @@ class Generator:
         """A generator over `code` that somebody else gives its state and its frame."""
         made = object.__new__(cls)
         made.machine = machine
+        made.frame = Frame(code, {}, {}, [])  # of one that is finished, nobody gives another
         made.__name__, made.__qualname__ = code.code.co_name, code.code.co_qualname
         made.running = made.started = made.finished = made.touched = False
         return made

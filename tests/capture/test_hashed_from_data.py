@@ -71,6 +71,7 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "groups": lambda x: [list(g) for _, g in itertools.groupby(classes(x), lambda i: i > 1)],
     "numbers": lambda x: (math.gcd(*iter(classes(x))), math.fsum(iter(x.double().tolist()))),
     "slice": replaced,
+    "exhausted": lambda x: Counter(map(abs, classes(x))),
     "rest": rest_of,
     "updated": updated,
     "counted": counted,

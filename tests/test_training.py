@@ -318,3 +318,13 @@ def test_nothing_of_a_step_waits_for_the_garbage_collector() -> None:
             assert [ref() for ref in kept] == [None, None]
     finally:
         gc.enable()
+
+
+def test_lazy_modules_find_their_sizes_in_the_first_call() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.LazyBatchNorm1d(), nn.Linear(4, 2))
+    fast = anyshape.compile(net)
+    for rows in (3, 2, 17):
+        fast(torch.randn(rows, 3)).sum().backward()
+    assert net[0].weight.shape == (4, 3)
+    assert net[0].weight.grad is not None

@@ -365,5 +365,5 @@ class Machine:
         self.heap.release(mark.journal)
 
 
-def _builtins_of(fn: FunctionType) -> dict[str, Any]:
+def _builtins_of(fn: Any) -> Any:
     return fn.__builtins__

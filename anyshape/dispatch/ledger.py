@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.nn.parameter import UninitializedTensorMixin as Uninitialized
+from torch.nn.parameter import is_lazy
 
 SEGMENT_US = 60.0  # to flatten frames, test guards, and make the frames that go on
 INSTRUCTION_US = 1.0  # interpreted between segments
@@ -25,7 +25,7 @@ ROOM = 4  # how much larger than in the calls that were lost an argument may be
 
 def largest(values: Iterable[Any]) -> int:
     """The number of elements of the largest tensor among some values."""
-    known = (v for v in values if isinstance(v, torch.Tensor) and not isinstance(v, Uninitialized))
+    known = (v for v in values if isinstance(v, torch.Tensor) and not is_lazy(v))
     return max((v.numel() for v in known), default=0)
 
 

@@ -11,6 +11,7 @@ import enum
 import functools
 import math
 import re
+import typing
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -278,3 +279,19 @@ def test_whether_an_argument_is_a_leaf_is_relied_on(leaf: bool) -> None:
         x = torch.ones(2, requires_grad=True)
         x = x if given else x * 1
         assert fast(x)[0] is given
+
+
+def test_generic_types_are_subscripted() -> None:
+    def program(xs: list[torch.Tensor]) -> Any:
+        found = torch.jit.annotate(typing.List[torch.Tensor], [])
+        sizes: typing.Dict[str, int] = {}
+        for x in xs:
+            found.append(x * 2)
+            sizes[str(len(found))] = x.shape[0]
+        return found, typing.cast(typing.Optional[int], sizes)
+
+    fast = compiled(program)
+    for n in (3, 1, 0, 5):
+        xs = [torch.ones(n), torch.zeros(n)]
+        same(fast(xs), program(xs))
+    assert fast.stats().specializations == 1

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import operator
 import sys
+from collections import deque
 from typing import Any
 
 from anyshape.capture.intrinsics import (
@@ -85,7 +86,7 @@ def has_attribute(obj: Any, name: Any) -> Any:
 
 
 # ---- operators -----------------------------------------------------------------------------------
-_SEQUENCES = (list, tuple, str, bytes, bytearray, range)
+_SEQUENCES = (list, tuple, str, bytes, bytearray, range, deque)
 
 
 def power_modulo(a: Any, b: Any, modulus: Any) -> Any:
@@ -100,17 +101,20 @@ def power_modulo(a: Any, b: Any, modulus: Any) -> Any:
 
 def binary_op(a: Any, b: Any, method: Any, reflected: Any, in_place: Any, sign: Any) -> Any:
     left, right = type(a), type(b)
+    last = ABSENT  # sq_concat and sq_repeat come after the number slots
     if in_place is not None:
         slot = find(left, in_place)
-        if slot is not ABSENT and slot is not None:
+        if _of_a_sequence(slot, sign):
+            last = slot
+        elif slot is not ABSENT and slot is not None:
             result = bind(slot, a, left)(b)
             if result is not NotImplemented:
                 return result
     slot = find(left, method)
     other = find(right, reflected)
-    last = ABSENT
-    if slot is not ABSENT and getattr(slot, "__objclass__", None) in _SEQUENCES and sign in "+*":
-        last, slot = slot, ABSENT  # sq_concat and sq_repeat come after the number slots
+    if _of_a_sequence(slot, sign):
+        last = slot if last is ABSENT else last
+        slot = ABSENT
     if (
         other is not ABSENT
         and left is not right
@@ -132,6 +136,10 @@ def binary_op(a: Any, b: Any, method: Any, reflected: Any, in_place: Any, sign: 
     if last is not ABSENT:
         return bind(last, a, left)(b)
     return refuse_operands(left, right, sign if in_place is None else sign + "=")
+
+
+def _of_a_sequence(slot: Any, sign: Any) -> Any:
+    return sign in "+*" and getattr(slot, "__objclass__", None) in _SEQUENCES
 
 
 def proxy_right(a: Any, b: Any, methods: Any, sign: Any) -> Any:

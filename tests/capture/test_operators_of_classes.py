@@ -4,7 +4,10 @@ Python asks it.
 
 from __future__ import annotations
 
+import warnings
+from collections import deque
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import pytest
@@ -106,3 +109,60 @@ def test_what_the_class_leaves_undone_raises_what_eager_raises(name: str) -> Non
     with pytest.raises(TypeError) as ours:
         anyshape.compile(program)(torch.ones(2))
     assert str(ours.value) == str(theirs.value)
+
+
+class Appended:
+    """Is asked before a sequence is."""
+
+    def __radd__(self, other: Any) -> Any:
+        return "added to", list(other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return "multiplied with", list(other)
+
+    def __iter__(self) -> Any:
+        return iter((1, 2))
+
+    def __index__(self) -> int:
+        return 2
+
+
+class Declining(Appended):
+    """Leaves it to the sequence."""
+
+    def __radd__(self, other: Any) -> Any:
+        return NotImplemented
+
+    def __rmul__(self, other: Any) -> Any:
+        return NotImplemented
+
+
+def outcomes(x: Tensor, make: Callable[[], Any], other: Any) -> Any:
+    found: list[Any] = [x + 1]
+    for sign in ("+", "+=", "*", "*="):
+        a = first = make()
+        try:
+            if sign == "+":
+                a = a + other
+            elif sign == "+=":
+                a += other
+            elif sign == "*":
+                a = a * other
+            else:
+                a *= other
+        except TypeError:
+            a = "refused"
+        found.append((sign, a, first))
+    return found
+
+
+@pytest.mark.parametrize("kind", [Appended, Declining])
+@pytest.mark.parametrize("sequence", [[3, 4], (3, 4), deque([3]), bytearray(b"ab"), "ab"])
+def test_the_right_side_is_asked_before_a_sequence_is(sequence: Any, kind: type) -> None:
+    fast = anyshape.compile(lambda x, other: outcomes(x, lambda: copy(sequence), other))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for n in (3, 0):
+            x = torch.ones(n)
+            wanted = outcomes(x, lambda: copy(sequence), kind())
+            assert str(fast(x, kind())) == str(wanted)

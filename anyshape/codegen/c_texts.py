@@ -72,13 +72,14 @@ def c_identity(element: Element) -> str:
     return c_number(low if element.combine == "max" else high, dtype)
 
 
-def c_combine(element: Element, a: str, b: str) -> str:
+def c_combine(element: Element, total: str, value: str) -> str:
+    """`total` with one more; as the second operand it is the one that max and min look at most."""
     assert isinstance(element, (Reduce, Scan))
     ops = {
         "sum": "add", "prod": "mul", "max": "maximum", "min": "minimum",
         "any": "logical_or", "all": "logical_and",
     }  # fmt: skip
-    return c_scalar(ops[element.combine], element.dtype, [a, b])
+    return c_scalar(ops[element.combine], element.dtype, [value, total])
 
 
 @dataclass(frozen=True, slots=True)

@@ -252,8 +252,8 @@ AS_INLINE f32 as_digamma_f32(f32 x) { return (f32)as_digamma_f64(x); }
 """
 
 FLOAT_OPERATORS = """
-AS_INLINE T as_max_S(T a, T b) { T m = b > a ? b : a; return b != b ? b : m; }
-AS_INLINE T as_min_S(T a, T b) { T m = b < a ? b : a; return b != b ? b : m; }
+AS_INLINE T as_max_S(T a, T b) { T m = a > b ? a : b; return a != a ? a : m; }
+AS_INLINE T as_min_S(T a, T b) { T m = a < b ? a : b; return a != a ? a : m; }
 AS_INLINE T as_fmax_S(T a, T b) { return a > b || b != b ? a : b; }
 AS_INLINE T as_fmin_S(T a, T b) { return a < b || b != b ? a : b; }
 AS_INLINE T as_mod_S(T a, T b) { T m = fmodF(a, b); return m != 0 && ((b < 0) != (m < 0)) ?

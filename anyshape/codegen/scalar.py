@@ -101,8 +101,9 @@ C_TEXTS: Mapping[str, Text] = MappingProxyType(
         "ceil": Text("__builtin_ceil{f}({0})", "{0}"),
         "trunc": Text("__builtin_trunc{f}({0})", "{0}"),
         "round": Text("__builtin_rint{f}({0})", "{0}"),
-        "minimum": Text("as_min_{t}({0}, {1})", "({0} < {1} ? {0} : {1})"),
-        "maximum": Text("as_max_{t}({0}, {1})", "({0} > {1} ? {0} : {1})"),
+        # the second operand, often a constant, first: it is looked at three times
+        "minimum": Text("as_min_{t}({1}, {0})", "({0} < {1} ? {0} : {1})"),
+        "maximum": Text("as_max_{t}({1}, {0})", "({0} > {1} ? {0} : {1})"),
         "fmin": Text("as_fmin_{t}({0}, {1})", "({0} < {1} ? {0} : {1})"),
         "fmax": Text("as_fmax_{t}({0}, {1})", "({0} > {1} ? {0} : {1})"),
         "shl": Text(None, "as_shl_{t}({0}, {1})"),

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._library import fake_impl, simple_registry
 
 from anyshape.capture.aliases import memory_classes, storage_of
 from anyshape.capture.breaks import broken
+from anyshape.capture.described import DataDecides, made_by_description
 from anyshape.capture.functional import Writer, twin_of, writer_of, writes_nothing
 from anyshape.capture.tensor_ops import call_row
 from anyshape.capture.tensors import DTYPE_OF_TORCH, TORCH_OF_DTYPE
@@ -275,24 +275,6 @@ class _Observation:
     decided: frozenset[int] = frozenset()
 
 
-class DataDecides:
-    """What `torch.library.get_ctx()` gives to the program's description of an operator: numbers in
-    place of the sizes that data decides, others for each assignment."""
-
-    def __init__(self, assignment: int) -> None:
-        self.next = 1009 + 97 * assignment
-        self.given: list[int] = []
-
-    def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> int:
-        """A size within the bounds."""
-        self.next += 2
-        size = self.next if max is None or self.next < max else max
-        self.given.append(size if size > min else min)
-        return self.given[-1]
-
-    create_unbacked_symint = new_dynamic_size
-
-
 def infer(
     cx: TypeContext, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
@@ -436,7 +418,7 @@ def _made_by_meta_kernel(
     versions = [tensor._version for tensor in tensors]
     try:
         with torch.no_grad(), torch.device("meta"):
-            result = _by_description(fn, made, named, data)
+            result = made_by_description(fn, made, named, data)
             if result is None:
                 result = fn(*made, **named)
     except Exception as error:
@@ -454,39 +436,6 @@ def _made_by_meta_kernel(
     if len(own) < len(results) or not own.isdisjoint(storages):
         raise broken("operator-unknown", what=_shown(fn), why="its result is a view")
     return result
-
-
-def _by_description(
-    fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], data: DataDecides
-) -> Any:
-    """What the program's own description of its operator makes, None where there is none: torch's
-    meta kernel of it refuses where data decides a size."""
-    described = description_of(fn)
-    if described is None:
-        return None
-    with fake_impl.set_ctx_getter(lambda: data):
-        return described(*args, **kwargs)
-
-
-def description_of(fn: Callable[..., Any]) -> Callable[..., Any] | None:
-    """What `torch.library.register_fake` was given for an operator."""
-    overload = getattr(fn, "default", fn)
-    if not isinstance(overload, torch._ops.OpOverload):
-        return None
-    entry = simple_registry.singleton.get(overload._schema.name)
-    kernel = None if entry is None else entry.fake_impl.kernel
-    if kernel is None:
-        return None
-
-    parameters = overload._schema.arguments
-
-    def described(*args: Any, **kwargs: Any) -> Any:
-        given = {p.name: p.default_value for p in parameters}
-        given |= dict(zip((p.name for p in parameters), args)) | kwargs
-        own = {p.name: given.pop(p.name) for p in parameters if p.kwarg_only}
-        return kernel(*given.values(), **own)
-
-    return described
 
 
 def _unmeasured(error: Exception) -> str | None:

@@ -1,0 +1,64 @@
+"""Operators of the program's own, by what the program says of them (`torch.library.register_fake`).
+
+In: an operator and meta tensors. Out: what its description makes of them, where it may ask for
+sizes that data decides, which torch's own meta kernel of such an operator refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._library import fake_impl, simple_registry
+
+
+class DataDecides:
+    """What `torch.library.get_ctx()` gives to the program's description of an operator: numbers in
+    place of the sizes that data decides, others for each assignment."""
+
+    def __init__(self, assignment: int) -> None:
+        self.next = 1009 + 97 * assignment
+        self.given: list[int] = []
+
+    def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> int:
+        """A size within the bounds."""
+        self.next += 2
+        size = self.next if max is None or self.next < max else max
+        self.given.append(size if size > min else min)
+        return self.given[-1]
+
+    create_unbacked_symint = new_dynamic_size
+
+
+def made_by_description(
+    fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], data: DataDecides
+) -> Any:
+    """What the program's own description of its operator makes, None where there is none: torch's
+    meta kernel of it refuses where data decides a size."""
+    described = description_of(fn)
+    if described is None:
+        return None
+    with fake_impl.set_ctx_getter(lambda: data):
+        return described(*args, **kwargs)
+
+
+def description_of(fn: Callable[..., Any]) -> Callable[..., Any] | None:
+    """What `torch.library.register_fake` was given for an operator."""
+    overload = getattr(fn, "default", fn)
+    if not isinstance(overload, torch._ops.OpOverload):
+        return None
+    entry = simple_registry.singleton.get(overload._schema.name)
+    kernel = None if entry is None else entry.fake_impl.kernel
+    if kernel is None:
+        return None
+
+    parameters = overload._schema.arguments
+
+    def described(*args: Any, **kwargs: Any) -> Any:
+        given = {p.name: p.default_value for p in parameters}
+        given |= dict(zip((p.name for p in parameters), args)) | kwargs
+        own = {p.name: given.pop(p.name) for p in parameters if p.kwarg_only}
+        return kernel(*given.values(), **own)
+
+    return described

@@ -36,29 +36,16 @@ def made_by_description(
 ) -> Any:
     """What the program's own description of its operator makes, None where there is none: torch's
     meta kernel of it refuses where data decides a size."""
-    described = description_of(fn)
-    if described is None:
+    operator = getattr(fn, "default", fn)
+    if not isinstance(operator, torch._ops.OpOverload):
         return None
+    entry = simple_registry.singleton.get(operator._schema.name)
+    description = None if entry is None else entry.fake_impl.kernel
+    if description is None:
+        return None
+    parameters = operator._schema.arguments
+    given = {p.name: p.default_value for p in parameters}
+    given |= dict(zip((p.name for p in parameters), args)) | kwargs
+    named = {p.name: given.pop(p.name) for p in parameters if p.kwarg_only}
     with fake_impl.set_ctx_getter(lambda: data):
-        return described(*args, **kwargs)
-
-
-def description_of(fn: Callable[..., Any]) -> Callable[..., Any] | None:
-    """What `torch.library.register_fake` was given for an operator."""
-    overload = getattr(fn, "default", fn)
-    if not isinstance(overload, torch._ops.OpOverload):
-        return None
-    entry = simple_registry.singleton.get(overload._schema.name)
-    kernel = None if entry is None else entry.fake_impl.kernel
-    if kernel is None:
-        return None
-
-    parameters = overload._schema.arguments
-
-    def described(*args: Any, **kwargs: Any) -> Any:
-        given = {p.name: p.default_value for p in parameters}
-        given |= dict(zip((p.name for p in parameters), args)) | kwargs
-        own = {p.name: given.pop(p.name) for p in parameters if p.kwarg_only}
-        return kernel(*given.values(), **own)
-
-    return described
+        return description(*given.values(), **named)

@@ -247,12 +247,17 @@ def dict_compare(a: Any, b: Any, sign: Any) -> Any:
 
 
 # ---- truth, length, containment ------------------------------------------------------------------
-def truth_by_bool(value: Any) -> Any:
+def asked(value: Any, method: Any, kind: Any, refusal: Any) -> Any:
+    """What the method of the class answers, which must be of a kind."""
     cls = type(value)
-    result = bind(find(cls, "__bool__"), value, cls)()
-    if not isinstance(result, bool):
-        raise TypeError(f"__bool__ should return bool, returned {type(result).__name__}")
+    result = bind(find(cls, method), value, cls)()
+    if not isinstance(result, kind):
+        raise TypeError(refusal.format(type(result).__name__))
     return result
+
+
+def truth_by_bool(value: Any) -> Any:
+    return asked(value, "__bool__", bool, "__bool__ should return bool, returned {}")
 
 
 def truth_by_len(value: Any) -> Any:
@@ -353,21 +358,14 @@ def format_by_method(value: Any, spec: Any) -> Any:
 
 
 def hash_by_method(value: Any) -> Any:
-    cls = type(value)
-    result = bind(find(cls, "__hash__"), value, cls)()
-    if not isinstance(result, int):
-        raise TypeError("__hash__ method should return an integer")
+    result = asked(value, "__hash__", int, "__hash__ method should return an integer")
     if not -(2**63) <= result < 2**63:  # only what is no C integer is hashed once more
         return native(hash, result)
     return -2 if result == -1 else int(result)
 
 
 def bytes_by_method(value: Any) -> Any:
-    cls = type(value)
-    result = bind(find(cls, "__bytes__"), value, cls)()
-    if not isinstance(result, bytes):
-        raise TypeError(f"__bytes__ returned non-bytes (type {type(result).__name__})")
-    return result
+    return asked(value, "__bytes__", bytes, "__bytes__ returned non-bytes (type {})")
 
 
 def bytes_by_index(make: Any, value: Any) -> Any:
@@ -375,11 +373,7 @@ def bytes_by_index(make: Any, value: Any) -> Any:
 
 
 def index_by_method(value: Any) -> Any:
-    cls = type(value)
-    result = bind(find(cls, "__index__"), value, cls)()
-    if not isinstance(result, int):
-        raise TypeError(f"__index__ returned non-int (type {type(result).__name__})")
-    return result
+    return asked(value, "__index__", int, "__index__ returned non-int (type {})")
 
 
 def int_by_method(make: Any, value: Any, method: Any) -> Any:

@@ -344,8 +344,6 @@ def load_item(machine: Machine, obj: Any, key: Any) -> Any:
         if isinstance(obj, type):
             return _class_item(machine, obj, key)
         raise TypeError(f"{cls.__name__!r} object is not subscriptable")
-    if cls.__module__ == "typing" and not holds_proxy(key):  # the same for the same key, for ever
-        return obj[key]
     if type(attribute) not in C_FUNCTIONS:
         return call_bound(machine, attribute, obj, (key,), None)
     if isinstance(obj, dict) and is_python(machine, cls, "__missing__"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 import re
 import types
+import typing
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 CONSTANTS = frozenset(
     {int, float, bool, str, bytes, complex, type(None), type(...), range, torch.Size}
 )
+GENERICS = (
+    *(type(typing.Optional), type(typing.Optional[int])),  # noqa: UP045
+    *(type(typing.Generator), type(typing.Generator[int, None, None])),
+)
+"""What `typing` has in place of classes."""
 IDENTITY = (
     type,
     types.FunctionType,
@@ -34,6 +40,7 @@ IDENTITY = (
     torch.memory_format,
     enum.Enum,
     re.Pattern,
+    *GENERICS,
 )
 EQUAL = (torch.device, slice)
 CALLED = (

@@ -15,18 +15,16 @@ from torch._library import fake_impl, simple_registry
 
 class DataDecides:
     """What `torch.library.get_ctx()` gives to the program's description of an operator: numbers in
-    place of the sizes that data decides, others for each assignment."""
+    place of the sizes that data decides, others for each assignment, so that no expression of known
+    sizes explains them."""
 
     def __init__(self, assignment: int) -> None:
-        self.next = 1009 + 97 * assignment
-        self.given: list[int] = []
+        self.last = 1009 + 97 * assignment
 
     def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> int:
-        """A size within the bounds."""
-        self.next += 2
-        size = self.next if max is None or self.next < max else max
-        self.given.append(size if size > min else min)
-        return self.given[-1]
+        """A number of its own; bounds of a size that stands for any are not looked at."""
+        self.last += 2
+        return self.last
 
     create_unbacked_symint = new_dynamic_size
 

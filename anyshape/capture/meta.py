@@ -267,12 +267,10 @@ def _publish(row: OpDef) -> None:
 
 @dataclass(slots=True)
 class _Observation:
-    """What the meta kernel gave at one assignment of sizes, and the sizes of it that it said data
-    decides."""
+    """What the meta kernel gave at one assignment of sizes."""
 
     sizes: dict[Symbol, int]
     results: list[torch.Tensor] = field(default_factory=list)
-    decided: frozenset[int] = frozenset()
 
 
 def infer(
@@ -292,9 +290,8 @@ def infer(
     for sizes in _assignments(cx, symbols):
         if len(seen) == SAMPLES:
             break
-        data = DataDecides(len(seen))
         try:
-            made = _run(cx, fn, args, kwargs, sizes, data)
+            made = _run(cx, fn, args, kwargs, sizes, DataDecides(len(seen)))
         except OpError as error:
             if not seen and all(s in cx.hints for s in symbols):  # the example sizes themselves
                 raise
@@ -304,7 +301,7 @@ def infer(
         results = [made] if single else list(made) if isinstance(made, (tuple, list)) else None
         if results is None or not all(isinstance(r, torch.Tensor) for r in results):
             raise NoRow("it does not return tensors")
-        seen.append(_Observation(sizes, results, frozenset(data.given)))
+        seen.append(_Observation(sizes, results))
     if not seen:
         raise refusal
     if len({len(o.results) for o in seen}) != 1:
@@ -324,7 +321,7 @@ def _types(
     device = kwargs.get("device") or (values[0].tensor.device if values else cx.default_device)
     candidates = list(_candidates(values))
     types = tuple(
-        _type(cx, [(o, o.results[i]) for o in seen], candidates, symbols, device)
+        _type(cx, [(o.sizes, o.results[i]) for o in seen], candidates, symbols, device)
         for i in range(len(seen[0].results))
     )
     return types[0] if single else types
@@ -532,7 +529,7 @@ def _affine(seen: list[tuple[dict[Symbol, int], int]], symbol: Symbol) -> Dim | 
 
 def _type(
     cx: TypeContext,
-    seen: list[tuple[_Observation, torch.Tensor]],
+    seen: list[tuple[dict[Symbol, int], torch.Tensor]],
     candidates: list[Dim],
     symbols: list[Symbol],
     device: str,
@@ -543,9 +540,7 @@ def _type(
     if len({made.dtype for _, made in seen}) > 1:
         raise NoRow("the dtype of its result depends on sizes")
     dims = [
-        None
-        if any(made.shape[d] in o.decided for o, made in seen)
-        else _fit([(o.sizes, made.shape[d]) for o, made in seen], candidates, symbols)
+        _fit([(sizes, made.shape[d]) for sizes, made in seen], candidates, symbols)
         for d in range(rank)
     ]
     shape = tuple(cx.fresh_size() if d is None else cx.facts.simplify(d) for d in dims)
@@ -554,7 +549,7 @@ def _type(
 
 
 def _strides(
-    cx: TypeContext, shape: tuple[Dim, ...], seen: list[tuple[_Observation, torch.Tensor]]
+    cx: TypeContext, shape: tuple[Dim, ...], seen: list[tuple[dict[Symbol, int], torch.Tensor]]
 ) -> tuple[Dim, ...]:
     """Dense strides in the order that was seen."""
     if all(made.is_contiguous() for _, made in seen):

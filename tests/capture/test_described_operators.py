@@ -70,6 +70,7 @@ def test_sizes_that_data_decides(program: Any) -> None:
         x = torch.randn(n, 4)
         torch.testing.assert_close(fast(x), program(x))
     assert fast.stats().specializations == 1
+    assert "u0" in str(fast.graphs())  # a size of its own, not a number that was guessed
 
 
 def test_a_refusal_is_eagers() -> None:

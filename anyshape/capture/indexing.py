@@ -61,7 +61,7 @@ def slice_of(recorder: Recorder, x: Value, dim: int, part: slice) -> Value:
 def getitem(recorder: Recorder, x: Value, key: Any) -> Value:
     """`x[key]`; every part of `key` is an int, Expr, slice, None, Ellipsis, bool, tensor value
     or nested tuple of numbers."""
-    x, indices, _ = _basic(recorder, x, key, views=True)
+    x, indices = _basic(recorder, x, key, views=True)
     if any(index is not None for index in indices):
         made: Value = recorder.call("index", x, tuple(indices))
         return made
@@ -71,11 +71,8 @@ def getitem(recorder: Recorder, x: Value, key: Any) -> Value:
 def setitem(recorder: Recorder, x: Value, key: Any, new: Any) -> None:
     """`x[key] = new`."""
     itself = isinstance(new, Value) and share_memory(recorder.builder, x, new)  # `x[i] += 1`
-    view, indices, mask = _basic(recorder, x, key, views=itself)
+    view, indices = _basic(recorder, x, key, views=itself)
     if any(index is not None for index in indices):
-        if mask is not None and not isinstance(new, Value):
-            recorder.call("masked_fill_", view, mask, new)
-            return
         value = (
             _without_leading_ones(recorder, new)
             if isinstance(new, Value)
@@ -116,10 +113,9 @@ def full_like_scalar(recorder: Recorder, x: Value, number: Any) -> Value:
 
 def _basic(
     recorder: Recorder, x: Value, key: Any, *, views: bool
-) -> tuple[Value, list[Value | None], Value | None]:
+) -> tuple[Value, list[Value | None]]:
     """The view that slices, numbers and None make; for each of its dimensions the tensor that
-    indexes it; a mask of all of it. What is written at numbers in tensors alone needs no view
-    (``views``)."""
+    indexes it. What is written at numbers in tensors alone needs no view (``views``)."""
     parts = list(key) if isinstance(key, tuple) else [key]
     parts = [_tensor_part(recorder, x, part) for part in parts]
     taken = sum(_consumes(part) for part in parts)
@@ -153,10 +149,7 @@ def _basic(
             dim += len(part.shape) if part.dtype in (bool_, uint8) else 1
         else:
             x = recorder.call("select", x, dim, part)
-    mask = None
-    if len(parts) == 1 and isinstance(parts[0], Value) and parts[0].dtype is bool_:
-        mask = parts[0]
-    return x, indices, mask
+    return x, indices
 
 
 def is_number(part: Any) -> bool:

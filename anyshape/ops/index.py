@@ -221,6 +221,15 @@ op(
 )
 
 
+def _require_own_sizes(b: Any, mask: Any, x: Any, at: int) -> None:
+    """A mask has the sizes of the dimensions that it stands at: indexing broadcasts none."""
+    for size, own in zip(mask.shape, x.shape[at:]):
+        b.cx.require(
+            eq(size, own),
+            "The shape of the mask does not match the shape of the indexed tensor",
+        )
+
+
 def unmasked(b: Any, x: Any, indices: Any) -> tuple[Any, tuple[Any, ...]]:
     """What is indexed, and each mask as the places where it is true: a vector for each dimension.
 
@@ -233,14 +242,25 @@ def unmasked(b: Any, x: Any, indices: Any) -> tuple[Any, tuple[Any, ...]]:
             continue
         if not i.shape:
             x, i = b.unsqueeze(x, len(made)), b.reshape(i, (1,))
-        for size, own in zip(i.shape, x.shape[len(made) :]):
-            b.cx.require(
-                eq(size, own),
-                "The shape of the mask does not match the shape of the indexed tensor",
-            )
+        _require_own_sizes(b, i, x, len(made))
         places = b.nonzero(i)
         made += [b.select(places, 1, d) for d in range(len(i.shape))]
     return x, tuple(made)
+
+
+def mask_over(b: Any, x: Any, indices: Any) -> Any:
+    """The only tensor among the indices, a mask, as one that broadcasts over ``x``; else None.
+
+    Indexing counts dimensions from the left, broadcasting from the right: the mask gets a dimension
+    for each of those that come after its own.
+    """
+    normal_index(b.cx, x, indices)
+    at, mask = next((d, i) for d, i in enumerate(indices) if i is not None)
+    if not _is_mask(mask) or any(i is not None for i in indices[at + 1 :]):
+        return None
+    _require_own_sizes(b, mask, x, at)
+    after = len(x.shape) - at - len(mask.shape)
+    return b.reshape(mask, (*mask.shape, *(1,) * after)) if after else mask
 
 
 op(

@@ -17,6 +17,7 @@ from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.index import (
     dim_second,
     index_type,
+    mask_over,
     mask_overload,
     normal_index,
     require_places,
@@ -234,9 +235,26 @@ op(
 )
 
 
+def filled_mask(b: Any, x: Any, indices: Any, values: Any, accumulate: Any) -> Any:
+    """The mask over ``x`` where all it selects gets one number, as ATen fills then; else None.
+
+    ATen converts that number to the dtype of ``x``; of several it wants them to have it.
+    """
+    count = numel(tensor(values).shape) if is_tensor(values) else 1
+    return mask_over(b, x, indices) if count == 1 and not accumulate else None
+
+
+def one_number(b: Any, values: Any) -> Any:
+    """One number without dimensions."""
+    return b.reshape(values, ()) if is_tensor(values) and values.shape else values
+
+
 def _masked_index_put_expand(
     b: Any, x: Any, indices: Any, values: Any, accumulate: Any = False
 ) -> Any:
+    mask = filled_mask(b, x, indices, values, accumulate)
+    if mask is not None:
+        return b.masked_fill(x, mask, one_number(b, values))
     made = b.index_put(*unmasked(b, x, indices), values, accumulate)
     return made if len(made.shape) == len(x.shape) else b.reshape(made, x.shape)
 

@@ -92,6 +92,13 @@ FOUND = {
     "what is contiguous because a size is one is itself": over(
         "a b", "t = x0.t()", "t, t.contiguous(), t.contiguous().contiguous(), x0 * 2", layouts="plain transposed"
     ),
+    "a mask of the rows of a square": over(
+        "a a", "x0[x0.sum(1) > 4] = 0", "y = x0 * 2", "y[y[:, 0] != 0] = -1", "y[:, y[0] > 1] = torch.ones(1)", "y"
+    ),
+    "masks of a cube": over(
+        "a a a, a a", "x0[x1 > 1] = 0", "x0[:, x1 < 0] = 1", "y = x0 + 1", "y[x1[0] > 2] += 1",
+        "y.index_put_((x1[0] > 0,), torch.ones(()))", "torch.index_put(y, (x1 > 0,), torch.zeros(1, 1))",
+    ),
     "what a new dimension is put in front of, indexed": over(
         "a b 3", "i = torch.arange(2) % x0.shape[0]", "x0[None, i], x0[None, None, i]", layouts="plain transposed"
     ),

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypedDict
 import torch
 from torch import Tensor, nn
 
-from anyshape.moe import checks
+from anyshape.kernels import checks
 from anyshape.moe.activation import silu_mul_quantize
 from anyshape.moe.gather import gather_mul, gather_mul_quantize
 from anyshape.moe.grouped_gemm import (

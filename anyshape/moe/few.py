@@ -11,7 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from anyshape.moe import operators, reference
+from anyshape.kernels import operators
+from anyshape.moe import reference
 from anyshape.moe.backends import KERNELS
 
 # More pairs than this never pay, and with more than one token at most one pair for so many experts.

@@ -7,7 +7,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from anyshape.moe import checks, operators, reference
+from anyshape.kernels import checks, operators
+from anyshape.moe import reference
 from anyshape.moe.backends import KERNELS
 
 

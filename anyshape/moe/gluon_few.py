@@ -15,8 +15,8 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
+from anyshape.kernels.launches import capability, given, quick
 from anyshape.moe.gluon_epilogue import act
-from anyshape.moe.launches import capability, given, quick
 
 LANES = 32
 COPY_BYTES = 16

@@ -12,9 +12,7 @@ from torch import Tensor
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from anyshape.moe.gemm_tiles import Tile
-from anyshape.moe.gluon_kernel import Settings, grouped_gemm_kernel
-from anyshape.moe.launches import (
+from anyshape.kernels.launches import (
     REGISTERS,
     capability,
     ceil_div,
@@ -23,6 +21,8 @@ from anyshape.moe.launches import (
     power_of_two,
     processors,
 )
+from anyshape.moe.gemm_tiles import Tile
+from anyshape.moe.gluon_kernel import Settings, grouped_gemm_kernel
 
 GLUON_DTYPES = {
     torch.bfloat16: gl.bfloat16,

@@ -27,6 +27,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
+from anyshape.kernels.launches import quick
 from anyshape.moe.gemm_tiles import Tile
 from anyshape.moe.gluon_epilogue import (
     activate,
@@ -51,7 +52,6 @@ from anyshape.moe.gluon_tiles import (
     take,
     tell,
 )
-from anyshape.moe.launches import quick
 
 
 @dataclass(frozen=True, slots=True)

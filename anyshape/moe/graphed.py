@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from anyshape.moe import checks
+from anyshape.kernels import checks
 
 WARM_UP_CALLS = 3  # Triton compiles and tunes in the first, the allocator settles in the next
 

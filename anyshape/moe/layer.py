@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from anyshape.errors import AnyshapeError
-from anyshape.moe import checks, few
+from anyshape.kernels import checks
+from anyshape.moe import few
 from anyshape.moe.experts import Activation, Experts, Fp8Experts, Scatter
 from anyshape.moe.graphed import Graphed
 from anyshape.moe.hf import Refusal, known_blocks, read_block

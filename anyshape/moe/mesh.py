@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from anyshape.errors import AnyshapeError
-from anyshape.moe import checks
+from anyshape.kernels import checks
 from anyshape.moe.watch import Watch
 
 # How long a rank waits for another. Longer than a first call, in which each rank compiles and tunes

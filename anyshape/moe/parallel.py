@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from anyshape.moe import checks
+from anyshape.kernels import checks
 from anyshape.moe.experts import Activation, Experts, Fp8Experts, Fp8Rows, TokenRows
 from anyshape.moe.gather import scatter_add
 from anyshape.moe.graphed import Graphed

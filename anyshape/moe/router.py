@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypedDict
 import torch
 from torch import Tensor, nn
 
-from anyshape.moe import checks
+from anyshape.kernels import checks
 from anyshape.moe.experts import hold
 from anyshape.moe.routing import check_choice_arguments, routing_scores
 from anyshape.moe.shuffling import index_shuffling

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from anyshape.moe import checks, operators, reference
+from anyshape.kernels import checks, operators
+from anyshape.moe import reference
 from anyshape.moe.backends import KERNELS
 
 MAX_EXPERTS = 1024

@@ -16,10 +16,17 @@ import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from anyshape.kernels.launches import (
+    ceil_div,
+    factor_strides,
+    given,
+    power_of_two,
+    processors,
+    quick,
+)
+from anyshape.kernels.overlap import follow, overlap
 from anyshape.moe.gemm_tiles import Tile
-from anyshape.moe.launches import ceil_div, factor_strides, given, power_of_two, processors, quick
 from anyshape.moe.triton_epilogue import finish, finish_gated, put
-from anyshape.moe.triton_rows import follow, overlap
 
 
 @triton.jit

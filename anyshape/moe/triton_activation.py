@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from anyshape.moe.launches import ceil_div, power_of_two, quick
+from anyshape.kernels.launches import ceil_div, power_of_two, quick
 from anyshape.moe.triton_gather import FP8, row_blocks
 from anyshape.moe.triton_rows import count_arguments, count_rows, largest_of, row_scale
 

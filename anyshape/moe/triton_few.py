@@ -14,11 +14,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from anyshape.kernels.launches import REGISTERS, ceil_div, processors, quick
+from anyshape.kernels.overlap import follow, get_ready, overlap
 from anyshape.moe import gluon_few
-from anyshape.moe.launches import REGISTERS, ceil_div, processors, quick
 from anyshape.moe.triton_activation import gated
 from anyshape.moe.triton_routing import Choice, partial_logits, places, weigh
-from anyshape.moe.triton_rows import count_arguments, count_rows, follow, get_ready, once, overlap
+from anyshape.moe.triton_rows import count_arguments, count_rows, once
 
 # A program reads this many elements of a row at once (twice as many of float8), of so many rows
 # that a thread has 16 bytes, and so many times (of gate and up, or of down) before it needs any.

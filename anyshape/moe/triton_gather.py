@@ -9,15 +9,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from anyshape.moe.launches import ceil_div, power_of_two, quick
-from anyshape.moe.triton_rows import (
-    count_arguments,
-    count_rows,
-    follow,
-    largest_of,
-    overlap,
-    row_scale,
-)
+from anyshape.kernels.launches import ceil_div, power_of_two, quick
+from anyshape.kernels.overlap import follow, overlap
+from anyshape.moe.triton_rows import count_arguments, count_rows, largest_of, row_scale
 
 FP8 = torch.float8_e4m3fn
 ENOUGH_PROGRAMS = 1024

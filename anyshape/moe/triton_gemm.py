@@ -12,6 +12,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from anyshape.kernels.launches import (
+    ceil_div,
+    factor_strides,
+    given,
+    power_of_two,
+    processors,
+    quick,
+)
 from anyshape.moe import gluon_gemm, tma_gemm
 from anyshape.moe.gemm_tiles import (
     GATED_GATHER_TILES,
@@ -20,7 +28,6 @@ from anyshape.moe.gemm_tiles import (
     TILES,
     choose_tile,
 )
-from anyshape.moe.launches import ceil_div, factor_strides, given, power_of_two, processors, quick
 from anyshape.moe.reference import group_of_rows
 from anyshape.moe.tma_gemm import locate, plan
 from anyshape.moe.triton_activation import silu_mul

@@ -9,8 +9,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from anyshape.moe.launches import ceil_div, power_of_two, quick
-from anyshape.moe.triton_rows import TAKEN_KEY, best_of, follow, keys_of, once, overlap, scores_of
+from anyshape.kernels.launches import ceil_div, power_of_two, quick
+from anyshape.kernels.overlap import follow, overlap
+from anyshape.moe.triton_rows import TAKEN_KEY, best_of, keys_of, once, scores_of
 
 # Up to this many tokens the router's product is ours, in about this many programs.
 FEW_TOKENS = 64

@@ -16,16 +16,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from anyshape.moe.launches import ceil_div, power_of_two, quick
-from anyshape.moe.triton_rows import (
-    TAKEN_KEY,
-    best_of,
-    count_arguments,
-    count_rows,
-    follow,
-    keys_of,
-    overlap,
-)
+from anyshape.kernels.launches import ceil_div, power_of_two, quick
+from anyshape.kernels.overlap import follow, overlap
+from anyshape.moe.triton_rows import TAKEN_KEY, best_of, count_arguments, count_rows, keys_of
 
 ONE_LAUNCH_SCORES = 8192
 ONE_LAUNCH_EXPERTS = 256

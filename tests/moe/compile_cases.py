@@ -14,6 +14,7 @@ from torch import Tensor
 from triton.backends.compiler import GPUTarget
 from triton.runtime.jit import JITFunction
 
+from anyshape.kernels.launches import Launches
 from anyshape.moe import (
     gluon_few,
     gluon_gemm,
@@ -34,7 +35,6 @@ from anyshape.moe.gemm_tiles import (
     TWO_CONSUMERS,
     Tile,
 )
-from anyshape.moe.launches import Launches
 
 SHARED_BYTES = 232448
 COMPILED: list[object] = []

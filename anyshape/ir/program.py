@@ -113,6 +113,13 @@ class Call:
     location: Location | None = None
     guessed: bool = False
 
+    @property
+    def may_alias(self) -> bool:
+        """May a result lie in an argument's memory? A row says so of itself (``OpDef.alias``), and
+        then results are left as they are; of guessed ones it is tested.
+        """
+        return not self.restride and not self.guessed
+
 
 @dataclass(frozen=True, slots=True)
 class TensorArg:

@@ -93,24 +93,14 @@ def _native_steps(program: Program, library: bool) -> dict[int, Step]:
         done = as_native(step, program.buffers, library=library)
         if done is not None:
             native[index] = done
-    ends = _ends(program)
+    needed = _memory(program).needed
     for index, step in reversed(list(native.items())):
         if not isinstance(step, LibraryCall) or not step.dispatched:
             continue
         (name,) = step.call.outputs
-        if any(later not in native for later in range(index, ends[name] + 1)):
+        if any(later not in native for later in range(index, needed[name] + 1)):
             del native[index]
     return native
-
-
-def _ends(program: Program) -> dict[str, int]:
-    """The last mention of each buffer or of a view of it."""
-    ends = _last_uses(program)
-    for step in reversed(program.steps):
-        if isinstance(step, Call) and step.kind == "view":
-            for base in references(step.args):
-                ends[base] = max(ends.get(base, -1), *(ends.get(n, -1) for n in step.outputs))
-    return ends
 
 
 def _newly_used(
@@ -176,21 +166,37 @@ def matrix_layout(buffer: Buffer) -> tuple[bool, Dim] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Memory:
-    """Of the whole program: last uses, what is made in memory of its own, and its views."""
+    """Of the whole program: what is made in memory of its own, what may lie in the memory of other
+    buffers, and until which step a buffer's memory is needed: by the buffer itself or by anything
+    that may lie there.
+    """
 
-    last_use: Mapping[str, int]
     fresh: frozenset[str]
-    views: Mapping[str, list[str]]
+    lies_in: Mapping[str, tuple[str, ...]]
+    needed: Mapping[str, int]
+
+    def below(self, name: str) -> tuple[str, ...]:
+        """All buffers that this one may lie in the memory of."""
+        found = dict.fromkeys(self.lies_in.get(name, ()))
+        waiting = list(found)
+        while waiting:
+            bases = dict.fromkeys(self.lies_in.get(waiting.pop(), ()))
+            waiting += (base for base in bases if base not in found)
+            found |= bases
+        return tuple(found)
 
 
 def _memory(program: Program) -> _Memory:
-    views: dict[str, list[str]] = {}
+    lies_in: dict[str, tuple[str, ...]] = {}
     for step in program.steps:
-        if isinstance(step, Call) and step.kind == "view":
-            for name in references(step.args):
-                views.setdefault(name, []).append(step.outputs[0])
-    fresh = frozenset(name for step in program.steps for name in _fresh(step))
-    return _Memory(_last_uses(program), fresh, views)
+        if isinstance(step, Call) and step.may_alias:
+            handed = (*references(step.args), *references(tuple(step.kwargs.values())))
+            lies_in.update(dict.fromkeys(filter(None, step.outputs), handed))
+    needed = _last_uses(program)
+    for name, bases in reversed(lies_in.items()):  # what a buffer lies in is made before it
+        for base in bases:
+            needed[base] = max(needed[base], needed[name])
+    return _Memory(frozenset(n for s in program.steps for n in _fresh(s)), lies_in, needed)
 
 
 def _last_uses(program: Program) -> dict[str, int]:
@@ -241,13 +247,13 @@ def _close(
     compute = [place for place, (_, step) in enumerate(run) if _is_compute(step)]
     if len(compute) < MIN_COMPUTE_STEPS:
         return _Grouping(run, memory, facts, buffers).as_they_are(program.steps)
-    at = _tail(run, compute, memory.last_use) if len(compute) >= LONG else 0
+    at = _tail(run, compute, memory.needed) if len(compute) >= LONG else 0
     parts = (run[:at], run[at:]) if at else (run,)
     groups = (_Grouping(part, memory, facts, buffers).steps() for part in parts)
     return [step for group in groups for step in group]
 
 
-def _tail(run: Run, compute: Sequence[int], last_use: Mapping[str, int]) -> int:
+def _tail(run: Run, compute: Sequence[int], needed: Mapping[str, int]) -> int:
     """Where the last steps begin: before the last outliving buffer is first touched; 0: nowhere."""
     end = run[-1][0]
     first: dict[str, int] = {}
@@ -257,7 +263,7 @@ def _tail(run: Run, compute: Sequence[int], last_use: Mapping[str, int]) -> int:
                 first.setdefault(name, place)
     made = {s.buffer for _, s in run if isinstance(s, Allocate)}
     made |= {name for _, s in run if _is_product(s) for name in _outputs(s)}
-    late = [first[name] for name in made if last_use.get(name, -1) > end and name in first]
+    late = [first[name] for name in made if needed.get(name, -1) > end and name in first]
     if not late:
         return 0
     before = [place for place in compute if place <= max(late)]
@@ -310,7 +316,6 @@ class _Grouping:
     held: set[str] = field(default_factory=set)
     freed: dict[str, int] = field(default_factory=dict)
     views: dict[str, Call] = field(default_factory=dict)
-    outside_bases: set[str] = field(default_factory=set)
     taken: dict[str, str] = field(default_factory=dict)
     touched: list[tuple[int, Step, tuple[str, ...]]] = field(default_factory=list)
     last: dict[str, int] = field(default_factory=dict)
@@ -360,7 +365,6 @@ class _Grouping:
 
     def _find_made(self) -> dict[str, Call]:
         """Notes what the run allocates; returns the views it makes that are used after it."""
-        end = self.run[-1][0]
         for index, step in self.run:
             if isinstance(step, Allocate):
                 self.made[step.buffer] = index
@@ -372,26 +376,15 @@ class _Grouping:
                 self.held.update(_outputs(step))
             elif isinstance(step, Free):
                 self.freed.update(dict.fromkeys(step.buffers, index))
-        outside = {
-            n: step for n, step in self.views.items() if self.memory.last_use.get(n, -1) > end
-        }
-        self.outside_bases.update(base for name in outside for base in self._bases(name))
-        return {n: s for n, s in self.views.items() if n in outside or n in self.outside_bases}
+        return {name: step for name, step in self.views.items() if not self._dies(name)}
 
-    def _bases(self, name: str) -> Iterable[str]:
-        """What a view made in the run views, all the way."""
-        while name in self.views:
-            (name,) = references(self.views[name].args)
-            yield name
+    def _dies(self, name: str) -> bool:
+        """Is the buffer's memory needed no more after the run?"""
+        return self.memory.needed[name] <= self.run[-1][0]
 
     def _is_inner(self, name: str) -> bool:
-        end = self.run[-1][0]
-        return (
-            self.memory.last_use.get(name, -1) <= end
-            and name in self.freed
-            and name not in self.outside_bases
-            and self.buffers[name].role in ("temp", "result")
-        )
+        kind = self.buffers[name].role in ("temp", "result")
+        return kind and name in self.freed and self._dies(name)
 
     def _outliving(self) -> list[str]:
         """What is made here and not only for here."""
@@ -410,7 +403,8 @@ class _Grouping:
     def _find_touched(self) -> None:
         """Notes what each step mentions, what that is a view of included, and who is the last."""
         for index, step in self.run:
-            names = dict.fromkeys(n for name in mentioned(step) for n in (name, *self._bases(name)))
+            own = dict.fromkeys(mentioned(step))
+            names = own | dict.fromkeys(base for name in own for base in self.memory.below(name))
             self.touched.append((index, step, tuple(names)))
             self.last.update(dict.fromkeys(names, index))
 
@@ -441,18 +435,10 @@ class _Grouping:
         return replace(self.buffers[a], name=b, role=self.buffers[b].role) == self.buffers[b]
 
     def _donors(self) -> tuple[str, ...]:
-        """Memory from outside that is touched here for the last time, and seen by nothing else."""
-        own = {name for _, step in self.run for name in mentioned(step)}
-        own -= {*self.made, *self.views, *self.held}
-        fresh = {name for name in own & self.memory.fresh if self._viewed_here_only(name)}
-        return tuple(
-            name
-            for name in self.freed
-            if name in fresh and self.memory.last_use.get(name, -1) <= self.run[-1][0]
-        )
-
-    def _viewed_here_only(self, name: str) -> bool:
-        return all(view in self.views for view in self.memory.views.get(name, ()))
+        """Memory from outside that is touched here and needed no more after it."""
+        inside = {*self.made, *self.views, *self.held}
+        touched = self.memory.fresh & self.last.keys() - inside
+        return tuple(name for name in self.freed if name in touched and self._dies(name))
 
     def _view_of(self, name: str, donor: str) -> Call:
         buffer = self.buffers[name]
@@ -480,7 +466,7 @@ class _Grouping:
         """May b be written where a lies, at the step that reads a for the last time?"""
         if not isinstance(b.maker, Launch):
             return False
-        seen_as_view = any(a.name in self._bases(name) for name in mentioned(b.maker))
+        seen_as_view = any(a.name in self.memory.below(name) for name in mentioned(b.maker))
         return not seen_as_view and writes_over(b.maker, a.name, b.name)
 
     def _dims(self, kept: Iterable[Step], arena: Arena) -> Iterable[Dim]:

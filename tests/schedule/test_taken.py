@@ -18,6 +18,7 @@ import anyshape
 GENERATOR = torch.Generator().manual_seed(3)
 SMALL, WIDE = (torch.randn(4, 4, k, k, generator=GENERATOR) / 4 for k in (1, 3))
 BIAS = torch.randn(4, generator=GENERATOR)
+SQUARE = torch.randn(4, 4, generator=GENERATOR)
 Program = Callable[[Tensor], Any]
 
 
@@ -54,6 +55,22 @@ def is_viewed(x: Tensor) -> tuple[Tensor, Tensor]:
     return wide(norm(first)), part
 
 
+def is_returned_as_a_view(x: Tensor) -> tuple[Tensor, Tensor]:
+    rows = wide(x).view(-1, 4)
+    return rows, F.linear(F.gelu(F.linear(rows, SQUARE)), SQUARE)
+
+
+def is_returned_as_a_view_of_a_view(x: Tensor) -> tuple[Tensor, Tensor]:
+    first = wide(x)
+    part = first.flatten(1)[1:].view(-1, 4)[2:]
+    return F.linear(F.relu(F.linear(F.linear(part, SQUARE), SQUARE)), SQUARE), part
+
+
+def is_handed_back(x: Tensor) -> tuple[Tensor, Tensor]:
+    first = wide(x)
+    return wide(norm(first)), first.detach().contiguous().view_as(first)
+
+
 def is_laid_out_otherwise(x: Tensor) -> Tensor:
     return wide(norm(wide(x)).transpose(2, 3).contiguous())
 
@@ -64,7 +81,8 @@ def is_summed(x: Tensor) -> Tensor:
 
 
 PROGRAMS = (
-    dies, is_read_later, is_read_elsewhere, is_returned, is_viewed, is_laid_out_otherwise, is_summed,
+    dies, is_read_later, is_read_elsewhere, is_returned, is_viewed, is_returned_as_a_view,
+    is_returned_as_a_view_of_a_view, is_handed_back, is_laid_out_otherwise, is_summed,
 )  # fmt: skip
 
 

@@ -164,11 +164,9 @@ class _Emitter(LanePrinter):
         other = next(axis for axis in outer if axis.name == across)
         self._parallel(len(outer) + 1)
         self._open_loops(others)
-        self._open(
-            f"for (i64 {across}b = 0; {across}b < {self._dim(other.extent)}; {across}b += {TILE})"
-        )
         name = inner.name
-        self._open(f"for (i64 {name}b = 0; {name}b < {self._dim(inner.extent)}; {name}b += {TILE})")
+        self._blocks(other, TILE)
+        self._blocks(inner, TILE)
         for axis in (other, inner):
             extent, end = self._dim(axis.extent), f"{axis.name}e"
             self._line(
@@ -176,7 +174,7 @@ class _Emitter(LanePrinter):
             )
         for n in loads:
             self._load_tile(n, other, inner)
-        self._open(f"for (i64 {across} = {across}b; {across} < {across}e; {across}++)")
+        self._loop(across, f"{across}b", f"{across}e")
         known = [n for n in self._outer_elements() if n not in loads]
         self._emit_elements(known)
         work = Work(stores=list(self.kernel.stores), known=set(known))
@@ -209,9 +207,14 @@ class _Emitter(LanePrinter):
 
     def _open_blocks(self, axis: Axis, size: int) -> tuple[str, str]:
         name, extent = axis.name, self._dim(axis.extent)
-        self._open(f"for (i64 {name}b = 0; {name}b < {extent}; {name}b += {size})")
+        self._blocks(axis, size)
         self._line(f"i64 {name}e = {name}b + {size} < {extent} ? {name}b + {size} : {extent};")
         return f"{name}b", f"{name}e"
+
+    def _blocks(self, axis: Axis, size: int) -> None:
+        name = axis.name
+        head = f"for (i64 {name}b = 0; {name}b < {self._dim(axis.extent)}; {name}b += {size})"
+        self._open(head, name)
 
     def _outer_elements(self) -> list[int]:
         """The elements that do not vary along the lane."""
@@ -389,7 +392,7 @@ class _Emitter(LanePrinter):
     def _open_columns(self, column: Axis) -> None:
         name = column.name
         self._line("#pragma omp simd")
-        self._open(f"for (i64 {name} = {name}b; {name} < {name}e; {name}++)")
+        self._loop(name, f"{name}b", f"{name}e")
 
     def _column_pass(self, level: int, column: Axis) -> None:
         work, place = self._work(level, set()), _lane(column)
@@ -403,7 +406,7 @@ class _Emitter(LanePrinter):
             for n in work.reduces:
                 self._spread(column, f"a{n}[{place}] = {c_identity(self.elements[n])};")
             name = inner.name
-            self._open(f"for (i64 {name} = {name}b; {name} < {name}e; {name}++)")
+            self._loop(name, f"{name}b", f"{name}e")
             self._load_columns(self._roots(work), column)
             self._open_columns(column)
             self._columns_known(self._roots(work), column)
@@ -537,8 +540,7 @@ class _Emitter(LanePrinter):
 
     def _open_loops(self, axes: tuple[Axis, ...] | list[Axis]) -> None:
         for axis in axes:
-            extent = self._dim(axis.extent)
-            self._open(f"for (i64 {axis.name} = 0; {axis.name} < {extent}; {axis.name}++)")
+            self._loop(axis.name, "0", self._dim(axis.extent))
 
 
 def _lane(column: Axis) -> str:

@@ -52,14 +52,21 @@ class CellPrinter:
     loaded: dict[int, str] = field(default_factory=dict)  # float16 of a vector, as float32
     stored: dict[Store, str] = field(default_factory=dict)  # what will be float16, as float32
     partial: str = ""  # the axis of the last vector of a row, where lanes need not be cells
+    running: list[str] = field(default_factory=list)  # the axis of each open loop, "" of none
 
-    def _open(self, head: str) -> None:
+    def _open(self, head: str, axis: str = "") -> None:
+        """Opens a block; ``axis`` says whose loop it is, in whose body the axis is not empty."""
         self._line(f"{head} {{".lstrip())
         self.depth += 1
+        self.running.append(axis)
+
+    def _loop(self, name: str, start: str, end: str) -> None:
+        self._open(f"for (i64 {name} = {start}; {name} < {end}; {name}++)", name)
 
     def _close(self, count: int) -> None:
         for _ in range(count):
             self.depth -= 1
+            self.running.pop()
             self._line("}")
 
     def _line(self, text: str) -> None:
@@ -128,8 +135,19 @@ class CellPrinter:
             text = f"({text} != 0)"
         along = self.partial and self.partial in self.passes.axes_of[number]
         conditions = ["l < left"] if along else []
+        conditions += self._turns(number)
         conditions += [] if element.mask is None else [f"v{element.mask}"]
         return f"({_all(conditions)} ? {text} : 0)" if conditions else text
+
+    def _turns(self, number: int) -> list[str]:
+        """That the loops in which the element is needed turn at all: those that are not open here,
+        because it does not vary along them. What it reads need not be there otherwise."""
+        return [
+            f"{self._dim(axis.extent)} > 0"
+            for axis in self.passes.needed_in(number)
+            if axis.name not in self.running
+            and not (isinstance(axis.extent, int) and axis.extent > 0)
+        ]
 
     def _result(self, text: str, other: str) -> str:
         """``text`` where this lane is a cell, else ``other``."""

@@ -96,7 +96,7 @@ class LanePrinter(CellPrinter):
     def _lane_loop(self, axis: Axis, start: str, end: str, work: Work) -> None:
         body = self.passes.closure(self._roots(work), work.known, self.elements)
         if self._scans(work):
-            self._open(f"for (i64 {axis.name} = {start}; {axis.name} < {end}; {axis.name}++)")
+            self._loop(axis.name, start, end)
             self._cell(work, body, "a{0}")
             self._close(1)
             return
@@ -111,7 +111,7 @@ class LanePrinter(CellPrinter):
             self._last_vector(axis.name, end, lanes, work, body)
             return
         self._line("#pragma omp simd")
-        self._open(f"for (i64 {axis.name} = {start}; {axis.name} < {end}; {axis.name}++)")
+        self._loop(axis.name, start, end)
         self._cell(work, body, "a{0}")
         self._close(1)
 
@@ -147,7 +147,7 @@ class LanePrinter(CellPrinter):
             self._combine_lanes(work, narrow)
             self._line(f"{first} = {end};")
             self._close(1)
-        self._open(f"for (i64 {axis.name} = {first}; {axis.name} < {end}; {axis.name}++)")
+        self._loop(axis.name, first, end)
         self._cell(work, body, "a{0}")
         self._close(1)
 
@@ -174,7 +174,7 @@ class LanePrinter(CellPrinter):
     def _full_vectors(self, name: str, end: str, lanes: int, work: Work, body: list[int]) -> None:
         """``lanes`` cells at a time, as long as there are so many."""
         first = f"{name}w"
-        self._open(f"for (; {first} + {lanes} <= {end}; {first} += {lanes})")
+        self._open(f"for (; {first} + {lanes} <= {end}; {first} += {lanes})", name)
         converted = CONVERTED if lanes == NARROW else CONVERTED_WIDE
         self._load_halves(name, lanes, "16", body, converted)
         self._declare_halves(name, lanes, work, converted)
@@ -192,7 +192,7 @@ class LanePrinter(CellPrinter):
         to hold, and denormal numbers are slow.
         """
         first = f"{name}w"
-        self._open(f"if ({first} < {end})")
+        self._open(f"if ({first} < {end})", name)
         self._line(f"const int left = {end} - {first};")
         self._load_halves(name, lanes, "left - h", body, CONVERTED)
         self._declare_halves(name, lanes, work, CONVERTED)

@@ -8,10 +8,11 @@ its argument. Both targets print passes in order; nothing here is of one target.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anyshape.ir.dtypes import bool_
 from anyshape.ir.loops import (
+    Axis,
     Const,
     Element,
     Kernel,
@@ -29,12 +30,17 @@ from anyshape.symbolic import Dim, Expr, Symbol
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """``axes_of[n]``: names of the axes that element ``n`` varies over; ``level[n]``: its pass."""
+    """``axes_of[n]``: names of the axes that element ``n`` varies over; ``level[n]``: its pass.
+
+    ``after_rows`` are the elements that a store per row reads, other than through a reduction: they
+    are needed of an empty row, too.
+    """
 
     kernel: Kernel
     axes_of: tuple[frozenset[str], ...]
     level: tuple[int, ...]
     rows: frozenset[str]
+    after_rows: frozenset[int] = frozenset()
 
     @property
     def count(self) -> int:
@@ -46,6 +52,13 @@ class Passes:
     def in_row(self, number: int) -> bool:
         """Does the element vary along the row?"""
         return not self.rows.isdisjoint(self.axes_of[number])
+
+    def needed_in(self, number: int) -> tuple[Axis, ...]:
+        """The axes none of which is empty where anything needs the element. A load that is printed
+        outside of one of their loops, because it does not vary along it, may run only if that loop
+        turns."""
+        axes = self.kernel.axes
+        return axes if number in self.after_rows else (*axes, *self.kernel.rows)
 
     def reduces(self, level: int) -> list[int]:
         """The reductions that pass ``level`` does."""
@@ -111,7 +124,9 @@ def analyse(kernel: Kernel) -> Passes:
             axes = axes | {kernel.rows[-1].name}
         axes_of.append(axes)
         level.append(above)
-    return Passes(kernel, tuple(axes_of), tuple(level), rows)
+    passes = Passes(kernel, tuple(axes_of), tuple(level), rows)
+    stored = (n for store in kernel.stores if store.per == "row" for n in operands(store))
+    return replace(passes, after_rows=frozenset(passes.closure(stored, set())))
 
 
 def coefficient(index: Dim, axis: str) -> Dim | None:

@@ -322,7 +322,7 @@ class _Emitter:
             case Position(index=index):
                 return f"(tl.full([], 0, tl.int64) + {self._dim(index)})"
             case Load():
-                return self._load(element)
+                return self._load(number, element)
             case Op(op="cast", args=(arg,), dtype=dtype):
                 return _cast(f"v{arg}", elements[arg].dtype, dtype)
             case Op(op="where", args=(condition, a, b)):
@@ -352,8 +352,12 @@ class _Emitter:
             masks.append(f"v{item.mask}")
         return f"{item.pointer} + ({index})", " & ".join(masks)
 
-    def _load(self, element: Load) -> str:
+    def _load(self, number: int, element: Load) -> str:
         pointer, mask = self._place(element)
+        if self.kernel.rows and not self.passes.in_row(number):
+            needed = self.passes.needed_in(number)
+            turns = "" if self.kernel.rows[-1] not in needed else "(rtotal > 0)"
+            mask = " & ".join(filter(None, (mask, turns)))
         text = f"tl.load({pointer}, mask={mask}, other=0)" if mask else f"tl.load({pointer})"
         return f"({text} != 0)" if element.dtype is bool_ else text
 

@@ -1,0 +1,91 @@
+"""Runs programs of `sized_programs.py`, each in a process of its own, and prints a line of JSON for each.
+
+    python run_sized.py DTYPE MOST NUMBER...
+
+DTYPE is one of torch's, or "turn" for another one from program to program; MOST says how many
+assignments of sizes each program is called with. One compiled function serves them all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import traceback
+import warnings
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+from sized_programs import DTYPES, PROGRAMS, Program, assignments
+
+import anyshape
+
+
+def differences(program: Program, dtype: torch.dtype, most: int) -> str:
+    """What was not as eager's; empty where all was."""
+    function = program.function()
+    fast = anyshape.compile(program.function())
+    for number, sizes in enumerate(assignments(program.names, most)):
+        print(f"{sizes}", file=sys.stderr, flush=True)
+        wanted = outcome(function, program.arguments(sizes, dtype, number))
+        found = outcome(fast, program.arguments(sizes, dtype, number))
+        try:
+            compare(found, wanted)
+        except AssertionError as error:
+            return f"{sizes}: {error}"
+    return ""
+
+
+def outcome(function, args):
+    try:
+        made = function(*args)
+    except (RuntimeError, IndexError, ValueError) as error:
+        return type(error)
+    return made if isinstance(made, tuple) else (made,)
+
+
+def compare(found, wanted):
+    if isinstance(wanted, type) or isinstance(found, type):
+        assert found is wanted, f"{found}, eager {wanted}"
+        return
+    for ours, theirs in zip(found, wanted, strict=True):
+        tolerance = {torch.bfloat16: 3e-2, torch.float16: 4e-3}.get(theirs.dtype, 2e-5)
+        torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def run(program: Program, dtype: torch.dtype, most: int) -> str:
+    """What `differences` says, from a process of its own, or the signal that ended that."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(reader)
+        try:
+            said = differences(program, dtype, most)
+        except BaseException:
+            said = traceback.format_exc()
+        os.write(writer, said.encode()[:60_000])
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        said = pipe.read().decode(errors="replace")
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code < 0:
+        return f"ended by {signal.Signals(-code).name}"
+    return said or ("" if code == 0 else f"ended with status {code}")
+
+
+def main(dtype: str, most: str, *numbers: str) -> None:
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    for number in map(int, numbers):
+        kind = DTYPES[number % len(DTYPES)] if dtype == "turn" else getattr(torch, dtype)
+        print(f"{number} {PROGRAMS[number].text} of {kind}", file=sys.stderr, flush=True)
+        said = run(PROGRAMS[number], kind, int(most))
+        print(json.dumps([number, said]), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

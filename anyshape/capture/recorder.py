@@ -340,8 +340,10 @@ class Recorder:
         return known
 
     def number_tensor(self, values: Any, device: str) -> Value:
-        """A list of ints used as an index: a constant tensor."""
+        """A list of numbers used as an index: a constant tensor of bools, bytes or integers."""
         tensor = torch.tensor(values, device=device)
+        if tensor.dtype not in (torch.bool, torch.uint8):
+            tensor = tensor.to(torch.int64)
         return self.constant(tensor, f"tensor({values})")
 
     def hint_of(self, expr: Dim) -> int | None:

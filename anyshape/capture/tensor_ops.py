@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,7 +20,7 @@ from anyshape.capture.breaks import broken
 from anyshape.capture.numpy_scalars import number_beside_tensor
 from anyshape.capture.tensors import DTYPE_OF_TORCH, TORCH_OF_DTYPE, device_text
 from anyshape.capture.values import PROXIES, ScalarValue, SizeValue, TensorValue
-from anyshape.ir.dtypes import DType
+from anyshape.ir.dtypes import DType, bool_, int64, uint8
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops import OPS
 from anyshape.ops.layout import numel
@@ -231,25 +231,65 @@ def setitem(domain: SymbolicDomain, x: TensorValue, key: Any, new: Any) -> None:
 def index_arg(domain: SymbolicDomain, key: Any) -> Any:
     """An index with values and expressions in the place of proxies."""
     if isinstance(key, tuple):
-        return tuple(index_arg(domain, part) for part in key)
-    if isinstance(key, list):
-        key = domain.seen(key)
-        if all(numbers.is_int(part) and type(part) is not bool for part in key):
-            return _places(domain, key)
-        if any(type(part) in PROXIES for part in key):
-            raise broken("unknown-call", "indexing a tensor with a list of sizes or tensors")
-        return key
-    if isinstance(key, slice):
-        key = slice(*(_bound(domain, part) for part in (key.start, key.stop, key.step)))
-    return to_arg(domain, key)
+        return tuple(_index_part(domain, part) for part in domain.seen(key))
+    if isinstance(key, list) and any(map(_is_part, domain.seen(key))):
+        raise broken("unknown-call", "indexing a tensor with a list that is taken for a tuple")
+    return _index_part(domain, key)
 
 
-def _places(domain: SymbolicDomain, key: Sequence[Any]) -> Any:
-    """A list of ints, some of them sizes, as an index."""
-    if not any(type(part) in PROXIES for part in key):
-        return key
-    parts = [call_row(domain, "full", (), part, dtype=torch.int64) for part in key]
-    return to_arg(domain, call_row(domain, "stack", tuple(parts), 0))
+def _is_part(item: Any) -> bool:
+    """Does torch take a list that holds this for a tuple?"""
+    kinds = (slice, list, tuple, TensorValue, torch.Tensor)
+    return item is None or item is Ellipsis or isinstance(item, kinds)
+
+
+def _index_part(domain: SymbolicDomain, part: Any) -> Any:
+    if isinstance(part, (list, tuple)):
+        part = domain.seen(part)
+        leaves = list(_leaves(part))
+        if not any(isinstance(leaf, torch.Tensor) or type(leaf) in PROXIES for leaf in leaves):
+            return list(part)
+        kinds = {_kind_of_leaf(domain, leaf) for leaf in leaves}
+        dtype = int64 if int64 in kinds else uint8 if uint8 in kinds else bool_
+        return to_arg(domain, _places(domain, part, TORCH_OF_DTYPE[dtype]))
+    if isinstance(part, slice):
+        part = slice(*(_bound(domain, end) for end in (part.start, part.stop, part.step)))
+    return to_arg(domain, part)
+
+
+def _leaves(part: Any) -> Iterator[Any]:
+    if isinstance(part, (list, tuple)):
+        for item in part:
+            yield from _leaves(item)
+    else:
+        yield part
+
+
+def _kind_of_leaf(domain: SymbolicDomain, leaf: Any) -> DType:
+    """What kind of index the item of a sequence is: a bool, a byte or an integer."""
+    if isinstance(leaf, torch.Tensor):
+        leaf = domain.lift(leaf)
+    if isinstance(leaf, TensorValue):
+        kind = leaf.value.tensor
+        if all(size == 1 for size in kind.shape) and not (
+            kind.dtype.is_floating or kind.dtype.is_complex
+        ):
+            return kind.dtype if kind.dtype in (bool_, uint8) else int64
+    elif numbers.is_int(leaf):
+        return bool_ if isinstance(leaf, (bool, ScalarValue)) else int64
+    raise broken("unknown-call", f"indexing a tensor with a list of a {type(leaf).__name__}")
+
+
+def _places(domain: SymbolicDomain, part: Any, dtype: torch.dtype) -> Any:
+    """A sequence, or one of sequences, as the tensor that it is as an index."""
+    if isinstance(part, (list, tuple)):
+        made = [_places(domain, item, dtype) for item in part]
+        if len({len(one.value.shape) for one in made}) > 1:
+            raise broken("unknown-call", "indexing a tensor with a ragged list")
+        return call_row(domain, "stack", tuple(made), 0)
+    if isinstance(part, (torch.Tensor, TensorValue)):
+        return call_row(domain, "reshape", call_row(domain, "to", part, dtype), ())
+    return call_row(domain, "full", (), part, dtype=dtype)
 
 
 def _bound(domain: SymbolicDomain, part: Any) -> Any:

@@ -16,7 +16,7 @@ from anyshape.ops.reduce import cast, count_of, variance, wide
 from anyshape.ops.rules import contiguous_like, dim_of, require_sizes, sizes_of, tensor
 from anyshape.ops.table import op
 from anyshape.ops.view import Normal, sequence
-from anyshape.symbolic import Dim, eq, floordiv, minimum, mod, ne
+from anyshape.symbolic import Dim, eq, floordiv, ge, minimum, mod, ne
 
 # --- softmax ---
 
@@ -217,6 +217,7 @@ def _group_norm_type(
     cx: TypeContext, x: Any, groups: Any, weight: Any = None, bias: Any = None, eps: Any = 1e-5
 ) -> TensorType:
     t = tensor(x)
+    cx.require(ge(groups, 1), f"Expected num groups to be greater than 0, got {groups}")
     divides = eq(mod(t.shape[1], groups), 0)
     cx.require(divides, "Expected number of channels in input to be divisible by num_groups")
     each = t.shape[0] * cx.facts.simplify(floordiv(t.shape[1], groups)) * numel(t.shape[2:])

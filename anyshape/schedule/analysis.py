@@ -73,6 +73,20 @@ class Analysis:
         places = (self.places[self.binders[n]] for n in numbers if n in self.binders)
         return max(places, default=-1.0)
 
+    def sources_of(self, node: Node) -> set[int]:
+        """The nodes whose results the node reads, views looked through."""
+        sources: set[int] = set()
+        for value in node.inputs():
+            above = self.producer.get(value)
+            if above is not None:
+                sources |= self.sources[above] if self.kinds[above] == "view" else {above}
+        return sources
+
+    def link_sources(self) -> None:
+        """Once it is known which views are steps of their own."""
+        for position, node in enumerate(self.nodes):
+            self.sources[position] = self.sources_of(node)
+
     def memory_of(self, value: Value) -> Value:
         """Whose memory holds the value: its own, or an input's that it is written into."""
         return self.homes.get(value, value)
@@ -117,11 +131,7 @@ def analyse(graph: Graph, ops: Mapping[str, OpDef]) -> Analysis:
             found.producer[output] = position
             for number in midrun_numbers(_shown(output)):
                 found.binders.setdefault(number, position)
-        sources: set[int] = set()
-        for value in node.inputs():
-            above = found.producer.get(value)
-            if above is not None:
-                sources |= found.sources[above] if found.kinds[above] == "view" else {above}
+        sources = found.sources_of(node)
         found.sources.append(sources)
         found.places.append(float(position))
         found.scheduled.append(False)

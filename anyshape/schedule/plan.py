@@ -32,7 +32,7 @@ from anyshape.ir.program import (
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops import OPS
 from anyshape.ops.layout import view_strides
-from anyshape.ops.table import Extern, OpDef
+from anyshape.ops.table import Extern, OpDef, View
 from anyshape.options import Options
 from anyshape.schedule.analysis import Analysis, analyse, link_readers
 from anyshape.schedule.build import draft_group
@@ -40,7 +40,7 @@ from anyshape.schedule.draft import Cell, Draft
 from anyshape.schedule.fuse import Group, Part, Refusal, grow
 from anyshape.schedule.indices import Index, Refine, dot, terms_of
 from anyshape.schedule.inplace import ASSIGN, written_in_place
-from anyshape.schedule.lower import Lowering, view_index
+from anyshape.schedule.lower import Lowering, is_supported, view_index
 from anyshape.schedule.steps import insert_frees, numbers_in, numbers_of, symbols_used
 from anyshape.schedule.tile import finish
 from anyshape.symbolic import Dim, Expr, Symbol
@@ -118,18 +118,46 @@ class _Plan:
         found = self.found
         wanted = [v for output in self.graph.outputs for v in _tensors(output)]
         for value in wanted:
-            found.copies.update(islice(self._copied_below(value), 1))
+            for position in islice(self._copied_below(value), 1):
+                self._copy(position)
         self._share_copies(dict.fromkeys(wanted))
-        for position, node in enumerate(self.graph.nodes):
+        for position in range(len(found.nodes)):
             if found.kinds[position] == "step":
-                wanted.extend(v for v in node.inputs() if isinstance(v.type, TensorType))
-        for value in wanted:
-            if self._is_view(value) and value not in self.strided:
+                wanted.extend(self._read_by(position))
+        for value in wanted:  # grows while it is read
+            while self._is_view(value) and value not in self.strided:
                 place = self._stride(value)
-                if place is None or not self._enters(value, place):
-                    found.copies.add(found.producer[value])
-                else:
+                if place is not None and self._enters(value, place):
                     self.strided[value] = place
+                    break
+                step = self._copy(found.producer[value] if place else self._cannot_stride(value))
+                if step is not None:
+                    wanted.extend(self._read_by(step))
+        found.link_sources()
+
+    def _copy(self, position: int) -> int | None:
+        """The view gets memory of its own, by a kernel; by eager torch where kernels cannot hold
+        its elements: then it is a step, whose place is returned."""
+        found = self.found
+        if is_supported(found.nodes[position]):
+            found.copies.add(position)
+            return None
+        found.kinds[position] = "step"
+        return position
+
+    def _cannot_stride(self, value: Value) -> int:
+        """What is to be copied, so that the view has strides: the view itself, in one kernel; the
+        lowest view without strides where eager torch copies."""
+        found = self.found
+        if is_supported(found.nodes[found.producer[value]]):
+            return found.producer[value]
+        below = reversed(list(self._views_below(value)))
+        return next(found.producer[view] for view in below if self._stride(view) is None)
+
+    def _read_by(self, position: int) -> Iterator[Value]:
+        """The tensors that the node reads."""
+        inputs = self.found.nodes[position].inputs()
+        return (value for value in inputs if isinstance(value.type, TensorType))
 
     def _copied_below(self, value: Value) -> Iterator[int]:
         """Reshapes in the chain of views that copy in eager, though later facts make them views:
@@ -154,7 +182,7 @@ class _Plan:
                 roots.setdefault(root, []).append(value)
         for root, values in roots.items():
             if len(values) > 1:
-                self.found.copies.add(self.found.producer[root])
+                self._copy(self.found.producer[root])
 
     def _is_view(self, value: Value) -> bool:
         """A view that has no memory of its own."""
@@ -329,7 +357,7 @@ class _Plan:
             self._bind_number(scalars[0], args)
             return
         kind = EFFECT_KINDS.get(node.op, "extern" if isinstance(lower, Extern) else "eager")
-        restride = row is None or row.alias == "none"
+        restride = row is None or row.alias == "none" or isinstance(lower, View)
         guessed = row is not None and row.guessed
         self.steps.append(
             Call(function, args, kwargs, outputs, kind, restride, node.location, guessed)

@@ -14,7 +14,7 @@ WORKERS ?= 2
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all lint format bench conformance clean
+.PHONY: demo test test-all test-sanitized lint format bench conformance clean
 
 demo: $(READY)
 	$(RUN) -m anyshape demo
@@ -24,6 +24,14 @@ test: $(READY)
 
 test-all: $(READY)
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -q -n $(WORKERS) --dist worksteal --durations=10 -m "not gpu"
+
+	$(MAKE) test-sanitized
+
+# Generated C under gcc's address and undefined-behaviour sanitizers.
+SANITIZED := tests/bounds tests/fuzz tests/ops tests/codegen tests/schedule
+test-sanitized: $(READY)
+	OMP_NUM_THREADS=1 $(RUN) tests/sanitized/run.py -m pytest -q -n $(WORKERS) --dist worksteal \
+		-p no:faulthandler -o timeout=1800 $(SANITIZED)
 
 lint: $(READY)
 	$(VENV)/bin/ruff check .

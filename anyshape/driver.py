@@ -199,7 +199,9 @@ class Driver:
         stretch_names = {}
         for step in program.steps:
             if isinstance(step, Stretch):
-                anonymous, entries = emit_stretch(step, program, kernel_names, PLACEHOLDER)
+                anonymous, entries = emit_stretch(
+                    step, program, kernel_names, PLACEHOLDER, apart=self.options.sanitize
+                )
                 name, functions[name] = _named(anonymous, "stretch")
                 table = f"table_{len(tables)}"
                 tables[table] = entries
@@ -254,7 +256,7 @@ def argument_types(kernel: Kernel) -> tuple[CType, ...]:
 class _Builders:
     """The loaded kernels of this process, by compiler and cache directory."""
 
-    found: dict[tuple[str, str, bool], Builder] = field(default_factory=dict)
+    found: dict[tuple[str, str, bool, bool], Builder] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -262,7 +264,7 @@ _BUILDERS = _Builders()
 
 
 def _shared_builder(options: Options) -> Builder:
-    key = (options.cc, options.cache_dir, options.cache)
+    key = (options.cc, options.cache_dir, options.cache, options.sanitize)
     with _BUILDERS.lock:
         if key not in _BUILDERS.found:
             _BUILDERS.found[key] = Builder.create(options, c_code.c_prelude() + NATIVE_PRELUDE)

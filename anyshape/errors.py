@@ -222,6 +222,11 @@ CODES: Mapping[str, Template] = MappingProxyType(
             "opcodes differ from version to version",
             "use a supported Python; until then the program runs eagerly",
         ),
+        "E604": Template(
+            "the address sanitizer's runtime is not loaded",
+            "C that is built with options={{'sanitize': True}} calls it, and it must come first",
+            "start Python with LD_PRELOAD set to what gcc -print-file-name=libasan.so prints",
+        ),
         "E901": Template(
             "a mistake in anyshape itself, in {stage}",
             "{why}",

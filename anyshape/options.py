@@ -50,6 +50,11 @@ class Options:
     cache: bool = option(True, "keep kernels and programs on disk")
     cache_dir: str = option("", "directory of the cache; empty: no place for one was found")
     cc: str = option("", "C compiler; empty: the first of cc, gcc, clang")
+    sanitize: bool = option(
+        False,
+        "build C with gcc's address and undefined-behaviour sanitizers, every buffer in memory of "
+        "its own; Python must have been started with libasan preloaded",
+    )
 
 
 # A mode is a named set of options. Autotuning and CUDA graphs are for GPUs; on the CPU there is
@@ -99,11 +104,14 @@ def from_user(
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Options:
-    """The defaults as the environment changes them: ANYSHAPE_DISABLE, ANYSHAPE_CACHE_DIR, CC."""
+    """The defaults as the environment changes them: ANYSHAPE_DISABLE, ANYSHAPE_CACHE_DIR, CC,
+    ANYSHAPE_SANITIZE.
+    """
     return Options(
         disable=_truthy(environ.get("ANYSHAPE_DISABLE", "")),
         cache_dir=_cache_dir(environ),
         cc=environ.get("CC", ""),
+        sanitize=_truthy(environ.get("ANYSHAPE_SANITIZE", "")),
     )
 
 

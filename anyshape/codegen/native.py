@@ -11,7 +11,7 @@ differs between processes (addresses) is in the text, so that the disk cache ser
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from anyshape.ir.code import CFunction, CType, Reference
@@ -65,13 +65,15 @@ def emit_stretch(
     name: str,
     *,
     hollow: bool = False,
+    apart: bool = False,
 ) -> tuple[CFunction, tuple[Reference, ...]]:
     """Prints the stretch as C, and says what the entries of its table are.
 
     ``hollow`` is for measuring: an operator called by name only allocates what it would return, and
-    nothing fails.
+    nothing fails. ``apart`` is for tests: each buffer has memory of its own instead of a place in
+    the arena or in memory that is lent, so that an access past its end is seen.
     """
-    return _Printer(stretch, program.buffers, kernel_names, hollow).emit(name)
+    return _Printer(stretch, program.buffers, kernel_names, hollow, apart).emit(name)
 
 
 @dataclass(slots=True)
@@ -98,6 +100,7 @@ class _Printer:
     buffers: Mapping[str, Buffer]
     kernel_names: Mapping[Kernel, str]
     hollow: bool
+    apart: bool
     table: dict[Reference, int] = field(default_factory=dict)
     pointers: dict[str, Slot] = field(default_factory=dict)  # by buffer
     places: dict[tuple[Slot | str, str], Slot] = field(default_factory=dict)  # by base and offset
@@ -111,6 +114,7 @@ class _Printer:
     held: dict[Dim, str] = field(default_factory=dict)  # what sizes are made of, as C text
     sums: NamedSums = field(default_factory=NamedSums)
     rows: list[tuple[str, tuple[Slot, ...]]] = field(default_factory=list)
+    own: list[str] = field(default_factory=list)  # with ``apart``: the size of each buffer
 
     def emit(self, name: str) -> tuple[CFunction, tuple[Reference, ...]]:
         parameters = ["void **table", "char *arena"]
@@ -136,7 +140,8 @@ class _Printer:
             )
         for buffer, (place, offset) in self.stretch.inner.items():
             start = f"at{place}" if offset == 0 else f"at{place} + {self._size(offset)}"
-            self.pointers[buffer] = self._place("arena", start)
+            inside = self._own(buffer) if self.apart else self._place("arena", start)
+            self.pointers[buffer] = inside
         rooms = [tuple(map(self._size, room)) for room in self.stretch.rooms]
         for step in self.stretch.steps:
             self._step(step)
@@ -175,10 +180,13 @@ class _Printer:
             f"const double f[] = {{{', '.join(floats) or '0'}}};",
             *_offsets(rooms),
             f"void *v[{max(end, 1)}];",
+            *self._owned(),
             f"__builtin_memcpy(v, table, {len(self.table)} * sizeof(void *));",
             *(f"v[{self._index(slot)}] = {text};" for slot, text in self.setup.items()),
-            f"return anyshape_run(steps, {len(steps)}, operands, v, n, f, {first}, {end}, "
+            f"long status = anyshape_run(steps, {len(steps)}, operands, v, n, f, {first}, {end}, "
             f"{'0' if delete is None else f'v[{self._index(delete)}]'});",
+            *(f"free(own[{number}]);" for number in range(len(self.own))),
+            "return status;",
         ]
         body = "\n".join(f"    {line}" for line in lines)
         level = 1 if len(self.sizes) < MANY_SIZES else 0
@@ -246,6 +254,9 @@ class _Printer:
         assert isinstance(offset, (int, Expr))
         (made,) = step.outputs
         pointer = self.pointers[base.name]
+        if self.apart and self._is_lent(made):
+            self.pointers[made] = self._own(made)
+            return
         if offset == 0:
             self.pointers[made] = pointer
             return
@@ -261,6 +272,24 @@ class _Printer:
             part.lines.append(f"{part(slot)} = {_moved(part(pointer), text)};")
         else:
             self.setup[slot] = _moved(self._early(pointer), text)
+
+    def _own(self, name: str) -> Slot:
+        """The slot of memory that is only this buffer's."""
+        buffer = self.buffers[name]
+        self.own.append(self._size(numel(buffer.shape) * buffer.dtype.size_bytes))
+        return self._place(f"own[{len(self.own) - 1}]", "0L")
+
+    def _is_lent(self, name: str) -> bool:
+        """Is the view no view of the program, but memory for what a step makes?"""
+        makes = (s.call if isinstance(s, LibraryCall) else s for s in self.stretch.steps)
+        results = (s.outputs for s in makes if isinstance(s, Call) and s.kind != "view")
+        return self.buffers[name].role == "temp" or any(name in outputs for outputs in results)
+
+    def _owned(self) -> Iterator[str]:
+        if self.own:
+            yield f"void *own[{len(self.own)}];"
+        for number, size in enumerate(self.own):
+            yield f"own[{number}] = {size} ? malloc({size}) : 0;"
 
     def _early(self, slot: Slot) -> str:
         """A pointer that is known from the start, as text of the stretch's own function."""
@@ -281,12 +310,23 @@ class _Printer:
             row = part(self.pointers[bias[0].name])
             row_bytes = self._size(columns * result.dtype.size_bytes)
             part.lines.append(f"anyshape_fill_rows({c}, {row}, {self._size(rows)}, {row_bytes});")
+        for operand in (left.name, right.name, result.name):
+            self._touch(operand, self.buffers[operand].shape, self.buffers[operand].strides, part)
         numbers = ", ".join(map(self._size, (rows, columns, inner)))
         part.lines.append(
             f"if (anyshape_gemm({gemm}, {int(result.dtype is float64)}, {int(a_transposed)}, "
             f"{int(b_transposed)}, {numbers}, {a_text}, {self._size(lda)}, {b_text}, "
             f"{self._size(ldb)}, {c}, {'1.0' if bias else '0.0'})) return 1;"
         )
+
+    def _touch(
+        self, buffer: str, shape: tuple[Dim, ...], strides: tuple[Dim, ...], part: _Part
+    ) -> None:
+        if self.apart:
+            dims = f"{len(shape)}, {self._array(shape)}, {self._array(strides)}"
+            width = self.buffers[buffer].dtype.size_bytes
+            place = part(self.pointers[buffer])
+            part.lines.append(f"anyshape_touch({place}, {width}, {dims});")
 
     def _fail_if(self, condition: str, status: int, part: _Part) -> None:
         part.lines.append(f"{condition};" if self.hollow else f"if ({condition}) return {status};")
@@ -362,6 +402,7 @@ class _Printer:
             handle = self.handles[key] = ("handle", len(self.handles))
         from_blob = part(self._entry(("library", FROM_BLOB)))
         arrays = f"{len(tensor.shape)}, {self._array(tensor.shape)}, {self._array(tensor.strides)}"
+        self._touch(tensor.buffer, tensor.shape, tensor.strides, part)
         made = (
             f"anyshape_handle({from_blob}, {part(self._dtype(buffer.dtype))}, "
             f"{part(pointer)}, {arrays}, &{part(handle)})"

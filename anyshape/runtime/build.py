@@ -35,6 +35,13 @@ FLAGS = (
     "-O3", "-march=native", "-fopenmp", "-ffp-contract=off", "-fno-math-errno",
     "-fno-trapping-math", "-fwrapv", "-std=gnu11", "-shared", "-fPIC", "-w",
 )  # fmt: skip
+SANITIZED = (
+    "-O1", "-g1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined,float-cast-overflow",
+    "-fno-sanitize-recover=all", "-fopenmp", "-ffp-contract=off", "-fno-math-errno",
+    "-fwrapv", "-std=gnu11", "-shared", "-fPIC", "-w",
+)  # fmt: skip
+"""The same for finding accesses outside of buffers and what C leaves undefined: not for this
+machine's vectors, whose masked loads no sanitizer looks at."""
 PART_BYTES = 12_000
 """Of text that makes a further C compiler worth its start."""
 MOST_PARTS = 4
@@ -50,15 +57,16 @@ class Toolchain:
 
     path: str
     identity: str
+    flags: tuple[str, ...] = FLAGS
 
     @classmethod
-    def find(cls, cc: str) -> Toolchain | None:
+    def find(cls, cc: str, flags: tuple[str, ...] = FLAGS) -> Toolchain | None:
         """The compiler the options name, or the first installed one; None where there is none."""
         for name in (cc,) if cc else COMPILERS:
             if path := shutil.which(name):
                 real = Path(path).resolve()
                 status = real.stat()
-                return cls(path, f"{real} {status.st_size} {status.st_mtime_ns}")
+                return cls(path, f"{real} {status.st_size} {status.st_mtime_ns}", flags)
         return None
 
 
@@ -96,10 +104,13 @@ class Builder:
 
     @classmethod
     def create(cls, options: Options, prelude: str) -> Builder:
-        """Raises AnyshapeError E601 where no C compiler is found."""
-        toolchain = Toolchain.find(options.cc)
+        """Raises AnyshapeError E601 where no C compiler is found, E604 where what it makes could
+        not be loaded."""
+        toolchain = Toolchain.find(options.cc, SANITIZED if options.sanitize else FLAGS)
         if toolchain is None:
             raise AnyshapeError("E601", tried=options.cc or ", ".join(COMPILERS))
+        if options.sanitize and not has_sanitizer():
+            raise AnyshapeError("E604")
         cache = DiskCache.open(options.cache_dir) if options.cache else DiskCache(None)
         return cls(toolchain, cache, prelude)
 
@@ -129,13 +140,15 @@ class Builder:
 
     def _objects(self, sources: Sequence[str]) -> list[bytes]:
         """The shared object of each; those that are not kept are compiled side by side."""
-        identity = (self.toolchain.identity, " ".join(FLAGS), cpu_identity(), torch.__version__)
+        toolchain = self.toolchain
+        flags = " ".join(toolchain.flags)
+        identity = (toolchain.identity, flags, cpu_identity(), torch.__version__)
         keys = {source: digest("c", source, *identity) for source in sources}
         kept = {source: (self.cache.load(key) or {}).get(OBJECT) for source, key in keys.items()}
         missing = [source for source, binary in kept.items() if binary is None]
         self.compiled += len(missing)
         with stage_of("running the C compiler"), ThreadPoolExecutor(MOST_PARTS) as threads:
-            made = threads.map(partial(compile_c, self.toolchain.path), missing)
+            made = threads.map(partial(compile_c, toolchain), missing)
             for source, binary in zip(missing, made, strict=True):
                 self.cache.store(keys[source], {SOURCE: source.encode(), OBJECT: binary})
                 kept[source] = binary
@@ -159,15 +172,21 @@ def dealt(sizes: Mapping[str, int], hands: int) -> list[list[str]]:
     return [sorted(part) for part in parts]
 
 
-def compile_c(compiler: str, source: str) -> bytes:
+def has_sanitizer() -> bool:
+    """Was the runtime of the address sanitizer loaded with the process?"""
+    return hasattr(ctypes.CDLL(None), "__asan_init")
+
+
+def compile_c(toolchain: Toolchain, source: str) -> bytes:
     """The shared object of a translation unit; AnyshapeError E602 with the compiler's words."""
     place = roomy((tempfile.gettempdir(), *TEMPORARY_DIRECTORIES))
     with tempfile.TemporaryDirectory(prefix="anyshape-", dir=place) as directory:
         target = os.path.join(directory, OBJECT)
-        command = ("env", f"TMPDIR={directory}", compiler, *FLAGS, "-x", "c", "-", "-o", target)
+        environment = ("env", "-u", "LD_PRELOAD", f"TMPDIR={directory}")
+        compiler = (toolchain.path, *toolchain.flags)
         try:
             finished = subprocess.run(
-                (*command, "-lm", *_mathvec()),
+                (*environment, *compiler, "-x", "c", "-", "-o", target, "-lm", *_mathvec()),
                 input=source.encode(),
                 capture_output=True,
                 check=False,

@@ -9,16 +9,14 @@ assignments of sizes each program is called with. One compiled function serves t
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
-import traceback
 import warnings
 from pathlib import Path
 
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
+from isolated import isolated
 from sized_programs import DTYPES, PROGRAMS, Program, assignments
 
 import anyshape
@@ -56,34 +54,13 @@ def compare(found, wanted):
         torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
-def run(program: Program, dtype: torch.dtype, most: int) -> str:
-    """What `differences` says, from a process of its own, or the signal that ended that."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(reader)
-        try:
-            said = differences(program, dtype, most)
-        except BaseException:
-            said = traceback.format_exc()
-        os.write(writer, said.encode()[:60_000])
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as pipe:
-        said = pipe.read().decode(errors="replace")
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if code < 0:
-        return f"ended by {signal.Signals(-code).name}"
-    return said or ("" if code == 0 else f"ended with status {code}")
-
-
 def main(dtype: str, most: str, *numbers: str) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     for number in map(int, numbers):
         kind = DTYPES[number % len(DTYPES)] if dtype == "turn" else getattr(torch, dtype)
         print(f"{number} {PROGRAMS[number].text} of {kind}", file=sys.stderr, flush=True)
-        said = run(PROGRAMS[number], kind, int(most))
+        said = isolated(lambda: differences(PROGRAMS[number], kind, int(most)))
         print(json.dumps([number, said]), flush=True)
 
 

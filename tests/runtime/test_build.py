@@ -66,7 +66,7 @@ def test_a_part_that_fails_is_told_and_another_attempt_makes_what_is_missing(
     monkeypatch.setattr(build, "cores", lambda: 2)
     whole, failed = build.compile_c, []
 
-    def once(compiler: str, source: str) -> bytes:
+    def once(compiler: build.Toolchain, source: str) -> bytes:
         if "add1(" in source and not failed:
             failed.append(source)
             raise AnyshapeError("E602", output="it was ended by SIGKILL")

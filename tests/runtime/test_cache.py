@@ -14,7 +14,7 @@ import pytest
 from anyshape.errors import AnyshapeError
 from anyshape.ir.code import CFunction
 from anyshape.options import Options
-from anyshape.runtime.build import OBJECT, Builder, compile_c
+from anyshape.runtime.build import OBJECT, Builder, Toolchain, compile_c
 from anyshape.runtime.cache import DiskCache, digest
 
 SOURCE = "void bump(float *x, long n) { for (long i = 0; i < n; i++) x[i] += 1; }"
@@ -304,7 +304,7 @@ def test_a_killed_compiler_is_an_error_that_says_so_and_caches_nothing(tmp_path)
 
 def test_the_compilers_own_words_are_in_the_error():
     with pytest.raises(AnyshapeError, match="nonsense"):
-        compile_c(shutil.which("cc"), "int x = nonsense;")
+        compile_c(Toolchain.find("cc"), "int x = nonsense;")
 
 
 def test_libraries_with_the_same_function_name_stay_apart(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,10 +16,10 @@ from anyshape.ir.graph import Graph, TensorType
 from anyshape.ir.program import Call, Launch, Program
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
-from anyshape.options import Options
+from anyshape.options import from_environment
 from anyshape.symbolic import Dim, Expr, Facts, Space, ge
 
-OPTIONS = Options(cache_dir="", cache=False)
+OPTIONS = replace(from_environment(), cache=False)
 
 
 class Sketch:

@@ -70,6 +70,9 @@ def getitem(recorder: Recorder, x: Value, key: Any) -> Value:
 
 def setitem(recorder: Recorder, x: Value, key: Any, new: Any) -> None:
     """`x[key] = new`."""
+    if key is False:  # eager looks no further
+        return
+    key = None if key is True else key
     itself = isinstance(new, Value) and share_memory(recorder.builder, x, new)  # `x[i] += 1`
     view, indices = _basic(recorder, x, key, views=itself)
     if any(index is not None for index in indices):
@@ -126,15 +129,9 @@ def _basic(
     indices: list[Value | None] = []
     dim = 0
     for place, part in enumerate(parts):
-        if part is None or isinstance(part, bool):
+        if part is None or is_truth(part):
             x = recorder.call("unsqueeze", x, dim)
-            if isinstance(part, bool):
-                index = recorder.call(
-                    "full", (1 if part else 0,), 0, dtype=int64, device=x.tensor.device
-                )
-                indices.append(index)
-            else:
-                indices.append(None)
+            indices.append(None if part is None else _first_if(recorder, part, x))
             dim += 1
         elif isinstance(part, slice):
             x = slice_of(recorder, x, dim, part)
@@ -155,6 +152,24 @@ def _basic(
 def is_number(part: Any) -> bool:
     """An integer in a tensor, by which eager selects as by any other: it makes a view."""
     return isinstance(part, Value) and not part.shape and part.dtype not in (bool_, uint8)
+
+
+def is_truth(part: Any) -> bool:
+    """One truth, by which eager indexes a new dimension of one element."""
+    return isinstance(part, bool) or (
+        isinstance(part, Value) and not part.shape and part.dtype in (bool_, uint8)
+    )
+
+
+def _first_if(recorder: Recorder, part: Value | bool, x: Value) -> Value:
+    """The place 0 where the truth is one, else no place."""
+    made: Value
+    if isinstance(part, bool):
+        made = recorder.call("full", (int(part),), 0, dtype=int64, device=x.tensor.device)
+    else:
+        places = recorder.call("nonzero", recorder.call("reshape", part, (1,)))
+        made = recorder.call("select", places, 1, 0)
+    return made
 
 
 def _is_gathered(

@@ -59,6 +59,7 @@ def binary(
     overload: Callable[..., str | None] | None = None,
     autocast: AutocastClass | None = None,
     type: TypeRule | None = None,
+    raises: bool = False,
 ) -> OpDef:
     """A row ``name(input, other)``; ``operators`` are names of Python's protocol (``add``)."""
     python = tuple(
@@ -75,6 +76,7 @@ def binary(
         normalize=_tensor_first if commutes else None,
         overload=overload,
         autocast=autocast,
+        raises=raises,
     )
 
 
@@ -214,6 +216,7 @@ op(
     spellings=("torch.Tensor.div", "torch.divide", "torch.Tensor.divide"),
     overload=_div_row,
     lower=Pointwise(_div),
+    raises=True,
 )
 op(
     "true_divide",
@@ -249,6 +252,7 @@ binary(
     lambda b, x, y: b.floordiv(x, y),
     operators=("floordiv",),
     type=_quotient_type,
+    raises=True,
     overload=lambda x, y: "low_floor_divide" if is_low_quotient(x, y) else None,
 )
 op(
@@ -265,16 +269,24 @@ op(
     type=_swapped,
     overload=lambda x, y: "low_rfloordiv" if is_low_quotient(y, x) else None,
     lower=Pointwise(lambda b, x, y: b.floordiv(y, x)),
+    raises=True,
 )
-binary("remainder", lambda b, x, y: b.mod(x, y), operators=("mod",), type=_quotient_type)
+binary(
+    "remainder",
+    lambda b, x, y: b.mod(x, y),
+    operators=("mod",),
+    type=_quotient_type,
+    raises=True,
+)
 op(
     "rmod",
     "input, other",
     torch="torch.Tensor.__rmod__",
     type=_swapped,
     lower=Pointwise(lambda b, x, y: b.mod(y, x)),
+    raises=True,
 )
-binary("fmod", lambda b, x, y: b.fmod(x, y), type=_quotient_type)
+binary("fmod", lambda b, x, y: b.fmod(x, y), type=_quotient_type, raises=True)
 
 
 def _pow(b: Any, x: Any, y: Any) -> Any:

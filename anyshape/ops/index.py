@@ -50,6 +50,7 @@ op(
     spellings=("torch.Tensor.index_select",),
     normalize=dim_second,
     lower=Structural(),
+    raises=True,
 )
 
 
@@ -100,6 +101,7 @@ op(
     ),
     normalize=_normal_gather,
     lower=Structural(),
+    raises=True,
 )
 
 
@@ -156,7 +158,7 @@ def normal_index(cx: TypeContext, x: Any, indices: Any) -> Normal:
     """One index, or ``None``, for each dimension."""
     rank = tensor(x).rank
     used = sum(len(i.shape) if _is_mask(i) else 1 for i in indices)
-    if used > rank:
+    if max(used, len(indices)) > rank:  # a mask without dimensions counts, and says nothing
         raise OpError(f"too many indices for tensor of dimension {rank}")
     return (x, (*indices, *(None,) * (rank - used))), {}
 
@@ -218,6 +220,7 @@ op(
     type=index_type,
     lower=Structural(),
     overload=mask_overload("masked_index"),
+    raises=True,
 )
 
 
@@ -230,22 +233,24 @@ def _require_own_sizes(b: Any, mask: Any, x: Any, at: int) -> None:
         )
 
 
-def unmasked(b: Any, x: Any, indices: Any) -> tuple[Any, tuple[Any, ...]]:
-    """What is indexed, and each mask as the places where it is true: a vector for each dimension.
+def unmasked(b: Any, x: Any, indices: Any) -> tuple[Any, ...]:
+    """The indices, each mask as the places where it is true: a vector for each dimension.
 
-    A mask without dimensions is one over a dimension of one element, which ``x`` gets there.
+    A mask without dimensions says nothing, as in ATen; ``x[mask]`` gives it a dimension before
+    (``capture/indexing.py``).
     """
+    normal_index(b.cx, x, indices)
     made: list[Any] = []
     for i in indices:
         if not _is_mask(i):
             made.append(i)
             continue
-        if not i.shape:
-            x, i = b.unsqueeze(x, len(made)), b.reshape(i, (1,))
         _require_own_sizes(b, i, x, len(made))
+        if not i.shape:
+            continue
         places = b.nonzero(i)
         made += [b.select(places, 1, d) for d in range(len(i.shape))]
-    return x, tuple(made)
+    return tuple(made)
 
 
 def mask_over(b: Any, x: Any, indices: Any) -> Any:
@@ -268,7 +273,7 @@ op(
     "input, indices",
     torch="anyshape.eager.masked_index",
     inline=True,
-    expand=lambda b, x, indices: b.index(*unmasked(b, x, indices)),
+    expand=lambda b, x, indices: b.index(x, unmasked(b, x, indices)),
 )
 
 # --- embedding ---

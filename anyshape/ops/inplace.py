@@ -167,8 +167,7 @@ def _masked_index_put_(b: Any, x: Any, indices: Any, values: Any, accumulate: An
     mask = scatter.filled_mask(b, x, indices, values, accumulate)
     if mask is not None:
         return b.masked_fill_(x, mask, scatter.one_number(b, values))
-    made = b.index_put_(*index.unmasked(b, x, indices), values, accumulate)
-    return made if len(made.shape) == len(x.shape) else x
+    return b.index_put_(x, index.unmasked(b, x, indices), values, accumulate)
 
 
 op(

@@ -16,6 +16,7 @@ from anyshape.ops.layout import formatted_strides, preserved_strides
 from anyshape.ops.rules import (
     booled,
     floated,
+    is_tensor,
     new,
     pointwise_rule,
     pointwise_type,
@@ -342,6 +343,10 @@ op(
 
 
 def _masked_fill_type(cx: TypeContext, x: Any, mask: Any, value: Any) -> TensorType:
+    if tensor(mask).dtype is not bool_:
+        raise OpError("masked_fill_ only supports boolean masks")
+    if is_tensor(value) and tensor(value).rank:
+        raise OpError("masked_fill_ only supports a 0-dimensional value tensor")
     return new(cx, tensor(x), cx.broadcast_shapes((tensor(x).shape, tensor(mask).shape)))
 
 

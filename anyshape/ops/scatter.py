@@ -36,7 +36,7 @@ from anyshape.ops.rules import (
 )
 from anyshape.ops.table import Structural, op
 from anyshape.ops.view import Normal, element_of
-from anyshape.symbolic import Dim, any_of, eq, ge
+from anyshape.symbolic import Dim, any_of, eq, ge, ne
 
 
 def _normal_scatter(
@@ -67,6 +67,7 @@ op(
     normalize=_normal_scatter,
     type=_scatter_type,
     lower=Structural(),
+    raises=True,
 )
 op(
     "scatter_add",
@@ -139,6 +140,7 @@ op(
     normalize=dim_second,
     type=_scatter_type,
     lower=Structural(),
+    raises=True,
 )
 
 
@@ -168,6 +170,7 @@ op(
     normalize=dim_second,
     type=_indexed_source_type,
     lower=Structural(),
+    raises=True,
 )
 op(
     "index_copy",
@@ -209,6 +212,8 @@ def _index_put_type(
     cx: TypeContext, x: Any, indices: Any, values: Any, accumulate: Arg = False
 ) -> TensorType:
     """As the input; the values broadcast to what the indices show of it."""
+    if is_tensor(values) and tensor(values).dtype is not tensor(x).dtype:
+        raise OpError("Index put requires the source and destination dtypes match")
     place = index_type(cx, x, indices).shape
     given = tensor(values).shape if is_tensor(values) else ()
     text = "shape mismatch: value tensor cannot be broadcast to the indexing result"
@@ -232,6 +237,7 @@ op(
         (x, normal_index(cx, x, indices)[0][1], values, accumulate),
         {},
     ),
+    raises=True,
 )
 
 
@@ -241,7 +247,12 @@ def filled_mask(b: Any, x: Any, indices: Any, values: Any, accumulate: Any) -> A
     ATen converts that number to the dtype of ``x``; of several it wants them to have it.
     """
     count = numel(tensor(values).shape) if is_tensor(values) else 1
-    return mask_over(b, x, indices) if count == 1 and not accumulate else None
+    if accumulate or count == 0:
+        return None
+    mask = mask_over(b, x, indices)
+    if mask is not None and tensor(mask).dtype is not bool_:
+        b.cx.require(ne(count, 1), "masked_fill_ only supports boolean masks")
+    return mask if count == 1 else None
 
 
 def one_number(b: Any, values: Any) -> Any:
@@ -255,8 +266,7 @@ def _masked_index_put_expand(
     mask = filled_mask(b, x, indices, values, accumulate)
     if mask is not None:
         return b.masked_fill(x, mask, one_number(b, values))
-    made = b.index_put(*unmasked(b, x, indices), values, accumulate)
-    return made if len(made.shape) == len(x.shape) else b.reshape(made, x.shape)
+    return b.index_put(x, unmasked(b, x, indices), values, accumulate)
 
 
 op(

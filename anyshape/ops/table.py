@@ -182,6 +182,8 @@ class OpDef:
     autocast: AutocastClass | None = None
     random: bool = False
     effect: bool = False
+    raises: bool = False
+    refuses: Callable[..., Any] | None = None
     guessed: bool = False
 
 
@@ -211,6 +213,10 @@ def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     for these arguments, which leaves the node to eager torch. ``alias``: the result views the first
     argument always (``view``) or depending on its layout (``maybe``). ``autocast``: the class of
     operators that autocast puts it in. ``random``, ``effect``: never removed, merged or reordered.
+    ``raises``: eager raises for some data, not only for some sizes, so that a node is kept where
+    nobody reads its results. A core row is checked instead (``passes/places.py``), a library checks
+    by itself. ``refuses(b, *args, **kwargs)`` gives a tensor (or a tuple of them), true where eager
+    raises and the expansion would not.
     ``guessed``: its types come from samples and are tested at each call.
     """
     row = OpDef(name, Signature.parse(signature), torch, **rest)

@@ -44,8 +44,10 @@ class _Decomposer:
                 node.world.default_dtype,
                 node.world.default_device,
             )
+        refuse_data(builder, row, node.args, node.kwargs)
         made = row.expand(builder, *node.args, **node.kwargs)
         if made is NotImplemented:
+            del builder.nodes[start:]
             return out.emit(node)
         results = made if isinstance(made, tuple) else (made,)
         body = builder.nodes[start:]
@@ -106,6 +108,21 @@ class _Decomposer:
         while maker is not None and self._is_view(out.nodes[maker]):
             maker = _maker(next(out.nodes[maker].inputs()), out, start)
         return maker is None
+
+
+def refuse_data(b: Builder, row: OpDef, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]) -> None:
+    """Checks of the data that eager refuses and the expansion of the row would take."""
+    if row.refuses is None:
+        return
+    refused = row.refuses(b, *args, **kwargs)
+    for bad in refused if isinstance(refused, tuple) else (refused,):
+        check_false(b, bad)
+
+
+def check_false(b: Builder, bad: Value) -> None:
+    """A check that none of these is true."""
+    dims = tuple(range(len(bad.shape)))
+    b.call("check_false", b.call("any", bad, dims, False) if dims else bad)
 
 
 def _maker(value: Value, out: Rebuilding, start: int) -> int | None:

@@ -18,7 +18,12 @@ from anyshape.passes.layouts import keep_channels_innermost
 from anyshape.passes.long_cats import split_long_cats
 from anyshape.passes.outputs import keep_outputs_apart
 from anyshape.passes.places import check_places
-from anyshape.passes.simplify import merge_equal_nodes, remove_dead_nodes, remove_identities
+from anyshape.passes.simplify import (
+    merge_equal_nodes,
+    remove_dead_core_nodes,
+    remove_dead_nodes,
+    remove_identities,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +39,14 @@ class Pass:
 PASSES: tuple[Pass, ...] = (
     Pass("check-integers", check_integers),
     Pass("functionalize", functionalize, gives=frozenset({"pure"})),
-    Pass("remove-dead-early", remove_dead_nodes, needs=frozenset({"pure"})),
+    Pass("remove-dead-early", remove_dead_core_nodes, needs=frozenset({"pure"})),
     Pass("decompose", decompose, needs=frozenset({"pure"}), gives=frozenset({"core"})),
     Pass("remove-identities", remove_identities, needs=frozenset({"core"})),
     Pass("merge-equal", merge_equal_nodes, needs=frozenset({"core"})),
-    Pass("remove-dead", remove_dead_nodes, needs=frozenset({"pure"})),
+    Pass("check-places", check_places, needs=frozenset({"core"}), gives=frozenset({"checked"})),
+    Pass("remove-dead", remove_dead_nodes, needs=frozenset({"pure", "checked"})),
     Pass("split-long-cats", split_long_cats, needs=frozenset({"core"})),
     Pass("channels-innermost", keep_channels_innermost, needs=frozenset({"core"})),
-    Pass("check-places", check_places, needs=frozenset({"core"}), gives=frozenset({"checked"})),
 )
 
 

@@ -21,6 +21,7 @@ from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
 from anyshape.ops.rules import dim_of
 from anyshape.ops.table import OpDef, Structural
+from anyshape.passes.decompose import check_false
 from anyshape.passes.rebuild import Rebuilding, rebuild
 from anyshape.symbolic import Condition, Dim, Expr, Facts, ge, le, maximum, minimum
 
@@ -91,10 +92,9 @@ class _Checker:
 
     def _refuse(self, bad: Value, out: Rebuilding) -> None:
         """A check that none of these is true."""
-        b, dims = self.builder, tuple(range(len(bad.shape)))
-        b.call("check_false", b.call("any", bad, dims, False) if dims else bad)
-        out.nodes += b.nodes
-        b.nodes.clear()
+        check_false(self.builder, bad)
+        out.nodes += self.builder.nodes
+        self.builder.nodes.clear()
 
     def _fits(self, place: Place) -> bool:
         found = self._range(place.index)
@@ -113,8 +113,24 @@ class _Checker:
         if not isinstance(value, Value) or value not in self.producers:
             return None
         node, position = self.producers[value]
+        mask = self._mask_of(node)
+        if mask is not None:
+            return 0, mask - 1
         rule = RANGES.get(node.op)
         return rule(self._range, node, position) if rule is not None else None
+
+    def _mask_of(self, node: Node) -> Dim | None:
+        """The size of the dimension of a mask along which the node tells where it is true."""
+        places, column = node.args[0], node.args[-1]
+        if node.op != "select" or node.args[1] != 1 or not isinstance(places, Value):
+            return None
+        if places not in self.producers:
+            return None
+        maker, _ = self.producers[places]
+        mask = maker.args[0]
+        if maker.op != "nonzero" or not isinstance(mask, Value) or not isinstance(column, int):
+            return None
+        return mask.shape[column]
 
 
 def _along(node: Node) -> Iterator[Place]:
@@ -158,6 +174,11 @@ def _arange(range_of: RangeOf, node: Node, position: int) -> Range | None:
     assert isinstance(length, (int, Expr))
     last = start + (length - 1) * step
     return (start, last) if step > 0 else (last, start)
+
+
+def _full(range_of: RangeOf, node: Node, position: int) -> Range | None:
+    number = node.args[1]
+    return (number, number) if isinstance(number, (int, Expr)) else None
 
 
 def _arg_reduction(range_of: RangeOf, node: Node, position: int) -> Range | None:
@@ -215,6 +236,7 @@ RANGES: Mapping[str, Callable[[RangeOf, Node, int], Range | None]] = {
          "diagonal", "unfold"), _same
     ),
     "arange": _arange,
+    "full": _full,
     **dict.fromkeys(("argmax", "argmin"), _arg_reduction),
     **dict.fromkeys(("topk", "sort", "argsort"), _order),
     **dict.fromkeys(("add", "sub", "rsub"), _sum),

@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 
 from anyshape.ir.graph import Arg, Check, Graph, Node, ScalarType, TensorType, Value, values_in
 from anyshape.ir.scalars import Scalar
-from anyshape.ops.table import OpDef
+from anyshape.ops.table import Extern, OpDef
 from anyshape.passes.outputs import escaping
 from anyshape.passes.rebuild import Rebuilding, rebuild
 from anyshape.symbolic import AllOf, AnyOf, Expr, Relation, Symbol, SymbolsSeen
@@ -55,7 +55,7 @@ def _key(arg: Arg) -> Hashable:
 
 
 def is_pure(node: Node, ops: Mapping[str, OpDef]) -> bool:
-    """May the node be removed, merged, moved? Unknown operators and readers of data may not."""
+    """May the node be merged, moved? Unknown operators and readers of data may not."""
     row = ops.get(node.op)
     if row is None or row.random or row.effect or row.mutates:
         return False
@@ -63,7 +63,30 @@ def is_pure(node: Node, ops: Mapping[str, OpDef]) -> bool:
 
 
 def remove_dead_nodes(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
-    """Drops pure nodes that nothing reads; a size that is needed keeps the node that decides it."""
+    """Drops nodes that nothing reads, in a graph of core rows with the checks of their data."""
+    return _without_dead(graph, lambda node: is_pure(node, ops) and not _library_raises(node, ops))
+
+
+def remove_dead_core_nodes(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
+    """Drops nodes that nothing reads where it is known already that they raise for no data."""
+    return _without_dead(graph, lambda node: is_pure(node, ops) and not _may_raise(node, ops))
+
+
+def _library_raises(node: Node, ops: Mapping[str, OpDef]) -> bool:
+    """Does the library that runs the node raise for some data?"""
+    row = ops[node.op]
+    return row.raises and (row.lower is None or isinstance(row.lower, Extern))
+
+
+def _may_raise(node: Node, ops: Mapping[str, OpDef]) -> bool:
+    """Is the node one that raises for some data, or made of nodes that nobody has looked at yet?"""
+    row = ops[node.op]
+    return row.raises or (row.expand is not None and row.lower is None)
+
+
+def _without_dead(graph: Graph, is_removable: Callable[[Node], bool]) -> Graph:
+    """The graph without removable nodes that nothing reads; a size that is needed keeps the node
+    that decides it."""
     live: set[Value] = set(values_in(graph.outputs))
     needed = SymbolsSeen()
     _note_sizes(needed, (graph.outputs, *(check.condition for check in graph.checks)))
@@ -72,7 +95,7 @@ def remove_dead_nodes(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     for index in range(len(graph.nodes) - 1, -1, -1):
         node = graph.nodes[index]
         makes = not needed.symbols.keys().isdisjoint(makers.get(index, ()))
-        if makes or not is_pure(node, ops) or not live.isdisjoint(node.outputs):
+        if makes or not live.isdisjoint(node.outputs) or not is_removable(node):
             live.update(node.read)
             shapes = (v.shape for v in node.outputs if isinstance(v.type, TensorType))
             numbers = (arg for arg in (*node.args, *node.kwargs.values()) if type(arg) is not Value)

@@ -140,11 +140,22 @@ def _call_torch(
         name = getattr(fn, "__name__", "")
         if name.startswith(callables.QUERIES) or fn in callables.PURE_TORCH:
             args = tuple(map(domain.machine.heap.read_whole, args))
-            answer = fn(*args, **kwargs) if kwargs else domain.relied.asked(fn, args)
+            answer = _asked(domain, fn, args, kwargs)
             if isinstance(answer, torch.Tensor):  # as of a generator: another one in each call
                 raise unknown(domain, fn)
             return answer
     return eager_call(domain, fn, args, kwargs)
+
+
+def _asked(domain: SymbolicDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What torch answers under the modes that the program has set; what it answers now is relied
+    on."""
+    answer = fn(*args, **kwargs) if kwargs else domain.relied.asked(fn, args)
+    modes = domain.recorder.modes
+    if modes == world.current_modes():
+        return answer
+    with world.real(modes):
+        return fn(*args, **kwargs)
 
 
 def _call_with_proxies(

@@ -269,8 +269,27 @@ PURE_TORCH = frozenset(
 )
 
 
-def _no_override(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    return False
+def _has_override(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Whether one of the arguments has a ``__torch_function__`` of its own; modes do not count, as
+    those that capture knows change no operator but for the device of what it makes."""
+    classes = [domain.type_of(arg) if type(arg) in PROXIES else type(arg) for arg in args]
+    if torch_polyfills.WITHOUT_OVERRIDE.issuperset(classes):
+        return False
+    return Call(torch_polyfills.any_override, (args,))
+
+
+def _has_override_inside(
+    domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    return _has_override(domain, tuple(domain.machine.heap.mirror(args[0])), kwargs)
+
+
+def _is_tensor_like(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Outside objects are asked by torch's own Python."""
+    value = args[0] if args else kwargs["inp"]
+    if tensor_methods.is_a_tensor(value):
+        return True
+    return False if type(value) in PROXIES else NotImplemented
 
 
 def _deferred(fn: Any) -> Callable[..., None]:
@@ -303,9 +322,9 @@ NATIVE: Mapping[Any, Callable[..., Any]] = {
     class_polyfills.matches_itself: lambda d, args, kwargs: class_polyfills.matches_itself(*args),
     operator.is_: _same_object(True),
     operator.is_not: _same_object(False),
-    _C._has_torch_function: _no_override,
-    _C._has_torch_function_unary: _no_override,
-    _C._has_torch_function_variadic: _no_override,
+    _C._has_torch_function: _has_override_inside,
+    _C._has_torch_function_unary: _has_override,
+    _C._has_torch_function_variadic: _has_override,
     print: _deferred(print),
     warnings.warn: _deferred(warnings.warn),
     id: _id,
@@ -323,7 +342,22 @@ def _packet(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any
     if known is not None:
         return known(domain, tuple(rest), kwargs)
     made = tensor_methods.operator_call(domain, packet, tuple(rest), kwargs)
-    return eager_call(domain, packet, tuple(rest), kwargs) if made is NotImplemented else made
+    if made is NotImplemented:
+        made = eager_call(domain, packet, tuple(rest), kwargs)
+    return _as_returned(domain, packet, made) if isinstance(made, tuple) else made
+
+
+def _as_returned(domain: SymbolicDomain, operator: Any, made: tuple[Any, ...]) -> Any:
+    """``Tensor[]`` is a list in Python where an operator is called, and its results have no names:
+    torch's own functions of that name give tuples, which may be named."""
+    overloads = getattr(operator, "overloads", None)
+    found = [operator] if overloads is None else [getattr(operator, n) for n in overloads()]
+    returned = [[isinstance(r.type, torch.ListType) for r in o._schema.returns] for o in found]
+    if [True] in returned:
+        return domain.created(list(made))
+    lists = next((kinds for kinds in returned if len(kinds) == len(made)), [False] * len(made))
+    parts = zip(made, lists, strict=True)
+    return tuple([domain.created(list(part)) if many else part for part, many in parts])
 
 
 def _grouped_mm(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -453,9 +487,7 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     **{fn: _answer(value[0]) for fn, value in ANSWERS.items()},
     **{fn: _instead(polyfill) for fn, polyfill in torch_polyfills.STAND_INS.items()},
     torch._utils_internal.justknobs_check: _answer(True),
-    torch.overrides.is_tensor_like: lambda domain, args, kwargs: tensor_methods.is_a_tensor(
-        args[0]
-    ),
+    torch.overrides.is_tensor_like: _is_tensor_like,
     **{
         getattr(logging.Logger, n): _logged(getattr(logging.Logger, n))
         for n in ("debug", "info", "warning", "error", "exception", "critical", "log")

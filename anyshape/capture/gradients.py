@@ -35,6 +35,11 @@ def propagate(nodes: Sequence[Node], before: int, grad: bool) -> None:
                 _mark(value, wanted)
 
 
+def require(made: Value) -> None:
+    """It was made with ``requires_grad=True``."""
+    _mark(made, True)
+
+
 def _is_view(node: Node) -> bool:
     row = OPS.get(node.op)
     if row is None or row.mutates or not node.args or not isinstance(node.args[0], Value):

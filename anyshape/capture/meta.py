@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from anyshape.capture import gradients
 from anyshape.capture.aliases import memory_classes, storage_of
 from anyshape.capture.breaks import broken
 from anyshape.capture.described import DataDecides, made_by_description
@@ -50,7 +51,8 @@ MOST_ELEMENTS = 1 << 20
 
 
 def _names() -> dict[Any, str]:
-    """Dotted text of every callable in torch's public namespaces."""
+    """Dotted text of every callable in torch's public namespaces, but for what changes or asks
+    torch's state: it is no operator, and would do so while its type is worked out."""
     found: dict[Any, str] = {}
     for namespace in NAMESPACES:
         owner: Any = torch
@@ -60,7 +62,8 @@ def _names() -> dict[Any, str]:
             if name.startswith("__"):
                 continue
             value = getattr(owner, name, None)
-            if callable(value) and not isinstance(value, type):
+            about_state = getattr(value, "__self__", None) is torch._C
+            if callable(value) and not isinstance(value, type) and not about_state:
                 try:
                     found.setdefault(value, f"{namespace}.{name}")
                 except TypeError:
@@ -113,6 +116,8 @@ def eager_call(
             raise
         why = str(signal.context.get("why", ""))
         raise broken(signal.reason, what=shown, why=why) from None
+    if kwargs.get("requires_grad") is True:
+        gradients.require(made)
     result = domain.recorder.wrap(made)
     flag, missing = UNDEFINED.get(name, (len(args), 0))
     if flag < len(args) and args[flag] is False:
@@ -392,8 +397,9 @@ def _run(
 ) -> Any:
     """What the meta kernel makes at these sizes; a graph break where it views or writes an
     argument. The modes that are on outside say nothing here: casts are nodes of their own, and
-    inference tensors count no writes."""
-    with torch.inference_mode(False), AutocastOff():
+    inference tensors count no writes. What has no meta kernel may draw; the program's own numbers
+    stay what they are."""
+    with torch.inference_mode(False), AutocastOff(), torch.random.fork_rng(devices=[]):
         return _made_by_meta_kernel(cx, fn, args, kwargs, sizes, data)
 
 

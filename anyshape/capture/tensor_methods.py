@@ -8,7 +8,7 @@ that may return their input, queries that Python code branches on, tensors made 
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,7 +30,7 @@ from anyshape.capture.values import (
 )
 from anyshape.ir.graph import TensorType, values_in
 from anyshape.ops import OPS
-from anyshape.ops.layout import is_channels_last, numel
+from anyshape.ops.layout import is_channels_last, numel, suggests_channels_last
 from anyshape.ops.rules import dim_of
 from anyshape.symbolic import all_of, any_of, eq
 
@@ -49,6 +49,11 @@ def call_torch(
     if handler is None and name is None:
         return NotImplemented
     args, kwargs = tuple(map(domain.seen, args)), domain.seen(kwargs)
+    if fn is not T.type:  # which takes no class
+        args = tuple([_dtype_of_class(arg) for arg in args])
+        kwargs = {key: _dtype_of_class(value) for key, value in kwargs.items()}
+    if handler is not requires_grad_method and kwargs.get("requires_grad"):
+        return eager_call(domain, fn, args, kwargs)
     if handler is not None:
         made = handler(domain, args, kwargs)
         if made is not NotImplemented:
@@ -72,6 +77,14 @@ def call_torch(
         raise
     except TypeError as error:
         raise broken("operator-raises", what=name, why=str(error)) from error
+
+
+CLASS_DTYPES = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}
+"""Python's classes where torch expects a dtype."""
+
+
+def _dtype_of_class(arg: Any) -> Any:
+    return CLASS_DTYPES.get(arg, arg) if type(arg) is type else arg
 
 
 def _perhaps_in_place(
@@ -146,39 +159,55 @@ def cast(domain: SymbolicDomain, x: TensorValue, dtype: torch.dtype) -> Any:
     return call_row(domain, "to_dtype", x, dtype)
 
 
+TO_FORMS: Mapping[str, tuple[str, ...]] = {
+    "dtype": ("dtype", "non_blocking", "copy"),
+    "other": ("other", "non_blocking", "copy"),
+    "device": ("device", "dtype", "non_blocking", "copy"),
+}
+"""The parameters of `x.to` by position, by what the first one is."""
+
+
+def _form_of(first: Any) -> str:
+    if isinstance(first, torch.dtype):
+        return "dtype"
+    return "other" if isinstance(first, (TensorValue, torch.Tensor)) else "device"
+
+
 def to_method(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`x.to(dtype)`, `x.to(device)`, `x.to(other)`, with copy= and memory_format=."""
     x, *rest = args
-    dtype, device = kwargs.get("dtype"), kwargs.get("device")
-    other = kwargs.get("other")
-    copy = kwargs.get("copy", False)
-    for position, value in enumerate(rest):
-        if isinstance(value, torch.dtype):
-            dtype = value
-        elif isinstance(value, (torch.device, str)) or (
-            isinstance(value, int) and not isinstance(value, bool)
-        ):
-            device = value
-        elif isinstance(value, (TensorValue, torch.Tensor)):
-            other = value
-        elif isinstance(value, bool) and position >= 2:
-            copy = value
+    names = TO_FORMS[_form_of(rest[0])] if rest else ()
+    if len(rest) > len(names):
+        raise broken("operator-raises", what="to", why="too many arguments")
+    given = dict(zip(names, rest)) | kwargs
+    dtype, device, other = map(given.get, ("dtype", "device", "other"))
     if other is not None:
         dtype, device = torch_dtype(other), torch_device(other)
-    memory_format = kwargs.get("memory_format", torch.preserve_format)
+    memory_format = given.get("memory_format") or torch.preserve_format
     result = x
     if device is not None and device_text(torch.device(device)) != x.value.tensor.device:
         result = call_row(domain, "to_device", result, torch.device(device))
     if dtype is not None and result.value.dtype is not DTYPE_OF_TORCH[dtype]:
         result = call_row(domain, "to_dtype", result, dtype)
-    elif copy and result is x:
-        result = call_row(domain, "clone", result)
-    kept = result is x and memory_format is torch.contiguous_format
-    if kept and not is_channels_last(domain.recorder.cx, x.value.tensor):
-        return x  # whatever its strides are: torch asks for a format, not for an order
-    if memory_format not in (torch.preserve_format, None):
-        result = contiguous(domain, (result,), {"memory_format": memory_format})
-    return result
+    if result is x:
+        copied = given.get("copy") or _is_in_another_format(domain, x, memory_format)
+    else:
+        copied = memory_format is not torch.preserve_format
+    return call_row(domain, "clone", result, memory_format=memory_format) if copied else result
+
+
+def _is_in_another_format(
+    domain: SymbolicDomain, x: TensorValue, wanted: torch.memory_format
+) -> bool:
+    """Does eager see ``x`` in another memory format than the one that is wanted? It tells formats
+    by the order of the strides, whether or not there are holes."""
+    if wanted is torch.preserve_format:
+        return False
+    kind = x.value.tensor
+    format_of_rank = {4: torch.channels_last, 5: torch.channels_last_3d}.get(kind.rank)
+    if suggests_channels_last(domain.recorder.cx, kind):
+        return wanted is not format_of_rank
+    return wanted is not torch.contiguous_format
 
 
 def torch_dtype(value: Any) -> torch.dtype:
@@ -223,6 +252,8 @@ def contiguous(domain: SymbolicDomain, args: tuple[Any, ...], kwargs: dict[str, 
     """The very tensor where its layout is known to be that already."""
     x, *rest = args
     memory_format = kwargs.get("memory_format", rest[0] if rest else torch.contiguous_format)
+    if memory_format is torch.preserve_format:
+        raise broken("operator-raises", what="contiguous", why="preserve_format is unsupported")
     if memory_format is not torch.contiguous_format:
         if is_channels_last(domain.recorder.cx, x.value.tensor) or _is_in_both_orders(domain, x):
             return x
@@ -506,13 +537,11 @@ HANDLERS: dict[Any, Handler] = {
     torch.histogramdd: histogramdd,
     torch.as_tensor: as_tensor,
     torch.is_tensor: lambda domain, args, kwargs: is_a_tensor(args[0]),
-    torch.is_storage: constant(False),
     torch.broadcast_shapes: broadcast_shapes,
     torch.result_type: result_type,
     torch._check: check_condition,
     torch._check_value: check_condition,
     torch._check_index: check_condition,
     torch._assert: check_condition,
-    torch.is_deterministic_algorithms_warn_only_enabled: constant(False),
     **{getattr(T, name): dropped_cast(dtype) for name, dtype in torchmap.CASTS.items()},
 }

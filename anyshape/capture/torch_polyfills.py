@@ -187,6 +187,26 @@ def are_scanned(leaves: Any, dim: Any) -> bool:
     return all([m == n for m, n in zip(a.shape, b.shape)]) and a.shape[dim] > 0
 
 
+WITHOUT_OVERRIDE = frozenset(
+    {
+        *(torch.Tensor, torch.nn.Parameter, torch.Size, torch.dtype, torch.device),
+        *(bool, int, float, complex, list, tuple, dict, set, frozenset, str, bytes, slice),
+        *(type(None), type(Ellipsis), type(NotImplemented), types.ModuleType),
+    }
+)
+"""Classes whose instances never override torch's functions."""
+
+
+def any_override(args: Any) -> bool:
+    """Whether one of them overrides torch's functions (`torch.overrides.has_torch_function`)."""
+    disabled = torch._C._disabled_torch_function_impl
+    for arg in args:
+        if type(arg) not in WITHOUT_OVERRIDE:
+            if getattr(arg, "__torch_function__", disabled) is not disabled:
+                return True
+    return False
+
+
 class Context(torch.autograd.function.FunctionCtx):
     """What the `forward` of an `autograd.Function` is handed where no gradient is wanted."""
 

@@ -8,7 +8,8 @@ segment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -213,3 +214,14 @@ def apply(modes: Modes) -> None:
     _C._set_sdp_use_mem_efficient(modes.sdpa[1])
     _C._set_sdp_use_math(modes.sdpa[2])
     _C._set_sdp_use_cudnn(modes.sdpa[3])
+
+
+@contextmanager
+def real(modes: Modes) -> Iterator[None]:
+    """Torch's real modes are these inside of it."""
+    before = current_modes()
+    apply(modes)
+    try:
+        yield
+    finally:
+        apply(before)

@@ -186,6 +186,8 @@ def _no_nan(b: Any, x: Any) -> Any:
 def _nansum_expand(
     b: Any, x: Any, dim: Any = None, keepdim: Any = False, *, dtype: Any = None
 ) -> Any:
+    if dtype is not None and dtype.is_complex:
+        raise NoRow("eager has no kernel for sums of complex numbers without NaN")
     clean = _no_nan(b, x) if x.dtype.is_floating else x
     return b.sum(clean, dim, keepdim, dtype=dtype)
 

@@ -23,7 +23,8 @@ _REST = "layout=None, requires_grad=False, pin_memory=False"
 
 def _plain(**rest: Arg) -> None:
     """Raises where an option asks for more than a plain tensor."""
-    if rest.get("layout") not in (None, "strided") or rest.get("requires_grad"):
+    formatted = rest.get("memory_format") not in (None, "contiguous_format")
+    if rest.get("layout") not in (None, "strided") or rest.get("requires_grad") or formatted:
         raise NoRow(f"creation with {rest} has no row")
 
 
@@ -58,9 +59,9 @@ op(
 
 
 def _normal_sized(
-    cx: TypeContext, size: Arg, dtype: Any = None, device: Any = None, *rest: Arg, **more: Arg
+    cx: TypeContext, size: Arg, dtype: Any = None, device: Any = None, *rest: Arg
 ) -> Normal:
-    _plain(**dict(zip(("layout", "requires_grad", "pin_memory"), rest)))
+    _plain(**dict(zip(("layout", "requires_grad", "pin_memory", "memory_format"), rest)))
     return (sequence(size), dtype or cx.default_dtype, device or cx.default_device), {}
 
 
@@ -165,6 +166,12 @@ op(
 )
 
 
+def _counts(dtype: DType) -> None:
+    """Eager has no kernel that counts in bools or complex numbers."""
+    if dtype is bool_ or dtype.is_complex:
+        raise NoRow(f"counting in {dtype} has no row")
+
+
 def _normal_torch_arange(
     cx: TypeContext,
     start: Any = None,
@@ -180,6 +187,7 @@ def _normal_torch_arange(
         raise OpError("arange() takes an end")
     first, last = (0, start) if end is None else (0 if start is None else start, end)
     chosen = dtype or dtype_of_numbers(cx, first, last, step)
+    _counts(chosen if dtype else int64)
     chosen = int64 if chosen is bool_ else chosen
     if chosen.is_integral:  # ATen casts the ends to the dtype before it counts
         first, last, step = (int(n) if isinstance(n, float) else n for n in (first, last, step))
@@ -218,6 +226,11 @@ op(
 )
 
 
+def _normal_linspace(cx: TypeContext, *args: Arg, dtype: Any = None, **rest: Arg) -> Normal:
+    _counts(dtype or cx.default_dtype)
+    return args, {"dtype": dtype, **rest}
+
+
 def _linspace_expand(
     b: Any, start: Any, end: Any, steps: Any, *, dtype: Any = None, device: Any = None, **rest: Arg
 ) -> Any:
@@ -243,6 +256,7 @@ op(
     "linspace",
     f"start, end, steps, *, dtype=None, device=None, {_REST}",
     torch="torch.linspace",
+    normalize=_normal_linspace,
     expand=_linspace_expand,
     type=lambda cx, start, end, steps, *, dtype=None, device=None, **rest: created(
         cx, (steps,), dtype, device

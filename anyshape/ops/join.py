@@ -39,27 +39,42 @@ from anyshape.symbolic import (
 def _normal_cat(cx: TypeContext, tensors: Any, dim: Arg = 0) -> Normal:
     if not tensors:
         raise OpError("expected a non-empty list of Tensors")
-    full = [
-        x for x in tensors if tensor(x).shape != (0,)
-    ]  # torch skips what is empty with one dimension
-    kept = tuple(full) or tensors[:1]
-    if any(not tensor(x).shape for x in kept):
+    if any(not tensor(x).shape for x in tensors):
         raise OpError("zero-dimensional tensor cannot be concatenated")
-    ranks = {tensor(x).rank for x in kept}
-    if len(ranks) > 1 and 1 in ranks:
-        kept = _without_empty(cx, kept)
-        ranks.discard(1)
-    if len(ranks) > 1:
+    if len({tensor(x).rank for x in tensors}) > 1:
         raise OpError("Tensors must have same number of dimensions")
-    return (tuple(kept), dim_of(dim, tensor(kept[0]).rank)), {}
+    return (tuple(tensors), dim_of(dim, tensor(tensors[0]).rank)), {}
 
 
-def _without_empty(cx: TypeContext, tensors: Any) -> tuple[Any, ...]:
-    """Vectors among tensors of more dimensions: torch skips them, if they are empty."""
+def _cat_row(tensors: Any, dim: Arg) -> str | None:
+    ranks = {tensor(x).rank for x in tensors}
+    return "cat_beside_vectors" if 1 in ranks and len(ranks) > 1 else None
+
+
+def _normal_cat_beside_vectors(cx: TypeContext, tensors: Any, dim: Arg = 0) -> Normal:
+    """Vectors among tensors of more dimensions: torch leaves them out, if they are empty."""
     for x in tensors:
         if tensor(x).rank == 1:
             cx.require(eq(tensor(x).shape[0], 0), "Tensors must have same number of dimensions")
-    return tuple(x for x in tensors if tensor(x).rank > 1)
+    _, dim = _normal_cat(cx, _without_vectors(tensors), dim)[0]
+    return (tuple(tensors), dim), {}
+
+
+def _without_vectors(tensors: Any) -> tuple[Any, ...]:
+    return tuple(x for x in tensors if tensor(x).rank != 1)
+
+
+def _cat_beside_vectors_type(cx: TypeContext, tensors: tuple[Any, ...], dim: int) -> TensorType:
+    """Row-major, as vectors are, and in a dtype that theirs counts for."""
+    shape = _cat_type(cx, _without_vectors(tensors), dim).shape
+    kinds = [tensor(x) for x in tensors]
+    return TensorType(promoted(cx, tensors), device_of(kinds), shape, contiguous_strides(cx, shape))
+
+
+def _cat_beside_vectors(b: Any, tensors: tuple[Any, ...], dim: int) -> Any:
+    dtype = promoted(b.cx, tensors)
+    joined = [x if x.dtype is dtype else b.to_dtype(x, dtype) for x in _without_vectors(tensors)]
+    return b.contiguous(b.cat(tuple(joined), dim))
 
 
 def _cat_type(cx: TypeContext, tensors: tuple[Any, ...], dim: int) -> TensorType:
@@ -87,9 +102,18 @@ op(
     torch="torch.cat",
     spellings=("torch.concat", "torch.concatenate"),
     normalize=_normal_cat,
+    overload=_cat_row,
     type=_cat_type,
     lower=Structural(),
     autocast="promote",
+)
+op(
+    "cat_beside_vectors",
+    "tensors, dim=0",
+    torch="torch.ops.aten.cat.default",
+    normalize=_normal_cat_beside_vectors,
+    type=_cat_beside_vectors_type,
+    expand=_cat_beside_vectors,
 )
 
 

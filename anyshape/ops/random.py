@@ -7,7 +7,8 @@ from typing import Any
 from anyshape.ir.dtypes import int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import TypeContext
-from anyshape.ops.rules import created, like, new, pointwise_type, same_as, sizes_of, tensor
+from anyshape.ops.layout import formatted_strides
+from anyshape.ops.rules import created, like, new, same_as, sizes_of, tensor
 from anyshape.ops.table import Extern, OpDef, Signature, add_row, op
 from anyshape.ops.view import Normal, sequence
 
@@ -101,14 +102,19 @@ def _like(
     cx: TypeContext, x: Any, *args: Arg, dtype: Any = None, device: Any = None, **rest: Arg
 ) -> TensorType:
     t = tensor(x)
-    made = pointwise_type(cx, (t,), dtype or t.dtype)
-    return TensorType(made.dtype, device or t.device, made.shape, made.strides)
+    strides = formatted_strides(cx, t, rest.get("memory_format"))
+    return TensorType(dtype or t.dtype, device or t.device, t.shape, strides)
 
 
 def _options(
-    cx: TypeContext, *args: Arg, dtype: Any = None, device: Any = None, **rest: Arg
+    cx: TypeContext,
+    *args: Arg,
+    dtype: Any = None,
+    device: Any = None,
+    memory_format: Arg = None,
+    **rest: Arg,
 ) -> Normal:
-    return args, {"dtype": dtype, "device": device}
+    return args, {"dtype": dtype, "device": device, "memory_format": memory_format}
 
 
 _LIKE = (

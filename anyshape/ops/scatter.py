@@ -149,6 +149,8 @@ def _indexed_source_type(
 ) -> TensorType:
     """As the input; the source is as the input with as many places in ``dim`` as the index."""
     t, places, given = tensor(x), tensor(index), tensor(source)
+    if given.dtype is not t.dtype:
+        raise OpError("self and source are expected to have the same dtype")
     if places.rank > 1 or (t.rank and given.rank and t.rank != given.rank):
         raise OpError("the index must be a vector, and the source of the rank of the input")
     length = places.shape[0] if places.shape else 1
@@ -194,7 +196,7 @@ def _index_fill_expand(b: Any, x: Any, dim: int, index: Any, value: Any) -> Any:
         return b.reshape(_index_fill_expand(b, b.unsqueeze(x, 0), 0, index, value), ())
     if not is_tensor(value):
         value = b.full((), value, x.dtype, x.type.device)
-    return b.index_put(x, (*(None,) * dim, index), value)
+    return b.index_put(x, (*(None,) * dim, index), _in_dtype_of(b, x, value))
 
 
 op(
@@ -216,6 +218,8 @@ def _index_put_type(
         raise OpError("Index put requires the source and destination dtypes match")
     place = index_type(cx, x, indices).shape
     given = tensor(values).shape if is_tensor(values) else ()
+    if is_tensor(values) and tensor(values).dtype is not tensor(x).dtype:
+        raise OpError("Index put requires the source and destination dtypes match")
     text = "shape mismatch: value tensor cannot be broadcast to the indexing result"
     if len(given) > len(place):
         raise OpError(text)
@@ -281,7 +285,12 @@ op(
 def _select_scatter(b: Any, x: Any, src: Any, dim: int, index: Any) -> Any:
     place = b.arange(x.shape[dim], 0, 1, int64, x.type.device)
     here = b.reshape(b.eq(place, index), (-1, *(1,) * (len(x.shape) - dim - 1)))
-    return b.where(here, b.unsqueeze(src, dim), x)
+    return b.where(here, b.unsqueeze(_in_dtype_of(b, x, src), dim), x)
+
+
+def _in_dtype_of(b: Any, x: Any, src: Any) -> Any:
+    """What is copied into ``x`` takes its dtype."""
+    return src if src.dtype is x.dtype else b.to_dtype(src, x.dtype)
 
 
 def _select_scatter_type(cx: TypeContext, x: Any, src: Any, dim: int, index: Any) -> TensorType:
@@ -304,7 +313,7 @@ def _slice_written(
     b: Any, x: Any, src: Any, dim: int, start: Any, length: Any, step: Any = 1
 ) -> Any:
     """``x`` with ``src`` written to a slice: the functional form of ``x[a:b:s] = src``."""
-    size, rank = x.shape[dim], len(x.shape)
+    size, rank, src = x.shape[dim], len(x.shape), _in_dtype_of(b, x, src)
     if (exists := ge(size, 0)) is not True:  # as every size of a tensor that exists
         b.cx.facts.assume(exists, b.cx.location)
     if start == 0 and step == 1 and b.cx.same(length, size):

@@ -19,7 +19,7 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 import torch
 
-from anyshape.capture.marks import Mark, set_mark
+from anyshape.capture.guards.marks import Mark, set_mark
 from anyshape.declare import Declaration, declare
 from anyshape.dispatch import Compiled, Explanation, Stats, parameters_of
 from anyshape.driver import Driver

@@ -14,11 +14,12 @@ from typing import Any
 
 import torch
 
-from anyshape import eager, reference, unhappened
+from anyshape import eager, reference, rollback
 from anyshape.codegen import c as c_code
 from anyshape.codegen.host import emit_host
 from anyshape.codegen.native import emit_stretch
 from anyshape.codegen.native_prelude import NATIVE_PRELUDE
+from anyshape.emit_eager_python import grad_mode, straight
 from anyshape.errors import AnyshapeError, stage_of
 from anyshape.ir.code import CFunction, Code, CType, Reference
 from anyshape.ir.graph import Graph, Node, ScalarType, TensorType, Value
@@ -32,9 +33,8 @@ from anyshape.runtime.build import Builder
 from anyshape.runtime.cache import digest
 from anyshape.runtime.launch import CheckFailed, Linked, has_blas, has_library, link
 from anyshape.schedule import schedule
-from anyshape.schedule.stretch import form_stretches
-from anyshape.straight import grad_mode, straight
-from anyshape.verified import refuse_malformed, verified
+from anyshape.schedule.native_regions import form_stretches
+from anyshape.verification import refuse_malformed, verified
 
 PLACEHOLDER = "ANYSHAPE_FUNCTION"
 
@@ -107,7 +107,7 @@ class EagerGraph:
             next(given) if entry.kind == "argument" else self.constants[entry.value.name]
             for entry in self.graph.inputs
         ]
-        kept = unhappened.Kept.of([inputs[i] for i in self.at_stake]) if self.at_stake else None
+        kept = rollback.Kept.of([inputs[i] for i in self.at_stake]) if self.at_stake else None
         try:
             return self._outputs(inputs)
         except eager.CheckFailed as failed:
@@ -224,7 +224,7 @@ class Driver:
         if self.options.fallback == "error" and graph.nodes:
             first = graph.nodes[0] if node is None else node
             raise AnyshapeError("E401", op=first.op, why=why, location=first.location)
-        at_stake = unhappened.written_inputs(graph)
+        at_stake = rollback.written_inputs(graph)
         return EagerGraph(graph, constants, reference.teachers(graph), at_stake)
 
     def _refuse_eager(self, program: Program) -> None:

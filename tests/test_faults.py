@@ -17,8 +17,8 @@ from torch import Tensor
 
 import anyshape
 from anyshape import driver
-from anyshape.capture import tensor_ops
-from anyshape.capture.recorder import Recorder
+from anyshape.capture.recording.recorder import Recorder
+from anyshape.capture.tensors import tensor_ops
 from anyshape.dispatch import specialize
 from anyshape.errors import AnyshapeError, AnyshapeWarning
 from anyshape.ops.build import Builder

@@ -5,6 +5,7 @@ costs.
 from __future__ import annotations
 
 import ast
+import importlib.util
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import anyshape
+from anyshape.capture.interpreter.exception_origin import PLACES
 from anyshape.errors import AnyshapeError
 from anyshape.optional import EXTRAS, available, require
 
@@ -133,3 +135,12 @@ def test_a_missing_package_names_the_extra(package: str, monkeypatch: pytest.Mon
     assert not available(package)
     with pytest.raises(AnyshapeError, match=rf"anyshape\[{EXTRAS[package].extra}\]"):
         require(package)
+
+
+def test_modules_named_by_exception_origin_exist() -> None:
+    assert all(importlib.util.find_spec(name) for name in PLACES)
+
+
+def test_no_folder_holds_more_than_forty_files() -> None:
+    folders = {path.parent for path in sources()}
+    assert all(len(list(folder.glob("*.py"))) <= 40 for folder in folders)

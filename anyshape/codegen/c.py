@@ -19,8 +19,8 @@ from anyshape.codegen.c_texts import (
     c_identity,
     total_type,
 )
-from anyshape.codegen.passes import analyse, lane, step_of, thresholds, turned
 from anyshape.codegen.prelude import prelude
+from anyshape.codegen.reduction_phases import analyse, lane, step_of, thresholds, turned
 from anyshape.codegen.scalar import COSTS
 from anyshape.ir.dtypes import float16
 from anyshape.ir.loops import (

@@ -17,7 +17,7 @@ from anyshape.codegen.c_texts import (
     c_combine,
     c_number,
 )
-from anyshape.codegen.passes import Passes
+from anyshape.codegen.reduction_phases import Passes
 from anyshape.codegen.scalar import c_scalar
 from anyshape.ir.dtypes import DType, bool_
 from anyshape.ir.loops import (

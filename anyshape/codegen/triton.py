@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from anyshape.codegen.passes import Passes, analyse, lane
+from anyshape.codegen.reduction_phases import Passes, analyse, lane
 from anyshape.codegen.scalar import triton_scalar
 from anyshape.ir.dtypes import DType, bool_
 from anyshape.ir.loops import (

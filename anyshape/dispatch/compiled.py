@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from anyshape.capture import world
-from anyshape.capture.guard_failures import (
+from anyshape.capture.guards import execution_modes
+from anyshape.capture.guards.guard_failures import (
     Failure,
     changed_numbers,
     contents_of,
@@ -26,13 +26,13 @@ from anyshape.capture.guard_failures import (
     moved,
     replaced,
 )
-from anyshape.capture.machine import Machine
-from anyshape.capture.values import Break, InterpreterBug, ProxyLeak
-from anyshape.capture.young import collection_paused
+from anyshape.capture.heap.allocation_age import collection_paused
+from anyshape.capture.heap.values import Break, InterpreterBug, ProxyLeak
+from anyshape.capture.interpreter.machine import Machine
 from anyshape.declare import Declaration, Parameters, check_returned
-from anyshape.dispatch.inside import told
-from anyshape.dispatch.ledger import Costs, largest
-from anyshape.dispatch.light import Light
+from anyshape.dispatch.guard_report import told
+from anyshape.dispatch.interpreted_regions import Light
+from anyshape.dispatch.profitability import Costs, largest
 from anyshape.dispatch.specialize import CompileGraph, Specializer
 from anyshape.dispatch.stats import Explanation, Stats
 from anyshape.dispatch.trampoline import Numbers, concrete_machine, flatten, resume, step
@@ -225,7 +225,7 @@ class Compiled:
     def _variant(self, entry: Entry, stance: str) -> tuple[Variant | None, list[Any] | None]:
         """The variant whose guards hold, with the inputs of its graph, captured if there is none;
         None: run natively from here on."""
-        if world.is_watched():
+        if execution_modes.is_watched():
             return None, None
         point = self.points.get(entry.key) or Point()
         for known in point.variants:
@@ -254,7 +254,7 @@ class Compiled:
                 return None
             if variant.entry(entry.slots) is not None:
                 return self._publish(entry, point, variant)
-            failure = explain_failure(variant.guards, world.snapshot(), entry.slots)
+            failure = explain_failure(variant.guards, execution_modes.snapshot(), entry.slots)
             why = f"a new specialization does not fit its own arguments: {failure}"
             suspect = mistake("the guards", why, variant.line())
         self._go_native(entry.key, suspect)
@@ -281,7 +281,7 @@ class Compiled:
         replaced since."""
         if len(point.variants) < self.options.max_variants:
             return point
-        snapshot = world.snapshot()
+        snapshot = execution_modes.snapshot()
         kept = tuple(v for v in point.variants if not self._is_stale(v, snapshot, entry))
         updated = dataclasses.replace(point, variants=kept)
         with self.lock:
@@ -343,7 +343,7 @@ class Compiled:
         return variant
 
     def _explain_miss(self, point: Point, slots: list[Any]) -> Failure | None:
-        snapshot = world.snapshot()
+        snapshot = execution_modes.snapshot()
         for variant in point.variants:
             failure = explain_failure(variant.guards, snapshot, slots)
             if failure is not None:
@@ -356,7 +356,7 @@ class Compiled:
 
     def _too_many(self, point: Point, entry: Entry) -> AnyshapeError:
         """What to say of a point that needs one specialization more than it may have."""
-        count, snapshot = self.options.max_variants, world.snapshot()
+        count, snapshot = self.options.max_variants, execution_modes.snapshot()
         if len(point.variants) < count:
             why = f"graph breaks have cut it into more than {MAX_POINTS} pieces"
             return AnyshapeError("E222", count=len(self._variants()), why=why)

@@ -16,17 +16,19 @@ from typing import Any
 
 import torch
 
-from anyshape.capture import aliases, world
-from anyshape.capture.breaks import GraphBreak, record_of
-from anyshape.capture.counters import counters
-from anyshape.capture.declared import prove_returned
-from anyshape.capture.frame import Frame, locate
-from anyshape.capture.machine import Machine
-from anyshape.capture.recorder import Recorder
-from anyshape.capture.segments import finish
-from anyshape.capture.symbolic_domain import SymbolicDomain
-from anyshape.capture.values import Break, InterpreterBug, ProxyLeak
-from anyshape.dispatch.freshness import entry_of
+from anyshape.capture.guards import execution_modes
+from anyshape.capture.guards.counters import counters
+from anyshape.capture.heap.breaks import GraphBreak, record_of
+from anyshape.capture.heap.values import Break, InterpreterBug, ProxyLeak
+from anyshape.capture.interpreter.frame import Frame, locate
+from anyshape.capture.interpreter.machine import Machine
+from anyshape.capture.python.language import python_machine
+from anyshape.capture.recording.recorder import Recorder
+from anyshape.capture.segments.declared_results import prove_returned
+from anyshape.capture.segments.segment_end import finish
+from anyshape.capture.segments.symbolic_domain import SymbolicDomain
+from anyshape.capture.tensors import aliases
+from anyshape.dispatch.parameter_guards import entry_of
 from anyshape.dispatch.trampoline import concrete_machine, inflate, numbers_of
 from anyshape.dispatch.variants import (
     EMPTY,
@@ -103,7 +105,7 @@ class Specializer:
             turns=self.options.unroll_budget,
             forms_texts=assumed.forms_texts,
         )
-        machine = Machine(domain, self.codes)
+        machine = python_machine(domain, self.codes)
         if entry.placed is not None:
             recorder.declare(entry.placed)
             recorder.front = entry.placed.front(entry.slots)
@@ -140,7 +142,7 @@ class Specializer:
             counted = counters(guards.guards, machine.heap, recorder.sources) - domain.widen
             if counted and recorder.dynamic:
                 raise _Counts(counted)
-            test, fresh = entry_of(guards, world.snapshot, self.options)
+            test, fresh = entry_of(guards, execution_modes.snapshot, self.options)
         graph = recorder.builder.finish(outputs)
         captured = time.perf_counter()
         compiled = (
@@ -160,9 +162,9 @@ class Specializer:
             fresh=fresh,
             graph=graph,
             compiled=compiled,
-            joined=domain.joined,
-            guarded=domain.guarded,
-            refusals=tuple(domain.refusals),
+            joined=domain.forks.joined,
+            guarded=domain.forks.guarded,
+            refusals=tuple(domain.forks.refusals),
             names=recorder.symbol_names,
             placed=entry.placed,
             numbers=numbers,
@@ -204,7 +206,7 @@ class Specializer:
         """Under these guards the program runs natively: it raises, or leaves behind what cannot
         be rebuilt."""
         guards = guard_set(recorder, apart, overlapping=apart is not None)
-        test, _ = entry_of(guards, world.snapshot, self.options)
+        test, _ = entry_of(guards, execution_modes.snapshot, self.options)
         return Variant(
             guards,
             test,

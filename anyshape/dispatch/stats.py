@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anyshape.capture.breaks import GraphBreak
+from anyshape.capture.heap.breaks import GraphBreak
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,17 +15,18 @@ from typing import Any, TypeAlias
 
 import torch
 
-from anyshape.capture import unwinding
-from anyshape.capture.callables import ANSWERS, compiled_by_torch, is_disabled, is_opaque
-from anyshape.capture.concrete import Concrete
-from anyshape.capture.continuations import Continuation, Finished
-from anyshape.capture.frame import Code, Frame
-from anyshape.capture.generators import Generator
-from anyshape.capture.liveness import is_live, live_at
-from anyshape.capture.machine import Machine
-from anyshape.capture.segments import BOUND_METHODS, is_bound_method
-from anyshape.capture.torch_polyfills import MEMBERS
-from anyshape.capture.values import NULL, Call
+from anyshape.capture.heap.values import NULL, Call
+from anyshape.capture.interpreter import unwinding
+from anyshape.capture.interpreter.concrete import Concrete
+from anyshape.capture.interpreter.continuations import Continuation, Finished
+from anyshape.capture.interpreter.frame import Code, Frame
+from anyshape.capture.interpreter.generators import Generator
+from anyshape.capture.interpreter.liveness import is_live, live_at
+from anyshape.capture.interpreter.machine import Machine
+from anyshape.capture.python.language import python_machine
+from anyshape.capture.segments.callables import ANSWERS, compiled_by_torch, is_disabled, is_opaque
+from anyshape.capture.segments.segment_end import BOUND_METHODS, is_bound_method
+from anyshape.capture.tensors.torch_polyfills import MEMBERS
 
 _PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None)})
 
@@ -64,7 +65,7 @@ class Native(Concrete):
 
 def concrete_machine(codes: dict[Any, Any], frame: Frame | None = None) -> Machine:
     """A machine that runs real frames natively."""
-    machine = Machine(Native(), codes)
+    machine = python_machine(Native(), codes)
     machine.frame = frame
     return machine
 

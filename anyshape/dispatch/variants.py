@@ -12,13 +12,13 @@ from typing import Any, NoReturn
 
 import torch
 
-from anyshape.capture import world
-from anyshape.capture.frame import Code
-from anyshape.capture.guards import GuardSet
-from anyshape.capture.recorder import Recorder
-from anyshape.capture.symbolic_domain import Refusal
+from anyshape.capture.guards import execution_modes
+from anyshape.capture.guards.guard_code import GuardSet
+from anyshape.capture.interpreter.frame import Code
+from anyshape.capture.recording.forks import Refusal
+from anyshape.capture.recording.recorder import Recorder
 from anyshape.declare import Placed, check_returned
-from anyshape.dispatch.ledger import Ledger
+from anyshape.dispatch.profitability import Ledger
 from anyshape.dispatch.trampoline import Numbers, Place
 from anyshape.errors import AnyshapeError
 from anyshape.ir.graph import Graph, Location
@@ -116,14 +116,14 @@ def replayable(run: Callable[..., Any], graph: Graph) -> Callable[..., Any]:
     return restoring
 
 
-def without_autocast(run: Callable[..., Any], entry: world.Modes) -> Callable[..., Any]:
+def without_autocast(run: Callable[..., Any], entry: execution_modes.Modes) -> Callable[..., Any]:
     """`run`, undisturbed by the autocast that was on when capture began: casts are nodes of the
     graph, and part of it may lie behind the end of the block."""
     if not any(on for on, _ in entry.autocast):
         return run
 
     def undisturbed(*inputs: Any) -> Any:
-        with world.AutocastOff():
+        with execution_modes.AutocastOff():
             return run(*inputs)
 
     return undisturbed

@@ -31,7 +31,7 @@ Body = Callable[..., Any]
 
 def _some_divisor(cx: TypeContext, made: TensorType, divisor: Arg) -> TensorType:
     """Integers are not divided by the number 0; a tensor's zeros are found while running
-    (``passes/places.py``).
+    (``passes/bounds_checks.py``).
     """
     if made.dtype is bool_:
         raise OpError("rounded division is not implemented for bools")

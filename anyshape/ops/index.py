@@ -1,8 +1,8 @@
 """Reading at places that tensors hold; ``scatter.py`` has the rows that write.
 
 Core rows: index_select, gather and ``index(x, indices)`` with one tensor or ``None`` for each
-dimension. Python's ``x[...]`` is taken apart by ``capture/indexing.py``. Negative places count from
-the end where torch's do.
+dimension. Python's ``x[...]`` is taken apart by ``capture/tensors/indexing.py``. Negative
+places count from the end where torch's do.
 """
 
 from __future__ import annotations

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from anyshape.errors import stage_of
 from anyshape.ir.graph import Graph
 from anyshape.ops.table import OpDef
+from anyshape.passes.bounds_checks import check_places
 from anyshape.passes.decompose import decompose
 from anyshape.passes.functionalize import functionalize
 from anyshape.passes.integers import check_integers
 from anyshape.passes.layouts import keep_channels_innermost
 from anyshape.passes.long_cats import split_long_cats
 from anyshape.passes.outputs import keep_outputs_apart
-from anyshape.passes.places import check_places
 from anyshape.passes.simplify import (
     merge_equal_nodes,
     remove_dead_core_nodes,

@@ -10,19 +10,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from anyshape.symbolic.atoms import Atom, Monomial, Symbol, age, deep, product_of
 from anyshape.symbolic.conditions import AnyOf, Condition, Relation, eq, ge, le
 from anyshape.symbolic.expr import Dim, Expr, divide, floordiv, mod
-from anyshape.symbolic.knowledge import linear
+from anyshape.symbolic.knowledge import KnownFacts, linear
 from anyshape.symbolic.linear import Row, refute
 from anyshape.symbolic.models import undecided
 from anyshape.symbolic.ranges import bounds_of, congruence_of
 from anyshape.symbolic.simplify import common_factor, relation_simplified, simplified
-
-if TYPE_CHECKING:
-    from anyshape.symbolic.facts import Facts
 
 MONOMIALS = 48  # in one system
 LINKS = 16  # facts taken for one symbol
@@ -31,7 +27,7 @@ SPLITS = 5  # case distinctions in one proof
 PROOFS = 48  # eliminations for one question
 
 
-def quick(facts: Facts, relation: Relation | bool) -> bool | None:
+def quick(facts: KnownFacts, relation: Relation | bool) -> bool | None:
     """The answer from ranges, residues and excluded values alone."""
     if isinstance(relation, bool):
         return relation
@@ -51,7 +47,7 @@ def quick(facts: Facts, relation: Relation | bool) -> bool | None:
 
 
 def _quick_equal(
-    facts: Facts, form: Expr, bound: int, lo: int | None, hi: int | None
+    facts: KnownFacts, form: Expr, bound: int, lo: int | None, hi: int | None
 ) -> bool | None:
     if lo is not None and lo == hi == bound:
         return True
@@ -68,7 +64,7 @@ def _quick_equal(
     return None
 
 
-def decide(facts: Facts, relation: Relation) -> bool | None:
+def decide(facts: KnownFacts, relation: Relation) -> bool | None:
     """True or False if the facts decide, else None."""
     atom = relation.form.atom
     if atom.__class__ is Symbol and facts.alone(atom):
@@ -94,7 +90,7 @@ def decide(facts: Facts, relation: Relation) -> bool | None:
     return found
 
 
-def _of_one_symbol(facts: Facts, relation: Relation, symbol: Symbol) -> bool | None:
+def _of_one_symbol(facts: KnownFacts, relation: Relation, symbol: Symbol) -> bool | None:
     """The answer for a symbol that nothing ties to others: the most frequent question, by far."""
     form, bound, kind = relation.form, relation.bound, relation.kind
     stated = facts.ranges.get(form)
@@ -116,7 +112,7 @@ def _below(a: int | None, b: int | None) -> bool | None:
     return False if a is not None and b is not None and a < b else None
 
 
-def _by_factors(facts: Facts, relation: Relation) -> bool | None:
+def _by_factors(facts: KnownFacts, relation: Relation) -> bool | None:
     """x*y == 0, x*y >= 0 and the like from the signs of x and of y."""
     form = relation.form
     factors = common_factor(form)
@@ -139,7 +135,7 @@ def _by_factors(facts: Facts, relation: Relation) -> bool | None:
     return answer if answer is True or lo >= 1 else None
 
 
-def core_of(facts: Facts, form: Expr) -> dict[Expr | AnyOf, None] | None:
+def core_of(facts: KnownFacts, form: Expr) -> dict[Expr | AnyOf, None] | None:
     """The facts that could decide more of the form than ranges do; None if ranges say it all.
 
     A fact that hangs on one symbol, where the symbol stands alone in a term, has told that symbol's
@@ -161,7 +157,7 @@ def core_of(facts: Facts, form: Expr) -> dict[Expr | AnyOf, None] | None:
     return found if found or not plain else None
 
 
-def _nearby(facts: Facts, symbols: frozenset[Symbol]) -> dict[Expr | AnyOf, None]:
+def _nearby(facts: KnownFacts, symbols: frozenset[Symbol]) -> dict[Expr | AnyOf, None]:
     """Facts found from these symbols and, in turn, from the symbols of those facts."""
     found: dict[Expr | AnyOf, None] = {}
     waiting = sorted(symbols, key=age)
@@ -194,7 +190,7 @@ def _hangs(fact: Expr | AnyOf, uses: Counter[Symbol]) -> bool:
 
 
 def _by_elimination(
-    facts: Facts, relation: Relation, core: dict[Expr | AnyOf, None]
+    facts: KnownFacts, relation: Relation, core: dict[Expr | AnyOf, None]
 ) -> bool | None:
     system = System(facts)
     system.reach(relation.form, core)
@@ -220,7 +216,7 @@ Why = tuple[int, ...]
 class System:
     """Linear rows over monomials: the facts that matter to an expression."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: KnownFacts) -> None:
         self.facts = facts
         self.columns: dict[object, int] = {}
         self.reached: set[object] = set()

@@ -7,15 +7,13 @@ A buffer whose size only the device knows is allocated at such a bound: `nonzero
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from anyshape.symbolic.atoms import Atom, Monomial, Symbol, deep
 from anyshape.symbolic.expr import BUILDERS, Dim, Expr, floordiv, maximum, minimum, total
+from anyshape.symbolic.knowledge import KnownFacts
 from anyshape.symbolic.ranges import bounds_of
 from anyshape.symbolic.simplify import simplified
-
-if TYPE_CHECKING:
-    from anyshape.symbolic.facts import Facts
 
 Allowed: TypeAlias = Callable[[Symbol], bool]
 
@@ -23,7 +21,7 @@ STEPS = 6  # facts used one after the other
 FACTS = 8  # about one symbol
 
 
-def upper(facts: Facts, dim: Dim, allowed: Allowed, steps: int = STEPS) -> Dim | None:
+def upper(facts: KnownFacts, dim: Dim, allowed: Allowed, steps: int = STEPS) -> Dim | None:
     """An expression over allowed symbols never less than the dim, if one is found."""
     dim = simplified(facts, dim)
     if isinstance(dim, int) or all(map(allowed, dim.symbols)):
@@ -44,13 +42,13 @@ def upper(facts: Facts, dim: Dim, allowed: Allowed, steps: int = STEPS) -> Dim |
     return simplified(facts, total(parts))
 
 
-def lower(facts: Facts, dim: Dim, allowed: Allowed, steps: int = STEPS) -> Dim | None:
+def lower(facts: KnownFacts, dim: Dim, allowed: Allowed, steps: int = STEPS) -> Dim | None:
     """An expression over allowed symbols never more than the dim, if one is found."""
     found = upper(facts, -dim, allowed, steps)
     return None if found is None else -found
 
 
-def _by_fact(facts: Facts, dim: Expr, allowed: Allowed) -> Dim | None:
+def _by_fact(facts: KnownFacts, dim: Expr, allowed: Allowed) -> Dim | None:
     """A fact that leaves only allowed symbols: u + v <= s bounds u + v + t by s + t."""
     for form in facts.links_of(dim, FACTS):
         lo, hi = facts.range_of(form)
@@ -67,7 +65,7 @@ def _by_fact(facts: Facts, dim: Expr, allowed: Allowed) -> Dim | None:
 
 
 def _product(
-    facts: Facts, monomial: Monomial, allowed: Allowed, steps: int, sign: int
+    facts: KnownFacts, monomial: Monomial, allowed: Allowed, steps: int, sign: int
 ) -> Dim | None:
     """A bound of a product from above (sign 1) or below (sign -1)."""
     if len(monomial) == 1:
@@ -83,7 +81,7 @@ def _product(
     return result
 
 
-def _atom(facts: Facts, atom: Atom, allowed: Allowed, steps: int, sign: int) -> Dim | None:
+def _atom(facts: KnownFacts, atom: Atom, allowed: Allowed, steps: int, sign: int) -> Dim | None:
     if all(map(allowed, atom.symbols)):
         return atom.expr
     found = None
@@ -105,11 +103,11 @@ def _atom(facts: Facts, atom: Atom, allowed: Allowed, steps: int, sign: int) -> 
     return minimum(found, end) if sign > 0 else maximum(found, end)
 
 
-def _either(facts: Facts, dim: Dim, allowed: Allowed, steps: int, sign: int) -> Dim | None:
+def _either(facts: KnownFacts, dim: Dim, allowed: Allowed, steps: int, sign: int) -> Dim | None:
     return (upper if sign > 0 else lower)(facts, dim, allowed, steps)
 
 
-def _choice(facts: Facts, atom: Atom, allowed: Allowed, steps: int, sign: int) -> Dim | None:
+def _choice(facts: KnownFacts, atom: Atom, allowed: Allowed, steps: int, sign: int) -> Dim | None:
     bounds = [_either(facts, arg, allowed, steps, sign) for arg in atom.args]
     found = [bound for bound in bounds if bound is not None]
     word = atom.word
@@ -121,7 +119,9 @@ def _choice(facts: Facts, atom: Atom, allowed: Allowed, steps: int, sign: int) -
     return BUILDERS[word](*found)
 
 
-def _symbol(facts: Facts, symbol: Symbol, allowed: Allowed, steps: int, sign: int) -> Dim | None:
+def _symbol(
+    facts: KnownFacts, symbol: Symbol, allowed: Allowed, steps: int, sign: int
+) -> Dim | None:
     """From lo <= c*symbol + rest <= hi: the first such fact whose rest has a bound."""
     for form in facts.links_of(symbol.expr, FACTS):
         c = form.terms.get(symbol.unit)

@@ -16,7 +16,7 @@ from anyshape.symbolic.conditions import AllOf, Condition, Relation
 from anyshape.symbolic.decide import decide, quick
 from anyshape.symbolic.expr import Dim, Space
 from anyshape.symbolic.extent import upper
-from anyshape.symbolic.knowledge import Chain, Knowledge, Refuted, Why
+from anyshape.symbolic.knowledge import Chain, Knowledge, KnownFacts, Refuted, Why
 from anyshape.symbolic.learn import learn
 from anyshape.symbolic.ranges import Bounds, bounds_of, congruence_of
 from anyshape.symbolic.simplify import simplified
@@ -41,7 +41,7 @@ class Contradiction(ValueError):
         self.numbers = numbers
 
 
-class Facts(Knowledge):
+class Facts(KnownFacts):
     """Facts about the symbols of a space. They only grow."""
 
     __slots__ = ("_assumed",)

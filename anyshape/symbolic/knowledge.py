@@ -8,7 +8,7 @@ fact.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 from anyshape.symbolic.atoms import Atom, Symbol, age
@@ -249,3 +249,37 @@ def symbols_in_order(expr: Expr) -> list[Symbol]:
     if isinstance(expr.atom, Symbol):
         return [expr.atom]
     return sorted(expr.symbols, key=age)
+
+
+class KnownFacts(Knowledge):
+    """Knowledge, and what the reasoning modules may ask of it: `Facts` has the answers."""
+
+    __slots__ = ()
+
+    def known(self, condition: Condition | bool) -> bool | None:
+        """True or False if the facts decide, else None."""
+        raise NotImplementedError
+
+    def quick(self, condition: Relation | bool) -> bool | None:
+        """As `known`, without elimination."""
+        raise NotImplementedError
+
+    def ask(self, condition: Relation | bool) -> bool | None:
+        """As `known`; inside another question, without elimination."""
+        raise NotImplementedError
+
+    def decide(self, condition: Condition | bool) -> bool | None:
+        """As `known`, worked out anew."""
+        raise NotImplementedError
+
+    def trace(self, derive: Callable[[], object]) -> Why:
+        """The numbers of the facts that a derivation uses."""
+        raise NotImplementedError
+
+    def sources_about(self, dim: Dim) -> Why:
+        """The facts behind what is known of the expression, when reasons are being traced."""
+        raise NotImplementedError
+
+    def use_all(self, dim: Dim) -> None:
+        """Notes every fact behind what is known of the expression."""
+        raise NotImplementedError

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from math import gcd
-from typing import TYPE_CHECKING
 
 from anyshape.symbolic.atoms import Atom, Symbol, age
 from anyshape.symbolic.conditions import (
@@ -26,7 +25,7 @@ from anyshape.symbolic.conditions import (
 )
 from anyshape.symbolic.decide import quick
 from anyshape.symbolic.expr import Dim, Expr, divide
-from anyshape.symbolic.knowledge import Refuted, Why
+from anyshape.symbolic.knowledge import KnownFacts, Refuted, Why
 from anyshape.symbolic.ranges import (
     Bounds,
     Congruence,
@@ -44,15 +43,12 @@ from anyshape.symbolic.simplify import (
     simplified,
 )
 
-if TYPE_CHECKING:
-    from anyshape.symbolic.facts import Facts
-
 EQUATIONS = 64  # facts about one symbol looked at again when it is known not to be 0
 NEIGHBOURS = 8  # facts about one symbol that hear of its new range
 LONG = 256  # terms of a sum that do not hear of each other's ranges
 
 
-def learn(facts: Facts, condition: Condition | bool, why: Why) -> None:
+def learn(facts: KnownFacts, condition: Condition | bool, why: Why) -> None:
     """Adds a condition and what follows from it."""
     if isinstance(condition, bool):
         if not condition:
@@ -72,7 +68,7 @@ def learn(facts: Facts, condition: Condition | bool, why: Why) -> None:
             _learn_relation(facts, now, why)
 
 
-def _learn_alternatives(facts: Facts, condition: AnyOf, why: Why) -> None:
+def _learn_alternatives(facts: KnownFacts, condition: AnyOf, why: Why) -> None:
     possible: list[Condition] = []
     for part in condition.parts:
         answer = facts.known(part)
@@ -92,7 +88,7 @@ def _learn_alternatives(facts: Facts, condition: AnyOf, why: Why) -> None:
     facts.link(fact)
 
 
-def _learn_relation(facts: Facts, relation: Relation, why: Why) -> None:
+def _learn_relation(facts: KnownFacts, relation: Relation, why: Why) -> None:
     form, bound = relation.form, relation.bound
     facts.answers[relation] = True
     match relation.kind:
@@ -110,7 +106,7 @@ def _learn_relation(facts: Facts, relation: Relation, why: Why) -> None:
                 narrow(facts, form, bound, bound, why)
 
 
-def narrow(facts: Facts, form: Expr, lo: int | None, hi: int | None, why: Why) -> None:
+def narrow(facts: KnownFacts, form: Expr, lo: int | None, hi: int | None, why: Why) -> None:
     """Makes the range of a form smaller, then what follows for others."""
     old_lo, old_hi, old_why = facts.range_with_source(form)
     new_lo, new_hi = _tight(facts, form, highest(lo, old_lo), lowest(hi, old_hi))
@@ -134,7 +130,7 @@ def narrow(facts: Facts, form: Expr, lo: int | None, hi: int | None, why: Why) -
     _spread(facts, form)
 
 
-def _tight(facts: Facts, form: Expr, lo: int | None, hi: int | None) -> Bounds:
+def _tight(facts: KnownFacts, form: Expr, lo: int | None, hi: int | None) -> Bounds:
     """Moves bounds inward past excluded values and to the known residue; a size is at least 0."""
     symbol = form.symbol
     if symbol is not None and not symbol.signed:
@@ -154,7 +150,7 @@ def _tight(facts: Facts, form: Expr, lo: int | None, hi: int | None) -> Bounds:
     return lo, hi
 
 
-def _spread(facts: Facts, form: Expr) -> None:
+def _spread(facts: KnownFacts, form: Expr) -> None:
     """Tells the terms of a sum, or the sums that a symbol is in, of a new range."""
     if facts.budget <= 0:
         return
@@ -168,7 +164,7 @@ def _spread(facts: Facts, form: Expr) -> None:
                 _narrow_terms(facts, fact)
 
 
-def _narrow_terms(facts: Facts, form: Expr) -> None:
+def _narrow_terms(facts: KnownFacts, form: Expr) -> None:
     """From lo <= c*x + rest <= hi and the range of the rest, the range of each term x."""
     lo, hi, why = facts.range_with_source(form)
     if len(form.terms) > LONG or (lo is None and hi is None):
@@ -199,7 +195,7 @@ def _narrow_terms(facts: Facts, form: Expr) -> None:
         narrow(facts, x, new_lo, new_hi, tuple(dict.fromkeys(why + others)))
 
 
-def _about_others(facts: Facts, form: Expr, skip: tuple[Atom, ...]) -> None:
+def _about_others(facts: KnownFacts, form: Expr, skip: tuple[Atom, ...]) -> None:
     for monomial in form.terms:
         if monomial is not skip:
             monomial_bounds(facts, monomial, 0)
@@ -215,7 +211,7 @@ def _sums(values: list[int | None]) -> list[int | None]:
     ]
 
 
-def _factors_positive(facts: Facts, form: Expr, why: Why) -> None:
+def _factors_positive(facts: KnownFacts, form: Expr, why: Why) -> None:
     """x*y >= 1 with neither negative: both are at least 1."""
     (monomial,) = form.terms
     if not any(_may_be_negative(facts, atom) for atom in monomial):
@@ -223,12 +219,12 @@ def _factors_positive(facts: Facts, form: Expr, why: Why) -> None:
             learn(facts, ge(atom.expr, 1), why + facts.sources_about(atom.expr))
 
 
-def _may_be_negative(facts: Facts, atom: Atom) -> bool:
+def _may_be_negative(facts: KnownFacts, atom: Atom) -> bool:
     lo = bounds_of(facts, atom.expr)[0]
     return lo is None or lo < 0
 
 
-def _not_zero_now(facts: Facts, symbol: Symbol) -> None:
+def _not_zero_now(facts: KnownFacts, symbol: Symbol) -> None:
     """Equations with a factor that is now known not to be 0 lose it."""
     for fact in list(facts.links_at(symbol, EQUATIONS)):
         if isinstance(fact, Expr):
@@ -237,7 +233,7 @@ def _not_zero_now(facts: Facts, symbol: Symbol) -> None:
                 _cancelled(facts, fact, why)
 
 
-def _cancelled(facts: Facts, form: Expr, why: Why) -> bool:
+def _cancelled(facts: KnownFacts, form: Expr, why: Why) -> bool:
     """x*y == x*z with x known not to be 0: y == z."""
     factors = common_factor(form) if form.atom is None else ()
     nonzero = tuple(atom for atom in factors if not_zero(facts, atom.expr))
@@ -249,7 +245,7 @@ def _cancelled(facts: Facts, form: Expr, why: Why) -> bool:
     return True
 
 
-def _link(facts: Facts, form: Expr) -> None:
+def _link(facts: KnownFacts, form: Expr) -> None:
     """Makes a new form about more than one symbol, or an operation, findable from its symbols."""
     if form.symbol is not None:
         return
@@ -257,7 +253,7 @@ def _link(facts: Facts, form: Expr) -> None:
         facts.link(form)
 
 
-def _solve(facts: Facts, form: Expr, bound: int, why: Why) -> None:
+def _solve(facts: KnownFacts, form: Expr, bound: int, why: Why) -> None:
     """Replaces an atom by its value everywhere, if the equation form == bound gives it one."""
     target = _target(form)
     if target is None:
@@ -286,7 +282,7 @@ def _solve(facts: Facts, form: Expr, bound: int, why: Why) -> None:
             _renewed(facts, fact, target, why)
 
 
-def _moved(facts: Facts, old: Expr, new: Dim, why: Why) -> None:
+def _moved(facts: KnownFacts, old: Expr, new: Dim, why: Why) -> None:
     """What was known of the old form holds of the new one."""
     lo, hi, more = facts.range_with_source(old)
     if lo is not None and lo == hi:
@@ -303,7 +299,7 @@ def _moved(facts: Facts, old: Expr, new: Dim, why: Why) -> None:
         _congruent(facts, new, congruence[0], congruence[1], why + congruence[2])
 
 
-def _renewed(facts: Facts, fact: Expr | AnyOf | Relation, target: Atom, why: Why) -> None:
+def _renewed(facts: KnownFacts, fact: Expr | AnyOf | Relation, target: Atom, why: Why) -> None:
     """Says a fact again in terms of a new equality."""
     if isinstance(fact, Expr):
         if target.word and not mentions(fact, target):
@@ -325,7 +321,7 @@ def _renewed(facts: Facts, fact: Expr | AnyOf | Relation, target: Atom, why: Why
             learn(facts, relation, why)
 
 
-def _residues(facts: Facts, form: Expr, bound: int, why: Why) -> None:
+def _residues(facts: KnownFacts, form: Expr, bound: int, why: Why) -> None:
     """a*x + g*y == bound: x has a residue modulo g when a has an inverse there."""
     for monomial, c in list(form.terms.items()):
         others = gcd(*(k for m, k in form.terms.items() if m is not monomial))
@@ -334,7 +330,7 @@ def _residues(facts: Facts, form: Expr, bound: int, why: Why) -> None:
             _congruent(facts, x, others, bound * pow(c, -1, others), why)
 
 
-def _congruent(facts: Facts, dim: Dim, modulus: int, residue: int, why: Why) -> None:
+def _congruent(facts: KnownFacts, dim: Dim, modulus: int, residue: int, why: Why) -> None:
     """Learns dim == residue modulo modulus."""
     if isinstance(dim, int):
         if (dim - residue) % modulus if modulus else dim != residue:

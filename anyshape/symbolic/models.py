@@ -7,22 +7,19 @@ settled here by a few assignments at the ends of the symbols' ranges.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from anyshape.symbolic.atoms import Atom, Symbol, age
 from anyshape.symbolic.conditions import AnyOf, Relation
 from anyshape.symbolic.expr import Expr
+from anyshape.symbolic.knowledge import KnownFacts
 from anyshape.symbolic.ranges import atom_bounds
 from anyshape.symbolic.render import evaluate
-
-if TYPE_CHECKING:
-    from anyshape.symbolic.facts import Facts
 
 FAR = 1000  # how far from the other end a missing bound is put
 FACTS = 24  # with more, proof search comes first
 
 
-def undecided(facts: Facts, relation: Relation, core: Iterable[Expr | AnyOf]) -> bool:
+def undecided(facts: KnownFacts, relation: Relation, core: Iterable[Expr | AnyOf]) -> bool:
     """True if sizes were found that satisfy the core with the relation true, and with it false."""
     core = list(core)
     if len(core) > FACTS:
@@ -45,7 +42,7 @@ def undecided(facts: Facts, relation: Relation, core: Iterable[Expr | AnyOf]) ->
     return False
 
 
-def _ends(facts: Facts, symbol: Symbol) -> tuple[int, int]:
+def _ends(facts: KnownFacts, symbol: Symbol) -> tuple[int, int]:
     lo, hi = atom_bounds(facts, symbol, 0)
     far = FAR + 7 * (symbol.index % 64)  # two sizes without a bound are not equal at their ends
     if hi is None:
@@ -119,7 +116,7 @@ def _met(form: Expr, goal: int, pivot: Symbol, sign: int, env: Mapping[Symbol, i
 
 
 def _truth(
-    facts: Facts, relation: Relation, core: Iterable[Expr | AnyOf], env: Mapping[Symbol, int]
+    facts: KnownFacts, relation: Relation, core: Iterable[Expr | AnyOf], env: Mapping[Symbol, int]
 ) -> bool | None:
     """The relation's truth at these sizes; None where they break a fact."""
     try:
@@ -130,7 +127,7 @@ def _truth(
     return None
 
 
-def _satisfied(facts: Facts, fact: Expr | AnyOf, env: Mapping[Symbol, int]) -> bool:
+def _satisfied(facts: KnownFacts, fact: Expr | AnyOf, env: Mapping[Symbol, int]) -> bool:
     if isinstance(fact, AnyOf):
         return bool(evaluate(fact, env))
     value = evaluate(fact, env)
@@ -143,7 +140,7 @@ def _satisfied(facts: Facts, fact: Expr | AnyOf, env: Mapping[Symbol, int]) -> b
     return value not in facts.holes_of(fact)
 
 
-def _allowed(facts: Facts, env: Mapping[Symbol, int]) -> bool:
+def _allowed(facts: KnownFacts, env: Mapping[Symbol, int]) -> bool:
     """Whether no size is excluded, and each has its residue."""
     for symbol, size in env.items():
         if size in facts.holes_of(symbol.expr):

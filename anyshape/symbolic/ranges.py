@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import gcd
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from anyshape.symbolic.atoms import Atom, Monomial, Symbol, deep
 from anyshape.symbolic.expr import Dim, Expr
+from anyshape.symbolic.knowledge import KnownFacts
 from anyshape.symbolic.polynomial import divide_exactly, negative, without_constant
-
-if TYPE_CHECKING:
-    from anyshape.symbolic.facts import Facts
 
 Bounds: TypeAlias = tuple[int | None, int | None]
 Congruence: TypeAlias = tuple[int, int]
@@ -40,7 +38,7 @@ def meet(a: Bounds, b: Bounds) -> Bounds:
     return highest(a[0], b[0]), lowest(a[1], b[1])
 
 
-def bounds_of(facts: Facts, dim: Dim, depth: int = 0) -> Bounds:
+def bounds_of(facts: KnownFacts, dim: Dim, depth: int = 0) -> Bounds:
     """The interval of a dim; `depth` linear facts may be used one after the other."""
     if isinstance(dim, int):
         return dim, dim
@@ -61,7 +59,7 @@ def bounds_of(facts: Facts, dim: Dim, depth: int = 0) -> Bounds:
     return found
 
 
-def interval(facts: Facts, expr: Expr, depth: int) -> Bounds:
+def interval(facts: KnownFacts, expr: Expr, depth: int) -> Bounds:
     """The interval of a sum from those of its terms, and of its form as a whole."""
     if expr.atom is not None:
         return atom_bounds(facts, expr.atom, depth)
@@ -106,7 +104,7 @@ def canonical(expr: Expr) -> tuple[Expr, int]:
     return divide_exactly(without_constant(expr), scale), scale
 
 
-def _refined(facts: Facts, expr: Expr, depth: int, best: Bounds) -> Bounds:
+def _refined(facts: KnownFacts, expr: Expr, depth: int, best: Bounds) -> Bounds:
     """Adds multiples of known linear facts that cancel a term: u <= s bounds u by what bounds s."""
     for form in facts.links_of(expr, LINKS):
         if form.terms.keys() == expr.terms.keys() or len(form.terms) < 2:
@@ -130,7 +128,7 @@ def _refined(facts: Facts, expr: Expr, depth: int, best: Bounds) -> Bounds:
     return best
 
 
-def monomial_bounds(facts: Facts, monomial: Monomial, depth: int) -> Bounds:
+def monomial_bounds(facts: KnownFacts, monomial: Monomial, depth: int) -> Bounds:
     """The interval of a product."""
     if len(monomial) == 1:
         return bounds_of(facts, monomial[0].expr, depth)
@@ -180,7 +178,7 @@ def _finite(end: float) -> int | None:
     return None if abs(end) == INFINITY else cast("int", end)
 
 
-def atom_bounds(facts: Facts, atom: Atom, depth: int) -> Bounds:
+def atom_bounds(facts: KnownFacts, atom: Atom, depth: int) -> Bounds:
     """The interval of an atom from its kind, its operands and what is known of itself."""
     own = facts.range_of(atom.expr)
     if isinstance(atom, Symbol):
@@ -254,7 +252,7 @@ BY_WORD: Mapping[str, Callable[..., Bounds]] = {
 }
 
 
-def congruence_of(facts: Facts, dim: Dim) -> Congruence:
+def congruence_of(facts: KnownFacts, dim: Dim) -> Congruence:
     """The strongest known (m, r) with dim == r modulo m."""
     if isinstance(dim, int):
         return 0, dim
@@ -297,7 +295,7 @@ def _congruent_product(a: Congruence, b: Congruence) -> Congruence:
     return _reduced(gcd(m * n, m * s, n * r), r * s)
 
 
-def _atom_congruence(facts: Facts, atom: Atom) -> Congruence:
+def _atom_congruence(facts: KnownFacts, atom: Atom) -> Congruence:
     own = facts.congruence_at(atom.expr)
     found = (1, 0)
     match "" if deep(atom) else atom.word:

@@ -7,7 +7,6 @@ are `UNDER_FACTS` of `rules.py`; the functions here split sums and cancel factor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from anyshape.symbolic.atoms import Atom, Monomial, deep, quotient_of
 from anyshape.symbolic.conditions import Relation, eq, ge, gt, le, lt, ne
@@ -21,11 +20,9 @@ from anyshape.symbolic.expr import (
     mod,
     total,
 )
+from anyshape.symbolic.knowledge import KnownFacts
 from anyshape.symbolic.ranges import bounds_of, congruence_of
 from anyshape.symbolic.rules import UNDER_FACTS
-
-if TYPE_CHECKING:
-    from anyshape.symbolic.facts import Facts
 
 LONG = 32  # terms of a sum of which it is remembered that it cannot be simplified
 
@@ -33,7 +30,7 @@ BUILD = {"eq": eq, "ne": ne, "ge": ge, "le": le}
 RELATIONS = {"==": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 
 
-def simplified(facts: Facts, dim: Dim) -> Dim:
+def simplified(facts: KnownFacts, dim: Dim) -> Dim:
     """The same value under these facts, as simple as they allow."""
     if isinstance(dim, int) or _plain(facts, dim):
         return dim
@@ -46,7 +43,7 @@ def simplified(facts: Facts, dim: Dim) -> Dim:
     return found
 
 
-def _plain(facts: Facts, expr: Expr) -> bool:
+def _plain(facts: KnownFacts, expr: Expr) -> bool:
     """True when no atom can change: symbols only, none of them with a value."""
     if expr.parts is None and len(expr.terms) < LONG:
         return _all_plain(facts, expr)
@@ -56,7 +53,7 @@ def _plain(facts: Facts, expr: Expr) -> bool:
     return known[1]
 
 
-def _sum_plain(facts: Facts, expr: Expr) -> bool:
+def _sum_plain(facts: KnownFacts, expr: Expr) -> bool:
     """For the next of some partial sums only what was added is looked at."""
     yes = (facts.solved, True)
     made: list[Expr] = []
@@ -74,7 +71,7 @@ def _sum_plain(facts: Facts, expr: Expr) -> bool:
     return True
 
 
-def _all_plain(facts: Facts, expr: Expr) -> bool:
+def _all_plain(facts: KnownFacts, expr: Expr) -> bool:
     value_of = facts.value_of
     for monomial in expr.terms:
         for atom in monomial:
@@ -83,7 +80,7 @@ def _all_plain(facts: Facts, expr: Expr) -> bool:
     return True
 
 
-def _terms(facts: Facts, expr: Expr) -> Dim:
+def _terms(facts: KnownFacts, expr: Expr) -> Dim:
     parts: list[Dim] = [expr.constant]
     for monomial, c in expr.terms.items():
         product: Dim = c
@@ -93,7 +90,7 @@ def _terms(facts: Facts, expr: Expr) -> Dim:
     return total(parts)
 
 
-def _atom(facts: Facts, atom: Atom) -> Dim:
+def _atom(facts: KnownFacts, atom: Atom) -> Dim:
     value = facts.value_of(atom)
     if value is not None:
         return _value(facts, atom, value)
@@ -106,7 +103,7 @@ def _atom(facts: Facts, atom: Atom) -> Dim:
     return found
 
 
-def _value(facts: Facts, atom: Atom, value: Dim) -> Dim:
+def _value(facts: KnownFacts, atom: Atom, value: Dim) -> Dim:
     """What an equality gives the atom. A later one may have made the two sides of it the same:
     s1 // 5 == s2 // 5, and then s1 == s2."""
     if atom in facts.open:
@@ -121,7 +118,7 @@ def _value(facts: Facts, atom: Atom, value: Dim) -> Dim:
         facts.open.discard(atom)
 
 
-def _operation(facts: Facts, atom: Atom) -> Dim:
+def _operation(facts: KnownFacts, atom: Atom) -> Dim:
     operands = [simplified(facts, arg) for arg in atom.args]
     try:
         rebuilt = BUILDERS[atom.word](*operands)
@@ -139,20 +136,20 @@ def _operation(facts: Facts, atom: Atom) -> Dim:
     return simplified(facts, found)
 
 
-def _glance(facts: Facts, op: str, operands: Sequence[Dim]) -> bool:
+def _glance(facts: KnownFacts, op: str, operands: Sequence[Dim]) -> bool:
     return facts.quick(RELATIONS[op](*operands)) is True
 
 
-def _ask(facts: Facts, op: str, operands: Sequence[Dim]) -> bool:
+def _ask(facts: KnownFacts, op: str, operands: Sequence[Dim]) -> bool:
     return facts.ask(RELATIONS[op](*operands)) is True
 
 
-def _rule(facts: Facts, word: str, operands: Sequence[Dim]) -> Dim | None:
+def _rule(facts: KnownFacts, word: str, operands: Sequence[Dim]) -> Dim | None:
     ask = _glance if word == "broadcast" else _ask  # equalities are substituted before we get here
     return UNDER_FACTS.rewrite(word, operands, ARITHMETIC, lambda op, xs: ask(facts, op, xs))
 
 
-def _choice(facts: Facts, word: str, operands: Sequence[Dim]) -> Dim | None:
+def _choice(facts: KnownFacts, word: str, operands: Sequence[Dim]) -> Dim | None:
     """Two operands of a min, max or broadcast joined to one, if facts choose."""
     for position, x in enumerate(operands):
         for later, y in enumerate(operands[position + 1 :], position + 1):
@@ -163,7 +160,7 @@ def _choice(facts: Facts, word: str, operands: Sequence[Dim]) -> Dim | None:
     return None
 
 
-def _quotient(facts: Facts, word: str, a: Dim, b: Dim) -> Dim | None:
+def _quotient(facts: KnownFacts, word: str, a: Dim, b: Dim) -> Dim | None:
     """A simpler a // b or a % b."""
     if isinstance(b, int):
         found = _by_constant(facts, word, a, b)
@@ -172,7 +169,7 @@ def _quotient(facts: Facts, word: str, a: Dim, b: Dim) -> Dim | None:
     return _rule(facts, word, (a, b)) if found is None else found
 
 
-def _by_constant(facts: Facts, word: str, a: Dim, b: int) -> Dim | None:
+def _by_constant(facts: KnownFacts, word: str, a: Dim, b: int) -> Dim | None:
     if word == "%":
         modulus, residue = congruence_of(facts, a)
         if modulus % b == 0:
@@ -184,7 +181,7 @@ def _by_constant(facts: Facts, word: str, a: Dim, b: int) -> Dim | None:
     return None
 
 
-def _by_expression(facts: Facts, word: str, a: Dim, b: Expr) -> Dim | None:
+def _by_expression(facts: KnownFacts, word: str, a: Dim, b: Expr) -> Dim | None:
     """(q*b + r) // b => q + r // b, (x*y) // (z*y) => x // z, if b or y is known not to be 0."""
     if isinstance(a, int):
         return 0 if a == 0 and not_zero(facts, b) else None
@@ -219,7 +216,7 @@ def common_factor(*exprs: Expr) -> Monomial:
     return tuple(common)
 
 
-def not_zero(facts: Facts, dim: Dim) -> bool:
+def not_zero(facts: KnownFacts, dim: Dim) -> bool:
     """True when facts show dim != 0, for a product factor by factor."""
     if isinstance(dim, int):
         return dim != 0
@@ -232,7 +229,7 @@ def not_zero(facts: Facts, dim: Dim) -> bool:
     return not_zero(facts, rest) and all(not_zero(facts, atom.expr) for atom in set(factors))
 
 
-def _folded(facts: Facts, expr: Expr) -> Dim:
+def _folded(facts: KnownFacts, expr: Expr) -> Dim:
     """b*(a // b) + a % b => a, and b*(a // b) => a - r where a % b is known to be r."""
     for monomial, c in expr.ordered_terms():
         for atom in monomial:
@@ -244,7 +241,7 @@ def _folded(facts: Facts, expr: Expr) -> Dim:
     return expr
 
 
-def _unfolded(facts: Facts, expr: Expr, monomial: Monomial, c: int, atom: Atom) -> Dim | None:
+def _unfolded(facts: KnownFacts, expr: Expr, monomial: Monomial, c: int, atom: Atom) -> Dim | None:
     a, b = atom.args
     rest = quotient_of(monomial, atom.unit) or ()
     if isinstance(b, int):
@@ -267,7 +264,7 @@ def _unfolded(facts: Facts, expr: Expr, monomial: Monomial, c: int, atom: Atom) 
     return better if count < len(expr.terms) else None
 
 
-def relation_simplified(facts: Facts, relation: Relation) -> Relation | bool:
+def relation_simplified(facts: KnownFacts, relation: Relation) -> Relation | bool:
     """The relation with its form simplified."""
     form = simplified(facts, relation.form)
     return relation if form is relation.form else BUILD[relation.kind](form, relation.bound)

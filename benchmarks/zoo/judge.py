@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import anyshape
-from anyshape.capture.breaks import GraphBreak
+from anyshape.capture.heap.breaks import GraphBreak
 from anyshape.tools import accuracy
 from anyshape.tools.timing import interleaved
 from benchmarks.zoo.entry import Entry, Sizes

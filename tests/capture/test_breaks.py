@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 import anyshape
-from anyshape.capture import machine
-from anyshape.capture.breaks import BREAKS, broken
-from anyshape.capture.opcodes import OPCODE_HANDLERS
+from anyshape.capture.heap.breaks import BREAKS, broken
+from anyshape.capture.interpreter import machine
+from anyshape.capture.interpreter.opcodes import OPCODE_HANDLERS
 from anyshape.dispatch import compiled as machinery
 from anyshape.dispatch import specialize
 from anyshape.errors import CODES, AnyshapeWarning, GraphBreakError

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from anyshape.capture.concrete import Concrete
-from anyshape.capture.machine import Machine
+from anyshape.capture.interpreter.concrete import Concrete
+from anyshape.capture.python.language import python_machine
 
 transformers = pytest.importorskip("transformers")
 
@@ -59,7 +59,7 @@ def inputs(name: str, batch: int, length: int) -> dict[str, torch.Tensor]:
 
 
 def interpreted(fn: Callable[..., Any], **kwargs: Any) -> Any:
-    return Machine(Concrete()).run(fn, **kwargs)
+    return python_machine(Concrete()).run(fn, **kwargs)
 
 
 def tensors(value: Any) -> Iterator[torch.Tensor]:
@@ -165,7 +165,7 @@ def test_generators_close_where_they_are_dropped() -> None:
     natively: list[object] = []
     program(natively)
     log: list[object] = []
-    Machine(Concrete()).run(program, log)
+    python_machine(Concrete()).run(program, log)
     assert log == natively
 
 
@@ -176,5 +176,5 @@ def test_hooks_run_in_order() -> None:
     model[0].register_forward_hook(lambda module, args, out: calls.append("post") or out * 2)
     x = torch.randn(3, 4)
     want = model(x)
-    assert torch.equal(Machine(Concrete()).run(model, x), want)
+    assert torch.equal(python_machine(Concrete()).run(model, x), want)
     assert calls == ["pre", "post"] * 2

@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from anyshape.capture.sources import Sources, expression, read_path
-from anyshape.capture.tensors import TensorSpec
-from anyshape.dispatch.freshness import Layout, freshness
+from anyshape.capture.guards.tensor_specs import TensorSpec
+from anyshape.capture.heap.sources import Sources, expression, read_path
+from anyshape.dispatch.parameter_guards import Layout, freshness
 from anyshape.options import Options
 from tests.capture.by_reference import compiled, same
 

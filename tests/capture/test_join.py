@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import anyshape
-from anyshape.capture.control_flow import RETURN, meeting_point
-from anyshape.capture.frame import decode
-from anyshape.capture.opcodes import OPCODE_HANDLERS, PREPARE
+from anyshape.capture.interpreter.control_flow import RETURN, meeting_point
+from anyshape.capture.interpreter.frame import decode
+from anyshape.capture.interpreter.opcodes import OPCODE_HANDLERS, PREPARE
 from tests.capture.by_reference import agree, compiled, same
 
 ALL = [(torch.randn(n, 4),) for n in (3, 1, 0, 2, 64)]

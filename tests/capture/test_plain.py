@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from anyshape.capture.opcodes import OPCODES
+from anyshape.capture.interpreter.opcodes import OPCODES
 from tests.capture.plain import harness, slots
 
 CASES = dict(harness.cases())

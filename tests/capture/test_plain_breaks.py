@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from anyshape.capture.concrete import Concrete
-from anyshape.capture.continuations import Finished
-from anyshape.capture.domain import Domain
-from anyshape.capture.machine import Machine
-from anyshape.capture.values import Break
+from anyshape.capture.heap.values import Break
+from anyshape.capture.interpreter.concrete import Concrete
+from anyshape.capture.interpreter.continuations import Finished
+from anyshape.capture.interpreter.domain import Domain
+from anyshape.capture.python.language import python_machine
 from tests.capture.plain import harness
 
 CASES = dict(harness.cases())
@@ -26,7 +26,7 @@ class Breaking(Domain):
 def run_in_pieces(case: Any) -> tuple[Any, int]:
     """The result, and the number of breaks; the instruction that broke runs in the concrete domain."""
     breaking, concrete = Breaking(), Concrete()
-    machine = Machine(breaking)
+    machine = python_machine(breaking)
     go_on = lambda: machine.run(case)
     breaks = 0
     while True:

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from anyshape.capture.domain import Domain
-from anyshape.capture.machine import Machine
-from anyshape.capture.values import PROXIES, Break, ProxyLeak, ScalarValue, SizeValue
+from anyshape.capture.heap.values import PROXIES, Break, ProxyLeak, ScalarValue, SizeValue
+from anyshape.capture.interpreter.domain import Domain
+from anyshape.capture.python.language import python_machine
 
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
@@ -439,13 +439,13 @@ PROGRAMS = [
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_hidden_numbers_give_the_same_results(program: Callable[..., Any]) -> None:
-    result = Machine(Hiding()).run(program, SizeValue(5), SizeValue(3))
+    result = python_machine(Hiding()).run(program, SizeValue(5), SizeValue(3))
     assert show(result) == program(5, 3)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_a_rollback_gives_them_again(program: Callable[..., Any]) -> None:
-    machine = Machine(Hiding())
+    machine = python_machine(Hiding())
     frame = machine.call(program, (SizeValue(5), SizeValue(3)), {})
     machine.begin(frame)
     mark = machine.checkpoint()
@@ -505,7 +505,7 @@ def test_a_leak_in_a_program_is_a_break() -> None:
             return fn(*args, **kwargs)
 
     with pytest.raises(Break, match="proxy-leak"):
-        Machine(Naive()).run(program, SizeValue(5))
+        python_machine(Naive()).run(program, SizeValue(5))
 
 
 def test_every_proxy_class_is_loud() -> None:

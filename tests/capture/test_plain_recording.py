@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
-from anyshape.capture.domain import Domain
-from anyshape.capture.frame import Code
-from anyshape.capture.machine import Machine
-from anyshape.capture.values import Break
+from anyshape.capture.heap.values import Break
+from anyshape.capture.interpreter.domain import Domain
+from anyshape.capture.interpreter.frame import Code
+from anyshape.capture.interpreter.machine import Machine
+from anyshape.capture.python.language import PYTHON, python_machine
 from tests.capture.plain import harness
 
 CASES = dict(harness.cases())
@@ -68,7 +69,7 @@ class Pausing(Machine):
     __slots__ = ("countdown", "executed")
 
     def __init__(self, countdown: int) -> None:
-        super().__init__(Recorder())
+        super().__init__(Recorder(), PYTHON)
         self.countdown = countdown
         self.executed = 0
 
@@ -107,7 +108,7 @@ def replay(machine: Machine) -> None:
 def test_recorded_and_replayed_is_as_run_natively(name: str) -> None:
     case = CASES[name]
     native = harness.outcome(case, case.__code__)
-    machine = Machine(Recorder())
+    machine = python_machine(Recorder())
 
     def recorded() -> Any:
         result = machine.run(case)
@@ -164,9 +165,9 @@ def found_outside() -> list[Any]:
 
 
 def test_what_a_native_call_makes_is_created_and_what_it_finds_is_not() -> None:
-    machine = Machine(Recorder())
+    machine = python_machine(Recorder())
     assert all(machine.heap.is_created(value) for value in machine.run(made_here))
-    machine = Machine(Recorder())
+    machine = python_machine(Recorder())
     found = machine.run(found_outside)
     assert not any(machine.heap.is_created(value) for value in found)
 
@@ -192,7 +193,7 @@ def test_outside_objects_stay_until_the_effects_are_replayed() -> None:
     del changes_outside.note
     OUTSIDE_STATE = copy.deepcopy(fresh)
     rows = OUTSIDE_STATE["rows"]
-    machine = Machine(Recorder())
+    machine = python_machine(Recorder())
     got = machine.run(changes_outside)
     assert fresh == OUTSIDE_STATE
     assert not hasattr(changes_outside, "note")
@@ -236,7 +237,7 @@ def test_attribute_writes_are_seen_at_once_and_done_later() -> None:
     Module.shared = [1]
     want = copy.deepcopy(writes_attributes(native))
     Module.shared = [1]
-    machine = Machine(Recorder())
+    machine = python_machine(Recorder())
     got = machine.run(writes_attributes, real)
     assert [machine.heap.mirror(value) for value in got] == list(want)
     assert (real.name, real.items, vars(real).keys()) == ("m", [1], {"name", "items"})
@@ -249,6 +250,6 @@ def test_attribute_writes_are_seen_at_once_and_done_later() -> None:
 def test_reads_are_reported_with_their_keys() -> None:
     domain = Recorder()
     module = Module()
-    Machine(domain).run(lambda m: (m.items[0], len(m.items), "name" in vars(m)), module)
+    python_machine(domain).run(lambda m: (m.items[0], len(m.items), "name" in vars(m)), module)
     kinds = {(kind, key) for _, kind, key in domain.reads}
     assert {("attr", "items"), ("item", 0), ("len", None)} <= kinds

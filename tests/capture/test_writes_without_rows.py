@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import anyshape
-from anyshape.capture.functional import writer_of
+from anyshape.capture.tensors.functional import writer_of
 from anyshape.eager import written_names
 
 

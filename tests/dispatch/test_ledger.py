@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from anyshape.dispatch.ledger import AGAIN, LOST_CALLS, ROOM, Costs, Ledger
+from anyshape.dispatch.profitability import AGAIN, LOST_CALLS, ROOM, Costs, Ledger
 
 POOR = Costs(segments=3, nodes=5, instructions=100, elements=10)
 RICH = Costs(segments=3, nodes=500, instructions=100, elements=10)

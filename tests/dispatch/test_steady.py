@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import anyshape
-from anyshape.dispatch import freshness, steady
+from anyshape.dispatch import dict_version_guards, parameter_guards
 
 X = torch.randn(3, 8)
 
@@ -80,12 +80,12 @@ def tested(monkeypatch):
     """How many guards were left to the quick test, by specialization."""
     counts = []
 
-    def of(guards, options, made=steady.Steady.of):
+    def of(guards, options, made=dict_version_guards.Steady.of):
         found = made(guards, options)
         counts.append(0 if found is None else len(found.all_guards()))
         return found
 
-    monkeypatch.setattr(freshness.Steady, "of", of)
+    monkeypatch.setattr(parameter_guards.Steady, "of", of)
     return counts
 
 
@@ -100,7 +100,7 @@ def test_the_call_after_a_change_sees_it(tested, change):
     fast = anyshape.compile(model)
     same(fast, model, X)
     same(fast, model, torch.randn(7, 8))
-    assert tested == [tested[0]] and tested[0] >= steady.MANY
+    assert tested == [tested[0]] and tested[0] >= dict_version_guards.MANY
     change(model)
     same(fast, model, X)
     same(fast, model, torch.randn(1, 8))
@@ -181,11 +181,11 @@ def test_threads_that_call_while_another_changes_get_one_state_or_the_other():
 
 
 def test_a_dictionary_gets_another_number_with_each_write():
-    assert steady.dictionaries_are_numbered()
+    assert dict_version_guards.dictionaries_are_numbered()
     table = {"a": 1}
-    numbers = [steady.number_of(table)]
+    numbers = [dict_version_guards.number_of(table)]
     for write in (lambda: table.update(a=2), lambda: table.pop("a"), lambda: table.update(b=1)):
         write()
-        numbers.append(steady.number_of(table))
+        numbers.append(dict_version_guards.number_of(table))
     assert len({*numbers}) == 4
-    assert table.get("b") == 1 and steady.number_of(table) == numbers[-1]
+    assert table.get("b") == 1 and dict_version_guards.number_of(table) == numbers[-1]

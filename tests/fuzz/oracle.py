@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 import anyshape
-from anyshape.capture.concrete import Concrete
-from anyshape.capture.machine import Machine
+from anyshape.capture.interpreter.concrete import Concrete
+from anyshape.capture.python.language import python_machine
 from anyshape.tools.accuracy import strides_that_matter
 from tests.fuzz.programs import SIZES, Fuzzed, function_of
 
@@ -109,7 +109,9 @@ def wrong(program: Fuzzed, *, verify: bool = False, order: tuple[int, ...] = ())
     found = []
     for case in order or range(len(SIZES)):
         eager = call(function, program.arguments(case))
-        concrete = call(lambda *xs: Machine(Concrete()).run(function, *xs), program.arguments(case))
+        concrete = call(
+            lambda *xs: python_machine(Concrete()).run(function, *xs), program.arguments(case)
+        )
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             ours = call(fast, program.arguments(case))

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from types import CodeType, ModuleType
 from typing import Any
 
-from anyshape.capture.concrete import Concrete
-from anyshape.capture.frame import Code
-from anyshape.capture.machine import Machine
+from anyshape.capture.interpreter.concrete import Concrete
+from anyshape.capture.interpreter.frame import Code
+from anyshape.capture.interpreter.machine import Machine
+from anyshape.capture.python.language import PYTHON
 from tests.capture.plain.slots import LOG
 
 MODULES = (
@@ -50,7 +51,7 @@ class Watched(Machine):
     __slots__ = ("executed",)
 
     def __init__(self, executed: set[str]) -> None:
-        super().__init__(Concrete())
+        super().__init__(Concrete(), PYTHON)
         self.executed = executed
 
     def decoded(self, code: CodeType) -> Code:

@@ -1,0 +1,49 @@
+"""Which objects are relied on by value, by identity, or by equality: tables of classes."""
+
+from __future__ import annotations
+
+import enum
+import re
+import types
+import typing
+from typing import Any
+
+import torch
+
+CONSTANTS = frozenset(
+    {int, float, bool, str, bytes, complex, type(None), type(...), range, torch.Size}
+)
+GENERICS = (
+    *(type(typing.Optional), type(typing.Optional[int])),  # noqa: UP045
+    *(type(typing.Generator), type(typing.Generator[int, None, None])),
+)
+"""What `typing` has in place of classes."""
+IDENTITY = (
+    type,
+    types.FunctionType,
+    types.ModuleType,
+    types.BuiltinFunctionType,
+    torch.dtype,
+    torch.layout,
+    torch.memory_format,
+    enum.Enum,
+    re.Pattern,
+    *GENERICS,
+)
+EQUAL = (torch.device, slice)
+CALLED = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    type,
+    types.ModuleType,
+    staticmethod,
+    classmethod,
+    property,
+)
+
+
+def is_simple(value: Any) -> bool:
+    """Whether a tuple holds plain constants only, so that equality is as good as identity."""
+    return all(
+        is_simple(item) if type(item) is tuple else type(item) in CONSTANTS for item in value
+    )

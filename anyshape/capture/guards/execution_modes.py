@@ -1,0 +1,227 @@
+"""The modes a program runs under, as one tuple: read from torch, changed virtually while
+capturing, put back in effect at run time.
+
+In: torch's global state. Out: `snapshot()`, the tuple that one guard compares; `World`s for the
+nodes of a graph; and the writes that bring the real state to a virtual one at the end of a
+segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.autograd import forward_ad
+from torch.utils._device import DeviceContext
+
+from anyshape.capture.guards.tensor_specs import DTYPE_OF_TORCH, device_text
+from anyshape.ir.graph import World
+
+_C = torch._C
+_saved_tensors_hooks = _C._autograd._top_saved_tensors_default_hooks
+
+AutocastOff = _C._DisableAutocast  # a context in which no autocast casts
+AUTOCAST_DEVICES = ("cpu", "cuda")
+
+
+@dataclass(frozen=True, slots=True)
+class Modes:
+    """Torch's global modes at one moment. `fields` are in the order of `snapshot`."""
+
+    grad: bool
+    inference: bool
+    autocast: tuple[tuple[bool, torch.dtype], ...]
+    autocast_cache: bool
+    default_dtype: torch.dtype
+    default_device: torch.device | None
+    deterministic: bool
+    matmul_precision: str
+    sdpa: tuple[bool, ...]
+
+    def world(self) -> World:
+        """The record that nodes carry."""
+        enabled = tuple(
+            (device, DTYPE_OF_TORCH[dtype])
+            for device, (on, dtype) in zip(AUTOCAST_DEVICES, self.autocast)
+            if on
+        )
+        device = "cpu" if self.default_device is None else device_text(self.default_device)
+        backends = tuple(name for name, on in zip(SDPA_BACKENDS, self.sdpa) if not on)
+        return World(
+            self.grad,
+            self.inference,
+            enabled,
+            DTYPE_OF_TORCH[self.default_dtype],
+            device,
+            self.deterministic,
+            self.matmul_precision,
+            tuple(f"no {name}" for name in backends),
+        )
+
+
+SDPA_BACKENDS = ("flash", "mem_efficient", "math", "cudnn")
+
+
+def _function_modes() -> tuple[Any, ...]:
+    return tuple(_C._get_function_stack_at(i) for i in range(_C._len_torch_function_stack()))
+
+
+def _default_device() -> torch.device | None:
+    """`torch.set_default_device` works by a function mode."""
+    devices = [mode.device for mode in _function_modes() if type(mode) is DeviceContext]
+    return devices[-1] if devices else None
+
+
+def is_watched() -> bool:
+    """Whether each operator of eager torch is seen by what no graph carries along: a mode of the
+    program's, hooks for saved tensors (checkpoints have some), tangents of forward gradients."""
+    return bool(
+        _saved_tensors_hooks(True) is not None
+        or forward_ad._current_level >= 0
+        or _C._len_torch_dispatch_stack()
+        or any(type(mode) is not DeviceContext for mode in _function_modes())
+    )
+
+
+def snapshot() -> tuple[Any, ...]:
+    """The global modes as a flat tuple, for one comparison at the entry of compiled code."""
+    depth = _C._len_torch_function_stack()
+    return (
+        _C.is_grad_enabled(),
+        _C.is_inference_mode_enabled(),
+        _C._is_any_autocast_enabled() and _autocast(),
+        torch.get_default_dtype(),
+        _default_device() if depth else None,
+        _C._get_deterministic_algorithms(),
+        _C._get_float32_matmul_precision(),
+        depth and tuple(map(type, _function_modes())),
+        _C._len_torch_dispatch_stack(),
+        _saved_tensors_hooks(True) is not None,
+        forward_ad._current_level,
+        _C._get_flash_sdp_enabled(),
+        _C._get_mem_efficient_sdp_enabled(),
+        _C._get_math_sdp_enabled(),
+        _C._get_cudnn_sdp_enabled(),
+    )
+
+
+def _autocast() -> tuple[Any, ...]:
+    return tuple(
+        (_C.is_autocast_enabled(device), _C.get_autocast_dtype(device))
+        for device in AUTOCAST_DEVICES
+    )
+
+
+def current_modes() -> Modes:
+    """Torch's modes now."""
+    return Modes(
+        _C.is_grad_enabled(),
+        _C.is_inference_mode_enabled(),
+        _autocast(),
+        _C.is_autocast_cache_enabled(),
+        torch.get_default_dtype(),
+        _default_device() if _C._len_torch_function_stack() else None,
+        _C._get_deterministic_algorithms(),
+        _C._get_float32_matmul_precision(),
+        (
+            _C._get_flash_sdp_enabled(),
+            _C._get_mem_efficient_sdp_enabled(),
+            _C._get_math_sdp_enabled(),
+            _C._get_cudnn_sdp_enabled(),
+        ),
+    )
+
+
+def _with_autocast(
+    modes: Modes, device: str, change: Callable[[bool, torch.dtype], tuple[bool, torch.dtype]]
+) -> Modes:
+    if device not in AUTOCAST_DEVICES:
+        return modes
+    index = AUTOCAST_DEVICES.index(device)
+    entries = list(modes.autocast)
+    entries[index] = change(*entries[index])
+    return replace(modes, autocast=tuple(entries))
+
+
+def _autocast_of(modes: Modes, device: str) -> tuple[bool, torch.dtype]:
+    if device not in AUTOCAST_DEVICES:
+        return _C.is_autocast_enabled(device), _C.get_autocast_dtype(device)
+    return modes.autocast[AUTOCAST_DEVICES.index(device)]
+
+
+def _sdpa(index: int) -> Callable[[Modes, bool], Modes]:
+    def change(modes: Modes, on: bool) -> Modes:
+        return replace(modes, sdpa=modes.sdpa[:index] + (on,) + modes.sdpa[index + 1 :])
+
+    return change
+
+
+# What these C functions of torch do to the virtual modes: function -> (modes, *args) -> (new
+# modes, what the call returns).
+Setter = Callable[..., Modes]
+SETTERS: Mapping[Any, Setter] = {
+    _C._set_grad_enabled: lambda modes, on: replace(modes, grad=on),
+    _C.set_autocast_enabled: lambda modes, device, on: _with_autocast(
+        modes, device, lambda _, d: (on, d)
+    ),
+    _C.set_autocast_dtype: lambda modes, device, dtype: _with_autocast(
+        modes, device, lambda on, _: (on, dtype)
+    ),
+    _C.set_autocast_cache_enabled: lambda modes, on: replace(modes, autocast_cache=on),
+    _C._set_default_dtype: lambda modes, dtype: replace(modes, default_dtype=dtype),
+    _C._set_float32_matmul_precision: lambda modes, value: replace(modes, matmul_precision=value),
+    _C._set_sdp_use_flash: lambda modes, on: _sdpa(0)(modes, on),
+    _C._set_sdp_use_mem_efficient: lambda modes, on: _sdpa(1)(modes, on),
+    _C._set_sdp_use_math: lambda modes, on: _sdpa(2)(modes, on),
+    _C._set_sdp_use_cudnn: lambda modes, on: _sdpa(3)(modes, on),
+    _C.autocast_increment_nesting: lambda modes: modes,
+    _C.autocast_decrement_nesting: lambda modes: modes,
+    _C.clear_autocast_cache: lambda modes: modes,
+}
+
+GETTERS: Mapping[Any, Callable[..., Any]] = {
+    _C.is_grad_enabled: lambda modes: modes.grad,
+    torch.is_grad_enabled: lambda modes: modes.grad,
+    _C.is_inference_mode_enabled: lambda modes: modes.inference,
+    _C.is_autocast_enabled: lambda modes, device="cuda": _autocast_of(modes, device)[0],
+    _C.get_autocast_dtype: lambda modes, device: _autocast_of(modes, device)[1],
+    _C.is_autocast_cache_enabled: lambda modes: modes.autocast_cache,
+    _C._is_any_autocast_enabled: lambda modes: any(on for on, _ in modes.autocast),
+    torch.get_default_dtype: lambda modes: modes.default_dtype,
+    _C._get_float32_matmul_precision: lambda modes: modes.matmul_precision,
+    _C._get_deterministic_algorithms: lambda modes: modes.deterministic,
+    _C._get_flash_sdp_enabled: lambda modes: modes.sdpa[0],
+    _C._get_mem_efficient_sdp_enabled: lambda modes: modes.sdpa[1],
+    _C._get_math_sdp_enabled: lambda modes: modes.sdpa[2],
+    _C._get_cudnn_sdp_enabled: lambda modes: modes.sdpa[3],
+}
+
+
+def apply(modes: Modes) -> None:
+    """Make torch's real modes these (grad, autocast, default dtype, matmul precision, sdpa
+    backends)."""
+    _C._set_grad_enabled(modes.grad)
+    for device, (on, dtype) in zip(AUTOCAST_DEVICES, modes.autocast):
+        _C.set_autocast_enabled(device, on)
+        _C.set_autocast_dtype(device, dtype)
+    _C.set_autocast_cache_enabled(modes.autocast_cache)
+    _C._set_default_dtype(modes.default_dtype)
+    _C._set_float32_matmul_precision(modes.matmul_precision)
+    _C._set_sdp_use_flash(modes.sdpa[0])
+    _C._set_sdp_use_mem_efficient(modes.sdpa[1])
+    _C._set_sdp_use_math(modes.sdpa[2])
+    _C._set_sdp_use_cudnn(modes.sdpa[3])
+
+
+@contextmanager
+def real(modes: Modes) -> Iterator[None]:
+    """Torch's real modes are these inside of it."""
+    before = current_modes()
+    apply(modes)
+    try:
+        yield
+    finally:
+        apply(before)

@@ -1,0 +1,552 @@
+"""What a specialization relies on, and the one straight-line Python function that tests it.
+
+In: atoms `(source, kind, expected)` with the user's line, relations between sizes, the inputs
+of the graph. Out: `compile_entry`, a function `slots -> list of graph inputs | None`. Pinned
+sources cost one dictionary look-up and one identity test; nothing is walked twice.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import torch
+
+from anyshape.capture.guards.no_alias import NoAlias
+from anyshape.capture.heap.mirrors import held_in
+from anyshape.capture.heap.numpy_scalars import is_numpy_number
+from anyshape.capture.heap.sources import (
+    Source,
+    expression,
+    path_expression,
+    read_source,
+)
+from anyshape.ir.graph import Location
+from anyshape.ir.scalars import Scalar, ScalarInput, evaluate_scalar, render_scalar
+from anyshape.symbolic import Condition, Symbol, to_python
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Guard:
+    """One atom: what lies at `source` is as `expected` in the sense of `kind` (a row of
+    `KINDS`)."""
+
+    source: Source
+    kind: str
+    expected: Any
+    location: Location | None = None
+    library: bool = False  # about torch or the standard library, where hardly anything changes
+
+    def __str__(self) -> str:
+        return KINDS[self.kind].text(self.source.text, self.expected)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SizeGuard:
+    """A relation between sizes that the program relies on."""
+
+    condition: Condition
+    location: Location | None = None
+    names: Mapping[Symbol, str] = field(default_factory=dict)
+    by_value: bool = False  # it says what the size is
+
+    def __str__(self) -> str:
+        symbols = sorted(self.condition.symbols, key=lambda s: s.name)
+        where = ", ".join(f"{s.name} = {self.names[s]}" for s in symbols if s in self.names)
+        return f"{self.condition}" + (f"  ({where})" if where else "")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScalarGuard:
+    """A comparison of floats computed from sizes and numbers, and the side that the program
+    relies on."""
+
+    scalar: Scalar
+    truth: bool
+    location: Location | None = None
+    by_value: bool = False  # it says what the number is
+
+    def __str__(self) -> str:
+        return f"{self.code()} is {self.truth}"
+
+    def code(self) -> str:
+        """Python text over the names of symbols and inputs."""
+        return render_scalar(self.scalar, lambda symbol: symbol.name, lambda unknown: unknown.name)
+
+
+WORLD_FIELDS = (
+    *(
+        "grad mode",
+        "inference mode",
+        "autocast",
+        "default dtype",
+        "default device",
+        "deterministic algorithms",
+    ),
+    *("float32 matmul precision", "function modes", "dispatch modes"),
+    *("hooks for saved tensors", "level of forward gradients"),
+    *("flash sdp", "mem efficient sdp", "math sdp", "cudnn sdp"),
+)
+
+Namer = Callable[[Any, str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class GuardKind:
+    """How one kind of guard is tested fast, tested slowly, and told."""
+
+    fails: Callable[[str, Any, Namer], str]
+    holds: Callable[[Any, Any], bool]
+    text: Callable[[str, Any], str]
+    steps: bool = False  # the guard proves the last step of its source
+
+
+def _equals_text(path: str, expected: Any, name: Namer) -> str:
+    constant = name(expected, "value")
+    if expected is None or isinstance(expected, bool):
+        return f"{path} is not {expected}"
+    kind = name(type(expected), type(expected).__name__)
+    if type(expected) is float and (expected == 0.0 or math.isnan(expected)):
+        differs = f"type(v) is not {kind} or repr(v) != {str(expected)!r}"
+        return f"(v := {path}) is not {constant} and ({differs})"
+    # a tensor in a tuple has no truth, and 1 == True == 1.0
+    if type(expected) in (tuple, slice) or is_numpy_number(expected):
+        return (
+            f"(v := {path}) is not {constant} and not {name(same_constant, 'same')}(v, {constant})"
+        )
+    return f"(v := {path}) is not {constant} and (type(v) is not {kind} or v != {constant})"
+
+
+def _keys_text(path: str, expected: tuple[Any, ...], name: Namer) -> str:
+    constant = name(expected, "keys")
+    if all(type(key) is str for key in expected):  # which a tensor can be compared with
+        return f"tuple({path}) != {constant}"
+    return f"not {name(same_constant, 'same')}(tuple({path}), {constant})"
+
+
+CONTENTS = frozenset({"length", "keys", "contains", "held"})
+OPAQUE = frozenset({str, bytes, range})
+"""What native code may make anew in each call, with another value: it is handed on unread then."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FunctionState:
+    """What decides what a Python function does."""
+
+    code: Any
+    defaults: Any
+    keyword_defaults: Any
+
+    @classmethod
+    def of(cls, fn: Any) -> FunctionState:
+        """As it is now."""
+        return cls(fn.__code__, fn.__defaults__, fn.__kwdefaults__)
+
+    def holds(self, fn: Any) -> bool:
+        """Is it so still?"""
+        same_defaults = fn.__defaults__ is self.defaults
+        same_keywords = fn.__kwdefaults__ is self.keyword_defaults
+        return fn.__code__ is self.code and same_defaults and same_keywords
+
+    def fails(self, path: str, name: Namer) -> str:
+        """The test, as Python text."""
+        parts = {"code": self.code, "defaults": self.defaults, "kwdefaults": self.keyword_defaults}
+        return " or ".join(
+            f"{path}.__{what}__ is not {'None' if part is None else name(part, what)}"
+            for what, part in parts.items()
+        )
+
+
+SLICE_PARTS = ("start", "stop", "step")
+
+
+def same_constant(value: Any, expected: Any) -> bool:
+    """Equal, of one type, and for floats with the same sign of zero; in tuples all the way. A
+    tensor is equal to itself alone, as where it is a key."""
+    if value is expected:
+        return True
+    if type(value) is not type(expected) or isinstance(expected, torch.Tensor):
+        return False
+    if type(expected) is tuple:
+        return len(value) == len(expected) and all(map(same_constant, value, expected))
+    if type(expected) is slice:
+        return all(same_constant(getattr(value, n), getattr(expected, n)) for n in SLICE_PARTS)
+    if isinstance(expected, float) or is_numpy_number(expected):
+        return repr(value) == repr(expected)
+    return bool(value == expected)
+
+
+def short(value: Any) -> str:
+    """A value on one line of at most 80 characters."""
+    if isinstance(value, type):
+        return value.__qualname__
+    if callable(value) and hasattr(value, "__qualname__"):
+        return str(value.__qualname__)
+    if type(value).__repr__ is object.__repr__ or hasattr(value, "named_modules"):
+        return f"<{type(value).__name__}>"
+    if hasattr(value, "data_ptr"):
+        return f"<{type(value).__name__} {tuple(value.shape)} {value.dtype} {value.device}>"
+    text = repr(value).replace("\n", " ")
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _item(item: Any, name: Namer) -> str:
+    return repr(item) if type(item) in (str, int) else name(item, "item")
+
+
+def _missing_text(path: str, expected: Any, name: Namer) -> str:
+    return f"{expected!r} in {path}.__dict__"
+
+
+def _apart_text(path: str, expected: tuple[Source, ...], name: Namer) -> str:
+    others = [expression(source, name) for source in expected]
+    if len(others) == 1:
+        return f"{path} is {others[0]}"
+    return f"len({{{', '.join(f'id({text})' for text in (path, *others))}}}) != {len(others) + 1}"
+
+
+KINDS: Mapping[str, GuardKind] = {
+    "is": GuardKind(
+        lambda path, expected, name: f"{path} is not {name(expected, 'object')}",
+        lambda value, expected: value is expected,
+        lambda path, expected: f"{path} is {short(expected)}",
+        steps=True,
+    ),
+    "equals": GuardKind(
+        _equals_text,
+        same_constant,
+        lambda path, expected: f"{path} == {short(expected)}",
+        steps=True,
+    ),
+    "type": GuardKind(
+        lambda path, expected, name: f"type({path}) is not {name(expected, expected.__name__)}",
+        lambda value, expected: type(value) is expected,
+        lambda path, expected: f"type({path}) is {expected.__qualname__}",
+    ),
+    "length": GuardKind(
+        lambda path, expected, name: f"len({path}) != {expected}",
+        lambda value, expected: len(value) == expected,
+        lambda path, expected: f"len({path}) == {expected}",
+    ),
+    "keys": GuardKind(
+        _keys_text,
+        lambda value, expected: same_constant(tuple(value), expected),
+        lambda path, expected: f"keys of {path} are {short(expected)}",
+    ),
+    "held": GuardKind(
+        lambda path, expected, name: (
+            f"{name(held_in, 'held_in')}({path}) != {name(expected, 'held')}"
+        ),
+        lambda value, expected: held_in(value) == expected,
+        lambda path, expected: f"what {path} holds is the same",
+    ),
+    "contains": GuardKind(
+        lambda path, expected, name: (
+            f"{name(expected[0], 'item')} {'not in' if expected[1] else 'in'} {path}"
+        ),
+        lambda value, expected: (expected[0] in value) is expected[1],
+        lambda path, expected: f"{short(expected[0])} {'in' if expected[1] else 'not in'} {path}",
+    ),
+    "missing": GuardKind(
+        _missing_text,
+        lambda obj, name: name not in obj.__dict__,
+        lambda path, expected: f"{path} has no {expected!r} of its own",
+    ),
+    "unset": GuardKind(
+        lambda path, expected, name: f"hasattr({path}, {expected!r})",
+        lambda obj, name: not hasattr(obj, name),
+        lambda path, expected: f"{path} has no attribute {expected!r}",
+    ),
+    "function": GuardKind(
+        lambda path, expected, name: expected.fails(path, name),
+        lambda fn, expected: expected.holds(fn),
+        lambda path, expected: f"{expected.code.co_qualname} has the same code and defaults",
+    ),
+    "remembers": GuardKind(
+        lambda path, expected, name: f"{path}.cache_info().currsize < {expected}",
+        lambda fn, expected: fn.cache_info().currsize >= expected,
+        lambda path, expected: f"{path} has not forgotten its results",
+    ),
+    "same": GuardKind(
+        lambda path, expected, name: f"{path} is not {expression(expected, name)}",
+        lambda value, expected: True,
+        lambda path, expected: f"{path} is {expected.text}",
+    ),
+    "apart": GuardKind(
+        _apart_text,
+        lambda value, expected: True,
+        lambda path, expected: f"{', '.join([path, *(s.text for s in expected)])} are different",
+    ),
+    "tensor": GuardKind(
+        lambda path, expected, name: expected.fails(path, name),
+        lambda value, expected: expected.holds(value),
+        lambda path, expected: f"{path} is {expected}",
+    ),
+    "truth": GuardKind(
+        lambda path, expected, name: f"{'not ' if expected else ''}{path}",
+        lambda value, expected: bool(value) is expected,
+        lambda path, expected: f"{path} is {'not ' if expected else ''}empty",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DimsBinding:
+    """The symbols that a tensor's shape or strides give, in order; None for what is constant."""
+
+    source: Source
+    what: Literal["shape", "stride"]
+    symbols: tuple[Symbol | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NumberBinding:
+    """A number that is handed in."""
+
+    source: Source
+    unknown: Symbol | ScalarInput
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedBinding:
+    """An int that is computed through floats."""
+
+    symbol: Symbol
+    scalar: Scalar
+
+
+Binding: TypeAlias = DimsBinding | NumberBinding | ComputedBinding
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GuardSet:
+    """All that one specialization relies on.
+
+    `bindings` says which symbols the inputs give, in order. `world` is what `world.snapshot()`
+    gave. `hooks` are dictionaries that must be empty. `parameters` are
+    pinned tensors whose metadata generated kernels rely on.
+    """
+
+    world: tuple[Any, ...]
+    guards: tuple[Guard, ...]
+    sizes: tuple[SizeGuard, ...]
+    bindings: tuple[Binding, ...]
+    inputs: tuple[Source, ...]
+    hooks: tuple[dict[Any, Any], ...] = ()
+    parameters: tuple[torch.Tensor, ...] = ()
+    scalars: tuple[ScalarGuard, ...] = ()
+    apart: NoAlias | None = None
+    overlapping: bool = False  # the opposite of `apart` is relied on
+    front: Callable[[Sequence[Any]], bool] | None = None  # the sizes are as declared
+    pointers: tuple[int, ...] = ()  # where the data of `parameters` lay
+
+    def lines(self) -> Iterable[tuple[str, Location | None]]:
+        """Each guard as text, with the user's line that made it."""
+        for guard in self.guards:
+            if not guard.library:
+                yield str(guard), guard.location
+        count = sum(guard.library for guard in self.guards)
+        if count:
+            names = "1 name" if count == 1 else f"{count} names"
+            yield f"{names} of torch and the standard library: as while compiling", None
+        relations: list[SizeGuard | ScalarGuard] = [*self.sizes, *self.scalars]
+        for relation in relations:
+            yield str(relation), relation.location
+        if self.apart is not None:
+            yield ("not: " if self.overlapping else "") + str(self.apart), None
+
+
+class _Text:
+    """The source of one function under construction, and the constants it names."""
+
+    def __init__(self) -> None:
+        self.constants: dict[str, Any] = {}
+        self._names: dict[int, str] = {}
+        self.lines: list[str] = []
+
+    def name(self, obj: Any, hint: str) -> str:
+        known = self._names.get(id(obj))
+        if known is None:
+            known = self._names[id(obj)] = f"c{len(self._names)}"
+            self.constants[known] = obj
+        return known
+
+    def fail_if(self, *conditions: str) -> None:
+        self.lines.extend(f"        if {condition}: return None" for condition in conditions)
+
+    def add(self, line: str) -> None:
+        self.lines.append("        " + line)
+
+    def compile(self, name: str, parameters: str, **given: Any) -> Callable[..., Any]:
+        body = "\n".join(self.lines)
+        caught = "(KeyError, AttributeError, IndexError, TypeError, ValueError)"
+        head, tail = f"def {name}({parameters}):\n    try:", f"    except {caught}:"
+        text = f"{head}\n{body}\n{tail}\n        return None\n"
+        scope: dict[str, Any] = {**self.constants, **given}
+        exec(compile(text, f"<anyshape {name}>", "exec"), scope)
+        function: Callable[..., Any] = scope[name]
+        return function
+
+
+def dict_read(guard: Guard) -> dict[Any, Any] | None:
+    """The pinned dictionary whose content alone decides the guard; None where more does."""
+    source = guard.source
+    if guard.kind in ("contains", "keys", "length", "truth"):
+        return _plain(source.pinned) if source.is_pinned else None
+    if guard.kind == "missing":
+        return own_names(source.pinned) if source.is_pinned else None
+    constant = guard.kind == "equals" and type(guard.expected) in CONSTANTS
+    base = source.base
+    if not (guard.kind == "is" or constant) or base is None or not base.is_pinned:
+        return None
+    if source.kind == "attr":
+        table = own_names(base.pinned)
+        return table if table is not None and source.key in table else None
+    return _plain(base.pinned) if source.kind in ("item", "get") else None
+
+
+CONSTANTS = frozenset({int, float, bool, str, bytes, complex, type(None)})
+
+
+def _plain(value: Any) -> dict[Any, Any] | None:
+    return value if type(value) is dict else None
+
+
+def own_names(obj: Any) -> dict[Any, Any] | None:
+    """The dictionary of an object's own attributes, if it is a plain one."""
+    return namespace_of(obj) if isinstance(obj, type) else _plain(getattr(obj, "__dict__", None))
+
+
+def namespace_of(cls: type) -> dict[str, Any] | None:
+    """The dictionary behind the mapping proxy that is the class's `__dict__`."""
+    behind = gc.get_referents(type.__dict__["__dict__"].__get__(cls))
+    return behind[0] if len(behind) == 1 and type(behind[0]) is dict else None
+
+
+def compile_test(guards: Sequence[Guard]) -> Callable[[], bool]:
+    """A function that says whether the guards, which read no slot, hold."""
+    text = _Text()
+    for guard in guards:
+        _emit(text, guard)
+    text.add("return True")
+    return text.compile("test", "")
+
+
+def compile_entry(
+    guards: GuardSet,
+    snapshot: Callable[[], tuple[Any, ...]],
+    fresh: Callable[[], bool] | None,
+    steady: Callable[[], bool] | None = None,
+    tested: Set[Guard] = frozenset(),
+) -> Callable[[Sequence[Any]], list[Any] | None]:
+    """`entry(slots)`: the graph's inputs in order if every guard holds, else None. Cheap and
+    telling guards come first. `steady` tests those guards that are in `tested`."""
+    text = _Text()
+    text.fail_if("snapshot() != " + text.name(guards.world, "world"))
+    if guards.front is not None:
+        text.fail_if(f"not {text.name(guards.front, 'front')}(slots)")
+    slow: list[Guard] = []
+    for guard in guards.guards:
+        if from_slot(guard.source):
+            _emit(text, guard)
+        elif guard not in tested:
+            slow.append(guard)
+    _emit_bindings(text, guards)
+    for size in guards.sizes:
+        text.fail_if(f"not ({to_python(size.condition)})")
+    for scalar in guards.scalars:
+        text.fail_if(f"bool({scalar.code()}) is not {scalar.truth}")
+    if guards.apart is not None:
+        parts = [
+            "[" + ", ".join(expression(source, text.name) for source in sources) + "]"
+            for sources in (guards.apart.written, guards.apart.others)
+        ]
+        wrong = "" if guards.overlapping else "not "
+        text.fail_if(f"{wrong}{text.name(guards.apart.holds, 'apart')}({', '.join(parts)})")
+    for guard in slow:
+        _emit(text, guard)
+    if fresh is not None:  # parameters and hooks
+        text.fail_if("not fresh()")
+    if steady is not None:
+        text.fail_if("not steady()")
+    reads = ", ".join(expression(source, text.name) for source in guards.inputs)
+    text.add(f"return [{reads}]")
+    return text.compile("entry", "slots", snapshot=snapshot, fresh=fresh, steady=steady, math=math)
+
+
+def from_slot(source: Source) -> bool:
+    if source.kind == "slot":
+        return True
+    step = source.base if not source.is_pinned else None
+    while step is not None and not step.is_pinned:
+        if step.kind == "slot":
+            return True
+        step = step.base
+    return False
+
+
+def _emit(text: _Text, guard: Guard) -> None:
+    kind = KINDS[guard.kind]
+    if guard.source.kind == "const" and guard.kind == "is":
+        return  # a root is what it is
+    path = path_expression if kind.steps else expression
+    text.fail_if(kind.fails(path(guard.source, text.name), guard.expected, text.name))
+
+
+def _emit_bindings(text: _Text, guards: GuardSet) -> None:
+    """Names for the symbols that the relations need, in the order in which they became known."""
+    needed: set[Any] = {symbol for size in guards.sizes for symbol in size.condition.symbols}
+    read_by = [guard.scalar for guard in guards.scalars]
+    read_by += [b.scalar for b in guards.bindings if isinstance(b, ComputedBinding)]
+    for scalar in read_by:
+        needed |= names_of(scalar)
+    for binding in guards.bindings:
+        match binding:
+            case ComputedBinding(symbol, scalar):
+                text.add(f"{symbol.name} = {scalar_code(scalar)}")
+            case NumberBinding(source, unknown) if unknown in needed:
+                text.add(f"{unknown.name} = {expression(source, text.name)}")
+            case DimsBinding(source, what, symbols) if needed.intersection(symbols):
+                names = [s.name if s is not None and s in needed else "_" for s in symbols]
+                read = f"{expression(source, text.name)}.{READERS[what]}"
+                text.add(f"{', '.join(names)}, = {read}")
+
+
+READERS = {"shape": "shape", "stride": "stride()"}
+
+
+def scalar_code(scalar: Any) -> str:
+    """Python text of a scalar over the names of symbols and inputs."""
+    return render_scalar(scalar, lambda symbol: symbol.name, lambda unknown: unknown.name)
+
+
+def names_of(scalar: Any) -> set[Any]:
+    """The symbols and inputs that a scalar reads."""
+    if isinstance(scalar, Scalar):
+        return set().union(*(names_of(arg) for arg in scalar.args))
+    if isinstance(scalar, ScalarInput):
+        return {scalar}
+    return set(getattr(scalar, "symbols", ()))
+
+
+def bind_symbols(
+    guards: GuardSet, slots: Sequence[Any]
+) -> tuple[dict[Symbol, int], dict[ScalarInput, Any]]:
+    """The value of each symbol, and of each float, that the slots give."""
+    values: dict[Any, Any] = {}
+    for binding in guards.bindings:
+        match binding:
+            case ComputedBinding(symbol, scalar):
+                numbers = {k: v for k, v in values.items() if isinstance(k, ScalarInput)}
+                values[symbol] = evaluate_scalar(scalar, values, numbers)
+            case NumberBinding(source, unknown):
+                values[unknown] = read_source(source, list(slots))
+            case DimsBinding(source, what, symbols):
+                tensor = read_source(source, list(slots))
+                sizes = tensor.shape if what == "shape" else tensor.stride()
+                values.update((s, size) for s, size in zip(symbols, sizes) if s is not None)
+    floats = {k: v for k, v in values.items() if isinstance(k, ScalarInput)}
+    return {k: v for k, v in values.items() if k not in floats}, floats

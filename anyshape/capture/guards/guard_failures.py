@@ -1,0 +1,202 @@
+"""Which guard of a specialization does not hold, with the value that was found instead.
+
+In: a set of guards, the world as it is, the entry values. Out: the first `Failure`, or None; and
+what a further specialization should do about it: see a number as a symbol, a text or a container
+as what differs from call to call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from anyshape.capture.guards.guard_code import (
+    CONTENTS,
+    KINDS,
+    OPAQUE,
+    WORLD_FIELDS,
+    Guard,
+    GuardSet,
+    bind_symbols,
+    from_slot,
+    same_constant,
+    short,
+)
+from anyshape.capture.heap.sources import Source, describe_step, read_path, read_source
+from anyshape.ir.graph import Location
+from anyshape.ir.scalars import evaluate_scalar
+from anyshape.symbolic import evaluate
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Which guard did not hold, with the value that was found instead."""
+
+    guard: str
+    found: str
+    location: Location | None = None
+    source: str = ""
+    widens: bool = False  # a number that was handed in has another value than before
+    by_value: Literal["", "size", "text", "number", "contents"] = ""  # what it tells the value of
+    stale: bool = False  # an object was replaced: the specialization will hardly be right again
+
+    def __str__(self) -> str:
+        place = f"  [{self.location}]" if self.location is not None else ""
+        return f"{self.guard}; now {self.found}{place}"
+
+
+def explain_failure(
+    guards: GuardSet, world: tuple[Any, ...], slots: Sequence[Any]
+) -> Failure | None:
+    """The first guard that does not hold for these slots, in the order of the program."""
+    values = list(slots)
+    if guards.world != world:
+        field, before, now = next(
+            row for row in zip(WORLD_FIELDS, guards.world, world) if row[1] != row[2]
+        )
+        return Failure(f"{field} is {before}", str(now))
+    if guards.front is not None and not guards.front(values):
+        return Failure("the same declared arguments are there", "others are None")
+    for guard in guards.guards:
+        failure = explain_guard(guard, values)
+        if failure is not None:
+            return failure
+    if guards.apart is not None and guards.apart.holds_for(values) is guards.overlapping:
+        return Failure(str(guards.apart), "they do" if not guards.overlapping else "they do not")
+    if any(guards.hooks):
+        return Failure("no module has hooks", "a hook was registered")
+    return _explain_sizes(guards, values)
+
+
+def changed_numbers(guards: GuardSet, slots: Sequence[Any]) -> set[str]:
+    """The numbers handed in that have other values than before, by source, and the tuples that
+    hold some; they become symbolic."""
+    values = list(slots)
+    names: set[str] = set()
+    for guard in guards.guards:
+        if isinstance(guard.expected, (int, float, tuple)):
+            failure = explain_guard(guard, values)
+            if failure is not None and failure.widens:
+                names.add(failure.source)
+                names.update(_changed_items(guard, read_source(guard.source, values)))
+    return names
+
+
+def contents_of(text: str) -> str:
+    """The name under which what lies in the container at this place is relied on no more."""
+    return f"the contents of {text}"
+
+
+def replaced(
+    guards: GuardSet, slots: Sequence[Any], kind: type | tuple[type, ...]
+) -> Iterator[tuple[Any, str]]:
+    """What of this class was told by its identity and has been replaced by another of it since,
+    with where it lay."""
+    values = list(slots)
+    for guard in guards.guards:
+        if guard.kind == "is" and isinstance(guard.expected, kind):
+            try:
+                found = read_path(guard.source, values)
+            except (KeyError, AttributeError, IndexError, TypeError):
+                continue
+            if found is not guard.expected and isinstance(found, kind):
+                yield guard.expected, guard.source.text
+
+
+def moved(guards: GuardSet) -> set[str]:
+    """The parameters that lie elsewhere since, by source: `p.data = ...` keeps the object."""
+    pairs = zip(guards.parameters, guards.pointers)
+    gone = {id(tensor) for tensor, pointer in pairs if tensor.data_ptr() != pointer}
+    return {g.source.text for g in guards.guards if g.kind == "is" and id(g.expected) in gone}
+
+
+def _changed_items(guard: Guard, found: Any) -> Iterator[str]:
+    if isinstance(found, tuple):
+        for index, (was, now) in enumerate(zip(guard.expected, found, strict=True)):
+            if was != now:
+                yield describe_step(guard.source, "item", index)
+
+
+def _widens(expected: Any, found: Any) -> bool:
+    """Do they differ in the values of numbers only?"""
+    if type(found) is not type(expected):
+        return False
+    if isinstance(expected, tuple):
+        pairs = list(zip(expected, found))
+        same = len(expected) == len(found)
+        return same and all(same_constant(now, was) or _widens(was, now) for was, now in pairs)
+    return type(expected) in (int, float)
+
+
+def holds(guard: Guard) -> bool:
+    """Does a guard that reads no slot hold now?"""
+    return explain_guard(guard, []) is None
+
+
+def explain_guard(guard: Guard, values: list[Any]) -> Failure | None:
+    """The failure of one guard, or None."""
+    kind = KINDS[guard.kind]
+    try:
+        found = (read_path if kind.steps else read_source)(guard.source, values)
+        relation = RELATIONS.get(guard.kind)
+        holds = (
+            kind.holds(found, guard.expected)
+            if relation is None
+            else relation(found, guard.expected, values)
+        )
+    except (KeyError, AttributeError, IndexError, TypeError) as error:
+        return Failure(str(guard), f"{type(error).__name__}: {error}", guard.location)
+    if holds:
+        return None
+    numbers = guard.kind == "equals" and _widens(guard.expected, found)
+    widens = numbers and from_slot(guard.source)
+    stale = guard.kind == "is" and not from_slot(guard.source)
+    where, value = guard.source.text, _value_kind(guard, found)
+    return Failure(str(guard), short(found), guard.location, where, widens, value, stale)
+
+
+def are_apart(found: Any, others: Sequence[Source], values: list[Any]) -> bool:
+    """Whether these are different objects."""
+    objects = [found, *(read_source(source, values) for source in others)]
+    return len({*map(id, objects)}) == len(objects)
+
+
+RELATIONS: Mapping[str, Callable[[Any, Any, list[Any]], bool]] = {
+    "same": lambda found, other, values: found is read_source(other, values),
+    "apart": are_apart,
+}
+"""Kinds of guards that compare with what lies elsewhere."""
+
+
+def _value_kind(guard: Guard, found: Any) -> Literal["", "text", "number", "contents"]:
+    """What a guard tells of by its value that may differ from call to call: a text handed in, a
+    counter kept outside, what lies in a container."""
+    slot, expected = from_slot(guard.source), guard.expected
+    if guard.kind in CONTENTS and not guard.library:
+        return "contents"
+    if guard.kind != "equals":
+        return ""
+    if slot:
+        return "text" if type(expected) in OPAQUE and type(found) in OPAQUE else ""
+    return "number" if type(expected) in (int, float) and _widens(expected, found) else ""
+
+
+def _explain_sizes(guards: GuardSet, values: list[Any]) -> Failure | None:
+    sizes, floats = bind_symbols(guards, values)
+    for size in guards.sizes:
+        if not evaluate(size.condition, sizes):
+            shown = ", ".join(
+                f"{s.name} = {sizes[s]}"
+                for s in sorted(size.condition.symbols, key=lambda s: s.name)
+            )
+            return Failure(
+                str(size), shown, size.location, by_value="size" if size.by_value else ""
+            )
+    for scalar in guards.scalars:
+        if bool(evaluate_scalar(scalar.scalar, sizes, floats)) is not scalar.truth:
+            found = str(not scalar.truth)
+            return Failure(
+                str(scalar), found, scalar.location, by_value="size" if scalar.by_value else ""
+            )
+    return None

@@ -1,0 +1,45 @@
+"""Which outside objects a specialization relies on being different ones.
+
+In: the places of what was read, and what was compared by identity or written. Out: one guard that
+says that these are as many objects as at the first call. That two places hold one object is
+guarded where it is seen (`SymbolicDomain.see`); here is the other half.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from anyshape.capture.guards.constant_kinds import CONSTANTS, EQUAL, IDENTITY
+from anyshape.capture.heap.sources import Source, Sources
+
+CONTAINERS = (list, dict, set, frozenset, tuple, deque, bytearray)
+SHARED = (*IDENTITY, *EQUAL, *CONTAINERS, torch.Tensor, torch.nn.Module, types.MethodType)
+"""What may be one object or two unless the program asks: tensors and containers are compared by
+what lies in them, the others are guarded by identity."""
+
+
+def told_apart(
+    sources: Sources, identified: Iterable[Source], written: frozenset[type]
+) -> tuple[Source, ...]:
+    """The places whose objects must be different ones; none where no two could be one."""
+    moving = [(obj, source) for obj, source in sources.placed() if not source.is_pinned]
+    kinds = {type(obj) for obj, _ in moving if type(obj) in written or not is_shared(obj)}
+    groups: dict[type, dict[Source, None]] = {kind: {} for kind in kinds}
+    for obj, source in sources.placed() if kinds else ():
+        if type(obj) in kinds:
+            groups[type(obj)][source] = None
+    found = dict.fromkeys(identified)
+    for group in groups.values():
+        found.update(group if len(group) > 1 else {})
+    ordered = sorted(found, key=lambda source: source.is_pinned)
+    return tuple(ordered) if len(ordered) > 1 and not ordered[0].is_pinned else ()
+
+
+def is_shared(obj: Any) -> bool:
+    """Whether nothing tells it from another of its kind unless the program asks."""
+    return type(obj) in CONSTANTS or isinstance(obj, SHARED)

@@ -1,0 +1,248 @@
+"""Writes to memory that the same operator reads through another view: `x[1:] += x[:-1]`.
+
+In: the arguments of a row that writes its first one. Out: nothing, or a break where a part of
+what it reads may be written before it is read. Eager refuses most of those, and computes the rest
+in an order of its own. Views of different tensors are apart, and so are parts that the facts show
+to be; the very same elements on both sides are read before they are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from anyshape.capture.heap.breaks import broken
+from anyshape.ir.graph import Arg, Node, TensorType, Value, values_in
+from anyshape.ops.build import Builder
+from anyshape.ops.context import TypeContext
+from anyshape.ops.layout import contiguous_strides, is_contiguous
+from anyshape.ops.rules import dim_of
+from anyshape.ops.table import OPS
+from anyshape.symbolic import Dim, ge, lt, mod, ne
+
+READ_FIRST = frozenset({"fill_", "masked_fill_", "index_put_", "masked_index_put_"})
+"""Rows that read the number in a tensor without dimensions before they write."""
+RESHAPES = frozenset("view view_as unflatten expand expand_as broadcast_to".split())
+PERHAPS_COPIES = frozenset("contiguous reshape reshape_as flatten ravel unflatten".split())
+
+Step = tuple[Node, int]
+"""A view: its node, and which of the node's results it is."""
+Span = tuple[Dim, Dim, Dim]
+"""Where a part begins, its step and its length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The elements of a view: a span of each dimension of what it views, and which of those its
+    own dimensions are; ``then`` are views that are not told as spans."""
+
+    spans: tuple[Span, ...]
+    dims: tuple[int | None, ...]
+    then: tuple[object, ...] = ()
+
+    def cut(self, dim: int, start: Dim, length: Dim, step: Dim = 1) -> Part:
+        """A slice along a dimension of the view."""
+        at = self.dims[dim]
+        if at is None:
+            return self
+        begin, old, _ = self.spans[at]
+        made = (begin + start * old, step * old, length)
+        return replace(self, spans=(*self.spans[:at], made, *self.spans[at + 1 :]))
+
+    def placed(self, dims: Sequence[int | None]) -> Part:
+        return replace(self, dims=tuple(dims))
+
+
+def refuse_overlaps(
+    builder: Builder, name: str, args: Sequence[Arg], kwargs: Mapping[str, Arg]
+) -> None:
+    """Ends the segment where row ``name`` may read what it has written already."""
+    target = args[0] if args else None
+    if name in OPS and OPS[name].mutates and isinstance(target, Value):
+        refuse_reading(builder, name, target, values_in((*args[1:], *kwargs.values())))
+
+
+def refuse_reading(builder: Builder, name: str, target: Value, read: Iterable[Value]) -> None:
+    """Ends the segment where one of the values may lie in what ``name`` writes to, differently."""
+    for value in read:
+        if not isinstance(value.type, TensorType) or (not value.shape and name in READ_FIRST):
+            continue
+        if _may_overlap(builder, target, value):
+            raise broken("operator-raises", what=name, why="it reads memory that it writes")
+
+
+def share_memory(builder: Builder, a: Value, b: Value) -> bool:
+    """Are the two views of one tensor, or one a view of the other?"""
+    return _way(builder, a)[0] is _way(builder, b)[0]
+
+
+def _may_overlap(builder: Builder, target: Value, value: Value) -> bool:
+    root, steps = _way(builder, target)
+    other, others = _way(builder, value)
+    if value is target or root is not other:
+        return False
+    while steps and others and _is_one(steps[0], others[0]):
+        root = steps[0][0].outputs[steps[0][1]]
+        steps, others = steps[1:], others[1:]
+    a, b = _part(root, steps), _part(root, others)
+    cx = _of_some_elements(builder.cx, root)
+    pairs = list(zip(a.spans, b.spans, strict=True))
+    if any(_are_apart(cx, *pair) for pair in pairs):
+        return False
+    alike = _told(a) == _told(b) and all(_are_one_or_apart(cx, *pair) for pair in pairs)
+    return not alike
+
+
+def _of_some_elements(cx: TypeContext, value: Value) -> TypeContext:
+    """What is known where the tensor is not empty: nothing overlaps in an empty one."""
+    facts = cx.facts.fork()
+    for size in value.shape:
+        condition = ge(size, 1)
+        if not isinstance(condition, bool) and facts.known(condition) is None:
+            facts.assume(condition)
+    return replace(cx, facts=facts)
+
+
+def _told(part: Part) -> object:
+    dims = list(part.dims)
+    while dims and dims[0] is None:
+        del dims[0]
+    return dims, part.then
+
+
+def _way(builder: Builder, value: Value) -> tuple[Value, list[Step]]:
+    """What the value is a view of at last, and the views on the way to it."""
+    steps: list[Step] = []
+    while (node := builder.makers.get(value)) is not None:
+        if not isinstance(node.args[0] if node.args else None, Value) or not _views(builder, node):
+            break
+        steps.append((node, node.outputs.index(value)))
+        value = node.read[0]
+    return value, steps[::-1]
+
+
+def _views(builder: Builder, node: Node) -> bool:
+    row = OPS.get(node.op)
+    if row is None or row.alias == "none":
+        return False
+    before, after = node.read[0].type, node.outputs[0].type
+    assert isinstance(before, TensorType) and isinstance(after, TensorType)
+    if row.alias == "view" or before == after:
+        return True
+    if node.op not in PERHAPS_COPIES:
+        return False
+    strided = after.strides != contiguous_strides(builder.cx, after.shape)
+    return strided or is_contiguous(builder.cx, before)
+
+
+def _is_one(a: Step, b: Step) -> bool:
+    (first, i), (second, j) = a, b
+    if first is second or i != j or first.op != second.op:
+        return first is second and i == j
+    return first.args[1:] == second.args[1:] and first.kwargs == second.kwargs
+
+
+def _part(root: Value, steps: Sequence[Step]) -> Part:
+    part = Part(tuple((0, 1, size) for size in root.shape), tuple(range(len(root.shape))))
+    for node, position in steps:
+        before = node.read[0].shape
+        if OPS[node.op].mutates or (node.op in RESHAPES and before == node.outputs[0].shape):
+            continue
+        rule = None if part.then else RULES.get(node.op)
+        if rule is not None:
+            part = rule(part, node, position)
+        else:
+            told = (node.op, node.args[1:], tuple(node.kwargs.items()), position)
+            part = replace(part, then=(*part.then, told))
+    return part
+
+
+def _are_apart(cx: TypeContext, a: Span, b: Span) -> bool:
+    (start, step, length), (begin, stride, count) = a, b
+    if cx.known(lt(start + (length - 1) * step, begin)):
+        return True
+    if cx.known(lt(begin + (count - 1) * stride, start)):
+        return True
+    if not isinstance(step, int) or step != stride or step < 2:
+        return False
+    return cx.known(ne(mod(start - begin, step), 0)) is True
+
+
+def _are_one_or_apart(cx: TypeContext, a: Span, b: Span) -> bool:
+    """Of single elements one of the two holds."""
+    if a[2] == b[2] == 1:
+        return True
+    return all(cx.same(one, other) for one, other in zip(a, b, strict=True))
+
+
+Rule = Callable[[Part, Node, int], Part]
+
+
+def _select(part: Part, node: Node, position: int) -> Part:
+    dim: Any = node.args[1]
+    place: Any = node.args[2]
+    return _without(part.cut(dim, place, 1), dim)
+
+
+def _unbind(part: Part, node: Node, position: int) -> Part:
+    dim = dim_of(node.args[1], len(part.dims))
+    return _without(part.cut(dim, position, 1), dim)
+
+
+def _without(part: Part, dim: int) -> Part:
+    return part.placed((*part.dims[:dim], *part.dims[dim + 1 :]))
+
+
+def _slice(part: Part, node: Node, position: int) -> Part:
+    dim = dim_of(node.args[1], len(part.dims))
+    along: Any = node.args[2:]
+    return part.cut(dim, *along)
+
+
+def _split(part: Part, node: Node, position: int) -> Part:
+    dim = dim_of(node.args[2], len(part.dims))
+    start: Dim = 0
+    for earlier in node.outputs[:position]:
+        start = start + earlier.shape[dim]
+    return part.cut(dim, start, node.outputs[position].shape[dim])
+
+
+def _unsqueeze(part: Part, node: Node, position: int) -> Part:
+    dim = dim_of(node.args[1], len(part.dims) + 1)
+    return part.placed((*part.dims[:dim], None, *part.dims[dim:]))
+
+
+def _permute(part: Part, node: Node, position: int) -> Part:
+    order: Any = node.args[1]
+    return part.placed([part.dims[d] for d in order])
+
+
+def _transpose(part: Part, node: Node, position: int) -> Part:
+    dims = list(part.dims)
+    a, b = (dim_of(d, len(dims)) for d in node.args[1:3])
+    if dims:
+        dims[a], dims[b] = dims[b], dims[a]
+    return part.placed(dims)
+
+
+def _reversed(part: Part, node: Node, position: int) -> Part:
+    return part.placed(part.dims[::-1])
+
+
+def _same(part: Part, node: Node, position: int) -> Part:
+    return part
+
+
+RULES: Mapping[str, Rule] = {
+    "select": _select,
+    "unbind": _unbind,
+    **dict.fromkeys(("slice", "narrow"), _slice),
+    "split": _split,
+    "unsqueeze": _unsqueeze,
+    "permute": _permute,
+    "transpose": _transpose,
+    **dict.fromkeys(("T", "t"), _reversed),
+    **dict.fromkeys(("alias", "data", "detach", "positive"), _same),
+}
+"""The part that a view of a part is: (part, node, position)."""

@@ -1,0 +1,202 @@
+"""Real tensors and what capture knows of them: dtypes and devices in both directions, types, and
+the guard of one tensor.
+
+In: a `torch.Tensor`. Out: its `TensorType` with given dims, and a `TensorSpec` that tests
+whether another tensor fits the same specialization: class, dtype, device, rank, layout,
+requires_grad, conj and neg bits. Sizes are not part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from anyshape.capture.heap.breaks import broken
+from anyshape.ir.dtypes import DTYPES, DType
+from anyshape.symbolic import Dim
+
+TORCH_OF_DTYPE: dict[DType, torch.dtype] = {
+    dtype: getattr(torch, name) for name, dtype in DTYPES.items() if hasattr(torch, name)
+}
+DTYPE_OF_TORCH: dict[torch.dtype, DType] = {value: key for key, value in TORCH_OF_DTYPE.items()}
+
+_EXACT = (torch.Tensor, torch.nn.Parameter)
+
+Layout = Literal["contiguous", "permuted", "strided"]
+
+
+def device_text(device: torch.device) -> str:
+    """`cpu`, `cuda:0`: with an index wherever the device type has more than one."""
+    if device.type in ("cpu", "meta"):
+        return device.type
+    index = torch.cuda.current_device() if device.index is None else device.index
+    return f"{device.type}:{index}"
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether capture understands the tensor: no subclass, strided, not nested or quantized, no
+    lazy conjugation or negation."""
+    return (
+        type(tensor) in _EXACT
+        and tensor.layout is torch.strided
+        and not tensor.is_nested
+        and not tensor.is_quantized
+        and tensor.dtype in DTYPE_OF_TORCH
+        and not tensor.is_conj()
+        and not tensor.is_neg()
+        and not _is_of_a_transform(tensor)
+    )
+
+
+def is_handed_on(tensor: torch.Tensor) -> bool:
+    """Whether native code reads the tensor, a sparse one say, while what does not read it is
+    compiled. Under a transform of functions, all runs natively."""
+    return not (is_plain(tensor) or _is_of_a_transform(tensor))
+
+
+def _is_of_a_transform(tensor: torch.Tensor) -> bool:
+    return torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
+def refuse_unless_plain(tensor: torch.Tensor) -> None:
+    """Ends the segment at a tensor that capture does not understand."""
+    if not is_plain(tensor):
+        raise broken("tensor-subclass", what=in_words(tensor))
+
+
+def in_words(tensor: torch.Tensor) -> str:
+    """What a tensor that is not plain is: "tensor of layout torch.sparse_coo"."""
+    if type(tensor) not in _EXACT:
+        return f"tensor of class {type(tensor).__name__}"
+    if tensor.layout is not torch.strided:
+        return f"tensor of layout {tensor.layout}"
+    kinds = {"nested": tensor.is_nested, "quantized": tensor.is_quantized}
+    views = {"conjugated": tensor.is_conj(), "negated": tensor.is_neg()}
+    found = [kind for kind, holds in {**kinds, **views}.items() if holds]
+    return f"{found[0]} tensor" if found else f"tensor of {tensor.dtype}"
+
+
+def contiguous_strides(shape: Sequence[Dim]) -> tuple[Dim, ...]:
+    """Row-major strides; torch counts a size of zero as one there."""
+    strides: list[Dim] = []
+    step: Dim = 1
+    for dim in reversed(shape):
+        strides.append(step)
+        step = step * dim if dim != 0 else step
+    return tuple(reversed(strides))
+
+
+def dense_order(tensor: torch.Tensor) -> tuple[int, ...] | None:
+    """The dimensions from the outermost to the innermost in memory, if they fill it without
+    gaps."""
+    strides, shape = tensor.stride(), tensor.shape
+    order = sorted(range(tensor.dim()), key=lambda d: (-strides[d], -shape[d], d))
+    return tuple(order) if tensor.permute(order).is_contiguous() else None
+
+
+def permuted_strides(shape: Sequence[Dim], order: Sequence[int]) -> tuple[Dim, ...]:
+    """Strides of a dense tensor whose dimensions lie in memory in the given order."""
+    inner = contiguous_strides([shape[d] for d in order])
+    strides: list[Dim] = [1] * len(shape)
+    for dim, stride in zip(order, inner):
+        strides[dim] = stride
+    return tuple(strides)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """What must be the same in every tensor that one specialization takes at one place."""
+
+    python: type[torch.Tensor]
+    dtype: torch.dtype
+    device: torch.device
+    rank: int
+    layout: Layout
+    order: tuple[int, ...]
+    requires_grad: bool
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> TensorSpec:
+        """The spec that `tensor` itself fits."""
+        if tensor.is_contiguous():
+            layout: tuple[Layout, tuple[int, ...]] = ("contiguous", tuple(range(tensor.dim())))
+        else:
+            order = dense_order(tensor)
+            strides = tensor.stride()
+            by_stride = sorted(range(tensor.dim()), key=lambda d: (-strides[d], d))
+            layout = ("permuted", order) if order else ("strided", tuple(by_stride))
+        return cls(
+            type(tensor), tensor.dtype, tensor.device, tensor.dim(), *layout, tensor.requires_grad
+        )
+
+    def holds(self, tensor: Any) -> bool:
+        """Whether `tensor` fits."""
+        if type(tensor) is not self.python or not is_plain(tensor):
+            return False
+        if (tensor.dtype, tensor.device, tensor.dim()) != (self.dtype, self.device, self.rank):
+            return False
+        if tensor.requires_grad is not self.requires_grad:
+            return False
+        if self.layout == "strided":
+            return not tensor.is_contiguous() and self._ordered(tensor.stride())
+        return (
+            tensor.is_contiguous()
+            or self.layout == "permuted"
+            and tensor.permute(self.order).is_contiguous()
+        )
+
+    def _ordered(self, strides: Sequence[int]) -> bool:
+        found = [strides[d] for d in self.order]
+        return all(a >= b for a, b in zip(found, found[1:]))
+
+    def fails(self, path: str, name: Callable[[Any, str], str]) -> str:
+        """Python text that is true where the tensor at `path` does not fit."""
+        device = (
+            "not t.is_cpu"
+            if self.device.type == "cpu"
+            else f"t.device != {name(self.device, 'device')}"
+        )
+        tests = [
+            f"type(t := {path}) is not {name(self.python, 'class')}",
+            f"t.dtype is not {name(self.dtype, 'dtype')}",
+            device,
+            f"t.dim() != {self.rank}",
+            "not t.requires_grad" if self.requires_grad else "t.requires_grad",
+            f"t.layout is not {name(torch.strided, 'layout')}",
+            "t.is_neg()",
+        ]
+        if self.dtype.is_complex:
+            tests.append("t.is_conj()")
+        tests += self._layout_fails(name)
+        return " or ".join(tests)
+
+    def _layout_fails(self, name: Callable[[Any, str], str]) -> list[str]:
+        if self.layout == "contiguous":
+            return ["not t.is_contiguous()"] if self.rank else []
+        if self.layout == "permuted":
+            return [f"t.is_contiguous() or not t.permute({self.order!r}).is_contiguous()"]
+        return [f"t.is_contiguous() or not {name(self._ordered, 'ordered')}(t.stride())"]
+
+    def __str__(self) -> str:
+        text = f"{self.dtype} on {self.device} of rank {self.rank}, {self.layout}".replace(
+            "torch.", ""
+        )
+        if self.layout == "permuted":
+            text += f" {self.order}"
+        return text + (", requires grad" if self.requires_grad else "")
+
+
+def parameter_state(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """What generated code relies on of a pinned tensor: `p.data = ...` and `.half()` keep the
+    object and change this."""
+    return (
+        tensor.data_ptr(),
+        tensor.dtype,
+        tuple(tensor.shape),
+        tensor.stride(),
+        tensor.requires_grad,
+        tensor.device,
+    )

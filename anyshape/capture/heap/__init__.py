@@ -1,0 +1,12 @@
+"""Objects as one capture sees them. The lowest room: it knows no interpreter, no torch.
+
+values.py            what may lie on a virtual stack besides plain objects: NULL, the proxies
+                     (SizeValue, ScalarValue, TensorValue); Call, Break, ProxyLeak, InterpreterBug
+breaks.py            the catalogue of graph breaks
+shadow_heap.py       created objects, mirrors of outside ones (mirrors.py), the log of effects, the
+                     undo journal (undo.py), writes to what nobody has read (unread_writes.py)
+sources.py           where a value came from
+native_calls.py      what C code reads and writes of outside objects; purity.py: its tables
+iterators.py         forking native iterators; allocation_age.py: what came to be in this capture
+observer.py          what the heap asks of whoever interprets
+"""

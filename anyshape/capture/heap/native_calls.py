@@ -1,0 +1,126 @@
+"""Calls of C code in a recording machine: what they read of outside containers is relied on, what
+they write is logged.
+
+In: a C function and its arguments. Out: its result, registered as made by the trace where nobody
+else holds it. `purity` says what a function reads and writes; the heap has the mirrors and the log.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from sys import getrefcount
+from typing import Any
+
+from anyshape.capture.heap import purity
+from anyshape.capture.heap.iterators import FORKABLE
+from anyshape.capture.heap.shadow_heap import Heap
+from anyshape.capture.heap.unread_writes import PLAIN_KEYS, is_blind
+from anyshape.capture.heap.values import IMMUTABLE, NULL, Break
+
+_ADOPTING = frozenset({list, tuple, dict})
+_ADOPT_AT_MOST = 1000
+_new_class = type.__new__
+
+
+def native(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call C code in a recording machine: mutators write mirrors and are logged, readers get
+    mirrors.
+    """
+    domain = heap.domain
+    if heap.journal is not None:
+        _refuse_old_iterators(heap, args)
+    if type(fn) not in purity.CALLABLE_TYPES:
+        result = _result(heap, domain.call_native(fn, args, kwargs))
+        return heap.create(result) if _makes_class(fn) else result
+    if fn in purity.IN_PLACE and args and type(args[0]) in purity.IN_PLACE[fn]:
+        fn = purity.IN_PLACE[fn][type(args[0])]
+    if fn in purity.MUTATORS and args and _is_container(args[0]):
+        return _mutate(heap, fn, args, kwargs)
+    if fn is dict.get and _asks_one_key(args, kwargs):
+        found = heap.item_or_null(*args[:2])
+        return found if found is not NULL else args[2] if len(args) > 2 else None
+    if fn in purity.FIRST_READERS and args:
+        args = (heap.mirror(args[0]), *args[1:])
+        if fn in purity.SEARCHERS:
+            for arg in args:
+                heap.look_inside(heap.mirror(arg))
+    elif fn in purity.PAIR_READERS and args:
+        args = (*args[:-1], _pairs(heap, args[-1]))
+    elif fn in purity.READERS:
+        args = tuple([heap.mirror(arg) for arg in args])
+        if fn in purity.DEEP_READERS:
+            for arg in args:
+                heap.look_inside(arg)
+        kwargs = {name: heap.mirror(value) for name, value in kwargs.items()} if kwargs else kwargs
+    result = _result(heap, domain.call_native(fn, args, kwargs))
+    if fn is type or fn is _new_class or (type(fn) is type and fn in purity.MAKERS):
+        heap.create(result)
+    return result
+
+
+def _asks_one_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether `dict.get(*args)` asks a plain dict for a key that C compares without a surprise:
+    nothing else is read of it."""
+    if kwargs or len(args) not in (2, 3) or type(args[1]) not in PLAIN_KEYS:
+        return False
+    return type(args[0]) in (dict, OrderedDict)  # another may make what it is asked for
+
+
+def _refuse_old_iterators(heap: Heap, args: tuple[Any, ...]) -> None:
+    for arg in args:
+        if type(arg) in FORKABLE and not heap.is_young(arg):
+            raise Break("fork-iterator", f"C code gets a {type(arg).__name__} inside a fork")
+
+
+def _result(heap: Heap, result: Any) -> Any:
+    """What a native call gave: new if nobody but this frame holds it."""
+    if type(result) not in IMMUTABLE and getrefcount(result) <= 2:
+        _adopt(heap, result, 3)
+    return result
+
+
+def _adopt(heap: Heap, value: Any, depth: int) -> None:
+    """Register a new object, and what only it holds."""
+    heap.create(value)
+    kind = type(value)
+    if depth == 0 or kind not in _ADOPTING or len(value) > _ADOPT_AT_MOST:
+        return
+    for item in list(value.values()) if kind is dict else value:
+        # References: the container, the list of values of a dict, `item`, the argument.
+        if type(item) not in IMMUTABLE and getrefcount(item) <= (4 if kind is dict else 3):
+            _adopt(heap, item, depth - 1)
+
+
+def _pairs(heap: Heap, arg: Any) -> Any:
+    """The argument of `dict(...)`: a mapping, or an iterable of pairs, which are read too."""
+    state = heap.mirror(arg)
+    return [heap.mirror(pair) for pair in state] if isinstance(state, (list, tuple)) else state
+
+
+def _mutate(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    target = args[0]
+    if fn in purity.PAIR_READERS and len(args) > 1:
+        args = (target, _pairs(heap, args[1]))
+    outside = heap.domain.records and id(target) not in heap.created
+    if outside and is_blind(fn, args[1:], kwargs) and id(target) not in heap.mirrors:
+        heap.store_unread(fn, target, args[1:])
+        return None
+    rest = tuple([heap.mirror(arg) for arg in args[1:]]) if fn in purity.ABSORBERS else args[1:]
+    state = heap.write(target)
+    if fn in purity.COMPARING_MUTATORS:
+        heap.look_inside((*state, *rest))
+    if fn in purity.STEPWISE and isinstance(state, (list, dict)):
+        trial = list(state) if isinstance(state, list) else dict(state)
+        heap.domain.call_native(fn, (trial, *rest), kwargs)
+    result = heap.domain.call_native(fn, (state, *rest), kwargs)
+    if id(state) in heap.owners:
+        heap.log(fn, heap.real(state), rest, kwargs)
+    return target if result is state else result
+
+
+def _makes_class(fn: Any) -> bool:
+    return isinstance(fn, type) and issubclass(fn, type)
+
+
+def _is_container(obj: Any) -> bool:
+    return isinstance(obj, (list, dict, set, deque, bytearray))

@@ -1,0 +1,62 @@
+"""numpy's scalars, which torch takes for Python's numbers, and the functions that make them.
+
+In: any object. Out: the int, float, complex or bool that it stands for. numpy is not imported:
+who hands us one of its scalars has done so.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from anyshape.capture.heap.breaks import broken
+
+REAL = "biuf"  # kinds of dtypes: bool, signed, unsigned, floating
+NUMERIC = REAL + "c"
+
+
+def plain_number(value: Any) -> int | float | complex | None:
+    """The Python number that this is, for Python's arithmetic; None if it is none."""
+    if value is True or value is False:
+        return value
+    if is_numpy_number(value, REAL):
+        number: int | float = value.item()
+        return number
+    if isinstance(value, int):
+        return value if type(value) is int else int(value)
+    if isinstance(value, float):
+        return value if type(value) is float else float(value)
+    if isinstance(value, complex):
+        return value if type(value) is complex else complex(value)
+    return None
+
+
+def number_beside_tensor(value: Any) -> int | float | complex | None:
+    """The Python number that torch takes this for beside a tensor: a bool of numpy's is a float.
+
+    Breaks at a complex one, whose imaginary part torch drops with a warning.
+    """
+    if is_numpy_number(value, "c"):
+        raise broken("unknown-call", "a complex number of numpy's beside a tensor")
+    number = plain_number(value)
+    return float(number) if type(number) is bool and is_numpy_number(value, "b") else number
+
+
+def is_function_of_numbers(fn: Any, args: tuple[Any, ...]) -> bool:
+    """Is it one of numpy's functions, such as ``numpy.sqrt``, called with numbers only?"""
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not isinstance(fn, numpy.ufunc):
+        return False
+    return all(plain_number(arg) is not None for arg in args)
+
+
+def is_square_root(fn: Any) -> bool:
+    """Is it ``numpy.sqrt``?"""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and fn is numpy.sqrt
+
+
+def is_numpy_number(value: Any, kinds: str = NUMERIC) -> bool:
+    """Is it a number of numpy's, such as ``numpy.float32(2)``, of one of these kinds of dtype?"""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.generic) and value.dtype.kind in kinds

@@ -1,0 +1,604 @@
+"""The shadow heap: outside objects are read through mirrors and never written; what was written is
+an ordered log.
+
+A concrete machine has a heap that does nothing: reads and writes are real. A recording machine's
+heap knows the objects that the trace created (`created`); those are real and are really written.
+Any other mutable container that is written, iterated or handed to C code as a whole gets a
+*mirror*: a copy whose elements went through `Domain.read`. Later reads and writes go to the mirror,
+and each write is also an `Effect` that replays it on the real object. An instance's attributes are
+its `__dict__`, a container like any other. While a checkpoint is open, an undo journal remembers
+what writes replaced.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import CellType, MappingProxyType, ModuleType
+from typing import Any
+
+from anyshape.capture.heap import purity
+from anyshape.capture.heap.iterators import SETTABLE, can_fork
+from anyshape.capture.heap.mirrors import Copier, copier_of, mapping_behind
+from anyshape.capture.heap.observer import Observer
+from anyshape.capture.heap.undo import (
+    undo_attribute,
+    undo_contents,
+    undo_raise,
+    undo_slot,
+    write_cell,
+)
+from anyshape.capture.heap.unread_writes import Unread
+from anyshape.capture.heap.values import IMMUTABLE, NULL, PROXIES, Break, contents
+
+_EMPTY: dict[Any, Any] = {}
+_VIEWS = (type(_EMPTY.keys()), type(_EMPTY.values()), type(_EMPTY.items()))
+_ORDERED: OrderedDict[Any, Any] = OrderedDict()
+_ODICT_VIEWS = (type(_ORDERED.keys()), type(_ORDERED.values()), type(_ORDERED.items()))
+_set_attribute = object.__setattr__
+_delete_attribute = object.__delattr__
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A write to an outside object: `fn(target, *args, **kwargs)` does it. Arguments may be proxies
+    or created objects.
+    """
+
+    fn: Callable[..., Any]
+    target: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Mirror:
+    """The stand-in of an outside container; `written` once it no longer shows what is outside."""
+
+    real: Any
+    state: Any
+    written: bool = False
+
+
+class Heap:
+    """See the module. `effects` is the log; `created` and `mirrors` are keyed by `id` and keep
+    their objects alive.
+    """
+
+    __slots__ = (
+        "births",
+        "created",
+        "domain",
+        "effects",
+        "journal",
+        "marks",
+        "mirrors",
+        "owners",
+        "slots",
+        "told",
+        "unread",
+    )
+
+    def __init__(self, domain: Observer) -> None:
+        self.domain = domain
+        self.created: dict[int, Any] = {}
+        self.mirrors: dict[int, Mirror] = {}
+        self.owners: dict[int, int] = {}  # id of a mirror's state -> id of the real object
+        self.told: dict[tuple[int, str], tuple[int, Any, Any]] = {}
+        self.unread: dict[int, Unread] = {}
+        self.slots: dict[tuple[int, str], tuple[Any, Any]] = {}  # (id(obj), name) -> (obj, value)
+        self.effects: list[Effect] = []
+        self.journal: list[Callable[[], object]] | None = None
+        self.marks: list[tuple[int, int]] = []  # places in the journal and in `births`
+        self.births: dict[int, int] = {}
+
+    # ---- which objects ---------------------------------------------------------------------------
+    def create(self, value: Any) -> Any:
+        """Register an object made in this trace."""
+        self.created[id(value)] = value
+        if self.journal is not None:
+            self.births[id(value)] = len(self.births)
+        return value
+
+    def is_young(self, value: Any) -> bool:
+        """Whether it was made after the newest open checkpoint, so that a rollback need not mind
+        it.
+        """
+        return self.births.get(id(value), -1) >= self.marks[-1][1]
+
+    def is_created(self, value: Any) -> bool:
+        """Whether the trace made this object (immutable constants count as neither)."""
+        return id(value) in self.created
+
+    # ---- forks -----------------------------------------------------------------------------------
+    def checkpoint(self) -> int:
+        """Open a checkpoint and give its place in the journal."""
+        if self.journal is None:
+            self.journal = []
+        self.marks.append((len(self.journal), len(self.births)))
+        return len(self.journal)
+
+    def rollback(self, mark: int) -> None:
+        """Undo everything since `mark`, newest first; the checkpoint stays open."""
+        journal = self.journal
+        assert journal is not None
+        while len(journal) > mark:
+            journal.pop()()
+
+    def release(self, mark: int) -> None:
+        """Close a checkpoint; with the last one the journal ends."""
+        newest = max(index for index, (place, _) in enumerate(self.marks) if place == mark)
+        del self.marks[newest]
+        if not self.marks:
+            self.journal = None
+            self.births.clear()
+
+    def will_write(self, obj: Any) -> None:
+        """Called before a real write to a created container, cell or instance dict: the journal
+        remembers its state.
+        """
+        if self.journal is not None:
+            self.journal.append(undo_contents(obj))
+
+    def will_raise(self, error: BaseException) -> None:
+        """Called before the traceback, context or cause of an exception changes."""
+        if self.journal is not None:
+            before = (error.__traceback__, error.__context__, error.__cause__)
+            suppress = error.__suppress_context__
+            self.journal.append(lambda: undo_raise(error, *before, suppress))
+
+    def advance(self, iterator: Any, *, shared: bool) -> Any:
+        """`next(iterator, NULL)` of a native iterator, such that a rollback can undo it.
+
+        One that is not `shared` lies on the stack of a frame only: checkpoints copy it.
+        """
+        if self.domain.records:
+            self.domain.will_advance(iterator)
+        if self.journal is not None:
+            if type(iterator) in SETTABLE:
+                if not iterator.__length_hint__():
+                    return NULL  # an exhausted one could not be set back
+                position = iterator.__reduce__()[2]
+                self.journal.append(lambda: iterator.__setstate__(position))
+            elif (shared or not can_fork(iterator)) and not self.is_young(iterator):
+                raise Break(
+                    "fork-iterator", f"{type(iterator).__name__} was advanced inside a fork"
+                )
+        return next(iterator, NULL)
+
+    def _journal(self, undo: Callable[[], object]) -> None:
+        if self.journal is not None:
+            self.journal.append(undo)
+
+    # ---- mirrors ---------------------------------------------------------------------------------
+    def mirror(self, obj: Any) -> Any:
+        """What stands for a container when it is read as a whole: itself if created or no
+        container, else its mirror.
+        """
+        kind = type(obj)
+        if kind in IMMUTABLE or id(obj) in self.created or kind in PROXIES:
+            return obj
+        known = self._known(obj)
+        if known is not None:
+            return known.state
+        if kind in _VIEWS or kind in _ODICT_VIEWS:
+            return self._mirror_view(obj, kind)
+        if kind is MappingProxyType:
+            return self.mirror(self.behind(obj))
+        copier = copier_of(obj)
+        if copier is None:
+            self.domain.will_look_inside(obj)
+            return obj
+        return self._make_mirror(obj, copier)
+
+    def behind(self, obj: Any) -> Any:
+        """The dict that an outside `MappingProxyType` shows; any other object as it is."""
+        if type(obj) is not MappingProxyType or id(obj) in self.created:
+            return obj
+        return self._mapping_of(obj)
+
+    def _mapping_of(self, view: Any) -> Any:
+        mapping = mapping_behind(view)
+        if mapping is None:
+            raise Break("outside-view", "a view of an outside mapping is read")
+        self.domain.behind(view, mapping)
+        return mapping
+
+    def _known(self, obj: Any) -> Mirror | None:
+        """The mirror that there is already; one is made where only writes were remembered."""
+        unread = self.unread.pop(id(obj), None) if self.unread else None
+        if unread is not None:
+            self._journal(lambda: self.unread.update({id(obj): unread}))
+            copier = copier_of(obj)
+            assert copier is not None
+            state = self._make_mirror(obj, copier, unread.reading(self.domain.read))
+            self.mirrors[id(obj)].written = True
+            unread.replay(state)
+        return self.mirrors.get(id(obj))
+
+    def is_shadowed(self, obj: Any) -> bool:
+        """Whether what the program sees of an outside container is not what lies there."""
+        return id(obj) in self.mirrors or id(obj) in self.unread
+
+    def store_unread(self, fn: Any, target: Any, args: tuple[Any, ...]) -> None:
+        """A write that looks at nothing in an outside container that nobody has read."""
+        found = self.unread.get(id(target))
+        if found is None:
+            found = self.unread[id(target)] = Unread(target)
+            self._journal(lambda: self.unread.pop(id(target)))
+        self._journal(found.write(fn, args))
+        self.log(fn, target, args)
+
+    def _appended(self, obj: Any) -> list[Any] | None:
+        """What this trace has put at the end of an outside list that it has not read as a whole."""
+        unread = self.unread.get(id(obj)) if self.unread else None
+        return None if unread is None else unread.appended()
+
+    def _stored(self, obj: Any, key: Any) -> Any:
+        """What this trace has stored in an outside dict that it has not read as a whole."""
+        unread = self.unread.get(id(obj)) if self.unread else None
+        return NULL if unread is None else unread.find(key)
+
+    def mirror_of(self, obj: Any) -> Any:
+        """The mirror's state if there is one already, else the object."""
+        known = self._known(obj)
+        return obj if known is None else known.state
+
+    def _make_mirror(self, obj: Any, copier: Copier, read: Any = None) -> Any:
+        state = copier(read or self.domain.read, obj)
+        self.mirrors[id(obj)] = Mirror(obj, state)
+        self.owners[id(state)] = id(obj)
+        self.created[id(state)] = state
+        self._journal(lambda: self._forget_mirror(obj, state))
+        return state
+
+    def _forget_mirror(self, obj: Any, state: Any) -> None:
+        del self.mirrors[id(obj)], self.owners[id(state)], self.created[id(state)]
+
+    def _mirror_view(self, view: Any, kind: type) -> Any:
+        state = self.mirror(self._mapping_of(view))
+        index = (_VIEWS.index(kind) if kind in _VIEWS else _ODICT_VIEWS.index(kind)) % 3
+        return (state.keys, state.values, state.items)[index]()
+
+    def real(self, obj: Any) -> Any:
+        """The outside object behind a mirror's state; any other object as it is."""
+        owner = self.owners.get(id(obj))
+        return obj if owner is None else self.mirrors[owner].real
+
+    def write(self, obj: Any) -> Any:
+        """The container to write instead of `obj`, journalled; the mirror of an outside one."""
+        state = obj if id(obj) in self.created else self.mirror(obj)
+        owner = self.owners.get(id(state))
+        if owner is not None:
+            mirror = self.mirrors[owner]
+            if not mirror.written:
+                mirror.written = True
+                self._journal(lambda: setattr(mirror, "written", False))
+        self.will_write(state)
+        return state
+
+    def log(
+        self,
+        fn: Callable[..., Any],
+        target: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        """Remembers a write to an outside object, to be replayed."""
+        self.effects.append(Effect(fn, target, args, kwargs or {}))
+        self._journal(lambda: self.effects.pop())
+        self.domain.wrote(fn, target, args)
+
+    # ---- reads -----------------------------------------------------------------------------------
+    def length(self, obj: Any) -> Any:
+        """`len(obj)` of a container with a C `__len__`."""
+        obj = self.behind(obj)
+        appended = self._appended(obj)
+        if appended:
+            before = self.domain.read(obj, "len", None, len(obj))
+            plain = type(before) is int
+            count = len(appended)
+            return before + count if plain else self.domain.binary("+", before, count)
+        known = self._known(obj)
+        if known is not None:
+            return len(known.state)
+        if type(obj) in IMMUTABLE or id(obj) in self.created:
+            return len(obj)
+        if type(obj) in _VIEWS or type(obj) in _ODICT_VIEWS:
+            return len(self.mirror(obj))
+        return self.domain.read(obj, "len", None, len(obj))
+
+    def item(self, obj: Any, key: Any) -> Any:
+        """`obj[key]` by C code."""
+        if type(obj) in IMMUTABLE or id(obj) in self.created:
+            return obj[key]
+        appended = self._appended(obj)
+        if appended and type(key) is int and -len(appended) <= key < 0:
+            return appended[key]
+        if isinstance(obj, dict) and type(key) not in PROXIES and id(obj) in self.unread:
+            value = self._stored(obj, key)
+            return self._outside_item(obj, key) if value is NULL else value
+        known = self._known(obj)
+        if known is not None:
+            return known.state[key]
+        if type(key) is slice or (isinstance(obj, (list, tuple, deque)) and type(key) is not int):
+            state = self.mirror(obj)
+            value = state[key]
+            return self.create(value) if isinstance(value, (list, tuple)) else value
+        if isinstance(obj, (list, tuple, deque)) and key < 0:
+            key += self.domain.read(obj, "count", None, len(obj))
+        return self._outside_item(obj, key)
+
+    def _outside_item(self, obj: Any, key: Any) -> Any:
+        if isinstance(obj, dict) and key not in obj:
+            self.domain.read(obj, "contains", key, False)
+            return obj[key]
+        return self.domain.read(obj, "item", key, obj[key])
+
+    def item_or_null(self, obj: dict[Any, Any], key: Any) -> Any:
+        """`obj.get(key, NULL)` of a dict."""
+        stored = self._stored(obj, key)
+        if stored is not NULL:
+            return stored
+        known = self.mirrors.get(id(obj))
+        if known is not None:
+            obj = known.state
+        if key not in obj:
+            if id(obj) not in self.created:
+                self.domain.read(obj, "contains", key, False)
+            return NULL
+        return obj[key] if id(obj) in self.created else self.domain.read(obj, "item", key, obj[key])
+
+    def read_contains(self, container: Any, item: Any) -> Any:
+        """The container in which `in` looks: sequences and views are read as a whole."""
+        if isinstance(container, dict) and self._stored(container, item) is not NULL:
+            return self.created.setdefault(id(found := self.unread[id(container)].entries), found)
+        if isinstance(container, (dict, set, frozenset)):
+            known = self.mirrors.get(id(container))
+            return container if known is None else known.state
+        state = self.mirror(container)
+        self.look_inside((item,))
+        self.look_inside(state)
+        return state
+
+    def read_whole(self, obj: Any) -> Any:
+        """What C code gets that reads a container to its depths."""
+        state = self.mirror(obj)
+        self.look_inside(state)
+        return state
+
+    def look_inside(self, state: Any) -> None:
+        """C code will compare or print what lies in a container: outside containers in it are
+        relied on, and must be what they are outside."""
+        if not isinstance(state, (list, tuple, dict, set, frozenset, deque)):
+            return
+        for item in _values_of(state):
+            if not isinstance(item, (list, tuple, dict, set, frozenset, deque)):
+                continue
+            inner = self.mirror(item)
+            if inner is not item and (
+                (id(item) in self.mirrors and self.mirrors[id(item)].written)
+                or any(type(v) in PROXIES for v in _values_of(inner))
+            ):
+                raise Break("outside-nested", "a container in a container from outside is read")
+            self.look_inside(inner)
+
+    def answer_contains(self, container: Any, item: Any, value: bool) -> bool:
+        """Report `item in container` of an outside dict or set."""
+        if isinstance(container, (dict, set, frozenset)) and id(container) not in self.created:
+            self.domain.read(container, "contains", item, value)
+        return value
+
+    def instance_attribute(self, obj: Any, namespace: dict[str, Any], name: str) -> Any:
+        """`obj.__dict__[name]`, or `NULL`."""
+        known = self._known(namespace)
+        if known is not None:
+            value = known.state.get(name, NULL)
+            real = known.real.get(name, NULL)
+            if value is NULL and real is NULL:
+                self.absent(obj, name)
+            if value is NULL or real is not value:
+                return value
+        elif id(obj) in self.created:
+            return namespace.get(name, NULL)
+        else:
+            value = namespace.get(name, NULL)
+        if value is NULL:
+            self.absent(obj, name)
+            return NULL
+        return self.domain.read(obj, "attr", name, value)
+
+    def recalled(self, obj: Any, name: str) -> Any:
+        """What code of the program gave for an attribute of an outside object, if nothing outside
+        was written since; else `NULL`."""
+        found = self.told.get((id(obj), name))
+        if found is not None and found[0] == len(self.effects):
+            return found[2]
+        if id(obj) not in self.created:
+            self.told[id(obj), name] = (len(self.effects), obj, NULL)
+        return NULL
+
+    def remember(self, obj: Any, name: str, value: Any) -> Any:
+        """Keeps a constant that `recalled` asked for, if that wrote nothing outside."""
+        found = self.told.get((id(obj), name))
+        if found is not None:
+            constant = type(value) in IMMUTABLE and found[0] == len(self.effects)
+            self.told[id(obj), name] = (found[0], obj, value if constant else NULL)
+        return value
+
+    def absent(self, obj: Any, name: str, kind: str = "missing") -> None:
+        """The program relies on an object having no such name of its own."""
+        fixed = type(obj) in IMMUTABLE and not isinstance(obj, type)
+        if id(obj) not in self.created and not fixed:
+            self.domain.read(obj, kind, name, NULL)
+
+    def attribute(self, obj: Any, name: str, value: Any) -> Any:
+        """An attribute that C code gave."""
+        if (
+            type(obj) in IMMUTABLE
+            or id(obj) in self.created
+            or type(value).__name__ == "builtin_function_or_method"
+        ):
+            return value
+        return self.domain.read(obj, "attr", name, value)
+
+    def class_attribute(self, cls: type, name: str, value: Any) -> Any:
+        """A raw attribute of a class."""
+        if id(cls) in self.created or type(value) in purity.C_DESCRIPTORS:
+            return value
+        return self.domain.read(cls, "attr", name, value)
+
+    def slot(self, obj: Any, descriptor: Any, cls: type, name: str) -> Any:
+        """An attribute behind a C descriptor (`__slots__`, getset)."""
+        written = self.slots.get((id(obj), name))
+        if written is not None:
+            if written[1] is NULL:
+                raise AttributeError(name)
+            return written[1]
+        try:
+            value = descriptor.__get__(obj, cls)
+        except AttributeError:
+            self.absent(obj, name, "unset")
+            raise
+        if name == "__dict__" and type(value) is dict:
+            if id(obj) in self.created:
+                return self.create(value)
+            return self._instance_namespace(obj, value)
+        if name == "__class__" or id(obj) in self.created:
+            return value
+        return self.domain.read(obj, "attr", name, value)
+
+    def _instance_namespace(self, obj: Any, namespace: dict[str, Any]) -> Any:
+        return (
+            namespace
+            if id(namespace) in self.mirrors
+            else self.domain.read(obj, "attr", "__dict__", namespace)
+        )
+
+    def global_name(self, globals_: dict[str, Any], builtins: Any, name: str) -> Any:
+        """A global or builtin name."""
+        known = self._known(globals_)
+        value = (globals_ if known is None else known.state).get(name, NULL)
+        if value is not NULL:
+            if id(globals_) in self.created or (
+                known is not None and globals_.get(name, NULL) is not value
+            ):
+                return value
+            return self.domain.read(globals_, "global", name, value)
+        if id(globals_) not in self.created and name not in globals_:
+            self.domain.read(globals_, "unbound", name, NULL)
+        value = builtins.get(name, NULL)
+        if value is NULL:
+            raise NameError(f"name {name!r} is not defined", name=name)
+        return value
+
+    def cell(self, cell: CellType, name: str) -> Any:
+        """The contents of a cell; NULL where it is empty."""
+        written = self.slots.get((id(cell), "cell_contents"))
+        if written is not None:
+            return written[1]
+        value = contents(cell)
+        return (
+            value
+            if value is NULL or id(cell) in self.created
+            else self.domain.read(cell, "closure", name, value)
+        )
+
+    # ---- writes ----------------------------------------------------------------------------------
+    def set_cell(self, cell: CellType, value: Any) -> None:
+        """Write a cell; `NULL` empties it."""
+        if id(cell) in self.created or not self.domain.records:
+            self.will_write(cell)
+            if value is NULL:
+                del cell.cell_contents
+            else:
+                cell.cell_contents = value
+            return
+        self._set_slot(cell, "cell_contents", value)
+        self.log(write_cell, cell, (value,))
+
+    def _set_slot(self, obj: Any, name: str, value: Any) -> None:
+        key = (id(obj), name)
+        before = self.slots.get(key)
+        self.slots[key] = (obj, value)
+        self._journal(lambda: self._restore_slot(key, before))
+
+    def _restore_slot(self, key: tuple[int, str], before: tuple[Any, Any] | None) -> None:
+        if before is None:
+            del self.slots[key]
+        else:
+            self.slots[key] = before
+
+    def set_slot(self, obj: Any, descriptor: Any, name: str, value: Any) -> None:
+        """Set (or, with `NULL`, delete) an attribute through a C descriptor."""
+        if self.domain.records and id(obj) not in self.created:
+            self._set_slot(obj, name, value)
+            self.log(
+                _delete_attribute if value is NULL else _set_attribute,
+                obj,
+                _attribute_args(name, value),
+            )
+            return
+        if self.journal is not None:
+            self.journal.append(undo_slot(obj, descriptor))
+        if value is NULL:
+            descriptor.__delete__(obj)
+        else:
+            descriptor.__set__(obj, value)
+
+    def set_instance_attribute(
+        self, obj: Any, namespace: dict[str, Any], name: str, value: Any
+    ) -> None:
+        """`obj.__dict__[name] = value` (`NULL` deletes)."""
+        outside = self.domain.records and id(obj) not in self.created
+        state = namespace
+        if outside or id(namespace) in self.mirrors:
+            known = self._known(namespace)
+            state = self._mirror_namespace(namespace) if known is None else known.state
+        self.will_write(state)
+        if value is NULL:
+            if name not in state:
+                raise AttributeError(
+                    f"{type(obj).__name__!r} object has no attribute {name!r}", name=name, obj=obj
+                )
+            del state[name]
+        else:
+            state[name] = value
+        if state is not namespace:
+            self.log(
+                _delete_attribute if value is NULL else _set_attribute,
+                obj,
+                _attribute_args(name, value),
+            )
+
+    def _mirror_namespace(self, namespace: dict[str, Any]) -> Any:
+        """A mirror of an instance's or module's dict: entries are read when they are used
+        (`instance_attribute`).
+        """
+        return self._make_mirror(namespace, lambda read, real: dict(real))
+
+    def native_setattr(self, obj: Any, name: str, value: Any) -> None:
+        """Set an attribute of a class, a function or another C object by C code."""
+        if not self.domain.records or id(obj) in self.created:
+            if isinstance(obj, type):
+                self.domain.class_changed()
+            if self.journal is not None:
+                self.journal.append(undo_attribute(obj, name))
+            if value is NULL:
+                delattr(obj, name)
+            else:
+                setattr(obj, name, value)
+            return
+        if isinstance(obj, ModuleType):
+            self.set_instance_attribute(obj, vars(obj), name, value)
+            return
+        raise Break("outside-setattr", f"attribute {name!r} of {type(obj).__name__} is set")
+
+
+def _attribute_args(name: str, value: Any) -> tuple[Any, ...]:
+    return (name,) if value is NULL else (name, value)
+
+
+def _values_of(container: Any) -> Any:
+    return container.values() if isinstance(container, dict) else container

@@ -1,0 +1,93 @@
+"""Undoing writes to real objects: each function gives a callable that puts back what is there now.
+The heap's journal holds them.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from types import CellType
+from typing import Any
+
+from anyshape.capture.heap.values import NULL, Break
+
+
+def write_cell(cell: CellType, value: Any) -> None:
+    """Set what a cell holds; `NULL` empties it."""
+    if value is NULL:
+        del cell.cell_contents
+    else:
+        cell.cell_contents = value
+
+
+def undo_contents(obj: Any) -> Callable[[], None]:
+    """For a container, a cell or an instance's dict."""
+    if isinstance(obj, (list, deque)):
+        saved = list(obj)
+        return lambda: _refill(obj, saved)
+    if isinstance(obj, OrderedDict):
+        items = list(OrderedDict.items(obj))
+        return lambda: _refill_dict(obj, items, OrderedDict)
+    if isinstance(obj, dict):
+        pairs = list(dict.items(obj))
+        return lambda: _refill_dict(obj, pairs, dict)
+    if isinstance(obj, set):
+        members = list(obj)
+        return lambda: _refill_set(obj, members)
+    if isinstance(obj, CellType):
+        return _undo_cell(obj)
+    if isinstance(obj, bytearray):
+        content = bytes(obj)
+        return lambda: operator.setitem(obj, slice(None), content)
+    raise Break("fork-write", f"a write to {type(obj).__name__} inside a fork")
+
+
+def _refill(obj: Any, saved: list[Any]) -> None:
+    if isinstance(obj, list):
+        list.__setitem__(obj, slice(None), saved)
+    else:
+        obj.clear()
+        obj.extend(saved)
+
+
+def _refill_dict(obj: Any, items: list[Any], base: Any) -> None:
+    base.clear(obj)
+    for key, value in items:
+        base.__setitem__(obj, key, value)
+
+
+def _refill_set(obj: set[Any], members: list[Any]) -> None:
+    set.clear(obj)
+    set.update(obj, members)
+
+
+def _undo_cell(cell: CellType) -> Callable[[], None]:
+    try:
+        value = cell.cell_contents
+    except ValueError:
+        return lambda: write_cell(cell, NULL)
+    return lambda: write_cell(cell, value)
+
+
+def undo_raise(
+    error: BaseException, traceback: Any, context: Any, cause: Any, suppress: bool
+) -> None:
+    error.__traceback__, error.__context__, error.__cause__ = traceback, context, cause
+    error.__suppress_context__ = suppress
+
+
+def undo_slot(obj: Any, descriptor: Any) -> Callable[[], None]:
+    try:
+        value = descriptor.__get__(obj, type(obj))
+    except AttributeError:
+        return lambda: descriptor.__delete__(obj)
+    return lambda: descriptor.__set__(obj, value)
+
+
+def undo_attribute(obj: Any, name: str) -> Callable[[], None]:
+    namespace = vars(obj) if hasattr(obj, "__dict__") else {}
+    if name in namespace or (isinstance(obj, type) and hasattr(vars(type).get(name), "__set__")):
+        value = namespace[name] if name in namespace else getattr(obj, name)
+        return lambda: setattr(obj, name, value)
+    return lambda: delattr(obj, name)

@@ -1,0 +1,399 @@
+"""Attributes and special methods, as CPython's `tp_getattro`, `tp_setattro` and `_PyType_Lookup`
+have them.
+
+Each function takes the machine and raw objects and gives a value, a `Call` or a `Frame` that nobody
+has entered. A C descriptor is asked natively, a Python one is called in interpreted code.
+Operators, items and iteration are in protocol.py.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    GenericAlias,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
+from typing import Any
+
+from anyshape.capture.heap.values import NULL, PROXIES, REFUSAL_CODE, Call
+from anyshape.capture.interpreter import polyfills
+from anyshape.capture.interpreter.domain import Interpreter
+from anyshape.capture.interpreter.frame_views import FrameView
+from anyshape.capture.interpreter.generators import Generator
+
+HEAP_TYPE = 1 << 9
+METHOD_DESCRIPTOR = type(list.append)
+WRAPPER_DESCRIPTOR = type(object.__init__)
+CLASS_METHOD_DESCRIPTOR = type(vars(dict)["fromkeys"])
+C_FUNCTIONS = frozenset(
+    {METHOD_DESCRIPTOR, WRAPPER_DESCRIPTOR, BuiltinFunctionType, CLASS_METHOD_DESCRIPTOR}
+)
+INSTANCE_METHOD = "instancemethod"  # the class of pybind11's methods, which Python has no name for
+_DATA_DESCRIPTORS = frozenset({property, MemberDescriptorType, GetSetDescriptorType})
+_FORWARDING = frozenset({GenericAlias, MethodType})
+# Our own objects that programs hold, and C types with an attribute access of their own.
+_OWN = frozenset({Generator, FrameView})
+_FOREIGN = (type(threading.local()), weakref.ProxyType, weakref.CallableProxyType)
+
+_object_getattribute = object.__getattribute__
+_type_getattribute = type.__getattribute__
+_module_getattribute = ModuleType.__getattribute__
+_super_getattribute = super.__getattribute__
+_object_setattr = object.__setattr__
+_object_delattr = object.__delattr__
+
+
+# ---- attributes ----------------------------------------------------------------------------------
+def load_attr(machine: Interpreter, obj: Any, name: str) -> Any:
+    """`obj.name`."""
+    cls = type(obj)
+    if cls in PROXIES:
+        return machine.domain.getattr(obj, name)
+    if obj is None or cls in _OWN:  # a descriptor cannot tell None from no object
+        return getattr(obj, name)
+    getattribute = machine.lookup(cls, "__getattribute__")
+    if getattribute is _object_getattribute:
+        hook = machine.lookup(cls, "__getattr__")
+        if hook is NULL:
+            return generic_getattr(machine, obj, cls, name)
+        return _getattr_with_hook(machine, obj, cls, name, hook)
+    if type(getattribute) is FunctionType:
+        known = machine.heap.recalled(obj, name) if machine.recording else NULL
+        return Call(polyfills.custom_getattr, (obj, name)) if known is NULL else known
+    in_c = type(getattribute) is WRAPPER_DESCRIPTOR  # pybind11's metaclass has one of its own
+    if getattribute is _type_getattribute or (in_c and isinstance(obj, type)):
+        return type_getattr(machine, obj, cls, name)
+    if getattribute is _module_getattribute:
+        return _module_getattr(machine, obj, cls, name)
+    if getattribute is _super_getattribute:
+        return super_getattr(machine, obj, name)
+    if not cls.__flags__ & HEAP_TYPE or cls in _FORWARDING or _is_foreign(cls):
+        return _native_getattr(machine, obj, name)
+    hook = machine.lookup(cls, "__getattr__")
+    if type(hook) is FunctionType:
+        return _getattr_with_hook(machine, obj, cls, name, hook)
+    return generic_getattr(machine, obj, cls, name)
+
+
+def _native_getattr(machine: Interpreter, obj: Any, name: str) -> Any:
+    if type(obj) is GenericAlias or isinstance(obj, MethodType):
+        value = getattr(obj, name, NULL)
+        if value is NULL:
+            return Call(polyfills.raise_it, (_no_attribute(obj, name),))
+        return value
+    try:
+        value = getattr(obj, name)
+    except AttributeError:
+        if machine.recording and instance_dict(obj) is not None:
+            machine.heap.absent(obj, name)
+        raise
+    if name == "__class__":
+        return value
+    return machine.heap.attribute(obj, name, value) if machine.recording else value
+
+
+def _getattr_with_hook(machine: Interpreter, obj: Any, cls: type, name: str, hook: Any) -> Any:
+    try:
+        result = generic_getattr(machine, obj, cls, name)
+    except AttributeError:
+        result = NULL
+    if result is NULL:
+        return call_bound(machine, hook, obj, (name,), None)
+    if type(result) is Call:
+        return Call(polyfills.getattr_or_hook, (obj, name, hook))
+    return result
+
+
+def generic_getattr(machine: Interpreter, obj: Any, cls: type, name: str) -> Any:
+    """`object.__getattribute__`: data descriptor, instance dict, then the class attribute."""
+    attribute = machine.lookup(cls, name)
+    kind = type(attribute)
+    if attribute is not NULL and (kind in _DATA_DESCRIPTORS or is_data_descriptor(machine, kind)):
+        return descriptor_get(machine, attribute, obj, cls, name)
+    namespace = instance_dict(obj)
+    if namespace is not None:
+        if machine.recording:
+            value = machine.heap.instance_attribute(obj, namespace, name)
+        else:
+            value = namespace.get(name, NULL)
+        if value is not NULL:
+            return value
+    if attribute is NULL:
+        raise _no_attribute(obj, name)
+    if kind is FunctionType:
+        return MethodType(attribute, obj)
+    return descriptor_get(machine, attribute, obj, cls, name)
+
+
+def instance_dict(obj: Any) -> dict[str, Any] | None:
+    """The `__dict__` of an instance, past any property of that name; None if it has none."""
+    try:
+        namespace = _object_getattribute(obj, "__dict__")
+    except AttributeError:
+        return None
+    return namespace if isinstance(namespace, dict) else None
+
+
+def is_data_descriptor(machine: Interpreter, kind: type) -> bool:
+    """Whether instances of `kind` have `__set__` or `__delete__`."""
+    return (
+        machine.lookup(kind, "__set__") is not NULL
+        or machine.lookup(kind, "__delete__") is not NULL
+    )
+
+
+def _is_property(machine: Interpreter, kind: type, slot: str) -> bool:
+    """Whether it is a subclass of `property` whose attributes go through the functions that it was
+    made of."""
+    return issubclass(kind, property) and machine.lookup(kind, slot) is vars(property)[slot]
+
+
+def descriptor_get(machine: Interpreter, attribute: Any, obj: Any, cls: type, name: str) -> Any:
+    """`attribute.__get__(obj, cls)`, or the attribute itself; `obj` NULL means: on the class."""
+    kind = type(attribute)
+    if kind is FunctionType:
+        return attribute if obj is NULL else MethodType(attribute, obj)
+    if kind is property or _is_property(machine, kind, "__get__"):
+        if obj is NULL:
+            return attribute
+        if attribute.fget is None:
+            raise AttributeError(f"property {name!r} of {cls.__qualname__!r} object has no getter")
+        return Call(attribute.fget, (obj,))
+    if kind is staticmethod:
+        return attribute.__func__
+    instance = None if obj is NULL else obj
+    if kind is classmethod:
+        wrapped = attribute.__func__
+        if type(wrapped) is FunctionType:
+            return MethodType(wrapped, cls)
+        return attribute.__get__(instance, cls)
+    getter = machine.lookup(kind, "__get__")
+    if getter is NULL:
+        return attribute
+    if type(getter) is FunctionType:
+        return Call(getter, (attribute, instance, cls))
+    if kind in C_FUNCTIONS or kind.__name__ == INSTANCE_METHOD:
+        if obj is None:  # which to a descriptor means no object
+            return getattr(obj, attribute.__name__)
+        return getter(attribute, instance, cls)
+    if obj is not NULL and machine.recording:
+        return machine.heap.slot(obj, attribute, cls, name)
+    return getter(attribute, instance, cls)
+
+
+def type_getattr(machine: Interpreter, obj: Any, meta: type, name: str) -> Any:
+    """`type.__getattribute__`: metaclass data descriptor, own MRO, metaclass attribute, the
+    metaclass's `__getattr__`.
+    """
+    meta_attribute = machine.lookup(meta, name)
+    if meta_attribute is not NULL and is_data_descriptor(machine, type(meta_attribute)):
+        return _metatype_get(machine, meta_attribute, obj, meta, name)
+    attribute = machine.lookup(obj, name)
+    if attribute is not NULL:
+        return descriptor_get(machine, attribute, NULL, obj, name)
+    if meta_attribute is not NULL:
+        return descriptor_get(machine, meta_attribute, obj, meta, name)
+    hook = machine.lookup(meta, "__getattr__")
+    if hook is not NULL:
+        return call_bound(machine, hook, obj, (name,), None)
+    raise AttributeError(
+        f"type object {obj.__name__!r} has no attribute {name!r}", name=name, obj=obj
+    )
+
+
+def _metatype_get(machine: Interpreter, attribute: Any, obj: Any, meta: type, name: str) -> Any:
+    if type(attribute) in (GetSetDescriptorType, MemberDescriptorType):
+        return attribute.__get__(obj, meta)
+    return descriptor_get(machine, attribute, obj, meta, name)
+
+
+def _module_getattr(machine: Interpreter, obj: Any, cls: type, name: str) -> Any:
+    try:
+        return generic_getattr(machine, obj, cls, name)
+    except AttributeError:
+        pass
+    hook = machine.lookup(cls, "__getattr__")
+    if hook is not NULL:
+        return call_bound(machine, hook, obj, (name,), None)
+    own = vars(obj).get("__getattr__")
+    if own is not None:
+        return Call(own, (name,))
+    raise AttributeError(f"module {obj.__name__!r} has no attribute {name!r}", name=name, obj=obj)
+
+
+def super_getattr(machine: Interpreter, obj: Any, name: str) -> Any:
+    """An attribute of a `super()` object."""
+    if name == "__class__" or obj.__self_class__ is None:
+        return getattr(obj, name)
+    return super_lookup(machine, obj.__thisclass__, obj.__self__, obj.__self_class__, name, obj)
+
+
+def super_lookup(
+    machine: Interpreter, this: type, receiver: Any, start: type, name: str, obj: Any
+) -> Any:
+    """`super(this, receiver).name`: along the MRO of `start` after `this`."""
+    mro = start.__mro__
+    position = mro.index(this) + 1 if this in mro else len(mro)
+    for base in mro[position:]:
+        namespace = type.__dict__["__dict__"].__get__(base)
+        if name in namespace:
+            attribute = namespace[name]
+            if machine.recording:
+                attribute = machine.heap.class_attribute(base, name, attribute)
+            return descriptor_get(
+                machine, attribute, NULL if receiver is start else receiver, start, name
+            )
+    if obj is None:
+        obj = super(this, receiver)
+    return getattr(obj, name)
+
+
+def _no_attribute(obj: Any, name: str) -> AttributeError:
+    return AttributeError(
+        f"{type(obj).__name__!r} object has no attribute {name!r}", name=name, obj=obj
+    )
+
+
+def load_method(machine: Interpreter, obj: Any, name: str) -> Any:
+    """`obj.name` about to be called: a plain Python function as `(function, obj)` in a tuple of
+    two, else as `load_attr`.
+    """
+    cls = type(obj)
+    if cls not in PROXIES and machine.lookup(cls, "__getattribute__") is _object_getattribute:
+        attribute = machine.lookup(cls, name)
+        if type(attribute) is FunctionType:
+            namespace = instance_dict(obj)
+            if namespace is None or not _holds(machine, obj, namespace, name):
+                return _Bound(attribute)
+    return load_attr(machine, obj, name)
+
+
+def _holds(machine: Interpreter, obj: Any, namespace: dict[str, Any], name: str) -> bool:
+    """Whether an instance has an attribute of its own."""
+    if machine.recording:
+        return machine.heap.instance_attribute(obj, namespace, name) is not NULL
+    return name in namespace
+
+
+class _Bound:
+    """Marks a plain function found in the class by `load_method`."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+
+BOUND = _Bound
+
+
+def store_attr(machine: Interpreter, obj: Any, name: str, value: Any) -> Any:
+    """`obj.name = value`; the result is to be thrown away."""
+    cls = type(obj)
+    if cls in PROXIES:
+        return machine.domain.setattr(obj, name, value)
+    setter = machine.lookup(cls, "__setattr__")
+    if type(setter) is FunctionType:
+        return Call(setter, (obj, name, value))
+    if setter is _object_setattr or _is_generic_setter(cls):
+        return generic_setattr(machine, obj, name, value)
+    return machine.heap.native_setattr(obj, name, value)
+
+
+def _is_foreign(cls: type) -> bool:
+    return issubclass(cls, _FOREIGN)
+
+
+def _is_generic_setter(cls: type) -> bool:
+    return bool(cls.__flags__ & HEAP_TYPE) and not issubclass(cls, (type, *_FOREIGN))
+
+
+def generic_setattr(machine: Interpreter, obj: Any, name: str, value: Any) -> Any:
+    """`object.__setattr__` (and, with `value` NULL, `object.__delattr__`)."""
+    cls = type(obj)
+    if isinstance(obj, type):
+        return machine.heap.native_setattr(obj, name, value)
+    attribute = machine.lookup(cls, name)
+    kind = type(attribute)
+    if attribute is not NULL and kind is not FunctionType:
+        method = "__delete__" if value is NULL else "__set__"
+        if kind is property or _is_property(machine, kind, "__set__"):
+            accessor = attribute.fdel if value is NULL else attribute.fset
+            if accessor is None:
+                what = "deleter" if value is NULL else "setter"
+                raise AttributeError(
+                    f"property {name!r} of {cls.__qualname__!r} object has no {what}"
+                )
+            return Call(accessor, (obj,) if value is NULL else (obj, value))
+        slot = machine.lookup(kind, method)
+        if type(slot) is FunctionType:
+            return Call(slot, (attribute, obj) if value is NULL else (attribute, obj, value))
+        if slot is not NULL:
+            return machine.heap.set_slot(obj, attribute, name, value)
+        if is_data_descriptor(machine, kind):
+            raise AttributeError(method)
+    return _set_in_dict(machine, obj, name, value, attribute)
+
+
+def _set_in_dict(machine: Interpreter, obj: Any, name: str, value: Any, attribute: Any) -> Any:
+    namespace = instance_dict(obj)
+    if namespace is None or (machine.recording is False and not isinstance(obj, ModuleType)):
+        # The C function itself: its key sharing and its error texts.
+        if value is NULL:
+            return _object_delattr(obj, name)
+        return _object_setattr(obj, name, value)
+    return machine.heap.set_instance_attribute(obj, namespace, name, value)
+
+
+def delete_attr(machine: Interpreter, obj: Any, name: str) -> Any:
+    """`del obj.name`."""
+    cls = type(obj)
+    if cls in PROXIES:
+        return machine.domain.delattr(obj, name)
+    deleter = machine.lookup(cls, "__delattr__")
+    if type(deleter) is FunctionType:
+        return Call(deleter, (obj, name))
+    if deleter is _object_delattr or _is_generic_setter(cls):
+        return generic_setattr(machine, obj, name, NULL)
+    return machine.heap.native_setattr(obj, name, NULL)
+
+
+# ---- special methods -----------------------------------------------------------------------------
+def call_bound(
+    machine: Interpreter,
+    attribute: Any,
+    obj: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None,
+) -> Call:
+    """Call a raw class attribute as a method of `obj`."""
+    kind = type(attribute)
+    if kind is FunctionType or kind is METHOD_DESCRIPTOR or kind is WRAPPER_DESCRIPTOR:
+        return Call(attribute, (obj, *args), kwargs)
+    bound = descriptor_get(machine, attribute, obj, type(obj), "")
+    if type(bound) is Call:
+        return Call(polyfills.call_result, (bound.fn, bound.args, args, kwargs or {}))
+    return Call(bound, args, kwargs)
+
+
+def is_python(machine: Interpreter, cls: type, name: str) -> bool:
+    """Whether special method `name` of `cls` is Python code (or whatever is no C slot). What a
+    proxy refuses with is not: the C function that is called instead meets it."""
+    attribute = machine.lookup(cls, name)
+    if attribute is NULL or attribute is None or type(attribute) in C_FUNCTIONS:
+        return False
+    return type(attribute) is not FunctionType or attribute.__code__ is not REFUSAL_CODE
+
+
+def special(machine: Interpreter, obj: Any, name: str, *args: Any) -> Call | None:
+    """A call of special method `name`, or None where the class has none (or sets it to None)."""
+    attribute = machine.lookup(type(obj), name)
+    if attribute is NULL or attribute is None:
+        return None
+    return call_bound(machine, attribute, obj, args, None)

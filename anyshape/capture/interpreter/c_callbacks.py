@@ -1,0 +1,129 @@
+"""Would C code run code of the program? It does where it compares, sorts or prints objects whose
+classes say in Python how, where it is handed a function, and so on; what that code reads would go
+unseen.
+
+In: a C callable and its arguments. Out: yes or no. Methods of torch's and the standard library's
+own classes (an enum's text) do not count: they read what does not change.
+"""
+
+from __future__ import annotations
+
+import heapq
+import operator
+import re
+from collections import deque
+from types import FunctionType, MethodType
+from typing import Any
+
+from anyshape.capture.heap import purity
+from anyshape.capture.heap.values import NULL, PROXIES
+from anyshape.capture.interpreter.domain import Interpreter
+
+EQUALITY = ("__eq__",)
+ORDER = ("__lt__", "__gt__", "__le__", "__ge__", "__eq__")
+TEXT = ("__repr__", "__str__", "__format__")
+CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None), type, FunctionType})
+
+_ITEMS = ("__setitem__", "__delitem__")
+_PRINTERS = frozenset(
+    [
+        *[str, repr, format, ascii, list.__repr__, tuple.__repr__, dict.__repr__, set.__repr__],
+        *[str.format, str.format_map, str.__mod__, operator.mod],
+    ]
+)
+_SORTERS = frozenset(
+    [*[sorted, min, max, list.sort], *[f for f in vars(heapq).values() if callable(f)]]
+)
+_COMPARERS = purity.SEARCHERS | frozenset(
+    [
+        *[vars(cls)[name] for cls in (list, tuple, dict, deque) for name in ("__eq__", "__ne__")],
+        *[list.remove, deque.remove, operator.countOf, operator.indexOf, operator.contains],
+        *[operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge],
+    ]
+)
+_INDEXERS = frozenset(
+    [
+        *[vars(cls)[name] for cls in (list, bytearray, deque) for name in ("insert", "pop")],
+        *[vars(cls)[name] for cls in (list, bytearray, deque) for name in _ITEMS],
+        *[operator.setitem, operator.delitem, deque.rotate, enumerate],
+    ]
+)
+_SETS = (
+    *("union", "update", "intersection", "intersection_update", "difference", "difference_update"),
+    *("symmetric_difference", "symmetric_difference_update", "issubset", "issuperset"),
+    *("isdisjoint", "__or__", "__and__", "__sub__", "__xor__", "__ior__", "__iand__", "__isub__"),
+)
+_HASHERS = frozenset(
+    [
+        *[vars(cls)[name] for cls in (set, frozenset) for name in _SETS if name in vars(cls)],
+        *[set, frozenset, hash, operator.or_, operator.and_, operator.sub, operator.xor],
+        *[operator.ior, operator.iand, operator.isub, operator.ixor, dict.update, dict.fromkeys],
+    ]
+)
+SUBSTITUTIONS = frozenset({"sub", "subn"})
+
+
+def runs_program_code(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> bool:
+    """Does this call compare, order or print what a class of the program compares, orders or
+    prints in Python, or call back a function of the program?"""
+    owner = getattr(fn, "__self__", None)
+    if type(owner) is re.Pattern and fn.__name__ in SUBSTITUTIONS:
+        return bool(args) and isinstance(args[0], (FunctionType, MethodType))
+    if fn is getattr(operator, "call", None):
+        return True
+    if fn in _INDEXERS:
+        return any(_is_index(machine, arg) for arg in args[1:])
+    if fn in _HASHERS:
+        return any(_hashes_elements(machine, arg) for arg in args)
+    if fn in _PRINTERS:
+        methods: tuple[str, ...] = TEXT
+    elif fn in _SORTERS:
+        methods = ORDER
+    elif fn in _COMPARERS:
+        methods = EQUALITY
+    else:
+        return False
+    return any(defines(machine, arg, methods) for arg in args)
+
+
+def defines(machine: Interpreter, value: Any, methods: tuple[str, ...], depth: int = 3) -> bool:
+    """Does the class of the value, or of what lies in it, define one of the methods in Python?"""
+    kind = type(value)
+    if kind in PLAIN or kind in PROXIES:
+        return False
+    if isinstance(value, CONTAINERS):
+        if depth == 0:
+            return False
+        inside = value.values() if isinstance(value, dict) else value
+        return any(defines(machine, item, methods, depth - 1) for item in inside)
+    return any(_is_of_the_program(machine.lookup(kind, name)) for name in methods)
+
+
+def _is_index(machine: Interpreter, value: Any) -> bool:
+    parts = (value.start, value.stop, value.step) if type(value) is slice else (value,)
+    return any(_is_of_the_program(machine.lookup(type(part), "__index__")) for part in parts)
+
+
+def _hashes_elements(machine: Interpreter, value: Any) -> bool:
+    elements = value if isinstance(value, CONTAINERS) else (value,)
+    return any(hashes_outside(machine, element) for element in elements)
+
+
+def hashes_outside(machine: Interpreter, value: Any, depth: int = 3) -> bool:
+    """Would C code that hashes the value run a `__hash__` of the program on an outside object, and
+    so read what no guard covers?"""
+    kind = type(value)
+    if kind in PLAIN or kind in PROXIES or depth == 0:
+        return False
+    if isinstance(value, (tuple, frozenset)):
+        return any(hashes_outside(machine, item, depth - 1) for item in value)
+    if machine.heap.is_created(value):
+        return False
+    return _is_of_the_program(machine.lookup(kind, "__hash__"))
+
+
+def _is_of_the_program(method: Any) -> bool:
+    if method is NULL or type(method) is not FunctionType:
+        return False
+    return not purity.is_library(method.__module__ or "")

@@ -1,0 +1,213 @@
+"""Class statements, instance checks and class patterns, interpreted (see polyfills.py)."""
+
+from __future__ import annotations
+
+import copyreg
+import sys
+from typing import Any
+
+from anyshape.capture.heap.values import ABSENT
+from anyshape.capture.interpreter.intrinsic_names import (
+    bind,
+    created,
+    find,
+    is_subtype,
+    native,
+    run_class_body,
+)
+
+PYTHON = sys.version_info[:2]
+OBJECT_INIT = object.__init__
+
+
+def construct(cls: Any, new: Any, args: Any, kwargs: Any) -> Any:
+    obj = created(new(cls, *args, **kwargs))
+    kind = type(obj)
+    if is_subtype(kind, cls):
+        initialise = find(kind, "__init__")
+        if initialise is OBJECT_INIT:  # it lets pass what a `__new__` of the class's own took
+            return obj
+        if bind(initialise, obj, kind)(*args, **kwargs) is not None:
+            raise TypeError("__init__() should return None")
+    return obj
+
+
+def construct_by_metaclass(cls: Any, args: Any, kwargs: Any) -> Any:
+    meta = type(cls)
+    return bind(find(meta, "__call__"), cls, meta)(*args, **kwargs)
+
+
+def build_class(body: Any, name: Any, bases: Any, metaclass: Any, kwargs: Any) -> Any:
+    resolved = resolve_bases(bases)
+    if metaclass is ABSENT:
+        metaclass = type(resolved[0]) if resolved else type
+    if isinstance(metaclass, type):
+        for base in resolved:
+            candidate = type(base)
+            if is_subtype(metaclass, candidate):
+                continue
+            if is_subtype(candidate, metaclass):
+                metaclass = candidate
+                continue
+            raise TypeError(
+                "metaclass conflict: the metaclass of a derived class must be a (non-strict) "
+                "subclass of the metaclasses of all its bases"
+            )
+    prepare = getattr(metaclass, "__prepare__", None)
+    namespace = {} if prepare is None else prepare(name, resolved, **kwargs)
+    cell = run_class_body(body, namespace)
+    if resolved is not bases:
+        namespace["__orig_bases__"] = bases
+    cls = metaclass(name, resolved, namespace, **kwargs)
+    if cell is not None and isinstance(cls, type):
+        try:
+            filled = cell.cell_contents
+        except ValueError:
+            raise RuntimeError(
+                f"__class__ not set defining {name!r} as {cls!r}. "
+                "Was __classcell__ propagated to type.__new__?"
+            ) from None
+        if filled is not cls:
+            raise TypeError(f"__class__ set to {filled!r} defining {name!r} as {cls!r}")
+    return cls
+
+
+def resolve_bases(bases: Any) -> Any:
+    resolved = []
+    changed = False
+    for base in bases:
+        entries = None if isinstance(base, type) else getattr(base, "__mro_entries__", None)
+        if entries is None:
+            resolved.append(base)
+            continue
+        replacement = entries(bases)
+        if not isinstance(replacement, tuple):
+            raise TypeError("__mro_entries__ must return a tuple")
+        resolved.extend(replacement)
+        changed = True
+    return native(tuple, resolved) if changed else bases
+
+
+def instance_check(obj: Any, cls: Any) -> Any:
+    meta = type(cls)
+    return True if bind(find(meta, "__instancecheck__"), cls, meta)(obj) else False
+
+
+def subclass_check(sub: Any, cls: Any) -> Any:
+    meta = type(cls)
+    return True if bind(find(meta, "__subclasscheck__"), cls, meta)(sub) else False
+
+
+def isinstance_any(obj: Any, classes: Any) -> Any:
+    for cls in classes:
+        if isinstance(obj, cls):
+            return True
+    return False
+
+
+def issubclass_any(sub: Any, classes: Any) -> Any:
+    for cls in classes:
+        if issubclass(sub, cls):
+            return True
+    return False
+
+
+def match_keys(subject: Any, keys: Any) -> Any:
+    """The values for a mapping pattern, or None where a key is missing."""
+    values = []
+    get = subject.get
+    for key in keys:
+        value = get(key, ABSENT)
+        if value is ABSENT:
+            return None
+        values.append(value)
+    return native(tuple, values)
+
+
+def match_class(subject: Any, cls: Any, count: Any, names: Any) -> Any:
+    """The attributes that a class pattern binds, or None."""
+    if not isinstance(cls, type):
+        raise TypeError(f"called match pattern must be a {_CLASS_WORD}")
+    if not isinstance(subject, cls):
+        return None
+    values = []
+    if count:
+        wanted = getattr(cls, "__match_args__", ABSENT)
+        if wanted is ABSENT and native(matches_itself, cls):
+            check_positional(cls, 1, count)
+            values.append(subject)
+            positional = ()
+        else:
+            positional = positional_names(cls, () if wanted is ABSENT else wanted, count)
+        names = (*positional, *names)
+    seen = set()
+    for name in names:
+        if not isinstance(name, str):
+            shown = type(name).__name__
+            raise TypeError(f"__match_args__ elements must be strings (got {shown})")
+        if name in seen:
+            raise TypeError(f"{cls.__name__}() got multiple sub-patterns for attribute {name!r}")
+        seen.add(name)
+        value = getattr(subject, name, ABSENT)
+        if value is ABSENT:
+            return None
+        values.append(value)
+    return native(tuple, values)
+
+
+def positional_names(cls: Any, wanted: Any, count: Any) -> Any:
+    if not isinstance(wanted, tuple):
+        shown = type(wanted).__name__
+        raise TypeError(f"{cls.__name__}.__match_args__ must be a tuple (got {shown})")
+    check_positional(cls, len(wanted), count)
+    return wanted[:count]
+
+
+def check_positional(cls: Any, allowed: Any, count: Any) -> Any:
+    if allowed < count:
+        patterns = "sub-pattern" if allowed == 1 else "sub-patterns"
+        raise TypeError(f"{cls.__name__}() accepts {allowed} positional {patterns} ({count} given)")
+
+
+_CLASS_WORD = "type" if PYTHON < (3, 12) else "class"
+_MATCHES_ITSELF = 1 << 22
+
+
+def matches_itself(cls: Any) -> bool:
+    """Whether a class pattern's one positional sub-pattern is the subject itself (int, str, list,
+    ...).
+    """
+    return bool(cls.__flags__ & _MATCHES_ITSELF)
+
+
+def get_cached(self: Any, instance: Any, owner: Any = None) -> Any:
+    """`functools.cached_property.__get__` as of Python 3.12: without a lock."""
+    if instance is None:
+        return self
+    if self.attrname is None:
+        raise TypeError("Cannot use cached_property instance without calling __set_name__ on it.")
+    found = instance.__dict__.get(self.attrname, ABSENT)
+    if found is ABSENT:
+        found = instance.__dict__[self.attrname] = self.func(instance)
+    return found
+
+
+new_object = vars(copyreg)["__newobj__"]
+
+
+def reduce_instance(obj: Any) -> Any:
+    """`object.__reduce_ex__(obj, 4)` of an object that holds nothing but attributes."""
+    return new_object, (type(obj),), obj.__dict__, None, None
+
+
+def vars_of(obj: Any) -> Any:
+    try:
+        return obj.__dict__
+    except AttributeError:
+        pass
+    raise TypeError("vars() argument must have __dict__ attribute")
+
+
+def dir_by_method(obj: Any) -> Any:
+    cls = type(obj)
+    return sorted(bind(find(cls, "__dir__"), obj, cls)())

@@ -1,0 +1,240 @@
+"""What becomes of the result of a virtual frame, where it is not simply pushed on its caller's
+stack.
+
+A continuation is an immutable object held by the callee's frame, so that a program point is data
+and can be copied. `returned` and `raised` run with `machine.frame` set to the caller, whose `index`
+is already behind the calling instruction; `returned` gives the frame to go on with. `raised` gives
+None to let the exception go on through the caller. `yielded` is for frames of generators.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from anyshape.capture.heap.values import NULL
+from anyshape.capture.interpreter.domain import Interpreter
+from anyshape.capture.interpreter.frame import Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The return value of a generator that native code resumed."""
+
+    value: Any
+
+
+class Finished(BaseException):
+    """A root frame returned; carries the value out of the loop."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Continuation:
+    """Push the result; the base of all others."""
+
+    __slots__ = ()
+
+    def returned(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
+        frame.stack.append(value)
+        return frame
+
+    def yielded(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
+        frame.stack.append(value)
+        return frame
+
+    def raised(self, machine: Interpreter, frame: Frame, error: BaseException) -> Frame | None:
+        return None
+
+
+class Root(Continuation):
+    """The frame was started by native code: leave the loop."""
+
+    __slots__ = ()
+
+    def returned(self, machine: Interpreter, frame: Frame | None, value: Any) -> Frame:
+        raise Finished(value)
+
+    def yielded(self, machine: Interpreter, frame: Frame | None, value: Any) -> Frame:
+        raise Finished(value)
+
+
+class GeneratorRoot(Root):
+    """Native code resumed a generator: a return is a StopIteration there."""
+
+    __slots__ = ()
+
+    def returned(self, machine: Interpreter, frame: Frame | None, value: Any) -> Frame:
+        raise Finished(Ended(value))
+
+
+@dataclass(frozen=True, slots=True)
+class Become(Continuation):
+    """Push `value` whatever the frame returns: `__init__` (which must return None),
+    `__setattr__`-like calls.
+    """
+
+    value: Any
+    strict: bool = False
+
+    def returned(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
+        if self.strict and value is not None:
+            raise TypeError(f"__init__() should return None, not {type(value).__name__!r}")
+        frame.stack.append(self.value)
+        return frame
+
+
+class Discard(Continuation):
+    """Throw the result away (`__setattr__`, `__setitem__`, `__delitem__`, ...)."""
+
+    __slots__ = ()
+
+    def returned(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
+        return frame
+
+
+class Again(Continuation):
+    """Push the result and execute the calling instruction again, which finds it in the place of its
+    operand.
+    """
+
+    __slots__ = ()
+
+    def returned(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
+        frame.stack.append(value)
+        frame.index -= 1
+        return frame
+
+
+class Raise(Continuation):
+    """The frame made an exception (`raise Error` with an interpreted `__init__`): raise it."""
+
+    __slots__ = ()
+
+    def returned(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
+        if not isinstance(value, BaseException):
+            raise TypeError(
+                "calling an exception class should have returned an instance of BaseException, "
+                f"not {type(value)}"
+            )
+        machine.fresh_raise = True
+        raise value
+
+
+class Resume(Continuation):
+    """`next(generator)` or `generator.send(...)`: a return is a StopIteration in the caller."""
+
+    __slots__ = ()
+
+    def returned(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
+        raise StopIteration(value) if value is not None else StopIteration
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeOr(Continuation):
+    """`next(generator, default)`."""
+
+    default: Any
+
+    def returned(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
+        frame.stack.append(self.default)
+        return frame
+
+
+@dataclass(frozen=True, slots=True)
+class Chain(Continuation):
+    """First one continuation, then another with what the first pushed."""
+
+    first: Continuation
+    second: Continuation
+
+    def returned(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
+        frame = self.first.returned(machine, frame, value)
+        return self.second.returned(machine, frame, frame.stack.pop())
+
+    def yielded(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
+        frame = self.first.yielded(machine, frame, value)
+        return self.second.returned(machine, frame, frame.stack.pop())
+
+    def raised(self, machine: Interpreter, frame: Frame, error: BaseException) -> Frame | None:
+        taken = self.first.raised(machine, frame, error)
+        if taken is None:
+            return self.second.raised(machine, frame, error)
+        return self.second.returned(machine, taken, taken.stack.pop())
+
+
+@dataclass(frozen=True, slots=True)
+class ForNext(Continuation):
+    """FOR_ITER: a yielded value is pushed; the end of a generator, or StopIteration of a
+    `__next__`, leaves the loop.
+
+    At the end the iterator is popped; 3.12 jumps to an END_FOR, which pops two.
+    """
+
+    target: int
+    end_for: bool
+
+    def returned(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
+        if self.end_for:
+            frame.stack.append(NULL)
+        else:
+            frame.stack.pop()
+        frame.index = self.target
+        return frame
+
+
+@dataclass(frozen=True, slots=True)
+class ForCall(ForNext):
+    """FOR_ITER over an object with an interpreted `__next__`."""
+
+    def returned(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
+        frame.stack.append(value)
+        return frame
+
+    def raised(self, machine: Interpreter, frame: Frame, error: BaseException) -> Frame | None:
+        if not isinstance(error, StopIteration):
+            return None
+        return ForNext.returned(self, machine, frame, None)
+
+
+@dataclass(frozen=True, slots=True)
+class SendNext(Continuation):
+    """SEND: a yielded value is pushed over the delegate; its return value jumps to the end of the
+    `yield from`.
+
+    3.11 replaces the delegate by the value; 3.12 leaves it for END_SEND.
+    """
+
+    target: int
+    keeps_delegate: bool
+
+    def returned(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
+        if self.keeps_delegate:
+            frame.stack.append(value)
+        else:
+            frame.stack[-1] = value
+        frame.index = self.target
+        return frame
+
+
+@dataclass(frozen=True, slots=True)
+class SendCall(SendNext):
+    """SEND to an object with an interpreted `send` or `__next__`."""
+
+    def returned(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
+        frame.stack.append(value)
+        return frame
+
+    def raised(self, machine: Interpreter, frame: Frame, error: BaseException) -> Frame | None:
+        if not isinstance(error, StopIteration):
+            return None
+        return SendNext.returned(self, machine, frame, error.value)
+
+
+ROOT = Root()
+GENERATOR_ROOT = GeneratorRoot()
+DISCARD = Discard()
+AGAIN = Again()
+RAISE = Raise()
+RESUME = Resume()

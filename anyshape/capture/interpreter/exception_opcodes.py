@@ -1,0 +1,226 @@
+"""Opcodes of exceptions and `with`: raise, except, except*, reraise, enter and exit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import FunctionType, MethodType
+from typing import Any
+
+from anyshape.capture.heap.values import NULL, PROXIES, Call
+from anyshape.capture.interpreter import attributes, polyfills
+from anyshape.capture.interpreter.continuations import RAISE, Continuation
+from anyshape.capture.interpreter.domain import Interpreter
+from anyshape.capture.interpreter.frame import Frame
+from anyshape.capture.interpreter.opcode_results import also, enter, push, push_by
+from anyshape.capture.interpreter.unwinding import handled_exception
+
+
+# ---- exceptions ----------------------------------------------------------------------------------
+def raise_varargs(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
+    if arg == 0:
+        handled = handled_exception(frame)
+        if handled is None:
+            raise RuntimeError("No active exception to reraise")
+        machine.fresh_raise = False
+        raise handled
+    stack = frame.stack
+    error = stack[-arg]
+    cause = stack[-1] if arg == 2 else NULL
+    if isinstance(error, type) and issubclass(error, BaseException):
+        made = machine.call(error, ())
+        if type(made) is Frame:
+            return _raise_made(machine, frame, arg, made)
+        error = made
+    if not isinstance(error, BaseException):
+        raise TypeError("exceptions must derive from BaseException")
+    if cause is not NULL:
+        _set_cause(machine, error, cause)
+    raise error
+
+
+def _raise_made(machine: Interpreter, frame: Frame, arg: int, made: Frame) -> Frame | None:
+    """`raise Error` where Error has an interpreted `__init__`."""
+    if arg == 1:
+        frame.stack.pop()
+        return enter(machine, frame, also(made, RAISE))
+    error, cause = frame.stack[-2:]
+    del frame.stack[-2:]
+    return enter(machine, frame, machine.call(polyfills.raise_from, (error, cause)))
+
+
+def _set_cause(machine: Interpreter, error: BaseException, cause: Any) -> None:
+    if isinstance(cause, type) and issubclass(cause, BaseException):
+        cause = cause()
+    if cause is not None and not isinstance(cause, BaseException):
+        raise TypeError("exception causes must derive from BaseException")
+    machine.heap.will_raise(error)
+    error.__cause__ = cause
+
+
+def push_exc_info(machine: Interpreter, frame: Frame, arg: Any) -> None:
+    stack = frame.stack
+    error = stack[-1]
+    stack[-1] = frame.handled
+    stack.append(error)
+    frame.handled = error
+
+
+def pop_except(machine: Interpreter, frame: Frame, arg: Any) -> None:
+    frame.handled = frame.stack.pop()
+
+
+_NO_EXCEPTION_CLASS = "catching classes that do not inherit from BaseException is not allowed"
+
+
+def _check_classes(classes: Any) -> None:
+    for cls in classes if type(classes) is tuple else (classes,):
+        if not (isinstance(cls, type) and issubclass(cls, BaseException)):
+            raise TypeError(_NO_EXCEPTION_CLASS)
+
+
+def check_exc_match(machine: Interpreter, frame: Frame, arg: Any) -> None:
+    stack = frame.stack
+    classes = stack[-1]
+    _check_classes(classes)
+    # As PyErr_GivenExceptionMatches: subclass by the MRO, no __subclasscheck__.
+    mro = type(stack[-2]).__mro__
+    matched = any(cls in mro for cls in classes) if type(classes) is tuple else classes in mro
+    stack[-1] = matched
+
+
+def check_eg_match(machine: Interpreter, frame: Frame, arg: Any) -> None:
+    stack = frame.stack
+    error, classes = stack[-2:]
+    _check_classes(classes)
+    for cls in classes if type(classes) is tuple else (classes,):
+        if issubclass(cls, BaseExceptionGroup):
+            raise TypeError(
+                "catching ExceptionGroup with except* is not allowed. Use except instead."
+            )
+    matched, rest = _split_group(error, classes)
+    stack[-2:] = [rest, matched]
+    if matched is not None:
+        frame.handled = matched
+
+
+def _split_group(error: Any, classes: Any) -> tuple[Any, Any]:
+    if error is None:
+        return None, None
+    if isinstance(error, classes):
+        if isinstance(error, BaseExceptionGroup):
+            return error, None
+        wrapped = BaseExceptionGroup("", [error])
+        wrapped.__traceback__ = error.__traceback__
+        return wrapped, None
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(classes)
+    return None, error
+
+
+def prep_reraise_star(machine: Interpreter, frame: Frame, arg: Any) -> None:
+    stack = frame.stack
+    original, raised = stack[-2:]
+    del stack[-2:]
+    stack.append(_reraise_star(original, raised))
+
+
+def _reraise_star(original: Any, raised: list[Any]) -> Any:
+    """`_PyExc_PrepReraiseStar`: what an except* statement raises in the end, or None."""
+    errors = [error for error in raised if error is not None]
+    if not errors:
+        return None
+    if not isinstance(original, BaseExceptionGroup):
+        return errors[0]
+    new = [error for error in errors if not _same_metadata(error, original)]
+    kept = [error for error in errors if _same_metadata(error, original)]
+    rest = _projection(original, kept) if kept else None
+    if not new:
+        return rest
+    if rest is not None:
+        new.append(rest)
+    return BaseExceptionGroup("", new)
+
+
+def _same_metadata(error: Any, original: BaseExceptionGroup[Any]) -> bool:
+    return (
+        isinstance(error, BaseExceptionGroup)
+        and getattr(error, "__notes__", None) is getattr(original, "__notes__", None)
+        and error.__traceback__ is original.__traceback__
+        and error.__cause__ is original.__cause__
+        and error.__context__ is original.__context__
+    )
+
+
+def _projection(original: BaseExceptionGroup[Any], kept: list[Any]) -> Any:
+    leaves: set[int] = set()
+    for error in kept:
+        _collect_leaves(error, leaves)
+    return original.split(lambda error: id(error) in leaves)[0]
+
+
+def _collect_leaves(error: Any, leaves: set[int]) -> None:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            _collect_leaves(inner, leaves)
+    else:
+        leaves.add(id(error))
+
+
+def reraise(machine: Interpreter, frame: Frame, arg: int) -> None:
+    machine.fresh_raise = False
+    raise frame.stack[-1]
+
+
+# ---- with ----------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Entered(Continuation):
+    """`__enter__` returned: `__exit__`, bound, goes under its result."""
+
+    exit: Any
+
+    def returned(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
+        frame.stack.append(self.exit)
+        frame.stack.append(value)
+        return frame
+
+
+def before_with(machine: Interpreter, frame: Frame, arg: Any) -> Frame | None:
+    manager = frame.stack[-1]
+    cls = type(manager)
+    if cls in PROXIES:
+        raise TypeError(_not_a_manager(machine.domain.type_of(manager)))
+    enter_method, exit_method = machine.lookup(cls, "__enter__"), machine.lookup(cls, "__exit__")
+    if enter_method is NULL:
+        raise TypeError(_not_a_manager(cls))
+    if exit_method is NULL:
+        raise TypeError(_not_a_manager(cls) + " (missed __exit__ method)")
+    bound_exit = _bind_exit(machine, exit_method, manager, cls)
+    result = attributes.call_bound(machine, enter_method, manager, (), None)
+    return push_by(machine, frame, 1, result, Entered(bound_exit))
+
+
+def _not_a_manager(cls: type) -> str:
+    return f"{cls.__name__!r} object does not support the context manager protocol"
+
+
+def _bind_exit(machine: Interpreter, method: Any, manager: Any, cls: type) -> Any:
+    if type(method) is FunctionType:
+        return MethodType(method, manager)
+    bound = attributes.descriptor_get(machine, method, manager, cls, "__exit__")
+    return method.__get__(manager, cls) if type(bound) is Call else bound
+
+
+def with_except_start(machine: Interpreter, frame: Frame, arg: Any) -> Frame | None:
+    stack = frame.stack
+    error, exit_method = stack[-1], stack[-4]
+    result = machine.call(exit_method, (type(error), error, error.__traceback__))
+    return push(machine, frame, 0, result)
+
+
+def stop_iteration_error(machine: Interpreter, frame: Frame, arg: Any) -> None:
+    """PEP 479: a StopIteration that leaves a generator becomes a RuntimeError."""
+    error = frame.stack[-1]
+    if isinstance(error, StopIteration):
+        replaced = RuntimeError("generator raised StopIteration")
+        replaced.__cause__ = replaced.__context__ = error
+        frame.stack[-1] = replaced

@@ -1,0 +1,55 @@
+"""Whose exception is it: the program's own, or a mistake of ours?
+
+In: an exception that came out of an instruction while recording. Out: yes or no, by the innermost
+line of its traceback. The interpreter raises what the program is to see by `raise`, or by doing
+on the program's own objects what the program asked for, in few places; an exception from any
+other line of ours must not reach the program's handlers.
+"""
+
+from __future__ import annotations
+
+import dis
+from types import FrameType
+
+OURS = __name__.partition(".")[0] + "."
+RAISES = frozenset({"RAISE_VARARGS", "RERAISE"})
+ASKED_FOR = frozenset({"CALL", "PRECALL", "CALL_FUNCTION_EX", "CALL_KW", "BINARY_SUBSCR"})
+"""Instructions by which we do natively what the program asked for."""
+PLACES = frozenset(
+    f"{OURS}capture.{module}"
+    for module in (
+        *("heap.iterators", "heap.shadow_heap"),
+        *("interpreter.attributes", "interpreter.class_polyfills", "interpreter.domain"),
+        *("interpreter.iteration_polyfills", "interpreter.name_opcodes", "interpreter.polyfills"),
+        *("interpreter.protocol", "interpreter.value_opcodes"),
+        *("python.builtin_iteration", "python.builtin_objects", "python.builtins"),
+        *("python.instances", "python.itertools_polyfills", "python.stdlib"),
+        *("segments.callables", "segments.symbolic_domain", "sizes.numbers"),
+        *("tensors.tensor_ops", "tensors.torchmap"),
+    )
+)
+"""The modules that do so by other than unpacked calls."""
+
+
+def is_ours(error: BaseException) -> bool:
+    """Whether a line of the compiler failed by itself."""
+    traceback = error.__traceback__
+    if traceback is None or not isinstance(error, Exception) or isinstance(error, MemoryError):
+        return False
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    frame = traceback.tb_frame
+    module = frame.f_globals.get("__name__", "")
+    if not module.startswith(OURS):
+        return False
+    instruction = _instruction(frame, traceback.tb_lasti)
+    if instruction in RAISES:
+        return isinstance(error, AssertionError) and not module.endswith(".exception_opcodes")
+    if instruction == "CALL_FUNCTION_EX":
+        return False
+    return instruction not in ASKED_FOR or module not in PLACES
+
+
+def _instruction(frame: FrameType, offset: int) -> str:
+    code = frame.f_code.co_code
+    return dis.opname[code[offset]] if 0 <= offset < len(code) else ""

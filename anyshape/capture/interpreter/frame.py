@@ -1,0 +1,352 @@
+"""Virtual frames, and code objects decoded once.
+
+In: a CPython code object (3.11 or 3.12). Out: `Code`, a list of `(handler, arg)` with jump targets
+turned into list indices and the exception table parsed; and `Frame`, the state of one activation. A
+frame owns its lists, so that `copy` makes a fork. Read on in `machine.py` (the loop) and
+`opcodes.py` (the handlers).
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import CellType, CodeType, FrameType
+from typing import Any, Protocol
+
+from anyshape.capture.heap.iterators import copy_iterator
+from anyshape.capture.heap.values import NULL
+from anyshape.ir.graph import Location
+
+PYTHON = sys.version_info[:2]
+VARARGS_FLAG = 0x04
+VARKEYWORDS_FLAG = 0x08
+
+Handler = Callable[[Any, "Frame", Any], "Frame | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """One row of an exception table, in instruction indices: `start <= index < end` is handled at
+    `target`.
+    """
+
+    start: int
+    end: int
+    target: int
+    depth: int
+    lasti: bool
+
+
+class Code:
+    """A code object decoded for the interpreter; made once for each code object by `decode`."""
+
+    __slots__ = (
+        "argument_count",
+        "code",
+        "dummy_frame",
+        "handled_by",
+        "hidden",
+        "instructions",
+        "keyword_only_count",
+        "lines",
+        "live",
+        "local_count",
+        "local_names",
+        "offsets",
+        "opcodes",
+        "simple",
+        "unsupported",
+    )
+
+    def __init__(self, code: CodeType) -> None:
+        self.code = code
+        self.argument_count = code.co_argcount
+        self.keyword_only_count = code.co_kwonlyargcount
+        self.local_names = _local_names(code)
+        self.local_count = len(self.local_names)
+        # Arguments are exactly the first locals: no *args, **kwargs or keyword-only ones.
+        self.simple = (
+            not (code.co_flags & (VARARGS_FLAG | VARKEYWORDS_FLAG)) and not code.co_kwonlyargcount
+        )
+        self.instructions: list[tuple[Handler, Any]] = []
+        self.opcodes: list[tuple[str, Any]] = []
+        self.offsets: list[int] = []
+        self.lines: list[int | None] = []
+        self.handled_by: list[Protection | None] = []
+        self.unsupported: str | None = None
+        self.hidden = False
+        self.live: list[int] | None = None
+        self.dummy_frame: FrameType | None = None
+
+
+def _local_names(code: CodeType) -> tuple[str, ...]:
+    """Names of the fast slots, in CPython's order: locals, other cells, free variables."""
+    cells = tuple(name for name in code.co_cellvars if name not in code.co_varnames)
+    return code.co_varnames + cells + code.co_freevars
+
+
+class Resumable(Protocol):
+    """What the frame of a generator's body uses of the generator (`generators.Generator`)."""
+
+    frame: Frame
+
+    def suspend(self) -> Frame | None:
+        """The body yields; gives the frame of its caller."""
+
+    def returned(self) -> None:
+        """The body came to its end."""
+
+    def failed(self, error: BaseException) -> BaseException:
+        """The body raised; gives what its caller sees."""
+
+
+class Frame:
+    """One activation of a code object.
+
+    `index` is the next instruction (the loop moves it on before it calls the handler, and back on a
+    Break). `locals` are CPython's fast slots: locals, cells and free variables, `NULL` where
+    unbound. `handled` is the exception that this frame handles. `continuation` says what to do with
+    the result if not push it on the stack of `back` (see `continuations.py`).
+    """
+
+    __slots__ = (
+        "back",
+        "builtins",
+        "code",
+        "continuation",
+        "depth",
+        "generator",
+        "globals",
+        "handled",
+        "index",
+        "instructions",
+        "locals",
+        "names",
+        "stack",
+    )
+
+    def __init__(
+        self,
+        code: Code,
+        globals_: dict[str, Any],
+        builtins: Mapping[str, Any],
+        locals_: list[Any],
+        names: Any = None,
+    ) -> None:
+        self.code = code
+        self.instructions = code.instructions
+        self.globals = globals_
+        self.builtins = builtins
+        self.locals = locals_
+        self.names = names
+        self.stack: list[Any] = []
+        self.index = 0
+        self.depth = 0  # how many frames were entered before it
+        self.handled: BaseException | None = None
+        self.back: Frame | None = None
+        self.generator: Resumable | None = None
+        self.continuation: Any = None  # a Continuation
+
+    @property
+    def line(self) -> int | None:
+        """The source line of the instruction at `index`."""
+        return self.code.lines[min(self.index, len(self.code.lines) - 1)]
+
+    @property
+    def offset(self) -> int:
+        """The bytecode offset of the instruction at `index`."""
+        return self.code.offsets[min(self.index, len(self.code.offsets) - 1)]
+
+    def copy(self, memo: dict[int, Any]) -> Frame:
+        """A frame with lists of its own, native iterators forked; `back` still points at the
+        original's caller.
+        """
+        twin = Frame(
+            self.code,
+            self.globals,
+            self.builtins,
+            [copy_iterator(v, memo) for v in self.locals],
+            self.names,
+        )
+        twin.stack = [copy_iterator(v, memo) for v in self.stack]
+        twin.index, twin.handled, twin.back = self.index, self.handled, self.back
+        twin.depth = self.depth
+        twin.generator, twin.continuation = self.generator, self.continuation
+        twin.instructions = self.instructions  # those of a merged return, perhaps
+        return twin
+
+    def restore(self, saved: Frame) -> None:
+        """Become what `saved`, a copy of this frame, holds; the copy must not be used again."""
+        self.locals, self.stack, self.index, self.handled = (
+            saved.locals,
+            saved.stack,
+            saved.index,
+            saved.handled,
+        )
+        self.back, self.generator, self.continuation = (
+            saved.back,
+            saved.generator,
+            saved.continuation,
+        )
+        self.instructions = saved.instructions
+
+    def bound_locals(self) -> dict[str, Any]:
+        """The names that `locals()` shows in a function, cells looked through."""
+        cells = frozenset(self.code.code.co_cellvars) | frozenset(self.code.code.co_freevars)
+        bound = {}
+        for name, value in zip(self.code.local_names, self.locals, strict=True):
+            if name in cells and type(value) is CellType:
+                try:
+                    bound[name] = value.cell_contents
+                except ValueError:
+                    continue
+            elif value is not NULL:
+                bound[name] = value
+        return bound
+
+    def __repr__(self) -> str:
+        return f"<Frame {self.code.code.co_qualname} at {self.code.code.co_filename}:{self.line}>"
+
+
+_PRIVATE: Any = dis  # the names of dis that have no stubs
+
+ELIDED = frozenset({"CACHE", "NOP", "RESUME", "PRECALL", "EXTENDED_ARG", "KW_NAMES"})
+
+
+class Unsupported(Exception):
+    """An instruction that no handler does; its code object is called natively as a whole."""
+
+
+ASYNC_FLAGS = 0x80 | 0x100 | 0x200  # coroutine, iterable coroutine, async generator
+
+
+def decode(
+    code: CodeType,
+    table: Mapping[str, Handler],
+    prepare: Mapping[str, Callable[[CodeType, int], Any]],
+) -> Code:
+    """Decode `code` with the handlers of `table`; `prepare[opname](code, arg)` turns a raw argument
+    into what the handler wants.
+
+    Jump targets become instruction indices; KW_NAMES is folded into its CALL; instructions that do
+    nothing are dropped. A code object with an opcode that has no handler comes back with
+    `unsupported` set to its name.
+    """
+    decoded = Code(code)
+    if code.co_flags & ASYNC_FLAGS:
+        decoded.unsupported = "coroutine"
+        return decoded
+    raw, start_of = _raw_instructions(code)
+    line_at = _line_table(code)
+    for position, (offset, name, arg) in enumerate(raw):
+        handler = table.get(name)
+        if handler is None:
+            decoded.unsupported = name
+            return decoded
+        try:
+            value = _argument(code, raw, position, start_of, prepare)
+        except Unsupported as reason:
+            decoded.unsupported = str(reason)
+            return decoded
+        decoded.instructions.append((handler, value))
+        decoded.opcodes.append((name, arg))
+        decoded.offsets.append(offset)
+        decoded.lines.append(line_at(offset))
+    decoded.handled_by = _protections(code, start_of, len(raw))
+    return decoded
+
+
+def _raw_instructions(code: CodeType) -> tuple[list[tuple[int, str, Any]], Callable[[int], int]]:
+    """(offset, opcode name, raw argument) without the elided ones, and a map from any offset to the
+    next kept instruction.
+    """
+    kept: list[tuple[int, str, Any]] = []
+    index_at: dict[int, int] = {}
+    names: tuple[str, ...] = ()
+    for offset, op, arg in _PRIVATE._unpack_opargs(code.co_code):
+        index_at[offset] = len(kept)
+        name = dis.opname[op]
+        if name == "KW_NAMES":
+            names = code.co_consts[arg]
+        elif name == "CALL":
+            kept.append((offset, name, (arg, names)))
+            names = ()
+        elif name not in ELIDED:
+            kept.append((offset, name, arg))
+    end = len(code.co_code)
+
+    def start_of(offset: int) -> int:
+        while offset < end and offset not in index_at:
+            offset += 2
+        return index_at.get(offset, len(kept))
+
+    return kept, start_of
+
+
+_JUMPS = {dis.opname[op] for op in dis.hasjrel}
+
+
+def _argument(
+    code: CodeType,
+    raw: list[tuple[int, str, Any]],
+    position: int,
+    start_of: Callable[[int], int],
+    prepare: Mapping[str, Callable[[CodeType, int], Any]],
+) -> Any:
+    offset, name, arg = raw[position]
+    if name in _JUMPS:
+        arg = start_of(_jump_target(offset, name, arg))
+    if name in prepare:
+        return prepare[name](code, arg)
+    return arg
+
+
+def _jump_target(offset: int, name: str, arg: int) -> int:
+    """Jumps count from the end of the instruction and its inline caches (bpo-46841)."""
+    after = offset + 2 + 2 * _cache_count(name)
+    return after - 2 * arg if "BACKWARD" in name else after + 2 * arg
+
+
+def _cache_count(name: str) -> int:
+    caches = _PRIVATE._inline_cache_entries
+    return caches[dis.opmap[name]] if isinstance(caches, list) else caches.get(name, 0)
+
+
+def _line_table(code: CodeType) -> Callable[[int], int | None]:
+    lines: dict[int, int | None] = {}
+    for start, end, line in code.co_lines():
+        for offset in range(start, end, 2):
+            lines[offset] = line
+    return lambda offset: lines.get(offset)
+
+
+def _protections(
+    code: CodeType, start_of: Callable[[int], int], count: int
+) -> list[Protection | None]:
+    handled_by: list[Protection | None] = [None] * count
+    for entry in _PRIVATE._parse_exception_table(code):
+        row = Protection(
+            start_of(entry.start),
+            start_of(entry.end),
+            start_of(entry.target),
+            entry.depth,
+            entry.lasti,
+        )
+        for index in range(row.start, row.end):
+            handled_by[index] = row
+    return handled_by
+
+
+def locate(code: Code, index: int) -> Location:
+    """The place of an instruction in the user's source, with columns where the code has them."""
+    real = code.code
+    line = code.lines[index] or real.co_firstlineno
+    column = end = 0
+    for position, (start_line, end_line, start, stop) in enumerate(real.co_positions()):
+        if position * 2 == code.offsets[index]:
+            if start is not None and start_line == end_line and stop is not None:
+                column, end = start, stop
+            break
+    return Location(real.co_filename, line, column, end, real.co_qualname)

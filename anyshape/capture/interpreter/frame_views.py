@@ -1,0 +1,59 @@
+"""What the virtual program sees of its own frames: `sys._getframe()`, `inspect.currentframe()`,
+`generator.gi_frame`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anyshape.capture.interpreter.frame import Frame
+
+
+class FrameView:
+    """The attributes of a Python frame object, read off a virtual frame."""
+
+    __slots__ = ("_frame",)
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+
+    @property
+    def f_code(self) -> Any:
+        return self._frame.code.code
+
+    @property
+    def f_globals(self) -> Any:
+        return self._frame.globals
+
+    @property
+    def f_builtins(self) -> Any:
+        return self._frame.builtins
+
+    @property
+    def f_locals(self) -> Any:
+        frame = self._frame
+        return frame.bound_locals() if frame.names is None else frame.names
+
+    @property
+    def f_lineno(self) -> int | None:
+        frame = self._frame
+        return frame.code.lines[max(frame.index - 1, 0)]
+
+    @property
+    def f_lasti(self) -> int:
+        frame = self._frame
+        return frame.code.offsets[max(frame.index - 1, 0)]
+
+    @property
+    def f_trace(self) -> None:
+        return None
+
+    @property
+    def f_back(self) -> FrameView | None:
+        frame = self._frame.back
+        while frame is not None and frame.code.hidden:
+            frame = frame.back
+        return None if frame is None else FrameView(frame)
+
+    def clear(self) -> None:
+        """Frames are cleared when they end."""

@@ -1,0 +1,320 @@
+"""Virtual generators: a suspended frame that can be resumed by the loop, by native code, or thrown
+into.
+
+`begin` gives the generator's frame, ready to be entered; whoever enters it says with a continuation
+what yields and returns mean (FOR_ITER, SEND, next(), ...). Throwing puts a hidden interpreted frame
+that raises on top of the suspended one, so that `yield from` delegation and `finally` need nothing
+special.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from sys import getrefcount
+from types import GeneratorType
+from typing import Any
+
+from anyshape.capture.heap.values import NULL, InterpreterBug, ProxyLeak
+from anyshape.capture.interpreter import polyfills
+from anyshape.capture.interpreter.continuations import GENERATOR_ROOT, Continuation, Ended, SendCall
+from anyshape.capture.interpreter.domain import Interpreter
+from anyshape.capture.interpreter.frame import PYTHON, Code, Frame
+from anyshape.capture.interpreter.frame_views import FrameView
+from anyshape.capture.interpreter.generator_close import closes_quietly
+
+
+class Generator:
+    """A generator of the virtual program. To native code it is an ordinary iterator that runs its
+    machine.
+    """
+
+    __slots__ = (
+        "__name__",
+        "__qualname__",
+        "__weakref__",
+        "finished",
+        "frame",
+        "machine",
+        "running",
+        "started",
+        "touched",
+    )
+
+    def __init__(self, machine: Interpreter, frame: Frame) -> None:
+        self.machine = machine
+        self.frame = frame
+        self.__name__ = frame.code.code.co_name
+        self.__qualname__ = frame.code.code.co_qualname
+        self.running = False
+        self.started = False
+        self.finished = False
+        self.touched = False
+        frame.generator = self
+
+    @classmethod
+    def restored(cls, machine: Interpreter, code: Code) -> Generator:
+        """A generator over `code` that somebody else gives its state and its frame."""
+        made = object.__new__(cls)
+        made.machine = machine
+        made.frame = Frame(code, {}, {}, [])  # of one that is finished, nobody gives another
+        made.__name__, made.__qualname__ = code.code.co_name, code.code.co_qualname
+        made.running = made.started = made.finished = made.touched = False
+        return made
+
+    @property  # type: ignore[misc] # nobody sets it
+    def __class__(self) -> type:
+        return GeneratorType
+
+    # ---- what the interpreter uses ---------------------------------------------------------------
+    def begin(self, value: Any, continuation: Continuation) -> Frame | None:
+        """The frame to enter for `send(value)`, or None when the generator is finished."""
+        if self.running:
+            raise ValueError("generator already executing")
+        if self.finished:
+            return None
+        if not self.started and value is not None:
+            raise TypeError("can't send non-None value to a just-started generator")
+        self.touched = True
+        self._remember()
+        frame = self.frame
+        frame.stack.append(value)
+        frame.continuation = continuation
+        frame.back = None
+        frame.generator = self  # only while it runs: a dropped generator must go at once
+        self.running = self.started = True
+        return frame
+
+    def suspend(self) -> Frame | None:
+        """A yield: the frame to which control goes back."""
+        self._remember_state()
+        self.running = False
+        caller = self.frame.back
+        self.frame.back = self.frame.generator = None
+        return caller
+
+    def returned(self) -> None:
+        """The generator's code has returned."""
+        self._remember_state()
+        self.running = False
+        self.finished = True
+        self.frame.generator = None
+
+    def failed(self, error: BaseException) -> BaseException:
+        """The generator's code let `error` out: what its caller sees (PEP 479)."""
+        self.returned()
+        if isinstance(error, StopIteration) and PYTHON < (3, 12):
+            replaced = RuntimeError("generator raised StopIteration")
+            replaced.__cause__ = replaced.__context__ = error
+            return replaced
+        return error
+
+    def throwing(self, error: BaseException, continuation: Continuation) -> Frame:
+        """The frame to enter for `throw(error)`: one that raises, on top of the generator's own."""
+        if self.running:
+            raise ValueError("generator already executing")
+        self.touched = True
+        if self.finished or not self.started:
+            if not self.finished:
+                self._remember()
+            self.finished = True
+            raise error
+        self._remember()
+        frame = self.frame
+        frame.continuation = continuation
+        frame.back = None
+        frame.generator = self
+        self.running = True
+        delegate = self.delegate()
+        if delegate is NULL:
+            raiser = _polyfill_frame(self.machine, polyfills.raise_it, error)
+        elif isinstance(error, GeneratorExit):
+            raiser = _polyfill_frame(self.machine, polyfills.close_and_raise, delegate, error)
+        else:
+            send_index = frame.index - 2
+            frame.index -= 1
+            raiser = _polyfill_frame(self.machine, polyfills.throw_into, delegate, error)
+            raiser.continuation = SendCall(
+                frame.instructions[send_index][1].target, PYTHON >= (3, 12)
+            )
+        raiser.back = frame
+        return raiser
+
+    def delegate(self) -> Any:
+        """What a suspended `yield from` delegates to, else `NULL`."""
+        index = self.frame.index - 1
+        opcodes = self.frame.code.opcodes
+        if (
+            self.started
+            and index > 0
+            and opcodes[index - 1][0] == "SEND"
+            and opcodes[index][0] == "YIELD_VALUE"
+        ):
+            return self.frame.stack[-1]
+        return NULL
+
+    def _remember(self) -> None:
+        heap = self.machine.heap
+        if heap.journal is not None:
+            saved = self.frame.copy(self.machine.domain.outside_iterators())
+            state = (self.running, self.started, self.finished)
+            heap.journal.append(lambda: self._restore(saved, state))
+
+    def _restore(self, saved: Frame, state: tuple[bool, bool, bool]) -> None:
+        self.frame.restore(saved.copy(self.machine.domain.outside_iterators()))
+        self._restore_state(state)
+
+    def _remember_state(self) -> None:
+        """For a side of a fork that leaves the generator it was in: a checkpoint keeps the frame,
+        and not how the generator stands."""
+        heap = self.machine.heap
+        if heap.journal is not None:
+            state = (self.running, self.started, self.finished)
+            heap.journal.append(lambda: self._restore_state(state))
+
+    def _restore_state(self, state: tuple[bool, bool, bool]) -> None:
+        self.running, self.started, self.finished = state
+
+    # ---- what native code sees -------------------------------------------------------------------
+    def __iter__(self) -> Generator:
+        return self
+
+    def __next__(self) -> Any:
+        return self.send(None)
+
+    def send(self, value: Any) -> Any:
+        """As `generator.send`, run natively."""
+        self._native_use("send")
+        frame = self.begin(value, GENERATOR_ROOT)
+        if frame is None:
+            raise StopIteration
+        return self._finish(self.machine.run_frame(frame, GENERATOR_ROOT))
+
+    def throw(self, kind: Any, value: Any = None, traceback: Any = None) -> Any:
+        """As `generator.throw`, run natively."""
+        self._native_use("throw")
+        frame = self.throwing(thrown_exception(kind, value, traceback), GENERATOR_ROOT)
+        return self._finish(self.machine.run_frame(frame, GENERATOR_ROOT))
+
+    def close(self) -> None:
+        """As `generator.close`, run natively."""
+        if self.finished:
+            return
+        self._native_use("close")
+        if not self.started:
+            self.finished = True
+            return
+        try:
+            self.throw(GeneratorExit())
+        except (GeneratorExit, StopIteration) as error:
+            error.__traceback__ = None  # it would hold all frames, and what they hold, in a cycle
+            return
+        raise RuntimeError("generator ignored GeneratorExit")
+
+    def _native_use(self, method: str) -> None:
+        if self.machine.recording:
+            raise ProxyLeak(self, method)
+
+    def _finish(self, value: Any) -> Any:
+        if type(value) is Ended:
+            raise StopIteration(value.value) if value.value is not None else StopIteration
+        return value
+
+    def __del__(self) -> None:
+        if self.is_left_open and not self.machine.recording:
+            self.close()
+
+    @property
+    def is_left_open(self) -> bool:
+        """Whether dropping it runs code of the program."""
+        return self.gi_suspended and not closes_quietly(self.frame)
+
+    def is_dropped(self) -> bool:
+        """Whether only heap and caller hold it, and closing it would run code."""
+        return self.is_left_open and getrefcount(self) <= 4
+
+    @property
+    def gi_running(self) -> bool:
+        return self.running
+
+    @property
+    def gi_suspended(self) -> bool:
+        return self.started and not self.running and not self.finished
+
+    @property
+    def gi_frame(self) -> Any:
+        return None if self.finished else FrameView(self.frame)
+
+    @property
+    def gi_code(self) -> Any:
+        return self.frame.code.code
+
+    @property
+    def gi_yieldfrom(self) -> Any:
+        delegate = NULL if self.finished or self.running else self.delegate()
+        return None if delegate is NULL else delegate
+
+    def __repr__(self) -> str:
+        return f"<generator object {self.__qualname__} at {id(self):#x}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Closing(Continuation):
+    """`generator.close()`: GeneratorExit or StopIteration is wanted; a yield is an error."""
+
+    def returned(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
+        frame.stack.append(None)
+        return frame
+
+    def yielded(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
+        raise RuntimeError("generator ignored GeneratorExit")
+
+    def raised(self, machine: Interpreter, frame: Frame, error: BaseException) -> Frame | None:
+        if not isinstance(error, (GeneratorExit, StopIteration)):
+            return None
+        frame.stack.append(None)
+        return frame
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped(Closing):
+    """As CPython's finalizer of a generator, which lets no exception out."""
+
+    def yielded(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
+        frame.stack.append(None)
+        return frame
+
+    def raised(self, machine: Interpreter, frame: Frame, error: BaseException) -> Frame | None:
+        frame.stack.append(None)
+        return frame
+
+
+CLOSING = Closing()
+DROPPED = Dropped()
+
+
+def thrown_exception(kind: Any, value: Any = None, traceback: Any = None) -> BaseException:
+    """The exception that `generator.throw(kind, value, traceback)` raises."""
+    if isinstance(kind, type) and issubclass(kind, BaseException):
+        if isinstance(value, kind):
+            error = value
+        elif value is None:
+            error = kind()
+        else:
+            error = kind(*value) if isinstance(value, tuple) else kind(value)
+    elif isinstance(kind, BaseException):
+        if value is not None:
+            raise TypeError("instance exception may not have a separate value")
+        error = kind
+    else:
+        raise TypeError(
+            "exceptions must be classes or instances deriving from BaseException, "
+            f"not {type(kind).__name__}"
+        )
+    return error if traceback is None else error.with_traceback(traceback)
+
+
+def _polyfill_frame(machine: Interpreter, fn: Any, *args: Any) -> Frame:
+    frame = machine.python_call(fn, args, {})
+    if type(frame) is not Frame:
+        raise InterpreterBug(f"{fn.__name__} is no polyfill")
+    return frame

@@ -1,0 +1,54 @@
+"""Names that only interpreted polyfills may call: the interpreter answers them itself (builtins.py
+has their handlers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from anyshape.capture.heap.values import InterpreterBug
+
+
+def _only_interpreted(name: str) -> NoReturn:
+    raise InterpreterBug(f"intrinsics.{name} was called natively")
+
+
+def find(cls: type, name: str) -> Any:
+    """The raw attribute of a class along its MRO, or ABSENT."""
+    _only_interpreted("find")
+
+
+def bind(attribute: Any, obj: Any, cls: type) -> Any:
+    """`attribute.__get__(obj, cls)` as a lookup of a special method does it."""
+    _only_interpreted("bind")
+
+
+def generic_getattr(obj: Any, name: str) -> Any:
+    """Attribute access without `__getattr__` and `__getattribute__` of Python code."""
+    _only_interpreted("generic_getattr")
+
+
+def is_subtype(cls: type, base: type) -> bool:
+    """Whether `base` is in the MRO of `cls`."""
+    _only_interpreted("is_subtype")
+
+
+def native(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a C function as it is, without a handler."""
+    _only_interpreted("native")
+
+
+def run_class_body(body: Any, namespace: Any) -> Any:
+    """Run the body of a class statement in `namespace`; gives its `__class__` cell or None."""
+    _only_interpreted("run_class_body")
+
+
+def remembered(obj: Any, name: str, value: Any) -> Any:
+    """Say that `obj.name` gave `value`, by way of code of the program."""
+    _only_interpreted("remembered")
+
+
+def created(value: Any) -> Any:
+    """Say that `value` was made in this trace."""
+    _only_interpreted("created")

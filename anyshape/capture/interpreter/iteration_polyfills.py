@@ -1,0 +1,360 @@
+"""Iteration with interpreted calls in its middle: list, zip, sorted, unpacking, ... (see
+polyfills.py).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from anyshape.capture.heap.values import ABSENT
+from anyshape.capture.interpreter.intrinsic_names import (
+    bind,
+    created,
+    find,
+    native,
+)
+
+PYTHON = sys.version_info[:2]
+
+
+def iterator_by_iter(obj: Any) -> Any:
+    cls = type(obj)
+    iterator = bind(find(cls, "__iter__"), obj, cls)()
+    if find(type(iterator), "__next__") is ABSENT:
+        raise TypeError(f"iter() returned non-iterator of type {type(iterator).__name__!r}")
+    return iterator
+
+
+def iterator_by_getitem(obj: Any) -> Any:
+    return items_until_index_error(obj)
+
+
+def items_until_index_error(obj: Any) -> Any:
+    index = 0
+    while True:
+        try:
+            value = obj[index]
+        except (IndexError, StopIteration):
+            return
+        yield value
+        index += 1
+
+
+def calls_until(fn: Any, sentinel: Any) -> Any:
+    while True:
+        try:
+            value = fn()
+        except StopIteration:
+            return
+        if value == sentinel:
+            return
+        yield value
+
+
+def next_or_default(iterator: Any, default: Any) -> Any:
+    try:
+        return next(iterator)
+    except StopIteration:
+        return default
+
+
+def list_of(iterable: Any) -> Any:
+    cls = type(iterable)
+    if find(cls, "__len__") is ABSENT and find(cls, "__length_hint__") is ABSENT:
+        return elements_of(iterable)
+    iterator = iter(iterable)
+    length_hint(iterable, 0)  # as list() and tuple() ask before they take the first element
+    return elements_of(iterator)
+
+
+def elements_of(iterator: Any) -> Any:
+    values = []
+    for value in iterator:
+        values.append(value)
+    return values
+
+
+def length_hint(obj: Any, default: Any) -> Any:
+    cls = type(obj)
+    if find(cls, "__len__") is not ABSENT:
+        try:
+            return len(obj)
+        except TypeError:
+            pass
+    hint = find(cls, "__length_hint__")
+    if hint is ABSENT:
+        return default
+    result = bind(hint, obj, cls)()
+    if result is NotImplemented:
+        return default
+    if not isinstance(result, int):
+        raise TypeError(f"__length_hint__ must be an integer, not {type(result).__name__}")
+    if result < 0:
+        raise ValueError("__length_hint__() should return >= 0")
+    return result
+
+
+def make_from_elements(make: Any, iterable: Any) -> Any:
+    return created(make(elements_of(iterable)))
+
+
+def make_from_list(make: Any, iterable: Any, *rest: Any, **kwargs: Any) -> Any:
+    return created(make(list_of(iterable), *rest, **kwargs))
+
+
+def fill_from_list(method: Any, receiver: Any, *iterables: Any) -> Any:
+    return method(receiver, *[list_of(iterable) for iterable in iterables])
+
+
+def fill_from_elements(method: Any, receiver: Any, *iterables: Any) -> Any:
+    return method(receiver, *[elements_of(iterable) for iterable in iterables])
+
+
+def store_slice(target: Any, key: Any, iterable: Any) -> Any:
+    target[key] = list_of(iterable)
+
+
+def delete_name(names: Any, name: Any) -> Any:
+    try:
+        del names[name]
+        return
+    except KeyError:
+        pass
+    raise NameError(f"name {name!r} is not defined", name=name)
+
+
+def pairs_of(iterable: Any) -> Any:
+    pairs = []
+    position = 0
+    for pair in iterable:
+        parts = list_of(pair)
+        if len(parts) != 2:
+            raise ValueError(
+                f"dictionary update sequence element #{position} has length {len(parts)}; "
+                "2 is required"
+            )
+        pairs.append(parts)
+        position += 1
+    return pairs
+
+
+def mapping_pairs(mapping: Any) -> Any:
+    return [(key, mapping[key]) for key in mapping.keys()]
+
+
+def dict_of(make: Any, args: Any, kwargs: Any) -> Any:
+    *before, source = args
+    pairs = mapping_pairs(source) if hasattr(source, "keys") else pairs_of(source)
+    return created(make(*before, pairs, **kwargs))
+
+
+def dict_update_from(method: Any, receiver: Any, source: Any, kwargs: Any) -> Any:
+    pairs = mapping_pairs(source) if hasattr(source, "keys") else pairs_of(source)
+    return method(receiver, pairs, **kwargs)
+
+
+def zip_of(iterables: Any, strict: Any) -> Any:
+    iterators = [iter(iterable) for iterable in iterables]
+    if not iterators:
+        return
+    while True:
+        row: list[Any] = []
+        for iterator in iterators:
+            value = next(iterator, ABSENT)
+            if value is ABSENT:
+                if strict:
+                    check_zip_ends(iterators, len(row))
+                return
+            row.append(value)
+        yield native(tuple, row)
+
+
+def check_zip_ends(iterators: Any, position: Any) -> Any:
+    if position:
+        plural = "argument 1" if position == 1 else f"arguments 1-{position}"
+        raise ValueError(f"zip() argument {position + 1} is shorter than {plural}")
+    for index in range(1, len(iterators)):
+        if next(iterators[index], ABSENT) is not ABSENT:
+            plural = "argument 1" if index == 1 else f"arguments 1-{index}"
+            raise ValueError(f"zip() argument {index + 1} is longer than {plural}")
+
+
+def enumerate_of(iterable: Any, start: Any) -> Any:
+    for value in iterable:
+        yield start, value
+        start = start + 1
+
+
+def map_of(fn: Any, *iterables: Any) -> Any:
+    if len(iterables) == 1:
+        for value in iterables[0]:
+            yield fn(value)
+    else:
+        for values in zip(*iterables, strict=False):
+            yield fn(*values)
+
+
+def filter_of(fn: Any, iterable: Any) -> Any:
+    for value in iterable:
+        if value if fn is None or fn is bool else fn(value):
+            yield value
+
+
+def reversed_of(obj: Any, length: Any) -> Any:
+    index = length - 1
+    while index >= 0:
+        yield obj[index]
+        index -= 1
+
+
+def reduce_of(fn: Any, iterable: Any, initial: Any) -> Any:
+    iterator = iter(iterable)
+    if initial is ABSENT:
+        initial = next(iterator, ABSENT)
+        if initial is ABSENT:
+            raise TypeError("reduce() of empty iterable with no initial value")
+    for value in iterator:
+        initial = fn(initial, value)
+    return initial
+
+
+def any_of(iterable: Any) -> Any:
+    for value in iterable:
+        if value:
+            return True
+    return False
+
+
+def all_of(iterable: Any) -> Any:
+    for value in iterable:
+        if not value:
+            return False
+    return True
+
+
+def sum_of(iterable: Any, start: Any) -> Any:
+    if isinstance(start, str):
+        raise TypeError("sum() can't sum strings [use ''.join(seq) instead]")
+    total = start
+    for value in iterable:
+        total = total + value
+    return total
+
+
+def prod_of(iterable: Any, start: Any) -> Any:
+    total = start
+    for value in iterable:
+        total = total * value
+    return total
+
+
+def extreme_of(name: Any, values: Any, key: Any, default: Any, better: Any) -> Any:
+    best = best_key = ABSENT
+    for value in values:
+        value_key = value if key is None else key(value)
+        if best is ABSENT or better(value_key, best_key):
+            best, best_key = value, value_key
+    if best is not ABSENT:
+        return best
+    if default is ABSENT:
+        raise ValueError(f"{name}() {_EMPTY}")
+    return default
+
+
+_EMPTY = "arg is an empty sequence" if PYTHON < (3, 12) else "iterable argument is empty"
+
+
+def sorted_of(iterable: Any, key: Any, reverse: Any) -> Any:
+    values = list_of(iterable)
+    sort_in_place(values, key, reverse)
+    return created(values)
+
+
+def sort_in_place(values: Any, key: Any, reverse: Any) -> Any:
+    keys = values if key is None else [key(value) for value in values]
+    order = native(list, native(range, len(values)))
+    if reverse:
+        order.reverse()
+    order = merge_sorted(order, keys)
+    if reverse:
+        order.reverse()
+    values[:] = [values[index] for index in order]
+
+
+class Compared:
+    """A key of `functools.cmp_to_key`."""
+
+    __slots__ = ("compare", "obj")
+    __hash__ = None  # type: ignore[assignment] # as CPython's, which has none
+
+    def __init__(self, compare: Any, obj: Any) -> None:
+        self.compare = compare
+        self.obj = obj
+
+    def __lt__(self, other: Any) -> Any:
+        return self.compare(self.obj, other.obj) < 0
+
+    def __gt__(self, other: Any) -> Any:
+        return self.compare(self.obj, other.obj) > 0
+
+    def __eq__(self, other: Any) -> Any:
+        return self.compare(self.obj, other.obj) == 0
+
+    def __le__(self, other: Any) -> Any:
+        return self.compare(self.obj, other.obj) <= 0
+
+    def __ge__(self, other: Any) -> Any:
+        return self.compare(self.obj, other.obj) >= 0
+
+
+def cmp_to_key(mycmp: Any) -> Any:
+    return lambda obj: Compared(mycmp, obj)
+
+
+def merge_sorted(order: Any, keys: Any) -> Any:
+    """Stable merge sort of indices by `keys[index]`, with `<` only."""
+    count = len(order)
+    if count < 2:
+        return order
+    left = merge_sorted(order[: count // 2], keys)
+    right = merge_sorted(order[count // 2 :], keys)
+    merged = []
+    i = j = 0
+    while i < len(left) and j < len(right):
+        if keys[right[j]] < keys[left[i]]:
+            merged.append(right[j])
+            j += 1
+        else:
+            merged.append(left[i])
+            i += 1
+    merged.extend(left[i:])
+    merged.extend(right[j:])
+    return merged
+
+
+def join_of(separator: Any, iterable: Any) -> Any:
+    return separator.join(list_of(iterable))
+
+
+def unpack_list(iterable: Any, count: Any) -> Any:
+    """At most `count + 1` values, as UNPACK_SEQUENCE takes them."""
+    values: list[Any] = []
+    iterator = iter(iterable)
+    while len(values) <= count:
+        value = next(iterator, ABSENT)
+        if value is ABSENT:
+            break
+        values.append(value)
+    return values
+
+
+def dict_from_mapping(mapping: Any) -> Any:
+    values = {}
+    for key in mapping.keys():
+        values[key] = mapping[key]
+    return values
+
+
+def reversed_by_getitem(obj: Any) -> Any:
+    return reversed_of(obj, len(obj))

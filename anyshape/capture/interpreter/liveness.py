@@ -1,0 +1,83 @@
+"""Which locals of a frame will still be read: the others are no part of a program point.
+
+In: decoded code. Out: for each instruction the set of live fast slots, as bits. Cells and free
+variables always live, and so does everything in code that may look at its own locals.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anyshape.capture.interpreter.control_flow import successors
+from anyshape.capture.interpreter.frame import Code, Frame
+from anyshape.capture.interpreter.generators import Generator
+
+_READS = frozenset(
+    {
+        "LOAD_FAST",
+        "LOAD_FAST_CHECK",
+        "LOAD_FAST_AND_CLEAR",
+        "DELETE_FAST",
+        "LOAD_CLOSURE",
+        "MAKE_CELL",
+    }
+)
+_OBSERVERS = frozenset(
+    {"locals", "vars", "eval", "exec", "dir", "super", "_getframe", "currentframe", "stack"}
+)
+
+
+def live_at(frame: Frame) -> int:
+    """The slots of a frame that will still be read, as bits; worked out once for each code.
+
+    A call that is under way stands before ``frame.index``, and may still raise into its handler.
+    """
+    code = frame.code
+    if code.live is None:
+        code.live = live_slots(code)
+    row = code.handled_by[frame.index - 1] if frame.index else None
+    return code.live[frame.index] | (code.live[row.target] if row is not None else 0)
+
+
+def is_live(live: int, slot: int, value: Any) -> bool:
+    """Whether a slot matters: it will be read, or its generator has something to do at its end."""
+    return bool(live >> slot & 1) or (type(value) is Generator and value.is_left_open)
+
+
+def live_slots(code: Code) -> list[int]:
+    """Bit `s` of entry `i` says that slot `s` may be read at or after instruction `i`."""
+    count = len(code.instructions)
+    everything = (1 << code.local_count) - 1
+    real = code.code
+    if _OBSERVERS & (set(real.co_names) | set(real.co_freevars)):
+        return [everything] * (count + 1)
+    always = 0
+    shared = set(real.co_cellvars) | set(real.co_freevars)
+    for slot, name in enumerate(code.local_names):
+        if name in shared:
+            always |= 1 << slot
+    live = [always] * (count + 1)
+    following = [_following(code, i, count) for i in range(count)]
+    changed = True
+    while changed:
+        changed = False
+        for i in range(count - 1, -1, -1):
+            found = always
+            for j in following[i]:
+                found |= live[j]
+            name, arg = code.opcodes[i]
+            if name == "STORE_FAST":
+                found &= ~(1 << arg) | always
+            elif name in _READS:
+                found |= 1 << arg
+            if found != live[i]:
+                live[i] = found
+                changed = True
+    return live
+
+
+def _following(code: Code, index: int, count: int) -> list[int]:
+    """The next instructions, those of an exception handler included."""
+    found = [j for j in successors(code, index) if 0 <= j < count]
+    row = code.handled_by[index]
+    return [*found, row.target] if row is not None else found

@@ -1,0 +1,363 @@
+"""The interpreter: one loop over an explicit stack of virtual frames, parameterised by a `Domain`.
+
+In: a Python callable and its arguments. Out: what CPython would give, or `Break` with every frame
+intact. Handlers (opcodes.py) and the object protocol (protocol.py) return a value, a `Call` (a tail
+call) or a new `Frame`; Python-to-Python calls never recurse natively. Where an algorithm needs an
+interpreted call in its middle it is itself interpreted Python: see polyfills.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from anyshape.capture.heap import native_calls
+from anyshape.capture.heap.shadow_heap import Heap
+from anyshape.capture.heap.values import NULL, PROXIES, Break, Call, InterpreterBug, ProxyLeak
+from anyshape.capture.interpreter import (
+    attributes,
+    binding,
+    exception_origin,
+    unwinding,
+)
+from anyshape.capture.interpreter.continuations import ROOT, Finished
+from anyshape.capture.interpreter.domain import Domain, Mark
+from anyshape.capture.interpreter.frame import Code, Frame, decode
+from anyshape.capture.interpreter.opcodes import OPCODE_HANDLERS, PREPARE
+
+_METHOD_DESCRIPTOR = type(list.append)
+_WRAPPER_DESCRIPTOR = type(object.__init__)
+_METHOD_WRAPPER = type([].__len__)
+KEYED = frozenset(
+    {FunctionType, BuiltinFunctionType, type, _METHOD_DESCRIPTOR, _WRAPPER_DESCRIPTOR}
+)
+NO_KWARGS: dict[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """What the rooms above tell the interpreter: what calls of known callables mean. Each handler
+    takes the machine, what is called if the table's key does not say it, and the arguments.
+    """
+
+    functions: Mapping[Any, Callable[..., Any]]
+    class_methods: Mapping[tuple[type, str], Callable[..., Any]]
+    objects: Mapping[type, Callable[..., Any]]
+    instantiate: Callable[..., Any]
+    polyfill_files: frozenset[str]
+
+
+class Machine:
+    """An interpreter over one domain. `language` says what builtins mean; `codes` may be shared
+    between machines; everything else belongs to this one.
+    """
+
+    __slots__ = (
+        "class_attributes",
+        "codes",
+        "domain",
+        "escaped",
+        "frame",
+        "fresh_raise",
+        "heap",
+        "language",
+        "recording",
+    )
+
+    def __init__(
+        self, domain: Domain, language: Language, codes: dict[CodeType, Code] | None = None
+    ) -> None:
+        self.language = language
+        self.domain = domain
+        domain.machine = self
+        self.recording = domain.records
+        self.heap = Heap(domain)
+        self.codes: dict[CodeType, Code] = {} if codes is None else codes
+        self.frame: Frame | None = None
+        self.fresh_raise = True
+        self.escaped: BaseException | None = None
+        self.class_attributes: dict[type, dict[str, Any]] = {}
+
+    # ---- running ---------------------------------------------------------------------------------
+    def run(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call `fn` in this machine; what it raises comes out as a native exception, a break as
+        `Break`.
+        """
+        result = self.settle(self.call(fn, args, kwargs))
+        if type(result) is not Frame:
+            return result
+        self.class_attributes = {}
+        return self.run_frame(result, ROOT)
+
+    def run_frame(self, frame: Frame, root: Any) -> Any:
+        """Enter `frame` as a root and run until it is left; may be nested inside native code that a
+        frame called.
+        """
+        outer = self.frame
+        self.begin(frame, root)
+        try:
+            return self.resume()
+        except Break:
+            if (
+                outer is not None
+            ):  # native code lies between: the break is the outer frame's native call
+                self.frame = outer
+            raise
+
+    def begin(self, frame: Frame, root: Any = ROOT) -> None:
+        """Make `frame` the current frame; what becomes of its result is said by `root`."""
+        bottom = frame
+        while bottom.back is not None:
+            bottom = bottom.back
+        bottom.back = self.frame
+        bottom.continuation = root
+        self.frame = frame
+
+    def current(self) -> Frame:
+        """The frame that runs."""
+        assert self.frame is not None
+        return self.frame
+
+    def go_on_from(self, frame: Frame) -> None:
+        """Leave the frames as they are and go on from others."""
+        self.frame = frame
+        self.class_attributes = {}
+
+    def resume(self) -> Any:
+        """Go on from `self.frame` until its root returns. After a `Break`: see `step`."""
+        while True:
+            frame = self.current()
+            instructions = frame.instructions
+            try:
+                while True:
+                    handler, arg = instructions[frame.index]
+                    frame.index += 1
+                    switched = handler(self, frame, arg)
+                    if switched is not None:
+                        frame = switched
+                        instructions = frame.instructions
+            except Finished as finished:
+                return finished.value
+            except Break:
+                self.current().index -= 1
+                raise
+            except ProxyLeak as leak:
+                self.current().index -= 1
+                raise Break("proxy-leak", str(leak)) from leak
+            except InterpreterBug:
+                raise
+            except BaseException as error:
+                raised = error
+                if self.recording and exception_origin.is_ours(error):
+                    raise InterpreterBug(f"{type(error).__name__}: {error}") from error
+            if unwinding.unwind(self, raised) is None:
+                assert self.escaped is not None
+                raise self.escaped
+
+    def step(self) -> None:
+        """Execute one instruction of `self.frame`: after a `Break`, with a domain that does it
+        natively.
+
+        Raises `Finished` where a root returns, and what leaves through a root.
+        """
+        frame = self.current()
+        handler, arg = frame.instructions[frame.index]
+        frame.index += 1
+        try:
+            handler(self, frame, arg)
+            return
+        except (Break, ProxyLeak):
+            frame.index -= 1
+            raise
+        except (Finished, InterpreterBug):
+            raise
+        except BaseException as error:
+            raised = error
+        if unwinding.unwind(self, raised) is None:
+            assert self.escaped is not None
+            raise self.escaped
+
+    # ---- code ------------------------------------------------------------------------------------
+    def decoded(self, code: CodeType) -> Code:
+        """The decoded form of a code object, made once."""
+        known = self.codes.get(code)
+        if known is None:
+            known = decode(code, OPCODE_HANDLERS, PREPARE)
+            known.hidden = code.co_filename in self.language.polyfill_files
+            self.codes[code] = known
+        return known
+
+    # ---- calls -----------------------------------------------------------------------------------
+    def call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
+        """Begin a call: its value where it needs no interpretation, else a `Frame` that nobody has
+        entered yet.
+        """
+        kwargs = NO_KWARGS if kwargs is None else kwargs
+        while True:
+            result = self._call_once(fn, args, kwargs)
+            if type(result) is not Call:
+                return result
+            fn, args, kwargs = result.fn, result.args, result.kwargs or NO_KWARGS
+
+    def settle(self, result: Any) -> Any:
+        """A hook's or handler's result with tail calls begun: a value or a `Frame`."""
+        return self.call(result.fn, result.args, result.kwargs) if type(result) is Call else result
+
+    def _call_once(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        kind = type(fn)
+        if kind is MethodType:
+            return Call(fn.__func__, (fn.__self__, *args), kwargs)
+        if kind in KEYED:
+            handler = self.language.functions.get(fn)
+            if handler is not None:
+                return handler(self, args, kwargs)
+            if kind is FunctionType:
+                return self.python_call(fn, args, kwargs)
+            if kind is type:
+                return self.instantiate(fn, args, kwargs)
+            if kind is BuiltinFunctionType and not (
+                fn.__self__ is None or type(fn.__self__) is ModuleType
+            ):
+                return self._bound_builtin(fn, args, kwargs)
+            return self.native(fn, args, kwargs)
+        return self._call_object(fn, kind, args, kwargs)
+
+    def _call_object(
+        self, fn: Any, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        if kind in PROXIES:
+            return self.domain.call(fn, args, kwargs)
+        if isinstance(fn, type):
+            return self.instantiate(fn, args, kwargs)
+        if kind is _METHOD_WRAPPER:
+            for base in type(fn.__self__).__mro__:  # past a Python override: `super().__setitem__`
+                descriptor = vars(base).get(fn.__name__)
+                if type(descriptor) is _WRAPPER_DESCRIPTOR:
+                    return Call(descriptor, (fn.__self__, *args), kwargs)
+        if kind.__name__ == attributes.INSTANCE_METHOD:
+            return Call(fn.__func__, args, kwargs)
+        slot = self.lookup(kind, "__call__")
+        if type(slot) is FunctionType:
+            return Call(slot, (fn, *args), kwargs)
+        if slot is NULL or type(slot) is _WRAPPER_DESCRIPTOR:
+            handler = self.language.objects.get(kind)
+            if handler is not None:
+                return handler(self, fn, args, kwargs)
+            return self.native(fn, args, kwargs)
+        return attributes.call_bound(self, slot, fn, args, kwargs)
+
+    def _bound_builtin(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A C method bound to an object: the same as the descriptor in its class called with the
+        object.
+        """
+        owner = fn.__self__
+        if isinstance(owner, type):
+            handler = self.language.class_methods.get((owner, fn.__name__))
+            if handler is not None:
+                return handler(self, fn, args, kwargs)
+            return self.native(fn, args, kwargs)
+        # Not a lookup: what `super().get` bound is not the Python override of it.
+        for base in type(owner).__mro__:
+            descriptor = vars(base).get(fn.__name__)
+            if type(descriptor) is _METHOD_DESCRIPTOR:
+                return Call(descriptor, (owner, *args), kwargs)
+        return self.native(fn, args, kwargs)
+
+    def python_call(self, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A frame for a Python function with its arguments bound, unless the domain or the code
+        says otherwise.
+        """
+        code = self.codes.get(fn.__code__) or self.decoded(fn.__code__)
+        if not code.hidden:
+            domain = self.domain
+            answer = domain.python_call(fn, args, kwargs)
+            if answer is not NotImplemented:
+                return answer
+            if code.unsupported is not None or domain.is_opaque(fn):
+                return self.native(fn, args, kwargs)
+            if self.recording:
+                domain.entered(fn)
+        if code.simple and not kwargs and len(args) == code.argument_count:
+            locals_ = [*args, *[NULL] * (code.local_count - len(args))]
+        else:
+            locals_ = binding.bind(self, fn, code, args, kwargs)
+        if fn.__closure__ is not None:
+            locals_[-len(fn.__closure__) :] = fn.__closure__
+        return Frame(code, fn.__globals__, _builtins_of(fn), locals_)
+
+    def native(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call what is not interpreted; a recording machine first sees to outside containers."""
+        if self.recording:
+            return native_calls.native(self.heap, fn, args, kwargs)
+        return self.domain.call_native(fn, args, kwargs)
+
+    def instantiate(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a class: the metaclass's `__call__`, or `__new__` and `__init__`."""
+        return self.language.instantiate(self, cls, args, kwargs)
+
+    # ---- classes ---------------------------------------------------------------------------------
+    def lookup(self, cls: type, name: str) -> Any:
+        """`_PyType_Lookup`: the raw attribute `name` along the MRO of `cls`, `NULL` where there is
+        none. Cached for one run.
+        """
+        try:
+            return self.class_attributes[cls][name]
+        except KeyError:
+            return self._lookup(cls, name)
+
+    def _lookup(self, cls: type, name: str) -> Any:
+        known = self.class_attributes.setdefault(cls, {})
+        value: Any = NULL
+        for base in type.__dict__["__mro__"].__get__(cls) or (cls, object):
+            namespace = type.__dict__["__dict__"].__get__(base) or {}
+            if name in namespace:
+                value = namespace[name]
+                if self.recording:
+                    value = self.heap.class_attribute(base, name, value)
+                break
+            if self.recording:
+                self.heap.absent(base, name)
+        known[name] = value
+        if self.heap.journal is not None:
+            self.heap.journal.append(partial(known.pop, name, None))
+        return value
+
+    def class_changed(self) -> None:
+        """Forget what is known of classes: one was written to."""
+        self.class_attributes.clear()
+
+    # ---- forks -----------------------------------------------------------------------------------
+    def frames(self) -> Iterator[Frame]:
+        """The virtual frames, innermost first."""
+        frame = self.frame
+        while frame is not None:
+            yield frame
+            frame = frame.back
+
+    def checkpoint(self) -> Mark:
+        """Remember heap and frames as they are now; from here on the heap keeps an undo journal."""
+        memo = self.domain.outside_iterators()
+        assert self.frame is not None
+        saved = tuple((frame, frame.copy(memo)) for frame in self.frames())
+        return Mark(self.frame, saved, self.heap.checkpoint())
+
+    def rollback(self, mark: Mark) -> None:
+        """Put heap and frames back to `mark`; the mark stays good."""
+        self.heap.rollback(mark.journal)
+        memo = self.domain.outside_iterators()
+        for frame, saved in mark.frames:
+            frame.restore(saved.copy(memo))
+        self.frame = mark.frame
+
+    def release(self, mark: Mark) -> None:
+        """Close a checkpoint without going back; the journal is dropped when the last one is
+        closed.
+        """
+        self.heap.release(mark.journal)
+
+
+def _builtins_of(fn: Any) -> Any:
+    return fn.__builtins__

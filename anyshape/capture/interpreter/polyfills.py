@@ -1,0 +1,418 @@
+"""Algorithms with interpreted calls in their middle, written as the Python code that the
+interpreter runs for them.
+
+Their frames are hidden: no tracebacks, no reads of globals recorded, and a fork or a break inside
+one is like anywhere else. They may call the names of `intrinsics`, which native code may not. Where
+C code has an algorithm (sorted, min, zip, ...) that calls back into the program, its Python twin is
+here.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections import deque
+from typing import Any
+
+from anyshape.capture.heap.values import ABSENT
+from anyshape.capture.interpreter.intrinsic_names import (
+    bind,
+    find,
+    generic_getattr,
+    is_subtype,
+    native,
+    remembered,
+)
+
+PYTHON = sys.version_info[:2]
+
+
+def raise_it(error: Any) -> Any:
+    raise error
+
+
+def close_and_raise(delegate: Any, error: Any) -> Any:
+    close = getattr(delegate, "close", None)
+    if close is not None:
+        close()
+    raise error
+
+
+def throw_into(delegate: Any, error: Any) -> Any:
+    throw = getattr(delegate, "throw", None)
+    if throw is None:
+        raise error
+    return throw(error)
+
+
+def call_result(fn: Any, fn_args: Any, args: Any, kwargs: Any) -> Any:
+    return fn(*fn_args)(*args, **kwargs)
+
+
+# ---- attributes ----------------------------------------------------------------------------------
+def custom_getattr(obj: Any, name: Any) -> Any:
+    cls = type(obj)
+    try:
+        value = bind(find(cls, "__getattribute__"), obj, cls)(name)
+        return remembered(obj, name, value)
+    except AttributeError:
+        hook = find(cls, "__getattr__")
+        if hook is ABSENT:
+            raise
+    return bind(hook, obj, cls)(name)
+
+
+def getattr_or_hook(obj: Any, name: Any, hook: Any) -> Any:
+    try:
+        return generic_getattr(obj, name)
+    except AttributeError:
+        pass
+    return bind(hook, obj, type(obj))(name)
+
+
+def getattr_or_default(obj: Any, name: Any, default: Any) -> Any:
+    try:
+        return getattr(obj, name)
+    except AttributeError:
+        return default
+
+
+def has_attribute(obj: Any, name: Any) -> Any:
+    try:
+        getattr(obj, name)
+    except AttributeError:
+        return False
+    return True
+
+
+# ---- operators -----------------------------------------------------------------------------------
+_SEQUENCES = (list, tuple, str, bytes, bytearray, range, deque)
+
+
+def power_modulo(a: Any, b: Any, modulus: Any) -> Any:
+    """``pow(a, b, modulus)`` of an object whose class says what that is."""
+    slot = find(type(a), "__pow__")
+    result = bind(slot, a, type(a))(b, modulus)
+    if result is NotImplemented:
+        names = ", ".join([f"'{type(x).__name__}'" for x in (a, b, modulus)])
+        raise TypeError(f"unsupported operand type(s) for ** or pow(): {names}")
+    return result
+
+
+def binary_op(a: Any, b: Any, method: Any, reflected: Any, in_place: Any, sign: Any) -> Any:
+    left, right = type(a), type(b)
+    last = ABSENT  # sq_concat and sq_repeat come after the number slots
+    if in_place is not None:
+        slot = find(left, in_place)
+        if _of_a_sequence(slot, sign):
+            last = slot
+        elif slot is not ABSENT and slot is not None:
+            result = bind(slot, a, left)(b)
+            if result is not NotImplemented:
+                return result
+    slot = find(left, method)
+    other = find(right, reflected)
+    if _of_a_sequence(slot, sign):
+        last = slot if last is ABSENT else last
+        slot = ABSENT
+    if (
+        other is not ABSENT
+        and left is not right
+        and is_subtype(right, left)
+        and other is not find(left, reflected)
+    ):
+        result = bind(other, b, right)(a)
+        if result is not NotImplemented:
+            return result
+        other = ABSENT
+    if slot is not ABSENT and slot is not None:
+        result = bind(slot, a, left)(b)
+        if result is not NotImplemented:
+            return result
+    if other is not ABSENT and other is not None and left is not right:
+        result = bind(other, b, right)(a)
+        if result is not NotImplemented:
+            return result
+    if last is not ABSENT:
+        return bind(last, a, left)(b)
+    return refuse_operands(left, right, sign if in_place is None else sign + "=")
+
+
+def _of_a_sequence(slot: Any, sign: Any) -> Any:
+    return sign in "+*" and getattr(slot, "__objclass__", None) in _SEQUENCES
+
+
+def proxy_right(a: Any, b: Any, methods: Any, sign: Any) -> Any:
+    cls = type(a)
+    for name in methods:
+        slot = find(cls, name)
+        if slot is not ABSENT and slot is not None:
+            result = bind(slot, a, cls)(b)
+            if result is not NotImplemented:
+                return result
+    return refuse_operands(cls, type(b), sign)
+
+
+def proxy_left(a: Any, b: Any, reflected: Any, sign: Any) -> Any:
+    cls = type(b)
+    result = bind(find(cls, reflected), b, cls)(a)
+    return refuse_operands(type(a), cls, sign) if result is NotImplemented else result
+
+
+def refuse_operands(left: Any, right: Any, sign: Any) -> Any:
+    shown = "** or pow()" if sign == "**" else sign
+    raise TypeError(
+        f"unsupported operand type(s) for {shown}: {left.__name__!r} and {right.__name__!r}"
+    )
+
+
+def compare_with_proxy(obj: Any, proxy: Any, method: Any, sign: Any, first: Any) -> Any:
+    result = compare_by(obj, proxy, type(obj), method)
+    if result is not NotImplemented:
+        return result
+    if sign == "==" or sign == "!=":
+        return sign == "!="
+    left, right = (obj, proxy) if first else (proxy, obj)
+    names = f"{type(left).__name__!r} and {type(right).__name__!r}"
+    raise TypeError(f"{sign!r} not supported between instances of {names}")
+
+
+def rich_compare(a: Any, b: Any, method: Any, reflected: Any, sign: Any) -> Any:
+    left, right = type(a), type(b)
+    reflected_first = left is not right and is_subtype(right, left)
+    if reflected_first:
+        result = compare_by(b, a, right, reflected)
+        if result is not NotImplemented:
+            return result
+    result = compare_by(a, b, left, method)
+    if result is not NotImplemented:
+        return result
+    if not reflected_first:
+        result = compare_by(b, a, right, reflected)
+        if result is not NotImplemented:
+            return result
+    if sign == "==":
+        return a is b
+    if sign == "!=":
+        return a is not b
+    raise TypeError(
+        f"{sign!r} not supported between instances of {left.__name__!r} and {right.__name__!r}"
+    )
+
+
+_object_ne = object.__ne__
+
+
+def compare_by(a: Any, b: Any, cls: Any, method: Any) -> Any:
+    slot = find(cls, method)
+    if slot is ABSENT or slot is None:
+        return NotImplemented
+    if slot is _object_ne:
+        result = bind(find(cls, "__eq__"), a, cls)(b)
+        return result if result is NotImplemented else not result
+    return bind(slot, a, cls)(b)
+
+
+def sequence_compare(a: Any, b: Any, sign: Any) -> Any:
+    for x, y in native(zip, a, b):
+        if x is y or x == y:
+            continue
+        if sign == "==":
+            return False
+        if sign == "!=":
+            return True
+        return _ORDERINGS[sign](x, y)
+    return _ORDERINGS[sign](native(len, a), native(len, b))
+
+
+_ORDERINGS = {
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def dict_compare(a: Any, b: Any, sign: Any) -> Any:
+    equal = native(len, a) == native(len, b)
+    if equal:
+        for key, value in native(dict.items, a):
+            other = native(dict.get, b, key, ABSENT)
+            if other is ABSENT or not (value is other or value == other):
+                equal = False
+                break
+    return equal if sign == "==" else not equal
+
+
+# ---- truth, length, containment ------------------------------------------------------------------
+def asked(value: Any, method: Any, kind: Any, refusal: Any) -> Any:
+    """What the method of the class answers, which must be of a kind."""
+    cls = type(value)
+    result = bind(find(cls, method), value, cls)()
+    if not isinstance(result, kind):
+        raise TypeError(refusal.format(type(result).__name__))
+    return result
+
+
+def truth_by_bool(value: Any) -> Any:
+    return asked(value, "__bool__", bool, "__bool__ should return bool, returned {}")
+
+
+def truth_by_len(value: Any) -> Any:
+    return True if length_by_len(value) != 0 else False
+
+
+def length_by_len(value: Any) -> Any:
+    cls = type(value)
+    result = bind(find(cls, "__len__"), value, cls)()
+    if not isinstance(result, int):
+        result = operator.index(result)
+    if result < 0:
+        raise ValueError("__len__() should return >= 0")
+    return result
+
+
+def contains_by_method(container: Any, item: Any) -> Any:
+    cls = type(container)
+    return True if bind(find(cls, "__contains__"), container, cls)(item) else False
+
+
+def contains_by_iteration(container: Any, item: Any) -> Any:
+    for value in container:
+        if value is item or value == item:
+            return True
+    return False
+
+
+def range_contains(values: Any, item: Any) -> Any:
+    if native(len, values) == 0:
+        return False
+    ends = (values[0], values[-1]) if values.step > 0 else (values[-1], values[0])
+    return ends[0] <= item and item <= ends[1] and (item - ends[0]) % values.step == 0
+
+
+def item_by_index(obj: Any, key: Any) -> Any:
+    return obj[operator.index(key)]
+
+
+def item_by_slice(obj: Any, key: Any) -> Any:
+    parts = (key.start, key.stop, key.step)
+    return obj[slice(*[None if part is None else operator.index(part) for part in parts])]
+
+
+def item_or_missing(obj: Any, key: Any) -> Any:
+    if native(dict.__contains__, obj, key):
+        return native(dict.__getitem__, obj, key)
+    cls = type(obj)
+    return bind(find(cls, "__missing__"), obj, cls)(key)
+
+
+def item_or_default(obj: Any, key: Any) -> Any:
+    factory = obj.default_factory
+    if factory is None:
+        raise KeyError(key)
+    value = factory()
+    obj[key] = value
+    return value
+
+
+def items_of(obj: Any, keys: Any) -> Any:
+    return obj[keys[0]] if len(keys) == 1 else tuple([obj[key] for key in keys])
+
+
+def attributes_of(obj: Any, paths: Any) -> Any:
+    found = []
+    for path in paths:
+        value = obj
+        for name in path.split("."):
+            value = getattr(value, name)
+        found.append(value)
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def method_of(obj: Any, call: Any, named: Any = None) -> Any:
+    return getattr(obj, call[0])(*call[1:], **({} if named is None else named))
+
+
+# ---- conversions ---------------------------------------------------------------------------------
+def proxy_repr(mapping: Any) -> Any:
+    return f"mappingproxy({mapping!r})"
+
+
+def text_by_method(value: Any, method: Any) -> Any:
+    cls = type(value)
+    result = bind(find(cls, method), value, cls)()
+    if not isinstance(result, str):
+        raise TypeError(f"{method} returned non-string (type {type(result).__name__})")
+    return result
+
+
+def format_by_method(value: Any, spec: Any) -> Any:
+    cls = type(value)
+    result = bind(find(cls, "__format__"), value, cls)(spec)
+    if not isinstance(result, str):
+        raise TypeError(f"__format__ must return a str, not {type(result).__name__}")
+    return result
+
+
+def hash_by_method(value: Any) -> Any:
+    result = asked(value, "__hash__", int, "__hash__ method should return an integer")
+    if not -(2**63) <= result < 2**63:  # only what is no C integer is hashed once more
+        return native(hash, result)
+    return -2 if result == -1 else int(result)
+
+
+def bytes_by_method(value: Any) -> Any:
+    return asked(value, "__bytes__", bytes, "__bytes__ returned non-bytes (type {})")
+
+
+def bytes_by_index(make: Any, value: Any) -> Any:
+    return native(make, index_by_method(value))
+
+
+def index_by_method(value: Any) -> Any:
+    return asked(value, "__index__", int, "__index__ returned non-int (type {})")
+
+
+def int_by_method(make: Any, value: Any, method: Any) -> Any:
+    cls = type(value)
+    result = bind(find(cls, method), value, cls)()
+    if not isinstance(result, int):
+        raise TypeError(f"{method} returned non-int (type {type(result).__name__})")
+    return make(result)
+
+
+def float_by_method(make: Any, value: Any, method: Any) -> Any:
+    cls = type(value)
+    result = bind(find(cls, method), value, cls)()
+    if method == "__float__" and not isinstance(result, float):
+        raise TypeError(
+            f"{cls.__name__}.__float__ returned non-float (type {type(result).__name__})"
+        )
+    return make(result)
+
+
+# ---- statements ----------------------------------------------------------------------------------
+def not_contained(container: Any, item: Any) -> Any:
+    return False if item in container else True
+
+
+def convert_and_format(conversion: Any, value: Any, spec: Any) -> Any:
+    if conversion == "str":
+        text = str(value)
+    elif conversion == "repr":
+        text = repr(value)
+    else:
+        text = ascii(value)
+    return native(format, text, spec) if spec else text
+
+
+def raise_from(error: Any, cause: Any) -> Any:
+    made = error()
+    raise made from cause
+
+
+def none_after(fn: Any, args: Any) -> Any:
+    fn(*args)

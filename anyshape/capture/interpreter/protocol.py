@@ -1,0 +1,507 @@
+"""The object protocol, CPython slot by slot: operators, comparison, truth, length, items,
+iteration, formatting.
+
+Each function takes the machine and raw objects and gives a value, a `Call` or a `Frame` that nobody
+has entered. Proxies go to the domain, types with only C slots to the C function itself (so that
+results and error texts are CPython's own), and Python-defined slots to interpreted code: directly
+where one call is all, else by a polyfill. Attributes are in attributes.py.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+from types import GenericAlias, MappingProxyType
+from typing import Any
+
+from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.values import NULL, PROXIES, Break, Call, SizeValue
+from anyshape.capture.interpreter import c_callbacks, iteration_polyfills, polyfills, size_texts
+from anyshape.capture.interpreter.attributes import (
+    C_FUNCTIONS,
+    HEAP_TYPE,
+    call_bound,
+    descriptor_get,
+    is_python,
+)
+from anyshape.capture.interpreter.domain import Interpreter
+from anyshape.capture.interpreter.generators import Generator
+
+# Exact types whose operators and protocols are C all through and hold no Python code of the user.
+PLAIN = frozenset(
+    {
+        int,
+        float,
+        bool,
+        complex,
+        str,
+        bytes,
+        bytearray,
+        type(None),
+        type(NotImplemented),
+        type(...),
+        range,
+        slice,
+    }
+)
+CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
+SIZED = (list, dict, set, tuple, frozenset, MappingProxyType)
+
+
+# ---- operators -----------------------------------------------------------------------------------
+class Operator:
+    """A binary operator: its sign, special methods and C function."""
+
+    __slots__ = ("function", "in_place", "method", "name", "reflected", "sign")
+
+    def __init__(
+        self, sign: str, name: str, function: Callable[[Any, Any], Any], in_place: bool
+    ) -> None:
+        self.sign = sign
+        self.name = name
+        self.method = f"__{name}__"
+        self.reflected = f"__r{name}__"
+        self.in_place = f"__i{name}__" if in_place else None
+        self.function = function
+
+
+_NAMES = (
+    ("+", "add", operator.add, operator.iadd),
+    ("-", "sub", operator.sub, operator.isub),
+    ("*", "mul", operator.mul, operator.imul),
+    ("/", "truediv", operator.truediv, operator.itruediv),
+    ("//", "floordiv", operator.floordiv, operator.ifloordiv),
+    ("%", "mod", operator.mod, operator.imod),
+    ("**", "pow", operator.pow, operator.ipow),
+    ("@", "matmul", operator.matmul, operator.imatmul),
+    ("<<", "lshift", operator.lshift, operator.ilshift),
+    (">>", "rshift", operator.rshift, operator.irshift),
+    ("&", "and", operator.and_, operator.iand),
+    ("|", "or", operator.or_, operator.ior),
+    ("^", "xor", operator.xor, operator.ixor),
+)
+BINARY = {sign: Operator(sign, name, function, False) for sign, name, function, _ in _NAMES}
+INPLACE = {sign: Operator(sign, name, function, True) for sign, name, _, function in _NAMES}
+COMPARISONS: dict[str, tuple[str, str, Callable[[Any, Any], Any]]] = {
+    "<": ("__lt__", "__gt__", operator.lt),
+    "<=": ("__le__", "__ge__", operator.le),
+    "==": ("__eq__", "__eq__", operator.eq),
+    "!=": ("__ne__", "__ne__", operator.ne),
+    ">": ("__gt__", "__lt__", operator.gt),
+    ">=": ("__ge__", "__le__", operator.ge),
+}
+
+
+def binary(machine: Interpreter, op: Operator, a: Any, b: Any) -> Any:
+    """`a op b`, or `a op= b` for an operator of `INPLACE`."""
+    left, right = type(a), type(b)
+    if left in PLAIN and right in PLAIN:
+        return op.function(a, b)
+    if left in PROXIES or right in PROXIES:
+        return _proxy_binary(machine, op, a, b)
+    if (
+        is_python(machine, left, op.method)
+        or is_python(machine, right, op.reflected)
+        or (op.in_place is not None and is_python(machine, left, op.in_place))
+    ):
+        return Call(polyfills.binary_op, (a, b, op.method, op.reflected, op.in_place, op.sign))
+    if machine.recording and MappingProxyType in (left, right):
+        a, b = machine.heap.behind(a), machine.heap.behind(b)
+    if op.in_place == "__ior__" and isinstance(a, dict) and must_be_taken_first(machine, b):
+        return Call(iteration_polyfills.dict_update_from, (op.function, a, b, {}))
+    return machine.native(op.function, (a, b), {})
+
+
+def _proxy_binary(machine: Interpreter, op: Operator, a: Any, b: Any) -> Any:
+    """A proxy meets an object of a Python class that defines the operator: the class decides; else
+    the domain does.
+    """
+    left = type(a)
+    names = (op.method,) if op.in_place is None else (op.in_place, op.method)
+    sign = op.sign if op.in_place is None else f"{op.sign}="
+    if any(_decides(machine, a, name) for name in names):
+        return Call(polyfills.proxy_right, (a, b, names, sign))
+    if _decides(machine, b, op.reflected):
+        return Call(polyfills.proxy_left, (a, b, op.reflected, sign))
+    if left in (str, list, tuple) and op.sign == "%" or (left in (list, tuple) and op.sign == "+"):
+        return machine.native(op.function, (a, b), {})
+    if op.sign == "+" and size_texts.are_texts(a, b):
+        return size_texts.joined((a, b))
+    if op.sign == "*" and (size_texts.are_texts(a) or size_texts.are_texts(b)):
+        return machine.native(op.function, (a, b), {})
+    if op.in_place is not None:
+        return machine.domain.inplace(op.sign, a, b)
+    return machine.domain.binary(op.sign, a, b)
+
+
+def _decides(machine: Interpreter, obj: Any, method: str) -> bool:
+    """Whether a method of a Python class is asked where the object meets a proxy."""
+    cls = type(obj)
+    if cls in PROXIES or not cls.__flags__ & HEAP_TYPE or isinstance(obj, (int, float)):
+        return False
+    return is_python(machine, cls, method) and not hasattr(cls, "__torch_function__")
+
+
+def _proxy_compare(machine: Interpreter, sign: str, a: Any, b: Any) -> Any:
+    method, reflected, _ = COMPARISONS[sign]
+    for obj, proxy, name in ((a, b, method), (b, a, reflected)):
+        names = (name, "__eq__") if sign == "!=" else (name,)
+        if any(_decides(machine, obj, defined) for defined in names):
+            return Call(polyfills.compare_with_proxy, (obj, proxy, name, sign, obj is a))
+    return machine.domain.compare(sign, a, b)
+
+
+def compare(machine: Interpreter, sign: str, a: Any, b: Any) -> Any:
+    """`a < b` and the like."""
+    left, right = type(a), type(b)
+    method, reflected, function = COMPARISONS[sign]
+    if left in PLAIN and right in PLAIN:
+        return function(a, b)
+    if left in PROXIES or right in PROXIES:
+        return _proxy_compare(machine, sign, a, b)
+    if is_python(machine, left, method) or is_python(machine, right, reflected):
+        return Call(polyfills.rich_compare, (a, b, method, reflected, sign))
+    if sign == "!=" and (is_python(machine, left, "__eq__") or is_python(machine, right, "__eq__")):
+        return Call(polyfills.rich_compare, (a, b, method, reflected, sign))
+    if machine.recording:
+        a, b = machine.heap.mirror(a), machine.heap.mirror(b)
+        if any(
+            holds_proxy(v) or c_callbacks.defines(machine, v, c_callbacks.ORDER) for v in (a, b)
+        ):
+            return _compare_containers(machine, sign, a, b, function)
+    return function(a, b)
+
+
+def _compare_containers(
+    machine: Interpreter, sign: str, a: Any, b: Any, function: Callable[[Any, Any], Any]
+) -> Any:
+    for base in (list, tuple):
+        if isinstance(a, base) and isinstance(b, base):
+            if sign in ("==", "!=") and _are_sizes(a) and _are_sizes(b):
+                equal = _equal_sizes(machine, a, b)
+                if sign == "==":
+                    return equal
+                return not equal if type(equal) is bool else machine.domain.unary("not", equal)
+            return Call(polyfills.sequence_compare, (a, b, sign))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return Call(polyfills.dict_compare, (a, b, sign))
+    return machine.native(function, (a, b), {})
+
+
+def _are_sizes(values: Sequence[Any]) -> bool:
+    return all(type(value) is int or type(value) is SizeValue for value in values)
+
+
+def _equal_sizes(machine: Interpreter, a: Sequence[Any], b: Sequence[Any]) -> Any:
+    """Whether two shapes are equal: one condition, and not a branch for each size."""
+    equal: Any = len(a) == len(b)
+    for x, y in zip(a, b):
+        same = equal if equal is False else compare(machine, "==", x, y)
+        if same is False or equal is True:
+            equal = same
+        elif same is not True:
+            equal = machine.domain.binary("&", equal, same)
+    return equal
+
+
+def holds_proxy(value: Any, depth: int = 3) -> bool:
+    """Whether a built-in container has a proxy in it, a few levels down."""
+    kind = type(value)
+    if kind in PROXIES:
+        return True
+    if depth == 0:
+        return False
+    if isinstance(value, (list, tuple)):
+        return any(holds_proxy(item, depth - 1) for item in value)
+    if isinstance(value, dict):
+        return any(holds_proxy(item, depth - 1) for item in value.values())
+    if kind is slice:
+        return (
+            type(value.start) in PROXIES
+            or type(value.stop) in PROXIES
+            or type(value.step) in PROXIES
+        )
+    return False
+
+
+UNARY: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "-": ("__neg__", operator.neg),
+    "+": ("__pos__", operator.pos),
+    "~": ("__invert__", operator.invert),
+    "abs": ("__abs__", abs),
+}
+
+
+def unary(machine: Interpreter, op: str, a: Any) -> Any:
+    """`-a`, `+a`, `~a`, `abs(a)`."""
+    cls = type(a)
+    method, function = UNARY[op]
+    if cls in PLAIN:
+        return function(a)
+    if cls in PROXIES:
+        return machine.domain.unary(op, a)
+    if is_python(machine, cls, method):
+        return call_bound(machine, machine.lookup(cls, method), a, (), None)
+    return machine.native(function, (a,), {})
+
+
+# ---- truth, length, containment ------------------------------------------------------------------
+def truth(machine: Interpreter, value: Any) -> Any:
+    """`bool(value)`: a bool, or a `Call` that gives one."""
+    cls = type(value)
+    if cls in PLAIN:
+        return bool(value)
+    if cls in PROXIES:
+        return machine.domain.branch(value, machine.current())
+    if is_python(machine, cls, "__bool__"):
+        return Call(polyfills.truth_by_bool, (value,))
+    if machine.lookup(cls, "__bool__") is NULL and is_python(machine, cls, "__len__"):
+        return Call(polyfills.truth_by_len, (value,))
+    if machine.recording and isinstance(value, SIZED):
+        return truth(machine, machine.heap.length(value))
+    if machine.lookup(cls, "__bool__") is NULL and machine.lookup(cls, "__len__") is NULL:
+        return True
+    return machine.native(bool, (value,), {})
+
+
+def length(machine: Interpreter, value: Any) -> Any:
+    """`len(value)`."""
+    cls = type(value)
+    if cls in PROXIES:
+        return machine.domain.length(value)
+    if is_python(machine, cls, "__len__"):
+        return Call(polyfills.length_by_len, (value,))
+    if machine.recording:
+        return machine.heap.length(value)
+    return machine.native(len, (value,), {})
+
+
+def contains(machine: Interpreter, container: Any, item: Any) -> Any:
+    """`item in container`."""
+    cls = type(container)
+    if cls in PROXIES:
+        return machine.domain.contains(container, item)
+    attribute = machine.lookup(cls, "__contains__")
+    if attribute is NULL:
+        if (
+            cls is Generator
+            or is_python(machine, cls, "__iter__")
+            or is_python(machine, cls, "__getitem__")
+        ):
+            return Call(polyfills.contains_by_iteration, (container, item))
+    elif attribute is not None and type(attribute) not in C_FUNCTIONS:
+        return Call(polyfills.contains_by_method, (container, item))
+    if machine.recording:
+        return _recorded_contains(machine, container, item)
+    return operator.contains(container, item)
+
+
+def _recorded_contains(machine: Interpreter, container: Any, item: Any) -> Any:
+    container = machine.heap.behind(container)
+    if isinstance(container, (dict, set, frozenset)):
+        item = plain_key(machine, item)
+    container = machine.heap.read_contains(container, item)
+    if isinstance(container, (list, tuple, deque)) and any(
+        holds_proxy(value) or c_callbacks.defines(machine, value, c_callbacks.EQUALITY)
+        for value in (item, container)
+    ):
+        return Call(polyfills.contains_by_iteration, (container, item))
+    if type(container) is range and type(item) in PROXIES:
+        return Call(polyfills.range_contains, (container, item))
+    if isinstance(container, (str, bytes)) and type(item) in PROXIES:
+        raise Break("proxy-leak", "a text that differs from call to call")
+    will_exhaust(machine, container)
+    value = operator.contains(container, item)
+    return machine.heap.answer_contains(container, item, value)
+
+
+def will_exhaust(machine: Interpreter, iterable: Any) -> None:
+    """C code is about to advance it, if it is an iterator."""
+    if machine.recording and hasattr(type(iterable), "__next__"):
+        machine.domain.will_advance(iterable)
+
+
+# ---- items ---------------------------------------------------------------------------------------
+def load_item(machine: Interpreter, obj: Any, key: Any) -> Any:
+    """`obj[key]`."""
+    cls = type(obj)
+    if cls in CONTAINERS or cls is str:
+        if machine.recording:
+            return _recorded_item(machine, obj, key)
+        if (
+            cls is not dict
+            and cls not in PLAIN
+            and type(key) is not int
+            and is_python(machine, type(key), "__index__")
+        ):
+            return Call(polyfills.item_by_index, (obj, key))
+        return obj[key]
+    if cls in PROXIES:
+        return machine.domain.getitem(obj, key)
+    attribute = machine.lookup(cls, "__getitem__")
+    if attribute is NULL:
+        if isinstance(obj, type):
+            return _class_item(machine, obj, key)
+        raise TypeError(f"{cls.__name__!r} object is not subscriptable")
+    if type(attribute) not in C_FUNCTIONS:
+        return call_bound(machine, attribute, obj, (key,), None)
+    if isinstance(obj, dict) and is_python(machine, cls, "__missing__"):
+        return Call(polyfills.item_or_missing, (obj, key))
+    if machine.recording:
+        if isinstance(obj, defaultdict):
+            return recorded_default(machine, obj, key)
+        return _recorded_item(machine, obj, key)
+    return machine.native(operator.getitem, (obj, key), {})
+
+
+def plain_key(machine: Interpreter, key: Any) -> Any:
+    """What C code hashes for a key."""
+    if machine.recording and c_callbacks.hashes_outside(machine, key):
+        raise broken("unknown-call", f"{type(key).__name__}.__hash__, called by C code,")
+    if type(key) in PROXIES or (type(key) is tuple and holds_proxy(key)):
+        return machine.domain.key(key)
+    return key
+
+
+def _recorded_item(machine: Interpreter, obj: Any, key: Any) -> Any:
+    obj = machine.heap.behind(obj)
+    if (type(key) in PROXIES and not isinstance(obj, dict)) or (
+        type(key) is slice and holds_proxy(key)
+    ):
+        return machine.domain.getitem(obj, key)
+    if isinstance(obj, dict):
+        return machine.heap.item(obj, plain_key(machine, key))
+    kind = type(key)
+    if kind is slice and any(
+        is_python(machine, type(part), "__index__") for part in (key.start, key.stop, key.step)
+    ):
+        return Call(polyfills.item_by_slice, (obj, key))
+    if kind not in PLAIN and is_python(machine, kind, "__index__"):
+        return Call(polyfills.item_by_index, (obj, key))
+    found = machine.heap.item(obj, key)
+    return machine.domain.part_of(obj, found) if kind is slice and type(obj) is not list else found
+
+
+def recorded_default(machine: Interpreter, obj: Any, key: Any) -> Any:
+    """`obj[key]` of a `defaultdict`: its factory is the program's, and so is what it makes."""
+    key = plain_key(machine, key)
+    value = machine.heap.item_or_null(obj, key)
+    return Call(polyfills.item_or_default, (obj, key)) if value is NULL else value
+
+
+def _class_item(machine: Interpreter, cls: Any, key: Any) -> Any:
+    if cls is type:
+        return GenericAlias(type, key)
+    attribute = machine.lookup(cls, "__class_getitem__")
+    if attribute is NULL:
+        raise TypeError(f"type {cls.__name__!r} is not subscriptable")
+    bound = descriptor_get(machine, attribute, NULL, cls, "__class_getitem__")
+    return Call(bound, (key,))
+
+
+def store_item(machine: Interpreter, obj: Any, key: Any, value: Any) -> Any:
+    """`obj[key] = value` (with `value` NULL: `del obj[key]`)."""
+    cls = type(obj)
+    delete = value is NULL
+    name = "__delitem__" if delete else "__setitem__"
+    attribute = NULL if cls in PROXIES else machine.lookup(cls, name)
+    in_python = attribute is not NULL and type(attribute) not in C_FUNCTIONS
+    if cls in PROXIES or (type(key) in PROXIES and not (in_python or isinstance(obj, dict))):
+        return (
+            machine.domain.delitem(obj, key) if delete else machine.domain.setitem(obj, key, value)
+        )
+    if attribute is NULL:
+        what = "deletion" if delete else "assignment"
+        raise TypeError(f"{cls.__name__!r} object {_DOES_NOT[delete]} item {what}")
+    if in_python:
+        return call_bound(machine, attribute, obj, (key,) if delete else (key, value), None)
+    if type(key) is slice and machine.recording and must_be_taken_first(machine, value):
+        return Call(iteration_polyfills.store_slice, (obj, key, value))
+    if machine.recording:
+        key = plain_key(machine, key) if isinstance(obj, dict) else key
+        return machine.native(attribute, (obj, key) if delete else (obj, key, value), {})
+    if delete:
+        return operator.delitem(obj, key)
+    return operator.setitem(obj, key, value)
+
+
+_DOES_NOT = {False: "does not support", True: "doesn't support"}
+
+
+# ---- iteration -----------------------------------------------------------------------------------
+def iterate(machine: Interpreter, obj: Any) -> Any:
+    """`iter(obj)`."""
+    cls = type(obj)
+    if cls is Generator:
+        return obj
+    if cls in PROXIES:
+        return machine.domain.iterate(obj)
+    attribute = machine.lookup(cls, "__iter__")
+    if attribute is not NULL and attribute is not None and type(attribute) not in C_FUNCTIONS:
+        return Call(iteration_polyfills.iterator_by_iter, (obj,))
+    if attribute is NULL and is_python(machine, cls, "__getitem__"):
+        return Call(iteration_polyfills.iterator_by_getitem, (obj,))
+    if not machine.recording:
+        return iter(obj)
+    made = iter(machine.heap.mirror(obj))
+    return made if made is obj else machine.heap.create(made)
+
+
+def needs_interpretation(machine: Interpreter, iterable: Any) -> bool:
+    """Whether native code that iterated over it would run code of the virtual program."""
+    cls = type(iterable)
+    if cls in CONTAINERS or cls in PLAIN:
+        return False
+    if cls is Generator or cls in PROXIES:
+        return True
+    return (
+        is_python(machine, cls, "__iter__")
+        or is_python(machine, cls, "__next__")
+        or (machine.lookup(cls, "__iter__") is NULL and is_python(machine, cls, "__getitem__"))
+    )
+
+
+def must_be_taken_first(machine: Interpreter, iterable: Any) -> bool:
+    """Whether C code that hashes what it iterates over is handed a list instead: hashing ends a
+    segment where data decides the element, and what C code took of an iterator cannot be put back.
+    """
+    advanced = machine.recording and hasattr(type(iterable), "__next__")
+    return advanced or needs_interpretation(machine, iterable)
+
+
+# ---- text ----------------------------------------------------------------------------------------
+def text(machine: Interpreter, kind: str, value: Any) -> Any:
+    """`str(value)` or `repr(value)` (`kind` says which)."""
+    cls = type(value)
+    if cls is str and kind == "str":
+        return value
+    if cls in PROXIES or size_texts.is_shown_later(machine, value):
+        return machine.domain.unary(kind, value)
+    method = f"__{kind}__"
+    if is_python(machine, cls, method):
+        return Call(polyfills.text_by_method, (value, method))
+    if (
+        kind == "str"
+        and machine.lookup(cls, "__str__") is object.__str__
+        and is_python(machine, cls, "__repr__")
+    ):
+        return Call(polyfills.text_by_method, (value, "__repr__"))
+    shown = machine.heap.behind(value) if machine.recording else value
+    if shown is not value:  # `str` of a proxy is that of the dict
+        return text(machine, kind, shown) if kind == "str" else Call(polyfills.proxy_repr, (shown,))
+    return machine.native(str if kind == "str" else repr, (value,), {})
+
+
+def format_value(machine: Interpreter, value: Any, spec: str) -> Any:
+    """`format(value, spec)`."""
+    cls = type(value)
+    if cls in PLAIN:
+        return format(value, spec)
+    if cls in PROXIES or size_texts.is_shown_later(machine, value):
+        return machine.domain.format(value, spec)
+    if is_python(machine, cls, "__format__"):
+        return Call(polyfills.format_by_method, (value, spec))
+    if machine.lookup(cls, "__format__") is object.__format__ and not spec:
+        return text(machine, "str", value)
+    return machine.native(format, (value, spec), {})

@@ -1,0 +1,166 @@
+"""Virtual exceptions: finding a handler, `__context__` and `__traceback__` as CPython sets them.
+
+In: an exception that a handler of the loop raised in `machine.frame`. Out: the frame that goes on
+with it, or None at the root. A traceback entry needs a real frame object: each code object has one
+dummy frame, made by running its code with the first instruction replaced by a raise, so that file,
+function, line and columns are the user's own.
+"""
+
+from __future__ import annotations
+
+import dis
+import threading
+from types import CodeType, FrameType, FunctionType, TracebackType
+from typing import Any
+
+from anyshape.capture.interpreter.continuations import Root
+from anyshape.capture.interpreter.domain import Interpreter
+from anyshape.capture.interpreter.frame import Code, Frame
+from anyshape.capture.interpreter.generators import Generator
+from anyshape.capture.interpreter.opcode_results import release
+
+_OURS = "anyshape.capture"
+
+
+def unwind(machine: Interpreter, error: BaseException) -> Frame | None:
+    """Deliver `error`, raised by the instruction before `machine.frame.index`; None when it leaves
+    through a root.
+    """
+    frame = machine.frame
+    assert frame is not None
+    fresh, machine.fresh_raise = machine.fresh_raise, True
+    error.__traceback__ = _program_part(error.__traceback__)
+    machine.heap.will_raise(error)
+    if fresh:
+        _set_context(error, handled_exception(frame))
+        _add_traceback(error, frame)
+    while True:
+        row = frame.code.handled_by[frame.index - 1]
+        if row is not None:
+            stack = frame.stack
+            held = stack[row.depth :]
+            del stack[row.depth :]
+            if row.lasti:
+                stack.append(frame.index - 1)
+            stack.append(error)
+            frame.index = row.target
+            machine.frame = frame
+            return _closing(machine, frame, held) if machine.recording else frame
+        if frame.generator is not None:
+            error = frame.generator.failed(error)
+        continuation = frame.continuation
+        caller = frame.back
+        machine.frame = caller
+        if isinstance(continuation, Root) or caller is None:
+            machine.escaped = error
+            return None
+        if continuation is not None:
+            taken = continuation.raised(machine, caller, error)
+            if taken is not None:
+                return taken
+        frame = caller
+        _add_traceback(error, frame)
+
+
+def _closing(machine: Interpreter, frame: Frame, held: list[Any]) -> Frame:
+    """The frame to go on with, once the generators that lay on the stack are closed."""
+    while held:
+        if type(held[-1]) is Generator:
+            closer = release(machine, frame, held, -1)
+            frame = frame if closer is None else closer
+        held.pop()
+    return frame
+
+
+def handled_exception(frame: Frame | None) -> BaseException | None:
+    """What `sys.exception()` is in `frame`: the innermost exception being handled in it or its
+    callers.
+    """
+    while frame is not None:
+        if frame.handled is not None:
+            return frame.handled
+        frame = frame.back
+    return None
+
+
+def _set_context(error: BaseException, handled: BaseException | None) -> None:
+    """`_PyErr_SetObject`: the handled exception becomes the context, and no cycle comes about."""
+    if handled is None or handled is error:
+        return
+    link: BaseException | None = handled
+    seen = set()
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        if link.__context__ is error:
+            link.__context__ = None
+            break
+        link = link.__context__
+    error.__context__ = handled
+
+
+def _program_part(traceback: TracebackType | None) -> TracebackType | None:
+    """A traceback without the interpreter's own native frames at its outer end."""
+    while traceback is not None and traceback.tb_frame.f_globals.get("__name__", "").startswith(
+        _OURS
+    ):
+        traceback = traceback.tb_next
+    return traceback
+
+
+def _add_traceback(error: BaseException, frame: Frame) -> None:
+    code = frame.code
+    if code.hidden:
+        return
+    index = frame.index - 1
+    line = code.lines[index]
+    real = code.dummy_frame or _dummy_frame(code, frame.globals)
+    error.__traceback__ = TracebackType(error.__traceback__, real, code.offsets[index], line or -1)
+
+
+def _dummy_frame(code: Code, globals_: dict[str, Any]) -> FrameType:
+    """Made in a thread of its own: a frame keeps its callers, and all that they hold, alive."""
+    maker = threading.Thread(target=_make_dummy_frame, args=(code, globals_))
+    maker.start()
+    maker.join()
+    assert code.dummy_frame is not None
+    return code.dummy_frame
+
+
+def _make_dummy_frame(code: Code, globals_: dict[str, Any]) -> None:
+    stub = FunctionType(_raising(code.code), globals_)
+    try:
+        stub()
+    except AssertionError as error:
+        assert error.__traceback__ is not None and error.__traceback__.tb_next is not None
+        code.dummy_frame = error.__traceback__.tb_next.tb_frame
+
+
+_STUB = bytes(
+    [dis.opmap["RESUME"], 0, dis.opmap["LOAD_ASSERTION_ERROR"], 0, dis.opmap["RAISE_VARARGS"], 1]
+)
+
+
+def _raising(code: CodeType) -> CodeType:
+    """`code` without parameters and with a body that raises at once; as long as the original, whose
+    line table it keeps.
+    """
+    filler = bytes([dis.opmap["NOP"], 0]) * max(0, (len(code.co_code) - len(_STUB)) // 2)
+    return code.replace(
+        co_code=_STUB + filler,
+        co_argcount=0,
+        co_posonlyargcount=0,
+        co_kwonlyargcount=0,
+        co_flags=code.co_flags & ~(0x04 | 0x08 | 0x20 | 0x80 | 0x100 | 0x200),
+        co_exceptiontable=b"",
+        co_freevars=(),
+        co_cellvars=(),
+        co_stacksize=max(1, code.co_stacksize),
+    )
+
+
+def exception_info(machine: Interpreter) -> tuple[Any, Any, Any]:
+    """`sys.exc_info()` of the virtual program."""
+    error = handled_exception(machine.frame)
+    if error is None:
+        return (None, None, None)
+    return type(error), error, error.__traceback__

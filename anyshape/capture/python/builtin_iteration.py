@@ -1,0 +1,399 @@
+"""Builtins that iterate: list, zip, sorted, next, generators' methods, ... (see builtins.py)."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable
+from typing import Any
+
+from anyshape.capture.heap import purity
+from anyshape.capture.heap.values import ABSENT, NULL, PROXIES, Break, Call
+from anyshape.capture.interpreter import (
+    attributes,
+    generators,
+    iteration_polyfills,
+    polyfills,
+    protocol,
+    size_texts,
+)
+from anyshape.capture.interpreter.continuations import RESUME, ResumeOr
+from anyshape.capture.interpreter.domain import Interpreter
+from anyshape.capture.interpreter.frame import Frame
+from anyshape.capture.interpreter.generators import CLOSING, Generator
+
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
+Handler = Callable[["Interpreter", Args, Kwargs], Any]
+
+
+# Those that store what they iterate over, and look at none of it.
+_STORING = (list.extend, list.__init__, deque.extend, deque.extendleft)
+
+
+# ---- iteration -----------------------------------------------------------------------------------
+def _iter(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) == 2:
+        return Call(iteration_polyfills.calls_until, args)
+    if len(args) == 1:
+        return protocol.iterate(machine, args[0])
+    return machine.native(iter, args, kwargs)
+
+
+def _next(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    iterator: Any = args[0] if args else None
+    cls = type(iterator)
+    if cls is Generator:
+        default = args[1] if len(args) > 1 else NULL
+        if default is not NULL:
+            frame = iterator.begin(None, ResumeOr(default))
+            return default if frame is None else frame
+        return resume_generator(iterator, None)
+    if attributes.is_python(machine, cls, "__next__"):
+        if len(args) == 1:
+            return attributes.special(machine, iterator, "__next__")
+        return Call(iteration_polyfills.next_or_default, args)
+    if not machine.recording or not hasattr(cls, "__next__"):
+        return next(*args, **kwargs)
+    value = machine.heap.advance(iterator, shared=True)
+    if value is not NULL:
+        return value
+    if len(args) > 1:
+        return args[1]
+    raise StopIteration
+
+
+def resume_generator(generator: Generator, value: Any) -> Frame:
+    """The frame to enter for `generator.send(value)`."""
+    frame = generator.begin(value, RESUME)
+    if frame is None:
+        raise StopIteration
+    return frame
+
+
+def _generator_next(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    return resume_generator(args[0], None)
+
+
+def _generator_send(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    return resume_generator(*args)
+
+
+def _generator_throw(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    generator, *what = args
+    return generator.throwing(generators.thrown_exception(*what), RESUME)
+
+
+def _generator_close(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    generator = args[0]
+    if generator.finished:
+        return None
+    if not generator.started:
+        generator.finished = True
+        return None
+    return generator.throwing(GeneratorExit(), CLOSING)
+
+
+def _container(make: Any) -> Handler:
+    """`list(values)` and the like; `bytes` asks its elements for numbers as `set` hashes them."""
+    stores = make in (list, tuple, deque)
+    needs = protocol.needs_interpretation if stores else protocol.must_be_taken_first
+    polyfill = (
+        iteration_polyfills.make_from_list
+        if make in (list, tuple)
+        else iteration_polyfills.make_from_elements
+    )
+
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        if len(args) == 1 and not kwargs and needs(machine, args[0]):
+            return Call(polyfill, (make, *args))
+        return machine.native(make, args, kwargs)
+
+    return handler
+
+
+def _bytes(make: Any) -> Handler:
+    """`bytes(value)` and `bytearray(value)`: they ask for a number before they iterate."""
+    by_elements = _container(make)
+
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        if len(args) == 1 and not kwargs:
+            cls = type(args[0])
+            if make is bytes and attributes.is_python(machine, cls, "__bytes__"):
+                return Call(polyfills.bytes_by_method, args)
+            if attributes.is_python(machine, cls, "__index__"):
+                return Call(polyfills.bytes_by_index, (make, *args))
+        return by_elements(machine, args, kwargs)
+
+    return handler
+
+
+def _new_container(new: Any) -> Handler:
+    """`tuple.__new__(cls, iterable)`."""
+    stores = new is tuple.__new__
+    needs = protocol.needs_interpretation if stores else protocol.must_be_taken_first
+
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        if len(args) == 2 and needs(machine, args[1]):
+            return Call(iteration_polyfills.fill_from_list, (new, *args))
+        return machine.native(new, args, kwargs)
+
+    return handler
+
+
+def _filler(method: Any) -> Handler:
+    """`list.extend` and the like, which iterate over their arguments."""
+    hinted = method in (list.extend, list.__init__)
+    needs = protocol.needs_interpretation if method in _STORING else protocol.must_be_taken_first
+    polyfill = (
+        iteration_polyfills.fill_from_list if hinted else iteration_polyfills.fill_from_elements
+    )
+
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        if any(needs(machine, arg) for arg in args[1:]):
+            return Call(polyfill, (method, *args))
+        return machine.native(method, args, kwargs)
+
+    return handler
+
+
+def _adder(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    """`math.fsum`, which wants each element as a float before it takes the next."""
+    if len(args) == 1 and protocol.must_be_taken_first(machine, args[0]):
+        return Call(iteration_polyfills.make_from_elements, (math.fsum, *args))
+    return machine.native(math.fsum, args, kwargs)
+
+
+def _dict_maker(make: Any, place: int = 0) -> Handler:
+    """`dict(source)`; `place` is that of the source among the arguments."""
+
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        if len(args) == place + 1 and _is_python_source(machine, args[place]):
+            return Call(iteration_polyfills.dict_of, (make, args, kwargs))
+        return machine.native(make, args, kwargs)
+
+    return handler
+
+
+def _dict_update(method: Any) -> Handler:
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        if len(args) == 2 and _is_python_source(machine, args[1]):
+            return Call(iteration_polyfills.dict_update_from, (method, *args, kwargs))
+        return machine.native(method, args, kwargs)
+
+    return handler
+
+
+def _fromkeys(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+    if args and protocol.must_be_taken_first(machine, args[0]):
+        return Call(iteration_polyfills.make_from_list, (fn, *args))
+    return machine.native(fn, args, kwargs)
+
+
+def _is_python_source(machine: Interpreter, source: Any) -> bool:
+    cls = type(source)
+    if isinstance(source, dict):
+        return attributes.is_python(machine, cls, "__iter__")
+    return (
+        protocol.must_be_taken_first(machine, source)
+        or attributes.is_python(machine, cls, "keys")
+        or (
+            attributes.is_python(machine, cls, "__getitem__")
+            and not isinstance(source, (list, tuple))
+        )
+    )
+
+
+def _zip(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if any(protocol.needs_interpretation(machine, arg) for arg in args):
+        return Call(iteration_polyfills.zip_of, (args, kwargs.get("strict", False)))
+    return machine.native(zip, args, kwargs)
+
+
+def _enumerate(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    start = args[1] if len(args) > 1 else kwargs.get("start", 0)
+    if args and (type(start) in PROXIES or protocol.needs_interpretation(machine, args[0])):
+        return Call(iteration_polyfills.enumerate_of, (args[0], start))
+    return machine.native(enumerate, args, kwargs)
+
+
+def _map(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) > 1 and not kwargs:
+        return Call(iteration_polyfills.map_of, args)
+    return machine.native(map, args, kwargs)
+
+
+def _filter(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) == 2 and not kwargs:
+        return Call(iteration_polyfills.filter_of, args)
+    return machine.native(filter, args, kwargs)
+
+
+def _reversed(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) == 1:
+        cls = type(args[0])
+        if attributes.is_python(machine, cls, "__reversed__"):
+            return attributes.special(machine, args[0], "__reversed__")
+        if machine.lookup(cls, "__reversed__") is NULL and attributes.is_python(
+            machine, cls, "__getitem__"
+        ):
+            return Call(iteration_polyfills.reversed_by_getitem, args)
+    return machine.native(reversed, args, kwargs)
+
+
+def _reduce(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) in (2, 3) and not kwargs:
+        return Call(iteration_polyfills.reduce_of, (*args, ABSENT)[:3])
+    return machine.native(functools.reduce, args, kwargs)
+
+
+def _any_or_all(name: str) -> Handler:
+    polyfill = iteration_polyfills.any_of if name == "any" else iteration_polyfills.all_of
+    function = any if name == "any" else all
+
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        if len(args) == 1 and not (
+            type(args[0]) in (list, tuple) and all(type(item) is bool for item in args[0])
+        ):
+            return Call(polyfill, args)
+        return machine.native(function, args, kwargs)
+
+    return handler
+
+
+def _sum(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) not in (1, 2) or (kwargs and set(kwargs) != {"start"}):
+        return machine.native(sum, args, kwargs)
+    if not protocol.needs_interpretation(machine, args[0]) and all_plain(_seen(machine, args[0])):
+        return machine.native(sum, args, kwargs)
+    start = args[1] if len(args) == 2 else kwargs.get("start", 0)
+    return Call(iteration_polyfills.sum_of, (args[0], start))
+
+
+def _prod(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) != 1 or (kwargs and set(kwargs) != {"start"}):
+        return machine.native(math.prod, args, kwargs)
+    start = kwargs.get("start", 1)
+    plain = type(start) in (int, float) and all_plain(args[0])
+    if plain and not protocol.needs_interpretation(machine, args[0]):
+        return machine.native(math.prod, args, kwargs)
+    return Call(iteration_polyfills.prod_of, (args[0], start))
+
+
+def _seen(machine: Interpreter, values: Any) -> Any:
+    """A container as the program sees it, with what it has written into it."""
+    outside = machine.recording and type(values) in protocol.CONTAINERS
+    return machine.heap.mirror(values) if outside else values
+
+
+def all_plain(values: Any) -> bool:
+    """Whether a container (no iterator) holds only constants whose operators are C."""
+    return type(values) in protocol.CONTAINERS and all(
+        type(value) in protocol.PLAIN for value in values
+    )
+
+
+def _extreme(name: str) -> Handler:
+    better = operator.gt if name == "max" else operator.lt
+    function = max if name == "max" else min
+
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        if not args or set(kwargs) - {"key", "default"}:
+            return machine.native(function, args, kwargs)
+        values = args[0] if len(args) == 1 else args
+        key, default = kwargs.get("key"), kwargs.get("default", ABSENT)
+        if key is None and (all_plain(_seen(machine, values)) or type(values) is range):
+            return machine.native(function, args, kwargs)
+        if len(args) > 1 and default is not ABSENT:
+            return machine.native(function, args, kwargs)
+        if key is None and len(args) > 1 and any(type(value) in PROXIES for value in args):
+            made = machine.domain.extremum(name, args)
+            if made is not NotImplemented:
+                return made
+        return Call(iteration_polyfills.extreme_of, (name, values, key, default, better))
+
+    return handler
+
+
+def _sorted(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) != 1 or set(kwargs) - {"key", "reverse"}:
+        return machine.native(sorted, args, kwargs)
+    key, reverse = kwargs.get("key"), kwargs.get("reverse", False)
+    if key is None and all_plain(_seen(machine, args[0])):
+        return machine.native(sorted, args, kwargs)
+    return Call(iteration_polyfills.sorted_of, (args[0], key, reverse))
+
+
+def _list_sort(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) != 1 or set(kwargs) - {"key", "reverse"}:
+        return machine.native(list.sort, args, kwargs)
+    key, reverse = kwargs.get("key"), kwargs.get("reverse", False)
+    if key is None and all_plain(_seen(machine, args[0])):
+        return machine.native(list.sort, args, kwargs)
+    return Call(iteration_polyfills.sort_in_place, (args[0], key, reverse))
+
+
+def _join(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) == 2 and protocol.must_be_taken_first(machine, args[1]):
+        return Call(iteration_polyfills.join_of, args)
+    if len(args) == 2 and isinstance(args[1], (list, tuple)) and protocol.holds_proxy(args[1], 1):
+        if size_texts.are_texts(args[0], *args[1]):
+            return size_texts.joined([t for text in args[1] for t in (args[0], text)][1:])
+        raise Break("proxy-leak", "a text that differs from call to call")
+    return machine.native(str.join, args, kwargs)
+
+
+ITERATION_TYPES: dict[Any, Handler] = {
+    **{cls: _container(cls) for cls in (list, tuple, set, frozenset, deque)},
+    **{cls: _bytes(cls) for cls in (bytes, bytearray)},
+    dict: _dict_maker(dict),
+    OrderedDict: _dict_maker(OrderedDict),
+    defaultdict: _dict_maker(defaultdict, 1),
+    zip: _zip,
+    enumerate: _enumerate,
+    map: _map,
+    filter: _filter,
+    reversed: _reversed,
+}
+
+# C methods that iterate over their arguments.
+_FILLERS = (
+    *_STORING,
+    *(set.symmetric_difference, set.symmetric_difference_update, set.isdisjoint),
+    *(frozenset.symmetric_difference, frozenset.isdisjoint),
+    *(set.update, set.union, set.difference, set.intersection, set.issubset, set.issuperset),
+    *(set.difference_update, set.intersection_update),
+    *(frozenset.union, frozenset.difference, frozenset.intersection),
+    purity.COUNT_ELEMENTS,
+)
+
+ITERATION_BUILTINS: dict[Any, Handler] = {
+    iter: _iter,
+    next: _next,
+    any: _any_or_all("any"),
+    all: _any_or_all("all"),
+    sum: _sum,
+    math.prod: _prod,
+    math.fsum: _adder,
+    min: _extreme("min"),
+    max: _extreme("max"),
+    sorted: _sorted,
+    list.sort: _list_sort,
+    str.join: _join,
+    functools.reduce: _reduce,
+    **{method: _filler(method) for method in _FILLERS},
+    **{method: _dict_update(method) for method in (dict.update, dict.__init__, OrderedDict.update)},
+    **{cls.__new__: _new_container(cls.__new__) for cls in (tuple, frozenset)},
+    Generator.__next__: _generator_next,
+    Generator.send: _generator_send,
+    Generator.throw: _generator_throw,
+    Generator.close: _generator_close,
+}
+
+# Class methods implemented in C, by class and name.
+CLASS_METHODS: dict[tuple[type, str], Callable[[Interpreter, Any, Args, Kwargs], Any]] = {
+    (dict, "fromkeys"): _fromkeys,
+    (OrderedDict, "fromkeys"): _fromkeys,
+}

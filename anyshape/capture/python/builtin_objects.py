@@ -1,0 +1,378 @@
+"""Builtins about objects, classes and frames: getattr, isinstance, super, locals, exec, ... (see
+builtins.py).
+"""
+
+from __future__ import annotations
+import __future__
+
+import abc
+import functools
+import inspect
+import operator
+import sys
+from collections.abc import Callable
+from types import CodeType, GeneratorType
+from typing import Any
+
+from anyshape.capture.heap.values import NULL, PROXIES, Call
+from anyshape.capture.interpreter import attributes, class_polyfills, polyfills, protocol
+from anyshape.capture.interpreter.domain import Interpreter
+from anyshape.capture.interpreter.frame import Frame
+from anyshape.capture.interpreter.frame_views import FrameView
+from anyshape.capture.interpreter.generators import Generator
+from anyshape.capture.interpreter.unwinding import exception_info, handled_exception
+
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
+Handler = Callable[["Interpreter", Args, Kwargs], Any]
+
+
+# ---- attributes ----------------------------------------------------------------------------------
+def _getattr(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) == 2 and type(args[1]) is str and not kwargs:
+        return attributes.load_attr(machine, *args)
+    if len(args) == 3 and type(args[1]) is str and not kwargs:
+        try:
+            result = attributes.load_attr(machine, args[0], args[1])
+        except AttributeError:
+            return args[2]
+        return Call(polyfills.getattr_or_default, args) if _is_pending(result) else result
+    return machine.native(getattr, args, kwargs)
+
+
+_STATE = ("__reduce__", "__getstate__", "__getnewargs__", "__getnewargs_ex__")
+
+
+def _reduce_ex(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    """For `copy.copy` and `copy.deepcopy` of a plain object: what it holds is read."""
+    if machine.recording and len(args) == 2 and _holds_attributes_only(type(args[0])):
+        return Call(class_polyfills.reduce_instance, (args[0],))
+    return machine.native(object.__reduce_ex__, args, kwargs)
+
+
+def _holds_attributes_only(kind: type) -> bool:
+    bases = kind.__mro__[:-1]
+    said = any(name in vars(base) for base in bases for name in ("__slots__", *_STATE))
+    return bool(bases) and not said and all(b.__flags__ & attributes.HEAP_TYPE for b in bases)
+
+
+def _is_pending(result: Any) -> bool:
+    return type(result) is Call or type(result) is Frame
+
+
+def _hasattr(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) != 2 or type(args[1]) is not str or kwargs:
+        return machine.native(hasattr, args, kwargs)
+    try:
+        result = attributes.load_attr(machine, *args)
+    except AttributeError:
+        return False
+    return Call(polyfills.has_attribute, args) if _is_pending(result) else True
+
+
+def _setattr(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) == 3 and type(args[1]) is str and not kwargs:
+        return _none_after(attributes.store_attr(machine, *args))
+    return machine.native(setattr, args, kwargs)
+
+
+def _delattr(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) == 2 and type(args[1]) is str and not kwargs:
+        return _none_after(attributes.delete_attr(machine, *args))
+    return machine.native(delattr, args, kwargs)
+
+
+def _none_after(result: Any) -> Any:
+    return Call(polyfills.none_after, (result.fn, result.args)) if type(result) is Call else None
+
+
+def _object_getattribute(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if args and type(args[0]) in PROXIES:
+        return machine.domain.getattr(*args)
+    return attributes.generic_getattr(machine, args[0], type(args[0]), args[1])
+
+
+def _type_getattribute(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    return attributes.type_getattr(machine, args[0], type(args[0]), args[1])
+
+
+def _super_getattribute(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    return attributes.super_getattr(machine, *args)
+
+
+def _object_setattr(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) != 3 or isinstance(args[0], type):
+        return machine.native(object.__setattr__, args, kwargs)
+    return _none_after(attributes.generic_setattr(machine, *args))
+
+
+def _object_delattr(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) != 2:
+        return machine.native(object.__delattr__, args, kwargs)
+    obj, name = args
+    return _none_after(attributes.generic_setattr(machine, obj, name, NULL))
+
+
+def _type_setattr(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    return machine.heap.native_setattr(*args)
+
+
+# ---- classes -------------------------------------------------------------------------------------
+def _type(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) == 1 and not kwargs:
+        return type_of(machine, args[0])
+    if machine.recording:
+        return machine.heap.create(machine.native(type, args, kwargs))
+    return machine.native(type, args, kwargs)
+
+
+def type_of(machine: Interpreter, value: Any) -> type:
+    """`type(value)`, as the virtual program sees it."""
+    cls = type(value)
+    if cls in PROXIES or (cls is not tuple and issubclass(cls, tuple)):
+        return machine.domain.type_of(value)
+    return GeneratorType if cls is Generator else cls
+
+
+# Checks that depend on the two classes alone: `type`'s own, and those of abstract base classes,
+# whose registries and caches are C.
+_INSTANCE_CHECKS = (type.__instancecheck__, vars(abc.ABCMeta)["__instancecheck__"])
+_SUBCLASS_CHECKS = (type.__subclasscheck__, vars(abc.ABCMeta)["__subclasscheck__"])
+
+
+def _isinstance(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) != 2 or kwargs:
+        return machine.native(isinstance, args, kwargs)
+    obj, cls = args
+    if type(cls) is tuple:
+        if all(
+            _has_plain_check(machine, item, "__instancecheck__", _INSTANCE_CHECKS) for item in cls
+        ):
+            return any(_instance_of(machine, obj, item) for item in cls)
+        return Call(class_polyfills.isinstance_any, args)
+    if _has_plain_check(machine, cls, "__instancecheck__", _INSTANCE_CHECKS):
+        return _instance_of(machine, obj, cls)
+    if type(obj) is cls:
+        return True
+    if attributes.is_python(machine, type(cls), "__instancecheck__") and type(obj) not in PROXIES:
+        return Call(class_polyfills.instance_check, args)
+    if type(obj) in PROXIES:
+        return issubclass(machine.domain.type_of(obj), cls)
+    return machine.native(isinstance, args, kwargs)
+
+
+def _has_plain_check(machine: Interpreter, cls: Any, name: str, plain: tuple[Any, ...]) -> bool:
+    if type(cls) is type:
+        return True
+    return isinstance(cls, type) and any(
+        machine.lookup(type(cls), name) is check for check in plain
+    )
+
+
+def _instance_of(machine: Interpreter, obj: Any, cls: type) -> bool:
+    kind = type(obj)
+    if kind in PROXIES:
+        return issubclass(machine.domain.type_of(obj), cls)
+    if cls in kind.__mro__:
+        return True
+    found = isinstance(obj, cls)
+    if not found and type(cls) is not type:
+        machine.domain.not_a_subclass(kind, cls)
+    return found
+
+
+def _issubclass(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) != 2 or kwargs:
+        return machine.native(issubclass, args, kwargs)
+    sub, cls = args
+    if type(cls) is tuple:
+        if all(
+            _has_plain_check(machine, item, "__subclasscheck__", _SUBCLASS_CHECKS) for item in cls
+        ):
+            return any(_subclass_of(machine, sub, item) for item in cls)
+        return Call(class_polyfills.issubclass_any, args)
+    if not _has_plain_check(
+        machine, cls, "__subclasscheck__", _SUBCLASS_CHECKS
+    ) and attributes.is_python(machine, type(cls), "__subclasscheck__"):
+        return Call(class_polyfills.subclass_check, args)
+    return _subclass_of(machine, sub, cls)
+
+
+def _subclass_of(machine: Interpreter, sub: Any, cls: Any) -> Any:
+    found = machine.native(issubclass, (sub, cls), {})
+    if found is False and type(cls) is not type and isinstance(sub, type):
+        machine.domain.not_a_subclass(sub, cls)
+    return found
+
+
+def _super(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if args:
+        return super(*args)
+    frame = machine.frame
+    assert frame is not None
+    code = frame.code.code
+    if not code.co_argcount:
+        raise RuntimeError("super(): no arguments")
+    receiver = frame.locals[0]
+    if code.co_varnames[0] in code.co_cellvars:
+        receiver = receiver.cell_contents
+    if "__class__" not in code.co_freevars:
+        raise RuntimeError("super(): __class__ cell not found")
+    cell = frame.locals[frame.code.local_names.index("__class__")]
+    return super(cell.cell_contents, receiver)
+
+
+# ---- frames --------------------------------------------------------------------------------------
+def visible_frame(machine: Interpreter, depth: int = 0) -> Frame | None:
+    """The frame of the program that is `depth` calls out."""
+    for frame in machine.frames():
+        if not frame.code.hidden:
+            if depth == 0:
+                return frame
+            depth -= 1
+    return None
+
+
+def _globals(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    frame = visible_frame(machine)
+    return machine.native(globals, args, kwargs) if frame is None else frame.globals
+
+
+def _locals(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    frame = visible_frame(machine)
+    if frame is None:
+        return machine.native(locals, args, kwargs)
+    names = frame.bound_locals() if frame.names is None else frame.names
+    return machine.heap.create(names) if machine.recording else names
+
+
+def _vars(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if not args:
+        return _locals(machine, args, kwargs)
+    return Call(class_polyfills.vars_of, args)
+
+
+def _dir(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if args:
+        if attributes.is_python(machine, type(args[0]), "__dir__"):
+            return Call(class_polyfills.dir_by_method, args)
+        return machine.native(dir, args, kwargs)
+    return sorted(_locals(machine, args, kwargs))
+
+
+def _getframe(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    depth = args[0] if args else 0
+    frame = visible_frame(machine, depth)
+    if frame is not None:
+        return FrameView(frame)
+    return sys._getframe(0) if depth == 0 else _native_caller(machine, depth)
+
+
+def _native_caller(machine: Interpreter, depth: int) -> Any:
+    own = sum(1 for frame in machine.frames() if not frame.code.hidden)
+    real: Any = sys._getframe(0)
+    while real is not None and real.f_globals.get("__name__", "").startswith("anyshape.capture"):
+        real = real.f_back
+    for _ in range(depth - own):
+        real = None if real is None else real.f_back
+    if real is None:
+        raise ValueError("call stack is not deep enough")
+    return real
+
+
+def _currentframe(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    return _getframe(machine, (0,), {})
+
+
+def _exc_info(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    return exception_info(machine)
+
+
+def _exception(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    return handled_exception(machine.frame)
+
+
+def _exec(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    return _run_source(machine, "exec", args, kwargs)
+
+
+def _eval(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    return _run_source(machine, "eval", args, kwargs)
+
+
+def _run_source(machine: Interpreter, mode: str, args: Args, kwargs: Kwargs) -> Any:
+    source, *rest = args
+    frame = visible_frame(machine)
+    globals_ = rest[0] if rest else None
+    names = rest[1] if len(rest) > 1 else None
+    if frame is None or kwargs:
+        return machine.native(exec if mode == "exec" else eval, args, kwargs)
+    if globals_ is None:
+        globals_ = frame.globals
+        if names is None:
+            names = _locals(machine, (), {})
+    elif not isinstance(globals_, dict):
+        raise TypeError(f"{mode}() globals must be a dict, not {type(globals_).__name__}")
+    if names is None:
+        names = globals_
+    if "__builtins__" not in globals_:
+        protocol.store_item(machine, globals_, "__builtins__", frame.builtins)
+    code = source if type(source) is CodeType else _compile(frame, source, mode)
+    decoded = machine.decoded(code)
+    if decoded.unsupported or code.co_freevars:
+        return machine.native(exec if mode == "exec" else eval, args, kwargs)
+    scope = globals_["__builtins__"]
+    slots = [NULL] * decoded.local_count
+    return Frame(decoded, globals_, scope if isinstance(scope, dict) else vars(scope), slots, names)
+
+
+_FUTURES = functools.reduce(
+    operator.or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+)
+
+
+def _compile(frame: Frame, source: Any, mode: str) -> CodeType:
+    text = source.lstrip(" \t") if mode == "eval" and isinstance(source, str) else source
+    flags = frame.code.code.co_flags & _FUTURES
+    return compile(text, "<string>", mode, flags, dont_inherit=True)
+
+
+def _compile_builtin(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    """`compile()` inherits the future statements of the virtual frame, not of ours."""
+    frame = visible_frame(machine)
+    names = ("source", "filename", "mode", "flags", "dont_inherit", "optimize")
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    if frame is not None and not given.get("dont_inherit"):
+        given["flags"] = given.get("flags", 0) | frame.code.code.co_flags & _FUTURES
+    given["dont_inherit"] = True
+    return machine.native(compile, (), given)
+
+
+OBJECT_TYPES: dict[Any, Handler] = {type: _type, super: _super}
+
+OBJECT_BUILTINS: dict[Any, Handler] = {
+    object.__reduce_ex__: _reduce_ex,
+    getattr: _getattr,
+    hasattr: _hasattr,
+    setattr: _setattr,
+    delattr: _delattr,
+    object.__getattribute__: _object_getattribute,
+    type.__getattribute__: _type_getattribute,
+    super.__getattribute__: _super_getattribute,
+    object.__setattr__: _object_setattr,
+    object.__delattr__: _object_delattr,
+    type.__setattr__: _type_setattr,
+    isinstance: _isinstance,
+    issubclass: _issubclass,
+    globals: _globals,
+    locals: _locals,
+    vars: _vars,
+    dir: _dir,
+    exec: _exec,
+    eval: _eval,
+    compile: _compile_builtin,
+    sys._getframe: _getframe,
+    inspect.currentframe: _currentframe,
+    sys.exc_info: _exc_info,
+    sys.exception: _exception,
+}

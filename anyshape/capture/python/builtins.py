@@ -1,0 +1,347 @@
+"""What Python's builtins mean here: those that touch frames, classes, iterators or code of the
+virtual program have a handler.
+
+A handler gets the machine, positional and keyword arguments, and gives a value, a `Call` or a
+`Frame`. `native` is the rest: the C function itself, on constants and containers. Iterating
+natively is right for containers and C iterators; what would run code of the program goes to a
+polyfill. Here are operators, conversions and the tables; builtin_objects.py and
+builtin_iteration.py hold the rest.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import types
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+from anyshape.capture.heap.values import ABSENT, NULL, PROXIES, Call
+from anyshape.capture.interpreter import (
+    attributes,
+    intrinsic_names,
+    iteration_polyfills,
+    polyfills,
+    protocol,
+)
+from anyshape.capture.interpreter.domain import Interpreter
+from anyshape.capture.python.builtin_iteration import (
+    CLASS_METHODS,
+    ITERATION_BUILTINS,
+    ITERATION_TYPES,
+)
+from anyshape.capture.python.builtin_objects import OBJECT_BUILTINS, OBJECT_TYPES
+
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
+Handler = Callable[["Interpreter", Args, Kwargs], Any]
+
+
+# ---- operators and conversions -------------------------------------------------------------------
+def _len(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) == 1 and not kwargs:
+        return protocol.length(machine, args[0])
+    return machine.native(len, args, kwargs)
+
+
+def _length_hint(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) in (1, 2) and not kwargs:
+        return Call(iteration_polyfills.length_hint, (*args, 0)[:2])
+    return machine.native(operator.length_hint, args, kwargs)
+
+
+def _bool(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) == 1:
+        return (
+            machine.domain.unary("bool", args[0])
+            if type(args[0]) in PROXIES
+            else protocol.truth(machine, args[0])
+        )
+    return machine.native(bool, args, kwargs)
+
+
+def _text(kind: str) -> Handler:
+    function = str if kind == "str" else repr
+
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        if len(args) == 1 and not kwargs:
+            return protocol.text(machine, kind, args[0])
+        return machine.native(function, args, kwargs)
+
+    return handler
+
+
+def _format(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if args and not kwargs:
+        return protocol.format_value(machine, args[0], args[1] if len(args) > 1 else "")
+    return machine.native(format, args, kwargs)
+
+
+def _hash(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) == 1:
+        if type(args[0]) in PROXIES:
+            return machine.domain.unary("hash", args[0])
+        if attributes.is_python(machine, type(args[0]), "__hash__"):
+            return Call(polyfills.hash_by_method, args)
+        args = (protocol.plain_key(machine, args[0]),)
+    return machine.native(hash, args, kwargs)
+
+
+def _abs(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    return (
+        protocol.unary(machine, "abs", args[0])
+        if len(args) == 1
+        else machine.native(abs, args, kwargs)
+    )
+
+
+def _unary_operator(sign: str) -> Handler:
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        return protocol.unary(machine, sign, *args)
+
+    return handler
+
+
+def _binary_operator(operation: protocol.Operator) -> Handler:
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        if len(args) != 2:
+            return machine.native(operation.function, args, kwargs)
+        return protocol.binary(machine, operation, *args)
+
+    return handler
+
+
+def _comparison(sign: str) -> Handler:
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        return protocol.compare(machine, sign, *args)
+
+    return handler
+
+
+def _round(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if args and type(args[0]) in PROXIES:
+        return (
+            machine.domain.unary("round", args[0])
+            if len(args) == 1
+            else machine.native(round, args, kwargs)
+        )
+    if args and attributes.is_python(machine, type(args[0]), "__round__"):
+        return attributes.special(machine, args[0], "__round__", *args[1:])
+    return machine.native(round, args, kwargs)
+
+
+def _divmod(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) == 2:
+        a, b = args
+        if type(a) in PROXIES or type(b) in PROXIES:
+            return machine.domain.binary("divmod", a, b)
+        if attributes.is_python(machine, type(a), "__divmod__") or attributes.is_python(
+            machine, type(b), "__rdivmod__"
+        ):
+            return Call(polyfills.binary_op, (a, b, "__divmod__", "__rdivmod__", None, "divmod()"))
+    return machine.native(divmod, args, kwargs)
+
+
+def _pow(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) == 2 and not kwargs:
+        return protocol.binary(machine, protocol.BINARY["**"], *args)
+    proxy = bool(args) and type(args[0]) in PROXIES
+    if len(args) == 3 and not proxy and attributes.is_python(machine, type(args[0]), "__pow__"):
+        return Call(polyfills.power_modulo, args)
+    return machine.native(pow, args, kwargs)
+
+
+def _index(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) == 1 and type(args[0]) in PROXIES:
+        return machine.domain.unary("index", args[0])
+    if len(args) == 1 and attributes.is_python(machine, type(args[0]), "__index__"):
+        return Call(polyfills.index_by_method, args)
+    return machine.native(operator.index, args, kwargs)
+
+
+def _number(make: Any, op: str, polyfill: Any, methods: tuple[str, ...]) -> Handler:
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        if len(args) == 1 and not kwargs:
+            if type(args[0]) in PROXIES:
+                return machine.domain.unary(op, args[0])
+            for method in methods:
+                if attributes.is_python(machine, type(args[0]), method):
+                    return Call(polyfill, (make, args[0], method))
+                if machine.lookup(type(args[0]), method) is not NULL:
+                    break
+        return machine.native(make, args, kwargs)
+
+    return handler
+
+
+def _range(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    whole = tuple([machine.domain.unary("index", a) if type(a) in PROXIES else a for a in args])
+    return machine.native(range, whole, kwargs)
+
+
+def _slice(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    """A slice holds whatever it is given, and looks into nothing."""
+    proxies = any(type(arg) in PROXIES for arg in args)
+    return slice(*args) if proxies and not kwargs else machine.native(slice, args, kwargs)
+
+
+def _item(method: Any) -> Handler:
+    """`operator.getitem` and `dict.__getitem__`, which ask a dict for what is missing."""
+
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        if len(args) == 2 and isinstance(args[0], dict):
+            if attributes.is_python(machine, type(args[0]), "__missing__"):
+                return Call(polyfills.item_or_missing, args)
+            if machine.recording and isinstance(args[0], defaultdict):
+                return protocol.recorded_default(machine, *args)
+        return machine.native(method, args, kwargs)
+
+    return handler
+
+
+def _shown(name: str) -> Handler:
+    """A method of a read-only proxy: that of the mapping that it shows."""
+    method = vars(types.MappingProxyType)[name]
+
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        mapping = machine.heap.behind(args[0]) if machine.recording and args else NULL
+        if mapping is NULL or mapping is args[0]:
+            return machine.native(method, args, kwargs)
+        return Call(getattr(type(mapping), name), (mapping, *args[1:]), kwargs)
+
+    return handler
+
+
+# ---- functools -----------------------------------------------------------------------------------
+def _partial(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+    func, first, named = fn.func, fn.args, fn.keywords
+    heap = machine.heap
+    if machine.recording and not heap.is_created(fn):
+        func = heap.attribute(fn, "func", func)
+        first = heap.mirror(heap.attribute(fn, "args", first))
+        named = heap.mirror(heap.attribute(fn, "keywords", named))
+    return Call(func, (*first, *args), {**named, **kwargs})
+
+
+def _cached(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+    """A function with `functools.lru_cache`: constants go to the cache, proxies past it."""
+    if machine.recording and any(protocol.holds_proxy(arg) for arg in (*args, *kwargs.values())):
+        return Call(fn.__wrapped__, args, kwargs)
+    result = machine.native(fn, args, kwargs)
+    if not machine.recording:
+        return result
+    return machine.domain.remembered(fn, () if kwargs else args, result)
+
+
+def _getter(polyfill: Any) -> Callable[[Interpreter, Any, Args, Kwargs], Any]:
+    """`operator.itemgetter(...)(obj)` and the like: what they were made of is in their state."""
+
+    def handler(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+        if not machine.recording or len(args) != 1 or kwargs:
+            return machine.native(fn, args, kwargs)
+        make, state, *_ = fn.__reduce__()
+        if type(make) is functools.partial:  # a methodcaller with named arguments
+            return Call(polyfill, (args[0], make.args + state, make.keywords))
+        return Call(polyfill, (args[0], state))
+
+    return handler
+
+
+# ---- intrinsics ----------------------------------------------------------------------------------
+def _find(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    found = machine.lookup(*args)
+    return ABSENT if found is NULL else found
+
+
+def _bind(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    attribute, obj, cls = args
+    return attributes.descriptor_get(machine, attribute, obj, cls, "")
+
+
+def _generic_getattr(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    return attributes.generic_getattr(machine, args[0], type(args[0]), args[1])
+
+
+def _is_subtype(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    return args[1] in type.__dict__["__mro__"].__get__(args[0])
+
+
+def _native(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    return machine.native(args[0], args[1:], kwargs)
+
+
+def _remembered(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    return machine.heap.remember(*args) if machine.recording else args[2]
+
+
+def _created(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    return machine.domain.created(args[0]) if machine.recording else args[0]
+
+
+def _default(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if machine.recording and len(args) == 2:
+        return Call(polyfills.item_or_default, args)
+    return machine.native(DEFAULT, args, kwargs)
+
+
+DEFAULT = vars(defaultdict)["__missing__"]
+PROXY_METHODS = (
+    *("get", "keys", "values", "items", "copy", "__getitem__", "__contains__", "__len__"),
+    *("__iter__", "__reversed__", "__or__", "__ror__"),
+)
+TYPE_HANDLERS: dict[Any, Handler] = {
+    **OBJECT_TYPES,
+    **ITERATION_TYPES,
+    bool: _bool,
+    str: _text("str"),
+    int: _number(int, "int", polyfills.int_by_method, ("__int__", "__index__", "__trunc__")),
+    float: _number(float, "float", polyfills.float_by_method, ("__float__", "__index__")),
+    range: _range,
+    slice: _slice,
+}
+
+BUILTINS: dict[Any, Handler] = {
+    **TYPE_HANDLERS,
+    **OBJECT_BUILTINS,
+    **ITERATION_BUILTINS,
+    len: _len,
+    operator.length_hint: _length_hint,
+    repr: _text("repr"),
+    format: _format,
+    hash: _hash,
+    abs: _abs,
+    round: _round,
+    divmod: _divmod,
+    pow: _pow,
+    operator.index: _index,
+    operator.neg: _unary_operator("-"),
+    operator.pos: _unary_operator("+"),
+    operator.invert: _unary_operator("~"),
+    operator.truth: _bool,
+    dict.__getitem__: _item(dict.__getitem__),
+    operator.getitem: _item(operator.getitem),
+    DEFAULT: _default,
+    **{vars(types.MappingProxyType)[name]: _shown(name) for name in PROXY_METHODS},
+    **{op.function: _binary_operator(op) for op in protocol.BINARY.values()},
+    **{op.function: _binary_operator(op) for op in protocol.INPLACE.values()},
+    **{function: _comparison(sign) for sign, (_, _, function) in protocol.COMPARISONS.items()},
+    intrinsic_names.find: _find,
+    intrinsic_names.bind: _bind,
+    intrinsic_names.generic_getattr: _generic_getattr,
+    intrinsic_names.is_subtype: _is_subtype,
+    intrinsic_names.native: _native,
+    intrinsic_names.created: _created,
+    intrinsic_names.remembered: _remembered,
+}
+
+# Objects of C classes that are called, by class.
+OBJECT_CALLS: dict[type, Callable[[Interpreter, Any, Args, Kwargs], Any]] = {
+    functools.partial: _partial,
+    type(functools.lru_cache(len)): _cached,
+    operator.itemgetter: _getter(polyfills.items_of),
+    operator.attrgetter: _getter(polyfills.attributes_of),
+    operator.methodcaller: _getter(polyfills.method_of),
+}
+
+__all__ = ["BUILTINS", "CLASS_METHODS", "OBJECT_CALLS", "TYPE_HANDLERS", "Handler"]

@@ -1,0 +1,141 @@
+"""Functions of `itertools` and others that iterate, for iterables or functions of the virtual
+program; interpreted, as in polyfills.py.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from anyshape.capture.heap.values import ABSENT
+
+
+def chain(*iterables: Any) -> Any:
+    for iterable in iterables:
+        yield from iterable
+
+
+def chain_from_iterable(iterables: Any) -> Any:
+    for iterable in iterables:
+        yield from iterable
+
+
+def islice(iterable: Any, *bounds: Any) -> Any:
+    limits = slice(*bounds)
+    start = 0 if limits.start is None else limits.start
+    step = 1 if limits.step is None else limits.step
+    stop = limits.stop
+    iterator = iter(iterable)
+    position = 0
+    wanted = start
+    while stop is None or position < max(start, stop):
+        if stop is not None and wanted >= stop and position >= start:
+            return
+        value = next(iterator, ABSENT)
+        if value is ABSENT:
+            return
+        if position == wanted and (stop is None or position < stop):
+            yield value
+            wanted += step
+        position += 1
+
+
+def accumulate(iterable: Any, func: Any = operator.add, *, initial: Any = None) -> Any:
+    iterator = iter(iterable)
+    total = initial
+    if initial is None:
+        total = next(iterator, ABSENT)
+        if total is ABSENT:
+            return
+    yield total
+    for value in iterator:
+        total = func(total, value)
+        yield total
+
+
+def starmap(function: Any, iterable: Any) -> Any:
+    for args in iterable:
+        yield function(*args)
+
+
+def takewhile(predicate: Any, iterable: Any) -> Any:
+    for value in iterable:
+        if not predicate(value):
+            return
+        yield value
+
+
+def dropwhile(predicate: Any, iterable: Any) -> Any:
+    iterator = iter(iterable)
+    for value in iterator:
+        if not predicate(value):
+            yield value
+            break
+    yield from iterator
+
+
+def filterfalse(predicate: Any, iterable: Any) -> Any:
+    for value in iterable:
+        if not (value if predicate is None else predicate(value)):
+            yield value
+
+
+def compress(data: Any, selectors: Any) -> Any:
+    for value, selected in zip(data, selectors, strict=False):
+        if selected:
+            yield value
+
+
+def pairwise(iterable: Any) -> Any:
+    iterator = iter(iterable)
+    before = next(iterator, ABSENT)
+    if before is ABSENT:
+        return
+    for value in iterator:
+        yield before, value
+        before = value
+
+
+def cycle(iterable: Any) -> Any:
+    saved = []
+    for value in iterable:
+        yield value
+        saved.append(value)
+    while saved:
+        yield from saved
+
+
+def product(*iterables: Any, repeat: Any = 1) -> Any:
+    pools = [tuple(pool) for pool in iterables] * repeat
+    rows: list[tuple[Any, ...]] = [()]
+    for pool in pools:
+        rows = [(*row, value) for row in rows for value in pool]
+    yield from rows
+
+
+def zip_longest(*iterables: Any, fillvalue: Any = None) -> Any:
+    iterators = [iter(iterable) for iterable in iterables]
+    live = len(iterators)
+    while live:
+        row = []
+        for index, iterator in enumerate(iterators):
+            value = fillvalue if iterator is None else next(iterator, ABSENT)
+            if value is ABSENT:
+                live -= 1
+                if not live:
+                    return
+                iterators[index] = None
+                value = fillvalue
+            row.append(value)
+        yield tuple(row)
+
+
+def groupby(iterable: Any, key: Any = None) -> Any:
+    groups: list[tuple[Any, list[Any]]] = []
+    for value in iterable:
+        value_key = value if key is None else key(value)
+        if not groups or not (groups[-1][0] == value_key):
+            groups.append((value_key, []))
+        groups[-1][1].append(value)
+    for value_key, members in groups:
+        yield value_key, iter(members)

@@ -1,0 +1,76 @@
+"""What a few functions of the standard library mean here; all else of it is Python code that is
+interpreted, or C code that is called.
+
+The functions of `itertools` are C and lazy. Where they would run code of the virtual program they
+are replaced by interpreted generators: in a recording machine always when a function or an iterable
+is the program's, in a concrete one never needed.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from anyshape.capture.heap.iterators import TELLING
+from anyshape.capture.heap.values import Call
+from anyshape.capture.interpreter import iteration_polyfills, protocol
+from anyshape.capture.interpreter.attributes import C_FUNCTIONS
+from anyshape.capture.interpreter.domain import Interpreter
+from anyshape.capture.python import instances, itertools_polyfills
+from anyshape.capture.python.builtins import Handler
+
+
+def _lazy(function: Any, polyfill: Callable[..., Any]) -> Handler:
+    """C code for containers of constants, the polyfill for what is the program's, or for an
+    iterator that cannot be made anew where it stands."""
+
+    def handler(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if machine.recording and (
+            function not in TELLING
+            or any(_is_programs(machine, arg) for arg in (*args, *kwargs.values()))
+        ):
+            return Call(polyfill, args, kwargs)
+        return machine.native(function, args, kwargs)
+
+    return handler
+
+
+def _is_programs(machine: Interpreter, arg: Any) -> bool:
+    """Whether C code that iterated over it, or called it, might meet a proxy or the program's
+    code: it does not for C functions and for containers of constants."""
+    if type(arg) in protocol.CONTAINERS:
+        return protocol.holds_proxy(machine.heap.mirror(arg), 2)
+    return type(arg) not in protocol.PLAIN and type(arg) not in C_FUNCTIONS
+
+
+def _chain_from_iterable(machine: Interpreter, fn: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    if machine.recording:
+        return Call(itertools_polyfills.chain_from_iterable, args, kwargs)
+    return machine.native(fn, args, kwargs)
+
+
+def _cmp_to_key(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Its keys are C objects that call the program's function."""
+    if machine.recording:
+        return Call(iteration_polyfills.cmp_to_key, args, kwargs)
+    return machine.native(functools.cmp_to_key, args, kwargs)
+
+
+_ITERTOOLS = (
+    "chain islice accumulate starmap takewhile dropwhile filterfalse compress pairwise cycle "
+    "product zip_longest groupby"
+).split()
+
+STDLIB: dict[Any, Handler] = {
+    **{
+        getattr(itertools, name): _lazy(
+            getattr(itertools, name), getattr(itertools_polyfills, name)
+        )
+        for name in _ITERTOOLS
+    },
+    functools.cmp_to_key: _cmp_to_key,
+    **instances.INSTANCE_HANDLERS,
+}
+STDLIB_CLASS_METHODS: dict[Any, Any] = {(itertools.chain, "from_iterable"): _chain_from_iterable}

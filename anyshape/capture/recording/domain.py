@@ -1,0 +1,94 @@
+"""The domain that records, as the rooms above the recorder see it: what they may ask of it.
+
+`segments/symbolic_domain.py` has the one that there is.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import torch
+
+from anyshape.capture.guards.reliance import Reliance
+from anyshape.capture.heap.sources import Source
+from anyshape.capture.heap.values import TensorValue
+from anyshape.capture.interpreter.domain import Domain
+from anyshape.capture.interpreter.generators import Generator
+from anyshape.capture.recording.forks import Forks
+from anyshape.capture.recording.recorder import Recorder
+from anyshape.symbolic import Condition
+
+
+class RecordingDomain(Domain):
+    """A domain with a recorder, and with what the program sees of outside objects."""
+
+    recorder: Recorder
+    relied: Reliance
+    forks: Forks
+    widen: frozenset[str]
+    forms_texts: bool
+    has_formed: bool
+
+    # ---- outside objects -------------------------------------------------------------------------
+    @abstractmethod
+    def place_of(self, obj: Any, kind: str) -> Source | None:
+        """Where an outside object came from."""
+
+    @abstractmethod
+    def see(self, source: Source, value: Any) -> Any:
+        """What the program sees of a value found at `source`; relies on what it sees."""
+
+    @abstractmethod
+    def seen(self, value: Any) -> Any:
+        """A value that torch code will look into, outside containers read at any depth."""
+
+    @abstractmethod
+    def lift(self, tensor: torch.Tensor) -> TensorValue:
+        """A real tensor that no source is known of: a constant of the segment."""
+
+    @abstractmethod
+    def twin(self, real: Any) -> Any:
+        """What stands for an outside function or generator in this trace; None if nothing yet."""
+
+    @abstractmethod
+    def keep_twin(self, real: Any, twin: Any) -> None:
+        """From now on `twin` stands for `real`."""
+
+    @abstractmethod
+    def generators(self) -> list[Generator]:
+        """The twins of outside generators that this trace has advanced."""
+
+    @abstractmethod
+    def handed_generators(self) -> list[Generator]:
+        """The twins of generators that the program handed from one instruction to the next."""
+
+    # ---- nodes and numbers -----------------------------------------------------------------------
+    @abstractmethod
+    def argument(self, value: Any) -> Any:
+        """A value of the virtual stack as an argument of a node."""
+
+    @abstractmethod
+    def arguments(self, values: Any) -> tuple[Any, ...]:
+        """Values of the virtual stack as arguments of a node."""
+
+    @abstractmethod
+    def concrete(self, value: Any, fn: Any) -> Any:
+        """A size as a plain int, for C code that needs one."""
+
+    @abstractmethod
+    def will_guard(self) -> None:
+        """A branch on sizes could not be joined; many of them are a loop over sizes."""
+
+    @abstractmethod
+    def require(self, condition: Condition | bool, message: Any) -> None:
+        """A precondition that the program states: `torch._check`."""
+
+    # ---- effects ---------------------------------------------------------------------------------
+    @abstractmethod
+    def defer(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """An effect whose result nobody uses: done at the end of the segment, in order."""
+
+    @abstractmethod
+    def wrote_tensor(self, x: TensorValue) -> None:
+        """A tensor was written in place."""

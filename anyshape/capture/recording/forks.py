@@ -1,0 +1,35 @@
+"""Branches on sizes in one capture: which were joined, and why others were not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from anyshape.capture.interpreter.frame import Code
+from anyshape.ir.graph import Location
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the two sides of a branch on sizes are not one."""
+
+    condition: str
+    reason: str
+    location: Location | None
+
+    def __str__(self) -> str:
+        return f"{self.condition}: not joined, {self.reason}" + (
+            f"  # {self.location}" if self.location else ""
+        )
+
+
+@dataclass(slots=True)
+class Forks:
+    """The counts and the budget of joins; `sizes/join.py` writes them."""
+
+    left: int
+    joined: int = 0
+    guarded: int = 0
+    refusals: list[Refusal] = field(default_factory=list)
+    running: set[tuple[int, int]] = field(default_factory=set)
+    """Jumps whose sides are being run: the frame's id and the instruction."""
+    meetings: dict[tuple[Code, int], tuple[int, frozenset[int]]] = field(default_factory=dict)

@@ -1,0 +1,82 @@
+"""Which results require gradients: eager's rules, told by the types of values.
+
+In: the nodes that a call has just made. Out: their results' types, and those of what they write,
+say whether eager's would require gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from anyshape.capture.guards.tensor_specs import contiguous_strides
+from anyshape.ir.graph import Node, TensorType, Value
+from anyshape.ops import OPS
+
+# What never requires gradients, whatever it is made of.
+CONSTANT = frozenset(
+    {
+        *("detach", "data", "zeros_like", "ones_like", "empty_like", "full_like", "rand_like"),
+        *("randn_like", "randint_like", "new_zeros", "new_ones", "new_full", "new_empty"),
+        *("histc", "new_empty_strided"),
+    }
+)
+
+
+def propagate(nodes: Sequence[Node], before: int, grad: bool) -> None:
+    """Says of what the nodes from `before` on make, and write, whether it requires gradients.
+    Without grad mode only a view does, where its base does."""
+    for node in nodes[before:]:
+        constant = _is_constant(node.op)
+        kept = grad or _is_view(node)
+        wanted = kept and not constant and any(map(_requires, node.inputs()))
+        if wanted or constant:
+            for value in (*node.outputs, *(_written(node, nodes) if wanted else ())):
+                _mark(value, wanted)
+
+
+def require(made: Value) -> None:
+    """It was made with ``requires_grad=True``."""
+    _mark(made, True)
+
+
+def _is_view(node: Node) -> bool:
+    row = OPS.get(node.op)
+    if row is None or row.mutates or not node.args or not isinstance(node.args[0], Value):
+        return False
+    base = node.args[0].tensor
+    dense = row.alias == "maybe" and base.strides == contiguous_strides(base.shape)
+    return row.alias == "view" or (dense and node.op == "reshape")
+
+
+def _mark(value: Value, wanted: bool) -> None:
+    kind = value.type
+    if isinstance(kind, TensorType):
+        differentiable = kind.dtype.is_floating or kind.dtype.is_complex
+        value.type = replace(kind, requires_grad=wanted and differentiable)
+
+
+def _requires(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and value.type.requires_grad
+
+
+def _is_constant(name: str) -> bool:
+    row = OPS.get(name)
+    known = row.torch.rpartition(".")[2] if row is not None and row.guessed else name
+    return known in CONSTANT or known == "new_tensor"
+
+
+def _written(node: Node, nodes: Sequence[Node]) -> Iterator[Value]:
+    """What an in-place operator writes: its first argument, and what that is a view of."""
+    row = OPS.get(node.op)
+    if row is None or not row.mutates:
+        return
+    makers = {output: made for made in nodes for output in made.outputs}
+    target = node.args[0]
+    while isinstance(target, Value):
+        yield target
+        maker = makers.get(target)
+        above = None if maker is None else OPS.get(maker.op)
+        if maker is None or above is None or above.alias == "none":
+            return
+        target = maker.args[0] if maker.args else None

@@ -1,0 +1,601 @@
+"""What one capture has recorded so far: graph, facts, guards, inputs, modes; all of it can go back
+to a mark.
+
+In: reads, tensors and operators as the interpreter meets them. Out: `Value`s wrapped for the
+virtual stack, and in the end what `segments.py` needs. Tensors handed in become arguments with
+a symbol for each size; tensors found at pinned places are static.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import CodeType
+from typing import Any
+
+import torch
+
+from anyshape.capture.guards import execution_modes
+from anyshape.capture.guards.constant_kinds import CONSTANTS, is_simple
+from anyshape.capture.guards.declared import DeclaredSizes
+from anyshape.capture.guards.guard_code import (
+    Binding,
+    ComputedBinding,
+    DimsBinding,
+    Guard,
+    NumberBinding,
+    ScalarGuard,
+    SizeGuard,
+    names_of,
+)
+from anyshape.capture.guards.identities import told_apart
+from anyshape.capture.guards.marks import Mark
+from anyshape.capture.guards.overlaps import refuse_overlaps
+from anyshape.capture.guards.reliance import Reliance
+from anyshape.capture.guards.tensor_specs import (
+    DTYPE_OF_TORCH,
+    TensorSpec,
+    contiguous_strides,
+    device_text,
+    permuted_strides,
+    refuse_unless_plain,
+)
+from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.sources import Source, Sources
+from anyshape.capture.heap.values import Break, ScalarValue, SizeValue, TensorValue
+from anyshape.capture.interpreter.control_flow import targets_of
+from anyshape.capture.interpreter.frame import Frame, locate
+from anyshape.capture.recording.autocast import COMPOSED, Casting
+from anyshape.capture.recording.batch_of_one import as_eager_sees
+from anyshape.capture.recording.entry_sizes import argument_shape
+from anyshape.capture.recording.gradients import propagate
+from anyshape.capture.recording.integers import with_integers
+from anyshape.capture.recording.scalar_contents import Held
+from anyshape.declare import Placed
+from anyshape.ir.graph import (
+    Input,
+    InputKind,
+    Location,
+    ScalarType,
+    TensorType,
+    Value,
+    World,
+)
+from anyshape.ir.scalars import Scalar, ScalarInput, evaluate_scalar, render_scalar, scalar_inputs
+from anyshape.ops.build import Builder, BuilderMark
+from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
+from anyshape.ops.refusals import refuse_dtypes
+from anyshape.symbolic import (
+    Condition,
+    Contradiction,
+    Dim,
+    Expr,
+    Facts,
+    Policy,
+    Space,
+    Symbol,
+    eq,
+    evaluate,
+    ge,
+)
+
+TAKEN_APART = frozenset({"split", "chunk", "unbind", "tensor_split"})
+"""Rows whose number of results may be what the program takes apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecorderMark:
+    """How far a recorder had come; see `Recorder.rollback`."""
+
+    builder: BuilderMark
+    facts: Facts
+    sizes: int
+    modes: execution_modes.Modes
+    bindings: int
+    constants: int
+    given: int
+
+
+@dataclass(slots=True, eq=False)
+class Recorder:
+    """The growing record of one segment."""
+
+    dynamic: bool = True
+    space: Space = field(default_factory=Space)
+    sources: Sources = field(default_factory=Sources)
+    hints: dict[Symbol, int] = field(default_factory=dict)
+    guards: dict[tuple[Any, ...], Guard] = field(default_factory=dict)
+    relied: Reliance = field(init=False)
+    sizes: list[SizeGuard] = field(default_factory=list)
+    entry_sizes: list[SizeGuard] = field(default_factory=list)  # these outlive forks
+    given: list[tuple[Condition | bool, object]] = field(default_factory=list)  # so do these facts
+    declared: DeclaredSizes | None = None
+    front: Callable[[Sequence[Any]], bool] | None = None  # the test of what is declared
+    named_sizes: dict[str, Expr] = field(default_factory=dict)
+    symbol_names: dict[Symbol, str] = field(default_factory=dict)
+    bindings: list[Binding] = field(default_factory=list)
+    input_sources: list[tuple[Source, Value]] = field(default_factory=list)
+    constants: dict[str, torch.Tensor] = field(default_factory=dict)
+    parameters: list[torch.Tensor] = field(default_factory=list)
+    hooks: list[dict[Any, Any]] = field(default_factory=list)
+    marked: list[tuple[Symbol, Mark, str]] = field(default_factory=list)
+    locations: dict[tuple[CodeType, int], Location] = field(default_factory=dict)
+    scalars: list[ScalarGuard] = field(default_factory=list)
+    scalar_hints: dict[ScalarInput, float] = field(default_factory=dict)
+    bound: dict[Scalar, Expr] = field(default_factory=dict)
+    written: dict[Value, None] = field(default_factory=dict)
+    identified: dict[Source, None] = field(default_factory=dict)  # what was compared by identity
+    changed: set[type] = field(default_factory=set)  # the classes of outside objects written
+    values: bool = True  # may a program rely on the values of what differs from call to call?
+    picks_are_views: bool = False  # is `x[i]`, with a number in a tensor, never a copy?
+    whole: bool = False  # is a break an error, so that a float's value is rather relied on?
+    resumed: bool = False  # does the segment begin behind a graph break?
+    depth: int = 0  # forks that are open: no size may be guarded on then
+    frame: Callable[[], Frame | None] | None = None  # gives the current one
+    held: Held = field(default_factory=Held)
+    entry_modes: execution_modes.Modes = field(default_factory=execution_modes.current_modes)
+    entry_world: tuple[Any, ...] = field(default_factory=execution_modes.snapshot)
+    modes: execution_modes.Modes = field(init=False)
+    cx: TypeContext = field(init=False)
+    builder: Builder = field(init=False)
+    _world: tuple[execution_modes.Modes, World] | None = None
+    _hooked: dict[int, Any] = field(default_factory=dict)
+    _tensors: dict[int, tuple[torch.Tensor, TensorValue, Source]] = field(default_factory=dict)
+    _lengths: dict[Source, SizeValue] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.modes = self.entry_modes
+        self.relied = Reliance(self.sources)
+        self.cx = TypeContext(self.space, Facts(self.space), self.hints)
+        self.cx.on_guard = self.guard_size
+        self.builder = Builder(self.cx)
+        self.cx.on_check = self.builder.check
+
+    # ---- places and guards -----------------------------------------------------------------------
+    def location(self) -> Location | None:
+        """The user's line that is being executed."""
+        frame = self.frame() if self.frame is not None else None
+        while frame is not None and frame.code.hidden:
+            frame = frame.back
+        if frame is None:
+            return None
+        code, index = frame.code, max(frame.index - 1, 0)
+        key = (code.code, index)
+        found = self.locations.get(key)
+        if found is None:
+            found = self.locations[key] = locate(code, index)
+        return found
+
+    def last_location(self) -> Location | None:
+        """The user's line that is being executed; where the program has returned, the last one
+        that did something."""
+        return self.location() or self.builder.location
+
+    def here(self) -> None:
+        """What is made and learned from now on belongs to the user's line being executed."""
+        self.builder.location = self.cx.location = self.location()
+
+    def guard(self, source: Source, kind: str, expected: Any) -> None:
+        """Relies on one atom; said twice is said once."""
+        if type(expected) in CONSTANTS or (type(expected) is tuple and is_simple(expected)):
+            key: tuple[Any, ...] = (id(source), kind, type(expected), expected)
+        else:  # no code of the program is to run
+            key = (id(source), kind, id(expected))
+        if key in self.guards:
+            return
+        self.guards[key] = Guard(source, kind, expected, self.location())
+
+    def guard_identities(self) -> None:
+        """Relies on different objects being different ones, where that matters."""
+        first, *others = told_apart(self.sources, self.identified, frozenset(self.changed)) or [
+            None
+        ]
+        if first is not None:
+            self.guard(first, "apart", tuple(others))
+
+    def guard_size(self, condition: Condition) -> None:
+        """Relies on a relation between sizes (the facts learn it from whoever asked)."""
+        self.sizes.append(SizeGuard(condition, self.location(), self.symbol_names))
+
+    def decide(self, condition: Condition | bool) -> bool:
+        """The truth of a condition, by facts or by a guard; breaks where neither can be."""
+        self.here()
+        try:
+            return self.cx.decide(condition)
+        except Undecided as undecided:
+            raise broken("undecided-size", condition=self.told(undecided.condition)) from None
+
+    def decide_or_check(self, condition: Condition | bool, message: str) -> bool:
+        """As `decide` for what should be true: where data decides, it is checked while running."""
+        if isinstance(condition, bool) or self.cx.hint(condition) is not None:
+            return self.decide(condition)
+        known = self.cx.known(condition)
+        if known is not None:
+            return known
+        try:
+            self.cx.require(condition, message)
+        except Undecided as undecided:
+            raise broken("undecided-size", condition=self.told(undecided.condition)) from None
+        return True
+
+    def told(self, condition: Condition | bool) -> str:
+        """An undecided condition as the user would write it: the side that the example is on."""
+        try:
+            holds = bool(evaluate(condition, self.hints))
+        except (KeyError, ValueError, ZeroDivisionError):
+            holds = True
+        side = condition if holds or isinstance(condition, bool) else ~condition
+        return str(side) if isinstance(side, bool) else self.spelled(side)
+
+    def example(self, expr: Expr) -> int:
+        """The value at the example sizes; 1 where data decides it."""
+        known = all(symbol in self.hints for symbol in expr.symbols)
+        return int(evaluate(expr, self.hints)) if known else 1
+
+    def spelled(self, what: Dim | Condition | Scalar) -> str:
+        """Python text in which sizes are read off the arguments."""
+        return render_scalar(what, lambda s: self.symbol_names.get(s, s.name), lambda n: n.name)
+
+    def specialize(self, expr: Dim, why: str) -> int:
+        """The value of a size as a plain int, guarded."""
+        expr = self.cx.facts.simplify(expr)
+        if not isinstance(expr, Expr):
+            return expr
+        value = self.hint_of(expr)
+        if value is None or self.depth or not self.values:
+            raise self._needed(value, why, self.told(eq(expr, self.example(expr))))
+        relied_on = len(self.sizes)
+        self.decide(eq(expr, value))
+        self.tells_value(relied_on)
+        return value
+
+    def tells_value(self, relied_on: int) -> None:
+        """What was relied on of sizes since then says what they are."""
+        self.sizes[relied_on:] = [replace(guard, by_value=True) for guard in self.sizes[relied_on:]]
+
+    def count(self, size: Dim, why: str) -> int:
+        """How many items there are, as a plain int: guarded, or checked to be as many as the
+        program takes apart."""
+        wanted = None if self.depth else self.unpacked()
+        size = self.cx.facts.simplify(size)
+        if wanted is None or self.hint_of(size) is not None:
+            return self.specialize(size, why)
+        self.here()
+        try:
+            self.cx.require(eq(size, wanted), f"{why}: expected {wanted} values to unpack")
+        except OpError:
+            return self.specialize(size, why)
+        return wanted
+
+    def unpacked(self) -> int | None:
+        """How many values Python takes apart of the result of this very instruction."""
+        return None if self.frame is None else targets_of(self.frame())
+
+    def decide_scalar(self, scalar: Any) -> bool:
+        """The truth of a scalar, guarded on the hint's side; breaks where data is in it."""
+        value = self.scalar_hint(scalar)
+        if value is None or self.depth:
+            raise self.undecided(scalar)
+        self.scalars.append(ScalarGuard(scalar, bool(value), self.location()))
+        return bool(value)
+
+    def undecided(self, scalar: Any) -> Break:
+        """The break at a branch on a number that is not known here."""
+        if any(unknown not in self.scalar_hints for unknown in scalar_inputs(scalar)):
+            return broken("tensor-branch")
+        return broken("undecided-size", condition=self.spelled(scalar))
+
+    def specialize_scalar(self, scalar: Any, why: str) -> Any:
+        """The value of a float over sizes, guarded."""
+        value = self.scalar_hint(scalar)
+        of_data = not self.whole and any(scalar_inputs(scalar))
+        if value is None or self.depth or of_data or not self.values:
+            raise self._needed(None if of_data else value, why)
+        self.decide_scalar(Scalar("bool", "eq", (scalar, value)))
+        self.scalars[-1] = replace(self.scalars[-1], by_value=True)
+        return value
+
+    def _needed(self, value: Any, what: str, condition: str = "") -> Break:
+        kind = "size-needed" if value is None or self.depth else "size-changes"
+        return broken(kind, what=what, condition=condition)
+
+    def is_symbolic(self, value: Any) -> bool:
+        """Whether a value of the virtual stack is a number that is another one in other calls."""
+        if type(value) is SizeValue:
+            return isinstance(self.cx.facts.simplify(value.expr), Expr)
+        return type(value) is ScalarValue and value.kind is not bool
+
+    def is_known(self, scalar: Any) -> bool:
+        """Whether a scalar is computed from what is known when the function is called."""
+        return all(
+            name in self.scalar_hints or name in self.hints and name.policy == "backed"
+            for name in names_of(scalar)
+        )
+
+    def scalar_hint(self, scalar: Any) -> Any:
+        """The example value of a scalar; None where it depends on data."""
+        try:
+            inputs = {unknown: self.scalar_hints[unknown] for unknown in scalar_inputs(scalar)}
+            return evaluate_scalar(scalar, self.hints, inputs)
+        except KeyError:
+            return None
+
+    def bound_symbol(self, scalar: Scalar) -> Expr:
+        """A fresh symbol that stands for an int computed through floats."""
+        known = self.bound.get(scalar)
+        if known is None:
+            unbacked = any(getattr(s, "policy", "") == "unbacked" for s in names_of(scalar))
+            policy: Policy = "unbacked" if unbacked else "backed"
+            known = self.space.fresh("i", policy=policy, signed=True)
+            assert known.symbol is not None
+            self.bound[scalar] = known
+            value = self.scalar_hint(scalar)
+            if value is None:
+                raise broken("size-needed", what="an int computed from data")
+            self.hints[known.symbol] = value
+            source = self.sources.local(known.symbol.name, f"int of {scalar.op}")
+            self.bindings.append(ComputedBinding(known.symbol, scalar))
+            self._number_input(known, source, "computed")
+        return known
+
+    def number_tensor(self, values: Any, device: str) -> Value:
+        """A list of numbers used as an index: a constant tensor of bools, bytes or integers."""
+        tensor = torch.tensor(values, device=device)
+        if tensor.dtype not in (torch.bool, torch.uint8):
+            tensor = tensor.to(torch.int64)
+        return self.constant(tensor, f"tensor({values})")
+
+    def hint_of(self, expr: Dim) -> int | None:
+        """The example value, None where a symbol has none."""
+        if not isinstance(expr, Expr):
+            return expr
+        if any(s not in self.hints or s.policy != "backed" for s in expr.symbols):
+            return None
+        return int(evaluate(expr, self.hints))
+
+    def hook_tables(self, module: torch.nn.Module, hooks: list[Any]) -> bool:
+        """Relies on a module's hook dictionaries being empty; False where that was done before."""
+        if id(module) in self._hooked:
+            return False
+        self._hooked[id(module)] = module
+        self.hooks.extend(hooks)
+        return True
+
+    def forget(self) -> None:
+        """Lets go of the objects that were read; sources and guards name what they rely on."""
+        self._tensors.clear()
+        self.sources.forget()
+
+    # ---- forks -----------------------------------------------------------------------------------
+    def mark(self) -> RecorderMark:
+        """Remembers graph, facts and modes; guards on outside objects stay whatever happens
+        later."""
+        return RecorderMark(
+            self.builder.mark(),
+            self.cx.facts,
+            len(self.sizes),
+            self.modes,
+            len(self.bindings),
+            len(self.constants),
+            len(self.given),
+        )
+
+    def rollback(self, mark: RecorderMark) -> None:
+        """Goes back to the mark, except for inputs: an argument that was read stays an argument."""
+        self.builder.rollback(mark.builder.keeping_inputs(self.builder.mark()))
+        self.restore_facts(mark)
+        del self.sizes[mark.sizes :]
+        self.modes = mark.modes
+
+    def restore_facts(self, mark: RecorderMark) -> None:
+        """The facts of the mark, and what was learned of arguments since."""
+        self.cx.facts = mark.facts
+        for condition, reason in self.given[mark.given :]:
+            self.cx.facts.assume(condition, reason)
+
+    # ---- modes -----------------------------------------------------------------------------------
+    def node_world(self) -> World:
+        """The world of a node made now."""
+        if self._world is None or self._world[0] is not self.modes:
+            self._world = (self.modes, self.modes.world())
+            self.cx.default_dtype = self._world[1].default_dtype
+            self.cx.default_device = self._world[1].default_device
+        return self._world[1]
+
+    # ---- nodes -----------------------------------------------------------------------------------
+    def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Appends one row's application to the graph; breaks where eager would raise."""
+        known = self.held.read(args[0]) if name == "item" else None
+        if known is not None:
+            return known
+        builder = self.builder
+        self.here()
+        builder.world = self.node_world()
+        before = len(builder.nodes)
+        self.cx.wanted = self.unpacked() if name in TAKEN_APART and not self.depth else None
+        try:
+            if any(on for on, _ in self.modes.autocast):
+                casting = Casting(builder, self.modes.autocast)
+                args, kwargs = casting.arguments(name, args, kwargs)
+                builder.prepare = casting.arguments if name in COMPOSED else None
+            args, kwargs = with_integers(builder, self.held, name, args, kwargs, self.specialize)
+            args = as_eager_sees(builder, name, args)
+            refuse_dtypes(name, (*args, *kwargs.values()))
+            refuse_overlaps(builder, name, args, kwargs)
+            made = builder.call(name, *args, **kwargs)
+        except NoRow as error:
+            raise broken("operator-unknown", what=name, why=str(error), row=False) from None
+        except OpError as error:
+            raise broken("operator-raises", what=name, why=str(error)) from None
+        except Undecided as undecided:
+            raise broken(
+                "undecided-size", what=name, condition=self.told(undecided.condition)
+            ) from None
+        except Contradiction as error:
+            raise broken("operator-raises", what=name, why=str(error)) from None
+        except Exception as error:  # eager torch tells whose mistake it is
+            why = f"{type(error).__name__}: {error}"
+            mistake = f"the type rule of {name}: {why}"
+            raise broken("operator-raises", what=name, why=why, mistake=mistake) from error
+        finally:
+            builder.prepare = None
+        propagate(builder.nodes, before, self.modes.grad)
+        self.held.note(builder.nodes, before, None if self.depth else self.cx.facts)
+        return made
+
+    def wrap(self, made: Any) -> Any:
+        """Values of the graph as they lie on the virtual stack."""
+        if isinstance(made, tuple):
+            return tuple(self.wrap(item) for item in made)
+        if not isinstance(made, Value):
+            return made
+        if isinstance(made.type, TensorType):
+            return TensorValue(made)
+        number = made.type.expr
+        if isinstance(number, Expr):
+            return SizeValue(number)
+        return ScalarValue(number, {"float": float, "bool": bool}[made.type.kind])
+
+    # ---- inputs ----------------------------------------------------------------------------------
+    def declare(self, placed: Placed) -> DeclaredSizes:
+        """Takes the declaration of this call; from now on arguments have declared sizes."""
+        self.declared = DeclaredSizes(placed, self.learn)
+        return self.declared
+
+    def learn(self, condition: Condition | bool, reason: object) -> None:
+        """A fact about arguments that holds in every call: it outlives the fork it is met in."""
+        if condition is not True:
+            self.given.append((condition, reason))
+            self.cx.facts.assume(condition, reason)
+
+    def tensor(self, tensor: torch.Tensor, source: Source) -> TensorValue:
+        """The proxy of a real tensor found at `source`; one tensor has one proxy."""
+        known = self._tensors.get(id(tensor))
+        if known is not None:
+            if known[2] is not source and not source.is_pinned:
+                self.guard(source, "same", known[2])
+            elif known[2] is not source and not known[2].is_pinned:
+                self.guard(known[2], "same", source)
+            return known[1]
+        refuse_unless_plain(tensor)
+        if source.is_pinned:
+            value = self._static(tensor, source)
+        else:
+            value = self._argument(tensor, source)
+        proxy = TensorValue(value, type(tensor))
+        proxy.identified = partial(self.identified.setdefault, source, None)
+        self._tensors[id(tensor)] = (tensor, proxy, source)
+        return proxy
+
+    def real_tensor(self, proxy: TensorValue) -> torch.Tensor | None:
+        """The outside tensor that a proxy stands for, if it is one."""
+        for tensor, known, _ in self._tensors.values():
+            if known.value is proxy.value:
+                return tensor
+        return None
+
+    def source_of(self, value: Value) -> Source | None:
+        """Where an input of the graph comes from; None for what the graph makes."""
+        for _, proxy, source in self._tensors.values():
+            if proxy.value is value:
+                return source
+        return None
+
+    def constant(self, tensor: torch.Tensor, name: str) -> Value:
+        """A tensor made while capturing, baked into the segment."""
+        return self._static(tensor, self.sources.const(tensor, name), "constant")
+
+    def _static(self, tensor: torch.Tensor, source: Source, kind: InputKind = "parameter") -> Value:
+        shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+        made = TensorType(
+            DTYPE_OF_TORCH[tensor.dtype],
+            device_text(tensor.device),
+            shape,
+            strides,
+            tensor.requires_grad,
+        )
+        value = self.builder.input(made, kind, source.text)
+        self.constants[value.name] = tensor
+        self.parameters.append(tensor)
+        return value
+
+    def _argument(self, tensor: torch.Tensor, source: Source) -> Value:
+        spec = TensorSpec.of(tensor)
+        self.guard(source, "tensor", spec)
+        shape = argument_shape(self, tensor, source)
+        if spec.layout == "contiguous":
+            strides = contiguous_strides(shape)
+        elif spec.layout == "permuted":
+            strides = permuted_strides(shape, spec.order)
+        else:
+            strides = self._strides(tensor, source)
+        made = TensorType(
+            DTYPE_OF_TORCH[tensor.dtype],
+            device_text(tensor.device),
+            shape,
+            strides,
+            tensor.requires_grad,
+        )
+        value = self.builder.input(made, "argument", source.text)
+        self.input_sources.append((source, value))
+        return value
+
+    def _strides(self, tensor: torch.Tensor, source: Source) -> tuple[Dim, ...]:
+        symbols = [self.space.fresh("t") for _ in tensor.stride()]
+        self.bindings.append(DimsBinding(source, "stride", tuple(s.symbol for s in symbols)))
+        strides: list[Dim] = []
+        for dim, (symbol, stride) in enumerate(zip(symbols, tensor.stride())):
+            assert symbol.symbol is not None
+            self.symbol_names[symbol.symbol] = f"{source.text}.stride({dim})"
+            self.hints[symbol.symbol] = stride
+            if stride in (0, 1):
+                self.decide(eq(symbol, stride))
+                strides.append(stride)
+            else:
+                strides.append(symbol)
+                self._number_input(symbol, self.sources.child(source, "stride", dim), "stride")
+        order = TensorSpec.of(tensor).order  # the guard on the tensor holds it
+        for outer, inner in zip(order, order[1:]):
+            ordered = ge(strides[outer], strides[inner])
+            self.learn(ordered, self.location())
+        return tuple(strides)
+
+    def number(self, value: int | float, source: Source) -> Any:
+        """A Python number handed in that has had more than one value: symbolic."""
+        self.guard(source, "type", type(value))
+        if type(value) is int:
+            return self._integer(value, source, signed=True)
+        unknown = ScalarInput(self.space.free_name("f"), "float")
+        self.scalar_hints[unknown] = value
+        self.bindings.append(NumberBinding(source, unknown))
+        made = Value(unknown.name, ScalarType("float", unknown))
+        self.builder.inputs.append(Input(made, "argument", source.text))
+        self.input_sources.append((source, made))
+        return ScalarValue(unknown, float)
+
+    def length(self, value: int, source: Source) -> SizeValue:
+        """The length of a container, which has had more than one: symbolic."""
+        place = self.sources.child(source, "len", None)
+        known = self._lengths.get(place)
+        if known is None:
+            known = self._lengths[place] = self._integer(value, place)
+        return known
+
+    def _integer(self, value: int, source: Source, *, signed: bool = False) -> SizeValue:
+        symbol = self.space.fresh("n", signed=signed)
+        assert symbol.symbol is not None
+        self.hints[symbol.symbol] = value
+        self._number_input(symbol, source, "number")
+        return SizeValue(symbol)
+
+    def _number_input(self, symbol: Expr, source: Source, what: str) -> None:
+        """An int input of the graph that gives a symbol; code is generated by the symbol's name."""
+        found = symbol.symbol
+        assert found is not None
+        self.symbol_names[found] = source.text
+        if what == "number":
+            self.bindings.append(NumberBinding(source, found))
+        made = Value(found.name, ScalarType("int", symbol))
+        self.builder.inputs.append(Input(made, "argument", source.text))
+        self.input_sources.append((source, made))

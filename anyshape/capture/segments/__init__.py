@@ -1,0 +1,10 @@
+"""The whole domain that records, and what a capture ends with.
+
+symbolic_domain.py   the domain; reading_domain.py, outside_reads.py, suspended_generators.py: the
+                     half of it that reads outside objects
+callables.py c_calls.py   calls of what is neither a row nor interpreted
+segment_end.py       what a segment returns or leaves alive, rebuilt as Python objects;
+                     makers.py: one function a kind of object. They call each other, as objects
+                     hold objects
+declared_results.py  declared sizes of results, proved
+"""

@@ -1,0 +1,180 @@
+"""What a call of code that is not interpreted means while recording.
+
+In: a function of C, of torch, or an opaque one, and its arguments, proxies among them. Out: a node,
+where a row or a handler says so; the very result, where the function is pure and what it reads is
+relied on; an effect for later; else a break.
+"""
+
+from __future__ import annotations
+
+import types
+import weakref
+from typing import Any
+
+import torch
+
+from anyshape.capture.guards import execution_modes
+from anyshape.capture.guards.constant_kinds import CONSTANTS, EQUAL, IDENTITY
+from anyshape.capture.heap import purity
+from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.values import PROXIES, Break
+from anyshape.capture.interpreter import c_callbacks, protocol
+from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.segments import callables
+from anyshape.capture.sizes import formed_texts, numbers
+from anyshape.capture.tensors import tensor_methods, tensor_ops
+from anyshape.capture.tensors.meta import eager_call
+
+
+def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What the call gives: a value of the graph, what it gives natively, or a break."""
+    if type(fn) is weakref.ref and not args and not kwargs:  # its hash is that of what it leads to
+        return domain.read(fn, "target", None, fn())
+    text = (
+        formed_texts.formed(domain, fn, args, kwargs)
+        if fn in formed_texts.FORMERS
+        else NotImplemented
+    )
+    if text is not NotImplemented:
+        return text
+    if type(fn) not in purity.CALLABLE_TYPES or fn not in callables.HOLDERS:
+        _refuse_outside_iterators(domain, args)
+    if fn in purity.KEYED and len(args) > 1:
+        args = (args[0], protocol.plain_key(domain.machine, args[1]), *args[2:])
+    made = tensor_methods.call_torch(domain, fn, args, kwargs)
+    if made is not NotImplemented:
+        return made
+    setter = execution_modes.SETTERS.get(fn)
+    if setter is not None:
+        domain.recorder.modes = setter(domain.recorder.modes, *args, **kwargs)
+        return 1
+    getter = execution_modes.GETTERS.get(fn)
+    if getter is not None:
+        return getter(domain.recorder.modes, *args, **kwargs)
+    special = callables.NATIVE.get(fn)
+    if special is not None:
+        return special(domain, args, kwargs)
+    if callables.is_notice(fn, args):
+        return domain.defer(fn, args, kwargs)
+    if callables.is_torch(fn):
+        return _call_torch(domain, fn, args, kwargs)
+    if any(type(a) in PROXIES for a in args) or any(type(a) in PROXIES for a in kwargs.values()):
+        return _call_with_proxies(domain, fn, args, kwargs)
+    if c_callbacks.runs_program_code(domain.machine, fn, (*args, *kwargs.values())):
+        raise broken("unknown-call", getattr(fn, "__qualname__", repr(fn)))
+    if callables.is_pure(fn, args) and _reads_nothing_else(domain, fn, args, kwargs):
+        return _call_pure(domain, fn, args, kwargs)
+    raise unknown(domain, fn)
+
+
+def _reads_nothing_else(
+    domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
+    """Whether the function looks into nothing but what is relied on."""
+    if fn in callables.KEEPERS:
+        return True
+    given = (*args, *kwargs.values())
+    if type(fn) is callables.REMEMBERING:  # it looks the arguments up, whatever tuples they lie in
+        given = (*given, *_parts(given))
+    return not _reads_outside(domain, given)
+
+
+def _parts(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What lies in the tuples among the values, all the way down."""
+    tuples = [value for value in values if isinstance(value, tuple)]
+    inside = tuple(part for value in tuples for part in value)
+    return (*inside, *_parts(inside)) if inside else ()
+
+
+def _call_pure(
+    domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """A call that has no effects; what it may read of outside containers is relied on."""
+    if type(fn) in purity.CALLABLE_TYPES and fn in tensor_ops.SIZE_MAKERS:
+        return tensor_ops.made_of_sizes(fn, args)
+    if callables.keeps(fn):
+        return fn(*args, **kwargs)
+    heap = domain.machine.heap
+    whole = heap.mirror if fn in purity.MAKERS else heap.read_whole
+    return fn(*map(whole, args), **{name: whole(v) for name, v in kwargs.items()})
+
+
+def unknown(domain: RecordingDomain, fn: Any) -> Break:
+    """The break before a call that capture cannot follow."""
+    name = getattr(fn, "__qualname__", repr(fn))
+    if isinstance(fn, types.FunctionType):
+        unsupported = domain.machine.decoded(fn.__code__).unsupported
+        if unsupported is not None:
+            return broken("opcode", name, why=unsupported)
+    return broken("unknown-call", name)
+
+
+def _refuse_outside_iterators(domain: RecordingDomain, args: tuple[Any, ...]) -> None:
+    """C code would advance them, once and for all."""
+    for arg in args:
+        if hasattr(type(arg), "__next__") and domain.recorder.sources.of(arg) is not None:
+            raise broken("outside-iterator", type(arg).__name__)
+
+
+def _reads_outside(domain: RecordingDomain, args: tuple[Any, ...]) -> bool:
+    """Whether C code would look into an outside object whose state no guard covers (an
+    array, a counter, ...)."""
+    heap, sources = domain.machine.heap, domain.recorder.sources
+    for arg in args:
+        if type(arg) in CONSTANTS or isinstance(
+            arg, (*IDENTITY, *EQUAL, tuple, list, dict, set, frozenset)
+        ):
+            continue
+        if not heap.is_created(arg) and sources.of(arg) is not None:
+            return True
+    return False
+
+
+def _call_torch(
+    domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    if not any(tensor_methods.holds_proxy(a) for a in (*args, *kwargs.values())):
+        name = getattr(fn, "__name__", "")
+        if name.startswith(callables.QUERIES) or fn in callables.PURE_TORCH:
+            args = tuple(map(domain.machine.heap.read_whole, args))
+            answer = _asked(domain, fn, args, kwargs)
+            if isinstance(answer, torch.Tensor):  # as of a generator: another one in each call
+                raise unknown(domain, fn)
+            return answer
+    return eager_call(domain, fn, args, kwargs)
+
+
+def _asked(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What torch answers under the modes that the program has set; what it answers now is relied
+    on."""
+    answer = fn(*args, **kwargs) if kwargs else domain.relied.asked(fn, args)
+    modes = domain.recorder.modes
+    if modes == execution_modes.current_modes():
+        return answer
+    with execution_modes.real(modes):
+        return fn(*args, **kwargs)
+
+
+def _call_with_proxies(
+    domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    if not kwargs:
+        made = numbers.math_call(domain.recorder, fn, args)
+        if made is not None:
+            return made
+    if fn in callables.OPERATOR_FUNCTIONS and (fn is not pow or len(args) == 2):
+        return callables.OPERATOR_FUNCTIONS[fn](domain, *args)
+    if (
+        fn in purity.MAKERS
+        or fn in purity.MUTATORS
+        or fn in purity.READERS
+        or fn in callables.STORES
+    ):
+        return _call_pure(domain, fn, args, kwargs)
+    if type(fn) is callables.REMEMBERING:  # one call each would be one specialization each
+        raise unknown(domain, fn)
+    fixed = [domain.concrete(a, fn) for a in args]
+    named = {k: domain.concrete(v, fn) for k, v in kwargs.items()}
+    if callables.is_pure(fn, tuple(fixed)):
+        return _call_pure(domain, fn, tuple(fixed), named)
+    raise unknown(domain, fn)

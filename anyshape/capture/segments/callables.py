@@ -1,0 +1,493 @@
+"""What callables that are no rows mean while capturing: pure C functions, queries, deferred
+effects.
+
+Tables, each from a callable to what is done instead of calling it, and `is_pure`: whether a C
+function of constants may simply be called.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import operator
+import sys
+import types
+import warnings
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch.utils.checkpoint
+
+from anyshape.capture.guards.tensor_specs import contiguous_strides
+from anyshape.capture.heap import purity
+from anyshape.capture.heap.numpy_scalars import is_function_of_numbers
+from anyshape.capture.heap.values import PROXIES, Call, TensorValue
+from anyshape.capture.interpreter import class_polyfills
+from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.tensors import scans, tensor_methods, tensor_ops, torch_polyfills
+from anyshape.capture.tensors.meta import eager_call
+from anyshape.eager import linear_recurrence
+
+NATIVE_CLASSES = frozenset({torch.finfo, torch.iinfo, torch.device})
+QUERIES = ("_get", "get_", "_is", "is_", "_has", "has_", "_len", "_are", "are_", "_can", "can_")
+OPAQUE = (
+    "threading.", "importlib.", "pickle.", "multiprocessing.", "subprocess.", "socket.", "ctypes.",
+    "torch._functorch.", "torch.autograd.functional.", "torch.autograd.forward_ad.",
+    "torch.random.", "torch._inductor.", "torch._tensor_str.", "random.",
+    "torch.optim.", "torch.autograd.graph.", "torch.nn.utils.clip_grad.", "torch.amp.grad_scaler.",
+)  # fmt: skip
+"""Packages whose functions are called natively as a whole: they meddle with the process, or, as
+function transforms do, with what every operator called inside them means; or they are made for
+eager gradients, where there is nothing to compile."""
+OPAQUE_MODULES = frozenset({"torch.autograd"})
+"""The same of modules, but not of what lies in them."""
+
+
+_APPLY: Any = torch.autograd.Function.__dict__["apply"].__func__
+
+WHOLE = frozenset(
+    {
+        torch.Tensor.__deepcopy__,
+        torch.nn.Parameter.__deepcopy__,
+        _APPLY,
+        torch_polyfills.MOVED_NATIVELY,
+        torch_polyfills.SCANNED_NATIVELY,
+        *torch_polyfills.CONVERTED_NATIVELY.values(),
+    }
+)
+"""And of single functions, where nothing in this file stands in for them."""
+
+
+def is_opaque(fn: Any) -> bool:
+    """Whether the Python function belongs to one of them."""
+    return fn in WHOLE or f"{fn.__module__}.".startswith(OPAQUE) or fn.__module__ in OPAQUE_MODULES
+
+
+# Python functions that meddle with autograd's own graph.
+AUTOGRAD = frozenset(
+    {
+        torch.Tensor.register_hook,
+        torch.Tensor.register_post_accumulate_grad_hook,
+        torch.Tensor.backward,
+        torch.autograd.backward,
+        torch.autograd.grad,
+    }
+)
+
+
+def is_disabled(fn: types.FunctionType) -> bool:
+    """Whether the program says, or its kind, that it is to be called natively as a whole."""
+    return bool(fn.__dict__ and fn.__dict__.get("_torchdynamo_disable")) or fn in AUTOGRAD
+
+
+def compiled_by_torch(fn: types.FunctionType) -> Any:
+    """What `torch.compile` has wrapped in `fn`, which is what the program means by it."""
+    return fn.__dict__.get("_torchdynamo_orig_callable") if fn.__dict__ else None
+
+
+def called(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Replays a deferred effect such as a print."""
+    return fn(*args, **kwargs)
+
+
+# ---- purity --------------------------------------------------------------------------------------
+def is_torch(fn: Any) -> bool:
+    module = getattr(fn, "__module__", None)
+    if module is None:
+        owner = getattr(fn, "__objclass__", None) or type(getattr(fn, "__self__", None))
+        module = getattr(owner, "__module__", "")
+    return isinstance(module, str) and module.partition(".")[0] == "torch"
+
+
+def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
+    """Whether a C function of constants may simply be called."""
+    try:
+        if (
+            fn in purity.PURE
+            or fn in purity.READERS
+            or fn in purity.MAKERS
+            or fn in purity.MUTATORS
+            or fn in STORES
+        ):
+            return True
+    except TypeError:
+        return False
+    if is_function_of_numbers(fn, args) or type(fn) is REMEMBERING:
+        return True
+    if getattr(fn, "_dynamo_marked_constant", False):  # torch.compiler.assume_constant_result
+        return True
+    owner = getattr(fn, "__objclass__", None)
+    if owner is not None:
+        return (
+            owner in purity.PURE_TYPES
+            or owner in CONTAINERS
+            or issubclass(owner, BaseException)
+            or owner is object
+        )
+    if isinstance(fn, type):
+        return fn.__module__ not in purity.IMPURE_MODULES
+    bound = getattr(fn, "__self__", None)
+    if bound is not None and not isinstance(bound, types.ModuleType):
+        return type(bound) in purity.PURE_TYPES or type(bound) in CONTAINERS or bound in CONTAINERS
+    return (getattr(fn, "__module__", None) or "") in PURE_MODULES
+
+
+# What functools.lru_cache makes: who has called it once gets what it gave then.
+REMEMBERING = type(functools.lru_cache(lambda: None))
+
+
+def is_notice(fn: Any, args: tuple[Any, ...]) -> bool:
+    """Whether a logger is to say something that it has not said before: nobody uses the result."""
+    return type(fn) is REMEMBERING and bool(args) and isinstance(args[0], logging.Logger)
+
+
+CONTAINERS = (
+    *(list, dict, set, tuple, frozenset, str, bytes, int, float, object, type, bytearray, complex),
+    *(OrderedDict, defaultdict, deque, types.MappingProxyType, slice, range),
+)
+PURE_MODULES = frozenset(
+    {
+        "math",
+        "_operator",
+        "_functools",
+        "_collections",
+        "itertools",
+        "_sre",
+        "re",
+        "_struct",
+        "_abc",
+        "_contextvars_",
+    }
+)
+STORES = frozenset(
+    {
+        list.append,
+        list.insert,
+        dict.__setitem__,
+        dict.setdefault,
+        dict.get,
+        dict.update,
+        dict.pop,
+        list.pop,
+        tuple.__new__,
+        object.__new__,
+        dict.__new__,
+        list.__new__,
+        functools.partial,
+    }
+)
+
+# What keeps an iterator that it is given, and takes nothing out of it.
+HOLDERS = STORES - purity.ABSORBERS - {tuple.__new__}
+
+# What keeps or compares objects by identity and class, and looks into none.
+KEEPERS = STORES | {
+    isinstance,
+    issubclass,
+    callable,
+    type,
+    operator.is_,
+    operator.is_not,
+    object.__init__,
+    object.__eq__,
+    object.__ne__,
+    super,
+    property,
+    slice,
+}
+KEEPERS |= {
+    list,
+    tuple,
+    dict,
+    set,
+    frozenset,
+    zip,
+    enumerate,
+    reversed,
+    iter,
+    functools.partial,
+    *purity.MUTATORS,
+}
+
+# What heap.py hands mirrors to, as far as it reads containers.
+_TOLD = purity.READERS | purity.FIRST_READERS | purity.PAIR_READERS | KEEPERS
+_KEEPING_MODULES = frozenset({"types", "functools", "weakref"})
+
+
+def keeps(fn: Any) -> bool:
+    """Whether C code reads no container that it is given, or has been given its mirror."""
+    if isinstance(fn, type) and (
+        issubclass(fn, BaseException) or fn.__module__ in _KEEPING_MODULES
+    ):
+        return True
+    return type(fn) in purity.CALLABLE_TYPES and fn in _TOLD
+
+
+OPERATOR_FUNCTIONS: Mapping[Any, Callable[..., Any]] = {
+    operator.add: lambda d, a, b: d.binary("+", a, b),
+    operator.sub: lambda d, a, b: d.binary("-", a, b),
+    operator.mul: lambda d, a, b: d.binary("*", a, b),
+    operator.truediv: lambda d, a, b: d.binary("/", a, b),
+    operator.floordiv: lambda d, a, b: d.binary("//", a, b),
+    operator.mod: lambda d, a, b: d.binary("%", a, b),
+    operator.pow: lambda d, a, b: d.binary("**", a, b),
+    pow: lambda d, a, b: d.binary("**", a, b),
+    operator.matmul: lambda d, a, b: d.binary("@", a, b),
+    operator.and_: lambda d, a, b: d.binary("&", a, b),
+    operator.or_: lambda d, a, b: d.binary("|", a, b),
+    operator.xor: lambda d, a, b: d.binary("^", a, b),
+    operator.neg: lambda d, a: d.unary("-", a),
+    operator.getitem: lambda d, a, b: d.getitem(a, b),
+    operator.eq: lambda d, a, b: d.compare("==", a, b),
+    operator.ne: lambda d, a, b: d.compare("!=", a, b),
+    operator.lt: lambda d, a, b: d.compare("<", a, b),
+    operator.le: lambda d, a, b: d.compare("<=", a, b),
+    operator.gt: lambda d, a, b: d.compare(">", a, b),
+    operator.ge: lambda d, a, b: d.compare(">=", a, b),
+}
+
+_C = torch._C
+PURE_TORCH = frozenset(
+    {
+        torch.promote_types,
+        torch.can_cast,
+        torch.get_num_threads,
+        torch.Size.numel,
+        _C._log_api_usage_once,
+        *filter(callable, (getattr(_C, "_jit_tree_views", None),)),
+    }
+)
+
+
+def _has_override(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Whether one of the arguments has a ``__torch_function__`` of its own; modes do not count, as
+    those that capture knows change no operator but for the device of what it makes."""
+    classes = [domain.type_of(arg) if type(arg) in PROXIES else type(arg) for arg in args]
+    if torch_polyfills.WITHOUT_OVERRIDE.issuperset(classes):
+        return False
+    return Call(torch_polyfills.any_override, (args,))
+
+
+def _has_override_inside(
+    domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    return _has_override(domain, tuple(domain.machine.heap.mirror(args[0])), kwargs)
+
+
+def _is_tensor_like(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Outside objects are asked by torch's own Python."""
+    value = args[0] if args else kwargs["inp"]
+    if tensor_methods.is_a_tensor(value):
+        return True
+    return False if type(value) in PROXIES else NotImplemented
+
+
+def _deferred(fn: Any) -> Callable[..., None]:
+    return lambda domain, args, kwargs: domain.defer(fn, args, kwargs)
+
+
+def _import(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    module = __import__(*args, **kwargs)
+    if sys.modules.get(module.__name__) is module:
+        domain.relied.found(sys.modules, module.__name__, module)
+    return module
+
+
+def _id(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    domain.identify(args[0])
+    return id(args[0])
+
+
+def _same_object(same: bool) -> Callable[..., bool]:
+    def answer(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        a, b = args
+        domain.identify(a)
+        domain.identify(b)
+        return (a is b) is same
+
+    return answer
+
+
+NATIVE: Mapping[Any, Callable[..., Any]] = {
+    class_polyfills.matches_itself: lambda d, args, kwargs: class_polyfills.matches_itself(*args),
+    operator.is_: _same_object(True),
+    operator.is_not: _same_object(False),
+    _C._has_torch_function: _has_override_inside,
+    _C._has_torch_function_unary: _has_override,
+    _C._has_torch_function_variadic: _has_override,
+    print: _deferred(print),
+    warnings.warn: _deferred(warnings.warn),
+    id: _id,
+    _C._nn._parse_to: lambda domain, args, kwargs: _C._nn._parse_to(*args, **kwargs),
+    __import__: _import,
+}
+
+
+def _packet(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`torch.ops.namespace.name(...)`: a row if it has one, else the operator itself runs
+    eagerly inside the graph."""
+    packet, *rest = args
+    name = getattr(packet, "_qualified_op_name", None) or packet._schema.name
+    known = PACKETS.get(str(name))
+    if known is not None:
+        return known(domain, tuple(rest), kwargs)
+    made = tensor_methods.operator_call(domain, packet, tuple(rest), kwargs)
+    if made is NotImplemented:
+        made = eager_call(domain, packet, tuple(rest), kwargs)
+    return _as_returned(domain, packet, made) if isinstance(made, tuple) else made
+
+
+def _as_returned(domain: RecordingDomain, operator: Any, made: tuple[Any, ...]) -> Any:
+    """``Tensor[]`` is a list in Python where an operator is called, and its results have no names:
+    torch's own functions of that name give tuples, which may be named."""
+    overloads = getattr(operator, "overloads", None)
+    found = [operator] if overloads is None else [getattr(operator, n) for n in overloads()]
+    returned = [[isinstance(r.type, torch.ListType) for r in o._schema.returns] for o in found]
+    if [True] in returned:
+        return domain.created(list(made))
+    lists = next((kinds for kinds in returned if len(kinds) == len(made)), [False] * len(made))
+    parts = zip(made, lists, strict=True)
+    return tuple([domain.created(list(part)) if many else part for part, many in parts])
+
+
+def _grouped_mm(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    named = dict(zip(("input", "weight", "offs"), args)) | kwargs
+    return tensor_ops.call_row(
+        domain, "grouped_mm", named["input"], named["weight"], offs=named["offs"]
+    )
+
+
+# Operators of libraries that stand in, under torch.compile, for what eager torch calls directly.
+PACKETS: Mapping[str, Callable[..., Any]] = {
+    "transformers::grouped_mm_fallback": _grouped_mm,
+    "aten::slice": lambda domain, args, kwargs: tensor_methods.slice_operator(
+        domain, *args, **kwargs
+    ),
+}
+
+
+def _answer(value: Any) -> Callable[..., Any]:
+    return lambda domain, args, kwargs: value
+
+
+def _instead(polyfill: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda domain, args, kwargs: Call(polyfill, args, kwargs)
+
+
+def _logged(fn: Any) -> Callable[..., Any]:
+    return lambda domain, args, kwargs: domain.defer(fn, args, kwargs)
+
+
+# `__getattr__` of modules and of `torch.ops`: called natively.
+LOOKUPS = frozenset(
+    {"__getattr__", "_Ops.__getattr__", "_OpNamespace.__getattr__", "OpOverloadPacket.__getattr__"}
+)
+
+# Functions of the layer above, by name.
+OURS: Mapping[str, Callable[..., Any]] = {
+    "check": tensor_methods.check_condition,
+    "is_compiling": lambda domain, args, kwargs: True,
+    "CompiledFunction.__call__": lambda domain, args, kwargs: Call(
+        args[0]._lazy.fn,
+        args[1:],
+        kwargs,
+    ),
+    "_compiled_module.<locals>.<lambda>": lambda domain, args, kwargs: Call(
+        type(args[0])._anyshape_original.__call__,
+        args,
+        kwargs,
+    ),
+}
+
+
+def _instance_check(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """`isinstance(x, nn.Parameter)`, whose metaclass also asks for a flag that only real
+    tensors have."""
+    cls, instance = args
+    if type(instance) in PROXIES:
+        return issubclass(domain.type_of(instance), cls)
+    return isinstance(instance, cls)
+
+
+def _deepcopy(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`copy.deepcopy` of a contiguous tensor that needs no gradient: what a clone is too."""
+    x = args[0]
+    if type(x) is not TensorValue or x.attributes or x.python not in (None, torch.Tensor):
+        return NotImplemented
+    kind = x.value.tensor
+    dense = kind.strides == contiguous_strides(kind.shape)
+    if kind.requires_grad or not dense:
+        return NotImplemented
+    return tensor_ops.call_row(domain, "clone", x)
+
+
+def _apply(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`autograd.Function.apply` where no gradient is wanted: its `forward`."""
+    tensors = [value for value in args if type(value) is TensorValue]
+    wanted = domain.recorder.modes.grad and any(x.value.tensor.requires_grad for x in tensors)
+    if wanted or kwargs:
+        return NotImplemented
+    return Call(torch_polyfills.apply_forward, args)
+
+
+def _checkpoint(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`torch.utils.checkpoint.checkpoint` where no gradient is wanted: the call itself."""
+    named = {key: value for key, value in kwargs.items() if key not in CHECKPOINT_OPTIONS}
+    if domain.recorder.modes.grad or kwargs.get("use_reentrant") is None:
+        return NotImplemented
+    return Call(args[0], args[1:], named)
+
+
+CHECKPOINT_OPTIONS = frozenset(
+    {
+        "use_reentrant",
+        "context_fn",
+        "determinism_check",
+        "debug",
+        "early_stop",
+        "preserve_rng_state",
+    }
+)
+
+# What the program is told of its compilation, in capture and between segments alike.
+ANSWERS: dict[Any, tuple[bool]] = {
+    torch.compiler.is_compiling: (True,),
+    torch.compiler.is_dynamo_compiling: (True,),
+    torch.compiler.is_exporting: (False,),
+    torch.jit.is_scripting: (False,),
+    torch.jit.is_tracing: (False,),
+}
+
+FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    torch._ops.OpOverloadPacket.__call__: _packet,
+    torch._ops.OpOverload.__call__: _packet,
+    type(torch.nn.Parameter).__instancecheck__: _instance_check,
+    type(torch.nn.Buffer).__instancecheck__: _instance_check,
+    torch.Tensor.__deepcopy__: _deepcopy,
+    _APPLY: _apply,
+    torch.utils.checkpoint.checkpoint: _checkpoint,
+    scans.is_linear: lambda domain, args, kwargs: scans.linear(domain, *args),
+    linear_recurrence: lambda domain, args, kwargs: tensor_ops.call_row(
+        domain, "linear_recurrence", *args
+    ),
+    functools.cached_property.__get__: _instead(class_polyfills.get_cached),
+    inspect.signature: lambda domain, args, kwargs: inspect.signature(*args, **kwargs),
+    inspect.getfullargspec: lambda domain, args, kwargs: inspect.getfullargspec(*args, **kwargs),
+    inspect.unwrap: lambda domain, args, kwargs: inspect.unwrap(*args, **kwargs),
+    **{fn: _answer(value[0]) for fn, value in ANSWERS.items()},
+    **{fn: _instead(polyfill) for fn, polyfill in torch_polyfills.STAND_INS.items()},
+    torch._utils_internal.justknobs_check: _answer(True),
+    torch.overrides.is_tensor_like: _is_tensor_like,
+    **{
+        getattr(logging.Logger, n): _logged(getattr(logging.Logger, n))
+        for n in ("debug", "info", "warning", "error", "exception", "critical", "log")
+    },
+    logging.Logger.isEnabledFor: lambda domain, args, kwargs: domain.relied.asked(
+        args[0].isEnabledFor, tuple([*args[1:], *kwargs.values()])
+    ),
+}
+if isinstance(warnings.warn, types.FunctionType):
+    FUNCTIONS[warnings.warn] = _deferred(warnings.warn)

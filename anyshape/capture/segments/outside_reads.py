@@ -1,0 +1,140 @@
+"""What reading from an outside object means: which guard it makes, by the kind of read.
+
+In: a source and the value that was found one step further. Out: what the program sees of it.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from anyshape.capture.guards.constant_kinds import CONSTANTS
+from anyshape.capture.guards.guard_failures import contents_of
+from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.sources import Source
+from anyshape.capture.heap.values import PROXIES
+from anyshape.capture.recording.domain import RecordingDomain
+
+
+def _read_attr(domain: RecordingDomain, source: Source, key: Any, value: Any) -> Any:
+    if type(source.pinned) is types.CodeType:
+        return value
+    if key == "__dict__" and type(value) is dict:
+        child = domain.recorder.sources.child(source, "attr", key)
+        if source.is_pinned:
+            domain.recorder.sources.pin(child, value)
+        else:
+            domain.recorder.sources.place(value, child)
+        return value
+    child = domain.recorder.sources.child(source, "attr", key)
+    if (
+        source.is_pinned
+        and not child.is_pinned
+        and type(value) not in CONSTANTS
+        and _is_computed(source.pinned, key, value)
+    ):
+        domain.recorder.sources.place(value, child)
+        return value
+    return domain.see(child, value)
+
+
+def _is_computed(obj: Any, key: str, value: Any) -> bool:
+    """Whether C code makes the attribute anew each time it is asked."""
+    if isinstance(obj, type) or key in getattr(obj, "__dict__", ()):
+        return False
+    return getattr(obj, key, None) is not value
+
+
+def _read_item(domain: RecordingDomain, source: Source, key: Any, value: Any) -> Any:
+    if type(key) in PROXIES:
+        raise broken("unknown-call", "an outside dict with a symbolic key")
+    return domain.see(domain.recorder.sources.child(source, "item", key), value)
+
+
+def _read_entry(domain: RecordingDomain, source: Source, key: Any, value: Any) -> Any:
+    """What lies in a dict whose class has a ``__getitem__`` of its own."""
+    return domain.see(domain.recorder.sources.child(source, "get", key), value)
+
+
+def _read_target(domain: RecordingDomain, source: Source, key: Any, value: Any) -> Any:
+    """What a weak reference refers to."""
+    return domain.see(domain.recorder.sources.child(source, "target", key), value)
+
+
+def _read_cell(domain: RecordingDomain, source: Source, key: Any, value: Any) -> Any:
+    return domain.see(domain.recorder.sources.child(source, "cell", key), value)
+
+
+def _relied(kind: str) -> Callable[[RecordingDomain, Source, Any, Any], Any]:
+    def read(domain: RecordingDomain, source: Source, key: Any, value: Any) -> Any:
+        if kind in ("keys", "held"):
+            _refuse_changing(domain, source, "iteration")
+        domain.recorder.guard(source, kind, value)
+        return value
+
+    return read
+
+
+def _refuse_changing(domain: RecordingDomain, source: Source, what: str) -> None:
+    """What lies in a container that grows from call to call is asked natively."""
+    if contents_of(source.text) in domain.widen:
+        raise broken("changing-value", what)
+
+
+def _read_count(domain: RecordingDomain, source: Source, key: Any, value: Any) -> Any:
+    _refuse_changing(domain, source, "the length")
+    if not (source.is_pinned and isinstance(source.pinned, (tuple, frozenset, str))):
+        domain.recorder.guard(source, "length", value)
+    return value
+
+
+def _read_len(domain: RecordingDomain, source: Source, key: Any, value: Any) -> Any:
+    """How much lies in a container: a number like any other where that changes."""
+    if contents_of(source.text) in domain.widen:
+        return domain.recorder.length(value, source)
+    return _read_count(domain, source, key, value)
+
+
+def _read_contains(domain: RecordingDomain, source: Source, key: Any, value: Any) -> Any:
+    if type(key) in PROXIES:
+        raise broken("unknown-call", "membership of a symbolic value in an outside container")
+    _refuse_changing(domain, source, "membership")
+    domain.recorder.guard(source, "contains", (key, value))
+    return value
+
+
+def _lacks(kind: str) -> Callable[[RecordingDomain, Source, Any, Any], Any]:
+    def read(domain: RecordingDomain, source: Source, key: Any, value: Any) -> Any:
+        domain.recorder.guard(source, kind, key)
+        return value
+
+    return read
+
+
+def _read_unbound(domain: RecordingDomain, source: Source, key: Any, value: Any) -> Any:
+    domain.recorder.guard(source, "contains", (key, False))
+    return value
+
+
+ABSENCES = frozenset({"missing", "unset", "unbound"})
+
+
+READS: Mapping[str, Callable[[RecordingDomain, Source, Any, Any], Any]] = {
+    "attr": _read_attr,
+    "item": _read_item,
+    "entry": _read_entry,
+    "target": _read_target,
+    "global": _read_item,
+    "closure": _read_cell,
+    "len": _read_len,
+    "count": _read_count,
+    "keys": _relied("keys"),
+    "held": _relied("held"),
+    "type": _relied("type"),
+    "contains": _read_contains,
+    "missing": _lacks("missing"),
+    "unset": _lacks("unset"),
+    "unbound": _read_unbound,
+    "iter": lambda domain, source, key, value: value,
+}

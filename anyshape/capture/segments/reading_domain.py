@@ -1,0 +1,264 @@
+"""The reading half of the domain that records: what the program sees of objects that were there
+before it ran.
+
+In: an outside object and what was read from it. Out: what the program sees, and guards on what it
+relies on: constants by value, what holds the program together by identity, what may be another
+object in each call by its type and its contents as they are read.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import torch
+
+from anyshape.capture.guards.constant_kinds import CALLED, CONSTANTS, EQUAL, IDENTITY, is_simple
+from anyshape.capture.guards.guard_code import OPAQUE
+from anyshape.capture.guards.tensor_specs import in_words, is_handed_on
+from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.iterators import FORKABLE
+from anyshape.capture.heap.numpy_scalars import is_numpy_number
+from anyshape.capture.heap.sources import Source
+from anyshape.capture.heap.values import PROXIES, OpaqueValue, TensorValue
+from anyshape.capture.interpreter.generators import Generator
+from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.recording.recorder import Recorder
+from anyshape.capture.segments.outside_reads import ABSENCES, READS
+from anyshape.capture.segments.suspended_generators import see_generator
+from anyshape.capture.tensors import tensor_ops
+
+
+def is_global(function: types.FunctionType) -> bool:
+    """Whether it is told by its identity: no call makes it anew, or the program put names on it."""
+    if function.__dict__:
+        return True
+    if "<locals>" in function.__qualname__ or function.__name__ == "<lambda>":
+        return False
+    return not function.__closure__
+
+
+class ReadingDomain(RecordingDomain):
+    """See the module."""
+
+    def __init__(self, recorder: Recorder, widen: frozenset[str]) -> None:
+        self.recorder = recorder
+        self.relied = recorder.relied
+        self.widen = widen
+        self._iterators: dict[int, tuple[Any, Any]] = {}
+        self._twins: dict[int, tuple[Any, Any]] = {}
+
+    # ---- reads -----------------------------------------------------------------------------------
+    def read(self, obj: Any, kind: str, key: Any, value: Any) -> Any:
+        if type(value) in PROXIES:
+            return value
+        called = kind in ABSENCES or (kind in ("global", "attr") and isinstance(value, CALLED))
+        if called and self.relied.is_library(obj, kind):
+            self.relied.found(obj, key, value)
+            return value
+        source = self.place_of(obj, kind)
+        if source is not None:
+            return READS[kind](self, source, key, value)
+        if isinstance(value, torch.Tensor):
+            if isinstance(obj, (list, dict)):  # it may hold another one the next time
+                raise broken("unknown-call", f"what made a {type(obj).__name__}")
+            return self.lift(value)
+        return value
+
+    def place_of(self, obj: Any, kind: str) -> Source | None:
+        """Where an outside object came from; classes, modules and objects of trusted code are
+        roots of their own."""
+        sources = self.recorder.sources
+        source = sources.of(obj)
+        if source is not None:
+            return source
+        if kind in ("global", "unbound"):
+            return sources.const(obj, str(obj.get("__name__", "globals")))
+        if isinstance(obj, (tuple, list, dict, set, frozenset)) or type(obj) in CONSTANTS:
+            return None
+        if kind == "closure":
+            return sources.const(obj, "closure")
+        named = getattr(obj, "__qualname__", None) or getattr(obj, "__name__", type(obj).__name__)
+        return sources.const(obj, str(named))
+
+    def see(self, source: Source, value: Any) -> Any:
+        """What the program sees of a value found at `source`; relies on what it sees."""
+        recorder = self.recorder
+        kind = type(value)
+        if kind in (tuple, torch.Size) and source.text in self.widen and is_simple(value):
+            return self._see_items(source, value)
+        if kind in CONSTANTS:
+            if kind in (int, float) and source.text in self.widen:
+                return recorder.number(value, source)
+            if kind in OPAQUE and source.text in self.widen:
+                recorder.guard(source, "type", kind)
+                return OpaqueValue(source, kind)
+            recorder.guard(source, "equals", value)
+            return value
+        if isinstance(value, torch.Tensor):
+            return self._see_tensor(source, value)
+        if (
+            isinstance(value, EQUAL)
+            or (kind is tuple and is_simple(value))
+            or is_numpy_number(value)
+        ):
+            recorder.guard(source, "equals", value)
+            return value
+        if kind is Generator:
+            return see_generator(self, source, value)
+        if not self._is_fixed(source):
+            if kind is types.MethodType:
+                return self._see_method(source, value)
+            if kind is types.FunctionType and not is_global(value):
+                return self._see_function(source, value)
+        if (
+            isinstance(value, IDENTITY)
+            or (isinstance(value, torch.nn.Module) and not self._is_replaced(source))
+            or self._is_fixed(source)
+        ):
+            return self._see_fixed(source, value)
+        return self._see_object(source, value)
+
+    def _see_object(self, source: Source, value: Any) -> Any:
+        """An object that may be another one in each call."""
+        recorder, kind = self.recorder, type(value)
+        recorder.guard(source, "type", kind)
+        known = recorder.sources.of(value)
+        if known is None:
+            recorder.sources.place(value, source)
+        elif known is not source:
+            recorder.guard(source, "same", known)
+        if kind in FORKABLE:
+            self._iterators[id(value)] = value, value
+        return value
+
+    def _see_fixed(self, source: Source, value: Any) -> Any:
+        """An object that is the same one in each call; of another class it would be another."""
+        self._pin(source, value)
+        if not isinstance(value, IDENTITY):
+            self.recorder.guard(source, "type", type(value))
+        return value
+
+    def _see_items(self, source: Source, value: tuple[Any, ...]) -> Any:
+        """A tuple whose numbers are other ones in each call."""
+        kind, sources = type(value), self.recorder.sources
+        self.recorder.guard(source, "type", kind)
+        self.recorder.guard(source, "length", len(value))
+        items = [self.see(sources.child(source, "item", i), item) for i, item in enumerate(value)]
+        return tuple(items) if kind is tuple else tensor_ops.SizeTuple(items)
+
+    def _see_method(self, source: Source, value: Any) -> Any:
+        """A bound method is made anew each time: what it is made of is relied on."""
+        sources = self.recorder.sources
+        self.recorder.guard(source, "type", types.MethodType)
+        function = self.see(sources.child(source, "attr", "__func__"), value.__func__)
+        owner = self.see(sources.child(source, "attr", "__self__"), value.__self__)
+        return types.MethodType(function, owner)
+
+    def _see_function(self, source: Source, value: Any) -> Any:
+        """A function that a call may make anew: its code is relied on; closure and defaults are
+        read where it lies. A twin with the defaults as they are seen stands for it."""
+        recorder, sources = self.recorder, self.recorder.sources
+        recorder.guard(source, "type", types.FunctionType)
+        recorder.guard(sources.child(source, "attr", "__code__"), "is", value.__code__)
+        known = self.twin(value)
+        if known is not None:
+            recorder.guard(source, "same", sources.of(known))
+            return known
+        closure = sources.child(source, "attr", "__closure__")
+        for index, cell in enumerate(value.__closure__ or ()):
+            sources.place(cell, sources.child(closure, "item", index))
+        twin = value
+        if value.__defaults__ or value.__kwdefaults__:
+            twin = self._with_defaults(source, value)
+        sources.place(twin, source)
+        self.keep_twin(value, twin)
+        return twin
+
+    def twin(self, real: Any) -> Any:
+        """What stands for an outside function or generator in this trace; None if nothing yet."""
+        known = self._twins.get(id(real))
+        return None if known is None else known[1]
+
+    def keep_twin(self, real: Any, twin: Any) -> None:
+        """From now on `twin` stands for `real`."""
+        self._twins[id(real)] = real, twin
+
+    def generators(self) -> list[Generator]:
+        """The twins of outside generators that this trace has advanced."""
+        found = [twin for _, twin in self._twins.values() if type(twin) is Generator]
+        return [twin for twin in found if twin.touched]
+
+    def handed_generators(self) -> list[Generator]:
+        """The twins of generators that the program handed from one instruction to the next."""
+        twins = [twin for _, twin in self._twins.values() if type(twin) is Generator]
+        places = map(self.recorder.sources.of, twins)
+        return [twin for twin, at in zip(twins, places) if at is not None and at.kind == "slot"]
+
+    def _with_defaults(self, source: Source, value: Any) -> Any:
+        child = self.recorder.sources.child
+        names = value.__code__, value.__globals__, value.__name__
+        place = child(source, "attr", "__defaults__")
+        if value.__defaults__ is not None:
+            self.recorder.guard(place, "length", len(value.__defaults__))
+        seen = [
+            self.see(child(place, "item", i), v) for i, v in enumerate(value.__defaults__ or ())
+        ]
+        twin = types.FunctionType(*names, tuple(seen) or None, value.__closure__)
+        place = child(source, "attr", "__kwdefaults__")
+        if value.__kwdefaults__:
+            self.recorder.guard(place, "keys", tuple(value.__kwdefaults__))
+            twin.__kwdefaults__ = {
+                key: self.see(child(place, "item", key), v)
+                for key, v in value.__kwdefaults__.items()
+            }
+        twin.__qualname__, twin.__module__ = value.__qualname__, value.__module__
+        return twin
+
+    def _is_fixed(self, source: Source) -> bool:
+        """Whether what holds the value is itself always the same object, so that identity is
+        the guard: until it has been replaced."""
+        pinned = source.base is not None and source.base.is_pinned
+        return pinned and source.text not in self.widen
+
+    def _is_replaced(self, source: Source) -> bool:
+        """Whether it, or what it is a part of, is another object in each call."""
+        step: Source | None = source if self.widen else None
+        while step is not None and step.text not in self.widen:
+            step = step.base
+        return step is not None
+
+    def _see_tensor(self, source: Source, value: torch.Tensor) -> Any:
+        if self._is_fixed(source):
+            self._pin(source, value)
+        elif is_handed_on(value):
+            self.recorder.guard(source, "type", type(value))
+            return OpaqueValue(source, type(value), in_words(value))
+        return self.recorder.tensor(value, source)
+
+    def _pin(self, source: Source, value: Any) -> None:
+        """Relies on an object being this one, wherever it was handed in before."""
+        recorder = self.recorder
+        recorder.guard(source, "is", value)
+        known = recorder.sources.of(value)
+        recorder.sources.pin(source, value)
+        if known is not None and not known.is_pinned:
+            recorder.guard(known, "same", source)
+
+    def lift(self, tensor: torch.Tensor) -> TensorValue:
+        """A real tensor that no source is known of: a constant of the segment."""
+        source = self.recorder.sources.of(tensor) or self.recorder.sources.const(tensor, "constant")
+        return self.recorder.tensor(tensor, source)
+
+    def seen(self, value: Any) -> Any:
+        """A value that torch code will look into, outside containers read at any depth."""
+        if not isinstance(value, (list, tuple, dict)) or type(value) is torch.Size:
+            return value
+        heap = self.machine.heap
+        state = heap.mirror(value)
+        if isinstance(value, dict):
+            return {key: self.seen(item) for key, item in dict.items(state)}
+        items = [self.seen(item) for item in state]
+        if all(a is b for a, b in zip(items, state)):
+            return state
+        return items if isinstance(value, list) else tuple.__new__(type(value), items)

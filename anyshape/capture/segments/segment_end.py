@@ -1,0 +1,449 @@
+"""The end of a segment: what it returns or leaves alive, rebuilt as fresh Python objects from what
+the graph computed.
+
+In: virtual values and the heap's log of effects. Out: the graph's flat outputs and one
+generated function `rebuild(outs, slots)`, which makes the objects, replays the writes in order
+and gives the values. Outside objects are named by their source, constants by themselves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+import types
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from anyshape.capture.guards import execution_modes
+from anyshape.capture.heap.allocation_age import may_be_young, young_objects
+from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.iterators import TELLING
+from anyshape.capture.heap.mirrors import mapping_behind
+from anyshape.capture.heap.shadow_heap import Effect
+from anyshape.capture.heap.sources import Source, expression
+from anyshape.capture.heap.values import (
+    IMMUTABLE,
+    NULL,
+    PROXIES,
+    Formed,
+    OpaqueValue,
+    ScalarValue,
+    SizeValue,
+    TensorValue,
+    TextValue,
+)
+from anyshape.capture.interpreter.continuations import Continuation
+from anyshape.capture.interpreter.frame import Frame
+from anyshape.capture.interpreter.generators import Generator
+from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.segments.makers import MAKERS, instance
+from anyshape.capture.segments.suspended_generators import STATE
+from anyshape.capture.tensors.tensor_ops import SizeTuple
+from anyshape.ir.graph import Arg
+from anyshape.ir.scalars import Scalar, ScalarInput
+
+VIEWS = {
+    type(getattr(made(), name)()): name
+    for made in (dict, OrderedDict)
+    for name in ("keys", "values", "items")
+}
+SIMPLE = (IMMUTABLE - {slice}) | {types.ModuleType, types.CodeType, re.Pattern, re.Match}
+"""What is written as it is: a slice may hold sizes."""
+
+
+class Rebuilder:
+    """Writes the source of `rebuild`, one value after the other; an object reached twice is
+    made once."""
+
+    def __init__(self, domain: RecordingDomain, new_machine: Callable[[], Any]) -> None:
+        self.domain = domain
+        self.new_machine = new_machine
+        self.recorder = domain.recorder
+        self.heap = domain.machine.heap
+        self.outputs: list[Arg] = []
+        self._output_of: dict[Any, str] = {}
+        self._made: dict[int, str] = {}
+        self._kept: list[Any] = []
+        self.constants: dict[str, Any] = {}
+        self._constant_of: dict[int, str] = {}
+        self.lines: list[str] = []
+        self._positions: list[str] = []
+        self._reads: dict[str, str] = {}
+        self._young: frozenset[int] | None = None
+        self._held: set[int] = set()  # generators that the program goes on with
+
+    # ---- names -----------------------------------------------------------------------------------
+    def constant(self, obj: Any, hint: str = "") -> str:
+        """The name of an object that is the same in every run."""
+        known = self._constant_of.get(id(obj))
+        if known is None:
+            known = self._constant_of[id(obj)] = f"c{len(self.constants)}"
+            self.constants[known] = obj
+        return known
+
+    def output(self, arg: Arg) -> str:
+        """What the graph computes; asked for twice, it is one output."""
+        known = self._output_of.get(arg)
+        if known is None:
+            known = self._output_of[arg] = f"outs[{len(self.outputs)}]"
+            self.outputs.append(arg)
+        return known
+
+    def add(self, line: str) -> None:
+        self.lines.append("    " + line)
+
+    def fresh(self, obj: Any) -> str:
+        name = f"v{len(self._made)}"
+        self._made[id(obj)] = name
+        self._kept.append(obj)
+        return name
+
+    def is_unmade(self, obj: Any) -> bool:
+        """Whether an object of this trace has no name yet."""
+        return id(obj) not in self._made and self.heap.is_created(obj)
+
+    def read(self, source: Source) -> str:
+        """What lies outside at the end of the graph, before any write is replayed."""
+        text = expression(source, self.constant)
+        if source.is_pinned or source.base is None:
+            return text
+        return self._reads.setdefault(text, f"r{len(self._reads)}")
+
+    # ---- values ----------------------------------------------------------------------------------
+    def text(self, value: Any) -> str:
+        """Python text that gives the value at run time."""
+        kind = type(value)
+        if kind is TensorValue:
+            return self._tensor(value)
+        if kind is SizeValue:
+            expr = self.recorder.cx.facts.simplify(value.expr)
+            return repr(expr) if isinstance(expr, int) else self.output(expr)
+        if kind is ScalarValue:
+            scalar = value.scalar
+            whole = isinstance(scalar, (Scalar, ScalarInput))
+            return self.output(scalar if whole else Scalar("bool", "value", (scalar,)))
+        if kind is OpaqueValue:
+            return self.read(value.source)
+        if kind is TextValue:
+            return f"''.join(({', '.join(map(self._part, value.parts))},))"
+        if value is None or kind is bool or kind is int or kind is str:
+            return repr(value)
+        if value is NULL:
+            return self.constant(value)
+        if kind in SIMPLE:
+            return self.constant(value)
+        made = self._made.get(id(value))
+        if made is not None:
+            return made
+        return self._object(value, kind)
+
+    def _part(self, part: str | Formed) -> str:
+        """A part of a text: `format(outs[0], '>4')`."""
+        if isinstance(part, str):
+            return repr(part)
+        args = [self.text(arg) for arg in part.args]
+        named = [f"{key}={self.text(value)}" for key, value in part.kwargs.items()]
+        return f"{self.constant(part.function)}({', '.join([*args, *named])})"
+
+    def _tensor(self, value: TensorValue) -> str:
+        source = self.recorder.source_of(value.value)
+        if source is not None:
+            return self.read(source)
+        text = self.output(value.value)
+        if value.attributes:
+            known = self._made.get(id(value.value))
+            if known is not None:
+                return known
+            name = self.fresh(value.value)
+            self.add(f"{name} = {text}")
+            for key, attribute in value.attributes.items():
+                self.add(f"setattr({name}, {key!r}, {self.text(attribute)})")
+            return name
+        return text
+
+    def _object(self, value: Any, kind: type) -> str:
+        if kind is Generator:
+            self._held.add(id(value))
+        if self.heap.is_created(kind) and closes_over_proxy(kind):
+            raise broken("escape", f"an object of class {kind.__name__}, made in the function,")
+        real = self.heap.real(value)
+        if real is not value and not self._is_ours(real):
+            return self._outside(real)
+        if isinstance(value, tuple):
+            return self._any_tuple(value)
+        small = self._small_object(value, kind)
+        if small is not None:
+            return small
+        if kind in TELLING and self.recorder.sources.of(value) is None:
+            return self._iterator(value)
+        if not self.heap.is_created(value) and not self._is_ours(value):
+            return self._outside(value)
+        for base, maker in MAKERS:
+            if isinstance(value, base):
+                return maker(self, value)
+        if kind is Generator:
+            return self._generator(value)
+        if isinstance(value, Iterator):
+            raise broken("escape", f"a {kind.__name__}")
+        return instance(self, value)
+
+    def _small_object(self, value: Any, kind: type) -> str | None:
+        """What is made anew wherever it is needed."""
+        if kind is slice:
+            return (
+                f"slice({self.text(value.start)}, {self.text(value.stop)}, {self.text(value.step)})"
+            )
+        if kind is types.MethodType:
+            function, owner = self.text(value.__func__), self.text(value.__self__)
+            return f"{self.constant(types.MethodType)}({function}, {owner})"
+        if self.recorder.sources.of(value) is None and is_bound_method(value):
+            return f"getattr({self.text(value.__self__)}, {value.__name__!r})"
+        ours = kind in VIEWS and self.recorder.sources.of(value) is None
+        mapping = mapping_behind(value) if ours else None
+        return None if mapping is None else f"{self.text(self.heap.real(mapping))}.{VIEWS[kind]}()"
+
+    def _is_ours(self, value: Any) -> bool:
+        """Whether a container that nobody registered was made in this trace nevertheless."""
+        if self.recorder.sources.of(value) is not None:
+            return False
+        return holds_proxy(value) or (isinstance(value, MADE_BY_C) and self._is_young(value))
+
+    def _is_young(self, value: Any) -> bool:
+        if self._young is None:
+            self._young = young_objects()
+        return may_be_young(value, self._young)
+
+    def _outside(self, value: Any) -> str:
+        source = self.recorder.sources.of(value)
+        if source is None and isinstance(value, tuple):  # made here; what lies in it need not be
+            return self._any_tuple(value)
+        return self.constant(value) if source is None else self.read(source)
+
+    def _any_tuple(self, value: tuple[Any, ...]) -> str:
+        if not self.is_fixed(value):
+            source = self.recorder.sources.of(value)
+            if source is not None:  # a tuple from outside: its items may differ the next time
+                return self.read(source)
+        plain = type(value) is tuple or type(value) is SizeTuple
+        return self._tuple(value) if plain else self._tuple_subclass(value)
+
+    def _tuple(self, value: tuple[Any, ...]) -> str:
+        parts = [self.text(item) for item in value]
+        if type(value) is SizeTuple:
+            return f"{self.constant(torch.Size)}([{', '.join(parts)}])"
+        if self.is_fixed(value):
+            return self.constant(value)
+        return f"({', '.join(parts)},)" if parts else "()"
+
+    def _tuple_subclass(self, value: Any) -> str:
+        if self.is_fixed(value):
+            return self.constant(value)
+        parts = ", ".join(self.text(item) for item in value)
+        if hasattr(type(value), "n_sequence_fields"):  # a struct sequence of C: torch.return_types
+            return f"{self.constant(type(value))}(({parts},))"
+        return f"tuple.__new__({self.constant(type(value))}, ({parts},))"
+
+    def is_fixed(self, value: Any) -> bool:
+        """Whether a tuple holds only constants, all the way down."""
+        return all(
+            self.is_fixed(item) if isinstance(item, tuple) else type(item) in SIMPLE
+            for item in value
+        )
+
+    # ---- frames ----------------------------------------------------------------------------------
+    def frames(self, frame: Frame) -> str:
+        """Real frames from the innermost outwards; gives the name of the innermost."""
+        chain: list[Frame] = []
+        current: Frame | None = frame
+        while current is not None:
+            chain.append(current)
+            current = current.back
+        names = [self._frame(part, part.continuation) for part in chain]
+        for part, name in zip(chain, names):
+            if isinstance(part.generator, Generator):
+                generator = self.text(part.generator)
+                self.add(f"{name}.generator = {generator}")
+                self._state(generator, part.generator, name)
+        for inner, outer in zip(names, names[1:]):
+            self.add(f"{inner}.back = {outer}")
+        return names[0]
+
+    def _generator(self, value: Generator) -> str:
+        """A generator that this segment made: it is run by a machine of its own."""
+        name = self.fresh(value)
+        make = self.constant(Generator.restored)
+        machine = f"{self.constant(self.new_machine)}()"
+        self.add(f"{name} = {make}({machine}, {self.constant(value.frame.code)})")
+        if not value.running:  # the frame of a running one is among the frames
+            self._leave(name, value)
+        return name
+
+    def generators(self) -> None:
+        """Brings generators from outside to where their twins are."""
+        for twin in self.domain.generators():
+            if not twin.running:
+                self._leave(self._outside(twin), twin)
+
+    def refuse_lost_generators(self) -> None:
+        """A generator that nobody holds any more has something to do, at a moment that capture has
+        missed."""
+        for value in (*self.heap.created.values(), *self.domain.handed_generators()):
+            if type(value) is Generator and value.is_left_open and id(value) not in self._held:
+                raise broken("escape", "a generator that is dropped")
+
+    def _leave(self, name: str, value: Generator) -> None:
+        if value.finished:
+            self._state(name, value, None)
+            return
+        frame = self._frame(value.frame, None)
+        self._state(name, value, frame)
+        if not value.started:
+            self.add(f"{frame}.generator = {name}")
+
+    def _state(self, name: str, value: Generator, frame: str | None) -> None:
+        for key in STATE:
+            self.add(f"{name}.{key} = {getattr(value, key)}")
+        if frame is not None:
+            self.add(f"{name}.frame = {frame}")
+
+    def _frame(self, frame: Frame, continuation: Any) -> str:
+        name = self.fresh(frame)
+        locals_ = ", ".join(self.text(value) for value in frame.locals)
+        stack = ", ".join(self.text(value) for value in frame.stack)
+        parts = [
+            self.constant(frame.code),
+            self.constant(frame.globals),
+            self.constant(frame.builtins),
+            f"[{locals_}]",
+        ]
+        self.add(f"{name} = {self.constant(Frame)}({', '.join(parts)}, {self.text(frame.names)})")
+        self.add(f"{name}.stack = [{stack}]")
+        self.add(f"{name}.index = {frame.index}")
+        if frame.handled is not None:
+            self.add(f"{name}.handled = {self.text(frame.handled)}")
+        self.add(f"{name}.continuation = {self._continuation(continuation)}")
+        return name
+
+    def _continuation(self, made: Continuation | None) -> str:
+        if made is None or not dataclasses.is_dataclass(made):
+            return "None" if made is None else self.constant(made)
+        parts = []
+        for entry in dataclasses.fields(made):
+            value = getattr(made, entry.name)
+            parts.append(
+                self._continuation(value) if isinstance(value, Continuation) else self.text(value)
+            )
+        return f"{self.constant(type(made))}({', '.join(parts)})"
+
+    def _iterator(self, value: Any) -> str:
+        """A native iterator over rebuilt containers. It takes its position when all writes have
+        been replayed: one behind the end of a list, so far, would become the end."""
+        make, args, *rest = value.__reduce__()
+        name = self.fresh(value)
+        self.add(f"{name} = {self.constant(make)}({', '.join(self.text(arg) for arg in args)})")
+        if rest and rest[0] is not None:
+            self._positions.append(f"    {name}.__setstate__({self.text(rest[0])})")
+        return name
+
+    # ---- the whole -------------------------------------------------------------------------------
+    def effect(self, effect: Effect) -> None:
+        """Replays one write."""
+        target = self.text(self.heap.real(effect.target))
+        args = [self.text(arg) for arg in effect.args if arg is not NULL]
+        named = [f"{key}={self.text(value)}" for key, value in effect.kwargs.items()]
+        fn = self.constant(effect.fn)
+        self.add(f"{fn}({', '.join([target, *args, *named])})")
+
+    def modes(self) -> None:
+        """Leaves torch in the modes that the program left it in."""
+        if self.recorder.modes != self.recorder.entry_modes:
+            self.add(
+                f"{self.constant(execution_modes.apply)}({self.constant(self.recorder.modes)})"
+            )
+
+    def compile(self, result: str) -> Callable[[Sequence[Any], Sequence[Any]], Any]:
+        """The function `rebuild(outs, slots)` that does all lines and returns `result`."""
+        reads = [f"    {name} = {text}" for text, name in self._reads.items()]
+        head, tail = "def rebuild(outs, slots):", f"    return {result}"
+        text = "\n".join([head, *reads, *self.lines, *self._positions, tail, ""])
+        scope = dict(self.constants)
+        exec(compile(text, "<anyshape rebuild>", "exec"), scope)
+        function: Callable[[Sequence[Any], Sequence[Any]], Any] = scope["rebuild"]
+        return function
+
+
+def holds_proxy(value: Any) -> bool:
+    """Whether a proxy lies in a container that no row of the heap knows: C code made it."""
+    seen: set[int] = set()
+    pending = [value]
+    while pending:
+        found = pending.pop()
+        if type(found) in PROXIES:
+            return True
+        if id(found) in seen or not isinstance(found, LOOKED_INTO):
+            continue
+        seen.add(id(found))
+        pending.extend(_contents(found))
+    return False
+
+
+def closes_over_proxy(kind: type) -> bool:
+    """Whether a method of a class that the program makes is to see what is known while running."""
+    functions = [f for f in vars(kind).values() if isinstance(f, types.FunctionType)]
+    return any(holds_proxy(f.__closure__) for f in functions if f.__closure__)
+
+
+MADE_BY_C = (list, dict, set, deque, bytearray, Iterator)
+LOOKED_INTO = (list, tuple, dict, set, deque, types.CellType, types.MethodType, functools.partial)
+
+
+def _contents(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return [*value.keys(), *value.values()]
+    if isinstance(value, types.CellType):
+        try:
+            return [value.cell_contents]
+        except ValueError:
+            return []
+    if isinstance(value, types.MethodType):
+        return [value.__self__]
+    if isinstance(value, functools.partial):
+        return [value.func, value.args, value.keywords]
+    return value
+
+
+BOUND_METHODS = frozenset({types.BuiltinFunctionType, types.MethodWrapperType})
+
+
+def is_bound_method(value: Any) -> bool:
+    """Whether it is a C method that asking its object for the name gives again."""
+    if type(value) not in BOUND_METHODS:
+        return False
+    owner = value.__self__
+    if isinstance(owner, (types.ModuleType, type(None), type)):
+        return False
+    return getattr(owner, value.__name__, None) == value
+
+
+Rebuild = Callable[[Sequence[Any], Sequence[Any]], Any]
+
+
+def finish(
+    domain: RecordingDomain, result: Any, new_machine: Callable[[], Any]
+) -> tuple[tuple[Arg, ...], Rebuild]:
+    """The graph outputs and the `rebuild` of a segment that ends by returning `result`, or
+    before an instruction of a `Frame`. `new_machine` gives a machine for a generator to run in."""
+    if type(result) is Generator:
+        raise broken("escape", "a generator")
+    rebuilder = Rebuilder(domain, new_machine)
+    for effect in domain.machine.heap.effects:
+        rebuilder.effect(effect)
+    text = rebuilder.frames(result) if isinstance(result, Frame) else rebuilder.text(result)
+    rebuilder.generators()
+    rebuilder.refuse_lost_generators()
+    rebuilder.modes()
+    return tuple(rebuilder.outputs), rebuilder.compile(text)

@@ -1,0 +1,73 @@
+"""Generators that live longer than a segment: what capture sees of one, and how it is left behind.
+
+In: a real generator of an earlier segment, at a source. Out: a twin whose frame holds what the
+trace sees of the real frame's locals and stack, so that it can be advanced like any other; at the
+end of the segment the real one is brought to where its twin is (`Rebuilder.generators`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from anyshape.capture.heap.sources import Source
+from anyshape.capture.heap.values import NULL
+from anyshape.capture.interpreter.frame import Frame
+from anyshape.capture.interpreter.generators import Generator
+from anyshape.capture.interpreter.liveness import is_live, live_at
+from anyshape.capture.recording.domain import RecordingDomain
+
+STATE = ("running", "started", "finished")
+
+
+def see_generator(domain: RecordingDomain, source: Source, value: Generator) -> Generator:
+    """The twin of a real generator; its position in the code is relied on."""
+    recorder, sources = domain.recorder, domain.recorder.sources
+    recorder.guard(source, "type", Generator)
+    known = domain.twin(value)
+    if known is not None:
+        first = sources.of(known)
+        if first is not source:
+            recorder.guard(source, "same", first)
+        return known
+    for name in STATE:
+        recorder.guard(sources.child(source, "attr", name), "equals", getattr(value, name))
+    real = value.frame
+    place = sources.child(source, "attr", "frame")
+    recorder.guard(sources.child(place, "attr", "code"), "is", real.code)
+    twin = Generator.restored(domain.machine, real.code)
+    twin.running, twin.started, twin.finished = value.running, value.started, value.finished
+    twin.touched = value.running
+    sources.place(twin, source)
+    domain.keep_twin(value, twin)
+    if not value.finished and not value.running:  # the frame of a running one is on the stack
+        twin.frame = _see_frame(domain, place, real)
+        if not value.started:
+            twin.frame.generator = twin
+    return twin
+
+
+def _see_frame(domain: RecordingDomain, place: Source, real: Frame) -> Frame:
+    recorder, child = domain.recorder, domain.recorder.sources.child
+    recorder.guard(child(place, "attr", "index"), "equals", real.index)
+    stack = child(place, "attr", "stack")
+    recorder.guard(stack, "length", len(real.stack))
+    live = live_at(real)
+    locals_ = list(_seen(domain, child(place, "attr", "locals"), real.locals, live))
+    frame = Frame(real.code, real.globals, real.builtins, locals_, real.names)
+    frame.stack = list(_seen(domain, stack, real.stack, -1))
+    frame.index = real.index
+    frame.handled = domain.see(child(place, "attr", "handled"), real.handled)
+    return frame
+
+
+def _seen(domain: RecordingDomain, place: Source, values: list[Any], live: int) -> Iterator[Any]:
+    for index, value in enumerate(values):
+        source = domain.recorder.sources.child(place, "item", index)
+        if not is_live(live, index, value):
+            yield NULL
+        elif value is NULL:
+            domain.recorder.guard(source, "is", NULL)
+            yield NULL
+        else:
+            yield domain.see(source, value)

@@ -1,0 +1,516 @@
+"""The domain that records: reads become sources and guards, tensors become nodes, sizes stay
+symbolic, branches on sizes join.
+
+In: what the interpreter asks (`domain.py`). Out: a `Recorder` full of nodes and guards, and the
+heap's log of effects. Python numbers handed in are constants first; those named in `widen` are
+symbolic.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.mirrors import held_in
+from anyshape.capture.heap.shadow_heap import Effect
+from anyshape.capture.heap.values import (
+    PROXIES,
+    Call,
+    Formed,
+    OpaqueValue,
+    ScalarValue,
+    SizeValue,
+    TensorValue,
+    TextValue,
+)
+from anyshape.capture.interpreter import size_texts
+from anyshape.capture.interpreter.attributes import C_FUNCTIONS
+from anyshape.capture.interpreter.frame import Frame
+from anyshape.capture.recording.forks import Forks
+from anyshape.capture.recording.recorder import Recorder
+from anyshape.capture.segments import c_calls, callables
+from anyshape.capture.segments.reading_domain import ReadingDomain
+from anyshape.capture.sizes import formed_texts, join, numbers
+from anyshape.capture.tensors import modules, tensor_methods, tensor_ops, torchmap
+from anyshape.capture.tensors.snapshots import snapshot
+from anyshape.ops.context import OpError
+from anyshape.ops.layout import numel
+from anyshape.symbolic import Condition
+
+# Functions that may be more than their code, depending on their arguments.
+SPECIAL = (callables.FUNCTIONS, modules.FAST, tensor_methods.HANDLERS, torchmap.ROWS)
+
+
+def unread(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """The hook, which ends the segment where it is asked to look into an opaque value."""
+
+    @functools.wraps(hook)
+    def guarded(self: SymbolicDomain, *args: Any) -> Any:
+        for arg in args:
+            if type(arg) is OpaqueValue and arg.told:
+                raise broken("tensor-subclass", arg.told)
+            if type(arg) is OpaqueValue or type(arg) is TextValue:
+                raise broken("changing-value", hook.__name__)
+        return hook(self, *args)
+
+    return guarded
+
+
+SEQUENCES = (list, tuple, str, bytes)
+UNCHANGING = (str, bytes, range, type, types.GenericAlias)
+TURNS = "the allowed number of turns of its loops"
+GUARD_TURNS = 50
+"""How many turns of unrolled loops a guard on a branch counts for: it costs as much to capture."""
+
+
+class SymbolicDomain(ReadingDomain):
+    """See the module."""
+
+    records = True
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        *,
+        widen: frozenset[str] = frozenset(),
+        forks: int = 2_000,
+        turns: int = 50_000,
+        forms_texts: bool = True,
+    ) -> None:
+        super().__init__(recorder, widen)
+        self.forms_texts = forms_texts  # of sizes known at entry, in each call
+        self.has_formed = False
+        self.turns_left = turns
+        self.jumps_left = turns
+        self.forks = Forks(left=forks)
+        self.interpreted: set[types.CodeType] = set()
+        self._plain: set[Any] = set()  # functions that are interpreted, whatever their arguments
+        recorder.frame = lambda: self.machine.frame
+
+    # ---- values ----------------------------------------------------------------------------------
+    def forget(self) -> None:
+        """The capture is over: what it has met is held by nobody but the program."""
+        machine = self.machine
+        machine.frame = machine.escaped = None
+        for table in (
+            self._twins,
+            self._iterators,
+            machine.heap.created,
+            machine.heap.mirrors,
+            machine.heap.unread,
+            machine.heap.told,
+            self._plain,
+        ):
+            table.clear()
+        machine.heap.slots.clear()
+        machine.heap.effects.clear()
+        self.recorder.forget()
+
+    def argument(self, value: Any) -> Any:
+        """A value of the virtual stack as an argument of a node."""
+        return tensor_ops.to_arg(self, value)
+
+    def arguments(self, values: Any) -> tuple[Any, ...]:
+        """Values of the virtual stack as arguments of a node."""
+        return tuple(tensor_ops.to_arg(self, value) for value in values)
+
+    def created(self, value: Any) -> Any:
+        """Registers a container made here as made in this trace; not one that native code made
+        before this segment: it is another one in each call."""
+        outside = self.recorder.sources.of(value) is not None
+        return value if outside else self.machine.heap.create(value)
+
+    def will_advance(self, iterator: Any) -> None:
+        """An iterator from outside is advanced natively, between segments; an endless loop ends
+        the segment."""
+        self._spend_turns(1)
+        if self.recorder.sources.of(iterator) is not None:
+            raise broken("outside-iterator", type(iterator).__name__)
+
+    def will_jump_back(self) -> None:
+        """An endless loop ends the segment, whatever it turns for."""
+        self.jumps_left -= 1
+        if self.jumps_left < 0:
+            raise broken("budget", TURNS)
+
+    def will_guard(self) -> None:
+        """A branch on sizes could not be joined; many of them are a loop over sizes."""
+        self._spend_turns(GUARD_TURNS)
+
+    def _spend_turns(self, count: int) -> None:
+        self.turns_left -= count
+        if self.turns_left < 0:
+            raise broken("budget", TURNS)
+
+    def will_drop(self, generator: Any) -> None:
+        if self.recorder.sources.of(generator) is not None:
+            raise broken("outside-iterator", "generator")
+
+    def behind(self, view: Any, mapping: Any) -> None:
+        sources = self.recorder.sources
+        source = sources.of(view)
+        if source is not None and sources.of(mapping) is None:
+            sources.place(mapping, sources.child(source, "behind", None))
+
+    def will_look_inside(self, obj: Any) -> None:
+        """Only what a guard can compare, where it holds what may change."""
+        iterates = type(getattr(type(obj), "__iter__", None)) in C_FUNCTIONS
+        if not iterates or isinstance(obj, UNCHANGING) or hasattr(type(obj), "__next__"):
+            return
+        if self.recorder.sources.of(obj) is None:
+            return
+        held = held_in(obj)
+        if held is None:
+            raise broken("unknown-call", f"what a {type(obj).__name__} from outside holds")
+        self.read(obj, "held", None, held)
+
+    def key(self, value: Any) -> Any:
+        if type(value) is tuple:
+            return tuple(self.key(v) if type(v) in (tuple, *PROXIES) else v for v in value)
+        return value if type(value) is TensorValue else self.concrete(value, "a key")
+
+    def identify(self, obj: Any) -> None:
+        tensor = type(obj) is TensorValue
+        source = self.recorder.source_of(obj.value) if tensor else self.recorder.sources.of(obj)
+        if source is not None:
+            self.recorder.identified[source] = None
+
+    def outside_iterators(self) -> dict[int, tuple[Any, Any]]:
+        return dict(self._iterators)
+
+    # ---- calls -----------------------------------------------------------------------------------
+    def python_call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if fn in self._plain:
+            return NotImplemented
+        replaced = callables.FUNCTIONS.get(fn)
+        if replaced is not None:
+            return replaced(self, args, kwargs)
+        made = tensor_methods.call_torch(self, fn, args, kwargs)
+        if made is not NotImplemented:
+            return made
+        if fn.__qualname__ in callables.LOOKUPS:  # it imports, or makes, what it was asked for
+            return fn(*args, **kwargs)
+        if fn.__module__ == "anyshape.api":
+            named = callables.OURS.get(fn.__qualname__)
+            if named is not None:
+                return named(self, args, kwargs)
+        if fn.__qualname__ == "GenerationTracker.tag":  # torch._dynamo notes every new module
+            return None
+        if callables.is_disabled(fn):
+            raise broken("disabled", fn.__qualname__)
+        original = callables.compiled_by_torch(fn)
+        if original is not None:
+            return Call(original, args, kwargs)
+        return modules.call(self, fn, args, kwargs)
+
+    def entered(self, fn: types.FunctionType) -> None:
+        if not self.recorder.depth:  # a side of a branch may be dropped
+            self.interpreted.add(fn.__code__)
+        if fn in self._plain:
+            return
+        if not any(fn in table for table in SPECIAL) and fn.__module__ != "anyshape.api":
+            self._plain.add(fn)
+        if id(fn) not in self.machine.heap.created and self.relied.is_fixed(fn):
+            self.relied.entered(fn)
+
+    def not_a_subclass(self, sub: type, cls: type) -> None:
+        self.relied.not_a_subclass(sub, cls)
+
+    def default(self, fn: types.FunctionType, name: str, value: Any, *, keyword: bool) -> Any:
+        if type(value) in PROXIES or id(fn) in self.machine.heap.created:
+            return value
+        sources = self.recorder.sources
+        if keyword and self.relied.is_fixed(fn):
+            table = sources.const(fn.__kwdefaults__, f"defaults of {fn.__qualname__}")
+            return self.see(sources.child(table, "item", name), value)
+        self.relied.default(fn, name, value)
+        return self.lift(value) if isinstance(value, torch.Tensor) else value
+
+    def remembered(self, fn: Any, args: tuple[Any, ...], result: Any) -> Any:
+        self.relied.remembered(fn, args, result)
+        return self.lift(result) if isinstance(result, torch.Tensor) else result
+
+    def is_opaque(self, fn: Any) -> bool:
+        return fn not in self._plain and callables.is_opaque(fn)
+
+    def call_native(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return c_calls.call(self, fn, args, kwargs)
+
+    def concrete(self, value: Any, fn: Any) -> Any:
+        """A size as a plain int, for C code that needs one."""
+        name = getattr(fn, "__qualname__", repr(fn))
+        if type(value) is SizeValue:
+            return self.recorder.specialize(value.expr, name)
+        if type(value) is ScalarValue:
+            if value.kind is bool:
+                return numbers.decide(self.recorder, value)
+            return self.recorder.specialize_scalar(value.scalar, name)
+        if type(value) in PROXIES:
+            raise c_calls.unknown(self, fn)
+        return value
+
+    def instantiate(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if cls in callables.NATIVE_CLASSES:
+            return cls(*[self.concrete(a, cls) for a in args], **kwargs)
+        if cls is torch.Size:
+            parts = list(self.machine.heap.mirror(args[0])) if args else []
+            if any(type(p) in PROXIES for p in parts):
+                return tensor_ops.SizeTuple(parts)
+            return torch.Size(parts)
+        if issubclass(cls, torch.Tensor):
+            raise broken("unknown-call", f"making a {cls.__name__}")
+        return NotImplemented
+
+    # ---- proxies ---------------------------------------------------------------------------------
+    def unary(self, op: str, a: Any) -> Any:
+        shown = formed_texts.shown(self, op, a)
+        return self._unary(op, a) if shown is None else shown
+
+    @unread
+    def _unary(self, op: str, a: Any) -> Any:
+        if type(a) is TensorValue:
+            if op == "not":
+                return self.unary(op, tensor_ops.read_number(self, a, "bool"))
+            return tensor_ops.unary(self, op, a)
+        return numbers.unary(self.recorder, op, a)
+
+    @unread
+    def binary(self, op: str, a: Any, b: Any) -> Any:
+        if op == "*":
+            a, b = self._repeated(a, b), self._repeated(b, a)
+        if (
+            type(a) is TensorValue
+            or type(b) is TensorValue
+            or isinstance(a, torch.Tensor)
+            or isinstance(b, torch.Tensor)
+        ):
+            made = tensor_ops.binary(self, op, a, b)
+        elif op == "%" and isinstance(a, (str, bytes)):
+            return a % self.concrete(b, "a format")
+        elif op in ("+", "*") and (isinstance(a, SEQUENCES) or isinstance(b, SEQUENCES)):
+            a, b = self.concrete(a, "a repetition"), self.concrete(b, "a repetition")
+            return a * b if op == "*" else a + b
+        else:
+            made = numbers.binary(self.recorder, op, a, b)
+        if made is NotImplemented:
+            text = f"unsupported operand type(s) for {op}: '{self._name(a)}' and '{self._name(b)}'"
+            raise TypeError(text)
+        return made
+
+    def _repeated(self, count: Any, other: Any) -> Any:
+        """`[0] * count` reads from a tensor how often."""
+        if type(count) is not TensorValue or not isinstance(other, SEQUENCES):
+            return count
+        return tensor_ops.read_number(self, count, "index")
+
+    @unread
+    def inplace(self, op: str, a: Any, b: Any) -> Any:
+        return (
+            tensor_ops.inplace(self, op, a, b) if type(a) is TensorValue else self.binary(op, a, b)
+        )
+
+    @unread
+    def compare(self, op: str, a: Any, b: Any) -> Any:
+        if type(a) is TensorValue or type(b) is TensorValue:
+            made = tensor_ops.compare(self, op, a, b)
+        else:
+            made = numbers.compare(self.recorder, op, a, b)
+        if made is NotImplemented:
+            raise TypeError(
+                f"'{op}' not supported between instances of '{self._name(a)}' and '{self._name(b)}'"
+            )
+        return made
+
+    def _name(self, value: Any) -> str:
+        return self.type_of(value).__name__ if type(value) in PROXIES else type(value).__name__
+
+    @unread
+    def contains(self, container: Any, item: Any) -> Any:
+        if type(container) is not TensorValue:
+            raise TypeError(f"argument of type '{self._name(container)}' is not iterable")
+        equal = tensor_ops.compare(self, "==", container, item)
+        return tensor_ops.read_number(self, tensor_ops.call_row(self, "any", equal), "bool")
+
+    @unread
+    def branch(self, value: Any, frame: Frame) -> bool:
+        if type(value) is TensorValue:
+            held = self.recorder.held.read(value.value)
+            if held is None:
+                return self._branch_on_data(value, frame)
+            value = self.recorder.wrap(held)
+            if type(value) not in PROXIES:
+                return bool(value)
+        condition = numbers.condition_of(value)
+        if condition is None and not self.recorder.is_known(value.scalar):
+            return self._branch_on_data(value, frame)
+        if condition is None:
+            return self.recorder.decide_scalar(value.scalar)
+        known = self.recorder.cx.known(condition)
+        if known is not None:
+            return known
+        assert not isinstance(condition, bool)
+        return join.branch(self, condition, frame)
+
+    def _branch_on_data(self, value: Any, frame: Frame) -> bool:
+        """Where one side can only raise, the other is checked while running."""
+        recorder = self.recorder
+        raising = None if recorder.depth else join.raising_outcome(self, frame)
+        if raising is not None and type(value) is ScalarValue:
+            wanted = numbers.unary(recorder, "not", value) if raising else value
+            recorder.call("number", "check", (wanted.scalar,))
+            return not raising
+        if raising is not None and numel(value.value.shape) == 1:
+            bad = tensor_ops.compare(self, "!=" if raising else "==", value, 0)
+            recorder.call("check_false", bad.value)
+            return not raising
+        if type(value) is ScalarValue:
+            raise recorder.undecided(value.scalar)
+        raise broken("tensor-branch")
+
+    def extremum(self, name: str, values: Sequence[Any]) -> Any:
+        return numbers.extremum(self.recorder, name, values)
+
+    def getattr(self, value: Any, name: str) -> Any:
+        if name in formed_texts.METHODS and size_texts.are_texts(value):
+            return types.MethodType(formed_texts.METHODS[name], value)
+        return self._getattr(value, name)
+
+    @unread
+    def _getattr(self, value: Any, name: str) -> Any:
+        if type(value) is TensorValue:
+            return tensor_ops.attribute(self, value, name)
+        return self._number_attribute(value, name)
+
+    def _number_attribute(self, value: Any, name: str) -> Any:
+        kind = self.type_of(value)
+        if name == "__class__":
+            return kind
+        if kind is int and name in ("real", "numerator"):
+            return value
+        if kind is int and name in ("imag", "denominator"):
+            return int(name == "denominator")
+        found = getattr(kind, name)  # raises CPython's own AttributeError
+        if name in ("bit_length", "is_integer", "hex", "as_integer_ratio", "to_bytes", "conjugate"):
+            return (
+                types.MethodType(found, self.concrete(value, name))
+                if name != "conjugate"
+                else lambda: value
+            )
+        return types.MethodType(found, value)
+
+    @unread
+    def bound_method(self, value: Any, name: str) -> Any:
+        """A C method of a value, as an earlier segment left it on a stack."""
+        return self.getattr(value, name) if type(value) in PROXIES else getattr(value, name)
+
+    @unread
+    def setattr(self, value: Any, name: str, new: Any) -> Any:
+        if type(value) is not TensorValue:
+            raise AttributeError(f"'{self._name(value)}' object has no attribute '{name}'")
+        tensor_ops.set_attribute(self, value, name, new)
+
+    @unread
+    def delattr(self, value: Any, name: str) -> Any:
+        raise broken("python-effect", f"deleting {name} of a {self._name(value)}")
+
+    @unread
+    def getitem(self, value: Any, key: Any) -> Any:
+        if type(value) is TensorValue:
+            return tensor_ops.getitem(self, value, key)
+        if type(value) in PROXIES:
+            raise TypeError(f"'{self._name(value)}' object is not subscriptable")
+        return self._indexed(value, key)
+
+    def _indexed(self, value: Any, key: Any) -> Any:
+        """A real sequence indexed by a size: the size becomes a constant."""
+        if type(key) is slice:
+            key = slice(
+                *(self.concrete(part, "a slice") for part in (key.start, key.stop, key.step))
+            )
+        else:
+            if type(key) is TensorValue:
+                key = tensor_ops.read_number(self, key, "index")
+            key = self.concrete(key, "an index")
+        result = self.machine.heap.item(value, key)
+        return self.created(result) if type(key) is slice and isinstance(result, list) else result
+
+    @unread
+    def setitem(self, value: Any, key: Any, new: Any) -> Any:
+        if type(value) is TensorValue:
+            return tensor_ops.setitem(self, value, key, new)
+        raise broken("unknown-call", "storing at an index that is symbolic")
+
+    @unread
+    def iterate(self, value: Any) -> Any:
+        if type(value) is TensorValue:
+            return tensor_ops.iterate(self, value)
+        raise TypeError(f"'{self._name(value)}' object is not iterable")
+
+    @unread
+    def length(self, value: Any) -> Any:
+        if type(value) is TensorValue:
+            return tensor_ops.length(self, value)
+        raise TypeError(f"object of type '{self._name(value)}' has no len()")
+
+    def format(self, value: Any, spec: str) -> Any:
+        shown = formed_texts.shown(self, "format", value, spec) if type(spec) is str else None
+        return self._format(value, spec) if shown is None else shown
+
+    @unread
+    def _format(self, value: Any, spec: str) -> Any:
+        if type(value) is TensorValue:
+            return self._format_tensor(value, spec)
+        return format(self.concrete(value, "format()"), spec)
+
+    def _format_tensor(self, value: TensorValue, spec: str) -> Any:
+        """One without dimensions is shown as its number, formed in each call."""
+        if value.value.shape:
+            raise broken("tensor-data", "formatting a tensor")
+        number = tensor_ops.read_number(self, value, "index")
+        return TextValue((Formed(format, (number, spec)),))
+
+    @unread
+    def call(self, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        raise TypeError(f"'{self._name(value)}' object is not callable")
+
+    def type_of(self, value: Any) -> type:
+        if type(value) is TensorValue:
+            return value.python or torch.Tensor
+        if isinstance(value, tuple):
+            return value.__class__
+        return int if type(value) is SizeValue else value.kind
+
+    def part_of(self, value: tuple[Any, ...], part: tuple[Any, ...]) -> Any:
+        return tensor_ops.as_size(part) if type(value) is tensor_ops.SizeTuple else part
+
+    # ---- facts and effects -----------------------------------------------------------------------
+    def require(self, condition: Condition | bool, message: Any) -> None:
+        """A precondition that the program states: `torch._check`."""
+        text = message if isinstance(message, str) else "check failed"
+        self.recorder.here()
+        try:
+            self.recorder.cx.require(condition, text)
+        except OpError:
+            raise RuntimeError(text) from None
+
+    def defer(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """An effect whose result nobody uses: done at the end of the segment, in order."""
+        if self.recorder.depth:
+            raise broken("fork", f"the effect {getattr(fn, '__name__', fn)}")
+        shown = tuple([snapshot(self, arg) for arg in args])
+        named = {name: snapshot(self, arg) for name, arg in kwargs.items()}
+        self.machine.heap.effects.append(Effect(callables.called, fn, shown, named))
+
+    def wrote(self, fn: Callable[..., Any], target: Any, args: tuple[Any, ...]) -> None:
+        if self.recorder.depth:
+            raise broken("fork", "a write to an outside object")
+        self.recorder.changed.add(type(target))
+
+    def wrote_tensor(self, x: TensorValue) -> None:
+        """A tensor was written in place."""
+        self.recorder.written[x.value] = None

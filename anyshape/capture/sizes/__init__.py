@@ -1,0 +1,6 @@
+"""Numbers nobody knows yet, as Python sees them.
+
+numbers.py           ints, floats and bools with symbols in them, with CPython's semantics
+join.py merging.py   a branch on sizes runs both sides, and one state is made of two
+formed_texts.py      texts with sizes in them
+"""

@@ -1,0 +1,287 @@
+"""Copy or view, where that depends on a size: decided only if anybody could tell the difference.
+
+In: the nodes of a capture, what was written and what is returned. `x.t().contiguous()` is `x`
+itself at one row and a copy otherwise; that matters where one of the two is written, or both
+are visible outside. Then the question is decided by a guard; nearly always nobody asks.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from anyshape.capture.guards.no_alias import NoAlias, storage_of
+from anyshape.capture.heap.breaks import broken
+from anyshape.capture.recording.recorder import Recorder
+from anyshape.capture.tensors.indexing import is_number
+from anyshape.ir.graph import Arg, Node, TensorType, Value, row_major, values_in
+from anyshape.ops import OPS
+from anyshape.ops.context import Undecided
+from anyshape.ops.layout import dense_order, view_strides
+from anyshape.symbolic import Condition, Dim, all_of, any_of, eq
+
+COPIES = frozenset({"contiguous", "reshape", "reshape_as", "flatten", "ravel", "unflatten"})
+
+
+class PicksAreSeen(BaseException):
+    """A copy in the place of ``x[i]``, with a number in a tensor, would be told from the view."""
+
+
+class Classes:
+    """Tensors that share memory for sure (union-find)."""
+
+    def __init__(self) -> None:
+        self._parent: dict[Value, Value] = {}
+
+    def of(self, value: Value) -> Value:
+        while value in self._parent:
+            value = self._parent[value]
+        return value
+
+    def join(self, a: Value, b: Value) -> None:
+        a, b = self.of(a), self.of(b)
+        if a is not b:
+            self._parent[b] = a
+
+
+def is_row_major(kind: TensorType) -> Condition | bool:
+    """The condition on sizes under which a tensor of this type lies in memory row by row."""
+    parts: list[Condition | bool] = []
+    expected: Dim = 1
+    for size, stride in zip(reversed(kind.shape), reversed(kind.strides)):
+        parts.append(any_of(eq(size, 1), eq(stride, expected)))
+        expected = expected * size
+    return all_of(*parts)
+
+
+def memory_classes(recorder: Recorder) -> Classes:
+    """Which values may share memory: views, and what is written in place."""
+    classes = Classes()
+    for node in recorder.builder.nodes:
+        row = OPS.get(node.op)
+        first = next(node.inputs(), None)
+        if row is not None and first is not None and (row.alias != "none" or row.mutates):
+            for output in node.outputs:
+                classes.join(first, output)
+    return classes
+
+
+def kept_apart(recorder: Recorder) -> NoAlias | None:
+    """What must be asked where the graph writes an input; None where it writes none, or is
+    handed a single tensor without holes."""
+    classes = memory_classes(recorder)
+    touched = {classes.of(value) for value in recorder.written}
+    inputs = [entry.value for entry in recorder.builder.inputs]
+    written = {value for value in inputs if classes.of(value) in touched}
+    arguments = [
+        (source, v) for source, v in recorder.input_sources if isinstance(v.type, TensorType)
+    ]
+    if not written or not arguments:
+        return None
+    constants = {v: recorder.constants[v.name] for v in inputs if v.name in recorder.constants}
+    found = NoAlias(
+        tuple(source for source, value in arguments if value in written),
+        tuple(source for source, value in arguments if value not in written),
+        frozenset(storage_of(tensor) for value, tensor in constants.items() if value in written),
+        frozenset(map(storage_of, constants.values())),
+    )
+    alone = (
+        len(arguments) == 1
+        and dense_order(arguments[0][1].shape, arguments[0][1].tensor.strides) is not None
+        and not (found.fixed if found.written else found.fixed_written)
+    )
+    return None if alone else found
+
+
+@dataclass(frozen=True, slots=True)
+class _Maybe:
+    """A node that copies or not, and the classes of what it reads and of what it gives."""
+
+    node: Node
+    source: Value
+    copy: Value
+
+
+def settled(recorder: Recorder, outputs: Sequence[Arg]) -> tuple[Arg, ...]:
+    """Guards whether a copy is a view, for each copy of which that can be seen; the outputs, as the
+    objects that they are: of a tensor that lies row by row, ``contiguous`` is that tensor."""
+    _settle(recorder, outputs)
+    same = {n.output: n.read[0] for n in recorder.builder.nodes if _gives_itself(recorder, n)}
+
+    def object_of(value: Arg) -> Arg:
+        while isinstance(value, Value) and value in same:
+            value = same[value]
+        return value
+
+    return tuple(map(object_of, outputs))
+
+
+def _gives_itself(recorder: Recorder, node: Node) -> bool:
+    if node.op != "contiguous" or node.kwargs.get("memory_format") is not None:
+        return False
+    return recorder.cx.known(is_row_major(node.read[0].tensor)) is True
+
+
+def _settle(recorder: Recorder, outputs: Iterable[Arg]) -> None:
+    nodes = recorder.builder.nodes
+    unsure = [node for node in nodes if node.op in COPIES and _is_unsure(recorder, node)]
+    picked = [node for node in nodes if node.op == "index" and _is_select(node)]
+    if not unsure and not picked:
+        return
+    classes = Classes()
+    for node in nodes:
+        row = OPS.get(node.op)
+        sure = row is not None and (row.alias == "view" or row.mutates)
+        if sure or (node.op in COPIES and node not in unsure):
+            for first, output in itertools.product(node.read[:1], node.outputs):
+                classes.join(first, output)
+    maybe = [_Maybe(n, classes.of(n.read[0]), classes.of(n.output)) for n in unsure]
+    inputs = {classes.of(entry.value) for entry in recorder.builder.inputs}
+    returned = {classes.of(value): None for value in values_in(tuple(outputs))}
+    if picked and not recorder.picks_are_views:
+        picks = [_Maybe(n, classes.of(n.read[0]), classes.of(n.output)) for n in picked]
+        written = {classes.of(value) for value in recorder.written}
+        _ask_for_views(picks, maybe, written, inputs.union(returned))
+    left = _settle_written(recorder, maybe, {classes.of(value) for value in recorder.written})
+    _settle_seen(recorder, {m.copy: m for m in left}, inputs, tuple(returned))
+
+
+def _is_select(node: Node) -> bool:
+    """``x[i]`` with numbers in tensors, of which eager makes a view of ``x``."""
+    assert isinstance(node.args[1], tuple)
+    return all(map(is_number, filter(None, node.args[1])))
+
+
+def _ask_for_views(
+    picks: Sequence[_Maybe], others: Sequence[_Maybe], written: set[Value], visible: set[Value]
+) -> None:
+    """A copy stands for the view that ``x[i]`` is, unless one of the two is written, or both are
+    visible outside."""
+    together = Classes()
+    for maybe in (*picks, *others):
+        together.join(maybe.source, maybe.copy)
+    told = Counter(map(together.of, visible))
+    told.update(together.of(value) for value in (*written, *written))
+    if any(told[together.of(pick.copy)] > 1 for pick in picks):
+        raise PicksAreSeen
+
+
+def _settle_written(
+    recorder: Recorder, maybe: Sequence[_Maybe], written: set[Value]
+) -> Sequence[_Maybe]:
+    """Decides each copy of what is written, and of what shares memory with that; the others."""
+    left, together = list(maybe), set(written)
+
+    def next_touched() -> _Maybe | None:
+        return next((m for m in left if m.source in together or m.copy in together), None)
+
+    while (found := next_touched()) is not None:
+        left.remove(found)
+        if _is_empty(recorder, found.node.read[0].tensor) or _shares(recorder, found.node):
+            together |= {found.source, found.copy}
+    return left
+
+
+def _settle_seen(
+    recorder: Recorder,
+    parents: Mapping[Value, _Maybe],
+    inputs: set[Value],
+    returned: Sequence[Value],
+) -> None:
+    """Decides the copies on the way between two that are visible outside."""
+    passed: dict[Value, list[_Maybe]] = {}
+    for at in returned:
+        way: list[_Maybe] = []
+        while at in parents and len(way) < len(parents):
+            way.append(parents[at])
+            at = parents[at].source
+            if at in inputs or at in returned or at in passed:
+                all(_shares(recorder, m.node) for m in (*way, *passed.get(at, ())))
+                break
+            passed[at] = list(way)
+
+
+def _is_empty(recorder: Recorder, kind: TensorType) -> bool:
+    """Guards whether it has no elements: such a tensor is row-major, and what is written through a
+    view of it moves its version."""
+    empty = any_of(*(eq(size, 0) for size in kind.shape))
+    if not _rely(recorder, empty):
+        return False
+    return any(recorder.cx.hint(eq(n, 0)) and recorder.cx.decide(eq(n, 0)) for n in kind.shape)
+
+
+def _shares(recorder: Recorder, node: Node) -> bool:
+    """Guards whether it is a view: one relation for each dimension, as the example sizes have it,
+    since facts that are no disjunctions simplify types."""
+    kind = node.read[0].tensor
+    whole = is_row_major(kind)
+    known = recorder.cx.known(whole)
+    if known is not None:
+        return known
+    if recorder.cx.hint(whole) is not True:
+        _rely(recorder, whole)
+        if node.op not in ("contiguous", "ravel"):
+            _decide_view(recorder, node, kind)
+        return False
+    expected: Dim = 1
+    for size, stride in zip(reversed(kind.shape), reversed(kind.strides)):
+        for part in (eq(size, 1), eq(stride, expected)):
+            if part is True or (
+                not isinstance(part, bool) and recorder.cx.hint(part) and recorder.decide(part)
+            ):
+                break
+        expected = expected * size
+    return True
+
+
+def _decide_view(recorder: Recorder, node: Node, kind: TensorType) -> None:
+    """A tensor that is not row-major can still be viewed in another shape where sizes are 1."""
+    for size in kind.shape:
+        _rely(recorder, eq(size, 1))
+    kept = [d for d, size in enumerate(kind.shape) if not recorder.cx.known(eq(size, 1))]
+    for outer, inner in itertools.pairwise(kept):
+        _rely(recorder, eq(kind.strides[outer], kind.strides[inner] * kind.shape[inner]))
+    _decide_cuts(recorder, [kind.shape[d] for d in kept], node.output.tensor.shape)
+    if view_strides(recorder.cx, kind, node.output.tensor.shape, decide=True, ones=True):
+        raise broken("undecided-size", condition=f"{node.op} shares memory at these sizes")
+
+
+def _decide_cuts(recorder: Recorder, apart: Sequence[Dim], shape: Sequence[Dim]) -> None:
+    """Dimensions that do not lie together are viewed in another shape where it is cut as they are:
+    (n, m) as (m, n) where the two are equal."""
+    left = list(shape)
+    for size in apart[:-1]:
+        whole: Dim = 1
+        for count, dim in enumerate(left, 1):
+            whole = whole * dim
+            if _rely(recorder, eq(whole, size)):
+                del left[:count]
+                break
+        else:
+            return
+
+
+def _rely(recorder: Recorder, condition: Condition | bool) -> bool:
+    """Guards the condition or its opposite; where nobody may guard on it, it is checked to be
+    false, and the call runs natively where it is not."""
+    try:
+        return recorder.cx.decide(condition)
+    except Undecided:
+        assert not isinstance(condition, bool)  # or it were decided
+        recorder.cx.require(~condition, "a copy shares memory here")
+        return False
+
+
+def _is_unsure(recorder: Recorder, node: Node) -> bool:
+    """Whether the node copies as a rule, and may not where sizes are one."""
+    before, after = node.read[0].tensor, node.output.tensor
+    if node.op != "contiguous" and _is_view(recorder, before, after):
+        return False
+    return recorder.cx.known(is_row_major(before)) is None
+
+
+def _is_view(recorder: Recorder, before: TensorType, after: TensorType) -> bool:
+    """A reshape that the rule made a view keeps a stride of its input where it is not row-major."""
+    return after.strides != row_major(after.shape)

@@ -1,0 +1,126 @@
+"""Operators without a row that write an argument: torch's own form of them that writes nothing.
+
+In: an `aten` operator by name and its arguments. Out: a `Twin`, the operator that returns the new
+values after its other results (`embedding_renorm` of `embedding_renorm_`,
+`_native_batch_norm_legit_functional` of `native_batch_norm`), and which arguments they belong to.
+The schemas say both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from anyshape.capture.heap.breaks import broken
+from anyshape.eager import is_written, written_names
+
+OWN = frozenset({"aten", "prims", "quantized", "mkldnn", "inductor"})
+UNSAID: Mapping[str, str] = MappingProxyType({"native_batch_norm": "_native_batch_norm_legit"})
+"""Operators that write though their schemas do not say so: the name of the form that says it."""
+HIDDEN = frozenset({"batch_norm", "instance_norm", "cudnn_batch_norm", "miopen_batch_norm"})
+"""Those of which no form says it."""
+RESIZERS = frozenset({"resize_", "resize_as_", "set_"})
+"""What changes an argument's shape, which no copy into it can."""
+ATEN = "torch.ops.aten."
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """A function that writes arguments: by `operator`'s schema, which is None where no schema says
+    which."""
+
+    name: str
+    operator: OpOverload | None
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether it is none of torch's own."""
+        return self.operator is not None and self.operator.namespace not in OWN
+
+
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """`operator(*arguments)` gives `results` results, then the new value of each argument that is
+    at one of the places `written`. Where `returns_written`, the call gives back the first of them.
+    """
+
+    operator: OpOverload
+    results: int
+    written: tuple[int, ...]
+    returns_written: bool
+
+
+def writer_of(fn: Any, name: str) -> Writer | None:
+    """What the schemas of a callable say that it writes; None if nothing. A name that says so
+    against them is taken at its word."""
+    overloads, last = _overloads(fn, name), _form(name)
+    custom = bool(overloads) and overloads[0].namespace not in OWN
+    plain = [o for o in overloads if o._overloadname == "default" and not custom]
+    writers = [o for o in plain or overloads if written_names(o) and _writes_tensors(o)]
+    if custom and writers and len(overloads) > 1:
+        raise broken("operator-unknown", what=name, why="which of its overloads writes is not said")
+    if writers:
+        return Writer(last, writers[0])
+    in_place = last.endswith("_") and not last.endswith("__")
+    return Writer(last, None) if in_place or last in HIDDEN else None
+
+
+def writes_nothing(writer: Writer, args: tuple[Any, ...]) -> bool:
+    """Whether a call of a writing operator has nothing to write to, or is not training."""
+    if writer.operator is None:
+        return False
+    parameters = list(writer.operator._schema.arguments)[: len(args)]
+    given = dict(zip((p.name for p in parameters), args))
+    written = [given[p.name] for p in parameters if is_written(p)]
+    return bool(written) and (
+        given.get("training") is False or any(a is None or a.__class__ is bool for a in written)
+    )
+
+
+def twin_of(writer: Writer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Twin | None:
+    """The form without writes, or None where torch has none for these arguments."""
+    last, operator = writer.name, _default(writer.name)
+    in_place = last.endswith("_") and not last.endswith("__")
+    twin = _default(last.removesuffix("_") if in_place else f"{last}_functional")
+    if last in RESIZERS or operator is None or twin is None or kwargs:
+        return None
+    parameters = operator._schema.arguments
+    places = tuple(i for i, p in enumerate(parameters) if is_written(p))
+    new = len(twin._schema.returns) - len(places)
+    if not places or new < 0 or not places[-1] < len(args) <= len(parameters):
+        return None
+    return Twin(twin, new, places, in_place)
+
+
+def _overloads(fn: Any, name: str) -> list[Any]:
+    """The operators that a callable may be, without torch's own that write into `out=`."""
+    if isinstance(fn, torch._ops.OpOverload):
+        return [fn]
+    packet = fn if isinstance(fn, torch._ops.OpOverloadPacket) else None
+    if packet is not None and packet._qualified_op_name.partition("::")[0] not in OWN:
+        return [getattr(packet, text) for text in packet.overloads()]
+    packet = getattr(torch.ops.aten, _form(name), packet)
+    found = [] if packet is None else [getattr(packet, text) for text in packet.overloads()]
+    return [o for o in found if not any(part.is_out for part in o._schema.arguments)]
+
+
+def _writes_tensors(operator: Any) -> bool:
+    written = (p for p in operator._schema.arguments if is_written(p))
+    return any("Tensor" in str(p.type) for p in written)
+
+
+def _form(name: str) -> str:
+    """The name of the `aten` operator whose schema says what it writes."""
+    plain = name.removeprefix(ATEN)
+    last = plain.partition(".")[0] if plain != name else name.rpartition(".")[2]
+    return UNSAID.get(last, last)
+
+
+def _default(name: str) -> Any:
+    packet = getattr(torch.ops.aten, name, None)
+    return None if packet is None else getattr(packet, "default", None)

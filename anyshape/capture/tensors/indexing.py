@@ -1,0 +1,222 @@
+"""`x[...]` and `x[...] = v` taken apart into rows: slice, select, unsqueeze, index, copy_,
+index_put_.
+
+In: a value and a Python index of any kind, with sizes in it. Out: calls of the recorder. Slices
+clamp with symbolic minimum and maximum, simplified by the facts, so that no slice is ever
+guarded.
+"""
+
+from __future__ import annotations
+
+from types import EllipsisType
+from typing import Any
+
+from anyshape.capture.guards.overlaps import share_memory
+from anyshape.capture.heap.breaks import broken
+from anyshape.capture.recording.recorder import Recorder
+from anyshape.ir.dtypes import bool_, int64, uint8
+from anyshape.ir.graph import Value
+from anyshape.ops.layout import is_contiguous
+from anyshape.symbolic import Dim, Expr, ceildiv, ge, le, lt, maximum, minimum
+
+
+def clamp(recorder: Recorder, low: Dim, value: Dim, high: Dim) -> Dim:
+    """`min(max(value, low), high)`, without what the facts show to be idle."""
+    cx = recorder.cx
+    if not cx.known(ge(value, low)):
+        value = low if cx.known(le(value, low)) else maximum(value, low)
+    if cx.known(le(value, high)):
+        return value
+    return high if cx.known(ge(value, high)) else minimum(value, high)
+
+
+def bound(recorder: Recorder, value: Dim | None, size: Dim, default: Dim) -> Dim:
+    """One end of a slice, counted from 0 and clamped to the size."""
+    if value is None:
+        return default
+    return clamp(recorder, 0, recorder.cx.from_zero(value, size), size)
+
+
+def slice_of(recorder: Recorder, x: Value, dim: int, part: slice) -> Value:
+    """`x[start:stop:step]` along one dimension; `x` itself where the slice is all of it."""
+    size = x.shape[dim]
+    step = 1 if part.step is None else part.step
+    if not isinstance(step, int):
+        step = recorder.specialize(step, "the step of a slice")
+    if step <= 0:
+        raise ValueError("step must be greater than zero")
+    start = bound(recorder, part.start, size, 0)
+    stop = bound(recorder, part.stop, size, size)
+    if start == 0 and stop == size and step == 1:
+        return x
+    length = stop - start
+    if not recorder.cx.known(ge(length, 0)):
+        length = maximum(length, 0)
+    if step != 1:
+        length = ceildiv(length, step)
+    made: Value = recorder.call("slice", x, dim, start, recorder.cx.facts.simplify(length), step)
+    return made
+
+
+def getitem(recorder: Recorder, x: Value, key: Any) -> Value:
+    """`x[key]`; every part of `key` is an int, Expr, slice, None, Ellipsis, bool, tensor value
+    or nested tuple of numbers."""
+    x, indices = _basic(recorder, x, key, views=True)
+    if any(index is not None for index in indices):
+        made: Value = recorder.call("index", x, tuple(indices))
+        return made
+    return x
+
+
+def setitem(recorder: Recorder, x: Value, key: Any, new: Any) -> None:
+    """`x[key] = new`."""
+    if key is False:  # eager looks no further
+        return
+    key = None if key is True else key
+    itself = isinstance(new, Value) and share_memory(recorder.builder, x, new)  # `x[i] += 1`
+    view, indices = _basic(recorder, x, key, views=itself)
+    if any(index is not None for index in indices):
+        value = (
+            _without_leading_ones(recorder, new)
+            if isinstance(new, Value)
+            else full_like_scalar(recorder, view, new)
+        )
+        recorder.call("index_put_", view, tuple(indices), value)
+    elif isinstance(new, Value):
+        recorder.call("copy_", view, _fitted(recorder, view, new))
+    else:
+        recorder.call("fill_", view, new)
+
+
+def _fitted(recorder: Recorder, view: Value, new: Value) -> Value:
+    """Leading ones that the place does not have are dropped, as eager does."""
+    extra = len(new.shape) - len(view.shape)
+    if extra <= 0:
+        return new
+    made: Value = recorder.call("reshape", new, new.shape[extra:])
+    return made
+
+
+def _without_leading_ones(recorder: Recorder, new: Value) -> Value:
+    """As eager hands a value to `index_put_`."""
+    shape = new.shape
+    while shape and isinstance(shape[0], int) and shape[0] == 1:
+        shape = shape[1:]
+    if shape == new.shape:
+        return new
+    made: Value = recorder.call("reshape", new, shape)
+    return made
+
+
+def full_like_scalar(recorder: Recorder, x: Value, number: Any) -> Value:
+    """A 0-dim tensor of `x`'s dtype and device that holds the number."""
+    made: Value = recorder.call("full", (), number, dtype=x.dtype, device=x.tensor.device)
+    return made
+
+
+def _basic(
+    recorder: Recorder, x: Value, key: Any, *, views: bool
+) -> tuple[Value, list[Value | None]]:
+    """The view that slices, numbers and None make; for each of its dimensions the tensor that
+    indexes it. What is written at numbers in tensors alone needs no view (``views``)."""
+    parts = list(key) if isinstance(key, tuple) else [key]
+    parts = [_tensor_part(recorder, x, part) for part in parts]
+    taken = sum(_consumes(part) for part in parts)
+    if taken > len(x.shape):
+        raise IndexError(f"too many indices for tensor of dimension {len(x.shape)}")
+    parts = _without_ellipsis(parts, len(x.shape) - taken)
+    mixed = any(isinstance(part, (bool, Value)) and not is_number(part) for part in parts)
+    indices: list[Value | None] = []
+    dim = 0
+    for place, part in enumerate(parts):
+        if part is None or is_truth(part):
+            x = recorder.call("unsqueeze", x, dim)
+            indices.append(None if part is None else _first_if(recorder, part, x))
+            dim += 1
+        elif isinstance(part, slice):
+            x = slice_of(recorder, x, dim, part)
+            indices.append(None)
+            dim += 1
+        elif is_number(part) and (
+            mixed or (views and not _is_gathered(recorder, x, indices, parts[place + 1 :]))
+        ):
+            x = recorder.call("select", x, dim, _from_zero(recorder, part, x.shape[dim]))
+        elif isinstance(part, Value):
+            indices.append(part)
+            dim += len(part.shape) if part.dtype in (bool_, uint8) else 1
+        else:
+            x = recorder.call("select", x, dim, part)
+    return x, indices
+
+
+def is_number(part: Any) -> bool:
+    """An integer in a tensor, by which eager selects as by any other: it makes a view."""
+    return isinstance(part, Value) and not part.shape and part.dtype not in (bool_, uint8)
+
+
+def is_truth(part: Any) -> bool:
+    """One truth, by which eager indexes a new dimension of one element."""
+    return isinstance(part, bool) or (
+        isinstance(part, Value) and not part.shape and part.dtype in (bool_, uint8)
+    )
+
+
+def _first_if(recorder: Recorder, part: Value | bool, x: Value) -> Value:
+    """The place 0 where the truth is one, else no place."""
+    made: Value
+    if isinstance(part, bool):
+        made = recorder.call("full", (int(part),), 0, dtype=int64, device=x.tensor.device)
+    else:
+        places = recorder.call("nonzero", recorder.call("reshape", part, (1,)))
+        made = recorder.call("select", places, 1, 0)
+    return made
+
+
+def _is_gathered(
+    recorder: Recorder, x: Value, before: list[Value | None], after: list[Any]
+) -> bool:
+    """May a copy of the elements stand for the view? It is laid out as the view, and nobody tells
+    them apart (`aliases.py`)."""
+    rest = (part for part in after if not (isinstance(part, slice) and part == slice(None)))
+    if recorder.picks_are_views or not all(map(is_number, (*before, *rest))):
+        return False
+    return is_contiguous(recorder.cx, x.tensor)
+
+
+def _from_zero(recorder: Recorder, place: Value, size: Dim) -> Any:
+    """A place that a tensor holds, counted from 0: one symbol, of which little is to be proved."""
+    known = recorder.held.content(place)
+    if known is not None:
+        return known
+    before, again = recorder.call("lt", place, 0), recorder.call("add", place, size)
+    found = recorder.call("item", recorder.call("where", before, again, place)).type.expr
+    text = f"index is out of bounds for dimension with size {size}"
+    recorder.decide_or_check(ge(found, 0), text)
+    recorder.decide_or_check(lt(found, size), text)
+    return found
+
+
+def _tensor_part(recorder: Recorder, x: Value, part: Any) -> Any:
+    if isinstance(part, (slice, Value, Expr, bool, int, EllipsisType)) or part is None:
+        return part
+    if isinstance(part, (list, tuple)):
+        return recorder.number_tensor(part, x.tensor.device)
+    raise broken("unknown-call", f"indexing a tensor with a {type(part).__name__}")
+
+
+def _consumes(part: Any) -> int:
+    if part is None or part is Ellipsis or isinstance(part, bool):
+        return 0
+    if isinstance(part, Value) and part.dtype in (bool_, uint8):
+        return len(part.shape)
+    return 1
+
+
+def _without_ellipsis(parts: list[Any], missing: int) -> list[Any]:
+    places = [i for i, part in enumerate(parts) if part is Ellipsis]
+    if not places:
+        return parts
+    if len(places) > 1:
+        raise broken("unknown-call", "an index with two ellipses")
+    at = places[0]
+    return parts[:at] + [slice(None)] * missing + parts[at + 1 :]

@@ -1,0 +1,567 @@
+"""Operators without a row: typed by torch's own meta kernels, run eagerly inside the graph.
+
+In: any torch callable with proxies among its arguments. Out: proxies of its results, and a node
+of a row made on the fly. The meta kernel runs at several assignments of sizes; a size of a result
+is an expression that explains all of them (a constant, a size of an argument, a function of one
+symbol, a product or sum of two), else a fresh symbol that the call itself decides; so is what
+the program's own description of an operator (`torch.library.register_fake`) says that data
+decides. What was
+guessed is tested at each call (`OpDef.guessed`), so that a wrong guess is never a wrong result.
+What writes an argument becomes torch's own form of it that does not, and a copy; what views one
+is a graph break.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from anyshape.capture.guards.execution_modes import AutocastOff
+from anyshape.capture.guards.no_alias import storage_of
+from anyshape.capture.guards.tensor_specs import DTYPE_OF_TORCH, TORCH_OF_DTYPE
+from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.values import Break, TensorValue
+from anyshape.capture.recording import gradients
+from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.tensors.aliases import memory_classes
+from anyshape.capture.tensors.fake_impl import DataDecides, made_by_description
+from anyshape.capture.tensors.functional import Writer, twin_of, writer_of, writes_nothing
+from anyshape.capture.tensors.tensor_ops import call_row
+from anyshape.eager import Functional, is_written, written_names
+from anyshape.ir.dtypes import DType
+from anyshape.ir.graph import TensorType, Value
+from anyshape.ops.context import NoRow, OpError, TypeContext
+from anyshape.ops.layout import contiguous_strides, numel, strides_in_order
+from anyshape.ops.table import OPS, OpDef, Signature, add_row
+from anyshape.symbolic import Dim, Expr, Symbol, all_of, eq, evaluate, floordiv, minimum
+
+NAMESPACES = (
+    "torch", "torch.Tensor", "torch.special", "torch.linalg", "torch.fft", "torch.nn.functional",
+    "torch._C._nn", "torch._C._VariableFunctions",
+)  # fmt: skip
+SAMPLES = 8
+SIZES = (3, 5, 7, 4, 9, 2)
+MOST_DIMS = 12  # of which sums and products are tried
+MOST_ELEMENTS = 1 << 20
+
+
+def _names() -> dict[Any, str]:
+    """Dotted text of every callable in torch's public namespaces, but for what changes or asks
+    torch's state: it is no operator, and would do so while its type is worked out."""
+    found: dict[Any, str] = {}
+    for namespace in NAMESPACES:
+        owner: Any = torch
+        for part in namespace.split(".")[1:]:
+            owner = getattr(owner, part)
+        for name in dir(owner):
+            if name.startswith("__"):
+                continue
+            value = getattr(owner, name, None)
+            about_state = getattr(value, "__self__", None) is torch._C
+            if callable(value) and not isinstance(value, type) and not about_state:
+                try:
+                    found.setdefault(value, f"{namespace}.{name}")
+                except TypeError:
+                    continue
+    return found
+
+
+NAMES = _names()
+
+
+def dotted_name(fn: Any) -> str | None:
+    """Dotted text that resolves to the callable, also for `torch.ops`."""
+    if isinstance(fn, Functional):
+        return str(fn)
+    packet = getattr(fn, "_qualified_op_name", None)
+    if packet is not None:
+        return "torch.ops." + str(packet).replace("::", ".")
+    if isinstance(fn, torch._ops.OpOverload):
+        return f"torch.ops.{fn.namespace}.{fn._schema.name.split('::')[1]}.{fn._overloadname}"
+    return NAMES.get(fn)
+
+
+def eager_call(
+    domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Records `fn(*args, **kwargs)` as a node of a row made on the fly."""
+    name = dotted_name(fn)
+    shown = _shown(fn)
+    if name is None:
+        raise broken("unknown-call", shown)
+    writer = None if isinstance(fn, Functional) else writer_of(fn, name)
+    if writer is not None and writer.is_custom:
+        return _custom_writing_call(domain, shown, writer.operator, args, kwargs)
+    if kwargs.get("out") is not None and not isinstance(fn, Functional):
+        made = eager_call(domain, fn, args, {k: v for k, v in kwargs.items() if k != "out"})
+        return into(domain, shown, made, kwargs["out"])
+    if writer is not None and not writes_nothing(writer, args):
+        return _writing_call(domain, shown, writer, args, kwargs)
+    if any(on for on, _ in domain.recorder.modes.autocast) and _is_composed(name):
+        raise broken("operator-unknown", what=shown, why="autocast casts what it is made of")
+    from_domain = (
+        domain.arguments(args),
+        {key: domain.argument(value) for key, value in kwargs.items()},
+    )
+    row = row_for(fn, name, len(args), tuple(kwargs))
+    try:
+        made = domain.recorder.call(row.name, *from_domain[0], **from_domain[1])
+    except Break as signal:
+        if signal.what != row.name:
+            raise
+        why = str(signal.context.get("why", ""))
+        raise broken(signal.reason, what=shown, why=why) from None
+    if kwargs.get("requires_grad") is True:
+        gradients.require(made)
+    result = domain.recorder.wrap(made)
+    flag, missing = UNDEFINED.get(name, (len(args), 0))
+    if flag < len(args) and args[flag] is False:
+        result = tuple(None if i == missing else r for i, r in enumerate(result))
+    named = result_class(name) if isinstance(result, tuple) else None
+    return named(result) if isinstance(named, type) else result
+
+
+UNDEFINED: Mapping[str, tuple[int, int]] = {"torch._native_multi_head_attention": (10, 1)}
+"""Operators that give None, where their meta kernel makes a tensor: which argument is False then,
+and which result it is."""
+
+
+def _is_composed(name: str) -> bool:
+    """Is it an operator that torch computes by others, each of which autocast sees?"""
+    *rest, last = name.removesuffix(".default").split(".")
+    packets = (getattr(torch.ops.aten, n, None) for n in ("_".join((*rest[-1:], last)), last))
+    found = next(filter(None, packets), None)
+    return found is not None and any(
+        torch._C._dispatch_has_kernel_for_dispatch_key(
+            getattr(found, overload)._name, "CompositeImplicitAutograd"
+        )
+        for overload in found.overloads()
+    )
+
+
+def into(domain: RecordingDomain, shown: str, made: Any, out: Any) -> Any:
+    """Writes results into the tensors given as `out=`, which must have their shapes."""
+    pairs = list(zip(made, out, strict=True)) if isinstance(made, tuple) else [(made, out)]
+    for new, old in pairs:
+        if type(old) is not TensorValue or type(new) is not TensorValue:
+            raise broken("unknown-call", f"{shown} with out=")
+        if not torch.can_cast(TORCH_OF_DTYPE[new.value.dtype], TORCH_OF_DTYPE[old.value.dtype]):
+            raise broken("operator-raises", what=shown, why="out= has a dtype of another category")
+        _write(domain, shown, old, new)
+    return out
+
+
+def _write(domain: RecordingDomain, shown: str, old: TensorValue, new: TensorValue) -> None:
+    cx, shapes = domain.recorder.cx, (old.value.shape, new.value.shape)
+    alike = len(shapes[0]) == len(shapes[1]) and all_of(*map(eq, *shapes))
+    if cx.known(alike) is False or not (isinstance(alike, bool) or cx.hint(alike) is not False):
+        raise broken("operator-unknown", what=shown, why="it changes the shape of an argument")
+    domain.require(alike, f"{shown} changes the shape of an argument")
+    call_row(domain, "copy_", old, new)
+
+
+def _writing_call(
+    domain: RecordingDomain,
+    shown: str,
+    writer: Writer,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """An operator that writes arguments, as one that does not, and copies into them."""
+    twin = twin_of(writer, args, kwargs)
+    if twin is None:
+        raise broken("operator-unknown", what=shown, why="it writes in place")
+    given = list(args)
+    if domain.recorder.modes.grad and not twin.returns_written:
+        for place in twin.written:  # what is saved for gradients is not written afterwards
+            given[place] = call_row(domain, "clone", args[place])
+    made = eager_call(domain, twin.operator, tuple(given), {})
+    made = made if isinstance(made, tuple) else (made,)
+    for place, new in zip(twin.written, made[twin.results :], strict=True):
+        _write(domain, shown, args[place], new)
+    if twin.returns_written:
+        return args[twin.written[0]]
+    return made[0] if twin.results == 1 else made[: twin.results]
+
+
+def _custom_writing_call(
+    domain: RecordingDomain,
+    shown: str,
+    operator: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """An operator of the program's own that writes arguments: it writes copies of them, which
+    then are copied back."""
+    given = dict(zip((p.name for p in operator._schema.arguments), args)) | kwargs
+    written = [given[n] for n in written_names(operator) if given.get(n) is not None]
+    if not all(type(x) is TensorValue for x in written):
+        raise broken("operator-unknown", what=shown, why="it writes a list of tensors")
+    classes = memory_classes(domain.recorder)
+    used = [classes.of(value) for value in _values(domain.arguments((*args, *kwargs.values())))]
+    if any(used.count(classes.of(x.value)) > 1 for x in written):
+        raise broken("operator-unknown", what=shown, why="it writes what it also reads elsewhere")
+    path = (operator.namespace, operator._schema.name.split("::")[1], operator._overloadname)
+    made = eager_call(domain, Functional(path), args, kwargs)
+    made = made if isinstance(made, tuple) else (made,)
+    for x, new in zip(written, made[len(made) - len(written) :], strict=True):
+        _write(domain, shown, x, new)
+    own = iter(made)
+    results = tuple(
+        _argument_of(operator, r, given) if is_written(r) else next(own)
+        for r in operator._schema.returns
+    )
+    return results if len(results) > 1 else results[0] if results else None
+
+
+def _argument_of(operator: Any, result: Any, given: Mapping[str, Any]) -> Any:
+    """The argument that a result is."""
+    same = result.alias_info.before_set
+    written = (p for p in operator._schema.arguments if is_written(p))
+    return next(given[p.name] for p in written if p.alias_info.before_set == same)
+
+
+def result_class(name: str) -> Any:
+    """The named tuple that a function returns: `torch.return_types.linalg_svd`."""
+    *rest, last = name.split(".")
+    spellings = ("_".join((*rest[-1:], last)), last, *rest[-1:])
+    return next(filter(None, (getattr(torch.return_types, s, None) for s in spellings)), None)
+
+
+def row_for(fn: Any, name: str, count: int, keywords: tuple[str, ...]) -> OpDef:
+    """The row for calls of this form; made once."""
+    key = "_".join([name.replace(".", "_"), str(count), *keywords])
+    row = OPS.get(key)
+    if row is None:
+        positional = [f"a{i}" for i in range(count)]
+        signature = Signature.parse(
+            ", ".join([*positional, *(["*", *keywords] if keywords else [])])
+        )
+        row = OpDef(
+            key,
+            signature,
+            name,
+            type=lambda cx, *args, **kwargs: infer(cx, fn, args, kwargs),
+            random=_is_random(name),
+            effect=True,  # nobody has said that it writes nothing
+            guessed=True,
+        )
+        _publish(row)
+    return row
+
+
+def _is_random(name: str) -> bool:
+    """Whether torch says that an operator of this dotted name draws from a generator."""
+    packets = (getattr(torch.ops.aten, part, None) for part in name.split("."))
+    found = (getattr(p, o) for p in packets if p is not None for o in p.overloads())
+    return any(torch.Tag.nondeterministic_seeded in overload.tags for overload in found)
+
+
+def _publish(row: OpDef) -> None:
+    """The dotted name of a row made on the fly may be another's already."""
+    try:
+        add_row(row)
+    except ValueError:
+        pass
+
+
+@dataclass(slots=True)
+class _Observation:
+    """What the meta kernel gave at one assignment of sizes."""
+
+    sizes: dict[Symbol, int]
+    results: list[torch.Tensor] = field(default_factory=list)
+
+
+def infer(
+    cx: TypeContext, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    """The type, or tuple of types, of the results; `OpError` where torch refuses, or the rank or
+    number of results depends on sizes; a graph break where a result views an argument."""
+    values = list(_values((*args, *kwargs.values())))
+    numbers = [a for a in _leaves((*args, *kwargs.values())) if isinstance(a, Expr)]
+    dims = [*numbers, *(d for v in values for d in (*v.shape, *v.tensor.strides))]
+    symbols = sorted(
+        {s for d in dims for s in _symbols(cx.facts.simplify(d))}, key=lambda s: s.index
+    )
+    seen: list[_Observation] = []
+    refusal = OpError("no sizes satisfy what is known")
+    single = True
+    for sizes in _assignments(cx, symbols):
+        if len(seen) == SAMPLES:
+            break
+        try:
+            made = _run(cx, fn, args, kwargs, sizes, DataDecides(len(seen)))
+        except OpError as error:
+            if not seen and all(s in cx.hints for s in symbols):  # the example sizes themselves
+                raise
+            refusal = error
+            continue  # sizes that torch refuses: it will refuse them at run time too
+        single = isinstance(made, torch.Tensor)
+        results = [made] if single else list(made) if isinstance(made, (tuple, list)) else None
+        if results is None or not all(isinstance(r, torch.Tensor) for r in results):
+            raise NoRow("it does not return tensors")
+        seen.append(_Observation(sizes, results))
+    if not seen:
+        raise refusal
+    if len({len(o.results) for o in seen}) != 1:
+        raise NoRow("the number of results depends on sizes")
+    return _types(cx, values, kwargs, seen, symbols, single)
+
+
+def _types(
+    cx: TypeContext,
+    values: list[Value],
+    kwargs: Mapping[str, Any],
+    seen: list[_Observation],
+    symbols: list[Symbol],
+    single: bool,
+) -> Any:
+    """One type for each result, from what was seen of it."""
+    device = kwargs.get("device") or (values[0].tensor.device if values else cx.default_device)
+    candidates = list(_candidates(values))
+    types = tuple(
+        _type(cx, [(o.sizes, o.results[i]) for o in seen], candidates, symbols, device)
+        for i in range(len(seen[0].results))
+    )
+    return types[0] if single else types
+
+
+def _leaves(args: Any) -> Iterator[Any]:
+    if isinstance(args, (tuple, list)):
+        for item in args:
+            yield from _leaves(item)
+    else:
+        yield args
+
+
+def _values(args: Any) -> Iterator[Value]:
+    for leaf in _leaves(args):
+        if isinstance(leaf, Value) and isinstance(leaf.type, TensorType):
+            yield leaf
+
+
+def _symbols(dim: Dim) -> frozenset[Symbol]:
+    return dim.symbols if isinstance(dim, Expr) else frozenset()
+
+
+def _assignments(cx: TypeContext, symbols: list[Symbol]) -> Iterator[dict[Symbol, int]]:
+    """Sizes within what is known of each symbol: the hints first, then the symbols of one hint
+    changed together, one symbol at a time, and all. Cost: linear in the symbols that are asked for,
+    whatever else is known."""
+    allowed = [_allowed(cx, s) for s in symbols]
+
+    def fitted(wanted: Sequence[int]) -> dict[Symbol, int]:
+        return {s: fit(size) for s, fit, size in zip(symbols, allowed, wanted, strict=True)}
+
+    yield fitted([cx.hints.get(s, SIZES[i % len(SIZES)]) for i, s in enumerate(symbols)])
+    base = [cx.hints.get(s, 3) for s in symbols]
+    if len(symbols) < SAMPLES:
+        for alike in sorted(set(base)) if len(set(base)) < len(base) else ():
+            yield fitted([size + 2 if size == alike else size for size in base])
+        for i, size in enumerate(base):
+            for delta in (2, 5):
+                yield fitted([*base[:i], size + delta, *base[i + 1 :]])
+        for alike in sorted(set(base)) if len(set(base)) < len(base) else ():
+            yield fitted([size + 5 if size == alike else size for size in base])
+    for scale in (8, 1, 4):
+        yield fitted([SIZES[(i + scale) % len(SIZES)] * scale for i in range(len(symbols))])
+    yield fitted([6] * len(symbols))
+
+
+def _allowed(cx: TypeContext, symbol: Symbol) -> Callable[[int], int]:
+    """The nearest value that bounds and divisibility of a symbol allow."""
+    low, high = cx.facts.bounds(symbol.expr)
+    step = cx.facts.divisor(symbol.expr)
+
+    def fit(size: int) -> int:
+        size = max(size, 0 if low is None else low)
+        size = size if high is None else min(size, high)
+        return size if step > MOST_ELEMENTS else -(-size // step) * step
+
+    return fit
+
+
+def _run(
+    cx: TypeContext,
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    sizes: dict[Symbol, int],
+    data: DataDecides,
+) -> Any:
+    """What the meta kernel makes at these sizes; a graph break where it views or writes an
+    argument. The modes that are on outside say nothing here: casts are nodes of their own, and
+    inference tensors count no writes. What has no meta kernel may draw; the program's own numbers
+    stay what they are."""
+    with torch.inference_mode(False), AutocastOff(), torch.random.fork_rng(devices=[]):
+        return _made_by_meta_kernel(cx, fn, args, kwargs, sizes, data)
+
+
+def _made_by_meta_kernel(
+    cx: TypeContext,
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    sizes: dict[Symbol, int],
+    data: DataDecides,
+) -> Any:
+    tensors: list[torch.Tensor] = []
+    made = [_concrete(cx, a, sizes, tensors) for a in args]
+    named = {k: _concrete(cx, v, sizes, tensors) for k, v in kwargs.items()}
+    if "device" in named:
+        named["device"] = "meta"
+    if isinstance(named.get("memory_format"), str):
+        named["memory_format"] = getattr(torch, named["memory_format"])
+    versions = [tensor._version for tensor in tensors]
+    try:
+        with torch.no_grad(), torch.device("meta"):
+            result = made_by_description(fn, made, named, data)
+            if result is None:
+                result = fn(*made, **named)
+    except Exception as error:
+        reason = _unmeasured(error)
+        if reason is not None:
+            raise broken("operator-unknown", what=_shown(fn), why=reason) from None
+        raise OpError(str(error).partition("\n")[0]) from None
+    if [tensor._version for tensor in tensors] != versions:
+        raise broken("operator-unknown", what=_shown(fn), why="it writes an argument")
+    storages = {storage_of(tensor) for tensor in tensors}
+    results = [r for r in _leaves(result) if isinstance(r, torch.Tensor)]
+    if any(r.layout is not torch.strided for r in results):
+        raise broken("operator-unknown", what=_shown(fn), why="its result is not strided")
+    own = {storage_of(r) for r in results}
+    if len(own) < len(results) or not own.isdisjoint(storages):
+        raise broken("operator-unknown", what=_shown(fn), why="its result is a view")
+    return result
+
+
+def _unmeasured(error: Exception) -> str | None:
+    """Why torch cannot say what the operator makes, where it does not refuse the arguments."""
+    text = str(error)
+    if isinstance(error, NotImplementedError):
+        return "torch has no meta kernel that would say the sizes of its result"
+    if "meta tensor" in text or "it's on meta" in text:
+        return "it reads the values of its arguments to decide the sizes of its result"
+    return None
+
+
+def _shown(fn: Any) -> str:
+    return dotted_name(fn) or str(getattr(fn, "__qualname__", fn))
+
+
+def _concrete(
+    cx: TypeContext, arg: Any, sizes: dict[Symbol, int], tensors: list[torch.Tensor]
+) -> Any:
+    def number(dim: Dim) -> int:
+        found = cx.facts.simplify(dim)
+        try:
+            return int(evaluate(found, sizes)) if isinstance(found, Expr) else found
+        except (ValueError, ZeroDivisionError) as error:  # sizes that the program has excluded
+            raise OpError(str(error)) from None
+
+    if isinstance(arg, Value) and isinstance(arg.type, TensorType):
+        t = arg.type
+        shape, strides = [number(d) for d in t.shape], [number(d) for d in t.strides]
+        if any(size < 0 for size in (*shape, *strides)):
+            raise OpError("a size would be negative")
+        dtype = TORCH_OF_DTYPE[t.dtype]
+        tensors.append(torch.empty_strided(shape, strides, dtype=dtype, device="meta"))
+        return tensors[-1]
+    if isinstance(arg, Expr):
+        return number(arg)
+    if isinstance(arg, DType):
+        return TORCH_OF_DTYPE[arg]
+    if isinstance(arg, (tuple, list)):
+        return tuple(_concrete(cx, item, sizes, tensors) for item in arg)
+    if arg is None or isinstance(arg, (bool, int, float, complex, str, slice)):
+        return arg
+    raise OpError(f"an argument of class {type(arg).__name__} has no value yet")
+
+
+def _candidates(values: list[Value]) -> Iterator[Dim]:
+    dims = list(dict.fromkeys(d for v in values for d in v.shape))
+    yield from dims
+    for a, b in itertools.combinations_with_replacement(dims[:MOST_DIMS], 2):
+        yield a * b
+        yield a + b
+        yield minimum(a, b)
+    for value in values:
+        yield numel(value.shape)
+
+
+def _fit(
+    seen: list[tuple[dict[Symbol, int], int]], candidates: list[Dim], symbols: list[Symbol]
+) -> Dim | None:
+    first = seen[0][1]
+    if all(size == first for _, size in seen):
+        return first
+    for candidate in candidates:
+        if all(_value(candidate, sizes) == size for sizes, size in seen):
+            return candidate
+    for symbol in symbols:
+        affine = _affine(seen, symbol)
+        if affine is not None:
+            return affine
+    return None
+
+
+def _value(dim: Dim, sizes: dict[Symbol, int]) -> int | None:
+    """The dim at these sizes; None where a symbol of it is equal to others by the facts."""
+    if not isinstance(dim, Expr):
+        return dim
+    return int(evaluate(dim, sizes)) if dim.symbols <= sizes.keys() else None
+
+
+def _affine(seen: list[tuple[dict[Symbol, int], int]], symbol: Symbol) -> Dim | None:
+    """`a * n // c + b` for small `c`: what strides and windows make of a size."""
+    points = sorted({(sizes[symbol], size) for sizes, size in seen})
+    if len(points) < 3:
+        return None
+    for divisor in (1, 2):
+        for shift in range(divisor):
+            scaled = [((x + shift) // divisor, y) for x, y in points]
+            (x0, y0), (x1, y1) = scaled[0], scaled[-1]
+            slope, rest = divmod(y1 - y0, x1 - x0) if x1 != x0 else (0, 1)
+            if not rest and all(y - y0 == slope * (x - x0) for x, y in scaled):
+                return floordiv(symbol.expr + shift, divisor) * slope + (y0 - slope * x0)
+    return None
+
+
+def _type(
+    cx: TypeContext,
+    seen: list[tuple[dict[Symbol, int], torch.Tensor]],
+    candidates: list[Dim],
+    symbols: list[Symbol],
+    device: str,
+) -> TensorType:
+    rank = seen[0][1].dim()
+    if any(made.dim() != rank for _, made in seen):
+        raise NoRow("the rank of its result depends on sizes")
+    if len({made.dtype for _, made in seen}) > 1:
+        raise NoRow("the dtype of its result depends on sizes")
+    dims = [
+        _fit([(sizes, made.shape[d]) for sizes, made in seen], candidates, symbols)
+        for d in range(rank)
+    ]
+    shape = tuple(cx.fresh_size() if d is None else cx.facts.simplify(d) for d in dims)
+    dtype = DTYPE_OF_TORCH[seen[0][1].dtype]
+    return TensorType(dtype, device, shape, _strides(cx, shape, seen))
+
+
+def _strides(
+    cx: TypeContext, shape: tuple[Dim, ...], seen: list[tuple[dict[Symbol, int], torch.Tensor]]
+) -> tuple[Dim, ...]:
+    """Dense strides in the order that was seen."""
+    if all(made.is_contiguous() for _, made in seen):
+        return contiguous_strides(cx, shape)
+    sample = max((made for _, made in seen), key=torch.Tensor.numel)
+    order = sorted(range(len(shape)), key=lambda d: (sample.stride(d), -d))
+    for _, made in seen:
+        if made.stride() != strides_in_order(tuple(made.shape), order):
+            raise NoRow("the strides of its result depend on sizes")
+    return strides_in_order(shape, order)

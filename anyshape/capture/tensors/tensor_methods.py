@@ -1,0 +1,553 @@
+"""Calls of torch functions and of tensor methods whose parameters are not their row's own.
+
+In: a torch callable and its arguments as they lie on the virtual stack. Out: proxies, or
+`NotImplemented` where it is not known here. `HANDLERS` holds what is no plain row: sizes, casts
+that may return their input, queries that Python code branches on, tensors made from numbers.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from anyshape.capture.guards.overlaps import refuse_reading
+from anyshape.capture.guards.tensor_specs import DTYPE_OF_TORCH, TORCH_OF_DTYPE, device_text
+from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.numpy_scalars import plain_number
+from anyshape.capture.heap.values import (
+    PROXIES,
+    Break,
+    OpaqueValue,
+    ScalarValue,
+    SizeValue,
+    TensorValue,
+)
+from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.sizes import numbers
+from anyshape.capture.tensors import aliases, torchmap
+from anyshape.capture.tensors.meta import eager_call, into
+from anyshape.capture.tensors.tensor_ops import (
+    SizeTuple,
+    attribute,
+    call_row,
+    getitem,
+    setitem,
+    shape_of,
+)
+from anyshape.ir.graph import TensorType, values_in
+from anyshape.ops import OPS
+from anyshape.ops.layout import is_channels_last, numel, suggests_channels_last
+from anyshape.ops.rules import dim_of
+from anyshape.symbolic import all_of, any_of, eq
+
+Handler = Callable[["RecordingDomain", tuple[Any, ...], dict[str, Any]], Any]
+
+
+# ---- calls ---------------------------------------------------------------------------------------
+def call_torch(
+    domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """A torch function or method with these arguments; `NotImplemented` if it is not known here."""
+    handler, name = HANDLERS.get(fn), torchmap.ROWS.get(fn)
+    if handler is None and name is None:
+        return NotImplemented
+    args, kwargs = tuple(map(domain.seen, args)), domain.seen(kwargs)
+    if fn is not T.type:  # which takes no class
+        args = tuple([_dtype_of_class(arg) for arg in args])
+        kwargs = {key: _dtype_of_class(value) for key, value in kwargs.items()}
+    if handler is not requires_grad_method and kwargs.get("requires_grad"):
+        return eager_call(domain, fn, args, kwargs)
+    if handler is not None:
+        made = handler(domain, args, kwargs)
+        if made is not NotImplemented:
+            return made
+    if name is None:
+        return NotImplemented
+    if kwargs.get("out") is not None:
+        return _with_out(domain, fn, args, kwargs)
+    try:
+        row_args, row_kwargs = torchmap.row_arguments(name, fn, args, kwargs)
+        if name in torchmap.IN_PLACE_FLAGS:
+            return _perhaps_in_place(domain, name, row_args, row_kwargs)
+        return call_row(domain, name, *row_args, **row_kwargs)
+    except Break as signal:
+        if not signal.context.get("row", True):
+            return (
+                NotImplemented
+                if isinstance(fn, types.FunctionType)
+                else eager_call(domain, fn, args, kwargs)
+            )
+        raise
+    except TypeError as error:
+        raise broken("operator-raises", what=name, why=str(error)) from error
+
+
+CLASS_DTYPES = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}
+"""Python's classes where torch expects a dtype."""
+
+
+def _dtype_of_class(arg: Any) -> Any:
+    return CLASS_DTYPES.get(arg, arg) if type(arg) is type else arg
+
+
+def _perhaps_in_place(
+    domain: RecordingDomain, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """`relu(x, inplace=True)` writes its result into `x`."""
+    bound = OPS[name].signature.bind(args, kwargs)
+    if bound["inplace"] is not True:
+        return call_row(domain, name, **bound)
+    if f"{name}_" in OPS:
+        del bound["inplace"]
+        return call_row(domain, f"{name}_", **bound)
+    made = call_row(domain, name, **bound | {"inplace": False})
+    return made if made is bound["input"] else call_row(domain, "copy_", bound["input"], made)
+
+
+def operator_call(
+    domain: RecordingDomain, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """`torch.ops.aten.name.overload(...)`: what torch's own function of that name does with these
+    arguments; `NotImplemented` where there is none."""
+    namespace, _, name = torchmap.operator_name(operator).partition("::")
+    if namespace != "aten":
+        return NotImplemented
+    for fn in torchmap.functions_of(name):
+        made = call_torch(domain, fn, args, kwargs)
+        if made is not NotImplemented:
+            return made
+    return call_row(domain, "alias", *args) if name == "alias" else NotImplemented
+
+
+def _with_out(
+    domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    rest = {k: v for k, v in kwargs.items() if k != "out"}
+    read = [*values_in(domain.arguments((*args, *rest.values())))]
+    for target in values_in(domain.argument(kwargs["out"])):
+        refuse_reading(domain.recorder.builder, str(fn), target, read)
+    return into(domain, str(fn), call_torch(domain, fn, args, rest), kwargs["out"])
+
+
+def size_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    x, *rest = args
+    dim = kwargs.get("dim", rest[0] if rest else None)
+    shape = shape_of(domain, x)
+    return shape if dim is None else shape[_int(domain, dim)]
+
+
+def _int(domain: RecordingDomain, value: Any) -> int:
+    if isinstance(value, SizeValue):
+        return domain.recorder.specialize(value.expr, "a dimension")
+    return int(value)
+
+
+def stride_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    x, *rest = args
+    dim = kwargs.get("dim", rest[0] if rest else None)
+    strides = tuple(numbers.size(s) for s in x.value.tensor.strides)
+    return strides if dim is None else strides[_int(domain, dim)]
+
+
+def numel_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    value = args[0] if args else kwargs["input"]
+    return numbers.size(domain.recorder.cx.facts.simplify(numel(value.value.shape)))
+
+
+# ---- casts and copies ----------------------------------------------------------------------------
+def cast(domain: RecordingDomain, x: TensorValue, dtype: torch.dtype) -> Any:
+    """`x.to(dtype)`: the very tensor where it has that dtype."""
+    if x.value.dtype is DTYPE_OF_TORCH[dtype]:
+        return x
+    return call_row(domain, "to_dtype", x, dtype)
+
+
+TO_FORMS: Mapping[str, tuple[str, ...]] = {
+    "dtype": ("dtype", "non_blocking", "copy"),
+    "other": ("other", "non_blocking", "copy"),
+    "device": ("device", "dtype", "non_blocking", "copy"),
+}
+"""The parameters of `x.to` by position, by what the first one is."""
+
+
+def _form_of(first: Any) -> str:
+    if isinstance(first, torch.dtype):
+        return "dtype"
+    return "other" if isinstance(first, (TensorValue, torch.Tensor)) else "device"
+
+
+def to_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`x.to(dtype)`, `x.to(device)`, `x.to(other)`, with copy= and memory_format=."""
+    x, *rest = args
+    names = TO_FORMS[_form_of(rest[0])] if rest else ()
+    if len(rest) > len(names):
+        raise broken("operator-raises", what="to", why="too many arguments")
+    given = dict(zip(names, rest)) | kwargs
+    dtype, device, other = map(given.get, ("dtype", "device", "other"))
+    if other is not None:
+        dtype, device = torch_dtype(other), torch_device(other)
+    memory_format = given.get("memory_format") or torch.preserve_format
+    result = x
+    if device is not None and device_text(torch.device(device)) != x.value.tensor.device:
+        result = call_row(domain, "to_device", result, torch.device(device))
+    if dtype is not None and result.value.dtype is not DTYPE_OF_TORCH[dtype]:
+        result = call_row(domain, "to_dtype", result, dtype)
+    if result is x:
+        copied = given.get("copy") or _is_in_another_format(domain, x, memory_format)
+    else:
+        copied = memory_format is not torch.preserve_format
+    return call_row(domain, "clone", result, memory_format=memory_format) if copied else result
+
+
+def _is_in_another_format(
+    domain: RecordingDomain, x: TensorValue, wanted: torch.memory_format
+) -> bool:
+    """Does eager see ``x`` in another memory format than the one that is wanted? It tells formats
+    by the order of the strides, whether or not there are holes."""
+    if wanted is torch.preserve_format:
+        return False
+    kind = x.value.tensor
+    format_of_rank = {4: torch.channels_last, 5: torch.channels_last_3d}.get(kind.rank)
+    if suggests_channels_last(domain.recorder.cx, kind):
+        return wanted is not format_of_rank
+    return wanted is not torch.contiguous_format
+
+
+def torch_dtype(value: Any) -> torch.dtype:
+    return TORCH_OF_DTYPE[value.value.dtype] if isinstance(value, TensorValue) else value.dtype
+
+
+def torch_device(value: Any) -> torch.device:
+    return (
+        torch.device(value.value.tensor.device) if isinstance(value, TensorValue) else value.device
+    )
+
+
+def type_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    x, *rest = args
+    dtype = kwargs.get("dtype", rest[0] if rest else None)
+    if isinstance(dtype, str):
+        dtype = torchmap.DTYPE_NAMES.get(dtype)
+    if not isinstance(dtype, torch.dtype):
+        raise broken("tensor-attribute", "type()")
+    return cast(domain, x, dtype)
+
+
+def type_as(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    x, other = args
+    return to_method(domain, (x,), {"other": other})
+
+
+def if_complex(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`real`, `conj` and their like are the very tensor where it holds no complex numbers."""
+    x = args[0] if args else kwargs["input"]
+    if isinstance(x, TensorValue) and not x.value.dtype.is_complex:
+        return x
+    return NotImplemented
+
+
+def adjoint(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`x.mH`."""
+    return attribute(domain, args[0] if args else kwargs["input"], "mH")
+
+
+def contiguous(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The very tensor where its layout is known to be that already."""
+    x, *rest = args
+    memory_format = kwargs.get("memory_format", rest[0] if rest else torch.contiguous_format)
+    if memory_format is torch.preserve_format:
+        raise broken("operator-raises", what="contiguous", why="preserve_format is unsupported")
+    if memory_format is not torch.contiguous_format:
+        if is_channels_last(domain.recorder.cx, x.value.tensor) or _is_in_both_orders(domain, x):
+            return x
+        return call_row(domain, "contiguous", x, memory_format=memory_format)
+    made = call_row(domain, "contiguous", x)
+    kind: TensorType = x.value.tensor
+    if made.value.tensor.strides == kind.strides:
+        return x
+    return made
+
+
+def _is_in_both_orders(domain: RecordingDomain, x: TensorValue) -> bool:
+    """Whether row by row is channels innermost as well: of one channel, or of single pixels."""
+    kind, cx = x.value.tensor, domain.recorder.cx
+    if kind.rank != 4 or cx.known(aliases.is_row_major(kind)) is not True:
+        return False
+    same = any_of(eq(kind.shape[1], 1), all_of(*(eq(n, 1) for n in kind.shape[2:])))
+    known = cx.known(same)
+    if known is not None or isinstance(same, bool):
+        return known is True
+    return cx.hint(same) is not None and domain.recorder.decide(same)
+
+
+def dropped_cast(dtype: torch.dtype) -> Handler:
+    def handle(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return to_method(domain, args, {**kwargs, "dtype": dtype})
+
+    return handle
+
+
+# ---- queries that Python code branches on --------------------------------------------------------
+def constant(value: Any) -> Handler:
+    return lambda domain, args, kwargs: value
+
+
+def of_type(query: Callable[[TensorType], Any]) -> Handler:
+    def handle(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        value = args[0] if args else kwargs.get("input")
+        if isinstance(value, torch.Tensor):
+            value = domain.lift(value)
+        return query(value.value.tensor) if isinstance(value, TensorValue) else NotImplemented
+
+    return handle
+
+
+def is_contiguous(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    memory_format = kwargs.get(
+        "memory_format", args[1] if len(args) > 1 else torch.contiguous_format
+    )
+    if memory_format is not torch.contiguous_format:
+        raise broken("tensor-attribute", "is_contiguous(memory_format=...)")
+    kind = args[0].value.tensor
+    empty = any_of(*(eq(size, 0) for size in kind.shape))
+    return numbers.known_or(domain.recorder, any_of(aliases.is_row_major(kind), empty))
+
+
+def item(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return call_row(domain, "item", args[0])
+
+
+def tolist(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A list of items: one specialization for each number of them; a break where data decides
+    how many there are."""
+    x = args[0]
+    recorder = domain.recorder
+    why = "the length of tolist()"
+    first = [recorder.count(d, why) for d in x.value.shape[:1]]
+    shape = first + [recorder.specialize(d, why) for d in x.value.shape[1:]]
+    return _nested(domain, x, shape)
+
+
+def getitem_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return getitem(domain, *args)
+
+
+def setitem_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return setitem(domain, *args)
+
+
+def slice_operator(
+    domain: RecordingDomain,
+    x: TensorValue,
+    dim: int = 0,
+    start: Any = None,
+    end: Any = None,
+    step: Any = 1,
+) -> Any:
+    """`torch.ops.aten.slice`: `x[..., start:end:step]` along one dimension."""
+    rank = len(x.value.shape)
+    key = [slice(None)] * dim_of(dim, rank) + [slice(start, end, step)]
+    return getitem(domain, x, tuple(key))
+
+
+def where(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`torch.where(condition)` alone: the places where it is true."""
+    given = (*args, *kwargs.values())
+    return call_row(domain, "nonzero", *given, as_tuple=True) if len(given) == 1 else NotImplemented
+
+
+def _nested(domain: RecordingDomain, x: TensorValue, shape: list[Any]) -> Any:
+    if not shape:
+        return call_row(domain, "item", x)
+    rows = [
+        _nested(domain, call_row(domain, "select", x, 0, i), shape[1:]) for i in range(shape[0])
+    ]
+    return domain.created(rows)
+
+
+def histogramdd(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Counts, and a tuple of the edges along each dimension."""
+    counts, *edges = call_row(domain, "histogramdd", *args, **kwargs)
+    return torch.return_types.histogramdd((counts, tuple(edges)))
+
+
+def make_tensor(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`torch.tensor(data)`: constants are baked in and copied; numbers that are not known yet
+    are filled in."""
+    data: Any = args[0] if args else kwargs.get("data")
+    dtype, device = kwargs.get("dtype"), kwargs.get("device")
+    if isinstance(data, (SizeValue, ScalarValue)):
+        if dtype is None:
+            dtype = (
+                torch.int64
+                if isinstance(data, SizeValue)
+                else torch.bool
+                if data.kind is bool
+                else None
+            )
+        return call_row(domain, "full", (), data, dtype=dtype, device=device)
+    if isinstance(data, TensorValue):
+        made = call_row(domain, "clone", data)
+        return to_method(domain, (made,), {"dtype": dtype, "device": device})
+    if holds_proxy(data):
+        parts = [make_tensor(domain, (part,), kwargs) for part in data]
+        return call_row(domain, "stack", tuple(parts), 0)
+    if not holds_numbers(data):  # an array, say: memory that no guard covers
+        raise broken("unknown-call", f"torch.tensor of a {type(data).__name__}")
+    with torch.no_grad():
+        real = torch.tensor(
+            data, dtype=dtype, device=device or domain.recorder.node_world().default_device
+        )
+    fixed = TensorValue(domain.recorder.constant(real, f"torch.tensor({data!r:.60})"))
+    return call_row(domain, "clone", fixed)
+
+
+def holds_proxy(data: Any) -> bool:
+    if isinstance(data, (list, tuple)):
+        return any(holds_proxy(part) for part in data)
+    return type(data) in PROXIES
+
+
+def holds_numbers(data: Any) -> bool:
+    if isinstance(data, (list, tuple)):
+        return all(map(holds_numbers, data))
+    return plain_number(data) is not None
+
+
+def as_tensor(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    data = args[0] if args else kwargs.get("data")
+    if isinstance(data, torch.Tensor):
+        data = domain.lift(data)
+    if isinstance(data, TensorValue):
+        return to_method(
+            domain, (data,), {"dtype": kwargs.get("dtype"), "device": kwargs.get("device")}
+        )
+    return make_tensor(domain, (data,), kwargs)
+
+
+def requires_grad_method(
+    domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    x = args[0]
+    wanted = args[1] if len(args) > 1 else kwargs.get("requires_grad", True)
+    if x.value.tensor.requires_grad == wanted:
+        return x
+    raise broken("python-effect", "requires_grad_()")
+
+
+def is_a_tensor(value: Any) -> bool:
+    unread = type(value) is OpaqueValue and issubclass(value.kind, torch.Tensor)
+    return unread or isinstance(value, (TensorValue, torch.Tensor))
+
+
+def is_same_size(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    a, b = (x.value.shape for x in args[:2])
+    if len(a) != len(b):
+        return False
+    return numbers.known_or(domain.recorder, all_of(*(eq(x, y) for x, y in zip(a, b))))
+
+
+def broadcast_shapes(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    given = [(s,) if numbers.is_int(s) else tuple(s) for s in args]
+    shapes = [[d for d in map(numbers.dim, s) if d is not None] for s in given]
+    if list(map(len, shapes)) != list(map(len, given)):
+        raise broken("operator-raises", what="broadcast_shapes", why="sizes are whole numbers")
+    return SizeTuple(numbers.size(d) for d in domain.recorder.cx.broadcast_shapes(shapes))
+
+
+def result_type(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    from_args = [
+        torch.empty((1,) * len(a.value.shape), dtype=torch_dtype(a), device="meta")
+        if isinstance(a, TensorValue)
+        else a
+        for a in args
+    ]
+    if any(type(a) in PROXIES for a in from_args):
+        return NotImplemented
+    return torch.result_type(*from_args)
+
+
+def check_condition(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`torch._check(condition, message)`: a fact from here on, tested where it can be."""
+    names = ("cond", "message")
+    given = dict(zip(names, args)) | kwargs
+    condition = given.get("cond", given.get("condition"))
+    if condition is True:
+        return None
+    if type(condition) in PROXIES:
+        known = numbers.condition_of(condition)
+        if known is not None:
+            domain.require(known, given.get("message"))
+            return None
+    return NotImplemented
+
+
+def _is_inference(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """It depends on the mode that the tensor, or what it is a view of, was made in."""
+    raise broken("tensor-attribute", "is_inference()")
+
+
+T = torch.Tensor
+HANDLERS: dict[Any, Handler] = {
+    T.size: size_method,
+    T.stride: stride_method,
+    T.numel: numel_method,
+    T.nelement: numel_method,
+    torch.numel: numel_method,
+    T.dim: of_type(lambda t: t.rank),
+    T.ndimension: of_type(lambda t: t.rank),
+    T.element_size: of_type(lambda t: t.dtype.size_bytes),
+    T.is_floating_point: of_type(lambda t: t.dtype.is_floating),
+    torch.is_floating_point: of_type(lambda t: t.dtype.is_floating),
+    T.is_complex: of_type(lambda t: t.dtype.is_complex),
+    torch.is_complex: of_type(lambda t: t.dtype.is_complex),
+    T.is_signed: of_type(lambda t: t.dtype.signed),
+    torch.is_signed: of_type(lambda t: t.dtype.signed),
+    T.is_contiguous: is_contiguous,
+    T.is_conj: constant(False),
+    torch.is_conj: constant(False),
+    T.is_neg: constant(False),
+    T.is_inference: _is_inference,
+    torch.is_inference: _is_inference,
+    torch.real: if_complex,
+    torch.conj: if_complex,
+    T.conj: if_complex,
+    torch.conj_physical: if_complex,
+    T.conj_physical: if_complex,
+    torch.resolve_conj: lambda domain, args, kwargs: args[0],
+    torch.resolve_neg: lambda domain, args, kwargs: args[0],
+    T.resolve_conj: lambda domain, args, kwargs: args[0],
+    T.resolve_neg: lambda domain, args, kwargs: args[0],
+    T.adjoint: adjoint,
+    torch.adjoint: adjoint,
+    T.is_same_size: is_same_size,
+    T.to: to_method,
+    T.type: type_method,
+    T.type_as: type_as,
+    T.contiguous: contiguous,
+    T.cpu: lambda domain, args, kwargs: to_method(domain, args[:1], {"device": "cpu"}),
+    T.cuda: lambda domain, args, kwargs: to_method(domain, args[:1], {"device": "cuda"}),
+    T.item: item,
+    T.__getitem__: getitem_method,
+    T.__setitem__: setitem_method,
+    T.tolist: tolist,
+    T.requires_grad_: requires_grad_method,
+    T.get_device: of_type(
+        lambda t: int(t.device.partition(":")[2] or -1) if t.device != "cpu" else -1
+    ),
+    torch.where: where,
+    torch.tensor: make_tensor,
+    torch.histogramdd: histogramdd,
+    torch.as_tensor: as_tensor,
+    torch.is_tensor: lambda domain, args, kwargs: is_a_tensor(args[0]),
+    torch.broadcast_shapes: broadcast_shapes,
+    torch.result_type: result_type,
+    torch._check: check_condition,
+    torch._check_value: check_condition,
+    torch._check_index: check_condition,
+    torch._assert: check_condition,
+    **{getattr(T, name): dropped_cast(dtype) for name, dtype in torchmap.CASTS.items()},
+}

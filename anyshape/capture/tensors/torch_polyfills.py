@@ -1,0 +1,262 @@
+"""Python functions of torch in a form that sizes nobody knows can go through.
+
+Each stands in for the function named in `STAND_INS`, is interpreted like a program's own code (see
+polyfills.py) and gives what that function gives for plain tensors.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch._higher_order_ops.associative_scan import associative_scan as torch_scan
+from torch.masked import _ops as masked
+from torch.utils import _pytree as pytree
+
+from anyshape.capture.tensors.scans import is_linear
+from anyshape.eager import linear_recurrence
+
+
+def input_mask(input: Any, *args: Any, mask: Any = None, **kwargs: Any) -> Any:
+    """The mask in the input's shape: broadcast whether or not it has that shape already."""
+    if mask is None:
+        raise ValueError("_input_mask requires explicit mask")
+    if mask.ndim > input.ndim:
+        raise IndexError(
+            "_input_mask expected broadcastable mask (got mask dimensionality higher than of the "
+            "input)"
+        )
+    return torch.broadcast_to(mask, input.shape).to(torch.bool)
+
+
+def combine_input_and_mask(op: Any, input: Any, mask: Any, *args: Any) -> Any:
+    """The input with the operator's identity where the mask is False; makes no class."""
+    if mask is None:
+        return input
+    identity = masked._reduction_identity(op.__name__, input, *args)
+    return torch.where(input_mask(input, mask=mask), input, identity)
+
+
+def named_members(
+    self: Any,
+    get_members_fn: Any,
+    prefix: str = "",
+    recurse: bool = True,
+    remove_duplicate: bool = True,
+) -> Any:
+    """All at once: a list needs no frames of generators, whoever iterates over it."""
+    if recurse:
+        modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
+    else:
+        modules = [(prefix, self)]
+    known = set()
+    found = []
+    for place, module in modules:
+        for key, value in get_members_fn(module):
+            if value is None or id(value) in known:
+                continue
+            if remove_duplicate:
+                known.add(id(value))
+            found.append((f"{place}.{key}" if place else key, value))
+    return iter(found)
+
+
+def named_parameters(
+    self: Any, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+) -> Any:
+    """The iterator itself."""
+    members = lambda module: module._parameters.items()  # noqa: E731
+    return self._named_members(
+        members, prefix=prefix, recurse=recurse, remove_duplicate=remove_duplicate
+    )
+
+
+def named_buffers(
+    self: Any, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+) -> Any:
+    """The iterator itself."""
+    members = lambda module: module._buffers.items()  # noqa: E731
+    return self._named_members(
+        members, prefix=prefix, recurse=recurse, remove_duplicate=remove_duplicate
+    )
+
+
+def parameters(self: Any, recurse: bool = True) -> Any:
+    """An iterator over a list."""
+    return iter([value for _, value in self.named_parameters(recurse=recurse)])
+
+
+def buffers(self: Any, recurse: bool = True) -> Any:
+    """An iterator over a list."""
+    return iter([value for _, value in self.named_buffers(recurse=recurse)])
+
+
+def weights_have_changed(self: Any) -> bool:
+    """What the weak references of a recurrent network refer to lies in its list of weights."""
+    for kept, name in zip(self._flat_weights, self._flat_weights_names):
+        if kept is not None and hasattr(self, name) and getattr(self, name) is not kept:
+            return True
+    return False
+
+
+def natively(method: Any) -> Any:
+    """The method under another identity, for which nothing stands in: it is called as a whole."""
+    return types.FunctionType(
+        method.__code__,
+        method.__globals__,
+        method.__name__,
+        method.__defaults__,
+        method.__closure__,
+    )
+
+
+def move(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """`Module.to`: a module whose tensors all are what they are to become is left alone."""
+    pairs = [(x.device, x.dtype) if isinstance(x, torch.Tensor) else (x,) for x in args]
+    parse: Callable[..., Any] = torch._C._nn._parse_to
+    device, dtype, _, form = parse(*[x for pair in pairs for x in pair], **kwargs)
+    known = dtype is None or dtype.is_floating_point
+    if form is None and known and is_there(self, device, dtype):
+        return self
+    return MOVED_NATIVELY(self, *args, **kwargs)
+
+
+def converting(dtype: torch.dtype, native: Any) -> Callable[..., Any]:
+    """The like of `Module.half`."""
+
+    def convert(self: Any) -> Any:
+        return self if is_there(self, None, dtype) else native(self)
+
+    return convert
+
+
+def is_there(module: Any, device: Any, dtype: Any) -> bool:
+    """Whether converting a module to them would change nothing."""
+    if (
+        torch.__future__.get_overwrite_module_params_on_conversion()
+        or torch.__future__.get_swap_module_params_on_conversion()
+    ):
+        return False
+    for part in module.modules():
+        if type(part)._apply is not torch.nn.Module._apply:
+            return False
+        for x in [*part._parameters.values(), *part._buffers.values()]:
+            if x is None:
+                continue
+            floats = x.is_floating_point() or x.is_complex()
+            if dtype is not None and floats and x.dtype != dtype:
+                return False
+            if device is not None and x.device != device:
+                return False
+    return True
+
+
+def associative_scan(
+    combine_fn: Any, xs: Any, dim: int, reverse: bool = False, combine_mode: str = "pointwise"
+) -> Any:
+    """A scan by `(a, b), (c, d) -> (a * c, b * c + d)` is a row, whatever the length."""
+    leaves, form = pytree.tree_flatten(xs)
+    if combine_mode != "generic" or not are_scanned(leaves, dim):
+        return SCANNED_NATIVELY(combine_fn, xs, dim, reverse, combine_mode)
+    left, right = ([x.select(dim, place) for x in leaves] for place in (0, -1))
+    tree = [pytree.tree_unflatten(part, form) for part in (left, right)]
+    if not is_linear(left, right, pytree.tree_leaves(combine_fn(*tree))):
+        return SCANNED_NATIVELY(combine_fn, xs, dim, reverse, combine_mode)
+    made = [torch.movedim(x, dim, 0) for x in leaves]
+    if reverse:
+        made = [x.flip([0]) for x in made]
+    if leaves[0].shape[dim] > 1:
+        factors, terms = made
+        products = torch.cumprod(factors.clone(memory_format=torch.contiguous_format), 0)
+        made = [products, linear_recurrence(factors, terms)]
+    if reverse:
+        made = [x.flip([0]) for x in made]
+    return pytree.tree_unflatten([torch.movedim(x, 0, dim) for x in made], form)
+
+
+def are_scanned(leaves: Any, dim: Any) -> bool:
+    """Whether they are two tensors of one shape, with something to scan."""
+    if len(leaves) != 2 or not all(isinstance(x, torch.Tensor) for x in leaves):
+        return False
+    a, b = leaves
+    alike = a.dtype == b.dtype and a.device == b.device and a.ndim == b.ndim
+    if not alike or not a.dtype.is_floating_point or not 0 <= dim < a.ndim:
+        return False
+    return all([m == n for m, n in zip(a.shape, b.shape)]) and a.shape[dim] > 0
+
+
+WITHOUT_OVERRIDE = frozenset(
+    {
+        *(torch.Tensor, torch.nn.Parameter, torch.Size, torch.dtype, torch.device),
+        *(bool, int, float, complex, list, tuple, dict, set, frozenset, str, bytes, slice),
+        *(type(None), type(Ellipsis), type(NotImplemented), types.ModuleType),
+    }
+)
+"""Classes whose instances never override torch's functions."""
+
+
+def any_override(args: Any) -> bool:
+    """Whether one of them overrides torch's functions (`torch.overrides.has_torch_function`)."""
+    disabled = torch._C._disabled_torch_function_impl
+    for arg in args:
+        if type(arg) not in WITHOUT_OVERRIDE:
+            if getattr(arg, "__torch_function__", disabled) is not disabled:
+                return True
+    return False
+
+
+class Context(torch.autograd.function.FunctionCtx):
+    """What the `forward` of an `autograd.Function` is handed where no gradient is wanted."""
+
+    def __init__(self, count: int) -> None:
+        self.needs_input_grad = (False,) * count
+
+
+def apply_forward(cls: Any, *args: Any) -> Any:
+    """The `forward` of an `autograd.Function` whose gradient nobody wants."""
+    ctx = Context(len(args))
+    with torch.no_grad():
+        if cls.setup_context is torch.autograd.Function.setup_context:
+            return cls.forward(ctx, *args)
+        output = cls.forward(*args)
+        cls.setup_context(ctx, args, output)
+        return output
+
+
+CONVERSIONS: Mapping[Any, torch.dtype] = types.MappingProxyType(
+    {
+        torch.nn.Module.float: torch.float32,
+        torch.nn.Module.double: torch.float64,
+        torch.nn.Module.half: torch.float16,
+        torch.nn.Module.bfloat16: torch.bfloat16,
+    }
+)
+MOVED_NATIVELY = natively(torch.nn.Module.to)
+CONVERTED_NATIVELY = types.MappingProxyType({method: natively(method) for method in CONVERSIONS})
+
+SCANNED_NATIVELY = natively(torch_scan)
+
+MEMBERS: Mapping[Any, Callable[..., Any]] = types.MappingProxyType(
+    {
+        torch.nn.Module.named_parameters: named_parameters,
+        torch.nn.Module.named_buffers: named_buffers,
+        torch.nn.Module.parameters: parameters,
+        torch.nn.Module.buffers: buffers,
+    }
+)
+"""What gives iterators over lists of a module's own."""
+
+STAND_INS: Mapping[Any, Callable[..., Any]] = types.MappingProxyType(
+    {
+        masked._input_mask: input_mask,
+        masked._combine_input_and_mask: combine_input_and_mask,
+        torch.nn.RNNBase._weights_have_changed: weights_have_changed,
+        torch_scan: associative_scan,
+        torch.nn.Module.to: move,
+        **{m: converting(CONVERSIONS[m], native) for m, native in CONVERTED_NATIVELY.items()},
+        torch.nn.Module._named_members: named_members,
+        **MEMBERS,
+    }
+)

@@ -1,0 +1,93 @@
+"""What one specialization relies on, as text: `fast.guards()` and the end of `explain`.
+
+In: the guards of a variant, its graph with the facts, and where its symbols came from. Out: lines,
+section by section: symbols with their bounds and every fact about them, what is declared, guards
+(tested before running; they choose the specialization), predicates (tested at a launch; they choose
+a kernel), checks (tested while running; where one fails, the segment runs natively).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from anyshape.capture.guards.guard_code import GuardSet
+from anyshape.declare import Placed
+from anyshape.ir.graph import Graph, Node, TensorType
+from anyshape.symbolic import Expr, Facts, Symbol
+
+
+def told(
+    guards: GuardSet, graph: Graph, names: Mapping[Symbol, str], placed: Placed | None
+) -> Iterator[str]:
+    """The lines of one specialization."""
+    sections = (
+        ("symbols", [*_symbols(graph, names)]),
+        ("declared", [*_declared(placed)]),
+        ("guards", [_line(text, place) for text, place in guards.lines()]),
+        ("predicates", ["none: each launch has one kernel"]),
+        ("checks", [*_checks(graph)]),
+    )
+    for title, lines in sections:
+        if lines:
+            yield f"  {title}"
+            yield from (f"    {line}" for line in lines)
+
+
+def _line(text: str, why: object) -> str:
+    return f"{text}  # {why}" if why is not None else text
+
+
+def _symbols(graph: Graph, names: Mapping[Symbol, str]) -> Iterator[str]:
+    facts = graph.facts.all()
+    made = dict(_made(graph.nodes))
+    for expr in graph.space:
+        symbol = expr.symbol
+        assert symbol is not None
+        origin = names.get(symbol) or made.get(symbol)
+        if origin is None:
+            continue
+        about = [(c, why) for c, why in facts if symbol in c.symbols]
+        yield f"{symbol.name} = {origin}: {symbol.policy}, {_bounds(graph.facts, expr)}"
+        yield from (f"  {_line(str(condition), why)}" for condition, why in about)
+
+
+def _bounds(facts: Facts, expr: Expr) -> str:
+    low, high = facts.bounds(expr)
+    if low is not None and low == high:
+        return f"always {low}"
+    least = "" if low is None else f"{low} <= "
+    most = "" if high is None else f" <= {high}"
+    return f"{least}{expr}{most}" if least or most else "any integer"
+
+
+def _made(nodes: Sequence[Node]) -> Iterator[tuple[Symbol, str]]:
+    """The symbols that only data decides, each with the first node that has it."""
+    seen: set[Symbol] = set()
+    for node in nodes:
+        for value in node.outputs:
+            dims = value.type.shape if isinstance(value.type, TensorType) else (value.type.expr,)
+            found = {s for dim in dims if isinstance(dim, Expr) for s in dim.symbols}
+            for symbol in sorted(found - seen, key=lambda s: s.name):
+                if symbol.knowledge == "midrun":
+                    yield symbol, f"a size of {node.op}" + _at(node)
+            seen |= found
+
+
+def _at(node: Node) -> str:
+    return "" if node.location is None else f" at {node.location}"
+
+
+def _declared(placed: Placed | None) -> Iterator[str]:
+    if placed is not None:
+        for _, pattern in placed.patterns:
+            yield f"{pattern.path.text}: {pattern.rule}"
+        for assumption in placed.declaration.assumptions:
+            yield f"assumed: {assumption.rule}"
+
+
+def _checks(graph: Graph) -> Iterator[str]:
+    for check in graph.checks:
+        yield _line(f"{check.condition}: {check.message}", check.location)
+    for node in graph.nodes:
+        if node.op == "check_false":
+            yield _line("the data is as the program asserts", node.location)

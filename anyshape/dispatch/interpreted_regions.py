@@ -1,0 +1,134 @@
+"""Stretches of a program between graph breaks that hold too little for a segment.
+
+In: where segments began and ended, and how many operators they had. Out: the frames, gone on
+natively through light stretches. To hand over from one segment to the next takes as long as eager
+torch takes for some operators, and what differs from call to call makes a specialization. So a
+loop over a list of another length each time, which ends a segment in every turn, turns natively if
+there is little in it; what follows it is a segment again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType
+from typing import Any, TypeAlias
+
+import torch
+
+from anyshape.capture.interpreter import unwinding
+from anyshape.capture.interpreter.continuations import Finished
+from anyshape.capture.interpreter.frame import Code, Frame
+from anyshape.capture.interpreter.machine import Machine
+from anyshape.dispatch.profitability import Costs, largest
+from anyshape.dispatch.trampoline import Native, Place
+
+FEW_NODES = 10  # that eager torch is done with before a segment has been handed its arguments
+FEW_ELEMENTS = 1 << 15  # of a tensor; of larger ones, even few operators are worth fusing
+MANY_TENSORS = 5 * FEW_NODES  # met on the way through a stretch: there is more in it than it seemed
+MANY_INSTRUCTIONS = 5_000
+
+Position: TypeAlias = tuple[Code, int]
+NOWHERE: frozenset[int] = frozenset()
+Outcome: TypeAlias = tuple[bool, Any]
+"""Whether the program has returned, and what."""
+
+
+@dataclass(slots=True)
+class Stretch:
+    """What began at one position so far: the most operators, and where the segments ended."""
+
+    nodes: int = 0
+    ends: dict[Code, set[int]] = field(default_factory=dict)
+
+    def ends_in(self, frame: Frame) -> Set[int]:
+        """Those in the code of this frame."""
+        return self.ends.get(frame.code, NOWHERE)
+
+
+@dataclass(slots=True)
+class Light:
+    """The stretches of one compiled function. `captured` are the functions that lie in segments,
+    `cut` those with a place between segments, `heavy` the stretches that took long after all."""
+
+    captured: Set[CodeType]
+    stretches: dict[Position, Stretch] = field(default_factory=dict)
+    cut: set[CodeType] = field(default_factory=set)
+    heavy: set[Position] = field(default_factory=set)
+
+    def note(self, place: Place, end: Position | None, nodes: int) -> None:
+        """A segment was made from this place on; `end` None means that it returns."""
+        self.cut.update(part[0].code for part in place.key[:-1])
+        known = self.stretches.setdefault(place.key[0][:2], Stretch())
+        known.nodes = max(known.nodes, nodes)
+        if end is not None:
+            known.ends.setdefault(end[0], set()).add(end[1])
+
+    def go_on(self, machine: Machine, costs: Costs) -> Outcome:
+        """Goes on natively from the current instruction for as long as stretches are light."""
+        domain = machine.domain
+        assert isinstance(domain, Native)
+        domain.calls = self._is_whole
+        try:
+            return self._go_on(machine, costs)
+        finally:
+            domain.calls = None
+
+    def _is_whole(self, fn: FunctionType, args: tuple[Any, ...]) -> bool:
+        """Whether a function was captured without a break in it: it is called natively. What is
+        done by a module made of others may be long."""
+        code = fn.__code__
+        if code not in self.captured or code in self.cut:
+            return False
+        module = args[0] if args and isinstance(args[0], torch.nn.Module) else None
+        return module is None or not vars(module).get("_modules")  # none while it is being made
+
+    def _go_on(self, machine: Machine, costs: Costs) -> Outcome:
+        while True:
+            frame = machine.current()
+            begin = frame.code, frame.index
+            stretch = self.stretches.get(begin)
+            if stretch is None or begin in self.heavy or not _is_light(stretch, frame):
+                return False, None
+            try:
+                if not _run(machine, stretch, costs):
+                    self.heavy.add(begin)
+                    return False, None
+            except Finished as finished:
+                return True, finished.value
+
+
+def _run(machine: Machine, stretch: Stretch, costs: Costs) -> bool:
+    """Through a stretch natively, and the instruction at its end; False where it is long."""
+    tensors = 0
+    frame = machine.current()
+    ends = stretch.ends_in(frame)
+    for _ in range(MANY_INSTRUCTIONS):
+        at = frame.index
+        costs.instructions += 1
+        handler, arg = frame.instructions[at]
+        frame.index = at + 1
+        try:
+            switched = handler(machine, frame, arg)
+        except Finished:
+            raise
+        except BaseException as error:
+            if unwinding.unwind(machine, error) is None:
+                raise (machine.escaped or error) from None
+            switched = machine.current()
+        if at in ends:
+            return True
+        if switched is not None and switched is not frame:
+            frame = switched
+            ends = stretch.ends_in(frame)
+        elif frame.stack and isinstance(frame.stack[-1], torch.Tensor):
+            tensors += 1
+            if tensors > MANY_TENSORS:
+                break
+    return False
+
+
+def _is_light(stretch: Stretch, frame: Frame) -> bool:
+    if stretch.nodes >= FEW_NODES:
+        return False
+    return not stretch.nodes or largest((*frame.locals, *frame.stack)) <= FEW_ELEMENTS

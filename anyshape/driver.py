@@ -34,7 +34,7 @@ from anyshape.runtime.cache import digest
 from anyshape.runtime.launch import CheckFailed, Linked, has_blas, has_library, link
 from anyshape.schedule import schedule
 from anyshape.schedule.native_regions import form_stretches
-from anyshape.verification import refuse_malformed, verified
+from anyshape.verification import refuse_malformed, refuse_overwriting, verified
 
 PLACEHOLDER = "ANYSHAPE_FUNCTION"
 
@@ -172,11 +172,16 @@ class Driver:
         with stage_of("scheduling", place):
             program = schedule(final, self.options)
         if self.options.verify:
-            refuse_malformed(graph, passed, program)
+            refuse_malformed(graph, passed, program.kernels())
+        proven = self.options.verify or self.options.verify_programs
+        if proven:
+            refuse_overwriting("scheduling", program, final.facts)
         self._refuse_eager(program)
         if has_blas():
             with stage_of("forming stretches", place):
                 program = form_stretches(program, final.facts, library=has_library())
+            if proven:
+                refuse_overwriting("forming stretches", program, final.facts)
         with stage_of("code generation", place):
             code = self.generate(program)
             kernel_names = frozenset(map(self._name, program.kernels()))

@@ -46,6 +46,9 @@ class Options:
     fork_budget: int = option(2_000, "branches on sizes of one capture that run both sides")
     # how sure to be
     verify: bool = option(False, "run the reference interpreter after every pass and compare")
+    verify_programs: bool = option(
+        False, "prove of each program that no step writes over memory that is still needed"
+    )
     # where kernels come from
     cache: bool = option(True, "keep kernels and programs on disk")
     cache_dir: str = option("", "directory of the cache; empty: no place for one was found")
@@ -104,11 +107,12 @@ def from_user(
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Options:
-    """The defaults as the environment changes them: ANYSHAPE_DISABLE, ANYSHAPE_CACHE_DIR, CC,
-    ANYSHAPE_SANITIZE.
+    """The defaults as the environment changes them: ANYSHAPE_DISABLE, ANYSHAPE_VERIFY_PROGRAMS,
+    ANYSHAPE_CACHE_DIR, CC, ANYSHAPE_SANITIZE.
     """
     return Options(
         disable=_truthy(environ.get("ANYSHAPE_DISABLE", "")),
+        verify_programs=_truthy(environ.get("ANYSHAPE_VERIFY_PROGRAMS", "")),
         cache_dir=_cache_dir(environ),
         cc=environ.get("CC", ""),
         sanitize=_truthy(environ.get("ANYSHAPE_SANITIZE", "")),

@@ -7,7 +7,7 @@ which tensors share memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,8 +17,11 @@ import torch
 from anyshape import reference
 from anyshape.errors import AnyshapeError
 from anyshape.ir.graph import Graph
+from anyshape.ir.loops import Kernel
 from anyshape.ir.program import Program
-from anyshape.ir.verify import Malformed, verify_graph, verify_kernel, verify_program
+from anyshape.ir.verify import Malformed, verify_graph, verify_kernel
+from anyshape.ir.verify_program import verify_program
+from anyshape.symbolic import Facts
 
 ROUNDED = {
     torch.float64: 1e-7,
@@ -81,19 +84,26 @@ class Outcome:
             yield f"output {index}", value
 
 
-def refuse_malformed(graph: Graph, passed: tuple[tuple[str, Graph], ...], program: Program) -> None:
-    """What must hold of any graph, kernel and program holds of these, or E502."""
-    graphs = (("capture", graph), *passed)
-    rules = [
-        *((name, partial(verify_graph, stage)) for name, stage in graphs),
-        *(("scheduling", partial(verify_kernel, kernel)) for kernel in program.kernels()),
-        ("scheduling", partial(verify_program, program)),
-    ]
-    for name, rule in rules:
-        try:
-            rule()
-        except Malformed as error:
-            raise AnyshapeError("E502", name=name, why=str(error)) from error
+def refuse_malformed(
+    graph: Graph, passed: tuple[tuple[str, Graph], ...], kernels: Iterable[Kernel]
+) -> None:
+    """What must hold of any graph and kernel holds of these, or E502."""
+    for name, stage in (("capture", graph), *passed):
+        _refuse(name, partial(verify_graph, stage))
+    for kernel in kernels:
+        _refuse("scheduling", partial(verify_kernel, kernel))
+
+
+def refuse_overwriting(stage: str, program: Program, facts: Facts) -> None:
+    """The program writes over nothing that is still needed, or E502."""
+    _refuse(stage, partial(verify_program, program, facts))
+
+
+def _refuse(name: str, rule: Callable[[], None]) -> None:
+    try:
+        rule()
+    except Malformed as error:
+        raise AnyshapeError("E502", name=name, why=str(error)) from error
 
 
 def _copied(tensor: Any, copies: dict[int, torch.UntypedStorage]) -> Any:

@@ -83,6 +83,11 @@ def test_anyshape_disable(text: str, disabled: bool) -> None:
     assert from_environment({"ANYSHAPE_DISABLE": text}).disable is disabled
 
 
+@pytest.mark.parametrize(("text", "proven"), [("1", True), ("0", False), ("", False)])
+def test_anyshape_verify_programs(text: str, proven: bool) -> None:
+    assert from_environment({"ANYSHAPE_VERIFY_PROGRAMS": text}).verify_programs is proven
+
+
 def test_every_option_has_a_meaning() -> None:
     assert all(meaning for _, _, meaning in list_options())
 

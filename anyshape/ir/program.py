@@ -21,6 +21,15 @@ Role: TypeAlias = Literal["input", "constant", "output", "temp", "result"]
 CallKind: TypeAlias = Literal["extern", "eager", "view", "write", "check"]
 
 
+NEW_MEMORY = frozenset(
+    {"torch.mm", "torch.addmm", "torch.bmm", "torch._grouped_mm", "torch.nn.functional.linear"}
+    | {"torch.nn.functional.scaled_dot_product_attention"}
+    | {f"torch.nn.functional.conv{n}d" for n in (1, 2, 3)}
+)
+"""Functions of torch whose result is memory that nothing else refers to: the program may write
+there once the result is dead."""
+
+
 @dataclass(frozen=True, slots=True)
 class Buffer:
     """Memory with a type. ``strides`` are the layout in memory, in elements.

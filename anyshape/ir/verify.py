@@ -1,4 +1,4 @@
-"""One verifier for each noun: what must hold of any graph, kernel and program, whoever made it.
+"""What must hold of any graph and kernel, whoever made it; of programs, see ``verify_program.py``.
 
 ``verify_graph`` and its like return nothing and raise ``Malformed`` with the first thing that is
 wrong. Run between passes in the tests and under ``options={"verify": True}``.
@@ -21,17 +21,6 @@ from anyshape.ir.loops import (
     ScalarParam,
     Scan,
     operands,
-)
-from anyshape.ir.program import (
-    Allocate,
-    BindItem,
-    BindSize,
-    Call,
-    Free,
-    Launch,
-    Program,
-    Stretch,
-    references,
 )
 from anyshape.symbolic import Expr, Space
 
@@ -138,47 +127,3 @@ def verify_kernel(kernel: Kernel) -> None:
         _require(store.pointer in pointers, f"a store into {store.pointer}, which is no parameter")
         for read in operands(store):
             _require(0 <= read < len(kernel.elements), f"a store of v{read}, which does not exist")
-
-
-# --- programs ---
-
-
-def verify_program(program: Program) -> None:
-    """Buffers are declared; memory is allocated before its use and not used once freed."""
-    alive = {
-        name for name, buffer in program.buffers.items() if buffer.role in ("input", "constant")
-    }
-    freed: set[str] = set()
-    for step in program.steps:
-        if not isinstance(step, Stretch):  # a stretch has an arena of its own
-            _verify_step(step, program, alive, freed)
-    for name in references(program.outputs):
-        _require(name not in freed, f"the output {name} is freed")
-
-
-def _verify_step(step: object, program: Program, alive: set[str], freed: set[str]) -> None:
-    match step:
-        case Allocate(buffer=name, over=over):
-            _require(name in program.buffers, f"{name} is allocated but no buffer")
-            _verify_uses([over] if over else [], alive, freed)
-            alive.add(name)
-        case Free(buffers=names):
-            freed.update(names)
-        case Launch(kernel=kernel, args=args):
-            _require(len(args) == len(kernel.params), "a launch with another number of arguments")
-            _verify_uses(references(args), alive, freed)
-        case Call(args=args, kwargs=kwargs, outputs=outputs):
-            _verify_uses(references((*args, *kwargs.values())), alive, freed)
-            for name in outputs:
-                _require(
-                    not name or name in program.buffers, f"a call makes {name}, which is no buffer"
-                )
-                alive.add(name)
-        case BindSize(buffer=name) | BindItem(buffer=name):
-            _verify_uses([name], alive, freed)
-
-
-def _verify_uses(names: Iterable[str], alive: set[str], freed: set[str]) -> None:
-    for name in names:
-        _require(name in alive, f"{name} is used before it is made")
-        _require(name not in freed, f"{name} is used after it is freed")

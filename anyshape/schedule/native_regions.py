@@ -19,6 +19,7 @@ from typing import assert_never
 from anyshape.ir.dtypes import DType, float32, float64
 from anyshape.ir.loops import Load, PointerParam
 from anyshape.ir.program import (
+    NEW_MEMORY,
     Allocate,
     BindItem,
     BindNumber,
@@ -38,7 +39,7 @@ from anyshape.ir.program import (
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput
 from anyshape.schedule.arena import Arena, Life, apart, plan_arena
-from anyshape.schedule.library import ATTENTION, LINEAR, is_row_major, library_call
+from anyshape.schedule.library import LINEAR, is_row_major, library_call
 from anyshape.symbolic import (
     AllOf,
     AnyOf,
@@ -58,12 +59,6 @@ MIN_COMPUTE_STEPS = 2
 LONG = 8
 """From so many computing steps on, the last ones are a stretch of their own: their outputs are not
 allocated while the arena of the others is alive."""
-# Library calls whose result is memory of its own, which may be written once the result is dead.
-FRESH_RESULTS = frozenset(
-    {ATTENTION, LINEAR, "torch._grouped_mm", "torch.mm", "torch.addmm", "torch.bmm"}
-    | {f"torch.nn.functional.conv{n}d" for n in (1, 2, 3)}
-)
-
 Run = list[tuple[int, Step]]
 
 
@@ -514,7 +509,7 @@ def _fresh(step: Step) -> tuple[str, ...]:
     """What the step makes in memory of its own."""
     if isinstance(step, Allocate):
         return (step.buffer,)
-    if isinstance(step, Call) and (step.function in FRESH_RESULTS or _is_product(step)):
+    if isinstance(step, Call) and (step.function in NEW_MEMORY or _is_product(step)):
         return step.outputs
     return ()
 

@@ -47,7 +47,7 @@ class Sketch:
 
 def compile_sketch(sketch: Sketch, outputs, **options) -> tuple[Graph, CompiledGraph]:
     graph = sketch.b.finish(outputs)
-    driver = Driver.create(Options(cache=False, **options))
+    driver = Driver.create(Options(cache=False, verify_programs=True, **options))
     return graph, driver.compile_graph(graph, sketch.constants)
 
 

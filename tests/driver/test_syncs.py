@@ -23,7 +23,7 @@ def syncs(device: str) -> int:
     n = b.input(TensorType(int64, device, (), ()), "argument", "n")
     numbers = b.item(b.sum(x, (0,), False)), b.item(n)
     graph = b.finish((*numbers, b.exp(x)))
-    compiled = Driver.create(Options(cache=False)).compile_graph(graph, {})
+    compiled = Driver.create(Options(cache=False, verify_programs=True)).compile_graph(graph, {})
     assert isinstance(compiled, EagerGraph) is (device != "cpu")
     return compiled.count("sync")
 

@@ -1,0 +1,511 @@
+"""The verifier of programs: memory that is still needed is never written over, freed or exceeded.
+
+In: a program, with or without stretches, and what is known about its sizes. Out: nothing, or
+``Malformed`` with the steps and buffers of the first mistake.
+
+The program is run on memory without contents. Each buffer lies in a region of a storage; a write
+spoils every other buffer that may meet the region written, whoever shares it and why: a view, an
+argument, a tenant of the arena, a donor. To read what is spoiled is the mistake, and an output is
+read at the end. So nothing is asked about lifetimes, which is what the planner works out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from anyshape.ir.loops import Kernel, Load
+from anyshape.ir.program import (
+    NEW_MEMORY,
+    Allocate,
+    BindItem,
+    BindNumber,
+    BindSize,
+    Buffer,
+    BufferRef,
+    BumpVersion,
+    Call,
+    CheckStep,
+    Free,
+    Launch,
+    LibraryCall,
+    Program,
+    Step,
+    Stretch,
+    TensorArg,
+    references,
+)
+from anyshape.ir.regions import Region, Sizes
+from anyshape.ir.verify import Malformed
+from anyshape.symbolic import Dim, Expr, Facts
+
+Owner = Literal["argument", "program", "torch"]
+"""Whose a memory is: it was handed in, it is the program's own, or an operator returned it, which
+may have kept it."""
+
+VIEW = "torch.as_strided"
+
+
+def verify_program(program: Program, facts: Facts) -> None:
+    """Every buffer that a step reads, or that is returned, was written before and holds what was
+    written; what is written fits its memory, which is the program's to write."""
+    _Run(program, Sizes(facts)).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _At:
+    """A step, and where it is."""
+
+    place: str
+    step: Step
+
+    def __str__(self) -> str:
+        return f"step {self.place} ({_said(self.step)})"
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """A buffer that has its name now.
+
+    ``regions``: where it may lie; one, but for what an operator may have returned of its argument.
+    ``pointer``: where its first element is, None where only torch knows. ``spoiled``: the step that
+    wrote over it, and which buffer. ``assigned``: of an argument, the step that gave it what the
+    program leaves in it.
+    """
+
+    regions: tuple[Region, ...]
+    pointer: Dim | None
+    written: bool
+    spoiled: tuple[_At, str] | None = None
+    assigned: _At | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Storage:
+    owner: Owner
+    tenants: dict[Region, set[str]] = field(default_factory=dict)  # those that are not spoiled
+    read: _At | None = None  # the first step that read the contents
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """Which parameters of a kernel are read and written; ``parts``: written in some places only."""
+
+    reads: tuple[tuple[int, str], ...]
+    writes: tuple[tuple[int, str], ...]
+    parts: frozenset[str]
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    program: Program
+    sizes: Sizes
+    held: dict[str, _Held] = field(default_factory=dict)
+    storages: dict[str, _Storage] = field(default_factory=dict)
+    gone: dict[str, _At] = field(default_factory=dict)
+    accesses: dict[Kernel, _Access] = field(default_factory=dict)
+    scope: set[str] | None = None  # inside a stretch: what it is handed, and what it makes
+    final: _At | None = None  # the first write into an argument that cannot be done twice
+    again: tuple[_At, _At] | None = None  # a read of an argument, and a later write into it
+
+    @property
+    def buffers(self) -> Mapping[str, Buffer]:
+        return self.program.buffers
+
+    def run(self) -> None:
+        for name in self.program.inputs:
+            if name in self.buffers:
+                self._new(name, "argument", written=True)
+        for number, step in enumerate(self.program.steps):
+            self._step(_At(str(number), step))
+        for name in references(self.program.outputs):
+            self._output(name)
+
+    # --- steps ---
+
+    def _step(self, at: _At) -> None:
+        step = at.step
+        if _may_fail(step):
+            self._failing(at)
+        match step:
+            case Allocate():
+                self._allocate(at, step)
+            case Free():
+                self._free(at, step)
+            case Launch():
+                self._launch(at, step)
+            case LibraryCall():
+                self._library_call(at, step)
+            case Call(kind="write"):
+                self._assign(at, step)
+            case Call():
+                self._call(at, step)
+            case BindSize():
+                self._named(at, step.buffer)
+            case BindItem():
+                self._read(at, step.buffer)
+            case BumpVersion():
+                self._named(at, step.buffer)
+            case Stretch():
+                self._stretch(at, step)
+            case CheckStep() | BindNumber():
+                pass
+
+    def _failing(self, at: _At) -> None:
+        """A segment that fails has not happened: eager torch runs it again from its beginning."""
+        if self.final is not None:
+            raise Malformed(f"{at} may fail after {self.final}, which cannot be done again")
+        if self.again is not None:
+            read, write = self.again
+            raise Malformed(
+                f"{at} may fail after {write}, and {read}, run again, would read what that wrote"
+            )
+
+    def _allocate(self, at: _At, step: Allocate) -> None:
+        name = step.buffer
+        if name not in self.buffers:
+            raise Malformed(f"{at}: {name} is no buffer")
+        if step.over is None:
+            self._new(name, "program", written=False)
+            return
+        donor = self._named(at, step.over)
+        self._hold(name, donor.regions, donor.pointer, written=False)
+        self._writable(at, name)
+
+    def _free(self, at: _At, step: Free) -> None:
+        for name in step.buffers:
+            regions = self._named(at, name).regions
+            self._forget(name, at)
+            if self.scope is not None:  # a result of torch's own, which no Python name keeps alive
+                for region in regions:
+                    tenants = self.storages[region.storage].tenants.values()
+                    for view in [view for names in tenants for view in names]:
+                        self._forget(view, at)
+
+    def _launch(self, at: _At, step: Launch) -> None:
+        kernel, args = step.kernel, step.args
+        count = len(kernel.params)
+        if len(args) != count:
+            raise Malformed(f"{at} has {len(args)} operands, not {count}")
+        access = self.accesses.get(kernel)
+        if access is None:
+            access = self.accesses[kernel] = _access(kernel)
+        reads = [(param, _name(args[place])) for place, param in access.reads]
+        writes = [(param, _name(args[place])) for place, param in access.writes]
+        for _, name in reads:
+            self._read(at, name)
+        for number, (param, name) in enumerate(writes):
+            self._writable(at, name)
+            for _, other in writes[:number]:
+                if self._meet(name, other):
+                    raise Malformed(_together(at, name, other))
+            for source, other in reads:
+                if source != param and self._meet(name, other):
+                    safe = self._same_pointer(name, other)
+                    safe = safe and reads_where_it_writes(step, source, param)
+                    if not safe:
+                        raise Malformed(f"{at} writes {name} where it reads {other}")
+        for param, name in writes:
+            if param in access.parts:
+                self._holds(at, name)
+            self._write(at, name, once=param in dict(reads))
+
+    def _library_call(self, at: _At, step: LibraryCall) -> None:
+        call = step.call
+        handed = [value.buffer for _, value in step.args if isinstance(value, TensorArg)]
+        known = {*_handed(call), *call.outputs}
+        for name in handed:
+            if name not in known:
+                raise Malformed(f"{at} is handed {name}, which its call does not name")
+        self._call(at, call, dispatched=step.dispatched)
+
+    def _call(self, at: _At, step: Call, *, dispatched: bool = False) -> None:
+        handed, made = tuple(_handed(step)), tuple(filter(None, step.outputs))
+        for name in made:
+            if name not in self.buffers:
+                raise Malformed(f"{at}: {name} is no buffer")
+        if step.kind == "view":
+            self._view(at, step, handed)
+            return
+        for name in handed:
+            self._read(at, name)
+        if self.scope is not None and not dispatched:
+            for name in made:
+                self._library_writes(at, name, handed)
+            return
+        for name in made:
+            self._new(name, "program" if step.function in NEW_MEMORY else "torch", written=True)
+            if step.may_alias:
+                bases = dict.fromkeys(references(step.args[:1]))
+                self._may_lie_in(name, tuple(r for b in bases for r in self.held[b].regions))
+
+    def _library_writes(self, at: _At, name: str, handed: tuple[str, ...]) -> None:
+        """Libraries read all of their operands while they write."""
+        self._writable(at, name)
+        for other in handed:
+            if self._meet(name, other):
+                raise Malformed(f"{at} writes {name} where it reads {other}")
+        self._write(at, name, once=True)
+
+    def _view(self, at: _At, step: Call, handed: tuple[str, ...]) -> None:
+        """A view is as much written, or spoiled, as what it views."""
+        bases = [self._named(at, name) for name in handed]
+        base = bases[0]
+        for name in filter(None, step.outputs):
+            self._hold(name, base.regions, self._moved(step, base), written=base.written)
+            held = self.held[name]
+            held.spoiled, held.assigned = base.spoiled, base.assigned
+            if held.spoiled is not None:
+                self._leave(name)
+
+    def _moved(self, step: Call, base: _Held) -> Dim | None:
+        """Where the view's first element lies."""
+        if step.function != VIEW or base.pointer is None:
+            return None
+        (viewed,) = references(step.args[:1])
+        offset = step.args[3] if len(step.args) > 3 else 0
+        assert isinstance(offset, (int, Expr))
+        return base.pointer + offset * self.buffers[viewed].dtype.size_bytes
+
+    def _assign(self, at: _At, step: Call) -> None:
+        """A copy into an argument, whose old contents nobody is to read any more."""
+        target, *sources = _handed(step)
+        own = self._named(at, target)
+        for name in sources:
+            self._read(at, name)
+            if self._meet(name, target):
+                raise Malformed(f"{at} copies {name} to {target}, in whose memory it lies")
+        owners = {self.storages[region.storage].owner for region in own.regions}
+        if owners != {"argument"}:
+            raise Malformed(f"{at} assigns to {target}, which is no argument")
+        self._write(at, target, once=True)
+        own.assigned = at
+
+    def _stretch(self, at: _At, step: Stretch) -> None:
+        """The steps of a stretch see what it is handed, its arena, and what they make."""
+        for name in step.outer:
+            self._named(at, name)
+        arena = [
+            f"place {number} of the arena of step {at.place}" for number in range(len(step.rooms))
+        ]
+        self.storages.update((storage, _Storage("program")) for storage in arena)
+        for name, (place, offset) in step.inner.items():
+            if name not in self.buffers:
+                raise Malformed(f"{at}: {name} is no buffer")
+            size = self.sizes.span(self.buffers[name])
+            if not any(self.sizes.at_most(offset + size, room) for room in step.rooms[place]):
+                raise Malformed(f"{at}: {name} is not known to fit into {arena[place]}")
+            self._hold(name, (Region(arena[place], offset, size),), offset, written=False)
+        self.scope = {*step.outer, *step.inner}
+        for number, inner in enumerate(step.steps):
+            self._step(_At(f"{at.place}.{number}", inner))
+        inside, self.scope = self.scope - {*step.outer}, None
+        for name in inside & self.held.keys():
+            self._forget(name, at)
+
+    def _output(self, name: str) -> None:
+        held = self.held.get(name)
+        if held is None:
+            raise Malformed(f"the output {name} {self._absent(name)}")
+        if held.spoiled is not None:
+            by, writer = held.spoiled
+            own = [self.storages[region.storage].owner for region in held.regions]
+            if "argument" not in own:
+                raise Malformed(f"{by} has written {writer} over the output {name}")
+        if not held.written:
+            raise Malformed(f"nothing has been written into the output {name}")
+
+    # --- memory ---
+
+    def _new(self, name: str, owner: Owner, *, written: bool) -> None:
+        """The name of memory that nothing else lies in."""
+        self.storages[name] = _Storage(owner)
+        region = Region(name, 0, self.sizes.span(self.buffers[name]))
+        self._hold(name, (region,), 0, written=written)
+
+    def _hold(
+        self, name: str, regions: tuple[Region, ...], pointer: Dim | None, *, written: bool
+    ) -> None:
+        self._leave(name)
+        self.held[name] = _Held(regions, pointer, written)
+        if written:
+            self._enter(name)
+        if self.scope is not None:
+            self.scope.add(name)
+
+    def _may_lie_in(self, name: str, regions: tuple[Region, ...]) -> None:
+        held = self.held[name]
+        held.regions, held.pointer = (*held.regions, *regions), None
+        self._enter(name)
+
+    def _enter(self, name: str) -> None:
+        for region in self.held[name].regions:
+            self.storages[region.storage].tenants.setdefault(region, set()).add(name)
+
+    def _leave(self, name: str) -> None:
+        """Writes concern the buffer no more."""
+        held = self.held.get(name)
+        for region in held.regions if held is not None else ():
+            names = self.storages[region.storage].tenants.get(region)
+            if names is not None:
+                names.discard(name)
+
+    def _forget(self, name: str, at: _At) -> None:
+        self._leave(name)
+        self.held.pop(name)
+        self.gone[name] = at
+
+    def _named(self, at: _At, name: str) -> _Held:
+        """The buffer, if it has its name here."""
+        held = self.held.get(name)
+        if held is None:
+            raise Malformed(f"{at} uses {name}, which {self._absent(name)}")
+        handed = self.scope is None or name in self.scope
+        if not handed:
+            raise Malformed(f"{at} uses {name}, which its stretch is not handed")
+        return held
+
+    def _absent(self, name: str) -> str:
+        return f"is gone since {self.gone[name]}" if name in self.gone else "is not there yet"
+
+    def _read(self, at: _At, name: str) -> None:
+        held = self._holds(at, name)
+        for region in held.regions:
+            storage = self.storages[region.storage]
+            storage.read = storage.read or at
+
+    def _holds(self, at: _At, name: str) -> _Held:
+        """The buffer, if it holds what was written there."""
+        held = self._named(at, name)
+        if held.spoiled is not None:
+            by, writer = held.spoiled
+            raise Malformed(f"{at} reads {name}, over which {by} has written {writer}")
+        if held.assigned is not None:
+            raise Malformed(f"{at} reads {name}, to which {held.assigned} has assigned")
+        if not held.written:
+            raise Malformed(f"{at} reads {name}, where nothing has been written")
+        return held
+
+    def _writable(self, at: _At, name: str) -> None:
+        """Is the memory one that the program may write, and large enough?"""
+        size = self.sizes.span(self.buffers[name])
+        for region in self._named(at, name).regions:
+            owner = self.storages[region.storage].owner
+            if not (owner == "program" or (owner == "argument" and region.storage == name)):
+                raise Malformed(
+                    f"{at} writes {name} into the memory of {region.storage}, "
+                    "which is not the program's own"
+                )
+            if not self.sizes.at_most(size, region.size_bytes):
+                raise Malformed(
+                    f"{at} writes {name}, which is not known to fit into {region.storage}"
+                )
+
+    def _write(self, at: _At, name: str, *, once: bool) -> None:
+        """``once``: it could not be done a second time, should the segment fail later."""
+        held = self.held[name]
+        for region in held.regions:
+            storage = self.storages[region.storage]
+            for other in [r for r in storage.tenants if self.sizes.meet(r, region)]:
+                for spoiled in storage.tenants.pop(other):
+                    if spoiled != name:
+                        self.held[spoiled].spoiled = at, name
+            if storage.owner == "argument":
+                self.final = self.final or (at if once else None)
+                if storage.read is not None and self.again is None:
+                    self.again = storage.read, at
+        held.written, held.spoiled = True, None
+        self._enter(name)
+
+    def _meet(self, a: str, b: str) -> bool:
+        pairs = ((x, y) for x in self.held[a].regions for y in self.held[b].regions)
+        return any(self.sizes.meet(x, y) for x, y in pairs)
+
+    def _same_pointer(self, a: str, b: str) -> bool:
+        x, y = self.held[a], self.held[b]
+        alone = len(x.regions) == len(y.regions) == 1
+        return alone and x.pointer is not None and x.pointer == y.pointer
+
+
+def _together(at: _At, a: str, b: str) -> str:
+    return f"{at} writes {a} and {b} in one place"
+
+
+def _name(arg: object) -> str:
+    assert isinstance(arg, BufferRef)
+    return arg.name
+
+
+def _handed(step: Call) -> Iterator[str]:
+    yield from references(step.args)
+    yield from references(tuple(step.kwargs.values()))
+
+
+def _may_fail(step: Step) -> bool:
+    """May the segment end at the step, as if it had not happened?"""
+    match step:
+        case Stretch():
+            return any(map(_may_fail, step.steps))
+        case Call():
+            return step.kind not in ("view", "write")
+        case _:
+            return isinstance(step, (LibraryCall, CheckStep, BindNumber))
+
+
+def _access(kernel: Kernel) -> _Access:
+    pointers = {p.name: p.access for p in kernel.pointers}
+    places = [(n, p.name) for n, p in enumerate(kernel.params) if p.name in pointers]
+    parts = frozenset(
+        store.pointer
+        for store in kernel.stores
+        if kernel.ordered or store.mask is not None or store.mode != "set"
+    )
+    return _Access(
+        tuple(pair for pair in places if pointers[pair[1]] != "write"),
+        tuple(pair for pair in places if pointers[pair[1]] != "read"),
+        parts,
+    )
+
+
+def reads_where_it_writes(step: Launch, source: str, result: str) -> bool:
+    """Does each cell of the kernel read of ``source`` only the element that it alone writes to
+    ``result``, before it does? Both are parameters that start at one address."""
+    kernel = step.kernel
+    if kernel.rows or kernel.ordered or {source, result} & step.offsets.keys():
+        return False
+    if kernel.pointer(source).dtype.size_bytes != kernel.pointer(result).dtype.size_bytes:
+        return False
+    stores = [store for store in kernel.stores if store.pointer == result]
+    if any(s.per != "cell" or s.mode != "set" or s.mask is not None for s in stores):
+        return False
+    loads = [e for e in kernel.elements if isinstance(e, Load) and e.pointer == source]
+    return len({s.index for s in stores} | {e.index for e in loads}) == 1
+
+
+def _said(step: Step) -> str:
+    """The step in a few words."""
+    match step:
+        case Allocate():
+            return f"allocates {step.buffer}" + ("" if step.over is None else f" over {step.over}")
+        case Free():
+            return f"frees {', '.join(step.buffers)}"
+        case Launch():
+            names = [_name(step.args[place]) for place, _ in _access(step.kernel).writes]
+            return f"a kernel that writes {', '.join(names)}"
+        case LibraryCall():
+            return _said(step.call)
+        case Call(kind="write"):
+            return f"assigns to {next(_handed(step), '?')}"
+        case Call():
+            return f"{step.function} makes {', '.join(step.outputs) or 'nothing'}"
+        case BindSize() | BindItem():
+            return f"reads a number of {step.buffer}"
+        case BumpVersion():
+            return f"marks {step.buffer} as written"
+        case BindNumber():
+            return f"computes {step.function}"
+        case CheckStep():
+            return "a check"
+        case Stretch():
+            return "a stretch"

@@ -14,24 +14,24 @@ from typing import Any
 
 import torch
 
-from anyshape import eager, reference, rollback
 from anyshape.codegen import c as c_code
 from anyshape.codegen.host import emit_host
 from anyshape.codegen.native import emit_stretch
 from anyshape.codegen.native_prelude import NATIVE_PRELUDE
-from anyshape.emit_eager_python import grad_mode, straight
+from anyshape.eager import CheckFailed
 from anyshape.errors import AnyshapeError, stage_of
 from anyshape.ir.code import CFunction, Code, CType, Reference
-from anyshape.ir.graph import Graph, Node, ScalarType, TensorType, Value
+from anyshape.ir.graph import Graph, Node, TensorType, Value
 from anyshape.ir.loops import Kernel, PointerParam, ScalarParam, SizeParam
-from anyshape.ir.program import Call, CheckStep, Launch, Program, Stretch
+from anyshape.ir.program import Call, Launch, Program, Stretch
 from anyshape.ops import OPS
 from anyshape.options import Options
 from anyshape.passes.functionalize import WrittenThrough
 from anyshape.passes.pipeline import stages
 from anyshape.runtime.build import Builder
 from anyshape.runtime.cache import digest
-from anyshape.runtime.launch import CheckFailed, Linked, has_blas, has_library, link
+from anyshape.runtime.eager_graph import EagerGraph
+from anyshape.runtime.launch import Linked, has_blas, has_library, link
 from anyshape.schedule import schedule
 from anyshape.schedule.native_regions import form_stretches
 from anyshape.verification import refuse_malformed, refuse_overwriting, verified
@@ -82,62 +82,6 @@ def _records_gradients(node: Node) -> bool:
 
 def _reads_what_requires_grad(node: Node) -> bool:
     return any(isinstance(v.type, TensorType) and v.type.requires_grad for v in node.inputs())
-
-
-@dataclass(slots=True, eq=False)
-class EagerGraph:
-    """A graph that eager torch runs node by node: it needs gradients, or another device. What is
-    run more than once becomes a function."""
-
-    graph: Graph
-    constants: Mapping[str, torch.Tensor]
-    teachers: frozenset[Value]
-    at_stake: tuple[int, ...] = ()
-    function: Callable[..., Any] | None = None
-    grad: bool | None = None
-    runs: int = 0
-    linked: str = ""
-    stages: tuple[tuple[str, Graph], ...] = ()
-    kernel_names: frozenset[str] = frozenset()
-
-    def run(self, *arguments: Any) -> tuple[Any, ...]:
-        """As ``CompiledGraph.run``."""
-        given = iter(arguments)
-        inputs = [
-            next(given) if entry.kind == "argument" else self.constants[entry.value.name]
-            for entry in self.graph.inputs
-        ]
-        kept = rollback.Kept.of([inputs[i] for i in self.at_stake]) if self.at_stake else None
-        try:
-            return self._outputs(inputs)
-        except eager.CheckFailed as failed:
-            if kept is not None:
-                kept.put_back()
-            raise CheckFailed(CheckStep(True, str(failed))) from failed
-
-    def _outputs(self, inputs: list[Any]) -> tuple[Any, ...]:
-        self.runs += 1
-        if self.runs == 2:
-            self.function, self.grad = straight(self.graph, self.teachers), grad_mode(self.graph)
-        outputs: tuple[Any, ...] = (
-            self.function(*inputs)
-            if self.function is not None and self.grad is torch.is_grad_enabled()
-            else reference.run(self.graph, inputs, worlds=True, teachers=self.teachers)
-        )
-        return outputs
-
-    def count(self, kind: str) -> int:
-        """All of it is eager; a ``sync`` waits for a number that another device makes."""
-        if kind == "sync":
-            return sum(map(_waits, self.graph.nodes))
-        return len(self.graph.nodes) if kind == "eager" else 0
-
-
-def _waits(node: Node) -> bool:
-    """Whether the node makes a number of a tensor that lies off the CPU."""
-    read = (value.type for value in node.inputs())
-    makes_number = any(isinstance(value.type, ScalarType) for value in node.outputs)
-    return makes_number and any(isinstance(t, TensorType) and t.device != "cpu" for t in read)
 
 
 @dataclass(slots=True, eq=False)
@@ -229,8 +173,7 @@ class Driver:
         if self.options.fallback == "error" and graph.nodes:
             first = graph.nodes[0] if node is None else node
             raise AnyshapeError("E401", op=first.op, why=why, location=first.location)
-        at_stake = rollback.written_inputs(graph)
-        return EagerGraph(graph, constants, reference.teachers(graph), at_stake)
+        return EagerGraph(graph, constants)
 
     def _refuse_eager(self, program: Program) -> None:
         if self.options.fallback != "error":

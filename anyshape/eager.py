@@ -20,8 +20,8 @@ from anyshape.ir.scalars import applied
 Tensor = torch.Tensor
 
 
-class CheckFailed(RuntimeError):
-    """A check of the graph does not hold for these inputs."""
+class CheckFailed(Exception):
+    """A condition that the segment relied on is false: the segment has not happened."""
 
 
 def number(function: str, operands: Any) -> int | float:
@@ -485,11 +485,9 @@ instance_norm_moved = _moved(F.instance_norm)
 # --- random ---
 
 
-def randint_like(
-    input: Tensor, low: int, high: Any = None, *, dtype: Any = None, device: Any = None
-) -> Tensor:
+def randint_like(input: Tensor, low: int, high: Any = None, **options: Any) -> Tensor:
     ends = (low,) if high is None else (low, high)
-    return torch.randint_like(input, *ends, dtype=dtype, device=device)
+    return torch.randint_like(input, *ends, **options)
 
 
 def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None) -> Tensor:

@@ -7,10 +7,7 @@ one of ``eager.py``.
 
 from __future__ import annotations
 
-import functools
-import importlib
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -18,29 +15,13 @@ import torch
 from anyshape.eager import CheckFailed
 from anyshape.ir.dtypes import DType
 from anyshape.ir.graph import Arg, Graph, Node, ScalarType, TensorType, Value
+from anyshape.ir.known_sizes import symbol_given_by, symbol_value
 from anyshape.ir.scalars import Scalar, ScalarInput, evaluate_scalar
 from anyshape.ops.table import OPS, OpDef
 from anyshape.symbolic import AllOf, AnyOf, Expr, Relation, Symbol, evaluate
+from anyshape.torch_names import MEMORY_FORMATS, NUMBER_FIRST, resolve, torch_dtype
 
 Tensor = torch.Tensor
-
-MEMORY_FORMATS = frozenset(
-    {"contiguous_format", "preserve_format", "channels_last", "channels_last_3d"}
-)
-NUMBER_FIRST: Mapping[str, str] = MappingProxyType(
-    {
-        "sub": "operator.sub",
-        "div": "operator.truediv",
-        "true_divide": "operator.truediv",
-        "floor_divide": "operator.floordiv",
-        "remainder": "operator.mod",
-        "lt": "operator.lt",
-        "le": "operator.le",
-        "gt": "operator.gt",
-        "ge": "operator.ge",
-    }
-)
-"""What computes ``2 - x``: torch's own functions want a tensor first."""
 
 
 class TypeMismatch(AssertionError):
@@ -54,26 +35,10 @@ def strides_that_matter(tensor: Tensor) -> tuple[int, ...]:
     return tuple(st for size, st in zip(tensor.shape, tensor.stride()) if size > 1)
 
 
-def torch_dtype(dtype: DType) -> torch.dtype:
-    """The torch constant of a dtype."""
-    return getattr(torch, dtype.name)
-
-
-@functools.cache
-def resolve(dotted: str) -> Callable[..., Any]:
-    """The callable that a dotted name means, such as ``torch.Tensor.T.__get__``."""
-    head, *rest = dotted.split(".")
-    found: Any = importlib.import_module("anyshape.eager" if head == "anyshape" else head)
-    for name in rest[1:] if head == "anyshape" else rest:
-        found = getattr(found, name)
-    return found
-
-
 class Environment:
     """What is known while a graph runs: tensors by value, sizes by symbol, numbers by input."""
 
-    def __init__(self, teachers: frozenset[Value] | None = None) -> None:
-        self.teachers = teachers
+    def __init__(self) -> None:
         self.values: dict[Value, Any] = {}
         self.sizes: dict[Symbol, int] = {}
         self.numbers: dict[ScalarInput, int | float | bool] = {}
@@ -100,8 +65,6 @@ class Environment:
     def write(self, value: Value, result: Any) -> None:
         """Keeps a result, and the sizes and numbers that it decides."""
         self.values[value] = result
-        if self.teachers is not None and value not in self.teachers:
-            return
         if isinstance(value.type, ScalarType):
             self._learn_number(value.type, result)
         elif isinstance(result, Tensor):
@@ -117,36 +80,9 @@ class Environment:
             self.numbers[t.expr] = number
 
     def _learn_size(self, dim: Any, size: int) -> None:
-        """Solves ``scale * symbol + offset == size`` for a symbol not known yet."""
-        symbol = decided_by(dim)
+        symbol = symbol_given_by(dim)
         if symbol is not None:
-            (scale,) = dim.terms.values()
-            self.sizes.setdefault(symbol, (size - dim.constant) // scale)
-
-
-def teachers(graph: Graph) -> frozenset[Value]:
-    """The values whose sizes, strides or numbers tell something that no earlier value told."""
-    found: set[Value] = set()
-    known: set[Symbol] = set()
-    made = (value for node in graph.nodes for value in node.outputs)
-    for value in (*(entry.value for entry in graph.inputs), *made):
-        kind = value.type
-        if isinstance(kind, ScalarType):
-            found.add(value)
-            continue
-        told = {symbol for dim in (*kind.shape, *kind.strides) if (symbol := decided_by(dim))}
-        if not told <= known:
-            found.add(value)
-            known |= told
-    return frozenset(found)
-
-
-def decided_by(dim: Any) -> Symbol | None:
-    """The symbol that the value of this size decides, given nothing else."""
-    if not isinstance(dim, Expr) or len(dim.terms) != 1:
-        return None
-    (factors,) = dim.terms
-    return factors[0] if len(factors) == 1 and isinstance(factors[0], Symbol) else None
+            self.sizes.setdefault(symbol, symbol_value(dim, size))
 
 
 def run(
@@ -156,20 +92,18 @@ def run(
     *,
     check_types: bool | Literal["shapes"] = False,
     ops: Mapping[str, OpDef] = OPS,
-    worlds: bool = False,
+    modes: bool = False,
     laid_out: bool = False,
-    teachers: frozenset[Value] | None = None,
 ) -> Any:
     """The outputs of the graph for these inputs.
 
     ``sizes`` gives symbols that no input's shape decides. ``check_types`` compares every result
     with its type (``"shapes"``: strides left out) and raises ``TypeMismatch``. Raises
-    ``CheckFailed`` where a check of the graph does not hold. ``worlds``: gradients are recorded
+    ``CheckFailed`` where a check of the graph does not hold. ``modes``: gradients are recorded
     for the nodes that the program ran in grad mode, and for no others. ``laid_out``: what a node
     makes anew gets the strides of its type, which passes keep where eager's own would differ.
-    ``teachers``: those of the graph, worked out once for many runs.
     """
-    env = Environment(teachers)
+    env = Environment()
     env.sizes.update(sizes or {})
     for declared, given in zip(graph.inputs, inputs, strict=True):
         env.write(declared.value, given)
@@ -179,7 +113,7 @@ def run(
     }
     for number, node in enumerate(graph.nodes):
         _run_checks(checks.get(number, ()), env)
-        if worlds and node.world is not None and node.world.grad is not torch.is_grad_enabled():
+        if modes and node.world is not None and node.world.grad is not torch.is_grad_enabled():
             with torch.set_grad_enabled(node.world.grad):
                 _run_node(node, env, ops, check_types)
         else:

@@ -20,10 +20,10 @@ from anyshape.capture.recording.recorder import Recorder
 from anyshape.declare import Placed, check_returned
 from anyshape.dispatch.profitability import Ledger
 from anyshape.dispatch.trampoline import Numbers, Place
+from anyshape.eager import CheckFailed
 from anyshape.errors import AnyshapeError
 from anyshape.ir.graph import Graph, Location
 from anyshape.ops import OPS
-from anyshape.runtime.launch import CheckFailed
 from anyshape.symbolic import Symbol
 
 

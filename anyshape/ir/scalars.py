@@ -179,3 +179,12 @@ def scalar_inputs(operand: Operand) -> Iterator[ScalarInput]:
     elif isinstance(operand, Scalar):
         for arg in operand.args:
             yield from scalar_inputs(arg)
+
+
+def names_of(operand: Operand) -> set[Symbol | ScalarInput]:
+    """The symbols and mid-run numbers that a number is computed from."""
+    if isinstance(operand, Scalar):
+        return set().union(*(names_of(arg) for arg in operand.args))
+    if isinstance(operand, ScalarInput):
+        return {operand}
+    return set(getattr(operand, "symbols", ()))

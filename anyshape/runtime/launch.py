@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from anyshape.eager import CheckFailed
 from anyshape.errors import AnyshapeError
 from anyshape.ir.code import Code
 from anyshape.ir.program import CheckStep
@@ -32,14 +33,6 @@ LIBRARY = (
     *(f"aoti_torch_dtype_{name}" for name in ("float16", "bfloat16", "float32", "float64")),
 )
 """Stable C functions of torch that stretches call; where one is missing, Python calls libraries."""
-
-
-class CheckFailed(Exception):
-    """A condition that the segment relied on is false; the segment has not happened."""
-
-    def __init__(self, step: CheckStep) -> None:
-        super().__init__(step.message)
-        self.step = step
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,25 +181,25 @@ def resolve_dotted(name: str) -> Any:
 
 def check_failed(step: CheckStep) -> NoReturn:
     """Raises ``CheckFailed``; the trampoline runs the segment again in the concrete domain."""
-    raise CheckFailed(step)
+    raise CheckFailed(step.message)
 
 
 def stretch_failed() -> NoReturn:
     """A check inside a stretch failed, or BLAS cannot take a size: eager does it instead."""
-    raise CheckFailed(CheckStep(True, "an index is out of range, or a size past 2**31 - 1"))
+    raise CheckFailed("an index is out of range, or a size past 2**31 - 1")
 
 
 def check_false(condition: torch.Tensor) -> None:
     """Raises ``CheckFailed`` where the one element is true."""
     if condition.item():
-        raise CheckFailed(CheckStep(True, "an index is out of range"))
+        raise CheckFailed("an index is out of range")
 
 
 def number(function: str, operands: tuple[Any, ...]) -> int | float:
     """A row of ``SCALAR_FUNCTIONS``; raises ``CheckFailed`` where Python raises."""
     made = applied(function, operands)
     if made is None:
-        raise CheckFailed(CheckStep(True, "a number that data decides is out of range"))
+        raise CheckFailed("a number that data decides is out of range")
     return made
 
 
@@ -234,7 +227,7 @@ def as_guessed(
     if not right or not (
         tensor.stride() == strides or tensor.numel() == 0 or _same_layout(tensor, strides)
     ):
-        raise CheckFailed(CheckStep(True, "an operator without a row did not as its meta kernel"))
+        raise CheckFailed("an operator without a row did not as its meta kernel")
     return tensor
 
 
@@ -247,10 +240,10 @@ def keep_apart(made: int, tensors: tuple[torch.Tensor, ...]) -> None:
     """Raises ``CheckFailed`` where one of the first ``made`` is None or shares memory with
     another."""
     if any(tensor is None for tensor in tensors[:made]):
-        raise CheckFailed(CheckStep(True, "an operator without a row did not as its meta kernel"))
+        raise CheckFailed("an operator without a row did not as its meta kernel")
     storages = [tensor.untyped_storage()._cdata for tensor in tensors]
     if len({*storages[:made]}) < made or not {*storages[:made]}.isdisjoint(storages[made:]):
-        raise CheckFailed(CheckStep(True, "an operator without a row returned a view"))
+        raise CheckFailed("an operator without a row returned a view")
 
 
 def _same_layout(tensor: torch.Tensor, strides: tuple[int, ...]) -> bool:

@@ -27,7 +27,7 @@ class ByReference:
             next(given) if entry.kind == "argument" else self.constants[entry.value.name]
             for entry in self.graph.inputs
         ]
-        return reference.run(self.graph, inputs, worlds=True)
+        return reference.run(self.graph, inputs, modes=True)
 
 
 def compiled(fn: Callable[..., Any], **options: Any) -> Compiled:

@@ -22,7 +22,7 @@ from programs import compile_sketch, launches
 from test_kernels import FUSED, normal, tensors
 from triton.runtime import interpreter
 
-from anyshape import reference
+from anyshape import reference, torch_names
 from anyshape.codegen.triton import emit_triton
 from anyshape.ir import dtypes
 from anyshape.ir.graph import TensorType
@@ -76,7 +76,7 @@ def interpret(compiled, args, modules):
                 values[a.name] if isinstance(a, BufferRef) else evaluate_all(a, sizes)
                 for a in step.args
             ]
-            values[step.outputs[0]] = reference.resolve(step.function)(*call)
+            values[step.outputs[0]] = torch_names.resolve(step.function)(*call)
         elif not isinstance(step, (Allocate, Free)):
             raise NotImplementedError(type(step))
     return [values[o.name] for o in program.outputs]

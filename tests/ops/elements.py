@@ -12,7 +12,7 @@ import torch
 
 from anyshape.ir.dtypes import DTYPES, DType, bool_, float32
 from anyshape.ir.loops import SCALAR_OPS
-from anyshape.reference import torch_dtype
+from anyshape.torch_names import torch_dtype
 
 FUNCTIONS: dict[str, Any] = {
     "erfp1": lambda x: 1 + torch.erf(x),

@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from anyshape import reference
+from anyshape import reference, torch_names
 from anyshape.ir.dtypes import DTYPES, bool_, float32, int64
 from anyshape.ir.graph import TensorType
 from anyshape.ops import OPS, SPELLINGS
@@ -23,7 +23,7 @@ from tests.ops import harness
 
 @pytest.mark.parametrize("spelling", sorted(SPELLINGS))
 def test_every_spelling_names_something_callable(spelling) -> None:
-    assert callable(reference.resolve(spelling))
+    assert callable(torch_names.resolve(spelling))
 
 
 def test_every_row_can_be_typed() -> None:
@@ -33,7 +33,7 @@ def test_every_row_can_be_typed() -> None:
 def test_every_extern_names_something_callable() -> None:
     for row in OPS.values():
         if isinstance(row.lower, Extern) and row.name != "check_false":  # the runtime's own
-            assert callable(reference.resolve(row.lower.function))
+            assert callable(torch_names.resolve(row.lower.function))
 
 
 def test_in_place_rows_write_what_a_functional_row_computes() -> None:
@@ -93,10 +93,10 @@ def test_in_place_rows_run_natively_and_functionally_alike(name) -> None:
         "masked_fill_": (x, y > 0.5, 2.0),
     }.get(name, (x, y))  # fmt: skip
     row = OPS[name]
-    pure = reference.resolve(OPS[row.functional].torch)(*harness.clone(args))
+    pure = torch_names.resolve(OPS[row.functional].torch)(*harness.clone(args))
     written = harness.clone(args)
     positional, keywords = row.signature.split(written, {})  # as nodes have them
-    result = reference.resolve(row.torch)(*positional, **keywords)
+    result = torch_names.resolve(row.torch)(*positional, **keywords)
     assert result is written[0]
     torch.testing.assert_close(written[0], pure)
 
@@ -344,7 +344,7 @@ def test_bodies_at_infinities_nan_and_signed_zero(name, dtype) -> None:
     if name in ("digamma", "lgamma", "gelu"):
         x = x[x.abs() < 1e20]  # eager's own kernels disagree there, vector and scalar
     try:
-        eager = reference.resolve(OPS[name].torch)(x.clone())
+        eager = torch_names.resolve(OPS[name].torch)(x.clone())
     except (RuntimeError, TypeError):
         pytest.skip("eager refuses")
     problem = harness.body_problem(name, (x,), {}, eager)
@@ -359,7 +359,7 @@ BINARY = ["add", "sub", "mul", "div", "floor_divide", "remainder", "fmod", "pow"
 def test_binary_bodies_at_the_edges(name) -> None:
     values = torch.tensor(EDGES)
     x, y = (v.flatten() for v in torch.meshgrid(values, values, indexing="ij"))
-    eager = reference.resolve(OPS[name].torch)(x, y)
+    eager = torch_names.resolve(OPS[name].torch)(x, y)
     problem = harness.body_problem(name, (x, y), {}, eager)
     assert problem is None, problem
 
@@ -385,7 +385,7 @@ def test_integer_bodies_wrap_and_floor_as_torchs(name, dtype) -> None:
     values = torch.tensor([info.min, info.max, 0, 1, 2, 3, 7, 100, 5], dtype=dtype)
     divisors = torch.tensor([1, 2, 3, 5, 7, 100, info.max], dtype=dtype)
     x, y = (v.flatten() for v in torch.meshgrid(values, divisors, indexing="ij"))
-    eager = reference.resolve(OPS[name].torch)(x, y)
+    eager = torch_names.resolve(OPS[name].torch)(x, y)
     problem = harness.body_problem(name, (x, y), {}, eager)
     assert problem is None, problem
 

@@ -25,7 +25,7 @@ from anyshape.capture.heap.sources import (
     read_source,
 )
 from anyshape.ir.graph import Location
-from anyshape.ir.scalars import Scalar, ScalarInput, evaluate_scalar, render_scalar
+from anyshape.ir.scalars import Scalar, ScalarInput, evaluate_scalar, names_of, render_scalar
 from anyshape.symbolic import Condition, Symbol, to_python
 
 
@@ -521,15 +521,6 @@ READERS = {"shape": "shape", "stride": "stride()"}
 def scalar_code(scalar: Any) -> str:
     """Python text of a scalar over the names of symbols and inputs."""
     return render_scalar(scalar, lambda symbol: symbol.name, lambda unknown: unknown.name)
-
-
-def names_of(scalar: Any) -> set[Any]:
-    """The symbols and inputs that a scalar reads."""
-    if isinstance(scalar, Scalar):
-        return set().union(*(names_of(arg) for arg in scalar.args))
-    if isinstance(scalar, ScalarInput):
-        return {scalar}
-    return set(getattr(scalar, "symbols", ()))
 
 
 def bind_symbols(

@@ -27,7 +27,6 @@ from anyshape.capture.guards.guard_code import (
     NumberBinding,
     ScalarGuard,
     SizeGuard,
-    names_of,
 )
 from anyshape.capture.guards.identities import told_apart
 from anyshape.capture.guards.marks import Mark
@@ -62,7 +61,14 @@ from anyshape.ir.graph import (
     Value,
     World,
 )
-from anyshape.ir.scalars import Scalar, ScalarInput, evaluate_scalar, render_scalar, scalar_inputs
+from anyshape.ir.scalars import (
+    Scalar,
+    ScalarInput,
+    evaluate_scalar,
+    names_of,
+    render_scalar,
+    scalar_inputs,
+)
 from anyshape.ops.build import Builder, BuilderMark
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
 from anyshape.ops.refusals import refuse_dtypes

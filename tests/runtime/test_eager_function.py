@@ -1,4 +1,4 @@
-"""A graph that eager torch runs again and again is a function of a line a node, which gives what
+"""A graph without kernels is a function of a line a node on eager torch, which gives what
 the reference interpreter gives."""
 
 from __future__ import annotations

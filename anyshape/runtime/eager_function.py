@@ -1,9 +1,11 @@
-"""A graph as one Python function on eager torch: what runs graphs that are run again and again.
+"""A graph as one Python function on eager torch, a line a node: what runs graphs without kernels.
 
-In: a graph, and which of its values tell sizes (`reference.teachers`). Out: a function of its
-inputs that gives what `reference.run(..., worlds=True)` gives, a line a node, or None where the
-graph needs more than lines: numbers that floats make, or nodes in other modes than the first.
-A value is let go where it is last read.
+    %y = mul(%x, 3*n0); %z = exp(%y); return %z
+    ->
+    n0 = v0.shape[0]; v1 = c5(v0, (3*n0)); v2 = c6(v1); del v1; return (v2,)
+
+In: a graph. Out: a function of its inputs that gives what ``reference.run(..., modes=True)`` gives.
+A node runs in the grad mode that the program ran it in; a value is let go where it is last read.
 """
 
 from __future__ import annotations
@@ -16,16 +18,15 @@ import torch
 from anyshape.eager import CheckFailed
 from anyshape.ir.dtypes import DType
 from anyshape.ir.graph import Arg, Graph, Node, ScalarType, Value, values_in
-from anyshape.ir.scalars import Scalar, ScalarInput
+from anyshape.ir.known_sizes import size_defining_values, symbol_given_by
+from anyshape.ir.scalars import Scalar, ScalarInput, evaluate_scalar, names_of
 from anyshape.ops.table import OPS
-from anyshape.reference import MEMORY_FORMATS, NUMBER_FIRST, decided_by, resolve, torch_dtype
-from anyshape.symbolic import Expr, Symbol, to_python
+from anyshape.symbolic import AllOf, AnyOf, Expr, Relation, Symbol, to_python
+from anyshape.torch_names import MEMORY_FORMATS, NUMBER_FIRST, resolve, torch_dtype
 
 Run = Callable[..., Any]
-
-
-class NotStraight(Exception):
-    """The graph needs more than a line a node."""
+CALLERS_MODE = "mode"
+"""The name of the grad mode that the function was called in, which it leaves behind."""
 
 
 def only(result: Any) -> Any:
@@ -33,32 +34,30 @@ def only(result: Any) -> Any:
     return result[0] if isinstance(result, (tuple, list)) else result
 
 
-def straight(graph: Graph, teachers: frozenset[Value]) -> Run | None:
-    """The function; all of it runs in the grad mode that the caller is in."""
-    if grad_mode(graph) is None:
-        return None
-    try:
-        return _Writer(graph, teachers).function()
-    except NotStraight:
-        return None
-
-
-def grad_mode(graph: Graph) -> bool | None:
-    """The one that the program ran all nodes in; None where there were two, or none is known."""
-    modes = {node.world.grad for node in graph.nodes if node.world is not None}
-    return modes.pop() if len(modes) == 1 else None
+def eager_function(graph: Graph) -> Run:
+    """The function. It raises ``CheckFailed`` where a check of the graph does not hold."""
+    return _Writer(graph).function()
 
 
 class _Writer:
     """Writes the lines; constants have names of their own."""
 
-    def __init__(self, graph: Graph, teachers: frozenset[Value]) -> None:
+    def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.teachers = teachers
-        self.scope: dict[str, Any] = {"Tensor": torch.Tensor, "only": only, "Failed": CheckFailed}
+        self.defining = size_defining_values(graph)
+        self.scope: dict[str, Any] = {
+            "Tensor": torch.Tensor,
+            "only": only,
+            "Failed": CheckFailed,
+            "scalar": evaluate_scalar,
+            "is_grad_enabled": torch.is_grad_enabled,
+            "set_grad": torch._C._set_grad_enabled,
+        }
         self.names: dict[Value, str] = {}
         self.sizes: dict[Symbol, str] = {}
+        self.numbers: dict[ScalarInput, str] = {}
         self.lines: list[str] = []
+        self.grad = CALLERS_MODE
 
     def function(self) -> Run:
         given = [self._named(entry.value) for entry in self.graph.inputs]
@@ -67,17 +66,25 @@ class _Writer:
         last = self._last_reads()
         for number, node in enumerate(self.graph.nodes):
             self._checks(number)
+            self._mode(node)
             self._node(node)
             done = [self.names[v] for v in last.get(number, ())]
             if done:
                 self.lines.append(f"del {', '.join(done)}")
         self._checks(len(self.graph.nodes))
         self.lines.append(f"return {self._text(self.graph.outputs)}")
-        body = "\n    ".join(self.lines)
-        text = f"def run({', '.join(given)}):\n    {body}\n"
+        head = f"def run({', '.join(given)}):"
+        text = "\n".join([head, *self._body()])
         exec(compile(text, "<anyshape graph>", "exec"), self.scope)
         made: Run = self.scope["run"]
         return made
+
+    def _body(self) -> list[str]:
+        if not any(line.startswith("set_grad(") for line in self.lines):
+            return [f"    {line}" for line in self.lines]
+        inner = [f"        {line}" for line in self.lines]
+        first = f"    {CALLERS_MODE} = is_grad_enabled()"
+        return [first, "    try:", *inner, "    finally:", f"        set_grad({CALLERS_MODE})"]
 
     def _last_reads(self) -> Mapping[int, list[Value]]:
         """By the number of a node: what is made by nodes, and read by none after it."""
@@ -99,6 +106,13 @@ class _Writer:
         name = f"c{len(self.scope)}"
         self.scope[name] = what
         return name
+
+    def _mode(self, node: Node) -> None:
+        """The grad mode of the node; of one that says nothing, the caller's."""
+        wanted = CALLERS_MODE if node.world is None else repr(node.world.grad)
+        if wanted != self.grad:
+            self.lines.append(f"set_grad({wanted})")
+            self.grad = wanted
 
     def _node(self, node: Node) -> None:
         args, kwargs = node.args, dict(node.kwargs)
@@ -123,21 +137,23 @@ class _Writer:
             self._learn(value)
 
     def _learn(self, value: Value) -> None:
-        """Lines for the sizes that the value is the first to tell."""
-        if value not in self.teachers:
+        """Lines for the sizes and numbers that the value is the first to give."""
+        if value not in self.defining:
             return
         name, kind = self.names[value], value.type
         if isinstance(kind, ScalarType):
-            if not isinstance(kind.expr, Expr):
-                raise NotStraight
-            self._size(kind.expr, f"int({name})")
+            if isinstance(kind.expr, ScalarInput):
+                number = self.numbers[kind.expr] = f"f{len(self.numbers)}"
+                self.lines.append(f"{number} = {name}")
+            else:
+                self._size(kind.expr, f"int({name})")
             return
         for what, dims in (("shape[{}]", kind.shape), ("stride({})", kind.strides)):
-            for place, dim in enumerate(dims):
-                self._size(dim, f"{name}.{what.format(place)}")
+            for position, dim in enumerate(dims):
+                self._size(dim, f"{name}.{what.format(position)}")
 
     def _size(self, dim: Any, text: str) -> None:
-        symbol = decided_by(dim)
+        symbol = symbol_given_by(dim)
         if symbol is None or symbol in self.sizes:
             return
         (scale,) = dim.terms.values()
@@ -148,25 +164,17 @@ class _Writer:
     def _checks(self, after: int) -> None:
         for check in self.graph.checks:
             if check.after == after:
-                condition = to_python(check.condition, self._size_name)
-                self.lines.append(f"if not ({condition}): raise Failed({check.message!r})")
+                condition = self._text(check.condition)
+                self.lines.append(f"if not {condition}: raise Failed({check.message!r})")
 
-    def _size_name(self, symbol: Symbol) -> str:
-        try:
-            return self.sizes[symbol]
-        except KeyError:
-            raise NotStraight from None
-
-    def _text(self, arg: Arg) -> str:
+    def _text(self, arg: Any) -> str:
         match arg:
             case Value():
                 return self.names[arg]
-            case Expr():
-                return f"({to_python(arg, self._size_name)})"
+            case Expr() | Relation() | AllOf() | AnyOf():
+                return f"({to_python(arg, self.sizes.__getitem__)})"
             case Scalar() | ScalarInput():
-                raise NotStraight
-            case None | bool() | int():
-                return repr(arg)
+                return self._scalar(arg)
             case tuple():
                 return f"({''.join(f'{self._text(item)}, ' for item in arg)})"
             case slice():
@@ -177,10 +185,23 @@ class _Writer:
                 return self._constant(getattr(torch, arg))
             case str() | float() | complex():
                 return self._constant(arg)
-        raise NotStraight
+        return repr(arg)
+
+    def _scalar(self, arg: Scalar | ScalarInput) -> str:
+        """A number that Python's own functions make of sizes and numbers."""
+        if isinstance(arg, ScalarInput):
+            return self.numbers[arg]
+        names = names_of(arg)
+        sizes = {s: self.sizes[s] for s in names if isinstance(s, Symbol)}
+        numbers = {n: self.numbers[n] for n in names if isinstance(n, ScalarInput)}
+        given = f"{self._table(sizes)}, {self._table(numbers)}"
+        return f"scalar({self._constant(arg)}, {given})"
+
+    def _table(self, names: Mapping[Any, str]) -> str:
+        return f"{{{', '.join(f'{self._constant(key)}: {name}' for key, name in names.items())}}}"
 
 
 def _is_number(arg: Arg) -> bool:
-    return isinstance(arg, (int, float, Expr)) or (
+    return isinstance(arg, (int, float, Expr, Scalar, ScalarInput)) or (
         isinstance(arg, Value) and isinstance(arg.type, ScalarType)
     )

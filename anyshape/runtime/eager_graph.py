@@ -1,0 +1,64 @@
+"""A segment's graph that eager torch runs, as gradients are recorded or tensors lie off the CPU.
+
+In: a graph and its constant tensors. Out: ``EagerGraph``, which runs as a compiled graph does.
+Where a check fails, what was written is put back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from anyshape.eager import CheckFailed
+from anyshape.ir.graph import Graph, Node, ScalarType, TensorType
+from anyshape.runtime.eager_function import eager_function
+from anyshape.runtime.rollback import Kept, written_inputs
+
+
+@dataclass(slots=True, eq=False)
+class EagerGraph:
+    """``run`` takes the graph's argument inputs in order and returns its outputs, flat."""
+
+    graph: Graph
+    constants: Mapping[str, torch.Tensor]
+    linked: str = ""
+    stages: tuple[tuple[str, Graph], ...] = ()
+    kernel_names: frozenset[str] = frozenset()
+    _function: Callable[..., Any] = field(init=False)
+    _at_stake: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._function = eager_function(self.graph)
+        self._at_stake = written_inputs(self.graph)
+
+    def run(self, *arguments: Any) -> tuple[Any, ...]:
+        """Raises ``CheckFailed``; then nothing has been written."""
+        given = iter(arguments)
+        inputs = [
+            next(given) if entry.kind == "argument" else self.constants[entry.value.name]
+            for entry in self.graph.inputs
+        ]
+        kept = Kept.of([inputs[i] for i in self._at_stake]) if self._at_stake else None
+        try:
+            outputs: tuple[Any, ...] = self._function(*inputs)
+        except CheckFailed:
+            if kept is not None:
+                kept.put_back()
+            raise
+        return outputs
+
+    def count(self, kind: str) -> int:
+        """All of it is eager; a ``sync`` waits for a number that another device makes."""
+        if kind == "sync":
+            return sum(map(_waits, self.graph.nodes))
+        return len(self.graph.nodes) if kind == "eager" else 0
+
+
+def _waits(node: Node) -> bool:
+    """Whether the node makes a number of a tensor that lies off the CPU."""
+    read = (value.type for value in node.inputs())
+    makes_number = any(isinstance(value.type, ScalarType) for value in node.outputs)
+    return makes_number and any(isinstance(t, TensorType) and t.device != "cpu" for t in read)

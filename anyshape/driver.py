@@ -28,10 +28,11 @@ from anyshape.ops import OPS
 from anyshape.options import Options
 from anyshape.passes.functionalize import WrittenThrough
 from anyshape.passes.pipeline import stages
+from anyshape.passes.versions import Moves, moves
 from anyshape.runtime.build import Builder
 from anyshape.runtime.cache import digest
 from anyshape.runtime.eager_graph import EagerGraph
-from anyshape.runtime.launch import Linked, has_blas, has_library, link
+from anyshape.runtime.launch import Linked, has_blas, has_library, link, move_version, set_version
 from anyshape.schedule import schedule
 from anyshape.schedule.native_regions import form_stretches
 from anyshape.verification import refuse_malformed, refuse_overwriting, verified
@@ -132,6 +133,8 @@ class Driver:
         with stage_of("loading", place):
             linked = link(code, constants, self.kernels)
         run = linked.run
+        if moved := moves(graph, OPS):
+            run = _moving_versions(run, moved, graph, constants)
         if _may_draw_before_a_check(passed[-1][1]):
             run = _restoring_random_state(run)
         if torch.is_grad_enabled() and any(map(_reads_what_requires_grad, graph.nodes)):
@@ -238,6 +241,32 @@ def _restoring_random_state(run: Callable[..., tuple[Any, ...]]) -> Callable[...
             raise
 
     return restoring
+
+
+def _moving_versions(
+    run: Callable[..., tuple[Any, ...]],
+    moved: Moves,
+    graph: Graph,
+    constants: Mapping[str, torch.Tensor],
+) -> Callable[..., tuple[Any, ...]]:
+    """Counts the writes that eager would have done one by one."""
+    arguments = [entry.value for entry in graph.inputs if entry.value.name not in constants]
+    places = {value: place for place, value in enumerate(arguments)}
+    written = [(graph.inputs[place].value, times) for place, times in moved.inputs.items()]
+    fixed = [(constants[v.name], times) for v, times in written if v not in places]
+    given = [(places[v], times) for v, times in written if v in places]
+
+    def moving(*arguments: Any) -> tuple[Any, ...]:
+        results = run(*arguments)
+        for tensor, times in fixed:
+            move_version(tensor, times)
+        for place, times in given:
+            move_version(arguments[place], times)
+        for place, version in moved.outputs.items():
+            set_version(results[place], version)
+        return results
+
+    return moving
 
 
 def _without_gradients(run: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:

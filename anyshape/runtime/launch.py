@@ -210,6 +210,18 @@ def bump_version(tensor: torch.Tensor) -> None:
     torch.autograd.graph.increment_version(tensor)
 
 
+def move_version(tensor: torch.Tensor, times: int) -> None:
+    """Counts writes that were done as one."""
+    if not tensor.is_inference():
+        set_version(tensor, tensor._version + times)
+
+
+def set_version(tensor: torch.Tensor, version: int) -> None:
+    """Says how often the tensor was written; inference tensors do not count."""
+    if not tensor.is_inference():
+        torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+
+
 def with_strides(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
     """The tensor with the strides that eager would give it: itself, or a copy."""
     if tensor.stride() == strides or tensor.numel() == 0 or _same_layout(tensor, strides):

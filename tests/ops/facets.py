@@ -37,6 +37,7 @@ def of_tensor(t: Tensor, args: Sequence[Tensor]) -> Mapping[str, Any]:
         "contiguous": [t.is_contiguous(memory_format=f) for f in formats_of(t)] if strided else [],
         "requires_grad": t.requires_grad,
         "is_leaf": t.is_leaf,
+        "version": None if t.is_inference() else t._version,
         "is": [i for i, a in enumerate(args) if a is t],
         "memory of": [i for i, a in enumerate(args) if share(a, t)] if strided else [],
     }

@@ -445,3 +445,71 @@ def test_torchs_settings_are_not_changed_while_a_call_of_their_setter_is_looked_
         return seen
 
     assert anyshape.compile(program)(torch.ones(2))[0] is True
+
+
+# ---- version counters ----------------------------------------------------------------------------
+def in_place_methods() -> Iterator[tuple[str, list[Any]]]:
+    """(name, arguments after the first) of each method of a tensor that writes it."""
+    for name in sorted(dir(torch.ops.aten)):
+        if not name.endswith("_") or name.startswith("_") or not hasattr(Tensor, name):
+            continue
+        packet = getattr(torch.ops.aten, name)
+        for overload in packet.overloads():
+            x = numbered(2, 3)
+            arguments = positional(getattr(packet, overload)._schema, x)
+            if arguments is not None:
+                yield f"{name} {overload}", [None if a is x else a for a in arguments[1:]]
+
+
+WRITERS = dict(in_place_methods())
+ELSEWHERE_WRITTEN = frozenset(
+    "resize_ resize_as_ resize_as_sparse_ set_ detach_ requires_grad_ rename_ squeeze_ t_ swapaxes_ "
+    "swapdims_ transpose_ unsqueeze_ as_strided_ retain_grad_ share_memory_ apply_ map_ map2_".split()
+)
+"""What changes more than numbers: capture does it natively."""
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_version_counters_count_every_write(name: str) -> None:
+    method = getattr(Tensor, name.split()[0])
+    if method.__name__ in ELSEWHERE_WRITTEN:
+        return
+
+    def written(x: Tensor, y: Tensor, times: int) -> Tensor:
+        for _ in range(times):
+            method(x, *(y if a is None else a for a in WRITERS[name]))
+        return x
+
+    def program(x: Tensor, y: Tensor) -> Any:
+        fresh, other, seen = y * 1, y * 1, y + 2
+        written(fresh, y, 2)
+        written(other[:1], y[:1], 3)
+        written(seen.data, y, 1)
+        rows = written(x[:1], y[:1], 1), written(x.detach(), y, 1)
+        return written(x, y, 1), rows, x.view(-1), fresh, other[1:], other, seen
+
+    calls = [(numbered(*shape), numbered(*shape)) for shape in ((2, 3), (3, 3), (1, 1))]
+    assert compared(program, *calls) == []
+
+
+def test_writes_of_nothing_count_too() -> None:
+    program = lambda x: (x[:0].add_(1), x[1:].mul_(2), x.add_(1), (x + 1).mul_(2).add_(1))
+    assert compared(program, *VECTORS) == []
+
+
+def test_each_call_of_a_parameter_that_is_written_counts() -> None:
+    class Counting(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.seen.add_(x.sum(0))
+            self.seen.mul_(2)
+            return x + self.seen
+
+    ours, theirs = Counting(), Counting()
+    fast = anyshape.compile(ours)
+    for n in (2, 3, 5):
+        assert torch.allclose(fast(numbered(n, 3)), theirs(numbered(n, 3)))
+        assert ours.seen._version == theirs.seen._version

@@ -1,0 +1,76 @@
+"""How far version counters move: eager counts each write, a segment writes inputs once.
+
+x.add_(1); x.mul_(2); y = x * 2; y.relu_(); return y   ->   inputs: {%x: 1}, outputs: {0: 1}
+
+A view counts with what it is a view of; what is seen through ``.data`` has a counter of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from anyshape.ir.graph import Graph, Value
+from anyshape.ops.context import TypeContext
+from anyshape.ops.table import OpDef
+from anyshape.passes.functionalize import views_its_argument
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """By how much the counters of inputs move besides the one write that is done, and where those
+    of written results, which are made anew, end; by position."""
+
+    inputs: Mapping[int, int]
+    outputs: Mapping[int, int]
+
+    def __bool__(self) -> bool:
+        return bool(self.inputs or self.outputs)
+
+
+def moves(graph: Graph, ops: Mapping[str, OpDef]) -> Moves:
+    """What the writes of a graph, as it was captured, do to version counters."""
+    found = _Counters()
+    found.read(graph, ops)
+    written, given = found.written, {entry.value for entry in graph.inputs}
+    inputs = {
+        place: written[entry.value] - 1
+        for place, entry in enumerate(graph.inputs)
+        if written[entry.value] > 1
+    }
+    outputs: dict[int, int] = {}
+    told = set(given)
+    for place, output in enumerate(graph.outputs):
+        if isinstance(output, Value) and found.memory.get(output, output) in found.touched:
+            counter = found.counters.get(output, output)
+            if counter not in told:
+                outputs[place] = written[counter]
+            told.add(counter)
+    return Moves(inputs, outputs)
+
+
+@dataclass(slots=True)
+class _Counters:
+    """Whose counter each value has, and in whose memory it lies, where not its own; how often each
+    counter was moved, and which memory was written."""
+
+    counters: dict[Value, Value] = field(default_factory=dict)
+    memory: dict[Value, Value] = field(default_factory=dict)
+    written: Counter[Value] = field(default_factory=Counter)
+    touched: set[Value] = field(default_factory=set)
+
+    def read(self, graph: Graph, ops: Mapping[str, OpDef]) -> None:
+        cx = TypeContext(graph.space, graph.facts.fork(), graph.hints)
+        for node in graph.nodes:
+            row, first = ops.get(node.op), next(node.inputs(), None)
+            if row is None or first is None:
+                continue
+            counter, base = self.counters.get(first, first), self.memory.get(first, first)
+            if row.mutates:
+                self.written[counter] += 1
+                self.touched.add(base)
+            if row.mutates or views_its_argument(cx, node, row):
+                self.memory.update(dict.fromkeys(node.outputs, base))
+                if node.op != "data":
+                    self.counters.update(dict.fromkeys(node.outputs, counter))

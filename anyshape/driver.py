@@ -27,7 +27,7 @@ from anyshape.ir.program import Call, Launch, Program, Stretch
 from anyshape.ops import OPS
 from anyshape.options import Options
 from anyshape.passes.functionalize import WrittenThrough
-from anyshape.passes.pipeline import stages
+from anyshape.passes.pipeline import INFERENCE
 from anyshape.passes.versions import Moves, moves
 from anyshape.runtime.build import Builder
 from anyshape.runtime.cache import digest
@@ -108,7 +108,7 @@ class Driver:
             return self._eager_graph(graph, constants, *refusal)
         place = graph.first_line
         try:
-            passed = tuple(stages(graph, OPS))
+            passed = tuple(INFERENCE.stages(graph, OPS))
         except AnyshapeError as error:
             if isinstance(error.__cause__, WrittenThrough):
                 return self._eager_graph(graph, constants, None, str(error.__cause__))

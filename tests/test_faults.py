@@ -107,19 +107,18 @@ def test_a_mistake_in_a_type_rule_does_not_reach_the_programs_handlers(
     assert "in capture" in text and "type rule of mul" in text and "# the line" in text
 
 
-@pytest.mark.parametrize("name", [step.name for step in pipeline.PASSES])
+@pytest.mark.parametrize("name", [step.name for step in pipeline.INFERENCE.passes])
 def test_a_mistake_in_a_pass(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     passes = tuple(
         dataclasses.replace(step, run=fails) if step.name == name else step
-        for step in pipeline.PASSES
+        for step in pipeline.INFERENCE.passes
     )
-    monkeypatch.setattr(pipeline, "PASSES", passes)
+    monkeypatch.setattr(driver, "INFERENCE", dataclasses.replace(pipeline.INFERENCE, passes=passes))
     text = the_warning(program, X)
     assert f"in the pass {name}" in text and "# the line" in text
 
 
 STAGES: dict[str, tuple[Any, str, str]] = {
-    "the last pass": (pipeline, "keep_outputs_apart", "the pass keep-outputs-apart"),
     "schedule": (driver, "schedule", "scheduling"),
     "stretches": (driver, "form_stretches", "forming stretches"),
     "kernels": (driver.c_code, "emit_c", "code generation"),

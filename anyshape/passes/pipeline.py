@@ -1,12 +1,14 @@
-"""The passes in order, each with what it needs and what it gives; the order is data.
+"""Pipelines: passes in an order that is checked when the pipeline is made.
 
-In: the torch-level graph of capture. Out: a graph of core rows and externs for the scheduler.
+In: the torch-level graph of capture. Out: a graph of core rows and externs for the scheduler, and
+every graph on the way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from anyshape.errors import stage_of
 from anyshape.ir.graph import Graph
@@ -25,39 +27,155 @@ from anyshape.passes.simplify import (
     remove_identities,
 )
 
+Property: TypeAlias = Literal[
+    "captured",  # torch-level rows, every node that the program asked for
+    "fits",  # integers are known or checked to fit where they are used
+    "pure",  # no node writes; `assign` nodes at the end do
+    "core",  # rows with a kernel or a library function only
+    "checked",  # indices that data decides are checked
+    "apart",  # outputs that eager makes anew are objects of their own
+    "laid-out",  # layouts are chosen
+]
+"""What may hold of a graph."""
+
+Run: TypeAlias = Callable[[Graph, Mapping[str, OpDef], Graph], Graph]
+"""(graph, rows, the graph of capture) -> graph."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A named graph -> graph function. ``needs`` and ``gives`` are properties of graphs."""
+    """A named step. It ``needs`` properties of its graph, ``gives`` some and ``ends`` others; it
+    must not come where one of ``before`` holds.
+    """
 
     name: str
-    run: Callable[[Graph, Mapping[str, OpDef]], Graph]
-    needs: frozenset[str] = frozenset()
-    gives: frozenset[str] = frozenset()
+    run: Run
+    needs: frozenset[Property] = frozenset()
+    gives: frozenset[Property] = frozenset()
+    ends: frozenset[Property] = frozenset()
+    before: frozenset[Property] = frozenset()
 
 
-PASSES: tuple[Pass, ...] = (
-    Pass("check-integers", check_integers),
-    Pass("functionalize", functionalize, gives=frozenset({"pure"})),
-    Pass("remove-dead-early", remove_dead_core_nodes, needs=frozenset({"pure"})),
-    Pass("decompose", decompose, needs=frozenset({"pure"}), gives=frozenset({"core"})),
-    Pass("remove-identities", remove_identities, needs=frozenset({"core"})),
-    Pass("merge-equal", merge_equal_nodes, needs=frozenset({"core"})),
-    Pass("check-places", check_places, needs=frozenset({"core"}), gives=frozenset({"checked"})),
-    Pass("remove-dead", remove_dead_nodes, needs=frozenset({"pure", "checked"})),
-    Pass("split-long-cats", split_long_cats, needs=frozenset({"core"})),
-    Pass("channels-innermost", keep_channels_innermost, needs=frozenset({"core"})),
+class PipelineError(ValueError):
+    """The passes of a pipeline are in an order in which one of them would be wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Passes in order. Raises ``PipelineError`` unless each finds what it needs, and the last graph
+    has all of ``goal``.
+    """
+
+    name: str
+    passes: tuple[Pass, ...]
+    goal: frozenset[Property]
+
+    def __post_init__(self) -> None:
+        holds: set[Property] = {"captured"}
+        for step in self.passes:
+            missing, early = step.needs - holds, step.before & holds
+            if missing or early:
+                why = f"needs {sorted(missing)}" if missing else f"must come before {sorted(early)}"
+                raise PipelineError(f"{self.name}: {step.name} {why}; there is {sorted(holds)}")
+            holds = (holds - step.ends) | step.gives
+        if self.goal - holds:
+            raise PipelineError(f"{self.name} does not end with {sorted(self.goal - holds)}")
+
+    def stages(self, graph: Graph, ops: Mapping[str, OpDef]) -> Iterator[tuple[str, Graph]]:
+        """Each pass's name with its graph, in order."""
+        captured, line = graph, graph.first_line
+        for step in self.passes:
+            with stage_of(f"the pass {step.name}", line):
+                graph = step.run(graph, ops, captured)
+            yield step.name, graph
+
+
+def _alone(run: Callable[[Graph, Mapping[str, OpDef]], Graph]) -> Run:
+    """A pass that looks at no other graph."""
+    return lambda graph, ops, captured: run(graph, ops)
+
+
+def _properties(*names: Property) -> frozenset[Property]:
+    return frozenset(names)
+
+
+INFERENCE = Pipeline(
+    "inference",
+    (
+        Pass(
+            "check-integers",
+            _alone(check_integers),
+            needs=_properties("captured"),
+            gives=_properties("fits"),
+        ),
+        Pass(
+            "functionalize",
+            _alone(functionalize),
+            needs=_properties("captured"),
+            gives=_properties("pure"),
+            before=_properties("core", "apart"),
+        ),
+        # Removes nodes whose integers nobody has checked, unless it comes after the check.
+        Pass(
+            "remove-dead-early",
+            _alone(remove_dead_core_nodes),
+            needs=_properties("pure", "fits"),
+            ends=_properties("captured"),
+            before=_properties("apart"),
+        ),
+        Pass(
+            "decompose",
+            _alone(decompose),
+            needs=_properties("pure", "fits"),
+            gives=_properties("core"),
+            ends=_properties("captured"),
+            before=_properties("core"),
+        ),
+        Pass(
+            "remove-identities",
+            _alone(remove_identities),
+            needs=_properties("core"),
+            before=_properties("apart", "laid-out"),
+        ),
+        Pass(
+            "merge-equal",
+            _alone(merge_equal_nodes),
+            needs=_properties("core"),
+            before=_properties("apart"),
+        ),
+        Pass(
+            "check-places",
+            _alone(check_places),
+            needs=_properties("core"),
+            gives=_properties("checked"),
+            before=_properties("checked"),
+        ),
+        Pass(
+            "remove-dead",
+            _alone(remove_dead_nodes),
+            needs=_properties("core", "checked"),
+            before=_properties("apart"),
+        ),
+        Pass(
+            "split-long-cats",
+            _alone(split_long_cats),
+            needs=_properties("core"),
+            before=_properties("apart"),
+        ),
+        Pass(
+            "channels-innermost",
+            _alone(keep_channels_innermost),
+            needs=_properties("core"),
+            gives=_properties("laid-out"),
+            before=_properties("apart", "laid-out"),
+        ),
+        Pass(
+            "keep-outputs-apart",
+            lambda graph, ops, captured: keep_outputs_apart(captured, graph, ops),
+            needs=_properties("core"),
+            gives=_properties("apart"),
+            before=_properties("apart"),
+        ),
+    ),
+    goal=_properties("fits", "pure", "core", "checked", "apart"),
 )
-
-
-def stages(graph: Graph, ops: Mapping[str, OpDef]) -> Iterator[tuple[str, Graph]]:
-    """Each pass's name with its graph, in order; the last one looks at the first graph too."""
-    captured = graph
-    place = captured.first_line
-    for step in PASSES:
-        with stage_of(f"the pass {step.name}", place):
-            graph = step.run(graph, ops)
-        yield step.name, graph
-    with stage_of("the pass keep-outputs-apart", place):
-        graph = keep_outputs_apart(captured, graph, ops)
-    yield "keep-outputs-apart", graph

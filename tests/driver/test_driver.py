@@ -17,7 +17,7 @@ from anyshape.ir.program import Call, Program, Stretch
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
 from anyshape.options import Options
-from anyshape.passes.pipeline import PASSES
+from anyshape.passes.pipeline import INFERENCE
 from anyshape.symbolic import Facts, Space, eq
 
 SIZES = [(0, 3), (1, 1), (1, 7), (2, 0), (2, 5), (3, 64)]
@@ -207,15 +207,21 @@ def test_equal_stretches_keep_their_own_weights():
     agrees(graph, compiled, sketch, torch.randn(5, 8))
 
 
+LAST = INFERENCE.passes[-1].name
+
+
+def replace_pass(monkeypatch, name, run):
+    """From now on the pass of this name does something else."""
+    passes = tuple(replace(p, run=run) if p.name == name else p for p in INFERENCE.passes)
+    monkeypatch.setattr("anyshape.driver.INFERENCE", replace(INFERENCE, passes=passes))
+
+
 def test_verify_names_the_pass_that_changes_a_result(monkeypatch):
     sketch = Sketch()
     x = sketch.input(sketch.s0, 3)
     graph = sketch.b.finish((sketch.b.add(x, 1.0),))
     other = sketch.b.finish((sketch.b.add(x, 2.0),))
-    wrong = tuple(
-        type(p)(p.name, lambda g, ops: other) if p.name == "merge-equal" else p for p in PASSES
-    )
-    monkeypatch.setattr("anyshape.passes.pipeline.PASSES", wrong)
+    replace_pass(monkeypatch, "merge-equal", lambda *given: other)
     compiled = Driver.create(Options(cache=False, verify=True)).compile_graph(graph, {})
     with pytest.raises(AnyshapeError, match="merge-equal"):
         compiled.run(torch.zeros(2, 3))
@@ -226,13 +232,8 @@ def test_verify_names_the_pass_that_makes_a_malformed_graph(monkeypatch):
     x = sketch.input(sketch.s0, 3)
     graph = sketch.b.finish((sketch.b.exp(sketch.b.neg(x)),))
     backwards = replace(graph, nodes=graph.nodes[::-1])
-    wrong = tuple(
-        type(p)(p.name, lambda g, ops: backwards) if p is PASSES[-1] else p for p in PASSES
-    )
-    monkeypatch.setattr("anyshape.passes.pipeline.PASSES", wrong)
-    with pytest.raises(
-        AnyshapeError, match=f"E502 {PASSES[-1].name} .*(?s:.*)before it is defined"
-    ):
+    replace_pass(monkeypatch, LAST, lambda *given: backwards)
+    with pytest.raises(AnyshapeError, match=f"E502 {LAST} .*(?s:.*)before it is defined"):
         Driver.create(Options(cache=False, verify=True)).compile_graph(graph, {})
 
 
@@ -289,13 +290,12 @@ SHARED = {
 
 
 @pytest.mark.parametrize("name", SHARED)
-@pytest.mark.parametrize("at", ["merge-equal", PASSES[-1].name])
+@pytest.mark.parametrize("at", ["merge-equal", LAST])
 def test_verify_names_the_pass_that_changes_which_tensors_share_memory(name, at, monkeypatch):
     sketch = Sketch()
     x = sketch.input(sketch.s0, 3)
     graph, other = (sketch.b.finish(make(sketch.b, x)) for make in SHARED[name])
-    wrong = tuple(type(p)(p.name, lambda g, ops: other) if p.name == at else p for p in PASSES)
-    monkeypatch.setattr("anyshape.passes.pipeline.PASSES", wrong)
+    replace_pass(monkeypatch, at, lambda *given: other)
     compiled = Driver.create(Options(cache=False, verify=True)).compile_graph(graph, {})
     compiled.run(torch.zeros(0, 3))
     with pytest.raises(AnyshapeError, match=f"E501 pass '{at}'(.|\n)*bytes into the memory of"):
@@ -306,11 +306,10 @@ def test_verify_sees_a_write_that_is_lost(monkeypatch):
     def program(x):
         return x.add_(1) * 2
 
-    def lost(graph, ops):
+    def lost(graph, ops, captured):
         return replace(graph, nodes=tuple(n for n in graph.nodes if n.op != "assign"))
 
-    wrong = tuple(type(p)(p.name, lost) if p.name == "merge-equal" else p for p in PASSES)
-    monkeypatch.setattr("anyshape.passes.pipeline.PASSES", wrong)
+    replace_pass(monkeypatch, "merge-equal", lost)
     with pytest.raises(AnyshapeError, match="E501 pass 'merge-equal'(.|\n)*x_0: "):
         anyshape.compile(program, options={"verify": True})(torch.zeros(3))
 

@@ -12,12 +12,12 @@ from programs import Sketch
 from anyshape.ir.loops import Kernel
 from anyshape.ir.program import Launch
 from anyshape.ops import OPS
-from anyshape.passes.pipeline import stages
+from anyshape.passes.pipeline import INFERENCE
 from anyshape.schedule import refusals, schedule
 
 
 def core(graph):
-    return [stage for _, stage in stages(graph, OPS)][-1]
+    return [stage for _, stage in INFERENCE.stages(graph, OPS)][-1]
 
 
 def kernels_of(make, *inputs) -> tuple[Kernel, ...]:

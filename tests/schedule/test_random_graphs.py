@@ -16,14 +16,14 @@ from anyshape.driver import Driver
 from anyshape.ir.program import Program
 from anyshape.ir.verify_program import verify_program
 from anyshape.ops import OPS
-from anyshape.passes.pipeline import stages
+from anyshape.passes.pipeline import INFERENCE
 from anyshape.schedule import schedule
 from anyshape.schedule.native_regions import form_stretches
 from anyshape.symbolic import Facts
 
 
 def scheduled(seed: int, steps: int) -> tuple[Program, Facts]:
-    graph = [stage for _, stage in stages(Maker(seed).graph(steps), OPS)][-1]
+    graph = [stage for _, stage in INFERENCE.stages(Maker(seed).graph(steps), OPS)][-1]
     return schedule(graph), graph.facts
 
 

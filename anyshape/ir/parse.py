@@ -2,7 +2,7 @@
 
 In: the text of a graph. Out: a ``Graph`` in a space of its own that prints the same. Line by line:
 comments give symbols, facts, worlds and the user's lines; an assignment with a type comment is a
-node; the others only name sizes and are skipped.
+node; lines that only name sizes are skipped. Any other line is an error.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ from anyshape.symbolic import (
 
 _SYMBOL = re.compile(r"# symbol (\w+): (\w+) (\w+)( signed)?(?: = (-?\d+))?$")
 _INPUT = re.compile(r"    (\w+),  # (argument|parameter|constant) (.+) : (.+)$")
-_NODE = re.compile(r"    (?:([\w, ]+) = )?(.+?)  # (\w+) : (.*)$")
+_NODE = re.compile(r"    (?:([\w, ]+) = )?(.+?)  # (\w+)(?: : (.*))?$")
+_SKIPPED = re.compile(
+    r"(import [\w.]+|def \w+\(|\):|    \w+ = \w+|    \w+ = \w+\.(shape\[\d+\]|stride\(\d+\)))?$"
+)
 _LOCATION = re.compile(r"at (.+):(\d+):(\d+)-(\d+) in (.+)$")
 _TENSOR = re.compile(r"(\w+)\[(.*?)\](?: strides \((.*?)\))?(?: on (\S+))?( grad)?( wrapped)?$")
 
@@ -134,6 +137,8 @@ class _Reader:
             self.input(*found.groups())
         elif line.startswith("    ") and (found := _NODE.match(line)):
             self.node(*found.groups())
+        elif not _SKIPPED.match(line.rstrip()):
+            raise ParseError(f"not a line of a graph: {line}")
 
     def symbol(
         self, name: str, policy: Any, knowledge: Any, signed: str | None, hint: str | None
@@ -151,14 +156,14 @@ class _Reader:
         self.values[name] = value
         return value
 
-    def node(self, targets: str | None, call: str, op: str, types: str) -> None:
+    def node(self, targets: str | None, call: str, op: str, types: str | None) -> None:
         tree = ast.parse(call, mode="eval").body
         if not isinstance(tree, ast.Call):
             raise ParseError(f"not a call: {call}")
         args = tuple(self.evaluate(a) for a in tree.args)
         kwargs = {k.arg: self.evaluate(k.value) for k in tree.keywords if k.arg}
         names = [name.strip() for name in targets.split(",")] if targets else []
-        texts = types.split(" ; ") if names else []
+        texts = types.split(" ; ") if types else []
         outputs = tuple(self.define(n, t) for n, t in zip(names, texts, strict=True))
         self.nodes.append(Node(op, args, kwargs, outputs, self.location, self.world))
 

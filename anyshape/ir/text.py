@@ -182,10 +182,10 @@ class _Body:
             f"{name}={arg_text(a)}" for name, a in node.kwargs.items()
             if not (name == "memory_format" and a is None)
         ]  # fmt: skip
-        types = " ; ".join(type_text(v.type) for v in node.outputs)
+        types = " : " + " ; ".join(type_text(v.type) for v in node.outputs) if node.outputs else ""
         names = ", ".join(v.name for v in node.outputs)
         target = f"{names} = " if node.outputs else ""
-        yield f"{target}{function}({', '.join(args)})  # {node.op} : {types}"
+        yield f"{target}{function}({', '.join(args)})  # {node.op}{types}"
         for value in node.outputs:
             yield from self.bindings(value)
 

@@ -12,7 +12,7 @@ from anyshape.eager import CheckFailed
 from anyshape.ir.dtypes import bfloat16, bool_, float32, int64
 from anyshape.ir.graph import Graph, Location, TensorType, Value, World
 from anyshape.ir.loops import Axis, Kernel, Load, Op, PointerParam, Store
-from anyshape.ir.parse import parse_graph
+from anyshape.ir.parse import ParseError, parse_graph
 from anyshape.ir.scalars import Scalar
 from anyshape.ir.text import equal, print_graph
 from anyshape.ir.verify import Malformed, verify_graph, verify_kernel
@@ -195,3 +195,9 @@ def test_kernels_read_what_is_there() -> None:
         verify_kernel(replace(kernel, elements=elements[::-1]))
     with pytest.raises(Malformed, match="no parameter"):
         verify_kernel(replace(kernel, stores=(Store("p9", i, 1, "cell"),)))
+
+
+def test_a_line_that_is_none_of_a_graphs_is_an_error() -> None:
+    text = "def graph(\n    x_0,  # argument 'x' : float32[2]\n):\n    y = torch.exp(x_0)\n    return (x_0,)"
+    with pytest.raises(ParseError, match="not a line of a graph"):
+        parse_graph(text)

@@ -1,0 +1,97 @@
+"""In-place operators become pure ones, each as an input program and the program expected of it."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from anyshape.ir.parse import parse_graph
+from anyshape.ir.text import print_graph
+from anyshape.ir.verify import verify_graph
+from anyshape.ops import OPS
+from anyshape.passes.functionalize import functionalize
+
+HEAD = """
+# symbol s0: backed entry = 3
+# symbol s1: backed entry = 4
+# fact s1 >= 1
+
+def graph(
+    x_0,  # argument 'x' : float32[s0, s1]
+):
+"""
+
+# name: (before, after)
+PROGRAMS = {
+    "a write to an argument is one assignment at the end": (
+        """
+        mul__0 = torch.Tensor.mul_(x_0, 2)  # mul_ : float32[s0, s1]
+        neg_0 = torch.neg(x_0)  # neg : float32[s0, s1]
+        return (neg_0,)
+        """,
+        """
+        mul_0 = torch.mul(x_0, 2)  # mul : float32[s0, s1]
+        neg_0 = torch.neg(mul_0)  # neg : float32[s0, s1]
+        anyshape.eager.assign(x_0, mul_0)  # assign
+        return (neg_0,)
+        """,
+    ),
+    "a write through a view makes a new version of what it views": (
+        """
+        select_0 = torch.select(x_0, 1, 0)  # select : float32[s0] strides (s1)
+        add__0 = torch.Tensor.add_(select_0, 1, alpha=1)  # add_ : float32[s0] strides (s1)
+        mul_0 = torch.mul(x_0, 2)  # mul : float32[s0, s1]
+        return (mul_0,)
+        """,
+        """
+        select_0 = torch.select(x_0, 1, 0)  # select : float32[s0] strides (s1)
+        add_0 = torch.add(select_0, 1, alpha=1)  # add : float32[s0]
+        select_written_0 = anyshape.eager.select_written(x_0, add_0, 1, 0)  # select_written : float32[s0, s1]
+        select_1 = torch.select(select_written_0, 1, 0)  # select : float32[s0] strides (s1)
+        mul_0 = torch.mul(select_written_0, 2)  # mul : float32[s0, s1]
+        anyshape.eager.assign(x_0, select_written_0)  # assign
+        return (mul_0,)
+        """,
+    ),
+    "who reads a view taken before the write reads the new version": (
+        """
+        mul_0 = torch.mul(x_0, 2)  # mul : float32[s0, s1]
+        select_0 = torch.select(mul_0, 0, 0)  # select : float32[s1]
+        zero__0 = torch.Tensor.zero_(mul_0)  # zero_ : float32[s0, s1]
+        neg_0 = torch.neg(select_0)  # neg : float32[s1]
+        return (neg_0,)
+        """,
+        """
+        mul_0 = torch.mul(x_0, 2)  # mul : float32[s0, s1]
+        select_0 = torch.select(mul_0, 0, 0)  # select : float32[s1]
+        zeroed_0 = anyshape.eager.zeroed(mul_0)  # zeroed : float32[s0, s1]
+        select_1 = torch.select(zeroed_0, 0, 0)  # select : float32[s1]
+        neg_0 = torch.neg(select_1)  # neg : float32[s1]
+        return (neg_0,)
+        """,
+    ),
+    "a program that writes nothing stays as it is": (
+        """
+        exp_0 = torch.exp(x_0)  # exp : float32[s0, s1]
+        return (exp_0,)
+        """,
+        """
+        exp_0 = torch.exp(x_0)  # exp : float32[s0, s1]
+        return (exp_0,)
+        """,
+    ),
+}
+
+
+def program(lines: str) -> str:
+    return HEAD + textwrap.indent(textwrap.dedent(lines).strip(), "    ")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_program_becomes_the_expected_one(name: str) -> None:
+    before, after = PROGRAMS[name]
+    found = functionalize(parse_graph(program(before)), OPS)
+    verify_graph(found)
+    spell = {row.name: row.torch for row in OPS.values()}.__getitem__
+    assert print_graph(found, spell) == print_graph(parse_graph(program(after)), spell)

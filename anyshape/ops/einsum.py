@@ -9,6 +9,7 @@ diagonal. Sizes of 1 broadcast as torch's do.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from anyshape.ops.context import NoRow, OpError
@@ -53,9 +54,19 @@ def _without_repeats(b: Any, x: Any, term: str) -> tuple[Any, str]:
     return x, term
 
 
-def _sum_out(b: Any, x: Any, term: str, keep: set[str]) -> tuple[Any, str]:
-    gone = tuple(d for d, c in enumerate(term) if c not in keep)
-    return (b.sum(x, gone), "".join(c for c in term if c in keep)) if gone else (x, term)
+def _sum_out(b: Any, x: Any, term: str, keep: set[str], order: str) -> tuple[Any, str]:
+    """Sums over the letters that nothing needs, with the dimensions in the order of the result's:
+    the sum lies in memory as they tell."""
+    if keep.issuperset(term):
+        return x, term
+    moved = _sorted_as(order, term)
+    x = b.permute(x, tuple(term.index(c) for c in moved)) if moved != term else x
+    gone = tuple(d for d, c in enumerate(moved) if c not in keep)
+    return b.sum(x, gone), "".join(c for c in moved if c in keep)
+
+
+def _sorted_as(order: str, letters: Iterable[str]) -> str:
+    return "".join(sorted(letters, key=order.index))
 
 
 def _arranged(b: Any, x: Any, term: str, groups: tuple[str, ...]) -> Any:
@@ -66,22 +77,31 @@ def _arranged(b: Any, x: Any, term: str, groups: tuple[str, ...]) -> Any:
     return b.reshape(moved, tuple(numel([sizes[c] for c in group]) for group in groups))
 
 
-def _contract(b: Any, x: Any, s: str, y: Any, t: str, keep: set[str]) -> tuple[Any, str]:
-    """The product of two operands, summed over the letters that nothing else needs."""
-    x, s = _sum_out(b, x, s, keep | set(t))
-    y, t = _sum_out(b, y, t, keep | set(s))
+def _contract(
+    b: Any, x: Any, s: str, y: Any, t: str, keep: set[str], order: str
+) -> tuple[Any, str]:
+    """The product of two operands, summed over the letters that nothing else needs.
+
+    The product lies in memory as ATen's: letters in ``order``, the result's first, within the
+    batch, the rows and the columns; the operands change places where all columns come before the
+    rows.
+    """
+    x, s = _sum_out(b, x, s, keep | set(t), order)
+    y, t = _sum_out(b, y, t, keep | set(s), order)
     shared = [c for c in s if c in t]
     inner = "".join(c for c in shared if c not in keep)
     if b.prepare is not None:
-        x, s, y, t = _without_ones(b, x, s, y, t, inner)
+        x, s, y, t = _without_ones(b, x, s, y, t, inner, order)
         shared, inner = [c for c in shared if c in s], "".join(c for c in inner if c in s)
     x, y = _same_sizes(b, x, s, y, t, shared)
-    batch = "".join(c for c in shared if c in keep)
-    rows = "".join(c for c in s if c not in t)
-    columns = "".join(c for c in t if c not in s)
+    batch = _sorted_as(order, [c for c in shared if c in keep])
+    rows = _sorted_as(order, [c for c in s if c not in t])
+    columns = _sorted_as(order, [c for c in t if c not in s])
+    if inner and rows and columns and order.index(columns[-1]) < order.index(rows[0]):
+        x, s, y, t, rows, columns = y, t, x, s, columns, rows
     sizes = {c: x.shape[s.index(c)] for c in s} | {c: y.shape[t.index(c)] for c in columns}
     if not inner:
-        whole = batch + rows + columns
+        whole = _sorted_as(order, batch + rows + columns)
         p = _spread(b, x, s, whole)
         return b.mul(p, _spread(b, y, t, whole)), whole
     p = _arranged(b, x, s, (batch, rows, inner) if batch else (rows, inner))
@@ -91,14 +111,16 @@ def _contract(b: Any, x: Any, s: str, y: Any, t: str, keep: set[str]) -> tuple[A
     return b.reshape(made, shape), batch + rows + columns
 
 
-def _without_ones(b: Any, x: Any, s: str, y: Any, t: str, inner: str) -> tuple[Any, str, Any, str]:
+def _without_ones(
+    b: Any, x: Any, s: str, y: Any, t: str, inner: str, order: str
+) -> tuple[Any, str, Any, str]:
     """Sums what one of the operands has one element of, as ATen does: where nothing is left to
     contract it multiplies, which autocast does not cast.
     """
     for c in inner:
         if any(b.cx.decide(eq(v.shape[term.index(c)], 1)) for v, term in ((x, s), (y, t))):
-            x, s = _sum_out(b, x, s, set(s) - {c})
-            y, t = _sum_out(b, y, t, set(t) - {c})
+            x, s = _sum_out(b, x, s, set(s) - {c}, order)
+            y, t = _sum_out(b, y, t, set(t) - {c}, order)
     return x, s, y, t
 
 
@@ -128,10 +150,12 @@ def _einsum_expand(b: Any, equation: Any, operands: Any) -> Any:
     terms, result = _parse(equation, [len(x.shape) for x in operands])
     items = [_without_repeats(b, x, term) for x, term in zip(operands, terms)]
     made, term = items[0]
+    letters = {c for _, t in items for c in t}
+    order = result + "".join(sorted(letters.difference(result)))
     for position, (x, other) in enumerate(items[1:], start=1):
         later = {c for _, t in items[position + 1 :] for c in t} | set(result)
-        made, term = _contract(b, made, term, x, other, later)
-    made, term = _sum_out(b, made, term, set(result))
+        made, term = _contract(b, made, term, x, other, later, order)
+    made, term = _sum_out(b, made, term, set(result), order)
     order = tuple(term.index(c) for c in result)
     if order != tuple(range(len(order))):
         return b.permute(made, order)

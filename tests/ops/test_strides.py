@@ -10,6 +10,7 @@ import torch
 import anyshape
 from anyshape.ir.dtypes import float32, int64
 from anyshape.ir.graph import TensorType, Value
+from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
 from anyshape.ops.layout import pointwise_strides, strides_in_order
 from anyshape.ops.table import OPS
@@ -147,3 +148,24 @@ def test_every_other_row_of_a_tensor_with_holes_keeps_its_order(program) -> None
             ours, eager = fast(x), program(x)
             assert torch.equal(ours, eager)
             assert strides_that_matter(ours) == strides_that_matter(eager), x.stride()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_einsum_gives_lies_in_memory_as_eagers(seed: int) -> None:
+    pick = random.Random(seed)
+    sizes = dict(zip("abcdef", (2, 3, 4, 5, 6, 7)))
+    for _ in range(60):
+        letters = pick.sample("abcdef", pick.randint(1, 5))
+        terms = [
+            "".join(pick.sample(letters, pick.randint(1, len(letters))))
+            for _ in range(pick.choice([2, 2, 2, 3]))
+        ]
+        seen = sorted(set("".join(terms)))
+        result = "".join(pick.sample(seen, pick.randint(0, len(seen))))
+        equation = f"{','.join(terms)}->{result}"
+        operands = [random_layout(pick, [sizes[c] for c in term]).fill_(1) for term in terms]
+        builder = Builder(fresh())
+        made = builder.call("einsum", equation, tuple(map(value, operands)))
+        real = torch.einsum(equation, *operands)
+        found = torch.empty_strided(made.type.shape, made.type.strides)
+        assert strides_that_matter(found) == strides_that_matter(real), equation

@@ -6,7 +6,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma
 
-from anyshape.moe.gluon_tiles import pick
+from anyshape.kernels.gluon_parts import pick
 
 
 @gluon.jit

@@ -27,6 +27,15 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
+from anyshape.kernels.gluon_parts import (
+    accumulator_layout,
+    advance,
+    line_layout,
+    make_told,
+    pick,
+    take,
+    tell,
+)
 from anyshape.kernels.launches import quick
 from anyshape.moe.gemm_tiles import Tile
 from anyshape.moe.gluon_epilogue import (
@@ -39,19 +48,7 @@ from anyshape.moe.gluon_epilogue import (
     store_tile,
 )
 from anyshape.moe.gluon_gather import copy_rows, row_pointers
-from anyshape.moe.gluon_tiles import (
-    accumulator_layout,
-    advance,
-    final_layout,
-    hear,
-    line_layout,
-    locate,
-    make_told,
-    pick,
-    plan,
-    take,
-    tell,
-)
+from anyshape.moe.gluon_tiles import final_layout, hear, locate, plan
 
 
 @dataclass(frozen=True, slots=True)

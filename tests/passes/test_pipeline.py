@@ -92,3 +92,13 @@ def test_the_error_names_the_pass_and_what_it_lacks() -> None:
     first, second, *rest = INFERENCE.passes
     with pytest.raises(PipelineError, match=r"swapped: remove-dead-early needs \['pure'\]"):
         Pipeline("swapped", (first, rest[0], second, *rest[1:]), GOAL)
+
+
+def test_a_pipeline_of_ones_own_is_made_of_passes_of_another() -> None:
+    passes = tuple(step for step in INFERENCE.passes if step.name != "channels-innermost")
+    without_layouts = Pipeline("without layouts", passes, GOAL)
+    for graph, tensors in sketches().values():
+        wanted = reference.run(graph, [t.clone() for t in tensors])
+        final = [stage for _, stage in without_layouts.stages(graph, OPS)][-1]
+        found = reference.run(final, [t.clone() for t in tensors])
+        assert all(map(torch.allclose, found, wanted))

@@ -8,8 +8,12 @@ STYLE fixes (see `render`). docs/errors.md is made from this table.
 
 from __future__ import annotations
 
+import functools
+import importlib.metadata
 import inspect
 import linecache
+import platform
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -215,7 +219,7 @@ CODES: Mapping[str, Template] = MappingProxyType(
             "the C compiler failed",
             "{output}",
             "this part runs eagerly instead, and the next two calls try again; if the compiler has "
-            "disk and memory enough, please report the program",
+            "disk and memory enough, please report all of this, with the program if you can",
         ),
         "E603": Template(
             "this Python is {version}; anyshape reads the bytecode of {supported}",
@@ -230,7 +234,8 @@ CODES: Mapping[str, Template] = MappingProxyType(
         "E901": Template(
             "a mistake in anyshape itself, in {stage}",
             "{why}",
-            "this part runs eagerly instead; please report it with the program that shows it",
+            "your program is not at fault, and this part runs eagerly instead; please report all "
+            "of this, with the program if you can",
         ),
     }
 )
@@ -273,6 +278,12 @@ class GraphBreakError(AnyshapeError):
 MISTAKES = frozenset({"E602", "E901"})
 """Codes of failures that are ours, not the user's: the segment runs natively instead."""
 
+PACKAGE = str(PurePath(__file__).parent)
+
+INSTEAD = "this part runs eagerly instead"
+RAISED = "leave out fullgraph=True and options={'fallback': 'error'} to run this part eagerly"
+"""What the hints of mistakes say of the program, where it goes on and where it does not."""
+
 PASSING = frozenset({"E602"})
 """Those of them that may be over by the next call, such as a compiler killed for memory."""
 
@@ -287,12 +298,45 @@ def stage_of(stage: str, place: Callable[[], Place | None] = lambda: None) -> It
             raise error.at(place()) from error
         raise
     except Exception as error:
-        raise mistake(stage, said(error), place()) from error
+        raise mistake(stage, error, place()) from error
 
 
-def mistake(stage: str, why: str, place: Place | None = None) -> AnyshapeError:
-    """E901."""
-    return AnyshapeError("E901", location=place, stage=stage, why=why)
+def mistake(stage: str, why: str | BaseException, place: Place | None = None) -> AnyshapeError:
+    """E901, with the line of ours that an exception comes from, and the versions."""
+    if isinstance(why, BaseException):
+        why = "\n".join([said(why), *origin(why)])
+    return AnyshapeError("E901", location=place, stage=stage, why=f"{why}\n({versions()})")
+
+
+def raised(why: AnyshapeError) -> AnyshapeError:
+    """A mistake of ours where nothing may run eagerly: it says what allows that."""
+    hint = why.hint.replace(INSTEAD, RAISED)
+    return type(why)(why.code, why.what, why.why, hint, why.location)
+
+
+def origin(error: BaseException) -> list[str]:
+    """Where in this package the exception comes from, if it does."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    calls = traceback.extract_tb(error.__traceback__)
+    ours = [call for call in calls if call.filename.startswith(PACKAGE)]
+    if not ours:
+        return []
+    file = PurePath(ours[-1].filename).relative_to(PurePath(PACKAGE).parent)
+    return [f"raised in {ours[-1].name}, {file}:{ours[-1].lineno}"]
+
+
+@functools.cache
+def versions() -> str:
+    """Those that a report needs."""
+
+    def version(name: str) -> str:
+        try:
+            return f"{name} {importlib.metadata.version(name)}"
+        except importlib.metadata.PackageNotFoundError:
+            return f"{name} of a folder"
+
+    return f"{version('anyshape')}, {version('torch')}, Python {platform.python_version()}"
 
 
 def said(error: BaseException) -> str:
@@ -302,9 +346,6 @@ def said(error: BaseException) -> str:
 
 class AnyshapeWarning(UserWarning):
     """Something runs eagerly, or without the cache, that was meant to be compiled."""
-
-
-PACKAGE = str(PurePath(__file__).parent)
 
 
 def warn(why: AnyshapeError) -> None:

@@ -20,7 +20,7 @@ from anyshape import driver
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.tensors import tensor_ops
 from anyshape.dispatch import specialize
-from anyshape.errors import AnyshapeError, AnyshapeWarning
+from anyshape.errors import INSTEAD, RAISED, AnyshapeError, AnyshapeWarning
 from anyshape.ops.build import Builder
 from anyshape.passes import pipeline
 from anyshape.runtime import build, launch
@@ -63,15 +63,34 @@ def fresh_builder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ANYSHAPE_CACHE_DIR", str(tmp_path / "cache"))
 
 
-def the_warning(fn: Callable[..., Any], *args: Any, **options: Any) -> str:
-    """The one warning of three calls, all of them right."""
-    fast = anyshape.compile(fn, options=options)
+STRICT: tuple[dict[str, Any], ...] = ({"fullgraph": True}, {"options": {"fallback": "error"}})
+
+
+def the_warning(fn: Callable[..., Any], *args: Any, strict: Any = STRICT) -> str:
+    """The one warning of three calls, all of them right; an error where nothing may run eagerly."""
+    fast = anyshape.compile(fn)
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         for _ in range(3):
             torch.testing.assert_close(fast(*args), fn(*args), rtol=0, atol=0)
-    (one,) = [str(w.message) for w in seen if issubclass(w.category, AnyshapeWarning)]
-    return one
+        explained = str(anyshape.explain(fn)(*args))
+    ours = [w for w in seen if issubclass(w.category, AnyshapeWarning)]
+    assert len(ours) == 2  # compiled, explained
+    text = str(ours[0].message)
+    assert (
+        str(ours[1].message) in explained and text.splitlines()[:4] == explained.splitlines()[2:6]
+    )
+    assert ours[0].filename == __file__
+    assert INSTEAD in text and "anyshape" in text and "torch 2" in text and "Python 3" in text
+    assert 1 <= fast.stats().internal_errors <= 4  # operators of the program
+    for settings in strict:
+        fast = anyshape.compile(fn, **settings)
+        for _ in range(2):
+            with pytest.raises(AnyshapeError, match="^E901|^E602") as raised:
+                fast(*args)
+            assert RAISED in str(raised.value)
+        assert fast.stats().internal_errors == 1
+    return text
 
 
 CAPTURE: dict[str, tuple[Any, str]] = {
@@ -229,15 +248,14 @@ def test_a_mistake_after_a_graph_break_runs_the_rest_natively(
             x = -x
         return x * 2 + 1  # the line
 
-    calls = []
     schedule = driver.schedule
 
-    def second_fails(*args: Any) -> Any:
-        calls.append(args)
-        return schedule(*args) if len(calls) == 1 else fails()
+    def second_fails(graph: Any, *args: Any) -> Any:
+        second = any(node.op == "mul" for node in graph.nodes)
+        return fails() if second else schedule(graph, *args)
 
     monkeypatch.setattr(driver, "schedule", second_fails)
-    text = the_warning(broken_twice, X)
+    text = the_warning(broken_twice, X, strict=STRICT[1:])
     assert "in scheduling" in text and "# the line" in text
 
 
@@ -252,15 +270,6 @@ def test_a_mistake_between_writes_is_not_done_twice(monkeypatch: pytest.MonkeyPa
     with pytest.warns(AnyshapeWarning, match="in scheduling"):
         anyshape.compile(writes)(x, log)
     assert log == [1] and x.tolist() == [1.0, 1.0, 1.0]
-
-
-def test_with_fullgraph_a_mistake_of_ours_is_a_warning_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(driver, "schedule", fails)
-    with pytest.warns(AnyshapeWarning, match="in scheduling"):
-        result = anyshape.compile(program, fullgraph=True)(X)
-    torch.testing.assert_close(result, program(X))
 
 
 def test_the_programs_own_exceptions_stay_its_own() -> None:

@@ -42,7 +42,7 @@ from anyshape.dispatch.variants import (
     Variant,
     has_not_happened,
 )
-from anyshape.errors import MISTAKES, PASSING, AnyshapeError, mistake, said, warn
+from anyshape.errors import MISTAKES, PASSING, AnyshapeError, mistake, raised, warn
 from anyshape.ir.graph import Location
 from anyshape.ir.text import print_graph
 from anyshape.ops import OPS
@@ -81,7 +81,8 @@ class Compiled:
         self.failures: list[str] = []
         self.calls = 0
         self.uncompiled = 0
-        self.warned: set[str] = set()  # codes
+        self.mistakes: dict[tuple[Any, ...], AnyshapeError] = {}  # of ours, each told once
+        self.warned: set[str] = set()  # other codes
         self.parameters = parameters_of(fn)
         self.names = self.parameters.positional
         self.declaration = declaration
@@ -117,9 +118,10 @@ class Compiled:
         return result
 
     def _note(self, error: Exception, line: Location | None) -> None:
-        """Eager torch did what our code could not: a mistake of ours, told once."""
+        """Eager torch did what our code could not: a mistake of ours, unless it is an error of
+        torch's, which the program may have expected."""
         if isinstance(error, OURS):
-            self._warn(mistake("running", said(error), line))
+            self._mistaken(mistake("running", error, line))
 
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any], slots: list[Any]) -> Any:
         stance = current_stance()
@@ -148,7 +150,7 @@ class Compiled:
         if variant is None or variant.run is None or inputs is None:
             result = self.fn(*args, **kwargs)
             if variant is not None and variant.suspect is not None:
-                self._warn(variant.suspect)
+                self._mistaken(variant.suspect)
             return result
         if variant.ledger.is_lost(slots):
             self.uncompiled += 1
@@ -189,7 +191,7 @@ class Compiled:
         for _ in range(MAX_SEGMENTS):
             done, value, raised = step(machine)
             if suspect is not None and not raised:
-                self._warn(suspect)
+                self._mistaken(suspect)
             suspect = None
             if not done:
                 done, value = self.light.go_on(machine, costs)
@@ -273,7 +275,7 @@ class Compiled:
                 raise
             self._go_native(entry.key, error)
         except (Exception, Break, ProxyLeak, InterpreterBug) as error:
-            self._go_native(entry.key, mistake("the compiler", said(error)))
+            self._go_native(entry.key, mistake("the compiler", error))
         return None
 
     def _without_stale(self, point: Point, entry: Entry) -> Point:
@@ -365,17 +367,32 @@ class Compiled:
         return AnyshapeError("E222", location=point.variants[0].line(), count=count, why=why)
 
     def _go_native(self, key: Any, why: AnyshapeError) -> None:
-        """Runs natively from this point on: for good, or until a later call's attempt."""
+        """Runs natively from this point on: for good, or until a later call's attempt. A mistake of
+        ours is an error instead where nothing may run natively."""
+        if why.code in MISTAKES:
+            self._mistaken(why)
+        else:
+            self._warn(why)
         with self.lock:
             point = self.points.get(key, Point())
             failed = point.failed + 1
             native = why.code not in PASSING or failed >= ATTEMPTS
             updated = dataclasses.replace(point, native=native, failed=failed)
             self.points = {**self.points, key: updated}
-        self._warn(why)
+
+    def _mistaken(self, why: AnyshapeError) -> None:
+        """A mistake of ours: an error where nothing may run natively, else one warning of each
+        kind, though each place of the program is counted."""
+        why = why if why.location is not None else why.at(own_line(self.fn))
+        first = all(why.what != other.what for other in self.mistakes.values())
+        self.mistakes.setdefault((why.what, why.location), why)
+        if self.options.fullgraph or self.options.fallback == "error":
+            raise raised(why)
+        if first:
+            warn(why)
 
     def _warn(self, why: AnyshapeError) -> None:
-        """One visible warning of each code for each compiled function."""
+        """One visible warning of each other code for each compiled function."""
         if why.code not in self.warned:
             self.warned.add(why.code)
             warn(why)
@@ -416,6 +433,7 @@ class Compiled:
             eager_ops=total("eager"),
             joined=sum(v.joined for v in variants),
             guarded=sum(v.guarded for v in variants),
+            internal_errors=len(self.mistakes),
         )
 
     def guards(self) -> str:
@@ -447,7 +465,11 @@ class Compiled:
         """Every break, and the counts."""
         refusals = dict.fromkeys(str(r) for variant in self._variants() for r in variant.refusals)
         return Explanation(
-            tuple(self.specializer.breaks), self.stats(), tuple(refusals), self.guards()
+            tuple(self.specializer.breaks),
+            self.stats(),
+            tuple(refusals),
+            self.guards(),
+            tuple(self.mistakes.values()),
         )
 
     def reset(self) -> None:
@@ -457,6 +479,7 @@ class Compiled:
             self.light = Light(self.specializer.captured)
             self.specializer.breaks.clear()
             self.failures = []
+            self.mistakes = {}
 
 
 def parameters_of(fn: Callable[..., Any]) -> Parameters:
@@ -467,6 +490,14 @@ def parameters_of(fn: Callable[..., Any]) -> Parameters:
         )
     except (TypeError, ValueError):
         return Parameters(())
+
+
+def own_line(fn: Callable[..., Any]) -> Location | None:
+    """Where the function is written."""
+    code = getattr(getattr(fn, "forward", fn), "__code__", None)
+    if code is None:
+        return None
+    return Location(code.co_filename, code.co_firstlineno, 0, 0, code.co_qualname)
 
 
 def current_stance() -> str:

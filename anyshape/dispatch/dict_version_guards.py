@@ -20,7 +20,7 @@ from typing import Any
 from anyshape.capture.guards.guard_code import Guard, compile_test, dict_read, namespace_of
 from anyshape.capture.guards.guard_failures import holds
 from anyshape.dispatch.native_guards import compared
-from anyshape.errors import AnyshapeError
+from anyshape.errors import MISTAKES, AnyshapeError
 from anyshape.options import Options
 
 MANY = 64  # fewer guards are tested one by one, in less time
@@ -174,5 +174,7 @@ class Steady:
 def _changed(options: Options) -> Callable[..., int] | None:
     try:
         return compared(options)["anyshape_changed"]
-    except AnyshapeError:
+    except AnyshapeError as error:
+        if error.code in MISTAKES:
+            raise
         return None

@@ -21,7 +21,7 @@ from anyshape.capture.guards.guard_code import GuardSet, compile_entry
 from anyshape.capture.guards.tensor_specs import parameter_state
 from anyshape.dispatch.dict_version_guards import Steady
 from anyshape.dispatch.native_guards import compared
-from anyshape.errors import AnyshapeError
+from anyshape.errors import MISTAKES, AnyshapeError
 from anyshape.options import Options
 
 IMPL_BYTES = (
@@ -112,7 +112,9 @@ def _compare_bytes(
         return None
     try:
         compare = compared(options)["anyshape_fresh"]
-    except AnyshapeError:
+    except AnyshapeError as error:
+        if error.code in MISTAKES:
+            raise
         return None
     count, words = len(parameters), (IMPL_BYTES - layout.storage) // 8
     impls = (ctypes.c_int64 * count)(*(p._cdata for p in parameters))

@@ -196,7 +196,7 @@ class Specializer:
             place = recorder.last_location()
             return machine.frame, mistake("capture", why, place) if why else None
         except (ProxyLeak, InterpreterBug) as error:
-            raise mistake("capture", str(error), recorder.last_location()) from error
+            raise mistake("capture", error, recorder.last_location()) from error
         except BaseException as error:
             if error is not machine.escaped:
                 raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anyshape.capture.heap.breaks import GraphBreak
+from anyshape.errors import AnyshapeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +13,8 @@ class Stats:
     """Counts of one compiled function so far. `kernels` are the different ones, `launches` all of
     one pass through each specialization, `host_syncs` the numbers such a pass waits for from other
     devices; `uncompiled` are calls of the original function, where segments between graph breaks
-    save less than they cost; `joined` and `guarded` count branches on sizes.
+    save less than they cost; `joined` and `guarded` count branches on sizes. `internal_errors` are
+    the different mistakes of ours (E602, E901) for which something ran eagerly.
     """
 
     specializations: int = 0
@@ -30,6 +32,7 @@ class Stats:
     eager_ops: int = 0
     joined: int = 0
     guarded: int = 0
+    internal_errors: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class Explanation:
     stats: Stats
     refusals: tuple[str, ...] = ()  # branches on sizes that had to be guarded, and why
     relied: str = ""  # what `fast.guards()` prints
+    mistakes: tuple[AnyshapeError, ...] = ()  # of ours
 
     def __str__(self) -> str:
         stats = self.stats
@@ -47,7 +51,9 @@ class Explanation:
             f"{counted(stats.segments, 'segment')}, {counted(len(self.breaks), 'graph break')}; "
             f"branches on sizes: {stats.joined} joined, {stats.guarded} guarded"
         )
-        return "\n\n".join([head, *map(str, self.breaks), *self.refusals, self.relied])
+        return "\n\n".join(
+            [head, *map(str, self.mistakes), *map(str, self.breaks), *self.refusals, self.relied]
+        )
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:

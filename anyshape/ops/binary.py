@@ -400,8 +400,15 @@ for _name in ("logical_and", "logical_or", "logical_xor"):
     )
 
 
-def _shifted(cx: TypeContext, operands: Sequence[Arg]) -> DType:
+def _of_bits(cx: TypeContext, operands: Sequence[Arg]) -> DType:
     dtype = promoted(cx, operands)
+    if dtype.category not in ("bool", "int"):
+        raise OpError(f"not implemented for {dtype}, which has no bits to combine")
+    return dtype
+
+
+def _shifted(cx: TypeContext, operands: Sequence[Arg]) -> DType:
+    dtype = _of_bits(cx, operands)
     if dtype is bool_:
         raise OpError("shifts are not implemented for bools")
     return dtype
@@ -422,7 +429,7 @@ for _name, _scalar, _operator in (
         operators=(_operator,),
         commutes=not _shifts,
         aliases=() if _shifts else (_reflected,),
-        type=pointwise_rule(_shifted, 2) if _shifts else None,
+        type=pointwise_rule(_shifted if _shifts else _of_bits, 2),
     )
 
 binary("maximum", lambda b, x, y: b.maximum(x, y))

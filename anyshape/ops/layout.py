@@ -458,5 +458,5 @@ def _reaches(cx: TypeContext, inside: Dim, stride: Dim) -> bool:
     try:
         found = {bool(evaluate(reaches, dict.fromkeys(symbols, size))) for size in (1009, 1010)}
         return found.pop() if len(found) == 1 else cx.decide(reaches)
-    except (Undecided, ValueError):  # it has no value at some of them
+    except (Undecided, ValueError, ZeroDivisionError):  # it has no value at some of them
         return False

@@ -23,7 +23,7 @@ from anyshape.ops.reduce import cast, wide
 from anyshape.ops.rules import like, new, require_sizes, tensor
 from anyshape.ops.table import Extern, op
 from anyshape.ops.view import Normal
-from anyshape.symbolic import Dim, eq, floordiv, minimum, mod, ne
+from anyshape.symbolic import Dim, eq, floordiv, ge, minimum, mod, ne
 
 # --- dropout: nothing in eval mode, random otherwise (random.py has native_dropout) ---
 
@@ -336,6 +336,7 @@ def _pixel_unshuffle_expand(b: Any, x: Any, factor: int) -> Any:
 
 def _pixel_shuffle_type(cx: TypeContext, x: Any, factor: int) -> TensorType:
     *batch, channels, height, width = tensor(x).shape
+    cx.require(ge(factor, 1), f"pixel_shuffle expects a positive upscale_factor, got {factor}")
     cx.require(
         eq(mod(channels, factor * factor), 0),
         "pixel_shuffle expects channels divisible by the factor's square",
@@ -346,6 +347,7 @@ def _pixel_shuffle_type(cx: TypeContext, x: Any, factor: int) -> TensorType:
 
 def _pixel_unshuffle_type(cx: TypeContext, x: Any, factor: int) -> TensorType:
     *batch, channels, height, width = tensor(x).shape
+    cx.require(ge(factor, 1), f"pixel_unshuffle expects a positive downscale_factor, got {factor}")
     for size in (height, width):
         cx.require(
             eq(mod(size, factor), 0), "pixel_unshuffle expects sizes divisible by the factor"
@@ -371,6 +373,7 @@ def _channel_shuffle_type(cx: TypeContext, x: Any, groups: int) -> TensorType:
     t = tensor(x)
     if t.rank < 3:
         raise OpError(f"channel_shuffle expects input with > 2 dims, but got input of {t.rank}D")
+    cx.require(ge(groups, 1), "Number of groups must be positive")
     cx.require(eq(mod(t.shape[1], groups), 0), "Number of channels must be divisible by groups")
     return _image_like(cx, t, t.shape)
 

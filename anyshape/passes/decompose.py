@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value
 from anyshape.ops.build import Builder
-from anyshape.ops.context import TypeContext
+from anyshape.ops.context import TypeContext, Undecided
 from anyshape.ops.table import OpDef
 from anyshape.passes.rebuild import Rebuilding, rebuild
 
@@ -45,7 +45,10 @@ class _Decomposer:
                 node.world.default_device,
             )
         refuse_data(builder, row, node.args, node.kwargs)
-        made = row.expand(builder, *node.args, **node.kwargs)
+        try:
+            made = row.expand(builder, *node.args, **node.kwargs)
+        except Undecided:  # sizes that nobody relies on would decide what it is made of
+            made = NotImplemented
         if made is NotImplemented:
             del builder.nodes[start:]
             return out.emit(node)

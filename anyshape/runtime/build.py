@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from anyshape.errors import AnyshapeError, said, stage_of
+from anyshape.errors import AnyshapeError, said, stage_of, versions
 from anyshape.ir.code import CFunction
 from anyshape.options import Options
 from anyshape.runtime.cache import DiskCache, digest, roomy
@@ -192,10 +192,14 @@ def compile_c(toolchain: Toolchain, source: str) -> bytes:
                 check=False,
             )
         except OSError as error:  # no process can be started
-            raise AnyshapeError("E602", output=said(error)) from error
+            raise _failed(said(error)) from error
         if finished.returncode != 0:
-            raise AnyshapeError("E602", output=_words(finished))
+            raise _failed(_words(finished))
         return Path(target).read_bytes()
+
+
+def _failed(output: str) -> AnyshapeError:
+    return AnyshapeError("E602", output=f"{output}\n({versions()})")
 
 
 def _words(finished: subprocess.CompletedProcess[bytes]) -> str:

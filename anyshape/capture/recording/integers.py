@@ -12,6 +12,7 @@ from typing import Any
 
 from anyshape.capture.recording.scalar_contents import Held
 from anyshape.ir.graph import Arg, ScalarType, TensorType, Value
+from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops.build import Builder
 from anyshape.ops.table import OPS
 from anyshape.symbolic import Expr
@@ -25,6 +26,17 @@ INTEGERS = frozenset(
 """Parameters that take integers, in every row that has one of the name but those below."""
 DIMENSIONS = frozenset("dim dim0 dim1 dim2 dimension dims end_dim start_dim".split())
 """Those of them whose very value decides what a row means."""
+VALUES = frozenset(
+    {
+        *(("diagonal", "offset"), ("diag_embed", "offset"), ("diag", "diagonal")),
+        *(("diagflat", "offset"), ("diff", "n"), ("rot90", "k"), ("matrix_power", "n")),
+        *((row, "p") for row in ("norm", "normalize", "pairwise_distance", "cdist", "dist")),
+        *(("vector_norm", "ord"), ("combinations", "r"), ("linalg_diagonal", "offset")),
+        *(("diagonal_copy", "offset"), ("diagonal_scatter", "offset")),
+        *((row, "correction") for row in ("var", "std", "var_mean", "std_mean")),
+    }
+)
+"""And those of single rows, some of them floats."""
 TENSORS = frozenset({("repeat_interleave", "repeats"), ("lerp", "end")})
 ON_NUMBERS = frozenset({"add", "sub", "mul", "div", "floor_divide"})
 """Rows that make a tensor of two numbers."""
@@ -38,9 +50,10 @@ def with_integers(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     known: Callable[[Expr, str], int],
+    known_scalar: Callable[[Any, str], Any],
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of row ``name`` with numbers where it takes no tensors; ``known(size, why)``
-    relies on the value of a size.
+    and ``known_scalar`` rely on the value of a size and of another number.
     """
     row = OPS.get(name)
     if row is None:
@@ -52,7 +65,10 @@ def with_integers(
 
     def number(parameter: str, arg: Arg) -> Arg:
         made = _number(builder, held, arg) if _counts(name, parameter) else arg
-        return _dimension(made, known) if parameter in DIMENSIONS else made
+        if isinstance(made, (Scalar, ScalarInput)) and (name, parameter) in VALUES:
+            return known_scalar(made, parameter)
+        told = parameter in DIMENSIONS or (name, parameter) in VALUES
+        return _dimension(made, known) if told else made
 
     positional = [number(*pair) for pair in zip(names, args)]
     named = {parameter: number(parameter, arg) for parameter, arg in kwargs.items()}

@@ -52,6 +52,7 @@ from anyshape.capture.recording.gradients import propagate
 from anyshape.capture.recording.integers import with_integers
 from anyshape.capture.recording.scalar_contents import Held
 from anyshape.declare import Placed
+from anyshape.errors import origin, said
 from anyshape.ir.graph import (
     Input,
     InputKind,
@@ -347,10 +348,9 @@ class Recorder:
 
     def number_tensor(self, values: Any, device: str) -> Value:
         """A list of numbers used as an index: a constant tensor of bools, bytes or integers."""
-        tensor = torch.tensor(values, device=device)
-        if tensor.dtype not in (torch.bool, torch.uint8):
-            tensor = tensor.to(torch.int64)
-        return self.constant(tensor, f"tensor({values})")
+        made = torch.tensor(values, device=device)
+        made = made if made.dtype in (torch.bool, torch.uint8) else made.to(torch.int64)
+        return self.constant(made, f"tensor({values})")
 
     def hint_of(self, expr: Dim) -> int | None:
         """The example value, None where a symbol has none."""
@@ -412,9 +412,9 @@ class Recorder:
     # ---- nodes -----------------------------------------------------------------------------------
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Appends one row's application to the graph; breaks where eager would raise."""
-        known = self.held.read(args[0]) if name == "item" else None
-        if known is not None:
-            return known
+        content = self.held.read(args[0]) if name == "item" else None
+        if content is not None:
+            return content
         builder = self.builder
         self.here()
         builder.world = self.node_world()
@@ -425,7 +425,8 @@ class Recorder:
                 casting = Casting(builder, self.modes.autocast)
                 args, kwargs = casting.arguments(name, args, kwargs)
                 builder.prepare = casting.arguments if name in COMPOSED else None
-            args, kwargs = with_integers(builder, self.held, name, args, kwargs, self.specialize)
+            known = self.specialize, self.specialize_scalar
+            args, kwargs = with_integers(builder, self.held, name, args, kwargs, *known)
             args = as_eager_sees(builder, name, args)
             refuse_dtypes(name, (*args, *kwargs.values()))
             refuse_overlaps(builder, name, args, kwargs)
@@ -441,8 +442,8 @@ class Recorder:
         except Contradiction as error:
             raise broken("operator-raises", what=name, why=str(error)) from None
         except Exception as error:  # eager torch tells whose mistake it is
-            why = f"{type(error).__name__}: {error}"
-            mistake = f"the type rule of {name}: {why}"
+            why = said(error)
+            mistake = "\n".join([f"the type rule of {name}: {why}", *origin(error)])
             raise broken("operator-raises", what=name, why=why, mistake=mistake) from error
         finally:
             builder.prepare = None
@@ -583,15 +584,13 @@ class Recorder:
     def length(self, value: int, source: Source) -> SizeValue:
         """The length of a container, which has had more than one: symbolic."""
         place = self.sources.child(source, "len", None)
-        known = self._lengths.get(place)
-        if known is None:
-            known = self._lengths[place] = self._integer(value, place)
-        return known
+        if place not in self._lengths:
+            self._lengths[place] = self._integer(value, place)
+        return self._lengths[place]
 
     def _integer(self, value: int, source: Source, *, signed: bool = False) -> SizeValue:
         symbol = self.space.fresh("n", signed=signed)
-        assert symbol.symbol is not None
-        self.hints[symbol.symbol] = value
+        self.hints[symbol.symbol] = value  # type: ignore[index] # a fresh one is a symbol
         self._number_input(symbol, source, "number")
         return SizeValue(symbol)
 

@@ -30,6 +30,7 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
     """What the call gives: a value of the graph, what it gives natively, or a break."""
     if type(fn) is weakref.ref and not args and not kwargs:  # its hash is that of what it leads to
         return domain.read(fn, "target", None, fn())
+    _refuse_unhashed(domain, fn)
     text = (
         formed_texts.formed(domain, fn, args, kwargs)
         if fn in formed_texts.FORMERS
@@ -65,6 +66,14 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
     if callables.is_pure(fn, args) and _reads_nothing_else(domain, fn, args, kwargs):
         return _call_pure(domain, fn, args, kwargs)
     raise unknown(domain, fn)
+
+
+def _refuse_unhashed(domain: RecordingDomain, fn: Any) -> None:
+    """No table knows such a function: one of ctypes, say."""
+    try:
+        hash(fn)
+    except TypeError:
+        raise unknown(domain, fn) from None
 
 
 def _reads_nothing_else(

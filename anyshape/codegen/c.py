@@ -194,7 +194,7 @@ class _Emitter(LanePrinter):
         for axis in (other, inner):
             self._line(f"const i64 {axis.name} = {axis.name}b;")
         self._line(
-            f"as_turn_{word}((const {word} *)({element.pointer} + ({self._dim(element.index)})), "
+            f"as_turn_{word}((const {word}_u *)({element.pointer} + ({self._dim(element.index)})), "
             f"{self._dim(step)}, {other.name}e - {other.name}b, {inner.name}e - {inner.name}b, "
             f"({word} *)w{number});"
         )

@@ -78,7 +78,7 @@ class CellPrinter:
         match param:
             case PointerParam(name=name, dtype=dtype, access=access):
                 const = "const " if access == "read" else ""
-                return f"{const}{STORAGE[dtype.name]} *{name}"
+                return f"{const}{STORAGE[dtype.name]}_u *{name}"
             case SizeParam(name=name):
                 return f"i64 {name}"
             case ScalarParam(name=name, dtype=dtype):

@@ -16,6 +16,10 @@ typedef signed char i8; typedef short i16; typedef int i32; typedef long long i6
 typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32;
     typedef unsigned long long u64;
 typedef float f32; typedef double f64;
+/* An element of a tensor, which may lie at any address: memory of a file, of a bytearray. */
+#define AS_UNALIGNED(T) typedef T T##_u __attribute__((aligned(1)));
+AS_UNALIGNED(i8) AS_UNALIGNED(i16) AS_UNALIGNED(i32) AS_UNALIGNED(i64) AS_UNALIGNED(u8)
+AS_UNALIGNED(u16) AS_UNALIGNED(u32) AS_UNALIGNED(u64) AS_UNALIGNED(f32) AS_UNALIGNED(f64)
 #define AS_INLINE static inline __attribute__((always_inline, unused))
 #ifdef __FMA__
 #define AS_FMA(a, b, c) __builtin_fmaf(a, b, c)
@@ -66,37 +70,37 @@ AS_INLINE u16 as_store_f16(f32 x) { return (u16)as_f16_bits(x); }
 typedef f32 as_f32x16 __attribute__((vector_size(64), aligned(4), may_alias));
 typedef i16 as_i16x16 __attribute__((vector_size(32)));
 #define AS_SOME(left) ((left) >= 16 ? 0xffffu : (left) <= 0 ? 0u : (1u << (left)) - 1u)
-AS_INLINE void as_load16_f16(const u16 *p, int left, f32 *w) {
+AS_INLINE void as_load16_f16(const u16_u *p, int left, f32 *w) {
   as_i16x16 h = __builtin_ia32_loaddquhi256_mask((i16 *)p, (as_i16x16){}, AS_SOME(left));
   *(as_f32x16 *)w = __builtin_ia32_vcvtph2ps512_mask(h, (as_f32x16){}, 0xffff, 4);
 }
-AS_INLINE void as_store16_f16(const f32 *w, int left, u16 *p) {
+AS_INLINE void as_store16_f16(const f32 *w, int left, u16_u *p) {
   as_f32x16 v = *(const as_f32x16 *)w;
   as_i16x16 h = __builtin_ia32_vcvtps2ph512_mask(v, 4, (as_i16x16){}, 0xffff);
   __builtin_ia32_storedquhi256_mask((i16 *)p, h, AS_SOME(left));
 }
 typedef u16 as_u16x16 __attribute__((vector_size(32)));
 typedef u32 as_u32x16 __attribute__((vector_size(64)));
-AS_INLINE void as_load16_bf16(const u16 *p, int left, f32 *w) {
+AS_INLINE void as_load16_bf16(const u16_u *p, int left, f32 *w) {
   as_i16x16 h = __builtin_ia32_loaddquhi256_mask((i16 *)p, (as_i16x16){}, AS_SOME(left));
   *(as_f32x16 *)w = (as_f32x16)(__builtin_convertvector((as_u16x16)h, as_u32x16) << 16);
 }
-AS_INLINE void as_store16_bf16(const f32 *w, int left, u16 *p) {
+AS_INLINE void as_store16_bf16(const f32 *w, int left, u16_u *p) {
   as_u32x16 v = (as_u32x16) * (const as_f32x16 *)w >> 16;
   as_i16x16 h = (as_i16x16)__builtin_convertvector(v, as_u16x16);
   __builtin_ia32_storedquhi256_mask((i16 *)p, h, AS_SOME(left));
 }
 #else
-AS_INLINE void as_load16_bf16(const u16 *p, int left, f32 *w) {
+AS_INLINE void as_load16_bf16(const u16_u *p, int left, f32 *w) {
   for (int l = 0; l < 16; l++) w[l] = l < left ? as_load_bf16(p[l]) : 0.0f;
 }
-AS_INLINE void as_store16_bf16(const f32 *w, int left, u16 *p) {
+AS_INLINE void as_store16_bf16(const f32 *w, int left, u16_u *p) {
   for (int l = 0; l < 16 && l < left; l++) p[l] = as_store_bf16(w[l]);
 }
-AS_INLINE void as_load16_f16(const u16 *p, int left, f32 *w) {
+AS_INLINE void as_load16_f16(const u16_u *p, int left, f32 *w) {
   for (int l = 0; l < 16; l++) w[l] = l < left ? as_load_f16(p[l]) : 0.0f;
 }
-AS_INLINE void as_store16_f16(const f32 *w, int left, u16 *p) {
+AS_INLINE void as_store16_f16(const f32 *w, int left, u16_u *p) {
   for (int l = 0; l < 16 && l < left; l++) p[l] = as_store_f16(w[l]);
 }
 #endif
@@ -298,11 +302,11 @@ AS_INLINE i32 as_int32_f32(f32 x) { return x >= -0x1p31f && x < 0x1p31f ? (i32)x
 """
 
 TURN = """
-AS_INLINE void as_turn_scalar_S(const S *p, i64 step, i64 t, i64 te, i64 l, i64 le, S *w) {
+AS_INLINE void as_turn_scalar_S(const S_u *p, i64 step, i64 t, i64 te, i64 l, i64 le, S *w) {
   for (i64 j = l; j < le; j++) for (i64 i = t; i < te; i++) w[i * 64 + j] = p[j * step + i];
 }
 static __attribute__((unused, noinline))
-    void as_turn_S(const S *p, i64 step, i64 ts, i64 ls, S *w) {
+    void as_turn_S(const S_u *p, i64 step, i64 ts, i64 ls, S *w) {
   i64 t = 0, l = 0;
 #if defined(__GNUC__) && !defined(__clang__)
   typedef S V __attribute__((vector_size(N * sizeof(S)), aligned(1), may_alias));
@@ -404,6 +408,7 @@ def _turn(word: str, count: int) -> str:
     for old, new in (
         ("_S(", f"_{word}("),
         ("S *", f"{word} *"),
+        ("S_u *", f"{word}_u *"),
         ("(S)", f"({word})"),
         ("typedef S", f"typedef {word}"),
     ):

@@ -21,7 +21,7 @@ from anyshape.ops.layout import (
 from anyshape.ops.rules import tensor
 from anyshape.ops.table import Extern, op
 from anyshape.ops.view import sequence
-from anyshape.symbolic import Dim, ceildiv, eq, floordiv, ge, le
+from anyshape.symbolic import Dim, ceildiv, eq, floordiv, ge, le, ne
 
 
 def spread(value: Any, count: int) -> tuple[Any, ...]:
@@ -64,6 +64,7 @@ def _conv_type(n: int) -> Callable[..., TensorType]:
         cx.require(
             eq(channels, w.shape[1] * groups), "Given groups, expected input to have other channels"
         )
+        _require_groups(cx, w, groups)
         strides, gaps = spread(stride, n), spread(dilation, n)
         sizes: list[Dim] = []
         for d in range(n):
@@ -77,9 +78,25 @@ def _conv_type(n: int) -> Callable[..., TensorType]:
             cx.require(ge(size + 2 * pad, gaps[d] * (kernel - 1) + 1), text)
             sizes.append(cx.facts.simplify(made))
         last = suggests_channels_last(cx, t) or suggests_channels_last(cx, w)
-        return _image(cx, t, (*t.shape[: t.rank - n - 1], w.shape[0], *sizes), last)
+        made = 0 if _is_of_nothing(cx, channels) else w.shape[0]
+        return _image(cx, t, (*t.shape[: t.rank - n - 1], made, *sizes), last)
 
     return rule
+
+
+def _is_of_nothing(cx: TypeContext, channels: Dim) -> bool:
+    """Has the input no channels? Then eager's result has none either, whatever the weight's are.
+    Where nobody knows, that is a check, and eager does what fails it."""
+    nothing = eq(channels, 0)
+    if cx.known(nothing) or cx.hint(nothing):
+        return cx.decide(nothing)
+    cx.require(ne(channels, 0), "a convolution of no channels has no channels")
+    return False
+
+
+def _require_groups(cx: TypeContext, weight: TensorType, groups: Dim) -> None:
+    text = "expected weight to be at least as many as there are groups at dimension 0"
+    cx.require(ge(weight.shape[0], groups), text)
 
 
 def _transposed_type(n: int) -> Callable[..., TensorType]:
@@ -95,6 +112,7 @@ def _transposed_type(n: int) -> Callable[..., TensorType]:
         dilation: Any = 1,
     ) -> TensorType:
         t, w = tensor(x), tensor(weight)
+        _require_groups(cx, w, groups)
         steps, pads = spread(stride, n), spread(padding, n)
         extra, gaps = spread(output_padding, n), spread(dilation, n)
         sizes = [

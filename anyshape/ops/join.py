@@ -29,6 +29,7 @@ from anyshape.symbolic import (
     eq,
     ge,
     le,
+    minimum,
     ne,
     total,
 )
@@ -222,7 +223,7 @@ def _pairs(rank: int, pad: Arg) -> tuple[tuple[Any, Any], ...]:
 def _torch_pad_expand(b: Any, x: Any, pad: Arg, mode: str = "constant", value: Any = None) -> Any:
     pairs = _pairs(len(x.shape), pad)
     if mode == "constant":
-        return b.pad(x, pairs, 0 if value is None else value)
+        return _constant_pad(b, x, pairs, 0 if value is None else value)
     _can_pad(b.cx, x.shape, pairs[len(x.shape) - len(sequence(pad)) // 2 :], mode)
     made = x
     for d, (low, high) in enumerate(pairs):
@@ -231,6 +232,15 @@ def _torch_pad_expand(b: Any, x: Any, pad: Arg, mode: str = "constant", value: A
     if mode != "circular" and suggests_channels_last(b.cx, x.type):
         made = b.clone(made, memory_format="channels_last")
     return made
+
+
+def _constant_pad(b: Any, x: Any, pairs: tuple[tuple[Any, Any], ...], value: Arg) -> Any:
+    """Eager cuts before it adds: by more than there is, not even where something is added."""
+    for size, pair in zip(x.shape, pairs, strict=True):
+        cuts = [minimum(pad, 0) for pad in pair if b.cx.known(ge(pad, 0)) is not True]
+        if cuts:
+            b.cx.require(ge(total((size, *cuts)), 0), "narrow(): length must be non-negative.")
+    return b.pad(x, pairs, value)
 
 
 def _can_pad(cx: TypeContext, shape: Shape, pairs: tuple[Any, ...], mode: str) -> None:
@@ -273,7 +283,7 @@ op(
     "constant_pad_nd",
     "input, pad, value=0",
     torch="torch.constant_pad_nd",
-    expand=lambda b, x, pad, value=0: b.pad(x, _pairs(len(x.shape), pad), value),
+    expand=lambda b, x, pad, value=0: _constant_pad(b, x, _pairs(len(x.shape), pad), value),
 )
 
 # --- repeat, tile, roll ---

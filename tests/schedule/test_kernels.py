@@ -355,3 +355,19 @@ def test_zero_and_minus_zero_are_two_numbers_in_one_kernel():
         x = torch.randn(size)
         for ours, theirs in zip(fast(x), program(x), strict=True):
             assert torch.equal(ours, theirs)
+
+
+def test_elements_may_lie_at_any_address():
+    """As memory of a file or of a bytearray does; `make test-sanitized` sees what C leaves undefined."""
+
+    def program(x):
+        return x * 2 + x.sum(0), x.cumsum(0), x.T.exp() + x, x.softmax(1).to(torch.bfloat16)
+
+    fast = anyshape.compile(program)
+    for size in (3, 1, 2, 33):
+        for offset in (0, 1, 2, 3):
+            memory = bytearray(4 * size * size + offset + 1)
+            x = torch.frombuffer(memory, dtype=torch.float32, offset=offset, count=size * size)
+            x = x.view(size, size).copy_(torch.randn(size, size))
+            for ours, theirs in zip(fast(x), program(x), strict=True):
+                torch.testing.assert_close(ours, theirs)

@@ -78,7 +78,7 @@ def why_eager(graph: Graph) -> tuple[Node | None, str] | None:
 
 def _records_gradients(node: Node) -> bool:
     """Whether the program ran the node in grad mode on what requires grad."""
-    return node.world is not None and node.world.grad and _reads_what_requires_grad(node)
+    return node.modes is not None and node.modes.grad and _reads_what_requires_grad(node)
 
 
 def _reads_what_requires_grad(node: Node) -> bool:

@@ -113,8 +113,8 @@ def run(
     }
     for number, node in enumerate(graph.nodes):
         _run_checks(checks.get(number, ()), env)
-        if modes and node.world is not None and node.world.grad is not torch.is_grad_enabled():
-            with torch.set_grad_enabled(node.world.grad):
+        if modes and node.modes is not None and node.modes.grad is not torch.is_grad_enabled():
+            with torch.set_grad_enabled(node.modes.grad):
                 _run_node(node, env, ops, check_types)
         else:
             _run_node(node, env, ops, check_types)

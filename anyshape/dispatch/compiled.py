@@ -313,7 +313,7 @@ class Compiled:
             if len(point.variants) >= MAX_VALUES:  # a module that is made anew in each call
                 names |= {p for _, p in replaced(variant.guards, entry.slots, torch.nn.Module)}
                 names |= moved(variant.guards)
-            failure = explain_failure(variant.guards, variant.guards.world, entry.slots)
+            failure = explain_failure(variant.guards, variant.guards.modes, entry.slots)
             if failure is not None and failure.by_value:
                 by_value.append(failure)
         often = len(by_value) >= (MAX_VALUES if entry.place is None else MAX_VALUES_BETWEEN)

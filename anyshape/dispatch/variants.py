@@ -116,7 +116,9 @@ def replayable(run: Callable[..., Any], graph: Graph) -> Callable[..., Any]:
     return restoring
 
 
-def without_autocast(run: Callable[..., Any], entry: execution_modes.Modes) -> Callable[..., Any]:
+def without_autocast(
+    run: Callable[..., Any], entry: execution_modes.TorchModes
+) -> Callable[..., Any]:
     """`run`, undisturbed by the autocast that was on when capture began: casts are nodes of the
     graph, and part of it may lie behind the end of the block."""
     if not any(on for on, _ in entry.autocast):
@@ -139,7 +141,7 @@ def guard_set(recorder: Recorder, apart: Any = None, *, overlapping: bool = Fals
     """All that a capture has relied on, in order."""
     recorder.guard_identities()
     return GuardSet(
-        recorder.entry_world,
+        recorder.entry_snapshot,
         (*recorder.guards.values(), *recorder.relied.all_guards()),
         (*recorder.entry_sizes, *recorder.sizes),
         tuple(recorder.bindings),

@@ -32,7 +32,7 @@ class Location:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Modes:
     """The modes a node runs under. Autocast is already resolved into casts when a node is made."""
 
     grad: bool = False
@@ -124,7 +124,7 @@ class Node:
     kwargs: Mapping[str, Arg]
     outputs: tuple[Value, ...]
     location: Location | None = None
-    world: World | None = None
+    modes: Modes | None = None
     read: tuple[Value, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
 """Reads what ``text.print_graph`` wrote, without torch.
 
 In: the text of a graph. Out: a ``Graph`` in a space of its own that prints the same. Line by line:
-comments give symbols, facts, worlds and the user's lines; an assignment with a type comment is a
+comments give symbols, facts, modes and the user's lines; an assignment with a type comment is a
 node; lines that only name sizes are skipped. Any other line is an error.
 """
 
@@ -18,12 +18,12 @@ from anyshape.ir.graph import (
     Graph,
     Input,
     Location,
+    Modes,
     Node,
     ScalarType,
     TensorType,
     Type,
     Value,
-    World,
     row_major,
 )
 from anyshape.ir.scalars import Kind, Scalar, ScalarInput
@@ -102,7 +102,7 @@ class _Reader:
         self.checks: list[Check] = []
         self.outputs: tuple[Any, ...] = ()
         self.location: Location | None = None
-        self.world: World | None = None
+        self.modes: Modes | None = None
 
     def graph(self) -> Graph:
         for line in self.lines:
@@ -125,8 +125,8 @@ class _Reader:
             condition = self.value_of(stripped.removeprefix("# fact "))
             if not isinstance(condition, bool):
                 self.facts.assume(condition)
-        elif stripped.startswith("# world "):
-            self.world = self.world_of(stripped.removeprefix("# world "))
+        elif stripped.startswith("# modes "):
+            self.modes = self.modes_of(stripped.removeprefix("# modes "))
         elif stripped.startswith("# at "):
             self.location = _location(stripped.removeprefix("# "))
         elif stripped.startswith("assert "):
@@ -165,7 +165,7 @@ class _Reader:
         names = [name.strip() for name in targets.split(",")] if targets else []
         texts = types.split(" ; ") if types else []
         outputs = tuple(self.define(n, t) for n, t in zip(names, texts, strict=True))
-        self.nodes.append(Node(op, args, kwargs, outputs, self.location, self.world))
+        self.nodes.append(Node(op, args, kwargs, outputs, self.location, self.modes))
 
     def check(self, line: str) -> None:
         code, _, comment = line.partition("  # ")
@@ -175,14 +175,14 @@ class _Reader:
         location = _location(comment) if comment else None
         self.checks.append(Check(condition, message, len(self.nodes), location))
 
-    def world_of(self, text: str) -> World | None:
+    def modes_of(self, text: str) -> Modes | None:
         if text == "none":
             return None
         if text == "default":
-            return World()
+            return Modes()
         call = ast.parse(f"f({text})", mode="eval").body
         assert isinstance(call, ast.Call)
-        return World(**{k.arg: self.evaluate(k.value) for k in call.keywords if k.arg})
+        return Modes(**{k.arg: self.evaluate(k.value) for k in call.keywords if k.arg})
 
     def type_of(self, text: str) -> Type:
         word, _, rest = text.partition(" ")

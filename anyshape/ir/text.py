@@ -16,11 +16,11 @@ from anyshape.ir.graph import (
     Arg,
     Graph,
     Location,
+    Modes,
     Node,
     ScalarType,
     Type,
     Value,
-    World,
     row_major,
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput, render_scalar
@@ -131,7 +131,7 @@ class _Body:
         self.roots: set[str] = set()
         self.known: set[Symbol] = set()
         self.location: Location | None = None
-        self.world: World | None = None
+        self.modes: Modes | None = None
 
     def lines(self) -> Iterator[str]:
         graph = self.graph
@@ -168,9 +168,9 @@ class _Body:
         return True
 
     def node(self, node: Node) -> Iterator[str]:
-        if node.world != self.world:
-            self.world = node.world
-            yield f"# world {world_text(node.world)}"
+        if node.modes != self.modes:
+            self.modes = node.modes
+            yield f"# modes {modes_text(node.modes)}"
         if node.location is not None and node.location != self.location:
             self.location = node.location
             yield f"# {location_text(node.location)}"
@@ -200,14 +200,14 @@ def _at(location: Location | None) -> str:
     return "" if location is None else f"  # {location_text(location)}"
 
 
-def world_text(world: World | None) -> str:
+def modes_text(modes: Modes | None) -> str:
     """Only what is not the default."""
-    if world is None:
+    if modes is None:
         return "none"
-    default = World()
+    default = Modes()
     found = []
-    for name in World.__dataclass_fields__:
-        value = getattr(world, name)
+    for name in Modes.__dataclass_fields__:
+        value = getattr(modes, name)
         if value != getattr(default, name):
             found.append(f"{name}={arg_text(value)}")
     return ", ".join(found) or "default"

@@ -18,12 +18,12 @@ from anyshape.ir.graph import (
     Input,
     InputKind,
     Location,
+    Modes,
     Node,
     ScalarType,
     TensorType,
     Type,
     Value,
-    World,
     values_in,
 )
 from anyshape.ops.context import NoRow, TypeContext
@@ -72,7 +72,7 @@ class Builder:
     inputs: list[Input] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
     location: Location | None = None
-    world: World | None = None
+    modes: Modes | None = None
     type_fallback: Callable[[OpDef, tuple[Any, ...], Mapping[str, Any]], Any] | None = None
     prepare: Callable[[str, tuple[Any, ...], dict[str, Any]], Any] | None = None  # see `call`
     _counters: dict[str, int] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class Builder:
         self, row: OpDef, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]
     ) -> Any:
         """Types the expansion in a builder that is thrown away; its checks are those of the row."""
-        scratch = Builder(self.cx, self.ops, type_fallback=self.type_fallback, world=self.world)
+        scratch = Builder(self.cx, self.ops, type_fallback=self.type_fallback, modes=self.modes)
         assert row.expand is not None
         made = row.expand(scratch, *args, **kwargs)
         return tuple(v.type for v in made) if isinstance(made, tuple) else made.type
@@ -149,7 +149,7 @@ class Builder:
         if row is None or row.mutates:
             self._sized.clear()
         outputs = tuple(Value(self.fresh_name(name), t) for t in types)
-        node = Node(name, args, kwargs, outputs, self.location, self.world)
+        node = Node(name, args, kwargs, outputs, self.location, self.modes)
         self.nodes.append(node)
         for output in outputs:
             self.makers[output] = node

@@ -156,9 +156,9 @@ def _einsum_expand(b: Any, equation: Any, operands: Any) -> Any:
         later = {c for _, t in items[position + 1 :] for c in t} | set(result)
         made, term = _contract(b, made, term, x, other, later, order)
     made, term = _sum_out(b, made, term, set(result), order)
-    order = tuple(term.index(c) for c in result)
-    if order != tuple(range(len(order))):
-        return b.permute(made, order)
+    dims = tuple(term.index(c) for c in result)
+    if dims != tuple(range(len(dims))):
+        return b.permute(made, dims)
     return b.alias(made) if made is operands[0] else made
 
 

@@ -87,7 +87,7 @@ class _Checker:
         self._refuse(self._builder_at(node).eq(divisor, 0), out)
 
     def _builder_at(self, node: Node) -> Builder:
-        self.builder.location, self.builder.world = node.location, node.world
+        self.builder.location, self.builder.modes = node.location, node.modes
         return self.builder
 
     def _refuse(self, bad: Value, out: Rebuilding) -> None:

@@ -37,12 +37,12 @@ class _Decomposer:
         if row is None or row.lower is not None or row.expand is None:
             return out.emit(node)
         start = len(builder.nodes)
-        builder.location, builder.world = node.location, node.world
-        if node.world is not None:
+        builder.location, builder.modes = node.location, node.modes
+        if node.modes is not None:
             cx = builder.cx
             cx.default_dtype, cx.default_device = (
-                node.world.default_dtype,
-                node.world.default_device,
+                node.modes.default_dtype,
+                node.modes.default_device,
             )
         refuse_data(builder, row, node.args, node.kwargs)
         try:

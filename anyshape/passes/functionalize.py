@@ -80,7 +80,7 @@ class _Functionalizer:
 
     def _node(self, node: Node) -> None:
         row = self.ops.get(node.op)
-        self.builder.location, self.builder.world = node.location, node.world
+        self.builder.location, self.builder.modes = node.location, node.modes
         if row is not None and row.mutates:
             self._write(node, row)
             return

@@ -31,7 +31,7 @@ def split_long_cats(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
 
     def split(node: Node, out: Rebuilding) -> tuple[Arg, ...]:
         if node.op == "cat" and len(_parts(node)) > WIDEST_CAT:
-            builder.location, builder.world = node.location, node.world
+            builder.location, builder.modes = node.location, node.modes
             out.nodes.extend(_Tree(node, builder).nodes())
             return node.outputs
         return out.emit(node)

@@ -109,7 +109,7 @@ class _Writer:
 
     def _mode(self, node: Node) -> None:
         """The grad mode of the node; of one that says nothing, the caller's."""
-        wanted = CALLERS_MODE if node.world is None else repr(node.world.grad)
+        wanted = CALLERS_MODE if node.modes is None else repr(node.modes.grad)
         if wanted != self.grad:
             self.lines.append(f"set_grad({wanted})")
             self.grad = wanted

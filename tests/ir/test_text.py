@@ -10,7 +10,7 @@ import torch
 from anyshape import reference
 from anyshape.eager import CheckFailed
 from anyshape.ir.dtypes import bfloat16, bool_, float32, int64
-from anyshape.ir.graph import Graph, Location, TensorType, Value, World
+from anyshape.ir.graph import Graph, Location, Modes, TensorType, Value
 from anyshape.ir.loops import Axis, Kernel, Load, Op, PointerParam, Store
 from anyshape.ir.parse import ParseError, parse_graph
 from anyshape.ir.scalars import Scalar
@@ -87,7 +87,7 @@ def test_a_graph_prints_as_a_torch_function_that_runs() -> None:
     x = m.tensor(torch.randn(3, 4), (n, d))
     w = m.tensor(torch.randn(5, 4), (5, d))
     m.b.location = Location("model.py", 12, 4, 20, "forward")
-    m.b.world = World(grad=True, autocast=(("cpu", bfloat16),))
+    m.b.modes = Modes(grad=True, autocast=(("cpu", bfloat16),))
     y = m.b.softmax(m.b.add(m.b.linear(x, w, None), 1.5, alpha=2), -1)
     m.b.location = Location("model.py", 13)
     text = m.check_round_trip(m.b.mul(y, float("inf")), n, d * 2 + 1)

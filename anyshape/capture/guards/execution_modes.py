@@ -1,7 +1,7 @@
 """The modes a program runs under, as one tuple: read from torch, changed virtually while
 capturing, put back in effect at run time.
 
-In: torch's global state. Out: `snapshot()`, the tuple that one guard compares; `World`s for the
+In: torch's global state. Out: `snapshot()`, the tuple that one guard compares; `Modes` for the
 nodes of a graph; and the writes that bring the real state to a virtual one at the end of a
 segment.
 """
@@ -18,7 +18,7 @@ from torch.autograd import forward_ad
 from torch.utils._device import DeviceContext
 
 from anyshape.capture.guards.tensor_specs import DTYPE_OF_TORCH, device_text
-from anyshape.ir.graph import World
+from anyshape.ir.graph import Modes
 
 _C = torch._C
 _saved_tensors_hooks = _C._autograd._top_saved_tensors_default_hooks
@@ -28,7 +28,7 @@ AUTOCAST_DEVICES = ("cpu", "cuda")
 
 
 @dataclass(frozen=True, slots=True)
-class Modes:
+class TorchModes:
     """Torch's global modes at one moment. `fields` are in the order of `snapshot`."""
 
     grad: bool
@@ -41,7 +41,7 @@ class Modes:
     matmul_precision: str
     sdpa: tuple[bool, ...]
 
-    def world(self) -> World:
+    def of_nodes(self) -> Modes:
         """The record that nodes carry."""
         enabled = tuple(
             (device, DTYPE_OF_TORCH[dtype])
@@ -50,7 +50,7 @@ class Modes:
         )
         device = "cpu" if self.default_device is None else device_text(self.default_device)
         backends = tuple(name for name, on in zip(SDPA_BACKENDS, self.sdpa) if not on)
-        return World(
+        return Modes(
             self.grad,
             self.inference,
             enabled,
@@ -115,9 +115,9 @@ def _autocast() -> tuple[Any, ...]:
     )
 
 
-def current_modes() -> Modes:
+def current_modes() -> TorchModes:
     """Torch's modes now."""
-    return Modes(
+    return TorchModes(
         _C.is_grad_enabled(),
         _C.is_inference_mode_enabled(),
         _autocast(),
@@ -136,8 +136,8 @@ def current_modes() -> Modes:
 
 
 def _with_autocast(
-    modes: Modes, device: str, change: Callable[[bool, torch.dtype], tuple[bool, torch.dtype]]
-) -> Modes:
+    modes: TorchModes, device: str, change: Callable[[bool, torch.dtype], tuple[bool, torch.dtype]]
+) -> TorchModes:
     if device not in AUTOCAST_DEVICES:
         return modes
     index = AUTOCAST_DEVICES.index(device)
@@ -146,14 +146,14 @@ def _with_autocast(
     return replace(modes, autocast=tuple(entries))
 
 
-def _autocast_of(modes: Modes, device: str) -> tuple[bool, torch.dtype]:
+def _autocast_of(modes: TorchModes, device: str) -> tuple[bool, torch.dtype]:
     if device not in AUTOCAST_DEVICES:
         return _C.is_autocast_enabled(device), _C.get_autocast_dtype(device)
     return modes.autocast[AUTOCAST_DEVICES.index(device)]
 
 
-def _sdpa(index: int) -> Callable[[Modes, bool], Modes]:
-    def change(modes: Modes, on: bool) -> Modes:
+def _sdpa(index: int) -> Callable[[TorchModes, bool], TorchModes]:
+    def change(modes: TorchModes, on: bool) -> TorchModes:
         return replace(modes, sdpa=modes.sdpa[:index] + (on,) + modes.sdpa[index + 1 :])
 
     return change
@@ -161,7 +161,7 @@ def _sdpa(index: int) -> Callable[[Modes, bool], Modes]:
 
 # What these C functions of torch do to the virtual modes: function -> (modes, *args) -> (new
 # modes, what the call returns).
-Setter = Callable[..., Modes]
+Setter = Callable[..., TorchModes]
 SETTERS: Mapping[Any, Setter] = {
     _C._set_grad_enabled: lambda modes, on: replace(modes, grad=on),
     _C.set_autocast_enabled: lambda modes, device, on: _with_autocast(
@@ -200,7 +200,7 @@ GETTERS: Mapping[Any, Callable[..., Any]] = {
 }
 
 
-def apply(modes: Modes) -> None:
+def apply(modes: TorchModes) -> None:
     """Make torch's real modes these (grad, autocast, default dtype, matmul precision, sdpa
     backends)."""
     _C._set_grad_enabled(modes.grad)
@@ -217,7 +217,7 @@ def apply(modes: Modes) -> None:
 
 
 @contextmanager
-def real(modes: Modes) -> Iterator[None]:
+def real(modes: TorchModes) -> Iterator[None]:
     """Torch's real modes are these inside of it."""
     before = current_modes()
     apply(modes)

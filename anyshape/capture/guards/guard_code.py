@@ -77,7 +77,7 @@ class ScalarGuard:
         return render_scalar(self.scalar, lambda symbol: symbol.name, lambda unknown: unknown.name)
 
 
-WORLD_FIELDS = (
+MODE_FIELDS = (
     *(
         "grad mode",
         "inference mode",
@@ -325,12 +325,12 @@ Binding: TypeAlias = DimsBinding | NumberBinding | ComputedBinding
 class GuardSet:
     """All that one specialization relies on.
 
-    `bindings` says which symbols the inputs give, in order. `world` is what `world.snapshot()`
-    gave. `hooks` are dictionaries that must be empty. `parameters` are
+    `bindings` says which symbols the inputs give, in order. `modes` is what
+    `execution_modes.snapshot()` gave. `hooks` are dictionaries that must be empty. `parameters` are
     pinned tensors whose metadata generated kernels rely on.
     """
 
-    world: tuple[Any, ...]
+    modes: tuple[Any, ...]
     guards: tuple[Guard, ...]
     sizes: tuple[SizeGuard, ...]
     bindings: tuple[Binding, ...]
@@ -445,7 +445,7 @@ def compile_entry(
     """`entry(slots)`: the graph's inputs in order if every guard holds, else None. Cheap and
     telling guards come first. `steady` tests those guards that are in `tested`."""
     text = _Text()
-    text.fail_if("snapshot() != " + text.name(guards.world, "world"))
+    text.fail_if("snapshot() != " + text.name(guards.modes, "modes"))
     if guards.front is not None:
         text.fail_if(f"not {text.name(guards.front, 'front')}(slots)")
     slow: list[Guard] = []

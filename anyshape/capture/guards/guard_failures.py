@@ -1,6 +1,6 @@
 """Which guard of a specialization does not hold, with the value that was found instead.
 
-In: a set of guards, the world as it is, the entry values. Out: the first `Failure`, or None; and
+In: a set of guards, torch's modes as they are, the entry values. Out: the first `Failure`, or None; and
 what a further specialization should do about it: see a number as a symbol, a text or a container
 as what differs from call to call.
 """
@@ -14,8 +14,8 @@ from typing import Any, Literal
 from anyshape.capture.guards.guard_code import (
     CONTENTS,
     KINDS,
+    MODE_FIELDS,
     OPAQUE,
-    WORLD_FIELDS,
     Guard,
     GuardSet,
     bind_symbols,
@@ -47,13 +47,13 @@ class Failure:
 
 
 def explain_failure(
-    guards: GuardSet, world: tuple[Any, ...], slots: Sequence[Any]
+    guards: GuardSet, modes: tuple[Any, ...], slots: Sequence[Any]
 ) -> Failure | None:
     """The first guard that does not hold for these slots, in the order of the program."""
     values = list(slots)
-    if guards.world != world:
+    if guards.modes != modes:
         field, before, now = next(
-            row for row in zip(WORLD_FIELDS, guards.world, world) if row[1] != row[2]
+            row for row in zip(MODE_FIELDS, guards.modes, modes) if row[1] != row[2]
         )
         return Failure(f"{field} is {before}", str(now))
     if guards.front is not None and not guards.front(values):

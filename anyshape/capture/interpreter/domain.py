@@ -1,4 +1,4 @@
-"""The hooks by which one interpreter serves two worlds: the concrete domain runs everything, the
+"""The hooks by which one interpreter serves two domains: the concrete one runs everything, the
 symbolic domain records.
 
 The interpreter calls a hook with raw objects and pushes what the hook returns. Every hook may also
@@ -80,7 +80,7 @@ class Interpreter(Protocol):
 
 
 class Domain:
-    """What the interpreter asks about the world it runs in. `machine` is set by the `Machine` that
+    """What the interpreter asks while it runs. `machine` is set by the `Machine` that
     takes this domain.
     """
 

@@ -57,10 +57,10 @@ from anyshape.ir.graph import (
     Input,
     InputKind,
     Location,
+    Modes,
     ScalarType,
     TensorType,
     Value,
-    World,
 )
 from anyshape.ir.scalars import (
     Scalar,
@@ -98,7 +98,7 @@ class RecorderMark:
     builder: BuilderMark
     facts: Facts
     sizes: int
-    modes: execution_modes.Modes
+    modes: execution_modes.TorchModes
     bindings: int
     constants: int
     given: int
@@ -141,12 +141,12 @@ class Recorder:
     depth: int = 0  # forks that are open: no size may be guarded on then
     frame: Callable[[], Frame | None] | None = None  # gives the current one
     held: Held = field(default_factory=Held)
-    entry_modes: execution_modes.Modes = field(default_factory=execution_modes.current_modes)
-    entry_world: tuple[Any, ...] = field(default_factory=execution_modes.snapshot)
-    modes: execution_modes.Modes = field(init=False)
+    entry_modes: execution_modes.TorchModes = field(default_factory=execution_modes.current_modes)
+    entry_snapshot: tuple[Any, ...] = field(default_factory=execution_modes.snapshot)
+    modes: execution_modes.TorchModes = field(init=False)
     cx: TypeContext = field(init=False)
     builder: Builder = field(init=False)
-    _world: tuple[execution_modes.Modes, World] | None = None
+    _node_modes: tuple[execution_modes.TorchModes, Modes] | None = None
     _hooked: dict[int, Any] = field(default_factory=dict)
     _tensors: dict[int, tuple[torch.Tensor, TensorValue, Source]] = field(default_factory=dict)
     _lengths: dict[Source, SizeValue] = field(default_factory=dict)
@@ -401,13 +401,13 @@ class Recorder:
             self.cx.facts.assume(condition, reason)
 
     # ---- modes -----------------------------------------------------------------------------------
-    def node_world(self) -> World:
-        """The world of a node made now."""
-        if self._world is None or self._world[0] is not self.modes:
-            self._world = (self.modes, self.modes.world())
-            self.cx.default_dtype = self._world[1].default_dtype
-            self.cx.default_device = self._world[1].default_device
-        return self._world[1]
+    def node_modes(self) -> Modes:
+        """The modes of a node made now."""
+        if self._node_modes is None or self._node_modes[0] is not self.modes:
+            self._node_modes = (self.modes, self.modes.of_nodes())
+            self.cx.default_dtype = self._node_modes[1].default_dtype
+            self.cx.default_device = self._node_modes[1].default_device
+        return self._node_modes[1]
 
     # ---- nodes -----------------------------------------------------------------------------------
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
@@ -417,7 +417,7 @@ class Recorder:
             return content
         builder = self.builder
         self.here()
-        builder.world = self.node_world()
+        builder.modes = self.node_modes()
         before = len(builder.nodes)
         self.cx.wanted = self.unpacked() if name in TAKEN_APART and not self.depth else None
         try:

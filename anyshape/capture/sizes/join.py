@@ -14,7 +14,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from anyshape.capture.guards.execution_modes import Modes
+from anyshape.capture.guards.execution_modes import TorchModes
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import (
     Break,
@@ -60,7 +60,7 @@ class Side:
     stack: list[Any]
     nodes: list[Node]
     facts: Facts
-    modes: Modes
+    modes: TorchModes
     live_value: Any
     live_locals: list[Any]
     live_stack: list[Any]

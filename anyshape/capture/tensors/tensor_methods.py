@@ -399,7 +399,7 @@ def make_tensor(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str
         raise broken("unknown-call", f"torch.tensor of a {type(data).__name__}")
     with torch.no_grad():
         real = torch.tensor(
-            data, dtype=dtype, device=device or domain.recorder.node_world().default_device
+            data, dtype=dtype, device=device or domain.recorder.node_modes().default_device
         )
     fixed = TensorValue(domain.recorder.constant(real, f"torch.tensor({data!r:.60})"))
     return call_row(domain, "clone", fixed)

@@ -33,7 +33,7 @@ def of_tensor(t: Tensor, args: Sequence[Tensor]) -> Mapping[str, Any]:
         "dtype": t.dtype,
         "shape": tuple(t.shape),
         "strides": strides_that_matter(t) if strided else None,
-        "offset": t.storage_offset() if strided else None,
+        "offset": t.storage_offset() if strided and t.numel() else None,
         "contiguous": [t.is_contiguous(memory_format=f) for f in formats_of(t)] if strided else [],
         "requires_grad": t.requires_grad,
         "is_leaf": t.is_leaf,

@@ -513,3 +513,22 @@ def test_each_call_of_a_parameter_that_is_written_counts() -> None:
     for n in (2, 3, 5):
         assert torch.allclose(fast(numbered(n, 3)), theirs(numbered(n, 3)))
         assert ours.seen._version == theirs.seen._version
+
+
+GIVEN_BACK: dict[str, Program] = {
+    "returned": lambda x: x.permute(1, 0).contiguous(),
+    "beside": lambda x: (y := x.permute(1, 0), y.contiguous(), y.contiguous() + 1),
+    "of a view": lambda x: (y := x[1:].permute(1, 0), y.contiguous().contiguous()),
+    "asked": lambda x: ((y := x.permute(1, 0)).contiguous() is y, y + 1),
+    "asked otherwise": lambda x: ((y := x.permute(1, 0)) is not y.contiguous(), y + 1),
+    "asked of the argument": lambda x: (x.contiguous() is x, x + 1),
+    "written": lambda x: (y := x.permute(1, 0), y.contiguous().add_(1), y + 0),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN_BACK)
+def test_contiguous_gives_back_what_is_empty_or_of_one_row(name: str) -> None:
+    shapes = [(5, 2), (0, 2), (1, 2), (2, 0), (3, 1), (0, 0), (4, 4), (1, 1), (17, 3)]
+    calls = [(numbered(*shape),) for shape in shapes]
+    assert compared(GIVEN_BACK[name], *calls) == []
+    assert compared(GIVEN_BACK[name], *((x.T,) for (x,) in calls)) == []

@@ -117,6 +117,10 @@ class Domain:
     def identify(self, obj: Any) -> None:
         """The program asks which object this is."""
 
+    def is_one(self, a: Any, b: Any) -> bool:
+        """Whether two values that differ while recording are one object of the program."""
+        return False
+
     # ---- calls -----------------------------------------------------------------------------------
     def python_call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Asked before a Python function is interpreted; `NotImplemented` means: interpret it."""

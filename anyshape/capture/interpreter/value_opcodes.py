@@ -163,9 +163,10 @@ def is_op(machine: Interpreter, frame: Frame, arg: int) -> None:
     a, b = stack[-2:]
     if machine.recording and a is not b:
         _refuse_unread(a, b)
+    same = a is b or (machine.recording and machine.domain.is_one(a, b))
     del stack[-1]
-    stack[-1] = (a is b) != bool(arg)
-    if machine.recording and a is not b:
+    stack[-1] = same != bool(arg)
+    if machine.recording and not same:
         _told_apart(machine, a, b)
 
 

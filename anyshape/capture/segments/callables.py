@@ -306,7 +306,7 @@ def _same_object(same: bool) -> Callable[..., bool]:
         a, b = args
         domain.identify(a)
         domain.identify(b)
-        return (a is b) is same
+        return (a is b or domain.is_one(a, b)) is same
 
     return answer
 

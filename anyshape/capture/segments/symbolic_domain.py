@@ -36,7 +36,7 @@ from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.segments import c_calls, callables
 from anyshape.capture.segments.reading_domain import ReadingDomain
 from anyshape.capture.sizes import formed_texts, join, numbers
-from anyshape.capture.tensors import modules, tensor_methods, tensor_ops, torchmap
+from anyshape.capture.tensors import aliases, modules, tensor_methods, tensor_ops, torchmap
 from anyshape.capture.tensors.snapshots import snapshot
 from anyshape.ops.context import OpError
 from anyshape.ops.layout import numel
@@ -179,6 +179,14 @@ class SymbolicDomain(ReadingDomain):
         source = self.recorder.source_of(obj.value) if tensor else self.recorder.sources.of(obj)
         if source is not None:
             self.recorder.identified[source] = None
+
+    def is_one(self, a: Any, b: Any) -> bool:
+        if type(a) is not TensorValue or type(b) is not TensorValue:
+            return False
+        given_back = aliases.is_given_back
+        return given_back(self.recorder, a.value, b.value) or given_back(
+            self.recorder, b.value, a.value
+        )
 
     def outside_iterators(self) -> dict[int, tuple[Any, Any]]:
         return dict(self._iterators)

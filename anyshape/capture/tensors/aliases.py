@@ -121,7 +121,20 @@ def settled(recorder: Recorder, outputs: Sequence[Arg]) -> tuple[Arg, ...]:
 def _gives_itself(recorder: Recorder, node: Node) -> bool:
     if node.op != "contiguous" or node.kwargs.get("memory_format") is not None:
         return False
-    return recorder.cx.known(is_row_major(node.read[0].tensor)) is True
+    kind = node.read[0].tensor
+    empty = any_of(*(eq(size, 0) for size in kind.shape))
+    return recorder.cx.known(any_of(is_row_major(kind), empty)) is True
+
+
+def is_given_back(recorder: Recorder, made: Value, source: Value) -> bool:
+    """Guards whether ``made`` is ``source``, the very object, as ``contiguous`` gives back what is
+    row-major or empty."""
+    node = recorder.builder.makers.get(made)
+    if node is None or node.op != "contiguous" or node.kwargs.get("memory_format") is not None:
+        return False
+    if node.read[0] is not source and not is_given_back(recorder, node.read[0], source):
+        return False
+    return _shares(recorder, node)
 
 
 def _settle(recorder: Recorder, outputs: Iterable[Arg]) -> None:
@@ -214,8 +227,10 @@ def _is_empty(recorder: Recorder, kind: TensorType) -> bool:
 
 def _shares(recorder: Recorder, node: Node) -> bool:
     """Guards whether it is a view: one relation for each dimension, as the example sizes have it,
-    since facts that are no disjunctions simplify types."""
+    since facts that are no disjunctions simplify types. What is empty is contiguous."""
     kind = node.read[0].tensor
+    if node.op == "contiguous" and _is_empty(recorder, kind):
+        return True
     whole = is_row_major(kind)
     known = recorder.cx.known(whole)
     if known is not None:

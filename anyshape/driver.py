@@ -23,7 +23,7 @@ from anyshape.errors import AnyshapeError, stage_of
 from anyshape.ir.code import CFunction, Code, CType, Reference
 from anyshape.ir.graph import Graph, Node, TensorType, Value
 from anyshape.ir.loops import Kernel, PointerParam, ScalarParam, SizeParam
-from anyshape.ir.program import Call, Launch, Program, Stretch
+from anyshape.ir.program import BumpVersion, Call, Launch, Program, Step, Stretch
 from anyshape.ops import OPS
 from anyshape.options import Options
 from anyshape.passes.functionalize import WrittenThrough
@@ -32,7 +32,15 @@ from anyshape.passes.versions import Moves, moves
 from anyshape.runtime.build import Builder
 from anyshape.runtime.cache import digest
 from anyshape.runtime.eager_graph import EagerGraph
-from anyshape.runtime.launch import Linked, has_blas, has_library, link, move_version, set_version
+from anyshape.runtime.launch import (
+    Linked,
+    WriteFailed,
+    has_blas,
+    has_library,
+    link,
+    move_version,
+    set_version,
+)
 from anyshape.schedule import schedule
 from anyshape.schedule.native_regions import form_stretches
 from anyshape.verification import refuse_malformed, refuse_overwriting, verified
@@ -133,6 +141,8 @@ class Driver:
         with stage_of("loading", place):
             linked = link(code, constants, self.kernels)
         run = linked.run
+        if any(map(_writes_an_argument, program.steps)):
+            run = _writing_last(run)
         if moved := moves(graph, OPS):
             run = _moving_versions(run, moved, graph, constants)
         if _may_draw_before_a_check(passed[-1][1]):
@@ -227,6 +237,27 @@ def _may_draw_before_a_check(graph: Graph) -> bool:
     draws = any(node.op in OPS and OPS[node.op].random for node in graph.nodes)
     tested = any(n.op == "check_false" or (n.op in OPS and OPS[n.op].guessed) for n in graph.nodes)
     return draws and (bool(graph.checks) or tested)
+
+
+def _writes_an_argument(step: Step) -> bool:
+    return isinstance(step, BumpVersion) or (isinstance(step, Call) and step.kind == "write")
+
+
+def _writing_last(run: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
+    """What cannot be done twice is done last (``ir/verify_program.py``): where anything before it
+    raises, the segment has not happened."""
+
+    def writing(*arguments: Any) -> tuple[Any, ...]:
+        try:
+            return run(*arguments)
+        except CheckFailed:
+            raise
+        except WriteFailed as failed:
+            raise failed.__cause__ or failed from None
+        except Exception as error:
+            raise CheckFailed(str(error)) from error
+
+    return writing
 
 
 def _restoring_random_state(run: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:

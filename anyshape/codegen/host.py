@@ -142,7 +142,7 @@ class _Printer:
                 self._check(step)
             case BumpVersion():
                 bump = self._name("bump_version", ("function", "anyshape.bump_version"))
-                self.lines.append(f"{bump}({self._buffer(step.buffer)})")
+                self._write(bump, [self._buffer(step.buffer)])
             case LibraryCall():
                 raise ValueError(f"{step.function} is called inside a stretch only")
             case _:
@@ -215,11 +215,19 @@ class _Printer:
         size_bytes = self.program.buffers[name].dtype.size_bytes
         return f"{local} + {self._size(offset * size_bytes)}"
 
+    def _write(self, function: str, args: list[str]) -> None:
+        """What cannot be done twice says so where it fails."""
+        write = self._name("write", ("function", "anyshape.write"))
+        self.lines.append(f"{write}({', '.join((function, *args))})")
+
     def _call(self, step: Call) -> None:
         alias = step.function.replace(".", "_")
         function = self._name(alias, ("function", step.function))
         args = [self._arg(arg) for arg in step.args]
         args += [f"{name}={self._keyword(name, arg)}" for name, arg in step.kwargs.items()]
+        if step.kind == "write":
+            self._write(function, args)
+            return
         call = f"{function}({', '.join(args)})"
         if step.guessed:  # it may return a tuple of one
             call = f"{self._name('parts', ('function', 'anyshape.parts'))}({call})"

@@ -120,8 +120,9 @@ class Compiled:
     def _note(self, error: Exception, line: Location | None) -> None:
         """Eager torch did what our code could not: a mistake of ours, unless it is an error of
         torch's, which the program may have expected."""
-        if isinstance(error, OURS):
-            self._mistaken(mistake("running", error, line))
+        cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+        if isinstance(cause, OURS):
+            self._mistaken(mistake("running", cause, line))
 
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any], slots: list[Any]) -> Any:
         stance = current_stance()

@@ -224,6 +224,14 @@ Step: TypeAlias = (
 )
 
 
+def bound_by(step: Step) -> Iterator[Symbol]:
+    """The size that has a value from the step on."""
+    if isinstance(step, BindSize):
+        yield step.symbol
+    elif isinstance(step, (BindItem, BindNumber)) and isinstance(step.target, Symbol):
+        yield step.target
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """Steps in order. ``inputs`` name the graph's inputs in order: input and constant buffers, and

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from anyshape.ir.program import Buffer
-from anyshape.symbolic import Dim, Expr, Facts, FloorDiv, le
+from anyshape.symbolic import Dim, Expr, Facts, FloorDiv, Symbol, le
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,14 @@ class Region:
 
 @dataclass(slots=True, eq=False)
 class Sizes:
-    """What is known about sizes in bytes; each question is asked of the facts once."""
+    """What is known about sizes in bytes; each question is asked of the facts once.
+
+    ``late``: the sizes that have no values yet, and of which nothing has been tested.
+    """
 
     facts: Facts
-    answers: dict[tuple[Dim, Dim], bool] = field(default_factory=dict)
+    late: set[Symbol] = field(default_factory=set)
+    answers: dict[tuple[Dim, Dim], bool | int] = field(default_factory=dict)  # or: late ones then
     spans: dict[tuple[tuple[Dim, ...], tuple[Dim, ...], int], Dim] = field(default_factory=dict)
 
     def at_most(self, size: Dim, room: Dim) -> bool:
@@ -35,13 +39,15 @@ class Sizes:
         if isinstance(size, int) and isinstance(room, int):
             return size <= room
         key = (size, room)
-        if key not in self.answers:
-            self.answers[key] = any(self._known(*weaker) for weaker in _weaker(size, room))
-        return self.answers[key]
+        found = self.answers.get(key)
+        if found is not True and found != len(self.late):
+            known = any(self._known(*weaker) for weaker in _weaker(size, room))
+            found = self.answers[key] = known or len(self.late)
+        return found is True
 
     def _known(self, size: Dim, room: Dim) -> bool:
         relation = le(size, room)
-        return (relation if isinstance(relation, bool) else self.facts.known(relation)) is True
+        return self.facts.known_before(relation, self.late) is True
 
     def meet(self, a: Region, b: Region) -> bool:
         """May the two have a byte in common?"""

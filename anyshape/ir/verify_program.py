@@ -34,6 +34,7 @@ from anyshape.ir.program import (
     Step,
     Stretch,
     TensorArg,
+    bound_by,
     references,
 )
 from anyshape.ir.regions import Region, Sizes
@@ -50,7 +51,8 @@ VIEW = "torch.as_strided"
 def verify_program(program: Program, facts: Facts) -> None:
     """Every buffer that a step reads, or that is returned, was written before and holds what was
     written; what is written fits its memory, which is the program's to write."""
-    _Run(program, Sizes(facts)).run()
+    late = {symbol for step in program.steps for symbol in bound_by(step)}
+    _Run(program, Sizes(facts, late)).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,7 @@ class _Run:
                 self._new(name, "argument", written=True)
         for number, step in enumerate(self.program.steps):
             self._step(_At(str(number), step))
+            self.sizes.late.difference_update(bound_by(step))
         for name in references(self.program.outputs):
             self._output(name)
 

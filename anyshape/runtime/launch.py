@@ -35,6 +35,10 @@ LIBRARY = (
 """Stable C functions of torch that stretches call; where one is missing, Python calls libraries."""
 
 
+class WriteFailed(Exception):
+    """An argument could not be written; others may have been."""
+
+
 @dataclass(frozen=True, slots=True)
 class Linked:
     """A program that runs: ``run`` takes the tensors and numbers that ``parameters`` name."""
@@ -203,6 +207,14 @@ def number(function: str, operands: tuple[Any, ...]) -> int | float:
     return made
 
 
+def write(function: Callable[..., Any], *args: Any) -> None:
+    """Calls what writes an argument; raises ``WriteFailed`` where it raises."""
+    try:
+        function(*args)
+    except Exception as error:
+        raise WriteFailed from error
+
+
 def bump_version(tensor: torch.Tensor) -> None:
     """Tells autograd that a kernel wrote into the tensor; raises where eager torch must not."""
     if tensor.is_inference() and not torch.is_inference_mode_enabled():
@@ -282,5 +294,6 @@ RUNTIME_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "anyshape.stretch_failed": stretch_failed,
     "anyshape.check_false": check_false,
     "anyshape.bump_version": bump_version,
+    "anyshape.write": write,
     "anyshape.number": number,
 }

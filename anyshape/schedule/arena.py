@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anyshape.ir.program import Buffer, Step
-from anyshape.symbolic import Dim, Facts, evaluate, le, total
+from anyshape.symbolic import Dim, Relation, evaluate, le, total
 
 ALIGNMENT = 64
 
@@ -41,6 +41,8 @@ class Arena:
 
 
 Becomes = Callable[[Life, Life], bool]
+Known = Callable[[Relation], bool]
+"""Does the relation hold, as far as is known where the memory is used?"""
 
 
 @dataclass(slots=True, eq=False)
@@ -105,7 +107,7 @@ def _never(a: Life, b: Life) -> bool:
 
 @dataclass(slots=True, eq=False)
 class _Planner:
-    facts: Facts
+    holds: Known
     becomes: Becomes
     places: list[_Place]
     known: dict[tuple[Dim, Dim], bool] = field(default_factory=dict)
@@ -155,8 +157,8 @@ class _Planner:
             return True
         if (size, room) not in self.known:
             relation = le(size, room)
-            answer = relation if isinstance(relation, bool) else self.facts.known(relation)
-            self.known[size, room] = answer is True
+            known = relation if isinstance(relation, bool) else self.holds(relation)
+            self.known[size, room] = known
         return self.known[size, room]
 
 
@@ -164,7 +166,7 @@ def plan_arena(
     inner: Sequence[Life],
     donors: Sequence[Life],
     buffers: Mapping[str, Buffer],
-    facts: Facts,
+    holds: Known,
     becomes: Becomes,
 ) -> Arena:
     """Places for the inner buffers; the donors' memory is used before more is asked for.
@@ -173,7 +175,7 @@ def plan_arena(
     """
     sizes = {life.name: size_bytes(buffers[life.name]) for life in (*inner, *donors)}
     lending = [_Place([sizes[d.name]], True, _Shelf(sizes[d.name], [d])) for d in donors]
-    planner = _Planner(facts, becomes, [*lending])
+    planner = _Planner(holds, becomes, [*lending])
     magnitudes = {size: _magnitude(size) for size in set(sizes.values())}
     for life in sorted(inner, key=lambda a: (-magnitudes[sizes[a.name]], a.start, -a.end)):
         planner.place(sizes[life.name], life)

@@ -35,10 +35,11 @@ from anyshape.ir.program import (
     Program,
     Step,
     Stretch,
+    bound_by,
     references,
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput
-from anyshape.schedule.arena import Arena, Life, apart, plan_arena
+from anyshape.schedule.arena import Arena, Known, Life, apart, plan_arena
 from anyshape.schedule.library import LINEAR, is_row_major, library_call
 from anyshape.symbolic import (
     AllOf,
@@ -68,15 +69,21 @@ def form_stretches(program: Program, facts: Facts, *, library: bool = True) -> P
     memory = _memory(program)
     steps: list[Step] = []
     buffers = dict(program.buffers)
+    late = {symbol for step in program.steps for symbol in bound_by(step)}
     run: Run = []
+
+    def holds(relation: Relation) -> bool:
+        return facts.known_before(relation, late) is True
+
     for index, step in enumerate(program.steps):
         if index in native:
             run.append((index, native[index]))
             continue
-        steps += _close(run, program, memory, facts, buffers)
+        steps += _close(run, program, memory, holds, buffers)
         run = []
         steps.append(step)
-    steps += _close(run, program, memory, facts, buffers)
+        late -= {*bound_by(step)}
+    steps += _close(run, program, memory, holds, buffers)
     symbols = (*program.symbols, *_newly_used(program, steps, buffers))
     return replace(program, steps=tuple(steps), buffers=buffers, symbols=symbols)
 
@@ -233,7 +240,7 @@ def _close(
     run: Run,
     program: Program,
     memory: _Memory,
-    facts: Facts,
+    holds: Known,
     buffers: dict[str, Buffer],
 ) -> list[Step]:
     """The run as [allocations of what outlives it, the stretch, its frees, views seen outside]."""
@@ -241,10 +248,10 @@ def _close(
         return []
     compute = [place for place, (_, step) in enumerate(run) if _is_compute(step)]
     if len(compute) < MIN_COMPUTE_STEPS:
-        return _Grouping(run, memory, facts, buffers).as_they_are(program.steps)
+        return _Grouping(run, memory, holds, buffers).as_they_are(program.steps)
     at = _tail(run, compute, memory.needed) if len(compute) >= LONG else 0
     parts = (run[:at], run[at:]) if at else (run,)
-    groups = (_Grouping(part, memory, facts, buffers).steps() for part in parts)
+    groups = (_Grouping(part, memory, holds, buffers).steps() for part in parts)
     return [step for group in groups for step in group]
 
 
@@ -305,7 +312,7 @@ def _outputs(step: Step) -> tuple[str, ...]:
 class _Grouping:
     run: Run
     memory: _Memory
-    facts: Facts
+    holds: Known
     buffers: dict[str, Buffer]
     made: dict[str, int] = field(default_factory=dict)
     held: set[str] = field(default_factory=set)
@@ -411,7 +418,7 @@ class _Grouping:
         donors = tuple(name for name in outer if name not in taken)
         lives = self._lives((*donors, *inner))
         own, lent = ([lives[name] for name in names] for names in (inner, donors))
-        return plan_arena(own, lent, self.buffers, self.facts, self._becomes)
+        return plan_arena(own, lent, self.buffers, self.holds, self._becomes)
 
     def _find_taken(self) -> None:
         """Which buffers that outlive the run take all the memory of one that dies in it."""

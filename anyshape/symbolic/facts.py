@@ -8,7 +8,7 @@ facts grew. A fork shares everything. The tables are in `knowledge.py`, what a n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from math import gcd
 
 from anyshape.symbolic.atoms import Symbol
@@ -151,6 +151,17 @@ class Facts(KnownFacts):
             return []
         used = self.trace(lambda: self.decide(condition))
         return self._reasons(self._needed(condition, answer, used))
+
+    def known_before(self, condition: Condition | bool, late: Set[Symbol]) -> bool | None:
+        """As `known` where the late symbols have no values yet: a fact about one of them is not
+        tested before it has, and says nothing of the others until then."""
+        answer = self.known(condition)
+        if answer is None or not late:
+            return answer
+        numbers = self.trace(lambda: self.decide(condition))
+        entries = self.all() if numbers else []
+        used = (entries[number][0] for number in numbers if number < len(entries))
+        return answer if all(late.isdisjoint(fact.symbols) for fact in used) else None
 
     def simplify(self, dim: Dim) -> Dim:
         """The same value in a simpler form under these facts."""

@@ -28,13 +28,17 @@ from anyshape.ir.program import (
 from anyshape.ir.regions import Sizes
 from anyshape.ir.verify import Malformed
 from anyshape.ir.verify_program import verify_program
-from anyshape.symbolic import Facts, Space, ge
+from anyshape.symbolic import Expr, Facts, Space, eq, ge
 
 SPACE = Space()
 N, M = SPACE.fresh("n"), SPACE.fresh("m")
 FACTS = Facts(SPACE)
 FACTS.assume(ge(N, 0))
 FACTS.assume(ge(M, 0))
+EARLY, LATE = (SPACE.fresh("u", policy="unbacked", knowledge="midrun") for _ in range(2))
+FACTS.assume(ge(EARLY, 0))
+FACTS.assume(ge(LATE, 0))
+FACTS.assume(eq(EARLY + LATE, 10))
 KERNEL_SPACE = Space()
 I0, N0 = KERNEL_SPACE.symbol("i0"), KERNEL_SPACE.symbol("n0")
 AXES = (Axis("i0", N0),)
@@ -131,6 +135,10 @@ def _names(step: Step) -> set[str]:
         case Launch(args=args):
             return {arg.name for arg in args if isinstance(arg, BufferRef)}
     return set()
+
+
+def counted(name: str, count: Expr) -> Buffer:
+    return Buffer(name, float32, "cpu", (count,), (1,), "temp")
 
 
 def large(name: str) -> Buffer:
@@ -329,6 +337,19 @@ PLANTED: dict[str, Planted] = {
             outputs="r", t=large("t"),
         ),
         r"step 1.1 .* writes t, which is not known to fit into r",
+    ),
+    "a place sized by what is tested only later": Planted(
+        program(
+            BindItem(EARLY.symbol, "x"), BindItem(LATE.symbol, "y"), Allocate("r"),
+            stretch(launch(ONE, "x", "a"), launch(ONE, "a", "r"), outer="x r", inner={"a": 0}, rooms=((64,),)),
+            outputs="r", a=counted("a", EARLY),
+        ),
+        program(
+            BindItem(EARLY.symbol, "x"), Allocate("r"),
+            stretch(launch(ONE, "x", "a"), launch(ONE, "a", "r"), outer="x r", inner={"a": 0}, rooms=((64,),)),
+            BindItem(LATE.symbol, "y"), outputs="r", a=counted("a", EARLY),
+        ),
+        r"step 2 \(a stretch\): a is not known to fit into place 0",
     ),
     "a stretch uses what it is not handed": Planted(
         program(Allocate("r"), stretch(launch(ONE, "x", "r"), outer="x r"), outputs="r"),

@@ -10,6 +10,7 @@ import torch
 
 import anyshape
 from anyshape.codegen.c import emit_c
+from anyshape.codegen.triton import emit_triton
 from anyshape.ir import dtypes
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -371,3 +372,18 @@ def test_elements_may_lie_at_any_address():
             x = x.view(size, size).copy_(torch.randn(size, size))
             for ours, theirs in zip(fast(x), program(x), strict=True):
                 torch.testing.assert_close(ours, theirs)
+
+
+def test_a_load_outside_of_a_loop_asks_whether_the_loop_turns():
+    """What does not vary along a row is loaded before it; of an empty row there may be nothing to load."""
+
+    def make(b, x, y):
+        row = b.expand(x, (y.shape[0],))
+        return b.sum(row, 0), b.add(b.sum(b.mul(row, y), 0), b.reshape(x, ()))
+
+    one, two = launches(compile_sketch(make, *normal(["1", "a"])).program)
+    only_of_the_row, needed_anyway = sorted((one.kernel, two.kernel), key=lambda k: len(k.elements))
+    assert "(n0 > 0 ? p0[0] : 0)" in emit_c(only_of_the_row, "k")
+    assert "mask=(rtotal > 0)" in emit_triton(only_of_the_row, "k")
+    assert " = p0[0];" in emit_c(needed_anyway, "k")
+    assert "tl.load(p0 + (0))" in emit_triton(needed_anyway, "k")

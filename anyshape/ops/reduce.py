@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from anyshape.ir.dtypes import REAL_OF_COMPLEX, DType, bool_, float32, int64, uint8
+from anyshape.ir.dtypes import REAL_OF_COMPLEX, DType, bool_, float32, float64, int64, uint8
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ir.scalars import Scalar
 from anyshape.ops.context import NoRow, OpError, TypeContext
@@ -271,11 +271,18 @@ def _var_type(
 
 
 def variance(
-    b: Any, x: Any, dims: tuple[int, ...], keepdim: bool, correction: Any
+    b: Any,
+    x: Any,
+    dims: tuple[int, ...],
+    keepdim: bool,
+    correction: Any,
+    mean: DType | None = None,
 ) -> tuple[Any, Any]:
-    """(variance, mean) in the dtype of ``x``, in two passes."""
+    """(variance, mean) in the dtype of ``x``, in two passes; the mean is rounded to ``mean``."""
     count = count_of(x.shape, dims)
     center = b.div(b.sum(x, dims or (), True), count)
+    if mean is not None:
+        center = cast(b, cast(b, center, mean), x.dtype)
     gap = b.sub(x, center)
     spread = b.sum(b.mul(gap, gap), dims or (), keepdim)
     degrees = degrees_of_freedom(count, correction)
@@ -292,23 +299,32 @@ def degrees_of_freedom(count: Dim, correction: Any) -> Any:
     return maximum(count - int(correction), 0)
 
 
+def _exact_variance(
+    b: Any, x: Any, dims: tuple[int, ...], keepdim: bool, correction: Any
+) -> tuple[Any, Any]:
+    """As in ATen, float64 until it is rounded once; the mean of all of a tensor is float32."""
+    whole = x.dtype is float32 and len(dims) == len(x.shape)
+    wider = cast(b, x, float64)
+    return variance(b, wider, dims, keepdim, correction, float32 if whole else None)
+
+
 def _var_expand(
     b: Any, x: Any, dims: Any, unbiased: None, keepdim: bool, *, correction: Any
 ) -> Any:
-    spread, _ = variance(b, cast(b, x, wide(x.dtype)), dims, keepdim, correction)
+    spread, _ = _exact_variance(b, x, dims, keepdim, correction)
     return cast(b, spread, x.dtype)
 
 
 def _std_expand(
     b: Any, x: Any, dims: Any, unbiased: None, keepdim: bool, *, correction: Any
 ) -> Any:
-    spread, _ = variance(b, cast(b, x, wide(x.dtype)), dims, keepdim, correction)
+    spread, _ = _exact_variance(b, x, dims, keepdim, correction)
     return cast(b, b.sqrt(spread), x.dtype)
 
 
 def _with_mean(root: bool) -> Callable[..., Any]:
     def expand(b: Any, x: Any, dims: Any, unbiased: None, keepdim: bool, *, correction: Any) -> Any:
-        spread, center = variance(b, cast(b, x, wide(x.dtype)), dims, keepdim, correction)
+        spread, center = _exact_variance(b, x, dims, keepdim, correction)
         spread = b.sqrt(spread) if root else spread
         return cast(b, spread, x.dtype), cast(b, center, x.dtype)
 

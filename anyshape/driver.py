@@ -16,14 +16,14 @@ import torch
 
 from anyshape.codegen import c as c_code
 from anyshape.codegen.host import emit_host
-from anyshape.codegen.native import emit_stretch
+from anyshape.codegen.native import emit_native_region
 from anyshape.codegen.native_prelude import NATIVE_PRELUDE
 from anyshape.eager import CheckFailed
 from anyshape.errors import AnyshapeError, stage_of
 from anyshape.ir.code import CFunction, Code, CType, Reference
 from anyshape.ir.graph import Graph, Node, TensorType, Value
 from anyshape.ir.loops import Kernel, PointerParam, ScalarParam, SizeParam
-from anyshape.ir.program import BumpVersion, Call, Launch, Program, Step, Stretch
+from anyshape.ir.program import BumpVersion, Call, Launch, NativeRegion, Program, Step
 from anyshape.ops import OPS
 from anyshape.options import Options
 from anyshape.passes.functionalize import WrittenThrough
@@ -42,7 +42,7 @@ from anyshape.runtime.launch import (
     set_version,
 )
 from anyshape.schedule import schedule
-from anyshape.schedule.native_regions import form_stretches
+from anyshape.schedule.native_regions import form_native_regions
 from anyshape.verification import refuse_malformed, refuse_overwriting, verified
 
 PLACEHOLDER = "ANYSHAPE_FUNCTION"
@@ -131,10 +131,10 @@ class Driver:
             refuse_overwriting("scheduling", program, final.facts)
         self._refuse_eager(program)
         if has_blas():
-            with stage_of("forming stretches", place):
-                program = form_stretches(program, final.facts, library=has_library())
+            with stage_of("forming native regions", place):
+                program = form_native_regions(program, final.facts, library=has_library())
             if proven:
-                refuse_overwriting("forming stretches", program, final.facts)
+                refuse_overwriting("forming native regions", program, final.facts)
         with stage_of("code generation", place):
             code = self.generate(program)
             kernel_names = frozenset(map(self._name, program.kernels()))
@@ -158,17 +158,17 @@ class Driver:
         kernel_names = {kernel: self._name(kernel) for kernel in program.kernels()}
         functions = {name: self.functions[name] for name in kernel_names.values()}
         tables: dict[str, tuple[Reference, ...]] = {}
-        stretch_names = {}
+        region_names = {}
         for step in program.steps:
-            if isinstance(step, Stretch):
-                anonymous, entries = emit_stretch(
+            if isinstance(step, NativeRegion):
+                anonymous, entries = emit_native_region(
                     step, program, kernel_names, PLACEHOLDER, apart=self.options.sanitize
                 )
-                name, functions[name] = _named(anonymous, "stretch")
+                name, functions[name] = _named(anonymous, "region")
                 table = f"table_{len(tables)}"
                 tables[table] = entries
-                stretch_names[step] = name, table
-        return Code(functions, tables, emit_host(program, kernel_names, stretch_names))
+                region_names[step] = name, table
+        return Code(functions, tables, emit_host(program, kernel_names, region_names))
 
     def _name(self, kernel: Kernel) -> str:
         name = self.names.get(kernel)

@@ -71,9 +71,9 @@ def without_work() -> Iterator[None]:
 
     def empty(self: launch.Resolver, kind: str, what: object) -> object:
         found = resolve(self, kind, what)
-        if kind == "kernel" and not str(what).startswith("stretch"):
+        if kind == "kernel" and not str(what).startswith("region"):
             return lambda *arguments: 0
-        if what in ("anyshape.stretch_failed", "anyshape.check_false"):
+        if what in ("anyshape.native_region_failed", "anyshape.check_false"):
             return lambda *arguments: None  # what is checked was computed by a kernel
         if kind == "function" and str(what).startswith("torch.") and not is_view(str(what)):
             return hollow(found)
@@ -86,7 +86,7 @@ def without_work() -> Iterator[None]:
     with (
         mock.patch.object(launch.Resolver, "__call__", empty),
         mock.patch.object(launch.Resolver, "address", nowhere),
-        mock.patch.object(driver, "emit_stretch", partial(driver.emit_stretch, hollow=True)),
+        mock.patch.object(driver, "emit_stretch", partial(driver.emit_native_region, hollow=True)),
     ):
         yield
 

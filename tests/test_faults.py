@@ -139,7 +139,7 @@ def test_a_mistake_in_a_pass(name: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 STAGES: dict[str, tuple[Any, str, str]] = {
     "schedule": (driver, "schedule", "scheduling"),
-    "stretches": (driver, "form_stretches", "forming stretches"),
+    "native regions": (driver, "form_native_regions", "forming native regions"),
     "kernels": (driver.c_code, "emit_c", "code generation"),
     "host code": (driver, "emit_host", "code generation"),
     "the C compiler": (build, "compile_c", "running the C compiler"),

@@ -30,7 +30,7 @@ def powers(n: Any, count: int) -> Any:
     return n * powers(n, count - 1) if count else 1
 
 
-# Each in a stretch with a product, whose C would wrap.
+# Each in a native region with a product, whose C would wrap.
 OF_SIZES = {
     "in front": lambda x: torch.softmax(x * powers(x.shape[0], 9), 0) @ x.T,
     "behind": lambda x: x @ x.T * -powers(x.shape[0], 9),

@@ -29,10 +29,10 @@ from anyshape.ir.program import (
     Free,
     Launch,
     LibraryCall,
+    NativeRegion,
     Program,
     Step,
     StepArg,
-    Stretch,
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput, render_scalar
 from anyshape.symbolic import Dim, Expr, NamedSums, Symbol, nested_parts, to_python
@@ -41,20 +41,20 @@ from anyshape.symbolic import Dim, Expr, NamedSums, Symbol, nested_parts, to_pyt
 def emit_host(
     program: Program,
     kernel_names: Mapping[Kernel, str],
-    stretch_names: Mapping[Stretch, tuple[str, str]],
+    region_names: Mapping[NativeRegion, tuple[str, str]],
 ) -> HostCode:
     """Prints the program as Python; the program's constants are free names of the text.
 
-    ``stretch_names`` are those of each stretch's function and of its table.
+    ``region_names`` are those of each native region's function and of its table.
     """
-    return _Printer(program, kernel_names, stretch_names).emit()
+    return _Printer(program, kernel_names, region_names).emit()
 
 
 @dataclass(slots=True, eq=False)
 class _Printer:
     program: Program
     kernel_names: Mapping[Kernel, str]
-    stretch_names: Mapping[Stretch, tuple[str, str]]
+    region_names: Mapping[NativeRegion, tuple[str, str]]
     lines: list[str] = field(default_factory=list)
     names: dict[str, Reference] = field(default_factory=dict)
     held: dict[Dim, str] = field(default_factory=dict)  # what sizes are made of, once computed
@@ -124,8 +124,8 @@ class _Printer:
                 self.lines.append(f"del {', '.join(map(_local, step.buffers))}")
             case Launch():
                 self._launch(step)
-            case Stretch():
-                self._stretch(step)
+            case NativeRegion():
+                self._region(step)
             case Call():
                 self._call(step)
             case BindSize():
@@ -144,7 +144,7 @@ class _Printer:
                 bump = self._name("bump_version", ("function", "anyshape.bump_version"))
                 self._write(bump, [self._buffer(step.buffer)])
             case LibraryCall():
-                raise ValueError(f"{step.function} is called inside a stretch only")
+                raise ValueError(f"{step.function} is called inside a native region only")
             case _:
                 assert_never(step)
 
@@ -181,8 +181,8 @@ class _Printer:
                 args.append(self._arg(arg))
         self.lines.append(f"{kernel}({', '.join(args)})")
 
-    def _stretch(self, step: Stretch) -> None:
-        name, table = self.stretch_names[step]
+    def _region(self, step: NativeRegion) -> None:
+        name, table = self.region_names[step]
         function = self._name(name, ("kernel", name))
         args = [self._name(table, ("table", table)), "0"]
         if step.rooms:
@@ -193,7 +193,7 @@ class _Printer:
         args += [self._pointer(n, 0) for n in step.outer if self._role(n) != "constant"]
         args += [_symbol_local(symbol) for symbol in step.sizes]
         args += [self._scalar(scalar) for scalar in step.scalars]
-        failed = self._name("stretch_failed", ("function", "anyshape.stretch_failed"))
+        failed = self._name("native_region_failed", ("function", "anyshape.native_region_failed"))
         self.lines.append(f"if {function}({', '.join(args)}): {failed}()")
         if args[1] != "0":
             self.lines.append("del arena")

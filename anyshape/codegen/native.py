@@ -1,9 +1,10 @@
-"""A stretch as C: one small function a different step, and a table that says which runs on what.
+"""A native region as C: one small function a different step, and a table that says which runs on
+what.
 
-In: a ``Stretch`` of a program. Out: a ``CFunction``, and what each entry of its table is. Equal
-steps, of equal layers say, share one function: they differ in the operands they are handed, which
-are places in one array of pointers ``v`` (table entries, buffers, tensor handles). Nothing that
-differs between processes (addresses) is in the text, so that the disk cache serves it.
+In: a ``NativeRegion`` of a program. Out: a ``CFunction``, and what each entry of its table is.
+Equal steps, of equal layers say, share one function: they differ in the operands they are handed,
+which are places in one array of pointers ``v`` (table entries, buffers, tensor handles). Nothing
+that differs between processes (addresses) is in the text, so that the disk cache serves it.
 
     long NAME(void **table, char *arena, char *outer0, ..., long size0, ..., double scalar0, ...)
 """
@@ -24,8 +25,8 @@ from anyshape.ir.program import (
     Free,
     Launch,
     LibraryCall,
+    NativeRegion,
     Program,
-    Stretch,
     TensorArg,
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput
@@ -50,16 +51,16 @@ SHARE = "aoti_torch_new_tensor_handle"
 SOME = "torch_new_stable_ivalue"
 RESULT = ("aoti_torch_get_data_ptr", "aoti_torch_get_strides", EMPTY, "aoti_torch_copy_", DELETE)
 MANY_SIZES = 256
-"""Numbers from which on a stretch's own function, long straight text that runs once a call, is not
-optimized at all: gcc takes time quadratic in its length, and vectorizing it is worse."""
+"""Numbers from which on a native region's own function, long straight text that runs once a call,
+is not optimized at all: gcc takes time quadratic in its length, and vectorizing it is worse."""
 CHECK_FAILED, LIBRARY_FAILED = 2, 3
 
 Slot = tuple[str, int]
 """("table" | "pointer" | "handle", number): a place of ``v``; ("number", place): one of ``n``."""
 
 
-def emit_stretch(
-    stretch: Stretch,
+def emit_native_region(
+    region: NativeRegion,
     program: Program,
     kernel_names: Mapping[Kernel, str],
     name: str,
@@ -67,13 +68,13 @@ def emit_stretch(
     hollow: bool = False,
     apart: bool = False,
 ) -> tuple[CFunction, tuple[Reference, ...]]:
-    """Prints the stretch as C, and says what the entries of its table are.
+    """Prints the native region as C, and says what the entries of its table are.
 
     ``hollow`` is for measuring: an operator called by name only allocates what it would return, and
     nothing fails. ``apart`` is for tests: each buffer has memory of its own instead of a place in
     the arena or in memory that is lent, so that an access past its end is seen.
     """
-    return _Printer(stretch, program.buffers, kernel_names, hollow, apart).emit(name)
+    return _Printer(region, program.buffers, kernel_names, hollow, apart).emit(name)
 
 
 @dataclass(slots=True)
@@ -96,7 +97,7 @@ class _Part:
 
 @dataclass(slots=True, eq=False)
 class _Printer:
-    stretch: Stretch
+    region: NativeRegion
     buffers: Mapping[str, Buffer]
     kernel_names: Mapping[Kernel, str]
     hollow: bool
@@ -119,33 +120,33 @@ class _Printer:
     def emit(self, name: str) -> tuple[CFunction, tuple[Reference, ...]]:
         parameters = ["void **table", "char *arena"]
         types: list[CType] = ["pointer", "pointer"]
-        for index, buffer in enumerate(self.stretch.outer):
+        for index, buffer in enumerate(self.region.outer):
             if self.buffers[buffer].role == "constant":
                 self.pointers[buffer] = self._entry(("constant", buffer))
             else:
                 self.pointers[buffer] = self._place(f"o{index}", "0L")
                 parameters.append(f"char *o{index}")
                 types.append("pointer")
-        for index, symbol in enumerate(self.stretch.sizes):
+        for index, symbol in enumerate(self.region.sizes):
             self.symbols[symbol] = f"s{index}"
             parameters.append(f"long s{index}")
             types.append("int64")
-        floats = [scalar for scalar in self.stretch.scalars if _is_float(scalar)]
-        for index, scalar in enumerate(self.stretch.scalars):
+        floats = [scalar for scalar in self.region.scalars if _is_float(scalar)]
+        for index, scalar in enumerate(self.region.scalars):
             is_float = _is_float(scalar)
             parameters.append(f"{'double' if is_float else 'long'} f{index}")
             types.append("double" if is_float else "int64")
             self.scalars[scalar] = (
                 f"f[{floats.index(scalar)}]" if is_float else f"n[{self._number_of(f'f{index}')}]"
             )
-        for buffer, (place, offset) in self.stretch.inner.items():
+        for buffer, (place, offset) in self.region.inner.items():
             start = f"at{place}" if offset == 0 else f"at{place} + {self._size(offset)}"
             inside = self._own(buffer) if self.apart else self._place("arena", start)
             self.pointers[buffer] = inside
-        rooms = [tuple(map(self._size, room)) for room in self.stretch.rooms]
-        for step in self.stretch.steps:
+        rooms = [tuple(map(self._size, room)) for room in self.region.rooms]
+        for step in self.region.steps:
             self._step(step)
-        given = [f"f{i}" for i, s in enumerate(self.stretch.scalars) if _is_float(s)]
+        given = [f"f{i}" for i, s in enumerate(self.region.scalars) if _is_float(s)]
         text = self._text(name, parameters, given, rooms)
         return CFunction(text, tuple(types), returns_status=True), tuple(self.table)
 
@@ -281,7 +282,7 @@ class _Printer:
 
     def _is_lent(self, name: str) -> bool:
         """Is the view no view of the program, but memory for what a step makes?"""
-        makes = (s.call if isinstance(s, LibraryCall) else s for s in self.stretch.steps)
+        makes = (s.call if isinstance(s, LibraryCall) else s for s in self.region.steps)
         results = (s.outputs for s in makes if isinstance(s, Call) and s.kind != "view")
         return self.buffers[name].role == "temp" or any(name in outputs for outputs in results)
 
@@ -292,7 +293,7 @@ class _Printer:
             yield f"own[{number}] = {size} ? malloc({size}) : 0;"
 
     def _early(self, slot: Slot) -> str:
-        """A pointer that is known from the start, as text of the stretch's own function."""
+        """A pointer that is known from the start, as text of the native region's own function."""
         return f"table[{slot[1]}]" if slot[0] == "table" else self.setup[slot]
 
     def _product(self, step: Call, part: _Part) -> None:

@@ -1,7 +1,8 @@
-"""What every stretch stands on, in C: BLAS, the loop over steps, and handles on torch's tensors.
+"""What every native region stands on, in C: BLAS, the loop over steps, and handles on torch's
+tensors.
 
-Functions of torch's library are reached through pointers that the stretch's table holds; their
-stable C interface is torch/csrc/inductor/aoti_torch/c/shim.h and torch/csrc/stable/c/shim.h.
+Functions of torch's library are reached through pointers that the native region's table holds;
+their stable C interface is torch/csrc/inductor/aoti_torch/c/shim.h and torch/csrc/stable/c/shim.h.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Stretches of a program between graph breaks that hold too little for a segment.
+"""Interpreted regions of a program between graph breaks that hold too little for a segment.
 
 In: where segments began and ended, and how many operators they had. Out: the frames, gone on
-natively through light stretches. To hand over from one segment to the next takes as long as eager
-torch takes for some operators, and what differs from call to call makes a specialization. So a
-loop over a list of another length each time, which ends a segment in every turn, turns natively if
-there is little in it; what follows it is a segment again.
+natively through light interpreted regions. To hand over from one segment to the next takes as long
+as eager torch takes for some operators, and what differs from call to call makes a specialization.
+So a loop over a list of another length each time, which ends a segment in every turn, turns
+natively if there is little in it; what follows it is a segment again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from anyshape.dispatch.trampoline import Native, Place
 
 FEW_NODES = 10  # that eager torch is done with before a segment has been handed its arguments
 FEW_ELEMENTS = 1 << 15  # of a tensor; of larger ones, even few operators are worth fusing
-MANY_TENSORS = 5 * FEW_NODES  # met on the way through a stretch: there is more in it than it seemed
+MANY_TENSORS = (
+    5 * FEW_NODES
+)  # met on the way through an interpreted region: there is more in it than it seemed
 MANY_INSTRUCTIONS = 5_000
 
 Position: TypeAlias = tuple[Code, int]
@@ -35,7 +37,7 @@ Outcome: TypeAlias = tuple[bool, Any]
 
 
 @dataclass(slots=True)
-class Stretch:
+class InterpretedRegion:
     """What began at one position so far: the most operators, and where the segments ended."""
 
     nodes: int = 0
@@ -48,24 +50,26 @@ class Stretch:
 
 @dataclass(slots=True)
 class Light:
-    """The stretches of one compiled function. `captured` are the functions that lie in segments,
-    `cut` those with a place between segments, `heavy` the stretches that took long after all."""
+    """The interpreted regions of one compiled function. `captured` are the functions that lie in
+    segments, `cut` those with a place between segments, `heavy` the interpreted regions that took
+    long after all."""
 
     captured: Set[CodeType]
-    stretches: dict[Position, Stretch] = field(default_factory=dict)
+    regions: dict[Position, InterpretedRegion] = field(default_factory=dict)
     cut: set[CodeType] = field(default_factory=set)
     heavy: set[Position] = field(default_factory=set)
 
     def note(self, place: Place, end: Position | None, nodes: int) -> None:
         """A segment was made from this place on; `end` None means that it returns."""
         self.cut.update(part[0].code for part in place.key[:-1])
-        known = self.stretches.setdefault(place.key[0][:2], Stretch())
+        known = self.regions.setdefault(place.key[0][:2], InterpretedRegion())
         known.nodes = max(known.nodes, nodes)
         if end is not None:
             known.ends.setdefault(end[0], set()).add(end[1])
 
     def go_on(self, machine: Machine, costs: Costs) -> Outcome:
-        """Goes on natively from the current instruction for as long as stretches are light."""
+        """Goes on natively from the current instruction for as long as interpreted regions are
+        light."""
         domain = machine.domain
         assert isinstance(domain, Native)
         domain.calls = self._is_whole
@@ -87,22 +91,23 @@ class Light:
         while True:
             frame = machine.current()
             begin = frame.code, frame.index
-            stretch = self.stretches.get(begin)
-            if stretch is None or begin in self.heavy or not _is_light(stretch, frame):
+            region = self.regions.get(begin)
+            if region is None or begin in self.heavy or not _is_light(region, frame):
                 return False, None
             try:
-                if not _run(machine, stretch, costs):
+                if not _run(machine, region, costs):
                     self.heavy.add(begin)
                     return False, None
             except Finished as finished:
                 return True, finished.value
 
 
-def _run(machine: Machine, stretch: Stretch, costs: Costs) -> bool:
-    """Through a stretch natively, and the instruction at its end; False where it is long."""
+def _run(machine: Machine, region: InterpretedRegion, costs: Costs) -> bool:
+    """Through an interpreted region natively, and the instruction at its end; False where it is
+    long."""
     tensors = 0
     frame = machine.current()
-    ends = stretch.ends_in(frame)
+    ends = region.ends_in(frame)
     for _ in range(MANY_INSTRUCTIONS):
         at = frame.index
         costs.instructions += 1
@@ -120,7 +125,7 @@ def _run(machine: Machine, stretch: Stretch, costs: Costs) -> bool:
             return True
         if switched is not None and switched is not frame:
             frame = switched
-            ends = stretch.ends_in(frame)
+            ends = region.ends_in(frame)
         elif frame.stack and isinstance(frame.stack[-1], torch.Tensor):
             tensors += 1
             if tensors > MANY_TENSORS:
@@ -128,7 +133,7 @@ def _run(machine: Machine, stretch: Stretch, costs: Costs) -> bool:
     return False
 
 
-def _is_light(stretch: Stretch, frame: Frame) -> bool:
-    if stretch.nodes >= FEW_NODES:
+def _is_light(region: InterpretedRegion, frame: Frame) -> bool:
+    if region.nodes >= FEW_NODES:
         return False
-    return not stretch.nodes or largest((*frame.locals, *frame.stack)) <= FEW_ELEMENTS
+    return not region.nodes or largest((*frame.locals, *frame.stack)) <= FEW_ELEMENTS

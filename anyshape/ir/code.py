@@ -1,8 +1,8 @@
 """What code generation makes and the runtime links: texts, and what each free name of them is.
 
 ``Code`` is a whole program: C functions by name (names are content addresses, so equal texts are
-one function), the tables that stretches reach constants through, and the Python function that runs
-it all.
+one function), the tables that native regions reach constants through, and the Python function that
+runs it all.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class HostCode:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A program as text. ``tables`` are what stretches are handed: equal ones share a function, not
-    their constants."""
+    """A program as text. ``tables`` are what native regions are handed: equal ones share a
+    function, not their constants."""
 
     functions: Mapping[str, CFunction]
     tables: Mapping[str, tuple[Reference, ...]]

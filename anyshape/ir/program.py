@@ -145,7 +145,7 @@ NativeArg: TypeAlias = "tuple[NativeKind, StepArg | TensorArg]"
 
 @dataclass(frozen=True, slots=True)
 class LibraryCall:
-    """``call`` as C makes it, inside a stretch.
+    """``call`` as C makes it, inside a native region.
 
     ``function`` is a C function of torch's library that writes into its first argument; or, where
     it is ``dispatched``, an operator by name, whose one result is memory of torch's own.
@@ -201,14 +201,14 @@ class BumpVersion:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stretch:
+class NativeRegion:
     """Steps that one C function does, with no Python between them: launches, products, views,
     library calls, and frees of what those return.
 
     ``outer`` are the program's buffers that it is handed, ``inner`` where those lie that live in
     its arena: in which place, how many bytes from its beginning. A place is as large as the largest
-    of its ``rooms``, in bytes. Constants reach the stretch through a table made when it is linked.
-    """
+    of its ``rooms``, in bytes. Constants reach the native region through a table made when it is
+    linked."""
 
     steps: tuple[Step, ...]
     outer: tuple[str, ...]
@@ -220,7 +220,7 @@ class Stretch:
 
 Step: TypeAlias = (
     "Allocate | Free | Launch | Call | LibraryCall | BindSize | BindItem | BindNumber | CheckStep"
-    " | BumpVersion | Stretch"
+    " | BumpVersion | NativeRegion"
 )
 
 
@@ -253,7 +253,7 @@ class Program:
         return tuple(dict.fromkeys(launched))
 
     def flat_steps(self) -> Iterator[Step]:
-        """Every step, those inside stretches one by one, library calls as what they are."""
+        """Every step, those inside native regions one by one, library calls as what they are."""
         for step in self.steps:
-            for inner in step.steps if isinstance(step, Stretch) else (step,):
+            for inner in step.steps if isinstance(step, NativeRegion) else (step,):
                 yield inner.call if isinstance(inner, LibraryCall) else inner

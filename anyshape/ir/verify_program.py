@@ -1,6 +1,6 @@
 """The verifier of programs: memory that is still needed is never written over, freed or exceeded.
 
-In: a program, with or without stretches, and what is known about its sizes. Out: nothing, or
+In: a program, with or without native regions, and what is known about its sizes. Out: nothing, or
 ``Malformed`` with the steps and buffers of the first mistake.
 
 The program is run on memory without contents. Each buffer lies in a region of a storage; a write
@@ -30,9 +30,9 @@ from anyshape.ir.program import (
     Free,
     Launch,
     LibraryCall,
+    NativeRegion,
     Program,
     Step,
-    Stretch,
     TensorArg,
     bound_by,
     references,
@@ -107,7 +107,7 @@ class _Run:
     storages: dict[str, _Storage] = field(default_factory=dict)
     gone: dict[str, _At] = field(default_factory=dict)
     accesses: dict[Kernel, _Access] = field(default_factory=dict)
-    scope: set[str] | None = None  # inside a stretch: what it is handed, and what it makes
+    scope: set[str] | None = None  # inside a native region: what it is handed, and what it makes
     final: _At | None = None  # the first write into an argument that cannot be done twice
     again: tuple[_At, _At] | None = None  # a read of an argument, and a later write into it
 
@@ -150,8 +150,8 @@ class _Run:
                 self._read(at, step.buffer)
             case BumpVersion():
                 self._named(at, step.buffer)
-            case Stretch():
-                self._stretch(at, step)
+            case NativeRegion():
+                self._region(at, step)
             case CheckStep() | BindNumber():
                 pass
 
@@ -285,8 +285,8 @@ class _Run:
         self._write(at, target, once=True)
         own.assigned = at
 
-    def _stretch(self, at: _At, step: Stretch) -> None:
-        """The steps of a stretch see what it is handed, its arena, and what they make."""
+    def _region(self, at: _At, step: NativeRegion) -> None:
+        """The steps of a native region see what it is handed, its arena, and what they make."""
         for name in step.outer:
             self._named(at, name)
         arena = [
@@ -366,7 +366,7 @@ class _Run:
             raise Malformed(f"{at} uses {name}, which {self._absent(name)}")
         handed = self.scope is None or name in self.scope
         if not handed:
-            raise Malformed(f"{at} uses {name}, which its stretch is not handed")
+            raise Malformed(f"{at} uses {name}, which its native region is not handed")
         return held
 
     def _absent(self, name: str) -> str:
@@ -448,7 +448,7 @@ def _handed(step: Call) -> Iterator[str]:
 def _may_fail(step: Step) -> bool:
     """May the segment end at the step, as if it had not happened?"""
     match step:
-        case Stretch():
+        case NativeRegion():
             return any(map(_may_fail, step.steps))
         case Call():
             return step.kind not in ("view", "write")
@@ -510,5 +510,5 @@ def _said(step: Step) -> str:
             return f"computes {step.function}"
         case CheckStep():
             return "a check"
-        case Stretch():
-            return "a stretch"
+        case NativeRegion():
+            return "a native region"

@@ -32,7 +32,8 @@ LIBRARY = (
     *("aoti_torch_cpu_mm_out", "aoti_torch_cpu_bmm_out", "aoti_torch_cpu_addmm_out"),
     *(f"aoti_torch_dtype_{name}" for name in ("float16", "bfloat16", "float32", "float64")),
 )
-"""Stable C functions of torch that stretches call; where one is missing, Python calls libraries."""
+"""Stable C functions of torch that native regions call; where one is missing, Python calls
+libraries."""
 
 
 class WriteFailed(Exception):
@@ -133,7 +134,7 @@ def library_function(symbol: str) -> Any:
 
 @functools.cache
 def has_blas() -> bool:
-    """Does torch's library export the products that stretches call?"""
+    """Does torch's library export the products that native regions call?"""
     try:
         return all(map(library_function, ("sgemm_", "dgemm_")))
     except (OSError, AttributeError):
@@ -162,7 +163,7 @@ def delete_handles(handles: Sequence[int | None]) -> None:
 
 @functools.cache
 def has_library() -> bool:
-    """Does torch's library export the stable C functions that stretches call?"""
+    """Does torch's library export the stable C functions that native regions call?"""
     try:
         return all(map(library_function, LIBRARY))
     except (OSError, AttributeError):
@@ -188,8 +189,8 @@ def check_failed(step: CheckStep) -> NoReturn:
     raise CheckFailed(step.message)
 
 
-def stretch_failed() -> NoReturn:
-    """A check inside a stretch failed, or BLAS cannot take a size: eager does it instead."""
+def native_region_failed() -> NoReturn:
+    """A check inside a native region failed, or BLAS cannot take a size: eager does it instead."""
     raise CheckFailed("an index is out of range, or a size past 2**31 - 1")
 
 
@@ -291,7 +292,7 @@ RUNTIME_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "anyshape.keep_apart": keep_apart,
     "anyshape.parts": parts,
     "anyshape.check_failed": check_failed,
-    "anyshape.stretch_failed": stretch_failed,
+    "anyshape.native_region_failed": native_region_failed,
     "anyshape.check_false": check_false,
     "anyshape.bump_version": bump_version,
     "anyshape.write": write,

@@ -1,4 +1,5 @@
-"""Where buffers lie in a stretch's arena: places shared by those that live at different times.
+"""Where buffers lie in a native region's arena: places shared by those that live at different
+times.
 
 In: buffers with their lives and sizes. Out: a place for each, and the size of each place. The
 largest come first. A place takes a buffer whose life is apart from those of its tenants: at no

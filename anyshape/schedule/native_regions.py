@@ -1,13 +1,13 @@
-"""Program -> program: runs of steps that need no Python become stretches, each one C function.
+"""Program -> program: runs of steps that need no Python become native regions, each one C function.
 
-    launch k0; t1 = mm(t0, w); launch k1; del t0, t1   ->   stretch(k0, mm, k1)
+    launch k0; t1 = mm(t0, w); launch k1; del t0, t1   ->   native region(k0, mm, k1)
 
-Buffers that live and die inside a stretch get a place in its arena (``arena.py``): a place serves
-several buffers that live at different times, an elementwise result may take its operand's place,
-and so does memory from outside that dies in the stretch. What outlives it is allocated before it,
-or takes all the memory of a buffer that dies in it.
-``PRODUCTS`` are done by BLAS directly, the rows of ``library.py`` by torch's library; a step stays
-outside where a library must be called through Python.
+Buffers that live and die inside a native region get a place in its arena (``arena.py``): a place
+serves several buffers that live at different times, an elementwise result may take its operand's
+place, and so does memory from outside that dies in the native region. What outlives it is allocated
+before it, or takes all the memory of a buffer that dies in it. ``BLAS_PRODUCTS`` are done by BLAS
+directly, the rows of ``library.py`` by torch's library; a step stays outside where a library must
+be called through Python.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from anyshape.ir.program import (
     Free,
     Launch,
     LibraryCall,
+    NativeRegion,
     Program,
     Step,
-    Stretch,
     bound_by,
     references,
 )
@@ -54,16 +54,16 @@ from anyshape.symbolic import (
 )
 
 VIEW = "torch.as_strided"
-PRODUCTS = frozenset({"torch.mm", LINEAR})
+BLAS_PRODUCTS = frozenset({"torch.mm", LINEAR})
 PRODUCT_DTYPES: frozenset[DType] = frozenset({float32, float64})
 MIN_COMPUTE_STEPS = 2
 LONG = 8
-"""From so many computing steps on, the last ones are a stretch of their own: their outputs are not
-allocated while the arena of the others is alive."""
+"""From so many computing steps on, the last ones are a native region of their own: their outputs
+are not allocated while the arena of the others is alive."""
 Run = list[tuple[int, Step]]
 
 
-def form_stretches(program: Program, facts: Facts, *, library: bool = True) -> Program:
+def form_native_regions(program: Program, facts: Facts, *, library: bool = True) -> Program:
     """Groups what can be done without Python. ``library``: can C call torch's library?"""
     native = _native_steps(program, library)
     memory = _memory(program)
@@ -108,10 +108,10 @@ def _native_steps(program: Program, library: bool) -> dict[int, Step]:
 def _newly_used(
     program: Program, steps: Iterable[Step], buffers: Mapping[str, Buffer]
 ) -> Iterable[Symbol]:
-    """Entry sizes that only stretches and their allocations read: products named none."""
+    """Entry sizes that only native regions and their allocations read: products named none."""
     used: set[Symbol] = set()
     for step in steps:
-        if isinstance(step, Stretch):
+        if isinstance(step, NativeRegion):
             used.update(step.sizes)
         elif isinstance(step, Allocate):
             buffer = buffers[step.buffer]
@@ -134,7 +134,9 @@ def as_native(step: Step, buffers: Mapping[str, Buffer], *, library: bool = True
             return step if all(buffers[name].device == "cpu" for name in named) else None
         case Call(kind="view", function="torch.as_strided") | Call(kind="check"):
             return step
-        case Call(function=function) if function in PRODUCTS and _is_blas_product(step, buffers):
+        case Call(function=function) if function in BLAS_PRODUCTS and _is_blas_product(
+            step, buffers
+        ):
             return step
         case Call() if library:
             return library_call(step, buffers)
@@ -223,7 +225,7 @@ def mentioned(step: Step) -> Iterable[str]:
             yield from filter(None, step.outputs)
         case LibraryCall(call=call):
             yield from mentioned(call)
-        case Stretch():
+        case NativeRegion():
             for inner in step.steps:
                 yield from mentioned(inner)
         case Free():
@@ -243,7 +245,8 @@ def _close(
     holds: Known,
     buffers: dict[str, Buffer],
 ) -> list[Step]:
-    """The run as [allocations of what outlives it, the stretch, its frees, views seen outside]."""
+    """The run as [allocations of what outlives it, the native region, its frees, views seen
+    outside]."""
     if not run:
         return []
     compute = [place for place, (_, step) in enumerate(run) if _is_compute(step)]
@@ -295,7 +298,7 @@ def _is_product(step: Step) -> bool:
     """Is the step's result allocated by us, though the program does not say so?"""
     if isinstance(step, LibraryCall):
         return not step.dispatched
-    return isinstance(step, Call) and step.function in PRODUCTS
+    return isinstance(step, Call) and step.function in BLAS_PRODUCTS
 
 
 def _is_held(step: Step) -> bool:
@@ -335,7 +338,7 @@ class _Grouping:
         ]
 
     def steps(self) -> list[Step]:
-        """One stretch, what it needs before and what it leaves after it."""
+        """One native region, what it needs before and what it leaves after it."""
         views_outside = self._find_made()
         self._find_touched()
         self._find_taken()
@@ -348,7 +351,7 @@ class _Grouping:
         mentions = dict.fromkeys(name for step in kept for name in mentioned(step))
         outer = tuple(name for name in mentions if name not in inside)
         numbers = free_numbers(kept, self._dims(kept, arena))
-        stretch = Stretch(kept, outer, arena.inner, arena.rooms, *numbers)
+        region = NativeRegion(kept, outer, arena.inner, arena.rooms, *numbers)
         dead = tuple(
             name
             for _, step in self.run
@@ -357,7 +360,7 @@ class _Grouping:
             if name not in inside or name in views_outside
             if name not in untouched
         )
-        return [*before, stretch, *views_outside.values(), *([Free(dead)] if dead else [])]
+        return [*before, region, *views_outside.values(), *([Free(dead)] if dead else [])]
 
     def _dead_before(self) -> tuple[str, ...]:
         """What the run frees without having touched it: freed before anything is allocated."""
@@ -393,7 +396,8 @@ class _Grouping:
         return [name for name in self.made if not self._is_inner(name)]
 
     def _kept(self) -> Iterable[Step]:
-        """What the stretch does; what torch allocated inside it is freed as soon as it is dead."""
+        """What the native region does; what torch allocated inside it is freed as soon as it is
+        dead."""
         for index, step, names in self.touched:
             if not isinstance(step, (Allocate, Free)):
                 yield step
@@ -412,7 +416,7 @@ class _Grouping:
 
     def _plan(self, inner: tuple[str, ...]) -> Arena:
         """Places in the arena; outer memory that dies here comes first, then what outlives the
-        stretch, which is lent until its own first use."""
+        native region, which is lent until its own first use."""
         outer = (*self._donors(), *self._outliving())
         taken = {*self.taken, *self.taken.values()}
         donors = tuple(name for name in outer if name not in taken)

@@ -1,5 +1,6 @@
-"""An iterator over a container that grew in the same stretch, at a break: it goes on where it was,
-not where the container ended before."""
+"""An iterator over a container that grew in the same native region, at a break: it goes on where it was,
+not where the container ended before.
+"""
 
 from __future__ import annotations
 

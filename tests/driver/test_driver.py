@@ -13,7 +13,7 @@ from anyshape.driver import CompiledGraph, Driver
 from anyshape.errors import AnyshapeError
 from anyshape.ir.dtypes import float32, float64, int64
 from anyshape.ir.graph import Graph, TensorType, row_major
-from anyshape.ir.program import Call, Program, Stretch
+from anyshape.ir.program import Call, NativeRegion, Program
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
 from anyshape.options import Options
@@ -70,14 +70,14 @@ def agrees(graph: Graph, compiled: CompiledGraph, sketch: Sketch, *arguments: to
         assert not written or got._version > version
 
 
-def test_products_and_kernels_become_one_stretch():
+def test_products_and_kernels_become_one_region():
     sketch = Sketch()
     x = sketch.input(sketch.s0, sketch.s1, 8)
     w, bias = sketch.parameter(torch.randn(16, 8)), sketch.parameter(torch.randn(16))
     w2 = sketch.parameter(torch.randn(4, 16))
     hidden = sketch.b.silu(sketch.b.linear(sketch.b.tanh(x), w, bias))
     graph, compiled = compile_sketch(sketch, (sketch.b.linear(hidden, w2),))
-    assert [type(step) for step in compiled.program.steps].count(Stretch) == 1
+    assert [type(step) for step in compiled.program.steps].count(NativeRegion) == 1
     for size in SIZES:
         agrees(graph, compiled, sketch, torch.randn(*size, 8))
 
@@ -88,8 +88,8 @@ def test_a_result_lends_its_memory_until_it_is_written():
     for _ in range(3):
         x = sketch.b.linear(x, sketch.parameter(torch.randn(16, 16)))
     graph, compiled = compile_sketch(sketch, (x,))
-    (stretch,) = (step for step in compiled.program.steps if isinstance(step, Stretch))
-    assert len(stretch.inner) == len(stretch.rooms) == 1  # of two: the other lies in the result
+    (region,) = (step for step in compiled.program.steps if isinstance(step, NativeRegion))
+    assert len(region.inner) == len(region.rooms) == 1  # of two: the other lies in the result
     for rows, _ in SIZES:
         agrees(graph, compiled, sketch, torch.randn(rows, 16))
 
@@ -194,16 +194,16 @@ def test_equal_layers_share_their_kernels():
     agrees(graph, compiled, sketch, torch.randn(5, 32))
 
 
-def test_equal_stretches_keep_their_own_weights():
+def test_equal_regions_keep_their_own_weights():
     sketch = Sketch()
     x = sketch.input(sketch.s0, 8)
     for _ in range(3):
         weight = sketch.parameter(torch.randn(8, 8))
         x = sketch.b.tanh(sketch.b.linear(sketch.b.sin(x), weight))
-        x = sketch.b.sort(x, -1, False)[0]  # a library call between stretches
+        x = sketch.b.sort(x, -1, False)[0]  # a library call between native regions
     graph, compiled = compile_sketch(sketch, (x,))
-    stretches = [name for name in compiled.linked.code.functions if name.startswith("stretch")]
-    assert len(stretches) < len(compiled.linked.code.tables)
+    regions = [name for name in compiled.linked.code.functions if name.startswith("region")]
+    assert len(regions) < len(compiled.linked.code.tables)
     agrees(graph, compiled, sketch, torch.randn(5, 8))
 
 
@@ -265,9 +265,9 @@ def test_what_a_later_fact_makes_a_view_is_handed_to_products_as_it_lies():
 
 
 def views_of(program: Program) -> list[Call]:
-    """The steps that lay a view over a buffer, in stretches and outside."""
+    """The steps that lay a view over a buffer, in native regions and outside."""
     steps = [*program.steps]
-    steps += [inner for step in steps if isinstance(step, Stretch) for inner in step.steps]
+    steps += [inner for step in steps if isinstance(step, NativeRegion) for inner in step.steps]
     return [s for s in steps if isinstance(s, Call) and s.function == "torch.as_strided"]
 
 

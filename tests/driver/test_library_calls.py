@@ -1,4 +1,4 @@
-"""Library calls that C makes inside a stretch: the very bits of the Python line at every size."""
+"""Library calls that C makes inside a native region: the very bits of the Python line at every size."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_nothing_of_a_block_is_left_to_python(dtype: torch.dtype) -> None:
         fast = anyshape.compile(block, fullgraph=True)
         fast(*arguments(2, 5, dtype, True))
     text = fast.code().partition("\n\n")[0]
-    assert "torch_" not in text and "stretch_" in text
+    assert "torch_" not in text and "region_" in text
     assert fast.stats().externs == 7
 
 
@@ -146,7 +146,7 @@ def test_eager_raises_where_a_library_call_would() -> None:
         torch.testing.assert_close(fast(table, good, w), program(table, good, w), rtol=0, atol=0)
 
 
-def test_threads_may_be_in_one_stretch_at_once() -> None:
+def test_threads_may_be_in_one_region_at_once() -> None:
     block = Block(torch.bfloat16)
     wrong: list[object] = []
     given = [torch.randn(1 + i % 3, 3 + i, 16).bfloat16() for i in range(8)]
@@ -229,6 +229,6 @@ def test_equal_layers_share_the_functions_of_their_steps() -> None:
         torch.testing.assert_close(fast(x), blocks(x), rtol=0.05, atol=0.1)
         one = anyshape.compile(blocks[0], fullgraph=True)
         one(x)
-    functions = [code.code().count("static long stretch_") for code in (fast, one)]
+    functions = [code.code().count("static long region_") for code in (fast, one)]
     assert functions[0] < 2 * functions[1]
-    assert fast.code().count("if stretch_") <= 2
+    assert fast.code().count("if region_") <= 2

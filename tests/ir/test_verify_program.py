@@ -1,5 +1,6 @@
 """The verifier of programs: each kind of mistake with memory is planted once and named, beside the
-same program without it, which passes."""
+same program without it, which passes.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ from anyshape.ir.program import (
     Free,
     Launch,
     LibraryCall,
+    NativeRegion,
     Program,
     Step,
-    Stretch,
     TensorArg,
 )
 from anyshape.ir.regions import Sizes
@@ -83,13 +84,13 @@ def call(function: str, made: str, *names: str, kind="extern", **rest) -> Call:
 
 
 def mm(made: str, *names: str) -> LibraryCall:
-    """A product that a stretch writes to memory of the program."""
+    """A product that a native region writes to memory of the program."""
     args = tuple(("tensor", TensorArg(name, (N,), (1,))) for name in (made, *names))
     return LibraryCall(call("torch.mm", made, *names, restride=True), "mm_out", args)
 
 
 def attention(made: str, name: str) -> LibraryCall:
-    """A library's operator whose result torch allocates inside a stretch."""
+    """A library's operator whose result torch allocates inside a native region."""
     args = (("tensor", TensorArg(name, (N,), (1,))),)
     made_by = call("torch.nn.functional.scaled_dot_product_attention", made, name, restride=True)
     return LibraryCall(made_by, "aten::attention", args, dispatched=True)
@@ -103,19 +104,19 @@ def assign(target: str, source: str) -> Call:
     return call("anyshape.assign", "", target, source, kind="write")
 
 
-def stretch(*steps: Step, outer: str = "", inner=None, rooms=((ROOM,),)) -> Stretch:
+def region(*steps: Step, outer: str = "", inner=None, rooms=((ROOM,),)) -> NativeRegion:
     places = {
         name: place if isinstance(place, tuple) else (place, 0)
         for name, place in (inner or {}).items()
     }
-    return Stretch(steps, tuple(outer.split()), places, rooms if places else (), (), ())
+    return NativeRegion(steps, tuple(outer.split()), places, rooms if places else (), (), ())
 
 
 def program(*steps: Step, outputs: str, inputs: str = "x y", **changed: Buffer) -> Program:
     """Every buffer is of n floats, unless ``changed``."""
     names = {*inputs.split(), *outputs.split()}
     for step in steps:
-        for one in (step, *(step.steps if isinstance(step, Stretch) else ())):
+        for one in (step, *(step.steps if isinstance(step, NativeRegion) else ())):
             names |= _names(one)
     buffers = {name: Buffer(name, float32, "cpu", (N,), (1,), "temp") for name in names}
     for name in inputs.split():
@@ -164,7 +165,7 @@ def taken(*last: Step, outputs: str) -> Program:
 
 def shared(*steps: Step, inner, rooms=((ROOM,),), **rest) -> Program:
     return program(
-        Allocate("r"), stretch(*steps, outer="x y r", inner=inner, rooms=rooms), outputs="r", **rest
+        Allocate("r"), region(*steps, outer="x y r", inner=inner, rooms=rooms), outputs="r", **rest
     )
 
 
@@ -263,7 +264,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "a library writes where it reads": Planted(
         shared(mm("r", "x", "y"), inner={}),
-        program(conv("h", "x"), Allocate("r", "h"), stretch(mm("r", "h", "y"), outer="h y r"), outputs="r"),
+        program(conv("h", "x"), Allocate("r", "h"), region(mm("r", "h", "y"), outer="h y r"), outputs="r"),
         r"step 2.0 \(torch.mm makes r\) writes r where it reads h",
     ),
     # --- the arena ---
@@ -292,7 +293,7 @@ PLANTED: dict[str, Planted] = {
     "a place too small": Planted(
         shared(launch(ONE, "x", "a"), launch(ONE, "a", "r"), inner={"a": 0}),
         shared(launch(ONE, "x", "a"), launch(ONE, "a", "r"), inner={"a": 0}, rooms=((4 * M,),)),
-        r"step 1 \(a stretch\): a is not known to fit into place 0 of the arena of step 1",
+        r"step 1 \(a native region\): a is not known to fit into place 0 of the arena of step 1",
     ),
     "a place too small beside another": Planted(
         shared(
@@ -301,39 +302,39 @@ PLANTED: dict[str, Planted] = {
         shared(launch(ONE, "x", "a"), launch(ONE, "a", "r"), inner={"a": (0, ROOM)}),
         r"a is not known to fit into place 0",
     ),
-    "the arena after its stretch": Planted(
+    "the arena after its native region": Planted(
         shared(launch(ONE, "x", "a"), launch(ONE, "a", "r"), inner={"a": 0}),
-        program(stretch(launch(ONE, "x", "a"), outer="x", inner={"a": 0}), outputs="a"),
-        r"the output a is gone since step 0 \(a stretch\)",
+        program(region(launch(ONE, "x", "a"), outer="x", inner={"a": 0}), outputs="a"),
+        r"the output a is gone since step 0 \(a native region\)",
     ),
-    "a view into the arena after its stretch": Planted(
+    "a view into the arena after its native region": Planted(
         shared(launch(ONE, "x", "a"), view("v", "a"), launch(ONE, "v", "r"), inner={"a": 0}),
         program(
-            stretch(launch(ONE, "x", "a"), view("v", "a"), outer="x", inner={"a": 0}),
+            region(launch(ONE, "x", "a"), view("v", "a"), outer="x", inner={"a": 0}),
             conv("r", "v"), outputs="r",
         ),
-        r"step 1 .* uses v, which is gone since step 0 \(a stretch\)",
+        r"step 1 .* uses v, which is gone since step 0 \(a native region\)",
     ),
     "an inner step writes over an output": Planted(
         program(
             Allocate("r"), Allocate("s"),
-            stretch(view("t", "s"), launch(ONE, "x", "t"), launch(ONE, "t", "r"), launch(ONE, "r", "s"), outer="x r s"),
+            region(view("t", "s"), launch(ONE, "x", "t"), launch(ONE, "t", "r"), launch(ONE, "r", "s"), outer="x r s"),
             outputs="r s",
         ),
         program(
             Allocate("r"), Allocate("s"),
-            stretch(view("t", "s"), launch(ONE, "x", "s"), launch(ONE, "y", "t"), launch(ONE, "t", "r"), outer="x y r s"),
+            region(view("t", "s"), launch(ONE, "x", "s"), launch(ONE, "y", "t"), launch(ONE, "t", "r"), outer="x y r s"),
             outputs="r s",
         ),
         r"step 2.2 \(a kernel that writes t\) has written t over the output s",
     ),
     "lent memory that is too small": Planted(
         program(
-            Allocate("r"), stretch(view("t", "r"), launch(ONE, "x", "t"), launch(ONE, "t", "r"), outer="x r"),
+            Allocate("r"), region(view("t", "r"), launch(ONE, "x", "t"), launch(ONE, "t", "r"), outer="x r"),
             outputs="r",
         ),
         program(
-            Allocate("r"), stretch(view("t", "r"), launch(ONE, "x", "t"), launch(ONE, "y", "r"), outer="x y r"),
+            Allocate("r"), region(view("t", "r"), launch(ONE, "x", "t"), launch(ONE, "y", "r"), outer="x y r"),
             outputs="r", t=large("t"),
         ),
         r"step 1.1 .* writes t, which is not known to fit into r",
@@ -341,20 +342,20 @@ PLANTED: dict[str, Planted] = {
     "a place sized by what is tested only later": Planted(
         program(
             BindItem(EARLY.symbol, "x"), BindItem(LATE.symbol, "y"), Allocate("r"),
-            stretch(launch(ONE, "x", "a"), launch(ONE, "a", "r"), outer="x r", inner={"a": 0}, rooms=((64,),)),
+            region(launch(ONE, "x", "a"), launch(ONE, "a", "r"), outer="x r", inner={"a": 0}, rooms=((64,),)),
             outputs="r", a=counted("a", EARLY),
         ),
         program(
             BindItem(EARLY.symbol, "x"), Allocate("r"),
-            stretch(launch(ONE, "x", "a"), launch(ONE, "a", "r"), outer="x r", inner={"a": 0}, rooms=((64,),)),
+            region(launch(ONE, "x", "a"), launch(ONE, "a", "r"), outer="x r", inner={"a": 0}, rooms=((64,),)),
             BindItem(LATE.symbol, "y"), outputs="r", a=counted("a", EARLY),
         ),
-        r"step 2 \(a stretch\): a is not known to fit into place 0",
+        r"step 2 \(a native region\): a is not known to fit into place 0",
     ),
-    "a stretch uses what it is not handed": Planted(
-        program(Allocate("r"), stretch(launch(ONE, "x", "r"), outer="x r"), outputs="r"),
-        program(Allocate("r"), stretch(launch(ONE, "x", "r"), outer="r"), outputs="r"),
-        r"step 1.0 .* uses x, which its stretch is not handed",
+    "a native region uses what it is not handed": Planted(
+        program(Allocate("r"), region(launch(ONE, "x", "r"), outer="x r"), outputs="r"),
+        program(Allocate("r"), region(launch(ONE, "x", "r"), outer="r"), outputs="r"),
+        r"step 1.0 .* uses x, which its native region is not handed",
     ),
     # --- what torch frees ---
     "a result of torch's own after it is freed": Planted(
@@ -435,8 +436,8 @@ PLANTED: dict[str, Planted] = {
         r"step 1 \(assigns to h\) assigns to h, which is no argument",
     ),
     "another buffer written into an argument": Planted(
-        program(Allocate("r"), stretch(launch(ONE, "x", "r"), outer="x r"), outputs="r"),
-        program(Allocate("r"), stretch(view("t", "x"), launch(ONE, "y", "t"), launch(ONE, "t", "r"), outer="x y r"), outputs="r"),
+        program(Allocate("r"), region(launch(ONE, "x", "r"), outer="x r"), outputs="r"),
+        program(Allocate("r"), region(view("t", "x"), launch(ONE, "y", "t"), launch(ONE, "t", "r"), outer="x y r"), outputs="r"),
         r"step 1.1 .* writes t into the memory of x, which is not the program's own",
     ),
 }  # fmt: skip
@@ -459,7 +460,7 @@ def chain(length: int) -> Program:
     names = [f"a{number}" for number in range(length)]
     steps = [launch(ONE, a, b) for a, b in zip(["x", *names], [*names, "r"])]
     inner = {name: number % 2 for number, name in enumerate(names)}
-    made = stretch(*steps, outer="x r", inner=inner, rooms=((ROOM,), (ROOM,)))
+    made = region(*steps, outer="x r", inner=inner, rooms=((ROOM,), (ROOM,)))
     return program(Allocate("r"), made, outputs="r")
 
 

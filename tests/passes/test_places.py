@@ -61,7 +61,7 @@ def test_a_known_range_needs_no_check():
     torch.testing.assert_close(fast(x), last_rows(x))
     assert (
         "check_false" not in fast.graphs()[0]
-        and "stretch_failed" not in fast.code().split("def run")[0]
+        and "native_region_failed" not in fast.code().split("def run")[0]
     )
     variant = next(iter(fast._lazy.machinery._variants()))
     final = variant.compiled.stages[-1][1]

@@ -19,7 +19,7 @@ from anyshape.options import from_environment
 
 
 def program(x):
-    """The first kernel reads the argument and writes what dies in the stretch, the second reads that and
+    """The first kernel reads the argument and writes what dies in the native region, the second reads that and
     writes what is handed out, a library reads and writes the rest."""
     return ((x * 2).sum(0) + 1) @ (x.T @ x) + 1
 

@@ -18,7 +18,7 @@ from anyshape.ir.verify_program import verify_program
 from anyshape.ops import OPS
 from anyshape.passes.pipeline import INFERENCE
 from anyshape.schedule import schedule
-from anyshape.schedule.native_regions import form_stretches
+from anyshape.schedule.native_regions import form_native_regions
 from anyshape.symbolic import Facts
 
 
@@ -32,7 +32,7 @@ def test_nothing_is_read_that_was_not_written_or_was_written_over(start):
     for seed in range(start, start + 25):
         program, facts = scheduled(seed, 30)
         verify_program(program, facts)
-        verify_program(form_stretches(program, facts), facts)
+        verify_program(form_native_regions(program, facts), facts)
 
 
 @pytest.mark.parametrize("start", range(0, 30, 6))

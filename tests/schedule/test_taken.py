@@ -1,4 +1,4 @@
-"""What outlives a stretch takes the memory of a library's result that dies in it, if nothing else
+"""What outlives a native region takes the memory of a library's result that dies in it, if nothing else
 reads that result afterwards: values, strides and sharing are eager's all the same.
 """
 

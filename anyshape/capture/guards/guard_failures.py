@@ -1,8 +1,8 @@
 """Which guard of a specialization does not hold, with the value that was found instead.
 
-In: a set of guards, torch's modes as they are, the entry values. Out: the first `Failure`, or None; and
-what a further specialization should do about it: see a number as a symbol, a text or a container
-as what differs from call to call.
+In: a set of guards, torch's modes as they are, the entry values. Out: the first `Failure`, or None;
+and what a further specialization should do about it: see a number as a symbol, a text or a
+container as what differs from call to call.
 """
 
 from __future__ import annotations

@@ -201,6 +201,7 @@ op(
     torch="torch.bincount",
     spellings=("torch.Tensor.bincount",),
     type=_bincount_type,
+    raises=True,
 )
 
 
@@ -222,12 +223,14 @@ op(
     "input, repeats=None, dim=None, *, output_size=None",
     torch="anyshape.eager.repeat_each",
     type=_repeat_interleave_type,
+    raises=True,
 )
 op(
     "one_hot_of_data",
     "input, num_classes=-1",
     torch="anyshape.eager.one_hot_of_data",
     type=lambda cx, x, n=-1: new(cx, tensor(x), (*tensor(x).shape, cx.fresh_size(low=1)), int64),
+    raises=True,
 )
 
 
@@ -268,6 +271,7 @@ op(
     torch="anyshape.eager.histogram",
     spellings=("torch.histogram", "torch.Tensor.histogram"),
     type=_histogram_type,
+    raises=True,
 )
 
 
@@ -292,4 +296,5 @@ op(
     "input, bins, range=None, weight=None, density=False",
     torch="anyshape.eager.histogramdd",
     type=_histogramdd_type,
+    raises=True,
 )

@@ -117,7 +117,7 @@ for _name, (_signature, _rule, _spellings) in SQUARE.items():
     _torch = f"torch.{_name.replace('linalg_', 'linalg.')}"
     op(
         _name, _signature, torch=_torch, spellings=_spellings, type=_square(_rule),
-        lower=Extern(_torch),
+        lower=Extern(_torch), raises=True,
     )  # fmt: skip
 
 # --- any matrix ---
@@ -207,7 +207,7 @@ for _name, _signature, _torch, _type, _spellings in (
 ):
     op(
         _name, _signature, torch=f"torch.{_torch}", spellings=_spellings, type=_type,
-        lower=Extern(f"torch.{_torch}"),
+        lower=Extern(f"torch.{_torch}"), raises=True,
     )  # fmt: skip
 
 # --- few singular values, by random projections ---

@@ -330,5 +330,6 @@ op(
     torch="torch.nn.functional.one_hot",
     type=lambda cx, x, n: new(cx, tensor(x), (*tensor(x).shape, n), int64),
     expand=_one_hot_expand,
+    refuses=lambda b, x, classes: b.logical_or(b.lt(x, 0), b.ge(x, classes)),
     overload=lambda x, n=-1: "one_hot_of_data" if isinstance(n, int) and n < 0 else None,
 )

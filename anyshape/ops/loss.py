@@ -364,6 +364,10 @@ def _bce_logits_expand(
 _WEIGHTED = f"input, target, weight=None, {_OLD}, reduction='mean'"
 
 
+def _is_no_probability(b: Any, x: Any) -> Any:
+    return b.logical_not(b.logical_and(b.ge(x, 0), b.le(x, 1)))
+
+
 def _bce_type(
     cx: TypeContext, x: Any, y: Any, weight: Any, size_average: Arg, reduce: Arg, reduction: Arg
 ) -> TensorType:
@@ -383,6 +387,7 @@ op(
     torch="torch.nn.functional.binary_cross_entropy",
     expand=_bce_expand,
     type=_bce_type,
+    refuses=lambda b, x, y, *rest: (_is_no_probability(b, x), _is_no_probability(b, y)),
 )
 op(
     "binary_cross_entropy_with_logits",
@@ -499,6 +504,7 @@ op(
     "input, target, var, full=False, eps=1e-06, reduction='mean'",
     torch="torch.nn.functional.gaussian_nll_loss",
     expand=_gaussian_nll_expand,
+    refuses=lambda b, x, y, var, *rest: b.lt(var, 0),
 )
 
 
@@ -525,4 +531,5 @@ op(
     torch="torch.nn.functional.ctc_loss",
     type=_ctc_type,
     autocast="float32",
+    raises=True,
 )

@@ -25,6 +25,7 @@ from anyshape.ops.index import (
     unmasked,
 )
 from anyshape.ops.layout import dense_order, numel
+from anyshape.ops.pointwise import does_not_fit, require_fitting
 from anyshape.ops.rules import (
     contiguous_like,
     dim_of,
@@ -51,6 +52,7 @@ def _scatter_type(
     t = tensor(x)
     if is_tensor(src) and tensor(src).dtype is not t.dtype:
         raise OpError("scatter(): Expected self.dtype to be equal to src.dtype")
+    require_fitting(src, t.dtype)
     places = tensor(index)
     require_places(cx, places, "scatter")
     require_within(cx, places, t, dim, "scatter")
@@ -182,6 +184,7 @@ op(
     normalize=dim_second,
     type=_indexed_source_type,
     expand=lambda b, x, dim, index, source: _index_copy(b, x, dim, index, source),
+    refuses=lambda b, x, dim, index, source: b.lt(index, 0),
 )
 
 
@@ -189,6 +192,11 @@ def _index_copy(b: Any, x: Any, dim: int, index: Any, source: Any) -> Any:
     if not x.shape:
         return b.reshape(b.index_put(b.unsqueeze(x, 0), (index,), source), ())
     return b.index_put(x, (*(None,) * dim, index), source)
+
+
+def _index_fill_type(cx: TypeContext, x: Any, dim: int, index: Any, value: Any) -> TensorType:
+    require_fitting(value, tensor(x).dtype)
+    return like(0)(cx, x)
 
 
 def _index_fill_expand(b: Any, x: Any, dim: int, index: Any, value: Any) -> Any:
@@ -205,8 +213,9 @@ op(
     torch="torch.index_fill",
     spellings=("torch.Tensor.index_fill",),
     normalize=dim_second,
-    type=like(0),
+    type=_index_fill_type,
     expand=_index_fill_expand,
+    refuses=lambda b, x, dim, index, v: does_not_fit(b, v, x.dtype) if is_tensor(v) else (),
 )
 
 
@@ -383,4 +392,5 @@ op(
     torch="torch.masked_scatter",
     spellings=("torch.Tensor.masked_scatter",),
     type=_masked_scatter_type,
+    raises=True,
 )

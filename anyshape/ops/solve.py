@@ -77,5 +77,5 @@ for _name, _signature, _torch, _type, _spellings in (
 ):  # fmt: skip
     op(
         _name, _signature, torch=f"torch.{_torch}", spellings=_spellings, type=_type,
-        lower=Extern(f"torch.{_torch}"),
+        lower=Extern(f"torch.{_torch}"), raises=True,
     )  # fmt: skip

@@ -155,6 +155,7 @@ op(
     torch="torch.searchsorted",
     type=_search_type,
     lower=Extern("torch.searchsorted"),
+    raises=True,
 )
 op(
     "bucketize",
@@ -178,6 +179,7 @@ op(
     spellings=("torch.Tensor.histc",),
     type=_histc_type,
     lower=Extern("torch.histc"),
+    raises=True,
 )
 
 
@@ -225,6 +227,7 @@ for _name in ("quantile", "nanquantile"):
         spellings=(f"torch.Tensor.{_name}",),
         type=_quantile_type,
         lower=Extern(f"torch.{_name}"),
+        raises=True,
     )
 
 

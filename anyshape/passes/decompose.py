@@ -34,17 +34,21 @@ class _Decomposer:
 
     def expand(self, node: Node, out: Rebuilding) -> tuple[Arg, ...]:
         row, builder = self.ops.get(node.op), self.builder
-        if row is None or row.lower is not None or row.expand is None:
+        if row is None:
             return out.emit(node)
         start = len(builder.nodes)
         builder.location, builder.modes = node.location, node.modes
+        refuse_data(builder, row, node.args, node.kwargs)
+        self._write(builder.nodes[start:], out)
+        del builder.nodes[start:]
+        if row.lower is not None or row.expand is None:
+            return out.emit(node)
         if node.modes is not None:
             cx = builder.cx
             cx.default_dtype, cx.default_device = (
                 node.modes.default_dtype,
                 node.modes.default_device,
             )
-        refuse_data(builder, row, node.args, node.kwargs)
         try:
             made = row.expand(builder, *node.args, **node.kwargs)
         except Undecided:  # sizes that nobody relies on would decide what it is made of
@@ -69,16 +73,20 @@ class _Decomposer:
         and memory of their own if they are to be ``fresh``.
         """
         start = len(out.nodes)
-        for inner in body:
-            made = self.expand(out.with_new_inputs(inner), out)
-            for old, new in zip(inner.outputs, made, strict=True):
-                if old is not new:
-                    out.substitutes[old] = new
+        self._write(body, out)
         rewritten = (out.rewrite(result) for result in results)
         return tuple(
             self._typed(new, old, out, start, fresh)
             for new, old in zip(rewritten, node.outputs, strict=True)
         )
+
+    def _write(self, body: list[Node], out: Rebuilding) -> None:
+        """Writes nodes, themselves expanded."""
+        for inner in body:
+            made = self.expand(out.with_new_inputs(inner), out)
+            for old, new in zip(inner.outputs, made, strict=True):
+                if old is not new:
+                    out.substitutes[old] = new
 
     def _typed(self, new: Arg, old: Value, out: Rebuilding, start: int, fresh: bool) -> Arg:
         """``new``, made after ``start``, with eager's strides where the expansion's differ."""

@@ -81,7 +81,8 @@ def _library_raises(node: Node, ops: Mapping[str, OpDef]) -> bool:
 def _may_raise(node: Node, ops: Mapping[str, OpDef]) -> bool:
     """Is the node one that raises for some data, or made of nodes that nobody has looked at yet?"""
     row = ops[node.op]
-    return row.raises or (row.expand is not None and row.lower is None)
+    composite = row.expand is not None and row.lower is None
+    return row.raises or row.refuses is not None or composite
 
 
 def _without_dead(graph: Graph, is_removable: Callable[[Node], bool]) -> Graph:

@@ -297,7 +297,7 @@ class _Plan:
         row = self.ops.get(node.op)
         needed = any(self.found.readers[output] for output in node.outputs)
         scalar = any(isinstance(output.type, ScalarType) for output in node.outputs)
-        return needed or scalar or row is None or row.effect or row.random
+        return needed or scalar or row is None or row.effect or row.random or row.raises
 
     # --- steps ---
 

@@ -8,15 +8,18 @@ guarded.
 
 from __future__ import annotations
 
+import math
 from types import EllipsisType
 from typing import Any
 
 from anyshape.capture.guards.overlaps import share_memory
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.recording.recorder import Recorder
-from anyshape.ir.dtypes import bool_, int64, uint8
+from anyshape.ir.dtypes import bfloat16, bool_, float16, int64, uint8
 from anyshape.ir.graph import Value
+from anyshape.ops.context import OpError
 from anyshape.ops.layout import is_contiguous
+from anyshape.ops.pointwise import require_fitting
 from anyshape.symbolic import Dim, Expr, ceildiv, ge, le, lt, maximum, minimum
 
 
@@ -73,6 +76,8 @@ def setitem(recorder: Recorder, x: Value, key: Any, new: Any) -> None:
     if key is False:  # eager looks no further
         return
     key = None if key is True else key
+    if not isinstance(new, Value):
+        new = _assigned(x, new)
     itself = isinstance(new, Value) and share_memory(recorder.builder, x, new)  # `x[i] += 1`
     view, indices = _basic(recorder, x, key, views=itself)
     if any(index is not None for index in indices):
@@ -86,6 +91,18 @@ def setitem(recorder: Recorder, x: Value, key: Any, new: Any) -> None:
         recorder.call("copy_", view, _fitted(recorder, view, new))
     else:
         recorder.call("fill_", view, new)
+
+
+def _assigned(x: Value, number: Any) -> Any:
+    """The number, as eager makes a tensor of it first: half precision has infinities for what is
+    too large, other dtypes refuse it."""
+    try:
+        require_fitting(number, x.dtype)
+    except OpError as error:
+        if x.dtype in (float16, bfloat16):
+            return math.copysign(math.inf, number)
+        raise broken("operator-raises", what="setitem", why=str(error)) from None
+    return number
 
 
 def _fitted(recorder: Recorder, view: Value, new: Value) -> Value:

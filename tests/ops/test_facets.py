@@ -532,3 +532,30 @@ def test_contiguous_gives_back_what_is_empty_or_of_one_row(name: str) -> None:
     calls = [(numbered(*shape),) for shape in shapes]
     assert compared(GIVEN_BACK[name], *calls) == []
     assert compared(GIVEN_BACK[name], *((x.T,) for (x,) in calls)) == []
+
+
+STRIDES: dict[str, Program] = {
+    "of the argument": lambda x: (x.stride(), x.stride(0), x.stride(-1), x + 1),
+    "of what is made": lambda x: ((x + 1).stride(), (x * 2).sum(0, keepdim=True).stride(), x + 1),
+    "of a view": lambda x: (x.T.stride(), x.stride(1), x + 1),
+}
+
+
+@pytest.mark.parametrize("name", STRIDES)
+def test_strides_that_are_asked_for_are_eagers_of_nothing_too(name: str) -> None:
+    shapes = [(5, 2), (0, 2), (1, 2), (2, 0), (3, 1), (0, 0), (4, 4), (1, 1), (17, 3)]
+    program = STRIDES[name]
+    fast = anyshape.compile(lambda x: program(x)[:-1])
+    for shape in shapes:
+        x = numbered(*shape)
+        assert fast(x) == program(x)[:-1], shape
+
+
+def test_strides_of_sizes_that_nobody_guards_are_eagers() -> None:
+    program = lambda x: ((x + 1).stride(), (x.T * 2).stride(), x + 1)
+    fast = anyshape.compile(program)
+    for shape in [(5, 2), (0, 2), (3, 4), (4, 4), (17, 3), (2, 0)]:
+        x = numbered(*shape)
+        for dim in range(2):
+            anyshape.mark_unbacked(x, dim)
+        assert fast(x)[:-1] == program(x)[:-1], shape

@@ -37,11 +37,19 @@ from anyshape.capture.tensors.tensor_ops import (
     setitem,
     shape_of,
 )
-from anyshape.ir.graph import TensorType, values_in
+from anyshape.ir.graph import TensorType, Value, values_in
 from anyshape.ops import OPS
-from anyshape.ops.layout import is_channels_last, numel, suggests_channels_last
+from anyshape.ops.layout import (
+    Shape,
+    contiguous_strides,
+    dense_order,
+    is_channels_last,
+    numel,
+    strides_in_order,
+    suggests_channels_last,
+)
 from anyshape.ops.rules import dim_of
-from anyshape.symbolic import all_of, any_of, eq
+from anyshape.symbolic import all_of, any_of, eq, maximum
 
 Handler = Callable[["RecordingDomain", tuple[Any, ...], dict[str, Any]], Any]
 
@@ -148,8 +156,35 @@ def _int(domain: RecordingDomain, value: Any) -> int:
 def stride_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     x, *rest = args
     dim = kwargs.get("dim", rest[0] if rest else None)
-    strides = tuple(numbers.size(s) for s in x.value.tensor.strides)
+    strides = tuple(numbers.size(s) for s in _strides_as_eager(domain, x))
     return strides if dim is None else strides[_int(domain, dim)]
+
+
+def _strides_as_eager(domain: RecordingDomain, x: TensorValue) -> Shape:
+    """Those of its type, but for what is empty: eager counts a size of 0 as 1 where a tensor is
+    made row by row, and in views of that; what is handed in, or lies otherwise, is asked itself."""
+    kind, cx = x.value.tensor, domain.recorder.cx
+    empty = any_of(*(eq(size, 0) for size in kind.shape))
+    order = dense_order(kind.shape, kind.strides)
+    if not isinstance(empty, bool) and cx.hint(empty) is None and order is None:
+        cx.require(~empty, "strides of what is not empty")
+    if cx.known(empty) is False or (cx.hint(empty) is not None and not cx.decide(empty)):
+        return kind.strides
+    if order is None or (cx.hint(empty) and domain.recorder.source_of(x.value) is not None):
+        raise broken("tensor-attribute", "stride() of what is empty")
+    if not _lies_in_rows(domain, x.value):
+        return kind.strides
+    return strides_in_order(tuple([maximum(size, 1) for size in kind.shape]), order)
+
+
+def _lies_in_rows(domain: RecordingDomain, value: Value) -> bool:
+    """Is it a view of what is row-major?"""
+    makers = domain.recorder.builder.makers
+    while (node := makers.get(value)) is not None and node.op in OPS:
+        if OPS[node.op].alias != "view":
+            break
+        value = node.read[0]
+    return value.tensor.strides == contiguous_strides(domain.recorder.cx, value.shape)
 
 
 def numel_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -34,6 +34,7 @@ def check(dtype: str, most: int, numbers) -> None:
     assert [n for n, _ in lines] == [*numbers], done.stderr[-3000:]
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("part", range(4))
 def test_no_size_leads_outside_of_a_buffer(part):
     check("turn", 8, FEW[part::4])

@@ -19,11 +19,13 @@ from tests.bounds.sized_programs import PROGRAMS
 HERE = Path(__file__).parent
 SAMPLE = range(0, len(PROGRAMS), 8)
 
+pytestmark = pytest.mark.timeout(900)
+
 
 def sanitized(*command: str) -> list[str]:
     """The lines that a sanitized Python prints."""
     whole = [sys.executable, str(HERE / "run.py"), *command]
-    done = subprocess.run(whole, capture_output=True, text=True, timeout=280)
+    done = subprocess.run(whole, capture_output=True, text=True, timeout=880)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-5000:]
     return done.stdout.splitlines()
 

@@ -22,6 +22,7 @@ from isolated import isolated
 from sized_programs import DTYPES, PROGRAMS, Program, assignments
 
 import anyshape
+from anyshape.errors import AnyshapeWarning
 from anyshape.options import from_environment
 from anyshape.runtime.launch import RUNTIME_FUNCTIONS
 
@@ -64,6 +65,7 @@ def compare(found, wanted):
 
 def main(dtype: str, most: str, *numbers: str) -> None:
     warnings.simplefilter("ignore")
+    warnings.simplefilter("error", AnyshapeWarning)  # a mistake of ours hides nowhere
     torch.set_num_threads(1)
     for number in map(int, numbers):
         kind = DTYPES[number % len(DTYPES)] if dtype == "turn" else getattr(torch, dtype)

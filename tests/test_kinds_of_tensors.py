@@ -168,3 +168,24 @@ def test_what_does_not_read_a_tensor_that_is_not_understood_is_compiled() -> Non
     stats = fast.stats()
     assert stats.graph_breaks <= 4  # what makes it, and what reads it
     assert stats.kernels >= 2
+
+
+class Named(torch.Tensor):
+    """Answers one function of torch by itself, as eager's Python code asks it."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if func is torch.nn.functional.dropout:
+            return "named"
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+def test_a_function_that_a_subclass_answers_is_asked_of_it() -> None:
+    def program(x):
+        return torch.nn.functional.dropout(x, 0.5, False), torch.nn.functional.relu(x * 2)
+
+    fast = anyshape.compile(program)
+    for x in (torch.ones(3), torch.ones(2).as_subclass(Named), torch.ones(4)):
+        found, wanted = fast(x), program(x)
+        assert type(found[0]) is type(wanted[0]) and type(found[1]) is type(wanted[1])
+        assert str(found[0]) == str(wanted[0])

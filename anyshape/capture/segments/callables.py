@@ -23,8 +23,9 @@ import torch.utils.checkpoint
 
 from anyshape.capture.guards.tensor_specs import contiguous_strides
 from anyshape.capture.heap import purity
+from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.numpy_scalars import is_function_of_numbers
-from anyshape.capture.heap.values import PROXIES, Call, TensorValue
+from anyshape.capture.heap.values import PROXIES, Call, OpaqueValue, TensorValue
 from anyshape.capture.interpreter import class_polyfills
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.tensors import scans, tensor_methods, tensor_ops, torch_polyfills
@@ -268,6 +269,8 @@ def _has_override(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[s
     classes = [domain.type_of(arg) if type(arg) in PROXIES else type(arg) for arg in args]
     if torch_polyfills.WITHOUT_OVERRIDE.issuperset(classes):
         return False
+    if not domain.relied.asked(_C._is_torch_function_enabled, ()):
+        return False
     return Call(torch_polyfills.any_override, (args,))
 
 
@@ -283,6 +286,15 @@ def _is_tensor_like(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict
     if tensor_methods.is_a_tensor(value):
         return True
     return False if type(value) in PROXIES else NotImplemented
+
+
+def _handle_override(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The ``__torch_function__`` of what is handed on unread is called by torch itself."""
+    relevant = args[1] if len(args) > 1 else kwargs["relevant_args"]
+    for arg in relevant:
+        if type(arg) is OpaqueValue:
+            raise broken("tensor-subclass", arg.told)
+    return NotImplemented
 
 
 def _deferred(fn: Any) -> Callable[..., None]:
@@ -318,6 +330,7 @@ NATIVE: Mapping[Any, Callable[..., Any]] = {
     _C._has_torch_function: _has_override_inside,
     _C._has_torch_function_unary: _has_override,
     _C._has_torch_function_variadic: _has_override,
+    torch.overrides.handle_torch_function: _handle_override,
     print: _deferred(print),
     warnings.warn: _deferred(warnings.warn),
     id: _id,

@@ -21,7 +21,7 @@ from guarded import guarded, guarded_empty
 from isolated import isolated
 from sized_programs import DTYPES, PROGRAMS, Program, assignments
 
-import anyshape
+from anyshape import api  # all of it, once for all processes
 from anyshape.errors import AnyshapeWarning
 from anyshape.options import from_environment
 from anyshape.runtime.launch import RUNTIME_FUNCTIONS
@@ -30,7 +30,7 @@ from anyshape.runtime.launch import RUNTIME_FUNCTIONS
 def differences(program: Program, dtype: torch.dtype, most: int) -> str:
     """What was not as eager's; empty where all was."""
     function = program.function()
-    fast = anyshape.compile(program.function())
+    fast = api.compile(program.function())
     sanitized = from_environment().sanitize  # it knows the bounds of torch's own memory only
     if not sanitized:
         RUNTIME_FUNCTIONS["anyshape.empty_cpu"] = guarded_empty

@@ -11,7 +11,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent / "bounds"))
 from isolated import isolated
 
-import anyshape
+from anyshape import api
 from anyshape.codegen import native
 from anyshape.codegen.c_cells import CellPrinter
 from anyshape.ir.loops import Load, Op
@@ -64,7 +64,7 @@ PLANTS = {
 
 def planted(name: str) -> str:
     PLANTS[name]()
-    fast = anyshape.compile(program)
+    fast = api.compile(program)
     for rows, columns in ((3, 3), (2, 5), (0, 3), (7, 4)):
         x = torch.ones(rows, columns)
         torch.testing.assert_close(fast(x), program(x))

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 import torch
-from anyshape.passes.bounds_checks import DIVISORS, PLACES
 from torch import Tensor
 from torch.testing._internal.common_methods_invocations import op_db
 
 import anyshape
 from anyshape.ops import OPS
 from anyshape.ops.table import Pointwise, Structural
+from anyshape.passes.bounds_checks import DIVISORS, PLACES
 from tests.ops.test_op_db import row_of
 
 CRASHES = {"nn.functional.ctc_loss", "linalg.eig", "linalg.eigvals", "linalg.ldl_solve"}

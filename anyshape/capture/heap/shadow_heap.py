@@ -18,17 +18,10 @@ from dataclasses import dataclass
 from types import CellType, MappingProxyType, ModuleType
 from typing import Any
 
-from anyshape.capture.heap import purity
+from anyshape.capture.heap import purity, undo
 from anyshape.capture.heap.iterators import SETTABLE, can_fork
 from anyshape.capture.heap.mirrors import Copier, copier_of, mapping_behind
 from anyshape.capture.heap.observer import Observer
-from anyshape.capture.heap.undo import (
-    undo_attribute,
-    undo_contents,
-    undo_raise,
-    undo_slot,
-    write_cell,
-)
 from anyshape.capture.heap.unread_writes import Unread
 from anyshape.capture.heap.values import IMMUTABLE, NULL, PROXIES, Break, contents
 
@@ -139,14 +132,14 @@ class Heap:
         remembers its state.
         """
         if self.journal is not None:
-            self.journal.append(undo_contents(obj))
+            self.journal.append(undo.undo_contents(obj))
 
     def will_raise(self, error: BaseException) -> None:
         """Called before the traceback, context or cause of an exception changes."""
         if self.journal is not None:
             before = (error.__traceback__, error.__context__, error.__cause__)
             suppress = error.__suppress_context__
-            self.journal.append(lambda: undo_raise(error, *before, suppress))
+            self.journal.append(lambda: undo.undo_raise(error, *before, suppress))
 
     def advance(self, iterator: Any, *, shared: bool) -> Any:
         """`next(iterator, NULL)` of a native iterator, such that a rollback can undo it.
@@ -516,7 +509,7 @@ class Heap:
                 cell.cell_contents = value
             return
         self._set_slot(cell, "cell_contents", value)
-        self.log(write_cell, cell, (value,))
+        self.log(undo.write_cell, cell, (value,))
 
     def _set_slot(self, obj: Any, name: str, value: Any) -> None:
         key = (id(obj), name)
@@ -541,7 +534,7 @@ class Heap:
             )
             return
         if self.journal is not None:
-            self.journal.append(undo_slot(obj, descriptor))
+            self.journal.append(undo.undo_slot(obj, descriptor))
         if value is NULL:
             descriptor.__delete__(obj)
         else:
@@ -584,7 +577,7 @@ class Heap:
             if isinstance(obj, type):
                 self.domain.class_changed()
             if self.journal is not None:
-                self.journal.append(undo_attribute(obj, name))
+                self.journal.append(undo.undo_attribute(obj, name))
             if value is NULL:
                 delattr(obj, name)
             else:

@@ -13,6 +13,7 @@ import torch
 from anyshape.capture.guards.declared import Stated
 from anyshape.capture.guards.guard_code import DimsBinding, SizeGuard
 from anyshape.capture.guards.marks import Mark, marks_of
+from anyshape.capture.guards.tensor_specs import TensorSpec
 from anyshape.capture.heap.sources import Source
 from anyshape.errors import AnyshapeError
 from anyshape.symbolic import Condition, Dim, Expr, Symbol, eq, evaluate, ge, le
@@ -38,6 +39,28 @@ def argument_shape(recorder: Recorder, tensor: torch.Tensor, source: Source) -> 
         bound.append(entry.symbol)
     recorder.bindings.append(DimsBinding(source, "shape", tuple(bound)))
     return tuple(shape)
+
+
+def argument_strides(recorder: Recorder, tensor: torch.Tensor, source: Source) -> tuple[Dim, ...]:
+    """Of an argument with holes or overlaps: a symbol each, but for 0 and 1."""
+    symbols = [recorder.space.fresh("t") for _ in tensor.stride()]
+    recorder.bindings.append(DimsBinding(source, "stride", tuple(s.symbol for s in symbols)))
+    strides: list[Dim] = []
+    for dim, (symbol, stride) in enumerate(zip(symbols, tensor.stride())):
+        assert symbol.symbol is not None
+        recorder.symbol_names[symbol.symbol] = f"{source.text}.stride({dim})"
+        recorder.hints[symbol.symbol] = stride
+        if stride in (0, 1):
+            recorder.decide(eq(symbol, stride))
+            strides.append(stride)
+        else:
+            strides.append(symbol)
+            recorder.number_input(symbol, recorder.sources.child(source, "stride", dim), "stride")
+    order = TensorSpec.of(tensor).order  # the guard on the tensor holds it
+    for outer, inner in zip(order, order[1:]):
+        ordered = ge(strides[outer], strides[inner])
+        recorder.learn(ordered, recorder.location())
+    return tuple(strides)
 
 
 class _Dimension:

@@ -71,6 +71,8 @@ class Fault:
         code = frame.f_code
         if not code.co_filename.startswith(PACKAGE) or code.co_name.startswith("<"):
             return
+        if code.co_name == "__del__":  # Python itself swallows what it raises
+            return
         self.called[code] = None
         if code is self.target:
             self.raised = True

@@ -28,7 +28,7 @@ from anyshape.ir.graph import (
 )
 from anyshape.ops.context import NoRow, TypeContext
 from anyshape.ops.table import OPS, OpDef
-from anyshape.symbolic import Condition
+from anyshape.symbolic import Condition, Dim, ge
 
 COMPLEX_ROWS = frozenset(
     """
@@ -99,7 +99,22 @@ class Builder:
             return row.expand(self, *positional, **keywords)
         types = self._types(row, positional, keywords)
         single = not isinstance(types, tuple)
-        return self.append(row.name, positional, keywords, (types,) if single else types, single)
+        made: tuple[Type, ...] = (types,) if single else types
+        if self.cx.may_require:
+            self._require_sizes((*positional, *keywords.values()), made)
+        return self.append(row.name, positional, keywords, made, single)
+
+    def _require_sizes(self, args: tuple[Arg, ...], types: tuple[Type, ...]) -> None:
+        """No result has a negative size: whatever computes one, eager raises."""
+        trusted: set[Dim] = set()
+        for value in values_in(args):
+            if isinstance(value.type, TensorType):
+                trusted.update(value.type.shape)
+        for made in types:
+            if isinstance(made, TensorType):
+                for dim in made.shape:
+                    if dim not in trusted and not (dim.__class__ is int and dim >= 0):
+                        self.cx.require(ge(dim, 0), f"a size of {dim} is negative")
 
     def _types(self, row: OpDef, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]) -> Any:
         """As ``type_of``; the same data, not written since, decides the same sizes."""

@@ -69,6 +69,11 @@ class TypeContext:
     memo: dict[object, Any] = field(default_factory=dict)
     wanted: int | None = None
 
+    @property
+    def may_require(self) -> bool:
+        """Whether an unknown condition becomes a guard or a check, as while capturing."""
+        return self.on_guard is not None or self.on_check is not None
+
     def known(self, condition: Condition | bool) -> bool | None:
         """What the facts say of the condition: True, False or None."""
         return condition if isinstance(condition, bool) else self.facts.known(condition)

@@ -171,6 +171,7 @@ def _normal_chunk(cx: TypeContext, x: Any, chunks: Any, dim: Arg = 0) -> Normal:
     t = tensor(x)
     d = dim_of(dim, t.rank)
     size = t.shape[d]
+    cx.require(ge(chunks, 1), "chunk expects `chunks` to be greater than 0")
     if isinstance(size, int):
         each = -(-size // chunks)
         return (x, _nothing(cx, chunks) if size == 0 else _split_lengths(cx, size, each), d), {}

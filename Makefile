@@ -14,7 +14,7 @@ WORKERS ?= 2
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all test-sanitized lint format bench conformance clean
+.PHONY: demo test test-all test-sanitized fuzz lint format bench conformance clean
 
 demo: $(READY)
 	$(RUN) -m anyshape demo
@@ -32,6 +32,12 @@ SANITIZED := tests/bounds tests/fuzz tests/ops tests/codegen tests/schedule
 test-sanitized: $(READY)
 	OMP_NUM_THREADS=1 $(RUN) tests/sanitized/run.py -m pytest -q -n $(WORKERS) --dist worksteal \
 		-p no:faulthandler -o timeout=1800 $(SANITIZED)
+
+# PROGRAMS random programs from SEED on, every way to compile them; stopped, it goes on where it was.
+PROGRAMS ?= 100000
+SEED ?= 0
+fuzz: $(READY)
+	OMP_NUM_THREADS=1 $(RUN) -W ignore -m tests.fuzz $(PROGRAMS) --seed $(SEED) --jobs $(WORKERS)
 
 lint: $(READY)
 	$(VENV)/bin/ruff check .

@@ -1,10 +1,13 @@
-"""What a call did: results, what it did to its arguments, who shares memory with whom."""
+"""What a call did, and how it differs from eager's: results, arguments, memory, exceptions."""
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,87 +16,202 @@ from torch import Tensor
 import anyshape
 from anyshape.capture.interpreter.concrete import Concrete
 from anyshape.capture.python.language import python_machine
-from anyshape.tools.accuracy import strides_that_matter
-from tests.fuzz.programs import SIZES, Fuzzed, function_of
+from anyshape.errors import AnyshapeWarning
+from anyshape.reference import strides_that_matter
+from tests.fuzz.programs import SEED, Fuzzed, function_of, tensors_in
+
+UNITS = 4
+"""Units in the last place, of the largest number of a tensor, that a result may be off beside
+twice eager's own error: those of a few operators in a row."""
+UNITS_WITHOUT_REFERENCE = 64
+OUR_MISTAKES = re.compile(r"\bE(?:602|9\d\d|5\d\d)\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One call: its arguments afterwards and its results, or what it raised."""
+    """One call: its arguments afterwards and its result, or what it raised."""
 
-    arguments: list[Tensor]
+    arguments: list[Any]
     versions: list[int]
-    results: tuple[Any, ...]
+    results: Any
     error: str = ""
+    message: str = ""
+    random_state: Tensor | None = None
+    gradients: tuple[Any, ...] = ()
 
 
-def call(function: Callable[..., Any], arguments: list[Tensor]) -> Outcome:
+def call(function: Callable[..., Any], arguments: list[Any]) -> Outcome:
     """Calls and looks."""
-    before = [t._version for t in arguments]
+    torch.manual_seed(SEED)
+    tensors = [t for t in arguments if isinstance(t, Tensor)]
+    before = [t._version for t in tensors]
+    results, error, message, gradients = None, "", "", ()
     try:
         results = function(*arguments)
-    except Exception as error:
-        return Outcome(arguments, [], (), f"{type(error).__name__}: {error}")
-    versions = [t._version - was for t, was in zip(arguments, before)]
-    return Outcome(arguments, versions, results)
+        gradients = gradients_of(results, [t for t in tensors if t.requires_grad and t.is_leaf])
+    except Exception as raised:
+        error, message = type(raised).__name__, str(raised)
+    versions = [t._version - was for t, was in zip(tensors, before)]
+    return Outcome(arguments, versions, results, error, message, torch.get_rng_state(), gradients)
 
 
-def differences(found: Outcome, wanted: Outcome, *, exact: bool) -> Iterator[str]:
-    """How a call differs from eager's."""
-    if found.error or wanted.error:
-        if found.error != wanted.error:
-            yield f"raises {found.error!r}, eager {wanted.error!r}"
+def gradients_of(results: Any, inputs: list[Tensor]) -> tuple[Any, ...]:
+    """Of all results together, as far as they have any; None where an input has none."""
+    outputs = [t for t in tensors_in(results) if t.requires_grad and not t.is_complex()]
+    if not inputs or not outputs:
+        return ()
+    total = sum(t.double().sum() for t in outputs)
+    return torch.autograd.grad(total, inputs, allow_unused=True)
+
+
+Reference = Callable[[], "Outcome | None"]
+Catching = Callable[[], AbstractContextManager[list[Any]]]
+
+
+@contextmanager
+def catching() -> Iterator[list[Any]]:
+    """Warnings, as they come."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield caught
+
+
+def differences(
+    found: Outcome, wanted: Outcome, *, exact: bool, reference: Reference = lambda: None
+) -> Iterator[str]:
+    """How a call differs from eager's. ``reference``: the same call in float64."""
+    if found.error != wanted.error or (exact and found.message != wanted.message):
+        yield f"raises {found.error or 'nothing'}, eager {wanted.error or 'nothing'}: {found.message or wanted.message}"
         return
-    for number, (a, b) in enumerate(zip(found.arguments, wanted.arguments)):
-        for problem in unlike(a, b, exact):
-            yield f"argument {number}: {problem}"
+    ours, theirs = list(_leaves(found)), list(_leaves(wanted))
+    if [name for name, _ in ours] != [name for name, _ in theirs]:
+        yield f"results are nested as {[n for n, _ in ours]}, eager's as {[n for n, _ in theirs]}"
+        return
+    truths = _Truths(reference, len(theirs))
+    for number, ((name, a), (_, b)) in enumerate(zip(ours, theirs)):
+        for problem in unlike(a, b, exact, lambda: truths.of(number)):
+            yield f"{name}: {problem}"
     for number, (a, b) in enumerate(zip(found.versions, wanted.versions)):
         if (a > 0) != (b > 0):
             yield f"argument {number}: version counter + {a}, eager's + {b}"
-    if len(found.results) != len(wanted.results):
-        yield f"{len(found.results)} results, eager {len(wanted.results)}"
-        return
-    for number, (a, b) in enumerate(zip(found.results, wanted.results)):
-        for problem in unlike(a, b, exact):
-            yield f"result {number}: {problem}"
     ours, theirs = shared(found), shared(wanted)
     if ours != theirs:
         yield f"memory is shared by {ours}, eager's by {theirs}"
+    states = found.random_state, wanted.random_state
+    if states[0] is not None and not torch.equal(*states):
+        yield "random state differs afterwards"
 
 
-def unlike(a: Any, b: Any, exact: bool) -> Iterator[str]:
+@dataclass(slots=True)
+class _Truths:
+    """The leaves of the call in float64, once somebody asks."""
+
+    reference: Reference
+    count: int
+    leaves: list[Any] | None = None
+
+    def of(self, number: int) -> Tensor | None:
+        if self.leaves is None:
+            outcome = self.reference()
+            leaves = [] if outcome is None else [leaf for _, leaf in _leaves(outcome)]
+            self.leaves = leaves if len(leaves) == self.count else [None] * self.count
+        return self.leaves[number]
+
+
+def _leaves(outcome: Outcome) -> Iterator[tuple[str, Any]]:
+    """Arguments and results under their names."""
+    for number, value in enumerate(outcome.arguments):
+        yield f"argument {number}", value
+    yield from _parts("result", outcome.results)
+    for number, value in enumerate(outcome.gradients):
+        yield f"gradient {number}", value
+
+
+def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from _parts(f"{name}[{key!r}]", part)
+    elif isinstance(value, (tuple, list)):
+        kind = type(value).__name__
+        yield f"{name} of {kind}", len(value)
+        for number, part in enumerate(value):
+            yield from _parts(f"{name}[{number}]", part)
+    else:
+        yield name, value
+
+
+def unlike(
+    a: Any, b: Any, exact: bool, truth: Callable[[], Tensor | None] = lambda: None
+) -> Iterator[str]:
     """How two results differ."""
     if not isinstance(b, Tensor):
-        if type(a) is not type(b) or a != b:
-            yield f"{a!r}, eager's {b!r}"
+        if type(a) is not type(b) or (a != b and not (a != a and b != b)):
+            yield f"value {a!r}, eager's {b!r}"
         return
-    for aspect, of in (
-        ("dtype", lambda t: t.dtype),
-        ("shape", lambda t: tuple(t.shape)),
-        ("strides", strides_that_matter),
-    ):
+    if not isinstance(a, Tensor):
+        yield f"value {a!r}, eager's is a tensor"
+        return
+    for aspect, of in ASPECTS.items():
         if of(a) != of(b):
             yield f"{aspect} {of(a)}, eager's {of(b)}"
             return
-    if not (torch.equal(a, b) if exact else close(a, b)):
-        yield f"{a.tolist()}\n   eager's {b.tolist()}"
+    if not same(a, b) and (exact or not close(a, b, truth())):
+        yield f"values {_short(a)}\n   eager's {_short(b)}"
 
 
-def close(a: Tensor, b: Tensor) -> bool:
-    """Equal but for rounding; programs keep whole numbers apart from what is rounded."""
-    if not a.is_floating_point():
-        return torch.equal(a, b)
-    tolerance = 1e-4 if a.dtype in (torch.float32, torch.float64) else 2e-2
-    return torch.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
+ASPECTS: Mapping[str, Callable[[Tensor], Any]] = {
+    "dtype": lambda t: t.dtype,
+    "shape": lambda t: tuple(t.shape),
+    "strides": strides_that_matter,
+    "offset": lambda t: t.storage_offset() if t.numel() else 0,
+    "requires_grad": lambda t: t.requires_grad,
+    "is_leaf": lambda t: t.is_leaf,
+    "is_conj": lambda t: t.is_conj(),
+}
+
+
+def _short(t: Tensor) -> str:
+    text = str(t.tolist())
+    return text if len(text) < 2000 else text[:2000] + "..."
+
+
+def _plain(t: Tensor) -> Tensor:
+    """Of real numbers."""
+    t = t.detach()
+    return torch.view_as_real(t.resolve_conj().resolve_neg()) if t.is_complex() else t
+
+
+def same(a: Tensor, b: Tensor) -> bool:
+    """Equal, NaN to NaN."""
+    a, b = _plain(a), _plain(b)
+    return bool(((a == b) | (a != a) & (b != b)).all())
+
+
+def close(ours: Tensor, eager: Tensor, truth: Any) -> bool:
+    """As near to eager as eager is to float64, and a few units in the last place."""
+    ours, eager = _plain(ours), _plain(eager)
+    if not eager.is_floating_point():
+        return False
+    unit = torch.finfo(eager.dtype).eps
+    a, b = ours.double(), eager.double()
+    odd = ~b.isfinite() | ~a.isfinite()
+    if not same(a[odd], b[odd]):
+        return False
+    largest = float(b[~odd].abs().max()) if (~odd).any() else 0.0
+    allowed = UNITS_WITHOUT_REFERENCE * unit * max(largest, 1.0)
+    if isinstance(truth, Tensor) and truth.shape == (
+        eager.shape if not truth.is_complex() else eager.shape[:-1]
+    ):
+        t = _plain(truth).double()
+        off = torch.where(odd | ~t.isfinite(), 0.0, b - t).abs()
+        own = float(off.max()) if off.numel() else 0.0
+        allowed = 2 * own + UNITS * unit * max(largest, 1.0)
+    return bool((torch.where(odd, 0.0, a - b).abs() <= allowed).all())
 
 
 def shared(outcome: Outcome) -> list[str]:
     """Pairs of arguments and results that lie in one storage, and at which distance."""
-    named = [
-        *((f"argument {i}", t) for i, t in enumerate(outcome.arguments)),
-        *((f"result {i}", t) for i, t in enumerate(outcome.results) if isinstance(t, Tensor)),
-    ]
-    named = [(name, t) for name, t in named if t.numel() > 0]
+    named = [(n, t) for n, t in _leaves(outcome) if isinstance(t, Tensor) and t.numel() > 0]
     return [
         f"{p}, {q} at {(y.data_ptr() - x.data_ptr())}{' the same' if x is y else ''}"
         for i, (p, x) in enumerate(named)
@@ -102,27 +220,89 @@ def shared(outcome: Outcome) -> list[str]:
     ]
 
 
-def wrong(program: Fuzzed, *, verify: bool = False, order: tuple[int, ...] = ()) -> list[str]:
-    """How the concrete domain and the compiled code differ from eager, at each size."""
+# --- the same program in float64 ---
+
+NARROW = re.compile(r"torch\.(float32|float16|bfloat16|half)\b|\.(float|half|bfloat16)\(\)")
+DRAWS = re.compile(r"rand|bernoulli|dropout\((?!.*False\))|uniform_|multinomial|torch\.normal")
+
+
+def in_float64(program: Fuzzed) -> Fuzzed | None:
+    """The program with wide arguments and conversions; None where it draws random numbers."""
+    if DRAWS.search(program.source):
+        return None
+
+    def wide(text: str) -> str:
+        text = NARROW.sub(lambda m: "torch.float64" if m[1] else ".double()", text)
+        return text.replace("torch.complex64", "torch.complex128")
+
+    kinds = {
+        "float32": "float64",
+        "float16": "float64",
+        "bfloat16": "float64",
+        "complex64": "complex128",
+    }
+    inputs = tuple(replace(i, dtype=kinds.get(i.dtype, i.dtype)) for i in program.inputs)
+    return replace(
+        program, inputs=inputs, lines=tuple(map(wide, program.lines)), result=wide(program.result)
+    )
+
+
+def reference_of(program: Fuzzed, case: int) -> Outcome | None:
+    """The call in float64, where it can be made so."""
+    wide = in_float64(program)
+    if wide is None:
+        return None
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        return call(function_of(wide.source), wide.arguments(case))
+    finally:
+        torch.set_default_dtype(before)
+
+
+# --- one program ---
+
+
+def wrong(
+    program: Fuzzed,
+    *,
+    verify: bool = False,
+    order: tuple[int, ...] = (),
+    options: Mapping[str, object] = {},
+    concrete: bool = True,
+    silent: bool = True,
+    catch: Catching = catching,
+) -> list[str]:
+    """How the concrete domain and the compiled code differ from eager, at each size. ``silent``:
+    that something ran natively is a difference too; else only mistakes of ours are."""
     function = function_of(program.source)
-    fast = anyshape.compile(function, options={"verify": verify})
+    fast = anyshape.compile(function, options={"verify": verify, **options})
     found = []
-    for case in order or range(len(SIZES)):
-        eager = call(function, program.arguments(case))
-        concrete = call(
+    for case in order or range(len(program.sizes)):
+        with catch() as caught:
+            problems = list(_in_case(program, function, fast, case, concrete))
+        problems += (f"compiled: warns {text}" for text in _told(caught, silent))
+        found += [f"sizes {dict(program.sizes[case])}: {problem}" for problem in problems]
+    return found
+
+
+def _in_case(
+    program: Fuzzed, function: Callable[..., Any], fast: Any, case: int, concrete: bool
+) -> Iterator[str]:
+    eager = call(function, program.arguments(case))
+    if concrete:
+        by_hand = call(
             lambda *xs: python_machine(Concrete()).run(function, *xs), program.arguments(case)
         )
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            ours = call(fast, program.arguments(case))
-        problems = [
-            *(f"concrete domain: {p}" for p in differences(concrete, eager, exact=True)),
-            *(f"compiled: {p}" for p in differences(ours, eager, exact=False)),
-            *(
-                f"compiled: warns {w.message}"
-                for w in caught
-                if issubclass(w.category, anyshape.errors.AnyshapeWarning)
-            ),
-        ]
-        found += [f"sizes {dict(SIZES[case])}: {p}" for p in problems]
-    return found
+        yield from (f"concrete domain: {p}" for p in differences(by_hand, eager, exact=True))
+    ours = call(fast, program.arguments(case))
+    truth = partial(reference_of, program, case)
+    yield from (f"compiled: {p}" for p in differences(ours, eager, exact=False, reference=truth))
+
+
+def _told(caught: Sequence[Any], silent: bool) -> Iterator[str]:
+    """Our own warnings; only of our mistakes, unless there should be none at all."""
+    for warning in caught:
+        if issubclass(warning.category, AnyshapeWarning):
+            if silent or OUR_MISTAKES.search(str(warning.message)):
+                yield str(warning.message)

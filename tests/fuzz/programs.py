@@ -1,27 +1,39 @@
-"""Random programs on tensors, as Python source, that eager torch runs at every size asked for.
+"""Random programs on tensors, as Python source, that eager torch has run at five sizes.
 
-A program grows line by line. Each line is a template filled with names already bound; it is kept
-if eager runs it in every environment, one for each assignment of sizes. Values are small whole
-numbers, so that most results are exact in any order of summation; a name that no longer is exact
-is never compared, rounded or written elsewhere.
+A program grows line by line: a template of `grammar.py`, filled with names already bound. A line
+is kept if eager runs it in every call, or, now and then, where it raises in one or two of them:
+the program ends there in these calls. Values are small whole numbers, so that most results are
+exact in any order of summation; a name that is not is never compared, rounded or converted to
+integers, so that no rounding decides what a program does.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-SIZES: tuple[Mapping[str, int], ...] = tuple(
-    {"a": a, "b": b} for a, b in ((3, 4), (1, 1), (5, 1), (0, 3), (1, 6), (4, 4), (17, 9))
-)
-DTYPES = ("float32",) * 8 + ("int64", "int64", "bool", "int32", "float64", "uint8", "int8", "int16")
-SHAPES = ("a b", "a b", "a b", "b a", "a", "b", "a 1", "a b 2", "2 a b", "a 4", "")
-LAYOUTS = ("plain", "plain", "plain", "transposed", "stepped", "offset", "expanded")
+from tests.fuzz import grammar, inputs
+from tests.fuzz.inputs import DEFAULT_SIZES, Input, Sizes
+
+HOLE = re.compile(r"{(\w+?)}")
+OWN = re.compile(r"(x|t|n|same)\d*_?")
+SEED = 7
+"""Of torch's random numbers at the beginning of each call."""
+EXACT_BELOW = {
+    torch.float32: 2**16,
+    torch.float64: 2**16,
+    torch.float16: 2**10,
+    torch.bfloat16: 2**7,
+}
+MOST_ELEMENTS = 6000
+TRIES = 12
+MOST_RAISED = 2
+"""Calls in which one statement may raise."""
 
 
 class Chooser(Protocol):
@@ -32,23 +44,14 @@ class Chooser(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
-    """A tensor argument. ``view_of``: an expression over earlier arguments that it is instead."""
-
-    name: str
-    shape: tuple[str, ...]
-    dtype: str
-    layouts: tuple[str, ...]
-    view_of: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Fuzzed:
-    """Arguments, and the lines of a function's body."""
+    """Arguments, the statements of a function's body, what it returns, and the sizes of its calls,
+    in their order."""
 
     inputs: tuple[Input, ...]
     lines: tuple[str, ...]
     result: str
+    sizes: tuple[Sizes, ...] = DEFAULT_SIZES
 
     @property
     def source(self) -> str:
@@ -59,40 +62,24 @@ class Fuzzed:
             f"    {line}\n" for line in text.split("\n")
         )
 
-    def arguments(self, case: int) -> list[Tensor]:
-        """Fresh arguments for one assignment of sizes: always the same."""
-        made: dict[str, Tensor] = {}
+    def arguments(self, case: int) -> list[Any]:
+        """Fresh arguments for one call: always the same."""
+        made: dict[str, Any] = {}
         for number, entry in enumerate(self.inputs):
-            if entry.view_of:
-                made[entry.name] = eval(entry.view_of, dict(made))
-            else:
-                shape = [SIZES[case].get(n) if n.isalpha() else int(n) for n in entry.shape]
-                seed = 1000 * case + number
-                layout = entry.layouts[case % len(entry.layouts)]
-                made[entry.name] = tensor(shape, entry.dtype, layout, seed)
+            made[entry.name] = entry.made(self.sizes[case], case, number, made)
         return list(made.values())
 
-
-def tensor(shape: Sequence[Any], dtype: str, layout: str, seed: int) -> Tensor:
-    """Small whole numbers in one of the layouts."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def fill(size: Sequence[int]) -> Tensor:
-        low = 0 if dtype in ("bool", "uint8") else -4
-        high = 2 if dtype == "bool" else 5
-        return torch.randint(low, high, tuple(size), generator=generator).to(getattr(torch, dtype))
-
-    if not shape:
-        return fill(())
-    if layout == "transposed":
-        return fill(shape[::-1]).permute(*range(len(shape))[::-1])
-    if layout == "stepped":
-        return fill([*shape[:-1], 2 * shape[-1]])[..., ::2]
-    if layout == "offset":
-        return fill([shape[0] + 2, *shape[1:]])[2:]
-    if layout == "expanded":
-        return fill([1, *shape[1:]]).expand(shape)
-    return fill(shape)
+    def __str__(self) -> str:
+        """What to paste into a file."""
+        entries = "\n".join(f"        {entry!r}," for entry in self.inputs)
+        lines = "\n".join(f"        {line!r}," for line in self.lines)
+        sizes = "\n".join(f"        {dict(s)!r}," for s in self.sizes)
+        return (
+            "from tests.fuzz.inputs import Input\nfrom tests.fuzz.oracle import wrong\n"
+            "from tests.fuzz.programs import Fuzzed\n\nPROGRAM = Fuzzed(\n"
+            f"    (\n{entries}\n    ),\n    (\n{lines}\n    ),\n    {self.result!r},\n"
+            f"    (\n{sizes}\n    ),\n)\nprint(PROGRAM.source, *wrong(PROGRAM), sep='\\n')\n"
+        )
 
 
 def function_of(source: str) -> Callable[..., Any]:
@@ -102,329 +89,319 @@ def function_of(source: str) -> Callable[..., Any]:
     return namespace["program"]
 
 
-# --- templates: {v} any tensor, {w} another, {e} an exact one, {n} a fresh name, {i} a small number,
-# {d} a dimension, {s} a size; the second entry says whether the result may be inexact ---
-
-PURE = """
--{v} | {v}.abs() | torch.relu({v}) | {v}.clamp(-8, 8) | {v}.clone() | torch.square({v}).clamp(-8, 8)
-{v} + {w} | {v} - {w} | ({v} * {w}).clamp(-8, 8) | torch.maximum({v}, {w}) | torch.minimum({v}, {w})
-{v} + {i} | {i} - {v} | ({v} * {i}).clamp(-8, 8) | {v} + {s} | ({v} * 1.0).clamp(-8, 8) | {v} + True
-torch.where({e} > {i}, {v}, {w}) | torch.where({e} != 0, {v}, {i}) | {v}.masked_fill({e} > 0, {i})
-{e} > {w} | {e} == {e2} | {e} <= {i} | {e} // 2 | {e} % 3 | {e}.logical_not() | ({e} > 0) & ({e2} < 2)
-{e}.sign() | {e}.floor() | {e} ^ {e2} | ~{e} | {e} << 1 | {e} & 3 | {e}.bool() | {e}.fmod(3)
-{e}.to(torch.int64) | {e}.to(torch.float64) | {e}.to(torch.int32) | {e}.to(torch.int8) | {v}.float()
-{e}.to(torch.int16) | {e}.abs().to(torch.uint8) | {e}.to({v}.dtype) | {e}.type_as({w}) | {e}.half().float()
-{v}.sum() | {v}.sum({d}) | {v}.sum({d}, keepdim=True) | {v}.amax({d}) | {v}.amin({d}, keepdim=True)
-{e}.any({d}) | {e}.all() | {e}.argmax({d}) | {e}.argmin() | {e}.max({d})[0] | {e}.min({d})[1] | {e}.count_nonzero()
-{v}.cumsum({d}) | {e}.clamp(-1, 1).prod({d}) | {e}.sort({d}).values | {e}.sum({d}, dtype=torch.float64)
-{e}.sort({d}, stable=True)[1] | {e}.cummax({d})[0] | {v}.max() | {v}.diff(dim={d}) | {e}.any() | {e}.aminmax()[1]
-{v}.flip({d}) | {v}.roll(1, {d}) | {v}.repeat(2, 1) | {v}.repeat_interleave(2, {d}) | torch.tril({v}) | {v}.triu(1)
-torch.cat([{v}, {w}]) | torch.cat([{v}, {v}], -1) | torch.cat([{v}, {w}], {d}) | torch.stack([{v}, {v}], {d}) | torch.cat([{v}.flatten(), {w}.flatten()])
-torch.nn.functional.pad({v}, (1, 2)) | torch.nn.functional.pad({v}, (1, 0), value=2) | {v}.new_zeros({s}) | {v}.new_ones({v}.shape)
-torch.zeros_like({v}) | torch.full(({s}, 2), {i}) | torch.arange({s}) | torch.ones({s}, {s}) | torch.zeros({v}.shape, dtype={w}.dtype)
-torch.arange({s}, 0, -1) | torch.eye({s}) | torch.tensor([{s}, {i}]) | torch.empty_like({v}).fill_({i}) | torch.full_like({v}, {i})
-{v}[{e}.bool()] | {v}[{e} > 0] | torch.nonzero({e}) | {v}.masked_select({e} > 0) | {v}[torch.arange({s}) % 1]
-{v}.index_select({d}, torch.arange({v}.shape[{d}]).flip(0)) | {v}[torch.arange({v}.shape[0]).flip(0)] | {v}[:, torch.tensor([0])]
-{v}.gather({d}, torch.zeros_like({v}, dtype=torch.int64)) | {v}.take(torch.arange({v}.numel()).flip(0)) | {v}[[0, -1]]
-{v}.scatter({d}, torch.zeros_like({v}, dtype=torch.int64), {i}) | {v}.index_add(0, torch.arange({v}.shape[0]).flip(0), {v})
-torch.addcmul({v}, {w}, {w}).clamp(-8, 8) | {v}.lerp({w}, 1.0) | ({v}.clamp(-2, 2) @ {w}.clamp(-2, 2)).clamp(-8, 8)
-{e}.to(torch.uint8) * 100 + 60 | -{e}.to(torch.uint8) | {e}.to(torch.int8) * 50 | {e}.bool() + {e2}.bool() | {e}.bool() * 3 | {e}.to(torch.int8).abs() << 5
-{e}.to(torch.uint8).sum(dtype=torch.uint8) | ({e}.to(torch.int8) * 60).cumsum({d}, dtype=torch.int8) | {e}.to(torch.int8).prod({d}, dtype=torch.int8) | {e}.to(torch.uint8) // 2 - 1 | {e}.bool().sum({d}) | {e}.bool().cumsum({d})
-({v} / 0).isinf() | ({v} / 0).isnan().sum({d}) | ({v} / 0 * 0).nan_to_num(2) | ({v} / 0).amax({d}).isnan() | ({v} / 0).argmax() | ({v} / 0).sort({d})[1] | ({v} / 0).clamp(-3, 3).nan_to_num(1)
-torch.maximum({v} / 0, {w}).isnan() | torch.where({e} > 0, float("nan"), 1.0).min({d})[1] | torch.fmax(torch.where({e} > 0, float("nan"), 1.0), {w}) | (torch.where({e} > 0, float("inf"), 1.0) > {w}) | ({v} / 0).sign().nan_to_num(3)
-torch.where({e} > 0, float("nan"), 1.0).cummax({d})[1] | torch.where({e} > 0, float("nan"), 1.0).bool() | (torch.where({e} > 0, float("nan"), 1.0) != 1).any({d}) | {v}.to(torch.bfloat16).float() | ({e}.half() / 3 * 3).round()
-{v}.flatten().scatter_add(0, torch.arange({v}.numel()) // 2, {v}.flatten()) | {v}.flatten().scatter_reduce(0, torch.arange({v}.numel()) // 3, {v}.flatten(), "amax") | {v}.index_add(0, torch.zeros({v}.shape[0], dtype=torch.int64), {v}).clamp(-8, 8)
-torch.zeros(9, dtype={v}.dtype).index_add(0, {e}.abs().flatten().to(torch.int64) % 9, {e}.flatten().to({v}.dtype)).clamp(-8, 8) | torch.bincount({e}.abs().flatten().to(torch.int64), minlength=3) | {e}.unique() | {e}.flatten().unique(return_counts=True)[1]
-torch.zeros(5, dtype={v}.dtype).index_put(({e}.abs().flatten().to(torch.int64) % 5,), {e}.flatten().to({v}.dtype), accumulate=True).clamp(-8, 8) | {v}.repeat_interleave({e}.abs().flatten()[: {v}.shape[0]].to(torch.int64)[:1].sum() % 3, 0)
-{v}.flatten()[: int({e}.abs().sum()) % 7] | {v}.flatten().tensor_split([int({e}.count_nonzero()) % 3])[0] | torch.zeros(int({e}.bool().sum()), {s}) | {v}.flatten().split([int({e}.bool().sum()) % 2, {v}.numel() - int({e}.bool().sum()) % 2])[1]
-{v}.index_fill({d}, torch.tensor([0]), {i}) | torch.outer({v}.flatten(), {v}.flatten()).clamp(-8, 8) | {v}.flatten().dot({v}.flatten()).clamp(-8, 8)
-"""
-
-VIEWS = """
-{v}[0] | {v}[-1] | {v}[:, 0] | {v}[1:] | {v}[:-1] | {v}[::2] | {v}[..., 1:] | {v}[..., None] | {v}[None] | {v}[:, ::2]
-{v}.t() | {v}.transpose(0, -1) | {v}.permute(1, 0) | {v}.permute(2, 0, 1) | {v}.mT | {v}.T | {v}.movedim(0, -1) | {v}.swapaxes(0, 1)
-{v}.unsqueeze({d}) | {v}.squeeze() | {v}.squeeze({d}) | {v}.reshape(-1) | {v}.view(-1) | {v}.flatten() | {v}.ravel() | {v}.contiguous()
-{v}.reshape({v}.shape) | {v}.view({v}.shape[0], -1) | {v}.reshape(-1, {v}.shape[0]) | {v}.unflatten(0, (1, -1)) | {v}.t().contiguous()
-{v}.expand(2, *{v}.shape) | {v}.expand_as({w}) | {v}.expand({v}.shape) | {v}.broadcast_to({w}.shape) | {v}[:1].expand({v}.shape)
-{v}.narrow(0, 0, 1) | {v}.select({d}, 0) | {v}.chunk(2)[0] | {v}.chunk(2, -1)[-1] | {v}.split(2)[-1] | {v}.unbind()[0] | {v}.tensor_split(2)[1]
-{v}.diagonal() | {v}.detach() | {v}.view_as({v}) | {v}.to({v}.dtype) | {v}[:{s}] | {v}[-{s}:] | {v}[: {v}.shape[0] // 2] | {v}[{s} // 2 :]
-{v}.unfold(0, 1, 1) | {v}.as_strided((1,), (1,)) | {v}[...] | {v}[:] | torch.ops.aten.alias({v}) | torch.broadcast_tensors({v}, {w})[0] | torch.atleast_2d({v})
-{v}.view(torch.int32) | {v}.transpose(0, 1).reshape(-1) | {v}.T.contiguous().T | torch.dropout({v}, 0.5, False) | {v}.reshape({s}, -1)
-"""
-
-WRITES = """
-{v}.add_({i}) | {v}.add_({w}) | {v}.mul_(2).clamp_(-8, 8) | {v}.sub_({w}) | {v}.clamp_(-3, 3) | {v}.neg_() | {v}.abs_() | {v}.zero_() | {v}.fill_({i})
-{v} += {i} | {v} += {w} | {v} -= {w} | {v} *= -1 | {v}.copy_({w}) | {v}.copy_({w}.clone()) | {v}[0] = {w} | {v}[-1] = {i} | {v}[0] += {i}
-{v}[:, 0] = {i} | {v}[..., :1] = {w} | {v}[1:] += {i} | {v}[:-1] = {i} | {v}[::2] *= -1 | {v}[:, ::2] = {w} | {v}[:] = {w} | {v}[...] = {i}
-{v}.t()[0] = {i} | {v}.t().add_({w}.t()) | {v}.view(-1)[0] = {i} | {v}.reshape(-1).add_({i}) | {v}.unsqueeze(0).sub_({i}) | {v}.flatten()[1:] = {i}
-{v}.diagonal().fill_({i}) | {v}.select(0, 0).copy_({w}) | {v}.transpose(0, -1)[0].neg_() | {v}.squeeze().add_({i}) | {v}.chunk(2)[0].zero_()
-{v}[{e} > 0] = {i} | {v}.masked_fill_({e} > 1, {i}) | {v}[{e} > 0] += {i} | {v}.index_fill_(0, torch.tensor([0]), {i}) | {v}[torch.tensor([0])] = {w}
-{v}.index_add_(0, torch.arange({v}.shape[0]).flip(0), {v}.clone()) | {v}.scatter_({d}, torch.zeros_like({v}, dtype=torch.int64), {i}) | {v}[[0]] = {i}
-{v}.index_copy_(0, torch.arange({v}.shape[0]).flip(0), {v}.clone()) | {v}.index_put_((torch.tensor([0, 0]),), torch.ones((), dtype={v}.dtype), accumulate=True)
-torch.add({v}, {i}, out={v}) | torch.neg({w}, out={v}) | {v}.logical_not_() | {v}.unsqueeze_(0) | {v}.t_() | {v}.squeeze_(0) | {v}.transpose_(0, -1)
-{v}[{s} // 2 :] = {i} | {v}[: {s}].add_({i}) | {v}.where({e} > 0, {w}).add_({i}) | {v}.detach().add_({i}) | {v}.expand({v}.shape).add_({i})
-{v}[1:] += {v}[:-1].clone() | {v}[1:] = {v}[:-1].clone() | {v}.unfold(0, 1, 1).add_({i}) | {v}.view(-1)[::2] = {v}.view(-1)[0].clone() | {v}.flatten()[:2].zero_() | {v}.T[:1].add_({i}) | {v}[..., None].mul_(-1) | {v}.view(-1, 1)[0] = {i}
-{v}.scatter_add_(0, torch.zeros_like({v}, dtype=torch.int64)[:1], {v}.clone()).clamp_(-8, 8) | {v}.scatter_reduce_({d}, torch.zeros_like({v}, dtype=torch.int64), {v}.clone(), "amin") | {v}.view(-1).index_put_((torch.arange({v}.numel()) % 2,), {v}.flatten().clone(), accumulate=True).clamp_(-8, 8)
-{v}.select(-1, 0).copy_({v}.select(-1, -1).clone()) | {v}.index_reduce_(0, torch.zeros({v}.shape[0], dtype=torch.int64), {v}.clone(), "amax") | {v}.sort(0)[0].add_({i}) | {v}.masked_fill_({v} != {v}, {i}) | {v}.bool().logical_not_() | {v}.fill_({e}.max().to({v}.dtype))
-{v}.triu_() | {v}.cumsum_(0).clamp_(-8, 8) | {v}.sign_() | {v}.bitwise_not_() | {v}.swapaxes(0, 1)[0] = {w} | {v}.view_as({v}).add_({i}) | {v}.masked_scatter_({e} > 0, {v}.clone())
-"""
-
-INEXACT = """
-{v}.float().mean({d}) | {v}.float().softmax({d}) | {v}.tanh() | {v}.exp() | {v}.float().var({d}) | {v} / 3 | {v} * 0.1 | torch.sigmoid({v})
-{v}.float().logsumexp({d}) | torch.nn.functional.layer_norm({v}.float(), {v}.shape[-1:]) | torch.nn.functional.gelu({v}.float()) | {v}.float().std() | {v}.mean() | {v}.float().norm()
-"""
-
-# Whole statements: {n} is bound by each of them.
-BLOCKS = """
-if {s} > {t}:
-    {n} = {v} + {i}
-else:
-    {n} = {v} - {i}
----
-{n} = {v}.clone()
-if {s} == {t}:
-    {n} += {i}
----
-if {s} > 1:
-    {v}.add_({i})
-{n} = {v} * 2
----
-if {s} == 0:
-    {n} = {v}
-elif {s} == 1:
-    {n} = {v} + 1
-else:
-    {n} = {v} - 1
----
-{n} = {v}
-for k in range(3):
-    {n} = {n} + k
-    {v}.add_(1)
----
-{n} = 0
-for row in {v}:
-    {n} = {n} + row
----
-{n} = {v} + 0
-for k in range({s}):
-    {n}[0] += k
----
-if {e}.sum() > 0:
-    {v} += {i}
-{n} = {v} + {i}
----
-{n} = {v}.view_as({v})
-if float({e}.sum()) > 1:
-    {n}.add_({i})
----
-{n} = {v} + int({e}.count_nonzero())
----
-{n} = {v} * min({s}, {t}) + max({s}, 2)
----
-try:
-    {n} = {v} + {w}
-except RuntimeError:
-    {n} = {v} + 1
----
-try:
-    {n} = {v}[{i}]
-    {n} = {n} + 1
-except IndexError:
-    {n} = {v}.clone()
----
-{n} = [{v}, {w}, {v}][{s} % 3] + {i}
----
-{n} = sum([t.sum() for t in {v}.unbind()], {v}.sum())
----
-{n} = [{v}[k] for k in range({v}.shape[0])][-1]
----
-def inner(t, by={i}):
-    t.add_(by)
-    return t[0]
-{n} = inner({v})
----
-{n} = (lambda t: t.t() if t.shape[0] == t.shape[1] else t)({v})
----
-{n} = {v}.reshape(-1) if {v}.is_contiguous() else {v} * 2
----
-{n} = torch.zeros({e}.clamp(0, 3).sum().item() % 5) + {i}
----
-{n} = torch.tensor({e}.flatten()[:2].tolist())
----
-{n}, {n}_ = {v}.split([1, {v}.shape[0] - 1])
-{n}_ *= -1
----
-{n} = {v} + 0
-for k in {e}.flatten()[:3].tolist():
-    {n} = {n} + k
----
-{n} = {v} + 0
-for k in {e}.flatten()[:3].to(torch.int64).tolist():
-    if k > 0:
-        {n} = {n} * 2 - k
-{n} = {n}.clamp(-8, 8)
----
-{n} = {v}.flatten()
-{n}_ = {e}.flatten()[:2].abs().to(torch.int64).tolist()
-{n} = torch.cat([{n}[:k] for k in [*{n}_, 1]])
----
-{n} = {v}.clone()
-while {n}.abs().sum() > 4:
-    {n} = torch.div({n}, 2, rounding_mode="trunc")
----
-{n} = 0
-while {n} * {n} < {s}:
-    {n} += 1
-{n} = {v} + {n}
----
-{n} = {v}
-if {e}.any():
-    {n} = {n}[..., :1]
-{n} = {n} + {i}
----
-{n} = {v}, {w}
-{n} = ({n}[0] if {n}[0].numel() > {n}[1].numel() else {n}[1]).abs()
-"""
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """The tensors of a result, however nested."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for part in value:
+            yield from tensors_in(part)
+    elif isinstance(value, dict):
+        yield from tensors_in(list(value.values()))
 
 
-def _cells(text: str) -> tuple[str, ...]:
-    return tuple(cell.strip() for line in text.strip().split("\n") for cell in line.split(" | "))
+def _shape(t: Tensor, rank: int, **sizes: int) -> bool:
+    return t.dim() == rank and all(t.shape[int(d[1:])] == n for d, n in sizes.items())
 
 
-PURES, VIEWINGS, WRITINGS, INEXACTS = map(_cells, (PURE, VIEWS, WRITES, INEXACT))
-COMPOUNDS = tuple(block.strip("\n") for block in BLOCKS.split("---\n"))
-KINDS = ("pure",) * 5 + ("view",) * 5 + ("write",) * 5 + ("block",) * 2 + ("inexact",)
-TEMPLATES = {
-    "pure": PURES,
-    "view": VIEWINGS,
-    "write": WRITINGS,
-    "inexact": INEXACTS,
-    "block": COMPOUNDS,
+WANTED: dict[str, Callable[[Tensor], bool]] = {
+    "v": lambda t: True,
+    "w": lambda t: True,
+    "e": lambda t: True,
+    "e2": lambda t: True,
+    "ef": lambda t: t.is_floating_point(),
+    "m": lambda t: t.dim() >= 2,
+    "f": lambda t: t.is_floating_point(),
+    "f2": lambda t: t.is_floating_point(),
+    "z": lambda t: t.is_complex(),
+    "q": lambda t: t.dtype is torch.int64,
+    "k": lambda t: t.dtype is torch.bool,
+    "L": lambda t: t.is_floating_point() and t.dim() >= 2 and t.shape[-1] == 4,
+    "W": lambda t: t.is_floating_point() and tuple(t.shape) == (4, 4),
+    "B": lambda t: t.is_floating_point() and tuple(t.shape) == (4,),
+    "C": lambda t: t.is_floating_point() and _shape(t, 4, d1=4),
+    "K": lambda t: (
+        t.is_floating_point() and _shape(t, 4, d0=4, d1=4) and t.shape[2] == t.shape[3] < 4
+    ),
+    "C1": lambda t: t.is_floating_point() and _shape(t, 3, d1=4),
+    "K1": lambda t: t.is_floating_point() and _shape(t, 3, d0=4, d1=4),
+    "H": lambda t: t.is_floating_point() and _shape(t, 4, d1=2, d3=4),
+    "P": lambda t: t.dim() == 3,
+    "R": lambda t: t.dim() == 3,
 }
+"""What a name in a template may stand for."""
+EXACT_ONLY = frozenset({"e", "e2", "ef", "q", "k"})
+"""Those of which whole numbers are wanted."""
+
+
+class Missing(Exception):
+    """No name of the program is what the template wants."""
 
 
 @dataclass(slots=True)
 class Growing:
-    """A program under construction, and what eager has made of it so far at every size."""
+    """A program under construction, and what eager has made of it so far in each call.
+
+    ``ended``: the calls in which a line raised; ``rounded``: names that are not exact."""
 
     chooser: Chooser
-    inputs: tuple[Input, ...]
+    base: Fuzzed
+    may_raise: bool
     lines: list[str] = field(default_factory=list)
-    inexact: set[str] = field(default_factory=set)
+    rounded: set[str] = field(default_factory=set)
     environments: list[dict[str, Any]] = field(default_factory=list)
+    ended: set[int] = field(default_factory=set)
     fresh: int = 0
 
-    def restart(self) -> None:
-        """Runs all lines anew."""
-        self.environments = [
-            {"torch": torch, **dict(zip((i.name for i in self.inputs), arguments))}
-            for arguments in (Fuzzed(self.inputs, (), "").arguments(c) for c in range(len(SIZES)))
-        ]
+    def restart(self, cases: Sequence[int]) -> None:
+        """Runs all lines anew in these calls."""
         text = compile("\n".join(self.lines), "<program>", "exec")
-        for environment in self.environments:
-            exec(text, environment)
+        while len(self.environments) < len(self.base.sizes):
+            self.environments.append({})
+        for case in cases:
+            arguments = zip((i.name for i in self.base.inputs), self.base.arguments(case))
+            self.environments[case] = {"torch": torch, **dict(arguments)}
+            torch.manual_seed(SEED)
+            if case not in self.ended:
+                exec(text, self.environments[case])
 
-    def names(self, exact: bool = False) -> list[str]:
-        """What is a tensor at every size."""
+    def live(self) -> list[int]:
+        """The calls that no line has ended."""
+        return [case for case in range(len(self.base.sizes)) if case not in self.ended]
+
+    def names(self, wanted: Callable[[Tensor], bool] = lambda t: True) -> list[str]:
+        """What is such a tensor in every call."""
+        live = [self.environments[case] for case in self.live()]
         return [
             name
-            for name in self.environments[0]
-            if all(isinstance(e.get(name), Tensor) for e in self.environments)
-            and not (exact and name in self.inexact)
+            for name in live[0]
+            if OWN.fullmatch(name)
+            and all(isinstance(e.get(name), Tensor) and wanted(e[name]) for e in live)
         ]
 
     def pick(self, names: Sequence[str]) -> str:
         """One of the names, the newest more often."""
+        if not names:
+            raise Missing
         return self.chooser.choose([*names, *names[-3:], *names[-3:]])
 
     def size(self) -> str:
         """An expression of a size."""
+        numbers = [i.name for i in self.base.inputs if i.dtype == "int"]
+        if numbers and self.chooser.choose((True, False, False)):
+            return self.chooser.choose(numbers)
         name = self.pick(self.names())
-        rank = min(e[name].dim() for e in self.environments)
+        rank = min(self.environments[case][name].dim() for case in self.live())
         return f"{name}.shape[{self.chooser.choose(range(rank))}]" if rank else f"{name}.numel()"
 
-    def step(self) -> None:
-        """Adds one line, if eager runs it at every size and its numbers stay small."""
-        kind = self.chooser.choose(KINDS)
-        template = self.chooser.choose(TEMPLATES[kind])
-        exact = self.names(exact=True)
-        if not exact:
-            return
-        v = self.pick(exact if kind in ("write", "block") else self.names())
-        w = self.pick(exact if kind in ("write", "block") else self.names())
-        name = f"t{self.fresh}"
-        values = {
-            "v": v,
-            "w": w,
-            "e": self.pick(exact),
-            "e2": self.pick(exact),
-            "n": name,
-            "i": self.chooser.choose((0, 1, 2, 3)),
-            "d": self.chooser.choose((0, -1, 1)),
-            "s": self.size(),
-            "t": self.chooser.choose((self.size(), "1", "2", "4")),
-        }
-        if (
-            re.search(r"{(e|e2)}", template)
-            and kind == "pure"
-            and "{w}" in template
-            and w not in exact
-        ):
-            return
-        text = template.format(**values)
-        line = f"{name} = {text}" if kind in ("pure", "view", "inexact") else text
-        if self.accepts(line):
-            self.lines.append(line)
-            self.fresh += 1
-            if kind == "inexact" or (kind in ("pure", "view") and {v, w} & self.inexact):
-                self.inexact.add(name)
-        else:
-            self.restart()
+    def fill(self, template: str, exact: bool, bound: dict[str, str]) -> str:
+        """The template with names, and with parts drawn anew."""
 
-    def accepts(self, line: str) -> bool:
-        """Whether eager runs the line everywhere, with small whole numbers as results."""
-        code = compile(line, "<program>", "exec")
-        try:
-            for environment in self.environments:
-                exec(code, environment)
-        except Exception:
+        def filled(hole: re.Match[str]) -> str:
+            key = hole[1]
+            if key in bound:
+                return bound[key]
+            if key == "s":
+                return self.size()
+            if key == "t":
+                return self.chooser.choose((self.size(), "1", "2", "4"))
+            if key in grammar.PARTS:
+                return self.fill(self.chooser.choose(grammar.PARTS[key]), exact, bound)
+            names = self.names((lambda _: True) if key == "x" else WANTED[key])
+            if key == "x":
+                names = [name for name in names if name.startswith("x")]
+            if exact or key in EXACT_ONLY:
+                names = [name for name in names if name not in self.rounded]
+            first = bound.get("v") or bound.get("f")
+            if key == "e" and first in names and self.chooser.choose((True, True, False)):
+                bound[key] = first  # a mask of what it indexes
+            else:
+                bound[key] = self.pick(names)
+            return bound[key]
+
+        return HOLE.sub(filled, template)
+
+    def step(self) -> bool:
+        """Tries to add a statement; whether it did."""
+        family = self.chooser.choose(FAMILIES)
+        if family.startswith("raising") and not self.may_raise:
             return False
-        return all(
-            small(value)
-            for environment in self.environments
-            for name, value in environment.items()
-            if isinstance(value, Tensor) and name not in self.inexact
+        table = grammar.EXPRESSIONS if family in grammar.EXPRESSIONS else grammar.STATEMENTS
+        return self.tries(family, self.chooser.choose(table[family]))
+
+    def tries(self, family: str, template: str) -> bool:
+        """The same with a given template."""
+        # What jumps may read exact names only; views, writes and libraries take any.
+        exact = family not in grammar.SMOOTH
+        name = f"t{self.fresh}"
+        bound = {"n": name}
+        try:
+            text = self.fill(template, exact, bound)
+        except Missing:
+            return False
+        line = f"{name} = {text}" if family in grammar.EXPRESSIONS else text
+        used = {value for key, value in bound.items() if key != "n"}
+        rounded = family in grammar.ROUNDED or bool(used & self.rounded)
+        if not self.accepts(line, rounded):
+            return False
+        self.lines.append(line)
+        self.fresh += 1
+        return True
+
+    def accepts(self, line: str, rounded: bool) -> bool:
+        """Whether eager runs the line, everywhere or almost."""
+        try:
+            code = compile(line, "<program>", "exec")
+        except SyntaxError:
+            return False
+        before = [_versions(environment) for environment in self.environments]
+        raised: list[int] = []
+        run: list[int] = []
+        live = self.live()
+        for case in live:
+            run.append(case)
+            try:
+                exec(code, self.environments[case])
+            except RAISED:
+                raised.append(case)
+                if not self.may_raise or len(raised) > MOST_RAISED:
+                    self.restart(run)
+                    return False
+        if len(raised) == len(live) or self.too_large(live):
+            self.restart(run)
+            return False
+        self.ended |= set(raised)
+        for case in self.live():
+            after = _versions(self.environments[case])
+            made = {name for name, version in after.items() if before[case].get(name) != version}
+            self.note_rounding(self.environments[case], made if rounded else set())
+        return True
+
+    def too_large(self, live: Sequence[int]) -> bool:
+        """Whether something grew past what is quick to compare."""
+        return any(
+            t.numel() > MOST_ELEMENTS
+            for case in live
+            for name, value in self.environments[case].items()
+            if OWN.fullmatch(name)
+            for t in tensors_in(value)
         )
+
+    def note_rounding(self, environment: dict[str, Any], made: set[str]) -> None:
+        """Learns which names are not exact, and what lies in the same memory as these."""
+        own = {name: value for name, value in environment.items() if OWN.fullmatch(name)}
+        self.rounded |= {name for name in made if _can_round(own[name])}
+        self.rounded |= {n for n, v in own.items() if not all(map(exact_tensor, tensors_in(v)))}
+        memory = {_memory(t) for n in self.rounded if n in own for t in tensors_in(own[n])} - {0}
+        self.rounded |= {
+            n for n, v in own.items() if any(_memory(t) in memory for t in tensors_in(v))
+        }
 
     def finish(self) -> Fuzzed:
         """The program, which returns some of its names."""
-        names = self.names()
-        chosen = [self.pick(names) for _ in range(self.chooser.choose((1, 2, 3)))]
-        return Fuzzed(self.inputs, tuple(self.lines), ", ".join([*chosen, self.size()]))
+        live = [self.environments[case] for case in self.live()]
+        names = [name for name in live[0] if OWN.fullmatch(name) and all(name in e for e in live)]
+        count = self.chooser.choose((1, 2, 3, 4, 8))
+        chosen = list(dict.fromkeys(self.pick(names) for _ in range(count)))
+        chosen += chosen[: self.chooser.choose((0, 0, 0, 1))]
+        if self.chooser.choose((True, False)):
+            chosen.append(self.size())
+        text = ", ".join(chosen)
+        form = self.chooser.choose(("{},", "{},", "{},", "[{}]", "dict(r=[{}])", "({}), None"))
+        return replace(self.base, lines=tuple(self.lines), result=form.format(text))
 
 
-def small(value: Tensor) -> bool:
-    """Every order of adding up gives the same."""
-    return value.numel() < 5000 and bool((value.double().abs() <= 2**16).all())
+RAISED = (
+    RuntimeError,
+    ValueError,
+    IndexError,
+    TypeError,
+    AssertionError,
+    NotImplementedError,
+    ZeroDivisionError,
+    AttributeError,
+)
+FAMILIES = tuple(family for family, share in grammar.SHARES.items() for _ in range(share))
+
+
+def _versions(environment: dict[str, Any]) -> dict[str, Any]:
+    """What tells whether a statement wrote to a name, or bound it."""
+    return {
+        name: (id(value), *(t._version for t in tensors_in(value)))
+        for name, value in environment.items()
+        if OWN.fullmatch(name)
+    }
+
+
+def _can_round(value: Any) -> bool:
+    return any(t.is_floating_point() or t.is_complex() for t in tensors_in(value))
+
+
+def _memory(t: Tensor) -> int:
+    return t.untyped_storage().data_ptr() if t.numel() else 0
+
+
+def exact_tensor(value: Tensor) -> bool:
+    """Whether every order of adding up such numbers gives the same."""
+    if value.is_complex():
+        value = torch.view_as_real(value.detach().resolve_conj())
+    if not value.is_floating_point():
+        return True
+    wide = value.detach().double()
+    wide = wide[wide.isfinite()] * 2
+    return bool((wide == wide.floor()).all()) and bool(
+        (wide.abs() < 2 * EXACT_BELOW[value.dtype]).all()
+    )
 
 
 def grow(chooser: Chooser, steps: int) -> Fuzzed:
-    """A random program of at most that many lines."""
-    inputs = [
+    """A random program of at most that many statements."""
+    growing = Growing(chooser, _beginning(chooser), may_raise=chooser.choose((True, False, False)))
+    growing.restart(range(len(growing.base.sizes)))
+    for _ in range(steps):
+        for _ in range(TRIES):
+            if growing.step():
+                break
+    return growing.finish()
+
+
+def _beginning(chooser: Chooser) -> Fuzzed:
+    """The arguments and the sizes."""
+    triples = [
+        chooser.choose(kind)
+        for kind in (inputs.GENERIC, inputs.EQUAL, inputs.WITH_ZERO, inputs.WITH_ONE, inputs.ANY)
+    ]
+    sizes = []
+    while triples:
+        sizes.append(dict(zip("abc", triples.pop(chooser.choose(range(len(triples)))))))
+    theme = chooser.choose((*inputs.THEMES.values(), *((),) * 10))
+    shapes = [*theme] or [
+        chooser.choose(inputs.SHAPES) for _ in range(chooser.choose((1, 2, 2, 3)))
+    ]
+    if theme and chooser.choose((True, False)):
+        shapes.append(chooser.choose(inputs.SHAPES))
+    common = chooser.choose(("float32", "float32", "float32", "float64", "bfloat16", "float16"))
+    made = [
         Input(
             f"x{k}",
-            tuple(chooser.choose(SHAPES).split()),
-            chooser.choose(DTYPES),
-            tuple(chooser.choose(LAYOUTS) for _ in range(chooser.choose((1, 1, 3)))),
+            tuple(shape.split()),
+            common if k < len(theme) else chooser.choose(inputs.DTYPES),
+            tuple(chooser.choose(inputs.LAYOUTS) for _ in range(chooser.choose((1, 1, 3)))),
         )
-        for k in range(chooser.choose((1, 2, 2, 3)))
+        for k, shape in enumerate(shapes)
     ]
+    if chooser.choose((True, *(False,) * 11)):  # kernels have no gradients: eager runs it
+        made = [replace(entry, requires_grad=entry.dtype in FLOATS) for entry in made]
     if chooser.choose((True, False, False, False)):
-        view = chooser.choose(("x0", "x0[:1]", "x0.flatten()", "x0[1:]", "x0.view_as(x0)"))
-        inputs = [replace(inputs[0], shape=tuple("a b".split())), *inputs[1:]]
-        inputs.append(Input("same", (), inputs[0].dtype, ("plain",), view))
-    growing = Growing(chooser, tuple(inputs))
-    growing.restart()
-    for _ in range(steps):
-        growing.step()
-    return growing.finish()
+        views = VIEWS_OF_ARGUMENTS if made[0].shape else VIEWS_OF_ARGUMENTS[-3:]
+        made.append(Input("same", (), made[0].dtype, ("plain",), chooser.choose(views)))
+    if chooser.choose((True, False, False, False)):
+        made.append(Input("n0", (), chooser.choose(("int", "int", "float")), ("plain",)))
+    return Fuzzed(tuple(made), (), "", tuple(sizes))
+
+
+FLOATS = ("float16", "bfloat16", "float32", "float64", "complex64")
+VIEWS_OF_ARGUMENTS = (
+    *("x0[:1]", "x0[1:]", "x0.flatten()", "x0.mT if x0.dim() > 1 else x0", "x0[..., None]"),
+    *("x0", "x0.view_as(x0)", "x0.detach()"),
+)

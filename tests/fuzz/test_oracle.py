@@ -1,0 +1,177 @@
+"""What the fuzzer rests on: each way to differ is seen, a crash is one, and small programs are found."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.fuzz import grammar, programs
+from tests.fuzz.inputs import Input
+from tests.fuzz.oracle import call, close, differences, wrong
+from tests.fuzz.programs import Fuzzed, Growing
+from tests.fuzz.shrink import cause, shrunk
+from tests.fuzz.workers import WAYS, Drawn, differences_of, in_a_process, program_of
+
+
+def eager(x: Tensor) -> Any:
+    x[:1].add_(1)
+    return x, x[1:], x.sum(0)
+
+
+def _raises(x: Tensor) -> Any:
+    x[:1].add_(1)
+    raise IndexError
+
+
+def _draws(x: Tensor) -> Any:
+    torch.rand(())
+    return eager(x)
+
+
+def _hidden_write(x: Tensor) -> Any:
+    x.data[:1].add_(1)
+    return x, x[1:], x.sum(0)
+
+
+def _other(change: Callable[[list[Any]], None]) -> Callable[[Tensor], Any]:
+    def program(x: Tensor) -> Any:
+        results = list(eager(x))
+        change(results)
+        return tuple(results)
+
+    return program
+
+
+def _put(place: int, make: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
+    return _other(lambda results: results.__setitem__(place, make(results[place])))
+
+
+OTHERS = {
+    "values": _put(2, lambda t: t + 1),
+    "dtype": _put(2, Tensor.double),
+    "shape": _put(2, lambda t: t[None]),
+    "strides": _put(1, lambda t: t.mT.contiguous().mT),
+    "requires_grad": _put(2, lambda t: t.clone().requires_grad_()),
+    "memory": _put(1, Tensor.clone),
+    "the same": _put(0, lambda t: t.view_as(t)),
+    "offset": _put(1, lambda t: t.clone()),
+    "raises": _raises,
+    "argument 0: values": lambda x: (x, x[1:], x.sum(0)),
+    "version counter": _hidden_write,
+    "random state": _draws,
+    "results are nested": lambda x: list(eager(x)),
+    "value": _put(2, lambda t: 3),
+}
+
+
+@pytest.mark.parametrize("aspect", OTHERS)
+def test_each_way_to_differ_is_seen(aspect: str) -> None:
+    found = call(OTHERS[aspect], [torch.ones(3, 2)])
+    assert any(
+        aspect in problem
+        for problem in differences(found, call(eager, [torch.ones(3, 2)]), exact=False)
+    )
+    again = call(eager, [torch.ones(3, 2)])
+    assert list(differences(again, call(eager, [torch.ones(3, 2)]), exact=True)) == []
+
+
+def test_close_is_as_close_as_eager_is_to_float64() -> None:
+    eager, truth = torch.tensor([1.0, 100.0]), torch.tensor([1.0, 100.0]).double()
+    assert close(eager + 1e-5, eager, truth)
+    assert not close(eager + 1e-3, eager, truth)
+    assert close(eager + 1e-3, eager, truth + 1e-3)
+    assert not close(eager * float("inf"), eager, truth)
+
+
+def test_a_crash_is_told_with_its_signal() -> None:
+    def work(tell: Callable[[Any], None]) -> None:
+        tell(["run", 3])
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    assert list(in_a_process(work)) == [["run", 3], ["crash", "SIGSEGV "]]
+
+
+def test_a_program_that_differs_is_made_small() -> None:
+    program = Fuzzed(
+        (Input("x0", ("a", "b"), "int32", ("stepped",)), Input("x1", ("a",), "bool", ("plain",))),
+        ("t0 = x0 + 1", "t1 = t0.cumsum(0)", "t2 = x1 | True", "t3 = t1 * 2"),
+        "[t0, t2, t1]",
+    )
+    small, found = shrunk(
+        program, lambda p: ["x: 17"] if "cumsum" in p.source and "t0 = " in p.source else []
+    )
+    assert found == ["x: 17"]
+    assert small.lines == ("t0 = x0 + 1", "t1 = t0.cumsum(0)")
+    assert (
+        len(small.sizes) == 1 and len(small.inputs) == 1 and small.inputs[0].layouts == ("plain",)
+    )
+
+
+def test_causes_have_no_numbers() -> None:
+    assert (
+        cause("sizes {'a': 3}: compiled: result[1]: values [1, 2]\n eager's [3]")
+        == "compiled: result: values"
+    )
+
+
+def test_what_is_printed_can_be_pasted() -> None:
+    program = program_of(3)
+    namespace: dict[str, Any] = {}
+    exec(str(program).rsplit("print", 1)[0], namespace)
+    assert namespace["PROGRAM"] == program
+
+
+def test_a_seed_is_always_the_same_program() -> None:
+    assert [program_of(seed) for seed in range(5)] == [program_of(seed) for seed in range(5)]
+
+
+def test_the_sizes_of_calls_include_none_one_and_equal_ones() -> None:
+    for seed in range(20):
+        triples = [tuple(sizes.values()) for sizes in program_of(seed).sizes]
+        assert any(0 in t for t in triples) and any(1 in t for t in triples) and len(triples) == 5
+        assert any(len(set(t)) == 1 for t in triples)
+
+
+def test_programs_that_were_compiled_together_do_what_they_do_alone() -> None:
+    seeds = [1, 2, 3]
+    assert [found for _, found in differences_of(seeds, WAYS["plain"], "0")] == [
+        wrong(program_of(seed), concrete=False, silent=False) for seed in seeds
+    ]
+
+
+TEMPLATES = [
+    (family, template)
+    for table in (grammar.EXPRESSIONS, grammar.STATEMENTS)
+    for family, templates in table.items()
+    for template in templates
+]
+
+
+@pytest.mark.slow
+def test_every_template_is_in_some_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = [
+        template
+        for family, template in dict.fromkeys(TEMPLATES)
+        if not _can_be_drawn(family, template)
+    ]
+    assert dead == []
+
+
+def _can_be_drawn(family: str, template: str) -> bool:
+    for seed in range(60):
+        drawn = Drawn(random.Random(seed))
+        growing = Growing(drawn, programs._beginning(drawn), may_raise=True)
+        growing.restart(range(len(growing.base.sizes)))
+        for _ in range(seed % 5):
+            growing.step()
+        for _ in range(12):
+            if growing.tries(family, template):
+                return True
+    return False

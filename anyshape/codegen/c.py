@@ -4,7 +4,7 @@ In: a ``Kernel`` and a name. Out: text of ``void NAME(pointers, sizes, scalars)`
 the kernel's parameters; it uses the helpers of ``c_prelude()``. Parallel axes are shared among
 threads where there is enough work; the innermost axis with unit steps is vectorised. Reductions
 have vectors of accumulators, by blocks, so that long rows lose no precision; what is left of a row
-goes sixteen at a time, the last under a mask. Read on: ``passes.py``, ``c_lanes.py``.
+goes sixteen at a time, the last under a mask. Read on: ``reduction_phases.py``, ``c_lanes.py``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LANES = 64
 TILE = 64
 """Side of the tiles in which transposed operands are turned; ``as_turn`` knows it too."""
 SCRATCH_BYTES = 262144
-"""Rows up to this size are kept on the stack between passes."""
+"""Rows up to this size are kept on the stack between phases."""
 VECTOR_BYTES = 512
 """What the last vector of a row may read and write behind what is kept: ``WIDE`` lanes."""
 
@@ -86,15 +86,15 @@ class _Emitter(LanePrinter):
 
     def text(self) -> str:
         kernel = self.kernel
-        self.passes = analyse(kernel)
+        self.phases = analyse(kernel)
         self.elements = list(kernel.elements)
-        self.lane = lane(kernel, self.passes)
+        self.lane = lane(kernel, self.phases)
         if self.lane is not None and not kernel.ordered:
-            self.splits = thresholds(self.passes, self.lane)
+            self.splits = thresholds(self.phases, self.lane)
         params = ", ".join(self._param(p) for p in kernel.params) or "void"
-        if not kernel.rows:
+        if not kernel.reduction_axes:
             self._map()
-        elif self.lane != kernel.rows[-1].name:
+        elif self.lane != kernel.reduction_axes[-1].name:
             self._by_column()
         elif kernel.axes:
             self._by_row()
@@ -137,7 +137,7 @@ class _Emitter(LanePrinter):
             self._close(len(axes))
             return
         *outer, inner = axes
-        across = turned(self.passes, inner.name)
+        across = turned(self.phases, inner.name)
         if across is not None:
             self._turned_map(inner, *across)
             return
@@ -155,7 +155,7 @@ class _Emitter(LanePrinter):
 
     def _writes_apart(self, axis: Axis) -> bool:
         """Does each turn of this loop write to a place of its own, next to the last?"""
-        return all(step_of(self.passes, s, axis.name) == 1 for s in self.kernel.stores)
+        return all(step_of(self.phases, s, axis.name) == 1 for s in self.kernel.stores)
 
     def _turned_map(self, inner: Axis, across: str, loads: list[int]) -> None:
         """Some loads run along another axis than the stores: square tiles, turned in registers."""
@@ -187,7 +187,7 @@ class _Emitter(LanePrinter):
         assert isinstance(element, Load)
         storage, size = STORAGE[element.dtype.name], element.dtype.size_bytes
         word = f"u{8 * size}"
-        step = step_of(self.passes, element, inner.name)
+        step = step_of(self.phases, element, inner.name)
         assert step is not None
         self._line(f"{storage} w{number}[{TILE * TILE}];")
         self._open("")
@@ -218,68 +218,68 @@ class _Emitter(LanePrinter):
 
     def _outer_elements(self) -> list[int]:
         """The elements that do not vary along the lane."""
-        needed = self.passes.closure((n for s in self.kernel.stores for n in operands(s)), set())
-        return [n for n in needed if self.lane not in self.passes.axes_of[n]]
+        needed = self.phases.closure((n for s in self.kernel.stores for n in operands(s)), set())
+        return [n for n in needed if self.lane not in self.phases.axes_of[n]]
 
     def _by_row(self) -> None:
-        """The row is the vector: one place of the parallel axes at a time, pass by pass."""
+        """The row is the vector: one place of the parallel axes at a time, phase by phase."""
         axes = self.kernel.axes
         self._find_kept()
         self._parallel(len(axes), scratch=bool(self.kept))
         self._open_loops(axes)
         done: set[int] = set()
-        for level in range(self.passes.count):
+        for level in range(self.phases.count):
             self._row_elements(level, done)
             self._row_pass(level, done)
-            for store in self.passes.stores(level, "row"):
+            for store in self.phases.stores(level, "row"):
                 self._store(store)
         self._close(len(axes))
         self._free_scratch()
 
     def _whole(self) -> None:
-        """One row in all: each pass is shared among threads by blocks, whose results are combined
+        """One row in all: each phase is shared among threads by blocks, whose results are combined
         in order, so that the result does not depend on the number of threads."""
         self._find_kept()
         if self.kept:
             self._open("")
             self._scratch()
         done: set[int] = set()
-        for level in range(self.passes.count):
+        for level in range(self.phases.count):
             self._row_elements(level, done)
             self._shared_pass(level, done)
-            for store in self.passes.stores(level, "row"):
+            for store in self.phases.stores(level, "row"):
                 self._store(store)
         self._free_scratch()
 
     def _row_elements(self, level: int, done: set[int]) -> None:
-        """Elements that do not vary along the row and are known before pass ``level``."""
-        passes = self.passes
+        """Elements that do not vary along the row and are known before phase ``level``."""
+        phases = self.phases
         roots = [
             n
             for n in range(len(self.elements))
-            if not passes.in_row(n) and passes.level[n] == level
+            if not phases.in_row(n) and phases.level[n] == level
         ]
-        new = [n for n in passes.closure(roots, done) if not passes.in_row(n)]
+        new = [n for n in phases.closure(roots, done) if not phases.in_row(n)]
         plain = [n for n in new if not isinstance(self.elements[n], Reduce)]
         self._emit_elements(plain)
         done.update(plain)
 
     def _work(self, level: int, done: set[int]) -> Work:
-        """What a pass computes for each cell."""
-        passes = self.passes
+        """What a phase computes for each cell."""
+        phases = self.phases
         return Work(
-            stores=passes.stores(level, "cell"),
-            reduces=passes.reduces(level),
-            keep=[n for n in self.kept if passes.level[n] == level],
+            stores=phases.stores(level, "cell"),
+            reduces=phases.reduces(level),
+            keep=[n for n in self.kept if phases.level[n] == level],
             known=done | self._known_rows(level),
         )
 
     def _known_rows(self, level: int) -> set[int]:
-        """Reductions of earlier passes: their values are variables already."""
+        """Reductions of earlier phases: their values are variables already."""
         return {
             n
             for n, e in enumerate(self.elements)
-            if isinstance(e, Reduce) and self.passes.level[n] <= level
+            if isinstance(e, Reduce) and self.phases.level[n] <= level
         }
 
     def _row_pass(self, level: int, done: set[int]) -> None:
@@ -288,7 +288,7 @@ class _Emitter(LanePrinter):
         if not work:
             return
         self._start_scans(work)
-        *outer, inner = kernel.rows
+        *outer, inner = kernel.reduction_axes
         self._open_loops(outer)
         start, end = "0", self._dim(inner.extent)
         block = BLOCK * self._vectors(work)[0][0]
@@ -310,7 +310,7 @@ class _Emitter(LanePrinter):
         if self._scans(work):
             self._row_pass_again(work, done)
             return
-        *outer, inner = kernel.rows
+        *outer, inner = kernel.reduction_axes
         extent, block = self._dim(inner.extent), BLOCK * WIDE
         units, unit = f"(({extent} + {block - 1}) / {block})", f"{inner.name}b / {block}"
         for axis in reversed(outer):
@@ -338,7 +338,7 @@ class _Emitter(LanePrinter):
     def _row_pass_again(self, work: Work, done: set[int]) -> None:
         """A scan over the only row runs in order."""
         self._start_scans(work)
-        *outer, inner = self.kernel.rows
+        *outer, inner = self.kernel.reduction_axes
         self._open_loops(outer)
         self._declare(work.reduces, "a", total=True)
         self._segments(inner, "0", self._dim(inner.extent), work)
@@ -348,7 +348,7 @@ class _Emitter(LanePrinter):
         done.update(work.reduces)
 
     def _start_scans(self, work: Work) -> None:
-        """A scan that several passes need runs again in each."""
+        """A scan that several phases need runs again in each."""
         for n in self._scans(work):
             kind = "" if n in self.started else f"{total_type(self.elements[n])} "
             self._line(f"{kind}c{n} = {c_identity(self.elements[n])};")
@@ -378,7 +378,7 @@ class _Emitter(LanePrinter):
                 self._spread(column, f"t{n}[{_lane(column)}] = {c_identity(element)};")
             elif isinstance(element, Scan):
                 self._line(f"{total_type(element)} c{n}[{LANES}];")
-        for level in range(self.passes.count):
+        for level in range(self.phases.count):
             self._column_pass(level, column)
         self._close(len(outer) + 1)
 
@@ -398,7 +398,7 @@ class _Emitter(LanePrinter):
         work, place = self._work(level, set()), _lane(column)
         if work:
             work.known.clear()
-            *outer, inner = self.kernel.rows
+            *outer, inner = self.kernel.reduction_axes
             for n in self._scans(work):
                 self._spread(column, f"c{n}[{place}] = {c_identity(self.elements[n])};")
             self._open_loops(outer)
@@ -424,7 +424,7 @@ class _Emitter(LanePrinter):
                     column, f"{total} = {c_combine(self.elements[n], total, f'a{n}[{place}]')};"
                 )
             self._close(1 + len(outer))
-        after = self.passes.stores(level, "row")
+        after = self.phases.stores(level, "row")
         if after:
             self._open_columns(column)
             self._columns_known([n for s in after for n in operands(s)], column)
@@ -434,7 +434,7 @@ class _Emitter(LanePrinter):
 
     def _load_columns(self, roots: list[int], column: Axis) -> None:
         """What has helpers that convert it, for all columns of a block, into ``x{number}``."""
-        body = self.passes.closure(roots, set())
+        body = self.phases.closure(roots, set())
         loads = self._converted_loads(body, column.name, CONVERTED_WIDE)
         for n, _ in loads:
             self._line(f"f32 x{n}[{LANES}];")
@@ -450,7 +450,7 @@ class _Emitter(LanePrinter):
     def _columns_known(self, roots: list[int], column: Axis) -> None:
         """Elements of one column, reductions read back from their vectors."""
         place = _lane(column)
-        for n in self.passes.closure(roots, set()):
+        for n in self.phases.closure(roots, set()):
             element = self.elements[n]
             if isinstance(element, Reduce):
                 self._line(f"const {self._type(n)} v{n} = t{n}[{place}];")
@@ -461,30 +461,30 @@ class _Emitter(LanePrinter):
             else:
                 self._emit_elements([n])
 
-    # --- what is kept between passes ---
+    # --- what is kept between phases ---
 
     def _find_kept(self) -> None:
-        """Costly elements of a row that several passes need are kept instead of computed again."""
-        passes, kernel = self.passes, self.kernel
-        if passes.count < 2 or len(kernel.rows) != 1:
+        """Costly elements of a row that several phases need are kept instead of computed again."""
+        phases, kernel = self.phases, self.kernel
+        if phases.count < 2 or len(kernel.reduction_axes) != 1:
             return
         used: dict[int, set[int]] = {}
-        for level in range(passes.count):
-            roots = passes.reduced_by(passes.reduces(level))
-            roots += [n for s in passes.stores(level, "cell") for n in operands(s)]
-            for n in passes.closure(roots, set()):
+        for level in range(phases.count):
+            roots = phases.reduced_by(phases.reduces(level))
+            roots += [n for s in phases.stores(level, "cell") for n in operands(s)]
+            for n in phases.closure(roots, set()):
                 used.setdefault(n, set()).add(level)
         for n, element in enumerate(kernel.elements):
             if (
                 isinstance(element, Op)
                 and COSTS.get(element.op, 1) >= 8
-                and passes.in_row(n)
+                and phases.in_row(n)
                 and len(used.get(n, ())) > 1
             ):
                 self.kept[n] = f"s{n}"
 
     def _scratch(self) -> None:
-        extent = f"({self._dim(self.kernel.rows[0].extent)})"
+        extent = f"({self._dim(self.kernel.reduction_axes[0].extent)})"
         for n, name in self.kept.items():
             kind = C_TYPES[self.kernel.elements[n].dtype.name]
             self._line(
@@ -497,7 +497,7 @@ class _Emitter(LanePrinter):
     def _free_scratch(self) -> None:
         if not self.kept:
             return
-        extent = f"({self._dim(self.kernel.rows[0].extent)})"
+        extent = f"({self._dim(self.kernel.reduction_axes[0].extent)})"
         for n, name in self.kept.items():
             kind = C_TYPES[self.kernel.elements[n].dtype.name]
             self._line(f"if ({extent} * sizeof({kind}) > {SCRATCH_BYTES}) free({name});")
@@ -532,7 +532,7 @@ class _Emitter(LanePrinter):
         )
         least = max(GRAIN * 4 // max(cost, 4), 1)
         cells: Dim = 1
-        for axis in (*self.kernel.axes, *self.kernel.rows):
+        for axis in (*self.kernel.axes, *self.kernel.reduction_axes):
             cells = cells * axis.extent
         if isinstance(cells, int):
             return "1" if cells > least else None

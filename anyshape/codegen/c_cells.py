@@ -17,7 +17,7 @@ from anyshape.codegen.c_texts import (
     c_combine,
     c_number,
 )
-from anyshape.codegen.reduction_phases import Passes
+from anyshape.codegen.reduction_phases import Phases
 from anyshape.codegen.scalar import c_scalar
 from anyshape.ir.dtypes import DType, bool_
 from anyshape.ir.loops import (
@@ -45,7 +45,7 @@ class CellPrinter:
     name: str
     lines: list[str] = field(default_factory=list)
     depth: int = 1
-    passes: Passes = field(init=False)
+    phases: Phases = field(init=False)
     elements: list[Element] = field(default_factory=list)
     kept: dict[int, str] = field(default_factory=dict)
     tiles: dict[int, str] = field(default_factory=dict)
@@ -96,12 +96,14 @@ class CellPrinter:
                 self._line(f"const {kind} v{n} = c{n};")
                 continue
             if n in self.kept and n not in keep:
-                self._line(f"const {kind} v{n} = {self.kept[n]}[{self.kernel.rows[0].name}];")
+                self._line(
+                    f"const {kind} v{n} = {self.kept[n]}[{self.kernel.reduction_axes[0].name}];"
+                )
                 continue
             self._line(f"const {kind} v{n} = {self._value(n, element)};")
             if n in keep:
                 kept = self._result(f"v{n}", "0")
-                self._line(f"{self.kept[n]}[{self.kernel.rows[0].name}] = {kept};")
+                self._line(f"{self.kept[n]}[{self.kernel.reduction_axes[0].name}] = {kept};")
 
     def _value(self, number: int, element: Element) -> str:
         match element:
@@ -133,7 +135,7 @@ class CellPrinter:
             text = f"as_load_{HALF[dtype.name]}({text})"
         elif dtype is bool_:
             text = f"({text} != 0)"
-        along = self.partial and self.partial in self.passes.axes_of[number]
+        along = self.partial and self.partial in self.phases.axes_of[number]
         conditions = ["l < left"] if along else []
         conditions += self._turns(number)
         conditions += [] if element.mask is None else [f"v{element.mask}"]
@@ -144,7 +146,7 @@ class CellPrinter:
         because it does not vary along them. What it reads need not be there otherwise."""
         return [
             f"{self._dim(axis.extent)} > 0"
-            for axis in self.passes.needed_in(number)
+            for axis in self.phases.needed_in(number)
             if axis.name not in self.running
             and not (isinstance(axis.extent, int) and axis.extent > 0)
         ]

@@ -52,7 +52,7 @@ class LanePrinter(CellPrinter):
 
     def _segments(self, axis: Axis, start: str, end: str, work: Work) -> None:
         """The lane loop, cut where conditions on the lane change, so that no cell decides them."""
-        body = set(self.passes.closure(self._roots(work), work.known))
+        body = set(self.phases.closure(self._roots(work), work.known))
         places = [p for p, truths in self.splits.items() if not body.isdisjoint(truths)]
         whole = self.elements
         plain = self._with_kept(work)
@@ -73,7 +73,7 @@ class LanePrinter(CellPrinter):
         self.elements = whole
 
     def _with_kept(self, work: Work) -> list[Element]:
-        """The elements, those that an earlier pass has kept without what they are made of."""
+        """The elements, those that an earlier phase has kept without what they are made of."""
         return [
             Const(0, e.dtype) if n in self.kept and n not in work.keep else e
             for n, e in enumerate(self.elements)
@@ -94,7 +94,7 @@ class LanePrinter(CellPrinter):
         return truths
 
     def _lane_loop(self, axis: Axis, start: str, end: str, work: Work) -> None:
-        body = self.passes.closure(self._roots(work), work.known, self.elements)
+        body = self.phases.closure(self._roots(work), work.known, self.elements)
         if self._scans(work):
             self._loop(axis.name, start, end)
             self._cell(work, body, "a{0}")
@@ -103,7 +103,7 @@ class LanePrinter(CellPrinter):
         if work.reduces:
             self._reducing_loops(axis, start, end, work, body)
             return
-        if axis in self.kernel.rows or self._converts(axis, work, body):
+        if axis in self.kernel.reduction_axes or self._converts(axis, work, body):
             self._line(f"i64 {axis.name}w = {start};")
             lanes = NARROW
             for lanes, _ in self._vectors(work):
@@ -155,7 +155,7 @@ class LanePrinter(CellPrinter):
         """(accumulators of a loop, cells that it is worth it for): several vectors where the
         addition is what takes time. Beside bytes, fewer than BYTES are no vector for GCC.
         """
-        body = self.passes.closure(self._roots(work), work.known)
+        body = self.phases.closure(self._roots(work), work.known)
         least = min((self.elements[n].dtype.size_bytes for n in body), default=4)
         if least == 1:
             return [(lanes, lanes) for lanes in (WIDE, BYTES)]
@@ -197,7 +197,7 @@ class LanePrinter(CellPrinter):
         self._load_halves(name, lanes, "left - h", body, CONVERTED)
         self._declare_halves(name, lanes, work, CONVERTED)
         needed = {n for s in work.stores for n in operands(s)}
-        results = sorted(needed.union(self.passes.reduced_by(work.reduces)))
+        results = sorted(needed.union(self.phases.reduced_by(work.reduces)))
         for n in results:
             self._line(f"{self._type(n)} z{n}[{lanes}];")
         self.partial = name
@@ -278,7 +278,7 @@ class LanePrinter(CellPrinter):
     def _near(self, item: Load | Store, name: str, dtypes: tuple[str, ...]) -> bool:
         """Elements of one of these dtypes that lie side by side along this axis?"""
         dtype = self.kernel.pointer(item.pointer).dtype
-        return dtype.name in dtypes and step_of(self.passes, item, name) == 1
+        return dtype.name in dtypes and step_of(self.phases, item, name) == 1
 
     def _half(self, item: Load | Store) -> str:
         return HALF[self.kernel.pointer(item.pointer).dtype.name]
@@ -298,7 +298,7 @@ class LanePrinter(CellPrinter):
             self._line(f"a{n} = {c_combine(element, f'a{n}', total)};")
 
     def _cells(self, work: Work) -> None:
-        self._cell(work, self.passes.closure(self._roots(work), work.known), "a{0}")
+        self._cell(work, self.phases.closure(self._roots(work), work.known), "a{0}")
 
     def _cell(self, work: Work, body: list[int], accumulator: str) -> None:
         """One cell: its elements, its part in each reduction, its stores."""
@@ -321,11 +321,11 @@ class LanePrinter(CellPrinter):
             self._line(f"{a} = {c_combine(self.elements[n], a, b)};")
 
     def _scans(self, work: Work) -> list[int]:
-        body = self.passes.closure(self._roots(work), work.known)
+        body = self.phases.closure(self._roots(work), work.known)
         return [n for n in body if isinstance(self.elements[n], Scan)]
 
     def _roots(self, work: Work) -> list[int]:
-        roots = self.passes.reduced_by(work.reduces)
+        roots = self.phases.reduced_by(work.reduces)
         return roots + [n for s in work.stores for n in operands(s)] + work.keep
 
     def _type(self, number: int) -> str:

@@ -1,8 +1,8 @@
-"""How a kernel runs over its rows: which passes it needs and what each computes.
+"""How a kernel runs over its rows: which phases it needs and what each computes.
 
-In: a ``Kernel``. Out: for each element the axes it depends on and the *pass* in which it can be
-known: an element needs pass 0 unless it depends on a ``Reduce``, which is known after the pass of
-its argument. Both targets print passes in order; nothing here is of one target.
+In: a ``Kernel``. Out: for each element the axes it depends on and the *phase* in which it can be
+known: an element needs phase 0 unless it depends on a ``Reduce``, which is known after the phase of
+its argument. Both targets print phases in order; nothing here is of one target.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from anyshape.symbolic import Dim, Expr, Symbol
 
 
 @dataclass(frozen=True, slots=True)
-class Passes:
-    """``axes_of[n]``: names of the axes that element ``n`` varies over; ``level[n]``: its pass.
+class Phases:
+    """``axes_of[n]``: names of the axes that element ``n`` varies over; ``level[n]``: its phase.
 
     ``after_rows`` are the elements that a store per row reads, other than through a reduction: they
     are needed of an empty row, too.
@@ -39,29 +39,29 @@ class Passes:
     kernel: Kernel
     axes_of: tuple[frozenset[str], ...]
     level: tuple[int, ...]
-    rows: frozenset[str]
-    after_rows: frozenset[int] = frozenset()
+    reduction_names: frozenset[str]
+    after_reductions: frozenset[int] = frozenset()
 
     @property
     def count(self) -> int:
-        """The number of passes."""
+        """The number of phases."""
         ends = [self.level[s.value] for s in self.kernel.stores]
         ends += [self.level[e.arg] for e in self.kernel.elements if isinstance(e, Reduce)]
         return max(ends, default=0) + 1
 
     def in_row(self, number: int) -> bool:
         """Does the element vary along the row?"""
-        return not self.rows.isdisjoint(self.axes_of[number])
+        return not self.reduction_names.isdisjoint(self.axes_of[number])
 
     def needed_in(self, number: int) -> tuple[Axis, ...]:
         """The axes none of which is empty where anything needs the element. A load that is printed
         outside of one of their loops, because it does not vary along it, may run only if that loop
         turns."""
         axes = self.kernel.axes
-        return axes if number in self.after_rows else (*axes, *self.kernel.rows)
+        return axes if number in self.after_reductions else (*axes, *self.kernel.reduction_axes)
 
     def reduces(self, level: int) -> list[int]:
-        """The reductions that pass ``level`` does."""
+        """The reductions that phase ``level`` does."""
         elements = self.kernel.elements
         return [
             n
@@ -70,7 +70,7 @@ class Passes:
         ]
 
     def stores(self, level: int, per: str) -> list[Store]:
-        """The stores of pass ``level``."""
+        """The stores of phase ``level``."""
         return [
             s
             for s in self.kernel.stores
@@ -108,9 +108,9 @@ class Passes:
         return list(found)
 
 
-def analyse(kernel: Kernel) -> Passes:
-    """Axes and passes of every element."""
-    rows = frozenset(axis.name for axis in kernel.rows)
+def analyse(kernel: Kernel) -> Phases:
+    """Axes and phases of every element."""
+    rows = frozenset(axis.name for axis in kernel.reduction_axes)
     names = rows | {axis.name for axis in kernel.axes}
     axes_of: list[frozenset[str]] = []
     level: list[int] = []
@@ -121,12 +121,12 @@ def analyse(kernel: Kernel) -> Passes:
         if isinstance(element, Reduce):
             axes, above = axes - rows, above + 1
         elif isinstance(element, Scan):
-            axes = axes | {kernel.rows[-1].name}
+            axes = axes | {kernel.reduction_axes[-1].name}
         axes_of.append(axes)
         level.append(above)
-    passes = Passes(kernel, tuple(axes_of), tuple(level), rows)
+    phases = Phases(kernel, tuple(axes_of), tuple(level), rows)
     stored = (n for store in kernel.stores if store.per == "row" for n in operands(store))
-    return replace(passes, after_rows=frozenset(passes.closure(stored, set())))
+    return replace(phases, after_reductions=frozenset(phases.closure(stored, set())))
 
 
 def coefficient(index: Dim, axis: str) -> Dim | None:
@@ -153,9 +153,9 @@ def coefficient(index: Dim, axis: str) -> Dim | None:
     return result
 
 
-def step_of(passes: Passes, item: Element | Store, axis: str) -> Dim | None:
+def step_of(phases: Phases, item: Element | Store, axis: str) -> Dim | None:
     """The step of a load or store along an axis; None where data decides."""
-    if any(axis in passes.axes_of[n] for n in _index_operands(item)):
+    if any(axis in phases.axes_of[n] for n in _index_operands(item)):
         return None
     assert isinstance(item, (Load, Position, Store))
     return coefficient(item.index, axis)
@@ -173,43 +173,43 @@ def accesses(kernel: Kernel) -> list[Load | Store]:
     return [*(e for e in kernel.elements if isinstance(e, Load)), *kernel.stores]
 
 
-def lane(kernel: Kernel, passes: Passes) -> str | None:
+def lane(kernel: Kernel, phases: Phases) -> str | None:
     """The axis to vectorise: where most of what is done for each cell steps by one or stays; of two
     alike the one where more steps. None for one cell.
     """
-    candidates = [a.name for a in kernel.rows[-1:]] + [a.name for a in kernel.axes[-1:]]
+    candidates = [a.name for a in kernel.reduction_axes[-1:]] + [a.name for a in kernel.axes[-1:]]
     if not candidates:
         return None
-    if not kernel.rows:
+    if not kernel.reduction_axes:
         return candidates[0]
-    inner = [item for item in accesses(kernel) if _in_row(passes, item)]
+    inner = [item for item in accesses(kernel) if _in_row(phases, item)]
 
     def steps(axis: str) -> tuple[int, int]:
-        found = [step_of(passes, item, axis) for item in inner]
+        found = [step_of(phases, item, axis) for item in inner]
         return found.count(0) + found.count(1), found.count(1)
 
     return max(candidates, key=steps)
 
 
-def _in_row(passes: Passes, item: Load | Store) -> bool:
-    names = index_names(item).union(*(passes.axes_of[n] for n in _index_operands(item)))
-    return not passes.rows.isdisjoint(names)
+def _in_row(phases: Phases, item: Load | Store) -> bool:
+    names = index_names(item).union(*(phases.axes_of[n] for n in _index_operands(item)))
+    return not phases.reduction_names.isdisjoint(names)
 
 
-def turned(passes: Passes, axis: str) -> tuple[str, list[int]] | None:
+def turned(phases: Phases, axis: str) -> tuple[str, list[int]] | None:
     """The outer axis along which loads step by one while they leap along ``axis``, and those
     loads.
     """
     best: tuple[str, list[int]] | None = None
-    for outer in passes.kernel.axes:
+    for outer in phases.kernel.axes:
         loads = [
             n
-            for n, e in enumerate(passes.kernel.elements)
+            for n, e in enumerate(phases.kernel.elements)
             if isinstance(e, Load)
             and e.mask is None
             and outer.name != axis
-            and step_of(passes, e, outer.name) == 1
-            and step_of(passes, e, axis) not in (0, 1, None)
+            and step_of(phases, e, outer.name) == 1
+            and step_of(phases, e, axis) not in (0, 1, None)
             and not _index_operands(e)
         ]
         if loads and (best is None or len(loads) > len(best[1])):
@@ -220,13 +220,13 @@ def turned(passes: Passes, axis: str) -> tuple[str, list[int]] | None:
 MOST_SPLITS = 4
 
 
-def thresholds(passes: Passes, axis: str) -> dict[Dim, dict[int, bool]]:
+def thresholds(phases: Phases, axis: str) -> dict[Dim, dict[int, bool]]:
     """Where along an axis conditions change: ``i < n0`` is true below ``n0``.
 
     Ordered, with the conditions and whether they hold below; empty where the order is not known.
     """
     found: dict[Dim, dict[int, bool]] = {}
-    elements = passes.kernel.elements
+    elements = phases.kernel.elements
     for number, element in enumerate(elements):
         if isinstance(element, Op) and element.op in ("lt", "ge", "le", "gt"):
             threshold = _threshold(elements, element, axis)

@@ -3,17 +3,16 @@
 In: a ``Kernel`` and a name. Out: Python text with the ``@triton.jit`` function and ``LAUNCH``, a
 table that says how to launch it. Parallel axes are one flat index, rows another; a program takes
 tiles of ``XBLOCK x RBLOCK`` cells until none are left, so that work follows the true sizes and one
-grid fits all. Sizes are arguments that Triton must not specialize on. Passes over a row are loops;
-what several need is loaded again. Read on: ``passes.py``; the same passes are printed as C in
-``c.py``.
-"""
+grid fits all. Sizes are arguments that Triton must not specialize on. Phases over a row are loops;
+what several need is loaded again. Read on: ``reduction_phases.py``; the same phases are printed as
+C in ``c.py``."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
 
-from anyshape.codegen.reduction_phases import Passes, analyse, lane
+from anyshape.codegen.reduction_phases import Phases, analyse, lane
 from anyshape.codegen.scalar import triton_scalar
 from anyshape.ir.dtypes import DType, bool_
 from anyshape.ir.loops import (
@@ -124,19 +123,19 @@ class _Emitter:
     name: str
     lines: list[str] = field(default_factory=list)
     depth: int = 1
-    passes: Passes = field(init=False)
+    phases: Phases = field(init=False)
     columns: frozenset[str] = field(init=False)
 
     def text(self) -> str:
         kernel = self.kernel
         if any(s.mode in ("prod",) or (kernel.ordered and s.mode == "set") for s in kernel.stores):
             raise NotImplementedError("writes that must happen in order")
-        self.passes = analyse(kernel)
+        self.phases = analyse(kernel)
         self.columns = frozenset(axis.name for axis in kernel.axes)
         names = [p.name for p in kernel.params]
         sizes = [p.name for p in kernel.params if not isinstance(p, PointerParam)]
         self._body()
-        blocks = ["XBLOCK: tl.constexpr"] + ["RBLOCK: tl.constexpr"] * bool(kernel.rows)
+        blocks = ["XBLOCK: tl.constexpr"] + ["RBLOCK: tl.constexpr"] * bool(kernel.reduction_axes)
         arguments = ", ".join(names + blocks)
         head = f"@triton.jit(do_not_specialize={sizes!r})\ndef {self.name}({arguments}):"
         body = "\n".join(self.lines)
@@ -148,11 +147,15 @@ class _Emitter:
         """
         kernel = self.kernel
         blocks = {"XBLOCK": 1024}
-        if kernel.rows:
-            strided = lane(kernel, self.passes) not in self.passes.rows
+        if kernel.reduction_axes:
+            strided = lane(kernel, self.phases) not in self.phases.reduction_names
             blocks = {"XBLOCK": 64, "RBLOCK": 16} if strided else {"XBLOCK": 1, "RBLOCK": 1024}
-            if not strided and isinstance(kernel.rows[-1].extent, int) and len(kernel.rows) == 1:
-                extent = max(kernel.rows[-1].extent, 16)
+            if (
+                not strided
+                and isinstance(kernel.reduction_axes[-1].extent, int)
+                and len(kernel.reduction_axes) == 1
+            ):
+                extent = max(kernel.reduction_axes[-1].extent, 16)
                 blocks["RBLOCK"] = min(1 << (extent - 1).bit_length(), 4096)
         return {
             "function": self.name,
@@ -167,21 +170,21 @@ class _Emitter:
     def _body(self) -> None:
         kernel = self.kernel
         self._flat_extent("xtotal", kernel.axes)
-        if kernel.rows:
-            self._flat_extent("rtotal", kernel.rows)
+        if kernel.reduction_axes:
+            self._flat_extent("rtotal", kernel.reduction_axes)
         self._line("tiles = tl.cdiv(xtotal, XBLOCK)")
         self._open("for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):")
-        columns = "[:, None]" if kernel.rows else ""
+        columns = "[:, None]" if kernel.reduction_axes else ""
         self._line(f"x = (tl.arange(0, XBLOCK).to(tl.int64) + tile * XBLOCK){columns}")
         self._line("xmask = x < xtotal")
         self._line("zero = x * 0")
         self._decode("x", kernel.axes)
         done: set[int] = set()
-        for level in range(self.passes.count):
+        for level in range(self.phases.count):
             self._row_elements(level, done)
-            if kernel.rows:
+            if kernel.reduction_axes:
                 self._row_pass(level, done)
-            for store in self.passes.stores(level, "row" if kernel.rows else "cell"):
+            for store in self.phases.stores(level, "row" if kernel.reduction_axes else "cell"):
                 self._store(store)
         self.depth -= 1
 
@@ -203,30 +206,30 @@ class _Emitter:
         self._line(f"{axes[0].name} = {rest}")
 
     def _row_elements(self, level: int, done: set[int]) -> None:
-        passes = self.passes
+        phases = self.phases
         roots = [
             n
             for n in range(len(self.kernel.elements))
-            if not passes.in_row(n) and passes.level[n] == level
+            if not phases.in_row(n) and phases.level[n] == level
         ]
-        for n in passes.closure(roots, done):
-            if not passes.in_row(n) and not isinstance(self.kernel.elements[n], Reduce):
+        for n in phases.closure(roots, done):
+            if not phases.in_row(n) and not isinstance(self.kernel.elements[n], Reduce):
                 self._element(n)
                 done.add(n)
 
     def _row_pass(self, level: int, done: set[int]) -> None:
-        kernel, passes = self.kernel, self.passes
-        reduces, stores = passes.reduces(level), passes.stores(level, "cell")
-        roots = passes.reduced_by(reduces)
+        kernel, phases = self.kernel, self.phases
+        reduces, stores = phases.reduces(level), phases.stores(level, "cell")
+        roots = phases.reduced_by(reduces)
         roots += [n for s in stores for n in operands(s)]
         if not roots:
             return
         known = {
             n
             for n, e in enumerate(kernel.elements)
-            if isinstance(e, Reduce) and passes.level[n] <= level
+            if isinstance(e, Reduce) and phases.level[n] <= level
         }
-        body = passes.closure(roots, done | known)
+        body = phases.closure(roots, done | known)
         for n in reduces:
             element = kernel.elements[n]
             start, kind = _identity(element), _accumulator(element.dtype)
@@ -239,7 +242,7 @@ class _Emitter:
         self._open("for start in range(0, rtotal, RBLOCK):")
         self._line("r = (start + tl.arange(0, RBLOCK).to(tl.int64))[None, :]")
         self._line("rmask = r < rtotal")
-        self._decode("r", kernel.rows)
+        self._decode("r", kernel.reduction_axes)
         for n in body:
             self._element(n)
         for n in reduces:
@@ -337,15 +340,15 @@ class _Emitter:
         """(pointer text, mask text) of an access; both have the shape of all axes they vary
         over.
         """
-        varies = index_names(item) & (self.columns | self.passes.rows)
+        varies = index_names(item) & (self.columns | self.phases.reduction_names)
         for n in operands(item):
-            varies |= self.passes.axes_of[n]
+            varies |= self.phases.axes_of[n]
         masks = []
         index = self._dim(item.index)
         if varies & self.columns or always_x:
             masks.append("xmask")
             index += " + zero"
-        if varies & self.passes.rows:
+        if varies & self.phases.reduction_names:
             masks.append("rmask")
             index += " + (r * 0)"
         if item.mask is not None:
@@ -354,9 +357,9 @@ class _Emitter:
 
     def _load(self, number: int, element: Load) -> str:
         pointer, mask = self._place(element)
-        if self.kernel.rows and not self.passes.in_row(number):
-            needed = self.passes.needed_in(number)
-            turns = "" if self.kernel.rows[-1] not in needed else "(rtotal > 0)"
+        if self.kernel.reduction_axes and not self.phases.in_row(number):
+            needed = self.phases.needed_in(number)
+            turns = "" if self.kernel.reduction_axes[-1] not in needed else "(rtotal > 0)"
             mask = " & ".join(filter(None, (mask, turns)))
         text = f"tl.load({pointer}, mask={mask}, other=0)" if mask else f"tl.load({pointer})"
         return f"({text} != 0)" if element.dtype is bool_ else text

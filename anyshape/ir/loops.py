@@ -1,9 +1,10 @@
 """Kernel IR: what one generated kernel computes, for any target.
 
-A ``Kernel`` runs its *cells*: the product of parallel ``axes`` and ``rows`` (the axes that
-reductions and scans run over). Its ``elements`` are a pure, topologically ordered DAG of scalars;
-an element lives at the axes it depends on, a ``Reduce`` takes its argument over all rows, so that
-reduce -> pointwise -> reduce over one row is one kernel whose passes a target derives from the DAG.
+A ``Kernel`` runs its *cells*: the product of parallel ``axes`` and ``reduction_axes`` (those that
+reductions and scans run over; together they are a *row* of cells). Its ``elements`` are a pure,
+topologically ordered DAG of scalars; an element lives at the axes it depends on, a ``Reduce`` takes
+its argument over a whole row, so that reduce -> pointwise -> reduce over one row is one kernel,
+whose phases a target derives from the DAG.
 Indices are polynomials of ``anyshape.symbolic`` over axes, sizes and *loaded integers* (the symbol
 ``v3`` is element 3). Names are canonical: kernels that are equal up to renaming are equal. Made by
 ``anyshape.schedule``, printed by ``anyshape.codegen``.
@@ -200,7 +201,7 @@ class Kernel:
 
     params: tuple[Param, ...]
     axes: tuple[Axis, ...]
-    rows: tuple[Axis, ...]
+    reduction_axes: tuple[Axis, ...]
     elements: tuple[Element, ...]
     stores: tuple[Store, ...]
     ordered: bool = False
@@ -273,7 +274,7 @@ def print_kernel(kernel: Kernel) -> str:
     """
     lines = [f"kernel({', '.join(_print_param(p) for p in kernel.params)})"]
     lines += [f"for {axis.name} < {axis.extent}" for axis in kernel.axes]
-    lines += [f"row {axis.name} < {axis.extent}" for axis in kernel.rows]
+    lines += [f"row {axis.name} < {axis.extent}" for axis in kernel.reduction_axes]
     lines += ["ordered"] if kernel.ordered else []
     lines += [f"  v{n} = {_print_element(e)}" for n, e in enumerate(kernel.elements)]
     lines += [f"  {_print_store(store)}" for store in kernel.stores]

@@ -103,7 +103,9 @@ def verify_kernel(kernel: Kernel) -> None:
     """Elements read earlier elements and declared parameters, as many as their operators take."""
     pointers = {p.name for p in kernel.params if isinstance(p, PointerParam)}
     scalars = {p.name for p in kernel.params if isinstance(p, ScalarParam)}
-    names = [p.name for p in kernel.params] + [a.name for a in (*kernel.axes, *kernel.rows)]
+    names = [p.name for p in kernel.params] + [
+        a.name for a in (*kernel.axes, *kernel.reduction_axes)
+    ]
     _require(len(set(names)) == len(names), "two parameters or axes have one name")
     for number, element in enumerate(kernel.elements):
         for read in operands(element):
@@ -122,7 +124,7 @@ def verify_kernel(kernel: Kernel) -> None:
                 )
             case Reduce(combine=combine) | Scan(combine=combine):
                 _require(combine in COMBINES, f"v{number}: no combine {combine}")
-                _require(bool(kernel.rows), f"v{number} reduces in a kernel without rows")
+                _require(bool(kernel.reduction_axes), f"v{number} reduces in a kernel without rows")
     for store in kernel.stores:
         _require(store.pointer in pointers, f"a store into {store.pointer}, which is no parameter")
         for read in operands(store):

@@ -475,7 +475,7 @@ def reads_where_it_writes(step: Launch, source: str, result: str) -> bool:
     """Does each cell of the kernel read of ``source`` only the element that it alone writes to
     ``result``, before it does? Both are parameters that start at one address."""
     kernel = step.kernel
-    if kernel.rows or kernel.ordered or {source, result} & step.offsets.keys():
+    if kernel.reduction_axes or kernel.ordered or {source, result} & step.offsets.keys():
         return False
     if kernel.pointer(source).dtype.size_bytes != kernel.pointer(result).dtype.size_bytes:
         return False

@@ -50,7 +50,7 @@ class Analysis:
     copies: set[int] = field(default_factory=set)
     weights: list[int] = field(default_factory=list)
     binders: dict[Symbol | ScalarInput, int] = field(default_factory=dict)
-    over_rows: list[bool] = field(default_factory=list)
+    over_reductions: list[bool] = field(default_factory=list)
     barriers: list[float] = field(default_factory=list)
     homes: Mapping[Value, Value] = field(default_factory=dict)
 
@@ -136,7 +136,7 @@ def analyse(graph: Graph, ops: Mapping[str, OpDef]) -> Analysis:
         found.places.append(float(position))
         found.scheduled.append(False)
         found.weights.append(_weight(found, node, sources))
-        found.over_rows.append(kind == "kernel" and _over_rows(found, node, sources))
+        found.over_reductions.append(kind == "kernel" and _over_rows(found, node, sources))
     return found
 
 
@@ -145,7 +145,7 @@ def _over_rows(found: Analysis, node: Node, sources: set[int]) -> bool:
     lowering = found.ops[node.op].lower
     if isinstance(lowering, Reduce):
         return True
-    return isinstance(lowering, Pointwise) and any(found.over_rows[s] for s in sources)
+    return isinstance(lowering, Pointwise) and any(found.over_reductions[s] for s in sources)
 
 
 def _shown(value: Value) -> Arg:

@@ -30,7 +30,7 @@ class Drafted:
     draft: Draft
     stores: tuple[Store, ...]
     extents: Mapping[Symbol, Dim]
-    rows: tuple[Expr, ...]
+    reduction_axes: tuple[Expr, ...]
     buffers: Mapping[str, Value]
     ordered: bool = False
 
@@ -40,7 +40,7 @@ class Drafted:
         draft = self.draft
         return (
             *(tuple(draft.elements), tuple(draft.scalars), tuple(draft.integers.items())),
-            *(self.stores, tuple(self.extents.items()), self.rows, self.ordered),
+            *(self.stores, tuple(self.extents.items()), self.reduction_axes, self.ordered),
             tuple(value.dtype for value in self.buffers.values()),
         )
 
@@ -123,7 +123,12 @@ class _Build:
         """What has been made, with these stores."""
         buffers = {name: value for value, name in self.pointers.items()}
         return Drafted(
-            self.lowering.draft, stores, group.extents, group.rows, buffers, ordered=ordered
+            self.lowering.draft,
+            stores,
+            group.extents,
+            group.reduction_axes,
+            buffers,
+            ordered=ordered,
         )
 
 
@@ -131,18 +136,18 @@ def _start(
     found: Analysis,
     inlined: frozenset[Value],
     extents: Mapping[Symbol, Dim],
-    rows: tuple[Expr, ...],
+    reduction_axes: tuple[Expr, ...],
 ) -> _Build:
     build = _Build(found, inlined)
     build.lowering = Lowering(
-        found.ops, found.cx, found.sizes, Draft(found.symbols), extents, build.read, rows
+        found.ops, found.cx, found.sizes, Draft(found.symbols), extents, build.read, reduction_axes
     )
     return build
 
 
 def draft_group(found: Analysis, group: Group) -> Drafted:
     """The elements of all values that the group stores."""
-    build = _start(found, group.inlined, group.extents, group.rows)
+    build = _start(found, group.inlined, group.extents, group.reduction_axes)
     draft = build.lowering.draft
     if group.part == "update":
         return _draft_update(found, group, build)

@@ -77,17 +77,17 @@ class Domain:
     extents that the dim is split into, outermost first."""
 
     dims: tuple[tuple[Dim, ...], ...]
-    rows: tuple[tuple[Dim, ...], ...] = ()
+    reduction_axes: tuple[tuple[Dim, ...], ...] = ()
 
     @property
     def extents(self) -> tuple[Dim, ...]:
-        return tuple(e for part in (*self.dims, *self.rows) for e in part)
+        return tuple(e for part in (*self.dims, *self.reduction_axes) for e in part)
 
     def refined(self, axis: int, extents: tuple[Dim, ...]) -> Domain:
         """The domain with loop variable number ``axis`` split."""
         parts: list[tuple[Dim, ...]] = []
         seen = 0
-        for part in (*self.dims, *self.rows):
+        for part in (*self.dims, *self.reduction_axes):
             made: list[Dim] = []
             for extent in part:
                 made.extend(extents if seen == axis else (extent,))
@@ -99,7 +99,7 @@ class Domain:
         """One index expression for each dim, row dims after the others."""
         result: list[Dim] = []
         number = 0
-        for part in (*self.dims, *self.rows):
+        for part in (*self.dims, *self.reduction_axes):
             axes = [symbols.axis(number + n) for n in range(len(part))]
             result.append(dot(axes, row_major(part)))
             number += len(part)
@@ -121,7 +121,7 @@ class Group:
 
     seed: Value
     extents: Mapping[Symbol, Dim]
-    rows: tuple[Expr, ...]
+    reduction_axes: tuple[Expr, ...]
     stored: tuple[Stored, ...]
     inlined: frozenset[Value]
     refusals: tuple[Refusal, ...]
@@ -191,7 +191,7 @@ class _Attempt:
     stored: list[Stored] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     heap: list[int] = field(default_factory=list)
-    rows: tuple[Expr, ...] = ()
+    reduction_axes: tuple[Expr, ...] = ()
     reading_whole: bool = False
     parts: int = 0
     conditions: dict[Value, int] = field(default_factory=dict)  # on the way to its elements
@@ -226,15 +226,15 @@ class _Attempt:
         own, extra = index[: len(self.domain.dims)], index[len(self.domain.dims) :]
         row = found.ops[node.op]
         if extra:
-            self.rows = tuple(
+            self.reduction_axes = tuple(
                 found.symbols.axis(n)
                 for n in range(sum(map(len, self.domain.dims)), len(self.domain.extents))
             )
         if isinstance(row.lower, Reduce):
             own = self._with_kept_ones(node, own)
         elif node.op in SCANS and not is_short_scan(self.lowering, node):
-            self.rows = self._scanned(node, own)
-        self.lowering.rows = self.rows
+            self.reduction_axes = self._scanned(node, own)
+        self.lowering.reduction_axes = self.reduction_axes
         self.members.add(self._reader)
         readers = found.readers[node.output]
         if self.position in found.copies:  # kernels look through to its base
@@ -295,14 +295,14 @@ class _Attempt:
         node = found.nodes[position]
         value = node.output
         places = tuple(self.uses[value])
-        rows, high = self.rows, self.high
+        rows, high = self.reduction_axes, self.high
         reason = self._refusal(position, node, places)
         if reason:
-            self.rows, self.high = rows, high
+            self.reduction_axes, self.high = rows, high
             self.refusals.append(Refusal(value, found.nodes[self.position].output, reason))
             self.low = max(self.low, found.places[position])
             return
-        self.lowering.rows = self.rows
+        self.lowering.reduction_axes = self.reduction_axes
         self.inlined.add(value)
         self.reading_whole = value in self.whole
         for index in places:
@@ -345,7 +345,7 @@ class _Attempt:
         if self._reduces(node):
             return True  # its own row decides
         return isinstance(self.found.ops[node.op].lower, Pointwise) and (
-            node.op not in COSTLY or self.found.over_rows[self.found.producer[node.output]]
+            node.op not in COSTLY or self.found.over_reductions[self.found.producer[node.output]]
         )
 
     def _reduces(self, node: Node) -> bool:
@@ -385,7 +385,7 @@ class _Attempt:
         """How to store the value here: once for each cell, or once for each row."""
         shape = self.found.sizes.shape(node.output.shape)
         wide = {a for a, extent in self.extents.items() if not self.found.sizes.is_one(extent)}
-        rows = {row.symbol for row in self.rows} & wide
+        rows = {row.symbol for row in self.reduction_axes} & wide
         for index in places:
             axes = covers_all(self.found.sizes, self.extents, index, shape)
             if axes is None:
@@ -402,9 +402,9 @@ class _Attempt:
             return "it is read at many places"
         if self.found.nodes[position].op not in COSTLY:
             return None
-        if self.found.over_rows[position] and not self.rows:
+        if self.found.over_reductions[position] and not self.reduction_axes:
             return None  # what it is broadcast to will be the rows
-        rows = {row.symbol for row in self.rows}
+        rows = {row.symbol for row in self.reduction_axes}
         for index in places:
             used = {s for i in index if isinstance(i, Expr) for s in i.symbols}
             missing = [a for a, e in self.extents.items() if a not in used and e != 1]
@@ -430,16 +430,16 @@ class _Attempt:
             return "the result of a reduction is not read row by row"
         left = [axis for axis in self.extents if axis not in axes]
         wide = {axis for axis in left if self.extents[axis] != 1}
-        if not wide and not self.rows and not self.domain.rows:
+        if not wide and not self.reduction_axes and not self.domain.reduction_axes:
             raise _ExtraRows(inner or (1,))
-        rows = {row.symbol for row in self.rows if row.symbol is not None}
+        rows = {row.symbol for row in self.reduction_axes if row.symbol is not None}
         if rows and {row for row in rows if self.extents[row] != 1} != wide:
             return "its rows are not the rows of this kernel"
         extents = tuple(self.extents[axis] for axis in left)
         if not sizes.same(sizes.simplify(numel(extents)), sizes.simplify(numel(inner))):
             return "its rows have another length"
-        if not self.rows:
-            self.rows = tuple(axis.expr for axis in left)
+        if not self.reduction_axes:
+            self.reduction_axes = tuple(axis.expr for axis in left)
         return None
 
     def _scan_refusal(self, node: Node, index: Index) -> str | None:
@@ -451,9 +451,9 @@ class _Attempt:
         if axes is None or covers_all(self.found.sizes, self.extents, index, shape) is None:
             return "a scan is not read in order"
         rows = tuple(axis.expr for axis in axes)
-        if self.rows and set(rows) != set(self.rows):
+        if self.reduction_axes and set(rows) != set(self.reduction_axes):
             return "its rows are not the rows of this kernel"
-        self.rows = rows
+        self.reduction_axes = rows
         return None
 
     def _finish(self, node: Node) -> Group:
@@ -473,7 +473,7 @@ class _Attempt:
         return Group(
             node.output,
             self.extents,
-            self.rows,
+            self.reduction_axes,
             tuple(self.stored),
             frozenset(self.inlined),
             tuple(self.refusals),

@@ -53,7 +53,7 @@ class Lowering:
     draft: Draft
     extents: Extents
     read: Read
-    rows: tuple[Expr, ...] = ()
+    reduction_axes: tuple[Expr, ...] = ()
     mask: Cell | None = None
 
     def under(self, condition: Cell, value: Value, index: Index) -> Cell:
@@ -80,7 +80,7 @@ class Lowering:
             parts = [self._without_rows(Cell(self.draft, n, bool_)) for n in element.args]
             kept = [part for part in parts if part is not None]
             return self.draft.op("logical_and", *kept) if len(kept) == 2 else next(iter(kept), None)
-        names = {row.symbol.name for row in self.rows if row.symbol is not None}
+        names = {row.symbol.name for row in self.reduction_axes if row.symbol is not None}
         return None if self._depends(mask.number, names) else mask
 
     def _depends(self, number: int, names: set[str]) -> bool:
@@ -314,7 +314,7 @@ def reduction_index(lowering: Lowering, node: Node, index: Index) -> tuple[Value
     assert isinstance(base, Value)
     sizes = lowering.sizes
     shape = sizes.shape(base.shape)
-    rows = tuple(lowering.rows)
+    rows = tuple(lowering.reduction_axes)
     row_shape = tuple(lowering.extents[r.symbol] for r in rows if r.symbol is not None)
     inner = tuple(shape[d] for d in dims)
     row_index = reshape_index(sizes, lowering.extents, rows, row_shape, inner)

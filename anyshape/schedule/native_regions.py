@@ -491,7 +491,7 @@ def writes_over(step: Launch, source: str, result: str) -> bool:
     Only kernels without rows and with one store, so that no element is read after a write.
     """
     kernel = step.kernel
-    if kernel.rows or kernel.ordered or len(kernel.stores) != 1 or step.offsets:
+    if kernel.reduction_axes or kernel.ordered or len(kernel.stores) != 1 or step.offsets:
         return False
     names = {
         param.name: arg.name

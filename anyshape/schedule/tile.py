@@ -64,7 +64,7 @@ def finish(drafted: Drafted, sizes: Sizes) -> Launch:
     and so on."""
     needed = _needed(drafted)
     indices = _indices(drafted, needed)
-    rows = {row.symbol for row in drafted.rows}
+    rows = {row.symbol for row in drafted.reduction_axes}
     ones = [a for a in drafted.extents if drafted.extents[a] == 1]
     parallel = [a for a in drafted.extents if a not in rows and a not in ones]
     along = [a for a in drafted.extents if a in rows and a not in ones]
@@ -239,7 +239,7 @@ class _Renaming:
     def run(self, order: list[Symbol], rows: list[Symbol]) -> Launch:
         axes = tuple(self._axis(a, f"i{n}") for n, a in enumerate(order))
         along = tuple(self._axis(a, f"r{n}") for n, a in enumerate(rows))
-        if self.drafted.rows and not along:
+        if self.drafted.reduction_axes and not along:
             along = (Axis("r0", 1),)  # a reduction over one element
         elements = tuple(self._element(n) for n in self.needed)
         stores = tuple(self._store(store) for store in self.drafted.stores)

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import itertools
+import types
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -495,6 +497,39 @@ def test_version_counters_count_every_write(name: str) -> None:
 def test_writes_of_nothing_count_too() -> None:
     program = lambda x: (x[:0].add_(1), x[1:].mul_(2), x.add_(1), (x + 1).mul_(2).add_(1))
     assert compared(program, *VECTORS) == []
+
+
+IN_PLACE = {
+    name: function
+    for name, function in vars(torch.nn.functional).items()
+    if isinstance(function, types.FunctionType)
+    and "inplace" in inspect.signature(function).parameters
+}
+DRAWN = [n for n in dir(torch) if n.endswith("dropout_")]
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_what_is_done_in_place_counts_as_eagers(name: str) -> None:
+    """Each function with such a flag, of nothing and of one element too."""
+    function, known = IN_PLACE[name], inspect.signature(IN_PLACE[name]).parameters
+    given = {"threshold": {"threshold": 1.0, "value": 2.0}}.get(name, {})
+    options = [{"training": True, "p": p} for p in (0.0, 0.5, 1.0)] if "p" in known else [{}]
+    for option in (*options, *([{"training": False}] if "training" in known else [])):
+        program = lambda x: (function(x, **given, **option, inplace=True), x[:1])
+        calls = [(numbered(*shape),) for shape in (*SIZES, (2, 3, 4), (0, 3, 4), (1, 3, 0, 2))]
+        assert compared(program, *calls) == [], option
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_what_dropouts_of_torchs_write_counts_as_eagers(name: str) -> None:
+    for p, train in itertools.product((0.0, 0.5, 1.0), (True, False)):
+        assert compared(lambda x: (getattr(torch, name)(x, p, train), x[:1]), *VECTORS) == []
+
+
+def test_the_difference_of_nothing_is_its_argument() -> None:
+    for dim, n in itertools.product((0, -1), (0, 1, 2)):
+        assert compared(lambda x: (torch.diff(x, n, dim), x.diff(n, dim).add(1)), *VECTORS) == []
+        assert compared(lambda x: torch.diff(x, n, dim, prepend=x), *VECTORS) == []
 
 
 def test_each_call_of_a_parameter_that_is_written_counts() -> None:

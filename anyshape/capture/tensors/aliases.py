@@ -192,7 +192,7 @@ def _settle_written(
 
     while (found := next_touched()) is not None:
         left.remove(found)
-        if _is_empty(recorder, found.node.read[0].tensor) or _shares(recorder, found.node):
+        if is_empty(recorder, found.node.read[0].tensor) or _shares(recorder, found.node):
             together |= {found.source, found.copy}
     return left
 
@@ -216,7 +216,7 @@ def _settle_seen(
             passed[at] = list(way)
 
 
-def _is_empty(recorder: Recorder, kind: TensorType) -> bool:
+def is_empty(recorder: Recorder, kind: TensorType) -> bool:
     """Guards whether it has no elements: such a tensor is row-major, and what is written through a
     view of it moves its version."""
     empty = any_of(*(eq(size, 0) for size in kind.shape))
@@ -229,7 +229,7 @@ def _shares(recorder: Recorder, node: Node) -> bool:
     """Guards whether it is a view: one relation for each dimension, as the example sizes have it,
     since facts that are no disjunctions simplify types. What is empty is contiguous."""
     kind = node.read[0].tensor
-    if node.op == "contiguous" and _is_empty(recorder, kind):
+    if node.op == "contiguous" and is_empty(recorder, kind):
         return True
     whole = is_row_major(kind)
     known = recorder.cx.known(whole)

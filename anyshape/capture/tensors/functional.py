@@ -26,6 +26,7 @@ HIDDEN = frozenset({"batch_norm", "instance_norm", "cudnn_batch_norm", "miopen_b
 """Those of which no form says it."""
 RESIZERS = frozenset({"resize_", "resize_as_", "set_"})
 """What changes an argument's shape, which no copy into it can."""
+ALPHA_DROPOUTS = frozenset({"alpha_dropout", "feature_alpha_dropout"})
 ATEN = "torch.ops.aten."
 
 
@@ -95,6 +96,12 @@ def twin_of(writer: Writer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     if not places or new < 0 or not places[-1] < len(args) <= len(parameters):
         return None
     return Twin(twin, new, places, in_place)
+
+
+def times_written(name: str, p: object) -> int:
+    """How often the in-place form of a function writes its argument: alpha dropouts multiply and
+    then add, unless all is dropped."""
+    return 2 if name.removeprefix("nn_") in ALPHA_DROPOUTS and p not in (1, 1.0) else 1
 
 
 def _overloads(fn: Any, name: str) -> list[Any]:

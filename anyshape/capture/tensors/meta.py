@@ -29,7 +29,13 @@ from anyshape.capture.recording import gradients
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.tensors.aliases import memory_classes
 from anyshape.capture.tensors.fake_impl import DataDecides, made_by_description
-from anyshape.capture.tensors.functional import Writer, twin_of, writer_of, writes_nothing
+from anyshape.capture.tensors.functional import (
+    Writer,
+    times_written,
+    twin_of,
+    writer_of,
+    writes_nothing,
+)
 from anyshape.capture.tensors.tensor_ops import call_row
 from anyshape.eager import Functional, is_written, written_names
 from anyshape.ir.dtypes import DType
@@ -181,7 +187,8 @@ def _writing_call(
             given[place] = call_row(domain, "clone", args[place])
     made = eager_call(domain, twin.operator, tuple(given), {})
     made = made if isinstance(made, tuple) else (made,)
-    for place, new in zip(twin.written, made[twin.results :], strict=True):
+    times = times_written(writer.name.removesuffix("_"), args[1] if len(args) > 1 else None)
+    for place, new in [*zip(twin.written, made[twin.results :], strict=True)] * times:
         _write(domain, shown, args[place], new)
     if twin.returns_written:
         return args[twin.written[0]]

@@ -28,6 +28,7 @@ from anyshape.capture.heap.values import (
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.sizes import numbers
 from anyshape.capture.tensors import aliases, torchmap
+from anyshape.capture.tensors.given_back import diff, perhaps_in_place
 from anyshape.capture.tensors.meta import eager_call, into
 from anyshape.capture.tensors.tensor_ops import (
     SizeTuple,
@@ -79,7 +80,7 @@ def call_torch(
     try:
         row_args, row_kwargs = torchmap.row_arguments(name, fn, args, kwargs)
         if name in torchmap.IN_PLACE_FLAGS:
-            return _perhaps_in_place(domain, name, row_args, row_kwargs)
+            return perhaps_in_place(domain, name, row_args, row_kwargs)
         return call_row(domain, name, *row_args, **row_kwargs)
     except Break as signal:
         if not signal.context.get("row", True):
@@ -99,20 +100,6 @@ CLASS_DTYPES = {int: torch.int64, float: torch.float64, bool: torch.bool, comple
 
 def _dtype_of_class(arg: Any) -> Any:
     return CLASS_DTYPES.get(arg, arg) if type(arg) is type else arg
-
-
-def _perhaps_in_place(
-    domain: RecordingDomain, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """`relu(x, inplace=True)` writes its result into `x`."""
-    bound = OPS[name].signature.bind(args, kwargs)
-    if bound["inplace"] is not True:
-        return call_row(domain, name, **bound)
-    if f"{name}_" in OPS:
-        del bound["inplace"]
-        return call_row(domain, f"{name}_", **bound)
-    made = call_row(domain, name, **bound | {"inplace": False})
-    return made if made is bound["input"] else call_row(domain, "copy_", bound["input"], made)
 
 
 def operator_call(
@@ -573,6 +560,8 @@ HANDLERS: dict[Any, Handler] = {
     T.get_device: of_type(
         lambda t: int(t.device.partition(":")[2] or -1) if t.device != "cpu" else -1
     ),
+    torch.diff: diff,
+    T.diff: diff,
     torch.where: where,
     torch.tensor: make_tensor,
     torch.histogramdd: histogramdd,

@@ -1,0 +1,70 @@
+"""Calls that may give back their argument itself: written (``inplace=True``), or as it is.
+
+In: a row that has such a flag, or ``diff``, and its arguments. Out: the argument, written as often
+as eager writes it, or a new tensor.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from anyshape.capture.tensors import aliases
+from anyshape.capture.tensors.functional import times_written
+from anyshape.capture.tensors.tensor_ops import call_row
+from anyshape.ops import OPS
+from anyshape.ops.context import OpError
+from anyshape.ops.rules import dim_of
+from anyshape.symbolic import eq
+
+if TYPE_CHECKING:
+    from anyshape.capture.recording.domain import RecordingDomain
+
+DROPOUTS = frozenset(
+    "dropout dropout1d dropout2d dropout3d nn_alpha_dropout feature_alpha_dropout".split()
+)
+"""Rows that give back what is empty, and write nothing there."""
+BATCHED = {"dropout1d": 3, "dropout3d": 5}
+"""Dimensions of a batch; to what has fewer, Python's code gives one in place, or raises."""
+
+
+def perhaps_in_place(
+    domain: RecordingDomain, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """`relu(x, inplace=True)` writes its result into `x`."""
+    bound = OPS[name].signature.bind(args, kwargs)
+    if bound["inplace"] is not True:
+        return call_row(domain, name, **bound)
+    if f"{name}_" in OPS:
+        del bound["inplace"]
+        return call_row(domain, f"{name}_", **bound)
+    x: Any = bound["input"]
+    if x.value.tensor.rank != BATCHED.get(name, x.value.tensor.rank):
+        return NotImplemented
+    made = call_row(domain, name, **bound | {"inplace": False})
+    if made is x or (name in DROPOUTS and aliases.is_empty(domain.recorder, x.value.tensor)):
+        return x
+    for _ in range(times_written(name, bound.get("p"))):
+        call_row(domain, "copy_", x, made)
+    return x
+
+
+def diff(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`torch.diff(x)` is `x` itself where there is nothing to subtract; `NotImplemented` where
+    that is as its row says."""
+    given = dict(zip(("input", "n", "dim", "prepend", "append"), args)) | kwargs
+    x, n, dim = given["input"], given.get("n", 1), given.get("dim", -1)
+    if type(n) is not int or type(dim) is not int or given.get("out") is not None:
+        return NotImplemented
+    if n == 0:  # a new tensor, written once
+        return call_row(domain, "copy_", call_row(domain, "zeros_like", x), x)
+    parts = (given.get("prepend"), given.get("append"))
+    kind = domain.argument(x).tensor
+    if n < 0 or not kind.rank or any(part is not None for part in parts):
+        return NotImplemented
+    try:
+        nothing = eq(kind.shape[dim_of(dim, kind.rank)], 0)
+    except OpError:
+        return NotImplemented
+    cx = domain.recorder.cx
+    asked = cx.known(nothing) is True or (cx.hint(nothing) is not None and cx.decide(nothing))
+    return x if asked else NotImplemented

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import triton
@@ -177,6 +178,69 @@ def decode_rows(page_size: int = 64) -> list[Row]:
     return rows
 
 
+def layout_rows() -> list[Row]:
+    """The same decoding with other pages."""
+    rows = []
+    count, length = 16, 8192
+    for name, page_size, by_head, dtype in (
+        ("pages of 16", 16, True, torch.bfloat16),
+        ("pages of 256", 256, True, torch.bfloat16),
+        ("heads of a row together", 64, False, torch.bfloat16),
+        ("pages of 16, heads together", 16, False, torch.bfloat16),
+        ("float8", 64, True, torch.float8_e4m3fn),
+    ):
+        nbytes = 2.0 * dtype.itemsize * count * length * KEY_HEADS * SIZE
+        batches = [
+            paged([1] * count, [length] * count, page_size, by_head=by_head, dtype=dtype)
+            for _ in range(copies(nbytes))
+        ]
+        rows.append(Row("pages", f"16 x 8,192, {name}", nbytes, 0, measure(decoding(batches))))
+        print(rows[-1].text(), flush=True)
+    return rows
+
+
+def gradient_rows() -> list[Row]:
+    """Packed causal sequences forward and backward, beside torch's on dense ones."""
+    rows = []
+    for count, length in ((8, 2048), (2, 8192)):
+        total = count * length
+        packed = [
+            torch.randn(
+                *(total, heads, SIZE), device="cuda", dtype=torch.bfloat16, requires_grad=True
+            )
+            for heads in (HEADS, KEY_HEADS, KEY_HEADS)
+        ]
+        starts = torch.arange(0, total + 1, length, device="cuda", dtype=torch.int32)
+        grad = torch.randn(total, HEADS, SIZE, device="cuda", dtype=torch.bfloat16)
+        dense = [
+            torch.randn(
+                *(count, HEADS, length, SIZE),
+                device="cuda",
+                dtype=torch.bfloat16,
+                requires_grad=True,
+            )
+            for _ in range(3)
+        ]
+        dense_grad = torch.randn(count, HEADS, length, SIZE, device="cuda", dtype=torch.bfloat16)
+
+        def ours(
+            packed: Sequence[Tensor] = packed, starts: Tensor = starts, grad: Tensor = grad
+        ) -> object:
+            out = ragged_attention(*packed, starts, causal=True)
+            return torch.autograd.grad(out, packed, grad)
+
+        def flash(dense: Sequence[Tensor] = dense, grad: Tensor = dense_grad) -> object:
+            with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+                out = scaled_dot_product_attention(*dense, is_causal=True)
+            return torch.autograd.grad(out, dense, grad)
+
+        times = measure({"ours": [ours], "flash, keys repeated": [flash]}, iterations=4)
+        operations = 3.5 * causal_operations([length] * count)
+        rows.append(Row("training", f"{count} x {length:,}", 0, operations, times))
+        print(rows[-1].text(), flush=True)
+    return rows
+
+
 def decoding(batches: Sequence[Paged]) -> dict[str, list[Callable[[], object]]]:
     """Ours, with a hint that there is one query each; without; and without regard to the others."""
 
@@ -293,17 +357,57 @@ TABLES: Mapping[str, Callable[[], list[Row]]] = {
     "decode": decode_rows,
     "prefill": prefill_rows,
     "mixed": mixed_rows,
+    "pages": layout_rows,
+    "training": gradient_rows,
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("tables", nargs="*", default=list(TABLES))
-    arguments = parser.parse_args()
-    found = ceilings()
-    print(found, flush=True)
-    rows = [row for name in arguments.tables for row in TABLES[name]()]
+PAGE = Path(__file__).parents[1] / "docs" / "attention.md"
+UNITS = {"prefill": "TFLOP/s", "training": "TFLOP/s", "mixed": ""}
+
+
+def markdown(table: str, rows: Sequence[Row]) -> str:
+    """Microseconds and rates of a table's rows."""
+    names = list(dict.fromkeys(name for row in rows for name in row.times))
+    unit = UNITS.get(table, "TB/s")
+    lines = [
+        f"**{table}** (us" + (f", and {unit} in brackets)" if unit else ")"),
+        "",
+        "| | " + " | ".join(names) + " | best peer / ours |",
+        "|---" * (len(names) + 2) + "|",
+    ]
+    for row in rows:
+        cells = [
+            f"{row.times[name]:.1f}" + (f" ({row.rate(name)})" if unit else "")
+            if name in row.times
+            else "-"
+            for name in names
+        ]
+        factor = "-" if math.isnan(row.factor) else f"{row.factor:.2f}"
+        lines.append("| " + " | ".join([row.name, *cells, factor]) + " |")
+    return "\n".join(lines)
+
+
+def write_figures(found: Mapping[str, Any]) -> None:
+    """Replaces the tables between the marks of docs/attention.md."""
+    rows = [
+        Row(row["table"], row["name"], row["bytes"], row["operations"], row["us"])
+        for row in found["rows"]
+    ]
+    tables = dict.fromkeys(row.table for row in rows)
+    parts = [
+        f"{found['device']}, torch {found['torch']}, Triton {found['triton']}, {found['date']}; "
+        + ", ".join(f"{name} {value:.2f}" for name, value in found["ceilings"].items())
+    ]
+    parts += [markdown(table, [row for row in rows if row.table == table]) for table in tables]
+    begin, end = "<!-- figures of benchmarks/attention.py -->", "<!-- end of figures -->"
+    before, rest = PAGE.read_text().split(begin, 1)
+    after = rest.split(end, 1)[1]
+    PAGE.write_text(before + begin + "\n" + "\n\n".join(parts) + "\n" + end + after)
+
+
+def write(path: Path, found: Mapping[str, float], rows: Sequence[Row]) -> None:
+    """What was measured so far."""
     written = {
         "date": time.strftime("%Y-%m-%d"),
         "device": torch.cuda.get_device_name(),
@@ -321,8 +425,25 @@ def main() -> None:
             for row in rows
         ],
     }
+    path.write_text(json.dumps(written, indent=1))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path, nargs="?")
+    parser.add_argument("tables", nargs="*", default=list(TABLES))
+    parser.add_argument("--figures", type=Path)
+    arguments = parser.parse_args()
+    if arguments.figures:
+        write_figures(json.loads(arguments.figures.read_text()))
+        return
+    found = ceilings()
+    print(found, flush=True)
+    rows: list[Row] = []
     arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "attention.json").write_text(json.dumps(written, indent=1))
+    for name in arguments.tables:
+        rows += TABLES[name]()
+        write(arguments.out / "attention.json", found, rows)
 
 
 if __name__ == "__main__":

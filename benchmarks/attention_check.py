@@ -1,6 +1,8 @@
 """The CUDA implementation of attention against the reference in float64; prints one line a check.
 
-    python -m benchmarks.attention_check
+    python -m benchmarks.attention_check [CHECK…]
+
+Compiling takes most of the time, so the checks may run side by side, each in a process of its own.
 
 The batches are those of tests/attention: what must not be read is NaN.
 """
@@ -11,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -61,14 +64,13 @@ def run(batch: Batch, **keywords: object) -> torch.Tensor:
     return ragged_paged_attention(*there.positional(), **(there.keywords() | keywords))
 
 
-def check_cases() -> None:
+def cases_of(dtype: torch.dtype) -> None:
     for case in CASES.values():
-        for dtype in DTYPES:
-            batch = make(case, dtype)
-            expected = batch.expected()
-            for invariant in (False, True):
-                mine = run(batch, batch_invariant=invariant)
-                assert_close(mine, expected, dtype, 2.0 if case.pages else 1.0)
+        batch = make(case, dtype)
+        expected = batch.expected()
+        for invariant in (False, True):
+            mine = run(batch, batch_invariant=invariant)
+            assert_close(mine, expected, dtype, 2.0 if case.pages else 1.0)
     print("   cases of the tests:", len(CASES))
 
 
@@ -205,7 +207,7 @@ CHECKS: dict[str, Callable[[], None]] = {
     name.removeprefix("check_"): function
     for name, function in dict(globals()).items()
     if name.startswith("check_") and name != "check_faults"
-}
+} | {f"cases_{str(dtype)[6:]}": partial(cases_of, dtype) for dtype in DTYPES}
 
 
 def main() -> None:

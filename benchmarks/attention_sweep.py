@@ -33,7 +33,7 @@ def tiles_call(batch: Paged, blocks: Blocks) -> Callable[[], object]:
     out = torch.empty_like(batch.q)
     start = batch.positional()
     return lambda: triton_attention.tiles(
-        *start, out, None, RULES, 0, True, *NOTHING, blocks=blocks
+        *start, out, None, RULES, 0, True, False, *NOTHING, blocks=blocks
     )
 
 

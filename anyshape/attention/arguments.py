@@ -166,9 +166,13 @@ def check_values(
         least = starts[s + 1] - starts[s] if writes else 0
         if not least <= length <= capacity:
             _fail(faults.LENGTHS, f"{length} for sequence {s}, {least} to {capacity}")
-        used = table[s, : -(-length // page_size)]
-        if used.numel() and not 0 <= int(used.min()) <= int(used.max()) < pages:
-            _fail(faults.PAGE_TABLE, f"{used.tolist()} for sequence {s} of {pages} pages")
+    widths = torch.tensor(lengths, dtype=torch.int64).add_(page_size - 1).floor_divide_(page_size)
+    used = torch.arange(table.shape[1]) < widths[:, None]
+    named = table[: len(lengths)]
+    wrong = (used & ((named < 0) | (named >= pages))).nonzero()
+    if len(wrong):
+        s, column = wrong[0].tolist()
+        _fail(faults.PAGE_TABLE, f"{int(named[s, column])} for sequence {s}, of {pages} pages")
     if writes:
         _check_written(starts, lengths, table, page_size)
 

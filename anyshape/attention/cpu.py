@@ -21,8 +21,9 @@ FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default  # no
 QUERY_BLOCK = 256
 # Up to this many rows (queries x heads of a group) are one product with a mask.
 PACKED_ROWS = 64
-# Sequences of up to this many keys go together, if padding adds less than PADDING of them.
-SHORT_KEYS = 512
+# Sequences go together while their gathered keys and values stay in the cache, if padding adds less
+# than PADDING of them.
+TOGETHER_BYTES = 2**20
 PADDING = 0.25
 
 
@@ -181,11 +182,13 @@ def with_sinks(out: Tensor, total: Tensor, sinks: Tensor | None) -> tuple[Tensor
     return (out * kept[..., None]).to(out.dtype), new
 
 
-def short_groups(found: Sequence[Span], rules: Rules) -> Iterator[list[Span]]:
-    """Sequences that go together: equally many queries, short, and of about the same length."""
+def short_groups(found: Sequence[Span], most_keys: int) -> Iterator[list[Span]]:
+    """Sequences that go together: equally many queries, about the same length, and no more than
+    `most_keys` keys with the padding.
+    """
     batch: list[Span] = []
     for item in sorted(found, key=lambda item: (item.queries, item.keys)):
-        if batch and not _fits(batch, item):
+        if batch and not _fits(batch, item, most_keys):
             yield batch
             batch = []
         batch.append(item)
@@ -193,11 +196,11 @@ def short_groups(found: Sequence[Span], rules: Rules) -> Iterator[list[Span]]:
         yield batch
 
 
-def _fits(batch: Sequence[Span], item: Span) -> bool:
+def _fits(batch: Sequence[Span], item: Span, most_keys: int) -> bool:
     """Whether `item`, no shorter than those of the batch, may join it."""
-    if item.queries != batch[0].queries or item.keys > SHORT_KEYS or batch[0].keys == 0:
-        return False
     padded = item.keys * (len(batch) + 1)
+    if item.queries != batch[0].queries or padded > most_keys or batch[0].keys == 0:
+        return False
     return padded <= (1 + PADDING) * (sum(one.keys for one in batch) + item.keys)
 
 
@@ -254,7 +257,8 @@ def run(
     totals: Tensor | None,
 ) -> None:
     """Write each sequence's rows of `out` and `totals` [T, H]; `group` heads share a key head."""
-    for batch in short_groups(found, rules):
+    row_bytes = q.shape[1] // group * (q.shape[2] + out.shape[2]) * q.element_size()
+    for batch in short_groups(found, TOGETHER_BYTES // row_bytes):
         first = batch[0]
         if len(batch) > 1 and first.queries * group <= PACKED_ROWS:
             start = torch.tensor([item.start for item in batch])

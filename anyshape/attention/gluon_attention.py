@@ -11,8 +11,9 @@ from torch import Tensor
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from anyshape.attention import launch_sizes
+from anyshape.attention import gluon_split, launch_sizes
 from anyshape.attention.gluon_prefill import Settings, prefill_kernel
+from anyshape.attention.launch_sizes import Blocks
 from anyshape.attention.rules import Rules
 from anyshape.kernels.launches import REGISTERS, capability, given, processors
 
@@ -21,6 +22,8 @@ CHUNK = 64
 ROWS = 64
 LEAST_BOX = 16  # rows of a page that come together
 THREADS = 384
+# Rows of q for each sequence there is room for, below which sequences are taken to be short.
+SHORT = 1024
 SHARED_BYTES = 227 * 1024
 Places = tuple[int, int, int]
 
@@ -61,26 +64,133 @@ def box_of(page_size: int, bn: int) -> int:
     return box if box >= LEAST_BOX else 0
 
 
-def prefill_blocks(size: int, value_size: int) -> tuple[int, int]:
-    """(keys at a time, stages)."""
-    bn = 128 if size + value_size <= 256 else 64
-    return bn, 3 if size + value_size <= 128 else 2
+def prefill_blocks(size: int, value_size: int, *, short: bool) -> tuple[int, int]:
+    """(keys at a time, stages). `short` sequences waste less on keys that are masked."""
+    if size + value_size > 256:
+        return 64, 2
+    return (64, 4) if short else (128, 3 if size + value_size <= 128 else 2)
+
+
+SPLIT_THREADS = 256
+
+
+def split_blocks(size: int, value_size: int) -> Blocks:
+    """For a few queries, split along keys."""
+    if size + value_size > 256:
+        return Blocks(ROWS, 64, 4, 2, 1, 2)
+    return Blocks(ROWS, 64, 4, 3, 2, 2)
+
+
+def fits_split(
+    q: Tensor, k_pages: Tensor, v_pages: Tensor, capacity: int, rules: Rules, few: int
+) -> bool:
+    """Whether `split` can take these operands."""
+    group = q.shape[1] // k_pages.shape[2]
+    part = group // launch_sizes.parts_of(group)
+    bn = split_blocks(q.shape[2], v_pages.shape[3]).bn
+    return (
+        fits(q, k_pages, v_pages, capacity, rules)
+        and ROWS % part == 0
+        and few * part <= ROWS
+        and box_of(k_pages.shape[1], bn) > 0
+    )
+
+
+def split(
+    q: Tensor,
+    k_pages: Tensor,
+    v_pages: Tensor,
+    page_table: Tensor,
+    starts: Tensor,
+    lengths: Tensor,
+    out: Tensor,
+    slots: Tensor,
+    sums: Tensor,
+    rules: Rules,
+    few: int,
+    splits: int,
+    programs: int,
+    zero_tail: bool,
+    sinks: Tensor | None,
+    sequences: Tensor | None,
+    faults: Tensor | None,
+    blocks: Blocks,
+) -> None:
+    """The first launch of `triton_attention.split`, which see."""
+    rows, heads, size = q.shape
+    page_size, key_heads, value_size = k_pages.shape[1], k_pages.shape[2], v_pages.shape[3]
+    parts = launch_sizes.parts_of(heads // key_heads)
+    part, capacity = heads // key_heads // parts, starts.shape[0] - 1
+    box = box_of(page_size, blocks.bn)
+    flat_k, flat_v = flat_of(k_pages), flat_of(v_pages)
+    assert flat_k is not None and flat_v is not None, "asked before"
+    limit = min(255, REGISTERS // (SPLIT_THREADS * blocks.programs)) // 8 * 8
+    producer = 56 if capacity <= 256 else 104
+    gluon_split.split_kernel[(programs,)](
+        descriptor(q, [ROWS // part, part, CHUNK]),
+        descriptor(flat_k[0], [box, CHUNK]),
+        descriptor(flat_v[0], [box, CHUNK]),
+        *(starts, lengths, *given(starts, sequences), page_table),
+        *(*given(starts, sinks), out, slots, sums, *given(starts, faults)),
+        *(rows, capacity, k_pages.shape[0], page_size * page_table.shape[1]),
+        *(page_table.stride(0), *flat_k[1], *flat_v[1], *out.stride()[:2]),
+        *(rules.scale, rules.soft_cap, rules.window),
+        SET=gluon_split.Settings(
+            group=part,
+            parts=parts,
+            heads=key_heads * parts,
+            size=size,
+            value_size=value_size,
+            page=page_size,
+            box=box,
+            bn=blocks.bn,
+            stages=blocks.stages,
+            q_stages=1,
+            q_registers=max(size, value_size) <= 128,
+            consumers=1,
+            few=few,
+            block_s=launch_sizes.block_of(max(32, capacity)),
+            programs=programs,
+            min_tiles=blocks.min_tiles,
+            splits=splits,
+            causal=rules.causal,
+            windowed=rules.window > 0,
+            capped=rules.soft_cap > 0,
+            sinks=sinks is not None,
+            given=sequences is not None,
+            totals=False,
+            tail=zero_tail,
+            faults=faults is not None,
+            overlap=True,
+            consumer_registers=min(240, 2 * limit - producer) // 8 * 8,
+            producer_registers=producer,
+        ),
+        num_warps=4,
+        maxnreg=limit,
+        launch_pdl=True,
+    )
 
 
 def fits_prefill(
     q: Tensor, k_pages: Tensor, v_pages: Tensor, capacity: int, rules: Rules, *, paged: bool
 ) -> bool:
     """Whether `prefill` can take these operands."""
-    group = q.shape[1] // k_pages.shape[2]
-    bn, _ = prefill_blocks(q.shape[2], v_pages.shape[3])
+    bn, _ = prefill_blocks(q.shape[2], v_pages.shape[3], short=True)
+    return (
+        fits(q, k_pages, v_pages, capacity, rules)
+        and ROWS % (q.shape[1] // k_pages.shape[2]) == 0
+        and (not paged or box_of(k_pages.shape[1], bn) > 0)
+    )
+
+
+def fits(q: Tensor, k_pages: Tensor, v_pages: Tensor, capacity: int, rules: Rules) -> bool:
+    """Whether the kernels for Hopper know these sizes, dtypes and strides."""
     return (
         on_hopper(q)
         and q.dtype in GLUON_DTYPES
         and k_pages.dtype == q.dtype
         and q.shape[2] in (64, 128, 192, 256)
         and v_pages.shape[3] in (64, 128, 256)
-        and ROWS % group == 0
-        and (not paged or box_of(k_pages.shape[1], bn) > 0)
         and rules.scale > 0
         and capacity <= launch_sizes.MOST_SEQUENCES_AT_ONCE
         and q.stride(2) == 1
@@ -116,6 +226,7 @@ def prefill(
     rules: Rules,
     few: int,
     zero_tail: bool,
+    batch_invariant: bool,
     sinks: Tensor | None,
     sequences: Tensor | None,
     faults: Tensor | None,
@@ -124,7 +235,8 @@ def prefill(
     rows, heads, size = q.shape
     page_size, key_heads, value_size = k_pages.shape[1], k_pages.shape[2], v_pages.shape[3]
     group, capacity = heads // key_heads, starts.shape[0] - 1
-    bn, stages = prefill_blocks(size, value_size)
+    short = not batch_invariant and rows < SHORT * capacity
+    bn, stages = prefill_blocks(size, value_size, short=short)
     box = box_of(page_size, bn) if page_table is not None else bn
     flat_k, flat_v = flat_of(k_pages), flat_of(v_pages)
     assert flat_k is not None and flat_v is not None, "asked before"
@@ -156,6 +268,9 @@ def prefill(
             box=box,
             bn=bn,
             stages=stages,
+            q_stages=2 if size <= 128 else 1,
+            q_registers=False,
+            consumers=2,
             few=few,
             block_s=block_s,
             tail=zero_tail,

@@ -1,10 +1,7 @@
 """Tiles of many queries on Hopper, in Gluon: one warp loads queries, keys and values by TMA, and
 two warpgroups multiply 64 rows of queries each with the same keys.
 
-Programs stay, and take the next tile that nobody has taken. While a warpgroup makes weights out of
-one tile's scores, its tensor cores multiply the tile before with its values. Rows of the last tile
-that are behind a sequence's end may hold anything: their scores are not seen, and their values are
-overwritten with zeros in shared memory.
+Programs stay, and take the next tile that nobody has taken.
 """
 
 from __future__ import annotations
@@ -17,10 +14,9 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared,
     mbarrier,
     tma,
-    warpgroup_mma,
-    warpgroup_mma_wait,
 )
 
+from anyshape.attention.gluon_attend import ROWS, attend
 from anyshape.attention.gluon_tiles import (
     CHUNK,
     LN2,
@@ -28,14 +24,10 @@ from anyshape.attention.gluon_tiles import (
     PAGE_TABLE,
     add,
     count_of,
-    hold,
     keys_at,
     load_tile,
-    power_of_2,
     range_at,
     rows_at,
-    scores_of,
-    see,
     sequence_of,
     zero_tail,
 )
@@ -52,8 +44,6 @@ from anyshape.kernels.gluon_parts import (
 from anyshape.kernels.launches import quick
 
 CONSUMERS = gl.constexpr(2)
-# rows of queries of a warpgroup
-ROWS = gl.constexpr(64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +60,9 @@ class Settings:
     box: int
     bn: int
     stages: int
+    q_stages: int
+    q_registers: bool
+    consumers: int
     few: int
     block_s: int
     tail: bool
@@ -121,6 +114,7 @@ def _produce(loads, SET: gl.constexpr):
     phase = 1
     turn = 0
     parity = 1
+    q_slot = 0
     q_phase = 1
     at = gl.program_id(0)
     while at < total:
@@ -131,18 +125,20 @@ def _produce(loads, SET: gl.constexpr):
         head = (at - base) % SET.heads
         turn, parity = tell(told, turn, parity, (start, queries, keys, tile, head, 0))
         taken = take(counter)
-        mbarrier.wait(empty_q, q_phase)
-        q_phase ^= 1
-        mbarrier.expect(full_q, CONSUMERS * (SET.size // CHUNK) * q_desc.block_type.nbytes)
+        mbarrier.wait(empty_q.index(q_slot), q_phase)
+        mbarrier.expect(
+            full_q.index(q_slot), CONSUMERS * (SET.size // CHUNK) * q_desc.block_type.nbytes
+        )
         for part in gl.static_range(CONSUMERS):
             for c in gl.static_range(SET.size // CHUNK):
                 token = start + (tile * CONSUMERS + part) * TOKENS
                 tma.async_copy_global_to_shared(
                     q_desc,
                     [token, head * SET.group, c * CHUNK],
-                    full_q,
-                    q_bufs.index(part * (SET.size // CHUNK) + c),
+                    full_q.index(q_slot),
+                    q_bufs.index((q_slot * CONSUMERS + part) * (SET.size // CHUNK) + c),
                 )
+        q_slot, q_phase = advance(q_slot, q_phase, SET.q_stages)
         low, from_all, to_all, high = _tile_range(tile, queries, keys, window, 0, BM, SET)
         table_at = table + s.to(gl.int64) * table_row
         for j in range(low, high):
@@ -166,124 +162,26 @@ def _produce(loads, SET: gl.constexpr):
 
 
 @gluon.jit
-def _products(q_bufs, k_bufs, slot, PART: gl.constexpr, SET: gl.constexpr):
-    """Start multiplying this part's queries with a tile of keys."""
-    CHUNKS: gl.constexpr = SET.size // CHUNK
-    layout: gl.constexpr = accumulator_layout(gl.num_warps(), SET.bn, 16)
-    BN: gl.constexpr = SET.bn
-    s = gl.zeros([ROWS, BN], gl.float32, layout)
-    for c in gl.static_range(CHUNKS):
-        k = k_bufs.index(slot * CHUNKS + c).permute((1, 0))
-        s = warpgroup_mma(q_bufs.index(PART * CHUNKS + c), k, s, use_acc=c > 0, is_async=True)
-    return s
-
-
-@gluon.jit
-def _weigh(s, j, m, l, seen, rules, MASKED: gl.constexpr, SET: gl.constexpr):
-    """(weights of a tile's products, new maxima, new sums, by what older sums shrink)."""
-    position, keys = seen
-    factor, soft_cap, window = rules
-    layout: gl.constexpr = s.type.layout
-    s, unit = scores_of(s, factor, soft_cap, SET)
-    if MASKED:
-        column = j * SET.bn + gl.arange(0, SET.bn, gl.SliceLayout(0, layout))
-        s = see(s, column[None, :], position[:, None], keys, window, SET)
-    new = gl.maximum(m, gl.max(s, 1) * unit)
-    safe = gl.where(new == float("-inf"), 0.0, new)
-    weights = power_of_2(s * unit - safe[:, None])
-    shrink = power_of_2(m - safe)
-    return weights, new, l * shrink + gl.sum(weights, 1), shrink
-
-
-@gluon.jit
-def _step(work, state, j, seen, PART: gl.constexpr, MASKED: gl.constexpr, SET: gl.constexpr):
-    """Multiply the weights of one tile of keys with its values, and meanwhile make those of the
-    next tile, `j`.
-
-    The loop that this is the body of must have no branch: the assembler would wait for all products
-    before it.
-    """
-    q_bufs, k_bufs, v_bufs, bars, rules = work
-    full_q, empty_q, full_k, empty_k, full_v, empty_v = bars
-    o, p, m, l, slot, phase, v_slot, v_phase = state
-    o_layout: gl.constexpr = o.type.layout
-    p_layout: gl.constexpr = p.type.layout
-    mbarrier.wait(full_k.index(slot), phase)
-    s = _products(q_bufs, k_bufs, slot, PART, SET)
-    mbarrier.wait(full_v.index(v_slot), v_phase)
-    o = warpgroup_mma(p, v_bufs.index(v_slot), o, is_async=True)
-    s = warpgroup_mma_wait(num_outstanding=1, deps=[s])
-    mbarrier.arrive(empty_k.index(slot), count=1)
-    weights, m, l, shrink = _weigh(s, j, m, l, seen, rules, MASKED, SET)
-    l = hold(l)
-    o, rounded = warpgroup_mma_wait(num_outstanding=0, deps=[o, weights.to(p.dtype)])
-    mbarrier.arrive(empty_v.index(v_slot), count=1)
-    o = o * gl.convert_layout(shrink, gl.SliceLayout(1, o_layout))[:, None]
-    p = gl.convert_layout(rounded, p_layout)
-    next_slot, next_phase = advance(slot, phase, SET.stages)
-    return o, p, m, l, next_slot, next_phase, slot, phase
-
-
-@gluon.jit
-def _attend(work, told_numbers, slot, phase, q_phase, PART: gl.constexpr, SET: gl.constexpr):
-    """(sums [64, DV], maxima, sums of weights) of this part's rows, and the place in the ring."""
-    q_bufs, k_bufs, v_bufs, bars, rules = work
-    full_q, empty_q, full_k, empty_k, full_v, empty_v = bars
+def _attend(
+    work, told_numbers, slot, phase, q_slot, q_phase, PART: gl.constexpr, SET: gl.constexpr
+):
+    """(sums [64, DV], maxima, sums of weights, rows, place in the ring) of this part of a tile."""
     start, queries, keys, tile, head = told_numbers
-    factor, soft_cap, window = rules
+    window = work[4][2]
     BM: gl.constexpr = CONSUMERS * ROWS
-    DV: gl.constexpr = SET.value_size
     s_layout: gl.constexpr = accumulator_layout(gl.num_warps(), SET.bn, 16)
-    o_layout: gl.constexpr = accumulator_layout(gl.num_warps(), SET.value_size, 16)
-    p_layout: gl.constexpr = gl.DotOperandLayout(0, o_layout, 2)
-    row_layout: gl.constexpr = gl.SliceLayout(1, s_layout)
     low, from_all, to_all, high = _tile_range(tile, queries, keys, window, 0, BM, SET)
     mine = _tile_range(tile, queries, keys, window, PART * ROWS, ROWS, SET)
-    row = tile * BM + PART * ROWS + gl.arange(0, ROWS, row_layout)
+    row = tile * BM + PART * ROWS + gl.arange(0, ROWS, gl.SliceLayout(1, s_layout))
     seen = (keys - queries + row // SET.group, keys)
-    m = gl.full([ROWS], float("-inf"), gl.float32, row_layout)
-    l = gl.zeros([ROWS], gl.float32, row_layout)
-    o = gl.zeros([ROWS, DV], gl.float32, o_layout)
-    mbarrier.wait(full_q, q_phase)
-    mbarrier.wait(full_k.index(slot), phase)
-    s = _products(q_bufs, k_bufs, slot, PART, SET)
-    s = warpgroup_mma_wait(num_outstanding=0, deps=[s])
-    mbarrier.arrive(empty_k.index(slot), count=1)
-    weights, m, l, shrink = _weigh(s, low, m, l, seen, rules, True, SET)
-    p = gl.convert_layout(weights.to(q_bufs.dtype), p_layout)
-    v_slot = slot
-    v_phase = phase
-    slot, phase = advance(slot, phase, SET.stages)
     # with a window, the first tiles need a mask too
     middle = low + 1
     if not SET.windowed:
         middle = gl.minimum(gl.maximum(mine[2], low + 1), high)
-    for j in range(low + 1, middle):
-        state = (o, p, m, l, slot, phase, v_slot, v_phase)
-        o, p, m, l, slot, phase, v_slot, v_phase = _step(work, state, j, seen, PART, False, SET)
-    for j in range(middle, high):
-        state = (o, p, m, l, slot, phase, v_slot, v_phase)
-        o, p, m, l, slot, phase, v_slot, v_phase = _step(work, state, j, seen, PART, True, SET)
-    mbarrier.arrive(empty_q, count=1)
-    mbarrier.wait(full_v.index(v_slot), v_phase)
-    if high * SET.bn > keys:
-        _clear(v_bufs.index(v_slot), keys - (high - 1) * SET.bn, SET)
-    o = warpgroup_mma(p, v_bufs.index(v_slot), o, is_async=True)
-    o = warpgroup_mma_wait(num_outstanding=0, deps=[o])
-    mbarrier.arrive(empty_v.index(v_slot), count=1)
+    o, m, l, slot, phase = attend(
+        work, seen, low, middle, high, slot, phase, q_slot, q_phase, PART, SET
+    )
     return o, m, l, row, slot, phase
-
-
-@gluon.jit
-def _clear(buffer, kept, SET: gl.constexpr):
-    """Zeros in all rows of a tile of values but the first `kept`. Both parts do it, with the same
-    result.
-    """
-    layout: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [gl.num_warps(), 1], [1, 0])
-    row = gl.arange(0, SET.bn, gl.SliceLayout(1, layout))
-    value = buffer.load(layout)
-    buffer.store(gl.where((row < kept)[:, None], value, gl.zeros_like(value)))
-    fence_async_shared()
 
 
 @gluon.jit
@@ -323,6 +221,7 @@ def _consume(work, told, target, PART: gl.constexpr, SET: gl.constexpr):
     """Attend and store this part's rows of every tile."""
     slot = 0
     phase = 0
+    q_slot = 0
     q_phase = 0
     value, turn, parity = hear_numbers(told, 0, 0)
     start = number_of(value, 0)
@@ -334,8 +233,8 @@ def _consume(work, told, target, PART: gl.constexpr, SET: gl.constexpr):
             number_of(value, 3),
             number_of(value, 4),
         )
-        o, m, l, row, slot, phase = _attend(work, numbers, slot, phase, q_phase, PART, SET)
-        q_phase ^= 1
+        o, m, l, row, slot, phase = _attend(work, numbers, slot, phase, q_slot, q_phase, PART, SET)
+        q_slot, q_phase = advance(q_slot, q_phase, SET.q_stages)
         _store(o, m, l, row, numbers, target, SET)
         value, turn, parity = hear_numbers(told, turn, parity)
         start = number_of(value, 0)
@@ -366,7 +265,7 @@ def prefill_kernel(
     dtype: gl.constexpr = q_desc.dtype
     flat: gl.constexpr = gl.NVMMASharedLayout(128, 16, rank=2)
     q_loads = gl.allocate_shared_memory(
-        dtype, [CONSUMERS * K_CHUNKS] + q_desc.block_type.shape, q_desc.layout
+        dtype, [SET.q_stages * CONSUMERS * K_CHUNKS] + q_desc.block_type.shape, q_desc.layout
     )
     k_loads = gl.allocate_shared_memory(
         dtype, [STAGES * K_CHUNKS * BOXES] + k_desc.block_type.shape, k_desc.layout
@@ -374,20 +273,22 @@ def prefill_kernel(
     v_loads = gl.allocate_shared_memory(
         dtype, [STAGES * V_CHUNKS * BOXES] + v_desc.block_type.shape, v_desc.layout
     )
-    q_shape: gl.constexpr = [CONSUMERS * K_CHUNKS, ROWS, CHUNK]
+    q_shape: gl.constexpr = [SET.q_stages * CONSUMERS * K_CHUNKS, ROWS, CHUNK]
     k_shape: gl.constexpr = [STAGES * K_CHUNKS, SET.bn, CHUNK]
     v_shape: gl.constexpr = [STAGES, SET.bn, SET.value_size]
     q_bufs = q_loads._reinterpret(dtype, q_shape, flat)  # noqa: SLF001
     k_bufs = k_loads._reinterpret(dtype, k_shape, flat)  # noqa: SLF001
     v_bufs = v_loads._reinterpret(dtype, v_shape, flat)  # noqa: SLF001
-    full_q = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    empty_q = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    Q_STAGES: gl.constexpr = SET.q_stages
+    full_q = gl.allocate_shared_memory(gl.int64, [Q_STAGES, 1], mbarrier.MBarrierLayout())
+    empty_q = gl.allocate_shared_memory(gl.int64, [Q_STAGES, 1], mbarrier.MBarrierLayout())
     full_k = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     empty_k = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     full_v = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     empty_v = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    mbarrier.init(full_q, count=1)
-    mbarrier.init(empty_q, count=CONSUMERS)
+    for i in gl.static_range(Q_STAGES):
+        mbarrier.init(full_q.index(i), count=1)
+        mbarrier.init(empty_q.index(i), count=CONSUMERS)
     for i in gl.static_range(STAGES):
         mbarrier.init(full_k.index(i), count=1)
         mbarrier.init(full_v.index(i), count=1)

@@ -10,6 +10,8 @@ LOG2E = gl.constexpr(1.4426950408889634)
 LN2 = gl.constexpr(0.6931471805599453)
 # elements of a row that lie together in shared memory: 128 bytes, as far as rows are swizzled
 CHUNK = gl.constexpr(64)
+STARTS = gl.constexpr(1)
+LENGTHS = gl.constexpr(2)
 PAGE_TABLE = gl.constexpr(4)
 
 
@@ -111,6 +113,19 @@ def load_tile(
                 pred=i < live,
             )
     return bad
+
+
+@gluon.jit
+def note_faults(faults, starts, lengths, s, real, rows, most):
+    """Set the bits of what is wrong with starts and lengths."""
+    start = gl.load(starts + s, mask=real, other=0)
+    end = gl.load(starts + s + 1, mask=real, other=0)
+    wrong = real & ((start < 0) | (end < start) | (end > rows) | ((s == 0) & (start != 0)))
+    length = gl.load(lengths + s, mask=real, other=0)
+    long = real & ((length < 0) | (length > most))
+    bits = gl.max(wrong.to(gl.int32), 0) * STARTS + gl.max(long.to(gl.int32), 0) * LENGTHS
+    if bits != 0:
+        gl.atomic_or(faults, bits)
 
 
 @gluon.jit

@@ -43,6 +43,7 @@ def _on_cpu(
     causal: bool,
     window: int,
     soft_cap: float,
+    batch_invariant: bool,
 ) -> tuple[Tensor, Tensor]:
     spans, first_key, ends = _known(q, k, starts, key_starts, sequences)
     wide = torch.promote_types(q.dtype, torch.float32)
@@ -64,7 +65,8 @@ def _on_cpu(
 
     rules = Rules(scale, causal, window, soft_cap)
     group = q.shape[1] // k.shape[1]
-    cpu.run(q, group, spans, cpu.Gathered(one, many), rules, sinks, out, totals)
+    for together in [[span] for span in spans] if batch_invariant else [spans]:
+        cpu.run(q, group, together, cpu.Gathered(one, many), rules, sinks, out, totals)
     return out, totals
 
 
@@ -142,8 +144,8 @@ def _fake_backward(
 
 PACKED = operators.define(
     "ragged_attention(Tensor q, Tensor k, Tensor v, Tensor starts, Tensor key_starts, "
-    "Tensor? sequences, Tensor? sinks, float scale, bool causal, int window, float soft_cap) "
-    "-> (Tensor, Tensor)",
+    "Tensor? sequences, Tensor? sinks, float scale, bool causal, int window, float soft_cap, "
+    "bool batch_invariant) -> (Tensor, Tensor)",
     reference=_on_cpu,
     fake=_fake,
     triton=KERNELS.get("ragged_attention"),
@@ -159,7 +161,7 @@ BACKWARD = operators.define(
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    q, k, v, starts, key_starts, sequences, sinks, *ctx.rules = inputs
+    q, k, v, starts, key_starts, sequences, sinks, *ctx.rules, _ = inputs
     ctx.save_for_backward(q, k, v, *output, starts, key_starts, sequences, sinks)
     ctx.mark_non_differentiable(output[1])
 
@@ -168,7 +170,7 @@ def _backward(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Tensor | None, 
     *tensors, sinks = ctx.saved_tensors
     dq, dk, dv, dsinks = BACKWARD(grad.contiguous(), *tensors, sinks, *ctx.rules)
     nothing = (None, None, None)
-    return dq, dk, dv, *nothing, None if sinks is None else dsinks, None, None, None, None
+    return dq, dk, dv, *nothing, None if sinks is None else dsinks, *nothing, None, None
 
 
 torch.library.register_autograd(
@@ -189,6 +191,7 @@ def ragged_attention(
     soft_cap: float | None = None,
     sinks: Tensor | None = None,
     sequences: Tensor | None = None,
+    batch_invariant: bool = False,
 ) -> Tensor:
     """Each sequence's queries attend to its keys, all packed without padding. Returns [T, H, DV].
 
@@ -212,4 +215,4 @@ def ragged_attention(
     arguments.check_sinks(sinks, q)
     rules = arguments.make_rules(q.shape[2], scale, causal, window, soft_cap)
     options = (rules.scale, rules.causal, rules.window, rules.soft_cap)
-    return PACKED(q, k, v, starts, key_starts, sequences, sinks, *options)[0]
+    return PACKED(q, k, v, starts, key_starts, sequences, sinks, *options, batch_invariant)[0]

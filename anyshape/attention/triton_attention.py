@@ -59,7 +59,10 @@ def ragged_paged_attention(
         *(batch_invariant, zero_tail, *side),
     )
     if not only:
-        tiles(q, k_pages, v_pages, page_table, starts, lengths, out, None, rules, few, False, *side)
+        tiles(
+            *(q, k_pages, v_pages, page_table, starts, lengths, out, None, rules, few, False),
+            *(batch_invariant, *side),
+        )
 
 
 def split(
@@ -86,6 +89,11 @@ def split(
     page_size, key_heads, value_size = k_pages.shape[1], k_pages.shape[2], v_pages.shape[3]
     parts = launch_sizes.parts_of(heads // key_heads)
     group, heads = heads // key_heads // parts, key_heads * parts
+    plain = k_scale is None and v_scale is None and blocks is None
+    operands = (q, k_pages, v_pages, page_table.shape[0], rules, few)
+    hopper = plain and gluon_attention.fits_split(*operands)
+    if hopper:
+        blocks = gluon_attention.split_blocks(size, value_size)
     if blocks is None:
         largest = max(size, value_size)
         blocks = launch_sizes.split_blocks(few * group, largest, q.dtype, k_pages.dtype)
@@ -113,26 +121,37 @@ def split(
         "GIVEN": sequences is not None,
         **overlap(q),
     }
-    split_kernel[(programs,)](
-        *(q, k_pages, v_pages, page_table, starts, lengths),
-        *given(starts, sequences, sinks, k_scale, v_scale),
-        *(out, *given(starts, faults), slots, sums),
-        *(rows, capacity, k_pages.shape[0], columns, *q.stride()[:2]),
-        *(*k_pages.stride()[:3], *v_pages.stride()[:3], page_table.stride(0), *out.stride()[:2]),
-        *(rules.scale, rules.soft_cap, rules.window),
-        PARTS=parts,
-        D=size,
-        BLOCK_D=max(16, power_of_two(size)),
-        CAUSAL=rules.causal,
-        CAPPED=rules.soft_cap > 0,
-        K_STEP=launch_sizes.step_of(k_scale),
-        V_STEP=launch_sizes.step_of(v_scale),
-        TAIL=zero_tail,
-        FAULTS=faults is not None,
-        **constants,
-        num_warps=blocks.warps,
-        num_stages=blocks.stages,
-    )
+    if hopper:
+        gluon_attention.split(
+            *(q, k_pages, v_pages, page_table, starts, lengths, out, slots, sums, rules, few),
+            *(splits, programs, zero_tail, sinks, sequences, faults, blocks),
+        )
+    else:
+        split_kernel[(programs,)](
+            *(q, k_pages, v_pages, page_table, starts, lengths),
+            *given(starts, sequences, sinks, k_scale, v_scale),
+            *(out, *given(starts, faults), slots, sums),
+            *(rows, capacity, k_pages.shape[0], columns, *q.stride()[:2]),
+            *(
+                *k_pages.stride()[:3],
+                *v_pages.stride()[:3],
+                page_table.stride(0),
+                *out.stride()[:2],
+            ),
+            *(rules.scale, rules.soft_cap, rules.window),
+            PARTS=parts,
+            D=size,
+            BLOCK_D=max(16, power_of_two(size)),
+            CAUSAL=rules.causal,
+            CAPPED=rules.soft_cap > 0,
+            K_STEP=launch_sizes.step_of(k_scale),
+            V_STEP=launch_sizes.step_of(v_scale),
+            TAIL=zero_tail,
+            FAULTS=faults is not None,
+            **constants,
+            num_warps=blocks.warps,
+            num_stages=blocks.stages,
+        )
     cut = capacity * heads if splits else programs - 1
     combine_kernel[(cut, few * group)](
         *(starts, lengths, *given(starts, sequences, sinks), out, slots, sums),
@@ -155,6 +174,7 @@ def tiles(
     rules: Rules,
     few: int,
     zero_tail: bool,
+    batch_invariant: bool,
     sinks: Tensor | None,
     k_scale: Tensor | None,
     v_scale: Tensor | None,
@@ -173,7 +193,7 @@ def tiles(
         if plain and gluon_attention.fits_prefill(*operands, paged=page_table is not None):
             gluon_attention.prefill(
                 *(q, k_pages, v_pages, page_table, starts, lengths, out, totals, rules, few),
-                *(zero_tail, sinks, sequences, faults),
+                *(zero_tail, batch_invariant, sinks, sequences, faults),
             )
             return
         blocks = launch_sizes.tile_blocks(max(size, value_size), q.dtype)
@@ -227,6 +247,7 @@ def ragged_attention(
     causal: bool,
     window: int,
     soft_cap: float,
+    batch_invariant: bool,
 ) -> tuple[Tensor, Tensor]:
     """See `anyshape.attention.ragged_attention`; and the totals [T, H]."""
     out = q.new_empty(*q.shape[:2], v.shape[2])
@@ -236,6 +257,6 @@ def ragged_attention(
     rules = Rules(scale, causal, window, soft_cap)
     tiles(
         *(q, k[None], v[None], None, starts, key_starts, out, totals, rules, 0, True),
-        *(sinks, None, None, sequences, None),
+        *(batch_invariant, sinks, None, None, sequences, None),
     )
     return out, totals

@@ -8,7 +8,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
-# numbers that are told at once, of which six are used
+# the most numbers that are told at once
 PLACE = gl.constexpr(8)
 
 
@@ -68,14 +68,14 @@ def make_told(LISTENERS: gl.constexpr):
 
 
 @gluon.jit
-def tell(told, turn, parity, place):
-    """Tell the other parts where the next tile is: six numbers."""
+def tell(told, turn, parity, place, COUNT: gl.constexpr = 6):
+    """Tell the other parts where the next tile is: COUNT numbers."""
     numbers, full, empty = told
     mbarrier.wait(empty.index(turn), parity)
     layout: gl.constexpr = place_layout(gl.num_warps())
     index = gl.arange(0, PLACE, layout)
     value = gl.zeros([PLACE], gl.int32, layout)
-    for i in gl.static_range(6):
+    for i in gl.static_range(COUNT):
         value = gl.where(index == i, place[i], value)
     numbers.index(turn).store(value)
     mbarrier.arrive(full.index(turn), count=1)

@@ -76,7 +76,7 @@ def packed(size: int, value_size: int, *, options: bool) -> None:
     rule = (1.0, options, 100, 3.0) if options else (1.0, True, 0, 0.0)
     sequences = numbers[:1] if options else None
     _, totals = triton_attention.ragged_attention(
-        q, k, v, numbers, numbers, sequences, sinks, *rule
+        q, k, v, numbers, numbers, sequences, sinks, *rule, options
     )
     triton_backward.ragged_attention_backward(
         out, q, k, v, out, totals, numbers, numbers, sequences, sinks, *rule

@@ -54,9 +54,9 @@ def test_packed_operators_pass_opcheck(name: str) -> None:
     inputs = [x.requires_grad_() for x in (q, k, v)]
     if sinks is not None:
         sinks.requires_grad_()
-    torch.library.opcheck(PACKED, (*inputs, starts, key_starts, count, sinks, *RULE))
+    torch.library.opcheck(PACKED, (*inputs, starts, key_starts, count, sinks, *RULE, False))
     with torch.no_grad():
-        out, totals = PACKED(*inputs, starts, key_starts, count, sinks, *RULE)
+        out, totals = PACKED(*inputs, starts, key_starts, count, sinks, *RULE, False)
     plain = [x.detach() for x in inputs]
     torch.library.opcheck(
         BACKWARD,

@@ -23,6 +23,12 @@ from anyshape.attention import (
 from anyshape.kernels.launches import power_of_two
 from tests.attention.batches import CASES, Batch, assert_close, make, packed
 
+# what others cover, and benchmarks/attention_check.py: the interpreter takes seconds for each
+LEFT_TO_THE_GPU = (
+    "one", "decode", "one head", "not causal", "window of one", "scale", "soft cap", "sinks", "size 80",
+    "float8 without scales", "larger values than keys", "pages of 64", "pages of 256",
+)  # fmt: skip
+
 _patch_lang_tensor = interpreter._patch_lang_tensor
 
 
@@ -70,7 +76,10 @@ def run(
     return out
 
 
-@pytest.mark.parametrize("name", CASES)
+NAMES = [name for name in CASES if name not in LEFT_TO_THE_GPU]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_paged_attention_is_the_reference(name: str) -> None:
     case = CASES[name]
     dtype = torch.float16 if case.pages else torch.float32
@@ -149,19 +158,7 @@ def test_writing_pages_is_the_reference(name: str) -> None:
         )
 
 
-PACKED = (
-    "mixed",
-    "tail",
-    "not causal",
-    "window",
-    "window to both sides",
-    "soft cap",
-    "sinks",
-    "everything",
-    "larger keys than values",
-    "more queries than keys",
-    "many heads",
-)
+PACKED = ("window to both sides", "everything", "larger keys than values", "more queries than keys")
 
 
 @pytest.mark.parametrize("name", PACKED)
@@ -173,7 +170,7 @@ def test_packed_attention_and_its_gradients_are_the_reference(name: str) -> None
     rules = case.rules()
     rule = (rules.scale, rules.causal, rules.window, rules.soft_cap)
     mine, totals = triton_attention.ragged_attention(
-        q, k, v, starts, key_starts, count, sinks, *rule
+        q, k, v, starts, key_starts, count, sinks, *rule, False
     )
     wide = [x.double().requires_grad_() for x in (q, k, v)] + (
         [] if sinks is None else [sinks.double().requires_grad_()]

@@ -145,8 +145,6 @@ class Driver:
             run = _writing_last(run)
         if moved := moves(graph, OPS):
             run = _moving_versions(run, moved, graph, constants)
-        if _may_draw_before_a_check(passed[-1][1]):
-            run = _restoring_random_state(run)
         if torch.is_grad_enabled() and any(map(_reads_what_requires_grad, graph.nodes)):
             run = _without_gradients(run)
         if self.options.verify:
@@ -232,13 +230,6 @@ def _shared_builder(options: Options) -> Builder:
         return _BUILDERS.found[key]
 
 
-def _may_draw_before_a_check(graph: Graph) -> bool:
-    """Does the graph both draw random numbers and test conditions while running?"""
-    draws = any(node.op in OPS and OPS[node.op].random for node in graph.nodes)
-    tested = any(n.op == "check_false" or (n.op in OPS and OPS[n.op].guessed) for n in graph.nodes)
-    return draws and (bool(graph.checks) or tested)
-
-
 def _writes_an_argument(step: Step) -> bool:
     return isinstance(step, BumpVersion) or (isinstance(step, Call) and step.kind == "write")
 
@@ -258,20 +249,6 @@ def _writing_last(run: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[An
             raise CheckFailed(str(error)) from error
 
     return writing
-
-
-def _restoring_random_state(run: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
-    """A segment whose check fails has not happened: nor has it drawn random numbers."""
-
-    def restoring(*arguments: Any) -> tuple[Any, ...]:
-        state = torch.get_rng_state()
-        try:
-            return run(*arguments)
-        except CheckFailed:
-            torch.set_rng_state(state)
-            raise
-
-    return restoring
 
 
 def _moving_versions(

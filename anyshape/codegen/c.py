@@ -22,6 +22,7 @@ from anyshape.codegen.c_texts import (
 from anyshape.codegen.prelude import prelude
 from anyshape.codegen.reduction_phases import analyse, lane, step_of, thresholds, turned
 from anyshape.codegen.scalar import COSTS
+from anyshape.costs import COSTS as COST_MODEL
 from anyshape.ir.dtypes import float16
 from anyshape.ir.loops import (
     Axis,
@@ -34,8 +35,6 @@ from anyshape.ir.loops import (
 )
 from anyshape.symbolic import Dim
 
-GRAIN = 32768
-"""Cells (weighted by what they cost) below which threads cost more than they bring."""
 CHUNK = 2048
 """Cells of the innermost axis that one thread takes at a time."""
 BLOCK = 64
@@ -530,7 +529,7 @@ class _Emitter(LanePrinter):
             for e in self.kernel.elements
             if isinstance(e, (Op, Load, Reduce))
         )
-        least = max(GRAIN * 4 // max(cost, 4), 1)
+        least = COST_MODEL.cells_for_threads(cost)
         cells: Dim = 1
         for axis in (*self.kernel.axes, *self.kernel.reduction_axes):
             cells = cells * axis.extent

@@ -31,8 +31,8 @@ from anyshape.capture.heap.values import Break, InterpreterBug, ProxyLeak
 from anyshape.capture.interpreter.machine import Machine
 from anyshape.declare import Declaration, Parameters, check_returned
 from anyshape.dispatch.guard_report import told
-from anyshape.dispatch.interpreted_regions import Light
-from anyshape.dispatch.profitability import Costs, largest
+from anyshape.dispatch.interpreted_regions import InterpretedRegions
+from anyshape.dispatch.profitability import CallRecord, largest
 from anyshape.dispatch.specialize import CompileGraph, Specializer
 from anyshape.dispatch.stats import Explanation, Stats
 from anyshape.dispatch.trampoline import Numbers, concrete_machine, flatten, resume, step
@@ -76,7 +76,7 @@ class Compiled:
         self.options = options
         self.specializer = Specializer(fn, options, compile_graph)
         self.points: dict[Any, Point] = {}
-        self.light = Light(self.specializer.captured)
+        self.interpreted = InterpretedRegions(self.specializer.captured)
         self.lock = threading.Lock()
         self.failures: list[str] = []
         self.calls = 0
@@ -153,7 +153,7 @@ class Compiled:
             if variant is not None and variant.suspect is not None:
                 self._mistaken(variant.suspect)
             return result
-        if variant.ledger.is_lost(slots):
+        if variant.profitability.is_lost(slots):
             self.uncompiled += 1
             return self.fn(*args, **kwargs)
         try:
@@ -164,14 +164,14 @@ class Compiled:
             return variant.rebuild(outs, slots)
         machine = concrete_machine(self.specializer.codes, variant.rebuild(outs, slots))
         suspect, numbers = variant.suspect, variant.numbers
-        costs, elements = Costs(), largest(slots)
-        costs.segment(variant.node_count(), slots, outs)
+        call, elements = CallRecord(), largest(slots)
+        call.segment(variant.node_count(), slots, outs)
         del outs, slots, entry, inputs
         try:
-            result = self._go_on(machine, stance, suspect, numbers, costs)
+            result = self._go_on(machine, stance, suspect, numbers, call)
         finally:
             machine.frame = None  # a machine is in a cycle: what frames hold would wait for gc
-        variant.ledger.settle(costs, elements)
+        variant.profitability.settle(call, elements)
         return result
 
     def _go_on(
@@ -180,13 +180,13 @@ class Compiled:
         stance: str,
         suspect: AnyshapeError | None,
         numbers: Numbers,
-        costs: Costs,
+        call: CallRecord,
     ) -> Any:
         """The trampoline: an instruction natively, then the segment of the point that it leads
         to, until the program returns. Nothing here holds what the program has dropped.
 
         `suspect` is what capture could not do at this instruction; told where eager torch can.
-        `numbers` are those that were symbolic where the last segment ended, and stay so. `costs`
+        `numbers` are those that were symbolic where the last segment ended, and stay so. `call`
         are counted.
         """
         for _ in range(MAX_SEGMENTS):
@@ -195,7 +195,7 @@ class Compiled:
                 self._mistaken(suspect)
             suspect = None
             if not done:
-                done, value = self.light.go_on(machine, costs)
+                done, value = self.interpreted.go_on(machine, call)
             if done:
                 return value
             assert machine.frame is not None
@@ -216,7 +216,7 @@ class Compiled:
                 resumed = resume(machine)
                 self._note(error, variant.line())
                 return resumed
-            costs.segment(variant.node_count(), place.slots, outs)
+            call.segment(variant.node_count(), place.slots, outs)
             if variant.returns:
                 return variant.rebuild(outs, place.slots)
             machine.go_on_from(variant.rebuild(outs, place.slots))
@@ -338,7 +338,7 @@ class Compiled:
                 if other not in point.variants and other.entry(entry.slots) is not None:
                     return other
             if entry.place is not None and variant.run is not None:
-                self.light.note(entry.place, variant.end, variant.node_count())
+                self.interpreted.note(entry.place, variant.end, variant.node_count())
             if now.variants:
                 self.failures.append(str(self._explain_miss(now, entry.slots)))
             updated = Point((variant, *now.variants), variant.widen | now.widen, now.native)
@@ -477,7 +477,7 @@ class Compiled:
         """Forgets every specialization."""
         with self.lock:
             self.points = {}
-            self.light = Light(self.specializer.captured)
+            self.interpreted = InterpretedRegions(self.specializer.captured)
             self.specializer.breaks.clear()
             self.failures = []
             self.mistakes = {}

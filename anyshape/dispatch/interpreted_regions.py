@@ -20,14 +20,12 @@ from anyshape.capture.interpreter import unwinding
 from anyshape.capture.interpreter.continuations import Finished
 from anyshape.capture.interpreter.frame import Code, Frame
 from anyshape.capture.interpreter.machine import Machine
-from anyshape.dispatch.profitability import Costs, largest
+from anyshape.costs import COSTS
+from anyshape.dispatch.profitability import CallRecord, largest
 from anyshape.dispatch.trampoline import Native, Place
 
-FEW_NODES = 10  # that eager torch is done with before a segment has been handed its arguments
-FEW_ELEMENTS = 1 << 15  # of a tensor; of larger ones, even few operators are worth fusing
-MANY_TENSORS = (
-    5 * FEW_NODES
-)  # met on the way through an interpreted region: there is more in it than it seemed
+MANY_TENSORS = 5 * COSTS.few_operators
+"""Met on the way through an interpreted region: there is more in it than it seemed."""
 MANY_INSTRUCTIONS = 5_000
 
 Position: TypeAlias = tuple[Code, int]
@@ -49,7 +47,7 @@ class InterpretedRegion:
 
 
 @dataclass(slots=True)
-class Light:
+class InterpretedRegions:
     """The interpreted regions of one compiled function. `captured` are the functions that lie in
     segments, `cut` those with a place between segments, `heavy` the interpreted regions that took
     long after all."""
@@ -67,14 +65,14 @@ class Light:
         if end is not None:
             known.ends.setdefault(end[0], set()).add(end[1])
 
-    def go_on(self, machine: Machine, costs: Costs) -> Outcome:
+    def go_on(self, machine: Machine, call: CallRecord) -> Outcome:
         """Goes on natively from the current instruction for as long as interpreted regions are
         light."""
         domain = machine.domain
         assert isinstance(domain, Native)
         domain.calls = self._is_whole
         try:
-            return self._go_on(machine, costs)
+            return self._go_on(machine, call)
         finally:
             domain.calls = None
 
@@ -87,7 +85,7 @@ class Light:
         module = args[0] if args and isinstance(args[0], torch.nn.Module) else None
         return module is None or not vars(module).get("_modules")  # none while it is being made
 
-    def _go_on(self, machine: Machine, costs: Costs) -> Outcome:
+    def _go_on(self, machine: Machine, call: CallRecord) -> Outcome:
         while True:
             frame = machine.current()
             begin = frame.code, frame.index
@@ -95,14 +93,14 @@ class Light:
             if region is None or begin in self.heavy or not _is_light(region, frame):
                 return False, None
             try:
-                if not _run(machine, region, costs):
+                if not _run(machine, region, call):
                     self.heavy.add(begin)
                     return False, None
             except Finished as finished:
                 return True, finished.value
 
 
-def _run(machine: Machine, region: InterpretedRegion, costs: Costs) -> bool:
+def _run(machine: Machine, region: InterpretedRegion, call: CallRecord) -> bool:
     """Through an interpreted region natively, and the instruction at its end; False where it is
     long."""
     tensors = 0
@@ -110,7 +108,7 @@ def _run(machine: Machine, region: InterpretedRegion, costs: Costs) -> bool:
     ends = region.ends_in(frame)
     for _ in range(MANY_INSTRUCTIONS):
         at = frame.index
-        costs.instructions += 1
+        call.instructions += 1
         handler, arg = frame.instructions[at]
         frame.index = at + 1
         try:
@@ -134,6 +132,6 @@ def _run(machine: Machine, region: InterpretedRegion, costs: Costs) -> bool:
 
 
 def _is_light(region: InterpretedRegion, frame: Frame) -> bool:
-    if region.nodes >= FEW_NODES:
-        return False
-    return not region.nodes or largest((*frame.locals, *frame.stack)) <= FEW_ELEMENTS
+    if not region.nodes:
+        return True
+    return not COSTS.is_worth_a_segment(region.nodes, largest((*frame.locals, *frame.stack)))

@@ -18,7 +18,7 @@ from anyshape.capture.interpreter.frame import Code
 from anyshape.capture.recording.forks import Refusal
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.declare import Placed, check_returned
-from anyshape.dispatch.profitability import Ledger
+from anyshape.dispatch.profitability import Profitability
 from anyshape.dispatch.trampoline import Numbers, Place
 from anyshape.eager import CheckFailed
 from anyshape.errors import AnyshapeError
@@ -53,7 +53,7 @@ class Variant:
     numbers: Numbers = frozenset()  # what is symbolic where it ends
     end: tuple[Code, int] | None = None  # the instruction that is done natively; None: it returns
     widen: frozenset[str] = frozenset()  # see `Point`
-    ledger: Ledger = field(default_factory=Ledger)
+    profitability: Profitability = field(default_factory=Profitability)
     suspect: AnyshapeError | None = None  # what is to be told where eager torch raises nothing
 
     def node_count(self) -> int:

@@ -1,0 +1,58 @@
+"""What things cost, in one place: policy only, no result depends on it.
+
+In: nothing. Out: ``COSTS``, one frozen record that scheduling, printing and dispatch ask. The
+numbers were measured on the machine of docs/benchmarks.md; ``python -m benchmarks.costs`` measures
+them on this one, and prints them beside these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CostModel:
+    """Times in microseconds; the decisions that follow from them are methods."""
+
+    segment_us: float = 60.0
+    """From one segment to the next: flatten frames, test guards, make the frames that go on."""
+    instruction_us: float = 1.0
+    """One bytecode instruction that is interpreted between segments."""
+    operator_us: float = 2.0
+    """What an operator of a compiled graph saves over eager torch, whatever its size."""
+    element_us: float = 0.0002
+    """What it saves for each element of the largest tensor."""
+    eager_operator_us: float = 6.0
+    """One small operator of eager torch."""
+    patience: int = 3
+    """Calls that lost, one after the other, before a function is called natively."""
+    retry_calls: int = 32
+    """Calls after which segments are tried again, and then after twice as many."""
+    retry_growth: int = 4
+    """How much larger than in the calls that lost an argument may be."""
+    few_elements: int = 1 << 15
+    """A tensor of more is worth fusing even for few operators."""
+    threads_cells: int = 1 << 15
+    """Cells of a kernel, weighted by what they cost, below which threads cost more than they
+    bring."""
+
+    def is_loss(self, segments: int, operators: int, instructions: int, elements: int) -> bool:
+        """Whether eager torch would have been faster than these segments."""
+        spent = segments * self.segment_us + instructions * self.instruction_us
+        return spent > operators * (self.operator_us + elements * self.element_us)
+
+    @property
+    def few_operators(self) -> int:
+        """Fewer operators than this: eager torch is faster than entering a segment."""
+        return round(self.segment_us / self.eager_operator_us)
+
+    def is_worth_a_segment(self, operators: int, elements: int) -> bool:
+        """Whether so many operators on tensors of this size are run as a segment."""
+        return operators >= self.few_operators or (operators > 0 and elements > self.few_elements)
+
+    def cells_for_threads(self, weight: int) -> int:
+        """The cells from which on a kernel is shared among threads; ``weight`` is what a cell
+        costs, in simple operations."""
+        return max(self.threads_cells * 4 // max(weight, 4), 1)
+
+
+COSTS = CostModel()

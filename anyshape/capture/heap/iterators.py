@@ -63,11 +63,23 @@ TELLING = FORKABLE | {
     itertools.takewhile,
     itertools.zip_longest,
 }
+# What the state of an iterator holds its elements in.
+_HOLDING: frozenset[type] = frozenset({list, tuple, deque, OrderedDict})
 
 
 def can_fork(iterator: object) -> bool:
     """Whether `copy_iterator` gives an independent iterator for it."""
     return type(iterator) in FORKABLE
+
+
+def may_give(value: Any, kinds: frozenset[type], depth: int = 3) -> bool:
+    """Whether an iterator may give one of these types, or what holds one; nothing is taken."""
+    if type(value) in TELLING:
+        _, *state = value.__reduce__()
+        return any(may_give(part, kinds, depth) for part in state)
+    if type(value) in _HOLDING:
+        return depth > 0 and any(may_give(item, kinds, depth - 1) for item in value)
+    return type(value) in kinds
 
 
 def copy_iterator(value: Any, memo: dict[int, Any], *, inside: bool = False) -> Any:

@@ -12,10 +12,10 @@ from sys import getrefcount
 from typing import Any
 
 from anyshape.capture.heap import purity
-from anyshape.capture.heap.iterators import FORKABLE
+from anyshape.capture.heap.iterators import FORKABLE, TELLING, may_give
 from anyshape.capture.heap.shadow_heap import Heap
 from anyshape.capture.heap.unread_writes import PLAIN_KEYS, is_blind
-from anyshape.capture.heap.values import IMMUTABLE, NULL, Break
+from anyshape.capture.heap.values import IMMUTABLE, NULL, PROXIES, Break
 
 _ADOPTING = frozenset({list, tuple, dict})
 _ADOPT_AT_MOST = 1000
@@ -27,8 +27,7 @@ def native(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     mirrors.
     """
     domain = heap.domain
-    if heap.journal is not None:
-        _refuse_old_iterators(heap, args)
+    _refuse_iterators(heap, fn, args)
     if type(fn) not in purity.CALLABLE_TYPES:
         result = _result(heap, domain.call_native(fn, args, kwargs))
         return heap.create(result) if _makes_class(fn) else result
@@ -70,6 +69,26 @@ def _refuse_old_iterators(heap: Heap, args: tuple[Any, ...]) -> None:
     for arg in args:
         if type(arg) in FORKABLE and not heap.is_young(arg):
             raise Break("fork-iterator", f"C code gets a {type(arg).__name__} inside a fork")
+
+
+def _refuse_iterators(heap: Heap, fn: Any, args: tuple[Any, ...]) -> None:
+    if any(type(arg) in TELLING for arg in args):
+        _refuse_to_take(fn, args)
+        if heap.journal is not None:
+            _refuse_old_iterators(heap, args)
+
+
+def _refuse_to_take(fn: Any, args: tuple[Any, ...]) -> None:
+    """Break in front of a call that would take proxies out of an iterator and look at them: behind
+    it, what was taken before the break is lost.
+    """
+    if type(fn) in purity.CALLABLE_TYPES and fn in purity.UNLOOKING:
+        return
+    owner = getattr(fn, "__objclass__", None)  # an iterator's own methods
+    for arg in args:
+        if type(arg) in TELLING and type(arg) is not owner and may_give(arg, PROXIES):
+            name = getattr(fn, "__qualname__", type(fn).__name__)
+            raise Break("proxy-leak", f"{name} takes numbers out of a {type(arg).__name__}")
 
 
 def _result(heap: Heap, result: Any) -> Any:

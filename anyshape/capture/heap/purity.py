@@ -189,6 +189,26 @@ READERS: frozenset[Any] = frozenset(
     ]
 )
 
+# C callables that look at nothing that an iterator among their arguments gives: they store it, or
+# the iterator.
+UNLOOKING: frozenset[Any] = frozenset(
+    [
+        *[list, tuple, deque, zip, enumerate, reversed, map, filter, iter, next],
+        *[type, isinstance, issubclass, callable, id, len, bool, repr, str, hash],
+        *[getattr, hasattr, setattr, operator.length_hint, functools.partial],
+        *[value for value in vars(itertools).values() if isinstance(value, type)],
+        *[operator.is_, operator.is_not, tuple.__new__, object.__new__, list.__new__, dict.__new__],
+        *_methods(object, "__init__ __eq__ __ne__ __hash__ __repr__ __str__ __getattribute__"),
+        *_methods(list, "extend __iadd__ __init__"),
+        *_methods(deque, "extend extendleft __iadd__ __init__"),
+        *_methods(list, "append insert remove count index __contains__"),
+        *_methods(deque, "append appendleft insert remove count index __contains__"),
+        *_methods(dict, "__setitem__ __getitem__ __delitem__ __contains__ get pop setdefault"),
+        *_methods(set, "add discard remove __contains__"),
+        *_methods(tuple, "count index __contains__"),
+    ]
+)
+
 # Readers that take pairs apart, which may be containers from outside themselves.
 PAIR_READERS: frozenset[Any] = frozenset(
     [

@@ -111,6 +111,20 @@ def fill_from_elements(method: Any, receiver: Any, *iterables: Any) -> Any:
     return method(receiver, *[elements_of(iterable) for iterable in iterables])
 
 
+def is_disjoint(members: Any, iterable: Any) -> Any:
+    for value in iterable:
+        if value in members:
+            return False
+    return True
+
+
+def is_superset(members: Any, iterable: Any) -> Any:
+    for value in iterable:
+        if value not in members:
+            return False
+    return True
+
+
 def store_slice(target: Any, key: Any, iterable: Any) -> Any:
     target[key] = list_of(iterable)
 

@@ -311,7 +311,8 @@ def _recorded_contains(machine: Interpreter, container: Any, item: Any) -> Any:
         return Call(polyfills.range_contains, (container, item))
     if isinstance(container, (str, bytes)) and type(item) in PROXIES:
         raise Break("proxy-leak", "a text that differs from call to call")
-    will_exhaust(machine, container)
+    if hasattr(type(container), "__next__"):
+        return Call(polyfills.contains_by_iteration, (container, item))
     value = operator.contains(container, item)
     return machine.heap.answer_contains(container, item, value)
 
@@ -465,6 +466,7 @@ def needs_interpretation(machine: Interpreter, iterable: Any) -> bool:
 def must_be_taken_first(machine: Interpreter, iterable: Any) -> bool:
     """Whether C code that hashes what it iterates over is handed a list instead: hashing ends a
     segment where data decides the element, and what C code took of an iterator cannot be put back.
+    Nor can an iterator inside of one of C be put back where a fork ends, if others hold it too.
     """
     advanced = machine.recording and hasattr(type(iterable), "__next__")
     return advanced or needs_interpretation(machine, iterable)

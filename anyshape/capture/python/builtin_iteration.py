@@ -159,6 +159,17 @@ def _filler(method: Any) -> Handler:
     return handler
 
 
+def _set_question(method: Any, polyfill: Any) -> Handler:
+    """`set.isdisjoint` and the like, which take elements until one is decisive."""
+
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        if len(args) == 2 and not kwargs and protocol.must_be_taken_first(machine, args[1]):
+            return Call(polyfill, args)
+        return machine.native(method, args, kwargs)
+
+    return handler
+
+
 def _adder(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     """`math.fsum`, which wants each element as a float before it takes the next."""
     if len(args) == 1 and protocol.must_be_taken_first(machine, args[0]):
@@ -207,14 +218,14 @@ def _is_python_source(machine: Interpreter, source: Any) -> bool:
 
 
 def _zip(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-    if any(protocol.needs_interpretation(machine, arg) for arg in args):
+    if any(protocol.must_be_taken_first(machine, arg) for arg in args):
         return Call(iteration_polyfills.zip_of, (args, kwargs.get("strict", False)))
     return machine.native(zip, args, kwargs)
 
 
 def _enumerate(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     start = args[1] if len(args) > 1 else kwargs.get("start", 0)
-    if args and (type(start) in PROXIES or protocol.needs_interpretation(machine, args[0])):
+    if args and (type(start) in PROXIES or protocol.must_be_taken_first(machine, args[0])):
         return Call(iteration_polyfills.enumerate_of, (args[0], start))
     return machine.native(enumerate, args, kwargs)
 
@@ -361,9 +372,9 @@ ITERATION_TYPES: dict[Any, Handler] = {
 # C methods that iterate over their arguments.
 _FILLERS = (
     *_STORING,
-    *(set.symmetric_difference, set.symmetric_difference_update, set.isdisjoint),
-    *(frozenset.symmetric_difference, frozenset.isdisjoint),
-    *(set.update, set.union, set.difference, set.intersection, set.issubset, set.issuperset),
+    *(set.symmetric_difference, set.symmetric_difference_update, set.issubset),
+    *(frozenset.symmetric_difference, frozenset.issubset),
+    *(set.update, set.union, set.difference, set.intersection),
     *(set.difference_update, set.intersection_update),
     *(frozenset.union, frozenset.difference, frozenset.intersection),
     purity.COUNT_ELEMENTS,
@@ -384,6 +395,14 @@ ITERATION_BUILTINS: dict[Any, Handler] = {
     str.join: _join,
     functools.reduce: _reduce,
     **{method: _filler(method) for method in _FILLERS},
+    **{
+        method: _set_question(method, iteration_polyfills.is_disjoint)
+        for method in (set.isdisjoint, frozenset.isdisjoint)
+    },
+    **{
+        method: _set_question(method, iteration_polyfills.is_superset)
+        for method in (set.issuperset, frozenset.issuperset)
+    },
     **{method: _dict_update(method) for method in (dict.update, dict.__init__, OrderedDict.update)},
     **{cls.__new__: _new_container(cls.__new__) for cls in (tuple, frozenset)},
     Generator.__next__: _generator_next,

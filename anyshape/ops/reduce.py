@@ -205,6 +205,11 @@ def count_of(shape: Shape, dims: tuple[int, ...]) -> Dim:
     return numel([shape[d] for d in dims])
 
 
+def _of_one(b: Any, x: Any, dims: tuple[int, ...]) -> Any:
+    """Whether one result of a reduction is made of one element, as a tensor of no dimensions."""
+    return b.eq(b.full((), count_of(x.shape, dims), int64, x.type.device), 1)
+
+
 def _float_type(
     cx: TypeContext, x: Any, dims: Any, keepdim: bool, *, dtype: Any = None
 ) -> TensorType:
@@ -323,8 +328,13 @@ def _std_expand(
 
 
 def _with_mean(root: bool) -> Callable[..., Any]:
+    """Both are taken in one pass by ATen, in float64 throughout; there an infinity that is averaged
+    with what follows it makes the mean NaN, as the variance."""
+
     def expand(b: Any, x: Any, dims: Any, unbiased: None, keepdim: bool, *, correction: Any) -> Any:
-        spread, center = _exact_variance(b, x, dims, keepdim, correction)
+        spread, center = variance(b, cast(b, x, float64), dims, keepdim, correction)
+        lost = b.logical_and(b.isnan(spread), b.logical_not(_of_one(b, x, dims)))
+        center = b.where(lost, spread, center)
         spread = b.sqrt(spread) if root else spread
         return cast(b, spread, x.dtype), cast(b, center, x.dtype)
 
@@ -413,7 +423,8 @@ op(
 def norm_expand(
     b: Any, x: Any, p: Any, dims: tuple[int, ...], keepdim: bool, dtype: Any = None
 ) -> Any:
-    """The p-norm over ``dims``, computed wide."""
+    """The p-norm over ``dims``, computed wide. That of one element is its size, whose power would
+    be too large or too small."""
     chosen = dtype or x.dtype
     size = b.abs(cast(b, x, wide(chosen)))
     if p in (float("inf"), float("-inf")):
@@ -422,9 +433,13 @@ def norm_expand(
         return cast(b, b.sum(b.to_dtype(b.ne(size, 0), size.dtype), dims or (), keepdim), chosen)
     if p == 1:
         return cast(b, b.sum(size, dims or (), keepdim), chosen)
-    if p == 2:
-        return cast(b, b.sqrt(b.sum(b.mul(size, size), dims or (), keepdim)), chosen)
-    return cast(b, b.pow(b.sum(b.pow(size, p), dims or (), keepdim), 1.0 / p), chosen)
+    if count_of(x.shape, dims) == 1:
+        return cast(b, b.sum(size, dims or (), keepdim), chosen)
+    one = _of_one(b, x, dims)
+    power = b.mul(size, size) if p == 2 else b.pow(size, p)
+    total = b.sum(b.where(one, size, power), dims or (), keepdim)
+    root = b.sqrt(total) if p == 2 else b.pow(total, 1.0 / p)
+    return cast(b, b.where(one, total, root), chosen)
 
 
 def _normal_vector_norm(

@@ -25,7 +25,7 @@ def split_call(batch: Paged, blocks: Blocks) -> Callable[[], object]:
     out = torch.empty_like(batch.q)
     start = batch.positional()
     return lambda: triton_attention.split(
-        *start, out, RULES, 1, False, True, *NOTHING, blocks=blocks
+        *start, out, RULES, 1, 0, False, True, *NOTHING, blocks=blocks
     )
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 STARTS = 1
 LENGTHS = 2
 PAGE_TABLE = 4
+MAX_QUERIES = 8
 
 FAULTS: Mapping[int, tuple[str, str]] = MappingProxyType(
     {
@@ -25,6 +26,7 @@ FAULTS: Mapping[int, tuple[str, str]] = MappingProxyType(
             "sequence's number of new rows",
         ),
         PAGE_TABLE: ("page_table", "name pages that exist, for every key of every sequence"),
+        MAX_QUERIES: ("max_queries", "be at least the most queries that a sequence has"),
     }
 )
 

@@ -46,7 +46,8 @@ from anyshape.kernels.launches import quick
 class Settings:
     """What the kernel is compiled for. `heads` are parts of `group` heads each, and `parts` of them
     share a key head; a `box` is what one load brings, rows of one page. Sequences of more than
-    `few` queries are left out. `programs`, `min_tiles` and `splits` divide the work.
+    `few` queries are left out, and with a `limit` there must be none of more. `programs`,
+    `min_tiles` and `splits` divide the work.
     """
 
     group: int
@@ -62,6 +63,7 @@ class Settings:
     q_registers: bool
     consumers: int
     few: int
+    limit: int
     block_s: int
     programs: int
     min_tiles: int
@@ -121,7 +123,7 @@ def _produce(loads, SET: gl.constexpr):
         zero_tail(out, out, end, rows, strides, layout, SET)
     if SET.faults:
         if program == 0:
-            note_faults(faults, starts, lengths, index, real, rows, most)
+            note_faults(faults, starts, lengths, index, real, rows, most, SET.limit)
     bad = total < 0
     piece = (total + SET.programs - 1) // SET.programs
     if not SET.splits:

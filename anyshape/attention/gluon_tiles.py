@@ -13,6 +13,7 @@ CHUNK = gl.constexpr(64)
 STARTS = gl.constexpr(1)
 LENGTHS = gl.constexpr(2)
 PAGE_TABLE = gl.constexpr(4)
+MAX_QUERIES = gl.constexpr(8)
 
 
 @gluon.jit
@@ -116,14 +117,17 @@ def load_tile(
 
 
 @gluon.jit
-def note_faults(faults, starts, lengths, s, real, rows, most):
-    """Set the bits of what is wrong with starts and lengths."""
+def note_faults(faults, starts, lengths, s, real, rows, most, LIMIT: gl.constexpr):
+    """Set the bits of what is wrong with starts and lengths; see `triton_plan.note_faults`."""
     start = gl.load(starts + s, mask=real, other=0)
     end = gl.load(starts + s + 1, mask=real, other=0)
     wrong = real & ((start < 0) | (end < start) | (end > rows) | ((s == 0) & (start != 0)))
     length = gl.load(lengths + s, mask=real, other=0)
     long = real & ((length < 0) | (length > most))
     bits = gl.max(wrong.to(gl.int32), 0) * STARTS + gl.max(long.to(gl.int32), 0) * LENGTHS
+    if LIMIT:
+        many = real & (end - start > LIMIT)
+        bits += gl.max(many.to(gl.int32), 0) * MAX_QUERIES
     if bits != 0:
         gl.atomic_or(faults, bits)
 

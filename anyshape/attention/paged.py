@@ -221,7 +221,7 @@ def ragged_paged_attention(
     - `causal`, `window`, `soft_cap`, `scale` (1 / sqrt(D) by default): see `Rules`.
     - sinks [H]: a score for each head that takes part in the softmax without a value.
     - max_queries: the most queries that a sequence has, where the host knows. 1 for pure decoding
-      saves a launch.
+      saves a launch. What a sequence with more gets is then undefined on a GPU, and a fault.
     - batch_invariant: a sequence's results do not depend on the others, to the bit.
     - out: where to write; rows of no sequence are left as they are then, and are zeros otherwise.
     - faults: see `new_faults` and `check_faults`. On the CPU mistakes raise ValueError at once.

@@ -54,8 +54,9 @@ def ragged_paged_attention(
     if q.shape[0] <= few:
         only = True
     side = (sinks, k_scale, v_scale, sequences, faults)
+    limit = max_queries if faults is not None and 0 < max_queries <= few else 0
     split(
-        *(q, k_pages, v_pages, page_table, starts, lengths, out, rules, few),
+        *(q, k_pages, v_pages, page_table, starts, lengths, out, rules, few, limit),
         *(batch_invariant, zero_tail, *side),
     )
     if not only:
@@ -75,6 +76,7 @@ def split(
     out: Tensor,
     rules: Rules,
     few: int,
+    limit: int,
     batch_invariant: bool,
     zero_tail: bool,
     sinks: Tensor | None,
@@ -84,7 +86,7 @@ def split(
     faults: Tensor | None,
     blocks: Blocks | None = None,
 ) -> None:
-    """Sequences of up to `few` queries."""
+    """Sequences of up to `few` queries; with a `limit`, any with more is a fault."""
     rows, heads, size = q.shape
     page_size, key_heads, value_size = k_pages.shape[1], k_pages.shape[2], v_pages.shape[3]
     parts = launch_sizes.parts_of(heads // key_heads)
@@ -124,7 +126,7 @@ def split(
     if hopper:
         gluon_attention.split(
             *(q, k_pages, v_pages, page_table, starts, lengths, out, slots, sums, rules, few),
-            *(splits, programs, zero_tail, sinks, sequences, faults, blocks),
+            *(limit, splits, programs, zero_tail, sinks, sequences, faults, blocks),
         )
     else:
         split_kernel[(programs,)](
@@ -148,6 +150,7 @@ def split(
             V_STEP=launch_sizes.step_of(v_scale),
             TAIL=zero_tail,
             FAULTS=faults is not None,
+            LIMIT=limit,
             **constants,
             num_warps=blocks.warps,
             num_stages=blocks.stages,

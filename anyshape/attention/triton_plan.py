@@ -13,6 +13,7 @@ import triton.language as tl
 STARTS = tl.constexpr(1)
 LENGTHS = tl.constexpr(2)
 PAGE_TABLE = tl.constexpr(4)
+MAX_QUERIES = tl.constexpr(8)
 # What is counted in steps: pieces of a few queries' keys, or tiles of queries.
 SPLIT = tl.constexpr(0)
 TILES = tl.constexpr(1)
@@ -147,9 +148,11 @@ def find(
 @triton.jit
 def note_faults(
     faults, count, starts, lengths, rows, most, PAGED: tl.constexpr, WRITES: tl.constexpr,
-    BLOCK_S: tl.constexpr,
+    LIMIT: tl.constexpr, BLOCK_S: tl.constexpr,
 ):  # fmt: skip
-    """Set the bits of what is wrong with starts and lengths."""
+    """Set the bits of what is wrong with starts and lengths. With a LIMIT, no sequence may have
+    more queries.
+    """
     bits = tl.where(tl.load(starts) != 0, STARTS, 0)
     for block in range(0, count, BLOCK_S):
         s = block + tl.arange(0, BLOCK_S)
@@ -158,6 +161,9 @@ def note_faults(
         end = tl.load(starts + s + 1, mask=real, other=0)
         wrong = (start < 0) | (end < start) | (end > rows)
         bits |= tl.where(tl.max((wrong & real).to(tl.int32), 0) > 0, STARTS, 0)
+        if LIMIT:
+            many = (end - start > LIMIT) & real
+            bits |= tl.where(tl.max(many.to(tl.int32), 0) > 0, MAX_QUERIES, 0)
         if PAGED:
             length = tl.load(lengths + s, mask=real, other=0)
             least = length * 0

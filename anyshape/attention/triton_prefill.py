@@ -71,7 +71,7 @@ def tiles_kernel(
     count = count_sequences(sequences, capacity, GIVEN)
     if FAULTS:
         if tl.program_id(0) == 0:
-            note_faults(faults, count, starts, lengths, rows, most, PAGED, False, BLOCK_S)
+            note_faults(faults, count, starts, lengths, rows, most, PAGED, False, 0, BLOCK_S)
     if TAIL:
         zero_tail(
             out, totals, count, starts, rows, out_token, out_head, totals_token,

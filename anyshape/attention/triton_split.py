@@ -49,7 +49,7 @@ def split_kernel(
     PROGRAMS: tl.constexpr, MIN_TILES: tl.constexpr, SPLITS: tl.constexpr,
     CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, CAPPED: tl.constexpr, SINKS: tl.constexpr,
     K_STEP: tl.constexpr, V_STEP: tl.constexpr, GIVEN: tl.constexpr, TAIL: tl.constexpr,
-    FAULTS: tl.constexpr, OVERLAP: tl.constexpr,
+    FAULTS: tl.constexpr, LIMIT: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
     """See the module. HEADS are parts of G heads each; PARTS of them share a key head."""
     follow(OVERLAP)
@@ -58,7 +58,7 @@ def split_kernel(
     count = count_sequences(sequences, capacity, GIVEN)
     if FAULTS:
         if program == 0:
-            note_faults(faults, count, starts, lengths, rows, most, True, False, BLOCK_S)
+            note_faults(faults, count, starts, lengths, rows, most, True, False, LIMIT, BLOCK_S)
     if TAIL:
         zero_tail(
             out, out, count, starts, rows, out_token, out_head, 0, G * HEADS, DV, BLOCK_DV, False

@@ -63,7 +63,7 @@ def write_kernel(
     count = count_sequences(sequences, capacity, GIVEN)
     if FAULTS:
         if tl.program_id(0) == 0:
-            note_faults(faults, count, starts, lengths, rows, most, True, True, BLOCK_S)
+            note_faults(faults, count, starts, lengths, rows, most, True, True, 0, BLOCK_S)
     token = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     # the sequence of a token: how many have ended before it
     s = tl.zeros([BLOCK], tl.int32)

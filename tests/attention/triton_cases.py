@@ -196,6 +196,18 @@ MISTAKES = {
 }
 
 
+def test_more_queries_than_were_promised_are_noted() -> None:
+    from anyshape.attention import check_faults, new_faults
+
+    batch = make(CASES["decode"], torch.float32)
+    faults = new_faults("cpu")
+    run(batch, max_queries=1, faults=faults)
+    check_faults(faults)
+    run(make(CASES["shared prefix"], torch.float32), max_queries=4, faults=faults)
+    with pytest.raises(ValueError, match="^max_queries must"):
+        check_faults(faults)
+
+
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mistakes_on_the_device_are_noted_and_nothing_outside_is_read(name: str) -> None:
     from anyshape.attention import check_faults, new_faults

@@ -33,6 +33,7 @@ from anyshape.ir.program import (
     Program,
     Step,
     StepArg,
+    bound_by,
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput, render_scalar
 from anyshape.symbolic import Dim, Expr, NamedSums, Symbol, nested_parts, to_python
@@ -62,6 +63,7 @@ class _Printer:
     sizes: dict[str, str] = field(default_factory=dict)  # Python text -> local that holds it
     pointers: dict[str, str] = field(default_factory=dict)  # buffer -> local with its address
     bound: set[Symbol] = field(default_factory=set)
+    read: set[str] = field(default_factory=set)  # buffers that steps take
 
     def emit(self) -> HostCode:
         parameters = tuple(
@@ -70,6 +72,7 @@ class _Printer:
             if name not in self.program.buffers or self._role(name) != "constant"
         )
         self._bind_entry_sizes(parameters)
+        self.read.update(*map(_taken, self.program.flat_steps()))
         called: Call | None = None  # whose strides are asserted once the sizes it made have names
         gone: set[str] = set()  # what was freed since then
         for step in self.program.steps:
@@ -115,6 +118,7 @@ class _Printer:
             raise ValueError(f"no input gives a value to {', '.join(missing)}")
 
     def _step(self, step: Step) -> None:
+        self.bound.update(bound_by(step))
         match step:
             case Allocate():
                 self._allocate(step)
@@ -245,7 +249,8 @@ class _Printer:
             self.lines.append(f"{apart}({len(made)}, ({names}))")
 
     def _restride(self, step: Call, gone: Set[str]) -> None:
-        """Results get the strides that they are to have; what was guessed of them is tested."""
+        """Results get the strides that they are to have; what was guessed of them is tested, and
+        the shape of what other steps read, which rely on it."""
         name_of = "as_guessed" if step.guessed else "with_strides"
         function = self._name(name_of, ("function", f"anyshape.{name_of}"))
         for name in step.outputs:
@@ -253,9 +258,15 @@ class _Printer:
                 continue
             buffer = self.program.buffers[name]
             expected = [self._dims(buffer.strides)]
+            if step.guessed or (name in self.read and self._is_bound(buffer.shape)):
+                expected.append(self._dims(buffer.shape))
             if step.guessed:
-                expected += [self._dims(buffer.shape), self._dtype(buffer.dtype)]
+                expected.append(self._dtype(buffer.dtype))
             self.lines.append(f"{_local(name)} = {function}({_local(name)}, {', '.join(expected)})")
+
+    def _is_bound(self, shape: tuple[Dim, ...]) -> bool:
+        sizes = (size for size in shape if isinstance(size, Expr))
+        return all(symbol in self.bound for size in sizes for symbol in size.symbols)
 
     def _check(self, step: CheckStep) -> None:
         failed = self._name("check_failed", ("function", "anyshape.check_failed"))
@@ -332,6 +343,14 @@ class _Printer:
     def _name(self, name: str, reference: Reference) -> str:
         self.names[name] = reference
         return name
+
+
+def _taken(step: Step) -> Iterator[str]:
+    """The buffers among the arguments of a step."""
+    if isinstance(step, Launch):
+        yield from _buffers_in(tuple(step.args))
+    elif isinstance(step, Call):
+        yield from _buffers_in((*step.args, *step.kwargs.values()))
 
 
 def _buffers_in(args: Iterable[StepArg]) -> Iterator[str]:

@@ -235,8 +235,13 @@ def set_version(tensor: torch.Tensor, version: int) -> None:
         torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
 
-def with_strides(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
-    """The tensor with the strides that eager would give it: itself, or a copy."""
+def with_strides(
+    tensor: torch.Tensor, strides: tuple[int, ...], shape: tuple[int, ...] | None = None
+) -> torch.Tensor:
+    """The tensor with the strides that eager would give it: itself, or a copy. Raises
+    ``CheckFailed`` where it has another shape than is relied on."""
+    if shape is not None and tensor.shape != shape:
+        raise CheckFailed("a library returned another shape than its type rule says")
     if tensor.stride() == strides or tensor.numel() == 0 or _same_layout(tensor, strides):
         return tensor
     result = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from anyshape.ir.dtypes import uint8
 from anyshape.ir.graph import Arg, TensorType
-from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.rules import (
     contiguous_like,
     dim_of,
@@ -20,7 +21,7 @@ from anyshape.ops.rules import (
     tensors_of,
 )
 from anyshape.ops.table import AutocastClass, OpDef, Pointwise, op
-from anyshape.symbolic import eq, floordiv, mod
+from anyshape.symbolic import Expr, eq, floordiv, ge, le, mod
 
 Body = Callable[..., Any]
 
@@ -84,14 +85,14 @@ activation("leaky_relu", "input, negative_slope=0.01, inplace=False", _leaky_rel
 
 
 def _elu(b: Any, x: Any, alpha: Any = 1.0, inplace: bool = False) -> Any:
-    return b.where(b.gt(x, 0), x, b.mul(b.expm1(x), alpha))
+    return b.where(b.lt(x, 0), b.mul(b.expm1(x), alpha), x)  # of 0, alpha is no factor
 
 
 activation("elu", "input, alpha=1.0, inplace=False", _elu)
 
 
 def _celu(b: Any, x: Any, alpha: Any = 1.0, inplace: bool = False) -> Any:
-    return b.where(b.gt(x, 0), x, b.mul(b.expm1(b.div(x, alpha)), alpha))
+    return b.where(b.lt(x, 0), b.mul(b.expm1(b.div(x, alpha)), alpha), x)
 
 
 activation("celu", "input, alpha=1.0, inplace=False", _celu, spellings=("torch.celu",))
@@ -150,7 +151,27 @@ def _hardtanh(
     return b.minimum(b.maximum(x, min_val), max_val)
 
 
-activation("hardtanh", "input, min_val=-1.0, max_val=1.0, inplace=False", _hardtanh)
+def _hardtanh_type(
+    cx: TypeContext, x: Arg, low: Any = -1.0, high: Any = 1.0, inplace: Arg = False
+) -> TensorType:
+    for limit in (low, high):
+        if not isinstance(limit, (int, float, Expr)):
+            raise NoRow("hardtanh between numbers that data decides has no row")
+    if isinstance(low, float) or isinstance(high, float):
+        if isinstance(low, Expr) or isinstance(high, Expr):
+            raise NoRow("hardtanh between a float and a size has no row")
+    cx.require(le(low, high), "min_val cannot be greater than max_val")
+    if tensor(x).dtype is uint8:
+        cx.require(ge(low, 0), "cannot do hardtanh on an unsigned type with negative limits")
+    return _rule(cx, x)
+
+
+activation(
+    "hardtanh",
+    "input, min_val=-1.0, max_val=1.0, inplace=False",
+    _hardtanh,
+    rule=_hardtanh_type,
+)
 
 
 def _threshold(b: Any, x: Any, threshold: Any, value: Any, inplace: bool = False) -> Any:

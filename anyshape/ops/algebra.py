@@ -213,6 +213,8 @@ for _name, _expand in (("nansum", _nansum_expand), ("nanmean", _nanmean_expand))
 def _isclose_expand(
     b: Any, x: Any, y: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: Any = False
 ) -> Any:
+    if x.dtype is not y.dtype:
+        raise OpError(f"{x.dtype} did not match {y.dtype}")
     close = b.eq(x, y)
     if equal_nan and x.dtype.is_floating:
         close = b.logical_or(close, b.logical_and(b.isnan(x), b.isnan(y)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from anyshape.ir.dtypes import DType, bfloat16, bool_, complex128, float16, float64
+from anyshape.ir.dtypes import DType, bfloat16, bool_, complex128, float16, float64, int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides, numel
@@ -24,7 +24,7 @@ from anyshape.ops.rules import (
     tensors_of,
 )
 from anyshape.ops.table import AutocastClass, Compute, OpDef, Pointwise, TypeRule, op
-from anyshape.symbolic import Expr, any_of, eq, ge, ne
+from anyshape.symbolic import Expr, any_of, eq, ge, mod, ne
 
 Body = Callable[..., Any]
 
@@ -36,7 +36,10 @@ def _some_divisor(cx: TypeContext, made: TensorType, divisor: Arg) -> TensorType
     if made.dtype is bool_:
         raise OpError("rounded division is not implemented for bools")
     if made.dtype.is_integral and isinstance(divisor, (int, Expr)):
-        some = any_of(ne(1 * divisor, 0), eq(numel(made.shape), 0))
+        held = (
+            1 * divisor if made.dtype is int64 else mod(1 * divisor, 1 << 8 * made.dtype.size_bytes)
+        )
+        some = any_of(ne(held, 0), eq(numel(made.shape), 0))
         cx.require(some, "ZeroDivisionError")
     return made
 
@@ -237,7 +240,10 @@ op(
 
 def _swapped(cx: TypeContext, x: Arg, y: Arg) -> TensorType:
     """A reflected operator iterates over its operands in the order of the formula."""
-    return operands_type(cx, (y, x), promoted(cx, (x, y)))
+    dtype = promoted(cx, (x, y))
+    if dtype is bool_:
+        raise OpError("the reflected operator is not implemented for bools")
+    return operands_type(cx, (y, x), dtype)
 
 
 op(
@@ -341,7 +347,7 @@ op(
     "rpow",
     "input, other",
     torch="torch.Tensor.__rpow__",
-    type=lambda cx, x, y: _power_type(cx, y, x, promoted(cx, (x, y))),
+    type=lambda cx, x, y: _power_type(cx, y, x, _swapped(cx, x, y).dtype),
     expand=lambda b, x, y: b.pow(y, x),
 )
 
@@ -356,7 +362,7 @@ def _power_type(cx: TypeContext, x: Arg, y: Arg, dtype: DType) -> TensorType:
     t = operands_type(cx, (x, y), dtype)
     if dtype.is_integral and isinstance(y, (int, Expr)):
         cx.require(ge(y, 0), "Integers to negative integer powers are not allowed.")
-    if dtype is bool_ and is_tensor(x) and is_tensor(y):
+    if dtype is bool_ and is_tensor(y):
         raise OpError("pow is not implemented for bools")
     if tensors_of((x,)):
         return t
@@ -396,7 +402,7 @@ for _name in ("logical_and", "logical_or", "logical_xor"):
         _name,
         lambda b, x, y, scalar=_name: getattr(b, scalar)(b.cast(x, bool_), b.cast(y, bool_)),
         dtype=booled,
-        compute="own",
+        compute="promoted",
     )
 
 
@@ -500,7 +506,10 @@ def _clamp_type(cx: TypeContext, x: Arg, low: Arg = None, high: Arg = None) -> T
     if low is None and high is None:
         raise OpError("torch.clamp: At least one of 'min' or 'max' must not be None")
     iterated = tuple(operand for operand in (x, low, high) if is_tensor(operand))
-    return operands_type(cx, iterated, promoted(cx, (x, low, high)))
+    dtype = promoted(cx, (x, low, high))
+    if dtype is bool_ and len(iterated) == 1:
+        raise OpError("clamp is not implemented for bools")
+    return operands_type(cx, iterated, dtype)
 
 
 op(

@@ -13,7 +13,6 @@ from anyshape.ir.dtypes import DType, bool_, float32, float64, int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import formatted_strides, strides_in_order
-from anyshape.ops.pointwise import require_fitting
 from anyshape.ops.rules import created, dim_of, new, number_category, sizes_of, tensor
 from anyshape.ops.table import Structural, op
 from anyshape.ops.view import Normal, sequence
@@ -48,12 +47,6 @@ def _normal_full(
     return (sequence(size), value, chosen, device or cx.default_device), {}
 
 
-def _holding(made: TensorType, value: Arg) -> TensorType:
-    """The type, which can hold the number."""
-    require_fitting(value, made.dtype)
-    return made
-
-
 op(
     "full",
     f"size, fill_value, dtype=None, device=None, {_REST}",
@@ -61,7 +54,7 @@ op(
     spellings=("torch.full",),
     normalize=_normal_full,
     lower=Structural(),
-    type=lambda cx, size, value, dtype, device: _holding(created(cx, size, dtype, device), value),
+    type=lambda cx, size, value, dtype, device: created(cx, size, dtype, device),
 )
 
 
@@ -111,7 +104,7 @@ op(
     "full_like",
     f"input, fill_value, {_LIKE}",
     torch="torch.full_like",
-    type=lambda cx, x, v, *rest, **kw: _holding(_like_type(cx, x, v, *rest, **kw), v),
+    type=_like_type,
     expand=lambda b, x, v, dtype=None, device=None, **rest: _like_expand(b, x, v, dtype, device),
 )
 op(
@@ -156,7 +149,7 @@ op(
     "new_full",
     f"input, size, fill_value, {_NEW}",
     torch="torch.Tensor.new_full",
-    type=lambda cx, x, size, v, *rest, **kw: _holding(_new_type(cx, x, size, v, *rest, **kw), v),
+    type=_new_type,
     expand=lambda b, x, s, v, dtype=None, device=None, **rest: _new_expand(
         b, x, s, v, dtype, device
     ),
@@ -196,7 +189,9 @@ def _normal_torch_arange(
     chosen = dtype or dtype_of_numbers(cx, first, last, step)
     _counts(chosen if dtype else int64)
     chosen = int64 if chosen is bool_ else chosen
-    if chosen.is_integral:  # ATen casts the ends to the dtype before it counts
+    if chosen.is_integral:  # ATen casts the ends to int64 before it counts
+        if chosen is not int64 and any(type(n) is float and n % 1 for n in (first, last, step)):
+            raise NoRow(f"counting fractions in {chosen} has no row")
         first, last, step = (int(n) if isinstance(n, float) else n for n in (first, last, step))
     return (first, last, step), {"dtype": chosen, "device": device or cx.default_device}
 

@@ -233,13 +233,11 @@ def _one_value(value: Any) -> None:
 
 def _filled_type(cx: TypeContext, x: Any, value: Any) -> TensorType:
     _one_value(value)
-    pointwise.require_fitting(value, tensor(x).dtype)
     return like(0)(cx, x)
 
 
 def _fillable(cx: TypeContext, x: Any, value: Any) -> TensorType:
     _one_value(value)
-    pointwise.require_fitting(value, tensor(x).dtype)
     return tensor(x)
 
 

@@ -6,13 +6,13 @@ are rounded once, as eager does. Binary rows: ``binary.py``; activations: ``acti
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from anyshape.ir.dtypes import DType, bfloat16, bool_, float16, float32, int64
+from anyshape.ir.dtypes import DType, bool_, int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.converted import does_not_fit
 from anyshape.ops.layout import formatted_strides, preserved_strides
 from anyshape.ops.rules import (
     booled,
@@ -276,7 +276,8 @@ op(
 
 def _logit(b: Any, x: Any, eps: Any = None) -> Any:
     if eps is not None:
-        x = b.minimum(b.maximum(x, eps), 1.0 - eps)
+        high = 1.0 - eps
+        x = b.where(b.lt(x, eps), eps, b.where(b.gt(x, high), high, x))
     return b.log(b.div(x, b.sub(1.0, x)))
 
 
@@ -343,58 +344,11 @@ op(
 )
 
 
-LARGEST = {float16: 65504.0, bfloat16: 3.3895313892515355e38, float32: 3.4028234663852886e38}
-"""The largest finite numbers of the dtypes that are narrower than Python's float."""
-
-
-def _bounds(dtype: DType, floating: bool) -> tuple[float, float]:
-    """Between which numbers eager converts a number, floating or not, to the dtype: negative
-    integers wrap to unsigned ones. Infinities are no matter of bounds for floats."""
-    if dtype.is_floating:
-        return -LARGEST.get(dtype, math.inf), LARGEST.get(dtype, math.inf)
-    high = (1 << (8 * dtype.size_bytes - dtype.signed)) - 1
-    low = -high - 1 if dtype.signed else 0 if floating else -high
-    return low, high
-
-
-def _is_free(dtype: DType) -> bool:
-    """Does eager convert any number to the dtype?"""
-    return dtype is bool_ or dtype.is_complex
-
-
-def does_not_fit(b: Any, value: Any, dtype: DType) -> tuple[Any, ...]:
-    """Where the number in a tensor is one that eager refuses to convert to the dtype: nothing where
-    none is."""
-    source = tensor(value).dtype
-    if source is dtype or _is_free(dtype) or _is_free(source):
-        return ()
-    low, high = _bounds(dtype, source.is_floating)
-    inside = b.logical_and(b.ge(value, low), b.le(value, high))
-    if not dtype.is_floating:
-        return (b.logical_not(inside),)
-    if not source.is_floating or high == math.inf:
-        return ()
-    finite = b.lt(b.abs(value), math.inf)
-    return (b.logical_and(finite, b.logical_not(inside)),)
-
-
-def require_fitting(value: Any, dtype: DType) -> None:
-    """Eager raises where a number of the program is out of the range of the dtype."""
-    if type(value) not in (int, float) or _is_free(dtype):
-        return
-    if dtype.is_floating and not math.isfinite(value):
-        return
-    low, high = _bounds(dtype, isinstance(value, float))
-    if not low <= value <= high:
-        raise OpError(f"value cannot be converted to type {dtype} without overflow")
-
-
 def _masked_fill_type(cx: TypeContext, x: Any, mask: Any, value: Any) -> TensorType:
     if tensor(mask).dtype is not bool_:
         raise OpError("masked_fill_ only supports boolean masks")
     if is_tensor(value) and tensor(value).rank:
         raise OpError("masked_fill_ only supports a 0-dimensional value tensor")
-    require_fitting(value, tensor(x).dtype)
     return new(cx, tensor(x), cx.broadcast_shapes((tensor(x).shape, tensor(mask).shape)))
 
 

@@ -1,4 +1,5 @@
-"""Rows that ATen has no kernel for in some categories of dtypes, though their formula would do.
+"""Rows that ATen has no kernel for in some categories of dtypes, or for some numbers, though their
+formula would do.
 
 In: a row's name and arguments as the program gives them. Eager raises there, and so does this; what
 other rows are made of is not asked.
@@ -6,19 +7,27 @@ other rows are made of is not asked.
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from anyshape.ir.dtypes import Category
 from anyshape.ir.graph import Arg
+from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops.context import OpError
 from anyshape.ops.rules import tensors_of
+from anyshape.ops.table import OPS
 
 _NO_BOOLS = """
 round floor ceil trunc relu relu6 hardtanh threshold softsign tanhshrink addcmul dot
 cumulative_trapezoid
 """
-_FLOATS_ONLY = "frac hardswish hardsigmoid leaky_relu hardshrink softshrink lerp addcdiv nanmean"
+_FLOATS_ONLY = (
+    "frac hardswish hardsigmoid leaky_relu hardshrink softshrink lerp addcdiv nanmean "
+    "layer_norm torch_layer_norm rms_norm huber_loss smooth_l1_loss prelu dist rrelu"
+)
 
 REFUSED: Mapping[str, frozenset[Category]] = MappingProxyType(
     {
@@ -27,6 +36,33 @@ REFUSED: Mapping[str, frozenset[Category]] = MappingProxyType(
     }
 )
 """The categories that eager refuses, by row; in-place rows are as those that they are made from."""
+
+_FINITE = (-sys.float_info.max, sys.float_info.max)
+LIMITS: Mapping[str, Mapping[str, tuple[float, float]]] = MappingProxyType(
+    {
+        **dict.fromkeys(("isclose", "allclose"), {"rtol": (0, math.inf), "atol": (0, math.inf)}),
+        "smooth_l1_loss": {"beta": (0, math.inf)},
+        "huber_loss": {"delta": (math.ulp(0), math.inf)},
+        "cosine_similarity": {"eps": (0, math.inf)},
+        "softshrink": {"lambd": (0, sys.float_info.max)},
+        "rrelu": {"lower": _FINITE, "upper": _FINITE},
+    }
+)
+"""The least and the greatest number that eager takes, by row and parameter."""
+
+
+def refuse_numbers(name: str, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]) -> None:
+    """Raises ``OpError`` where a number is outside of its limits, or may be; sizes are inside."""
+    limits = LIMITS.get(name.rstrip("_"))
+    if limits is None:
+        return
+    bound: Mapping[str, Any] = OPS[name].signature.bind(args, kwargs)
+    for parameter, (least, greatest) in limits.items():
+        number = bound[parameter]
+        if isinstance(number, (Scalar, ScalarInput)):
+            raise OpError(f"{parameter} of {name} is a number that data decides")
+        if isinstance(number, (int, float)) and not least <= number <= greatest:
+            raise OpError(f"{name} does not support {parameter}={number}")
 
 
 def refuse_dtypes(name: str, args: tuple[Arg, ...]) -> None:

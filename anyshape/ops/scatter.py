@@ -14,6 +14,7 @@ from typing import Any
 from anyshape.ir.dtypes import DType, bool_, int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import NoRow, OpError, TypeContext
+from anyshape.ops.converted import does_not_fit
 from anyshape.ops.index import (
     dim_second,
     index_type,
@@ -25,7 +26,6 @@ from anyshape.ops.index import (
     unmasked,
 )
 from anyshape.ops.layout import dense_order, numel
-from anyshape.ops.pointwise import does_not_fit, require_fitting
 from anyshape.ops.rules import (
     contiguous_like,
     dim_of,
@@ -52,7 +52,6 @@ def _scatter_type(
     t = tensor(x)
     if is_tensor(src) and tensor(src).dtype is not t.dtype:
         raise OpError("scatter(): Expected self.dtype to be equal to src.dtype")
-    require_fitting(src, t.dtype)
     places = tensor(index)
     require_places(cx, places, "scatter")
     require_within(cx, places, t, dim, "scatter")
@@ -194,11 +193,6 @@ def _index_copy(b: Any, x: Any, dim: int, index: Any, source: Any) -> Any:
     return b.index_put(x, (*(None,) * dim, index), source)
 
 
-def _index_fill_type(cx: TypeContext, x: Any, dim: int, index: Any, value: Any) -> TensorType:
-    require_fitting(value, tensor(x).dtype)
-    return like(0)(cx, x)
-
-
 def _index_fill_expand(b: Any, x: Any, dim: int, index: Any, value: Any) -> Any:
     if not x.shape:
         return b.reshape(_index_fill_expand(b, b.unsqueeze(x, 0), 0, index, value), ())
@@ -213,7 +207,7 @@ op(
     torch="torch.index_fill",
     spellings=("torch.Tensor.index_fill",),
     normalize=dim_second,
-    type=_index_fill_type,
+    type=like(0),
     expand=_index_fill_expand,
     refuses=lambda b, x, dim, index, v: does_not_fit(b, v, x.dtype) if is_tensor(v) else (),
 )

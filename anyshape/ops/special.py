@@ -74,17 +74,11 @@ op(
 )
 
 
-def _ldexp(b: Any, x: Any, y: Any) -> Any:
-    """The power has the dtype of the product."""
-    wide = floated(b.cx, (x, y))
-    power = b.pow(2.0, y)
-    return b.mul(x, power if power.dtype is wide else b.to_dtype(power, wide))
-
-
 op(
     "ldexp",
     "input, other",
     torch="torch.ldexp",
     spellings=("torch.Tensor.ldexp",),
-    expand=_ldexp,
+    type=pointwise_rule(floated, 2),
+    lower=Extern("torch.ldexp"),
 )

@@ -49,6 +49,7 @@ from anyshape.capture.recording.batch_of_one import as_eager_sees
 from anyshape.capture.recording.entry_sizes import argument_shape, argument_strides
 from anyshape.capture.recording.gradients import propagate
 from anyshape.capture.recording.integers import with_integers
+from anyshape.capture.recording.number_checks import check_numbers
 from anyshape.capture.recording.scalar_contents import Held
 from anyshape.declare import Placed
 from anyshape.errors import origin, said
@@ -71,7 +72,7 @@ from anyshape.ir.scalars import (
 )
 from anyshape.ops.build import Builder, BuilderMark
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
-from anyshape.ops.refusals import refuse_dtypes
+from anyshape.ops.refusals import refuse_dtypes, refuse_numbers
 from anyshape.symbolic import (
     Condition,
     Contradiction,
@@ -428,6 +429,8 @@ class Recorder:
             args = as_eager_sees(builder, name, args)
             refuse_dtypes(name, (*args, *kwargs.values()))
             refuse_overlaps(builder, name, args, kwargs)
+            refuse_numbers(name, args, kwargs)
+            check_numbers(builder, name, args, kwargs)
             made = builder.call(name, *args, **kwargs)
         except NoRow as error:
             raise broken("operator-unknown", what=name, why=str(error), row=False) from None

@@ -15,11 +15,11 @@ from typing import Any
 from anyshape.capture.guards.overlaps import share_memory
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.recording.recorder import Recorder
-from anyshape.ir.dtypes import bfloat16, bool_, float16, int64, uint8
+from anyshape.ir.dtypes import bool_, int64, uint8
 from anyshape.ir.graph import Value
 from anyshape.ops.context import OpError
+from anyshape.ops.converted import HALVES, LARGEST, require_fitting
 from anyshape.ops.layout import is_contiguous
-from anyshape.ops.pointwise import require_fitting
 from anyshape.symbolic import Dim, Expr, ceildiv, ge, le, lt, maximum, minimum
 
 
@@ -95,14 +95,18 @@ def setitem(recorder: Recorder, x: Value, key: Any, new: Any) -> None:
 
 def _assigned(x: Value, number: Any) -> Any:
     """The number, as eager makes a tensor of it first: half precision has infinities for what is
-    too large, other dtypes refuse it."""
+    too large, other dtypes refuse it, and so do integers past int64 what they are."""
+    if type(number) not in (int, float):
+        return number
     try:
-        require_fitting(number, x.dtype)
+        if type(number) is int:
+            require_fitting(number, int64)
+        if x.dtype not in HALVES:
+            require_fitting(number, x.dtype)
     except OpError as error:
-        if x.dtype in (float16, bfloat16):
-            return math.copysign(math.inf, number)
         raise broken("operator-raises", what="setitem", why=str(error)) from None
-    return number
+    too_large = x.dtype in HALVES and abs(number) > LARGEST[x.dtype]
+    return math.copysign(math.inf, number) if too_large else number
 
 
 def _fitted(recorder: Recorder, view: Value, new: Value) -> Value:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from anyshape.ir.program import Buffer
-from anyshape.symbolic import Dim, Expr, Facts, FloorDiv, Symbol, le
+from anyshape.symbolic import Dim, Expr, Facts, FloorDiv, le
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +24,10 @@ class Region:
 
 @dataclass(slots=True, eq=False)
 class Sizes:
-    """What is known about sizes in bytes; each question is asked of the facts once.
-
-    ``late``: the sizes that have no values yet, and of which nothing has been tested.
-    """
+    """What is known about sizes in bytes; each question is asked once of the facts that hold."""
 
     facts: Facts
-    late: set[Symbol] = field(default_factory=set)
-    answers: dict[tuple[Dim, Dim], bool | int] = field(default_factory=dict)  # or: late ones then
+    answers: dict[tuple[Dim, Dim], bool | Facts] = field(default_factory=dict)  # or: who was asked
     spans: dict[tuple[tuple[Dim, ...], tuple[Dim, ...], int], Dim] = field(default_factory=dict)
 
     def at_most(self, size: Dim, room: Dim) -> bool:
@@ -40,14 +36,10 @@ class Sizes:
             return size <= room
         key = (size, room)
         found = self.answers.get(key)
-        if found is not True and found != len(self.late):
-            known = any(self._known(*weaker) for weaker in _weaker(size, room))
-            found = self.answers[key] = known or len(self.late)
+        if found is not True and found is not self.facts:
+            known = any(self.facts.known(le(*weaker)) is True for weaker in _weaker(size, room))
+            found = self.answers[key] = known or self.facts
         return found is True
-
-    def _known(self, size: Dim, room: Dim) -> bool:
-        relation = le(size, room)
-        return self.facts.known_before(relation, self.late) is True
 
     def meet(self, a: Region, b: Region) -> bool:
         """May the two have a byte in common?"""

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from anyshape.ir.established import Established, established_in
 from anyshape.ir.loops import Kernel, Load
 from anyshape.ir.program import (
     NEW_MEMORY,
@@ -34,11 +35,11 @@ from anyshape.ir.program import (
     Program,
     Step,
     TensorArg,
-    bound_by,
     references,
 )
 from anyshape.ir.regions import Region, Sizes
 from anyshape.ir.verify import Malformed
+from anyshape.ir.verify_bounds import verify_bounds
 from anyshape.symbolic import Dim, Expr, Facts
 
 Owner = Literal["argument", "program", "torch"]
@@ -50,9 +51,11 @@ VIEW = "torch.as_strided"
 
 def verify_program(program: Program, facts: Facts) -> None:
     """Every buffer that a step reads, or that is returned, was written before and holds what was
-    written; what is written fits its memory, which is the program's to write."""
-    late = {symbol for step in program.steps for symbol in bound_by(step)}
-    _Run(program, Sizes(facts, late)).run()
+    written; what is written fits its memory, which is the program's to write. No kernel's bound
+    rests on a later check (``verify_bounds.py``)."""
+    tested = established_in(program, facts)
+    _Run(program, tested, Sizes(tested.at(0))).run()
+    verify_bounds(program, facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,7 @@ class _Access:
 @dataclass(slots=True, eq=False)
 class _Run:
     program: Program
+    tested: Established
     sizes: Sizes
     held: dict[str, _Held] = field(default_factory=dict)
     storages: dict[str, _Storage] = field(default_factory=dict)
@@ -120,8 +124,9 @@ class _Run:
             if name in self.buffers:
                 self._new(name, "argument", written=True)
         for number, step in enumerate(self.program.steps):
+            self.sizes.facts = self.tested.at(number)
             self._step(_At(str(number), step))
-            self.sizes.late.difference_update(bound_by(step))
+        self.sizes.facts = self.tested.at(len(self.program.steps))
         for name in references(self.program.outputs):
             self._output(name)
 

@@ -18,12 +18,11 @@ from dataclasses import dataclass, field
 from anyshape.ir.dtypes import bool_
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value
 from anyshape.ops.build import Builder
-from anyshape.ops.context import TypeContext
 from anyshape.ops.rules import dim_of
 from anyshape.ops.table import OpDef, Structural
 from anyshape.passes.decompose import check_false
-from anyshape.passes.rebuild import Rebuilding, rebuild
-from anyshape.symbolic import Condition, Dim, Expr, Facts, ge, le, maximum, minimum
+from anyshape.passes.rebuild import Reader, Rebuilding, rebuild
+from anyshape.symbolic import Condition, Dim, Expr, ge, le, maximum, minimum
 
 Range = tuple[Dim, Dim]  # least and greatest, both inclusive
 
@@ -39,16 +38,15 @@ class Place:
 
 def check_places(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """The graph with a check before each read or write at places that data decides."""
-    cx = TypeContext(graph.space, graph.facts.fork(), graph.hints)
-    builder = Builder(cx, ops)
+    reader = Reader.of(graph)
+    builder = Builder(reader.cx, ops)
     builder.reserve(value.name for node in graph.nodes for value in node.outputs)
     builder.reserve(entry.value.name for entry in graph.inputs)
-    return rebuild(graph, _Checker(graph.facts, builder, ops).visit)
+    return rebuild(graph, _Checker(builder, ops).visit, reader=reader)
 
 
 @dataclass(slots=True, eq=False)
 class _Checker:
-    facts: Facts
     builder: Builder
     ops: Mapping[str, OpDef]
     producers: dict[Value, tuple[Node, int]] = field(default_factory=dict)
@@ -105,7 +103,7 @@ class _Checker:
         return self._holds(ge(low, least)) and self._holds(le(high, place.size - 1))
 
     def _holds(self, condition: Condition | bool) -> bool:
-        return condition if isinstance(condition, bool) else self.facts.known(condition) is True
+        return self.builder.cx.known(condition) is True
 
     def _range(self, value: Arg) -> Range | None:
         if isinstance(value, (int, Expr)):

@@ -14,17 +14,18 @@ from dataclasses import dataclass, replace
 
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value
 from anyshape.ops.build import Builder
-from anyshape.ops.context import TypeContext, Undecided
+from anyshape.ops.context import Undecided
 from anyshape.ops.table import OpDef
-from anyshape.passes.rebuild import Rebuilding, rebuild
+from anyshape.passes.rebuild import Reader, Rebuilding, rebuild
 
 
 def decompose(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """Expands rows until every node has a lowering or is left to a library."""
-    builder = Builder(TypeContext(graph.space, graph.facts.fork(), graph.hints), ops)
+    reader = Reader.of(graph)
+    builder = Builder(reader.cx, ops)
     builder.reserve(value.name for node in graph.nodes for value in node.outputs)
     builder.reserve(entry.value.name for entry in graph.inputs)
-    return rebuild(graph, _Decomposer(builder, ops).expand)
+    return rebuild(graph, _Decomposer(builder, ops).expand, reader=reader)
 
 
 @dataclass(frozen=True, slots=True)

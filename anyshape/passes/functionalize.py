@@ -23,6 +23,7 @@ from anyshape.ops.context import TypeContext
 from anyshape.ops.layout import is_contiguous, numel, view_strides
 from anyshape.ops.rules import dim_of, dims_of, size_of
 from anyshape.ops.table import OpDef
+from anyshape.passes.rebuild import Reader
 from anyshape.symbolic import Dim, ge
 
 ASSIGN, ASSIGN_DATA = "assign", "assign_data"
@@ -36,11 +37,11 @@ def functionalize(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """The graph without in-place operators; the same graph where there were none."""
     if not any(node.op in ops and ops[node.op].mutates for node in graph.nodes):
         return graph
-    cx = TypeContext(graph.space, graph.facts.fork(), graph.hints)
-    builder = Builder(cx, ops)
+    reader = Reader.of(graph)
+    builder = Builder(reader.cx, ops)
     builder.reserve(value.name for node in graph.nodes for value in node.outputs)
     builder.reserve(entry.value.name for entry in graph.inputs)
-    return _Functionalizer(graph, ops, builder).run()
+    return _Functionalizer(graph, ops, builder, reader).run()
 
 
 @dataclass(slots=True, eq=False)
@@ -56,6 +57,7 @@ class _Functionalizer:
     graph: Graph
     ops: Mapping[str, OpDef]
     builder: Builder
+    reader: Reader
     views: dict[Value, _View] = field(default_factory=dict)
     newest: dict[Value, Value] = field(default_factory=dict)  # base -> its newest version
     seen: set[Value] = field(default_factory=set)  # bases that are written not by `.data` alone
@@ -67,9 +69,11 @@ class _Functionalizer:
     written_after: list[int] = field(default_factory=lambda: [0])
 
     def run(self) -> Graph:
-        for node in self.graph.nodes:
+        for position, node in enumerate(self.graph.nodes):
+            self.reader.stand_at(position)
             self._node(node)
             self.written_after.append(len(self.builder.nodes))
+        self.reader.stand_at(len(self.graph.nodes))
         self._assign_inputs()
         outputs = tuple(map_values(output, self._output) for output in self.graph.outputs)
         checks = tuple(

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import prod
 
+from anyshape.ir.established import established
 from anyshape.ir.graph import Arg, Check, Graph, Node
 from anyshape.ops.table import OpDef
 from anyshape.symbolic import (
@@ -38,11 +39,13 @@ COUNT = 2**56
 def check_integers(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """The graph with a check for each integer among the arguments that may not fit."""
     found: dict[Expr, Check] = {}
+    known = established(graph)
     for position, node in enumerate(graph.nodes):
+        facts = known.at(position)
         for number in _numbers_of(node, ops.get(node.op)):
-            if number not in found and _magnitude(graph.facts, number) > GREATEST:
+            if number not in found and _magnitude(facts, number) > GREATEST:
                 fits = all_of(ge(number, LEAST), le(number, GREATEST))
-                if not isinstance(fits, bool) and graph.facts.known(fits) is not True:
+                if not isinstance(fits, bool) and facts.known(fits) is not True:
                     text = "int too big to convert"
                     found[number] = Check(fits, text, position, node.location)
     if not found:

@@ -22,7 +22,7 @@ from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, map_values, v
 from anyshape.ops.context import TypeContext
 from anyshape.ops.layout import channels_last_strides, contiguous_strides
 from anyshape.ops.table import OpDef, Pointwise, Reduce
-from anyshape.passes.rebuild import Rebuilding, rebuild
+from anyshape.passes.rebuild import Reader, Rebuilding, rebuild
 
 DTYPES: frozenset[DType] = frozenset({float32, bfloat16, float16})
 CONVOLUTIONS = frozenset({"conv2d"})
@@ -35,8 +35,7 @@ def keep_channels_innermost(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """The graph with channels-last strides wherever a convolution's image is another's result."""
     if sum(node.op in CONVOLUTIONS for node in graph.nodes) < 2:
         return graph
-    cx = TypeContext(graph.space, graph.facts.fork(), graph.hints)
-    images = _Images(graph, ops, cx)
+    images = _Images(graph, ops, Reader.of(graph).cx)  # as before the first node: for all of them
     images.find()
     if not images.convolutions:
         return graph

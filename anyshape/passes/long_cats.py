@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value
 from anyshape.ops.build import Builder
-from anyshape.ops.context import TypeContext
 from anyshape.ops.layout import contiguous_strides
 from anyshape.ops.table import OpDef
-from anyshape.passes.rebuild import Rebuilding, rebuild
+from anyshape.passes.rebuild import Reader, Rebuilding, rebuild
 from anyshape.symbolic import total
 
 WIDEST_CAT = 16
@@ -24,8 +23,8 @@ WIDEST_CAT = 16
 
 def split_long_cats(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """No cat of the result has more than ``WIDEST_CAT`` parts."""
-    cx = TypeContext(graph.space, graph.facts, graph.hints)
-    builder = Builder(cx, ops)
+    reader = Reader.of(graph)
+    builder = Builder(reader.cx, ops)
     builder.reserve(value.name for node in graph.nodes for value in node.outputs)
     builder.reserve(entry.value.name for entry in graph.inputs)
 
@@ -36,7 +35,7 @@ def split_long_cats(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
             return node.outputs
         return out.emit(node)
 
-    return rebuild(graph, split)
+    return rebuild(graph, split, reader=reader)
 
 
 def _parts(node: Node) -> tuple[Value, ...]:

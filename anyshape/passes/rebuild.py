@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from anyshape.ir.established import Established, established
 from anyshape.ir.graph import Arg, Check, Graph, Node, Value, map_values
+from anyshape.ops.context import TypeContext
+from anyshape.symbolic import Facts
 
 
 @dataclass(slots=True, eq=False)
@@ -36,21 +39,50 @@ class Rebuilding:
         return replace(node, args=args, kwargs=kwargs)
 
 
+@dataclass(slots=True, eq=False)
+class Reader:
+    """Reads a graph node by node: ``cx`` knows of sizes what has been tested where it stands."""
+
+    cx: TypeContext
+    established: Established
+    facts: Facts
+
+    @classmethod
+    def of(cls, graph: Graph) -> Reader:
+        """In front of the first node."""
+        known = established(graph)
+        facts = known.at(0)
+        return cls(TypeContext(graph.space, facts.fork(), graph.hints), known, facts)
+
+    def stand_at(self, position: int) -> None:
+        """In front of this node; what rules have learned of sizes of their own stays known."""
+        facts = self.established.at(position)
+        if facts is not self.facts:
+            learned = self.cx.facts.all()[len(self.facts.all()) :]
+            self.facts, self.cx.facts = facts, facts.fork()
+            self.cx.facts.assume_all(learned)
+
+
 Transform = Callable[[Node, Rebuilding], tuple[Arg, ...]]
 
 
 def rebuild(
-    graph: Graph, transform: Transform, finish: Callable[[Rebuilding], None] | None = None
+    graph: Graph,
+    transform: Transform,
+    finish: Callable[[Rebuilding], None] | None = None,
+    reader: Reader | None = None,
 ) -> Graph:
     """The graph that ``transform`` writes node by node.
 
     ``transform(node, out)`` gets the node over rewritten arguments, appends what it likes to
     ``out`` and returns one argument for each of the node's outputs. ``finish(out)`` may append at
-    the end.
+    the end. ``reader`` moves along: what it knows of sizes is what has been tested by then.
     """
     out = Rebuilding()
     written_after = [0]
-    for node in graph.nodes:
+    for position, node in enumerate(graph.nodes):
+        if reader is not None:
+            reader.stand_at(position)
         results = transform(out.with_new_inputs(node), out)
         for old, new in zip(node.outputs, results, strict=True):
             if old is not new:

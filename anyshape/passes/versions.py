@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from anyshape.ir.graph import Graph, Value
-from anyshape.ops.context import TypeContext
 from anyshape.ops.table import OpDef
 from anyshape.passes.functionalize import views_its_argument
+from anyshape.passes.rebuild import Reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,9 @@ class _Counters:
     touched: set[Value] = field(default_factory=set)
 
     def read(self, graph: Graph, ops: Mapping[str, OpDef]) -> None:
-        cx = TypeContext(graph.space, graph.facts.fork(), graph.hints)
-        for node in graph.nodes:
+        reader = Reader.of(graph)
+        for position, node in enumerate(graph.nodes):
+            reader.stand_at(position)
             row, first = ops.get(node.op), next(node.inputs(), None)
             if row is None or first is None:
                 continue
@@ -70,7 +71,7 @@ class _Counters:
             if row.mutates:
                 self.written[counter] += 1
                 self.touched.add(base)
-            if row.mutates or views_its_argument(cx, node, row):
+            if row.mutates or views_its_argument(reader.cx, node, row):
                 self.memory.update(dict.fromkeys(node.outputs, base))
                 if node.op != "data":
                     self.counters.update(dict.fromkeys(node.outputs, counter))

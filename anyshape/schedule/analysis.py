@@ -12,15 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, values_in
-from anyshape.ir.scalars import Scalar, ScalarInput
+from anyshape.ir.established import Established, established, midrun_numbers, shown
+from anyshape.ir.graph import Graph, Node, TensorType, Value, values_in
+from anyshape.ir.scalars import ScalarInput
 from anyshape.ops.context import TypeContext
 from anyshape.ops.table import OpDef, Pointwise, Reduce, View
 from anyshape.schedule.draft import Symbols
 from anyshape.schedule.indices import Sizes
 from anyshape.schedule.lower import is_supported, rule_of
 from anyshape.schedule.scatter import is_scatter
-from anyshape.symbolic import AllOf, AnyOf, Expr, Relation, Symbol
+from anyshape.symbolic import Facts, Symbol
 
 Kind = Literal["kernel", "view", "step", "scatter"]
 COSTLY = frozenset(
@@ -38,6 +39,7 @@ class Analysis:
 
     graph: Graph
     ops: Mapping[str, OpDef]
+    established: Established
     sizes: Sizes
     symbols: Symbols
     cx: TypeContext
@@ -52,7 +54,17 @@ class Analysis:
     binders: dict[Symbol | ScalarInput, int] = field(default_factory=dict)
     over_reductions: list[bool] = field(default_factory=list)
     barriers: list[float] = field(default_factory=list)
+    looked: dict[Facts, tuple[Sizes, TypeContext]] = field(default_factory=dict)
     homes: Mapping[Value, Value] = field(default_factory=dict)
+
+    def stand_at(self, position: int) -> None:
+        """From here on sizes are what is known at this node: no later check has been made yet."""
+        facts = self.established.at(position)
+        if facts is not self.sizes.facts:
+            if facts not in self.looked:
+                cx = TypeContext(self.graph.space, facts, self.graph.hints)
+                self.looked[facts] = Sizes(facts), cx
+            self.sizes, self.cx = self.looked[facts]
 
     @property
     def nodes(self) -> Sequence[Node]:
@@ -64,7 +76,8 @@ class Analysis:
         return self.places[position] if position < len(self.places) else math.inf
 
     def low_of(self, position: int) -> float:
-        """The place after which the node can run: its sources, and the check of its own indices."""
+        """The place after which the node can run: its sources, the check of its own indices, and
+        the checks of the facts that it was made under."""
         sources = (self.places[source] for source in self.sources[position])
         return max(self.barriers[position], max(sources, default=-1.0))
 
@@ -72,6 +85,10 @@ class Analysis:
         """The place from which on all the sizes and numbers have values."""
         places = (self.places[self.binders[n]] for n in numbers if n in self.binders)
         return max(places, default=-1.0)
+
+    def tested_at(self, numbers: Iterable[Symbol | ScalarInput]) -> float:
+        """The place from which on they have values that have been tested."""
+        return tested_after(self.bound_at(numbers))
 
     def sources_of(self, node: Node) -> set[int]:
         """The nodes whose results the node reads, views looked through."""
@@ -96,6 +113,15 @@ class Analysis:
         return None if position is None else self.kinds[position]
 
 
+CHECKS = 0.25
+"""How far behind the node that gives a size its value the checks of that size are made."""
+
+
+def tested_after(place: float) -> float:
+    """Where the checks are done of what has a value from the place on; -1 for the beginning."""
+    return place + CHECKS if place >= 0 else -1.0
+
+
 READS_AT_DATA = frozenset(
     {"index_select", "gather", "index", "scatter", "scatter_reduce", "index_add", "index_put"}
 )
@@ -118,18 +144,21 @@ def kind_of(node: Node, ops: Mapping[str, OpDef]) -> Kind:
 
 def analyse(graph: Graph, ops: Mapping[str, OpDef]) -> Analysis:
     """Kinds, producers, sources, weights; readers are filled in by ``link_readers``."""
-    sizes = Sizes(graph.facts)
-    cx = TypeContext(graph.space, graph.facts, graph.hints)
-    found = Analysis(graph, ops, sizes, Symbols(graph.space), cx)
+    known = established(graph)
+    facts = known.at(0)
+    cx = TypeContext(graph.space, facts, graph.hints)
+    found = Analysis(graph, ops, known, Sizes(facts), Symbols(graph.space), cx)
+    found.looked[facts] = found.sizes, cx
     checked = -1.0
     for position, node in enumerate(graph.nodes):
         checked = float(position) if node.op == "check_false" else checked
-        found.barriers.append(checked if node.op in READS_AT_DATA else -1.0)
+        tested = tested_after(known.tested_by(position))
+        found.barriers.append(max(tested, checked if node.op in READS_AT_DATA else -1.0))
         kind = kind_of(node, ops)
         found.kinds.append(kind)
         for output in node.outputs:
             found.producer[output] = position
-            for number in midrun_numbers(_shown(output)):
+            for number in midrun_numbers(shown(output)):
                 found.binders.setdefault(number, position)
         sources = found.sources_of(node)
         found.sources.append(sources)
@@ -148,31 +177,12 @@ def _over_rows(found: Analysis, node: Node, sources: set[int]) -> bool:
     return isinstance(lowering, Pointwise) and any(found.over_reductions[s] for s in sources)
 
 
-def _shown(value: Value) -> Arg:
-    """What a value's type says of it: its sizes, or its number."""
-    return value.type.shape if isinstance(value.type, TensorType) else value.type.expr
-
-
 def numbers_of(node: Node) -> Iterator[Symbol | ScalarInput]:
     """What only the run decides of a node's result and of its arguments that are no tensors."""
     for output in node.outputs:
-        yield from midrun_numbers(_shown(output))
+        yield from midrun_numbers(shown(output))
     for arg in (*node.args, *node.kwargs.values()):
         yield from midrun_numbers(arg)
-
-
-def midrun_numbers(arg: Arg) -> Iterator[Symbol | ScalarInput]:
-    """The sizes and numbers in an argument that only the run decides."""
-    match arg:
-        case Expr() | Relation() | AllOf() | AnyOf():
-            yield from (s for s in arg.symbols if s.knowledge == "midrun")
-        case ScalarInput():
-            yield arg
-        case Scalar():
-            yield from midrun_numbers(arg.args)
-        case tuple():
-            for item in arg:
-                yield from midrun_numbers(item)
 
 
 def _weight(found: Analysis, node: Node, sources: set[int]) -> int:

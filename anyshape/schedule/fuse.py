@@ -134,6 +134,7 @@ def grow(found: Analysis, position: int, part: Part = "whole") -> Group:
     A scatter is two groups: ``copy`` makes the result from the operand, ``update`` writes into it.
     """
     node = found.nodes[position]
+    found.stand_at(position)
     if part == "update":
         domain = Domain(tuple((size,) for size in found.sizes.shape(update_shape(node))))
     else:
@@ -259,7 +260,7 @@ class _Attempt:
         rule = rule_of(self.found.ops[node.op]) or PARTS[self.part]
         self.lowering.mask = None
         if self.found.binders:
-            self.low = max(self.low, self.found.bound_at(numbers_of(node)))
+            self.low = max(self.low, self.found.tested_at(numbers_of(node)))
         self.low = max(self.low, self.found.barriers[self.found.producer[node.output]])
         self.parts += joined_parts(node)
         self.depth = self.conditions.get(node.output, 0) + (node.op in CONDITIONAL)

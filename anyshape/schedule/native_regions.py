@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from anyshape.ir.dtypes import DType, float32, float64
+from anyshape.ir.established import established_in
 from anyshape.ir.loops import Load, PointerParam
 from anyshape.ir.program import (
     NEW_MEMORY,
@@ -35,7 +36,6 @@ from anyshape.ir.program import (
     NativeRegion,
     Program,
     Step,
-    bound_by,
     references,
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput
@@ -69,11 +69,11 @@ def form_native_regions(program: Program, facts: Facts, *, library: bool = True)
     memory = _memory(program)
     steps: list[Step] = []
     buffers = dict(program.buffers)
-    late = {symbol for step in program.steps for symbol in bound_by(step)}
+    tested = established_in(program, facts)
     run: Run = []
 
     def holds(relation: Relation) -> bool:
-        return facts.known_before(relation, late) is True
+        return tested.at(run[0][0]).known(relation) is True
 
     for index, step in enumerate(program.steps):
         if index in native:
@@ -82,7 +82,6 @@ def form_native_regions(program: Program, facts: Facts, *, library: bool = True)
         steps += _close(run, program, memory, holds, buffers)
         run = []
         steps.append(step)
-        late -= {*bound_by(step)}
     steps += _close(run, program, memory, holds, buffers)
     symbols = (*program.symbols, *_newly_used(program, steps, buffers))
     return replace(program, steps=tuple(steps), buffers=buffers, symbols=symbols)

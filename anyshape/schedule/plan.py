@@ -100,12 +100,14 @@ class _Plan:
         self._find_copies()
         link_readers(self.found)
         self._group()
+        self.found.stand_at(0)
         for entry in self.graph.inputs:
             role: Role = "input" if entry.kind == "argument" else "constant"
             if isinstance(entry.value.type, TensorType):
                 self._buffer(entry.value, role)
-        for _, work in sorted(self._works(), key=lambda item: item[0]):
-            self._emit(work)
+        for place, work in sorted(self._works(), key=lambda item: item[0]):
+            self._emit(work, place[0])
+        self.found.stand_at(len(self.graph.nodes))
         outputs = tuple(map(self._output, self.graph.outputs))
         inputs = tuple(entry.value.name for entry in self.graph.inputs)
         steps = insert_frees(self.steps, self.buffers, outputs)
@@ -169,6 +171,7 @@ class _Plan:
             assert isinstance(source, Value)
             if node.op != "reshape":
                 continue
+            self.found.stand_at(position)
             if view_strides(self.found.cx, source.tensor, view.shape) is None:
                 yield position
 
@@ -215,6 +218,7 @@ class _Plan:
     ) -> _Strided | None:
         """The view over its base, or over the view ``under`` it, whose strides are ``below``."""
         found = self.found
+        found.stand_at(found.producer[value])
         axes = [found.symbols.axis(n) for n in range(len(value.shape))]
         shape = found.sizes.shape(value.shape)
         extents = {a.symbol: s for a, s in zip(axes, shape, strict=True) if a.symbol is not None}
@@ -251,6 +255,7 @@ class _Plan:
         """The view over what it is a view of: merged and split dims as the types have them."""
         found = self.found
         node = found.nodes[found.producer[value]]
+        found.stand_at(found.producer[value])
         first = node.args[0]
         assert isinstance(first, Value)
         shape, wanted = (found.sizes.shape(v.shape) for v in (first, value))
@@ -291,7 +296,7 @@ class _Plan:
                 yield (found.places[position], 0), node
         for check in self.graph.checks:
             step = CheckStep(check.condition, check.message, check.location)
-            yield (found.bound_at(check.condition.symbols) + 0.25, 0), step
+            yield (found.tested_at(check.condition.symbols), 0), step
 
     def _wanted(self, node: Node) -> bool:
         row = self.ops.get(node.op)
@@ -301,10 +306,12 @@ class _Plan:
 
     # --- steps ---
 
-    def _emit(self, work: Group | Node | CheckStep) -> None:
+    def _emit(self, work: Group | Node | CheckStep, place: float) -> None:
         if isinstance(work, Group):
+            self.found.stand_at(self.found.producer[work.seed])
             self._launch(work)
         elif isinstance(work, Node):
+            self.found.stand_at(int(place))
             self._call(work)
         else:
             self.steps.append(work)

@@ -8,7 +8,7 @@ facts grew. A fork shares everything. The tables are in `knowledge.py`, what a n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import gcd
 
 from anyshape.symbolic.atoms import Symbol
@@ -44,11 +44,13 @@ class Contradiction(ValueError):
 class Facts(KnownFacts):
     """Facts about the symbols of a space. They only grow."""
 
-    __slots__ = ("_assumed",)
+    __slots__ = ("_assumed", "_ordered", "_tied")
 
     def __init__(self, space: Space, parent: Facts | None = None) -> None:
         super().__init__(space, parent)
         self._assumed: dict[Condition | bool, tuple[int, Facts, int]] = {}
+        self._ordered: dict[object, tuple[Facts, ...]] = {}
+        self._tied: tuple[int, bool] = (0, False)
 
     def fork(self) -> Facts:
         """A child that knows all this and may learn more without changing its parent."""
@@ -82,6 +84,11 @@ class Facts(KnownFacts):
             if self.entries is not before:  # some of its consequences were drawn already
                 self._restore(before)
             raise
+
+    def assume_all(self, facts: Iterable[tuple[Condition, object]]) -> None:
+        """Learns conditions, each with its reason."""
+        for condition, reason in facts:
+            self.assume(condition, reason)
 
     def _take(self, condition: Condition | bool, reason: object = None) -> None:
         """As `assume`, but a contradiction leaves these facts unusable."""
@@ -152,16 +159,44 @@ class Facts(KnownFacts):
         used = self.trace(lambda: self.decide(condition))
         return self._reasons(self._needed(condition, answer, used))
 
-    def known_before(self, condition: Condition | bool, late: Set[Symbol]) -> bool | None:
-        """As `known` where the late symbols have no values yet: a fact about one of them is not
-        tested before it has, and says nothing of the others until then."""
-        answer = self.known(condition)
-        if answer is None or not late:
-            return answer
-        numbers = self.trace(lambda: self.decide(condition))
-        entries = self.all() if numbers else []
-        used = (entries[number][0] for number in numbers if number < len(entries))
-        return answer if all(late.isdisjoint(fact.symbols) for fact in used) else None
+    def tie_midrun(self) -> bool:
+        """Does a fact tie a size that gets its value midrun to another one?"""
+        if self._tied[0] != self.version:
+            every = (fact.symbols for fact, _ in self.all())
+            ties = any(
+                len(symbols) > 1 and any(symbol.knowledge == "midrun" for symbol in symbols)
+                for symbols in every
+            )
+            self._tied = self.version, ties
+        return self._tied[1]
+
+    def in_order(self, ranks: Mapping[Symbol, int]) -> tuple[tuple[int, Facts], ...]:
+        """What is known while symbols get their values one after the other: (rank, facts from
+        there on), beginning with -1; symbols without a rank have values from the beginning.
+
+        A fact is tested once all its symbols have values, and says nothing of them until then. One
+        whose symbols get their values together says nothing of others, and is known always.
+        """
+        crossing: dict[int, list[tuple[Condition, object]]] = {}
+        others = []
+        for entry in self.all():
+            found = {ranks.get(symbol, -1) for symbol in entry[0].symbols}
+            if len(found) < 2:
+                others.append(entry)
+            else:
+                crossing.setdefault(max(found), []).append(entry)
+        if not crossing:
+            return ((-1, self),)
+        learned = [crossing[rank] for rank in sorted(crossing)]
+        key = (self.version, *(tuple(map(id, entries)) for entries in learned))
+        if key not in self._ordered:
+            known = [Facts(self.space)]
+            known[0].assume_all(others)
+            for entries in learned[:-1]:
+                known.append(known[-1].fork())
+                known[-1].assume_all(entries)
+            self._ordered[key] = (*known, self)
+        return tuple(zip((-1, *sorted(crossing)), self._ordered[key], strict=True))
 
     def simplify(self, dim: Dim) -> Dim:
         """The same value in a simpler form under these facts."""

@@ -28,6 +28,7 @@ from anyshape.ir.program import (
 )
 from anyshape.ir.regions import Sizes
 from anyshape.ir.verify import Malformed
+from anyshape.ir.verify_bounds import verify_bounds
 from anyshape.ir.verify_program import verify_program
 from anyshape.symbolic import Expr, Facts, Space, eq, ge
 
@@ -449,6 +450,27 @@ def test_a_planted_mistake_is_named_and_the_right_program_passes(name: str) -> N
     verify_program(planted.right, FACTS)
     with pytest.raises(Malformed, match=planted.said):
         verify_program(planted.wrong, FACTS)
+
+
+def rows_then_check(early: bool, kernel: Kernel = ONE) -> Program:
+    """A kernel over EARLY elements of ten, before or after LATE is read and EARLY + LATE == 10 tested."""
+    ten = {name: Buffer(name, float32, "cpu", (10,), (1,), "temp") for name in "xr"}
+    work = [Allocate("r"), Launch(kernel, (BufferRef("x"), BufferRef("r"), EARLY))]
+    tested = [BindItem(LATE.symbol, "y"), CheckStep(eq(EARLY + LATE, 10), "ten")]
+    steps = [*work, *tested] if early else [*tested, *work]
+    return program(BindItem(EARLY.symbol, "y"), *steps, outputs="r", **ten)
+
+
+@pytest.mark.parametrize("kernel", [ONE, FLIPPED, SUMMED])
+def test_no_bound_rests_on_what_is_tested_later(kernel: Kernel) -> None:
+    verify_bounds(rows_then_check(early=False, kernel=kernel), FACTS)
+    with pytest.raises(Malformed, match=r"step 2: a kernel stays in . only if .* tested later"):
+        verify_bounds(rows_then_check(early=True, kernel=kernel), FACTS)
+
+
+def test_the_verifier_of_programs_asks_for_bounds() -> None:
+    with pytest.raises(Malformed, match="tested later"):
+        verify_program(rows_then_check(early=True), FACTS)
 
 
 def test_a_kernel_may_write_where_it_reads_the_same_element() -> None:

@@ -1,7 +1,7 @@
 """A segment's graph that eager torch runs, as gradients are recorded or tensors lie off the CPU.
 
 In: a graph and its constant tensors. Out: ``EagerGraph``, which runs as a compiled graph does.
-Where a check fails, what was written is put back.
+Where a check fails or an operator raises, what was written is put back.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from anyshape.eager import CheckFailed
 from anyshape.ir.graph import Graph, Node, ScalarType, TensorType
 from anyshape.runtime.eager_function import eager_function
-from anyshape.runtime.rollback import Kept, written_inputs
+from anyshape.runtime.rollback import Kept, Writes, version_of, written_inputs
 
 
 @dataclass(slots=True, eq=False)
@@ -28,11 +28,11 @@ class EagerGraph:
     stages: tuple[tuple[str, Graph], ...] = ()
     kernel_names: frozenset[str] = frozenset()
     _function: Callable[..., Any] = field(init=False)
-    _at_stake: tuple[int, ...] = field(init=False)
+    _writes: Writes = field(init=False)
 
     def __post_init__(self) -> None:
         self._function = eager_function(self.graph)
-        self._at_stake = written_inputs(self.graph)
+        self._writes = written_inputs(self.graph)
 
     def run(self, *arguments: Any) -> tuple[Any, ...]:
         """Raises ``CheckFailed``; then nothing has been written."""
@@ -41,13 +41,19 @@ class EagerGraph:
             next(given) if entry.kind == "argument" else self.constants[entry.value.name]
             for entry in self.graph.inputs
         ]
-        kept = Kept.of([inputs[i] for i in self._at_stake]) if self._at_stake else None
+        writes = self._writes
+        kept = Kept.of([inputs[i] for i in writes.before]) if writes.before else None
+        last = [(inputs[i], version_of(inputs[i])) for i in writes.behind]
         try:
             outputs: tuple[Any, ...] = self._function(*inputs)
-        except CheckFailed:
+        except Exception as error:
+            if any(version_of(tensor) != version or version < 0 for tensor, version in last):
+                raise  # it was not to fail there: this cannot be put back
             if kept is not None:
                 kept.put_back()
-            raise
+            if isinstance(error, CheckFailed):
+                raise
+            raise CheckFailed(str(error)) from error
         return outputs
 
     def count(self, kind: str) -> int:

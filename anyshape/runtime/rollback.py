@@ -1,4 +1,5 @@
-"""A graph that eager torch runs and that fails a check has not happened: what it wrote is put back.
+"""A graph that eager torch runs and that fails, by a check or an operator that raises, has not
+happened: what it wrote is put back.
 
 In: the graph, and the tensors that it is given. Kernels need none of this: they write at their end,
 when all has been checked. Eager torch writes in the program's order.
@@ -8,23 +9,54 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import torch
 
-from anyshape.ir.graph import Graph, Value
-from anyshape.ops.table import OPS
+from anyshape.ir.graph import Graph, Node, TensorType, Value
+from anyshape.ops.table import OPS, Pointwise, View
 
 CHECKING = frozenset({"check_false", "number"})
 """Operators that fail like a check."""
 
 
-def written_inputs(graph: Graph) -> tuple[int, ...]:
-    """Which inputs the graph writes, by way of a view or not; none where it checks nothing."""
-    if not graph.checks and not any(node.op in CHECKING for node in graph.nodes):
-        return ()
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """Which inputs the graph writes, by way of a view or not: ``before`` the last place where it
+    may fail, and only ``behind`` it."""
+
+    before: tuple[int, ...]
+    behind: tuple[int, ...]
+
+
+def written_inputs(graph: Graph) -> Writes:
+    """What is at stake where the graph fails, and what is not."""
+    last = max((check.after for check in graph.checks), default=-1)
+    for position, node in enumerate(graph.nodes):
+        last = max(last, position) if _may_fail(node) else last
+    before = _written(graph, graph.nodes[: last + 1])  # it may have begun to write
+    every = _written(graph, graph.nodes)
+    return Writes(before, tuple(place for place in every if place not in before))
+
+
+def _may_fail(node: Node) -> bool:
+    """May the operator raise for some data? By what its row says, or by integers that tell where
+    to read or write; sizes have been tested before."""
+    row = OPS.get(node.op)
+    if row is None or node.op in CHECKING:
+        return True
+    pure = row if row.functional is None else OPS[row.functional]
+    read = [value.type for value in node.inputs() if isinstance(value.type, TensorType)]
+    integers = any(not t.dtype.is_floating for t in read)
+    if isinstance(pure.lower, (Pointwise, View)):
+        return pure.raises and integers  # a division
+    return integers or pure.raises or pure.refuses is not None
+
+
+def _written(graph: Graph, nodes: Sequence[Node]) -> tuple[int, ...]:
     bases: dict[Value, Value] = {}
     written: set[Value] = set()
-    for node in graph.nodes:
+    for node in nodes:
         row, first = OPS.get(node.op), next(node.inputs(), None)
         if row is None or first is None:
             continue
@@ -38,7 +70,7 @@ def written_inputs(graph: Graph) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Tensors as they were, with their version counters."""
+    """Tensors as they were, with their version counters; inference tensors have none."""
 
     tensors: tuple[torch.Tensor, ...]
     contents: tuple[torch.Tensor, ...]
@@ -49,11 +81,19 @@ class Kept:
         return cls(
             tuple(tensors),
             tuple(tensor.detach().clone() for tensor in tensors),
-            tuple(tensor._version for tensor in tensors),
+            tuple(map(version_of, tensors)),
         )
 
     def put_back(self) -> None:
         """As if nobody had written."""
         for tensor, content in zip(self.tensors, self.contents, strict=True):
             tensor.detach().copy_(content)
-        torch._C._autograd._unsafe_set_version_counter(self.tensors, self.versions)
+        counted = [not tensor.is_inference() for tensor in self.tensors]
+        tensors = tuple(compress(self.tensors, counted))
+        versions = tuple(compress(self.versions, counted))
+        torch._C._autograd._unsafe_set_version_counter(tensors, versions)
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """How often the tensor was written, -1 where nobody counts."""
+    return -1 if tensor.is_inference() else tensor._version

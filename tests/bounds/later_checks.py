@@ -100,7 +100,12 @@ def program(x, u, w):
 
 def made(use: str, check: str, number: str):
     """The program, to be called with the rows, `n` and `m`."""
-    text = TEXT.format(use=USES[use], check=CHECKS[check], number=NUMBERS[number], rows=ROWS.get(check, "torch.arange(40.0).reshape(10, 4)"))
+    text = TEXT.format(
+        use=USES[use],
+        check=CHECKS[check],
+        number=NUMBERS[number],
+        rows=ROWS.get(check, "torch.arange(40.0).reshape(10, 4)"),
+    )
     names = {"torch": torch, "F": F, "W": torch.eye(4) * 2}
     path = f"<{use}, {check}, {number}>"
     import linecache

@@ -7,7 +7,7 @@ symbols, and the loop variables with their extents. ``tile.py`` makes the canoni
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
@@ -139,8 +139,9 @@ def _start(
     reduction_axes: tuple[Expr, ...],
 ) -> _Build:
     build = _Build(found, inlined)
+    settled = replace(found.sizes, refines=False)
     build.lowering = Lowering(
-        found.ops, found.cx, found.sizes, Draft(found.symbols), extents, build.read, reduction_axes
+        found.ops, found.cx, settled, Draft(found.symbols), extents, build.read, reduction_axes
     )
     return build
 

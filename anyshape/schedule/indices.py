@@ -48,6 +48,7 @@ class Sizes:
     """What the facts say of sizes, remembered."""
 
     facts: Facts
+    refines: bool = True  # whether loop variables may still be split: `Refine` is raised only then
     simple: dict[Dim, Dim] = field(default_factory=dict)
     equal: dict[tuple[Dim, Dim], bool] = field(default_factory=dict)
     shapes: dict[tuple[Dim, ...], Index] = field(default_factory=dict)
@@ -199,10 +200,11 @@ def _divide(sizes: Sizes, extents: Extents, index: Dim, shape: Sequence[Dim]) ->
     if _below(sizes, extents, rest + by, by):  # an axis that runs backwards
         return quotient - 1, rest + by
     symbol = rest.symbol if rest.__class__ is Expr else None
-    if symbol is not None and symbol in extents and quotient == 0:
-        if sizes.same(numel(shape), extents[symbol]):
-            raise Refine(symbol, tuple(shape))
-    _refine_across(extents, rest, by)
+    if sizes.refines:
+        if symbol is not None and symbol in extents and quotient == 0:
+            if sizes.same(numel(shape), extents[symbol]):
+                raise Refine(symbol, tuple(shape))
+        _refine_across(extents, rest, by)
     return quotient + sizes.facts.simplify(floordiv(rest, by)), sizes.facts.simplify(mod(rest, by))
 
 

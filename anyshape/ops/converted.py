@@ -91,6 +91,12 @@ def _exponent(cx: TypeContext, bound: Bound) -> DType | None:
     return None if dtype.is_floating and dtype not in HALVES else dtype
 
 
+def _half(cx: TypeContext, bound: Bound) -> DType | None:
+    """Half precision of the first tensor; wider dtypes are not checked."""
+    own = _own(cx, bound)
+    return own if own in HALVES else None
+
+
 def _floated(cx: TypeContext, bound: Bound) -> DType | None:
     own = _own(cx, bound)
     return own if own is None or own.is_floating else cx.default_dtype
@@ -138,6 +144,9 @@ CONVERTED: Mapping[str, Mapping[str, Chosen]] = MappingProxyType(
         "softshrink": {"lambd": _own},
         "logit": {"eps": _floated},
         "normalize": {"eps": _own},
+        "local_response_norm": {"beta": _half},
+        "gaussian_nll_loss": {"eps": _own},
+        "hinge_embedding_loss": {"margin": _own},
         "cosine_similarity": {"eps": _wide},
     }
 )

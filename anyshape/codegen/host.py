@@ -16,6 +16,7 @@ from typing import assert_never
 
 from anyshape.ir.code import HostCode, Reference
 from anyshape.ir.dtypes import DType, uint8
+from anyshape.ir.graph import row_major
 from anyshape.ir.loops import Kernel
 from anyshape.ir.program import (
     Allocate,
@@ -36,7 +37,14 @@ from anyshape.ir.program import (
     bound_by,
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput, render_scalar
-from anyshape.symbolic import Dim, Expr, NamedSums, Symbol, nested_parts, to_python
+from anyshape.symbolic import (
+    Dim,
+    Expr,
+    NamedSums,
+    Symbol,
+    nested_parts,
+    to_python,
+)
 
 
 def emit_host(
@@ -158,17 +166,41 @@ class _Printer:
             self.lines.append(f"{_local(step.buffer)} = {_local(step.over)}")
             return
         buffer = self.program.buffers[step.buffer]
-        shape, strides = self._dims(buffer.shape), self._dims(buffer.strides)
+        shape, steps = self._dims(buffer.shape), self._dims(buffer.strides)
+        if buffer.role == "output" and buffer.strides == row_major(buffer.shape):
+            steps = self._row_steps(buffer.shape)
         if buffer.device == "cpu":
             empty = self._name("empty_cpu", ("function", "anyshape.empty_cpu"))
-            call = f"{empty}({shape}, {strides}, {self._dtype(buffer.dtype)})"
+            call = f"{empty}({shape}, {steps}, {self._dtype(buffer.dtype)})"
         else:
             empty = self._name("empty_strided", ("function", "torch.empty_strided"))
             call = (
-                f"{empty}({shape}, {strides}, dtype={self._dtype(buffer.dtype)}, "
+                f"{empty}({shape}, {steps}, dtype={self._dtype(buffer.dtype)}, "
                 f"device={buffer.device!r})"
             )
         self.lines.append(f"{_local(step.buffer)} = {call}")
+
+    def _row_steps(self, shape: tuple[Dim, ...]) -> str:
+        """Row-major strides as eager has them, which counts a size of 0 as 1."""
+        steps = ["1"] if shape else []
+        for size in reversed(shape[1:]):
+            steps.append(self._times(steps[-1], size))
+        return f"({''.join(f'{step}, ' for step in reversed(steps)).rstrip()})"
+
+    def _times(self, step: str, size: Dim) -> str:
+        if isinstance(size, int):
+            if size <= 1 or step.isdigit():
+                return step if size <= 1 else str(int(step) * size)
+            return self._computed(f"{step}*{size}")
+        whole = f"({self._size(size)} or 1)"
+        return self._computed(whole if step == "1" else f"{step}*{whole}")
+
+    def _computed(self, text: str) -> str:
+        """The name of what the text computes, once."""
+        if text not in self.sizes:
+            self.sizes[text] = f"n{len(self.sizes)}_"
+            self.lines.append(f"{self.sizes[text]} = {text}")
+        return self.sizes[text]
 
     def _launch(self, step: Launch) -> None:
         kernel = self.kernel_names[step.kernel]
@@ -329,9 +361,7 @@ class _Printer:
         if text.isidentifier():
             return text
         if text not in self.sizes:
-            self.sizes[text] = f"n{len(self.sizes)}_"
-            self.lines.append(f"{self.sizes[text]} = {text}")
-            self.sums.note(dim, self.sizes[text])
+            self.sums.note(dim, self._computed(text))
         return self.sizes[text]
 
     def _text(self, dim: Dim) -> str:

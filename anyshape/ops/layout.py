@@ -15,7 +15,17 @@ from typing import Protocol
 
 from anyshape.ir.graph import TensorType, row_major
 from anyshape.ops.context import TypeContext, Undecided
-from anyshape.symbolic import Condition, Dim, Expr, Symbol, eq, evaluate, le, symbols_of
+from anyshape.symbolic import (
+    Condition,
+    Dim,
+    Expr,
+    Symbol,
+    eq,
+    evaluate,
+    le,
+    substitute,
+    symbols_of,
+)
 
 Shape = tuple[Dim, ...]
 
@@ -110,13 +120,16 @@ def pointwise_strides(
     if alike and all(t.strides == contiguous for t in operands):
         return contiguous
     if not all(_fits(t.shape, shape) for t in operands):  # what broadcasts here, only the facts say
-        return strides_in_order(shape, _iteration_order(cx, shape, operands))
+        return strides_in_order(*_settled_order(cx, shape, operands))
     key = (shape, alike, *((t.shape, t.strides) for t in operands if t.shape))
     found = cx.memo.get(key)
     if found is None:
         found = _common_strides(cx, shape, operands) if alike else None
         if found is None:
-            found = strides_in_order(shape, _iteration_order(cx, shape, operands))
+            settled, order = _settled_order(cx, shape, operands)
+            found = strides_in_order(settled, order)
+            if settled is not shape:  # by a guard, which may be taken back
+                return found
         cx.memo[key] = found
     return found
 
@@ -141,6 +154,45 @@ def _fits(own: Shape, shape: Shape) -> bool:
     """Is each size the result's, or the constant 1?"""
     tail = shape[len(shape) - len(own) :]
     return all(a is b or a == b or a == 1 for a, b in zip(own, tail))
+
+
+def _settled_order(
+    cx: TypeContext, shape: Shape, operands: Sequence[TensorType]
+) -> tuple[Shape, list[int]]:
+    """The shape and its order of iteration; guarded is whether a size is 1, where the order of the
+    other dimensions depends on it.
+
+    Strides that tie at such a size are apart at every other; where an operand broadcasts, so that
+    not all pairs compare, that decides for third dimensions too.
+    """
+    order = _iteration_order(cx, shape, operands)
+    if cx.on_guard is None or len(shape) < 3 or all(_descends(cx, t) for t in operands):
+        return shape, order
+    for d, size in enumerate(shape):
+        one = eq(size, 1)
+        if not isinstance(size, Expr) or size.symbol is None or cx.hint(one) is None:
+            continue
+        if cx.known(one) is False:
+            continue
+        given = {size.symbol: 1}
+        at_one = tuple([substitute(n, given) for n in shape])
+        operands_at_one = [_substituted(t, given) for t in operands]
+        other = _iteration_order(cx, at_one, operands_at_one)
+        if [n for n in other if n != d] == [n for n in order if n != d]:
+            continue
+        if cx.decide(one):
+            return _settled_order(cx, at_one, operands_at_one)
+    return shape, order
+
+
+def _descends(cx: TypeContext, t: TensorType) -> bool:
+    """Is it row-major, so that its order is that of its dimensions whichever of them are 1?"""
+    return t.strides == contiguous_strides(cx, t.shape)
+
+
+def _substituted(t: TensorType, values: Mapping[Symbol, Dim]) -> TensorType:
+    shape = tuple([substitute(n, values) for n in t.shape])
+    return replace(t, shape=shape, strides=tuple([substitute(n, values) for n in t.strides]))
 
 
 def _iteration_order(cx: TypeContext, shape: Shape, operands: Sequence[TensorType]) -> list[int]:

@@ -415,6 +415,7 @@ class _Plan:
             return tuple(map(self._output, output))
         if not isinstance(output, Value) or isinstance(output.type, ScalarType):
             return self._arg(output)
+        self._make_as_eager(output)
         name = self._tensor(output)
         wanted = output.tensor.requires_grad
         if wanted or not any(self._base_of(v).requires_grad for v in self._views_below(output)):
@@ -424,6 +425,16 @@ class _Plan:
             self.buffers[detached] = replace(self.buffers[name], name=detached, role="result")
             self.steps.append(Call("torch.detach", (BufferRef(name),), {}, (detached,), "view"))
         return BufferRef(detached)
+
+    def _make_as_eager(self, output: Value) -> None:
+        """Views that are handed out are made by torch's own functions, one after the other: what no
+        element depends on, as the stride of a dimension of one element, is eager's then too."""
+        chain = list(self._views_below(self.found.memory_of(output)))
+        rows = [self.ops[self.found.nodes[self.found.producer[view]].op] for view in chain]
+        if all(row.alias == "view" or row.name == "reshape" for row in rows):
+            for view in reversed(chain):
+                if view not in self.views and view.name not in self.buffers:
+                    self.views[view] = self._viewed(view)
 
     def _base_of(self, view: Value) -> TensorType:
         return next(self.found.nodes[self.found.producer[view]].inputs()).tensor
@@ -464,16 +475,23 @@ class _Plan:
     def _narrowed(self, value: Value) -> str:
         """A view that enters its base midway, by torch's own functions, one after the other."""
         node = self.found.nodes[self.found.producer[value]]
-        first, *rest = node.args
+        first = node.args[0]
         assert isinstance(first, Value)
         if self._is_view(first) and first not in self.strided:
             place = self._stride(first)
             assert place is not None
             self.strided[first] = place
+        return self._viewed(value)
+
+    def _viewed(self, value: Value) -> str:
+        """The view by torch's own function."""
+        node = self.found.nodes[self.found.producer[value]]
+        first, *rest = node.args
         args = (BufferRef(self._tensor(first)), *(self._arg(arg) for arg in rest))
+        kwargs = {name: self._arg(arg) for name, arg in node.kwargs.items()}
         self._buffer(value, "result")
         function = self.ops[node.op].torch
-        self.steps.append(Call(function, args, {}, (value.name,), "view"))
+        self.steps.append(Call(function, args, kwargs, (value.name,), "view"))
         return value.name
 
     def _entry_symbols(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -116,6 +119,95 @@ def test_layouts_of_what_is_indexed_are_eagers(seed: int) -> None:
         assert found.shape == tuple(real.shape)
         made = torch.empty_strided(found.shape, found.strides)
         assert strides_that_matter(made) == strides_that_matter(real), (value(x), indices)
+
+
+AT_ONE: dict[str, Any] = {
+    "at one dimension": lambda x, i: x[:, i],
+    "at the first": lambda x, i: x[i],
+    "at two apart": lambda x, i: x[i, :, i],
+    "broadcast": lambda x, i: x.sum(1, keepdim=True) + x[:1],
+    "broadcast from both": lambda x, i: x[:, :1] * x[:1],
+}
+
+
+@pytest.mark.parametrize("order", itertools.permutations(range(3)))
+@pytest.mark.parametrize("name", AT_ONE)
+def test_sizes_of_one_that_decide_the_order_of_others_are_guarded(
+    name: str, order: tuple[int, ...]
+) -> None:
+    program = lambda x, i: AT_ONE[name](x.permute(order), i)
+    fast, places = anyshape.compile(program), torch.zeros(3, dtype=torch.int64)
+    for shape in itertools.product((3, 1, 2), repeat=3):
+        x = torch.randn(shape)
+        ours, eager = fast(x, places), program(x, places)
+        torch.testing.assert_close(ours, eager)
+        assert strides_that_matter(ours) == strides_that_matter(eager), shape
+    assert fast.stats().specializations <= 2
+
+
+SEEN: dict[str, Any] = {
+    "a sum": lambda x: x + 1,
+    "negated": lambda x: -x,
+    "an argument, turned": lambda x: x.mT,
+    "a part": lambda x: x[1:],
+    "every other": lambda x: x[:, ::2],
+    "a part of what is made": lambda x: (x + 1)[:, 1:],
+    "what is made, turned": lambda x: (x + 1).mT,
+    "a number more, turned": lambda x: x.mT + 1 if x.numel() else x.mT,
+    "a total, kept": lambda x: x.sum(0, keepdim=True),
+    "a total": lambda x: x.sum(-1),
+    "softmax": lambda x: x.softmax(-1),
+    "joined": lambda x: torch.cat([x, x]),
+    "stacked": lambda x: torch.stack([x, x], 1),
+    "unsqueezed": lambda x: (x.unsqueeze(0), (x + 1).unsqueeze(-1)),
+    "repeated": lambda x: x[None].expand(2, *x.shape),
+    "a product": lambda x: x @ x.mT,
+    "a linear layer": lambda x: torch.nn.functional.linear(x, x[..., :1, :].flatten(0, -2)),
+    "viewed": lambda x: (x.reshape(-1), (x * 2).reshape(-1), (x + 1).view(*x.shape, 1)),
+    "unbound": lambda x: x.unbind(-1),
+    "in chunks": lambda x: x.chunk(2),
+    "scanned": lambda x: x.cumsum(0),
+    "sorted": lambda x: x.sort(-1),
+    "made": lambda x: (torch.ones(x.shape), x.new_zeros(x.shape)),
+    "indexed": lambda x: x[:, torch.zeros(2, dtype=torch.long)],
+    "chosen": lambda x: torch.where(x > 0, x, 0.0),
+    "padded": lambda x: torch.nn.functional.pad(x, (0, 1)),
+    "tiled": lambda x: x.repeat(2, *[1] * (x.dim() - 1)),
+    "an outer product": lambda x: x[..., None] * x[..., None, :],
+    "a norm": lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]),
+    "squeezed": lambda x: x.squeeze(),
+}
+OF_TWO = [(3, 2), (1, 2), (2, 1), (1, 1), (0, 2), (2, 0), (0, 0), (4, 4)]
+OF_THREE = [(2, 3, 4), (1, 3, 4), (2, 1, 4), (2, 3, 1), (0, 3, 4), (2, 0, 4), (2, 3, 0)]
+
+
+def laid_out(shape: tuple[int, ...]) -> Iterator[torch.Tensor]:
+    """Row by row, turned, and with holes."""
+    x = torch.rand(shape)
+    yield x
+    yield x.mT.contiguous().mT
+    yield torch.rand([n + 1 for n in shape])[tuple(slice(1, None) for _ in shape)]
+
+
+@pytest.mark.parametrize("shapes", [OF_TWO, OF_THREE], ids=["of two", "of three"])
+@pytest.mark.parametrize("name", SEEN)
+def test_strides_and_offsets_that_no_element_depends_on_are_eagers(name: str, shapes: Any) -> None:
+    fast = anyshape.compile(SEEN[name], options={"max_variants": 64})
+    for x in itertools.chain.from_iterable(map(laid_out, shapes)):
+        try:
+            wanted = SEEN[name](x)
+        except Exception as error:
+            with pytest.raises(type(error)):
+                fast(x)
+            continue
+        pairs = zip(results(fast(x)), results(wanted), strict=True)
+        for ours, eager in pairs:
+            seen = [(tuple(t.shape), t.stride(), t.storage_offset()) for t in (ours, eager)]
+            assert seen[0] == seen[1], (tuple(x.shape), x.stride())
+
+
+def results(made: Any) -> tuple[torch.Tensor, ...]:
+    return tuple(made) if isinstance(made, (tuple, list)) else (made,)
 
 
 @pytest.mark.parametrize("name", CONVERTED)

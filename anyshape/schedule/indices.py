@@ -322,15 +322,15 @@ def terms_of(index: Dim, extents: Extents) -> dict[Symbol, Dim] | None:
 
 def covers(sizes: Sizes, extents: Extents, index: Dim, size: Dim) -> tuple[Symbol, ...] | None:
     """The axes, outermost first, if ``index`` takes each value below ``size`` once as they run."""
+    if isinstance(index, int):
+        return () if index == 0 and sizes.is_one(size) else None
+    if index.constant:  # past the end: what is read there is chosen away
+        return None
     if sizes.is_one(size):
-        if isinstance(index, int):
-            return () if index == 0 else None
         steps = terms_of(index, extents)
         if steps is None or len(steps) != len(index.terms):  # loaded integers
             return None
         return () if all(sizes.is_one(extents[axis]) for axis in steps) else None
-    if isinstance(index, int) or index.constant:
-        return None
     if index.symbol is not None and index.symbol in extents:
         return (index.symbol,) if sizes.same(extents[index.symbol], size) else None
     coefficients = terms_of(index, extents)

@@ -102,6 +102,11 @@ FOUND = {
     "what a new dimension is put in front of, indexed": over(
         "a b 3", "i = torch.arange(2) % x0.shape[0]", "x0[None, i], x0[None, None, i]", layouts="plain transposed"
     ),
+    "rows of one row, from the second on, every other one": over(
+        "a b", "t = x0[x0 > 0].reshape(1, -1) + 1", "t[1::2].mul_(2)", "t"
+    ),
+    "the other part of a split of nothing": over("a b", "t = x0.split([1, x0.shape[0] - 1])[1] if x0.shape[0] != 5 else x0", "t.sum()"),
+    "places that are one number": over("a b", "x0.index_copy_(0, (x0.argmax() * 0), x0[[0]]) if x0.numel() else x0", "x0 * 2"),
 }  # fmt: skip
 
 

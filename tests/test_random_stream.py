@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -127,3 +128,43 @@ def test_dropout_with_gradients_is_eagers() -> None:
             run(x).square().sum().backward()
             gradients.append([p.grad.clone() for p in module.parameters()])
         torch.testing.assert_close(*gradients)
+
+
+def _indexes(x: Tensor, m: Tensor) -> Any:
+    drawn = torch.rand(3)
+    return drawn, x[m.long()]
+
+
+def _factors(x: Tensor, m: Tensor) -> Any:
+    drawn = torch.rand(3)
+    return drawn, torch.linalg.cholesky(m.reshape(1, 1)), x
+
+
+def _asserts(x: Tensor, m: Tensor) -> Any:
+    drawn = nn.functional.dropout(x, 0.5)
+    assert m.sum() > 0
+    return drawn
+
+
+def _factors_after_a_write(x: Tensor, m: Tensor) -> Any:
+    drawn = torch.rand(3)
+    m.add_(0)
+    return drawn, torch.linalg.cholesky(m.reshape(1, 1))
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("program", [_indexes, _factors, _asserts, _factors_after_a_write])
+@pytest.mark.filterwarnings("ignore")
+def test_what_raises_after_it_has_drawn_draws_once(program: Any, gradients: bool) -> None:
+    fast = anyshape.compile(program)
+    for number in (1.0, -9.0, 2.0):
+        after = []
+        for run in (program, fast):
+            torch.manual_seed(3)
+            x, m = torch.ones(4, requires_grad=gradients), torch.tensor(number)
+            try:
+                drawn = str(run(x, m))
+            except (IndexError, AssertionError, RuntimeError) as error:
+                drawn = type(error).__name__
+            after.append((drawn, torch.rand(())))
+        assert after[0] == after[1], number

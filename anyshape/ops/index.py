@@ -7,7 +7,7 @@ places count from the end where torch's do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from anyshape.ir.dtypes import bool_, int32, int64, uint8
@@ -16,6 +16,7 @@ from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import Shape, numel, pointwise_strides, view_strides
 from anyshape.ops.rules import (
     dim_of,
+    is_tensor,
     new,
     tensor,
 )
@@ -29,17 +30,51 @@ def dim_second(cx: TypeContext, x: Any, dim: Arg, *rest: Arg, **kwargs: Arg) -> 
     return (x, dim_of(dim, tensor(x).rank), *rest), kwargs
 
 
+def of_scalars(name: str, signature: str, torch_overload: str = "out") -> Callable[..., str | None]:
+    """A row's overload where a tensor without dimensions is among its own: it counts as a vector of
+    one element. The row of that overload is made, too."""
+    other = f"{name}_of_scalars"
+
+    def expand(b: Any, x: Any, dim: Arg, *rest: Arg, **options: Arg) -> Any:
+        if name == "index_add" and tensor(x).rank != tensor(rest[1]).rank:
+            raise OpError("index_add(): the source must have the rank of the input")
+        vectors = [_vector(b, value) for value in (x, *rest)]
+        made = b.call(name, vectors[0], dim, *vectors[1:], **options)
+        shape = tensor(rest[0]).shape if name == "gather" else tensor(x).shape
+        if name == "index_select" and not shape:
+            b.cx.require(eq(made.shape[0], 1), "index_select(): Index to scalar can have 1 value")
+        keeps = name == "index_select" and shape
+        return made if keeps or made.shape == shape else b.reshape(made, shape)
+
+    op(
+        other,
+        signature,
+        torch=f"torch.ops.aten.{name}.{torch_overload}",
+        inline=True,
+        expand=expand,
+    )
+
+    def overload(x: Any, dim: Arg, *rest: Arg, **options: Arg) -> str | None:
+        found = (x, *rest)
+        return (
+            other if any(is_tensor(value) and not tensor(value).rank for value in found) else None
+        )
+
+    return overload
+
+
+def _vector(b: Any, value: Arg) -> Any:
+    """A tensor without dimensions as a vector; anything else as it is."""
+    return b.reshape(value, (1,)) if is_tensor(value) and not tensor(value).rank else value
+
+
 def _index_select_type(cx: TypeContext, x: Any, dim: int, index: Any) -> TensorType:
     t, places = tensor(x), tensor(index)
     if places.rank > 1:
         raise OpError("index_select(): Index is supposed to be a vector")
     if places.dtype not in (int32, int64):
         raise OpError("index_select(): Expected dtype int32 or int64 for index")
-    length = places.shape[0] if places.shape else 1
-    if not t.shape:
-        cx.require(eq(length, 1), "index_select(): Index to scalar can have only 1 value")
-        return new(cx, t, ())
-    return new(cx, t, (*t.shape[:dim], length, *t.shape[dim + 1 :]))
+    return new(cx, t, (*t.shape[:dim], places.shape[0], *t.shape[dim + 1 :]))
 
 
 op(
@@ -48,6 +83,7 @@ op(
     torch="torch.index_select",
     type=_index_select_type,
     spellings=("torch.Tensor.index_select",),
+    overload=of_scalars("index_select", "input, dim, index"),
     normalize=dim_second,
     lower=Structural(),
     raises=True,
@@ -72,7 +108,7 @@ def require_within(cx: TypeContext, index: TensorType, t: TensorType, dim: int, 
     """The index is nowhere longer than the tensor, but along ``dim``."""
     if not _ranks_match(index, t):
         raise OpError(f"{_OTHER_RANK} in {name}")
-    for d, (a, b) in enumerate(zip(index.shape, t.shape)):
+    for d, (a, b) in enumerate(zip(index.shape or (1,), t.shape or (1,))):
         if d != dim and a is not b and a != b:
             cx.require(le(a, b), f"Size does not match at dimension {d} in {name}")
 
@@ -90,15 +126,22 @@ def _gather_type(cx: TypeContext, x: Any, dim: int, index: Any) -> TensorType:
     return new(cx, t, places.shape)
 
 
+_of_scalars = of_scalars("gather", "input, dim, index, *, sparse_grad=False")
+
+
+def _gather_row(x: Any, dim: Any, index: Any, **options: Any) -> str | None:
+    if not _ranks_match(tensor(index), tensor(x)):
+        return "gather_nothing"
+    return _of_scalars(x, dim, index)
+
+
 op(
     "gather",
     "input, dim, index, *, sparse_grad=False",
     torch="torch.gather",
     type=_gather_type,
     spellings=("torch.Tensor.gather",),
-    overload=lambda x, dim, index, **options: (
-        None if _ranks_match(tensor(index), tensor(x)) else "gather_nothing"
-    ),
+    overload=_gather_row,
     normalize=_normal_gather,
     lower=Structural(),
     raises=True,

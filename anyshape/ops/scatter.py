@@ -21,6 +21,7 @@ from anyshape.ops.index import (
     mask_over,
     mask_overload,
     normal_index,
+    of_scalars,
     require_places,
     require_within,
     unmasked,
@@ -65,6 +66,7 @@ op(
     "input, dim, index, src, *, reduce=None",
     torch="anyshape.eager.scatter",
     spellings=("torch.scatter", "torch.Tensor.scatter"),
+    overload=of_scalars("scatter", "input, dim, index, src, *, reduce=None", "src_out"),
     normalize=_normal_scatter,
     type=_scatter_type,
     lower=Structural(),
@@ -75,6 +77,7 @@ op(
     "input, dim, index, src",
     torch="torch.scatter_add",
     spellings=("torch.Tensor.scatter_add",),
+    overload=of_scalars("scatter_add", "input, dim, index, src"),
     normalize=dim_second,
     type=_scatter_type,
     expand=lambda b, x, dim, index, src: b.scatter_reduce(x, dim, index, src, "sum"),
@@ -101,6 +104,10 @@ NEUTRAL: Mapping[str, Callable[[DType], float | int]] = MappingProxyType(
 """What changes nothing, by reduction."""
 
 
+_REDUCED = "input, dim, index, src, reduce, *, include_self=True"
+_of_scalars = of_scalars("scatter_reduce", _REDUCED, "two_out")
+
+
 def _scatter_reduce_row(
     x: Any, dim: Any, index: Any, src: Any, reduce: Any, *, include_self: Any = True
 ) -> str | None:
@@ -108,7 +115,9 @@ def _scatter_reduce_row(
     t = tensor(x)
     if t.dtype.is_complex or reduce not in NEUTRAL or (t.dtype is bool_ and reduce == "mean"):
         return None
-    return None if include_self and reduce != "mean" else "scatter_reduce_anew"
+    if include_self and reduce != "mean":
+        return _of_scalars(x, dim, index, src)
+    return "scatter_reduce_anew"
 
 
 def _scatter_reduce_anew(
@@ -127,14 +136,14 @@ def _scatter_reduce_anew(
 
 op(
     "scatter_reduce_anew",
-    "input, dim, index, src, reduce, *, include_self=True",
+    _REDUCED,
     torch="torch.ops.aten.scatter_reduce.two",
     inline=True,
     expand=_scatter_reduce_anew,
 )
 op(
     "scatter_reduce",
-    "input, dim, index, src, reduce, *, include_self=True",
+    _REDUCED,
     torch="torch.scatter_reduce",
     overload=_scatter_reduce_row,
     spellings=("torch.Tensor.scatter_reduce",),
@@ -152,17 +161,21 @@ def _indexed_source_type(
     t, places, given = tensor(x), tensor(index), tensor(source)
     if given.dtype is not t.dtype:
         raise OpError("self and source are expected to have the same dtype")
-    if places.rank > 1 or (t.rank and given.rank and t.rank != given.rank):
+    shape, source_shape = t.shape or (1,), given.shape or (1,)
+    if places.rank > 1 or len(shape) != len(source_shape):
         raise OpError("the index must be a vector, and the source of the rank of the input")
     length = places.shape[0] if places.shape else 1
-    if t.rank and given.rank:
-        expected = (*t.shape[:dim], length, *t.shape[dim + 1 :])
-        require_sizes(cx, given.shape, expected, "the source does not have the shape of the slice")
-    else:
-        cx.require(
-            eq(numel(given.shape), length), "the source has not as many numbers as the index"
-        )
+    expected = (*shape[:dim], length, *shape[dim + 1 :])
+    require_sizes(cx, source_shape, expected, "the source does not have the shape of the slice")
     return contiguous_like(0)(cx, x)
+
+
+def _index_add_type(
+    cx: TypeContext, x: Any, dim: int, index: Any, source: Any, **kwargs: Arg
+) -> TensorType:
+    if tensor(x).rank != tensor(source).rank:
+        raise OpError("index_add(): the source must have the rank of the input")
+    return _indexed_source_type(cx, x, dim, index, source)
 
 
 op(
@@ -170,8 +183,9 @@ op(
     "input, dim, index, source, *, alpha=1",
     torch="torch.index_add",
     spellings=("torch.Tensor.index_add",),
+    overload=of_scalars("index_add", "input, dim, index, source, *, alpha=1"),
     normalize=dim_second,
-    type=_indexed_source_type,
+    type=_index_add_type,
     lower=Structural(),
     raises=True,
 )
@@ -180,17 +194,12 @@ op(
     "input, dim, index, source",
     torch="torch.index_copy",
     spellings=("torch.Tensor.index_copy",),
+    overload=of_scalars("index_copy", "input, dim, index, source"),
     normalize=dim_second,
     type=_indexed_source_type,
-    expand=lambda b, x, dim, index, source: _index_copy(b, x, dim, index, source),
+    expand=lambda b, x, dim, index, source: b.index_put(x, (*(None,) * dim, index), source),
     refuses=lambda b, x, dim, index, source: b.lt(index, 0),
 )
-
-
-def _index_copy(b: Any, x: Any, dim: int, index: Any, source: Any) -> Any:
-    if not x.shape:
-        return b.reshape(b.index_put(b.unsqueeze(x, 0), (index,), source), ())
-    return b.index_put(x, (*(None,) * dim, index), source)
 
 
 def _index_fill_expand(b: Any, x: Any, dim: int, index: Any, value: Any) -> Any:
@@ -221,8 +230,6 @@ def _index_put_type(
         raise OpError("Index put requires the source and destination dtypes match")
     place = index_type(cx, x, indices).shape
     given = tensor(values).shape if is_tensor(values) else ()
-    if is_tensor(values) and tensor(values).dtype is not tensor(x).dtype:
-        raise OpError("Index put requires the source and destination dtypes match")
     text = "shape mismatch: value tensor cannot be broadcast to the indexing result"
     if len(given) > len(place):
         raise OpError(text)

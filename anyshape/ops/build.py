@@ -113,7 +113,8 @@ class Builder:
         for made in types:
             if isinstance(made, TensorType):
                 for dim in made.shape:
-                    if dim not in trusted and not (dim.__class__ is int and dim >= 0):
+                    if dim not in trusted and self.cx.known(ge(dim, 0)) is not True:
+                        # Only now is it printed: an expression may be long.
                         self.cx.require(ge(dim, 0), f"a size of {dim} is negative")
 
     def _types(self, row: OpDef, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]) -> Any:

@@ -150,6 +150,7 @@ class Growing:
     lines: list[str] = field(default_factory=list)
     rounded: set[str] = field(default_factory=set)
     environments: list[dict[str, Any]] = field(default_factory=list)
+    random_states: dict[int, Tensor] = field(default_factory=dict)
     ended: set[int] = field(default_factory=set)
     fresh: int = 0
 
@@ -162,8 +163,17 @@ class Growing:
             arguments = zip((i.name for i in self.base.inputs), self.base.arguments(case))
             self.environments[case] = {"torch": torch, **dict(arguments)}
             torch.manual_seed(SEED)
+            self.random_states[case] = torch.get_rng_state()
             if case not in self.ended:
-                exec(text, self.environments[case])
+                self.run(text, case)
+
+    def run(self, code: Any, case: int) -> None:
+        """Runs statements in one call, with the random numbers that the program draws there."""
+        torch.set_rng_state(self.random_states[case])
+        try:
+            exec(code, self.environments[case])
+        finally:
+            self.random_states[case] = torch.get_rng_state()
 
     def live(self) -> list[int]:
         """The calls that no line has ended."""
@@ -261,7 +271,7 @@ class Growing:
         for case in live:
             run.append(case)
             try:
-                exec(code, self.environments[case])
+                self.run(code, case)
             except RAISED:
                 raised.append(case)
                 if not self.may_raise or len(raised) > MOST_RAISED:

@@ -123,7 +123,13 @@ def index(input: Tensor, indices: Any) -> Tensor:
 
 
 def index_put(input: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
-    return index_put_(input.clone(), indices, values, accumulate)
+    return _unwritten(index_put_(input.clone(), indices, values, accumulate))
+
+
+def _unwritten(made: Tensor) -> Tensor:
+    """A new tensor that has been written while it was made, and not since."""
+    torch._C._autograd._unsafe_set_version_counter((made,), (0,))
+    return made
 
 
 def index_put_(input: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
@@ -171,7 +177,7 @@ def masked_index(input: Tensor, indices: Any) -> Tensor:
 
 
 def masked_index_put(input: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
-    return input.clone().index_put_(indices, values, accumulate)
+    return _unwritten(input.clone().index_put_(indices, values, accumulate))
 
 
 def masked_index_put_(input: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:

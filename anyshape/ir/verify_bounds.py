@@ -2,12 +2,14 @@
 
 In: a program and what is known about its sizes. Out: nothing, or ``Malformed`` with the step. Where
 the facts say that an element that a kernel reads or writes lies in its buffer, those that have been
-tested before the kernel runs must say so too.
+tested before the kernel runs must say so too, or hold for no sizes for which it is false: the facts
+do not find every proof.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import product
 
 from anyshape.ir.established import established_in
 from anyshape.ir.loops import Load, SizeParam, Store
@@ -21,10 +23,14 @@ from anyshape.symbolic import (
     Facts,
     Symbol,
     all_of,
+    evaluate,
     ge,
     le,
     substitute,
 )
+
+EXAMPLES = (0, 1, 2, 3, 7, 100)
+MOST_SYMBOLS = 5
 
 
 def verify_bounds(program: Program, facts: Facts) -> None:
@@ -36,7 +42,9 @@ def verify_bounds(program: Program, facts: Facts) -> None:
             return
         for launch in _launches(step):
             for name, runs, inside in _accesses(launch, program.buffers):
-                if _says(facts, runs, inside) and not _says(known, runs, inside):
+                if not _says(facts, runs, inside) or _says(known, runs, inside):
+                    continue
+                if _fails_somewhere(known, runs, inside):
                     raise Malformed(
                         f"step {number}: a kernel stays in {name} only if {inside}, which follows "
                         "from what is tested later"
@@ -54,6 +62,26 @@ def _says(facts: Facts, runs: Condition | bool, inside: Condition | bool) -> boo
         return facts.under(runs).known(inside) is True
     except Contradiction:
         return True
+
+
+def _fails_somewhere(known: Facts, runs: Condition | bool, inside: Condition | bool) -> bool:
+    """Is there an example of sizes that fulfil the facts, for which the loops turn and leave their
+    buffer? Facts about other symbols are left out."""
+    conditions = [c for c in (runs, inside) if not isinstance(c, bool)]
+    symbols = sorted({s for c in conditions for s in c.symbols}, key=lambda s: s.name)
+    if inside is False or len(symbols) > MOST_SYMBOLS:
+        return True
+    stated = [c for c, _ in known.all() if c.symbols <= set(symbols)]
+    required = [*stated, *([] if isinstance(runs, bool) else [runs])]
+    for sizes in product(EXAMPLES, repeat=len(symbols)):
+        example = dict(zip(symbols, sizes, strict=True))
+        if all(evaluate(c, example) for c in required) and not _holds(inside, example):
+            return True
+    return False
+
+
+def _holds(condition: Condition | bool, example: Mapping[Symbol, int]) -> bool:
+    return condition if isinstance(condition, bool) else bool(evaluate(condition, example))
 
 
 def _accesses(

@@ -122,7 +122,10 @@ class LanePrinter(CellPrinter):
         if self._converted_loads(body, axis.name, CONVERTED_WIDE):
             return True
         stores = [s for s in work.stores if s.mask is None and s.mode == "set"]
-        return any(self._near(s, axis.name, CONVERTED_WIDE) for s in stores)
+        return any(
+            self._near(s, axis.name, CONVERTED_WIDE) and _is_addressed_before(s, body)
+            for s in stores
+        )
 
     def _reducing_loops(
         self, axis: Axis, start: str, end: str, work: Work, body: list[int]
@@ -242,6 +245,7 @@ class LanePrinter(CellPrinter):
             if isinstance(e := self.elements[n], Load)
             and e.mask is None
             and self._near(e, name, dtypes)
+            and _is_addressed_before(e, body)
         ]
 
     def _load_call(self, number: int, load: Load, count: str) -> str:
@@ -249,8 +253,10 @@ class LanePrinter(CellPrinter):
 
     def _declare_halves(self, name: str, lanes: int, work: Work, dtypes: tuple[str, ...]) -> None:
         self.stored = {}
+        body = self.phases.closure(self._roots(work), work.known)
         for store in work.stores:
-            if store.mask is None and store.mode == "set" and self._near(store, name, dtypes):
+            near = self._near(store, name, dtypes) and _is_addressed_before(store, body)
+            if store.mask is None and store.mode == "set" and near:
                 self.stored[store] = f"y{len(self.stored)}"
                 self._line(f"f32 {self.stored[store]}[{lanes}];")
 
@@ -330,3 +336,10 @@ class LanePrinter(CellPrinter):
 
     def _type(self, number: int) -> str:
         return C_TYPES[self.kernel.elements[number].dtype.name]
+
+
+def _is_addressed_before(item: Load | Store, body: list[int]) -> bool:
+    """Is no integer of its index computed cell by cell? Sixteen cells share one address."""
+    if isinstance(item.index, int):
+        return True
+    return {f"v{n}" for n in body}.isdisjoint(symbol.name for symbol in item.index.symbols)

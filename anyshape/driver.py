@@ -25,8 +25,8 @@ from anyshape.ir.graph import Graph, Node, TensorType, Value
 from anyshape.ir.loops import Kernel, PointerParam, ScalarParam, SizeParam
 from anyshape.ir.program import BumpVersion, Call, Launch, NativeRegion, Program, Step
 from anyshape.ops import OPS
+from anyshape.ops.write_back import WrittenThrough
 from anyshape.options import Options
-from anyshape.passes.functionalize import WrittenThrough
 from anyshape.passes.pipeline import INFERENCE
 from anyshape.passes.versions import Moves, moves
 from anyshape.runtime.build import Builder

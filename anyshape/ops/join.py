@@ -319,6 +319,7 @@ op(
     torch="torch.Tensor.repeat",
     type=_repeat_type,
     expand=_repeat_expand,
+    keeps_elements=True,
 )
 
 

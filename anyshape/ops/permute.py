@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anyshape.ir.graph import Arg, TensorType
+from anyshape.ops import parts, write_back
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.rules import dim_of, tensor
 from anyshape.ops.table import View, op
@@ -39,6 +40,8 @@ op(
     lower=View(_permute_index),
     normalize=_normal_permute,
     alias="view",
+    write_back=write_back.permuted,
+    part=parts.permuted,
 )
 
 
@@ -60,6 +63,8 @@ op(
     torch="torch.transpose",
     type=_transpose_type,
     alias="view",
+    write_back=write_back.transposed,
+    part=parts.transposed,
     spellings=(
         "torch.Tensor.transpose",
         "torch.swapaxes",
@@ -77,6 +82,7 @@ def _permuted(order: Callable[[int], tuple[int, ...]]) -> dict[str, Any]:
         "type": lambda cx, x: _permute_type(cx, x, order(tensor(x).rank)),
         "expand": lambda b, x: b.permute(x, order(len(x.shape))),
         "alias": "view",
+        "write_back": write_back.turned,
     }
 
 
@@ -94,7 +100,14 @@ def _all_reversed(rank: int) -> tuple[int, ...]:
     return tuple(reversed(range(rank)))
 
 
-op("t", "input", torch="torch.t", spellings=("torch.Tensor.t",), **_permuted(_reversed_two))
+op(
+    "t",
+    "input",
+    torch="torch.t",
+    spellings=("torch.Tensor.t",),
+    part=parts.reversed_dims,
+    **_permuted(_reversed_two),
+)
 op(
     "mT",
     "input",
@@ -102,7 +115,13 @@ op(
     spellings=("torch.adjoint", "torch.Tensor.adjoint"),
     **_permuted(_swapped_last),
 )
-op("T", "input", torch="torch.Tensor.T.__get__", **_permuted(_all_reversed))
+op(
+    "T",
+    "input",
+    torch="torch.Tensor.T.__get__",
+    part=parts.reversed_dims,
+    **_permuted(_all_reversed),
+)
 
 
 def _moved(rank: int, source: Arg, destination: Arg) -> tuple[int, ...]:
@@ -118,6 +137,7 @@ op(
     "input, source, destination",
     torch="torch.movedim",
     alias="view",
+    write_back=write_back.moved,
     spellings=("torch.Tensor.movedim", "torch.moveaxis", "torch.Tensor.moveaxis"),
     type=lambda cx, x, s, d: _permute_type(cx, x, _moved(tensor(x).rank, s, d)),
     expand=lambda b, x, s, d: b.permute(x, _moved(len(x.shape), s, d)),

@@ -11,6 +11,7 @@ from typing import Any
 
 from anyshape.ir.dtypes import DType, bool_, int64
 from anyshape.ir.graph import Arg, TensorType
+from anyshape.ops import parts, write_back
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.converted import does_not_fit
 from anyshape.ops.layout import formatted_strides, preserved_strides
@@ -166,6 +167,8 @@ op(
     inline=True,
     expand=_positive,
     alias="view",
+    write_back=write_back.same,
+    part=parts.same,
     spellings=("torch.Tensor.positive", "operator.pos", "torch.Tensor.__pos__"),
 )
 unary("square", lambda b, x: b.mul(x, x), dtype=_counted)
@@ -305,6 +308,7 @@ op(
     torch="anyshape.eager.to_dtype",
     type=_to_dtype_type,
     lower=Pointwise(lambda b, x, dtype: b.cast(x, dtype), "own"),
+    keeps_elements=True,
 )
 
 

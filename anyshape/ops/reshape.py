@@ -12,6 +12,7 @@ from typing import Any
 
 from anyshape.ir.dtypes import DType
 from anyshape.ir.graph import Arg, TensorType
+from anyshape.ops import write_back
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import Shape, contiguous_strides, numel, view_strides
 from anyshape.ops.rules import dim_of, tensor
@@ -183,6 +184,10 @@ op(
     lower=View(_reshape_index),
     normalize=_normal_reshape,
     alias="maybe",
+    views_where=write_back.reshape_is_view,
+    new_view=True,
+    write_back=write_back.reshaped,
+    keeps_elements=True,
 )
 op(
     "view",
@@ -193,6 +198,8 @@ op(
     normalize=_normal_reshape,
     expand=lambda b, x, shape: b.reshape(x, shape),
     alias="view",
+    write_back=write_back.reshaped,
+    keeps_elements=True,
 )
 
 
@@ -225,22 +232,29 @@ op(
     normalize=lambda cx, x, dtype: ((x, sequence(dtype)[0]), {}),
     type=_view_dtype_type,
     alias="view",
+    write_back=write_back.as_dtype,
 )
 op(
     "reshape_as",
     "input, other",
     torch="torch.Tensor.reshape_as",
     alias="maybe",
+    views_where=write_back.reshape_is_view,
+    new_view=True,
+    write_back=write_back.reshaped,
     type=lambda cx, x, y: _reshape_type(cx, x, tensor(y).shape),
     expand=lambda b, x, y: b.reshape(x, y.shape),
+    keeps_elements=True,
 )
 op(
     "view_as",
     "input, other",
     torch="torch.Tensor.view_as",
     alias="view",
+    write_back=write_back.reshaped,
     type=lambda cx, x, y: _view_type(cx, x, tensor(y).shape),
     expand=lambda b, x, y: b.reshape(x, y.shape),
+    keeps_elements=True,
 )
 
 
@@ -272,19 +286,26 @@ op(
     "input, start_dim=0, end_dim=-1",
     torch="torch.flatten",
     alias="maybe",
+    views_where=write_back.reshape_is_view,
+    write_back=write_back.reshaped,
     spellings=("torch.Tensor.flatten",),
     overload=_flatten_row,
     type=lambda cx, x, i, j: _reshape_type(cx, x, _flat_shape(tensor(x).shape, i, j)),
     expand=lambda b, x, i, j: b.reshape(x, _flat_shape(x.shape, i, j)),
+    keeps_elements=True,
 )
 op(
     "ravel",
     "input",
     torch="torch.ravel",
     alias="maybe",
+    views_where=write_back.reshape_is_view,
+    new_view=True,
+    write_back=write_back.reshaped,
     spellings=("torch.Tensor.ravel",),
     type=lambda cx, x: viewed(tensor(x), _flat_shape(tensor(x).shape, 0, -1), (1,)),
     expand=lambda b, x: b.reshape(b.contiguous(x), _flat_shape(x.shape, 0, -1)),
+    keeps_elements=True,
 )
 
 
@@ -309,6 +330,8 @@ op(
     spellings=("torch.Tensor.unflatten",),
     normalize=_normal_unflatten,
     alias="view",
+    write_back=write_back.reshaped,
     type=lambda cx, x, d, sizes: _view_type(cx, x, _unflat_shape(tensor(x).shape, d, sizes)),
     expand=lambda b, x, d, sizes: b.reshape(x, _unflat_shape(x.shape, d, sizes)),
+    keeps_elements=True,
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from anyshape.ir.graph import Arg, TensorType
+from anyshape.ops import parts, write_back
 from anyshape.ops.context import NoRow, TypeContext, Undecided
 from anyshape.ops.rules import dim_of, is_tensor, size_of, sizes_of, tensor
 from anyshape.ops.table import op
@@ -164,6 +165,8 @@ op(
     type=_pieces_type,
     expand=_pieces_expand,
     alias="view",
+    write_back=write_back.split,
+    part=parts.split,
 )
 
 
@@ -201,6 +204,7 @@ op(
     type=_pieces_type,
     expand=_pieces_expand,
     alias="view",
+    write_back=write_back.split,
     inline=True,
 )
 
@@ -258,6 +262,8 @@ op(
     torch="torch.unbind",
     spellings=("torch.Tensor.unbind",),
     alias="view",
+    write_back=write_back.unbound,
+    part=parts.unbound,
     normalize=lambda cx, x, dim=0: ((x, dim_of(dim, tensor(x).rank)), {}),
     type=_unbind_type,
     expand=lambda b, x, dim: tuple(

@@ -16,7 +16,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
-from anyshape.ir.graph import Arg, TensorType
+from anyshape.ir.graph import Arg, Node, TensorType, Value
 
 TypeRule: TypeAlias = Callable[..., "TensorType | tuple[TensorType, ...]"]
 AutocastClass = Literal["lower", "float32", "promote"]
@@ -179,6 +179,11 @@ class OpDef:
     mutates: tuple[str, ...] = ()
     functional: str | None = None
     alias: Literal["none", "view", "maybe"] = "none"
+    views_where: Callable[[Any, Node], bool] | None = None
+    new_view: bool = False
+    keeps_elements: bool = False
+    write_back: Callable[..., Value] | None = None
+    part: Callable[..., Any] | None = None
     autocast: AutocastClass | None = None
     random: bool = False
     effect: bool = False
@@ -211,7 +216,11 @@ def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     (``index`` with a mask is ``masked_index``). ``inline``: the row is expanded as soon as it is
     called, so that no graph holds it; ``expand`` may return ``NotImplemented`` where it has none
     for these arguments, which leaves the node to eager torch. ``alias``: the result views the first
-    argument always (``view``) or depending on its layout (``maybe``). ``autocast``: the class of
+    argument always (``view``) or depending on its layout (``maybe``, then ``views_where(cx, node)``
+    says when, if it can be said; without a copy the result is the argument itself, or, with
+    ``new_view``, another object). ``keeps_elements``: a result of its argument's type has its
+    argument's elements. ``write_back`` (``write_back.py``) and ``part`` (``parts.py``) say which
+    elements of the argument those of the view are. ``autocast``: the class of
     operators that autocast puts it in. ``random``, ``effect``: never removed, merged or reordered.
     ``raises``: eager raises for some data, not only for some sizes, so that a node is kept where
     nobody reads its results. A core row is checked instead (``passes/places.py``), a library checks

@@ -11,6 +11,7 @@ from typing import Any
 
 from anyshape.ir.dtypes import REAL_OF_COMPLEX, bool_
 from anyshape.ir.graph import Arg, TensorType, Value
+from anyshape.ops import parts, write_back
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import (
     Shape,
@@ -125,6 +126,8 @@ op(
     lower=View(_expand_index),
     normalize=_normal_expand,
     alias="view",
+    write_back=write_back.expanded,
+    keeps_elements=True,
 )
 op(
     "broadcast_to",
@@ -135,14 +138,18 @@ op(
     type=_expand_type,
     expand=lambda b, x, s: b.expand(x, s),
     alias="view",
+    write_back=write_back.expanded,
+    keeps_elements=True,
 )
 op(
     "expand_as",
     "input, other",
     torch="torch.Tensor.expand_as",
     alias="view",
+    write_back=write_back.expanded,
     type=lambda cx, x, y: _expand_type(cx, x, tensor(y).shape),
     expand=lambda b, x, y: b.expand(x, y.shape),
+    keeps_elements=True,
 )
 
 # --- unsqueeze, squeeze ---
@@ -168,6 +175,8 @@ op(
     normalize=_normal_unsqueeze,
     type=_unsqueeze_type,
     alias="view",
+    write_back=write_back.reshaped,
+    part=parts.unsqueezed,
     lower=View(lambda cx, at, t, dim: (*at[:dim], *at[dim + 1 :])),
 )
 
@@ -198,6 +207,7 @@ op(
     type=_squeeze_type,
     lower=View(_squeeze_index),
     alias="view",
+    write_back=write_back.reshaped,
 )
 
 # --- slice, select ---
@@ -227,6 +237,9 @@ op(
     normalize=_dim_first,
     lower=View(_slice_index),
     alias="view",
+    write_back=write_back.sliced,
+    part=parts.sliced,
+    keeps_elements=True,
 )
 
 
@@ -262,6 +275,8 @@ op(
     normalize=_normal_select,
     type=_select_type,
     alias="view",
+    write_back=write_back.selected,
+    part=parts.selected,
     lower=View(lambda cx, at, t, dim, index: (*at[:dim], index, *at[dim:])),
 )
 
@@ -285,7 +300,10 @@ op(
     normalize=_normal_narrow,
     type=_slice_type,
     alias="view",
+    write_back=write_back.narrowed,
+    part=parts.sliced,
     expand=lambda b, x, d, start, length: b.slice(x, d, start, length, 1),
+    keeps_elements=True,
 )
 
 
@@ -391,6 +409,7 @@ op(
     normalize=_normal_diagonal,
     lower=View(_diagonal_index),
     alias="view",
+    write_back=write_back.by_places,
 )
 
 
@@ -422,6 +441,7 @@ op(
     normalize=_dim_first,
     lower=View(_unfold_index),
     alias="view",
+    write_back=write_back.unfolded,
 )
 op(
     "as_strided",
@@ -457,6 +477,9 @@ op(
     type=_contiguous_type,
     expand=_contiguous_expand,
     alias="maybe",
+    views_where=write_back.contiguous_is_view,
+    write_back=write_back.reshaped,
+    keeps_elements=True,
 )
 # Other tensors of the same memory; `data` is `detach` but for the version counter.
 for _name, _torch, _spellings in (
@@ -472,6 +495,9 @@ for _name, _torch, _spellings in (
         type=same_as(0),
         expand=lambda b, x: x,
         alias="view",
+        write_back=write_back.same,
+        part=parts.same,
+        keeps_elements=True,
     )
 
 
@@ -505,6 +531,7 @@ op(
     torch="torch.view_as_real",
     type=_as_real_type,
     alias="view",
+    write_back=write_back.as_real,
 )
 op(
     "view_as_complex",
@@ -512,6 +539,7 @@ op(
     torch="torch.view_as_complex",
     type=_as_complex_type,
     alias="view",
+    write_back=write_back.as_complex,
 )
 
 

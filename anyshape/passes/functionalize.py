@@ -13,24 +13,17 @@ input itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from anyshape.ir.dtypes import int64
-from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, map_values
+from anyshape.ir.graph import Arg, Graph, Node, Value, map_values
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
-from anyshape.ops.layout import is_contiguous, numel, view_strides
-from anyshape.ops.rules import dim_of, dims_of, size_of
 from anyshape.ops.table import OpDef
+from anyshape.ops.write_back import WrittenThrough
 from anyshape.passes.rebuild import Reader
-from anyshape.symbolic import Dim, ge
 
 ASSIGN, ASSIGN_DATA = "assign", "assign_data"
-
-
-class WrittenThrough(Exception):
-    """A write through a view of which nobody says where in the base it goes: eager torch does."""
 
 
 def functionalize(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
@@ -164,12 +157,12 @@ class _Functionalizer:
         while value in self.views:
             view = self.views[value]
             seen = seen and view.node.op != "data"
-            undo = INVERSES.get(view.node.op)
-            if undo is None:
+            row = self.ops.get(view.node.op)
+            if row is None or row.write_back is None:
                 raise WrittenThrough(f"a write through {view.node.op} cannot be undone")
             parent = self._current(view.parent)
             position = view.node.outputs.index(value)
-            new = undo(self.builder, parent, new, view.node, position)
+            new = row.write_back(self.builder, parent, new, view.node, position)
             value = view.parent
         if seen:
             self.seen.add(value)
@@ -254,156 +247,4 @@ def views_its_argument(cx: TypeContext, node: Node, row: OpDef | None) -> bool:
     """Is the result a view of the first argument: always, or by what is known of its layout?"""
     if row is None or row.alias == "none":
         return False
-    return row.alias == "view" or (node.op in MAYBE_VIEWS and MAYBE_VIEWS[node.op](cx, node))
-
-
-def _reshape_is_view(cx: TypeContext, node: Node) -> bool:
-    source = node.args[0]
-    assert isinstance(source, Value) and isinstance(source.type, TensorType)
-    return view_strides(cx, source.type, node.outputs[0].shape) is not None
-
-
-def _contiguous_is_view(cx: TypeContext, node: Node) -> bool:
-    source = node.args[0]
-    assert isinstance(source, Value) and isinstance(source.type, TensorType)
-    return node.kwargs.get("memory_format") is None and is_contiguous(cx, source.type)
-
-
-# Rows that give a view or a copy: when it is a view.
-MAYBE_VIEWS: dict[str, Callable[[TypeContext, Node], bool]] = {
-    **dict.fromkeys(("reshape", "reshape_as", "flatten", "ravel"), _reshape_is_view),
-    "contiguous": _contiguous_is_view,
-}
-
-Undo = Callable[[Builder, Value, Value, Node, int], Value]
-
-
-def _argument(node: Node, index: int, name: str) -> Arg:
-    return node.args[index] if len(node.args) > index else node.kwargs[name]
-
-
-def _undo_reshape(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
-    return b.call("reshape", new, parent.shape)
-
-
-def _undo_permute(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
-    dims = dims_of(_argument(node, 1, "dims"), len(parent.shape))
-    return b.call("permute", new, tuple(dims.index(i) for i in range(len(dims))))
-
-
-def _undo_transpose(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
-    order = list(range(len(parent.shape)))
-    a, c = (dim_of(d, len(order)) for d in node.args[1:3])
-    if order:
-        order[a], order[c] = order[c], order[a]
-    return b.call("permute", new, tuple(order))
-
-
-def _undo_transposed(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
-    """T, t and mT undo themselves."""
-    return b.call(node.op, new)
-
-
-def _undo_movedim(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
-    return b.call("movedim", new, _argument(node, 2, "destination"), _argument(node, 1, "source"))
-
-
-def _undo_expand(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
-    """Eager writes through an expanded view only where it repeats nothing."""
-    lead = len(new.shape) - len(parent.shape)
-    if not all(map(b.cx.same, (*(1,) * lead, *parent.shape), new.shape)):
-        raise WrittenThrough("a write through expand cannot be undone")
-    return b.call("reshape", new, parent.shape) if lead else new
-
-
-def _undo_by_places(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
-    """The same view of the elements' numbers says where each element goes."""
-    count = numel(parent.shape)
-    numbers = b.call("arange", count, 0, 1, int64, parent.tensor.device)
-    places = b.call(
-        node.op, b.call("reshape", numbers, parent.shape), *node.args[1:], **node.kwargs
-    )
-    if isinstance(places, tuple):
-        places = places[position]
-    flat = (numel(new.shape),)
-    whole, part = b.call("reshape", parent, (count,)), b.call("reshape", new, flat)
-    made = b.call("index_put", whole, (b.call("reshape", places, flat),), part, False)
-    return b.call("reshape", made, parent.shape)
-
-
-def _undo_unfold(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
-    size, step = node.args[2:4]
-    if not b.cx.known(ge(size_of(step), size_of(size))):
-        raise WrittenThrough("a write through windows that overlap cannot be undone")
-    return _undo_by_places(b, parent, new, node, position)
-
-
-def _undo_select(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
-    return b.call("select_written", parent, new, *node.args[1:3])
-
-
-def _undo_slice(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
-    _, dim, start, length, step = node.args
-    return b.call("slice_written", parent, new, dim, start, length, step)
-
-
-def _undo_narrow(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
-    _, dim, start, length = node.args
-    return b.call("slice_written", parent, new, dim, start, length, 1)
-
-
-def _undo_parts(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
-    """split and chunk: one output is one slice of the parent."""
-    dim = dim_of(_argument(node, 2, "dim"), len(parent.shape))
-    start: Dim = 0
-    for earlier in node.outputs[:position]:
-        start = start + earlier.shape[dim]
-    length = node.outputs[position].shape[dim]
-    return b.call("slice_written", parent, new, dim, start, length, 1)
-
-
-def _undo_unbind(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
-    return b.call("select_written", parent, new, _argument(node, 1, "dim"), position)
-
-
-def _undo_as_real(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
-    return b.call("view_as_complex", b.call("clone", new, memory_format="contiguous_format"))
-
-
-def _undo_as_complex(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
-    return b.call("view_as_real", new)
-
-
-def _undo_dtype(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
-    dense = b.call("clone", new, memory_format="contiguous_format")
-    return b.call("view_dtype", dense, parent.dtype)
-
-
-def _undo_alias(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
-    return new
-
-
-# How a write through one view is a write to what it views: (builder, parent, new, node, position).
-INVERSES: dict[str, Undo] = {
-    **dict.fromkeys(
-        ("reshape", "view", "view_as", "unsqueeze", "squeeze", "flatten", "unflatten"),
-        _undo_reshape,
-    ),
-    **dict.fromkeys(MAYBE_VIEWS, _undo_reshape),
-    "permute": _undo_permute,
-    "movedim": _undo_movedim,
-    **dict.fromkeys(("T", "t", "mT"), _undo_transposed),
-    **dict.fromkeys(("expand", "broadcast_to", "expand_as"), _undo_expand),
-    **dict.fromkeys(("transpose", "swapaxes", "swapdims"), _undo_transpose),
-    "select": _undo_select,
-    "slice": _undo_slice,
-    "narrow": _undo_narrow,
-    "diagonal": _undo_by_places,
-    "unfold": _undo_unfold,
-    **dict.fromkeys(("split", "chunk"), _undo_parts),
-    "unbind": _undo_unbind,
-    "view_as_real": _undo_as_real,
-    "view_as_complex": _undo_as_complex,
-    "view_dtype": _undo_dtype,
-    **dict.fromkeys(("alias", "data", "detach", "positive"), _undo_alias),
-}
+    return row.alias == "view" or (row.views_where is not None and row.views_where(cx, node))

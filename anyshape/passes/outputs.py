@@ -12,11 +12,6 @@ from dataclasses import replace
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, values_in
 from anyshape.ops.table import OpDef
 
-FRESH_VIEWS = frozenset({"reshape", "reshape_as", "ravel"})
-"""Rows that may copy, and give a new object where they do not; others then give their argument."""
-AT_LEAST = frozenset({"atleast_1d", "atleast_2d", "atleast_3d"})
-"""Views that are their argument where it has the rank."""
-
 
 def escaping(graph: Graph, ops: Mapping[str, OpDef]) -> frozenset[Value]:
     """Values whose memory is that of an output: the outputs, and what they view."""
@@ -67,8 +62,7 @@ def _objects(graph: Graph, ops: Mapping[str, OpDef]) -> dict[Value, Value]:
         first = next(node.inputs(), None)
         if row is None or first is None or len(node.outputs) != 1:
             continue
-        maybe = row.alias == "maybe" and node.op not in FRESH_VIEWS
-        handed_back = maybe or node.op in AT_LEAST
+        handed_back = row.alias == "maybe" and not row.new_view
         if row.mutates or (handed_back and first.type == node.output.type):
             found[node.output] = found.get(first, first)
     return found

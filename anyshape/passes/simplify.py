@@ -168,8 +168,8 @@ def remove_identities(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     def shorten(node: Node, out: Rebuilding) -> tuple[Arg, ...]:
         source = node.args[0] if node.args else None
         if (
-            node.op in IDENTITY_ROWS
-            and isinstance(source, Value)
+            isinstance(source, Value)
+            and _is_cast_or_view(ops.get(node.op))
             and source.type == node.outputs[0].type
             and not (node.op == "to_dtype" and node.outputs[0] in returned)
         ):
@@ -179,5 +179,8 @@ def remove_identities(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     return rebuild(graph, shorten)
 
 
-# Rows that give back their first argument's elements in order: the same type means the same value.
-IDENTITY_ROWS = frozenset({"to_dtype", "expand", "reshape"})
+def _is_cast_or_view(row: OpDef | None) -> bool:
+    """Of its argument's type, is it no more than its argument? (A ``repeat`` is a copy.)"""
+    return (
+        row is not None and row.keeps_elements and (row.alias != "none" or row.name == "to_dtype")
+    )

@@ -8,50 +8,23 @@ to be; the very same elements on both sides are read before they are written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from anyshape.capture.heap.breaks import broken
 from anyshape.ir.graph import Arg, Node, TensorType, Value, values_in
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
 from anyshape.ops.layout import contiguous_strides, is_contiguous
-from anyshape.ops.rules import dim_of
+from anyshape.ops.parts import Part, Span
 from anyshape.ops.table import OPS
-from anyshape.symbolic import Dim, ge, lt, mod, ne
+from anyshape.symbolic import ge, lt, mod, ne
 
 READ_FIRST = frozenset({"fill_", "masked_fill_", "index_put_", "masked_index_put_"})
 """Rows that read the number in a tensor without dimensions before they write."""
-RESHAPES = frozenset("view view_as unflatten expand expand_as broadcast_to".split())
-PERHAPS_COPIES = frozenset("contiguous reshape reshape_as flatten ravel unflatten".split())
 
 Step = tuple[Node, int]
 """A view: its node, and which of the node's results it is."""
-Span = tuple[Dim, Dim, Dim]
-"""Where a part begins, its step and its length."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """The elements of a view: a span of each dimension of what it views, and which of those its
-    own dimensions are; ``then`` are views that are not told as spans."""
-
-    spans: tuple[Span, ...]
-    dims: tuple[int | None, ...]
-    then: tuple[object, ...] = ()
-
-    def cut(self, dim: int, start: Dim, length: Dim, step: Dim = 1) -> Part:
-        """A slice along a dimension of the view."""
-        at = self.dims[dim]
-        if at is None:
-            return self
-        begin, old, _ = self.spans[at]
-        made = (begin + start * old, step * old, length)
-        return replace(self, spans=(*self.spans[:at], made, *self.spans[at + 1 :]))
-
-    def placed(self, dims: Sequence[int | None]) -> Part:
-        return replace(self, dims=tuple(dims))
 
 
 def refuse_overlaps(
@@ -130,7 +103,7 @@ def _views(builder: Builder, node: Node) -> bool:
     assert isinstance(before, TensorType) and isinstance(after, TensorType)
     if row.alias == "view" or before == after:
         return True
-    if node.op not in PERHAPS_COPIES:
+    if row.views_where is None:
         return False
     strided = after.strides != contiguous_strides(builder.cx, after.shape)
     return strided or is_contiguous(builder.cx, before)
@@ -147,9 +120,10 @@ def _part(root: Value, steps: Sequence[Step]) -> Part:
     part = Part(tuple((0, 1, size) for size in root.shape), tuple(range(len(root.shape))))
     for node, position in steps:
         before = node.read[0].shape
-        if OPS[node.op].mutates or (node.op in RESHAPES and before == node.outputs[0].shape):
+        row = OPS[node.op]
+        if row.mutates or (row.keeps_elements and before == node.outputs[0].shape):
             continue
-        rule = None if part.then else RULES.get(node.op)
+        rule = None if part.then else row.part
         if rule is not None:
             part = rule(part, node, position)
         else:
@@ -174,75 +148,3 @@ def _are_one_or_apart(cx: TypeContext, a: Span, b: Span) -> bool:
     if a[2] == b[2] == 1:
         return True
     return all(cx.same(one, other) for one, other in zip(a, b, strict=True))
-
-
-Rule = Callable[[Part, Node, int], Part]
-
-
-def _select(part: Part, node: Node, position: int) -> Part:
-    dim: Any = node.args[1]
-    place: Any = node.args[2]
-    return _without(part.cut(dim, place, 1), dim)
-
-
-def _unbind(part: Part, node: Node, position: int) -> Part:
-    dim = dim_of(node.args[1], len(part.dims))
-    return _without(part.cut(dim, position, 1), dim)
-
-
-def _without(part: Part, dim: int) -> Part:
-    return part.placed((*part.dims[:dim], *part.dims[dim + 1 :]))
-
-
-def _slice(part: Part, node: Node, position: int) -> Part:
-    dim = dim_of(node.args[1], len(part.dims))
-    along: Any = node.args[2:]
-    return part.cut(dim, *along)
-
-
-def _split(part: Part, node: Node, position: int) -> Part:
-    dim = dim_of(node.args[2], len(part.dims))
-    start: Dim = 0
-    for earlier in node.outputs[:position]:
-        start = start + earlier.shape[dim]
-    return part.cut(dim, start, node.outputs[position].shape[dim])
-
-
-def _unsqueeze(part: Part, node: Node, position: int) -> Part:
-    dim = dim_of(node.args[1], len(part.dims) + 1)
-    return part.placed((*part.dims[:dim], None, *part.dims[dim:]))
-
-
-def _permute(part: Part, node: Node, position: int) -> Part:
-    order: Any = node.args[1]
-    return part.placed([part.dims[d] for d in order])
-
-
-def _transpose(part: Part, node: Node, position: int) -> Part:
-    dims = list(part.dims)
-    a, b = (dim_of(d, len(dims)) for d in node.args[1:3])
-    if dims:
-        dims[a], dims[b] = dims[b], dims[a]
-    return part.placed(dims)
-
-
-def _reversed(part: Part, node: Node, position: int) -> Part:
-    return part.placed(part.dims[::-1])
-
-
-def _same(part: Part, node: Node, position: int) -> Part:
-    return part
-
-
-RULES: Mapping[str, Rule] = {
-    "select": _select,
-    "unbind": _unbind,
-    **dict.fromkeys(("slice", "narrow"), _slice),
-    "split": _split,
-    "unsqueeze": _unsqueeze,
-    "permute": _permute,
-    "transpose": _transpose,
-    **dict.fromkeys(("T", "t"), _reversed),
-    **dict.fromkeys(("alias", "data", "detach", "positive"), _same),
-}
-"""The part that a view of a part is: (part, node, position)."""

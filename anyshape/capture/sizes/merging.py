@@ -200,7 +200,8 @@ class Merger:
     def is_identity(self, node: Node) -> bool:
         """A view that, under the dropped side's condition, shows all of its input in its own
         shape."""
-        if node.op not in IDENTITIES or not isinstance(node.args[0], Value):
+        row = OPS.get(node.op)
+        if row is None or not row.keeps_elements or not isinstance(node.args[0], Value):
             return False
         x, y = node.args[0].tensor, node.output.tensor
         return x.rank == y.rank and all(self.yes.known(eq(p, q)) for p, q in zip(x.shape, y.shape))
@@ -230,21 +231,6 @@ class Merger:
         ):
             return False
         return all(self.argument(p, q) for p, q in zip(x.shape, y.shape))
-
-
-IDENTITIES = frozenset(
-    {
-        "expand",
-        "expand_as",
-        "broadcast_to",
-        "view",
-        "reshape",
-        "slice",
-        "alias",
-        "contiguous",
-        "repeat",
-    }
-)
 
 
 def made_by(dropped: Mapping[Value, tuple[Node, int]]) -> frozenset[Symbol]:

@@ -22,8 +22,6 @@ from anyshape.ops.context import Undecided
 from anyshape.ops.layout import dense_order, view_strides
 from anyshape.symbolic import Condition, Dim, all_of, any_of, eq
 
-COPIES = frozenset({"contiguous", "reshape", "reshape_as", "flatten", "ravel", "unflatten"})
-
 
 class PicksAreSeen(BaseException):
     """A copy in the place of ``x[i]``, with a number in a tensor, would be told from the view."""
@@ -139,7 +137,7 @@ def is_given_back(recorder: Recorder, made: Value, source: Value) -> bool:
 
 def _settle(recorder: Recorder, outputs: Iterable[Arg]) -> None:
     nodes = recorder.builder.nodes
-    unsure = [node for node in nodes if node.op in COPIES and _is_unsure(recorder, node)]
+    unsure = [node for node in nodes if _may_copy(node) and _is_unsure(recorder, node)]
     picked = [node for node in nodes if node.op == "index" and _is_select(node)]
     if not unsure and not picked:
         return
@@ -147,7 +145,7 @@ def _settle(recorder: Recorder, outputs: Iterable[Arg]) -> None:
     for node in nodes:
         row = OPS.get(node.op)
         sure = row is not None and (row.alias == "view" or row.mutates)
-        if sure or (node.op in COPIES and node not in unsure):
+        if sure or (_may_copy(node) and node not in unsure):
             for first, output in itertools.product(node.read[:1], node.outputs):
                 classes.join(first, output)
     maybe = [_Maybe(n, classes.of(n.read[0]), classes.of(n.output)) for n in unsure]
@@ -159,6 +157,12 @@ def _settle(recorder: Recorder, outputs: Iterable[Arg]) -> None:
         _ask_for_views(picks, maybe, written, inputs.union(returned))
     left = _settle_written(recorder, maybe, {classes.of(value) for value in recorder.written})
     _settle_seen(recorder, {m.copy: m for m in left}, inputs, tuple(returned))
+
+
+def _may_copy(node: Node) -> bool:
+    """A view, or a copy, by the argument's layout."""
+    row = OPS.get(node.op)
+    return row is not None and row.views_where is not None
 
 
 def _is_select(node: Node) -> bool:

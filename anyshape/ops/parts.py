@@ -1,0 +1,95 @@
+"""Which elements of a tensor a view of it is made of: the column ``part`` of the rows of views.
+
+A rule takes the part of the base that the view's argument is, the view's node and which of its
+results is asked for, and gives that result's part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from anyshape.ir.graph import Node
+from anyshape.ops.rules import dim_of
+from anyshape.symbolic import Dim
+
+Span = tuple[Dim, Dim, Dim]
+"""Where a part begins, its step and its length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The elements of a view: a span of each dimension of what it views, and which of those its
+    own dimensions are; ``then`` are views that are not told as spans."""
+
+    spans: tuple[Span, ...]
+    dims: tuple[int | None, ...]
+    then: tuple[object, ...] = ()
+
+    def cut(self, dim: int, start: Dim, length: Dim, step: Dim = 1) -> Part:
+        """A slice along a dimension of the view."""
+        at = self.dims[dim]
+        if at is None:
+            return self
+        begin, old, _ = self.spans[at]
+        made = (begin + start * old, step * old, length)
+        return replace(self, spans=(*self.spans[:at], made, *self.spans[at + 1 :]))
+
+    def placed(self, dims: Sequence[int | None]) -> Part:
+        return replace(self, dims=tuple(dims))
+
+
+def selected(part: Part, node: Node, position: int) -> Part:
+    dim: Any = node.args[1]
+    place: Any = node.args[2]
+    return _without(part.cut(dim, place, 1), dim)
+
+
+def unbound(part: Part, node: Node, position: int) -> Part:
+    dim = dim_of(node.args[1], len(part.dims))
+    return _without(part.cut(dim, position, 1), dim)
+
+
+def _without(part: Part, dim: int) -> Part:
+    return part.placed((*part.dims[:dim], *part.dims[dim + 1 :]))
+
+
+def sliced(part: Part, node: Node, position: int) -> Part:
+    dim = dim_of(node.args[1], len(part.dims))
+    along: Any = node.args[2:]
+    return part.cut(dim, *along)
+
+
+def split(part: Part, node: Node, position: int) -> Part:
+    dim = dim_of(node.args[2], len(part.dims))
+    start: Dim = 0
+    for earlier in node.outputs[:position]:
+        start = start + earlier.shape[dim]
+    return part.cut(dim, start, node.outputs[position].shape[dim])
+
+
+def unsqueezed(part: Part, node: Node, position: int) -> Part:
+    dim = dim_of(node.args[1], len(part.dims) + 1)
+    return part.placed((*part.dims[:dim], None, *part.dims[dim:]))
+
+
+def permuted(part: Part, node: Node, position: int) -> Part:
+    order: Any = node.args[1]
+    return part.placed([part.dims[d] for d in order])
+
+
+def transposed(part: Part, node: Node, position: int) -> Part:
+    dims = list(part.dims)
+    a, b = (dim_of(d, len(dims)) for d in node.args[1:3])
+    if dims:
+        dims[a], dims[b] = dims[b], dims[a]
+    return part.placed(dims)
+
+
+def reversed_dims(part: Part, node: Node, position: int) -> Part:
+    return part.placed(part.dims[::-1])
+
+
+def same(part: Part, node: Node, position: int) -> Part:
+    return part

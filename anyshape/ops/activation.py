@@ -20,10 +20,12 @@ from anyshape.ops.rules import (
     tensor,
     tensors_of,
 )
-from anyshape.ops.table import AutocastClass, OpDef, Pointwise, op
+from anyshape.ops.table import OpDef, Pointwise, op
 from anyshape.symbolic import Expr, eq, floordiv, ge, le, mod
 
 Body = Callable[..., Any]
+FACTORS = frozenset({1, 2})
+"""The positions of slopes and thresholds, for ``wide_numbers``."""
 
 
 def _rule(cx: TypeContext, x: Arg, *args: Arg, **kwargs: Arg) -> TensorType:
@@ -37,7 +39,7 @@ def activation(
     *,
     spellings: tuple[str, ...] = (),
     rule: Any = _rule,
-    autocast: AutocastClass | None = None,
+    **columns: Any,
 ) -> OpDef:
     """A row for ``torch.nn.functional.name``."""
     return op(
@@ -47,7 +49,7 @@ def activation(
         spellings=spellings,
         type=rule,
         lower=Pointwise(body),
-        autocast=autocast,
+        **columns,
     )
 
 
@@ -81,21 +83,29 @@ def _leaky_relu(b: Any, x: Any, negative_slope: Any = 0.01, inplace: bool = Fals
     return b.where(b.gt(x, 0), x, b.mul(x, negative_slope))
 
 
-activation("leaky_relu", "input, negative_slope=0.01, inplace=False", _leaky_relu)
+activation(
+    "leaky_relu", "input, negative_slope=0.01, inplace=False", _leaky_relu, wide_numbers=FACTORS
+)
 
 
 def _elu(b: Any, x: Any, alpha: Any = 1.0, inplace: bool = False) -> Any:
     return b.where(b.lt(x, 0), b.mul(b.expm1(x), alpha), x)  # of 0, alpha is no factor
 
 
-activation("elu", "input, alpha=1.0, inplace=False", _elu)
+activation("elu", "input, alpha=1.0, inplace=False", _elu, wide_numbers=FACTORS)
 
 
 def _celu(b: Any, x: Any, alpha: Any = 1.0, inplace: bool = False) -> Any:
     return b.where(b.lt(x, 0), b.mul(b.expm1(b.div(x, alpha)), alpha), x)
 
 
-activation("celu", "input, alpha=1.0, inplace=False", _celu, spellings=("torch.celu",))
+activation(
+    "celu",
+    "input, alpha=1.0, inplace=False",
+    _celu,
+    spellings=("torch.celu",),
+    wide_numbers=FACTORS,
+)
 
 
 def _selu(b: Any, x: Any, inplace: bool = False) -> Any:
@@ -111,7 +121,13 @@ def _softplus(b: Any, x: Any, beta: Any = 1.0, threshold: Any = 20.0) -> Any:
     return b.where(b.gt(scaled, threshold), x, b.div(b.log1p(b.exp(scaled)), beta))
 
 
-activation("softplus", "input, beta=1.0, threshold=20.0", _softplus, autocast="float32")
+activation(
+    "softplus",
+    "input, beta=1.0, threshold=20.0",
+    _softplus,
+    autocast="float32",
+    wide_numbers=FACTORS,
+)
 op(
     "softsign",
     "input",
@@ -183,6 +199,7 @@ activation(
     "input, threshold, value, inplace=False",
     _threshold,
     spellings=("torch.threshold",),
+    wide_numbers=FACTORS,
 )
 
 
@@ -203,7 +220,7 @@ def _softshrink(b: Any, x: Any, lambd: Any = 0.5) -> Any:
     return b.where(b.gt(x, lambd), b.sub(x, lambd), low)
 
 
-activation("softshrink", "input, lambd=0.5", _softshrink)
+activation("softshrink", "input, lambd=0.5", _softshrink, wide_numbers=FACTORS)
 
 
 def _logsigmoid(b: Any, x: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 from anyshape.ir.dtypes import DType, bfloat16, bool_, complex128, float16, float64, int64
 from anyshape.ir.graph import Arg, TensorType
+from anyshape.ops import ranges
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides, numel
 from anyshape.ops.rules import (
@@ -62,7 +63,7 @@ def binary(
     overload: Callable[..., str | None] | None = None,
     autocast: AutocastClass | None = None,
     type: TypeRule | None = None,
-    raises: bool = False,
+    **columns: Any,
 ) -> OpDef:
     """A row ``name(input, other)``; ``operators`` are names of Python's protocol (``add``)."""
     python = tuple(
@@ -79,7 +80,7 @@ def binary(
         normalize=_tensor_first if commutes else None,
         overload=overload,
         autocast=autocast,
-        raises=raises,
+        **columns,
     )
 
 
@@ -126,6 +127,7 @@ binary(
     _add,
     signature="input, other, *, alpha=1",
     operators=("add",),
+    range=ranges.of_sum,
     aliases=("torch.Tensor.__radd__",),
     commutes=True,
 )
@@ -135,6 +137,7 @@ binary(
     signature="input, other, *, alpha=1",
     dtype=_no_bool,
     operators=("sub",),
+    range=ranges.of_difference(0, 1),
     aliases=("torch.subtract", "torch.Tensor.subtract"),
 )
 binary(
@@ -142,6 +145,7 @@ binary(
     _mul,
     operators=("mul",),
     commutes=True,
+    wide_numbers=frozenset({1}),
     aliases=("torch.Tensor.__rmul__", "torch.multiply", "torch.Tensor.multiply"),
 )
 op(
@@ -151,6 +155,7 @@ op(
     spellings=("torch.Tensor.__rsub__",),
     type=lambda cx, x, y, *, alpha=1: operands_type(cx, (y, x), _no_bool(cx, (x, y))),
     lower=Pointwise(lambda b, x, y, *, alpha=1: b.sub(y, _scaled(b, x, alpha))),
+    range=ranges.of_difference(1, 0),
 )
 
 
@@ -220,6 +225,8 @@ op(
     overload=_div_row,
     lower=Pointwise(_div),
     raises=True,
+    wide_numbers=frozenset({1}),
+    divisor=1,
 )
 op(
     "true_divide",
@@ -259,6 +266,8 @@ binary(
     operators=("floordiv",),
     type=_quotient_type,
     raises=True,
+    wide_numbers=frozenset({1}),
+    divisor=1,
     overload=lambda x, y: "low_floor_divide" if is_low_quotient(x, y) else None,
 )
 op(
@@ -276,6 +285,7 @@ op(
     overload=lambda x, y: "low_rfloordiv" if is_low_quotient(y, x) else None,
     lower=Pointwise(lambda b, x, y: b.floordiv(y, x)),
     raises=True,
+    divisor=0,
 )
 binary(
     "remainder",
@@ -283,6 +293,7 @@ binary(
     operators=("mod",),
     type=_quotient_type,
     raises=True,
+    divisor=1,
 )
 op(
     "rmod",
@@ -291,8 +302,9 @@ op(
     type=_swapped,
     lower=Pointwise(lambda b, x, y: b.mod(y, x)),
     raises=True,
+    divisor=0,
 )
-binary("fmod", lambda b, x, y: b.fmod(x, y), type=_quotient_type, raises=True)
+binary("fmod", lambda b, x, y: b.fmod(x, y), type=_quotient_type, raises=True, divisor=1)
 
 
 def _pow(b: Any, x: Any, y: Any) -> Any:
@@ -557,6 +569,7 @@ op(
     spellings=("torch.Tensor.lerp",),
     type=pointwise_rule(lambda cx, xs: tensors_of(xs)[0].dtype),
     lower=Pointwise(_lerp),
+    wide_numbers=frozenset({1, 2}),
 )
 op(
     "addcmul",
@@ -566,6 +579,7 @@ op(
     type=pointwise_rule(),
     autocast="promote",
     lower=Pointwise(lambda b, x, p, q, *, value=1: b.add(x, b.mul(_scaled(b, p, value), q))),
+    wide_numbers=frozenset({"value"}),
 )
 op(
     "addcdiv",
@@ -575,4 +589,5 @@ op(
     type=pointwise_rule(),
     autocast="promote",
     lower=Pointwise(lambda b, x, p, q, *, value=1: b.add(x, b.div(_scaled(b, p, value), q))),
+    wide_numbers=frozenset({"value"}),
 )

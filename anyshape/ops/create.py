@@ -11,10 +11,11 @@ from typing import Any
 
 from anyshape.ir.dtypes import DType, bool_, float32, float64, int64
 from anyshape.ir.graph import Arg, TensorType
+from anyshape.ops import ranges
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import formatted_strides, strides_in_order
 from anyshape.ops.rules import created, dim_of, new, number_category, sizes_of, tensor
-from anyshape.ops.table import Structural, op
+from anyshape.ops.table import Form, Structural, op
 from anyshape.ops.view import Normal, sequence
 from anyshape.symbolic import Dim, Expr, ceildiv, ge, le, maximum, minimum
 
@@ -53,7 +54,8 @@ op(
     torch="anyshape.eager.full",
     spellings=("torch.full",),
     normalize=_normal_full,
-    lower=Structural(),
+    lower=Structural(Form.FULL),
+    range=ranges.of_number,
     type=lambda cx, size, value, dtype, device: created(cx, size, dtype, device),
 )
 
@@ -161,7 +163,8 @@ op(
     "arange",
     "length, start, step, dtype, device",
     torch="anyshape.eager.arange",
-    lower=Structural(),
+    lower=Structural(Form.ARANGE),
+    range=ranges.of_arange,
     type=lambda cx, length, start, step, dtype, device: created(cx, (length,), dtype, device),
 )
 

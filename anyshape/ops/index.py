@@ -12,6 +12,7 @@ from typing import Any
 
 from anyshape.ir.dtypes import bool_, int32, int64, uint8
 from anyshape.ir.graph import Arg, TensorType
+from anyshape.ops import ranges
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import Shape, numel, pointwise_strides, view_strides
 from anyshape.ops.rules import (
@@ -20,7 +21,7 @@ from anyshape.ops.rules import (
     new,
     tensor,
 )
-from anyshape.ops.table import Structural, op
+from anyshape.ops.table import Form, Structural, op
 from anyshape.ops.view import Normal
 from anyshape.symbolic import Dim, eq, le
 
@@ -85,7 +86,8 @@ op(
     spellings=("torch.Tensor.index_select",),
     overload=of_scalars("index_select", "input, dim, index"),
     normalize=dim_second,
-    lower=Structural(),
+    lower=Structural(Form.INDEX_SELECT),
+    places=ranges.places_along,
     raises=True,
 )
 
@@ -143,7 +145,8 @@ op(
     spellings=("torch.Tensor.gather",),
     overload=_gather_row,
     normalize=_normal_gather,
-    lower=Structural(),
+    lower=Structural(Form.GATHER),
+    places=ranges.places_along,
     raises=True,
 )
 
@@ -261,7 +264,8 @@ op(
     torch="anyshape.eager.index",
     normalize=normal_index,
     type=index_type,
-    lower=Structural(),
+    lower=Structural(Form.INDEX),
+    places=ranges.places_of_indices,
     overload=mask_overload("masked_index"),
     raises=True,
 )

@@ -19,7 +19,7 @@ from anyshape.ops.layout import (
     suggests_channels_last,
 )
 from anyshape.ops.rules import device_of, dim_of, dims_of, new, promoted, sizes_of, tensor
-from anyshape.ops.table import Structural, op
+from anyshape.ops.table import Form, Structural, op
 from anyshape.ops.view import Normal, sequence
 from anyshape.symbolic import (
     Dim,
@@ -105,7 +105,7 @@ op(
     normalize=_normal_cat,
     overload=_cat_row,
     type=_cat_type,
-    lower=Structural(),
+    lower=Structural(Form.CAT),
     autocast="promote",
 )
 op(
@@ -209,7 +209,13 @@ def _pad_type(cx: TypeContext, x: Any, pads: tuple[tuple[Dim, Dim], ...], value:
     return TensorType(t.dtype, t.device, shape, strides)
 
 
-op("pad", "input, pads, value", torch="anyshape.eager.pad", type=_pad_type, lower=Structural())
+op(
+    "pad",
+    "input, pads, value",
+    torch="anyshape.eager.pad",
+    type=_pad_type,
+    lower=Structural(Form.PAD),
+)
 
 
 def _pairs(rank: int, pad: Arg) -> tuple[tuple[Any, Any], ...]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from anyshape.ir.dtypes import DType, bool_, int64
 from anyshape.ir.graph import Arg, TensorType
-from anyshape.ops import parts, write_back
+from anyshape.ops import parts, ranges, write_back
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.converted import does_not_fit
 from anyshape.ops.layout import formatted_strides, preserved_strides
@@ -308,6 +308,7 @@ op(
     torch="anyshape.eager.to_dtype",
     type=_to_dtype_type,
     lower=Pointwise(lambda b, x, dtype: b.cast(x, dtype), "own"),
+    range=ranges.of_cast,
     keeps_elements=True,
 )
 
@@ -324,6 +325,7 @@ op(
     spellings=("torch.Tensor.clone",),
     type=_clone_type,
     lower=Pointwise(lambda b, x, *, memory_format=None: x),
+    range=ranges.same,
 )
 
 
@@ -338,6 +340,7 @@ op(
     torch="torch.where",
     type=_where_type,
     lower=Pointwise(lambda b, c, x, y: b.where(b.cast(c, bool_), x, y), own=(0,)),
+    range=ranges.of_where,
 )
 op(
     "where_method",

@@ -11,10 +11,11 @@ from typing import Any
 from anyshape.ir.dtypes import REAL_OF_COMPLEX, DType, bool_, float32, float64, int64, uint8
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ir.scalars import Scalar
+from anyshape.ops import ranges
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import Shape, contiguous_strides, numel
 from anyshape.ops.rules import dim_of, dims_of, new, summed, tensor
-from anyshape.ops.table import AutocastClass, Combine, Reduce, Structural, op
+from anyshape.ops.table import AutocastClass, Combine, Reduce, Scan, op
 from anyshape.ops.view import Normal
 from anyshape.symbolic import Dim, all_of, eq, maximum, ne
 
@@ -69,6 +70,7 @@ def _reduce_row(
     normalize: Any = _normal,
     autocast: AutocastClass | None = None,
     aliases: tuple[str, ...] = (),
+    **columns: Any,
 ) -> None:
     direct = name in ("sum", "amax", "amin")  # torch's own takes the normal form
     op(
@@ -80,6 +82,7 @@ def _reduce_row(
         lower=Reduce(combine),
         normalize=normalize,
         autocast=autocast,
+        **columns,
     )
 
 
@@ -152,8 +155,20 @@ def _arg_type(name: str) -> Callable[..., TensorType]:
     return rule
 
 
-_reduce_row("argmax", "argmax", _arg_type("argmax"), "input, dim=None, keepdim=False")
-_reduce_row("argmin", "argmin", _arg_type("argmin"), "input, dim=None, keepdim=False")
+_reduce_row(
+    "argmax",
+    "argmax",
+    _arg_type("argmax"),
+    "input, dim=None, keepdim=False",
+    range=ranges.of_arg_reduction,
+)
+_reduce_row(
+    "argmin",
+    "argmin",
+    _arg_type("argmin"),
+    "input, dim=None, keepdim=False",
+    range=ranges.of_arg_reduction,
+)
 
 # --- torch.max and torch.min: one tensor, two tensors, or values with places ---
 
@@ -520,7 +535,7 @@ op(
     inline=True,
     expand=_scan_of_scalar,
 )
-for _name in ("cumsum", "cumprod"):
+for _name, _scan in (("cumsum", Scan("sum")), ("cumprod", Scan("prod"))):
     op(
         _name,
         "input, dim, *, dtype=None",
@@ -529,7 +544,7 @@ for _name in ("cumsum", "cumprod"):
         overload=lambda x, *rest, **kw: None if tensor(x).shape else "scan_of_scalar",
         type=_scan_type,
         normalize=_scan_dim,
-        lower=Structural(),
+        lower=_scan,
         autocast="float32",
     )
 for _name in ("cummax", "cummin"):

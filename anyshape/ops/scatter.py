@@ -12,7 +12,8 @@ from types import MappingProxyType
 from typing import Any
 
 from anyshape.ir.dtypes import DType, bool_, int64
-from anyshape.ir.graph import Arg, TensorType
+from anyshape.ir.graph import Arg, Node, TensorType
+from anyshape.ops import ranges
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.converted import does_not_fit
 from anyshape.ops.index import (
@@ -36,7 +37,7 @@ from anyshape.ops.rules import (
     require_sizes,
     tensor,
 )
-from anyshape.ops.table import Structural, op
+from anyshape.ops.table import Scatter, WriteMode, op
 from anyshape.ops.view import Normal, element_of
 from anyshape.symbolic import Dim, any_of, eq, ge, ne
 
@@ -61,6 +62,31 @@ def _scatter_type(
     return new(cx, t, t.shape)
 
 
+_MODES: Mapping[Arg, WriteMode] = {
+    None: "set",
+    "add": "sum",
+    "multiply": "prod",
+    "sum": "sum",
+    "prod": "prod",
+    "amax": "max",
+    "amin": "min",
+}
+"""What the parameter ``reduce`` says; averages are not written in order."""
+
+
+def _scatter_mode(node: Node) -> WriteMode | None:
+    return _MODES.get(node.kwargs.get("reduce"))
+
+
+def _scatter_reduce_mode(node: Node) -> WriteMode | None:
+    return _MODES.get(node.args[4]) if node.kwargs.get("include_self", True) else None
+
+
+def _index_put_mode(node: Node) -> WriteMode:
+    accumulate = node.args[3] if len(node.args) > 3 else node.kwargs.get("accumulate", False)
+    return "sum" if accumulate else "set"
+
+
 op(
     "scatter",
     "input, dim, index, src, *, reduce=None",
@@ -69,7 +95,8 @@ op(
     overload=of_scalars("scatter", "input, dim, index, src, *, reduce=None", "src_out"),
     normalize=_normal_scatter,
     type=_scatter_type,
-    lower=Structural(),
+    lower=Scatter("elements", _scatter_mode),
+    places=ranges.places_along,
     raises=True,
 )
 op(
@@ -149,7 +176,8 @@ op(
     spellings=("torch.Tensor.scatter_reduce",),
     normalize=dim_second,
     type=_scatter_type,
-    lower=Structural(),
+    lower=Scatter("elements", _scatter_reduce_mode),
+    places=ranges.places_along,
     raises=True,
 )
 
@@ -186,7 +214,8 @@ op(
     overload=of_scalars("index_add", "input, dim, index, source, *, alpha=1"),
     normalize=dim_second,
     type=_index_add_type,
-    lower=Structural(),
+    lower=Scatter("rows", lambda node: "sum"),
+    places=ranges.places_along,
     raises=True,
 )
 op(
@@ -245,7 +274,8 @@ op(
     torch="anyshape.eager.index_put",
     type=_index_put_type,
     spellings=("torch.index_put", "torch.Tensor.index_put"),
-    lower=Structural(),
+    lower=Scatter("indices", _index_put_mode),
+    places=ranges.places_of_indices,
     overload=mask_overload("masked_index_put"),
     normalize=lambda cx, x, indices, values, accumulate=False: (
         (x, normal_index(cx, x, indices)[0][1], values, accumulate),

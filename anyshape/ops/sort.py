@@ -6,6 +6,7 @@ from typing import Any
 
 from anyshape.ir.dtypes import bool_, int32, int64
 from anyshape.ir.graph import Arg, TensorType
+from anyshape.ops import ranges
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import preserved_strides
 from anyshape.ops.reduce import reduced
@@ -42,6 +43,7 @@ op(
     normalize=_dim_at(1),
     type=_sort_type,
     lower=Extern("anyshape.eager.sort"),
+    range=ranges.of_order(1),
 )
 op(
     "argsort",
@@ -51,6 +53,7 @@ op(
     normalize=_dim_at(1),
     type=lambda cx, x, *rest, **kw: _sort_type(cx, x)[1],
     lower=Extern("anyshape.eager.argsort"),
+    range=ranges.of_order(1),
 )
 op(
     "msort",
@@ -80,6 +83,7 @@ op(
     normalize=_dim_at(2),
     type=_topk_type,
     lower=Extern("torch.topk"),
+    range=ranges.of_order(2),
 )
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
 from anyshape.ir.graph import Arg, Node, TensorType, Value
+from anyshape.symbolic import Dim
 
 TypeRule: TypeAlias = Callable[..., "TensorType | tuple[TensorType, ...]"]
 AutocastClass = Literal["lower", "float32", "promote"]
@@ -146,9 +147,48 @@ class Reduce:
     combine: Combine
 
 
+class Form(Enum):
+    """How an element of a structural row is found; the scheduler has one rule for each."""
+
+    CAT = "cat"
+    PAD = "pad"
+    FULL = "full"
+    ARANGE = "arange"
+    INDEX_SELECT = "index_select"
+    GATHER = "gather"
+    INDEX = "index"
+
+
 @dataclass(frozen=True, slots=True)
 class Structural:
-    """A core row whose loops the scheduler knows by name: cat, pad, full, gather, cumsum..."""
+    """A core row whose elements are others' or numbers, chosen by place."""
+
+    form: Form
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The running combination along ``dim``: row parameters ``(x, dim, *, dtype)``."""
+
+    combine: Literal["sum", "prod"]
+
+
+WriteMode = Literal["set", "sum", "prod", "max", "min"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """A copy of the first operand, then writes in order at places that data decides; later ones
+    win, as in a loop.
+
+    ``targets``: row parameters ``(x, dim, index, source)`` with a place for each element of the
+    source (``elements``) or for each of its rows along ``dim`` (``rows``), or ``(x, indices,
+    values)`` (``indices``). ``mode(node)``: how a written element is combined with what is there;
+    None where the node cannot be done as writes in order.
+    """
+
+    targets: Literal["elements", "rows", "indices"]
+    mode: Callable[[Node], WriteMode | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +199,23 @@ class Extern:
     out: str | None = None
 
 
-Lowering: TypeAlias = "Pointwise | View | Reduce | Structural | Extern"
+# What a row may tell of integers.
+
+Range: TypeAlias = tuple[Dim, Dim]  # least and greatest, both inclusive
+RangeOf: TypeAlias = Callable[[Arg], "Range | None"]
+RangeRule: TypeAlias = Callable[[RangeOf, Node, int], "Range | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """``index`` must lie in ``0 <= i < size``, or from ``-size`` where negative ones count back."""
+
+    index: Value
+    size: Dim
+    negative: bool
+
+
+Lowering: TypeAlias = "Pointwise | View | Reduce | Structural | Scan | Scatter | Extern"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +238,10 @@ class OpDef:
     views_where: Callable[[Any, Node], bool] | None = None
     new_view: bool = False
     keeps_elements: bool = False
+    wide_numbers: frozenset[int | str] = frozenset()
+    divisor: int | None = None
+    places: Callable[[Node], Iterator[Place]] | None = None
+    range: RangeRule | None = None
     write_back: Callable[..., Value] | None = None
     part: Callable[..., Any] | None = None
     autocast: AutocastClass | None = None
@@ -226,6 +286,11 @@ def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     nobody reads its results. A core row is checked instead (``passes/places.py``), a library checks
     by itself. ``refuses(b, *args, **kwargs)`` gives a tensor (or a tuple of them), true where eager
     raises and the expansion would not.
+    ``wide_numbers``: operands, by position or name, whose numbers take part in float32 as they are,
+    where ATen rounds others to float16 or bfloat16 as it does tensors.
+    ``divisor``: the position of what integers are divided by. ``places(node)``: the places that an
+    operand holds. ``range(range_of, node, position)``: within which a result's integers lie, where
+    the operands' tell it (``ranges.py``).
     ``guessed``: its types come from samples and are tested at each call.
     """
     row = OpDef(name, Signature.parse(signature), torch, **rest)

@@ -12,28 +12,16 @@ raises where one is 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from anyshape.ir.dtypes import bool_
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value
 from anyshape.ops.build import Builder
-from anyshape.ops.rules import dim_of
-from anyshape.ops.table import OpDef, Structural
+from anyshape.ops.table import OpDef, Place, Range, View
 from anyshape.passes.decompose import check_false
 from anyshape.passes.rebuild import Reader, Rebuilding, rebuild
-from anyshape.symbolic import Condition, Dim, Expr, ge, le, maximum, minimum
-
-Range = tuple[Dim, Dim]  # least and greatest, both inclusive
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """``index`` must lie in ``0 <= i < size``, or from ``-size`` where negative ones count back."""
-
-    index: Value
-    size: Dim
-    negative: bool
+from anyshape.symbolic import Condition, Dim, Expr, ge, le
 
 
 def check_places(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
@@ -55,11 +43,11 @@ class _Checker:
 
     def visit(self, node: Node, out: Rebuilding) -> tuple[Arg, ...]:
         row = self.ops.get(node.op)
-        if row is not None and isinstance(row.lower, Structural) and node.op in PLACES:
-            for place in PLACES[node.op](node):
+        if row is not None and row.places is not None:
+            for place in row.places(node):
                 self._check(place, node, out)
-        if node.op in DIVISORS:
-            self._check_divisor(node.args[DIVISORS[node.op]], node, out)
+        if row is not None and row.divisor is not None:
+            self._check_divisor(node.args[row.divisor], node, out)
         for position, value in enumerate(node.outputs):
             self.producers[value] = node, position
         return out.emit(node)
@@ -114,8 +102,10 @@ class _Checker:
         mask = self._mask_of(node)
         if mask is not None:
             return 0, mask - 1
-        rule = RANGES.get(node.op)
-        return rule(self._range, node, position) if rule is not None else None
+        row = self.ops.get(node.op)
+        if row is not None and isinstance(row.lower, View):
+            return self._range(node.args[0])
+        return None if row is None or row.range is None else row.range(self._range, node, position)
 
     def _mask_of(self, node: Node) -> Dim | None:
         """The size of the dimension of a mask along which the node tells where it is true."""
@@ -129,115 +119,3 @@ class _Checker:
         if maker.op != "nonzero" or not isinstance(mask, Value) or not isinstance(column, int):
             return None
         return mask.shape[column]
-
-
-def _along(node: Node) -> Iterator[Place]:
-    x, dim, index = node.args[:3]
-    assert isinstance(x, Value) and isinstance(index, Value)
-    size = x.shape[dim_of(dim, len(x.shape))] if x.shape else 1
-    yield Place(index, size, negative=False)
-
-
-def _by_indices(node: Node) -> Iterator[Place]:
-    x, indices = node.args[:2]
-    assert isinstance(x, Value) and isinstance(indices, tuple)
-    for dim, index in enumerate(indices):
-        if isinstance(index, Value):
-            yield Place(index, x.shape[dim], negative=True)
-
-
-# Which rows read or write at places that an operand holds.
-PLACES: Mapping[str, Callable[[Node], Iterator[Place]]] = {
-    **dict.fromkeys(("index_select", "gather", "scatter", "scatter_reduce", "index_add"), _along),
-    **dict.fromkeys(("index", "index_put"), _by_indices),
-}
-
-# Which operand a row divides by.
-DIVISORS: Mapping[str, int] = {
-    **dict.fromkeys(("div", "floor_divide", "remainder", "fmod"), 1),
-    **dict.fromkeys(("rfloordiv", "rmod"), 0),
-}
-
-RangeOf = Callable[[Arg], Range | None]
-
-
-def _same(range_of: RangeOf, node: Node, position: int) -> Range | None:
-    return range_of(node.args[0])
-
-
-def _arange(range_of: RangeOf, node: Node, position: int) -> Range | None:
-    length, start, step = node.args[:3]
-    if not isinstance(step, int) or not isinstance(start, (int, Expr)):
-        return None
-    assert isinstance(length, (int, Expr))
-    last = start + (length - 1) * step
-    return (start, last) if step > 0 else (last, start)
-
-
-def _full(range_of: RangeOf, node: Node, position: int) -> Range | None:
-    number = node.args[1]
-    return (number, number) if isinstance(number, (int, Expr)) else None
-
-
-def _arg_reduction(range_of: RangeOf, node: Node, position: int) -> Range | None:
-    x, dims = node.args[:2]
-    assert isinstance(x, Value)
-    size: Dim = 1
-    for dim in dims if isinstance(dims, tuple) else range(len(x.shape)):
-        size = size * x.shape[dim_of(dim, len(x.shape))]
-    return 0, size - 1
-
-
-def _order(range_of: RangeOf, node: Node, position: int) -> Range | None:
-    """Sorts and top-k: the second result, or the only one, is places along ``dim``."""
-    if position == 0 and len(node.outputs) > 1:
-        return None
-    x = node.args[0]
-    assert isinstance(x, Value)
-    dim: Arg
-    dim = next((a for a in node.args[1:] if isinstance(a, int) and not isinstance(a, bool)), -1)
-    if node.op == "topk":
-        dim = node.args[2] if len(node.args) > 2 else -1
-    size = x.shape[dim_of(dim, len(x.shape))] if x.shape else 1
-    return 0, size - 1
-
-
-def _sum(range_of: RangeOf, node: Node, position: int) -> Range | None:
-    a, b = range_of(node.args[0]), range_of(node.args[1])
-    if a is None or b is None or node.kwargs.get("alpha", 1) != 1:
-        return None
-    if node.op == "rsub":
-        a, b = b, a
-    if node.op in ("sub", "rsub"):
-        return a[0] - b[1], a[1] - b[0]
-    return a[0] + b[0], a[1] + b[1]
-
-
-def _either(range_of: RangeOf, node: Node, position: int) -> Range | None:
-    a, b = range_of(node.args[1]), range_of(node.args[2])
-    if a is None or b is None:
-        return None
-    return minimum(a[0], b[0]), maximum(a[1], b[1])
-
-
-def _cast(range_of: RangeOf, node: Node, position: int) -> Range | None:
-    target = node.outputs[0].type
-    if not isinstance(target, TensorType) or not target.dtype.is_integral:
-        return None
-    return range_of(node.args[0]) if target.dtype.size_bytes >= 4 else None
-
-
-# The range of an integer result, where its operands tell it.
-RANGES: Mapping[str, Callable[[RangeOf, Node, int], Range | None]] = {
-    **dict.fromkeys(
-        ("reshape", "expand", "permute", "slice", "select", "unsqueeze", "squeeze", "flip", "clone",
-         "diagonal", "unfold"), _same
-    ),
-    "arange": _arange,
-    "full": _full,
-    **dict.fromkeys(("argmax", "argmin"), _arg_reduction),
-    **dict.fromkeys(("topk", "sort", "argsort"), _order),
-    **dict.fromkeys(("add", "sub", "rsub"), _sum),
-    "where": _either,
-    "to_dtype": _cast,
-}  # fmt: skip

@@ -20,7 +20,7 @@ from anyshape.ops.table import OpDef, Pointwise, Reduce, View
 from anyshape.schedule.draft import Symbols
 from anyshape.schedule.indices import Sizes
 from anyshape.schedule.lower import is_supported, rule_of
-from anyshape.schedule.scatter import is_scatter
+from anyshape.schedule.scatter import write_mode
 from anyshape.symbolic import Facts, Symbol
 
 Kind = Literal["kernel", "view", "step", "scatter"]
@@ -133,7 +133,7 @@ def kind_of(node: Node, ops: Mapping[str, OpDef]) -> Kind:
     row = ops.get(node.op)
     if len(node.outputs) != 1 or not isinstance(node.output.type, TensorType):
         return "step"
-    if is_scatter(node) and is_supported(node):
+    if row is not None and write_mode(row, node) is not None and is_supported(node):
         return "scatter"
     if row is not None and isinstance(row.lower, View):
         return "view" if row.alias != "none" or is_supported(node) else "step"

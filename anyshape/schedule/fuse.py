@@ -18,7 +18,7 @@ from typing import Literal
 
 from anyshape.ir.graph import Node, Value, row_major
 from anyshape.ops.layout import numel
-from anyshape.ops.table import Pointwise, Reduce
+from anyshape.ops.table import Pointwise, Reduce, Scan
 from anyshape.schedule.analysis import COSTLY, Analysis, numbers_of
 from anyshape.schedule.draft import Cell, Draft, Symbols
 from anyshape.schedule.indices import (
@@ -29,7 +29,6 @@ from anyshape.schedule.indices import (
     dot,
 )
 from anyshape.schedule.lower import (
-    SCANS,
     Lowering,
     arguments,
     is_short_scan,
@@ -136,7 +135,9 @@ def grow(found: Analysis, position: int, part: Part = "whole") -> Group:
     node = found.nodes[position]
     found.stand_at(position)
     if part == "update":
-        domain = Domain(tuple((size,) for size in found.sizes.shape(update_shape(node))))
+        domain = Domain(
+            tuple((size,) for size in found.sizes.shape(update_shape(found.ops[node.op], node)))
+        )
     else:
         domain = _first_domain(found, node)
     for _ in range(32):
@@ -233,7 +234,7 @@ class _Attempt:
             )
         if isinstance(row.lower, Reduce):
             own = self._with_kept_ones(node, own)
-        elif node.op in SCANS and not is_short_scan(self.lowering, node):
+        elif isinstance(row.lower, Scan) and not is_short_scan(self.lowering, node):
             self.reduction_axes = self._scanned(node, own)
         self.lowering.reduction_axes = self.reduction_axes
         self.members.add(self._reader)
@@ -322,7 +323,7 @@ class _Attempt:
         if node.op in CONDITIONAL and self.conditions[node.output] >= DEEPEST_CONDITION:
             return "enough conditions lead to its elements"
         lowering = found.ops[node.op].lower
-        if isinstance(lowering, Reduce) or node.op in SCANS:
+        if isinstance(lowering, Reduce | Scan):
             if self.part == "update":
                 return "writes in order have no rows"
             reason = self._row_refusal(node, places)
@@ -417,7 +418,7 @@ class _Attempt:
         """A reduction joins where it runs over exactly the rows of this kernel."""
         if len(places) != 1:
             return "a reduction is read at several places"
-        if node.op in SCANS:
+        if isinstance(self.found.ops[node.op].lower, Scan):
             return self._scan_refusal(node, places[0])
         sizes = self.found.sizes
         dims, _ = reduced_dims(self.lowering, node)

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 
 from anyshape.ir.graph import Node, Value, values_in
 from anyshape.schedule.analysis import Analysis
+from anyshape.schedule.scatter import write_mode
 
 ASSIGN = "assign"
 
@@ -46,10 +47,7 @@ def _is_set(found: Analysis, value: Value, target: Value) -> bool:
     if found.kind_of(value) != "scatter" or target in found.producer:
         return False
     node = found.nodes[found.producer[value]]
-    sets = node.op == "scatter" and node.kwargs.get("reduce") is None
-    if node.op == "index_put":
-        accumulate = node.args[3] if len(node.args) > 3 else node.kwargs.get("accumulate", False)
-        sets = accumulate is False
+    sets = write_mode(found.ops[node.op], node) == "set"
     alike = value.dtype is target.dtype and value.shape == target.shape
     return sets and node.args[0] is target and alike and 0 not in target.tensor.strides
 

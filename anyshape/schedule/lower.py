@@ -19,7 +19,7 @@ from anyshape.ir.loops import Element, Op, index_names
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops.context import TypeContext
 from anyshape.ops.rules import dim_of, dims_of, number_category
-from anyshape.ops.table import REQUIRED, OpDef, Pointwise, Reduce, Structural, View
+from anyshape.ops.table import REQUIRED, Form, OpDef, Pointwise, Reduce, Scan, Structural, View
 from anyshape.schedule.draft import Cell, Draft, computed, rounded_number, scalar_dtype
 from anyshape.schedule.indices import (
     Extents,
@@ -126,8 +126,10 @@ def rule_of(row: OpDef | None) -> Rule | None:
             return view
         case Reduce():
             return reduction
-        case Structural():
-            return STRUCTURAL.get(row.name)
+        case Structural(form):
+            return STRUCTURAL[form]
+        case Scan():
+            return scan
     return None
 
 
@@ -177,7 +179,7 @@ def pointwise(lowering: Lowering, node: Node, index: Index) -> Cell:
     row, draft = lowering.ops[node.op].lower, lowering.draft
     assert isinstance(row, Pointwise)
     dtype, low, owned = _compute_dtype(row, node), _low_dtype(row, node), row.own
-    wide = WIDE_NUMBERS.get(node.op, frozenset())
+    wide = lowering.ops[node.op].wide_numbers
 
     def element(arg: Arg, place: int | str) -> Any:
         own = place in owned
@@ -204,16 +206,6 @@ def _low_dtype(row: Pointwise, node: Node) -> DType | None:
         return None
     dtype = _promoted(node.args)
     return dtype if dtype.is_floating and computed(dtype) is not dtype else None
-
-
-WIDE_NUMBERS: Mapping[str, frozenset[int | str]] = {
-    **dict.fromkeys(("mul", "div", "floor_divide"), frozenset({1})),
-    **dict.fromkeys(("leaky_relu", "elu", "celu", "softplus", "softshrink"), frozenset({1, 2})),
-    **dict.fromkeys(("threshold", "lerp"), frozenset({1, 2})),
-    **dict.fromkeys(("addcmul", "addcdiv"), frozenset({"value"})),
-}
-"""Operands whose numbers take part in float32 as they are, where ATen rounds others to float16 or
-bfloat16 as it does tensors: by position or by name."""
 
 
 def _is_low(node: Node) -> bool:
@@ -536,7 +528,9 @@ def scan(lowering: Lowering, node: Node, index: Index) -> Cell:
     if is_short_scan(lowering, node):
         return draft.cast(lowering.read(value, index), node.output.dtype)
     cell = draft.cast(lowering.along_rows(value, index), dtype)
-    return draft.cast(draft.scan(SCANS[node.op], cell), node.output.dtype)
+    row = lowering.ops[node.op].lower
+    assert isinstance(row, Scan)
+    return draft.cast(draft.scan(row.combine, cell), node.output.dtype)
 
 
 def scanned_dim(lowering: Lowering, node: Node) -> int:
@@ -550,16 +544,12 @@ def is_short_scan(lowering: Lowering, node: Node) -> bool:
     return not shape or lowering.sizes.is_one(shape[scanned_dim(lowering, node)])
 
 
-SCANS: Mapping[str, str] = {"cumsum": "sum", "cumprod": "prod"}
-
-STRUCTURAL: Mapping[str, Rule] = {
-    "cat": cat,
-    "pad": pad,
-    "full": full,
-    "arange": arange,
-    "index_select": index_select,
-    "gather": gather,
-    "index": advanced_index,
-    "cumsum": scan,
-    "cumprod": scan,
+STRUCTURAL: Mapping[Form, Rule] = {
+    Form.CAT: cat,
+    Form.PAD: pad,
+    Form.FULL: full,
+    Form.ARANGE: arange,
+    Form.INDEX_SELECT: index_select,
+    Form.GATHER: gather,
+    Form.INDEX: advanced_index,
 }

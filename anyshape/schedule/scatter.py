@@ -7,27 +7,16 @@ they do in a loop.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from anyshape.ir.graph import Arg, Node, Value
 from anyshape.ops.rules import dim_of
+from anyshape.ops.table import OpDef, Scatter, WriteMode
 from anyshape.schedule.draft import Cell, computed
 from anyshape.schedule.indices import Index, broadcast_index
 from anyshape.schedule.lower import Lowering, number, places_of
 from anyshape.symbolic import Dim, broadcast
-
-Mode = Literal["set", "sum", "prod", "max", "min"]
-
-REDUCES: dict[Arg, Mode] = {
-    None: "set",
-    "add": "sum",
-    "multiply": "prod",
-    "sum": "sum",
-    "prod": "prod",
-    "amax": "max",
-    "amin": "min",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,35 +25,28 @@ class Write:
 
     cell: Cell
     index: Index
-    mode: Mode
+    mode: WriteMode
     mask: Cell | None = None
 
 
-def is_scatter(node: Node) -> bool:
-    """Can the node be done as writes in order? (Averages and ``include_self=False`` cannot.)"""
-    match node.op:
-        case "scatter":
-            return node.kwargs.get("reduce") in REDUCES
-        case "scatter_reduce":
-            return node.args[4] in REDUCES and bool(node.kwargs.get("include_self", True))
-        case "index_add" | "index_put":
-            return True
-    return False
+def write_mode(row: OpDef, node: Node) -> WriteMode | None:
+    """How the node's writes are combined with what is there; None where it is not done as writes
+    in order."""
+    return row.lower.mode(node) if isinstance(row.lower, Scatter) else None
 
 
-def update_shape(node: Node) -> tuple[Dim, ...]:
+def update_shape(row: OpDef, node: Node) -> tuple[Dim, ...]:
     """The shape of the loops over the writes."""
-    result = node.output
-    match node.op:
-        case "scatter" | "scatter_reduce":
-            index = node.args[2]
-            assert isinstance(index, Value)
-            return index.shape
-        case "index_add":
-            source = node.args[3]
-            assert isinstance(source, Value)
-            return source.shape
-    return _put_shape(result, node)
+    assert isinstance(row.lower, Scatter)
+    match row.lower.targets:
+        case "elements":
+            looped = node.args[2]
+        case "rows":
+            looped = node.args[3]
+        case "indices":
+            return _put_shape(node.output, node)
+    assert isinstance(looped, Value)
+    return looped.shape
 
 
 def _put_shape(result: Value, node: Node) -> tuple[Dim, ...]:
@@ -104,18 +86,14 @@ def updated(lowering: Lowering, node: Node, index: Index) -> Cell:
 
 def write_of(lowering: Lowering, node: Node, index: Index) -> Write:
     """The write that one turn of the loops does."""
-    match node.op:
-        case "scatter":
-            mode = REDUCES[node.kwargs.get("reduce")]
-            return _along_dim(lowering, node, index, mode)
-        case "scatter_reduce":
-            return _along_dim(lowering, node, index, REDUCES[node.args[4]])
-        case "index_add":
-            return _index_add(lowering, node, index)
-    return _put(lowering, node, index)
+    row = lowering.ops[node.op].lower
+    assert isinstance(row, Scatter)
+    mode = row.mode(node)
+    assert mode is not None
+    return WRITES[row.targets](lowering, node, index, mode)
 
 
-def _along_dim(lowering: Lowering, node: Node, index: Index, mode: Mode) -> Write:
+def _elements(lowering: Lowering, node: Node, index: Index, mode: WriteMode) -> Write:
     dim, places, source = node.args[1:4]
     cell = _source(lowering, node, source, index)
     if not index:
@@ -132,7 +110,7 @@ def _source(lowering: Lowering, node: Node, source: Arg, index: Index) -> Cell:
     return lowering.draft.literal(number(lowering, source, dtype), dtype)
 
 
-def _index_add(lowering: Lowering, node: Node, index: Index) -> Write:
+def _rows(lowering: Lowering, node: Node, index: Index, mode: WriteMode) -> Write:
     dim, places, source = node.args[1:4]
     assert isinstance(source, Value) and isinstance(places, Value)
     draft, dtype = lowering.draft, computed(node.output.dtype)
@@ -141,18 +119,24 @@ def _index_add(lowering: Lowering, node: Node, index: Index) -> Write:
     if alpha != 1:
         cell = draft.op("mul", cell, draft.literal(number(lowering, alpha, dtype), dtype))
     if not index:
-        return Write(cell, (), "sum")
+        return Write(cell, (), mode)
     axis = dim_of(dim, len(index))
     at = lowering.integer(places, (index[axis],) if places.shape else ())
-    return Write(cell, (*index[:axis], at, *index[axis + 1 :]), "sum")
+    return Write(cell, (*index[:axis], at, *index[axis + 1 :]), mode)
 
 
-def _put(lowering: Lowering, node: Node, index: Index) -> Write:
-    _, places, values, *rest = node.args
+def _put(lowering: Lowering, node: Node, index: Index, mode: WriteMode) -> Write:
+    _, places, values = node.args[:3]
     assert isinstance(places, tuple) and isinstance(values, Value)
     result, sizes = node.output, lowering.sizes
     shape = sizes.shape(_put_shape(result, node))
     own = broadcast_index(sizes, index, shape, sizes.shape(values.shape))
     cell = lowering.draft.cast(lowering.read(values, own), computed(result.dtype))
-    accumulate = rest[0] if rest else node.kwargs.get("accumulate", False)
-    return Write(cell, places_of(lowering, result, places, index), "sum" if accumulate else "set")
+    return Write(cell, places_of(lowering, result, places, index), mode)
+
+
+WRITES: Mapping[str, Callable[[Lowering, Node, Index, WriteMode], Write]] = {
+    "elements": _elements,
+    "rows": _rows,
+    "indices": _put,
+}

@@ -19,7 +19,7 @@ from anyshape.ir.known_sizes import symbol_given_by, symbol_value
 from anyshape.ir.scalars import Scalar, ScalarInput, evaluate_scalar
 from anyshape.ops.table import OPS, OpDef
 from anyshape.symbolic import AllOf, AnyOf, Expr, Relation, Symbol, evaluate
-from anyshape.torch_names import MEMORY_FORMATS, NUMBER_FIRST, resolve, torch_dtype
+from anyshape.torch_names import MEMORY_FORMATS, resolve, torch_dtype
 
 Tensor = torch.Tensor
 
@@ -134,8 +134,9 @@ def _run_node(
     node: Node, env: Environment, ops: Mapping[str, OpDef], check_types: bool | str
 ) -> None:
     args = env.read(node.args)
-    number_first = bool(args) and isinstance(args[0], (int, float)) and node.op in NUMBER_FIRST
-    function = resolve(NUMBER_FIRST[node.op] if number_first else ops[node.op].torch)
+    row = ops[node.op]
+    number_first = row.number_first if args and isinstance(args[0], (int, float)) else None
+    function = resolve(number_first or row.torch)
     kwargs = {name: env.read(arg) for name, arg in node.kwargs.items()}
     if kwargs.get("memory_format", "") is None:  # torch wants it left out
         del kwargs["memory_format"]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,20 +14,6 @@ from anyshape.ir.dtypes import DType
 MEMORY_FORMATS = frozenset(
     {"contiguous_format", "preserve_format", "channels_last", "channels_last_3d"}
 )
-NUMBER_FIRST: Mapping[str, str] = MappingProxyType(
-    {
-        "sub": "operator.sub",
-        "div": "operator.truediv",
-        "true_divide": "operator.truediv",
-        "floor_divide": "operator.floordiv",
-        "remainder": "operator.mod",
-        "lt": "operator.lt",
-        "le": "operator.le",
-        "gt": "operator.gt",
-        "ge": "operator.ge",
-    }
-)
-"""What computes ``2 - x``: torch's own functions want a tensor first."""
 
 
 def torch_dtype(dtype: DType) -> torch.dtype:

@@ -100,6 +100,7 @@ op(
     spellings=("torch.matrix_power", "torch.Tensor.matrix_power"),
     type=_matrix_power_type,
     expand=_matrix_power_expand,
+    by_value=("n",),
 )
 
 op(
@@ -109,6 +110,7 @@ op(
     alias="view",
     inline=True,
     expand=lambda b, x, *, offset=0, dim1=-2, dim2=-1: b.diagonal(x, offset, dim1, dim2),
+    by_value=("offset",),
 )
 
 # --- distances and norms ---
@@ -119,6 +121,7 @@ op(
     torch="torch.dist",
     spellings=("torch.Tensor.dist",),
     expand=lambda b, x, y, p=2: _dist_expand(b, b.sub(x, y), p),
+    by_value=("p",),
 )
 
 
@@ -384,6 +387,7 @@ op(
     spellings=("torch.Tensor.rot90",),
     expand=_rot90_expand,
     inline=True,
+    by_value=("k",),
 )
 
 

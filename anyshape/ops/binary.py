@@ -130,6 +130,7 @@ binary(
     range=ranges.of_sum,
     aliases=("torch.Tensor.__radd__",),
     commutes=True,
+    of_numbers=True,
 )
 binary(
     "sub",
@@ -139,6 +140,8 @@ binary(
     operators=("sub",),
     range=ranges.of_difference(0, 1),
     aliases=("torch.subtract", "torch.Tensor.subtract"),
+    number_first="operator.sub",
+    of_numbers=True,
 )
 binary(
     "mul",
@@ -147,6 +150,7 @@ binary(
     commutes=True,
     wide_numbers=frozenset({1}),
     aliases=("torch.Tensor.__rmul__", "torch.multiply", "torch.Tensor.multiply"),
+    of_numbers=True,
 )
 op(
     "rsub",
@@ -227,6 +231,8 @@ op(
     raises=True,
     wide_numbers=frozenset({1}),
     divisor=1,
+    number_first="operator.truediv",
+    of_numbers=True,
 )
 op(
     "true_divide",
@@ -235,6 +241,7 @@ op(
     spellings=("torch.Tensor.true_divide", "operator.truediv", "torch.Tensor.__truediv__"),
     type=_div_type,
     expand=lambda b, x, y: b.div(x, y),
+    number_first="operator.truediv",
 )
 op(
     "rtruediv",
@@ -269,6 +276,8 @@ binary(
     wide_numbers=frozenset({1}),
     divisor=1,
     overload=lambda x, y: "low_floor_divide" if is_low_quotient(x, y) else None,
+    number_first="operator.floordiv",
+    of_numbers=True,
 )
 op(
     "low_rfloordiv",
@@ -294,6 +303,7 @@ binary(
     type=_quotient_type,
     raises=True,
     divisor=1,
+    number_first="operator.mod",
 )
 op(
     "rmod",
@@ -406,6 +416,7 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
         compute="promoted",
         operators=(_name,),
         commutes=_name in ("eq", "ne"),
+        number_first=None if _name in ("eq", "ne") else f"operator.{_name}",
         aliases=(f"torch.{_more}", f"torch.Tensor.{_more}") if _more else (),
     )
 
@@ -571,23 +582,18 @@ op(
     lower=Pointwise(_lerp),
     wide_numbers=frozenset({1, 2}),
 )
-op(
-    "addcmul",
-    "input, tensor1, tensor2, *, value=1",
-    torch="torch.addcmul",
-    spellings=("torch.Tensor.addcmul",),
-    type=pointwise_rule(),
-    autocast="promote",
-    lower=Pointwise(lambda b, x, p, q, *, value=1: b.add(x, b.mul(_scaled(b, p, value), q))),
-    wide_numbers=frozenset({"value"}),
-)
-op(
-    "addcdiv",
-    "input, tensor1, tensor2, *, value=1",
-    torch="torch.addcdiv",
-    spellings=("torch.Tensor.addcdiv",),
-    type=pointwise_rule(),
-    autocast="promote",
-    lower=Pointwise(lambda b, x, p, q, *, value=1: b.add(x, b.div(_scaled(b, p, value), q))),
-    wide_numbers=frozenset({"value"}),
-)
+for _name, _combine in (("addcmul", "mul"), ("addcdiv", "div")):
+    op(
+        _name,
+        "input, tensor1, tensor2, *, value=1",
+        torch=f"torch.{_name}",
+        spellings=(f"torch.Tensor.{_name}",),
+        type=pointwise_rule(),
+        autocast="promote",
+        lower=Pointwise(
+            lambda b, x, p, q, *, value=1, scalar=_combine: b.add(
+                x, getattr(b, scalar)(_scaled(b, p, value), q)
+            )
+        ),
+        wide_numbers=frozenset({"value"}),
+    )

@@ -48,5 +48,6 @@ for _name, _view in VIEWS.items():
             f"torch.{_name}",
             expand=lambda b, *args, view=_view: _copied(b, view, *args),
             inline=True,
+            by_value=OPS[_view].by_value,
         )
     )

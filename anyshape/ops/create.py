@@ -101,6 +101,7 @@ for _name, _value in (("zeros_like", 0), ("ones_like", 1), ("empty_like", 0)):
         expand=lambda b, x, v=_value, dtype=None, device=None, **rest: _like_expand(
             b, x, v, dtype, device
         ),
+        differentiable=False,
     )
 op(
     "full_like",
@@ -108,6 +109,7 @@ op(
     torch="torch.full_like",
     type=_like_type,
     expand=lambda b, x, v, dtype=None, device=None, **rest: _like_expand(b, x, v, dtype, device),
+    differentiable=False,
 )
 op(
     "isreal",
@@ -146,6 +148,7 @@ for _name, _value in (("new_zeros", 0), ("new_ones", 1), ("new_empty", 0)):
         expand=lambda b, x, s, v=_value, dtype=None, device=None, **rest: _new_expand(
             b, x, s, v, dtype, device
         ),
+        differentiable=False,
     )
 op(
     "new_full",
@@ -155,6 +158,7 @@ op(
     expand=lambda b, x, s, v, dtype=None, device=None, **rest: _new_expand(
         b, x, s, v, dtype, device
     ),
+    differentiable=False,
 )
 
 # --- arange ---
@@ -402,6 +406,7 @@ op(
     spellings=("torch.Tensor.diag_embed",),
     expand=_diag_embed_expand,
     type=_diag_embed_type,
+    by_value=("offset",),
 )
 
 
@@ -415,6 +420,7 @@ op(
     torch="torch.diag",
     spellings=("torch.Tensor.diag",),
     expand=_diag_expand,
+    by_value=("diagonal",),
 )
 
 # --- strides as they are asked for: left to torch, since nothing is in them yet ---
@@ -461,4 +467,5 @@ op(
         device=device or tensor(x).device,
         **rest,
     ),
+    differentiable=False,
 )

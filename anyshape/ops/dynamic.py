@@ -254,6 +254,7 @@ op(
     "input, r=2, with_replacement=False",
     torch="torch.combinations",
     type=_combinations_type,
+    by_value=("r",),
 )
 
 

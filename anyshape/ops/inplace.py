@@ -130,6 +130,8 @@ def _add_inplace(name: str, torch: str, spellings: tuple[str, ...]) -> None:
             functional=name,
             alias="view",
             overload=OVERLOADS.get(name),
+            reads_number=row.reads_number,
+            by_value=row.by_value,
         )
     )
 
@@ -179,6 +181,7 @@ op(
     functional="masked_index_put",
     alias="view",
     expand=_masked_index_put_,
+    reads_number=True,
 )
 
 op(
@@ -219,6 +222,7 @@ def _inplace(name: str, signature: str, functional: str, *spellings: str, type: 
             mutates=("input",),
             functional=functional,
             alias="view",
+            reads_number=OPS[functional].reads_number,
         )
     )
 
@@ -247,6 +251,7 @@ op(
     torch="torch.fill",
     type=_filled_type,
     expand=lambda b, x, value: _filled(b, x, value),
+    reads_number=True,
 )
 op(
     "zeroed",

@@ -303,6 +303,7 @@ op(
     torch="torch.nn.functional.pairwise_distance",
     expand=_pairwise_distance_expand,
     spellings=("torch.pairwise_distance",),
+    by_value=("p",),
 )
 
 

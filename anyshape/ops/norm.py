@@ -497,6 +497,7 @@ op(
     "input, p=2.0, dim=1, eps=1e-12, out=None",
     torch="torch.nn.functional.normalize",
     expand=_normalize_expand,
+    by_value=("p",),
 )
 
 

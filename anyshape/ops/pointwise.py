@@ -367,4 +367,5 @@ op(
     type=_masked_fill_type,
     lower=Pointwise(lambda b, x, m, v: b.where(b.cast(m, bool_), v, x), own=(1,)),
     refuses=lambda b, x, m, v: does_not_fit(b, v, x.dtype) if is_tensor(v) else (),
+    reads_number=True,
 )

@@ -38,6 +38,7 @@ def random(
     torch: str = "",
     spellings: tuple[str, ...] = (),
     normalize: Any = None,
+    differentiable: bool = True,
 ) -> OpDef:
     """A random row that torch computes."""
     function = torch or f"torch.{name}"
@@ -50,6 +51,7 @@ def random(
         random=True,
         normalize=normalize,
         lower=Extern(function),
+        differentiable=differentiable,
     )
 
 
@@ -122,7 +124,7 @@ _LIKE = (
     "memory_format=None"
 )
 for _name, _more in (("rand_like", ""), ("randn_like", "")):
-    random(_name, f"input{_more}, {_LIKE}", _like, normalize=_options)
+    random(_name, f"input{_more}, {_LIKE}", _like, normalize=_options, differentiable=False)
 random(
     "randint_like",
     f"input, low, high=None, {_LIKE}",
@@ -130,6 +132,7 @@ random(
     torch="anyshape.eager.randint_like",
     spellings=("torch.randint_like",),
     normalize=_options,
+    differentiable=False,
 )
 random(
     "bernoulli",

@@ -365,6 +365,7 @@ for _name, _expand in (("var", _var_expand), ("std", _std_expand)):
         spellings=(f"torch.{_name}", f"torch.Tensor.{_name}"),
         type=_var_type,
         normalize=_normal_var,
+        by_value=("correction",),
         expand=_expand,
     )
     op(
@@ -374,6 +375,7 @@ for _name, _expand in (("var", _var_expand), ("std", _std_expand)):
         spellings=(f"torch.{_name}_mean",),
         type=lambda cx, *a, **k: (_var_type(cx, *a, **k),) * 2,
         normalize=_normal_var,
+        by_value=("correction",),
         expand=_with_mean(_name == "std"),
     )
 
@@ -479,6 +481,7 @@ op(
     autocast="float32",
     type=_norm_type,
     expand=lambda b, x, p, dims, keepdim, *, dtype=None: norm_expand(b, x, p, dims, keepdim, dtype),
+    by_value=("ord",),
 )
 
 
@@ -510,6 +513,7 @@ op(
     autocast="float32",
     type=_norm_type,
     expand=norm_expand,
+    by_value=("p",),
 )
 
 # --- scans ---

@@ -282,6 +282,7 @@ op(
         {},
     ),
     raises=True,
+    reads_number=True,
 )
 
 

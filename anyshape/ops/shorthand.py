@@ -38,6 +38,7 @@ op(
     spellings=("torch.Tensor.diagflat",),
     inline=True,
     expand=lambda b, x, offset=0: b.diag_embed(b.reshape(x, (-1,)), offset),
+    by_value=("offset",),
 )
 
 

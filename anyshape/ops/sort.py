@@ -184,6 +184,7 @@ op(
     type=_histc_type,
     lower=Extern("torch.histc"),
     raises=True,
+    differentiable=False,
 )
 
 
@@ -251,6 +252,7 @@ op(
     type=_cdist_type,
     lower=Extern("torch.cdist"),
     autocast="float32",
+    by_value=("p",),
 )
 
 
@@ -280,4 +282,5 @@ op(
     torch="torch.diff",
     spellings=("torch.Tensor.diff",),
     expand=_diff_expand,
+    by_value=("n",),
 )

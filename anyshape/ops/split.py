@@ -167,6 +167,7 @@ op(
     alias="view",
     write_back=write_back.split,
     part=parts.split,
+    counted=True,
 )
 
 
@@ -206,6 +207,7 @@ op(
     alias="view",
     write_back=write_back.split,
     inline=True,
+    counted=True,
 )
 
 
@@ -246,6 +248,7 @@ op(
     expand=_tensor_split_expand,
     alias="view",
     inline=True,
+    counted=True,
 )
 
 
@@ -269,4 +272,5 @@ op(
     expand=lambda b, x, dim: tuple(
         b.select(x, dim, i) for i in range(decided_count(b.cx, x.shape[dim]))
     ),
+    counted=True,
 )

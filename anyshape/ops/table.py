@@ -239,12 +239,18 @@ class OpDef:
     new_view: bool = False
     keeps_elements: bool = False
     wide_numbers: frozenset[int | str] = frozenset()
+    number_first: str | None = None
     divisor: int | None = None
     places: Callable[[Node], Iterator[Place]] | None = None
     range: RangeRule | None = None
     write_back: Callable[..., Value] | None = None
     part: Callable[..., Any] | None = None
     autocast: AutocastClass | None = None
+    differentiable: bool = True
+    by_value: tuple[str, ...] = ()
+    of_numbers: bool = False
+    reads_number: bool = False
+    counted: bool = False
     random: bool = False
     effect: bool = False
     raises: bool = False
@@ -288,9 +294,15 @@ def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     raises and the expansion would not.
     ``wide_numbers``: operands, by position or name, whose numbers take part in float32 as they are,
     where ATen rounds others to float16 or bfloat16 as it does tensors.
-    ``divisor``: the position of what integers are divided by. ``places(node)``: the places that an
-    operand holds. ``range(range_of, node, position)``: within which a result's integers lie, where
-    the operands' tell it (``ranges.py``).
+    ``number_first``: dotted function that computes it where the first operand is a number, as
+    torch's own want a tensor first. ``differentiable``: does a result require gradients where
+    an argument does? ``by_value``: parameters whose very value decides what the row means,
+    beside dimensions. ``of_numbers``: does it make a tensor of two numbers? ``reads_number``:
+    it reads the number in a tensor without dimensions before it writes. ``counted``: the number
+    of its results may be what the program takes apart. ``divisor``: the position of what
+    integers are divided by. ``places(node)``: the places that an operand holds.
+    ``range(range_of, node, position)``: within which a result's integers lie, where the
+    operands' tell it (``ranges.py``).
     ``guessed``: its types come from samples and are tested at each call.
     """
     row = OpDef(name, Signature.parse(signature), torch, **rest)

@@ -410,6 +410,7 @@ op(
     lower=View(_diagonal_index),
     alias="view",
     write_back=write_back.by_places,
+    by_value=("offset",),
 )
 
 
@@ -498,6 +499,7 @@ for _name, _torch, _spellings in (
         write_back=write_back.same,
         part=parts.same,
         keeps_elements=True,
+        differentiable=_name == "alias",
     )
 
 

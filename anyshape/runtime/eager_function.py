@@ -22,7 +22,7 @@ from anyshape.ir.known_sizes import size_defining_values, symbol_given_by
 from anyshape.ir.scalars import Scalar, ScalarInput, evaluate_scalar, names_of
 from anyshape.ops.table import OPS
 from anyshape.symbolic import AllOf, AnyOf, Expr, Relation, Symbol, to_python
-from anyshape.torch_names import MEMORY_FORMATS, NUMBER_FIRST, resolve, torch_dtype
+from anyshape.torch_names import MEMORY_FORMATS, resolve, torch_dtype
 
 Run = Callable[..., Any]
 CALLERS_MODE = "mode"
@@ -116,8 +116,9 @@ class _Writer:
 
     def _node(self, node: Node) -> None:
         args, kwargs = node.args, dict(node.kwargs)
-        number_first = bool(args) and node.op in NUMBER_FIRST and _is_number(args[0])
-        function = resolve(NUMBER_FIRST[node.op] if number_first else OPS[node.op].torch)
+        row = OPS[node.op]
+        number_first = row.number_first if args and _is_number(args[0]) else None
+        function = resolve(number_first or row.torch)
         if kwargs.get("memory_format", "") is None:  # torch wants it left out
             del kwargs["memory_format"]
         if number_first:  # Python's operators take no options

@@ -20,9 +20,6 @@ from anyshape.ops.parts import Part, Span
 from anyshape.ops.table import OPS
 from anyshape.symbolic import ge, lt, mod, ne
 
-READ_FIRST = frozenset({"fill_", "masked_fill_", "index_put_", "masked_index_put_"})
-"""Rows that read the number in a tensor without dimensions before they write."""
-
 Step = tuple[Node, int]
 """A view: its node, and which of the node's results it is."""
 
@@ -38,8 +35,9 @@ def refuse_overlaps(
 
 def refuse_reading(builder: Builder, name: str, target: Value, read: Iterable[Value]) -> None:
     """Ends the segment where one of the values may lie in what ``name`` writes to, differently."""
+    reads_number = name in OPS and OPS[name].reads_number
     for value in read:
-        if not isinstance(value.type, TensorType) or (not value.shape and name in READ_FIRST):
+        if not isinstance(value.type, TensorType) or (not value.shape and reads_number):
             continue
         if _may_overlap(builder, target, value):
             raise broken("operator-raises", what=name, why="it reads memory that it writes")

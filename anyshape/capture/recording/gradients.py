@@ -13,14 +13,8 @@ from anyshape.capture.guards.tensor_specs import contiguous_strides
 from anyshape.ir.graph import Node, TensorType, Value
 from anyshape.ops import OPS
 
-# What never requires gradients, whatever it is made of.
-CONSTANT = frozenset(
-    {
-        *("detach", "data", "zeros_like", "ones_like", "empty_like", "full_like", "rand_like"),
-        *("randn_like", "randint_like", "new_zeros", "new_ones", "new_full", "new_empty"),
-        *("histc", "new_empty_strided"),
-    }
-)
+GUESSED_CONSTANT = frozenset({"new_tensor"})
+"""Operators without a row of their own that never require gradients, whatever they are made of."""
 
 
 def propagate(nodes: Sequence[Node], before: int, grad: bool) -> None:
@@ -62,8 +56,10 @@ def _requires(value: Value) -> bool:
 
 def _is_constant(name: str) -> bool:
     row = OPS.get(name)
-    known = row.torch.rpartition(".")[2] if row is not None and row.guessed else name
-    return known in CONSTANT or known == "new_tensor"
+    if row is None or not row.guessed:
+        return name in GUESSED_CONSTANT or (row is not None and not row.differentiable)
+    known = row.torch.rpartition(".")[2]
+    return known in GUESSED_CONSTANT or (known in OPS and not OPS[known].differentiable)
 
 
 def _written(node: Node, nodes: Sequence[Node]) -> Iterator[Value]:

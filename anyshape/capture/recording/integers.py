@@ -26,20 +26,7 @@ INTEGERS = frozenset(
 """Parameters that take integers, in every row that has one of the name but those below."""
 DIMENSIONS = frozenset("dim dim0 dim1 dim2 dimension dims end_dim start_dim".split())
 """Those of them whose very value decides what a row means."""
-VALUES = frozenset(
-    {
-        *(("diagonal", "offset"), ("diag_embed", "offset"), ("diag", "diagonal")),
-        *(("diagflat", "offset"), ("diff", "n"), ("rot90", "k"), ("matrix_power", "n")),
-        *((row, "p") for row in ("norm", "normalize", "pairwise_distance", "cdist", "dist")),
-        *(("vector_norm", "ord"), ("combinations", "r"), ("linalg_diagonal", "offset")),
-        *(("diagonal_copy", "offset"), ("diagonal_scatter", "offset")),
-        *((row, "correction") for row in ("var", "std", "var_mean", "std_mean")),
-    }
-)
-"""And those of single rows, some of them floats."""
 TENSORS = frozenset({("repeat_interleave", "repeats"), ("lerp", "end")})
-ON_NUMBERS = frozenset({"add", "sub", "mul", "div", "floor_divide"})
-"""Rows that make a tensor of two numbers."""
 NUMBERED = frozenset({("select", "index")})
 
 
@@ -58,16 +45,16 @@ def with_integers(
     row = OPS.get(name)
     if row is None:
         return args, dict(kwargs)
-    if name in ON_NUMBERS and len(args) > 1 and not isinstance(args[0], Value):
+    if row.of_numbers and len(args) > 1 and not isinstance(args[0], Value):
         if not isinstance(args[1], Value):
             args = (builder.call("full", (), args[0]), *args[1:])
     names = row.signature.names
 
     def number(parameter: str, arg: Arg) -> Arg:
         made = _number(builder, held, arg) if _counts(name, parameter) else arg
-        if isinstance(made, (Scalar, ScalarInput)) and (name, parameter) in VALUES:
+        if isinstance(made, (Scalar, ScalarInput)) and parameter in row.by_value:
             return known_scalar(made, parameter)
-        told = parameter in DIMENSIONS or (name, parameter) in VALUES
+        told = parameter in DIMENSIONS or parameter in row.by_value
         return _dimension(made, known) if told else made
 
     positional = [number(*pair) for pair in zip(names, args)]

@@ -73,6 +73,7 @@ from anyshape.ir.scalars import (
 from anyshape.ops.build import Builder, BuilderMark
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
 from anyshape.ops.refusals import refuse_dtypes, refuse_numbers
+from anyshape.ops.table import OPS
 from anyshape.symbolic import (
     Condition,
     Contradiction,
@@ -85,9 +86,6 @@ from anyshape.symbolic import (
     eq,
     evaluate,
 )
-
-TAKEN_APART = frozenset({"split", "chunk", "unbind", "tensor_split"})
-"""Rows whose number of results may be what the program takes apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,7 +416,8 @@ class Recorder:
         self.here()
         builder.modes = self.node_modes()
         before = len(builder.nodes)
-        self.cx.wanted = self.unpacked() if name in TAKEN_APART and not self.depth else None
+        counted = name in OPS and OPS[name].counted and not self.depth
+        self.cx.wanted = self.unpacked() if counted else None
         try:
             if any(on for on, _ in self.modes.autocast):
                 casting = Casting(builder, self.modes.autocast)

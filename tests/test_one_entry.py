@@ -1,0 +1,94 @@
+"""What is known of operators by name stands in their rows: no table of names elsewhere."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import anyshape
+from anyshape.ops import OPS
+
+ROOT = Path(anyshape.__file__).parent
+KNOWING = ("ops", "targets", "codegen", "moe", "attention", "kernels", "symbolic")
+"""Packages that may: the table itself, a target's own tables, and what knows no operators."""
+
+OTHER_NAMES = {
+    "capture/heap/purity.py": "functions of Python's operator module",
+    "capture/heap/values.py": "special methods of Python",
+    "capture/sizes/numbers.py": "functions of Python's math module",
+    "capture/tensors/scans.py": "the operators of one pattern, in order",
+    "capture/tensors/tensor_ops.py": "attributes of tensors, and torch.return_types",
+    "ir/loops.py": "scalar operators of kernels, which are defined there",
+    "ir/parse.py": "functions of host numbers",
+    "ir/scalars.py": "functions of host numbers, which are defined there",
+    "schedule/draft.py": "scalar operators of kernels",
+    "schedule/library.py": "kinds of arguments",
+}
+"""Files whose tables name something else that is called alike."""
+
+REWRITES = {
+    "capture/recording/autocast.py": "rows that torch composes of others, cast inside",
+    "passes/layouts.py": "pools and joins around convolutions",
+    "schedule/plan.py": "views whose strides are found by their shapes",
+}
+"""A rewrite may name what it matches."""
+
+NOT_YET = {
+    "capture/recording/batch_of_one.py": "strides of dimensions of size 1",
+    "capture/recording/scalar_contents.py": "integers in tensors without dimensions",
+    "capture/tensors/given_back.py": "what gives back its argument where it drops nothing",
+    "capture/tensors/torchmap.py": "how torch's callables take sizes and tensors one by one",
+    "schedule/analysis.py": "what costs much, and what reads at places that data decides",
+}
+
+
+def _texts(node: ast.AST) -> list[object]:
+    match node:
+        case ast.Set(elts=parts) | ast.Tuple(elts=parts) | ast.List(elts=parts):
+            return [part.value for part in parts if isinstance(part, ast.Constant)]
+        case ast.Dict(keys=keys):
+            return [key.value for key in keys if isinstance(key, ast.Constant)]
+        case ast.Match(cases=cases):
+            patterns = [p for case in cases for p in ast.walk(case.pattern)]
+            values = [p.value for p in patterns if isinstance(p, ast.MatchValue)]
+            return [value.value for value in values if isinstance(value, ast.Constant)]
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="split")):
+            return list(text.split())
+    return []
+
+
+def tables(text: str) -> Iterator[tuple[int, list[str]]]:
+    """Line and names of each collection or ``match`` that names three rows or more."""
+    for node in ast.walk(ast.parse(text)):
+        found = [name for name in _texts(node) if isinstance(name, str) and name in OPS]
+        if len(found) >= 3:
+            yield getattr(node, "lineno", 0), found
+
+
+def _files() -> list[str]:
+    found = (path.relative_to(ROOT) for path in sorted(ROOT.rglob("*.py")))
+    return [str(path) for path in found if path.parts[0] not in KNOWING]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'X = {"add", "mul", "exp"}',
+        'X = frozenset("add mul exp".split())',
+        'X = {"add": 1, "mul": 2, "exp": 3}',
+        'match n:\n    case "add" | "mul":\n        pass\n    case "exp":\n        pass',
+    ],
+)
+def test_a_table_of_rows_is_found(text: str) -> None:
+    assert list(tables(text))
+
+
+def test_no_table_of_rows_stands_outside_the_table_of_operators() -> None:
+    excused = {*OTHER_NAMES, *REWRITES, *NOT_YET}
+    found = {file: list(tables((ROOT / file).read_text())) for file in _files()}
+    wrong = {file: names for file, names in found.items() if names and file not in excused}
+    assert not wrong
+    assert not {file for file in excused if not found[file]}, "nothing to excuse any more"

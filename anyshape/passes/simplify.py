@@ -171,12 +171,16 @@ def remove_identities(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
             isinstance(source, Value)
             and _is_cast_or_view(ops.get(node.op))
             and source.type == node.outputs[0].type
-            and not (node.op == "to_dtype" and node.outputs[0] in returned)
+            and (node.op in MADE_AGAIN or node.outputs[0] not in returned)
         ):
             return (source,)
         return out.emit(node)
 
     return rebuild(graph, shorten)
+
+
+MADE_AGAIN = frozenset({"expand", "reshape"})
+"""Views whose strides are those of what ``keep-outputs-apart`` makes of a result."""
 
 
 def _is_cast_or_view(row: OpDef | None) -> bool:

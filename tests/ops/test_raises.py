@@ -21,7 +21,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 
 import anyshape
 from anyshape.ops import OPS
-from anyshape.ops.table import Pointwise, Structural
+from anyshape.ops.table import Pointwise, Scatter, Structural
 from tests.ops.test_op_db import row_of
 
 CRASHES = {"nn.functional.ctc_loss", "linalg.eig", "linalg.eigvals", "linalg.ldl_solve"}
@@ -164,5 +164,9 @@ def test_a_number_that_does_not_fit_is_refused(name: str, dtype: str) -> None:
 def test_rows_that_are_checked_say_that_they_raise() -> None:
     checked = {n for n, r in OPS.items() if r.places is not None or r.divisor is not None}
     assert checked <= {name for name, row in OPS.items() if row.raises}
-    core = {n for n, r in OPS.items() if r.raises and isinstance(r.lower, (Pointwise, Structural))}
+    core = {
+        n
+        for n, r in OPS.items()
+        if r.raises and isinstance(r.lower, (Pointwise, Scatter, Structural))
+    }
     assert core == checked

@@ -14,10 +14,6 @@ from typing import Any
 
 import torch
 
-from anyshape.codegen import c as c_code
-from anyshape.codegen.host import emit_host
-from anyshape.codegen.native import emit_native_region
-from anyshape.codegen.native_prelude import NATIVE_PRELUDE
 from anyshape.eager import CheckFailed
 from anyshape.errors import AnyshapeError, stage_of
 from anyshape.ir.code import CFunction, Code, CType, Reference
@@ -29,9 +25,9 @@ from anyshape.ops.write_back import WrittenThrough
 from anyshape.options import Options
 from anyshape.passes.pipeline import INFERENCE
 from anyshape.passes.versions import Moves, moves
-from anyshape.runtime.build import Builder
 from anyshape.runtime.cache import digest
 from anyshape.runtime.eager_graph import EagerGraph
+from anyshape.runtime.host import emit_host
 from anyshape.runtime.launch import (
     Linked,
     WriteFailed,
@@ -42,7 +38,11 @@ from anyshape.runtime.launch import (
     set_version,
 )
 from anyshape.schedule import schedule
-from anyshape.schedule.native_regions import form_native_regions
+from anyshape.targets.cpu import c as c_code
+from anyshape.targets.cpu.build import Builder
+from anyshape.targets.cpu.native import emit_native_region
+from anyshape.targets.cpu.native_prelude import NATIVE_PRELUDE
+from anyshape.targets.cpu.native_regions import form_native_regions
 from anyshape.verification import refuse_malformed, refuse_overwriting, verified
 
 PLACEHOLDER = "ANYSHAPE_FUNCTION"

@@ -149,7 +149,7 @@ def capture(fn: Callable[..., object], ranks: list[int]) -> Graph:
     raise AssertionError("a function returns")
 
 
-# --- 4. One fused kernel (anyshape.schedule, anyshape.codegen) ------------------------------------
+# --- 4. One fused kernel (anyshape.schedule, anyshape.targets) ------------------------------------
 # All nodes have the domain of the result, so they become one loop whose extent is the product of
 # symbolic sizes: the very same expressions are guards, allocations and loop bounds.
 

@@ -23,7 +23,8 @@ from anyshape.dispatch import specialize
 from anyshape.errors import INSTEAD, RAISED, AnyshapeError, AnyshapeWarning
 from anyshape.ops.build import Builder
 from anyshape.passes import pipeline
-from anyshape.runtime import build, launch
+from anyshape.runtime import launch
+from anyshape.targets.cpu import build
 
 X = torch.randn(3, 4)
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from anyshape.ir.code import CFunction, CType
 from anyshape.options import Options
-from anyshape.runtime.build import Builder
+from anyshape.targets.cpu.build import Builder
 
 CHANGED = """
 long long anyshape_changed(long long words, long long **places, long long *expected,

@@ -7,7 +7,7 @@ its argument over a whole row, so that reduce -> pointwise -> reduce over one ro
 whose phases a target derives from the DAG.
 Indices are polynomials of ``anyshape.symbolic`` over axes, sizes and *loaded integers* (the symbol
 ``v3`` is element 3). Names are canonical: kernels that are equal up to renaming are equal. Made by
-``anyshape.schedule``, printed by ``anyshape.codegen``.
+``anyshape.schedule``, printed by ``anyshape.targets``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _table() -> dict[str, ScalarOp]:
 
 
 SCALAR_OPS: Mapping[str, ScalarOp] = MappingProxyType(_table())
-"""Every scalar operator, with torch's exact semantics (``anyshape.codegen.scalar`` has the
+"""Every scalar operator, with torch's exact semantics (``anyshape.targets.scalar`` has the
 texts); ``erfp1`` is 1 + erf, as exact where erf is near -1 as elsewhere.
 """
 

@@ -1,6 +1,6 @@
 """What a segment's graph becomes: buffers and an ordered list of steps, all that the runtime needs.
 
-Made by the scheduler, read by ``codegen.host`` (which prints it as one Python function) and by
+Made by the scheduler, read by ``runtime.host`` (which prints it as one Python function) and by
 ``runtime.launch``. Buffers are named; a step refers to them by ``BufferRef``, to sizes by
 expressions.
 """

@@ -1,6 +1,6 @@
 """Links the host code of a program to kernels, library functions and constant tensors.
 
-In: ``Code``, the program's constant tensors, a ``Builder``. Out: ``Linked``, whose ``run`` takes
+In: ``Code``, the program's constant tensors, a ``Loader``. Out: ``Linked``, whose ``run`` takes
 the argument inputs and returns the outputs. Nothing is looked up by name once it is linked.
 """
 
@@ -13,16 +13,15 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import torch
 
 from anyshape.eager import CheckFailed
 from anyshape.errors import AnyshapeError
-from anyshape.ir.code import Code
+from anyshape.ir.code import CFunction, Code
 from anyshape.ir.program import CheckStep
 from anyshape.ir.scalars import applied
-from anyshape.runtime.build import Builder, Loaded
 
 LIBRARY = (
     *("aoti_torch_create_tensor_from_blob", "aoti_torch_new_tensor_handle"),
@@ -34,6 +33,20 @@ LIBRARY = (
 )
 """Stable C functions of torch that native regions call; where one is missing, Python calls
 libraries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A function of this process: as Python calls it, and where it is, if C may call it too."""
+
+    call: Callable[..., Any]
+    address: int | None = None
+
+
+class Loader(Protocol):
+    """Builds what is not built yet and loads it: what each target has of its own."""
+
+    def load(self, wanted: Mapping[str, CFunction]) -> Mapping[str, Loaded]: ...
 
 
 class WriteFailed(Exception):
@@ -52,9 +65,9 @@ class Linked:
         return str(self.code)
 
 
-def link(code: Code, constants: Mapping[str, torch.Tensor], builder: Builder) -> Linked:
+def link(code: Code, constants: Mapping[str, torch.Tensor], loader: Loader) -> Linked:
     """Compiles what is not loaded yet and returns the running program."""
-    functions = builder.load(code.functions) if code.functions else {}
+    functions = loader.load(code.functions) if code.functions else {}
     resolve = Resolver(code, constants, functions)
     namespace = {name: resolve(*reference) for name, reference in code.host.names.items()}
     exec(compile(code.host.text, "<anyshape host code>", "exec"), namespace)

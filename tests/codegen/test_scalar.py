@@ -8,12 +8,12 @@ import subprocess
 import pytest
 import torch
 
-from anyshape.codegen.c import c_prelude
-from anyshape.codegen.c_texts import STORAGE, c_cast
-from anyshape.codegen.scalar import C_TEXTS, c_scalar
 from anyshape.ir import dtypes
 from anyshape.ir.loops import SCALAR_OPS
-from anyshape.runtime.build import FLAGS, _mathvec
+from anyshape.targets.cpu.build import FLAGS, _mathvec
+from anyshape.targets.cpu.c import c_prelude
+from anyshape.targets.cpu.c_texts import STORAGE, c_cast
+from anyshape.targets.scalar import C_TEXTS, c_scalar
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.0, 7.25, -7.25, 1e-30, 1e30, 88.5, -88.5, 1e-3,
            float("inf"), float("-inf"), float("nan")]  # fmt: skip

@@ -23,13 +23,13 @@ from test_kernels import FUSED, normal, tensors
 from triton.runtime import interpreter
 
 from anyshape import reference, torch_names
-from anyshape.codegen.triton import emit_triton
 from anyshape.ir import dtypes
 from anyshape.ir.graph import TensorType
 from anyshape.ir.loops import PointerParam
 from anyshape.ir.program import Allocate, BufferRef, Call, Free, Launch
 from anyshape.ir.scalars import evaluate_scalar
 from anyshape.symbolic import evaluate
+from anyshape.targets.triton.kernel import emit_triton
 
 _patch_lang_tensor = interpreter._patch_lang_tensor
 

@@ -19,7 +19,8 @@ from anyshape import driver
 from anyshape.errors import AnyshapeError
 from anyshape.ir.code import CFunction
 from anyshape.options import from_user
-from anyshape.runtime.build import Builder, Loaded
+from anyshape.runtime.launch import Loaded
+from anyshape.targets.cpu.build import Builder
 from tests.fuzz.oracle import Catching
 
 Work = Callable[[Catching], None]

@@ -25,8 +25,8 @@ from typing import Any
 import torch
 
 import anyshape
-from anyshape.runtime.build import has_sanitizer
 from anyshape.schedule import native_regions
+from anyshape.targets.cpu.build import has_sanitizer
 from tests.fuzz.oracle import Catching, catching, wrong
 from tests.fuzz.programs import Fuzzed, grow
 from tests.fuzz.together import run_together

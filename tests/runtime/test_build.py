@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from anyshape.errors import AnyshapeError
 from anyshape.ir.code import CFunction
 from anyshape.options import Options
-from anyshape.runtime import build
-from anyshape.runtime.build import MOST_PARTS, PART_BYTES, Builder, dealt
+from anyshape.targets.cpu import build
+from anyshape.targets.cpu.build import MOST_PARTS, PART_BYTES, Builder, dealt
 
 ADDED = 11  # functions, each of them worth a C compiler's start
 

@@ -14,8 +14,8 @@ import pytest
 from anyshape.errors import AnyshapeError
 from anyshape.ir.code import CFunction
 from anyshape.options import Options
-from anyshape.runtime.build import OBJECT, Builder, Toolchain, compile_c
 from anyshape.runtime.cache import DiskCache, digest
+from anyshape.targets.cpu.build import OBJECT, Builder, Toolchain, compile_c
 
 SOURCE = "void bump(float *x, long n) { for (long i = 0; i < n; i++) x[i] += 1; }"
 BUMP = {"bump": CFunction(SOURCE, ("pointer", "int64"))}

@@ -7,7 +7,7 @@ import pytest
 
 from anyshape.ir.code import CFunction
 from anyshape.options import Options
-from anyshape.runtime.build import Builder
+from anyshape.targets.cpu.build import Builder
 
 FUNCTIONS = {
     "store": CFunction(

@@ -12,10 +12,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "bounds"))
 from isolated import isolated
 
 from anyshape import api
-from anyshape.codegen import native
-from anyshape.codegen.c_cells import CellPrinter
 from anyshape.ir.loops import Load, Op
 from anyshape.options import from_environment
+from anyshape.targets.cpu import native
+from anyshape.targets.cpu.c_cells import CellPrinter
 
 
 def program(x):

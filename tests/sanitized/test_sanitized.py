@@ -13,7 +13,7 @@ import pytest
 
 from anyshape.errors import AnyshapeError
 from anyshape.options import Options, from_environment
-from anyshape.runtime.build import Builder, has_sanitizer
+from anyshape.targets.cpu.build import Builder, has_sanitizer
 from tests.bounds.sized_programs import PROGRAMS
 
 HERE = Path(__file__).parent

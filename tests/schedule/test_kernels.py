@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import anyshape
-from anyshape.codegen.c import emit_c
-from anyshape.codegen.triton import emit_triton
 from anyshape.ir import dtypes
+from anyshape.targets.cpu.c import emit_c
+from anyshape.targets.triton.kernel import emit_triton
 
 sys.path.insert(0, str(Path(__file__).parent))
 from programs import calls, compile_sketch, launches, same_as_reference

@@ -18,8 +18,8 @@ from anyshape.ir.verify_program import verify_program
 from anyshape.ops import OPS
 from anyshape.passes.pipeline import INFERENCE
 from anyshape.schedule import schedule
-from anyshape.schedule.native_regions import form_native_regions
 from anyshape.symbolic import Facts
+from anyshape.targets.cpu.native_regions import form_native_regions
 
 
 def scheduled(seed: int, steps: int) -> tuple[Program, Facts]:

@@ -12,8 +12,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from anyshape.codegen.reduction_phases import Phases, analyse, lane
-from anyshape.codegen.scalar import triton_scalar
 from anyshape.ir.dtypes import DType, bool_
 from anyshape.ir.loops import (
     Axis,
@@ -32,6 +30,8 @@ from anyshape.ir.loops import (
     operands,
 )
 from anyshape.symbolic import Dim, Symbol, to_triton
+from anyshape.targets.reduction_phases import Phases, analyse, lane
+from anyshape.targets.scalar import triton_scalar
 
 HEADER = """import triton
 import triton.language as tl

@@ -9,16 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from anyshape.codegen.c_texts import (
-    C_TYPES,
-    HALF,
-    STORAGE,
-    c_cast,
-    c_combine,
-    c_number,
-)
-from anyshape.codegen.reduction_phases import Phases
-from anyshape.codegen.scalar import c_scalar
 from anyshape.ir.dtypes import DType, bool_
 from anyshape.ir.loops import (
     Const,
@@ -35,6 +25,16 @@ from anyshape.ir.loops import (
     Store,
 )
 from anyshape.symbolic import Dim, Symbol, to_c
+from anyshape.targets.cpu.c_texts import (
+    C_TYPES,
+    HALF,
+    STORAGE,
+    c_cast,
+    c_combine,
+    c_number,
+)
+from anyshape.targets.reduction_phases import Phases
+from anyshape.targets.scalar import c_scalar
 
 
 @dataclass(slots=True, eq=False)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from anyshape.codegen.prelude import JOIN_LANES, JOINS
-from anyshape.codegen.scalar import C_SUFFIXES, c_scalar
 from anyshape.ir.dtypes import DType, bool_
 from anyshape.ir.loops import Element, Reduce, Scan
+from anyshape.targets.cpu.prelude import JOIN_LANES, JOINS
+from anyshape.targets.scalar import C_SUFFIXES, c_scalar
 
 C_TYPES = {
     "bool": "_Bool", "uint8": "u8", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",

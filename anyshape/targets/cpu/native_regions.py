@@ -40,7 +40,6 @@ from anyshape.ir.program import (
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput
 from anyshape.schedule.arena import Arena, Known, Life, apart, plan_arena
-from anyshape.schedule.library import LINEAR, is_row_major, library_call
 from anyshape.symbolic import (
     AllOf,
     AnyOf,
@@ -52,6 +51,7 @@ from anyshape.symbolic import (
     Symbol,
     symbols_of_all,
 )
+from anyshape.targets.cpu.library import LINEAR, is_row_major, library_call
 
 VIEW = "torch.as_strided"
 BLAS_PRODUCTS = frozenset({"torch.mm", LINEAR})

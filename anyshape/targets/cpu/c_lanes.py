@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from anyshape.codegen.c_cells import CellPrinter
-from anyshape.codegen.c_texts import C_TYPES, HALF, c_combine, c_identity, c_join
-from anyshape.codegen.reduction_phases import specialize, step_of
-from anyshape.codegen.scalar import COSTS
 from anyshape.ir.loops import Axis, Const, Element, Load, Op, Reduce, Scan, Store, operands
 from anyshape.symbolic import Dim
+from anyshape.targets.cpu.c_cells import CellPrinter
+from anyshape.targets.cpu.c_texts import C_TYPES, HALF, c_combine, c_identity, c_join
+from anyshape.targets.reduction_phases import specialize, step_of
+from anyshape.targets.scalar import COSTS
 
 WIDE = 64
 """Accumulators of a cheap reduction."""

@@ -29,7 +29,8 @@ from anyshape.errors import AnyshapeError, said, stage_of, versions
 from anyshape.ir.code import CFunction
 from anyshape.options import Options
 from anyshape.runtime.cache import DiskCache, digest, roomy
-from anyshape.runtime.calls import CALLS_PRELUDE, built_in, caller
+from anyshape.runtime.launch import Loaded
+from anyshape.targets.cpu.calls import CALLS_PRELUDE, built_in, caller
 
 FLAGS = (
     "-O3", "-march=native", "-fopenmp", "-ffp-contract=off", "-fno-math-errno",
@@ -78,14 +79,6 @@ def cpu_identity() -> str:
         return platform.processor()
     wanted = ("model name", "flags", "Features", "CPU part")
     return "\n".join(dict.fromkeys(line for line in lines if line.startswith(wanted)))
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A C function of this process: as Python calls it, and where it is."""
-
-    call: Callable[..., Any]
-    address: int
 
 
 @dataclass(slots=True)

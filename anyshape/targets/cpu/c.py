@@ -11,17 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from anyshape.codegen.c_lanes import CONVERTED_WIDE, WIDE, LanePrinter, Work
-from anyshape.codegen.c_texts import (
-    C_TYPES,
-    STORAGE,
-    c_combine,
-    c_identity,
-    total_type,
-)
-from anyshape.codegen.prelude import prelude
-from anyshape.codegen.reduction_phases import analyse, lane, step_of, thresholds, turned
-from anyshape.codegen.scalar import COSTS
 from anyshape.costs import COSTS as COST_MODEL
 from anyshape.ir.dtypes import float16
 from anyshape.ir.loops import (
@@ -34,6 +23,17 @@ from anyshape.ir.loops import (
     operands,
 )
 from anyshape.symbolic import Dim
+from anyshape.targets.cpu.c_lanes import CONVERTED_WIDE, WIDE, LanePrinter, Work
+from anyshape.targets.cpu.c_texts import (
+    C_TYPES,
+    STORAGE,
+    c_combine,
+    c_identity,
+    total_type,
+)
+from anyshape.targets.cpu.prelude import prelude
+from anyshape.targets.reduction_phases import analyse, lane, step_of, thresholds, turned
+from anyshape.targets.scalar import COSTS
 
 CHUNK = 2048
 """Cells of the innermost axis that one thread takes at a time."""

@@ -1,1 +1,0 @@
-"""Text from kernels and programs: ``c.py``, ``triton.py`` (kernels) and ``host.py`` (programs)."""

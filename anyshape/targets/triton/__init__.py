@@ -1,0 +1,1 @@
+"""GPUs by way of Triton: kernels as Triton functions, compiled and launched."""

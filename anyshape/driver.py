@@ -16,10 +16,10 @@ import torch
 
 from anyshape.eager import CheckFailed
 from anyshape.errors import AnyshapeError, stage_of
-from anyshape.ir.code import CFunction, Code, CType, Reference
+from anyshape.ir.code import Code, Function, Reference, TritonFunction
 from anyshape.ir.graph import Graph, Node, TensorType, Value
-from anyshape.ir.loops import Kernel, PointerParam, ScalarParam, SizeParam
-from anyshape.ir.program import BumpVersion, Call, Launch, NativeRegion, Program, Step
+from anyshape.ir.loops import Kernel
+from anyshape.ir.program import BufferRef, BumpVersion, Call, Launch, NativeRegion, Program, Step
 from anyshape.ops import OPS
 from anyshape.ops.write_back import WrittenThrough
 from anyshape.options import Options
@@ -43,6 +43,8 @@ from anyshape.targets.cpu.build import Builder
 from anyshape.targets.cpu.native import emit_native_region
 from anyshape.targets.cpu.native_prelude import NATIVE_PRELUDE
 from anyshape.targets.cpu.native_regions import form_native_regions
+from anyshape.targets.table import Loaders, target_of
+from anyshape.targets.triton.launch import TritonLoader
 from anyshape.verification import refuse_malformed, refuse_overwriting, verified
 
 PLACEHOLDER = "ANYSHAPE_FUNCTION"
@@ -78,10 +80,20 @@ def why_eager(graph: Graph) -> tuple[Node | None, str] | None:
             return node, "gradients are recorded, and kernels have none yet"
     values: list[tuple[Node | None, Value]] = [(None, entry.value) for entry in graph.inputs]
     values += [(node, value) for node in graph.nodes for value in node.outputs]
+    missing: dict[str, str | None] = {}
     for maker, value in values:
-        if isinstance(value.type, TensorType) and value.type.device != "cpu":
-            return maker, f"a tensor lies on {value.type.device}, and kernels run on the CPU only"
+        if isinstance(value.type, TensorType):
+            device = value.type.device
+            if device not in missing:
+                missing[device] = _missing(device)
+            if (why := missing[device]) is not None:
+                return maker, f"a tensor lies on {device}, for which there are no kernels: {why}"
     return None
+
+
+def _missing(device: str) -> str | None:
+    target = target_of(device)
+    return "no target serves it" if target is None else target.missing()
 
 
 def _records_gradients(node: Node) -> bool:
@@ -99,8 +111,8 @@ class Driver:
 
     options: Options
     kernels: Builder
-    names: dict[Kernel, str] = field(default_factory=dict)
-    functions: dict[str, CFunction] = field(default_factory=dict)
+    names: dict[tuple[Kernel, str], str] = field(default_factory=dict)
+    functions: dict[str, Function] = field(default_factory=dict)
 
     @classmethod
     def create(cls, options: Options) -> Driver:
@@ -136,10 +148,13 @@ class Driver:
             if proven:
                 refuse_overwriting("forming native regions", program, final.facts)
         with stage_of("code generation", place):
-            code = self.generate(program)
-            kernel_names = frozenset(map(self._name, program.kernels()))
+            try:
+                code = self.generate(program)
+            except NotImplementedError as missing:
+                return self._eager_graph(graph, constants, None, f"no kernel for {missing}")
+            kernel_names = frozenset(self._names(program).values())
         with stage_of("loading", place):
-            linked = link(code, constants, self.kernels)
+            linked = link(code, constants, Loaders(self.kernels, _BUILDERS.triton))
         run = linked.run
         if any(map(_writes_an_argument, program.steps)):
             run = _writing_last(run)
@@ -153,7 +168,7 @@ class Driver:
 
     def generate(self, program: Program) -> Code:
         """The program as text; equal kernels have one name and one compiled function."""
-        kernel_names = {kernel: self._name(kernel) for kernel in program.kernels()}
+        kernel_names = self._names(program)
         functions = {name: self.functions[name] for name in kernel_names.values()}
         tables: dict[str, tuple[Reference, ...]] = {}
         region_names = {}
@@ -168,12 +183,21 @@ class Driver:
                 region_names[step] = name, table
         return Code(functions, tables, emit_host(program, kernel_names, region_names))
 
-    def _name(self, kernel: Kernel) -> str:
-        name = self.names.get(kernel)
+    def _names(self, program: Program) -> dict[Kernel, str]:
+        """Kernels by the device that they run on."""
+        return {
+            step.kernel: self._name(step.kernel, _device_of(step, program))
+            for step in program.flat_steps()
+            if isinstance(step, Launch)
+        }
+
+    def _name(self, kernel: Kernel, device: str) -> str:
+        name = self.names.get((kernel, device))
         if name is None:
-            text = c_code.emit_c(kernel, PLACEHOLDER)
-            name, function = _named(CFunction(text, argument_types(kernel)), "kernel")
-            self.names[kernel] = name
+            target = target_of(device)
+            assert target is not None
+            name, function = _named(target.print_kernel(kernel, PLACEHOLDER, device), "kernel")
+            self.names[kernel, device] = name
             self.functions[name] = function
         return name
 
@@ -195,20 +219,19 @@ class Driver:
                 raise AnyshapeError("E401", op=step.function, why=why, location=step.location)
 
 
-def _named(function: CFunction, stem: str) -> tuple[str, CFunction]:
+def _device_of(step: Launch, program: Program) -> str:
+    """The device that all buffers of a launch lie on."""
+    buffers = (program.buffers[arg.name] for arg in step.args if isinstance(arg, BufferRef))
+    return next((buffer.device for buffer in buffers), "cpu")
+
+
+def _named(function: Function, stem: str) -> tuple[str, Function]:
     """The function under its content address."""
+    if isinstance(function, TritonFunction):
+        name = f"{stem}_{digest(function.text, str(function.device))[:16]}"
+        return name, replace(function, name=name, text=function.text.replace(PLACEHOLDER, name))
     name = f"{stem}_{digest(function.text)[:16]}"
     return name, replace(function, text=function.text.replace(PLACEHOLDER, name))
-
-
-def argument_types(kernel: Kernel) -> tuple[CType, ...]:
-    """How a kernel's parameters are passed, in order."""
-    kinds: dict[type, Callable[[Any], CType]] = {
-        PointerParam: lambda _: "pointer",
-        SizeParam: lambda _: "int64",
-        ScalarParam: lambda param: "double" if param.dtype.is_floating else "int64",
-    }
-    return tuple(kinds[type(param)](param) for param in kernel.params)
 
 
 @dataclass(slots=True)
@@ -216,6 +239,7 @@ class _Builders:
     """The loaded kernels of this process, by compiler and cache directory."""
 
     found: dict[tuple[str, str, bool, bool], Builder] = field(default_factory=dict)
+    triton: TritonLoader = field(default_factory=TritonLoader)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
+
+from anyshape.ir.loops import Kernel
 
 CType = Literal["pointer", "int64", "double"]
 Reference = tuple[str, object]
@@ -28,6 +30,20 @@ class CFunction:
 
 
 @dataclass(frozen=True, slots=True)
+class TritonFunction:
+    """A kernel that Triton compiles when it is launched, on the device of this number; ``text`` is
+    how it reads under a schedule that is right for every size."""
+
+    name: str
+    text: str
+    kernel: Kernel
+    device: int
+
+
+Function: TypeAlias = CFunction | TritonFunction
+
+
+@dataclass(frozen=True, slots=True)
 class HostCode:
     """``text`` defines ``run``; ``parameters`` are its inputs, ``names`` its free names."""
 
@@ -41,7 +57,7 @@ class Code:
     """A program as text. ``tables`` are what native regions are handed: equal ones share a
     function, not their constants."""
 
-    functions: Mapping[str, CFunction]
+    functions: Mapping[str, Function]
     tables: Mapping[str, tuple[Reference, ...]]
     host: HostCode
 

@@ -19,7 +19,7 @@ import torch
 
 from anyshape.eager import CheckFailed
 from anyshape.errors import AnyshapeError
-from anyshape.ir.code import CFunction, Code
+from anyshape.ir.code import Code, Function
 from anyshape.ir.program import CheckStep
 from anyshape.ir.scalars import applied
 
@@ -46,7 +46,7 @@ class Loaded:
 class Loader(Protocol):
     """Builds what is not built yet and loads it: what each target has of its own."""
 
-    def load(self, wanted: Mapping[str, CFunction]) -> Mapping[str, Loaded]: ...
+    def load(self, wanted: Mapping[str, Function]) -> Mapping[str, Loaded]: ...
 
 
 class WriteFailed(Exception):

@@ -182,10 +182,10 @@ TRITON_TEXTS: Mapping[str, Text] = MappingProxyType(
     {
         **_COMMON,
         "div": Text("({0} / {1})", "as_int_divide({0}, {1})"),
-        "floordiv": Text("tl.floor({0} / {1})", "as_int_floordiv({0}, {1})"),
+        "floordiv": Text(None, "as_int_floordiv({0}, {1})"),
         "truncdiv": Text("tl.where({0} / {1} < 0, tl.ceil({0} / {1}), tl.floor({0} / {1}))",
                          "as_int_divide({0}, {1})"),
-        "mod": Text("({0} - tl.floor({0} / {1}) * {1})", "as_int_mod({0}, {1})"),
+        "mod": Text("as_mod({0}, {1})", "as_int_mod({0}, {1})"),
         "abs": _same("tl.abs({0})"),
         "sign": _same("tl.where({0} > 0, 1, tl.where({0} < 0, -1, 0))"),
         "reciprocal": Text("(1.0 / {0})"),

@@ -6,6 +6,7 @@ python triton_programs.py interpret|compile NAME...
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import os
 import sys
 import tempfile
@@ -17,19 +18,20 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "schedule"))
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 import torch
-import triton
 from programs import compile_sketch, launches
 from test_kernels import FUSED, normal, tensors
 from triton.runtime import interpreter
 
 from anyshape import reference, torch_names
 from anyshape.ir import dtypes
+from anyshape.ir.code import TritonFunction
 from anyshape.ir.graph import TensorType
-from anyshape.ir.loops import PointerParam
 from anyshape.ir.program import Allocate, BufferRef, Call, Free, Launch
 from anyshape.ir.scalars import evaluate_scalar
 from anyshape.symbolic import evaluate
 from anyshape.targets.triton.kernel import emit_triton
+from anyshape.targets.triton.launch import compile_kernel
+from anyshape.targets.triton.schedules import Chooser, KernelSchedule, default_schedule
 
 _patch_lang_tensor = interpreter._patch_lang_tensor
 
@@ -43,10 +45,19 @@ def _patch_with_item(tensor, scope):
 interpreter._patch_lang_tensor = _patch_with_item
 
 
-def load(kernel, directory, number):
+def schedules(kernel):
+    """The default one, and one of narrow indices whose tile holds the whole row."""
+    yield default_schedule(kernel)
+    if kernel.reduction_axes:
+        yield KernelSchedule(4, 512, whole=True, wide=False)
+    else:
+        yield KernelSchedule(64, wide=False)
+
+
+def load(kernel, directory, number, schedule):
     """The module of one kernel; Triton wants a file."""
-    path = Path(directory) / f"kernel_{number}.py"
-    path.write_text(emit_triton(kernel, "kernel"))
+    path = Path(directory) / f"kernel_{number}_{schedule.wide}.py"
+    path.write_text(emit_triton(kernel, "kernel", schedule))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -118,8 +129,10 @@ def run_interpreted(name):
         compiled = compile_sketch(make, *case)
         with tempfile.TemporaryDirectory() as directory:
             kernels = compiled.program.kernels()
-            modules = {k: load(k, directory, n) for n, k in enumerate(kernels)}
-            for a, b in SIZES:
+            for turn, (a, b) in itertools.product((0, 1), SIZES):
+                modules = {
+                    k: load(k, directory, n, [*schedules(k)][turn]) for n, k in enumerate(kernels)
+                }
                 args = tensors(case, a, b)
                 wanted = reference.run(compiled.graph, [t.clone() for t in args])
                 found = interpret(compiled, args, modules)
@@ -128,39 +141,21 @@ def run_interpreted(name):
                     torch.testing.assert_close(y, x, rtol=loose, atol=loose, equal_nan=True)
 
 
-POINTERS = {
-    "bool": "i1",
-    "float32": "fp32",
-    "float16": "fp16",
-    "bfloat16": "bf16",
-    "float64": "fp64",
-}
-
-
 def run_compiled(name):
     from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
 
     make, inputs = FUSED[name]
     case = [(s, dtypes.bfloat16 if d is dtypes.float32 else d, o) for s, d, o in normal(inputs)]
     compiled = compile_sketch(make, *case)
     with tempfile.TemporaryDirectory() as directory:
-        for n, step in enumerate(launches(compiled.program)):
-            module = load(step.kernel, directory, n)
-            signature = {}
-            for param in step.kernel.params:
-                if isinstance(param, PointerParam):
-                    kind = POINTERS.get(
-                        param.dtype.name, param.dtype.name.replace("uint", "u").replace("int", "i")
-                    )
-                    signature[param.name] = f"*{kind}"
-                else:
-                    signature[param.name] = "i64"
-            constants = module.LAUNCH["constants"]
-            signature |= dict.fromkeys(constants, "constexpr")
-            source = ASTSource(module.kernel, signature, constants)
-            made = triton.compile(source, target=GPUTarget("cuda", 90, 32))
-            assert "sm_90" in made.asm["ptx"]
+        for step in launches(compiled.program):
+            chosen, _ = Chooser.of(step.kernel).schedule([256 for _ in step.kernel.params])
+            for schedule in (default_schedule(step.kernel), chosen):
+                function = TritonFunction("kernel", "", step.kernel, 0)
+                made = compile_kernel(
+                    function, schedule, Path(directory), GPUTarget("cuda", 90, 32)
+                )
+                assert "sm_90" in made.asm["ptx"]
 
 
 assert TensorType

@@ -12,12 +12,13 @@ that differs between processes (addresses) is in the text, so that the disk cach
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from anyshape.ir.code import CFunction, CType, Reference
 from anyshape.ir.dtypes import DType, float64
-from anyshape.ir.loops import Kernel, PointerParam, ScalarParam
+from anyshape.ir.loops import Kernel, PointerParam, ScalarParam, SizeParam
 from anyshape.ir.program import (
     Buffer,
     BufferRef,
@@ -511,3 +512,13 @@ def _c_float(number: float) -> str:
     return (
         '__builtin_nan("")' if math.isnan(number) else f"{'-' if number < 0 else ''}__builtin_inf()"
     )
+
+
+def argument_types(kernel: Kernel) -> tuple[CType, ...]:
+    """How a kernel's parameters are passed, in order."""
+    kinds: dict[type, Callable[[Any], CType]] = {
+        PointerParam: lambda _: "pointer",
+        SizeParam: lambda _: "int64",
+        ScalarParam: lambda param: "double" if param.dtype.is_floating else "int64",
+    }
+    return tuple(kinds[type(param)](param) for param in kernel.params)

@@ -30,8 +30,9 @@ from anyshape.ir.loops import (
     operands,
 )
 from anyshape.symbolic import Dim, Symbol, to_triton
-from anyshape.targets.reduction_phases import Phases, analyse, lane
+from anyshape.targets.reduction_phases import Phases, analyse
 from anyshape.targets.scalar import triton_scalar
+from anyshape.targets.triton.schedules import KernelSchedule, default_schedule
 
 HEADER = """import triton
 import triton.language as tl
@@ -85,6 +86,12 @@ def as_round(x):
 
 
 @triton.jit
+def as_mod(a, b):
+    r = tl.extra.cuda.libdevice.fmod(a, b)
+    return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)
+
+
+@triton.jit
 def as_int_divide(a, b):
     safe = tl.where(b == 0, 1, b)
     return tl.where(b == 0, 0, a // safe)
@@ -112,17 +119,24 @@ TYPES = {"bool": "int1", "float16": "float16", "bfloat16": "bfloat16"}
 X, R = "x", "r"
 
 
-def emit_triton(kernel: Kernel, name: str) -> str:
+def emit_triton(kernel: Kernel, name: str, schedule: KernelSchedule | None = None) -> str:
     """The module's text. Raises NotImplementedError for what Triton cannot do in order."""
-    return _Emitter(kernel, name).text()
+    return _Emitter(kernel, name, schedule or default_schedule(kernel)).text()
+
+
+def block_sizes(schedule: KernelSchedule) -> dict[str, int]:
+    """The constants of the function, by name."""
+    return {"XBLOCK": schedule.block} | ({"RBLOCK": schedule.row} if schedule.row else {})
 
 
 @dataclass(slots=True, eq=False)
 class _Emitter:
     kernel: Kernel
     name: str
+    schedule: KernelSchedule
     lines: list[str] = field(default_factory=list)
     depth: int = 1
+    opened: set[str] = field(default_factory=set)
     phases: Phases = field(init=False)
     columns: frozenset[str] = field(init=False)
 
@@ -146,24 +160,18 @@ class _Emitter:
         do.
         """
         kernel = self.kernel
-        blocks = {"XBLOCK": 1024}
-        if kernel.reduction_axes:
-            strided = lane(kernel, self.phases) not in self.phases.reduction_names
-            blocks = {"XBLOCK": 64, "RBLOCK": 16} if strided else {"XBLOCK": 1, "RBLOCK": 1024}
-            if (
-                not strided
-                and isinstance(kernel.reduction_axes[-1].extent, int)
-                and len(kernel.reduction_axes) == 1
-            ):
-                extent = max(kernel.reduction_axes[-1].extent, 16)
-                blocks["RBLOCK"] = min(1 << (extent - 1).bit_length(), 4096)
         return {
             "function": self.name,
             "arguments": [p.name for p in kernel.params],
-            "constants": blocks,
-            "num_warps": 4,
+            "constants": block_sizes(self.schedule),
+            "num_warps": self.schedule.warps,
             "tiles": [self._dim(axis.extent) for axis in kernel.axes],
         }
+
+    @property
+    def _index(self) -> str:
+        """The type of indices."""
+        return "tl.int64" if self.schedule.wide else "tl.int32"
 
     # --- loops ---
 
@@ -173,9 +181,10 @@ class _Emitter:
         if kernel.reduction_axes:
             self._flat_extent("rtotal", kernel.reduction_axes)
         self._line("tiles = tl.cdiv(xtotal, XBLOCK)")
-        self._open("for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):")
+        first = f"tl.program_id(0).to({self._index})"
+        self._open(f"for tile in range({first}, tiles, tl.num_programs(0)):")
         columns = "[:, None]" if kernel.reduction_axes else ""
-        self._line(f"x = (tl.arange(0, XBLOCK).to(tl.int64) + tile * XBLOCK){columns}")
+        self._line(f"x = (tl.arange(0, XBLOCK).to({self._index}) + tile * XBLOCK){columns}")
         self._line("xmask = x < xtotal")
         self._line("zero = x * 0")
         self._decode("x", kernel.axes)
@@ -189,7 +198,7 @@ class _Emitter:
         self.depth -= 1
 
     def _flat_extent(self, name: str, axes: tuple[Axis, ...]) -> None:
-        self._line(f"{name} = tl.full([], 1, tl.int64)")
+        self._line(f"{name} = tl.full([], 1, {self._index})")
         for axis in axes:
             self._line(f"{name} *= {self._dim(axis.extent)}")
 
@@ -239,20 +248,31 @@ class _Emitter:
             if isinstance(element, Scan):
                 start, kind = _identity(element), _accumulator(element.dtype)
                 self._line(f"c{n} = tl.full([XBLOCK, 1], {start}, {kind})")
-        self._open("for start in range(0, rtotal, RBLOCK):")
-        self._line("r = (start + tl.arange(0, RBLOCK).to(tl.int64))[None, :]")
-        self._line("rmask = r < rtotal")
-        self._decode("r", kernel.reduction_axes)
+        if self.schedule.whole:
+            if "r" not in self.opened:
+                self._row_indices("0")
+        else:
+            self._open("for start in range(0, rtotal, RBLOCK):")
+            self._row_indices("start")
         for n in body:
             self._element(n)
         for n in reduces:
             self._accumulate(n)
         for store in stores:
             self._store(store)
-        self.depth -= 1
+        if self.schedule.whole:
+            done |= set(body)
+        else:
+            self.depth -= 1
         for n in reduces:
             self._total(n)
         done |= set(reduces)
+
+    def _row_indices(self, start: str) -> None:
+        self.opened.add("r")
+        self._line(f"r = ({start} + tl.arange(0, RBLOCK).to({self._index}))[None, :]")
+        self._line("rmask = r < rtotal")
+        self._decode("r", self.kernel.reduction_axes)
 
     def _accumulate(self, number: int) -> None:
         element = self.kernel.elements[number]
@@ -333,6 +353,8 @@ class _Emitter:
             case Op(op=op, args=args, dtype=dtype):
                 own = elements[args[0]].dtype
                 text = triton_scalar(op, own, [f"v{a}" for a in args])
+                if op == "tanh" and own.name == "float64":
+                    raise NotImplementedError("tanh of float64 in Triton")
                 return text if dtype is bool_ else f"({text}).to({_type(dtype)})"
         raise NotImplementedError(type(element).__name__)
 

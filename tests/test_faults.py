@@ -24,6 +24,7 @@ from anyshape.errors import INSTEAD, RAISED, AnyshapeError, AnyshapeWarning
 from anyshape.ops.build import Builder
 from anyshape.passes import pipeline
 from anyshape.runtime import launch
+from anyshape.targets import table
 from anyshape.targets.cpu import build
 
 X = torch.randn(3, 4)
@@ -141,7 +142,7 @@ def test_a_mistake_in_a_pass(name: str, monkeypatch: pytest.MonkeyPatch) -> None
 STAGES: dict[str, tuple[Any, str, str]] = {
     "schedule": (driver, "schedule", "scheduling"),
     "native regions": (driver, "form_native_regions", "forming native regions"),
-    "kernels": (driver.c_code, "emit_c", "code generation"),
+    "kernels": (table, "emit_c", "code generation"),
     "host code": (driver, "emit_host", "code generation"),
     "the C compiler": (build, "compile_c", "running the C compiler"),
     "loading": (build, "load_shared_object", "loading"),
@@ -164,7 +165,7 @@ def test_a_mistake_in_a_later_stage(
 def test_code_that_the_c_compiler_refuses(
     fresh_builder: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver.c_code, "emit_c", lambda *args: "this is no C")
+    monkeypatch.setattr(table, "emit_c", lambda *args: "this is no C")
     text = the_warning(program, X)
     assert text.startswith("E602 the C compiler failed") and "# the line" in text
 
@@ -215,7 +216,7 @@ def test_a_second_kind_of_failure_is_told_too(
             x = -x
         return x * 2 + 1
 
-    monkeypatch.setattr(driver.c_code, "emit_c", lambda *args: "this is no C")
+    monkeypatch.setattr(table, "emit_c", lambda *args: "this is no C")
     fast = anyshape.compile(broken)
     with pytest.warns(AnyshapeWarning, match="E602"):
         fast(X)

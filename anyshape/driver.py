@@ -43,7 +43,7 @@ from anyshape.targets.cpu.build import Builder
 from anyshape.targets.cpu.native import emit_native_region
 from anyshape.targets.cpu.native_prelude import NATIVE_PRELUDE
 from anyshape.targets.cpu.native_regions import form_native_regions
-from anyshape.targets.table import Loaders, target_of
+from anyshape.targets.table import Loaders, allocators, on_device, target_of
 from anyshape.targets.triton.launch import TritonLoader
 from anyshape.verification import refuse_malformed, refuse_overwriting, verified
 
@@ -155,7 +155,7 @@ class Driver:
             kernel_names = frozenset(self._names(program).values())
         with stage_of("loading", place):
             linked = link(code, constants, Loaders(self.kernels, _BUILDERS.triton))
-        run = linked.run
+        run = on_device(linked.run, _devices(program))
         if any(map(_writes_an_argument, program.steps)):
             run = _writing_last(run)
         if moved := moves(graph, OPS):
@@ -181,7 +181,8 @@ class Driver:
                 table = f"table_{len(tables)}"
                 tables[table] = entries
                 region_names[step] = name, table
-        return Code(functions, tables, emit_host(program, kernel_names, region_names))
+        host = emit_host(program, kernel_names, region_names, allocators(_devices(program)))
+        return Code(functions, tables, host)
 
     def _names(self, program: Program) -> dict[Kernel, str]:
         """Kernels by the device that they run on."""
@@ -217,6 +218,10 @@ class Driver:
             if isinstance(step, Call) and step.kind == "eager":
                 why = "it has neither a kernel nor a library function of its own"
                 raise AnyshapeError("E401", op=step.function, why=why, location=step.location)
+
+
+def _devices(program: Program) -> frozenset[str]:
+    return frozenset(buffer.device for buffer in program.buffers.values())
 
 
 def _device_of(step: Launch, program: Program) -> str:

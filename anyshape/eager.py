@@ -20,6 +20,10 @@ from anyshape.ir.scalars import applied
 Tensor = torch.Tensor
 
 
+class DeviceError(IndexError):
+    """A device found an index out of range in an earlier call, after the host had gone on."""
+
+
 class CheckFailed(Exception):
     """A condition that the segment relied on is false: the segment has not happened."""
 
@@ -205,6 +209,11 @@ def check_false(condition: Tensor) -> tuple[()]:
     if bool(condition):
         raise CheckFailed("an index is out of range")
     return ()
+
+
+def trap_if(condition: Tensor) -> tuple[()]:
+    """As ``check_false``: eager torch finds out where it stands."""
+    return check_false(condition)
 
 
 def overwrite(input: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:

@@ -86,7 +86,9 @@ def without_work() -> Iterator[None]:
     with (
         mock.patch.object(launch.Resolver, "__call__", empty),
         mock.patch.object(launch.Resolver, "address", nowhere),
-        mock.patch.object(driver, "emit_stretch", partial(driver.emit_native_region, hollow=True)),
+        mock.patch.object(
+            driver, "emit_native_region", partial(driver.emit_native_region, hollow=True)
+        ),
     ):
         yield
 

@@ -20,7 +20,7 @@ from anyshape.capture.recording.recorder import Recorder
 from anyshape.declare import Placed, check_returned
 from anyshape.dispatch.profitability import Profitability
 from anyshape.dispatch.trampoline import Numbers, Place
-from anyshape.eager import CheckFailed
+from anyshape.eager import CheckFailed, DeviceError
 from anyshape.errors import AnyshapeError
 from anyshape.ir.graph import Graph, Location
 from anyshape.ops import OPS
@@ -133,7 +133,9 @@ def without_autocast(
 
 def has_not_happened(variant: Variant, error: Exception) -> bool:
     """Whether the segment can be run again: it writes nothing outside, or a check failed, and
-    checks come before writes."""
+    checks come before writes. What a device found in an earlier call is no failure of this one."""
+    if isinstance(error, DeviceError):
+        return False
     return variant.restartable or isinstance(error, CheckFailed)
 
 

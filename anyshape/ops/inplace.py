@@ -297,3 +297,13 @@ op(
     effect=True,
     lower=Extern("anyshape.check_false"),
 )
+# The same where only the device can test it: what reads at such a place has read another one, and
+# the error comes at the next call.
+op(
+    "trap_if",
+    "condition",
+    torch="anyshape.eager.trap_if",
+    type=lambda cx, condition: (),
+    effect=True,
+    lower=Extern("anyshape.trap_if"),
+)

@@ -13,10 +13,10 @@ raises where one is 0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from anyshape.ir.dtypes import bool_
-from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value
+from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, map_values
 from anyshape.ops.build import Builder
 from anyshape.ops.table import OpDef, Place, Range, View
 from anyshape.passes.decompose import check_false
@@ -40,12 +40,14 @@ class _Checker:
     producers: dict[Value, tuple[Node, int]] = field(default_factory=dict)
     checked: set[tuple[Value, Dim, bool]] = field(default_factory=set)
     divisors: set[Value] = field(default_factory=set)
+    trapped: dict[tuple[Value, Dim, bool], Value] = field(default_factory=dict)
 
     def visit(self, node: Node, out: Rebuilding) -> tuple[Arg, ...]:
         row = self.ops.get(node.op)
         if row is not None and row.places is not None:
             for place in row.places(node):
                 self._check(place, node, out)
+            node = self._within(node, row, out)
         if row is not None and row.divisor is not None:
             self._check_divisor(node.args[row.divisor], node, out)
         for position, value in enumerate(node.outputs):
@@ -59,13 +61,30 @@ class _Checker:
         self.checked.add(key)
         low = -place.size if place.negative else 0
         b = self._builder_at(node)
-        self._refuse(b.logical_or(b.lt(place.index, low), b.ge(place.index, place.size)), out)
+        bad = b.logical_or(b.lt(place.index, low), b.ge(place.index, place.size))
+        if place.index.tensor.device != "cpu":
+            self.trapped[key] = bad
+        self._refuse(bad, out)
+
+    def _within(self, node: Node, row: OpDef, out: Rebuilding) -> Node:
+        """The node at places that exist, where the host does not wait for the check."""
+        assert row.places is not None
+        safe = {}
+        for place in row.places(node):
+            bad = self.trapped.get((place.index, place.size, place.negative))
+            if bad is not None:
+                b = self._builder_at(node)
+                safe[place.index] = b.where(bad, 0, place.index)
+        out.nodes += self.builder.nodes
+        self.builder.nodes.clear()
+        args = tuple(map_values(arg, lambda value: safe.get(value, value)) for arg in node.args)
+        return replace(node, args=args) if safe else node
 
     def _check_divisor(self, divisor: Arg, node: Node, out: Rebuilding) -> None:
         made = node.outputs[0].type
         assert isinstance(made, TensorType)
-        if not isinstance(divisor, Value) or not made.dtype.is_integral:
-            return
+        if not isinstance(divisor, Value) or not made.dtype.is_integral or made.device != "cpu":
+            return  # other devices divide by zero without a word
         found = self._range(divisor)
         if divisor in self.divisors or (found is not None and self._holds(ge(found[0], 1))):
             return

@@ -132,9 +132,10 @@ def refuse_data(b: Builder, row: OpDef, args: tuple[Arg, ...], kwargs: Mapping[s
 
 
 def check_false(b: Builder, bad: Value) -> None:
-    """A check that none of these is true."""
+    """A check that none of these is true: by the host, or by the device that holds them."""
     dims = tuple(range(len(bad.shape)))
-    b.call("check_false", b.call("any", bad, dims, False) if dims else bad)
+    row = "check_false" if bad.tensor.device == "cpu" else "trap_if"
+    b.call(row, b.call("any", bad, dims, False) if dims else bad)
 
 
 def _maker(value: Value, out: Rebuilding, start: int) -> int | None:

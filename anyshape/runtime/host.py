@@ -12,6 +12,7 @@ import keyword
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import assert_never
 
 from anyshape.ir.code import HostCode, Reference
@@ -51,12 +52,14 @@ def emit_host(
     program: Program,
     kernel_names: Mapping[Kernel, str],
     region_names: Mapping[NativeRegion, tuple[str, str]],
+    allocators: Mapping[str, str] = MappingProxyType({"cpu": "anyshape.empty_cpu"}),
 ) -> HostCode:
     """Prints the program as Python; the program's constants are free names of the text.
 
-    ``region_names`` are those of each native region's function and of its table.
+    ``region_names`` are those of each native region's function and of its table. ``allocators``:
+    short ways to new memory on a device, as functions of shape, strides and dtype.
     """
-    return _Printer(program, kernel_names, region_names).emit()
+    return _Printer(program, kernel_names, region_names, allocators).emit()
 
 
 @dataclass(slots=True, eq=False)
@@ -64,6 +67,7 @@ class _Printer:
     program: Program
     kernel_names: Mapping[Kernel, str]
     region_names: Mapping[NativeRegion, tuple[str, str]]
+    allocators: Mapping[str, str]
     lines: list[str] = field(default_factory=list)
     names: dict[str, Reference] = field(default_factory=dict)
     held: dict[Dim, str] = field(default_factory=dict)  # what sizes are made of, once computed
@@ -169,8 +173,9 @@ class _Printer:
         shape, steps = self._dims(buffer.shape), self._dims(buffer.strides)
         if buffer.role == "output" and buffer.strides == row_major(buffer.shape):
             steps = self._row_steps(buffer.shape)
-        if buffer.device == "cpu":
-            empty = self._name("empty_cpu", ("function", "anyshape.empty_cpu"))
+        if buffer.device in self.allocators:
+            short = self.allocators[buffer.device]
+            empty = self._name(short.rpartition(".")[2], ("function", short))
             call = f"{empty}({shape}, {steps}, {self._dtype(buffer.dtype)})"
         else:
             empty = self._name("empty_strided", ("function", "torch.empty_strided"))
@@ -261,6 +266,8 @@ class _Printer:
         function = self._name(alias, ("function", step.function))
         args = [self._arg(arg) for arg in step.args]
         args += [f"{name}={self._keyword(name, arg)}" for name, arg in step.kwargs.items()]
+        if step.function == "anyshape.trap_if":
+            args.append(repr(str(step.location or "an unknown line")))
         if step.kind == "write":
             self._write(function, args)
             return

@@ -9,15 +9,16 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
+import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 import torch
 
-from anyshape.eager import CheckFailed
+from anyshape.eager import CheckFailed, DeviceError
 from anyshape.errors import AnyshapeError
 from anyshape.ir.code import Code, Function
 from anyshape.ir.program import CheckStep
@@ -213,6 +214,55 @@ def check_false(condition: torch.Tensor) -> None:
         raise CheckFailed("an index is out of range")
 
 
+def trap_if(condition: torch.Tensor, site: str) -> None:
+    """Notes on the device whether the condition holds; ``raise_traps`` tells later, unless it is on
+    the CPU."""
+    if condition.device.type == "cpu":
+        return check_false(condition)
+    TRAPS.note(condition, site)
+    return None
+
+
+@dataclass(slots=True)
+class Traps:
+    """Flags of this process's devices, one a site; a flag stays set until it is raised.
+
+    Flags are copied to pinned memory without waiting, so that reading them costs the host nothing.
+    """
+
+    flags: dict[tuple[torch.device, str], tuple[torch.Tensor, torch.Tensor]] = field(
+        default_factory=dict
+    )
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def note(self, condition: torch.Tensor, site: str) -> None:
+        key = condition.device, site
+        found = self.flags.get(key)
+        if found is None:
+            with self.lock:
+                on_device = torch.zeros((), dtype=torch.bool, device=condition.device)
+                pinned = torch.zeros((), dtype=torch.bool, pin_memory=True)
+                found = self.flags.setdefault(key, (on_device, pinned))
+        on_device, pinned = found
+        torch.logical_or(on_device, condition.view(()), out=on_device)
+        pinned.copy_(on_device, non_blocking=True)
+
+    def raise_traps(self) -> None:
+        """Raises ``DeviceError`` for the first flag that has arrived."""
+        for (_, site), (on_device, pinned) in self.flags.items():
+            if pinned.item():
+                torch.cuda.synchronize(on_device.device)
+                on_device.zero_()
+                pinned.zero_()
+                raise DeviceError(
+                    f"an index was out of range on the device, at {site}. Results of that call and "
+                    "of what followed are not valid; ANYSHAPE reports it at the first call after it"
+                )
+
+
+TRAPS = Traps()
+
+
 def number(function: str, operands: tuple[Any, ...]) -> int | float:
     """A row of ``SCALAR_FUNCTIONS``; raises ``CheckFailed`` where Python raises."""
     made = applied(function, operands)
@@ -303,6 +353,16 @@ def _empty_cpu(
 # torch's own short way to an uninitialised CPU tensor, a third of the cost; private.
 _fast_empty_cpu = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", _empty_cpu)
 
+
+def _empty_cuda(
+    shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype
+) -> torch.Tensor:
+    return torch.empty_strided(shape, strides, dtype=dtype, device="cuda")
+
+
+_fast_empty_cuda = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", _empty_cuda)
+"""An uninitialised tensor on the current device."""
+
 RUNTIME_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "anyshape.empty_cpu": _fast_empty_cpu,
     "anyshape.with_strides": with_strides,
@@ -312,6 +372,8 @@ RUNTIME_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "anyshape.check_failed": check_failed,
     "anyshape.native_region_failed": native_region_failed,
     "anyshape.check_false": check_false,
+    "anyshape.trap_if": trap_if,
+    "anyshape.empty_cuda": _fast_empty_cuda,
     "anyshape.bump_version": bump_version,
     "anyshape.write": write,
     "anyshape.number": number,

@@ -52,7 +52,7 @@ PRODUCTS = frozenset(
 
 EFFECT_KINDS: Mapping[str, CallKind] = {
     **dict.fromkeys(("assign", "assign_data"), "write"),
-    "check_false": "check",
+    **dict.fromkeys(("check_false", "trap_if"), "check"),
 }
 """Rows that are done for their effect, with the kind of the call."""
 

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from anyshape.ir.code import CFunction, Function, TritonFunction
 from anyshape.ir.loops import Kernel
 from anyshape.optional import available
-from anyshape.runtime.launch import Loaded
+from anyshape.runtime.launch import TRAPS, Loaded
 from anyshape.targets.cpu.build import Builder
 from anyshape.targets.cpu.c import emit_c
 from anyshape.targets.cpu.native import argument_types
 from anyshape.targets.triton.kernel import emit_triton
 from anyshape.targets.triton.launch import TritonLoader
+
+Run = Callable[..., tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +65,44 @@ def target_of(device: str) -> Target | None:
     return TARGETS.get(device.partition(":")[0])
 
 
+def allocators(devices: frozenset[str]) -> dict[str, str]:
+    """Short ways to new memory, by device: of one GPU at most, which is the current one then."""
+    gpus = devices - {"cpu"}
+    return {"cpu": "anyshape.empty_cpu"} | (
+        dict.fromkeys(gpus, "anyshape.empty_cuda") if len(gpus) == 1 else {}
+    )
+
+
+def on_device(run: Run, devices: frozenset[str]) -> Run:
+    """``run`` with the program's one GPU as the current device, and with what the device found
+    since the last call raised first."""
+    gpus = devices - {"cpu"}
+    if not gpus:
+        return run
+    index = torch.device(min(gpus)).index or 0
+
+    def running(*arguments: Any) -> tuple[Any, ...]:
+        TRAPS.raise_traps()
+        if len(gpus) > 1 or torch._C._cuda_getDevice() == index:
+            return run(*arguments)
+        with torch.cuda.device(index):
+            return run(*arguments)
+
+    return running
+
+
 @dataclass(slots=True)
 class Loaders:
     """Loads functions, each by its own target."""
 
     c: Builder
-    triton: TritonLoader = field(default_factory=TritonLoader)
+    triton: TritonLoader
 
     def load(self, wanted: Mapping[str, Function]) -> Mapping[str, Loaded]:
         """Every function by its name."""
         c = {name: f for name, f in wanted.items() if isinstance(f, CFunction)}
         triton = {name: f for name, f in wanted.items() if isinstance(f, TritonFunction)}
-        return {**(self.c.load(c) if c else {}), **(self.triton.load(triton) if triton else {})}
+        return {
+            **(self.c.load(c) if c else {}),
+            **(self.triton.load(triton, self.c) if triton else {}),
+        }

@@ -10,6 +10,7 @@ import itertools
 import os
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 if sys.argv[1] == "interpret":
@@ -29,9 +30,9 @@ from anyshape.ir.graph import TensorType
 from anyshape.ir.program import Allocate, BufferRef, Call, Free, Launch
 from anyshape.ir.scalars import evaluate_scalar
 from anyshape.symbolic import evaluate
-from anyshape.targets.triton.kernel import emit_triton
+from anyshape.targets.triton.kernel import emit_triton, total_dtype, totals
 from anyshape.targets.triton.launch import compile_kernel
-from anyshape.targets.triton.schedules import Chooser, KernelSchedule, default_schedule
+from anyshape.targets.triton.schedules import Chooser, KernelSchedule, default_schedule, may_split
 
 _patch_lang_tensor = interpreter._patch_lang_tensor
 
@@ -52,6 +53,14 @@ def schedules(kernel):
         yield KernelSchedule(4, 512, whole=True, wide=False)
     else:
         yield KernelSchedule(64, wide=False)
+
+
+def loaded(kernel, directory, number, turn):
+    """The module of a schedule; two where rows are cut into shares."""
+    if turn < 2 or not may_split(kernel):
+        return load(kernel, directory, number, [*schedules(kernel)][turn % 2])
+    parts = (KernelSchedule(4, 16, wide=False, part=part) for part in ("partial", "final"))
+    return tuple(load(kernel, directory, f"{number}_{part.part}", part) for part in parts)
 
 
 def load(kernel, directory, number, schedule):
@@ -115,8 +124,19 @@ def launch(step, values, sizes, modules):
         else:
             args.append(evaluate_scalar(arg, sizes, {}))
     module = modules[step.kernel]
+    if isinstance(module, tuple):
+        return launch_shares(step, module, args)
     table = module.LAUNCH
     module.kernel[(2,)](*args, **table["constants"])
+
+
+def launch_shares(step, modules, args, shares=3):
+    """Rows cut into shares of 128 elements, which is more than the sizes here need."""
+    cells = Chooser.of(step.kernel).cells(*args)
+    dtypes_of = [total_dtype(step.kernel, n) for n in totals(step.kernel)]
+    scratch = [torch.empty(shares * cells, dtype=getattr(torch, d.name)) for d in dtypes_of]
+    for module, grid in zip(modules, ((2, shares), (2,))):
+        module.kernel[grid](*args, *scratch, shares, 128, **module.LAUNCH["constants"])
 
 
 SIZES = [(1, 1), (2, 3), (5, 70)]
@@ -129,10 +149,8 @@ def run_interpreted(name):
         compiled = compile_sketch(make, *case)
         with tempfile.TemporaryDirectory() as directory:
             kernels = compiled.program.kernels()
-            for turn, (a, b) in itertools.product((0, 1), SIZES):
-                modules = {
-                    k: load(k, directory, n, [*schedules(k)][turn]) for n, k in enumerate(kernels)
-                }
+            for turn, (a, b) in itertools.product((0, 1, 2), SIZES):
+                modules = {k: loaded(k, directory, n, turn) for n, k in enumerate(kernels)}
                 args = tensors(case, a, b)
                 wanted = reference.run(compiled.graph, [t.clone() for t in args])
                 found = interpret(compiled, args, modules)
@@ -149,8 +167,14 @@ def run_compiled(name):
     compiled = compile_sketch(make, *case)
     with tempfile.TemporaryDirectory() as directory:
         for step in launches(compiled.program):
-            chosen, _ = Chooser.of(step.kernel).schedule([256 for _ in step.kernel.params])
-            for schedule in (default_schedule(step.kernel), chosen):
+            choice = Chooser.of(step.kernel).schedule([4096 for _ in step.kernel.params])
+            chosen = [default_schedule(step.kernel), choice.schedule]
+            if may_split(step.kernel):
+                chosen += [
+                    replace(choice.schedule, part=p, whole=False, row=64)
+                    for p in ("partial", "final")
+                ]
+            for schedule in chosen:
                 function = TritonFunction("kernel", "", step.kernel, 0)
                 made = compile_kernel(
                     function, schedule, Path(directory), GPUTarget("cuda", 90, 32)

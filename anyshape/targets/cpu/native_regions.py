@@ -12,7 +12,7 @@ be called through Python.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -123,14 +123,11 @@ def _newly_used(
 
 def as_native(step: Step, buffers: Mapping[str, Buffer], *, library: bool = True) -> Step | None:
     """The step as C does it, None where it cannot."""
+    if any(name in buffers and buffers[name].device != "cpu" for name in _touched(step)):
+        return None
     match step:
-        case Allocate(buffer=name):
-            return step if buffers[name].device == "cpu" else None
-        case Free():
+        case Allocate() | Free() | Launch():
             return step
-        case Launch(args=args):
-            named = (arg.name for arg in args if isinstance(arg, BufferRef))
-            return step if all(buffers[name].device == "cpu" for name in named) else None
         case Call(kind="view", function="torch.as_strided") | Call(kind="check"):
             return step
         case Call(function=function) if function in BLAS_PRODUCTS and _is_blas_product(
@@ -140,6 +137,20 @@ def as_native(step: Step, buffers: Mapping[str, Buffer], *, library: bool = True
         case Call() if library:
             return library_call(step, buffers)
     return None
+
+
+def _touched(step: Step) -> Iterator[str]:
+    """The buffers that the step makes, frees, reads or writes."""
+    match step:
+        case Allocate(buffer=name):
+            yield name
+        case Free(buffers=names):
+            yield from names
+        case Launch(args=args):
+            yield from references(args)
+        case Call(args=args, kwargs=kwargs, outputs=outputs):
+            yield from references((*args, *kwargs.values()))
+            yield from filter(None, outputs)
 
 
 def _is_blas_product(step: Call, buffers: Mapping[str, Buffer]) -> bool:

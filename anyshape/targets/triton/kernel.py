@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from anyshape.ir.dtypes import DType, bool_
+from anyshape.ir.dtypes import DType, bool_, int32
 from anyshape.ir.loops import (
     Axis,
     Const,
@@ -124,6 +124,22 @@ def emit_triton(kernel: Kernel, name: str, schedule: KernelSchedule | None = Non
     return _Emitter(kernel, name, schedule or default_schedule(kernel)).text()
 
 
+def totals(kernel: Kernel) -> tuple[int, ...]:
+    """The reductions whose totals the shares of a row leave."""
+    return tuple(n for n, e in enumerate(kernel.elements) if isinstance(e, Reduce))
+
+
+def scratch_name(number: int) -> str:
+    """The parameter with the memory of a reduction's shares: [shares, cells]."""
+    return f"w{number}"
+
+
+def total_dtype(kernel: Kernel, number: int) -> DType:
+    """In which dtype the shares of a reduction are kept."""
+    dtype = kernel.elements[number].dtype
+    return int32 if dtype is bool_ else dtype
+
+
 def block_sizes(schedule: KernelSchedule) -> dict[str, int]:
     """The constants of the function, by name."""
     return {"XBLOCK": schedule.block} | ({"RBLOCK": schedule.row} if schedule.row else {})
@@ -139,14 +155,18 @@ class _Emitter:
     opened: set[str] = field(default_factory=set)
     phases: Phases = field(init=False)
     columns: frozenset[str] = field(init=False)
+    totals: tuple[int, ...] = field(init=False)
 
     def text(self) -> str:
         kernel = self.kernel
         if any(s.mode in ("prod",) or (kernel.ordered and s.mode == "set") for s in kernel.stores):
             raise NotImplementedError("writes that must happen in order")
         self.phases = analyse(kernel)
+        self.totals = totals(kernel) if self.schedule.part != "whole" else ()
         self.columns = frozenset(axis.name for axis in kernel.axes)
         names = [p.name for p in kernel.params]
+        if self.schedule.part != "whole":
+            names += [*map(scratch_name, totals(kernel)), "shares", "each"]
         sizes = [p.name for p in kernel.params if not isinstance(p, PointerParam)]
         self._body()
         blocks = ["XBLOCK: tl.constexpr"] + ["RBLOCK: tl.constexpr"] * bool(kernel.reduction_axes)
@@ -189,9 +209,19 @@ class _Emitter:
         self._line("zero = x * 0")
         self._decode("x", kernel.axes)
         done: set[int] = set()
+        if self.schedule.part == "partial":
+            self._row_elements(0, done)
+            self._row_pass(0, done)
+            for n in self.totals:
+                place = f"tl.program_id(1).to({self._index}) * xtotal + x"
+                self._line(f"tl.store({scratch_name(n)} + {place}, a{n}t, mask=xmask)")
+            self.depth -= 1
+            return
         for level in range(self.phases.count):
+            if self.schedule.part == "final" and level == 0:
+                self._combine_shares(done)
             self._row_elements(level, done)
-            if kernel.reduction_axes:
+            if kernel.reduction_axes and self.schedule.part != "final":
                 self._row_pass(level, done)
             for store in self.phases.stores(level, "row" if kernel.reduction_axes else "cell"):
                 self._store(store)
@@ -251,6 +281,11 @@ class _Emitter:
         if self.schedule.whole:
             if "r" not in self.opened:
                 self._row_indices("0")
+        elif self.schedule.part == "partial":
+            self._line(f"first = tl.program_id(1).to({self._index}) * each")
+            self._line("stop = tl.minimum(first + each, rtotal)")
+            self._open("for start in range(first, stop, RBLOCK):")
+            self._row_indices("start")
         else:
             self._open("for start in range(0, rtotal, RBLOCK):")
             self._row_indices("start")
@@ -271,8 +306,29 @@ class _Emitter:
     def _row_indices(self, start: str) -> None:
         self.opened.add("r")
         self._line(f"r = ({start} + tl.arange(0, RBLOCK).to({self._index}))[None, :]")
-        self._line("rmask = r < rtotal")
+        self._line(f"rmask = r < {'stop' if self.schedule.part == 'partial' else 'rtotal'}")
         self._decode("r", self.kernel.reduction_axes)
+
+    def _combine_shares(self, done: set[int]) -> None:
+        """The totals of all rows, from those of their shares."""
+        for n in self.totals:
+            element = self.kernel.elements[n]
+            start, kind = _identity(element), _accumulator(element.dtype)
+            self._line(f"a{n} = tl.full([XBLOCK, RBLOCK], {start}, {kind})")
+        self._open("for start in range(0, shares, RBLOCK):")
+        self._line(f"s = (start + tl.arange(0, RBLOCK).to({self._index}))[None, :]")
+        self._line("rmask = s < shares")
+        for n in self.totals:
+            element = self.kernel.elements[n]
+            assert isinstance(element, Reduce)
+            place = f"{scratch_name(n)} + (s * xtotal + x)"
+            self._line(f"w = tl.load({place}, mask=xmask & rmask, other={_identity(element)})")
+            combined = _combined(element, f"a{n}", "w")
+            self._line(f"a{n} = tl.where(xmask & rmask, {combined}, a{n})")
+        self.depth -= 1
+        for n in self.totals:
+            self._total(n)
+        done |= set(self.totals)
 
     def _accumulate(self, number: int) -> None:
         element = self.kernel.elements[number]
@@ -299,6 +355,8 @@ class _Emitter:
         if element.combine in ("max", "min") and element.dtype.is_floating:
             self._line(f"n{number}n = tl.max(({part} != {part}).to(tl.int32), 1)[:, None]")
             self._line(f'{value} = tl.where(n{number}n > 0, float("nan"), {value})')
+        if self.schedule.part == "partial":
+            self._line(f"a{number}t = {value}.to({_accumulator(element.dtype)})")
         if element.dtype is bool_:
             self._line(f"{value} = {value} != 0")
         elif not element.dtype.is_floating:

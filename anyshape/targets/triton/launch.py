@@ -7,38 +7,50 @@ that it specializes on no value.
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import importlib.util
 import itertools
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from anyshape.ir.code import TritonFunction
+from anyshape.ir.code import CFunction, CType, TritonFunction
 from anyshape.ir.loops import Kernel, Param, PointerParam, ScalarParam
 from anyshape.optional import require
 from anyshape.runtime.launch import Loaded
-from anyshape.targets.triton.kernel import block_sizes, emit_triton
-from anyshape.targets.triton.schedules import Chooser, KernelSchedule
+from anyshape.targets.cpu.build import Builder
+from anyshape.targets.triton.kernel import (
+    block_sizes,
+    emit_triton,
+    scratch_name,
+    total_dtype,
+    totals,
+)
+from anyshape.targets.triton.schedules import Choice, Chooser, KernelSchedule
 
 LARGEST_GRID = (1 << 31) - 1
+MOST_SIZES = 4096
+"""Combinations of sizes that a launcher keeps what it chose for."""
 TYPES = {
     "bool": "i1", "uint8": "u8", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
     "float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64",
 }  # fmt: skip
 """Triton's names of dtypes."""
 
-Run = Callable[[int, int, tuple[Any, ...]], None]
-"""Launches a compiled kernel: (number of programs, stream, arguments)."""
-
 
 def signature(kernel: Kernel, schedule: KernelSchedule) -> dict[str, str]:
     """The type of each parameter, and of each constant, as Triton spells it."""
     types = {param.name: _type(param, schedule.wide) for param in kernel.params}
+    if schedule.part != "whole":
+        for n in totals(kernel):
+            types[scratch_name(n)] = f"*{TYPES[total_dtype(kernel, n).name]}"
+        types |= dict.fromkeys(("shares", "each"), "i64" if schedule.wide else "i32")
     return types | dict.fromkeys(block_sizes(schedule), "constexpr")
 
 
@@ -80,48 +92,155 @@ def _jit_function(function: TritonFunction, schedule: KernelSchedule, directory:
     return getattr(module, function.name)
 
 
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A compiled kernel: its address on the device, and how many threads and bytes it takes.
+    ``plain``: it needs nothing but its arguments."""
+
+    function: int
+    threads: int
+    shared: int
+    plain: bool
+    run: Callable[..., None]
+
+
 @dataclass(slots=True)
 class Launcher:
-    """One kernel on one device, with a compiled variant for each schedule that was chosen."""
+    """One kernel on one device, with a compiled variant for each schedule that was chosen.
+
+    ``chosen``: what to launch, by sizes and by the lowest bits of all addresses.
+    """
 
     function: TritonFunction
     device: int
     directory: Callable[[], Path]
     chooser: Chooser
-    compiled: dict[KernelSchedule, Run] = field(default_factory=dict)
+    direct: Callable[..., int]
+    compiled: dict[KernelSchedule, Variant] = field(default_factory=dict)
+    chosen: dict[tuple[int, ...], tuple[Variant, int]] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def __call__(self, *arguments: Any) -> None:
-        schedule, tiles = self.chooser.schedule(arguments)
-        if not tiles:
-            return
-        run = self.compiled.get(schedule)
-        if run is None or torch.cuda.current_device() != self.device:
-            with torch.cuda.device(self.device):
-                self._variant(schedule)(min(tiles, LARGEST_GRID), self._stream(), arguments)
-            return
-        run(min(tiles, LARGEST_GRID), self._stream(), arguments)
+    def call(self) -> Callable[..., None]:
+        """The function that launches: a lookup by sizes, then the driver's own call."""
+        names = [param.name for param in self.function.kernel.params]
+        numbers = [name for n, name in enumerate(names) if n not in self.chooser.pointers]
+        addresses = " | ".join(names[n] for n in self.chooser.pointers) or "0"
+        key = "".join(f"{name}, " for name in numbers)
+        given = ", ".join(names)
+        text = f"""def launch({given}):
+    key = ({key}({addresses}) & 15)
+    found = table.get(key)
+    if found is None:
+        found = choose(key, ({given},))
+    variant, tiles = found
+    if tiles and (not variant.plain or direct(
+        entry, variant.function, stream(device), tiles, variant.threads, variant.shared, {given}
+    )):
+        slow(variant, tiles, ({given},))
+"""
+        namespace: dict[str, Any] = {
+            "table": self.chosen,
+            "choose": self._choose,
+            "direct": self.direct,
+            "entry": driver_entry(),
+            "stream": torch._C._cuda_getCurrentRawStream,
+            "device": self.device,
+            "slow": self._slow,
+        }
+        exec(compile(text, f"<launch of {self.function.name}>", "exec"), namespace)
+        made: Callable[..., None] = namespace["launch"]
+        return made
 
-    def _stream(self) -> int:
-        stream: int = torch._C._cuda_getCurrentRawStream(self.device)
-        return stream
-
-    def _variant(self, schedule: KernelSchedule) -> Run:
+    def _choose(self, key: tuple[int, ...], arguments: tuple[Any, ...]) -> tuple[Variant, int]:
+        choice = self.chooser.schedule(arguments)
         with self.lock:
-            if schedule not in self.compiled:
-                made = compile_kernel(self.function, schedule, self.directory())
-                self.compiled[schedule] = _runner(made, tuple(block_sizes(schedule).values()))
-            return self.compiled[schedule]
+            if len(self.chosen) >= MOST_SIZES:
+                self.chosen.clear()
+            variant = self._cut(choice) if choice.shares > 1 else self._compiled(choice.schedule)
+            found = self.chosen[key] = variant, min(choice.tiles, LARGEST_GRID)
+            return found
+
+    def _compiled(self, schedule: KernelSchedule) -> Variant:
+        if schedule not in self.compiled:
+            made = compile_kernel(self.function, schedule, self.directory())
+            self.compiled[schedule] = _variant(made, tuple(block_sizes(schedule).values()))
+        return self.compiled[schedule]
+
+    def _cut(self, choice: Choice) -> Variant:
+        """Two kernels: totals of the shares of each row, then their combination."""
+        kernel, shares = self.function.kernel, choice.shares
+        partial = self._compiled(replace(choice.schedule, part="partial"))
+        tile = max(16, 1 << (shares - 1).bit_length())
+        last = replace(choice.schedule, part="final", row=min(tile, 64), warps=4)
+        final = self._compiled(last)
+        dtypes = [getattr(torch, total_dtype(kernel, n).name) for n in totals(kernel)]
+        device, cells_of = torch.device("cuda", self.device), self.chooser.cells
+
+        def run(tiles: int, stream: int, arguments: tuple[Any, ...]) -> None:
+            cells = cells_of(*arguments)
+            scratch = [torch.empty(shares * cells, dtype=dtype, device=device) for dtype in dtypes]
+            addresses = (memory.data_ptr() for memory in scratch)
+            given = (*arguments, *addresses, shares, choice.each)
+            partial.run(tiles, stream, given, shares)
+            final.run(tiles, stream, given)
+
+        return Variant(0, 0, 0, plain=False, run=run)
+
+    def _slow(self, variant: Variant, tiles: int, arguments: tuple[Any, ...]) -> None:
+        """By way of Triton's own launcher, which also makes a context where the thread has none."""
+        variant.run(tiles, torch._C._cuda_getCurrentRawStream(self.device), arguments)
 
 
-def _runner(compiled: Any, constants: tuple[int, ...]) -> Run:
-    run, packed = compiled.run, compiled.packed_metadata
+def _variant(compiled: Any, constants: tuple[int, ...]) -> Variant:
+    run, packed, meta = compiled.run, compiled.packed_metadata, compiled.metadata
     function = compiled.function
 
-    def launch(programs: int, stream: int, arguments: tuple[Any, ...]) -> None:
-        run(programs, 1, 1, stream, function, packed, None, None, None, *arguments, *constants)
+    def launch(programs: int, stream: int, arguments: tuple[Any, ...], shares: int = 1) -> None:
+        run(programs, shares, 1, stream, function, packed, None, None, None, *arguments, *constants)
 
-    return launch
+    needs = meta.global_scratch_size or meta.profile_scratch_size or meta.launch_cooperative_grid
+    plain = not needs and not meta.launch_pdl and meta.num_ctas == 1 and meta.shared <= 48 << 10
+    return Variant(function, meta.num_warps * 32, meta.shared, plain, launch)
+
+
+@functools.cache
+def driver_entry() -> int:
+    """The address of the driver's ``cuLaunchKernel``; 0 where there is no driver."""
+    try:
+        found = ctypes.CDLL("libcuda.so.1")["cuLaunchKernel"]
+    except (OSError, AttributeError):
+        return 0
+    return ctypes.cast(found, ctypes.c_void_p).value or 0
+
+
+def direct_launch(kernel: Kernel) -> tuple[str, CFunction] | None:
+    """A C function that launches kernels of so many parameters by the driver, None for kernels
+    that take floats. Each argument is 8 bytes, of which the driver takes the lower ones."""
+    if any(isinstance(p, ScalarParam) and p.dtype.is_floating for p in kernel.params):
+        return None
+    count = len(kernel.params)
+    name = f"as_gpu_launch_{count}"
+    given = "".join(f", long a{n}" for n in range(count))
+    values = "".join(f"&a{n}, " for n in range(count))
+    text = f"""
+long {name}(void *entry, void *function, void *stream, long tiles, long threads, long shared{given})
+{{
+    void *scratch = 0, *profile = 0;
+    void *values[] = {{{values}&scratch, &profile}};
+    int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                  void *, void **, void **) = entry;
+    if (!entry) return 1;
+    return launch(function, tiles, 1, 1, threads, 1, 1, shared, stream, values, 0);
+}}
+"""
+    types: list[CType] = ["pointer", "pointer", "pointer"]
+    types += ["int64"] * (3 + count)
+    return name, CFunction(text, tuple(types), returns_status=True)
+
+
+def _refused(*arguments: Any) -> int:
+    """Stands for the driver's call where the kernel's parameters do not fit it."""
+    return 1
 
 
 @dataclass(slots=True)
@@ -132,15 +251,20 @@ class TritonLoader:
     files: list[tempfile.TemporaryDirectory[str]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def load(self, wanted: Mapping[str, TritonFunction]) -> Mapping[str, Loaded]:
-        """Launchers by name. Nothing is compiled before it is launched."""
+    def load(self, wanted: Mapping[str, TritonFunction], builder: Builder) -> Mapping[str, Loaded]:
+        """Launchers by name. No kernel is compiled before it is launched; ``builder`` builds the
+        C functions that hand arguments to the driver."""
+        calls = {name: direct_launch(function.kernel) for name, function in wanted.items()}
+        texts = dict(filter(None, calls.values()))
+        built = builder.functions(texts) if texts else {}
         with self.lock:
             for name, function in wanted.items():
                 key = name, function.device
                 if key not in self.loaded:
-                    chooser = Chooser.of(function.kernel)
-                    launcher = Launcher(function, function.device, self.directory, chooser)
-                    self.loaded[key] = Loaded(launcher)
+                    chooser, call = Chooser.of(function.kernel), calls[name]
+                    direct = _refused if call is None else built[call[0]]
+                    launcher = Launcher(function, function.device, self.directory, chooser, direct)
+                    self.loaded[key] = Loaded(launcher.call())
             return {name: self.loaded[name, f.device] for name, f in wanted.items()}
 
     def directory(self) -> Path:

@@ -9,8 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from anyshape.ir.loops import Kernel, Load, PointerParam, SizeParam, Store, index_names
+from anyshape.ir.loops import (
+    Kernel,
+    Load,
+    PointerParam,
+    Reduce,
+    Scan,
+    SizeParam,
+    Store,
+    index_names,
+)
 from anyshape.symbolic import Dim, Expr, Symbol, substitute, to_python
 from anyshape.targets.reduction_phases import analyse, lane
 
@@ -20,6 +30,9 @@ WIDEST_ROW = 16_384
 """Elements of a row that one tile may hold."""
 FLAT_TILE = 1024
 LONG_ROW_TILE = 4096
+PROGRAMS = 1056
+"""Programs that keep a large GPU busy: eight for each of 132 multiprocessors."""
+MOST_SHARES = 512
 LARGEST_INT32 = (1 << 31) - 1
 
 
@@ -27,7 +40,9 @@ LARGEST_INT32 = (1 << 31) - 1
 class KernelSchedule:
     """``block`` cells of the parallel axes and ``row`` elements of the row are one tile (``row`` is
     0 where there are no rows). ``whole``: the tile holds the row. ``divisible``: positions of the
-    parameters that are multiples of 16. ``wide``: indices are 64 bits."""
+    parameters that are multiples of 16. ``wide``: indices are 64 bits. ``part``: rows are shared
+    out among programs; the ``partial`` kernel leaves a total of each share, ``final`` combines
+    them."""
 
     block: int
     row: int = 0
@@ -35,6 +50,27 @@ class KernelSchedule:
     warps: int = 4
     divisible: tuple[int, ...] = ()
     wide: bool = True
+    part: Literal["whole", "partial", "final"] = "whole"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is launched: ``shares`` of a row, ``each`` of so many elements, where it is cut."""
+
+    schedule: KernelSchedule
+    tiles: int
+    shares: int = 1
+    each: int = 0
+
+
+def may_split(kernel: Kernel) -> bool:
+    """Is it one pass over the row, of which a number for each place is left?"""
+    phases = analyse(kernel)
+    reduces = [n for n, e in enumerate(kernel.elements) if isinstance(e, Reduce)]
+    one_pass = all(phases.level[kernel.elements[n].arg] == 0 for n in reduces)  # type: ignore[union-attr]
+    scans = any(isinstance(element, Scan) for element in kernel.elements)
+    per_row = all(store.per == "row" for store in kernel.stores)
+    return bool(reduces) and one_pass and per_row and not scans
 
 
 def default_schedule(kernel: Kernel) -> KernelSchedule:
@@ -63,6 +99,7 @@ class Chooser:
     row: Callable[..., int]
     furthest: Callable[..., int]
     along_rows: bool
+    may_split: bool
     pointers: tuple[int, ...]
     sizes: tuple[int, ...]
 
@@ -75,12 +112,13 @@ class Chooser:
             _compiled(names, _product(axis.extent for axis in kernel.reduction_axes)),
             _compiled(names, f"max({', '.join(_furthest(kernel))}, 0)"),
             bool(kernel.reduction_axes) and walks_along_rows(kernel),
+            may_split(kernel),
             tuple(n for n, p in enumerate(kernel.params) if isinstance(p, PointerParam)),
             tuple(n for n, p in enumerate(kernel.params) if isinstance(p, SizeParam)),
         )
 
-    def schedule(self, arguments: Sequence[int]) -> tuple[KernelSchedule, int]:
-        """The schedule, and the number of tiles of cells."""
+    def schedule(self, arguments: Sequence[int]) -> Choice:
+        """The schedule, the number of tiles of cells, and of shares of a row."""
         cells, row = self.cells(*arguments), self.row(*arguments)
         aligned = all(arguments[n] % DIVISOR == 0 for n in self.pointers)
         divisible: tuple[int, ...] = ()
@@ -89,8 +127,20 @@ class Chooser:
         largest = max(self.furthest(*arguments), cells, row, *(arguments[n] for n in self.sizes))
         wide = largest > LARGEST_INT32
         block, tile, whole, warps = self._tile(row)
+        tiles = -(-cells // block)
+        shares = self._shares(row, tiles) if self.may_split else 1
+        if shares > 1:
+            tile, whole = (LONG_ROW_TILE // 2, False) if self.along_rows else (tile, False)
+            warps = 8 if self.along_rows else warps
+            block = 1 if self.along_rows else block
+            tiles = -(-cells // block)
         made = KernelSchedule(block, tile, whole, warps, divisible, wide)
-        return made, -(-cells // block)
+        return Choice(made, tiles, shares, -(-row // (tile * shares)) * tile if shares > 1 else 0)
+
+    def _shares(self, row: int, tiles: int) -> int:
+        """Into how many shares rows are cut so that every multiprocessor has work."""
+        least = LONG_ROW_TILE if self.along_rows else 128
+        return max(1, min(PROGRAMS // max(tiles, 1), row // least, MOST_SHARES))
 
     def _tile(self, row: int) -> tuple[int, int, bool, int]:
         if not self.kernel.reduction_axes:

@@ -25,7 +25,6 @@ OTHER_NAMES = {
     "ir/parse.py": "functions of host numbers",
     "ir/scalars.py": "functions of host numbers, which are defined there",
     "schedule/draft.py": "scalar operators of kernels",
-    "schedule/library.py": "kinds of arguments",
 }
 """Files whose tables name something else that is called alike."""
 

@@ -474,7 +474,23 @@ ANSWERS: dict[Any, tuple[bool]] = {
     torch.jit.is_tracing: (False,),
 }
 
+# What a process does not change: which GPUs it has, and what they can do.
+DEVICES = (
+    *(torch.cuda.is_available, torch.cuda.device_count, torch.cuda.get_device_capability),
+    *(torch.cuda.get_device_name, torch.cuda.get_device_properties, torch.cuda.is_bf16_supported),
+    *(torch.cuda.get_arch_list, torch.backends.cuda.is_built),
+)
+
+
+def _answered_now(fn: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda domain, args, kwargs: fn(*args, **kwargs)
+
+
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    **{fn: _answered_now(fn) for fn in DEVICES},
+    torch.cuda.current_device: lambda domain, args, kwargs: domain.relied.asked(
+        torch.cuda.current_device, ()
+    ),
     torch._ops.OpOverloadPacket.__call__: _packet,
     torch._ops.OpOverload.__call__: _packet,
     type(torch.nn.Parameter).__instancecheck__: _instance_check,

@@ -14,7 +14,7 @@ WORKERS ?= 2
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all test-sanitized fuzz lint format bench conformance clean
+.PHONY: demo test test-all test-gpu test-sanitized fuzz lint format bench conformance clean
 
 demo: $(READY)
 	$(RUN) -m anyshape demo
@@ -26,6 +26,10 @@ test-all: $(READY)
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -q -n $(WORKERS) --dist worksteal --durations=10 -m "not gpu"
 
 	$(MAKE) test-sanitized
+
+# On a machine with an NVIDIA GPU: the kernel suite and the programs of tests/gpu.
+test-gpu: $(READY)
+	$(RUN) -m pytest -q -m gpu tests/gpu tests/moe tests/attention
 
 # Generated C under gcc's address and undefined-behaviour sanitizers.
 SANITIZED := tests/bounds tests/fuzz tests/ops tests/codegen tests/schedule

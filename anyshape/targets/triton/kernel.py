@@ -57,10 +57,11 @@ def as_times(a, b):
 def as_tanh(x):
     a = tl.abs(x)
     s = x * x
-    r = 1.57394409e-2 * s - 5.23025580e-2
-    r = (r * s + 1.33152470e-1) * s - 3.33327681e-1
-    small = r * s * x + x
-    big = 1.0 - 2.0 / (tl.exp(a + a) + 1.0)
+    r = tl.fma(tl.full([], 1.57394409e-2, x.dtype), s, tl.full([], -5.23025580e-2, x.dtype))
+    r = tl.fma(r, s, tl.full([], 1.33152470e-1, x.dtype))
+    r = tl.fma(r, s, tl.full([], -3.33327681e-1, x.dtype))
+    small = tl.fma(r * s, x, x)
+    big = 1.0 - tl.fdiv(tl.full([], 2.0, x.dtype), tl.exp(a + a) + 1.0)
     return tl.where(a <= 0.55, small, tl.where(x < 0, -big, big))
 
 

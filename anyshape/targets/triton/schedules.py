@@ -32,7 +32,7 @@ FLAT_TILE = 1024
 LONG_ROW_TILE = 4096
 PROGRAMS = 1056
 """Programs that keep a large GPU busy: eight for each of 132 multiprocessors."""
-MOST_SHARES = 512
+MOST_SHARES = 1056
 LARGEST_INT32 = (1 << 31) - 1
 
 
@@ -130,8 +130,7 @@ class Chooser:
         tiles = -(-cells // block)
         shares = self._shares(row, tiles) if self.may_split else 1
         if shares > 1:
-            tile, whole = (LONG_ROW_TILE // 2, False) if self.along_rows else (tile, False)
-            warps = 8 if self.along_rows else warps
+            tile, whole, warps = (LONG_ROW_TILE * 2 if self.along_rows else 64), False, 8
             block = 1 if self.along_rows else block
             tiles = -(-cells // block)
         made = KernelSchedule(block, tile, whole, warps, divisible, wide)
@@ -139,7 +138,7 @@ class Chooser:
 
     def _shares(self, row: int, tiles: int) -> int:
         """Into how many shares rows are cut so that every multiprocessor has work."""
-        least = LONG_ROW_TILE if self.along_rows else 128
+        least = LONG_ROW_TILE * 4 if self.along_rows else 256
         return max(1, min(PROGRAMS // max(tiles, 1), row // least, MOST_SHARES))
 
     def _tile(self, row: int) -> tuple[int, int, bool, int]:
@@ -149,7 +148,7 @@ class Chooser:
             return 64, 16, False, 4
         tile = max(16, 1 << max(row - 1, 0).bit_length())
         if tile > WIDEST_ROW:
-            return 1, LONG_ROW_TILE, False, 16
+            return 1, LONG_ROW_TILE * 2, False, 16
         warps = 4 if tile <= 2048 else 8 if tile <= 8192 else 16
         return max(1, FLAT_TILE // tile), tile, True, warps
 

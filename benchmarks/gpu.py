@@ -1,0 +1,298 @@
+"""Compiled programs on one GPU beside eager torch and torch.compile, in one process.
+
+    python -m benchmarks.gpu OUT_FOLDER [kernels|models ...] [--no-peers]
+
+Kernels: the time of a CUDA graph of ten calls, which is the device's time alone; `host` is what a
+call costs the host. Models: the median of calls that are waited for, and the sum of first calls
+over all shapes. Peers are torch.compile's defaults, a graph for each shape (`static`) and one for
+all (`dynamic`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+import transformers
+import triton
+from torch import Tensor
+
+import anyshape
+from benchmarks.moe_kernels import ceilings
+
+SIZES = ((16384, 4096), (4096, 5120), (4096, 4096), (64, 2048))
+SHAPES = ((1, 512), (1, 384), (4, 100), (1, 1), (8, 1), (64, 1), (17, 1), (2, 1024))
+VOCABULARY = 32000
+EPSILON = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One program at one size: microseconds on the device and on the host, and bytes it moves."""
+
+    name: str
+    size: tuple[int, int]
+    right: bool
+    bytes: int
+    times: Mapping[str, float]
+    host: float
+
+    def __str__(self) -> str:
+        times = "  ".join(f"{name} {took:8.1f}" for name, took in self.times.items())
+        rate = self.bytes / self.times["ours"] / 1e6
+        right = "" if self.right else "  WRONG"
+        size = f"{self.size[0]} x {self.size[1]}"
+        return f"{self.name:14} {size:>14}  {times}  {rate:5.2f} TB/s  host {self.host:5.1f}{right}"
+
+
+def rms_norm(x: Tensor, w: Tensor) -> Tensor:
+    scale = torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + EPSILON)
+    return x * scale.to(x.dtype) * w
+
+
+def swiglu(x: Tensor) -> Tensor:
+    gate, up = x.chunk(2, -1)
+    return F.silu(gate) * up
+
+
+def softmax(x: Tensor) -> Tensor:
+    return torch.softmax(x.float(), -1)
+
+
+def add_gelu(x: Tensor, y: Tensor) -> Tensor:
+    return F.gelu(x + y, approximate="tanh")
+
+
+def norm_gelu(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    return F.gelu(F.layer_norm(x, (x.shape[-1],), w, b), approximate="tanh")
+
+
+def residual_norm(x: Tensor, y: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    total = x + y
+    return total, rms_norm(total, w)
+
+
+def cross_entropy(x: Tensor, target: Tensor) -> Tensor:
+    return F.cross_entropy(x.float(), target)
+
+
+def sum_of_columns(x: Tensor) -> Tensor:
+    return x.sum(0)
+
+
+def sum_of_all(x: Tensor) -> Tensor:
+    return x.float().sum()
+
+
+def transposed_add(x: Tensor, y: Tensor) -> Tensor:
+    return x.t() + y.t()
+
+
+def places(x: Tensor) -> Tensor:
+    return x.argmax(-1)
+
+
+PROGRAMS: Mapping[str, tuple[Callable[..., Any], str, int]] = {
+    "rms norm": (rms_norm, "xw", 4),
+    "SwiGLU": (swiglu, "x", 3),
+    "softmax": (softmax, "x", 6),
+    "add + GELU": (add_gelu, "xy", 6),
+    "norm + GELU": (norm_gelu, "xwb", 4),
+    "residual norm": (residual_norm, "xyw", 8),
+    "cross entropy": (cross_entropy, "xt", 2),
+    "sum over rows": (sum_of_columns, "x", 2),
+    "sum of all": (sum_of_all, "x", 2),
+    "transposed add": (transposed_add, "xy", 6),
+    "argmax": (places, "x", 2),
+}
+"""Name -> the program, its operands, and the bytes it moves for each element of x (bfloat16)."""
+
+
+def operands(rows: int, columns: int) -> dict[str, Tensor]:
+    x = torch.randn(rows, columns, device="cuda", dtype=torch.bfloat16)
+    w = torch.randn(columns, device="cuda", dtype=torch.bfloat16)
+    target = torch.randint(0, columns, (rows,), device="cuda")
+    return {"x": x, "y": torch.randn_like(x), "w": w, "b": torch.randn_like(w), "t": target}
+
+
+def device_time(call: Callable[[], object], calls: int = 10, rounds: int = 7) -> float:
+    """Microseconds of a call on the device: the median over replays of a graph of several."""
+    for _ in range(3):
+        call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(calls):
+            call()
+    times = []
+    for _ in range(rounds + 1):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(end) * 1e3 / calls)
+    return statistics.median(times[1:])
+
+
+def host_time(call: Callable[[], object], calls: int = 200) -> float:
+    """Microseconds that a call keeps the host."""
+    for _ in range(20):
+        call()
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(calls):
+        call()
+    took = time.perf_counter() - start
+    torch.cuda.synchronize()
+    return took / calls * 1e6
+
+
+def is_right(made: Any, wanted: Any, exact: Any) -> bool:
+    """Not further from float64's result than twice eager's distance, or a rounding."""
+    pairs = zip(*((t if isinstance(t, tuple) else (t,)) for t in (made, wanted, exact)))
+    for ours, eager, true in pairs:
+        if ours.dtype is not eager.dtype or ours.shape != eager.shape:
+            return False
+        if not ours.is_floating_point():
+            if not torch.equal(ours, eager):
+                return False
+            continue
+        scale = true.abs().max().item() * torch.finfo(ours.dtype).eps
+        far, eagers = ((t.double() - true.double()).abs().max().item() for t in (ours, eager))
+        if far > 2 * eagers + scale:
+            return False
+    return True
+
+
+def exactly(program: Callable[..., Any], given: Sequence[Tensor]) -> Any:
+    """The result of float64 operands; conversions to float32 inside are the program's own."""
+    return program(*(t.double() if t.is_floating_point() else t for t in given))
+
+
+def kernels(peers: bool) -> Iterator[Row]:
+    compiled = {name: anyshape.compile(row[0], fullgraph=True) for name, row in PROGRAMS.items()}
+    for rows, columns in SIZES:
+        values = operands(rows, columns)
+        for name, (program, letters, each) in PROGRAMS.items():
+            given = [values[letter] for letter in letters]
+            ours = compiled[name]
+            right = is_right(ours(*given), program(*given), exactly(program, given))
+            sides: dict[str, Callable[..., Any]] = {"ours": ours, "eager": program}
+            if peers:
+                sides |= {"static": torch.compile(program, dynamic=False)}
+                sides |= {"dynamic": torch.compile(program, dynamic=True)}
+            times = {}
+            for side, call in sides.items():
+                torch.compiler.reset()
+                times[side] = device_time(lambda call=call, given=given: call(*given))  # type: ignore[misc]
+            host = host_time(lambda ours=ours, given=given: ours(*given))  # type: ignore[misc]
+            yield Row(name, (rows, columns), right, each * rows * columns, times, host)
+    for name, ours in compiled.items():
+        assert ours.stats().specializations == 1, name
+
+
+def llama() -> torch.nn.Module:
+    config = transformers.LlamaConfig(
+        hidden_size=2048, intermediate_size=5632, num_hidden_layers=8, num_attention_heads=16,
+        num_key_value_heads=8, vocab_size=VOCABULARY,
+    )  # fmt: skip
+    return transformers.LlamaForCausalLM(config)
+
+
+def qwen3_moe() -> torch.nn.Module:
+    config = transformers.Qwen3MoeConfig(
+        vocab_size=VOCABULARY, hidden_size=2048, intermediate_size=6144, num_hidden_layers=4,
+        num_attention_heads=32, num_key_value_heads=4, head_dim=128, num_experts=128,
+        num_experts_per_tok=8, moe_intermediate_size=768,
+    )  # fmt: skip
+    config._experts_implementation = "grouped_mm"
+    return transformers.Qwen3MoeForCausalLM(config)
+
+
+MODELS = {"Llama, 8 layers": llama, "Qwen3-MoE, 4 layers": qwen3_moe}
+
+
+def waited(call: Callable[[], object], calls: int = 15) -> float:
+    """Milliseconds of a call that is waited for, the median."""
+    for _ in range(3):
+        call()
+    times = []
+    for _ in range(calls):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        call()
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times) * 1e3
+
+
+def models(peers: bool) -> Iterator[dict[str, object]]:
+    for name, make in MODELS.items():
+        torch.manual_seed(0)
+        with torch.device("cuda"):
+            model = make().to(torch.bfloat16).eval()
+        ours = anyshape.compile(model)
+        sides: dict[str, Any] = {"ours": ours, "eager": model}
+        if peers:
+            torch.compiler.reset()
+            sides["torch.compile"] = torch.compile(model)
+        first = dict.fromkeys(sides, 0.0)
+        for batch, length in SHAPES:
+            ids = torch.randint(0, VOCABULARY, (batch, length), device="cuda")
+            times = {}
+            for side, call in sides.items():
+                torch.cuda.synchronize()
+                start = time.perf_counter()
+                call(ids, use_cache=False)
+                torch.cuda.synchronize()
+                first[side] += time.perf_counter() - start
+                times[side] = waited(lambda call=call, ids=ids: call(ids, use_cache=False))  # type: ignore[misc]
+            made, wanted = (s(ids, use_cache=False).logits.float() for s in (ours, model))
+            far = ((made - wanted).norm() / wanted.norm()).item()
+            yield {"model": name, "shape": (batch, length), "ms": times, "from eager": far}
+        stats = ours.stats()
+        yield {
+            "model": name, "first calls, s": first, "specializations": stats.specializations,
+            "graph breaks": stats.graph_breaks,
+            "peak GB": torch.cuda.max_memory_allocated() / 1e9,
+        }  # fmt: skip
+        del model, ours, sides
+        torch.cuda.empty_cache()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("tables", nargs="*", default=["kernels", "models"])
+    parser.add_argument("--no-peers", action="store_true")
+    chosen = parser.parse_args()
+    torch.manual_seed(0)
+    content: dict[str, Any] = {
+        "device": torch.cuda.get_device_name(), "torch": torch.__version__,
+        "triton": triton.__version__, "transformers": transformers.__version__,
+        "python": platform.python_version(), "ceilings": ceilings(),
+    }  # fmt: skip
+    print(json.dumps(content, indent=1), flush=True)
+    makers: dict[str, Callable[[bool], Iterator[Any]]] = {"kernels": kernels, "models": models}
+    with torch.no_grad():
+        for table in chosen.tables:
+            content[table] = []
+            for row in makers[table](not chosen.no_peers):
+                print(row, flush=True)
+                content[table].append(asdict(row) if isinstance(row, Row) else row)
+                chosen.folder.mkdir(parents=True, exist_ok=True)
+                (chosen.folder / "gpu.json").write_text(json.dumps(content, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

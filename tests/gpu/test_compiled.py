@@ -1,0 +1,139 @@
+"""Programs compiled on a GPU beside eager torch: one compile for sizes 0, 1, odd and large."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import anyshape
+from benchmarks.gpu import PROGRAMS, exactly, is_right
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+]
+
+SIZES = [(1, 2), (3, 1000), (0, 8), (70, 2), (33, 16384), (5, 40000), (2048, 64), (1, 300000)]
+
+
+def operands(rows: int, columns: int, dtype: torch.dtype) -> dict[str, Tensor]:
+    x = torch.randn(rows, columns, device="cuda").to(dtype)
+    w = torch.randn(columns, device="cuda").to(dtype)
+    target = torch.randint(0, columns, (rows,), device="cuda")
+    return {"x": x, "y": torch.randn_like(x), "w": w, "b": torch.randn_like(w), "t": target}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_compile_is_right_at_every_size(name: str, dtype: torch.dtype) -> None:
+    program, letters, _ = PROGRAMS[name]
+    fast = anyshape.compile(program, fullgraph=True, options={"fallback": "error"})
+    for rows, columns in SIZES:
+        values = operands(rows, columns, dtype)
+        given = [values[letter] for letter in letters]
+        try:
+            wanted = program(*given)
+        except Exception as error:
+            with pytest.raises(type(error)):
+                fast(*given)
+            continue
+        assert is_right(fast(*given), wanted, exactly(program, given)), (rows, columns)
+    assert fast.stats().specializations == 1
+
+
+def mixed(x: Tensor) -> Tensor:
+    return x.to("cpu") * 2 + torch.ones(3).sum()
+
+
+def written(x: Tensor) -> Tensor:
+    x.add_(1)
+    return x * 2
+
+
+CASES: dict[str, Callable[..., Any]] = {
+    "data decides a size": lambda x, i: x[x > 0].sum(),
+    "index_add": lambda x, i: torch.zeros(10, device=x.device).index_add(0, i, x[:, 0]),
+    "cumsum": lambda x, i: x.cumsum(-1),
+    "sort": lambda x, i: x.sort(-1)[0],
+    "floats divided": lambda x, i: (x // 0.3, x % 0.7, torch.fmod(x, 0.7), x / 3),
+    "integers divided": lambda x, i: (i // 3, i % 3, (i - 5) // 3, (i - 5) % 3),
+    "written": lambda x, i: written(x),
+    "dropout": lambda x, i: F.dropout(x, 0.5),
+    "variances": lambda x, i: (x.var(-1), x.std(0), x.mean()),
+    "joined": lambda x, i: (torch.cat([x, x * 2]), torch.stack([x, x])),
+    "convolution": lambda x, i: torch.relu(F.conv2d(x[None, None], x[None, None, :3, :3])),
+    "float64": lambda x, i: torch.tanh(x.double()) * torch.erf(x.double()),
+    "conditions": lambda x, i: ((x > 0) & (x < 1)).any(-1),
+    "products of rows": lambda x, i: x[:, :5].prod(-1),
+    "extremes": lambda x, i: (x.amax(0), x.argmin(1)),
+    "permuted": lambda x, i: x.permute(1, 0).contiguous() + 1,
+    "small integers": lambda x, i: (x * 10).to(torch.int8).sum(-1),
+    "embedding": lambda x, i: F.embedding(i, x),
+    "two devices": lambda x, i: mixed(x),
+    "matmul": lambda x, i: F.gelu(x @ x.mT) + 1,
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_as_eager(name: str) -> None:
+    program, fast = CASES[name], anyshape.compile(CASES[name])
+    for rows, columns in ((33, 100), (17, 64)):
+        x = torch.randn(rows, columns, device="cuda")
+        i = torch.randint(0, 10, (rows,), device="cuda")
+        torch.manual_seed(1)
+        wanted = program(x.clone(), i)
+        torch.manual_seed(1)
+        made = fast(x.clone(), i)
+        torch.testing.assert_close(made, wanted, rtol=3e-5, atol=3e-5)
+        for ours, eager in zip(*((t if isinstance(t, tuple) else (t,)) for t in (made, wanted))):
+            assert ours.stride() == eager.stride()
+    assert fast.stats().internal_errors == 0
+
+
+def test_an_index_out_of_range_is_raised_at_the_next_call() -> None:
+    fast = anyshape.compile(lambda w, i: F.embedding(i, w) * 2, fullgraph=True)
+    weight, good = torch.randn(10, 8, device="cuda"), torch.tensor([1, 9], device="cuda")
+    fast(weight, torch.tensor([1, 50], device="cuda"))
+    torch.cuda.synchronize()
+    with pytest.raises(IndexError, match=r"test_compiled\.py"):
+        fast(weight, good)
+    torch.testing.assert_close(fast(weight, good), F.embedding(good, weight) * 2)
+
+
+def test_other_threads_and_streams() -> None:
+    fast = anyshape.compile(lambda x: torch.softmax(x, -1) + 1)
+    x, made = torch.randn(64, 1000, device="cuda"), []
+
+    def work() -> None:
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.default_stream())
+        with torch.cuda.stream(stream):
+            made.append(fast(x))
+        stream.synchronize()
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 8
+    for result in made:
+        torch.testing.assert_close(result, torch.softmax(x, -1) + 1)
+
+
+def test_inside_a_graph_of_the_users_own() -> None:
+    fast = anyshape.compile(lambda x: torch.softmax(x, -1) + 1)
+    x = torch.randn(64, 1000, device="cuda")
+    fast(x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        made = fast(x)
+    x.copy_(torch.randn_like(x))
+    graph.replay()
+    torch.testing.assert_close(made, torch.softmax(x, -1) + 1)

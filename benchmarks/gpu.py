@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.nn.functional as F
@@ -167,6 +168,8 @@ def is_right(made: Any, wanted: Any, exact: Any) -> bool:
             if not torch.equal(ours, eager):
                 return False
             continue
+        if not true.numel():
+            continue
         scale = true.abs().max().item() * torch.finfo(ours.dtype).eps
         far, eagers = ((t.double() - true.double()).abs().max().item() for t in (ours, eager))
         if far > 2 * eagers + scale:
@@ -175,8 +178,9 @@ def is_right(made: Any, wanted: Any, exact: Any) -> bool:
 
 
 def exactly(program: Callable[..., Any], given: Sequence[Tensor]) -> Any:
-    """The result of float64 operands; conversions to float32 inside are the program's own."""
-    return program(*(t.double() if t.is_floating_point() else t for t in given))
+    """The result of float64 operands, where the program converts to float32 too."""
+    with mock.patch.object(Tensor, "float", Tensor.double):
+        return program(*(t.double() if t.is_floating_point() else t for t in given))
 
 
 def kernels(peers: bool) -> Iterator[Row]:

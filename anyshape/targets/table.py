@@ -45,6 +45,12 @@ def _triton_kernel(kernel: Kernel, name: str, device: str) -> Function:
     return TritonFunction(name, emit_triton(kernel, name), kernel, torch.device(device).index or 0)
 
 
+def _without_kernels() -> str | None:
+    if torch.are_deterministic_algorithms_enabled():
+        return "deterministic algorithms are asked for"
+    return _without_triton()
+
+
 @functools.cache
 def _without_triton() -> str | None:
     if not available("triton"):
@@ -56,7 +62,7 @@ def _without_triton() -> str | None:
 
 TARGETS: Mapping[str, Target] = {
     "cpu": Target("cpu", _c_kernel, lambda: None),
-    "cuda": Target("cuda", _triton_kernel, _without_triton),
+    "cuda": Target("cuda", _triton_kernel, _without_kernels),
 }
 
 

@@ -54,6 +54,15 @@ def signature(kernel: Kernel, schedule: KernelSchedule) -> dict[str, str]:
     return types | dict.fromkeys(block_sizes(schedule), "constexpr")
 
 
+def divisible(kernel: Kernel, schedule: KernelSchedule) -> tuple[int, ...]:
+    """The positions of parameters that are multiples of 16: what the schedule says, and our own
+    memory for shares of rows, which are whole tiles."""
+    if schedule.part == "whole":
+        return schedule.divisible
+    count, scratch = len(kernel.params), len(totals(kernel))
+    return (*schedule.divisible, *range(count, count + scratch), count + scratch + 1)
+
+
 def _type(param: Param, wide: bool) -> str:
     match param:
         case PointerParam(dtype=dtype):
@@ -72,7 +81,7 @@ def compile_kernel(
         _jit_function(function, schedule, directory),
         signature(function.kernel, schedule),
         constexprs=block_sizes(schedule),
-        attrs={(n,): [["tt.divisibility", 16]] for n in schedule.divisible},
+        attrs={(n,): [["tt.divisibility", 16]] for n in divisible(function.kernel, schedule)},
     )
     options = {"num_warps": schedule.warps, "enable_fp_fusion": False}
     return triton.compile(source, target=target, options=options)

@@ -130,7 +130,7 @@ class Chooser:
         tiles = -(-cells // block)
         shares = self._shares(row, tiles) if self.may_split else 1
         if shares > 1:
-            tile, whole, warps = (LONG_ROW_TILE * 2 if self.along_rows else 64), False, 8
+            tile, whole, warps = (LONG_ROW_TILE if self.along_rows else 64), False, 8
             block = 1 if self.along_rows else block
             tiles = -(-cells // block)
         made = KernelSchedule(block, tile, whole, warps, divisible, wide)

@@ -233,7 +233,8 @@ def _device_of(step: Launch, program: Program) -> str:
 def _named(function: Function, stem: str) -> tuple[str, Function]:
     """The function under its content address."""
     if isinstance(function, TritonFunction):
-        name = f"{stem}_{digest(function.text, str(function.device))[:16]}"
+        # the kernel's own print: the text in Triton says nothing of the dtypes of addresses
+        name = f"{stem}_{digest(function.kernel.text, str(function.device))[:16]}"
         return name, replace(function, name=name, text=function.text.replace(PLACEHOLDER, name))
     name = f"{stem}_{digest(function.text)[:16]}"
     return name, replace(function, text=function.text.replace(PLACEHOLDER, name))

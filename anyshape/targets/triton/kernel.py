@@ -5,8 +5,8 @@ table that says how to launch it. Parallel axes are one flat index, rows another
 tiles of ``XBLOCK x RBLOCK`` cells until none are left, so that work follows the true sizes and one
 grid fits all. Sizes are arguments that Triton must not specialize on. Phases over a row are loops;
 what several need is loaded again. Read on: ``reduction_phases.py``; the same phases are printed as
-C in ``targets/cpu/c.py``. Of several writes to one place any may be the last, as with eager torch on a
-GPU; where the program asks for deterministic algorithms, eager torch runs it."""
+C in ``targets/cpu/c.py``. Of several writes to one place any may be the last, as with eager torch
+on a GPU; where the program asks for deterministic algorithms, eager torch runs it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,94 @@
+"""Which target serves a device, and how its kernels are named, without a GPU at hand."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+import torch
+
+from anyshape.driver import PLACEHOLDER, _named
+from anyshape.ir import dtypes
+from anyshape.ir.loops import Axis, Kernel, Load, PointerParam, SizeParam, Store
+from anyshape.options import Options
+from anyshape.symbolic import Space
+from anyshape.targets.cpu.build import Builder
+from anyshape.targets.table import TARGETS, allocators, target_of
+from anyshape.targets.triton.launch import direct_launch
+from anyshape.targets.triton.schedules import Chooser
+
+
+def copy_kernel(dtype: dtypes.DType) -> Kernel:
+    """``p1[i] = p0[i]``."""
+    space = Space()
+    i, n = space.symbol("i0", knowledge="entry"), space.symbol("n0", knowledge="entry")
+    pointers = (PointerParam("p0", dtype, "read"), PointerParam("p1", dtype, "write"))
+    return Kernel(
+        (*pointers, SizeParam("n0")), (Axis("i0", n), ), (), (Load("p0", i, dtype),),
+        (Store("p1", i, 0, "cell"),),
+    )  # fmt: skip
+
+
+def test_devices_have_targets() -> None:
+    assert target_of("cpu") is TARGETS["cpu"]
+    assert target_of("cuda:1") is TARGETS["cuda"]
+    assert target_of("xpu:0") is None
+    assert allocators(frozenset({"cpu", "cuda:0", "cuda:1"})) == {"cpu": "anyshape.empty_cpu"}
+
+
+def test_deterministic_algorithms_are_eagers() -> None:
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert "deterministic" in str(TARGETS["cuda"].missing())
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_kernels_of_two_dtypes_or_devices_have_two_names() -> None:
+    names = {
+        _named(TARGETS["cuda"].print_kernel(copy_kernel(dtype), PLACEHOLDER, device), "kernel")[0]
+        for dtype in (dtypes.float16, dtypes.bfloat16)
+        for device in ("cuda:0", "cuda:1")
+    }
+    assert len(names) == 4
+
+
+def test_the_schedule_follows_sizes_and_addresses() -> None:
+    chooser = Chooser.of(copy_kernel(dtypes.float32))
+    aligned, odd = chooser.schedule((1024, 4096, 64)), chooser.schedule((1024, 4096, 65))
+    assert aligned.schedule.divisible == (0, 1, 2)
+    assert odd.schedule.divisible == (0, 1)
+    assert chooser.schedule((1028, 4096, 64)).schedule.divisible == ()
+    assert not aligned.schedule.wide
+    assert chooser.schedule((1024, 4096, 1 << 31)).schedule.wide
+    assert chooser.schedule((1024, 4096, 1025)).tiles == 2
+    assert chooser.schedule((1024, 4096, 0)).tiles == 0
+
+
+def test_the_driver_is_handed_each_argument_where_it_lies() -> None:
+    kernel = copy_kernel(dtypes.float32)
+    found = direct_launch(kernel)
+    assert found is not None
+    seen: list[tuple[int, ...]] = []
+    integers = (ctypes.c_uint,) * 7
+    pointers = (ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p)
+
+    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *integers, *pointers)
+    def entry(function, x, y, z, threads, _y, _z, shared, stream, values, extra):
+        given = [ctypes.cast(values[n], ctypes.POINTER(ctypes.c_int64))[0] for n in range(5)]
+        seen.append((function, x, y, z, threads, shared, stream, *given))
+        return 0
+
+    name, text = found
+    builder = Builder.create(Options(), "")
+    launch = builder.functions({name: text})[name]
+    address = ctypes.cast(entry, ctypes.c_void_p).value
+    assert launch(address, 11, 12, 7, 128, 64, 1 << 40, 2, 3) == 0
+    assert seen == [(11, 7, 1, 1, 128, 64, 12, 1 << 40, 2, 3, 0, 0)]
+    assert launch(0, 11, 12, 7, 128, 64, 1, 2, 3) == 1
+
+
+@pytest.mark.parametrize("wide", [2**31 - 1, 2**31])
+def test_sizes_past_int32_are_passed_whole(wide: int) -> None:
+    chooser = Chooser.of(copy_kernel(dtypes.float32))
+    assert chooser.schedule((0, 0, wide)).schedule.wide is (wide > 2**31 - 1)

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 import anyshape
-from anyshape.schedule import native_regions
+from anyshape.targets.cpu import native_regions
 from anyshape.targets.cpu.build import has_sanitizer
 from tests.fuzz.oracle import Catching, catching, wrong
 from tests.fuzz.programs import Fuzzed, grow

@@ -18,7 +18,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 import torch
+from torch.compiler import is_dynamo_compiling
 
+from anyshape.capture.guards.execution_modes import is_traced
 from anyshape.capture.guards.marks import Mark, set_mark
 from anyshape.declare import Declaration, declare
 from anyshape.dispatch import Compiled, Explanation, Stats, parameters_of
@@ -156,6 +158,8 @@ class CompiledFunction:
         self._lazy = lazy
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if is_dynamo_compiling():  # Dynamo, which reads this line, traces the function itself
+            return self._lazy.fn(*args, **kwargs)
         machinery = self._lazy.machinery
         return (machinery or self._lazy)(*args, **kwargs)
 
@@ -211,12 +215,18 @@ def _compiled_module(module: torch.nn.Module, lazy: _Lazy) -> torch.nn.Module:
     """A module of a subclass made for it, which shares ``__dict__`` with the original."""
     compiled = CompiledFunction(module, lazy)
     original = type(module)
+
+    def call(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if is_dynamo_compiling() or is_traced():  # what traces it knows this instance by its name
+            return original.__call__(self, *args, **kwargs)
+        return lazy(*args, **kwargs)
+
     namespace = {
         "_anyshape_original": original,
         "__module__": original.__module__,
         "__qualname__": original.__qualname__,
         "__doc__": original.__doc__,
-        "__call__": lambda self, *args, **kwargs: lazy(*args, **kwargs),
+        "__call__": call,
         "__reduce__": lambda self: (_compile, (module, *lazy.settings())),
         "__reduce_ex__": lambda self, protocol: (_compile, (module, *lazy.settings())),
         "__deepcopy__": lambda self, memo: _compile(copy.deepcopy(module, memo), *lazy.settings()),

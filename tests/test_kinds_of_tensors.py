@@ -189,3 +189,11 @@ def test_a_function_that_a_subclass_answers_is_asked_of_it() -> None:
         found, wanted = fast(x), program(x)
         assert type(found[0]) is type(wanted[0]) and type(found[1]) is type(wanted[1])
         assert str(found[0]) == str(wanted[0])
+
+
+def test_the_shape_of_a_jagged_tensor_is_torch_size() -> None:
+    fast = anyshape.compile(lambda x: (x.shape, x.size()))
+    for n in (3, 1, 5):
+        x = ragged(n, torch.jagged)
+        assert fast(x) == (x.shape, x.size())
+        assert type(fast(x)[0]) is torch.Size

@@ -12,15 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.nn.parameter import is_lazy
 
 from anyshape.costs import COSTS
 
+PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
+"""Types whose methods are torch's own; a subclass may run the program's code in any of them."""
+
 
 def largest(values: Iterable[Any]) -> int:
-    """The number of elements of the largest tensor among some values."""
-    known = (v for v in values if isinstance(v, torch.Tensor) and not is_lazy(v))
-    return max((v.numel() for v in known), default=0)
+    """The number of elements of the largest plain tensor among some values."""
+    return max((value.numel() for value in values if type(value) in PLAIN), default=0)
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from anyshape.costs import COSTS
-from anyshape.dispatch.profitability import CallRecord, Profitability
+from anyshape.dispatch.profitability import CallRecord, Profitability, largest
 
 POOR = CallRecord(segments=3, nodes=5, instructions=100, elements=10)
 RICH = CallRecord(segments=3, nodes=500, instructions=100, elements=10)
@@ -64,3 +64,16 @@ def test_a_function_is_given_up_after_three_calls_that_lost_and_not_before() -> 
     for lost_calls, given_up in ((1, False), (2, False), (3, True)):
         profitability.settle(POOR, 10)
         assert profitability.lost == lost_calls and profitability.is_lost([]) is given_up
+
+
+class Watched(torch.Tensor):
+    """Its methods are the program's, and must be called by nothing else."""
+
+    def numel(self) -> int:
+        raise AssertionError("numel was called")
+
+
+def test_methods_of_a_subclass_are_not_called() -> None:
+    watched = torch.ones(7).as_subclass(Watched)
+    assert largest([watched, torch.ones(3), torch.nn.UninitializedParameter(), 5]) == 3
+    assert largest([watched]) == 0

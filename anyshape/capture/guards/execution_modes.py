@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch.autograd import forward_ad
+from torch.fx._symbolic_trace import is_fx_symbolic_tracing
 from torch.utils._device import DeviceContext
 
 from anyshape.capture.guards.tensor_specs import DTYPE_OF_TORCH, device_text
@@ -75,11 +76,18 @@ def _default_device() -> torch.device | None:
     return devices[-1] if devices else None
 
 
+def is_traced() -> bool:
+    """Whether torch records each operator or call as a program of its own."""
+    return _C._get_tracing_state() is not None or is_fx_symbolic_tracing()
+
+
 def is_watched() -> bool:
     """Whether each operator of eager torch is seen by what no graph carries along: a mode of the
-    program's, hooks for saved tensors (checkpoints have some), tangents of forward gradients."""
+    program's, hooks for saved tensors (checkpoints have some), tangents of forward gradients,
+    `torch.jit.trace`, `torch.fx.symbolic_trace`."""
     return bool(
-        _saved_tensors_hooks(True) is not None
+        is_traced()
+        or _saved_tensors_hooks(True) is not None
         or forward_ad._current_level >= 0
         or _C._len_torch_dispatch_stack()
         or any(type(mode) is not DeviceContext for mode in _function_modes())
@@ -101,6 +109,7 @@ def snapshot() -> tuple[Any, ...]:
         _C._len_torch_dispatch_stack(),
         _saved_tensors_hooks(True) is not None,
         forward_ad._current_level,
+        _C._get_tracing_state() is not None,
         _C._get_flash_sdp_enabled(),
         _C._get_mem_efficient_sdp_enabled(),
         _C._get_math_sdp_enabled(),

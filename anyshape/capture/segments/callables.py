@@ -67,6 +67,16 @@ def is_opaque(fn: Any) -> bool:
     return fn in WHOLE or f"{fn.__module__}.".startswith(OPAQUE) or fn.__module__ in OPAQUE_MODULES
 
 
+OF_DYNAMO = frozenset(
+    {
+        "GenerationTracker.tag",  # notes every new module
+        "DynamoConfigPatchProxy.__enter__",  # how Dynamo is to trace what is in the context
+        "DynamoConfigPatchProxy.__exit__",
+    }
+)
+"""Functions of torch._dynamo, by qualified name, that change only its own state. By name:
+nothing here imports it."""
+
 # Python functions that meddle with autograd's own graph.
 AUTOGRAD = frozenset(
     {

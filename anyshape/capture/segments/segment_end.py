@@ -243,7 +243,8 @@ class Rebuilder:
         if self.is_fixed(value):
             return self.constant(value)
         parts = ", ".join(self.text(item) for item in value)
-        if hasattr(type(value), "n_sequence_fields"):  # a struct sequence of C: torch.return_types
+        made_by_itself = hasattr(type(value), "n_sequence_fields")  # a struct sequence of C
+        if made_by_itself or isinstance(value, torch.Size):  # which tuple.__new__ refuses
             return f"{self.constant(type(value))}(({parts},))"
         return f"tuple.__new__({self.constant(type(value))}, ({parts},))"
 

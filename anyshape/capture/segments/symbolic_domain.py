@@ -207,7 +207,7 @@ class SymbolicDomain(ReadingDomain):
             named = callables.OURS.get(fn.__qualname__)
             if named is not None:
                 return named(self, args, kwargs)
-        if fn.__qualname__ == "GenerationTracker.tag":  # torch._dynamo notes every new module
+        if fn.__qualname__ in callables.OF_DYNAMO:
             return None
         if callables.is_disabled(fn):
             raise broken("disabled", fn.__qualname__)

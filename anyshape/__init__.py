@@ -10,6 +10,8 @@ import gc
 import importlib
 from typing import TYPE_CHECKING
 
+from anyshape.options import installs
+
 if TYPE_CHECKING:
     from anyshape.api import (
         check,
@@ -21,17 +23,22 @@ if TYPE_CHECKING:
         mark_unbacked,
         reset,
     )
+    from anyshape.dynamo.install import install, uninstall
 
 __all__ = (
     "check",
     "compile",
     "explain",
+    "install",
     "is_compiling",
     "mark_dynamic",
     "mark_static",
     "mark_unbacked",
     "reset",
+    "uninstall",
 )
+API = "anyshape.api"
+MODULES = {"install": "anyshape.dynamo.install", "uninstall": "anyshape.dynamo.install"}
 
 
 def __getattr__(name: str) -> object:
@@ -40,7 +47,7 @@ def __getattr__(name: str) -> object:
     collecting = gc.isenabled()
     gc.disable()  # 200 modules leave no garbage; looking for it is a third of the time
     try:
-        value = globals()[name] = getattr(importlib.import_module("anyshape.api"), name)
+        value = globals()[name] = getattr(importlib.import_module(MODULES.get(name, API)), name)
     finally:
         if collecting:
             gc.enable()
@@ -49,3 +56,7 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+if asked := installs():
+    __getattr__("install")(everything=asked == "everything")  # type: ignore[operator]

@@ -24,9 +24,11 @@ from anyshape.capture.guards.execution_modes import is_traced
 from anyshape.capture.guards.marks import Mark, set_mark
 from anyshape.declare import Declaration, declare
 from anyshape.dispatch import Compiled, Explanation, Stats, parameters_of
+from anyshape.dispatch.ranks import warn_once
 from anyshape.driver import Driver
-from anyshape.errors import AnyshapeError, warn
+from anyshape.errors import AnyshapeError
 from anyshape.options import Options, from_user
+from anyshape.torch_arguments import translate
 
 SUPPORTED = ((3, 11), (3, 12))
 F = TypeVar("F", bound=Callable[..., Any])
@@ -35,13 +37,19 @@ _COMPILED: weakref.WeakSet[Compiled] = weakref.WeakSet()
 
 
 class Settings(TypedDict, total=False):
-    """What ``compile`` takes beside the function."""
+    """What ``compile`` takes beside the function: all that ``torch.compile`` takes, and what is
+    declared of sizes."""
 
     fullgraph: bool
     dynamic: bool | None
+    backend: Any
     mode: str | None
     options: Mapping[str, object] | None
+    name: str | None
     disable: bool
+    recompile_limit: int | None
+    isolate_recompiles: bool
+    shapes_spec: Any
     shapes: Mapping[str, Any] | None
     assumptions: Iterable[str] | None
 
@@ -53,29 +61,45 @@ def compile(fn: None = None, **settings: Unpack[Settings]) -> Callable[[F], F]: 
 def compile(
     fn: Callable[..., Any] | None = None,
     *,
+    model: Callable[..., Any] | None = None,
     fullgraph: bool = False,
     dynamic: bool | None = None,
+    backend: Any = None,
     mode: str | None = "default",
     options: Mapping[str, object] | None = None,
+    name: str | None = None,
     disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: Any = None,
     shapes: Mapping[str, Any] | None = None,
     assumptions: Iterable[str] | None = None,
 ) -> Any:
     """Compiles a function, method or module: one compile serves every shape.
 
     ``fullgraph``: a graph break is an error. ``dynamic``: ``None`` and ``True`` make every size of
-    every argument symbolic, ``False`` makes all static. ``mode`` and ``options``: see
+    every argument symbolic (``True``: numbers among the arguments too, from the first call on),
+    ``False`` makes all static. ``mode`` and ``options``: see
     ``anyshape.options``.
     ``shapes`` and ``assumptions`` declare sizes: ``shapes={"x": "batch time 64", "return": "batch
     2*time"}, assumptions=["time <= 4096"]``; see docs/how-to-declare-sizes.md.
+    What else ``torch.compile`` takes: ``model`` is ``fn``, ``recompile_limit`` the option
+    ``max_variants``, ``shapes_spec`` becomes ``shapes``, ``name`` is what profiles call it;
+    recompiles are isolated in any case, and ``backend`` and inductor's options change nothing, of
+    which one warning each tells.
     Works as a decorator, with and without arguments. Where nothing can be compiled (another Python
     version, no C compiler) it warns once and runs eagerly; so it does, without a word, with
     ``disable=True``. What it returns has ``stats()`` and the like in any case.
 
     >>> fast = anyshape.compile(model)                                             # doctest: +SKIP
     """
-    chosen = from_user(mode, options, fullgraph=fullgraph, dynamic=dynamic)
-    declaration = declare(shapes, assumptions)
+    given = translate(backend, options, recompile_limit, shapes_spec)
+    for note in given.notes:
+        warn_once(note)
+    chosen = from_user(mode, given.options, fullgraph=fullgraph, dynamic=dynamic)
+    stated = [assumptions] if isinstance(assumptions, str) else assumptions or ()
+    declaration = declare({**(given.shapes or {}), **(shapes or {})}, [*given.assumptions, *stated])
+    fn = model if fn is None else fn
     if fn is None:
         return functools.partial(_compile, options=chosen, disable=disable, declaration=declaration)
     return _compile(fn, chosen, disable, declaration)
@@ -90,7 +114,7 @@ def _compile(
         return fn
     reason = _unsupported()
     if reason is not None:
-        warn(reason)
+        warn_once(reason)
     options = replace(options, disable=options.disable or disable)
     eager = options.disable or reason is not None
     if declaration is not None and not eager:
@@ -141,7 +165,7 @@ class _Lazy:
                     driver = Driver.create(self.options)
                 except AnyshapeError as error:
                     self.eager = True
-                    warn(error)
+                    warn_once(error)
                     return None
                 self.machinery = Compiled(
                     self.fn, self.options, driver.compile_graph, self.declaration

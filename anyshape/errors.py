@@ -84,6 +84,15 @@ CODES: Mapping[str, Template] = MappingProxyType(
             "the demo knows only the models that anyshape.tools.models lists",
             "{near}",
         ),
+        "E107": Template(
+            "{argument} of torch.compile is ignored: {because}",
+        ),
+        "E108": Template(
+            "torch.compile(backend='anyshape'): anyshape compiles what Dynamo has captured",
+            "so a size is a constant until Dynamo has seen a second value of it, 0 and 1 stay "
+            "constants, and Dynamo's graph breaks and recompiles stand",
+            "anyshape.install() has torch.compile use anyshape's own capture",
+        ),
         "E151": Template(
             "{block} cannot be turned into an anyshape.moe.MoE",
             "{why}",

@@ -35,7 +35,9 @@ class Options:
     # what compile() names itself
     fullgraph: bool = option(False, "a graph break is an error")
     dynamic: bool | None = option(
-        None, "None and True: every size is symbolic; False: every size is static"
+        None,
+        "None and True: every size is symbolic (True: numbers among the arguments too, from the "
+        "first call on); False: every size is static",
     )
     # what may be left to eager torch
     disable: bool = option(False, "run everything eagerly")
@@ -68,6 +70,7 @@ MODES: Mapping[str, Mapping[str, object]] = MappingProxyType(
         "reduce-overhead": MappingProxyType({}),
         "max-autotune": MappingProxyType({}),
         "max-autotune-no-cudagraphs": MappingProxyType({}),
+        "lite": MappingProxyType({}),
     }
 )
 
@@ -117,6 +120,15 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Options:
         cc=environ.get("CC", ""),
         sanitize=_truthy(environ.get("ANYSHAPE_SANITIZE", "")),
     )
+
+
+def installs(environ: Mapping[str, str] = os.environ) -> Literal["", "named", "everything"]:
+    """What ANYSHAPE_INSTALL asks of `import anyshape`: 1, that torch.compile(backend="anyshape")
+    uses our own capture; everything, that every torch.compile does."""
+    asked = environ.get("ANYSHAPE_INSTALL", "")
+    if not _truthy(asked):
+        return ""
+    return "everything" if asked.strip().lower() == "everything" else "named"
 
 
 def tells_progress(environ: Mapping[str, str] = os.environ) -> bool:

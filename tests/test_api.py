@@ -464,3 +464,14 @@ def test_a_clean_compile_warns_of_nothing() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         anyshape.compile(program)(X)
+
+
+def test_dynamic_true_makes_numbers_symbolic_from_the_first_call_on() -> None:
+    def program(x: torch.Tensor, n: int, scale: float) -> torch.Tensor:
+        return x.reshape(n, -1) * n + scale
+
+    fast = anyshape.compile(program, dynamic=True)
+    for n in (2, 3, 1, 6):
+        x = torch.randn(n * 4)
+        assert torch.equal(fast(x, n, 0.5 * n), program(x, n, 0.5 * n))
+    assert fast.stats().specializations == 1

@@ -33,6 +33,7 @@ from anyshape.declare import Declaration, Parameters, check_returned
 from anyshape.dispatch.guard_report import told
 from anyshape.dispatch.interpreted_regions import InterpretedRegions
 from anyshape.dispatch.profitability import CallRecord, largest
+from anyshape.dispatch.ranks import warn_once
 from anyshape.dispatch.specialize import CompileGraph, Specializer
 from anyshape.dispatch.stats import Explanation, Stats
 from anyshape.dispatch.trampoline import Numbers, concrete_machine, flatten, resume, step
@@ -42,7 +43,7 @@ from anyshape.dispatch.variants import (
     Variant,
     has_not_happened,
 )
-from anyshape.errors import MISTAKES, PASSING, AnyshapeError, mistake, raised, warn
+from anyshape.errors import MISTAKES, PASSING, AnyshapeError, mistake, raised
 from anyshape.ir.graph import Location
 from anyshape.ir.text import print_graph
 from anyshape.ops import OPS
@@ -134,7 +135,11 @@ class Compiled:
         placed = None
         if self.declaration is not None:
             placed = self.parameters.place(self.declaration, len(args), tuple(kwargs))
-        entry = Entry((len(args), *kwargs), slots, texts, len(args), tuple(kwargs), placed=placed)
+        entry = Entry(
+            *((len(args), *kwargs), slots, texts, len(args), tuple(kwargs)),
+            placed=placed,
+            dynamic=self.options.dynamic is True,
+        )
         if placed is None:
             return self._enter(entry, args, kwargs, stance)
         sizes = placed.values(slots)
@@ -390,13 +395,13 @@ class Compiled:
         if self.options.fullgraph or self.options.fallback == "error":
             raise raised(why)
         if first:
-            warn(why)
+            warn_once(why)
 
     def _warn(self, why: AnyshapeError) -> None:
         """One visible warning of each other code for each compiled function."""
         if why.code not in self.warned:
             self.warned.add(why.code)
-            warn(why)
+            warn_once(why)
 
     # ---- seeing inside ---------------------------------------------------------------------------
     def _variants(self) -> list[Variant]:

@@ -90,10 +90,14 @@ class Entry:
     place: Place | None = None
     placed: Placed | None = None
     numbers: Numbers = frozenset()  # what was symbolic where the last segment ended
+    dynamic: bool = False  # the numbers among the arguments are symbolic
 
     def symbolic(self) -> frozenset[str]:
         """The slots whose numbers are symbolic from the first call on."""
-        return frozenset() if self.place is None else self.place.named(self.numbers)
+        if self.place is not None:
+            return self.place.named(self.numbers)
+        numbers = (t for t, value in zip(self.texts, self.slots) if type(value) in (int, float))
+        return frozenset(numbers if self.dynamic else ())
 
     def told(self) -> list[str]:
         """What each slot is called."""

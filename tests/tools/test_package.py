@@ -93,3 +93,20 @@ def test_the_demo_runs_every_model_that_is_there(
     assert {*models.MODELS} - {*models.present()} == {"resnet", "two-tower", "jepa"}
     assert cli.main(["demo", "resnet", "--lengths", "3"]) == 1
     assert "run the demo from a checkout" in capsys.readouterr().out
+
+
+def test_torch_finds_the_backend_by_its_name(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    wheel.extractall(tmp_path)
+    program = """if True:
+        import sys, torch
+        assert "anyshape" in torch._dynamo.list_backends()
+        fast = torch.compile(lambda x: x * 2 + 1, backend="anyshape")
+        assert torch.equal(fast(torch.ones(3)), torch.full((3,), 3.0))
+        assert sys.modules["anyshape"].__file__.startswith(sys.argv[1])
+        """
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program, str(tmp_path)],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr

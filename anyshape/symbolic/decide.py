@@ -15,7 +15,7 @@ from anyshape.symbolic.atoms import Atom, Monomial, Symbol, age, deep, product_o
 from anyshape.symbolic.conditions import AnyOf, Condition, Relation, eq, ge, le
 from anyshape.symbolic.expr import Dim, Expr, divide, floordiv, mod
 from anyshape.symbolic.knowledge import KnownFacts, linear
-from anyshape.symbolic.linear import Row, refute
+from anyshape.symbolic.linear import Row, Steps, refute
 from anyshape.symbolic.models import undecided
 from anyshape.symbolic.ranges import bounds_of, congruence_of
 from anyshape.symbolic.simplify import common_factor, relation_simplified, simplified
@@ -24,7 +24,7 @@ MONOMIALS = 48  # in one system
 LINKS = 16  # facts taken for one symbol
 NEARBY = 48  # facts looked at for one proof
 SPLITS = 5  # case distinctions in one proof
-PROOFS = 48  # eliminations for one question
+STEPS = 1 << 14  # of elimination for one question
 
 
 def quick(facts: KnownFacts, relation: Relation | bool) -> bool | None:
@@ -225,7 +225,7 @@ class System:
         self.sources: list[Why] = []
         self.splits: list[tuple[list[list[Claim]], Why]] = []
         self.waiting: list[Monomial] = []
-        self.proofs = PROOFS
+        self.steps = Steps(STEPS)
 
     def refutes(self, *claims: Claim) -> bool:
         """Whether these claims contradict the facts; tells the facts which ones were used."""
@@ -247,9 +247,8 @@ class System:
         equations, inequalities = list(equations), list(inequalities)
         for kind, expr in claims:
             (equations if kind == "eq" else inequalities).append(self.row(expr, 0))
-        why = refute(equations, inequalities)
-        self.proofs -= 1
-        if why is not None or not splits or self.proofs <= 0:
+        why = refute(equations, inequalities, self.steps)
+        if why is not None or not splits or self.steps.left <= 0:
             return why
         (alternatives, source), *others = splits
         why = self.bit(source)

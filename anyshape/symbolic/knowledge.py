@@ -52,6 +52,7 @@ class Knowledge:
         "plain",
         "ranges",
         "recalled",
+        "sizes",
         "solved",
         "space",
         "used",
@@ -65,6 +66,8 @@ class Knowledge:
         self.budget = 0
         self.asking = False
         self.open: set[Atom] = set()  # operations whose values are being simplified
+        # Where the search for sizes that satisfy facts begins: no answer depends on it.
+        self.sizes: dict[Symbol, int] = {} if parent is None else parent.sizes
         # Long sums that no equality changes, true until another atom gets a value.
         self.solved: object = object() if parent is None else parent.solved
         self.plain: dict[Expr, tuple[object, bool]] = {} if parent is None else parent.plain

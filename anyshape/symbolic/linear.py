@@ -3,12 +3,14 @@
 In: rows `sum of coefficient * variable + constant` that are 0 or at least 0. Out: which rows
 contradict each other, if that was found. Equations are solved by Euclid's algorithm, inequalities
 by Fourier and Motzkin's with every row divided by its common factor and rounded: the Omega test
-(Pugh, 1991) without its dark shadow. "Contradiction" is always right; None may be either.
+(Pugh, 1991) without its dark shadow. "Contradiction" is always right; None may be either. Work is
+counted in steps, a step for each term of a row that is looked at, and stops where they are used up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from math import gcd
 from typing import NamedTuple
 
@@ -26,23 +28,47 @@ class _Refuted(Exception):
         self.why = why
 
 
-def refute(equations: Iterable[Row], inequalities: Iterable[Row], limit: int = 160) -> int | None:
+class _Spent(Exception):
+    """No steps are left."""
+
+
+@dataclass(slots=True, eq=False)
+class Steps:
+    """How much work may still be done for one question."""
+
+    left: int
+
+    def take(self, rows: Iterable[Row]) -> None:
+        """Counts rows that are looked at."""
+        self.left -= sum([len(row.terms) + 1 for row in rows])
+        if self.left < 0:
+            raise _Spent
+
+
+def refute(
+    equations: Iterable[Row], inequalities: Iterable[Row], steps: Steps, limit: int = 160
+) -> int | None:
     """The `why` bits of rows that cannot all hold, None if no contradiction was found.
 
-    `limit` bounds the number of inequalities at any time; with more the answer is None.
+    `limit` bounds the number of inequalities at any time, `steps` the work: with more of either the
+    answer is None.
     """
     try:
-        _search(list(equations), list(inequalities), limit)
+        _search(list(equations), list(inequalities), steps, limit)
     except _Refuted as refuted:
         return refuted.why
+    except _Spent:
+        pass
     return None
 
 
-def _search(equations: list[Row], inequalities: list[Row], limit: int) -> None:
+def _search(equations: list[Row], inequalities: list[Row], steps: Steps, limit: int) -> None:
     fresh = -1
     while True:
         while equations:
+            steps.take(equations[:1])
             equations, inequalities, fresh = _solve_one(equations, inequalities, fresh)
+        steps.take(inequalities)
         rows, implied = _tightened(inequalities)
         if implied is not None:
             equations = [implied]

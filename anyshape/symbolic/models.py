@@ -1,22 +1,168 @@
-"""Sizes that satisfy facts, tried quickly: two that disagree about a relation show it is undecided.
+"""Sizes that satisfy facts: two that disagree about a relation show that it is undecided.
 
 A proof search that must fail is the dearest kind; most questions that facts do not decide are
-settled here by a few assignments at the ends of the symbols' ranges.
+settled here. The sizes that satisfied the facts of an earlier question are where the next search
+begins; what they break is repaired, one symbol moved at a time, where that breaks the least
+(WalkSAT: Selman, Kautz and Cohen, 1994). No answer depends on what is found: only how soon.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from anyshape.symbolic.atoms import Atom, Symbol, age
-from anyshape.symbolic.conditions import AnyOf, Relation
+from anyshape.symbolic.atoms import Symbol, age
+from anyshape.symbolic.conditions import AnyOf, Condition, Relation
 from anyshape.symbolic.expr import Expr
 from anyshape.symbolic.knowledge import KnownFacts
 from anyshape.symbolic.ranges import atom_bounds
 from anyshape.symbolic.render import evaluate
 
 FAR = 1000  # how far from the other end a missing bound is put
-FACTS = 24  # with more, proof search comes first
+FACTS = 64  # with more, proof search comes first
+MOVES = 24  # repairs in one search
+TRIES = 6  # symbols of one broken claim that are tried
+
+Sizes = dict[Symbol, int]
+
+
+@dataclass(slots=True, eq=False)
+class _Claim:
+    """lo <= form <= hi, with a residue and without some values."""
+
+    form: Expr
+    lo: int | None
+    hi: int | None
+    congruence: tuple[int, int] | None = None
+    holes: Sequence[int] = ()
+
+    @property
+    def symbols(self) -> frozenset[Symbol]:
+        return self.form.symbols
+
+    def goals(self, env: Sizes) -> list[tuple[Expr, int]]:
+        """Values that forms should have instead; none where the claim holds."""
+        value = evaluate(self.form, env)
+        return [(self.form, goal) for goal in self._nearest(value) if goal != value]
+
+    def _nearest(self, value: int) -> Iterator[int]:
+        """The value itself, if it may be; else some that may, though perhaps past an end."""
+        goal = value
+        if self.lo is not None and goal < self.lo:
+            goal = self.lo
+        elif self.hi is not None and goal > self.hi:
+            goal = self.hi
+        step = 1
+        if self.congruence is not None and self.congruence[0]:
+            step, residue = self.congruence
+            goal += (residue - goal) % step
+            if self.hi is not None and goal > self.hi:
+                goal -= step
+        if goal in self.holes:
+            yield from (goal + step, goal - step)
+        else:
+            yield goal
+
+
+@dataclass(slots=True, eq=False)
+class _Either:
+    """One of several cases, each of which is claims that hold together."""
+
+    fact: AnyOf
+    cases: Sequence[Sequence[_Claim]]
+
+    @property
+    def symbols(self) -> frozenset[Symbol]:
+        return self.fact.symbols
+
+    def goals(self, env: Sizes) -> list[tuple[Expr, int]]:
+        """The first goal of each case, if none of them holds."""
+        found = []
+        for case in self.cases:
+            broken = [goals for claim in case if (goals := claim.goals(env))]
+            if not broken:
+                return []
+            found += broken[0]
+        return found
+
+
+class _Search:
+    """Sizes of the symbols that claims are about."""
+
+    def __init__(self, facts: KnownFacts, claims: list[_Claim | _Either]) -> None:
+        self.claims = claims
+        self.about: dict[Symbol, list[_Claim | _Either]] = {}
+        for claim in claims:
+            for symbol in claim.symbols:
+                self.about.setdefault(symbol, []).append(claim)
+        self.ends = {s: _ends(facts, s) for s in sorted(self.about, key=age)}
+
+    def start(self, kept: Sizes) -> Sizes:
+        """The sizes that were kept, where they are in range, else the far end."""
+        env: Sizes = {}
+        for symbol, (lo, hi) in self.ends.items():
+            size = kept.get(symbol, hi)
+            env[symbol] = min(max(size, lo), hi)
+        return env
+
+    def repaired(self, env: Sizes, goal: _Claim | None = None) -> Sizes | None:
+        """Sizes near these that satisfy every claim, and the goal; None if none were found."""
+        env = dict(env)
+        wanted = [*self.claims] if goal is None else [goal, *self.claims]
+        moved: Symbol | None = None
+        for number in range(MOVES):
+            broken = [goals for claim in wanted if (goals := claim.goals(env))]
+            if not broken:
+                return env
+            moved = self._move(env, broken[number % len(broken)], goal, moved)
+            if moved is None:
+                return None
+        return None
+
+    def _move(
+        self, env: Sizes, goals: list[tuple[Expr, int]], goal: _Claim | None, last: Symbol | None
+    ) -> Symbol | None:
+        """Gives one symbol the size with which most claims hold."""
+        best: tuple[int, Symbol, int] | None = None
+        for form, value in goals:
+            for symbol in sorted(form.symbols, key=age, reverse=True)[:TRIES]:
+                size = self._met(env, form, value, symbol)
+                if size == env[symbol]:
+                    continue
+                score = 2 * self._broken(env, symbol, size, goal) + (symbol is last)
+                if best is None or score < best[0]:
+                    best = score, symbol, size
+        if best is None:
+            return None
+        env[best[1]] = best[2]
+        return best[1]
+
+    def _met(self, env: Sizes, form: Expr, goal: int, symbol: Symbol) -> int:
+        """The size in range with which the form comes nearest to the goal, were it linear."""
+        size = env[symbol]
+        lo, hi = self.ends[symbol]
+        now = evaluate(form, env)
+        step = 1 if size < hi else -1
+        env[symbol] = size + step
+        slope = (evaluate(form, env) - now) * step
+        env[symbol] = size
+        if not slope:
+            return size
+        change = (goal - now) // slope if (goal > now) == (slope < 0) else -((now - goal) // slope)
+        return min(max(size + change, lo), hi)
+
+    def _broken(self, env: Sizes, symbol: Symbol, size: int, goal: _Claim | None) -> int:
+        """How many claims about the symbol do not hold when it has this size."""
+        before, env[symbol] = env[symbol], size
+        wanted = [*self.about.get(symbol, ())]
+        if goal is not None and symbol in goal.symbols:
+            wanted.append(goal)
+        try:
+            return sum(1 for claim in wanted if claim.goals(env))
+        except (ZeroDivisionError, ValueError):  # undefined at these sizes
+            return len(self.claims) + 1
+        finally:
+            env[symbol] = before
 
 
 def undecided(facts: KnownFacts, relation: Relation, core: Iterable[Expr | AnyOf]) -> bool:
@@ -24,22 +170,87 @@ def undecided(facts: KnownFacts, relation: Relation, core: Iterable[Expr | AnyOf
     core = list(core)
     if len(core) > FACTS:
         return False
-    symbols = dict.fromkeys(sorted(relation.symbols, key=age))
-    for fact in core:
-        symbols.update(dict.fromkeys(sorted(fact.symbols, key=age)))
-    ends = {symbol: _ends(facts, symbol) for symbol in symbols}
-    if any(lo > hi or facts.value_of(symbol) is not None for symbol, (lo, hi) in ends.items()):
+    try:
+        return _disagree(facts, relation, _Search(facts, _claims(facts, relation, core)))
+    except (ZeroDivisionError, ValueError):  # undefined at these sizes
         return False
-    seen: set[bool] = set()
-    if any(isinstance(fact, AnyOf) for fact in core):  # most alternatives are about being 1
-        ends = {symbol: (min(max(lo, 1), hi), hi) for symbol, (lo, hi) in ends.items()}
-    for env in _candidates(relation, ends):
-        truth = _truth(facts, relation, core, env)
-        if truth is not None:
-            seen.add(truth)
-            if len(seen) == 2:
-                return True
-    return False
+
+
+def _disagree(facts: KnownFacts, relation: Relation, search: _Search) -> bool:
+    if any(lo > hi for lo, hi in search.ends.values()):
+        return False
+    first = search.repaired(search.start(facts.sizes))
+    if first is None:
+        return False
+    facts.sizes.update(first)
+    truth = bool(evaluate(relation, first))
+    return any(search.repaired(first, goal) is not None for goal in _turned(relation, truth))
+
+
+def _turned(relation: Relation, truth: bool) -> Iterator[_Claim]:
+    """Claims that say that the relation is not as true as that."""
+    form, bound = relation.form, relation.bound
+    if relation.kind in ("eq", "ne"):
+        if (relation.kind == "eq") is not truth:
+            yield _Claim(form, bound, bound)
+        else:
+            yield _Claim(form, bound + 1, None)
+            yield _Claim(form, None, bound - 1)
+    elif (relation.kind == "ge") is truth:
+        yield _Claim(form, None, bound - 1 if truth else bound)
+    else:
+        yield _Claim(form, bound + 1 if truth else bound, None)
+
+
+def _claims(
+    facts: KnownFacts, relation: Relation, core: Iterable[Expr | AnyOf]
+) -> list[_Claim | _Either]:
+    """What the core says, and what equalities say of the symbols in it."""
+    found: list[_Claim | _Either] = [_Claim(relation.form, None, None)]
+    symbols = set(relation.symbols)
+    for fact in core:
+        symbols |= fact.symbols
+        if isinstance(fact, AnyOf):
+            found.append(_Either(fact, [list(_case(part)) for part in fact.parts]))
+        else:
+            found.append(_stated(facts, fact))
+    waiting = sorted(symbols, key=age)
+    for symbol in waiting:  # grows while it is read
+        value = facts.value_of(symbol)
+        if value is not None:
+            difference = symbol.expr - value
+            if isinstance(difference, Expr):
+                found.append(_Claim(difference, 0, 0))
+                waiting += sorted(difference.symbols - symbols, key=age)
+                symbols |= difference.symbols
+        elif facts.holes_of(symbol.expr) or facts.congruence_at(symbol.expr) is not None:
+            found.append(_stated(facts, symbol.expr))
+    return found
+
+
+def _stated(facts: KnownFacts, form: Expr) -> _Claim:
+    lo, hi = facts.range_of(form)
+    return _Claim(form, lo, hi, facts.congruence_at(form), facts.holes_of(form))
+
+
+def _case(condition: Condition) -> Iterator[_Claim]:
+    """Claims that hold together where the condition does; of alternatives, the first."""
+    if isinstance(condition, Relation):
+        bound = condition.bound
+        match condition.kind:
+            case "eq":
+                yield _Claim(condition.form, bound, bound)
+            case "ne":
+                yield _Claim(condition.form, None, None, None, (bound,))
+            case "ge":
+                yield _Claim(condition.form, bound, None)
+            case "le":
+                yield _Claim(condition.form, None, bound)
+    elif isinstance(condition, AnyOf):
+        yield from _case(condition.parts[0])
+    else:
+        for part in condition.parts:
+            yield from _case(part)
 
 
 def _ends(facts: KnownFacts, symbol: Symbol) -> tuple[int, int]:
@@ -49,103 +260,4 @@ def _ends(facts: KnownFacts, symbol: Symbol) -> tuple[int, int]:
         hi = far if lo is None else lo + far
     if lo is None:
         lo = hi - 2 * far
-    congruence = facts.congruence_at(symbol.expr)
-    if congruence is not None and congruence[0]:
-        modulus, residue = congruence
-        lo, hi = lo + (residue - lo) % modulus, hi - (hi - residue) % modulus
-    holes = facts.holes_of(symbol.expr)
-    while lo in holes:
-        lo += 1
-    while hi in holes:
-        hi -= 1
     return lo, hi
-
-
-def _candidates(
-    relation: Relation, ends: Mapping[Symbol, tuple[int, int]]
-) -> Iterator[dict[Symbol, int]]:
-    """The form as large and as small as may be, then the bound itself and its neighbours met."""
-    signs: dict[Symbol, int] = {}
-    _directions(relation.form, 1, signs)
-    extremes = [
-        {
-            symbol: pair[rest if symbol not in signs else ups if signs[symbol] > 0 else 1 - ups]
-            for symbol, pair in ends.items()
-        }
-        for ups, rest in ((1, 1), (0, 1), (0, 0), (1, 0))
-    ]
-    yield from extremes[:2]
-    terms = relation.form.terms
-    pivot = next((symbol for symbol in signs if abs(terms.get(symbol.unit, 0)) == 1), None)
-    if pivot is not None:
-        lo, hi = ends[pivot]
-        for env in extremes[:2]:
-            for goal in (relation.bound, relation.bound + (-1 if relation.kind == "ge" else 1)):
-                met = _met(relation.form, goal, pivot, terms[pivot.unit], env)
-                if met is not None and lo <= met <= hi:
-                    yield {**env, pivot: met}
-    yield from extremes[2:]
-
-
-def _directions(form: Expr, sign: int, signs: dict[Symbol, int]) -> None:
-    """Guesses for each symbol whether the form grows or shrinks with it; looks at each operation
-    once, however often it is an operand.
-    """
-    seen: set[Atom] = set()
-    waiting = [(form, sign)]
-    while waiting:
-        part, direction = waiting.pop()
-        inner: list[tuple[Expr, int]] = []
-        for monomial, c in part.terms.items():
-            for atom in monomial:
-                if isinstance(atom, Symbol):
-                    signs.setdefault(atom, direction * c)
-                elif atom not in seen:
-                    seen.add(atom)
-                    args = atom.args[: 1 if atom.word in ("//", "%") else None]
-                    inner += ((arg, direction * c) for arg in args if isinstance(arg, Expr))
-        waiting += reversed(inner)
-
-
-def _met(form: Expr, goal: int, pivot: Symbol, sign: int, env: Mapping[Symbol, int]) -> int | None:
-    """The pivot's value at which the form is the goal, if it is linear in the pivot."""
-    try:
-        return env[pivot] + sign * (goal - evaluate(form, env))
-    except (ZeroDivisionError, ValueError):
-        return None
-
-
-def _truth(
-    facts: KnownFacts, relation: Relation, core: Iterable[Expr | AnyOf], env: Mapping[Symbol, int]
-) -> bool | None:
-    """The relation's truth at these sizes; None where they break a fact."""
-    try:
-        if all(_satisfied(facts, fact, env) for fact in core) and _allowed(facts, env):
-            return bool(evaluate(relation, env))
-    except (ZeroDivisionError, ValueError):
-        pass
-    return None
-
-
-def _satisfied(facts: KnownFacts, fact: Expr | AnyOf, env: Mapping[Symbol, int]) -> bool:
-    if isinstance(fact, AnyOf):
-        return bool(evaluate(fact, env))
-    value = evaluate(fact, env)
-    lo, hi = facts.range_of(fact)
-    if (lo is not None and value < lo) or (hi is not None and value > hi):
-        return False
-    congruence = facts.congruence_at(fact)
-    if congruence is not None and congruence[0] and (value - congruence[1]) % congruence[0]:
-        return False
-    return value not in facts.holes_of(fact)
-
-
-def _allowed(facts: KnownFacts, env: Mapping[Symbol, int]) -> bool:
-    """Whether no size is excluded, and each has its residue."""
-    for symbol, size in env.items():
-        if size in facts.holes_of(symbol.expr):
-            return False
-        congruence = facts.congruence_at(symbol.expr)
-        if congruence is not None and congruence[0] and (size - congruence[1]) % congruence[0]:
-            return False
-    return True

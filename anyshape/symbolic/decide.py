@@ -164,7 +164,7 @@ def _nearby(facts: KnownFacts, symbols: frozenset[Symbol]) -> dict[Expr | AnyOf,
     seen = set(waiting)
     for symbol in waiting:  # grows while it is read
         for fact in facts.links_at(symbol, LINKS):
-            if fact in found or len(fact.symbols) > MONOMIALS:
+            if fact in found or len(fact.symbols) > MONOMIALS or _restated(facts, fact):
                 continue
             found[fact] = None
             for other in sorted(fact.symbols - seen, key=age):
@@ -173,6 +173,11 @@ def _nearby(facts: KnownFacts, symbols: frozenset[Symbol]) -> dict[Expr | AnyOf,
         if len(found) > NEARBY:
             break
     return found
+
+
+def _restated(facts: KnownFacts, fact: Expr | AnyOf) -> bool:
+    """Whether an equality replaced a symbol of the fact, which was then said again without it."""
+    return any(facts.value_of(symbol) is not None for symbol in fact.symbols)
 
 
 def _hangs(fact: Expr | AnyOf, uses: Counter[Symbol]) -> bool:

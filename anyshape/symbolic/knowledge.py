@@ -66,8 +66,11 @@ class Knowledge:
         self.budget = 0
         self.asking = False
         self.open: set[Atom] = set()  # operations whose values are being simplified
-        # Where the search for sizes that satisfy facts begins: no answer depends on it.
-        self.sizes: dict[Symbol, int] = {} if parent is None else parent.sizes
+        # Large and small sizes with which the search for some that satisfy facts begins: no answer
+        # depends on them.
+        self.sizes: tuple[dict[Symbol, int], dict[Symbol, int]] = (
+            ({}, {}) if parent is None else parent.sizes
+        )
         # Long sums that no equality changes, true until another atom gets a value.
         self.solved: object = object() if parent is None else parent.solved
         self.plain: dict[Expr, tuple[object, bool]] = {} if parent is None else parent.plain

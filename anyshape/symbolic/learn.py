@@ -96,6 +96,8 @@ def _learn_relation(facts: KnownFacts, relation: Relation, why: Why) -> None:
             narrow(facts, form, bound, None, why)
         case "le":
             narrow(facts, form, None, bound, why)
+        case "ne" if not bound and _factors_not_zero(facts, form, why):
+            pass
         case "ne":
             _link(facts, form)
             facts.holes[form] = (*(facts.holes.get(form) or ()), (bound, why))
@@ -109,11 +111,14 @@ def _learn_relation(facts: KnownFacts, relation: Relation, why: Why) -> None:
 def narrow(facts: KnownFacts, form: Expr, lo: int | None, hi: int | None, why: Why) -> None:
     """Makes the range of a form smaller, then what follows for others."""
     old_lo, old_hi, old_why = facts.range_with_source(form)
-    new_lo, new_hi = _tight(facts, form, highest(lo, old_lo), lowest(hi, old_hi))
+    stated = highest(lo, old_lo), lowest(hi, old_hi)
+    new_lo, new_hi = _tight(facts, form, *stated)
     if new_lo == old_lo and new_hi == old_hi:
         return
     if old_why:
         why = tuple(dict.fromkeys(old_why + why))
+    if (new_lo, new_hi) != stated:
+        why = tuple(dict.fromkeys(why + _behind_gaps(facts, form)))
     if new_lo is not None and new_hi is not None and new_lo > new_hi:
         raise Refuted(why)
     _link(facts, form)
@@ -148,6 +153,15 @@ def _tight(facts: KnownFacts, form: Expr, lo: int | None, hi: int | None) -> Bou
         while hi in excluded:
             hi -= 1
     return lo, hi
+
+
+def _behind_gaps(facts: KnownFacts, form: Expr) -> Why:
+    """The facts that exclude values of the form."""
+    congruence = facts.congruences.get(form)
+    found: Why = () if congruence is None else congruence[2]
+    for _, why in facts.holes.get(form) or ():
+        found += why
+    return found
 
 
 def _spread(facts: KnownFacts, form: Expr) -> None:
@@ -217,6 +231,17 @@ def _factors_positive(facts: KnownFacts, form: Expr, why: Why) -> None:
     if not any(_may_be_negative(facts, atom) for atom in monomial):
         for atom in dict.fromkeys(monomial):
             learn(facts, ge(atom.expr, 1), why + facts.sources_about(atom.expr))
+
+
+def _factors_not_zero(facts: KnownFacts, form: Expr, why: Why) -> bool:
+    """x*y - x != 0: x != 0 and y != 1, which together say it again."""
+    factors = common_factor(form) if form.atom is None else ()
+    if not factors:
+        return False
+    for atom in dict.fromkeys(factors):
+        learn(facts, ne(atom.expr, 0), why)
+    learn(facts, ne(divide(form, form.space.term(factors))[0], 0), why)
+    return True
 
 
 def _may_be_negative(facts: KnownFacts, atom: Atom) -> bool:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from math import prod
 
-from anyshape.symbolic.atoms import Symbol, age
+from anyshape.symbolic.atoms import Atom, Symbol, age, deep
 from anyshape.symbolic.conditions import AnyOf, Condition, Relation
 from anyshape.symbolic.expr import Expr
 from anyshape.symbolic.knowledge import KnownFacts
@@ -21,7 +23,7 @@ from anyshape.symbolic.render import evaluate
 FAR = 1000  # how far from the other end a missing bound is put
 FACTS = 64  # with more, proof search comes first
 MOVES = 24  # repairs in one search
-TRIES = 6  # symbols of one broken claim that are tried
+TRIES = 8  # moves that may mend one broken claim
 
 Sizes = dict[Symbol, int]
 
@@ -97,11 +99,11 @@ class _Search:
                 self.about.setdefault(symbol, []).append(claim)
         self.ends = {s: _ends(facts, s) for s in sorted(self.about, key=age)}
 
-    def start(self, kept: Sizes) -> Sizes:
-        """The sizes that were kept, where they are in range, else the far end."""
+    def start(self, kept: Sizes, far: bool) -> Sizes:
+        """The sizes that were kept, where they are in range, else those of one end."""
         env: Sizes = {}
         for symbol, (lo, hi) in self.ends.items():
-            size = kept.get(symbol, hi)
+            size = kept.get(symbol, hi if far else lo)
             env[symbol] = min(max(size, lo), hi)
         return env
 
@@ -125,8 +127,9 @@ class _Search:
         """Gives one symbol the size with which most claims hold."""
         best: tuple[int, Symbol, int] | None = None
         for form, value in goals:
-            for symbol in sorted(form.symbols, key=age, reverse=True)[:TRIES]:
-                size = self._met(env, form, value, symbol)
+            for symbol, wanted in islice(_moves(env, form, value), TRIES):
+                lo, hi = self.ends[symbol]
+                size = min(max(wanted, lo), hi)
                 if size == env[symbol]:
                     continue
                 score = 2 * self._broken(env, symbol, size, goal) + (symbol is last)
@@ -136,20 +139,6 @@ class _Search:
             return None
         env[best[1]] = best[2]
         return best[1]
-
-    def _met(self, env: Sizes, form: Expr, goal: int, symbol: Symbol) -> int:
-        """The size in range with which the form comes nearest to the goal, were it linear."""
-        size = env[symbol]
-        lo, hi = self.ends[symbol]
-        now = evaluate(form, env)
-        step = 1 if size < hi else -1
-        env[symbol] = size + step
-        slope = (evaluate(form, env) - now) * step
-        env[symbol] = size
-        if not slope:
-            return size
-        change = (goal - now) // slope if (goal > now) == (slope < 0) else -((now - goal) // slope)
-        return min(max(size + change, lo), hi)
 
     def _broken(self, env: Sizes, symbol: Symbol, size: int, goal: _Claim | None) -> int:
         """How many claims about the symbol do not hold when it has this size."""
@@ -163,6 +152,40 @@ class _Search:
             return len(self.claims) + 1
         finally:
             env[symbol] = before
+
+
+def _moves(env: Sizes, form: Expr, goal: int) -> Iterator[tuple[Symbol, int]]:
+    """Sizes of single symbols with which the form comes near to the goal, those of the youngest
+    terms first; of an operation, those with which an operand does."""
+    change = goal - int(evaluate(form, env))
+    for monomial, c in reversed(form.terms.items()):
+        for atom in dict.fromkeys(reversed(monomial)):
+            others = [int(evaluate(other.expr, env)) for other in monomial if other is not atom]
+            slope = c * prod(others)
+            if not slope:
+                continue
+            step = change // slope if (change > 0) == (slope < 0) else -(-change // slope)
+            if isinstance(atom, Symbol):
+                yield atom, env[atom] + step
+            elif not deep(atom):
+                yield from _operand_moves(env, atom, step)
+
+
+def _operand_moves(env: Sizes, atom: Atom, step: int) -> Iterator[tuple[Symbol, int]]:
+    """Moves with which an operation's value changes by so much."""
+    value = int(evaluate(atom.expr, env)) + step
+    a, b = atom.args[:2]
+    match atom.word:
+        case "//":
+            if isinstance(a, Expr):
+                yield from _moves(env, a, value * int(evaluate(b, env)))
+        case "%":
+            if isinstance(a, Expr):
+                yield from _moves(env, a, int(evaluate(a, env)) + step)
+        case _:
+            for arg in reversed(atom.args):
+                if isinstance(arg, Expr):
+                    yield from _moves(env, arg, value)
 
 
 def undecided(facts: KnownFacts, relation: Relation, core: Iterable[Expr | AnyOf]) -> bool:
@@ -179,12 +202,17 @@ def undecided(facts: KnownFacts, relation: Relation, core: Iterable[Expr | AnyOf
 def _disagree(facts: KnownFacts, relation: Relation, search: _Search) -> bool:
     if any(lo > hi for lo, hi in search.ends.values()):
         return False
-    first = search.repaired(search.start(facts.sizes))
-    if first is None:
-        return False
-    facts.sizes.update(first)
-    truth = bool(evaluate(relation, first))
-    return any(search.repaired(first, goal) is not None for goal in _turned(relation, truth))
+    found: list[Sizes] = []
+    for kept, far in zip(facts.sizes, (True, False), strict=True):
+        sizes = search.repaired(search.start(kept, far))
+        if sizes is not None:
+            kept.update(sizes)
+            found.append(sizes)
+    truths = [bool(evaluate(relation, sizes)) for sizes in found]
+    if not truths or truths[0] is not truths[-1]:
+        return bool(truths)
+    goals = list(_turned(relation, truths[0]))
+    return any(search.repaired(sizes, goal) is not None for sizes in found for goal in goals)
 
 
 def _turned(relation: Relation, truth: bool) -> Iterator[_Claim]:

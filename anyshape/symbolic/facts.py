@@ -122,6 +122,8 @@ class Facts(KnownFacts):
         """True or False if the facts decide, else None."""
         if isinstance(condition, bool):
             return condition
+        if self.used is not None:  # an answer that was remembered names no facts
+            return self.decide(condition)
         found = self.answers.get(condition)
         if found is True or found is False:
             return found

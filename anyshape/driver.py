@@ -16,10 +16,21 @@ import torch
 
 from anyshape.eager import CheckFailed
 from anyshape.errors import AnyshapeError, stage_of
+from anyshape.ir.buffers import BufferRef
 from anyshape.ir.code import Code, Function, Reference, TritonFunction
 from anyshape.ir.graph import Graph, Node, TensorType, Value
 from anyshape.ir.loops import Kernel
-from anyshape.ir.program import BufferRef, BumpVersion, Call, Launch, NativeRegion, Program, Step
+from anyshape.ir.program import Program
+from anyshape.ir.steps import (
+    Assign,
+    BindItem,
+    BumpVersion,
+    EagerCall,
+    ExternCall,
+    Launch,
+    NativeRegion,
+    Step,
+)
 from anyshape.ops import OPS
 from anyshape.ops.write_back import WrittenThrough
 from anyshape.options import Options
@@ -48,6 +59,13 @@ from anyshape.targets.triton.launch import TritonLoader
 from anyshape.verification import refuse_malformed, refuse_overwriting, verified
 
 PLACEHOLDER = "ANYSHAPE_FUNCTION"
+COUNTED: Mapping[str, type[Step]] = {
+    "extern": ExternCall,
+    "eager": EagerCall,
+    "launch": Launch,
+    "sync": BindItem,
+}
+"""What ``CompiledGraph.count`` can count."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,11 +84,13 @@ class CompiledGraph:
     kernel_names: frozenset[str]
 
     def count(self, kind: str) -> int:
-        """How many steps are ``extern``, ``eager`` or ``launch``."""
-        steps = self.program.flat_steps()
-        if kind == "launch":
-            return sum(isinstance(step, Launch) for step in steps)
-        return sum(isinstance(step, Call) and step.kind == kind for step in steps)
+        """How many steps are ``extern``, ``eager`` or ``launch``; or ``sync``, which wait for a
+        device."""
+        found = (step for step in self.program.flat_steps() if isinstance(step, COUNTED[kind]))
+        return sum(kind != "sync" or self._waits(step) for step in found)
+
+    def _waits(self, step: Step) -> bool:
+        return any(self.program.buffers[name].device != "cpu" for name in step.reads())
 
 
 def why_eager(graph: Graph) -> tuple[Node | None, str] | None:
@@ -215,7 +235,7 @@ class Driver:
         if self.options.fallback != "error":
             return
         for step in program.steps:
-            if isinstance(step, Call) and step.kind == "eager":
+            if isinstance(step, EagerCall):
                 why = "it has neither a kernel nor a library function of its own"
                 raise AnyshapeError("E401", op=step.function, why=why, location=step.location)
 
@@ -261,7 +281,7 @@ def _shared_builder(options: Options) -> Builder:
 
 
 def _writes_an_argument(step: Step) -> bool:
-    return isinstance(step, BumpVersion) or (isinstance(step, Call) and step.kind == "write")
+    return isinstance(step, (BumpVersion, Assign))
 
 
 def _writing_last(run: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:

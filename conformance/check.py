@@ -16,7 +16,7 @@ from torch import Tensor
 
 import anyshape
 from anyshape.errors import AnyshapeWarning
-from anyshape.ir.program import Call, LibraryCall
+from anyshape.ir.steps import EagerCall, ExternCall, LibraryCall
 from anyshape.ops import OPS
 from conformance import cases
 from conformance.cases import Example, Structure
@@ -200,10 +200,10 @@ def _classified(outcome: Outcome, fast: Any) -> Outcome:
     programs = [v.compiled.program for v in variants if hasattr(v.compiled, "program")]
     steps = [step for program in programs for step in program.flat_steps()]
     calls = [s.call if isinstance(s, LibraryCall) else s for s in steps]
-    for kind in ("eager", "extern"):
-        names = {s.function for s in calls if isinstance(s, Call) and s.kind == kind}
+    for name, kind in (("eager", EagerCall), ("extern", ExternCall)):
+        names = {step.function for step in calls if isinstance(step, kind)}
         if names:
-            return _worse(outcome, kind, ", ".join(sorted(names)))
+            return _worse(outcome, name, ", ".join(sorted(names)))
     return outcome
 
 

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from anyshape.ir.graph import Arg, Graph, TensorType, Value
-from anyshape.ir.program import CheckStep, Program, bound_by
+from anyshape.ir.program import Program
 from anyshape.ir.scalars import Scalar, ScalarInput
+from anyshape.ir.steps import CheckStep
 from anyshape.symbolic import AllOf, AnyOf, Expr, Facts, Relation, Symbol
 
 
@@ -66,7 +67,7 @@ def established_in(program: Program, facts: Facts) -> Established:
     if not facts.tie_midrun():
         return Established((facts,), ())
     for number, step in enumerate(program.steps):
-        places.update(dict.fromkeys(bound_by(step), number))
+        places.update(dict.fromkeys(step.binds(), number))
         if isinstance(step, CheckStep):
             bound = [symbol for symbol in midrun_numbers(step.condition) if symbol in places]
             if bound:

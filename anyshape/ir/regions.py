@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from anyshape.ir.program import Buffer
+from anyshape.ir.buffers import Buffer
 from anyshape.symbolic import Dim, Expr, Facts, FloorDiv, le
 
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import product
 
+from anyshape.ir.buffers import Buffer, BufferRef
 from anyshape.ir.established import established_in
 from anyshape.ir.loops import Load, SizeParam, Store
-from anyshape.ir.program import Buffer, BufferRef, Launch, NativeRegion, Program, Step
+from anyshape.ir.program import Program
+from anyshape.ir.steps import Launch, NativeRegion, Step
 from anyshape.ir.verify import Malformed
 from anyshape.symbolic import (
     Condition,

@@ -11,20 +11,23 @@ read at the end. So nothing is asked about lifetimes, which is what the planner 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from anyshape.ir.buffers import Buffer, BufferRef, references
 from anyshape.ir.established import Established, established_in
 from anyshape.ir.loops import Kernel, Load
-from anyshape.ir.program import (
+from anyshape.ir.program import Program
+from anyshape.ir.regions import Region, Sizes
+from anyshape.ir.steps import (
     NEW_MEMORY,
     Allocate,
+    Assertion,
+    Assign,
     BindItem,
     BindNumber,
     BindSize,
-    Buffer,
-    BufferRef,
     BumpVersion,
     Call,
     CheckStep,
@@ -32,21 +35,18 @@ from anyshape.ir.program import (
     Launch,
     LibraryCall,
     NativeRegion,
-    Program,
     Step,
     TensorArg,
-    references,
+    View,
+    ViewCall,
 )
-from anyshape.ir.regions import Region, Sizes
 from anyshape.ir.verify import Malformed
 from anyshape.ir.verify_bounds import verify_bounds
-from anyshape.symbolic import Dim, Expr, Facts
+from anyshape.symbolic import Dim, Facts
 
 Owner = Literal["argument", "program", "torch"]
 """Whose a memory is: it was handed in, it is the program's own, or an operator returned it, which
 may have kept it."""
-
-VIEW = "torch.as_strided"
 
 
 def verify_program(program: Program, facts: Facts) -> None:
@@ -145,16 +145,18 @@ class _Run:
                 self._launch(at, step)
             case LibraryCall():
                 self._library_call(at, step)
-            case Call(kind="write"):
-                self._assign(at, step)
             case Call():
                 self._call(at, step)
-            case BindSize():
+            case View():
+                self._view(at, step, step.offset)
+            case ViewCall():
+                self._view(at, step, None)
+            case Assign():
+                self._assign(at, step)
+            case BindSize() | BumpVersion():
                 self._named(at, step.buffer)
-            case BindItem():
+            case BindItem() | Assertion():
                 self._read(at, step.buffer)
-            case BumpVersion():
-                self._named(at, step.buffer)
             case NativeRegion():
                 self._region(at, step)
             case CheckStep() | BindNumber():
@@ -222,20 +224,17 @@ class _Run:
     def _library_call(self, at: _At, step: LibraryCall) -> None:
         call = step.call
         handed = [value.buffer for _, value in step.args if isinstance(value, TensorArg)]
-        known = {*_handed(call), *call.outputs}
+        known = {*call.reads(), *call.outputs}
         for name in handed:
             if name not in known:
                 raise Malformed(f"{at} is handed {name}, which its call does not name")
         self._call(at, call, dispatched=step.dispatched)
 
     def _call(self, at: _At, step: Call, *, dispatched: bool = False) -> None:
-        handed, made = tuple(_handed(step)), tuple(filter(None, step.outputs))
+        handed, made = tuple(step.reads()), tuple(step.defines())
         for name in made:
             if name not in self.buffers:
                 raise Malformed(f"{at}: {name} is no buffer")
-        if step.kind == "view":
-            self._view(at, step, handed)
-            return
         for name in handed:
             self._read(at, name)
         if self.scope is not None and not dispatched:
@@ -256,31 +255,26 @@ class _Run:
                 raise Malformed(f"{at} writes {name} where it reads {other}")
         self._write(at, name, once=True)
 
-    def _view(self, at: _At, step: Call, handed: tuple[str, ...]) -> None:
+    def _view(self, at: _At, step: View | ViewCall, offset: Dim | None) -> None:
         """A view is as much written, or spoiled, as what it views."""
-        bases = [self._named(at, name) for name in handed]
-        base = bases[0]
-        for name in filter(None, step.outputs):
-            self._hold(name, base.regions, self._moved(step, base), written=base.written)
-            held = self.held[name]
-            held.spoiled, held.assigned = base.spoiled, base.assigned
-            if held.spoiled is not None:
-                self._leave(name)
+        bases = [self._named(at, name) for name in step.reads()]
+        base, name = bases[0], step.output
+        if name not in self.buffers:
+            raise Malformed(f"{at}: {name} is no buffer")
+        pointer = None
+        if base.pointer is not None and offset is not None:
+            pointer = base.pointer + offset * self.buffers[step.base].dtype.size_bytes
+        self._hold(name, base.regions, pointer, written=base.written)
+        held = self.held[name]
+        held.spoiled, held.assigned = base.spoiled, base.assigned
+        if held.spoiled is not None:
+            self._leave(name)
 
-    def _moved(self, step: Call, base: _Held) -> Dim | None:
-        """Where the view's first element lies."""
-        if step.function != VIEW or base.pointer is None:
-            return None
-        (viewed,) = references(step.args[:1])
-        offset = step.args[3] if len(step.args) > 3 else 0
-        assert isinstance(offset, (int, Expr))
-        return base.pointer + offset * self.buffers[viewed].dtype.size_bytes
-
-    def _assign(self, at: _At, step: Call) -> None:
+    def _assign(self, at: _At, step: Assign) -> None:
         """A copy into an argument, whose old contents nobody is to read any more."""
-        target, *sources = _handed(step)
+        target = step.target
         own = self._named(at, target)
-        for name in sources:
+        for name in step.reads():
             self._read(at, name)
             if self._meet(name, target):
                 raise Malformed(f"{at} copies {name} to {target}, in whose memory it lies")
@@ -445,20 +439,10 @@ def _name(arg: object) -> str:
     return arg.name
 
 
-def _handed(step: Call) -> Iterator[str]:
-    yield from references(step.args)
-    yield from references(tuple(step.kwargs.values()))
-
-
 def _may_fail(step: Step) -> bool:
     """May the segment end at the step, as if it had not happened?"""
-    match step:
-        case NativeRegion():
-            return any(map(_may_fail, step.steps))
-        case Call():
-            return step.kind not in ("view", "write")
-        case _:
-            return isinstance(step, (LibraryCall, CheckStep, BindNumber))
+    steps = step.steps if isinstance(step, NativeRegion) else (step,)
+    return any(inner.may_fail for inner in steps)
 
 
 def _access(kernel: Kernel) -> _Access:
@@ -503,8 +487,12 @@ def _said(step: Step) -> str:
             return f"a kernel that writes {', '.join(names)}"
         case LibraryCall():
             return _said(step.call)
-        case Call(kind="write"):
-            return f"assigns to {next(_handed(step), '?')}"
+        case Assign():
+            return f"assigns to {step.target}"
+        case View() | ViewCall():
+            return f"{step.output} becomes a view of {step.base}"
+        case Assertion():
+            return f"fails where {step.buffer} is true"
         case Call():
             return f"{step.function} makes {', '.join(step.outputs) or 'nothing'}"
         case BindSize() | BindItem():

@@ -24,7 +24,7 @@ from anyshape.ops import (
 from anyshape.ops.build import refuse_complex
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.rules import is_tensor, like, same_as, tensor
-from anyshape.ops.table import OPS, Extern, OpDef, Signature, add_row, op
+from anyshape.ops.table import OPS, Asserts, Assigns, OpDef, Signature, add_row, op
 from anyshape.symbolic import eq
 
 FAMILIES = (activation, binary, create, matmul, pointwise, random, reduce, scatter)
@@ -275,7 +275,7 @@ _inplace("zero_", "input", "zeroed", "torch.zero_")
 # What functionalization leaves of all writes to an input: one copy into it, at the end of the
 # graph. `assign_data` where the program wrote through `x.data` alone, which moves no version
 # counter.
-for _name, _extern in (
+for _name, _function in (
     ("assign", "torch.Tensor.copy_"),
     ("assign_data", "anyshape.eager.assign_data"),
 ):
@@ -285,7 +285,7 @@ for _name, _extern in (
         torch=f"anyshape.eager.{_name}",
         type=lambda cx, x, value: (),
         effect=True,
-        lower=Extern(_extern),
+        lower=Assigns(_function),
     )
 
 # What a condition on data becomes: the segment has not happened where it is true.
@@ -295,7 +295,7 @@ op(
     torch="anyshape.eager.check_false",
     type=lambda cx, condition: (),
     effect=True,
-    lower=Extern("anyshape.check_false"),
+    lower=Asserts(deferred=False),
 )
 # The same where only the device can test it: what reads at such a place has read another one, and
 # the error comes at the next call.
@@ -305,5 +305,5 @@ op(
     torch="anyshape.eager.trap_if",
     type=lambda cx, condition: (),
     effect=True,
-    lower=Extern("anyshape.trap_if"),
+    lower=Asserts(deferred=True),
 )

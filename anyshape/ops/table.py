@@ -199,6 +199,21 @@ class Extern:
     out: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Assigns:
+    """Copies into its first argument, an input of the graph, by a dotted function of torch's."""
+
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asserts:
+    """Fails where its one argument is true: on the host, or, ``deferred``, on the device, which
+    tells at a later call."""
+
+    deferred: bool
+
+
 # What a row may tell of integers.
 
 Range: TypeAlias = tuple[Dim, Dim]  # least and greatest, both inclusive
@@ -215,7 +230,9 @@ class Place:
     negative: bool
 
 
-Lowering: TypeAlias = "Pointwise | View | Reduce | Structural | Scan | Scatter | Extern"
+Lowering: TypeAlias = (
+    "Pointwise | View | Reduce | Structural | Scan | Scatter | Extern | Assigns | Asserts"
+)
 
 
 @dataclass(frozen=True, slots=True)

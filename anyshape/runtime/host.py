@@ -10,34 +10,37 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import assert_never
+from typing import Any
 
+from anyshape.ir.buffers import BufferRef, StepArg
 from anyshape.ir.code import HostCode, Reference
 from anyshape.ir.dtypes import DType, uint8
 from anyshape.ir.graph import row_major
 from anyshape.ir.loops import Kernel
-from anyshape.ir.program import (
+from anyshape.ir.program import Program
+from anyshape.ir.scalars import Operand, Scalar, ScalarInput, render_scalar
+from anyshape.ir.steps import (
     Allocate,
+    Assertion,
+    Assign,
     BindItem,
     BindNumber,
     BindSize,
-    BufferRef,
     BumpVersion,
     Call,
     CheckStep,
+    EagerCall,
+    ExternCall,
     Free,
     Launch,
-    LibraryCall,
     NativeRegion,
-    Program,
     Step,
-    StepArg,
-    bound_by,
+    View,
+    ViewCall,
 )
-from anyshape.ir.scalars import Operand, Scalar, ScalarInput, render_scalar
 from anyshape.symbolic import (
     Dim,
     Expr,
@@ -84,7 +87,9 @@ class _Printer:
             if name not in self.program.buffers or self._role(name) != "constant"
         )
         self._bind_entry_sizes(parameters)
-        self.read.update(*map(_taken, self.program.flat_steps()))
+        for step in self.program.flat_steps():
+            if not isinstance(step, (BindSize, BindItem)):  # which rely on no layout
+                self.read.update(step.reads())
         called: Call | None = None  # whose strides are asserted once the sizes it made have names
         gone: set[str] = set()  # what was freed since then
         for step in self.program.steps:
@@ -130,41 +135,34 @@ class _Printer:
             raise ValueError(f"no input gives a value to {', '.join(missing)}")
 
     def _step(self, step: Step) -> None:
-        self.bound.update(bound_by(step))
-        match step:
-            case Allocate():
-                self._allocate(step)
-            case Free():
-                for name in step.buffers:
-                    self.pointers.pop(name, None)
-                self.lines.append(f"del {', '.join(map(_local, step.buffers))}")
-            case Launch():
-                self._launch(step)
-            case NativeRegion():
-                self._region(step)
-            case Call():
-                self._call(step)
-            case BindSize():
-                symbol = _local(step.symbol.name)
-                self.lines.append(f"{symbol} = {self._buffer(step.buffer)}.shape[{step.dim}]")
-            case BindItem():
-                read = f"{self._buffer(step.buffer)}.item()"
-                self.lines.append(f"{_local(step.target.name)} = {read}")
-            case BindNumber():
-                compute = self._name("number", ("function", "anyshape.number"))
-                given = f"{step.function!r}, {self._arg(step.operands)}"
-                self.lines.append(f"{_local(step.target.name)} = {compute}({given})")
-            case CheckStep():
-                self._check(step)
-            case BumpVersion():
-                bump = self._name("bump_version", ("function", "anyshape.bump_version"))
-                self._write(bump, [self._buffer(step.buffer)])
-            case LibraryCall():
-                raise ValueError(f"{step.function} is called inside a native region only")
-            case _:
-                assert_never(step)
+        self.bound.update(step.binds())
+        STATEMENTS[type(step)](self, step)
 
-    def _allocate(self, step: Allocate) -> None:
+    def free(self, step: Free) -> None:
+        for name in step.buffers:
+            self.pointers.pop(name, None)
+        self.lines.append(f"del {', '.join(map(_local, step.buffers))}")
+
+    def bind_size(self, step: BindSize) -> None:
+        symbol = _local(step.symbol.name)
+        self.lines.append(f"{symbol} = {self._buffer(step.buffer)}.shape[{step.dim}]")
+
+    def bind_item(self, step: BindItem) -> None:
+        self.lines.append(f"{_local(step.target.name)} = {self._buffer(step.buffer)}.item()")
+
+    def bind_number(self, step: BindNumber) -> None:
+        compute = self._function("anyshape.number")
+        given = f"{step.function!r}, {self._arg(step.operands)}"
+        self.lines.append(f"{_local(step.target.name)} = {compute}({given})")
+
+    def bump_version(self, step: BumpVersion) -> None:
+        self._write(self._function("anyshape.bump_version"), [self._buffer(step.buffer)])
+
+    def assign(self, step: Assign) -> None:
+        arguments = [self._buffer(step.target), *map(self._arg, step.args)]
+        self._write(self._function(step.function), arguments)
+
+    def allocate(self, step: Allocate) -> None:
         if step.over is not None:
             self.pointers[step.buffer] = self._pointer(step.over, 0)
             self.lines.append(f"{_local(step.buffer)} = {_local(step.over)}")
@@ -207,7 +205,7 @@ class _Printer:
             self.lines.append(f"{self.sizes[text]} = {text}")
         return self.sizes[text]
 
-    def _launch(self, step: Launch) -> None:
+    def launch(self, step: Launch) -> None:
         kernel = self.kernel_names[step.kernel]
         self.names[kernel] = ("kernel", kernel)
         args = []
@@ -222,7 +220,7 @@ class _Printer:
                 args.append(self._arg(arg))
         self.lines.append(f"{kernel}({', '.join(args)})")
 
-    def _region(self, step: NativeRegion) -> None:
+    def region(self, step: NativeRegion) -> None:
         name, table = self.region_names[step]
         function = self._name(name, ("kernel", name))
         args = [self._name(table, ("table", table)), "0"]
@@ -261,17 +259,8 @@ class _Printer:
         write = self._name("write", ("function", "anyshape.write"))
         self.lines.append(f"{write}({', '.join((function, *args))})")
 
-    def _call(self, step: Call) -> None:
-        alias = step.function.replace(".", "_")
-        function = self._name(alias, ("function", step.function))
-        args = [self._arg(arg) for arg in step.args]
-        args += [f"{name}={self._keyword(name, arg)}" for name, arg in step.kwargs.items()]
-        if step.function == "anyshape.trap_if":
-            args.append(repr(str(step.location or "an unknown line")))
-        if step.kind == "write":
-            self._write(function, args)
-            return
-        call = f"{function}({', '.join(args)})"
+    def call(self, step: Call) -> None:
+        call = self._called(step)
         if step.guessed:  # it may return a tuple of one
             call = f"{self._name('parts', ('function', 'anyshape.parts'))}({call})"
         targets = [_local(name) if name else "_" for name in step.outputs]
@@ -282,10 +271,40 @@ class _Printer:
             self.lines.append(f"{', '.join(targets)}{',' if several else ''} = {call}")
         if step.guessed:
             apart = self._name("keep_apart", ("function", "anyshape.keep_apart"))
-            given = sorted({*_buffers_in((*step.args, *step.kwargs.values()))})
+            given = sorted({*step.reads()})
             made = [target for target in targets if target != "_"]
             names = "".join(f"{name}, " for name in (*made, *map(self._buffer, given)))
             self.lines.append(f"{apart}({len(made)}, ({names}))")
+
+    def _called(self, step: Call | ViewCall) -> str:
+        args = [self._arg(arg) for arg in step.args]
+        args += [f"{name}={self._keyword(name, arg)}" for name, arg in step.kwargs.items()]
+        return f"{self._function(step.function)}({', '.join(args)})"
+
+    def _function(self, function: str) -> str:
+        return self._name(
+            function.removeprefix("anyshape.").replace(".", "_"), ("function", function)
+        )
+
+    def view(self, step: View) -> None:
+        buffer = self.program.buffers[step.output]
+        args = [self._buffer(step.base), self._dims(buffer.shape), self._dims(buffer.strides)]
+        if step.offset != 0:
+            args.append(self._size(step.offset))
+        as_strided = self._function("torch.as_strided")
+        self.lines.append(f"{_local(step.output)} = {as_strided}({', '.join(args)})")
+
+    def view_call(self, step: ViewCall) -> None:
+        call = self._called(step)
+        self.lines.append(f"{_local(step.output)} = {call}")
+
+    def assertion(self, step: Assertion) -> None:
+        condition = self._buffer(step.buffer)
+        if step.deferred:
+            site = repr(str(step.location or "an unknown line"))
+            self.lines.append(f"{self._function('anyshape.trap_if')}({condition}, {site})")
+        else:
+            self.lines.append(f"{self._function('anyshape.check_false')}({condition})")
 
     def _restride(self, step: Call, gone: Set[str]) -> None:
         """Results get the strides that they are to have; what was guessed of them is tested, and
@@ -307,7 +326,7 @@ class _Printer:
         sizes = (size for size in shape if isinstance(size, Expr))
         return all(symbol in self.bound for size in sizes for symbol in size.symbols)
 
-    def _check(self, step: CheckStep) -> None:
+    def check(self, step: CheckStep) -> None:
         failed = self._name("check_failed", ("function", "anyshape.check_failed"))
         name = self._name(f"check_{len(self.names)}", ("step", step))
         condition = to_python(step.condition, _symbol_local)
@@ -382,20 +401,24 @@ class _Printer:
         return name
 
 
-def _taken(step: Step) -> Iterator[str]:
-    """The buffers among the arguments of a step."""
-    if isinstance(step, Launch):
-        yield from _buffers_in(tuple(step.args))
-    elif isinstance(step, Call):
-        yield from _buffers_in((*step.args, *step.kwargs.values()))
-
-
-def _buffers_in(args: Iterable[StepArg]) -> Iterator[str]:
-    for arg in args:
-        if isinstance(arg, BufferRef):
-            yield arg.name
-        elif isinstance(arg, tuple):
-            yield from _buffers_in(arg)
+STATEMENTS: Mapping[type[Step], Callable[[_Printer, Any], None]] = {
+    Allocate: _Printer.allocate,
+    Free: _Printer.free,
+    Launch: _Printer.launch,
+    ExternCall: _Printer.call,
+    EagerCall: _Printer.call,
+    View: _Printer.view,
+    ViewCall: _Printer.view_call,
+    Assign: _Printer.assign,
+    Assertion: _Printer.assertion,
+    BindSize: _Printer.bind_size,
+    BindItem: _Printer.bind_item,
+    BindNumber: _Printer.bind_number,
+    CheckStep: _Printer.check,
+    BumpVersion: _Printer.bump_version,
+    NativeRegion: _Printer.region,
+}
+"""How each kind of step is printed; a ``LibraryCall`` stands in a native region only."""
 
 
 def _local(name: str) -> str:

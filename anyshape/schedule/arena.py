@@ -13,7 +13,8 @@ from bisect import bisect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from anyshape.ir.program import Buffer, Step
+from anyshape.ir.buffers import Buffer
+from anyshape.ir.steps import Step
 from anyshape.symbolic import Dim, Relation, evaluate, le, total
 
 ALIGNMENT = 64

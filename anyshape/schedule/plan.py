@@ -11,28 +11,31 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
+from anyshape.ir.buffers import Buffer, BufferRef, Role, StepArg
 from anyshape.ir.graph import Arg, Graph, Node, ScalarType, TensorType, Value, values_in
-from anyshape.ir.program import (
+from anyshape.ir.program import Program
+from anyshape.ir.scalars import Scalar, ScalarInput
+from anyshape.ir.steps import (
     Allocate,
+    Assertion,
+    Assign,
     BindItem,
     BindNumber,
     BindSize,
-    Buffer,
-    BufferRef,
     BumpVersion,
     Call,
-    CallKind,
     CheckStep,
+    EagerCall,
+    ExternCall,
     Launch,
-    Program,
-    Role,
     Step,
-    StepArg,
+    View,
+    ViewCall,
 )
-from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops import OPS
 from anyshape.ops.layout import view_strides
-from anyshape.ops.table import Extern, OpDef, View
+from anyshape.ops.table import Asserts, Assigns, Extern, OpDef
+from anyshape.ops.table import View as ViewLowering
 from anyshape.options import Options
 from anyshape.schedule.analysis import Analysis, analyse, link_readers
 from anyshape.schedule.build import draft_group
@@ -41,7 +44,7 @@ from anyshape.schedule.fuse import Group, Part, Refusal, grow
 from anyshape.schedule.indices import Index, Refine, dot, terms_of
 from anyshape.schedule.inplace import ASSIGN, written_in_place
 from anyshape.schedule.lower import Lowering, is_supported, view_index
-from anyshape.schedule.steps import insert_frees, numbers_in, numbers_of, symbols_used
+from anyshape.schedule.steps import insert_frees, numbers_in, symbols_used
 from anyshape.schedule.tile import finish
 from anyshape.symbolic import Dim, Expr, Symbol
 
@@ -49,12 +52,6 @@ PRODUCTS = frozenset(
     {"torch.mm", "torch.bmm", "torch.addmm", "torch.baddbmm", "torch.nn.functional.linear"}
 )
 """Library functions whose result is all of a new storage."""
-
-EFFECT_KINDS: Mapping[str, CallKind] = {
-    **dict.fromkeys(("assign", "assign_data"), "write"),
-    **dict.fromkeys(("check_false", "trap_if"), "check"),
-}
-"""Rows that are done for their effect, with the kind of the call."""
 
 
 def schedule(
@@ -346,29 +343,37 @@ class _Plan:
 
     def _call(self, node: Node) -> None:
         row = self.ops.get(node.op)
-        lower = None if row is None else row.lower
-        function = node.op if row is None else row.torch
-        if isinstance(lower, Extern):
-            function = lower.function
-        args = tuple(self._arg(arg) for arg in node.args)
-        kwargs = {name: self._arg(arg) for name, arg in node.kwargs.items()}
-        outputs = tuple(output.name for output in node.outputs)
-        for output in node.outputs:
-            if isinstance(output.type, TensorType):
-                self._buffer(output, "result")
+        match None if row is None else row.lower:
+            case Assigns(function=function):
+                self._assign(node, function)
+            case Asserts(deferred=deferred):
+                condition = self._tensor(node.args[0])
+                self.steps.append(Assertion(condition, deferred, node.location))
+            case _ if any(isinstance(output.type, ScalarType) for output in node.outputs):
+                self._bind_number(node.outputs[0], tuple(map(self._arg, node.args)))
+            case Extern(function=function):
+                self._result(node, row, ExternCall, function)
+            case _:
+                self._result(node, row, EagerCall, node.op if row is None else row.torch)
+
+    def _assign(self, node: Node, function: str) -> None:
+        target, *sources = node.args
         if node.op == ASSIGN and node.args[1] in self.found.homes:
-            self.steps.append(BumpVersion(self._tensor(node.args[0])))
+            self.steps.append(BumpVersion(self._tensor(target)))
             return
-        scalars = [o for o in node.outputs if isinstance(o.type, ScalarType)]
-        if scalars:
-            self._bind_number(scalars[0], args)
-            return
-        kind = EFFECT_KINDS.get(node.op, "extern" if isinstance(lower, Extern) else "eager")
-        restride = row is None or row.alias == "none" or isinstance(lower, View)
+        args = tuple(map(self._arg, sources))
+        self.steps.append(Assign(function, self._tensor(target), args))
+
+    def _result(self, node: Node, row: OpDef | None, kind: type[Call], function: str) -> None:
+        """A call of a function of torch's, and the sizes that only it knows."""
+        args = tuple(map(self._arg, node.args))
+        kwargs = {name: self._arg(arg) for name, arg in node.kwargs.items()}
+        for output in node.outputs:
+            self._buffer(output, "result")
+        outputs = tuple(output.name for output in node.outputs)
+        restride = row is None or row.alias == "none" or isinstance(row.lower, ViewLowering)
         guessed = row is not None and row.guessed
-        self.steps.append(
-            Call(function, args, kwargs, outputs, kind, restride, node.location, guessed)
-        )
+        self.steps.append(kind(function, args, kwargs, outputs, restride, node.location, guessed))
         for output in node.outputs:
             self._bind_sizes(output)
 
@@ -389,8 +394,6 @@ class _Plan:
 
     def _bind_sizes(self, value: Value) -> None:
         """Sizes that only the call knows."""
-        if not isinstance(value.type, TensorType):
-            return
         for dim, size in enumerate(value.shape):
             symbol = size.symbol if isinstance(size, Expr) else None
             if symbol is not None and symbol.knowledge == "midrun" and symbol not in self.bound:
@@ -423,7 +426,7 @@ class _Plan:
         detached = f"{name}_detached"
         if detached not in self.buffers:
             self.buffers[detached] = replace(self.buffers[name], name=detached, role="result")
-            self.steps.append(Call("torch.detach", (BufferRef(name),), {}, (detached,), "view"))
+            self.steps.append(ViewCall("torch.detach", (BufferRef(name),), {}, detached))
         return BufferRef(detached)
 
     def _make_as_eager(self, output: Value) -> None:
@@ -453,17 +456,14 @@ class _Plan:
     def _make_view(self, value: Value) -> str:
         place = self.strided[value]
         base = self._tensor(place.base)
-        shape = self.found.sizes.shape(value.shape)
-        args: tuple[StepArg, ...] = (BufferRef(base), shape, place.strides)
         if place.offset != 0:
             if self.buffers[base].role not in ("temp", "output") and not self._is_fresh(place.base):
                 return self._narrowed(value)
-            args = (*args, place.offset)
         self._buffer(value, "result")
         # What eager would copy is a view here: it lies as its base does, not as its type says.
         laid = replace(self.buffers[value.name], strides=place.strides)
         self.buffers[value.name] = laid
-        self.steps.append(Call("torch.as_strided", args, {}, (value.name,), "view"))
+        self.steps.append(View(value.name, base, place.offset))
         return value.name
 
     def _is_fresh(self, value: Value) -> bool:
@@ -491,13 +491,15 @@ class _Plan:
         kwargs = {name: self._arg(arg) for name, arg in node.kwargs.items()}
         self._buffer(value, "result")
         function = self.ops[node.op].torch
-        self.steps.append(Call(function, args, kwargs, (value.name,), "view"))
+        self.steps.append(ViewCall(function, args, kwargs, value.name))
         return value.name
 
     def _entry_symbols(
         self, steps: tuple[Step, ...], outputs: tuple[StepArg, ...]
     ) -> tuple[Symbol, ...]:
-        numbers = (n for step in steps for n in numbers_of(step, self.buffers))
+        numbers = (
+            n for step in steps for arg in step.arguments(self.buffers) for n in numbers_in(arg)
+        )
         return symbols_used(chain(numbers, numbers_in(outputs)), self.bound)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
 
+from anyshape.ir.buffers import BufferRef
 from anyshape.ir.loops import (
     Access,
     Axis,
@@ -32,8 +33,8 @@ from anyshape.ir.loops import (
     Store,
     operands,
 )
-from anyshape.ir.program import BufferRef, Launch
 from anyshape.ir.scalars import Operand
+from anyshape.ir.steps import Launch
 from anyshape.schedule.build import Drafted
 from anyshape.schedule.draft import scalar_dtype
 from anyshape.schedule.indices import Sizes, terms_of

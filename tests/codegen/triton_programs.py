@@ -25,10 +25,11 @@ from triton.runtime import interpreter
 
 from anyshape import reference, torch_names
 from anyshape.ir import dtypes
+from anyshape.ir.buffers import BufferRef
 from anyshape.ir.code import TritonFunction
 from anyshape.ir.graph import TensorType
-from anyshape.ir.program import Allocate, BufferRef, Call, Free, Launch
 from anyshape.ir.scalars import evaluate_scalar
+from anyshape.ir.steps import Allocate, Assertion, Call, Free, Launch, View
 from anyshape.symbolic import evaluate
 from anyshape.targets.triton.kernel import emit_triton, total_dtype, totals
 from anyshape.targets.triton.launch import compile_kernel
@@ -87,10 +88,14 @@ def interpret(compiled, args, modules):
                 if isinstance(ref, BufferRef) and ref.name not in values:
                     values[ref.name] = allocate(program.buffers[ref.name], sizes)
             launch(step, values, sizes, modules)
-        elif isinstance(step, Call) and step.kind == "check":
-            assert not values[step.args[0].name].any()
-        elif isinstance(step, Call) and step.kind == "view" and step.args[0].name not in values:
-            pass  # memory lent before its owner's first use: here each buffer has its own
+        elif isinstance(step, Assertion):
+            assert not values[step.buffer].any()
+        elif isinstance(step, View):
+            if step.base in values:  # else lent before its owner's first use: each has its own here
+                buffer = program.buffers[step.output]
+                layout = (evaluate_all(dims, sizes) for dims in (buffer.shape, buffer.strides))
+                offset = evaluate_all(step.offset, sizes)
+                values[step.output] = torch.as_strided(values[step.base], *layout, offset)
         elif isinstance(step, Call):
             call = [
                 values[a.name] if isinstance(a, BufferRef) else evaluate_all(a, sizes)

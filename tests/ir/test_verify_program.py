@@ -9,24 +9,27 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from anyshape.ir.buffers import Buffer, BufferRef
 from anyshape.ir.dtypes import float32, float64
 from anyshape.ir.loops import Axis, Kernel, Load, Op, PointerParam, Reduce, SizeParam, Store
-from anyshape.ir.program import (
+from anyshape.ir.program import Program
+from anyshape.ir.regions import Sizes
+from anyshape.ir.steps import (
     Allocate,
+    Assign,
     BindItem,
-    Buffer,
-    BufferRef,
     Call,
     CheckStep,
+    EagerCall,
+    ExternCall,
     Free,
     Launch,
     LibraryCall,
     NativeRegion,
-    Program,
     Step,
     TensorArg,
+    View,
 )
-from anyshape.ir.regions import Sizes
 from anyshape.ir.verify import Malformed
 from anyshape.ir.verify_bounds import verify_bounds
 from anyshape.ir.verify_program import verify_program
@@ -75,13 +78,12 @@ def launch(made: Kernel, *names: str) -> Launch:
     return Launch(made, (*map(BufferRef, names), N))
 
 
-def view(made: str, base: str, offset: int = 0) -> Call:
-    args = (BufferRef(base), (N,), (1,), *((offset,) if offset else ()))
-    return Call("torch.as_strided", args, {}, (made,), "view")
+def view(made: str, base: str, offset: int = 0) -> View:
+    return View(made, base, offset)
 
 
-def call(function: str, made: str, *names: str, kind="extern", **rest) -> Call:
-    return Call(function, tuple(map(BufferRef, names)), {}, (made,) if made else (), kind, **rest)
+def call(function: str, made: str, *names: str, kind=ExternCall, **rest) -> Call:
+    return kind(function, tuple(map(BufferRef, names)), {}, (made,), **rest)
 
 
 def mm(made: str, *names: str) -> LibraryCall:
@@ -101,8 +103,8 @@ def conv(made: str, *names: str) -> Call:
     return call("torch.nn.functional.conv2d", made, *names, restride=True)
 
 
-def assign(target: str, source: str) -> Call:
-    return call("anyshape.assign", "", target, source, kind="write")
+def assign(target: str, source: str) -> Assign:
+    return Assign("anyshape.assign", target, (BufferRef(source),))
 
 
 def region(*steps: Step, outer: str = "", inner=None, rooms=((ROOM,),)) -> NativeRegion:
@@ -118,25 +120,12 @@ def program(*steps: Step, outputs: str, inputs: str = "x y", **changed: Buffer) 
     names = {*inputs.split(), *outputs.split()}
     for step in steps:
         for one in (step, *(step.steps if isinstance(step, NativeRegion) else ())):
-            names |= _names(one)
+            names.update(one.mentions())
     buffers = {name: Buffer(name, float32, "cpu", (N,), (1,), "temp") for name in names}
     for name in inputs.split():
         buffers[name] = replace(buffers[name], role="input")
     made = tuple(map(BufferRef, outputs.split()))
     return Program({**buffers, **changed}, tuple(inputs.split()), steps, made, ())
-
-
-def _names(step: Step) -> set[str]:
-    match step:
-        case Allocate(buffer=name):
-            return {name}
-        case LibraryCall(call=made):
-            return _names(made)
-        case Call(args=args, outputs=outputs):
-            return {*outputs, *(arg.name for arg in args if isinstance(arg, BufferRef))}
-        case Launch(args=args):
-            return {arg.name for arg in args if isinstance(arg, BufferRef)}
-    return set()
 
 
 def counted(name: str, count: Expr) -> Buffer:
@@ -200,11 +189,11 @@ PLANTED: dict[str, Planted] = {
     ),
     "taken through an operator that may return its argument": Planted(
         program(
-            conv("h", "x"), call("torch.contiguous", "c", "h", kind="eager", restride=True),
+            conv("h", "x"), call("torch.contiguous", "c", "h", kind=EagerCall, restride=True),
             Allocate("g", "h"), launch(ONE, "h", "g"), outputs="g c",
         ),
         program(
-            conv("h", "x"), call("torch.contiguous", "c", "h", kind="eager"),
+            conv("h", "x"), call("torch.contiguous", "c", "h", kind=EagerCall),
             Allocate("g", "h"), launch(ONE, "h", "g"), outputs="g c",
         ),
         r"has written g over the output c",
@@ -217,7 +206,7 @@ PLANTED: dict[str, Planted] = {
     "taken from an operator that may have kept it": Planted(
         program(conv("h", "x"), Allocate("g", "h"), launch(ONE, "h", "g"), outputs="g"),
         program(
-            call("user.op", "h", "x", kind="eager", guessed=True),
+            call("user.op", "h", "x", kind=EagerCall, guessed=True),
             Allocate("g", "h"), launch(ONE, "h", "g"), outputs="g",
         ),
         r"writes g into the memory of h, which is not the program's own",

@@ -13,7 +13,8 @@ from anyshape.driver import Driver
 from anyshape.ir import dtypes
 from anyshape.ir.dtypes import DType
 from anyshape.ir.graph import Graph, TensorType
-from anyshape.ir.program import Call, Launch, Program
+from anyshape.ir.program import Program
+from anyshape.ir.steps import Launch, Step
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
 from anyshape.options import from_environment
@@ -68,8 +69,8 @@ def launches(program: Program) -> list[Launch]:
     return [step for step in program.flat_steps() if isinstance(step, Launch)]
 
 
-def calls(program: Program, kind: str) -> list[Call]:
-    return [s for s in program.flat_steps() if isinstance(s, Call) and s.kind == kind]
+def calls(program: Program, kind: type[Step]) -> list[Step]:
+    return [step for step in program.flat_steps() if isinstance(step, kind)]
 
 
 def same_as_reference(compiled: Any, *tensors: torch.Tensor, tolerance: float = 1e-5) -> None:

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import anyshape
+from anyshape.ir.buffers import Buffer
 from anyshape.ir.dtypes import uint8
-from anyshape.ir.program import Buffer
 from anyshape.schedule.arena import ALIGNMENT, Arena, Life, plan_arena
 from anyshape.symbolic import Dim, Facts, Space, evaluate, ge
 

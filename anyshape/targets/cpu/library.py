@@ -9,17 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from anyshape.ir.buffers import Buffer, BufferRef, StepArg
 from anyshape.ir.dtypes import DType, bfloat16, float16, float32, float64
-from anyshape.ir.program import (
-    Buffer,
-    BufferRef,
-    Call,
-    LibraryCall,
-    NativeArg,
-    NativeKind,
-    StepArg,
-    TensorArg,
-)
+from anyshape.ir.steps import Call, LibraryCall, NativeArg, NativeKind, TensorArg
 from anyshape.symbolic import Dim
 
 LINEAR = "torch.nn.functional.linear"
@@ -34,8 +26,7 @@ def library_call(step: Call, buffers: Buffers) -> LibraryCall | None:
     row = ROWS.get(step.function)
     if row is None:
         return None
-    named = (*_buffers_in(step.args), *_buffers_in(tuple(step.kwargs.values())), *step.outputs)
-    used = [buffers[name] for name in named]
+    used = [buffers[name] for name in step.mentions()]
     if any(b.device != "cpu" for b in used) or buffers[step.outputs[0]].dtype not in DTYPES:
         return None
     return row(step, buffers)
@@ -152,7 +143,3 @@ def _rows(buffer: Buffer) -> TensorArg:
         rows = rows * size
     columns = buffer.shape[-1]
     return TensorArg(buffer.name, (rows, columns), (columns, 1))
-
-
-def _buffers_in(args: tuple[StepArg, ...]) -> tuple[str, ...]:
-    return tuple(arg.name for arg in args if isinstance(arg, BufferRef))

@@ -16,21 +16,22 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from anyshape.ir.buffers import Buffer, BufferRef
 from anyshape.ir.code import CFunction, CType, Reference
 from anyshape.ir.dtypes import DType, float64
 from anyshape.ir.loops import Kernel, PointerParam, ScalarParam, SizeParam
-from anyshape.ir.program import (
-    Buffer,
-    BufferRef,
+from anyshape.ir.program import Program
+from anyshape.ir.scalars import Operand, Scalar, ScalarInput
+from anyshape.ir.steps import (
+    Assertion,
     Call,
     Free,
     Launch,
     LibraryCall,
     NativeRegion,
-    Program,
     TensorArg,
+    View,
 )
-from anyshape.ir.scalars import Operand, Scalar, ScalarInput
 from anyshape.ops.layout import numel
 from anyshape.symbolic import (
     AllOf,
@@ -213,12 +214,10 @@ class _Printer:
                 self._dispatched(step, part)
             case LibraryCall():
                 self._library_call(step, part)
-            case Call(kind="view"):
+            case View():
                 self._view(step, part)
-            case Call(kind="check"):
-                (condition,) = step.args
-                assert isinstance(condition, BufferRef)
-                flag = part(self.pointers[condition.name])
+            case Assertion():
+                flag = part(self.pointers[step.buffer])
                 self._fail_if(f"*(volatile char *){flag}", CHECK_FAILED, part)
             case Call():
                 self._product(step, part)
@@ -247,22 +246,16 @@ class _Printer:
         prototype = f"void (*)({', '.join(types)})"
         part.lines.append(f"(({prototype}){function})({', '.join(args)});")
 
-    def _view(self, step: Call, part: _Part) -> None:
+    def _view(self, step: View, part: _Part) -> None:
         """Memory of the arena or from outside is known at once, torch's own when it is made."""
-        base, _, _, *rest = step.args
-        assert isinstance(base, BufferRef)
-        offset = rest[0] if rest else 0
-        size_bytes = self.buffers[base.name].dtype.size_bytes
-        assert isinstance(offset, (int, Expr))
-        (made,) = step.outputs
-        pointer = self.pointers[base.name]
+        made, pointer = step.output, self.pointers[step.base]
         if self.apart and self._is_lent(made):
             self.pointers[made] = self._own(made)
             return
-        if offset == 0:
+        if step.offset == 0:
             self.pointers[made] = pointer
             return
-        text = self._size(offset * size_bytes)
+        text = self._size(step.offset * self.buffers[step.base].dtype.size_bytes)
         key = (pointer, text)
         if key in self.places:
             self.pointers[made] = self.places[key]
@@ -283,9 +276,8 @@ class _Printer:
 
     def _is_lent(self, name: str) -> bool:
         """Is the view no view of the program, but memory for what a step makes?"""
-        makes = (s.call if isinstance(s, LibraryCall) else s for s in self.region.steps)
-        results = (s.outputs for s in makes if isinstance(s, Call) and s.kind != "view")
-        return self.buffers[name].role == "temp" or any(name in outputs for outputs in results)
+        calls = (step for step in self.region.steps if isinstance(step, (Call, LibraryCall)))
+        return self.buffers[name].role == "temp" or any(name in call.defines() for call in calls)
 
     def _owned(self) -> Iterator[str]:
         if self.own:

@@ -12,33 +12,29 @@ be called through Python.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import assert_never
 
+from anyshape.ir.buffers import Buffer, BufferRef, references
 from anyshape.ir.dtypes import DType, float32, float64
 from anyshape.ir.established import established_in
 from anyshape.ir.loops import Load, PointerParam
-from anyshape.ir.program import (
+from anyshape.ir.program import Program
+from anyshape.ir.scalars import Operand, Scalar, ScalarInput
+from anyshape.ir.steps import (
     NEW_MEMORY,
     Allocate,
-    BindItem,
-    BindNumber,
-    BindSize,
-    Buffer,
-    BufferRef,
-    BumpVersion,
+    Assertion,
     Call,
-    CheckStep,
+    ExternCall,
     Free,
     Launch,
     LibraryCall,
     NativeRegion,
-    Program,
     Step,
-    references,
+    View,
+    ViewCall,
 )
-from anyshape.ir.scalars import Operand, Scalar, ScalarInput
 from anyshape.schedule.arena import Arena, Known, Life, apart, plan_arena
 from anyshape.symbolic import (
     AllOf,
@@ -53,7 +49,6 @@ from anyshape.symbolic import (
 )
 from anyshape.targets.cpu.library import LINEAR, is_row_major, library_call
 
-VIEW = "torch.as_strided"
 BLAS_PRODUCTS = frozenset({"torch.mm", LINEAR})
 PRODUCT_DTYPES: frozenset[DType] = frozenset({float32, float64})
 MIN_COMPUTE_STEPS = 2
@@ -123,34 +118,19 @@ def _newly_used(
 
 def as_native(step: Step, buffers: Mapping[str, Buffer], *, library: bool = True) -> Step | None:
     """The step as C does it, None where it cannot."""
-    if any(name in buffers and buffers[name].device != "cpu" for name in _touched(step)):
+    touched = step.buffers if isinstance(step, Free) else step.mentions()
+    if any(name in buffers and buffers[name].device != "cpu" for name in touched):
         return None
     match step:
-        case Allocate() | Free() | Launch():
+        case Allocate() | Free() | Launch() | View() | Assertion(deferred=False):
             return step
-        case Call(kind="view", function="torch.as_strided") | Call(kind="check"):
-            return step
-        case Call(function=function) if function in BLAS_PRODUCTS and _is_blas_product(
+        case ExternCall(function=function) if function in BLAS_PRODUCTS and _is_blas_product(
             step, buffers
         ):
             return step
-        case Call() if library:
+        case ExternCall() if library:
             return library_call(step, buffers)
     return None
-
-
-def _touched(step: Step) -> Iterator[str]:
-    """The buffers that the step makes, frees, reads or writes."""
-    match step:
-        case Allocate(buffer=name):
-            yield name
-        case Free(buffers=names):
-            yield from names
-        case Launch(args=args):
-            yield from references(args)
-        case Call(args=args, kwargs=kwargs, outputs=outputs):
-            yield from references((*args, *kwargs.values()))
-            yield from filter(None, outputs)
 
 
 def _is_blas_product(step: Call, buffers: Mapping[str, Buffer]) -> bool:
@@ -203,9 +183,8 @@ class _Memory:
 def _memory(program: Program) -> _Memory:
     lies_in: dict[str, tuple[str, ...]] = {}
     for step in program.steps:
-        if isinstance(step, Call) and step.may_alias:
-            handed = (*references(step.args), *references(tuple(step.kwargs.values())))
-            lies_in.update(dict.fromkeys(filter(None, step.outputs), handed))
+        if isinstance(step, (View, ViewCall)) or (isinstance(step, Call) and step.may_alias):
+            lies_in.update(dict.fromkeys(step.defines(), tuple(step.reads())))
     needed = _last_uses(program)
     for name, bases in reversed(lies_in.items()):  # what a buffer lies in is made before it
         for base in bases:
@@ -217,35 +196,10 @@ def _last_uses(program: Program) -> dict[str, int]:
     """The last step, or the end, where each buffer is mentioned (frees do not count)."""
     last: dict[str, int] = {}
     for index, step in enumerate(program.steps):
-        for name in mentioned(step):
-            last[name] = index
+        last.update(dict.fromkeys(step.mentions(), index))
     for name in references(program.outputs):
         last[name] = len(program.steps)
     return last
-
-
-def mentioned(step: Step) -> Iterable[str]:
-    """The buffers that a step reads, writes or makes."""
-    match step:
-        case Launch(args=args):
-            yield from references(args)
-        case Call():
-            yield from references(step.args)
-            yield from references(tuple(step.kwargs.values()))
-            yield from filter(None, step.outputs)
-        case LibraryCall(call=call):
-            yield from mentioned(call)
-        case NativeRegion():
-            for inner in step.steps:
-                yield from mentioned(inner)
-        case Free():
-            return
-        case Allocate() | BindSize() | BindItem() | BumpVersion():
-            yield step.buffer
-        case CheckStep() | BindNumber():
-            return
-        case _:
-            assert_never(step)
 
 
 def _close(
@@ -274,10 +228,10 @@ def _tail(run: Run, compute: Sequence[int], needed: Mapping[str, int]) -> int:
     first: dict[str, int] = {}
     for place, (_, step) in enumerate(run):
         if _is_compute(step):
-            for name in mentioned(step):
+            for name in step.mentions():
                 first.setdefault(name, place)
     made = {s.buffer for _, s in run if isinstance(s, Allocate)}
-    made |= {name for _, s in run if _is_product(s) for name in _outputs(s)}
+    made |= {name for _, s in run if _is_product(s) for name in s.defines()}
     late = [first[name] for name in made if needed.get(name, -1) > end and name in first]
     if not late:
         return 0
@@ -292,12 +246,11 @@ def _tail(run: Run, compute: Sequence[int], needed: Mapping[str, int]) -> int:
 
 def _holds_across(run: Run, at: int) -> bool:
     """Would a result of torch's own outlive the part that makes it?"""
-    held = {n for _, s in run[:at] if _is_held(s) for n in _outputs(s)}
-    views = [s for _, s in run if isinstance(s, Call) and s.kind == "view"]
-    for view in views:
-        if held & {*references(view.args)}:
-            held.update(view.outputs)
-    return any(name in held for _, step in run[at:] for name in mentioned(step))
+    held = {n for _, s in run[:at] if _is_held(s) for n in s.defines()}
+    for view in (step for _, step in run if isinstance(step, View)):
+        if view.base in held:
+            held.add(view.output)
+    return any(name in held for _, step in run[at:] for name in step.mentions())
 
 
 def _is_compute(step: Step) -> bool:
@@ -315,12 +268,6 @@ def _is_held(step: Step) -> bool:
     return isinstance(step, LibraryCall) and step.dispatched
 
 
-def _outputs(step: Step) -> tuple[str, ...]:
-    call = step.call if isinstance(step, LibraryCall) else step
-    assert isinstance(call, Call)
-    return call.outputs
-
-
 @dataclass(slots=True, eq=False)
 class _Grouping:
     run: Run
@@ -330,7 +277,7 @@ class _Grouping:
     made: dict[str, int] = field(default_factory=dict)
     held: set[str] = field(default_factory=set)
     freed: dict[str, int] = field(default_factory=dict)
-    views: dict[str, Call] = field(default_factory=dict)
+    views: dict[str, View] = field(default_factory=dict)
     taken: dict[str, str] = field(default_factory=dict)
     touched: list[tuple[int, Step, tuple[str, ...]]] = field(default_factory=list)
     last: dict[str, int] = field(default_factory=dict)
@@ -356,11 +303,11 @@ class _Grouping:
         before: list[Step] = [Free(untouched)] if untouched else []
         before += [Allocate(name, self.taken.get(name)) for name in self._outliving()]
         arena = self._plan(tuple(name for name in self.made if self._is_inner(name)))
-        kept = (*(self._view_of(*pair) for pair in arena.lent.items()), *self._kept())
+        kept = (*(View(*pair) for pair in arena.lent.items()), *self._kept())
         inside = {*arena.inner, *arena.lent, *self.views, *self.held}
-        mentions = dict.fromkeys(name for step in kept for name in mentioned(step))
+        mentions = dict.fromkeys(name for step in kept for name in step.mentions())
         outer = tuple(name for name in mentions if name not in inside)
-        numbers = free_numbers(kept, self._dims(kept, arena))
+        numbers = free_numbers(kept, self.buffers, self._dims(kept, arena))
         region = NativeRegion(kept, outer, arena.inner, arena.rooms, *numbers)
         dead = tuple(
             name
@@ -378,17 +325,17 @@ class _Grouping:
         freed = (name for _, step in self.run if isinstance(step, Free) for name in step.buffers)
         return tuple(name for name in freed if name not in touched)
 
-    def _find_made(self) -> dict[str, Call]:
+    def _find_made(self) -> dict[str, View]:
         """Notes what the run allocates; returns the views it makes that are used after it."""
         for index, step in self.run:
             if isinstance(step, Allocate):
                 self.made[step.buffer] = index
-            elif isinstance(step, Call) and step.kind == "view":
-                self.views[step.outputs[0]] = step
+            elif isinstance(step, View):
+                self.views[step.output] = step
             elif _is_product(step):
-                self.made[_outputs(step)[0]] = index
+                self.made.update(dict.fromkeys(step.defines(), index))
             elif _is_held(step):
-                self.held.update(_outputs(step))
+                self.held.update(step.defines())
             elif isinstance(step, Free):
                 self.freed.update(dict.fromkeys(step.buffers, index))
         return {name: step for name, step in self.views.items() if not self._dies(name)}
@@ -419,7 +366,7 @@ class _Grouping:
     def _find_touched(self) -> None:
         """Notes what each step mentions, what that is a view of included, and who is the last."""
         for index, step in self.run:
-            own = dict.fromkeys(mentioned(step))
+            own = step.mentions()
             names = own | dict.fromkeys(base for name in own for base in self.memory.below(name))
             self.touched.append((index, step, tuple(names)))
             self.last.update(dict.fromkeys(names, index))
@@ -456,17 +403,12 @@ class _Grouping:
         touched = self.memory.fresh & self.last.keys() - inside
         return tuple(name for name in self.freed if name in touched and self._dies(name))
 
-    def _view_of(self, name: str, donor: str) -> Call:
-        buffer = self.buffers[name]
-        args = (BufferRef(donor), buffer.shape, buffer.strides)
-        return Call(VIEW, args, {}, (name,), "view")
-
     def _lives(self, names: tuple[str, ...]) -> dict[str, Life]:
         last, after = self.last, self.run[-1][0] + 1
         first: dict[str, tuple[int, Step]] = {}
         for index, step in self.run:
             if not isinstance(step, (Allocate, Free)):
-                for name in mentioned(step):
+                for name in step.mentions():
                     first.setdefault(name, (index, step))
         lives = {}
         for name in names:
@@ -482,7 +424,7 @@ class _Grouping:
         """May b be written where a lies, at the step that reads a for the last time?"""
         if not isinstance(b.maker, Launch):
             return False
-        seen_as_view = any(a.name in self.memory.below(name) for name in mentioned(b.maker))
+        seen_as_view = any(a.name in self.memory.below(name) for name in b.maker.mentions())
         return not seen_as_view and writes_over(b.maker, a.name, b.name)
 
     def _dims(self, kept: Iterable[Step], arena: Arena) -> Iterable[Dim]:
@@ -490,7 +432,7 @@ class _Grouping:
         yield from (offset for _, offset in arena.inner.values())
         for step in kept:
             if _is_product(step) or _is_held(step):
-                for name in mentioned(step):
+                for name in step.mentions():
                     yield from self.buffers[name].shape
                     yield from self.buffers[name].strides
 
@@ -531,12 +473,12 @@ def _fresh(step: Step) -> tuple[str, ...]:
     if isinstance(step, Allocate):
         return (step.buffer,)
     if isinstance(step, Call) and (step.function in NEW_MEMORY or _is_product(step)):
-        return step.outputs
+        return tuple(step.defines())
     return ()
 
 
 def free_numbers(
-    steps: Iterable[Step], dims: Iterable[Dim]
+    steps: Iterable[Step], buffers: Mapping[str, Buffer], dims: Iterable[Dim]
 ) -> tuple[tuple[Symbol, ...], tuple[Operand, ...]]:
     """The symbols and scalars that the steps (and further sizes) read."""
     sizes: list[Sized] = []
@@ -552,11 +494,6 @@ def free_numbers(
                 note(item)
 
     for step in steps:
-        if isinstance(step, (Launch, Call)):
-            note(step.args)
-        if isinstance(step, LibraryCall):
-            note(tuple(value for _, value in step.args))
-        if isinstance(step, Launch):
-            note(tuple(step.offsets.values()))
+        note(tuple(step.arguments(buffers)))
     note(tuple(dims))
     return tuple(symbols_of_all(sizes)), tuple(scalars)

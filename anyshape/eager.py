@@ -204,6 +204,13 @@ def assign_data(input: Tensor, value: Tensor) -> tuple[()]:
     return assign(input.data, value)
 
 
+def check(condition: bool, message: str) -> tuple[()]:
+    """Raises ``CheckFailed`` where the condition on sizes does not hold."""
+    if not condition:
+        raise CheckFailed(message)
+    return ()
+
+
 def check_false(condition: Tensor) -> tuple[()]:
     """Raises ``CheckFailed`` where the condition holds."""
     if bool(condition):

@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import torch
 
-from anyshape.eager import CheckFailed
 from anyshape.ir.dtypes import DType
 from anyshape.ir.graph import Arg, Graph, Node, ScalarType, TensorType, Value
 from anyshape.ir.known_sizes import symbol_given_by, symbol_value
@@ -107,12 +106,7 @@ def run(
     env.sizes.update(sizes or {})
     for declared, given in zip(graph.inputs, inputs, strict=True):
         env.write(declared.value, given)
-    checks = {
-        after: [c for c in graph.checks if c.after == after]
-        for after in {c.after for c in graph.checks}
-    }
-    for number, node in enumerate(graph.nodes):
-        _run_checks(checks.get(number, ()), env)
+    for node in graph.nodes:
         if modes and node.modes is not None and node.modes.grad is not torch.is_grad_enabled():
             with torch.set_grad_enabled(node.modes.grad):
                 _run_node(node, env, ops, check_types)
@@ -120,14 +114,7 @@ def run(
             _run_node(node, env, ops, check_types)
         if laid_out and ops[node.op].alias == "none":
             _lay_out(node, env)
-    _run_checks(checks.get(len(graph.nodes), ()), env)
     return env.read(graph.outputs)
-
-
-def _run_checks(checks: Sequence[Any], env: Environment) -> None:
-    for check in checks:
-        if not env.read(check.condition):
-            raise CheckFailed(check.message)
 
 
 def _run_node(

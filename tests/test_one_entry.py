@@ -40,7 +40,7 @@ NOT_YET = {
     "capture/recording/scalar_contents.py": "integers in tensors without dimensions",
     "capture/tensors/given_back.py": "what gives back its argument where it drops nothing",
     "capture/tensors/torchmap.py": "how torch's callables take sizes and tensors one by one",
-    "schedule/analysis.py": "what costs much, and what reads at places that data decides",
+    "schedule/analysis.py": "what costs much",
 }
 
 

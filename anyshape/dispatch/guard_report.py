@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from anyshape.capture.guards.guard_code import GuardSet
 from anyshape.declare import Placed
-from anyshape.ir.graph import Graph, Node, TensorType
+from anyshape.ir.graph import CHECK, Graph, Node, TensorType, checked
 from anyshape.symbolic import Expr, Facts, Symbol
 
 
@@ -86,8 +86,8 @@ def _declared(placed: Placed | None) -> Iterator[str]:
 
 
 def _checks(graph: Graph) -> Iterator[str]:
-    for check in graph.checks:
-        yield _line(f"{check.condition}: {check.message}", check.location)
     for node in graph.nodes:
+        if node.op == CHECK:
+            yield _line("{}: {}".format(*checked(node)), node.location)
         if node.op == "check_false":
             yield _line("the data is as the program asserts", node.location)

@@ -146,9 +146,7 @@ class Specializer:
         graph = recorder.builder.finish(outputs)
         captured = time.perf_counter()
         compiled = (
-            self.compile_graph(graph, recorder.constants)
-            if graph.nodes or graph.checks or outputs
-            else EMPTY
+            self.compile_graph(graph, recorder.constants) if graph.nodes or outputs else EMPTY
         )
         self.capture_seconds += captured - started
         self.compile_seconds += time.perf_counter() - started

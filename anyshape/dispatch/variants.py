@@ -22,7 +22,7 @@ from anyshape.dispatch.profitability import Profitability
 from anyshape.dispatch.trampoline import Numbers, Place
 from anyshape.eager import CheckFailed, DeviceError
 from anyshape.errors import AnyshapeError
-from anyshape.ir.graph import Graph, Location
+from anyshape.ir.graph import CHECK, Graph, Location
 from anyshape.ops import OPS
 from anyshape.symbolic import Symbol
 
@@ -58,7 +58,8 @@ class Variant:
 
     def node_count(self) -> int:
         """How many operators its graph has."""
-        return 0 if self.graph is None else len(self.graph.nodes)
+        nodes = () if self.graph is None else self.graph.nodes
+        return sum(node.op != CHECK for node in nodes)
 
     def line(self) -> Location | None:
         """Where the segment begins in the user's source."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from anyshape.ir.graph import Arg, Graph, TensorType, Value
+from anyshape.ir.graph import CHECK, Arg, Graph, Node, TensorType, Value, checked
 from anyshape.ir.program import Program
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ir.steps import CheckStep
@@ -58,6 +58,29 @@ def established(graph: Graph) -> Established:
                 if isinstance(number, Symbol):
                     places.setdefault(number, position)
     return established_by(graph.facts, places)
+
+
+def hoist_checks(graph: Graph) -> Graph:
+    """Each check directly behind what gives the last of its sizes its value, or at the beginning.
+
+    n = nonzero(x); y = x + 1; check(n >= 2)   ->   n = nonzero(x); check(n >= 2); y = x + 1
+    """
+    binders: dict[Symbol | ScalarInput, int] = {}
+    checks: dict[int, list[Node]] = {}
+    nodes = [node for node in graph.nodes if node.op != CHECK]
+    if len(nodes) == len(graph.nodes):
+        return graph
+    for position, node in enumerate(nodes):
+        for output in node.outputs:
+            for number in midrun_numbers(shown(output)):
+                binders.setdefault(number, position)
+    for check in (node for node in graph.nodes if node.op == CHECK):
+        bound = (binders[size] for size in midrun_numbers(checked(check)[0]) if size in binders)
+        checks.setdefault(max(bound, default=-1), []).append(check)
+    placed = [*checks.get(-1, ())]
+    for position, node in enumerate(nodes):
+        placed += [node, *checks.get(position, ())]
+    return replace(graph, nodes=tuple(placed))
 
 
 def established_in(program: Program, facts: Facts) -> Established:

@@ -153,14 +153,9 @@ class Input:
     source: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Check:
-    """A condition tested while running; ``after`` is the number of nodes that precede it."""
-
-    condition: Condition
-    message: str
-    after: int
-    location: Location | None = None
+CHECK = "check"
+"""The row ``check(condition, message)``: where the condition on sizes does not hold, the segment
+has not happened. What the condition says is a fact behind the check."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,12 +170,18 @@ class Graph:
     inputs: tuple[Input, ...]
     nodes: tuple[Node, ...]
     outputs: tuple[Arg, ...]
-    checks: tuple[Check, ...] = ()
     hints: Mapping[Symbol, int] = field(default_factory=dict)
 
     def first_line(self) -> Location | None:
         """Where it begins in the user's source."""
         return next((node.location for node in self.nodes if node.location is not None), None)
+
+
+def checked(check: Node) -> tuple[Condition, str]:
+    """The condition and the message of a check."""
+    condition, message = check.args
+    assert isinstance(condition, Condition) and isinstance(message, str)
+    return condition, message
 
 
 def values_in(arg: Arg) -> Iterator[Value]:

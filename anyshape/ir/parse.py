@@ -14,7 +14,7 @@ from typing import Any
 
 from anyshape.ir.dtypes import DTYPES
 from anyshape.ir.graph import (
-    Check,
+    CHECK,
     Graph,
     Input,
     Location,
@@ -99,7 +99,6 @@ class _Reader:
         self.numbers: dict[str, ScalarInput] = {}
         self.inputs: list[Input] = []
         self.nodes: list[Node] = []
-        self.checks: list[Check] = []
         self.outputs: tuple[Any, ...] = ()
         self.location: Location | None = None
         self.modes: Modes | None = None
@@ -113,7 +112,6 @@ class _Reader:
             tuple(self.inputs),
             tuple(self.nodes),
             self.outputs,
-            tuple(self.checks),
             self.hints,
         )
 
@@ -173,7 +171,7 @@ class _Reader:
         assert isinstance(statement, ast.Assert) and statement.msg is not None
         condition, message = self.evaluate(statement.test), self.evaluate(statement.msg)
         location = _location(comment) if comment else None
-        self.checks.append(Check(condition, message, len(self.nodes), location))
+        self.nodes.append(Node(CHECK, (condition, message), {}, (), location, self.modes))
 
     def modes_of(self, text: str) -> Modes | None:
         if text == "none":

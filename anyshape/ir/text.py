@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from anyshape.ir.dtypes import DType
 from anyshape.ir.graph import (
+    CHECK,
     Arg,
     Graph,
     Location,
@@ -137,16 +138,8 @@ class _Body:
         graph = self.graph
         for entry in graph.inputs:
             yield from self.bindings(entry.value)
-        checks = {
-            after: [c for c in graph.checks if c.after == after]
-            for after in {c.after for c in graph.checks}
-        }
-        for number, node in enumerate(graph.nodes):
-            for check in checks.get(number, ()):
-                yield f"assert {dim_text(check.condition)}, {check.message!r}{_at(check.location)}"
-            yield from self.node(node)
-        for check in checks.get(len(graph.nodes), ()):
-            yield f"assert {dim_text(check.condition)}, {check.message!r}{_at(check.location)}"
+        for node in graph.nodes:
+            yield from self.check(node) if node.op == CHECK else self.node(node)
         yield f"return {arg_text(graph.outputs)}"
 
     def bindings(self, value: Value) -> Iterator[str]:
@@ -166,6 +159,10 @@ class _Body:
             return False
         self.known.add(expr.symbol)
         return True
+
+    def check(self, node: Node) -> Iterator[str]:
+        condition, message = map(arg_text, node.args)
+        yield f"assert {condition}, {message}{_at(node.location)}"
 
     def node(self, node: Node) -> Iterator[str]:
         if node.modes != self.modes:

@@ -51,8 +51,6 @@ def verify_graph(graph: Graph) -> None:
             _define(value, defined, names, graph.space)
     for value in values_in(graph.outputs):
         _require(value in defined, f"the output {value.name} is not defined")
-    for check in graph.checks:
-        _require(0 <= check.after <= len(graph.nodes), f"a check after node {check.after}")
 
 
 def _define(value: Value, defined: set[Value], names: set[str], space: Space) -> None:

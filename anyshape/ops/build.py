@@ -7,13 +7,14 @@ the types.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anyshape.ir.graph import (
+    CHECK,
     Arg,
-    Check,
     Graph,
     Input,
     InputKind,
@@ -70,7 +71,7 @@ class Builder:
     nodes: list[Node] = field(default_factory=list)
     makers: dict[Value, Node] = field(default_factory=dict)  # of what nodes make
     inputs: list[Input] = field(default_factory=list)
-    checks: list[Check] = field(default_factory=list)
+    checks: list[tuple[int, Node]] = field(default_factory=list)
     location: Location | None = None
     modes: Modes | None = None
     type_fallback: Callable[[OpDef, tuple[Any, ...], Mapping[str, Any]], Any] | None = None
@@ -181,7 +182,8 @@ class Builder:
 
     def check(self, condition: Condition, message: str) -> None:
         """A condition to be tested while running, at this place of the program."""
-        self.checks.append(Check(condition, message, len(self.nodes), self.location))
+        check = Node(CHECK, (condition, message), {}, (), self.location, self.modes)
+        self.checks.append((len(self.nodes), check))
 
     def fresh_name(self, name: str) -> str:
         number = self._counters.get(name, 0)
@@ -217,11 +219,19 @@ class Builder:
             self.cx.space,
             self.cx.facts,
             tuple(self.inputs),
-            tuple(self.nodes),
+            tuple(self._nodes_and_checks()),
             outputs,
-            tuple(self.checks),
             dict(self.cx.hints),
         )
+
+    def _nodes_and_checks(self) -> Iterator[Node]:
+        """In program order; each check stands behind as many nodes as preceded it."""
+        checks = deque(self.checks)
+        for number, node in enumerate(self.nodes):
+            while checks and checks[0][0] <= number:
+                yield checks.popleft()[1]
+            yield node
+        yield from (check for _, check in checks)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name in self.ops:

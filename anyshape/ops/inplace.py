@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from anyshape.ir.dtypes import CATEGORIES, bool_
-from anyshape.ir.graph import Arg, TensorType
+from anyshape.ir.graph import CHECK, Arg, TensorType
 from anyshape.ops import (
     activation,
     binary,
@@ -24,7 +24,7 @@ from anyshape.ops import (
 from anyshape.ops.build import refuse_complex
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.rules import is_tensor, like, same_as, tensor
-from anyshape.ops.table import OPS, Asserts, Assigns, OpDef, Signature, add_row, op
+from anyshape.ops.table import OPS, Asserts, Assigns, Checks, OpDef, Signature, add_row, op
 from anyshape.symbolic import eq
 
 FAMILIES = (activation, binary, create, matmul, pointwise, random, reduce, scatter)
@@ -284,17 +284,23 @@ for _name, _function in (
         "input, value",
         torch=f"anyshape.eager.{_name}",
         type=lambda cx, x, value: (),
-        effect=True,
         lower=Assigns(_function),
     )
 
+# A condition on sizes that the program relies on from here on.
+op(
+    CHECK,
+    "condition, message",
+    torch="anyshape.eager.check",
+    type=lambda cx, condition, message: (),
+    lower=Checks(),
+)
 # What a condition on data becomes: the segment has not happened where it is true.
 op(
     "check_false",
     "condition",
     torch="anyshape.eager.check_false",
     type=lambda cx, condition: (),
-    effect=True,
     lower=Asserts(deferred=False),
 )
 # The same where only the device can test it: what reads at such a place has read another one, and
@@ -304,6 +310,5 @@ op(
     "condition",
     torch="anyshape.eager.trap_if",
     type=lambda cx, condition: (),
-    effect=True,
     lower=Asserts(deferred=True),
 )

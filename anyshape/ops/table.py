@@ -207,6 +207,11 @@ class Assigns:
 
 
 @dataclass(frozen=True, slots=True)
+class Checks:
+    """A condition on sizes, tested on the host: where it is false, the segment has not happened."""
+
+
+@dataclass(frozen=True, slots=True)
 class Asserts:
     """Fails where its one argument is true: on the host, or, ``deferred``, on the device, which
     tells at a later call."""
@@ -230,8 +235,13 @@ class Place:
     negative: bool
 
 
+Resource: TypeAlias = Literal["arguments", "generator", "errors", "unknown"]
+"""What nodes touch besides values: tensors of the caller, a device's generator, what says that the
+segment has not happened, or anything, where no row says. Nodes that touch the same one keep their
+order."""
+
 Lowering: TypeAlias = (
-    "Pointwise | View | Reduce | Structural | Scan | Scatter | Extern | Assigns | Asserts"
+    "Pointwise | View | Reduce | Structural | Scan | Scatter | Extern | Assigns | Checks | Asserts"
 )
 
 
@@ -269,10 +279,21 @@ class OpDef:
     reads_number: bool = False
     counted: bool = False
     random: bool = False
-    effect: bool = False
     raises: bool = False
     refuses: Callable[..., Any] | None = None
     guessed: bool = False
+
+    @property
+    def resource(self) -> Resource | None:
+        """What the operator touches besides its arguments and results."""
+        match self.lower:
+            case Assigns():
+                return "arguments"
+            case Checks() | Asserts():
+                return "errors"
+        if self.guessed:
+            return "unknown"
+        return "generator" if self.random else None
 
 
 _rows: dict[str, OpDef] = {}
@@ -304,7 +325,8 @@ def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     ``new_view``, another object). ``keeps_elements``: a result of its argument's type has its
     argument's elements. ``write_back`` (``write_back.py``) and ``part`` (``parts.py``) say which
     elements of the argument those of the view are. ``autocast``: the class of
-    operators that autocast puts it in. ``random``, ``effect``: never removed, merged or reordered.
+    operators that autocast puts it in. What touches a ``resource`` is never removed or merged, and
+    stays in order with others that do.
     ``raises``: eager raises for some data, not only for some sizes, so that a node is kept where
     nobody reads its results. A core row is checked instead (``passes/places.py``), a library checks
     by itself. ``refuses(b, *args, **kwargs)`` gives a tensor (or a tuple of them), true where eager

@@ -59,21 +59,16 @@ class _Functionalizer:
     same: dict[Value, Value] = field(
         default_factory=dict
     )  # result of an in-place row -> its target
-    written_after: list[int] = field(default_factory=lambda: [0])
 
     def run(self) -> Graph:
         for position, node in enumerate(self.graph.nodes):
             self.reader.stand_at(position)
             self._node(node)
-            self.written_after.append(len(self.builder.nodes))
         self.reader.stand_at(len(self.graph.nodes))
         self._assign_inputs()
         outputs = tuple(map_values(output, self._output) for output in self.graph.outputs)
-        checks = tuple(
-            replace(check, after=self.written_after[check.after]) for check in self.graph.checks
-        )
         nodes = tuple(self.builder.nodes)
-        return replace(self.graph, nodes=nodes, outputs=outputs, checks=checks)
+        return replace(self.graph, nodes=nodes, outputs=outputs)
 
     def _node(self, node: Node) -> None:
         row = self.ops.get(node.op)

@@ -15,7 +15,7 @@ from dataclasses import replace
 from math import prod
 
 from anyshape.ir.established import established
-from anyshape.ir.graph import Arg, Check, Graph, Node
+from anyshape.ir.graph import CHECK, Arg, Graph, Node
 from anyshape.ops.table import OpDef
 from anyshape.symbolic import (
     AllOf,
@@ -38,20 +38,20 @@ COUNT = 2**56
 
 def check_integers(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """The graph with a check for each integer among the arguments that may not fit."""
-    found: dict[Expr, Check] = {}
+    tested: set[Expr] = set()
+    nodes: list[Node] = []
     known = established(graph)
     for position, node in enumerate(graph.nodes):
         facts = known.at(position)
         for number in _numbers_of(node, ops.get(node.op)):
-            if number not in found and _magnitude(facts, number) > GREATEST:
+            if number not in tested and _magnitude(facts, number) > GREATEST:
                 fits = all_of(ge(number, LEAST), le(number, GREATEST))
                 if not isinstance(fits, bool) and facts.known(fits) is not True:
-                    text = "int too big to convert"
-                    found[number] = Check(fits, text, position, node.location)
-    if not found:
-        return graph
-    checks = sorted((*graph.checks, *found.values()), key=lambda check: check.after)
-    return replace(graph, checks=tuple(checks))
+                    tested.add(number)
+                    args = fits, "int too big to convert"
+                    nodes.append(Node(CHECK, args, {}, (), node.location, node.modes))
+        nodes.append(node)
+    return replace(graph, nodes=tuple(nodes)) if tested else graph
 
 
 def _numbers_of(node: Node, row: OpDef | None) -> Iterator[Expr]:

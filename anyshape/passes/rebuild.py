@@ -1,4 +1,4 @@
-"""The one loop that passes share: read nodes in order, write nodes in order, keep checks in place.
+"""The one loop that passes share: read nodes in order, write nodes in order.
 
 A pass subclasses nothing: it hands ``rebuild`` a function that is called for each node with its
 arguments already rewritten and that returns the values standing for the node's outputs.
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from anyshape.ir.established import Established, established
-from anyshape.ir.graph import Arg, Check, Graph, Node, Value, map_values
+from anyshape.ir.graph import Arg, Graph, Node, Value, map_values
 from anyshape.ops.context import TypeContext
 from anyshape.symbolic import Facts
 
@@ -79,7 +79,6 @@ def rebuild(
     the end. ``reader`` moves along: what it knows of sizes is what has been tested by then.
     """
     out = Rebuilding()
-    written_after = [0]
     for position, node in enumerate(graph.nodes):
         if reader is not None:
             reader.stand_at(position)
@@ -87,11 +86,7 @@ def rebuild(
         for old, new in zip(node.outputs, results, strict=True):
             if old is not new:
                 out.substitutes[old] = new
-        written_after.append(len(out.nodes))
     if finish is not None:
         finish(out)
-    checks = tuple(
-        Check(c.condition, c.message, written_after[c.after], c.location) for c in graph.checks
-    )
     outputs = tuple(out.rewrite(output) for output in graph.outputs)
-    return replace(graph, nodes=tuple(out.nodes), outputs=outputs, checks=checks)
+    return replace(graph, nodes=tuple(out.nodes), outputs=outputs)

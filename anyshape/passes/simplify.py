@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 
-from anyshape.ir.graph import Arg, Check, Graph, Node, ScalarType, TensorType, Value, values_in
+from anyshape.ir.graph import Arg, Graph, Node, ScalarType, TensorType, Value, values_in
 from anyshape.ir.scalars import Scalar
 from anyshape.ops.table import Extern, OpDef
 from anyshape.passes.outputs import escaping
@@ -57,7 +57,7 @@ def _key(arg: Arg) -> Hashable:
 def is_pure(node: Node, ops: Mapping[str, OpDef]) -> bool:
     """May the node be merged, moved? Unknown operators and readers of data may not."""
     row = ops.get(node.op)
-    if row is None or row.random or row.effect or row.mutates:
+    if row is None or row.resource is not None or row.mutates:
         return False
     return not any(isinstance(value.type, ScalarType) for value in node.outputs)
 
@@ -90,9 +90,9 @@ def _without_dead(graph: Graph, is_removable: Callable[[Node], bool]) -> Graph:
     that decides it."""
     live: set[Value] = set(values_in(graph.outputs))
     needed = SymbolsSeen()
-    _note_sizes(needed, (graph.outputs, *(check.condition for check in graph.checks)))
+    _note_sizes(needed, graph.outputs)
     makers = _makers(graph)
-    kept: list[tuple[int, Node]] = []
+    kept: list[Node] = []
     for index in range(len(graph.nodes) - 1, -1, -1):
         node = graph.nodes[index]
         makes = not needed.symbols.keys().isdisjoint(makers.get(index, ()))
@@ -101,15 +101,8 @@ def _without_dead(graph: Graph, is_removable: Callable[[Node], bool]) -> Graph:
             shapes = (v.shape for v in node.outputs if isinstance(v.type, TensorType))
             numbers = (arg for arg in (*node.args, *node.kwargs.values()) if type(arg) is not Value)
             _note_sizes(needed, (*shapes, *numbers))
-            kept.append((index, node))
-    kept.reverse()
-    if len(kept) == len(graph.nodes):
-        return graph
-    position = {index: place for place, (index, _) in enumerate(kept)}
-    checks = tuple(
-        Check(c.condition, c.message, _moved(c.after, position), c.location) for c in graph.checks
-    )
-    return replace(graph, nodes=tuple(node for _, node in kept), checks=checks)
+            kept.append(node)
+    return replace(graph, nodes=tuple(reversed(kept))) if len(kept) < len(graph.nodes) else graph
 
 
 def _makers(graph: Graph) -> dict[int, set[Symbol]]:
@@ -135,14 +128,6 @@ def _note_sizes(found: SymbolsSeen, part: object) -> None:
         _note_sizes(found, (part.start, part.stop, part.step))
     elif isinstance(part, Scalar):
         _note_sizes(found, part.args)
-
-
-def _moved(after: int, position: Mapping[int, int]) -> int:
-    """The number of kept nodes among the first ``after``."""
-    for index in range(after - 1, -1, -1):
-        if index in position:
-            return position[index] + 1
-    return 0
 
 
 def _sizes_made(values: tuple[Value, ...]) -> set[Symbol]:

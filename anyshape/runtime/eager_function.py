@@ -65,13 +65,11 @@ class _Writer:
             self._learn(entry.value)
         last = self._last_reads()
         for number, node in enumerate(self.graph.nodes):
-            self._checks(number)
             self._mode(node)
             self._node(node)
             done = [self.names[v] for v in last.get(number, ())]
             if done:
                 self.lines.append(f"del {', '.join(done)}")
-        self._checks(len(self.graph.nodes))
         self.lines.append(f"return {self._text(self.graph.outputs)}")
         head = f"def run({', '.join(given)}):"
         text = "\n".join([head, *self._body()])
@@ -161,12 +159,6 @@ class _Writer:
         name = self.sizes[symbol] = f"n{len(self.sizes)}"
         plain = scale == 1 and dim.constant == 0
         self.lines.append(f"{name} = {text if plain else f'({text} - {dim.constant}) // {scale}'}")
-
-    def _checks(self, after: int) -> None:
-        for check in self.graph.checks:
-            if check.after == after:
-                condition = self._text(check.condition)
-                self.lines.append(f"if not {condition}: raise Failed({check.message!r})")
 
     def _text(self, arg: Any) -> str:
         match arg:

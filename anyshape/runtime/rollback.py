@@ -16,9 +16,6 @@ import torch
 from anyshape.ir.graph import Graph, Node, TensorType, Value
 from anyshape.ops.table import OPS, Pointwise, View
 
-CHECKING = frozenset({"check_false", "number"})
-"""Operators that fail like a check."""
-
 
 @dataclass(frozen=True, slots=True)
 class Writes:
@@ -31,7 +28,7 @@ class Writes:
 
 def written_inputs(graph: Graph) -> Writes:
     """What is at stake where the graph fails, and what is not."""
-    last = max((check.after for check in graph.checks), default=-1)
+    last = -1
     for position, node in enumerate(graph.nodes):
         last = max(last, position) if _may_fail(node) else last
     before = _written(graph, graph.nodes[: last + 1])  # it may have begun to write
@@ -43,7 +40,7 @@ def _may_fail(node: Node) -> bool:
     """May the operator raise for some data? By what its row says, or by integers that tell where
     to read or write; sizes have been tested before."""
     row = OPS.get(node.op)
-    if row is None or node.op in CHECKING:
+    if row is None or row.resource == "errors" or node.op == "number":
         return True
     pure = row if row.functional is None else OPS[row.functional]
     read = [value.type for value in node.inputs() if isinstance(value.type, TensorType)]

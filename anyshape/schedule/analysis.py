@@ -7,16 +7,16 @@ form. Views are looked through: the readers of a value are the nodes that comput
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from fractions import Fraction
+from typing import Literal, TypeAlias
 
 from anyshape.ir.established import Established, established, midrun_numbers, shown
-from anyshape.ir.graph import Graph, Node, TensorType, Value, values_in
+from anyshape.ir.graph import CHECK, Graph, Node, TensorType, Value, values_in
 from anyshape.ir.scalars import ScalarInput
 from anyshape.ops.context import TypeContext
-from anyshape.ops.table import OpDef, Pointwise, Reduce, View
+from anyshape.ops.table import Asserts, OpDef, Pointwise, Reduce, View
 from anyshape.schedule.draft import Symbols
 from anyshape.schedule.indices import Sizes
 from anyshape.schedule.lower import is_supported, rule_of
@@ -24,6 +24,8 @@ from anyshape.schedule.scatter import write_mode
 from anyshape.symbolic import Facts, Symbol
 
 Kind = Literal["kernel", "view", "step", "scatter"]
+Place: TypeAlias = int | Fraction
+"""Where in the program: a position of the graph, or between two of them."""
 COSTLY = frozenset(
     "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh "
     "tanh asinh acosh atanh "
@@ -47,13 +49,14 @@ class Analysis:
     producer: dict[Value, int] = field(default_factory=dict)
     readers: dict[Value, set[int]] = field(default_factory=dict)
     sources: list[set[int]] = field(default_factory=list)
-    places: list[float] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
     scheduled: list[bool] = field(default_factory=list)
     copies: set[int] = field(default_factory=set)
     weights: list[int] = field(default_factory=list)
     binders: dict[Symbol | ScalarInput, int] = field(default_factory=dict)
     over_reductions: list[bool] = field(default_factory=list)
-    barriers: list[float] = field(default_factory=list)
+    barriers: list[Place] = field(default_factory=list)
+    checked: dict[int, int] = field(default_factory=dict)  # see `tested_at`
     looked: dict[Facts, tuple[Sizes, TypeContext]] = field(default_factory=dict)
     homes: Mapping[Value, Value] = field(default_factory=dict)
 
@@ -70,25 +73,27 @@ class Analysis:
     def nodes(self) -> Sequence[Node]:
         return self.graph.nodes
 
-    def place_of(self, reader: int) -> float:
+    @property
+    def end(self) -> int:
+        """The place of the caller, who reads the outputs."""
+        return len(self.nodes)
+
+    def place_of(self, reader: int) -> Place:
         """``~n`` stands for the second part of the scatter at ``n``, the end for the caller."""
         position = max(reader, ~reader)
-        return self.places[position] if position < len(self.places) else math.inf
+        return self.places[position] if position < self.end else self.end
 
-    def low_of(self, position: int) -> float:
+    def low_of(self, position: int) -> Place:
         """The place after which the node can run: its sources, the check of its own indices, and
         the checks of the facts that it was made under."""
         sources = (self.places[source] for source in self.sources[position])
-        return max(self.barriers[position], max(sources, default=-1.0))
+        return max(self.barriers[position], max(sources, default=-1))
 
-    def bound_at(self, numbers: Iterable[Symbol | ScalarInput]) -> float:
-        """The place from which on all the sizes and numbers have values."""
-        places = (self.places[self.binders[n]] for n in numbers if n in self.binders)
-        return max(places, default=-1.0)
-
-    def tested_at(self, numbers: Iterable[Symbol | ScalarInput]) -> float:
-        """The place from which on they have values that have been tested."""
-        return tested_after(self.bound_at(numbers))
+    def tested_at(self, numbers: Iterable[Symbol | ScalarInput]) -> int:
+        """The place from which on all the sizes and numbers have values that have been tested: of
+        the last of the checks that stand behind what gives the last of them its value."""
+        bound = (self.binders[number] for number in numbers if number in self.binders)
+        return self.checked[max(bound, default=-1)]
 
     def sources_of(self, node: Node) -> set[int]:
         """The nodes whose results the node reads, views looked through."""
@@ -113,21 +118,6 @@ class Analysis:
         return None if position is None else self.kinds[position]
 
 
-CHECKS = 0.25
-"""How far behind the node that gives a size its value the checks of that size are made."""
-
-
-def tested_after(place: float) -> float:
-    """Where the checks are done of what has a value from the place on; -1 for the beginning."""
-    return place + CHECKS if place >= 0 else -1.0
-
-
-READS_AT_DATA = frozenset(
-    {"index_select", "gather", "index", "scatter", "scatter_reduce", "index_add", "index_put"}
-)
-"""Rows that must stay behind the last ``check_false`` before them: it may be of their indices."""
-
-
 def kind_of(node: Node, ops: Mapping[str, OpDef]) -> Kind:
     """Is the node a kernel's work, a view, a scatter, or a step of its own?"""
     row = ops.get(node.op)
@@ -149,11 +139,14 @@ def analyse(graph: Graph, ops: Mapping[str, OpDef]) -> Analysis:
     cx = TypeContext(graph.space, facts, graph.hints)
     found = Analysis(graph, ops, known, Sizes(facts), Symbols(graph.space), cx)
     found.looked[facts] = found.sizes, cx
-    checked = -1.0
+    found.checked = _last_checks(graph)
+    asserted = -1
     for position, node in enumerate(graph.nodes):
-        checked = float(position) if node.op == "check_false" else checked
-        tested = tested_after(known.tested_by(position))
-        found.barriers.append(max(tested, checked if node.op in READS_AT_DATA else -1.0))
+        row = ops.get(node.op)
+        asserted = position if row is not None and isinstance(row.lower, Asserts) else asserted
+        at_data = row is not None and row.places is not None  # that may be what was asserted
+        tested = found.checked[known.tested_by(position)]
+        found.barriers.append(max(tested, asserted) if at_data else tested)
         kind = kind_of(node, ops)
         found.kinds.append(kind)
         for output in node.outputs:
@@ -162,10 +155,21 @@ def analyse(graph: Graph, ops: Mapping[str, OpDef]) -> Analysis:
                 found.binders.setdefault(number, position)
         sources = found.sources_of(node)
         found.sources.append(sources)
-        found.places.append(float(position))
+        found.places.append(position)
         found.scheduled.append(False)
         found.weights.append(_weight(found, node, sources))
         found.over_reductions.append(kind == "kernel" and _over_rows(found, node, sources))
+    return found
+
+
+def _last_checks(graph: Graph) -> dict[int, int]:
+    """By position, the position of the last check in a row behind it; -1 is before all nodes."""
+    found = {}
+    last = end = len(graph.nodes) - 1
+    for position in range(end, -2, -1):
+        if position < end and graph.nodes[position + 1].op != CHECK:
+            last = position
+        found[position] = last
     return found
 
 

@@ -11,15 +11,15 @@ element is, ``build.py`` makes the kernel.
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Literal
 
 from anyshape.ir.graph import Node, Value, row_major
 from anyshape.ops.layout import numel
 from anyshape.ops.table import Pointwise, Reduce, Scan
-from anyshape.schedule.analysis import COSTLY, Analysis, numbers_of
+from anyshape.schedule.analysis import COSTLY, Analysis, Place, numbers_of
 from anyshape.schedule.draft import Cell, Draft, Symbols
 from anyshape.schedule.indices import (
     Index,
@@ -198,8 +198,8 @@ class _Attempt:
     parts: int = 0
     conditions: dict[Value, int] = field(default_factory=dict)  # on the way to its elements
     depth: int = 0
-    low: float = -1.0
-    high: float = math.inf
+    low: Place = -1
+    high: Place = field(init=False)
     lowering: Lowering = field(init=False)
 
     def run(self) -> Group:
@@ -241,7 +241,7 @@ class _Attempt:
         readers = found.readers[node.output]
         if self.position in found.copies:  # kernels look through to its base
             readers = {r for r in readers if r >= len(found.kinds) or found.kinds[r] == "step"}
-        self.high = min((found.place_of(r) for r in readers), default=math.inf)
+        self.high = min(map(found.place_of, readers), default=found.end)
         self.stored.append(Stored(node.output, own, "row" if extra else "cell"))
         self._expand(node, own)
 
@@ -260,9 +260,8 @@ class _Attempt:
     def _expand(self, node: Node, index: Index) -> None:
         rule = rule_of(self.found.ops[node.op]) or PARTS[self.part]
         self.lowering.mask = None
-        if self.found.binders:
-            self.low = max(self.low, self.found.tested_at(numbers_of(node)))
-        self.low = max(self.low, self.found.barriers[self.found.producer[node.output]])
+        tested = self.found.tested_at(numbers_of(node) if self.found.binders else ())
+        self.low = max(self.low, tested, self.found.barriers[self.found.producer[node.output]])
         self.parts += joined_parts(node)
         self.depth = self.conditions.get(node.output, 0) + (node.op in CONDITIONAL)
         rule(self.lowering, node, index)
@@ -354,7 +353,7 @@ class _Attempt:
         return isinstance(self.found.ops[node.op].lower, Reduce)
 
     def _share(
-        self, position: int, node: Node, places: tuple[Index, ...], outside: set[int], low: float
+        self, position: int, node: Node, places: tuple[Index, ...], outside: set[int], low: Place
     ) -> str | None:
         """The producer has readers outside: store it here too, or compute it twice if that is
         cheap.
@@ -460,9 +459,9 @@ class _Attempt:
 
     def _finish(self, node: Node) -> Group:
         found = self.found
-        place = float(self.position)
+        place: Place = self.position
         if not self.low < place < self.high:
-            place = (self.low + self.high) / 2 if self.high < math.inf else self.low + 0.5
+            place = Fraction(self.low + self.high) / 2
         for position in self.members:
             if position >= 0:
                 found.scheduled[position] = True

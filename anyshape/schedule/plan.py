@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
 from anyshape.ir.buffers import Buffer, BufferRef, Role, StepArg
-from anyshape.ir.graph import Arg, Graph, Node, ScalarType, TensorType, Value, values_in
+from anyshape.ir.established import hoist_checks
+from anyshape.ir.graph import Arg, Graph, Node, ScalarType, TensorType, Value, checked, values_in
 from anyshape.ir.program import Program
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ir.steps import (
@@ -34,10 +35,10 @@ from anyshape.ir.steps import (
 )
 from anyshape.ops import OPS
 from anyshape.ops.layout import view_strides
-from anyshape.ops.table import Asserts, Assigns, Extern, OpDef
+from anyshape.ops.table import Asserts, Assigns, Checks, Extern, OpDef
 from anyshape.ops.table import View as ViewLowering
 from anyshape.options import Options
-from anyshape.schedule.analysis import Analysis, analyse, link_readers
+from anyshape.schedule.analysis import Analysis, Place, analyse, link_readers
 from anyshape.schedule.build import draft_group
 from anyshape.schedule.draft import Cell, Draft
 from anyshape.schedule.fuse import Group, Part, Refusal, grow
@@ -58,12 +59,12 @@ def schedule(
     graph: Graph, options: Options | None = None, ops: Mapping[str, OpDef] = OPS
 ) -> Program:
     """The program that computes the graph."""
-    return _Plan(graph, ops).program()
+    return _Plan(hoist_checks(graph), ops).program()
 
 
 def refusals(graph: Graph, ops: Mapping[str, OpDef] = OPS) -> tuple[Refusal, ...]:
     """Which values were kept out of a kernel that reads them, and why."""
-    plan = _Plan(graph, ops)
+    plan = _Plan(hoist_checks(graph), ops)
     plan.program()
     return tuple(refusal for _, group in plan.groups for refusal in group.refusals)
 
@@ -82,7 +83,7 @@ class _Plan:
     graph: Graph
     ops: Mapping[str, OpDef]
     found: Analysis = field(init=False)
-    groups: list[tuple[float, Group]] = field(default_factory=list)
+    groups: list[tuple[Place, Group]] = field(default_factory=list)
     strided: dict[Value, _Strided] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     views: dict[Value, str] = field(default_factory=dict)
@@ -282,7 +283,7 @@ class _Plan:
                 group = grow(found, position, part)
                 self.groups.append((found.places[position], group))
 
-    def _works(self) -> Iterator[tuple[tuple[float, int], Group | Node | CheckStep]]:
+    def _works(self) -> Iterator[tuple[tuple[Place, int], Group | Node]]:
         """Everything to do, with its place."""
         found = self.found
         for number, (place, group) in enumerate(self.groups):
@@ -291,27 +292,22 @@ class _Plan:
         for position, node in enumerate(found.nodes):
             if found.kinds[position] == "step" and (position in binding or self._wanted(node)):
                 yield (found.places[position], 0), node
-        for check in self.graph.checks:
-            step = CheckStep(check.condition, check.message, check.location)
-            yield (found.tested_at(check.condition.symbols), 0), step
 
     def _wanted(self, node: Node) -> bool:
         row = self.ops.get(node.op)
         needed = any(self.found.readers[output] for output in node.outputs)
         scalar = any(isinstance(output.type, ScalarType) for output in node.outputs)
-        return needed or scalar or row is None or row.effect or row.random or row.raises
+        return needed or scalar or row is None or row.resource is not None or row.raises
 
     # --- steps ---
 
-    def _emit(self, work: Group | Node | CheckStep, place: float) -> None:
+    def _emit(self, work: Group | Node, place: Place) -> None:
         if isinstance(work, Group):
             self.found.stand_at(self.found.producer[work.seed])
             self._launch(work)
-        elif isinstance(work, Node):
+        else:
             self.found.stand_at(int(place))
             self._call(work)
-        else:
-            self.steps.append(work)
 
     def _launch(self, group: Group) -> None:
         for stored in group.stored if group.part != "update" else ():
@@ -346,6 +342,8 @@ class _Plan:
         match None if row is None else row.lower:
             case Assigns(function=function):
                 self._assign(node, function)
+            case Checks():
+                self.steps.append(CheckStep(*checked(node), node.location))
             case Asserts(deferred=deferred):
                 condition = self._tensor(node.args[0])
                 self.steps.append(Assertion(condition, deferred, node.location))

@@ -254,7 +254,6 @@ def row_for(fn: Any, name: str, count: int, keywords: tuple[str, ...]) -> OpDef:
             name,
             type=lambda cx, *args, **kwargs: infer(cx, fn, args, kwargs),
             random=_is_random(name),
-            effect=True,  # nobody has said that it writes nothing
             guessed=True,
         )
         _publish(row)

@@ -3,8 +3,8 @@
 In: a program, with or without native regions, and what is known about its sizes. Out: nothing, or
 ``Malformed`` with the steps and buffers of the first mistake.
 
-The program is run on memory without contents. Each buffer lies in a region of a storage; a write
-spoils every other buffer that may meet the region written, whoever shares it and why: a view, an
+The program is run on memory without contents. Each buffer lies in a range of a storage; a write
+spoils every other buffer that may meet the range written, whoever shares it and why: a view, an
 argument, a tenant of the arena, a donor. To read what is spoiled is the mistake, and an output is
 read at the end. So nothing is asked about lifetimes, which is what the planner works out.
 """
@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from anyshape.ir.buffers import Buffer, BufferRef, references
+from anyshape.ir.byte_ranges import ByteRange, Sizes
 from anyshape.ir.established import Established, established_in
 from anyshape.ir.loops import Kernel, Load
 from anyshape.ir.program import Program
-from anyshape.ir.regions import Region, Sizes
 from anyshape.ir.steps import (
     NEW_MEMORY,
     Allocate,
@@ -73,13 +73,13 @@ class _At:
 class _Held:
     """A buffer that has its name now.
 
-    ``regions``: where it may lie; one, but for what an operator may have returned of its argument.
+    ``ranges``: where it may lie; one, but for what an operator may have returned of its argument.
     ``pointer``: where its first element is, None where only torch knows. ``spoiled``: the step that
     wrote over it, and which buffer. ``assigned``: of an argument, the step that gave it what the
     program leaves in it.
     """
 
-    regions: tuple[Region, ...]
+    ranges: tuple[ByteRange, ...]
     pointer: Dim | None
     written: bool
     spoiled: tuple[_At, str] | None = None
@@ -89,7 +89,7 @@ class _Held:
 @dataclass(slots=True, eq=False)
 class _Storage:
     owner: Owner
-    tenants: dict[Region, set[str]] = field(default_factory=dict)  # those that are not spoiled
+    tenants: dict[ByteRange, set[str]] = field(default_factory=dict)  # those that are not spoiled
     read: _At | None = None  # the first step that read the contents
 
 
@@ -180,16 +180,16 @@ class _Run:
             self._new(name, "program", written=False)
             return
         donor = self._named(at, step.over)
-        self._hold(name, donor.regions, donor.pointer, written=False)
+        self._hold(name, donor.ranges, donor.pointer, written=False)
         self._writable(at, name)
 
     def _free(self, at: _At, step: Free) -> None:
         for name in step.buffers:
-            regions = self._named(at, name).regions
+            ranges = self._named(at, name).ranges
             self._forget(name, at)
             if self.scope is not None:  # a result of torch's own, which no Python name keeps alive
-                for region in regions:
-                    tenants = self.storages[region.storage].tenants.values()
+                for bytes_ in ranges:
+                    tenants = self.storages[bytes_.storage].tenants.values()
                     for view in [view for names in tenants for view in names]:
                         self._forget(view, at)
 
@@ -245,7 +245,7 @@ class _Run:
             self._new(name, "program" if step.function in NEW_MEMORY else "torch", written=True)
             if step.may_alias:
                 bases = dict.fromkeys(references(step.args[:1]))
-                self._may_lie_in(name, tuple(r for b in bases for r in self.held[b].regions))
+                self._may_lie_in(name, tuple(r for b in bases for r in self.held[b].ranges))
 
     def _library_writes(self, at: _At, name: str, handed: tuple[str, ...]) -> None:
         """Libraries read all of their operands while they write."""
@@ -264,7 +264,7 @@ class _Run:
         pointer = None
         if base.pointer is not None and offset is not None:
             pointer = base.pointer + offset * self.buffers[step.base].dtype.size_bytes
-        self._hold(name, base.regions, pointer, written=base.written)
+        self._hold(name, base.ranges, pointer, written=base.written)
         held = self.held[name]
         held.spoiled, held.assigned = base.spoiled, base.assigned
         if held.spoiled is not None:
@@ -278,7 +278,7 @@ class _Run:
             self._read(at, name)
             if self._meet(name, target):
                 raise Malformed(f"{at} copies {name} to {target}, in whose memory it lies")
-        owners = {self.storages[region.storage].owner for region in own.regions}
+        owners = {self.storages[bytes_.storage].owner for bytes_ in own.ranges}
         if owners != {"argument"}:
             raise Malformed(f"{at} assigns to {target}, which is no argument")
         self._write(at, target, once=True)
@@ -298,7 +298,7 @@ class _Run:
             size = self.sizes.span(self.buffers[name])
             if not any(self.sizes.at_most(offset + size, room) for room in step.rooms[place]):
                 raise Malformed(f"{at}: {name} is not known to fit into {arena[place]}")
-            self._hold(name, (Region(arena[place], offset, size),), offset, written=False)
+            self._hold(name, (ByteRange(arena[place], offset, size),), offset, written=False)
         self.scope = {*step.outer, *step.inner}
         for number, inner in enumerate(step.steps):
             self._step(_At(f"{at.place}.{number}", inner))
@@ -312,7 +312,7 @@ class _Run:
             raise Malformed(f"the output {name} {self._absent(name)}")
         if held.spoiled is not None:
             by, writer = held.spoiled
-            own = [self.storages[region.storage].owner for region in held.regions]
+            own = [self.storages[bytes_.storage].owner for bytes_ in held.ranges]
             if "argument" not in own:
                 raise Malformed(f"{by} has written {writer} over the output {name}")
         if not held.written:
@@ -323,33 +323,33 @@ class _Run:
     def _new(self, name: str, owner: Owner, *, written: bool) -> None:
         """The name of memory that nothing else lies in."""
         self.storages[name] = _Storage(owner)
-        region = Region(name, 0, self.sizes.span(self.buffers[name]))
-        self._hold(name, (region,), 0, written=written)
+        bytes_ = ByteRange(name, 0, self.sizes.span(self.buffers[name]))
+        self._hold(name, (bytes_,), 0, written=written)
 
     def _hold(
-        self, name: str, regions: tuple[Region, ...], pointer: Dim | None, *, written: bool
+        self, name: str, ranges: tuple[ByteRange, ...], pointer: Dim | None, *, written: bool
     ) -> None:
         self._leave(name)
-        self.held[name] = _Held(regions, pointer, written)
+        self.held[name] = _Held(ranges, pointer, written)
         if written:
             self._enter(name)
         if self.scope is not None:
             self.scope.add(name)
 
-    def _may_lie_in(self, name: str, regions: tuple[Region, ...]) -> None:
+    def _may_lie_in(self, name: str, ranges: tuple[ByteRange, ...]) -> None:
         held = self.held[name]
-        held.regions, held.pointer = (*held.regions, *regions), None
+        held.ranges, held.pointer = (*held.ranges, *ranges), None
         self._enter(name)
 
     def _enter(self, name: str) -> None:
-        for region in self.held[name].regions:
-            self.storages[region.storage].tenants.setdefault(region, set()).add(name)
+        for bytes_ in self.held[name].ranges:
+            self.storages[bytes_.storage].tenants.setdefault(bytes_, set()).add(name)
 
     def _leave(self, name: str) -> None:
         """Writes concern the buffer no more."""
         held = self.held.get(name)
-        for region in held.regions if held is not None else ():
-            names = self.storages[region.storage].tenants.get(region)
+        for bytes_ in held.ranges if held is not None else ():
+            names = self.storages[bytes_.storage].tenants.get(bytes_)
             if names is not None:
                 names.discard(name)
 
@@ -373,8 +373,8 @@ class _Run:
 
     def _read(self, at: _At, name: str) -> None:
         held = self._holds(at, name)
-        for region in held.regions:
-            storage = self.storages[region.storage]
+        for bytes_ in held.ranges:
+            storage = self.storages[bytes_.storage]
             storage.read = storage.read or at
 
     def _holds(self, at: _At, name: str) -> _Held:
@@ -392,24 +392,24 @@ class _Run:
     def _writable(self, at: _At, name: str) -> None:
         """Is the memory one that the program may write, and large enough?"""
         size = self.sizes.span(self.buffers[name])
-        for region in self._named(at, name).regions:
-            owner = self.storages[region.storage].owner
-            if not (owner == "program" or (owner == "argument" and region.storage == name)):
+        for bytes_ in self._named(at, name).ranges:
+            owner = self.storages[bytes_.storage].owner
+            if not (owner == "program" or (owner == "argument" and bytes_.storage == name)):
                 raise Malformed(
-                    f"{at} writes {name} into the memory of {region.storage}, "
+                    f"{at} writes {name} into the memory of {bytes_.storage}, "
                     "which is not the program's own"
                 )
-            if not self.sizes.at_most(size, region.size_bytes):
+            if not self.sizes.at_most(size, bytes_.size_bytes):
                 raise Malformed(
-                    f"{at} writes {name}, which is not known to fit into {region.storage}"
+                    f"{at} writes {name}, which is not known to fit into {bytes_.storage}"
                 )
 
     def _write(self, at: _At, name: str, *, once: bool) -> None:
         """``once``: it could not be done a second time, should the segment fail later."""
         held = self.held[name]
-        for region in held.regions:
-            storage = self.storages[region.storage]
-            for other in [r for r in storage.tenants if self.sizes.meet(r, region)]:
+        for bytes_ in held.ranges:
+            storage = self.storages[bytes_.storage]
+            for other in [r for r in storage.tenants if self.sizes.meet(r, bytes_)]:
                 for spoiled in storage.tenants.pop(other):
                     if spoiled != name:
                         self.held[spoiled].spoiled = at, name
@@ -421,12 +421,12 @@ class _Run:
         self._enter(name)
 
     def _meet(self, a: str, b: str) -> bool:
-        pairs = ((x, y) for x in self.held[a].regions for y in self.held[b].regions)
+        pairs = ((x, y) for x in self.held[a].ranges for y in self.held[b].ranges)
         return any(self.sizes.meet(x, y) for x, y in pairs)
 
     def _same_pointer(self, a: str, b: str) -> bool:
         x, y = self.held[a], self.held[b]
-        alone = len(x.regions) == len(y.regions) == 1
+        alone = len(x.ranges) == len(y.ranges) == 1
         return alone and x.pointer is not None and x.pointer == y.pointer
 
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from anyshape.ir.buffers import Buffer, BufferRef
+from anyshape.ir.byte_ranges import Sizes
 from anyshape.ir.dtypes import float32, float64
 from anyshape.ir.loops import Axis, Kernel, Load, Op, PointerParam, Reduce, SizeParam, Store
 from anyshape.ir.program import Program
-from anyshape.ir.regions import Sizes
 from anyshape.ir.steps import (
     Allocate,
     Assign,

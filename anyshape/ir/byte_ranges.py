@@ -14,7 +14,7 @@ from anyshape.symbolic import Dim, Expr, Facts, FloorDiv, le
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class ByteRange:
     """Bytes of a storage, from ``start`` on."""
 
     storage: str
@@ -41,7 +41,7 @@ class Sizes:
             found = self.answers[key] = known or self.facts
         return found is True
 
-    def meet(self, a: Region, b: Region) -> bool:
+    def meet(self, a: ByteRange, b: ByteRange) -> bool:
         """May the two have a byte in common?"""
         if a.storage != b.storage:
             return False

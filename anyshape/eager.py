@@ -36,6 +36,11 @@ def number(function: str, operands: Any) -> int | float:
     return made
 
 
+def strided_part(x: Tensor, size: Any, stride: Any, offset: int) -> Tensor:
+    """Places in the elements of a row, counted from its first one."""
+    return x.as_strided(size, stride, x.storage_offset() + offset)
+
+
 def full(size: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> Tensor:
     return torch.full(size, fill_value, dtype=dtype, device=device)
 

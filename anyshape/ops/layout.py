@@ -46,6 +46,11 @@ def numel(shape: Sequence[Dim]) -> Dim:
     return count
 
 
+def dot(places: Sequence[Dim], strides: Sequence[Dim]) -> Dim:
+    """The element at these places."""
+    return sum((a * b for a, b in zip(places, strides, strict=True)), 0)
+
+
 def is_contiguous(cx: TypeContext, t: TensorType) -> bool:
     """Is the tensor known to be row-major, dimensions of one element aside, or to be empty?"""
     wanted = contiguous_strides(cx, t.shape)

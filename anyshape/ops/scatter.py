@@ -14,7 +14,7 @@ from typing import Any
 from anyshape.ir.dtypes import DType, bool_, int64
 from anyshape.ir.graph import Arg, Node, TensorType
 from anyshape.ops import ranges
-from anyshape.ops.context import NoRow, OpError, TypeContext
+from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.converted import does_not_fit
 from anyshape.ops.index import (
     dim_second,
@@ -27,7 +27,7 @@ from anyshape.ops.index import (
     require_within,
     unmasked,
 )
-from anyshape.ops.layout import dense_order, numel
+from anyshape.ops.layout import numel
 from anyshape.ops.rules import (
     contiguous_like,
     dim_of,
@@ -380,28 +380,12 @@ def _normal_select_scatter(cx: TypeContext, x: Any, src: Any, dim: Any, index: A
     return (x, src, d, element_of(cx, index, tensor(x).shape[d])), {}
 
 
-def _copied_as_it_lies(cx: TypeContext, x: Any, src: Any, dim: Any, index: Any) -> Normal:
-    """torch copies the tensor with the holes it has in memory."""
-    if dense_order(tensor(x).shape, tensor(x).strides) is None:
-        raise NoRow("select_scatter into a tensor with holes has no row")
-    return _normal_select_scatter(cx, x, src, dim, index)
-
-
 op(
     "select_written",
     "input, src, dim, index",
     torch="anyshape.eager.select_written",
     type=_select_scatter_type,
     normalize=_normal_select_scatter,
-    expand=_select_scatter,
-)
-op(
-    "select_scatter",
-    "input, src, dim, index",
-    torch="torch.select_scatter",
-    spellings=("torch.Tensor.select_scatter",),
-    type=_select_scatter_type,
-    normalize=_copied_as_it_lies,
     expand=_select_scatter,
 )
 op(

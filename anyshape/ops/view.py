@@ -16,6 +16,7 @@ from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import (
     Shape,
     contiguous_strides,
+    dot,
     formatted_strides,
     is_contiguous,
     preserved_strides,
@@ -451,6 +452,16 @@ op(
     alias="view",
     spellings=("torch.Tensor.as_strided",),
     type=lambda cx, x, size, stride, offset: viewed(tensor(x), sizes_of(size), sizes_of(stride)),
+)
+
+op(
+    "strided_part",
+    "input, size, stride, offset",
+    torch="anyshape.eager.strided_part",
+    alias="view",
+    type=lambda cx, x, size, stride, offset: viewed(tensor(x), sizes_of(size), sizes_of(stride)),
+    lower=View(lambda cx, at, t, size, stride, offset: (dot(at, stride) + offset,)),
+    write_back=write_back.strided,
 )
 
 # --- the same tensor, or a copy of it ---

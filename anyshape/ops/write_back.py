@@ -92,6 +92,20 @@ def unfolded(b: Builder, parent: Value, new: Value, node: Node, position: int) -
     return by_places(b, parent, new, node, position)
 
 
+def strided(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
+    """Places in memory, where no element is written twice."""
+    size, stride = node.args[1:3]
+    assert isinstance(size, tuple) and isinstance(stride, tuple)
+    reach: Dim = 1
+    for count, step in zip(map(size_of, reversed(size)), map(size_of, reversed(stride))):
+        if count == 1:
+            continue
+        if not b.cx.known(ge(step, reach)):
+            raise WrittenThrough("a write to places that may overlap cannot be undone")
+        reach = reach + step * (count - 1)
+    return by_places(b, parent, new, node, position)
+
+
 def selected(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
     return b.call("select_written", parent, new, *node.args[1:3])
 

@@ -250,6 +250,10 @@ class Domain:
             return type(value)
         raise _unexpected("type_of", value)
 
+    def is_instance(self, value: Any, cls: type) -> bool:
+        """`isinstance(value, cls)`, where `value` is a proxy."""
+        return issubclass(self.type_of(value), cls)
+
     def part_of(self, value: tuple[Any, ...], part: tuple[Any, ...]) -> Any:
         """The slice `part` of a tuple `value`, in the class that the program sees."""
         return part

@@ -157,7 +157,7 @@ def _isinstance(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     if attributes.is_python(machine, type(cls), "__instancecheck__") and type(obj) not in PROXIES:
         return Call(class_polyfills.instance_check, args)
     if type(obj) in PROXIES:
-        return issubclass(machine.domain.type_of(obj), cls)
+        return machine.domain.is_instance(obj, cls)
     return machine.native(isinstance, args, kwargs)
 
 

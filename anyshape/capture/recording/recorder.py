@@ -146,7 +146,7 @@ class Recorder:
     _node_modes: tuple[execution_modes.TorchModes, Modes] | None = None
     _hooked: dict[int, Any] = field(default_factory=dict)
     _tensors: dict[int, tuple[torch.Tensor, TensorValue, Source]] = field(default_factory=dict)
-    _lengths: dict[Source, SizeValue] = field(default_factory=dict)
+    _measured: dict[Source, SizeValue] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.modes = self.entry_modes
@@ -563,10 +563,13 @@ class Recorder:
 
     def length(self, value: int, source: Source) -> SizeValue:
         """The length of a container, which has had more than one: symbolic."""
-        place = self.sources.child(source, "len", None)
-        if place not in self._lengths:
-            self._lengths[place] = self._integer(value, place)
-        return self._lengths[place]
+        return self.measured(value, self.sources.child(source, "len", None))
+
+    def measured(self, value: int, place: Source) -> SizeValue:
+        """A number that each call reads anew at a place; one place has one symbol."""
+        if place not in self._measured:
+            self._measured[place] = self._integer(value, place)
+        return self._measured[place]
 
     def _integer(self, value: int, source: Source, *, signed: bool = False) -> SizeValue:
         symbol = self.space.fresh("n", signed=signed)

@@ -493,6 +493,11 @@ class SymbolicDomain(ReadingDomain):
             return value.__class__
         return int if type(value) is SizeValue else value.kind
 
+    def is_instance(self, value: Any, cls: type) -> bool:
+        if type(value) is TensorValue and type(cls) is torchmap.LEGACY_METACLASS:
+            return torchmap.LEGACY_CLASSES[cls].holds(value.value.tensor)
+        return super().is_instance(value, cls)
+
     def part_of(self, value: tuple[Any, ...], part: tuple[Any, ...]) -> Any:
         return tensor_ops.as_size(part) if type(value) is tensor_ops.SizeTuple else part
 

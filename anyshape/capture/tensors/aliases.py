@@ -154,7 +154,7 @@ def _settle(recorder: Recorder, outputs: Iterable[Arg]) -> None:
     if picked and not recorder.picks_are_views:
         picks = [_Maybe(n, classes.of(n.read[0]), classes.of(n.output)) for n in picked]
         written = {classes.of(value) for value in recorder.written}
-        _ask_for_views(picks, maybe, written, inputs.union(returned))
+        _ask_for_views(picks, maybe, written, inputs, set(returned))
     left = _settle_written(recorder, maybe, {classes.of(value) for value in recorder.written})
     _settle_seen(recorder, {m.copy: m for m in left}, inputs, tuple(returned))
 
@@ -172,16 +172,23 @@ def _is_select(node: Node) -> bool:
 
 
 def _ask_for_views(
-    picks: Sequence[_Maybe], others: Sequence[_Maybe], written: set[Value], visible: set[Value]
+    picks: Sequence[_Maybe],
+    others: Sequence[_Maybe],
+    written: set[Value],
+    inputs: set[Value],
+    returned: set[Value],
 ) -> None:
-    """A copy stands for the view that ``x[i]`` is, unless one of the two is written, or both are
-    visible outside."""
-    together = Classes()
+    """A copy stands for the view that ``x[i]`` is, unless one of the two is written, both are
+    visible outside, or the view is: it lies in the middle of its base."""
+    together, seen = Classes(), Classes()
     for maybe in (*picks, *others):
         together.join(maybe.source, maybe.copy)
-    told = Counter(map(together.of, visible))
+    for maybe in others:
+        seen.join(maybe.source, maybe.copy)
+    told = Counter(map(together.of, inputs | returned))
     told.update(together.of(value) for value in (*written, *written))
-    if any(told[together.of(pick.copy)] > 1 for pick in picks):
+    outside = set(map(seen.of, returned))
+    if any(told[together.of(p.copy)] > 1 or seen.of(p.copy) in outside for p in picks):
         raise PicksAreSeen
 
 
@@ -227,6 +234,18 @@ def is_empty(recorder: Recorder, kind: TensorType) -> bool:
     if not _rely(recorder, empty):
         return False
     return any(recorder.cx.hint(eq(n, 0)) and recorder.cx.decide(eq(n, 0)) for n in kind.shape)
+
+
+def shares(recorder: Recorder, node: Node) -> bool:
+    """Whether a node that copies or not gives a view; guarded where that depends on sizes."""
+    if not _may_copy(node):
+        return False
+    if _is_unsure(recorder, node):
+        return is_empty(recorder, node.read[0].tensor) or _shares(recorder, node)
+    before, after = node.read[0].tensor, node.output.tensor
+    if node.op != "contiguous" and _is_view(recorder, before, after):
+        return True
+    return recorder.cx.known(is_row_major(before)) is True
 
 
 def _shares(recorder: Recorder, node: Node) -> bool:

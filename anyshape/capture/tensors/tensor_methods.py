@@ -27,7 +27,7 @@ from anyshape.capture.heap.values import (
 )
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.sizes import numbers
-from anyshape.capture.tensors import aliases, torchmap
+from anyshape.capture.tensors import aliases, storage, torchmap
 from anyshape.capture.tensors.given_back import diff, perhaps_in_place
 from anyshape.capture.tensors.meta import eager_call, into
 from anyshape.capture.tensors.tensor_ops import (
@@ -38,19 +38,14 @@ from anyshape.capture.tensors.tensor_ops import (
     setitem,
     shape_of,
 )
-from anyshape.ir.graph import TensorType, Value, values_in
-from anyshape.ops import OPS
+from anyshape.ir.graph import TensorType, values_in
 from anyshape.ops.layout import (
-    Shape,
-    contiguous_strides,
-    dense_order,
     is_channels_last,
     numel,
-    strides_in_order,
     suggests_channels_last,
 )
 from anyshape.ops.rules import dim_of
-from anyshape.symbolic import all_of, any_of, eq, maximum
+from anyshape.symbolic import all_of, any_of, eq
 
 Handler = Callable[["RecordingDomain", tuple[Any, ...], dict[str, Any]], Any]
 
@@ -143,35 +138,8 @@ def _int(domain: RecordingDomain, value: Any) -> int:
 def stride_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     x, *rest = args
     dim = kwargs.get("dim", rest[0] if rest else None)
-    strides = tuple(numbers.size(s) for s in _strides_as_eager(domain, x))
+    strides = tuple(numbers.size(s) for s in storage.strides_as_eager(domain, x))
     return strides if dim is None else strides[_int(domain, dim)]
-
-
-def _strides_as_eager(domain: RecordingDomain, x: TensorValue) -> Shape:
-    """Those of its type, but for what is empty: eager counts a size of 0 as 1 where a tensor is
-    made row by row, and in views of that; what is handed in, or lies otherwise, is asked itself."""
-    kind, cx = x.value.tensor, domain.recorder.cx
-    empty = any_of(*(eq(size, 0) for size in kind.shape))
-    order = dense_order(kind.shape, kind.strides)
-    if not isinstance(empty, bool) and cx.hint(empty) is None and order is None:
-        cx.require(~empty, "strides of what is not empty")
-    if cx.known(empty) is False or (cx.hint(empty) is not None and not cx.decide(empty)):
-        return kind.strides
-    if order is None or (cx.hint(empty) and domain.recorder.source_of(x.value) is not None):
-        raise broken("tensor-attribute", "stride() of what is empty")
-    if not _lies_in_rows(domain, x.value):
-        return kind.strides
-    return strides_in_order(tuple([maximum(size, 1) for size in kind.shape]), order)
-
-
-def _lies_in_rows(domain: RecordingDomain, value: Value) -> bool:
-    """Is it a view of what is row-major?"""
-    makers = domain.recorder.builder.makers
-    while (node := makers.get(value)) is not None and node.op in OPS:
-        if OPS[node.op].alias != "view":
-            break
-        value = node.read[0]
-    return value.tensor.strides == contiguous_strides(domain.recorder.cx, value.shape)
 
 
 def numel_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -252,7 +220,11 @@ def type_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str
     x, *rest = args
     dtype = kwargs.get("dtype", rest[0] if rest else None)
     if isinstance(dtype, str):
-        dtype = torchmap.DTYPE_NAMES.get(dtype)
+        dtype = torchmap.LEGACY_NAMES.get(dtype)
+    elif type(dtype) is torchmap.LEGACY_METACLASS:
+        dtype = torchmap.LEGACY_CLASSES[dtype]
+    if isinstance(dtype, torchmap.LegacyClass) and dtype.is_on(x.value.tensor.device):
+        dtype = dtype.dtype
     if not isinstance(dtype, torch.dtype):
         raise broken("tensor-attribute", "type()")
     return cast(domain, x, dtype)
@@ -515,6 +487,8 @@ def _is_inference(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[s
 T = torch.Tensor
 HANDLERS: dict[Any, Handler] = {
     T.size: size_method,
+    T.as_strided: storage.as_strided,
+    torch.as_strided: storage.as_strided,
     T.stride: stride_method,
     T.numel: numel_method,
     T.nelement: numel_method,
@@ -573,5 +547,6 @@ HANDLERS: dict[Any, Handler] = {
     torch._check_value: check_condition,
     torch._check_index: check_condition,
     torch._assert: check_condition,
+    **{getattr(owner, n): f for n, f in storage.SCATTERS.items() for owner in (T, torch)},
     **{getattr(T, name): dropped_cast(dtype) for name, dtype in torchmap.CASTS.items()},
 }

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import torch
 
+from anyshape.capture.guards.tensor_specs import TORCH_OF_DTYPE
+from anyshape.ir.graph import TensorType
 from anyshape.ops import OPS
 
 Args = tuple[Any, ...]
@@ -198,13 +201,36 @@ CASTS: Mapping[str, torch.dtype] = MappingProxyType(
     }
 )
 
-DTYPE_NAMES = {
-    "torch.FloatTensor": torch.float32,
-    "torch.DoubleTensor": torch.float64,
-    "torch.HalfTensor": torch.float16,
-    "torch.LongTensor": torch.int64,
-    "torch.IntTensor": torch.int32,
-    "torch.BoolTensor": torch.bool,
-}
+
+@dataclass(frozen=True, slots=True)
+class LegacyClass:
+    """What a tensor of one of `torch.FloatTensor` and its relatives is."""
+
+    dtype: torch.dtype
+    device_type: str
+    strided: bool
+
+    def is_on(self, device: str) -> bool:
+        """Whether it holds strided tensors of this device."""
+        return self.strided and device.partition(":")[0] == self.device_type
+
+    def holds(self, kind: TensorType) -> bool:
+        """Whether a strided tensor of this type is one."""
+        return TORCH_OF_DTYPE[kind.dtype] is self.dtype and self.is_on(kind.device)
+
+
+def _legacy(cls: Any) -> LegacyClass:
+    *_, device = cls.__module__.removesuffix(".sparse").split(".")
+    strided = cls.layout is torch.strided
+    return LegacyClass(cls.dtype, "cpu" if device in ("torch", "sparse") else device, strided)
+
+
+LEGACY_CLASSES: Mapping[Any, LegacyClass] = MappingProxyType(
+    {cls: _legacy(cls) for cls in torch._tensor_classes}
+)
+LEGACY_METACLASS = type(torch.FloatTensor)
+LEGACY_NAMES: Mapping[str, LegacyClass] = MappingProxyType(
+    {f"{cls.__module__}.{cls.__name__}": found for cls, found in LEGACY_CLASSES.items()}
+)
 
 Handler = Callable[..., Any]

@@ -1,0 +1,269 @@
+"""What depends on where a tensor lies in its storage: strides read as numbers, ``as_strided``, and
+copies that keep the place in the storage (``select_scatter`` and its relatives).
+
+In: calls as they lie on the virtual stack. Out: proxies. What is made here has a storage of its own
+elements, one after the other; of what is handed in, the tensor itself is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from anyshape.capture.guards.tensor_specs import TensorSpec
+from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.sources import Source
+from anyshape.capture.heap.values import TensorValue
+from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.recording.recorder import Recorder
+from anyshape.capture.tensors.aliases import shares
+from anyshape.capture.tensors.tensor_ops import Handler, call_row, getitem
+from anyshape.ir.graph import Node, Value
+from anyshape.ops import OPS
+from anyshape.ops.context import OpError, Undecided
+from anyshape.ops.layout import (
+    Shape,
+    contiguous_strides,
+    dense_order,
+    dot,
+    numel,
+    strides_in_order,
+)
+from anyshape.ops.parts import Part
+from anyshape.ops.rules import dim_of
+from anyshape.ops.table import View as LoweredView
+from anyshape.symbolic import Condition, Dim, all_of, any_of, eq, ge, gt, le, maximum
+
+View = tuple[Node, int]
+"""A node that makes views, and which of its results it is."""
+
+
+def way_of(recorder: Recorder, value: Value) -> tuple[Value, list[View]]:
+    """What a tensor is a view of at last, and the views on the way to it, the first one first;
+    guarded is whether a copy is a view at these sizes."""
+    steps: list[View] = []
+    while (node := recorder.builder.makers.get(value)) is not None and node.op in OPS:
+        row = OPS[node.op]
+        if row.alias == "none" or not node.read:
+            break
+        if row.alias == "maybe" and not shares(recorder, node):
+            break
+        steps.append((node, node.outputs.index(value)))
+        value = node.read[0]
+    return value, steps[::-1]
+
+
+# ---- strides as numbers --------------------------------------------------------------------------
+def strides_as_eager(domain: RecordingDomain, x: TensorValue) -> Shape:
+    """Those of its type, but for what no element depends on: what is handed in is asked itself.
+    Eager counts a size of 0 as 1 where a tensor is made row by row, and in views of that."""
+    recorder, kind = domain.recorder, x.value.tensor
+    root, _ = way_of(recorder, x.value)
+    source = recorder.source_of(root)
+    if source is not None and not source.is_pinned:
+        found = _strides_handed_in(recorder, root, source)
+        if root is x.value:
+            return found
+        if found != root.tensor.strides:
+            raise broken("tensor-attribute", "stride() of a view of what has other strides")
+    cx = recorder.cx
+    empty = any_of(*(eq(size, 0) for size in kind.shape))
+    order = dense_order(kind.shape, kind.strides)
+    if not isinstance(empty, bool) and cx.hint(empty) is None and order is None:
+        cx.require(~empty, "strides of what is not empty")
+    if cx.known(empty) is False or (cx.hint(empty) is not None and not cx.decide(empty)):
+        return kind.strides
+    if order is None:
+        raise broken("tensor-attribute", "stride() of what is empty")
+    if root.tensor.strides != contiguous_strides(cx, root.shape):
+        return kind.strides
+    return strides_in_order(tuple([maximum(size, 1) for size in kind.shape]), order)
+
+
+def _strides_handed_in(recorder: Recorder, value: Value, source: Source) -> Shape:
+    """The strides of an argument: as its type says, which is guarded, or numbers read off it."""
+    real = recorder.real_tensor(TensorValue(value))
+    assert real is not None
+    if TensorSpec.of(real).layout == "strided":  # they are numbers read off it already
+        return value.tensor.strides
+    return tuple(
+        _stride_handed_in(recorder, recorder.sources.child(source, "stride", d), *strides)
+        for d, strides in enumerate(zip(real.stride(), value.tensor.strides, strict=True))
+    )
+
+
+def _stride_handed_in(recorder: Recorder, place: Source, stride: int, wanted: Dim) -> Dim:
+    read = recorder.measured(stride, place).expr
+    alike = eq(read, wanted)
+    if isinstance(alike, bool):
+        return wanted if alike else read
+    return wanted if recorder.cx.hint(alike) and recorder.decide(alike) else read
+
+
+# ---- as_strided ----------------------------------------------------------------------------------
+def as_strided(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A view by places in the storage, which must hold them."""
+    given = _named("input size stride storage_offset", args, kwargs)
+    x = _tensor(domain, given, "input")
+    root, steps = way_of(domain.recorder, x.value)
+    if domain.recorder.source_of(root) is not None or root.name in domain.recorder.constants:
+        return NotImplemented  # torch knows their storage
+    size, stride = (tuple(domain.argument(given[name])) for name in ("size", "stride"))
+    offset = domain.argument(given.get("storage_offset"))
+    offset = offset_of(domain.recorder, steps) if offset is None else offset
+    order = dense_order(root.shape, root.tensor.strides)
+    if offset is None or order is None or len(size) != len(stride):
+        raise broken("operator-unknown", what="as_strided", why="nobody knows its storage")
+    _require_inside(domain, size, stride, offset, numel(root.shape))
+    call = domain.recorder.call
+    flat = call("view", call("permute", root, order[::-1]), (numel(root.shape),))
+    return TensorValue(call("strided_part", flat, size, stride, offset))
+
+
+def offset_of(recorder: Recorder, steps: Sequence[View]) -> Dim | None:
+    """How many elements after its base a view begins; None where nobody says."""
+    offsets = [_begins_at(recorder, *step) for step in steps]
+    return None if None in offsets else sum(offsets, 0)  # type: ignore[arg-type] # no None
+
+
+def _begins_at(recorder: Recorder, node: Node, position: int) -> Dim | None:
+    row, before = OPS[node.op], node.read[0]
+    if row.part is not None:
+        whole = Part(tuple((0, 1, n) for n in before.shape), tuple(range(len(before.shape))))
+        first: Sequence[Any] = [start for start, _, _ in row.part(whole, node, position).spans]
+    elif row.mutates or row.keeps_elements:
+        return 0
+    elif isinstance(row.lower, LoweredView):
+        origin = (0,) * len(node.outputs[position].shape)
+        first = row.lower.index(recorder.cx, origin, before.tensor, *node.args[1:])
+    else:
+        return None
+    return dot(first, before.tensor.strides)
+
+
+def _require_inside(
+    domain: RecordingDomain, size: Shape, stride: Shape, offset: Dim, count: Dim
+) -> None:
+    """Eager refuses negative strides and places, and what ends past the storage."""
+    for number in (*stride, offset):
+        _require(domain, "as_strided", ge(number, 0))
+    last = dot([n - 1 for n in size], stride) + offset
+    inside = le(last + 1, count)
+    cx = domain.recorder.cx
+    for condition in (inside, *(eq(n, 0) for n in size)):
+        if cx.known(condition) or cx.hint(condition):
+            return _require(domain, "as_strided", condition)
+    return _require(domain, "as_strided", any_of(inside, *(eq(n, 0) for n in size)))
+
+
+def _require(domain: RecordingDomain, name: str, condition: Condition | bool) -> None:
+    try:
+        domain.recorder.here()
+        domain.recorder.cx.require(condition, f"{name}: out of bounds for the storage")
+    except OpError as error:
+        raise broken("operator-raises", what=name, why=str(error)) from None
+    except Undecided as undecided:
+        text = domain.recorder.told(undecided.condition)
+        raise broken("undecided-size", what=name, condition=text) from None
+
+
+# ---- copies that keep the place in the storage ---------------------------------------------------
+def scatter(name: str, parameters: str, view: Callable[..., Any]) -> Handler:
+    """``x.select_scatter(source, ...)``: a copy of the storage, and ``source`` written to a part of
+    the view of it that ``x`` is of its own."""
+
+    def handle(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given = _named(parameters, args, kwargs)
+        x, source = _tensor(domain, given, "input"), _tensor(domain, given, "src")
+        recorded = (x.value.tensor.requires_grad, source.value.tensor.requires_grad)
+        if domain.recorder.modes.grad and any(recorded):
+            return NotImplemented  # eager torch runs it, storages included
+        given = {key: value for key, value in given.items() if key not in ("input", "src")}
+        made = copy_as_it_lies(domain, x)
+        part = view(domain, made, **given)
+        sizes = part.value.shape, source.value.shape
+        alike = len(sizes[0]) == len(sizes[1]) and all_of(*map(eq, *sizes))
+        _require(domain, name, alike)
+        call_row(domain, "copy_", part, source)
+        return call_row(domain, "data", made)  # which counts no write
+
+    return handle
+
+
+def copy_as_it_lies(domain: RecordingDomain, x: TensorValue) -> Any:
+    """A copy of the whole storage, and the view of that which ``x`` is of its own."""
+    recorder, kind = domain.recorder, x.value.tensor
+    repeated = any_of(
+        *(gt(n, 1) for n, stride in zip(kind.shape, kind.strides, strict=True) if stride == 0)
+    )
+    if recorder.decide(repeated):
+        return call_row(domain, "clone", x)
+    root, steps = way_of(recorder, x.value)
+    if not _begins_its_storage(recorder, root):
+        raise broken("operator-unknown", what="a scatter", why="it copies the storage around")
+    made: Value = recorder.call("clone", root)
+    for node, position in steps:
+        if not OPS[node.op].mutates:
+            again = recorder.call(node.op, made, *node.args[1:], **node.kwargs)
+            made = again[position] if isinstance(again, tuple) else again
+    return TensorValue(made)
+
+
+def _begins_its_storage(recorder: Recorder, root: Value) -> bool:
+    """Whether it has a storage of its own elements; of what is handed in, that is guarded."""
+    if dense_order(root.shape, root.tensor.strides) is None:
+        return False
+    source, real = recorder.source_of(root), recorder.real_tensor(TensorValue(root))
+    real = recorder.constants.get(root.name, real)
+    if real is None:
+        return True
+    if source is not None and not source.is_pinned:
+        method = recorder.sources.child(source, "attr", "storage_offset")
+        place = recorder.sources.child(method, "call", ())
+        recorder.guard(place, "equals", real.storage_offset())
+    return real.storage_offset() == 0
+
+
+def _select(domain: RecordingDomain, x: Any, dim: Any, index: Any) -> Any:
+    return call_row(domain, "select", x, dim, index)
+
+
+def _slice(
+    domain: RecordingDomain, x: Any, dim: Any = 0, start: Any = None, end: Any = None, step: Any = 1
+) -> Any:
+    key = (slice(None),) * dim_of(dim, len(x.value.shape))
+    return getitem(domain, x, (*key, slice(start, end, step)))
+
+
+def _diagonal(domain: RecordingDomain, x: Any, *places: Any, **named: Any) -> Any:
+    return call_row(domain, "diagonal", x, *places, **named)
+
+
+def _placed(
+    domain: RecordingDomain, x: Any, size: Any, stride: Any, storage_offset: Any = None
+) -> Any:
+    return as_strided(domain, (x, size, stride, storage_offset), {})
+
+
+SCATTERS: Mapping[str, Handler] = {
+    "select_scatter": scatter("select_scatter", "input src dim index", _select),
+    "slice_scatter": scatter("slice_scatter", "input src dim start end step", _slice),
+    "diagonal_scatter": scatter("diagonal_scatter", "input src offset dim1 dim2", _diagonal),
+    "as_strided_scatter": scatter(
+        "as_strided_scatter", "input src size stride storage_offset", _placed
+    ),
+}
+"""By the name that the function and the method have."""
+
+
+def _named(parameters: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    given = dict(zip(parameters.split(), args)) | kwargs
+    return given if "self" not in given else {"input": given.pop("self"), **given}
+
+
+def _tensor(domain: RecordingDomain, given: Mapping[str, Any], name: str) -> TensorValue:
+    x = given[name]
+    found: TensorValue = domain.lift(x) if isinstance(x, torch.Tensor) else x
+    return found

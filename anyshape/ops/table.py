@@ -296,6 +296,12 @@ class OpDef:
         return "generator" if self.random else None
 
 
+def tests_arguments(row: OpDef) -> bool:
+    """Is the row done by a library, which tests its arguments itself and may refuse them, whatever
+    the type rule has said?"""
+    return row.lower is None or isinstance(row.lower, Extern)
+
+
 _rows: dict[str, OpDef] = {}
 OPS: Mapping[str, OpDef] = MappingProxyType(_rows)
 
@@ -328,8 +334,8 @@ def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     operators that autocast puts it in. What touches a ``resource`` is never removed or merged, and
     stays in order with others that do.
     ``raises``: eager raises for some data, not only for some sizes, so that a node is kept where
-    nobody reads its results. A core row is checked instead (``passes/places.py``), a library checks
-    by itself. ``refuses(b, *args, **kwargs)`` gives a tensor (or a tuple of them), true where eager
+    nobody reads its results. A core row is checked instead (``passes/bounds_checks.py``), a library
+    checks by itself; so it does where sizes or options are not as it wants them, ``raises`` or not. ``refuses(b, *args, **kwargs)`` gives a tensor (or a tuple of them), true where eager
     raises and the expansion would not.
     ``wide_numbers``: operands, by position or name, whose numbers take part in float32 as they are,
     where ATen rounds others to float16 or bfloat16 as it does tensors.

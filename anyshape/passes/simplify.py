@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from anyshape.ir.graph import Arg, Graph, Node, ScalarType, TensorType, Value, values_in
 from anyshape.ir.scalars import Scalar
-from anyshape.ops.table import Extern, OpDef
+from anyshape.ops.table import OpDef, tests_arguments
 from anyshape.passes.outputs import escaping
 from anyshape.passes.rebuild import Rebuilding, rebuild
 from anyshape.symbolic import AllOf, AnyOf, Expr, Relation, Symbol, SymbolsSeen
@@ -63,8 +63,11 @@ def is_pure(node: Node, ops: Mapping[str, OpDef]) -> bool:
 
 
 def remove_dead_nodes(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
-    """Drops nodes that nothing reads, in a graph of core rows with the checks of their data."""
-    return _without_dead(graph, lambda node: is_pure(node, ops) and not _library_raises(node, ops))
+    """Drops nodes that nothing reads, in a graph of core rows with the checks of their data; what a
+    library does stays."""
+    return _without_dead(
+        graph, lambda node: is_pure(node, ops) and not tests_arguments(ops[node.op])
+    )
 
 
 def remove_dead_core_nodes(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
@@ -72,17 +75,10 @@ def remove_dead_core_nodes(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     return _without_dead(graph, lambda node: is_pure(node, ops) and not _may_raise(node, ops))
 
 
-def _library_raises(node: Node, ops: Mapping[str, OpDef]) -> bool:
-    """Does the library that runs the node raise for some data?"""
-    row = ops[node.op]
-    return row.raises and (row.lower is None or isinstance(row.lower, Extern))
-
-
 def _may_raise(node: Node, ops: Mapping[str, OpDef]) -> bool:
     """Is the node one that raises for some data, or made of nodes that nobody has looked at yet?"""
     row = ops[node.op]
-    composite = row.expand is not None and row.lower is None
-    return row.raises or row.refuses is not None or composite
+    return row.raises or row.refuses is not None or tests_arguments(row)
 
 
 def _without_dead(graph: Graph, is_removable: Callable[[Node], bool]) -> Graph:

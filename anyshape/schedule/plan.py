@@ -35,7 +35,7 @@ from anyshape.ir.steps import (
 )
 from anyshape.ops import OPS
 from anyshape.ops.layout import view_strides
-from anyshape.ops.table import Asserts, Assigns, Checks, Extern, OpDef
+from anyshape.ops.table import Asserts, Assigns, Checks, Extern, OpDef, tests_arguments
 from anyshape.ops.table import View as ViewLowering
 from anyshape.options import Options
 from anyshape.schedule.analysis import Analysis, Place, analyse, link_readers
@@ -297,7 +297,9 @@ class _Plan:
         row = self.ops.get(node.op)
         needed = any(self.found.readers[output] for output in node.outputs)
         scalar = any(isinstance(output.type, ScalarType) for output in node.outputs)
-        return needed or scalar or row is None or row.resource is not None or row.raises
+        if needed or scalar or row is None or row.resource is not None:
+            return True
+        return row.raises or tests_arguments(row)
 
     # --- steps ---
 

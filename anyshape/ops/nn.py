@@ -20,7 +20,7 @@ from anyshape.ops.layout import (
     suggests_channels_last,
 )
 from anyshape.ops.reduce import cast, wide
-from anyshape.ops.rules import like, new, require_sizes, tensor
+from anyshape.ops.rules import is_empty, like, new, require_sizes, tensor
 from anyshape.ops.table import Extern, op
 from anyshape.ops.view import Normal
 from anyshape.symbolic import Dim, eq, floordiv, ge, minimum, mod, ne
@@ -37,8 +37,12 @@ def _dropout_expand(
 def _normal_dropout(
     cx: TypeContext, x: Any, p: Arg = 0.5, training: Arg = True, inplace: Arg = False
 ) -> Normal:
-    """Nothing is drawn where nothing can be dropped."""
-    return (x, p, bool(training) and p != 0, inplace), {}
+    return (x, p, _drops(cx, x, p, training), inplace), {}
+
+
+def _drops(cx: TypeContext, x: Any, p: Arg, training: Arg) -> bool:
+    """Is there anything that can be dropped? Else eager gives back its argument."""
+    return bool(training) and p != 0 and not is_empty(cx, tensor(x))
 
 
 op(
@@ -60,7 +64,7 @@ for _name, _torch in (
         "input, p, train",
         torch=_torch,
         alias="maybe",
-        normalize=lambda cx, x, p, train: ((x, p, bool(train) and p != 0), {}),
+        normalize=lambda cx, x, p, train: ((x, p, _drops(cx, x, p, train)), {}),
         inline=True,
         expand=lambda b, x, p, train, name=_name: _eval_only(b, x, p, train, name),
     )

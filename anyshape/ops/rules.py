@@ -27,7 +27,7 @@ from anyshape.ops.layout import (
     pointwise_strides,
     preserved_strides,
 )
-from anyshape.symbolic import Dim, Expr, eq
+from anyshape.symbolic import Dim, Expr, any_of, eq
 
 Rule: TypeAlias = Callable[..., TensorType]
 
@@ -265,3 +265,17 @@ def tensor(arg: Any) -> TensorType:
     if not is_tensor(arg):
         raise OpError(f"expected a tensor, got {arg!r}")
     return arg.type
+
+
+def is_empty(cx: TypeContext, t: TensorType) -> bool:
+    """Has it no elements? Guarded; where nobody may guard, it is checked that it has some."""
+    empty = any_of(*(eq(size, 0) for size in t.shape))
+    known, hint = cx.known(empty), cx.hint(empty)
+    if known is not None or isinstance(empty, bool):
+        return bool(known)
+    if hint is None or cx.on_guard is None:
+        cx.require(~empty, "it has elements")
+        return False
+    if hint and any(cx.hint(eq(size, 0)) and cx.decide(eq(size, 0)) for size in t.shape):
+        return True
+    return cx.decide(empty)

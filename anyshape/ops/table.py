@@ -335,8 +335,9 @@ def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     stays in order with others that do.
     ``raises``: eager raises for some data, not only for some sizes, so that a node is kept where
     nobody reads its results. A core row is checked instead (``passes/bounds_checks.py``), a library
-    checks by itself; so it does where sizes or options are not as it wants them, ``raises`` or not. ``refuses(b, *args, **kwargs)`` gives a tensor (or a tuple of them), true where eager
-    raises and the expansion would not.
+    checks by itself; so it does where sizes or options are not as it wants them, ``raises`` or not.
+    ``refuses(b, *args, **kwargs)`` gives a tensor (or a tuple of them), true where eager raises and
+    the expansion would not.
     ``wide_numbers``: operands, by position or name, whose numbers take part in float32 as they are,
     where ATen rounds others to float16 or bfloat16 as it does tensors.
     ``number_first``: dotted function that computes it where the first operand is a number, as

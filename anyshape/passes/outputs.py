@@ -1,6 +1,6 @@
 """Tensors that eager makes anew stay tensors of their own: other objects, and memory where it is.
 
-return x, x.view_as(x)   cleaned:  return %x, %x   ->   %y = reshape(%x, ...); return %x, %y
+return x, x.view_as(x)   cleaned:  return %x, %x   ->   %y = expand(%x, ...); return %x, %y
 return x + 1, x + 1      merging the two would put both results in one memory: see ``escaping``
 """
 
@@ -47,7 +47,7 @@ def keep_outputs_apart(captured: Graph, final: Graph, ops: Mapping[str, OpDef]) 
             return now
         if (now, owner) not in aliases:
             view = aliases[now, owner] = Value(f"{now.name}_again_{len(aliases)}", kind)
-            nodes.append(Node("reshape", (now, now.shape), {}, (view,)))
+            nodes.append(Node("expand", (now, now.shape), {}, (view,)))
         return aliases[now, owner]
 
     outputs = tuple(map(apart, captured.outputs, final.outputs))

@@ -20,6 +20,7 @@ from anyshape.ir.graph import Arg, Node, TensorType, Value, row_major, values_in
 from anyshape.ops import OPS
 from anyshape.ops.context import Undecided
 from anyshape.ops.layout import dense_order, view_strides
+from anyshape.ops.rules import is_empty
 from anyshape.symbolic import Condition, Dim, all_of, any_of, eq
 
 
@@ -203,7 +204,7 @@ def _settle_written(
 
     while (found := next_touched()) is not None:
         left.remove(found)
-        if is_empty(recorder, found.node.read[0].tensor) or _shares(recorder, found.node):
+        if is_empty(recorder.cx, found.node.read[0].tensor) or _shares(recorder, found.node):
             together |= {found.source, found.copy}
     return left
 
@@ -227,21 +228,12 @@ def _settle_seen(
             passed[at] = list(way)
 
 
-def is_empty(recorder: Recorder, kind: TensorType) -> bool:
-    """Guards whether it has no elements: such a tensor is row-major, and what is written through a
-    view of it moves its version."""
-    empty = any_of(*(eq(size, 0) for size in kind.shape))
-    if not _rely(recorder, empty):
-        return False
-    return any(recorder.cx.hint(eq(n, 0)) and recorder.cx.decide(eq(n, 0)) for n in kind.shape)
-
-
 def shares(recorder: Recorder, node: Node) -> bool:
     """Whether a node that copies or not gives a view; guarded where that depends on sizes."""
     if not _may_copy(node):
         return False
     if _is_unsure(recorder, node):
-        return is_empty(recorder, node.read[0].tensor) or _shares(recorder, node)
+        return is_empty(recorder.cx, node.read[0].tensor) or _shares(recorder, node)
     before, after = node.read[0].tensor, node.output.tensor
     if node.op != "contiguous" and _is_view(recorder, before, after):
         return True
@@ -252,7 +244,7 @@ def _shares(recorder: Recorder, node: Node) -> bool:
     """Guards whether it is a view: one relation for each dimension, as the example sizes have it,
     since facts that are no disjunctions simplify types. What is empty is contiguous."""
     kind = node.read[0].tensor
-    if node.op == "contiguous" and is_empty(recorder, kind):
+    if node.op == "contiguous" and is_empty(recorder.cx, kind):
         return True
     whole = is_row_major(kind)
     known = recorder.cx.known(whole)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from anyshape.capture.tensors import aliases
 from anyshape.capture.tensors.functional import times_written
 from anyshape.capture.tensors.tensor_ops import call_row
 from anyshape.ops import OPS
@@ -19,10 +18,6 @@ from anyshape.symbolic import eq
 if TYPE_CHECKING:
     from anyshape.capture.recording.domain import RecordingDomain
 
-DROPOUTS = frozenset(
-    "dropout dropout1d dropout2d dropout3d nn_alpha_dropout feature_alpha_dropout".split()
-)
-"""Rows that give back what is empty, and write nothing there."""
 BATCHED = {"dropout1d": 3, "dropout3d": 5}
 """Dimensions of a batch; to what has fewer, Python's code gives one in place, or raises."""
 
@@ -41,7 +36,7 @@ def perhaps_in_place(
     if x.value.tensor.rank != BATCHED.get(name, x.value.tensor.rank):
         return NotImplemented
     made = call_row(domain, name, **bound | {"inplace": False})
-    if made is x or (name in DROPOUTS and aliases.is_empty(domain.recorder, x.value.tensor)):
+    if made is x:
         return x
     for _ in range(times_written(name, bound.get("p"))):
         call_row(domain, "copy_", x, made)

@@ -27,6 +27,7 @@ from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import Break, TensorValue
 from anyshape.capture.recording import gradients
 from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.tensors import storage
 from anyshape.capture.tensors.aliases import memory_classes
 from anyshape.capture.tensors.fake_impl import DataDecides, made_by_description
 from anyshape.capture.tensors.functional import (
@@ -165,6 +166,7 @@ def _write(domain: RecordingDomain, shown: str, old: TensorValue, new: TensorVal
     cx, shapes = domain.recorder.cx, (old.value.shape, new.value.shape)
     alike = len(shapes[0]) == len(shapes[1]) and all_of(*map(eq, *shapes))
     if cx.known(alike) is False or not (isinstance(alike, bool) or cx.hint(alike) is not False):
+        storage.way_of(domain.recorder, old.value)  # it may write over what that is a view of
         raise broken("operator-unknown", what=shown, why="it changes the shape of an argument")
     domain.require(alike, f"{shown} changes the shape of an argument")
     call_row(domain, "copy_", old, new)

@@ -107,6 +107,43 @@ FOUND = {
     ),
     "the other part of a split of nothing": over("a b", "t = x0.split([1, x0.shape[0] - 1])[1] if x0.shape[0] != 5 else x0", "t.sum()"),
     "places that are one number": over("a b", "x0.index_copy_(0, (x0.argmax() * 0), x0[[0]]) if x0.numel() else x0", "x0 * 2"),
+    "a scatter into a view keeps its place in the storage": over(
+        "a b", "t = x0[1:].select_scatter(x0[0], 0, 0)", "t += 1",
+        "t, (x0 * 2)[:, 1:].slice_scatter(x0[:, :1], 1, 0, 1), x0.T.diagonal_scatter(x0.diagonal())", layouts="plain offset stepped"
+    ),
+    "what is selected by a number in a tensor lies in its base": over(
+        "a b", "t = x0 * 2", "i = torch.tensor(-1)", "t[i], t[:, i], t[i].reshape(-1)", "t[i, 1:], t.T[i]"
+    ),
+    "strides of what is handed in": over(
+        "a b 2", "x0.stride(), x0.stride(0), x0.new_zeros(x0.stride()[-1]), x0.stride() == (x0 + 1).stride()",
+        layouts="plain transposed stepped gaps offset"
+    ),
+    "dropout of nothing is what it is given": over(
+        "a b", "t = torch.nn.functional.dropout(x0, 0.5).mT", "t[:] = 0", "torch.alpha_dropout(x0, 0.5, True)"
+    ),
+    "a view of bytes of nothing": over(
+        "2 a b", "t = x0.sum(0)", "t += 2", "t.view(torch.int32) + 2", dtypes="complex64"
+    ),
+    "what eager refuses and nobody reads": over(
+        "a b 2 c", "t = x0 * 2", "t.mode(1)", "torch.nn.functional.adaptive_max_pool2d(t, 1)", "x0 + 1"
+    ),
+    "a view past the end of the storage that nobody reads": over(
+        "a b", "t = x0 * 2", "t.as_strided((3, 2), (1, 2)), x0.as_strided((3,), (1,))", "x0 + 1", layouts="plain offset"
+    ),
+    "views by places": over(
+        "a b 2", "t = x0 * 2", "u = t[1:].as_strided((2, 2), (3, 1)) if t.shape[0] > 2 else t.T",
+        "u += 1", "u, t, t.T.as_strided((1,), (1,), 1)", layouts="plain transposed"
+    ),
+    "legacy classes": over(
+        "a b", "t = x0 + 1", "[isinstance(t, c) for c in (torch.FloatTensor, torch.LongTensor, torch.cuda.FloatTensor)], "
+        "isinstance(t, (int, torch.HalfTensor)), t.type(torch.ShortTensor), t.type('torch.ByteTensor')"
+    ),
+    "an empty view of an argument that out= makes larger": over(
+        "a 4", "t = x0[None, 5:].mT.reshape(-1)", "torch.mul(x0, 2, out=t)", "x0.sum(), t", layouts="plain expanded"
+    ),
+    "an alias of one row has its strides": over(
+        "a b 2", "if x0.shape[1] == 1:\n    torch.add(x0, x0.rot90(), out=x0[:])", "x0 + 1", layouts="transposed"
+    ),
 }  # fmt: skip
 
 

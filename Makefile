@@ -14,7 +14,7 @@ WORKERS ?= 2
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all test-gpu test-sanitized fuzz lint format bench conformance clean
+.PHONY: demo test test-all test-gpu test-sanitized fuzz lint format bench conformance exam clean
 
 demo: $(READY)
 	$(RUN) -m anyshape demo
@@ -58,6 +58,10 @@ bench: $(READY)
 
 conformance: $(READY)
 	$(RUN) -m conformance
+
+# CPython's own tests, compiled and natively (docs/python.md); stopped, it goes on at the next module.
+exam: $(READY)
+	OMP_NUM_THREADS=1 $(RUN) -W ignore -m conformance.python
 
 clean:
 	rm -rf .venv .venv-* build *.egg-info

@@ -32,6 +32,7 @@ class Mark:
 class Interpreter(Protocol):
     """What handlers, the object protocol and domains use of the machine (`machine.Machine`)."""
 
+    codes: dict[CodeType, Code]
     domain: Domain
     heap: Heap
     frame: Frame | None

@@ -26,6 +26,7 @@ from anyshape.capture.interpreter import (
     protocol,
 )
 from anyshape.capture.interpreter.domain import Interpreter
+from anyshape.capture.python.builtin_exceptions import EXCEPTION_BUILTINS
 from anyshape.capture.python.builtin_iteration import (
     CLASS_METHODS,
     ITERATION_BUILTINS,
@@ -304,6 +305,7 @@ TYPE_HANDLERS: dict[Any, Handler] = {
 BUILTINS: dict[Any, Handler] = {
     **TYPE_HANDLERS,
     **OBJECT_BUILTINS,
+    **EXCEPTION_BUILTINS,
     **ITERATION_BUILTINS,
     len: _len,
     operator.length_hint: _length_hint,

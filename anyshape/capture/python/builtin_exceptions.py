@@ -1,0 +1,28 @@
+"""Builtins about exceptions and the frames that their tracebacks show.
+
+A virtual frame has no frame object: a traceback shows one that stands for its code, is finished and
+holds nothing (`unwinding.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from anyshape.capture.interpreter.domain import Interpreter
+
+
+def _clear_frame(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`frame.clear()`: the stand-in has nothing to clear, unless its code runs."""
+    frame = args[0] if args else None
+    if any(running.code.dummy_frame is frame for running in machine.frames()):
+        raise RuntimeError("cannot clear an executing frame")
+    if any(code.dummy_frame is frame for code in machine.codes.values()):
+        return None
+    return machine.native(FrameType.clear, args, kwargs)
+
+
+EXCEPTION_BUILTINS: dict[Any, Callable[[Interpreter, tuple[Any, ...], dict[str, Any]], Any]] = {
+    FrameType.clear: _clear_frame,
+}

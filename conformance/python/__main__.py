@@ -1,6 +1,6 @@
 """`python -m conformance.python [MODULE ...]`: runs CPython's tests and writes docs/python.md once
-each module has been run. Modules that are already in build/python.jsonl are left out unless they are
-named; `--fresh` forgets earlier results.
+each module has been run. Modules that are already in build/python.jsonl are left out unless they
+are named; `--fresh` forgets earlier results.
 """
 
 from __future__ import annotations

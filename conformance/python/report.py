@@ -20,7 +20,7 @@ HEAD = """# Python as Python has it
 CPython's own tests (`Lib/test` of Python {version}), each method called by a compiled function
 between two tensor operations: natively first, then under `fullgraph=True` and `False`, each in a
 process of its own. `make exam` runs them all and writes this page; `make test` runs a sample.
-Methods that do not pass natively, or take longer than ten seconds there, are not counted.
+Methods that do not pass natively, or take longer than five seconds there, are not counted.
 
 - **one graph**: right, under `fullgraph=True` too
 - **breaks**: right, with graph breaks; `fullgraph=True` says where

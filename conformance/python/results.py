@@ -25,9 +25,9 @@ from conformance.python import exam, modules
 from conformance.python.exam import Outcome
 from conformance.python.forks import Died, forked
 
-NATIVE_SECONDS = 10.0
+NATIVE_SECONDS = 5.0
 """A method that takes longer natively is not counted."""
-COMPILED_SECONDS = 90.0
+COMPILED_SECONDS = 40.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,8 @@ def len_of_nothing() -> None:
 
 
 def run(names: Sequence[str], path: Path, every: int = 1, only: str = "") -> None:
-    """Runs every n-th method of these modules; a line each goes to the file at `path`. `only`: those
-    with this in their name."""
+    """Runs every n-th method of these modules; a line each goes to the file at `path`. `only`:
+    those with this in their name."""
     warm()
     for name in names:
         started = time.monotonic()

@@ -47,7 +47,7 @@ NOT_FORKED = {
     "library.logging": "a lock is taken and given back by C code",
     "library.math_random_heapq": OUTSIDE,  # a generator's state; the compiler breaks before it
 }
-REFUSED = {"fork-iterator"}  # a break in a fork: the domain does without the fork
+REFUSED = {"fork-iterator", "fork-write"}  # a break in a fork: the domain does without the fork
 
 
 class Recorder(Domain):

@@ -32,7 +32,10 @@ def native(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         result = _result(heap, domain.call_native(fn, args, kwargs))
         return heap.create(result) if _makes_class(fn) else result
     if fn in purity.IN_PLACE and args and type(args[0]) in purity.IN_PLACE[fn]:
-        fn = purity.IN_PLACE[fn][type(args[0])]
+        written = _mutate(heap, purity.IN_PLACE[fn][type(args[0])], args, kwargs)
+        if written is not NotImplemented:
+            return written
+        args = tuple([heap.mirror(arg) for arg in args])  # another operator, or a TypeError
     if fn in purity.MUTATORS and args and _is_container(args[0]):
         return _mutate(heap, fn, args, kwargs)
     if fn is dict.get and _asks_one_key(args, kwargs):
@@ -132,7 +135,7 @@ def _mutate(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         trial = list(state) if isinstance(state, list) else dict(state)
         heap.domain.call_native(fn, (trial, *rest), kwargs)
     result = heap.domain.call_native(fn, (state, *rest), kwargs)
-    if id(state) in heap.owners:
+    if id(state) in heap.owners and result is not NotImplemented:
         heap.log(fn, heap.real(state), rest, kwargs)
     return target if result is state else result
 

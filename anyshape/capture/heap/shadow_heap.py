@@ -21,6 +21,7 @@ from typing import Any
 from anyshape.capture.heap import purity, undo
 from anyshape.capture.heap.iterators import SETTABLE, can_fork
 from anyshape.capture.heap.mirrors import Copier, copier_of, mapping_behind
+from anyshape.capture.heap.nested_containers import containers_in, values_of
 from anyshape.capture.heap.observer import Observer
 from anyshape.capture.heap.unread_writes import Unread
 from anyshape.capture.heap.values import IMMUTABLE, NULL, PROXIES, Break, contents
@@ -305,7 +306,7 @@ class Heap:
     def item(self, obj: Any, key: Any) -> Any:
         """`obj[key]` by C code."""
         if type(obj) in IMMUTABLE or id(obj) in self.created:
-            return obj[key]
+            return self._taken(obj[key], key)
         appended = self._appended(obj)
         if appended and type(key) is int and -len(appended) <= key < 0:
             return appended[key]
@@ -314,14 +315,18 @@ class Heap:
             return self._outside_item(obj, key) if value is NULL else value
         known = self._known(obj)
         if known is not None:
-            return known.state[key]
+            return self._taken(known.state[key], key)
         if type(key) is slice or (isinstance(obj, (list, tuple, deque)) and type(key) is not int):
             state = self.mirror(obj)
-            value = state[key]
-            return self.create(value) if isinstance(value, (list, tuple)) else value
+            return self._taken(state[key], key)
         if isinstance(obj, (list, tuple, deque)) and key < 0:
             key += self.domain.read(obj, "count", None, len(obj))
         return self._outside_item(obj, key)
+
+    def _taken(self, value: Any, key: Any) -> Any:
+        """What C code gave for a key: for a slice, a new container."""
+        new = type(key) is slice and isinstance(value, (list, tuple, bytearray))
+        return self.create(value) if new else value
 
     def _outside_item(self, obj: Any, key: Any) -> Any:
         if isinstance(obj, dict) and key not in obj:
@@ -364,18 +369,20 @@ class Heap:
     def look_inside(self, state: Any) -> None:
         """C code will compare or print what lies in a container: outside containers in it are
         relied on, and must be what they are outside."""
-        if not isinstance(state, (list, tuple, dict, set, frozenset, deque)):
-            return
-        for item in _values_of(state):
-            if not isinstance(item, (list, tuple, dict, set, frozenset, deque)):
-                continue
-            inner = self.mirror(item)
-            if inner is not item and (
-                (id(item) in self.mirrors and self.mirrors[id(item)].written)
-                or any(type(v) in PROXIES for v in _values_of(inner))
-            ):
+        for item in containers_in(state, self.mirror):
+            if self._is_changed(item):
                 raise Break("outside-nested", "a container in a container from outside is read")
-            self.look_inside(inner)
+
+    def holds_changed(self, state: Any) -> bool:
+        """Whether a container lies in it that is not outside what the program sees."""
+        return any(map(self._is_changed, containers_in(state, self.mirror)))
+
+    def _is_changed(self, item: Any) -> bool:
+        inner = self.mirror(item)
+        return inner is not item and (
+            (id(item) in self.mirrors and self.mirrors[id(item)].written)
+            or any(type(v) in PROXIES for v in values_of(inner))
+        )
 
     def answer_contains(self, container: Any, item: Any, value: bool) -> bool:
         """Report `item in container` of an outside dict or set."""
@@ -578,10 +585,7 @@ class Heap:
                 self.domain.class_changed()
             if self.journal is not None:
                 self.journal.append(undo.undo_attribute(obj, name))
-            if value is NULL:
-                delattr(obj, name)
-            else:
-                setattr(obj, name, value)
+            undo.set_attribute(obj, name, value)
             return
         if isinstance(obj, ModuleType):
             self.set_instance_attribute(obj, vars(obj), name, value)
@@ -591,7 +595,3 @@ class Heap:
 
 def _attribute_args(name: str, value: Any) -> tuple[Any, ...]:
     return (name,) if value is NULL else (name, value)
-
-
-def _values_of(container: Any) -> Any:
-    return container.values() if isinstance(container, dict) else container

@@ -89,5 +89,17 @@ def undo_attribute(obj: Any, name: str) -> Callable[[], None]:
     namespace = vars(obj) if hasattr(obj, "__dict__") else {}
     if name in namespace or (isinstance(obj, type) and hasattr(vars(type).get(name), "__set__")):
         value = namespace[name] if name in namespace else getattr(obj, name)
-        return lambda: setattr(obj, name, value)
-    return lambda: delattr(obj, name)
+        return lambda: set_attribute(obj, name, value)
+    return lambda: set_attribute(obj, name, NULL)
+
+
+def set_attribute(obj: Any, name: str, value: Any) -> None:
+    """Set (or, with `NULL`, delete) an attribute by C code, past what a metaclass makes of it."""
+    if isinstance(obj, type):
+        setter, deleter = type.__setattr__, type.__delattr__
+    else:
+        setter, deleter = setattr, delattr
+    if value is NULL:
+        deleter(obj, name)
+    else:
+        setter(obj, name, value)

@@ -15,6 +15,7 @@ from types import (
     FunctionType,
     GenericAlias,
     GetSetDescriptorType,
+    MappingProxyType,
     MemberDescriptorType,
     MethodType,
     ModuleType,
@@ -115,7 +116,8 @@ def generic_getattr(machine: Interpreter, obj: Any, cls: type, name: str) -> Any
     attribute = machine.lookup(cls, name)
     kind = type(attribute)
     if attribute is not NULL and (kind in _DATA_DESCRIPTORS or is_data_descriptor(machine, kind)):
-        return descriptor_get(machine, attribute, obj, cls, name)
+        if machine.lookup(kind, "__get__") is not NULL:
+            return descriptor_get(machine, attribute, obj, cls, name)
     namespace = instance_dict(obj)
     if namespace is not None:
         if machine.recording:
@@ -192,7 +194,9 @@ def type_getattr(machine: Interpreter, obj: Any, meta: type, name: str) -> Any:
     metaclass's `__getattr__`.
     """
     meta_attribute = machine.lookup(meta, name)
-    if meta_attribute is not NULL and is_data_descriptor(machine, type(meta_attribute)):
+    kind = type(meta_attribute)
+    is_data = meta_attribute is not NULL and is_data_descriptor(machine, kind)
+    if is_data and machine.lookup(kind, "__get__") is not NULL:
         return _metatype_get(machine, meta_attribute, obj, meta, name)
     attribute = machine.lookup(obj, name)
     if attribute is not NULL:
@@ -209,7 +213,9 @@ def type_getattr(machine: Interpreter, obj: Any, meta: type, name: str) -> Any:
 
 def _metatype_get(machine: Interpreter, attribute: Any, obj: Any, meta: type, name: str) -> Any:
     if type(attribute) in (GetSetDescriptorType, MemberDescriptorType):
-        return attribute.__get__(obj, meta)
+        value = attribute.__get__(obj, meta)
+        shows = type(value) is MappingProxyType and machine.heap.is_created(obj)
+        return machine.heap.create(value) if shows else value
     return descriptor_get(machine, attribute, obj, meta, name)
 
 

@@ -52,6 +52,9 @@ class Interpreter(Protocol):
     def python_call(self, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A frame for a Python function, or what the domain makes of the call."""
 
+    def frame_of(self, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame:
+        """The frame of a Python function, whatever the domain makes of calls of it."""
+
     def run_frame(self, frame: Frame, root: Any) -> Any:
         """Enter a frame as a root and run until it is left."""
 

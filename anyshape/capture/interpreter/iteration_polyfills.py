@@ -4,6 +4,7 @@ polyfills.py).
 
 from __future__ import annotations
 
+import operator
 import sys
 from typing import Any
 
@@ -16,6 +17,7 @@ from anyshape.capture.interpreter.intrinsic_names import (
 )
 
 PYTHON = sys.version_info[:2]
+_TOO_LARGE = "cannot fit 'int' into an index-sized integer"
 
 
 def iterator_by_iter(obj: Any) -> Any:
@@ -42,6 +44,12 @@ def items_until_index_error(obj: Any) -> Any:
 
 
 def calls_until(fn: Any, sentinel: Any) -> Any:
+    if not callable(fn):
+        raise TypeError("iter(v, w): v must be callable")
+    return called_until(fn, sentinel)
+
+
+def called_until(fn: Any, sentinel: Any) -> Any:
     while True:
         try:
             value = fn()
@@ -62,17 +70,23 @@ def next_or_default(iterator: Any, default: Any) -> Any:
 def list_of(iterable: Any) -> Any:
     cls = type(iterable)
     if find(cls, "__len__") is ABSENT and find(cls, "__length_hint__") is ABSENT:
-        return elements_of(iterable)
+        return elements_of(iter(iterable))
     iterator = iter(iterable)
     length_hint(iterable, 0)  # as list() and tuple() ask before they take the first element
     return elements_of(iterator)
 
 
+def taken(iterable: Any) -> Any:
+    return elements_of(iter(iterable))
+
+
 def elements_of(iterator: Any) -> Any:
-    values = []
-    for value in iterator:
+    values: list[Any] = []
+    while True:
+        value = next(iterator, ABSENT)
+        if value is ABSENT:
+            return values
         values.append(value)
-    return values
 
 
 def length_hint(obj: Any, default: Any) -> Any:
@@ -92,11 +106,13 @@ def length_hint(obj: Any, default: Any) -> Any:
         raise TypeError(f"__length_hint__ must be an integer, not {type(result).__name__}")
     if result < 0:
         raise ValueError("__length_hint__() should return >= 0")
+    if result > sys.maxsize:
+        raise OverflowError(_TOO_LARGE)
     return result
 
 
 def make_from_elements(make: Any, iterable: Any) -> Any:
-    return created(make(elements_of(iterable)))
+    return created(make(elements_of(iter(iterable))))
 
 
 def make_from_list(make: Any, iterable: Any, *rest: Any, **kwargs: Any) -> Any:
@@ -108,7 +124,7 @@ def fill_from_list(method: Any, receiver: Any, *iterables: Any) -> Any:
 
 
 def fill_from_elements(method: Any, receiver: Any, *iterables: Any) -> Any:
-    return method(receiver, *[elements_of(iterable) for iterable in iterables])
+    return method(receiver, *[elements_of(iter(iterable)) for iterable in iterables])
 
 
 def is_disjoint(members: Any, iterable: Any) -> Any:
@@ -123,6 +139,50 @@ def is_superset(members: Any, iterable: Any) -> Any:
         if value not in members:
             return False
     return True
+
+
+def extend_by(append: Any, receiver: Any, iterable: Any) -> None:
+    """`list.extend` and the like: what is taken is stored before the next one is asked for."""
+    for value in iterable:
+        append(receiver, value)
+
+
+def extend_list(receiver: Any, iterable: Any) -> None:
+    iterator = iter(iterable)
+    length_hint(iterable, 8)
+    while True:
+        value = next(iterator, ABSENT)
+        if value is ABSENT:
+            return
+        native(list.append, receiver, value)
+
+
+def fill_list(receiver: Any, iterable: Any) -> None:
+    native(list.clear, receiver)
+    extend_list(receiver, iterable)
+
+
+def extended(fill: Any, receiver: Any, iterable: Any) -> Any:
+    """`receiver += iterable`."""
+    fill(receiver, iterable)
+    return receiver
+
+
+def update_set(receiver: Any, *iterables: Any) -> None:
+    for iterable in iterables:
+        for value in iterable:
+            native(set.add, receiver, value)
+
+
+def remove_from_set(receiver: Any, *iterables: Any) -> None:
+    for iterable in iterables:
+        for value in iterable:
+            native(set.discard, receiver, value)
+
+
+def count_elements(counts: Any, iterable: Any) -> None:
+    for value in iterable:
+        native(dict.__setitem__, counts, value, native(dict.get, counts, value, 0) + 1)
 
 
 def store_slice(target: Any, key: Any, iterable: Any) -> Any:
@@ -163,13 +223,37 @@ def dict_of(make: Any, args: Any, kwargs: Any) -> Any:
     return created(make(*before, pairs, **kwargs))
 
 
-def dict_update_from(method: Any, receiver: Any, source: Any, kwargs: Any) -> Any:
-    pairs = mapping_pairs(source) if hasattr(source, "keys") else pairs_of(source)
-    return method(receiver, pairs, **kwargs)
+def dict_update_from(store: Any, receiver: Any, source: Any, kwargs: Any) -> None:
+    """`dict.update`: each pair is stored before the next one is asked for."""
+    if hasattr(source, "keys"):
+        for key in source.keys():
+            store(receiver, key, source[key])
+    else:
+        position = 0
+        for pair in source:
+            parts = list_of(pair)
+            if len(parts) != 2:
+                raise ValueError(
+                    f"dictionary update sequence element #{position} has length {len(parts)}; "
+                    "2 is required"
+                )
+            store(receiver, parts[0], parts[1])
+            position += 1
+    for name in kwargs:
+        store(receiver, name, kwargs[name])
+
+
+def dict_updated(store: Any, receiver: Any, source: Any) -> Any:
+    """`receiver |= source`."""
+    dict_update_from(store, receiver, source, {})
+    return receiver
 
 
 def zip_of(iterables: Any, strict: Any) -> Any:
-    iterators = [iter(iterable) for iterable in iterables]
+    return zipped([iter(iterable) for iterable in iterables], strict)
+
+
+def zipped(iterators: Any, strict: Any) -> Any:
     if not iterators:
         return
     while True:
@@ -195,22 +279,42 @@ def check_zip_ends(iterators: Any, position: Any) -> Any:
 
 
 def enumerate_of(iterable: Any, start: Any) -> Any:
-    for value in iterable:
-        yield start, value
-        start = start + 1
+    return enumerated(iter(iterable), operator.index(start))
+
+
+def enumerated(iterator: Any, count: Any) -> Any:
+    while True:
+        value = next(iterator, ABSENT)
+        if value is ABSENT:
+            return
+        count = count + 1
+        yield count - 1, value
 
 
 def map_of(fn: Any, *iterables: Any) -> Any:
-    if len(iterables) == 1:
-        for value in iterables[0]:
-            yield fn(value)
-    else:
-        for values in zip(*iterables, strict=False):
-            yield fn(*values)
+    return mapped(fn, [iter(iterable) for iterable in iterables])
+
+
+def mapped(fn: Any, iterators: Any) -> Any:
+    while True:
+        values: list[Any] = []
+        for iterator in iterators:
+            value = next(iterator, ABSENT)
+            if value is ABSENT:
+                return
+            values.append(value)
+        yield fn(*values)
 
 
 def filter_of(fn: Any, iterable: Any) -> Any:
-    for value in iterable:
+    return filtered(fn, iter(iterable))
+
+
+def filtered(fn: Any, iterator: Any) -> Any:
+    while True:
+        value = next(iterator, ABSENT)
+        if value is ABSENT:
+            return
         if value if fn is None or fn is bool else fn(value):
             yield value
 
@@ -285,15 +389,24 @@ def sorted_of(iterable: Any, key: Any, reverse: Any) -> Any:
     return created(values)
 
 
-def sort_in_place(values: Any, key: Any, reverse: Any) -> Any:
-    keys = values if key is None else [key(value) for value in values]
-    order = native(list, native(range, len(values)))
-    if reverse:
-        order.reverse()
-    order = merge_sorted(order, keys)
-    if reverse:
-        order.reverse()
-    values[:] = [values[index] for index in order]
+def sort_in_place(values: Any, key: Any, reverse: Any) -> None:
+    """`list.sort`: the list is empty meanwhile, so that a key or a comparison cannot change it."""
+    items = native(list, values)
+    native(list.clear, values)
+    try:
+        keys = items if key is None else [key(value) for value in items]
+        order = native(list, native(range, native(len, items)))
+        if reverse:
+            order.reverse()
+        order = merge_sorted(order, keys)
+        if reverse:
+            order.reverse()
+        items = [items[index] for index in order]
+    finally:
+        changed = native(len, values) > 0
+        native(list.__setitem__, values, slice(None), items)
+    if changed:
+        raise ValueError("list modified during sort")
 
 
 class Compared:

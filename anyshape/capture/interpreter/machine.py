@@ -8,6 +8,7 @@ interpreted call in its middle it is itself interpreted Python: see polyfills.py
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -196,11 +197,12 @@ class Machine:
         entered yet.
         """
         kwargs = NO_KWARGS if kwargs is None else kwargs
-        while True:
+        for _ in range(sys.getrecursionlimit()):
             result = self._call_once(fn, args, kwargs)
             if type(result) is not Call:
                 return result
             fn, args, kwargs = result.fn, result.args, result.kwargs or NO_KWARGS
+        raise RecursionError("maximum recursion depth exceeded")  # an object that calls itself
 
     def settle(self, result: Any) -> Any:
         """A hook's or handler's result with tail calls begun: a value or a `Frame`."""
@@ -280,6 +282,11 @@ class Machine:
                 return self.native(fn, args, kwargs)
             if self.recording:
                 domain.entered(fn)
+        return self.frame_of(fn, args, kwargs)
+
+    def frame_of(self, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame:
+        """The frame of a Python function, whatever the domain makes of calls of it."""
+        code = self.decoded(fn.__code__)
         if code.simple and not kwargs and len(args) == code.argument_count:
             locals_ = [*args, *[NULL] * (code.local_count - len(args))]
         else:

@@ -69,7 +69,7 @@ def copy_free_vars(machine: Interpreter, frame: Frame, arg: Any) -> None:
 def read_cell(machine: Interpreter, frame: Frame, slot: int) -> Any:
     """The contents of the cell in a slot."""
     cell = frame.locals[slot]
-    if machine.recording and not frame.code.hidden:
+    if machine.recording:
         value = machine.heap.cell(cell, frame.code.local_names[slot])
     else:
         value = contents(cell)

@@ -106,7 +106,7 @@ def binary_op(a: Any, b: Any, method: Any, reflected: Any, in_place: Any, sign: 
         slot = find(left, in_place)
         if _of_a_sequence(slot, sign):
             last = slot
-        elif slot is not ABSENT and slot is not None:
+        elif slot is not ABSENT:
             result = bind(slot, a, left)(b)
             if result is not NotImplemented:
                 return result
@@ -125,11 +125,11 @@ def binary_op(a: Any, b: Any, method: Any, reflected: Any, in_place: Any, sign: 
         if result is not NotImplemented:
             return result
         other = ABSENT
-    if slot is not ABSENT and slot is not None:
+    if slot is not ABSENT:
         result = bind(slot, a, left)(b)
         if result is not NotImplemented:
             return result
-    if other is not ABSENT and other is not None and left is not right:
+    if other is not ABSENT and left is not right:
         result = bind(other, b, right)(a)
         if result is not NotImplemented:
             return result
@@ -205,23 +205,30 @@ _object_ne = object.__ne__
 
 def compare_by(a: Any, b: Any, cls: Any, method: Any) -> Any:
     slot = find(cls, method)
-    if slot is ABSENT or slot is None:
+    if slot is ABSENT:
         return NotImplemented
     if slot is _object_ne:
-        result = bind(find(cls, "__eq__"), a, cls)(b)
+        result = compare_by(a, b, cls, "__eq__")
         return result if result is NotImplemented else not result
-    return bind(slot, a, cls)(b)
+    try:
+        bound = bind(slot, a, cls)
+    except BaseException:  # as `slot_tp_richcompare` has it
+        return NotImplemented
+    return bound(b)
 
 
 def sequence_compare(a: Any, b: Any, sign: Any) -> Any:
-    for x, y in native(zip, a, b):
+    """Comparing two elements may change the sequences: their lengths are asked for each time."""
+    equality = sign == "==" or sign == "!="
+    if equality and native(len, a) != native(len, b):
+        return sign == "!="
+    index = 0
+    while index < native(len, a) and index < native(len, b):
+        x, y = native(operator.getitem, a, index), native(operator.getitem, b, index)
+        index += 1
         if x is y or x == y:
             continue
-        if sign == "==":
-            return False
-        if sign == "!=":
-            return True
-        return _ORDERINGS[sign](x, y)
+        return sign == "!=" if equality else _ORDERINGS[sign](x, y)
     return _ORDERINGS[sign](native(len, a), native(len, b))
 
 
@@ -271,7 +278,9 @@ def length_by_len(value: Any) -> Any:
         result = operator.index(result)
     if result < 0:
         raise ValueError("__len__() should return >= 0")
-    return result
+    if result > sys.maxsize:
+        raise OverflowError("cannot fit 'int' into an index-sized integer")
+    return result if type(result) is int else int(result)
 
 
 def contains_by_method(container: Any, item: Any) -> Any:

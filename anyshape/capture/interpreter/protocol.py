@@ -10,7 +10,7 @@ where one call is all, else by a polyfill. Attributes are in attributes.py.
 from __future__ import annotations
 
 import operator
-from collections import defaultdict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Sequence
 from types import GenericAlias, MappingProxyType
 from typing import Any
@@ -108,9 +108,22 @@ def binary(machine: Interpreter, op: Operator, a: Any, b: Any) -> Any:
         return Call(polyfills.binary_op, (a, b, op.method, op.reflected, op.in_place, op.sign))
     if machine.recording and MappingProxyType in (left, right):
         a, b = machine.heap.behind(a), machine.heap.behind(b)
-    if op.in_place == "__ior__" and isinstance(a, dict) and must_be_taken_first(machine, b):
-        return Call(iteration_polyfills.dict_update_from, (op.function, a, b, {}))
+    if op.in_place is not None:
+        made = _taken_in_place(machine, op.in_place, a, b)
+        if made is not None:
+            return made
     return machine.native(op.function, (a, b), {})
+
+
+def _taken_in_place(machine: Interpreter, method: str, a: Any, b: Any) -> Call | None:
+    """`a += b` and `a |= b` where C code would iterate over what is the program's."""
+    if method == "__iadd__" and isinstance(a, (list, deque)) and needs_interpretation(machine, b):
+        append = iteration_polyfills.extend_list if isinstance(a, list) else deque.extend
+        return Call(iteration_polyfills.extended, (append, a, b))
+    if method == "__ior__" and isinstance(a, dict) and must_be_taken_first(machine, b):
+        store = OrderedDict.__setitem__ if isinstance(a, OrderedDict) else dict.__setitem__
+        return Call(iteration_polyfills.dict_updated, (store, a, b))
+    return None
 
 
 def _proxy_binary(machine: Interpreter, op: Operator, a: Any, b: Any) -> Any:
@@ -166,11 +179,21 @@ def compare(machine: Interpreter, sign: str, a: Any, b: Any) -> Any:
         return Call(polyfills.rich_compare, (a, b, method, reflected, sign))
     if machine.recording:
         a, b = machine.heap.mirror(a), machine.heap.mirror(b)
-        if any(
-            holds_proxy(v) or c_callbacks.defines(machine, v, c_callbacks.ORDER) for v in (a, b)
-        ):
+        if any(_is_compared_in_python(machine, value) for value in (a, b)):
             return _compare_containers(machine, sign, a, b, function)
+        machine.heap.look_inside(a)
+        machine.heap.look_inside(b)
     return function(a, b)
+
+
+def _is_compared_in_python(machine: Interpreter, value: Any) -> bool:
+    """Whether C code that compares it would meet a proxy, code of the program, or a container that
+    is not what the program sees."""
+    return (
+        holds_proxy(value)
+        or c_callbacks.defines(machine, value, c_callbacks.ORDER)
+        or machine.heap.holds_changed(value)
+    )
 
 
 def _compare_containers(
@@ -417,7 +440,7 @@ def store_item(machine: Interpreter, obj: Any, key: Any, value: Any) -> Any:
         raise TypeError(f"{cls.__name__!r} object {_DOES_NOT[delete]} item {what}")
     if in_python:
         return call_bound(machine, attribute, obj, (key,) if delete else (key, value), None)
-    if type(key) is slice and machine.recording and must_be_taken_first(machine, value):
+    if type(key) is slice and must_be_taken_first(machine, value):
         return Call(iteration_polyfills.store_slice, (obj, key, value))
     if machine.recording:
         key = plain_key(machine, key) if isinstance(obj, dict) else key

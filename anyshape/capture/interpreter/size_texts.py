@@ -42,31 +42,38 @@ def is_shown_later(machine: Interpreter, value: Any) -> bool:
     """Whether it is a container with sizes in it, which native code may not look into."""
     if not machine.recording or type(value).__repr__ not in SHOWN_BY_C:
         return False
-    return is_shown(machine, value) and any(True for _ in numbers_in(value))
+    return any(True for _ in numbers_in(value)) and is_shown(machine, value)
 
 
 SHOWN_BY_C = frozenset({tuple.__repr__, list.__repr__, dict.__repr__})
 
 
-def is_shown(machine: Interpreter, value: Any) -> bool:
+def is_shown(machine: Interpreter, value: Any, outer: tuple[Any, ...] = ()) -> bool:
     """Only constants, symbolic numbers and texts, all the way down: the text is CPython's."""
     kind = type(value)
+    if any(value is container for container in outer):
+        return False
+    outer = (*outer, value)
     if kind in PLAIN or kind in (SizeValue, ScalarValue) or is_text(value):
         return True
     if kind in (list, dict) and not machine.heap.is_created(value):
         return False
     if kind is dict:
         plain = all(type(key) in PLAIN for key in value)
-        return plain and all(is_shown(machine, item) for item in value.values())
+        return plain and all(is_shown(machine, item, outer) for item in value.values())
     if kind is list or (isinstance(value, tuple) and kind.__repr__ is tuple.__repr__):
-        return all(is_shown(machine, item) for item in value)
+        return all(is_shown(machine, item, outer) for item in value)
     return kind.__module__ == "torch" and isinstance(value, tuple)  # a size without symbols
 
 
 def numbers_in(value: Any) -> Iterator[Any]:
     """The symbolic numbers and texts in it."""
-    if type(value) in (SizeValue, ScalarValue) or is_text(value):
-        yield value
-    elif isinstance(value, (tuple, list, dict)):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from numbers_in(item)
+    pending, seen = [value], {id(value)}
+    while pending:
+        found = pending.pop()
+        if type(found) in (SizeValue, ScalarValue) or is_text(found):
+            yield found
+        elif isinstance(found, (tuple, list, dict)):
+            inside = [*(dict.values(found) if isinstance(found, dict) else found)]
+            pending += [item for item in inside if id(item) not in seen]
+            seen.update(map(id, inside))

@@ -143,17 +143,27 @@ def _new_container(new: Any) -> Handler:
     return handler
 
 
+# Those that store what they take before they ask for more, and how.
+_STEPWISE: dict[Any, tuple[Any, ...]] = {
+    list.extend: (iteration_polyfills.extend_list,),
+    list.__init__: (iteration_polyfills.fill_list,),
+    deque.extend: (iteration_polyfills.extend_by, deque.append),
+    deque.extendleft: (iteration_polyfills.extend_by, deque.appendleft),
+    set.update: (iteration_polyfills.update_set,),
+    set.difference_update: (iteration_polyfills.remove_from_set,),
+    purity.COUNT_ELEMENTS: (iteration_polyfills.count_elements,),
+}
+
+
 def _filler(method: Any) -> Handler:
     """`list.extend` and the like, which iterate over their arguments."""
-    hinted = method in (list.extend, list.__init__)
     needs = protocol.needs_interpretation if method in _STORING else protocol.must_be_taken_first
-    polyfill = (
-        iteration_polyfills.fill_from_list if hinted else iteration_polyfills.fill_from_elements
-    )
+    whole = (iteration_polyfills.fill_from_elements, method)
+    polyfill, *first = _STEPWISE.get(method, whole)
 
     def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         if any(needs(machine, arg) for arg in args[1:]):
-            return Call(polyfill, (method, *args))
+            return Call(polyfill, (*first, *args))
         return machine.native(method, args, kwargs)
 
     return handler
@@ -189,9 +199,11 @@ def _dict_maker(make: Any, place: int = 0) -> Handler:
 
 
 def _dict_update(method: Any) -> Handler:
+    store = OrderedDict.__setitem__ if method is OrderedDict.update else dict.__setitem__
+
     def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         if len(args) == 2 and _is_python_source(machine, args[1]):
-            return Call(iteration_polyfills.dict_update_from, (method, *args, kwargs))
+            return Call(iteration_polyfills.dict_update_from, (store, *args, kwargs))
         return machine.native(method, args, kwargs)
 
     return handler

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from types import CodeType, GeneratorType
 from typing import Any
 
-from anyshape.capture.heap.values import NULL, PROXIES, Call
-from anyshape.capture.interpreter import attributes, class_polyfills, polyfills, protocol
+from anyshape.capture.heap.values import NULL, PROXIES, Break, Call
+from anyshape.capture.interpreter import attributes, class_polyfills, polyfills
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.frame_views import FrameView
@@ -114,16 +114,41 @@ def _object_delattr(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _type_setattr(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) != 3 or kwargs:
+        return machine.native(type.__setattr__, args, kwargs)
     return machine.heap.native_setattr(*args)
+
+
+def _type_delattr(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) != 2 or kwargs:
+        return machine.native(type.__delattr__, args, kwargs)
+    return machine.heap.native_setattr(*args, NULL)
 
 
 # ---- classes -------------------------------------------------------------------------------------
 def _type(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 1 and not kwargs:
         return type_of(machine, args[0])
-    if machine.recording:
-        return machine.heap.create(machine.native(type, args, kwargs))
-    return machine.native(type, args, kwargs)
+    return made_class(machine, type, args, kwargs)
+
+
+def made_class(machine: Interpreter, make: Any, args: Args, kwargs: Kwargs) -> Any:
+    """`make(*args)` of a metaclass or `type.__new__`: C code that names the module of the calling
+    frame, which is not ours."""
+    if machine.heap.journal is not None:
+        raise Break("fork-write", "a class is made inside a fork")  # C calls `__set_name__`
+    frame = visible_frame(machine)
+    namespace = args[-1] if args else None
+    if isinstance(namespace, dict) and len(args) in (3, 4) and frame is not None:
+        module = frame.globals.get("__name__", NULL)
+        if module is not NULL and "__module__" not in namespace:
+            args = (*args[:-1], {**namespace, "__module__": module})
+    made = machine.native(make, args, kwargs)
+    return machine.heap.create(made) if machine.recording else made
+
+
+def _type_new(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    return made_class(machine, type.__new__, args, kwargs)
 
 
 def type_of(machine: Interpreter, value: Any) -> type:
@@ -301,12 +326,10 @@ def _eval(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _run_source(machine: Interpreter, mode: str, args: Args, kwargs: Kwargs) -> Any:
-    source, *rest = args
     frame = visible_frame(machine)
-    globals_ = rest[0] if rest else None
-    names = rest[1] if len(rest) > 1 else None
-    if frame is None or kwargs:
+    if frame is None or kwargs or not 1 <= len(args) <= 3:
         return machine.native(exec if mode == "exec" else eval, args, kwargs)
+    source, globals_, names = (*args, None, None)[:3]
     if globals_ is None:
         globals_ = frame.globals
         if names is None:
@@ -315,13 +338,14 @@ def _run_source(machine: Interpreter, mode: str, args: Args, kwargs: Kwargs) -> 
         raise TypeError(f"{mode}() globals must be a dict, not {type(globals_).__name__}")
     if names is None:
         names = globals_
-    if "__builtins__" not in globals_:
-        protocol.store_item(machine, globals_, "__builtins__", frame.builtins)
+    scope = machine.heap.item_or_null(globals_, "__builtins__")
+    if scope is NULL:
+        scope = frame.builtins
+        machine.native(dict.__setitem__, (globals_, "__builtins__", scope), {})
     code = source if type(source) is CodeType else _compile(frame, source, mode)
     decoded = machine.decoded(code)
     if decoded.unsupported or code.co_freevars:
         return machine.native(exec if mode == "exec" else eval, args, kwargs)
-    scope = globals_["__builtins__"]
     slots = [NULL] * decoded.local_count
     return Frame(decoded, globals_, scope if isinstance(scope, dict) else vars(scope), slots, names)
 
@@ -341,7 +365,11 @@ def _compile_builtin(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     """`compile()` inherits the future statements of the virtual frame, not of ours."""
     frame = visible_frame(machine)
     names = ("source", "filename", "mode", "flags", "dont_inherit", "optimize")
-    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    positional = dict(zip(names, args, strict=False))
+    given = {**positional, **kwargs}
+    twice = len(args) > len(names) or not positional.keys().isdisjoint(kwargs)
+    if twice or type(given.get("flags", 0)) is not int:
+        return machine.native(compile, args, kwargs)
     if frame is not None and not given.get("dont_inherit"):
         given["flags"] = given.get("flags", 0) | frame.code.code.co_flags & _FUTURES
     given["dont_inherit"] = True
@@ -362,6 +390,8 @@ OBJECT_BUILTINS: dict[Any, Handler] = {
     object.__setattr__: _object_setattr,
     object.__delattr__: _object_delattr,
     type.__setattr__: _type_setattr,
+    type.__delattr__: _type_delattr,
+    type.__new__: _type_new,
     isinstance: _isinstance,
     issubclass: _issubclass,
     globals: _globals,

@@ -111,9 +111,7 @@ def build_class(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, A
 def run_class_body(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The frame of a class body, whose names are those of `namespace`."""
     body, namespace = args
-    frame = machine.python_call(body, (), {})
-    if type(frame) is not Frame:
-        raise TypeError("a class body must be a plain function")
+    frame = machine.frame_of(body, (), {})
     frame.names = namespace
     return frame
 

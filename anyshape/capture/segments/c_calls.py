@@ -25,11 +25,19 @@ from anyshape.capture.sizes import formed_texts, numbers
 from anyshape.capture.tensors import tensor_methods, tensor_ops
 from anyshape.capture.tensors.meta import eager_call
 
+WEAK = (weakref.ref, weakref.ProxyType, weakref.CallableProxyType)
+
 
 def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What the call gives: a value of the graph, what it gives natively, or a break."""
     if type(fn) is weakref.ref and not args and not kwargs:  # its hash is that of what it leads to
         return domain.read(fn, "target", None, fn())
+    if (
+        isinstance(fn, type)
+        and issubclass(fn, WEAK)
+        and any(map(domain.machine.heap.is_created, args))
+    ):
+        raise unknown(domain, fn)  # when the object dies, nobody knows while capturing
     _refuse_unhashed(domain, fn)
     text = (
         formed_texts.formed(domain, fn, args, kwargs)

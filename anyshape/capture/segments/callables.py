@@ -311,6 +311,16 @@ def _deferred(fn: Any) -> Callable[..., None]:
     return lambda domain, args, kwargs: domain.defer(fn, args, kwargs)
 
 
+PRINT_OPTIONS = frozenset({"sep", "end", "file", "flush"})
+
+
+def _print(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for name in kwargs:
+        if name not in PRINT_OPTIONS:
+            raise TypeError(f"{name!r} is an invalid keyword argument for print()")
+    domain.defer(print, args, kwargs)
+
+
 def _import(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     module = __import__(*args, **kwargs)
     if sys.modules.get(module.__name__) is module:
@@ -341,7 +351,7 @@ NATIVE: Mapping[Any, Callable[..., Any]] = {
     _C._has_torch_function_unary: _has_override,
     _C._has_torch_function_variadic: _has_override,
     torch.overrides.handle_torch_function: _handle_override,
-    print: _deferred(print),
+    print: _print,
     warnings.warn: _deferred(warnings.warn),
     id: _id,
     _C._nn._parse_to: lambda domain, args, kwargs: _C._nn._parse_to(*args, **kwargs),

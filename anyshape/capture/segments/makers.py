@@ -10,11 +10,12 @@ from __future__ import annotations
 import functools
 import operator
 import types
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.interpreter.attributes import HEAP_TYPE
 
 if TYPE_CHECKING:
     from anyshape.capture.segments.segment_end import Rebuilder
@@ -35,8 +36,8 @@ def _list(rebuilder: Rebuilder, value: list[Any]) -> str:
         rebuilder.add(f"{name} = []")
     else:
         rebuilder.add(f"{name} = list.__new__({rebuilder.constant(type(value))})")
-        _attributes(rebuilder, name, value)
-    if value:
+        attributes(rebuilder, name, value)
+    if list.__len__(value):
         items = ", ".join(rebuilder.text(item) for item in list.__iter__(value))
         rebuilder.add(f"list.extend({name}, [{items}])")
     return name
@@ -45,14 +46,14 @@ def _list(rebuilder: Rebuilder, value: list[Any]) -> str:
 def _dict(rebuilder: Rebuilder, value: dict[Any, Any]) -> str:
     name = rebuilder.fresh(value)
     kind = type(value)
+    made = rebuilder.constant(_base_in_c(kind))
     rebuilder.add(
-        f"{name} = {{}}"
-        if kind is dict
-        else f"{name} = {rebuilder.constant(kind)}.__new__({rebuilder.constant(kind)})"
+        f"{name} = {{}}" if kind is dict else f"{name} = {made}.__new__({rebuilder.constant(kind)})"
     )
-    factory = getattr(value, "default_factory", None)
-    if factory is not None:
-        rebuilder.add(f"{name}.default_factory = {rebuilder.text(factory)}")
+    if isinstance(value, defaultdict):
+        factory = vars(defaultdict)["default_factory"]
+        text, setter = rebuilder.text(factory.__get__(value)), rebuilder.constant(factory.__set__)
+        rebuilder.add(f"{setter}({name}, {text})")
     base = OrderedDict if isinstance(value, OrderedDict) else dict
     setter = rebuilder.constant(base.__setitem__)
     for key, item in base.items(value):
@@ -63,21 +64,35 @@ def _dict(rebuilder: Rebuilder, value: dict[Any, Any]) -> str:
             else f"{setter}({name}, {rebuilder.text(key)}, {text})"
         )
     if kind is not dict:
-        _attributes(rebuilder, name, value)
+        attributes(rebuilder, name, value)
     return name
 
 
 def _set(rebuilder: Rebuilder, value: set[Any]) -> str:
     name = rebuilder.fresh(value)
-    items = ", ".join(rebuilder.text(item) for item in value)
-    rebuilder.add(f"{name} = {rebuilder.constant(type(value))}([{items}])")
+    kind = rebuilder.constant(type(value))
+    rebuilder.add(f"{name} = set.__new__({kind})")
+    attributes(rebuilder, name, value)
+    items = ", ".join(rebuilder.text(item) for item in set.__iter__(value))
+    rebuilder.add(f"set.update({name}, [{items}])")
+    return name
+
+
+def _frozenset(rebuilder: Rebuilder, value: frozenset[Any]) -> str:
+    items = ", ".join(rebuilder.text(item) for item in frozenset.__iter__(value))
+    name = rebuilder.fresh(value)
+    rebuilder.add(f"{name} = frozenset.__new__({rebuilder.constant(type(value))}, [{items}])")
+    attributes(rebuilder, name, value)
     return name
 
 
 def _deque(rebuilder: Rebuilder, value: deque[Any]) -> str:
     name = rebuilder.fresh(value)
-    items = ", ".join(rebuilder.text(item) for item in value)
-    rebuilder.add(f"{name} = {rebuilder.constant(deque)}([{items}], {value.maxlen!r})")
+    made, kind = rebuilder.constant(deque), rebuilder.constant(type(value))
+    rebuilder.add(f"{name} = {made}.__new__({kind})")
+    attributes(rebuilder, name, value)
+    items = ", ".join(rebuilder.text(item) for item in deque.__iter__(value))
+    rebuilder.add(f"{made}.__init__({name}, [{items}], {value.maxlen!r})")
     return name
 
 
@@ -116,17 +131,58 @@ def _function(rebuilder: Rebuilder, value: types.FunctionType) -> str:
     rebuilder.add(f"{name}.__defaults__ = {rebuilder.text(value.__defaults__)}")
     rebuilder.add(f"{name}.__kwdefaults__ = {rebuilder.text(value.__kwdefaults__)}")
     rebuilder.add(f"{name}.__qualname__ = {value.__qualname__!r}")
+    rebuilder.add(f"{name}.__doc__ = {rebuilder.text(value.__doc__)}")
+    rebuilder.add(f"{name}.__module__ = {rebuilder.text(value.__module__)}")
+    if value.__annotations__:
+        rebuilder.add(f"{name}.__annotations__ = {rebuilder.text(value.__annotations__)}")
     for key, item in value.__dict__.items():
         rebuilder.add(f"{name}.__dict__[{key!r}] = {rebuilder.text(item)}")
     return name
 
 
 def _exception(rebuilder: Rebuilder, value: BaseException) -> str:
+    """Made as C code does, whatever its class says; then its state, and what it was raised of."""
+    base = _base_in_c(type(value))
+    made, kind = rebuilder.constant(base), rebuilder.constant(type(value))
+    args = rebuilder.text(value.args)
     name = rebuilder.fresh(value)
-    kind = rebuilder.constant(type(value))
-    rebuilder.add(f"{name} = {kind}.__new__({kind}, *{rebuilder.text(value.args)})")
-    _attributes(rebuilder, name, value)
+    rebuilder.add(f"{name} = {made}.__new__({kind}, *{args})")
+    rebuilder.add(f"{name}.args = {args}")
+    for member in _members(base):
+        content = member.__get__(value)
+        if content is not None:
+            setter = rebuilder.constant(member.__set__)
+            rebuilder.add(f"{setter}({name}, {rebuilder.text(content)})")
+    for link in ("__context__", "__cause__", "__suppress_context__"):
+        if getattr(value, link):
+            rebuilder.add(f"{name}.{link} = {rebuilder.text(getattr(value, link))}")
+    rebuilder.add(f"{name}.__traceback__ = {_traceback(rebuilder, value.__traceback__)}")
+    attributes(rebuilder, name, value)
     return name
+
+
+def _base_in_c(kind: type) -> type:
+    """The class whose C code makes the instances, whatever classes of the program say."""
+    return next(base for base in kind.__mro__ if not base.__flags__ & HEAP_TYPE)
+
+
+def _members(base: type) -> list[Any]:
+    """The fields that C code keeps in exceptions of a class, such as `OSError.filename`."""
+    found = [m for b in base.__mro__ for m in vars(b).values() if type(m) is MEMBER]
+    return [m for m in found if m.__objclass__ is not BaseException and m.__name__ not in READ_ONLY]
+
+
+MEMBER = types.MemberDescriptorType
+READ_ONLY = frozenset({"message", "exceptions"})  # of exception groups: made of their arguments
+
+
+def _traceback(rebuilder: Rebuilder, value: types.TracebackType | None) -> str:
+    """Its lines, with the frame that stands for each code."""
+    if value is None:
+        return "None"
+    following = _traceback(rebuilder, value.tb_next)
+    made, frame = rebuilder.constant(types.TracebackType), rebuilder.constant(value.tb_frame)
+    return f"{made}({following}, {frame}, {value.tb_lasti}, {value.tb_lineno})"
 
 
 def _getter(rebuilder: Rebuilder, value: Any) -> str:
@@ -138,7 +194,10 @@ def _getter(rebuilder: Rebuilder, value: Any) -> str:
 
 def _bytearray(rebuilder: Rebuilder, value: bytearray) -> str:
     name = rebuilder.fresh(value)
-    rebuilder.add(f"{name} = {rebuilder.constant(bytearray)}({bytes(value)!r})")
+    made, kind = rebuilder.constant(bytearray), rebuilder.constant(type(value))
+    rebuilder.add(f"{name} = {made}.__new__({kind})")
+    rebuilder.add(f"{made}.__init__({name}, {bytes(value)!r})")
+    attributes(rebuilder, name, value)
     return name
 
 
@@ -154,7 +213,7 @@ def instance(rebuilder: Rebuilder, value: Any) -> str:
         raise broken("escape", f"an object of class {kind.__name__}")
     name = rebuilder.fresh(value)
     rebuilder.add(f"{name} = object.__new__({rebuilder.constant(kind)})")
-    _attributes(rebuilder, name, value)
+    attributes(rebuilder, name, value)
     return name
 
 
@@ -175,7 +234,8 @@ def _slots(kind: type) -> list[str]:
     return [name for name in names if name not in ("__dict__", "__weakref__")]
 
 
-def _attributes(rebuilder: Rebuilder, name: str, value: Any) -> None:
+def attributes(rebuilder: Rebuilder, name: str, value: Any) -> None:
+    """What lies in the object's `__dict__` and slots."""
     namespace = getattr(value, "__dict__", None)
     if namespace:
         items = [(key, rebuilder.text(item)) for key, item in namespace.items()]
@@ -192,7 +252,8 @@ def _attributes(rebuilder: Rebuilder, name: str, value: Any) -> None:
 MAKERS: tuple[tuple[Any, Callable[[Rebuilder, Any], str]], ...] = (
     (list, _list),
     (dict, _dict),
-    ((set, frozenset), _set),
+    (set, _set),
+    (frozenset, _frozenset),
     (deque, _deque),
     (types.CellType, _cell),
     (functools.partial, _partial),

@@ -40,7 +40,7 @@ from anyshape.capture.interpreter.continuations import Continuation
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.recording.domain import RecordingDomain
-from anyshape.capture.segments.makers import MAKERS, instance
+from anyshape.capture.segments.makers import MAKERS, attributes, instance
 from anyshape.capture.segments.suspended_generators import STATE
 from anyshape.capture.tensors.tensor_ops import SizeTuple
 from anyshape.ir.graph import Arg
@@ -237,7 +237,16 @@ class Rebuilder:
             return f"{self.constant(torch.Size)}([{', '.join(parts)}])"
         if self.is_fixed(value):
             return self.constant(value)
-        return f"({', '.join(parts)},)" if parts else "()"
+        return self._named_tuple(value, f"({', '.join(parts)},)")
+
+    def _named_tuple(self, value: Any, text: str) -> str:
+        """One that lies in itself, by way of a list, has been made by now."""
+        known = self._made.get(id(value))
+        if known is not None:
+            return known
+        name = self.fresh(value)
+        self.add(f"{name} = {text}")
+        return name
 
     def _tuple_subclass(self, value: Any) -> str:
         if self.is_fixed(value):
@@ -245,8 +254,11 @@ class Rebuilder:
         parts = ", ".join(self.text(item) for item in value)
         made_by_itself = hasattr(type(value), "n_sequence_fields")  # a struct sequence of C
         if made_by_itself or isinstance(value, torch.Size):  # which tuple.__new__ refuses
-            return f"{self.constant(type(value))}(({parts},))"
-        return f"tuple.__new__({self.constant(type(value))}, ({parts},))"
+            return self._named_tuple(value, f"{self.constant(type(value))}(({parts},))")
+        made = f"tuple.__new__({self.constant(type(value))}, ({parts},))"
+        name = self._named_tuple(value, made)
+        attributes(self, name, value)
+        return name
 
     def is_fixed(self, value: Any) -> bool:
         """Whether a tuple holds only constants, all the way down."""

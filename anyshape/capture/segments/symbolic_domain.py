@@ -272,6 +272,8 @@ class SymbolicDomain(ReadingDomain):
             return torch.Size(parts)
         if issubclass(cls, torch.Tensor):
             raise broken("unknown-call", f"making a {cls.__name__}")
+        if type(self.machine.lookup(cls, "__del__")) is types.FunctionType:
+            raise broken("unknown-call", f"{cls.__name__}.__del__, when the object is dropped,")
         return NotImplemented
 
     # ---- proxies ---------------------------------------------------------------------------------

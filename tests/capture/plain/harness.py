@@ -32,6 +32,7 @@ MODULES = (
     "builtin_functions",
     "library",
     "scopes",
+    "semantics",
     "new_in_312",
 )
 Case = Callable[[], Any]

@@ -1,0 +1,32 @@
+"""The containers that lie in a container, as the program sees them.
+
+In: a container and how one from outside is seen (`Heap.mirror`). Out: each container in it, all the
+way down, once, however they hold each other.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+
+
+def containers_in(state: Any, seen_as: Callable[[Any], Any]) -> Iterator[Any]:
+    """As they lie there, outermost first; what lies in an outside one is that of its mirror."""
+    pending, seen = [state], {id(state)}
+    while pending:
+        value = pending.pop()
+        if not isinstance(value, CONTAINERS):
+            continue
+        for item in values_of(value):
+            if isinstance(item, CONTAINERS) and id(item) not in seen:
+                seen.add(id(item))
+                yield item
+                pending.append(seen_as(item))
+
+
+def values_of(container: Any) -> Any:
+    """What a container holds; of a dict, its values."""
+    return container.values() if isinstance(container, dict) else container

@@ -32,13 +32,8 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
     """What the call gives: a value of the graph, what it gives natively, or a break."""
     if type(fn) is weakref.ref and not args and not kwargs:  # its hash is that of what it leads to
         return domain.read(fn, "target", None, fn())
-    if (
-        isinstance(fn, type)
-        and issubclass(fn, WEAK)
-        and any(map(domain.machine.heap.is_created, args))
-    ):
-        raise unknown(domain, fn)  # when the object dies, nobody knows while capturing
     _refuse_unhashed(domain, fn)
+    _refuse_weak(domain, fn, args)
     text = (
         formed_texts.formed(domain, fn, args, kwargs)
         if fn in formed_texts.FORMERS
@@ -74,6 +69,13 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
     if callables.is_pure(fn, args) and _reads_nothing_else(domain, fn, args, kwargs):
         return _call_pure(domain, fn, args, kwargs)
     raise unknown(domain, fn)
+
+
+def _refuse_weak(domain: RecordingDomain, fn: Any, args: tuple[Any, ...]) -> None:
+    """When an object made here dies, nobody knows while capturing."""
+    weak = isinstance(fn, type) and issubclass(fn, WEAK)
+    if weak and any(map(domain.machine.heap.is_created, args)):
+        raise unknown(domain, fn)
 
 
 def _refuse_unhashed(domain: RecordingDomain, fn: Any) -> None:

@@ -51,6 +51,12 @@ class Options:
     verify_programs: bool = option(
         False, "prove of each program that no step writes over memory that is still needed"
     )
+    break_every: int = option(
+        0, "for tests: a graph break after every so many instructions; 0: only where needed"
+    )
+    break_seed: int = option(
+        0, "for tests: with break_every, breaks at random, about as often; 0: at that distance"
+    )
     # where kernels come from
     cache: bool = option(True, "keep kernels and programs on disk")
     cache_dir: str = option("", "directory of the cache; empty: no place for one was found")

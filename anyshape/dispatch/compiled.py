@@ -84,6 +84,8 @@ class Compiled:
         self.uncompiled = 0
         self.mistakes: dict[tuple[Any, ...], AnyshapeError] = {}  # of ours, each told once
         self.warned: set[str] = set()  # other codes
+        self.stressed = options.break_every > 0
+        self.max_points = sys.maxsize if self.stressed else MAX_POINTS
         self.parameters = parameters_of(fn)
         self.names = self.parameters.positional
         self.declaration = declaration
@@ -127,7 +129,7 @@ class Compiled:
 
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any], slots: list[Any]) -> Any:
         stance = current_stance()
-        if stance == "force_eager" or len(self.points) > MAX_POINTS:
+        if stance == "force_eager" or len(self.points) > self.max_points:
             return self.fn(*args, **kwargs)
         texts = [
             self.names[i] if i < len(self.names) else f"args[{i}]" for i in range(len(args))
@@ -158,7 +160,7 @@ class Compiled:
             if variant is not None and variant.suspect is not None:
                 self._mistaken(variant.suspect)
             return result
-        if variant.profitability.is_lost(slots):
+        if variant.profitability.is_lost(slots) and not self.stressed:
             self.uncompiled += 1
             return self.fn(*args, **kwargs)
         try:
@@ -194,12 +196,12 @@ class Compiled:
         `numbers` are those that were symbolic where the last segment ended, and stay so. `call`
         are counted.
         """
-        for _ in range(MAX_SEGMENTS):
+        for _ in range(sys.maxsize if self.stressed else MAX_SEGMENTS):
             done, value, raised = step(machine)
             if suspect is not None and not raised:
                 self._mistaken(suspect)
             suspect = None
-            if not done:
+            if not done and not self.stressed:
                 done, value = self.interpreted.go_on(machine, call)
             if done:
                 return value
@@ -252,7 +254,7 @@ class Compiled:
                 "E221", guard=str(failure) if failure else "this call was never compiled"
             )
         point = self._without_stale(point, entry)
-        if len(point.variants) >= self.options.max_variants or len(self.points) > MAX_POINTS:
+        if len(point.variants) >= self.options.max_variants or len(self.points) > self.max_points:
             self._go_native(entry.key, self._too_many(point, entry))
             return None
         point = self._widened(point, entry)

@@ -116,8 +116,12 @@ def _run(machine: Machine, region: InterpretedRegion, call: CallRecord) -> bool:
         except Finished:
             raise
         except BaseException as error:
-            if unwinding.unwind(machine, error) is None:
-                raise (machine.escaped or error) from None
+            raised: BaseException | None = error
+        else:
+            raised = None
+        if raised is not None:
+            if unwinding.unwind(machine, raised) is None:
+                unwinding.leave(machine.escaped or raised)
             switched = machine.current()
         if at in ends:
             return True

@@ -7,6 +7,7 @@ program ends in what cannot be rebuilt, or raises, the variant says to run it na
 from __future__ import annotations
 
 import dataclasses
+import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +23,8 @@ from anyshape.capture.heap.breaks import GraphBreak, record_of
 from anyshape.capture.heap.values import Break, InterpreterBug, ProxyLeak
 from anyshape.capture.interpreter.frame import Frame, locate
 from anyshape.capture.interpreter.machine import Machine
-from anyshape.capture.python.language import python_machine
+from anyshape.capture.interpreter.stressed import StressedMachine
+from anyshape.capture.python.language import PYTHON, python_machine
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.segments.declared_results import prove_returned
 from anyshape.capture.segments.segment_end import finish
@@ -74,6 +76,7 @@ class Specializer:
     breaks: list[GraphBreak] = field(default_factory=list)
     compile_seconds: float = 0.0
     capture_seconds: float = 0.0
+    captures: int = 0
 
     def variant(self, point: Point, entry: Entry) -> Variant:
         """One capture from the entry on, compiled."""
@@ -105,7 +108,7 @@ class Specializer:
             turns=self.options.unroll_budget,
             forms_texts=assumed.forms_texts,
         )
-        machine = python_machine(domain, self.codes)
+        machine = self._machine(domain)
         if entry.placed is not None:
             recorder.declare(entry.placed)
             recorder.front = entry.placed.front(entry.slots)
@@ -114,6 +117,15 @@ class Specializer:
         finally:
             self.captured |= domain.interpreted
             domain.forget()
+
+    def _machine(self, domain: SymbolicDomain) -> Machine:
+        every = self.options.break_every
+        if not every:
+            return python_machine(domain, self.codes)
+        self.captures += 1
+        random_ = random.Random(f"{self.options.break_seed} {self.captures}")
+        count = random_.randint(1, 2 * every) if self.options.break_seed else every
+        return StressedMachine(domain, PYTHON, self.codes, count)
 
     def _specialize(
         self, machine: Machine, domain: SymbolicDomain, entry: Entry, started: float

@@ -93,10 +93,12 @@ def step(machine: Machine) -> tuple[bool, Any, bool]:
     except Finished as finished:
         return True, finished.value, False
     except BaseException as error:
-        if unwinding.unwind(machine, error) is None:
-            raise (machine.escaped or error) from None
-        return False, None, True
-    return False, None, False
+        raised = error
+    else:
+        return False, None, False
+    if unwinding.unwind(machine, raised) is None:
+        unwinding.leave(machine.escaped or raised)
+    return False, None, True
 
 
 @dataclass(slots=True)

@@ -16,7 +16,8 @@ NAMES = """
 abc augassign baseexception binop bisect bool builtin call class collections compare complex
 contains context contextlib copy dataclasses datetime decimal decorators defaultdict deque descr
 dict dictviews dynamic enum enumerate except_star exception_hierarchy exception_variations
-exceptions float fractions fstring funcattrs functools generator_stop generators genericalias genericclass
+exceptions float fractions fstring funcattrs functools generator_stop generators genericalias
+genericclass
 grammar hash heapq int isinstance iter itertools json keywordonlyarg list long
 math metaclass named_expressions operator opcodes ordered_dict patma pickle positional_only_arg pow
 property raise random range re richcmp scope set slice sort statistics string struct subclassinit

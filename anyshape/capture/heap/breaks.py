@@ -106,6 +106,9 @@ BREAKS: Mapping[str, BreakKind] = {
     "outside-iterator": BreakKind(
         "E201", "a {what} from outside is advanced", "iterate over the container itself"
     ),
+    "stress": BreakKind(
+        "E201", "the option break_every ends the segment here", "leave the option out"
+    ),
     "escape": BreakKind(
         "E201",
         "{what} would leave the compiled function",

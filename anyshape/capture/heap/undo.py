@@ -7,10 +7,12 @@ from __future__ import annotations
 import operator
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from types import CellType
+from types import CellType, MemberDescriptorType
 from typing import Any
 
 from anyshape.capture.heap.values import NULL, Break
+
+HEAP_TYPE = 1 << 9
 
 
 def write_cell(cell: CellType, value: Any) -> None:
@@ -103,3 +105,10 @@ def set_attribute(obj: Any, name: str, value: Any) -> None:
         deleter(obj, name)
     else:
         setter(obj, name, value)
+
+
+def is_of_slots(descriptor: Any) -> bool:
+    """Whether it is one of `__slots__`, which takes any value; others of C may refuse some."""
+    return type(descriptor) is MemberDescriptorType and bool(
+        descriptor.__objclass__.__flags__ & HEAP_TYPE
+    )

@@ -271,6 +271,9 @@ class Domain:
     def will_drop(self, generator: Any) -> None:
         """A recording machine is about to throw a generator away that has code to run then."""
 
+    def will_raise(self, error: BaseException) -> None:
+        """A recording machine is about to raise an exception: its traceback will be written to."""
+
     def outside_iterators(self) -> dict[int, tuple[Any, Any]]:
         """Native iterators that a fork must not copy, by id, each as (iterator, iterator)."""
         return {}

@@ -21,6 +21,7 @@ def raise_varargs(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
         handled = handled_exception(frame)
         if handled is None:
             raise RuntimeError("No active exception to reraise")
+        _will_raise(machine, handled)
         machine.fresh_raise = False
         raise handled
     stack = frame.stack
@@ -33,9 +34,15 @@ def raise_varargs(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
         error = made
     if not isinstance(error, BaseException):
         raise TypeError("exceptions must derive from BaseException")
+    _will_raise(machine, error)
     if cause is not NULL:
         _set_cause(machine, error, cause)
     raise error
+
+
+def _will_raise(machine: Interpreter, error: BaseException) -> None:
+    if machine.recording:
+        machine.domain.will_raise(error)
 
 
 def _raise_made(machine: Interpreter, frame: Frame, arg: int, made: Frame) -> Frame | None:
@@ -167,6 +174,7 @@ def _collect_leaves(error: Any, leaves: set[int]) -> None:
 
 
 def reraise(machine: Interpreter, frame: Frame, arg: int) -> None:
+    _will_raise(machine, frame.stack[-1])
     machine.fresh_raise = False
     raise frame.stack[-1]
 

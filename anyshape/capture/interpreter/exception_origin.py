@@ -18,7 +18,7 @@ ASKED_FOR = frozenset({"CALL", "PRECALL", "CALL_FUNCTION_EX", "CALL_KW", "BINARY
 PLACES = frozenset(
     f"{OURS}capture.{module}"
     for module in (
-        *("heap.iterators", "heap.shadow_heap"),
+        *("heap.iterators", "heap.shadow_heap", "heap.undo"),
         *("interpreter.attributes", "interpreter.class_polyfills", "interpreter.domain"),
         *("interpreter.iteration_polyfills", "interpreter.name_opcodes", "interpreter.polyfills"),
         *("interpreter.protocol", "interpreter.value_opcodes"),

@@ -44,12 +44,6 @@ def items_until_index_error(obj: Any) -> Any:
 
 
 def calls_until(fn: Any, sentinel: Any) -> Any:
-    if not callable(fn):
-        raise TypeError("iter(v, w): v must be callable")
-    return called_until(fn, sentinel)
-
-
-def called_until(fn: Any, sentinel: Any) -> Any:
     while True:
         try:
             value = fn()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from anyshape.capture.heap import native_calls
 from anyshape.capture.heap.shadow_heap import Heap
@@ -130,16 +130,8 @@ class Machine:
     def resume(self) -> Any:
         """Go on from `self.frame` until its root returns. After a `Break`: see `step`."""
         while True:
-            frame = self.current()
-            instructions = frame.instructions
             try:
-                while True:
-                    handler, arg = instructions[frame.index]
-                    frame.index += 1
-                    switched = handler(self, frame, arg)
-                    if switched is not None:
-                        frame = switched
-                        instructions = frame.instructions
+                self.execute(self.current())
             except Finished as finished:
                 return finished.value
             except Break:
@@ -156,7 +148,18 @@ class Machine:
                     raise InterpreterBug(f"{type(error).__name__}: {error}") from error
             if unwinding.unwind(self, raised) is None:
                 assert self.escaped is not None
-                raise self.escaped
+                unwinding.leave(self.escaped)
+
+    def execute(self, frame: Frame) -> NoReturn:
+        """Instruction after instruction, until one of them raises."""
+        instructions = frame.instructions
+        while True:
+            handler, arg = instructions[frame.index]
+            frame.index += 1
+            switched = handler(self, frame, arg)
+            if switched is not None:
+                frame = switched
+                instructions = frame.instructions
 
     def step(self) -> None:
         """Execute one instruction of `self.frame`: after a `Break`, with a domain that does it
@@ -179,7 +182,7 @@ class Machine:
             raised = error
         if unwinding.unwind(self, raised) is None:
             assert self.escaped is not None
-            raise self.escaped
+            unwinding.leave(self.escaped)
 
     # ---- code ------------------------------------------------------------------------------------
     def decoded(self, code: CodeType) -> Code:
@@ -278,7 +281,8 @@ class Machine:
             answer = domain.python_call(fn, args, kwargs)
             if answer is not NotImplemented:
                 return answer
-            if code.unsupported is not None or domain.is_opaque(fn):
+            plain = type(fn.__globals__) is dict  # another may have a `__missing__`
+            if code.unsupported is not None or not plain or domain.is_opaque(fn):
                 return self.native(fn, args, kwargs)
             if self.recording:
                 domain.entered(fn)

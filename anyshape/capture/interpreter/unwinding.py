@@ -11,7 +11,7 @@ from __future__ import annotations
 import dis
 import threading
 from types import CodeType, FrameType, FunctionType, TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from anyshape.capture.interpreter.continuations import Root
 from anyshape.capture.interpreter.domain import Interpreter
@@ -19,7 +19,7 @@ from anyshape.capture.interpreter.frame import Code, Frame
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.interpreter.opcode_results import release
 
-_OURS = "anyshape.capture"
+_OURS = ("anyshape.capture", "anyshape.dispatch")
 
 
 def unwind(machine: Interpreter, error: BaseException) -> Frame | None:
@@ -60,6 +60,16 @@ def unwind(machine: Interpreter, error: BaseException) -> Frame | None:
                 return taken
         frame = caller
         _add_traceback(error, frame)
+
+
+def leave(error: BaseException) -> NoReturn:
+    """Raise what has escaped, as it is: no context is added to one that has its own."""
+    context = error.__context__
+    try:
+        raise error
+    finally:
+        if context is not None:
+            error.__context__ = context
 
 
 def _closing(machine: Interpreter, frame: Frame, held: list[Any]) -> Frame:

@@ -35,7 +35,7 @@ _STORING = (list.extend, list.__init__, deque.extend, deque.extendleft)
 
 # ---- iteration -----------------------------------------------------------------------------------
 def _iter(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-    if len(args) == 2:
+    if len(args) == 2 and callable(args[0]):
         return Call(iteration_polyfills.calls_until, args)
     if len(args) == 1:
         return protocol.iterate(machine, args[0])

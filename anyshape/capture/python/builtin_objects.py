@@ -338,14 +338,14 @@ def _run_source(machine: Interpreter, mode: str, args: Args, kwargs: Kwargs) -> 
         raise TypeError(f"{mode}() globals must be a dict, not {type(globals_).__name__}")
     if names is None:
         names = globals_
+    code = source if type(source) is CodeType else _compile(frame, source, mode)
+    decoded = machine.decoded(code)
+    if decoded.unsupported or code.co_freevars or type(globals_) is not dict:
+        return machine.native(exec if mode == "exec" else eval, args, kwargs)
     scope = machine.heap.item_or_null(globals_, "__builtins__")
     if scope is NULL:
         scope = frame.builtins
         machine.native(dict.__setitem__, (globals_, "__builtins__", scope), {})
-    code = source if type(source) is CodeType else _compile(frame, source, mode)
-    decoded = machine.decoded(code)
-    if decoded.unsupported or code.co_freevars:
-        return machine.native(exec if mode == "exec" else eval, args, kwargs)
     slots = [NULL] * decoded.local_count
     return Frame(decoded, globals_, scope if isinstance(scope, dict) else vars(scope), slots, names)
 

@@ -151,6 +151,10 @@ class SymbolicDomain(ReadingDomain):
         if self.recorder.sources.of(generator) is not None:
             raise broken("outside-iterator", "generator")
 
+    def will_raise(self, error: BaseException) -> None:
+        if self.recorder.sources.of(error) is not None:
+            raise broken("python-effect", f"raising a {type(error).__name__} from outside")
+
     def behind(self, view: Any, mapping: Any) -> None:
         sources = self.recorder.sources
         source = sources.of(view)

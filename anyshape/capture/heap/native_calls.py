@@ -53,6 +53,7 @@ def native(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         if fn in purity.DEEP_READERS:
             for arg in args:
                 heap.look_inside(arg)
+            args = tuple(map(heap.as_it_lies, args))
         kwargs = {name: heap.mirror(value) for name, value in kwargs.items()} if kwargs else kwargs
     result = _result(heap, domain.call_native(fn, args, kwargs))
     if fn is type or fn is _new_class or (type(fn) is type and fn in purity.MAKERS):

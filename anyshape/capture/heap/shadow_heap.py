@@ -96,9 +96,7 @@ class Heap:
         return value
 
     def is_young(self, value: Any) -> bool:
-        """Whether it was made after the newest open checkpoint, so that a rollback need not mind
-        it.
-        """
+        """Whether it was made after the newest open checkpoint: a rollback need not mind it."""
         return self.births.get(id(value), -1) >= self.marks[-1][1]
 
     def is_created(self, value: Any) -> bool:
@@ -107,7 +105,6 @@ class Heap:
 
     # ---- forks -----------------------------------------------------------------------------------
     def checkpoint(self) -> int:
-        """Open a checkpoint and give its place in the journal."""
         if self.journal is None:
             self.journal = []
         self.marks.append((len(self.journal), len(self.births)))
@@ -136,7 +133,6 @@ class Heap:
             self.journal.append(undo.undo_contents(obj))
 
     def will_raise(self, error: BaseException) -> None:
-        """Called before the traceback, context or cause of an exception changes."""
         if self.journal is not None:
             before = (error.__traceback__, error.__context__, error.__cause__)
             suppress = error.__suppress_context__
@@ -212,11 +208,9 @@ class Heap:
         return self.mirrors.get(id(obj))
 
     def is_shadowed(self, obj: Any) -> bool:
-        """Whether what the program sees of an outside container is not what lies there."""
         return id(obj) in self.mirrors or id(obj) in self.unread
 
     def store_unread(self, fn: Any, target: Any, args: tuple[Any, ...]) -> None:
-        """A write that looks at nothing in an outside container that nobody has read."""
         found = self.unread.get(id(target))
         if found is None:
             found = self.unread[id(target)] = Unread(target)
@@ -279,7 +273,6 @@ class Heap:
         args: tuple[Any, ...],
         kwargs: dict[str, Any] | None = None,
     ) -> None:
-        """Remembers a write to an outside object, to be replayed."""
         self.effects.append(Effect(fn, target, args, kwargs or {}))
         self._journal(lambda: self.effects.pop())
         self.domain.wrote(fn, target, args)
@@ -364,7 +357,15 @@ class Heap:
         """What C code gets that reads a container to its depths."""
         state = self.mirror(obj)
         self.look_inside(state)
-        return state
+        return self.as_it_lies(state)
+
+    def as_it_lies(self, state: Any) -> Any:
+        """The outside container behind a mirror that shows no more than lies there, which may
+        hold itself."""
+        owner = self.owners.get(id(state))
+        if owner is None or self.mirrors[owner].written:
+            return state
+        return state if any(type(v) in PROXIES for v in values_of(state)) else self.real(state)
 
     def look_inside(self, state: Any) -> None:
         """C code will compare or print what lies in a container: outside containers in it are

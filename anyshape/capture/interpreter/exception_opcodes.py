@@ -104,6 +104,8 @@ def check_eg_match(machine: Interpreter, frame: Frame, arg: Any) -> None:
             raise TypeError(
                 "catching ExceptionGroup with except* is not allowed. Use except instead."
             )
+    if isinstance(error, BaseException):  # its parts share its traceback
+        _will_raise(machine, error)
     matched, rest = _split_group(error, classes)
     stack[-2:] = [rest, matched]
     if matched is not None:
@@ -127,6 +129,7 @@ def _split_group(error: Any, classes: Any) -> tuple[Any, Any]:
 def prep_reraise_star(machine: Interpreter, frame: Frame, arg: Any) -> None:
     stack = frame.stack
     original, raised = stack[-2:]
+    _will_raise(machine, original)
     del stack[-2:]
     stack.append(_reraise_star(original, raised))
 

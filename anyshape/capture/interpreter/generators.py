@@ -99,6 +99,11 @@ class Generator:
         self.finished = True
         self.frame.generator = None
 
+    def closed_unstarted(self) -> None:
+        """It was closed before it had begun."""
+        self._remember_state()
+        self.touched = self.finished = True
+
     def failed(self, error: BaseException) -> BaseException:
         """The generator's code let `error` out: what its caller sees (PEP 479)."""
         self.returned()
@@ -201,7 +206,7 @@ class Generator:
             return
         self._native_use("close")
         if not self.started:
-            self.finished = True
+            self.closed_unstarted()
             return
         try:
             self.throw(GeneratorExit())

@@ -91,7 +91,7 @@ def _generator_close(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     if generator.finished:
         return None
     if not generator.started:
-        generator.finished = True
+        generator.closed_unstarted()
         return None
     return generator.throwing(GeneratorExit(), CLOSING)
 

@@ -11,9 +11,11 @@ import inspect
 import operator
 import sys
 from collections.abc import Callable
-from types import CodeType, GeneratorType
+from types import CodeType, FunctionType, GeneratorType
 from typing import Any
 
+from anyshape.capture.heap import purity
+from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import NULL, PROXIES, Break, Call
 from anyshape.capture.interpreter import attributes, class_polyfills, polyfills
 from anyshape.capture.interpreter.domain import Interpreter
@@ -139,12 +141,36 @@ def made_class(machine: Interpreter, make: Any, args: Args, kwargs: Kwargs) -> A
         raise Break("fork-write", "a class is made inside a fork")  # C calls `__set_name__`
     frame = visible_frame(machine)
     namespace = args[-1] if args else None
+    if machine.recording and _tells_the_program(machine, args, namespace):
+        raise broken("unknown-call", "a class statement that C code tells the program of,")
     if isinstance(namespace, dict) and len(args) in (3, 4) and frame is not None:
         module = frame.globals.get("__name__", NULL)
         if module is not NULL and "__module__" not in namespace:
             args = (*args[:-1], {**namespace, "__module__": module})
     made = machine.native(make, args, kwargs)
     return machine.heap.create(made) if machine.recording else made
+
+
+def _tells_the_program(machine: Interpreter, args: Args, namespace: Any) -> bool:
+    """Whether C code calls a `__set_name__` or an `__init_subclass__` in Python, which may write to
+    what was there before; those of the standard library write to what they are handed."""
+    if not isinstance(namespace, dict) or len(args) < 3:
+        return False
+    told = [machine.lookup(type(value), "__set_name__") for value in dict.values(namespace)]
+    mro = [cls for base in args[-2] if isinstance(base, type) for cls in base.__mro__]
+    inherited = next((vars(c)[SUBCLASS] for c in mro if SUBCLASS in vars(c)), None)
+    told.append(getattr(inherited, "__func__", inherited))
+    library = machine.heap.is_created(namespace)
+    return any(_may_write(method, library) for method in told)
+
+
+def _may_write(method: Any, library: bool) -> bool:
+    if type(method) is not FunctionType:
+        return False
+    return not (library and purity.is_library(method.__module__ or ""))
+
+
+SUBCLASS = "__init_subclass__"
 
 
 def _type_new(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:

@@ -180,9 +180,14 @@ def _traceback(rebuilder: Rebuilder, value: types.TracebackType | None) -> str:
     """Its lines, with the frame that stands for each code."""
     if value is None:
         return "None"
+    known = rebuilder.made(value)
+    if known is not None:
+        return known
     following = _traceback(rebuilder, value.tb_next)
     made, frame = rebuilder.constant(types.TracebackType), rebuilder.constant(value.tb_frame)
-    return f"{made}({following}, {frame}, {value.tb_lasti}, {value.tb_lineno})"
+    name = rebuilder.fresh(value)
+    rebuilder.add(f"{name} = {made}({following}, {frame}, {value.tb_lasti}, {value.tb_lineno})")
+    return name
 
 
 def _getter(rebuilder: Rebuilder, value: Any) -> str:

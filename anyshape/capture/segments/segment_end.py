@@ -102,6 +102,10 @@ class Rebuilder:
         self._kept.append(obj)
         return name
 
+    def made(self, obj: Any) -> str | None:
+        """The name of an object that has one already."""
+        return self._made.get(id(obj))
+
     def is_unmade(self, obj: Any) -> bool:
         """Whether an object of this trace has no name yet."""
         return id(obj) not in self._made and self.heap.is_created(obj)

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from anyshape.autograd.outline import NotDifferentiable, records_gradients
 from anyshape.eager import CheckFailed
 from anyshape.errors import AnyshapeError, stage_of
 from anyshape.ir.buffers import BufferRef
@@ -56,6 +57,7 @@ from anyshape.targets.cpu.native_prelude import NATIVE_PRELUDE
 from anyshape.targets.cpu.native_regions import form_native_regions
 from anyshape.targets.table import Loaders, allocators, on_device, target_of
 from anyshape.targets.triton.launch import TritonLoader
+from anyshape.training import CompiledTraining, compile_training
 from anyshape.verification import refuse_malformed, refuse_overwriting, verified
 
 PLACEHOLDER = "ANYSHAPE_FUNCTION"
@@ -95,9 +97,6 @@ class CompiledGraph:
 
 def why_eager(graph: Graph) -> tuple[Node | None, str] | None:
     """Why eager torch runs all of the graph, and the node it is about; None where kernels can."""
-    for node in graph.nodes:
-        if _records_gradients(node):
-            return node, "gradients are recorded, and kernels have none yet"
     values: list[tuple[Node | None, Value]] = [(None, entry.value) for entry in graph.inputs]
     values += [(node, value) for node in graph.nodes for value in node.outputs]
     missing: dict[str, str | None] = {}
@@ -114,11 +113,6 @@ def why_eager(graph: Graph) -> tuple[Node | None, str] | None:
 def _missing(device: str) -> str | None:
     target = target_of(device)
     return "no target serves it" if target is None else target.missing()
-
-
-def _records_gradients(node: Node) -> bool:
-    """Whether the program ran the node in grad mode on what requires grad."""
-    return node.modes is not None and node.modes.grad and _reads_what_requires_grad(node)
 
 
 def _reads_what_requires_grad(node: Node) -> bool:
@@ -141,11 +135,48 @@ class Driver:
 
     def compile_graph(
         self, graph: Graph, constants: Mapping[str, torch.Tensor]
-    ) -> CompiledGraph | EagerGraph:
+    ) -> CompiledGraph | CompiledTraining | EagerGraph:
         """``constants``: the tensors of the inputs that are no arguments, by the value's name."""
         refusal = why_eager(graph)
         if refusal is not None:
             return self._eager_graph(graph, constants, *refusal)
+        if records_gradients(graph, OPS):
+            return self._training(graph, constants)
+        return self._compiled(graph, constants)
+
+    def _training(
+        self, graph: Graph, constants: Mapping[str, torch.Tensor]
+    ) -> CompiledTraining | EagerGraph:
+        """Forward and backward as programs; where that is not covered, eager torch records."""
+        written = moves(graph, OPS)
+
+        def forward(half: Graph, tensors: Mapping[str, torch.Tensor]) -> CompiledGraph:
+            return self._half(half, tensors, written)
+
+        try:
+            return compile_training(graph, constants, forward, self._half)
+        except NotDifferentiable as refused:
+            node = refused.node or next(filter(_reads_what_requires_grad, graph.nodes), None)
+            why = f"gradients are recorded: {refused.reason}"
+            return self._eager_graph(graph, constants, node, why)
+
+    def _half(
+        self, half: Graph, constants: Mapping[str, torch.Tensor], written: Moves | None = None
+    ) -> CompiledGraph:
+        """Raises ``NotDifferentiable`` where eager torch has to run all of it."""
+        compiled = self._compiled(half, constants, written)
+        if isinstance(compiled, EagerGraph):
+            raise NotDifferentiable(compiled.why)
+        return compiled
+
+    def _compiled(
+        self,
+        graph: Graph,
+        constants: Mapping[str, torch.Tensor],
+        written: Moves | None = None,
+    ) -> CompiledGraph | EagerGraph:
+        """A graph that records no gradients. ``written``: how version counters move, where the
+        graph does not say."""
         place = graph.first_line
         try:
             passed = tuple(INFERENCE.stages(graph, OPS))
@@ -178,7 +209,7 @@ class Driver:
         run = on_device(linked.run, _devices(program))
         if any(map(_writes_an_argument, program.steps)):
             run = _writing_last(run)
-        if moved := moves(graph, OPS):
+        if moved := (moves(graph, OPS) if written is None else written):
             run = _moving_versions(run, moved, graph, constants)
         if torch.is_grad_enabled() and any(map(_reads_what_requires_grad, graph.nodes)):
             run = _without_gradients(run)
@@ -229,7 +260,7 @@ class Driver:
         if self.options.fallback == "error" and graph.nodes:
             first = graph.nodes[0] if node is None else node
             raise AnyshapeError("E401", op=first.op, why=why, location=first.location)
-        return EagerGraph(graph, constants)
+        return EagerGraph(graph, constants, why)
 
     def _refuse_eager(self, program: Program) -> None:
         if self.options.fallback != "error":

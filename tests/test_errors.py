@@ -181,7 +181,10 @@ def test_the_errors_page_is_made_from_the_table() -> None:
 
 @pytest.mark.parametrize(
     ("why", "argument"),
-    [("gradients are recorded", {"requires_grad": True}), ("lies on meta", {"device": "meta"})],
+    [
+        ("gradients are recorded", {"requires_grad": True, "dtype": torch.complex64}),
+        ("lies on meta", {"device": "meta"}),
+    ],
 )
 def test_a_graph_that_eager_torch_runs_is_refused_when_asked_for(
     why: str, argument: dict[str, Any]

@@ -442,6 +442,8 @@ class Compiled:
             joined=sum(v.joined for v in variants),
             guarded=sum(v.guarded for v in variants),
             internal_errors=len(self.mistakes),
+            gradients=sum(getattr(v.compiled, "differentiated", False) for v in variants),
+            eager_graphs=tuple(why for v in variants if (why := getattr(v.compiled, "why", ""))),
         )
 
     def guards(self) -> str:

@@ -14,7 +14,9 @@ class Stats:
     one pass through each specialization, `host_syncs` the numbers such a pass waits for from other
     devices; `uncompiled` are calls of the original function, where segments between graph breaks
     save less than they cost; `joined` and `guarded` count branches on sizes. `internal_errors` are
-    the different mistakes of ours (E602, E901) for which something ran eagerly.
+    the different mistakes of ours (E602, E901) for which something ran eagerly. `gradients` are the
+    specializations with a compiled backward half; `eager_graphs` says of each that eager torch runs
+    whole, as where it has to record gradients, why.
     """
 
     specializations: int = 0
@@ -33,6 +35,8 @@ class Stats:
     joined: int = 0
     guarded: int = 0
     internal_errors: int = 0
+    gradients: int = 0
+    eager_graphs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

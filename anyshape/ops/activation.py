@@ -12,6 +12,7 @@ from typing import Any
 from anyshape.ir.dtypes import uint8
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import NoRow, OpError, TypeContext
+from anyshape.ops.gradients import activations
 from anyshape.ops.rules import (
     contiguous_like,
     dim_of,
@@ -58,14 +59,19 @@ activation(
     "input, inplace=False",
     lambda b, x, inplace=False: b.maximum(x, 0),
     spellings=("torch.relu", "torch.Tensor.relu"),
+    vjp=activations.RELU,
 )
 activation(
-    "relu6", "input, inplace=False", lambda b, x, inplace=False: b.minimum(b.maximum(x, 0), 6)
+    "relu6",
+    "input, inplace=False",
+    lambda b, x, inplace=False: b.minimum(b.maximum(x, 0), 6),
+    vjp=activations.RELU6,
 )
 activation(
     "silu",
     "input, inplace=False",
     lambda b, x, inplace=False: b.div(x, b.add(1.0, b.exp(b.neg(x)))),
+    vjp=activations.SILU,
 )
 
 
@@ -76,7 +82,7 @@ def _gelu(b: Any, x: Any, *, approximate: str = "none") -> Any:
     return b.mul(b.mul(x, 0.5), b.erfp1(b.mul(x, 0.7071067811865476)))
 
 
-activation("gelu", "input, *, approximate='none'", _gelu)
+activation("gelu", "input, *, approximate='none'", _gelu, vjp=activations.GELU)
 
 
 def _leaky_relu(b: Any, x: Any, negative_slope: Any = 0.01, inplace: bool = False) -> Any:
@@ -84,7 +90,11 @@ def _leaky_relu(b: Any, x: Any, negative_slope: Any = 0.01, inplace: bool = Fals
 
 
 activation(
-    "leaky_relu", "input, negative_slope=0.01, inplace=False", _leaky_relu, wide_numbers=FACTORS
+    "leaky_relu",
+    "input, negative_slope=0.01, inplace=False",
+    _leaky_relu,
+    wide_numbers=FACTORS,
+    vjp=activations.LEAKY_RELU,
 )
 
 
@@ -92,7 +102,9 @@ def _elu(b: Any, x: Any, alpha: Any = 1.0, inplace: bool = False) -> Any:
     return b.where(b.lt(x, 0), b.mul(b.expm1(x), alpha), x)  # of 0, alpha is no factor
 
 
-activation("elu", "input, alpha=1.0, inplace=False", _elu, wide_numbers=FACTORS)
+activation(
+    "elu", "input, alpha=1.0, inplace=False", _elu, wide_numbers=FACTORS, vjp=activations.ELU
+)
 
 
 def _celu(b: Any, x: Any, alpha: Any = 1.0, inplace: bool = False) -> Any:
@@ -127,6 +139,7 @@ activation(
     _softplus,
     autocast="float32",
     wide_numbers=FACTORS,
+    vjp=activations.SOFTPLUS,
 )
 op(
     "softsign",
@@ -143,7 +156,10 @@ op(
     expand=lambda b, x: b.sub(x, b.tanh(x)),
 )
 activation(
-    "mish", "input, inplace=False", lambda b, x, inplace=False: b.mul(x, b.tanh(b.log1p(b.exp(x))))
+    "mish",
+    "input, inplace=False",
+    lambda b, x, inplace=False: b.mul(x, b.tanh(b.log1p(b.exp(x)))),
+    vjp=activations.MISH,
 )
 
 
@@ -152,12 +168,16 @@ def _hard(b: Any, x: Any) -> Any:
 
 
 activation(
-    "hardsigmoid", "input, inplace=False", lambda b, x, inplace=False: b.div(_hard(b, x), 6.0)
+    "hardsigmoid",
+    "input, inplace=False",
+    lambda b, x, inplace=False: b.div(_hard(b, x), 6.0),
+    vjp=activations.HARDSIGMOID,
 )
 activation(
     "hardswish",
     "input, inplace=False",
     lambda b, x, inplace=False: b.div(b.mul(x, _hard(b, x)), 6.0),
+    vjp=activations.HARDSWISH,
 )
 
 
@@ -187,6 +207,7 @@ activation(
     "input, min_val=-1.0, max_val=1.0, inplace=False",
     _hardtanh,
     rule=_hardtanh_type,
+    vjp=activations.HARDTANH,
 )
 
 
@@ -227,11 +248,12 @@ def _logsigmoid(b: Any, x: Any) -> Any:
     return b.sub(b.minimum(x, 0.0), b.log1p(b.exp(b.neg(b.abs(x)))))
 
 
-activation("logsigmoid", "input", _logsigmoid, rule=contiguous_like(0))
+activation("logsigmoid", "input", _logsigmoid, rule=contiguous_like(0), vjp=activations.LOGSIGMOID)
 op(
     "prelu",
     "input, weight",
     torch="torch.prelu",
+    vjp="expansion",
     spellings=("torch.nn.functional.prelu", "torch.Tensor.prelu"),
     type=lambda cx, x, w: _prelu_type(cx, x, w),
     expand=lambda b, x, w: _prelu_expand(b, x, w),
@@ -266,4 +288,4 @@ def _glu_expand(b: Any, x: Any, dim: int = -1) -> Any:
     return b.mul(b.slice(x, d, 0, half), b.sigmoid(b.slice(x, d, half, half)))
 
 
-op("glu", "input, dim=-1", torch="torch.nn.functional.glu", expand=_glu_expand)
+op("glu", "input, dim=-1", torch="torch.nn.functional.glu", expand=_glu_expand, vjp="expansion")

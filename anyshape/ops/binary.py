@@ -13,6 +13,7 @@ from anyshape.ir.dtypes import DType, bfloat16, bool_, complex128, float16, floa
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops import ranges
 from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.gradients import elementwise
 from anyshape.ops.layout import contiguous_strides, numel
 from anyshape.ops.rules import (
     booled,
@@ -91,7 +92,7 @@ def _tensor_first(
     return ((x, y) if is_tensor(x) or kwargs.get("alpha", 1) != 1 else (y, x)), kwargs
 
 
-def _scaled(b: Any, y: Any, alpha: Any) -> Any:
+def scaled(b: Any, y: Any, alpha: Any) -> Any:
     return y if isinstance(alpha, int) and alpha == 1 else b.mul(y, alpha)
 
 
@@ -103,11 +104,11 @@ def _is_bool(*operands: Any) -> bool:
 def _add(b: Any, x: Any, y: Any, *, alpha: Any = 1) -> Any:
     if _is_bool(x, y):
         return b.logical_or(x, y if alpha else False)
-    return b.add(x, _scaled(b, y, alpha))
+    return b.add(x, scaled(b, y, alpha))
 
 
 def _sub(b: Any, x: Any, y: Any, *, alpha: Any = 1) -> Any:
-    return b.sub(x, _scaled(b, y, alpha))
+    return b.sub(x, scaled(b, y, alpha))
 
 
 def _mul(b: Any, x: Any, y: Any) -> Any:
@@ -129,6 +130,7 @@ binary(
     operators=("add",),
     range=ranges.of_sum,
     aliases=("torch.Tensor.__radd__",),
+    vjp=elementwise.ADD,
     commutes=True,
     of_numbers=True,
 )
@@ -140,6 +142,7 @@ binary(
     operators=("sub",),
     range=ranges.of_difference(0, 1),
     aliases=("torch.subtract", "torch.Tensor.subtract"),
+    vjp=elementwise.SUB,
     number_first="operator.sub",
     of_numbers=True,
 )
@@ -150,15 +153,17 @@ binary(
     commutes=True,
     wide_numbers=frozenset({1}),
     aliases=("torch.Tensor.__rmul__", "torch.multiply", "torch.Tensor.multiply"),
+    vjp=elementwise.MUL,
     of_numbers=True,
 )
 op(
     "rsub",
     "input, other, *, alpha=1",
     torch="torch.rsub",
+    vjp=elementwise.RSUB,
     spellings=("torch.Tensor.__rsub__",),
     type=lambda cx, x, y, *, alpha=1: operands_type(cx, (y, x), _no_bool(cx, (x, y))),
-    lower=Pointwise(lambda b, x, y, *, alpha=1: b.sub(y, _scaled(b, x, alpha))),
+    lower=Pointwise(lambda b, x, y, *, alpha=1: b.sub(y, scaled(b, x, alpha))),
     range=ranges.of_difference(1, 0),
 )
 
@@ -224,6 +229,7 @@ op(
     "div",
     "input, other, *, rounding_mode=None",
     torch="torch.div",
+    vjp=elementwise.DIV,
     type=_div_type,
     spellings=("torch.Tensor.div", "torch.divide", "torch.Tensor.divide"),
     overload=_div_row,
@@ -238,6 +244,7 @@ op(
     "true_divide",
     "input, other",
     torch="torch.true_divide",
+    vjp="expansion",
     spellings=("torch.Tensor.true_divide", "operator.truediv", "torch.Tensor.__truediv__"),
     type=_div_type,
     expand=lambda b, x, y: b.div(x, y),
@@ -360,6 +367,7 @@ op(
     "input, exponent",
     overload=_power_row,
     torch="torch.pow",
+    vjp=elementwise.POW,
     type=lambda cx, x, y: _power_type(cx, x, y, promoted(cx, (x, y))),
     autocast="float32",
     spellings=("torch.Tensor.pow", "operator.pow", "torch.Tensor.__pow__"),
@@ -369,6 +377,7 @@ op(
     "rpow",
     "input, other",
     torch="torch.Tensor.__rpow__",
+    vjp="expansion",
     type=lambda cx, x, y: _power_type(cx, y, x, _swapped(cx, x, y).dtype),
     expand=lambda b, x, y: b.pow(y, x),
 )
@@ -461,8 +470,8 @@ for _name, _scalar, _operator in (
         type=pointwise_rule(_shifted if _shifts else _of_bits, 2),
     )
 
-binary("maximum", lambda b, x, y: b.maximum(x, y))
-binary("minimum", lambda b, x, y: b.minimum(x, y))
+binary("maximum", lambda b, x, y: b.maximum(x, y), vjp=elementwise.MAXIMUM)
+binary("minimum", lambda b, x, y: b.minimum(x, y), vjp=elementwise.MINIMUM)
 for _name, _of in (("fmax", "fmax"), ("fmin", "fmin")):
     binary(_name, lambda b, x, y, scalar=_of: getattr(b, scalar)(x, y))
 binary(
@@ -539,6 +548,7 @@ op(
     "clamp",
     "input, min=None, max=None",
     torch="torch.clamp",
+    vjp=elementwise.CLAMP,
     type=_clamp_type,
     lower=Pointwise(_clamp),
     spellings=("torch.Tensor.clamp", "torch.clip", "torch.Tensor.clip"),
@@ -547,6 +557,7 @@ op(
     "clamp_min",
     "input, min",
     torch="torch.clamp_min",
+    vjp=elementwise.CLAMP_MIN,
     spellings=("torch.Tensor.clamp_min",),
     type=lambda cx, x, low: _clamp_type(cx, x, low),
     expand=lambda b, x, low: b.clamp(x, low),
@@ -555,45 +566,8 @@ op(
     "clamp_max",
     "input, max",
     torch="torch.clamp_max",
+    vjp=elementwise.CLAMP_MAX,
     spellings=("torch.Tensor.clamp_max",),
     type=lambda cx, x, high: _clamp_type(cx, x, None, high),
     expand=lambda b, x, high: b.clamp(x, None, high),
 )
-
-# --- three operands ---
-
-
-def _lerp(b: Any, x: Any, end: Any, weight: Any) -> Any:
-    """ATen's form: from the nearer end, so that weight 1 gives ``end`` exactly."""
-    gap = b.sub(end, x)
-    near = b.add(x, b.mul(weight, gap))
-    if isinstance(weight, (int, float)):
-        return near if abs(weight) < 0.5 else b.sub(end, b.mul(gap, 1.0 - weight))
-    far = b.sub(end, b.mul(gap, b.sub(1.0, weight)))
-    return b.where(b.lt(b.abs(weight), 0.5), near, far)
-
-
-op(
-    "lerp",
-    "input, end, weight",
-    torch="torch.lerp",
-    spellings=("torch.Tensor.lerp",),
-    type=pointwise_rule(lambda cx, xs: tensors_of(xs)[0].dtype),
-    lower=Pointwise(_lerp),
-    wide_numbers=frozenset({1, 2}),
-)
-for _name, _combine in (("addcmul", "mul"), ("addcdiv", "div")):
-    op(
-        _name,
-        "input, tensor1, tensor2, *, value=1",
-        torch=f"torch.{_name}",
-        spellings=(f"torch.Tensor.{_name}",),
-        type=pointwise_rule(),
-        autocast="promote",
-        lower=Pointwise(
-            lambda b, x, p, q, *, value=1, scalar=_combine: b.add(
-                x, getattr(b, scalar)(_scaled(b, p, value), q)
-            )
-        ),
-        wide_numbers=frozenset({"value"}),
-    )

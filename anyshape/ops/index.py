@@ -14,6 +14,7 @@ from anyshape.ir.dtypes import bool_, int32, int64, uint8
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops import ranges
 from anyshape.ops.context import NoRow, OpError, TypeContext
+from anyshape.ops.gradients import places
 from anyshape.ops.layout import Shape, numel, pointwise_strides, view_strides
 from anyshape.ops.rules import (
     dim_of,
@@ -82,6 +83,7 @@ op(
     "index_select",
     "input, dim, index",
     torch="torch.index_select",
+    vjp=places.INDEX_SELECT,
     type=_index_select_type,
     spellings=("torch.Tensor.index_select",),
     overload=of_scalars("index_select", "input, dim, index"),
@@ -141,6 +143,7 @@ op(
     "gather",
     "input, dim, index, *, sparse_grad=False",
     torch="torch.gather",
+    vjp=places.GATHER,
     type=_gather_type,
     spellings=("torch.Tensor.gather",),
     overload=_gather_row,
@@ -185,6 +188,7 @@ op(
     "take_along_dim",
     "input, indices, dim=None",
     torch="torch.take_along_dim",
+    vjp="expansion",
     spellings=("torch.Tensor.take_along_dim",),
     expand=_take_along_dim_expand,
 )
@@ -192,6 +196,7 @@ op(
     "take",
     "input, index",
     torch="torch.take",
+    vjp="expansion",
     spellings=("torch.Tensor.take",),
     type=lambda cx, x, index: new(cx, tensor(x), tensor(index).shape),
     expand=lambda b, x, index: b.index(b.reshape(x, (-1,)), (index,)),
@@ -262,6 +267,7 @@ op(
     "index",
     "input, indices",
     torch="anyshape.eager.index",
+    vjp=places.INDEX,
     normalize=normal_index,
     type=index_type,
     lower=Structural(Form.INDEX),
@@ -360,6 +366,7 @@ op(
     "input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, "
     "sparse=False",
     torch="torch.nn.functional.embedding",
+    vjp=places.EMBEDDING,
     normalize=_normal_embedding,
     type=_embedding_type,
     expand=_embedding_expand,

@@ -11,6 +11,7 @@ from typing import Any
 from anyshape.ir.dtypes import int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.gradients import places
 from anyshape.ops.layout import (
     Shape,
     channels_last_strides,
@@ -101,6 +102,7 @@ op(
     "cat",
     "tensors, dim=0",
     torch="torch.cat",
+    vjp=places.CAT,
     spellings=("torch.concat", "torch.concatenate"),
     normalize=_normal_cat,
     overload=_cat_row,
@@ -213,6 +215,7 @@ op(
     "pad",
     "input, pads, value",
     torch="anyshape.eager.pad",
+    vjp=places.PAD,
     type=_pad_type,
     lower=Structural(Form.PAD),
 )
@@ -283,12 +286,14 @@ op(
     "torch_pad",
     "input, pad, mode='constant', value=None",
     torch="torch.nn.functional.pad",
+    vjp="expansion",
     expand=_torch_pad_expand,
 )
 op(
     "constant_pad_nd",
     "input, pad, value=0",
     torch="torch.constant_pad_nd",
+    vjp="expansion",
     expand=lambda b, x, pad, value=0: _constant_pad(b, x, _pairs(len(x.shape), pad), value),
 )
 
@@ -323,6 +328,7 @@ op(
     "repeat",
     "input, repeats",
     torch="torch.Tensor.repeat",
+    vjp="expansion",
     type=_repeat_type,
     expand=_repeat_expand,
     keeps_elements=True,
@@ -334,7 +340,14 @@ def _tile(b: Any, x: Any, dims: Arg) -> Any:
     return b.repeat(x, (*(1,) * (len(x.shape) - len(times)), *times))
 
 
-op("tile", "input, dims", torch="torch.tile", spellings=("torch.Tensor.tile",), expand=_tile)
+op(
+    "tile",
+    "input, dims",
+    torch="torch.tile",
+    vjp="expansion",
+    spellings=("torch.Tensor.tile",),
+    expand=_tile,
+)
 
 
 def _roll_one(b: Any, x: Any, shift: Dim, dim: int) -> Any:
@@ -366,6 +379,7 @@ op(
     "roll",
     "input, shifts, dims=None",
     torch="anyshape.eager.roll_",
+    vjp="expansion",
     expand=_roll_expand,
     spellings=("torch.roll", "torch.Tensor.roll"),
     type=_roll_type,
@@ -395,6 +409,7 @@ op(
     "repeat_interleave",
     "input, repeats=None, dim=None, *, output_size=None",
     torch="torch.repeat_interleave",
+    vjp="expansion",
     spellings=("torch.Tensor.repeat_interleave",),
     overload=lambda x, repeats=None, *rest, **kw: (
         None if isinstance(repeats, (int, Expr)) else "repeat_each"

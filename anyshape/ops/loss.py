@@ -159,6 +159,7 @@ op(
     "input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, "
     "reduction='mean', label_smoothing=0.0",
     torch="torch.nn.functional.cross_entropy",
+    vjp="expansion",
     type=_cross_entropy_type,
     expand=_cross_entropy_expand,
     autocast="float32",
@@ -187,6 +188,7 @@ op(
     "input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, "
     "reduction='mean'",
     torch="torch.nn.functional.nll_loss",
+    vjp="expansion",
     type=_cross_entropy_type,
     expand=_nll_loss_expand,
     autocast="float32",

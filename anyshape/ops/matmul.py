@@ -7,6 +7,7 @@ from typing import Any
 from anyshape.ir.dtypes import DType, bool_, float32
 from anyshape.ir.graph import Arg, TensorType, Value
 from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.gradients import products
 from anyshape.ops.layout import contiguous_strides, numel, view_strides
 from anyshape.ops.rules import device_of, new, tensor
 from anyshape.ops.table import Extern, op
@@ -43,6 +44,7 @@ op(
     "mm",
     "input, mat2",
     torch="torch.mm",
+    vjp=products.MM,
     spellings=("torch.Tensor.mm",),
     type=_mm_type,
     lower=Extern("torch.mm", "torch.mm"),
@@ -63,6 +65,7 @@ op(
     "bmm",
     "input, mat2",
     torch="torch.bmm",
+    vjp=products.BMM,
     spellings=("torch.Tensor.bmm",),
     type=_bmm_type,
     lower=Extern("torch.bmm", "torch.bmm"),
@@ -83,6 +86,7 @@ op(
     "addmm",
     "input, mat1, mat2, *, beta=1, alpha=1",
     torch="torch.addmm",
+    vjp=products.ADDMM,
     spellings=("torch.Tensor.addmm",),
     type=_addmm_type,
     lower=Extern("torch.addmm", "torch.addmm"),
@@ -93,13 +97,16 @@ op(
 def _baddbmm_type(
     cx: TypeContext, bias: Any, a: Any, b: Any, *, beta: Arg = 1, alpha: Arg = 1
 ) -> TensorType:
-    return _bmm_type(cx, a, b)
+    result = _bmm_type(cx, a, b)
+    cx.broadcast_shapes((result.shape, tensor(bias).shape))
+    return result
 
 
 op(
     "baddbmm",
     "input, batch1, batch2, *, beta=1, alpha=1",
     torch="torch.baddbmm",
+    vjp=products.BADDBMM,
     spellings=("torch.Tensor.baddbmm",),
     type=_baddbmm_type,
     lower=Extern("torch.baddbmm", "torch.baddbmm"),
@@ -113,13 +120,17 @@ def _linear_type(cx: TypeContext, x: Any, weight: Any, bias: Any = None) -> Tens
     _match(cx, t.shape[-1], w.shape[-1], "linear")
     if w.rank not in (1, 2):
         raise OpError("linear: weight must have one or two dimensions")
-    return new(cx, t, (*t.shape[:-1], *w.shape[:-1]))
+    result = new(cx, t, (*t.shape[:-1], *w.shape[:-1]))
+    if bias is not None:
+        cx.broadcast_shapes((result.shape, tensor(bias).shape))
+    return result
 
 
 op(
     "linear",
     "input, weight, bias=None",
     torch="torch.nn.functional.linear",
+    vjp=products.LINEAR,
     type=_linear_type,
     lower=Extern("torch.nn.functional.linear"),
     autocast="lower",
@@ -166,6 +177,7 @@ op(
     "matmul",
     "input, other",
     torch="torch.matmul",
+    vjp="expansion",
     type=_matmul_type,
     expand=_matmul_expand,
     autocast="lower",
@@ -180,6 +192,7 @@ op(
     "rmatmul",
     "input, other",
     torch="torch.Tensor.__rmatmul__",
+    vjp="expansion",
     type=lambda cx, x, y: _matmul_type(cx, y, x),
     expand=lambda b, x, y: b.matmul(y, x),
     autocast="lower",
@@ -195,6 +208,7 @@ op(
     "mv",
     "input, vec",
     torch="torch.mv",
+    vjp="expansion",
     spellings=("torch.Tensor.mv",),
     type=_mv_type,
     expand=_matmul_expand,
@@ -204,6 +218,7 @@ op(
     "dot",
     "input, tensor",
     torch="torch.dot",
+    vjp="expansion",
     spellings=("torch.Tensor.dot",),
     type=_matmul_type,
     expand=_matmul_expand,
@@ -212,6 +227,7 @@ op(
     "outer",
     "input, vec2",
     torch="torch.outer",
+    vjp="expansion",
     spellings=("torch.Tensor.outer", "torch.ger", "torch.Tensor.ger"),
     expand=lambda b, x, y: b.mul(b.unsqueeze(x, 1), y),
 )
@@ -219,6 +235,7 @@ op(
     "inner",
     "input, other",
     torch="torch.inner",
+    vjp="expansion",
     spellings=("torch.Tensor.inner",),
     expand=lambda b, x, y: (
         b.mul(x, y)
@@ -257,6 +274,7 @@ op(
     "addmv",
     "input, mat, vec, *, beta=1, alpha=1",
     torch="torch.addmv",
+    vjp="expansion",
     spellings=("torch.Tensor.addmv",),
     expand=lambda b, x, m, v, *, beta=1, alpha=1: _blend(b, x, b.mv(m, v), beta, alpha),
 )
@@ -264,6 +282,7 @@ op(
     "addr",
     "input, vec1, vec2, *, beta=1, alpha=1",
     torch="torch.addr",
+    vjp="expansion",
     spellings=("torch.Tensor.addr",),
     expand=lambda b, x, u, v, *, beta=1, alpha=1: _blend(b, x, b.outer(u, v), beta, alpha),
 )
@@ -271,6 +290,7 @@ op(
     "addbmm",
     "input, batch1, batch2, *, beta=1, alpha=1",
     torch="torch.addbmm",
+    vjp="expansion",
     spellings=("torch.Tensor.addbmm",),
     type=_addbmm_type,
     expand=lambda b, x, p, q, *, beta=1, alpha=1: _blend(
@@ -290,6 +310,7 @@ op(
     "multi_dot",
     "tensors",
     torch="torch.linalg.multi_dot",
+    vjp="expansion",
     expand=lambda b, xs: _chain_matmul(b, *xs),
 )
 
@@ -332,6 +353,7 @@ op(
     "tensordot",
     "input, other, dims=2",
     torch="anyshape.eager.tensordot",
+    vjp="expansion",
     expand=_tensordot_expand,
     spellings=("torch.tensordot", "torch.functional.tensordot"),
 )

@@ -9,6 +9,7 @@ from anyshape.ir.dtypes import bool_, int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
+from anyshape.ops.gradients import products
 from anyshape.ops.layout import (
     Shape,
     channels_last_strides,
@@ -205,6 +206,7 @@ op(
     "scaled_dot_product_attention",
     _SDPA,
     torch="torch.nn.functional.scaled_dot_product_attention",
+    vjp=products.ATTENTION,
     normalize=_normal_sdpa,
     type=_sdpa_type,
     autocast="lower",
@@ -289,6 +291,7 @@ op(
     "bilinear",
     "input1, input2, weight, bias=None",
     torch="torch.nn.functional.bilinear",
+    vjp="expansion",
     autocast="lower",
     spellings=("torch.bilinear",),
     expand=_bilinear_expand,
@@ -387,6 +390,7 @@ op(
     "pixel_shuffle",
     "input, upscale_factor",
     torch="torch.nn.functional.pixel_shuffle",
+    vjp="expansion",
     spellings=("torch.pixel_shuffle",),
     expand=_pixel_shuffle_expand,
     type=_pixel_shuffle_type,
@@ -395,6 +399,7 @@ op(
     "pixel_unshuffle",
     "input, downscale_factor",
     torch="torch.nn.functional.pixel_unshuffle",
+    vjp="expansion",
     spellings=("torch.pixel_unshuffle",),
     expand=_pixel_unshuffle_expand,
     type=_pixel_unshuffle_type,
@@ -403,6 +408,7 @@ op(
     "channel_shuffle",
     "input, groups",
     torch="torch.nn.functional.channel_shuffle",
+    vjp="expansion",
     spellings=("torch.channel_shuffle",),
     expand=lambda b, x, groups: b.reshape(
         b.transpose(

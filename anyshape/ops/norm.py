@@ -11,6 +11,7 @@ from anyshape.ir.dtypes import DType, int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ir.scalars import Scalar
 from anyshape.ops.context import NoRow, OpError, TypeContext
+from anyshape.ops.gradients import activations, reductions
 from anyshape.ops.layout import contiguous_strides, numel, preserved_strides, suggests_channels_last
 from anyshape.ops.reduce import cast, count_of, variance, wide
 from anyshape.ops.rules import contiguous_like, dim_of, require_sizes, sizes_of, tensor
@@ -57,7 +58,10 @@ def _log_softmax_expand(b: Any, x: Any, dim: int, level: Arg, dtype: Any) -> Any
     return cast(b, b.sub(low, total), chosen)
 
 
-for _name, _expand in (("softmax", _softmax_expand), ("log_softmax", _log_softmax_expand)):
+for _name, _expand, _vjp in (
+    ("softmax", _softmax_expand, activations.SOFTMAX),
+    ("log_softmax", _log_softmax_expand, activations.LOG_SOFTMAX),
+):
     op(
         _name,
         "input, dim=None, _stacklevel=3, dtype=None",
@@ -66,12 +70,14 @@ for _name, _expand in (("softmax", _softmax_expand), ("log_softmax", _log_softma
         type=_softmax_type,
         expand=_expand,
         autocast="float32",
+        vjp=_vjp,
     )
     op(
         f"torch_{_name}",
         "input, dim, dtype=None",
         torch=f"torch.{_name}",
         autocast="float32",
+        vjp="expansion",
         spellings=(f"torch.Tensor.{_name}", f"torch.special.{_name}"),
         type=lambda cx, x, dim, dtype=None: _softmax_type(cx, x, dim, 3, dtype),
         expand=lambda b, x, dim, dtype=None, name=_name: b.call(name, x, dim, 3, dtype),
@@ -80,6 +86,7 @@ op(
     "softmin",
     "input, dim=None, _stacklevel=3, dtype=None",
     torch="torch.nn.functional.softmin",
+    vjp="expansion",
     normalize=_normal_softmax,
     type=_softmax_type,
     autocast="float32",
@@ -128,6 +135,7 @@ op(
     "layer_norm",
     "input, normalized_shape, weight=None, bias=None, eps=1e-05",
     torch="torch.nn.functional.layer_norm",
+    vjp=reductions.LAYER_NORM,
     type=_layer_norm_type,
     expand=_layer_norm_expand,
     autocast="float32",
@@ -136,6 +144,7 @@ op(
     "torch_layer_norm",
     "input, normalized_shape, weight=None, bias=None, eps=1e-05, cudnn_enable=True",
     torch="torch.layer_norm",
+    vjp="expansion",
     type=_layer_norm_type,
     autocast="float32",
     expand=lambda b, x, shape, w=None, bias=None, eps=1e-5, cudnn=True: b.layer_norm(
@@ -165,6 +174,7 @@ op(
     "rms_norm",
     "input, normalized_shape, weight=None, eps=None",
     torch="torch.nn.functional.rms_norm",
+    vjp=reductions.RMS_NORM,
     spellings=("torch.rms_norm",),
     type=_rms_norm_type,
     expand=_rms_norm_expand,

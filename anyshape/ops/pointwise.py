@@ -12,8 +12,10 @@ from typing import Any
 from anyshape.ir.dtypes import DType, bool_, int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops import parts, ranges, write_back
+from anyshape.ops.binary import scaled
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.converted import does_not_fit
+from anyshape.ops.gradients import elementwise
 from anyshape.ops.layout import formatted_strides, preserved_strides
 from anyshape.ops.rules import (
     booled,
@@ -54,6 +56,7 @@ def unary(
         type=pointwise_rule(dtype),
         lower=Pointwise(body, "own" if own else "result"),
         autocast=autocast,
+        vjp=elementwise.UNARY.get(name),
     )
 
 
@@ -85,6 +88,7 @@ op(
     "nn_sigmoid",
     "input",
     torch="torch.nn.functional.sigmoid",
+    vjp="expansion",
     type=pointwise_rule(floated),
     expand=lambda b, x: b.sigmoid(x),
 )
@@ -92,6 +96,7 @@ op(
     "nn_tanh",
     "input",
     torch="torch.nn.functional.tanh",
+    vjp="expansion",
     type=pointwise_rule(floated),
     expand=lambda b, x: b.tanh(x),
 )
@@ -116,6 +121,7 @@ for _name, _of, _type in (
         spellings=(f"torch.Tensor.{_name}",),
         type=pointwise_rule(_type),
         expand=lambda b, x, of=_of: b.call(of, x),
+        vjp="expansion",
     )
 
 
@@ -230,6 +236,7 @@ op(
     "round",
     "input, *, decimals=0",
     torch="anyshape.eager.round_",
+    vjp=elementwise.ROUND,
     spellings=("torch.round", "torch.Tensor.round"),
     type=pointwise_rule(_ordered),
     lower=Pointwise(_round),
@@ -306,6 +313,7 @@ op(
     "to_dtype",
     "input, dtype",
     torch="anyshape.eager.to_dtype",
+    vjp=elementwise.TO_DTYPE,
     type=_to_dtype_type,
     lower=Pointwise(lambda b, x, dtype: b.cast(x, dtype), "own"),
     range=ranges.of_cast,
@@ -322,6 +330,7 @@ op(
     "clone",
     "input, *, memory_format=None",
     torch="torch.clone",
+    vjp=elementwise.CLONE,
     spellings=("torch.Tensor.clone",),
     type=_clone_type,
     lower=Pointwise(lambda b, x, *, memory_format=None: x),
@@ -338,6 +347,7 @@ op(
     "where",
     "condition, input, other",
     torch="torch.where",
+    vjp=elementwise.WHERE,
     type=_where_type,
     lower=Pointwise(lambda b, c, x, y: b.where(b.cast(c, bool_), x, y), own=(0,)),
     range=ranges.of_where,
@@ -346,6 +356,7 @@ op(
     "where_method",
     "input, condition, other",
     torch="torch.Tensor.where",
+    vjp="expansion",
     type=lambda cx, x, c, y: _where_type(cx, c, x, y),
     expand=lambda b, x, c, y: b.where(c, x, y),
 )
@@ -363,9 +374,53 @@ op(
     "masked_fill",
     "input, mask, value",
     torch="torch.masked_fill",
+    vjp=elementwise.MASKED_FILL,
     spellings=("torch.Tensor.masked_fill",),
     type=_masked_fill_type,
     lower=Pointwise(lambda b, x, m, v: b.where(b.cast(m, bool_), v, x), own=(1,)),
     refuses=lambda b, x, m, v: does_not_fit(b, v, x.dtype) if is_tensor(v) else (),
     reads_number=True,
 )
+
+# --- three operands ---
+
+
+def _lerp(b: Any, x: Any, end: Any, weight: Any) -> Any:
+    """ATen's form: from the nearer end, so that weight 1 gives ``end`` exactly."""
+    gap = b.sub(end, x)
+    near = b.add(x, b.mul(weight, gap))
+    if isinstance(weight, (int, float)):
+        return near if abs(weight) < 0.5 else b.sub(end, b.mul(gap, 1.0 - weight))
+    far = b.sub(end, b.mul(gap, b.sub(1.0, weight)))
+    return b.where(b.lt(b.abs(weight), 0.5), near, far)
+
+
+op(
+    "lerp",
+    "input, end, weight",
+    torch="torch.lerp",
+    vjp=elementwise.LERP,
+    spellings=("torch.Tensor.lerp",),
+    type=pointwise_rule(lambda cx, xs: tensors_of(xs)[0].dtype),
+    lower=Pointwise(_lerp),
+    wide_numbers=frozenset({1, 2}),
+)
+for _name, _combine, _vjp in (
+    ("addcmul", "mul", elementwise.ADDCMUL),
+    ("addcdiv", "div", elementwise.ADDCDIV),
+):
+    op(
+        _name,
+        "input, tensor1, tensor2, *, value=1",
+        torch=f"torch.{_name}",
+        vjp=_vjp,
+        spellings=(f"torch.Tensor.{_name}",),
+        type=pointwise_rule(),
+        autocast="promote",
+        lower=Pointwise(
+            lambda b, x, p, q, *, value=1, scalar=_combine: b.add(
+                x, getattr(b, scalar)(scaled(b, p, value), q)
+            )
+        ),
+        wide_numbers=frozenset({"value"}),
+    )

@@ -13,6 +13,7 @@ from anyshape.ir.graph import Arg, TensorType
 from anyshape.ir.scalars import Scalar
 from anyshape.ops import ranges
 from anyshape.ops.context import NoRow, OpError, TypeContext
+from anyshape.ops.gradients import reductions
 from anyshape.ops.layout import Shape, contiguous_strides, numel
 from anyshape.ops.rules import dim_of, dims_of, new, summed, tensor
 from anyshape.ops.table import AutocastClass, Combine, Reduce, Scan, op
@@ -86,12 +87,9 @@ def _reduce_row(
     )
 
 
-_reduce_row(
-    "sum", "sum", _sum_type, "input, dim=None, keepdim=False, *, dtype=None", autocast="float32"
-)
-_reduce_row(
-    "prod", "prod", _sum_type, "input, dim=None, keepdim=False, *, dtype=None", autocast="float32"
-)
+_SUMMED = "input, dim=None, keepdim=False, *, dtype=None"
+_reduce_row("sum", "sum", _sum_type, _SUMMED, autocast="float32", vjp=reductions.SUM)
+_reduce_row("prod", "prod", _sum_type, _SUMMED, autocast="float32")
 
 
 def _extreme_type(name: str) -> Callable[..., TensorType]:
@@ -103,8 +101,9 @@ def _extreme_type(name: str) -> Callable[..., TensorType]:
     return rule
 
 
-_reduce_row("amax", "max", _extreme_type("amax"), "input, dim=(), keepdim=False")
-_reduce_row("amin", "min", _extreme_type("amin"), "input, dim=(), keepdim=False")
+_AMAX = "input, dim=(), keepdim=False"
+_reduce_row("amax", "max", _extreme_type("amax"), _AMAX, vjp=reductions.EXTREME)
+_reduce_row("amin", "min", _extreme_type("amin"), _AMAX, vjp=reductions.EXTREME)
 
 
 def _truth_type(cx: TypeContext, x: Any, dims: tuple[int, ...], keepdim: bool) -> TensorType:
@@ -199,6 +198,7 @@ for _name in ("max", "min"):
         torch=f"anyshape.eager.{_name}_",
         spellings=(f"torch.{_name}", f"torch.Tensor.{_name}"),
         expand=_extremum_expand(_name),
+        vjp=reductions.EXTREMUM,
     )
 
 op(
@@ -258,6 +258,7 @@ op(
     "mean",
     "input, dim=None, keepdim=False, *, dtype=None",
     torch="torch.mean",
+    vjp=reductions.MEAN,
     spellings=("torch.Tensor.mean",),
     type=_float_type,
     normalize=_normal,
@@ -357,7 +358,10 @@ def _with_mean(root: bool) -> Callable[..., Any]:
 
 
 _VAR = "input, dim=None, unbiased=None, keepdim=False, *, correction=None"
-for _name, _expand in (("var", _var_expand), ("std", _std_expand)):
+for _name, _expand, _vjp in (
+    ("var", _var_expand, reductions.VAR),
+    ("std", _std_expand, reductions.STD),
+):
     op(
         _name,
         _VAR,
@@ -367,6 +371,7 @@ for _name, _expand in (("var", _var_expand), ("std", _std_expand)):
         normalize=_normal_var,
         by_value=("correction",),
         expand=_expand,
+        vjp=_vjp,
     )
     op(
         f"{_name}_mean",
@@ -397,6 +402,7 @@ op(
     "logsumexp",
     "input, dim, keepdim=False",
     torch="torch.logsumexp",
+    vjp=reductions.LOGSUMEXP,
     spellings=("torch.Tensor.logsumexp", "torch.special.logsumexp"),
     normalize=_normal,
     type=lambda cx, x, dims, keepdim: reduced(
@@ -477,6 +483,7 @@ op(
     "vector_norm",
     "input, ord=2, dim=None, keepdim=False, *, dtype=None",
     torch="torch.linalg.vector_norm",
+    vjp=reductions.VECTOR_NORM,
     normalize=_normal_vector_norm,
     autocast="float32",
     type=_norm_type,
@@ -508,6 +515,7 @@ op(
     "norm",
     "input, p='fro', dim=None, keepdim=False, dtype=None",
     torch="torch.norm",
+    vjp=reductions.NORM,
     spellings=("torch.Tensor.norm", "torch.functional.norm"),
     normalize=_normal_norm,
     autocast="float32",
@@ -550,6 +558,7 @@ for _name, _scan in (("cumsum", Scan("sum")), ("cumprod", Scan("prod"))):
         normalize=_scan_dim,
         lower=_scan,
         autocast="float32",
+        vjp=reductions.CUMSUM if _name == "cumsum" else None,
     )
 for _name in ("cummax", "cummin"):
     op(

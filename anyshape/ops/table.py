@@ -235,6 +235,9 @@ class Place:
     negative: bool
 
 
+Vjp: TypeAlias = "Mapping[str, Callable[..., Any]] | Literal['expansion']"
+"""A gradient rule for each parameter that has one (``gradients/``), or that of the expansion."""
+
 Resource: TypeAlias = Literal["arguments", "generator", "errors", "unknown"]
 """What nodes touch besides values: tensors of the caller, a device's generator, what says that the
 segment has not happened, or anything, where no row says. Nodes that touch the same one keep their
@@ -274,6 +277,7 @@ class OpDef:
     part: Callable[..., Any] | None = None
     autocast: AutocastClass | None = None
     differentiable: bool = True
+    vjp: Vjp | None = None
     by_value: tuple[str, ...] = ()
     of_numbers: bool = False
     reads_number: bool = False
@@ -342,8 +346,11 @@ def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     where ATen rounds others to float16 or bfloat16 as it does tensors.
     ``number_first``: dotted function that computes it where the first operand is a number, as
     torch's own want a tensor first. ``differentiable``: does a result require gradients where
-    an argument does? ``by_value``: parameters whose very value decides what the row means,
-    beside dimensions. ``of_numbers``: does it make a tensor of two numbers? ``reads_number``:
+    an argument does? ``vjp``: by parameter, how the gradient is made of the cotangents of the
+    results (``gradients/``); ``"expansion"``: as that of what the row expands to. A view without
+    one has that of its ``write_back``: the cotangent, written into zeros. ``by_value``: parameters
+    whose very value decides what the row means, beside dimensions. ``of_numbers``: does it make a
+    tensor of two numbers? ``reads_number``:
     it reads the number in a tensor without dimensions before it writes. ``counted``: the number
     of its results may be what the program takes apart. ``divisor``: the position of what
     integers are divided by. ``places(node)``: the places that an operand holds.

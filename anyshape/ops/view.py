@@ -13,6 +13,7 @@ from anyshape.ir.dtypes import REAL_OF_COMPLEX, bool_
 from anyshape.ir.graph import Arg, TensorType, Value
 from anyshape.ops import parts, write_back
 from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.gradients import places
 from anyshape.ops.layout import (
     Shape,
     contiguous_strides,
@@ -123,6 +124,7 @@ op(
     "expand",
     "input, size",
     torch="torch.Tensor.expand",
+    vjp=places.EXPAND,
     type=_expand_type,
     lower=View(_expand_index),
     normalize=_normal_expand,
@@ -134,6 +136,7 @@ op(
     "broadcast_to",
     "input, size",
     torch="torch.broadcast_to",
+    vjp=places.EXPAND,
     spellings=("torch.Tensor.broadcast_to",),
     normalize=_normal_expand,
     type=_expand_type,
@@ -146,6 +149,7 @@ op(
     "expand_as",
     "input, other",
     torch="torch.Tensor.expand_as",
+    vjp=places.EXPAND,
     alias="view",
     write_back=write_back.expanded,
     type=lambda cx, x, y: _expand_type(cx, x, tensor(y).shape),
@@ -344,6 +348,7 @@ op(
     "flip",
     "input, dims",
     torch="torch.flip",
+    vjp=places.FLIP,
     type=_flip_type,
     normalize=_normal_dims,
     lower=View(_flip_index),

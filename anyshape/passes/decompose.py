@@ -9,33 +9,43 @@ are eager's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value
+from anyshape.ir.graph import Arg, Graph, Modes, Node, TensorType, Value
 from anyshape.ops.build import Builder
 from anyshape.ops.context import Undecided
 from anyshape.ops.table import OpDef
 from anyshape.passes.rebuild import Reader, Rebuilding, rebuild
 
 
-def decompose(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
-    """Expands rows until every node has a lowering or is left to a library."""
+def decompose(
+    graph: Graph,
+    ops: Mapping[str, OpDef],
+    whole: Callable[[OpDef], bool] = lambda row: False,
+) -> Graph:
+    """Expands rows until every node has a lowering, is left to a library or stays ``whole``."""
     reader = Reader.of(graph)
     builder = Builder(reader.cx, ops)
     builder.reserve(value.name for node in graph.nodes for value in node.outputs)
     builder.reserve(entry.value.name for entry in graph.inputs)
-    return rebuild(graph, _Decomposer(builder, ops).expand, reader=reader)
+    return rebuild(graph, _Decomposer(builder, ops, whole).expand, reader=reader)
+
+
+def expand_for_gradients(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
+    """Expands the rows whose gradient is that of their expansion."""
+    return decompose(graph, ops, whole=lambda row: row.vjp != "expansion")
 
 
 @dataclass(frozen=True, slots=True)
 class _Decomposer:
     builder: Builder
     ops: Mapping[str, OpDef]
+    whole: Callable[[OpDef], bool]
 
     def expand(self, node: Node, out: Rebuilding) -> tuple[Arg, ...]:
         row, builder = self.ops.get(node.op), self.builder
-        if row is None:
+        if row is None or self.whole(row):
             return out.emit(node)
         start = len(builder.nodes)
         builder.location, builder.modes = node.location, node.modes
@@ -77,7 +87,7 @@ class _Decomposer:
         self._write(body, out)
         rewritten = (out.rewrite(result) for result in results)
         return tuple(
-            self._typed(new, old, out, start, fresh)
+            self._typed(new, old, out, start, fresh, node.modes)
             for new, old in zip(rewritten, node.outputs, strict=True)
         )
 
@@ -89,7 +99,9 @@ class _Decomposer:
                 if old is not new:
                     out.substitutes[old] = new
 
-    def _typed(self, new: Arg, old: Value, out: Rebuilding, start: int, fresh: bool) -> Arg:
+    def _typed(
+        self, new: Arg, old: Value, out: Rebuilding, start: int, fresh: bool, modes: Modes | None
+    ) -> Arg:
         """``new``, made after ``start``, with eager's strides where the expansion's differ."""
         if not isinstance(new, Value) or not isinstance(new.type, TensorType):
             return new
@@ -101,7 +113,7 @@ class _Decomposer:
             if not fresh or (new.type == old.type and not self._views_earlier(new, out, start)):
                 return new
             copy = Value(self.builder.fresh_name(old.name), made)
-            return out.emit(Node("clone", (new,), {}, (copy,)))[0]
+            return out.emit(Node("clone", (new,), {}, (copy,), modes=modes))[0]
         if new.type != old.type:
             value = Value(new.name, made)
             inner = out.nodes[maker]

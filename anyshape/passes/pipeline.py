@@ -14,7 +14,7 @@ from anyshape.errors import stage_of
 from anyshape.ir.graph import Graph
 from anyshape.ops.table import OpDef
 from anyshape.passes.bounds_checks import check_places
-from anyshape.passes.decompose import decompose
+from anyshape.passes.decompose import decompose, expand_for_gradients
 from anyshape.passes.functionalize import functionalize
 from anyshape.passes.integers import check_integers
 from anyshape.passes.layouts import keep_channels_innermost
@@ -62,16 +62,17 @@ class PipelineError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Passes in order. Raises ``PipelineError`` unless each finds what it needs, and the last graph
-    has all of ``goal``.
+    """Passes in order. Raises ``PipelineError`` unless each finds what it needs where the first
+    graph has what ``begins`` says, and the last graph has all of ``goal``.
     """
 
     name: str
     passes: tuple[Pass, ...]
     goal: frozenset[Property]
+    begins: frozenset[Property] = frozenset({"captured"})
 
     def __post_init__(self) -> None:
-        holds: set[Property] = {"captured"}
+        holds: set[Property] = set(self.begins)
         for step in self.passes:
             missing, early = step.needs - holds, step.before & holds
             if missing or early:
@@ -99,22 +100,39 @@ def _properties(*names: Property) -> frozenset[Property]:
     return frozenset(names)
 
 
+_CHECK_INTEGERS = Pass(
+    "check-integers",
+    _alone(check_integers),
+    needs=_properties("captured"),
+    gives=_properties("fits"),
+)
+_FUNCTIONALIZE = Pass(
+    "functionalize",
+    _alone(functionalize),
+    needs=_properties("captured"),
+    gives=_properties("pure"),
+    before=_properties("core", "apart"),
+)
+_DECOMPOSE = Pass(
+    "decompose",
+    _alone(decompose),
+    needs=_properties("pure", "fits"),
+    gives=_properties("core"),
+    ends=_properties("captured"),
+    before=_properties("core"),
+)
+_MERGE_EQUAL = Pass(
+    "merge-equal",
+    _alone(merge_equal_nodes),
+    needs=_properties("core"),
+    before=_properties("apart"),
+)
+
 INFERENCE = Pipeline(
     "inference",
     (
-        Pass(
-            "check-integers",
-            _alone(check_integers),
-            needs=_properties("captured"),
-            gives=_properties("fits"),
-        ),
-        Pass(
-            "functionalize",
-            _alone(functionalize),
-            needs=_properties("captured"),
-            gives=_properties("pure"),
-            before=_properties("core", "apart"),
-        ),
+        _CHECK_INTEGERS,
+        _FUNCTIONALIZE,
         # Removes nodes whose integers nobody has checked, unless it comes after the check.
         Pass(
             "remove-dead-early",
@@ -123,26 +141,14 @@ INFERENCE = Pipeline(
             ends=_properties("captured"),
             before=_properties("apart"),
         ),
-        Pass(
-            "decompose",
-            _alone(decompose),
-            needs=_properties("pure", "fits"),
-            gives=_properties("core"),
-            ends=_properties("captured"),
-            before=_properties("core"),
-        ),
+        _DECOMPOSE,
         Pass(
             "remove-identities",
             _alone(remove_identities),
             needs=_properties("core"),
             before=_properties("apart", "laid-out"),
         ),
-        Pass(
-            "merge-equal",
-            _alone(merge_equal_nodes),
-            needs=_properties("core"),
-            before=_properties("apart"),
-        ),
+        _MERGE_EQUAL,
         Pass(
             "check-places",
             _alone(check_places),
@@ -179,3 +185,27 @@ INFERENCE = Pipeline(
     ),
     goal=_properties("fits", "pure", "core", "checked", "apart"),
 )
+
+DIFFERENTIABLE = Pipeline(
+    "before differentiation",
+    (
+        _CHECK_INTEGERS,
+        _FUNCTIONALIZE,
+        Pass(
+            "expand-for-gradients",
+            _alone(expand_for_gradients),
+            needs=_properties("pure", "fits"),
+            before=_properties("core"),
+        ),
+    ),
+    goal=_properties("fits", "pure"),
+)
+"""What a graph is when gradients are taken of it (``autograd/differentiate.py``)."""
+
+JOINT = Pipeline(
+    "joint",
+    (_DECOMPOSE, _MERGE_EQUAL),
+    goal=_properties("core"),
+    begins=_properties("fits", "pure"),
+)
+"""What forward and backward are together, before they are cut (``autograd/partition.py``)."""

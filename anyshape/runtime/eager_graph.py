@@ -20,10 +20,12 @@ from anyshape.runtime.rollback import Kept, Writes, version_of, written_inputs
 
 @dataclass(slots=True, eq=False)
 class EagerGraph:
-    """``run`` takes the graph's argument inputs in order and returns its outputs, flat."""
+    """``run`` takes the graph's argument inputs in order and returns its outputs, flat. ``why`` no
+    kernels do."""
 
     graph: Graph
     constants: Mapping[str, torch.Tensor]
+    why: str = ""
     linked: str = ""
     stages: tuple[tuple[str, Graph], ...] = ()
     kernel_names: frozenset[str] = frozenset()

@@ -1,0 +1,303 @@
+"""The joint graph: a functional graph, followed by the nodes that compute its gradients.
+
+    %y = mul(%x, %w); return %y                      gradients of %x and %w
+    ->
+    %y = mul(%x, %w); %gx = mul(%g, %w); %gw = sum(mul(%g, %x), ...); return %y, %gx, %gw
+
+Nodes are read backwards; the rule of each row (``OpDef.vjp``) makes the gradients of its arguments
+from the cotangents of its results. A gradient is summed to its argument's shape and cast to its
+dtype here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from anyshape.autograd.memory import roots, views
+from anyshape.autograd.outline import NotDifferentiable
+from anyshape.ir.graph import (
+    Arg,
+    Graph,
+    Input,
+    Node,
+    TensorType,
+    Value,
+    row_major,
+    values_in,
+)
+from anyshape.ops.build import Builder
+from anyshape.ops.context import OpError, TypeContext, Undecided
+from anyshape.ops.table import OpDef
+from anyshape.ops.write_back import WrittenThrough
+from anyshape.symbolic import eq
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joint:
+    """``graph.inputs`` are those of the program, then a cotangent for each of ``differentiable``
+    (positions of the outputs that get one); ``graph.outputs`` are those of the program, then a
+    gradient for each of ``wanted`` (positions of inputs), None where nothing depends on it.
+    ``saved`` are positions of the inputs and outputs in whose memory eager's own backward formulas
+    read.
+    """
+
+    graph: Graph
+    outputs: int
+    differentiable: tuple[int, ...]
+    wanted: tuple[int, ...]
+    saved_inputs: frozenset[int]
+    saved_outputs: frozenset[int]
+
+    @property
+    def cotangents(self) -> tuple[Value, ...]:
+        inputs = self.graph.inputs
+        return tuple(entry.value for entry in inputs[len(inputs) - len(self.differentiable) :])
+
+    @property
+    def gradients(self) -> tuple[Arg, ...]:
+        return self.graph.outputs[self.outputs :]
+
+
+def differentiate(
+    graph: Graph,
+    ops: Mapping[str, OpDef],
+    wanted: Sequence[int],
+    differentiable: Sequence[int],
+    absent: Sequence[int] = (),
+) -> Joint:
+    """The joint graph of a functional graph whose nodes have rules. ``absent`` are outputs that get
+    no cotangent. Raises ``NotDifferentiable``.
+    """
+    active = _Activity(graph, ops, [graph.inputs[i].value for i in wanted])
+    active.agree_on(differentiable)
+    builder = _continued(graph, ops)
+    present = [position for position in differentiable if position not in absent]
+    seeds = [_seed(builder, graph, position) for position in present]
+    backward = _Backward(builder, ops, active.values)
+    for position, seed in zip(present, seeds):
+        output = graph.outputs[position]
+        assert isinstance(output, Value)
+        backward.add(output, seed)
+    for node in reversed(graph.nodes):
+        if active.differentiates(node):
+            backward.node(node)
+    gradients = backward.finished([graph.inputs[i].value for i in wanted], seeds)
+    made = builder.finish((*graph.outputs, *gradients))
+    joint = replace(made, checks=graph.checks, facts=graph.facts)
+    inputs, outputs = _saved(graph, ops, builder.nodes[len(graph.nodes) :])
+    return Joint(joint, len(graph.outputs), tuple(present), tuple(wanted), inputs, outputs)
+
+
+def _continued(graph: Graph, ops: Mapping[str, OpDef]) -> Builder:
+    """A builder that goes on where the graph ends: all its checks have passed."""
+    builder = Builder(TypeContext(graph.space, graph.facts.fork(), graph.hints), ops)
+    builder.reserve(value.name for node in graph.nodes for value in node.outputs)
+    builder.reserve(entry.value.name for entry in graph.inputs)
+    builder.nodes = list(graph.nodes)
+    builder.inputs = list(graph.inputs)
+    return builder
+
+
+def _seed(builder: Builder, graph: Graph, position: int) -> Value:
+    """The cotangent of an output: row-major, as the boundary hands it in."""
+    output = graph.outputs[position]
+    assert isinstance(output, Value)
+    kind = replace(output.tensor, strides=row_major(output.shape), wrapped_number=False)
+    value = Value(builder.fresh_name("cotangent"), kind)
+    builder.inputs.append(Input(value, "argument", f"the cotangent of output {position}"))
+    return value
+
+
+def _saved(
+    graph: Graph, ops: Mapping[str, OpDef], nodes: Sequence[Node]
+) -> tuple[frozenset[int], frozenset[int]]:
+    """The inputs and outputs whose memory the formulas read."""
+    owner = roots(graph, ops)
+    made = {value for node in graph.nodes for value in node.outputs}
+    made.update(entry.value for entry in graph.inputs)
+    read = {owner.get(v, v) for node in nodes for v in node.inputs() if v in made}
+    inputs = (i for i, entry in enumerate(graph.inputs) if entry.value in read)
+    outputs = (
+        i
+        for i, output in enumerate(graph.outputs)
+        if any(owner.get(v, v) in read for v in values_in(output))
+    )
+    return frozenset(inputs), frozenset(outputs)
+
+
+class _Activity:
+    """Which values gradients flow through: eager's rule, by the modes of nodes."""
+
+    def __init__(self, graph: Graph, ops: Mapping[str, OpDef], wanted: Sequence[Value]) -> None:
+        self.graph, self.ops = graph, ops
+        self.values = set(wanted)
+        self.nodes: set[Node] = set()
+        self.cut: set[Value] = set()  # views made without gradients of what requires them
+        self.cx = TypeContext(graph.space, graph.facts.fork(), graph.hints)
+        for node in graph.nodes:
+            self._read(node)
+
+    def agree_on(self, differentiable: Sequence[int]) -> None:
+        """Refuses a graph of which capture thinks otherwise."""
+        outputs = self.graph.outputs
+        found = [i for i, o in enumerate(outputs) if isinstance(o, Value) and o in self.values]
+        if found != list(differentiable) or any(v in self.cut for v in values_in(outputs)):
+            raise NotDifferentiable("which outputs require gradients is not certain")
+
+    def differentiates(self, node: Node) -> bool:
+        return node in self.nodes
+
+    def _read(self, node: Node) -> None:
+        if not any(v in self.values or v in self.cut for v in node.inputs()):
+            return
+        row = self.ops.get(node.op)
+        if row is not None and not row.differentiable:
+            return
+        if node.modes is None or not node.modes.grad:
+            if views(self.cx, node, self.ops):
+                self.cut.update(node.outputs)
+            return
+        if any(v in self.cut for v in node.inputs()):
+            raise NotDifferentiable("a view is made without gradients, and used with them", node)
+        made = [v for v in node.outputs if isinstance(v.type, TensorType)]
+        if any(v.tensor.dtype.is_complex for v in (*made, *_tensors(node))):
+            raise NotDifferentiable(f"{node.op} of complex numbers", node)
+        floating = [v for v in made if v.tensor.dtype.is_floating]
+        if not floating:
+            return
+        if row is None or not _has_rule(row):
+            raise NotDifferentiable(f"{node.op} has no gradient rule", node)
+        self.nodes.add(node)
+        self.values.update(floating)
+
+
+def _tensors(node: Node) -> Iterator[Value]:
+    return (v for v in node.inputs() if isinstance(v.type, TensorType))
+
+
+def _has_rule(row: OpDef) -> bool:
+    return isinstance(row.vjp, Mapping) or _is_written_back(row)
+
+
+def _is_written_back(row: OpDef) -> bool:
+    return row.vjp is None and row.alias != "none" and row.write_back is not None
+
+
+@dataclass(slots=True, eq=False)
+class _Backward:
+    """The gradients so far: of a value, the sum of what its readers gave."""
+
+    builder: Builder
+    ops: Mapping[str, OpDef]
+    active: set[Value]
+    found: dict[Value, Value] = field(default_factory=dict)
+
+    def add(self, value: Value, gradient: Value) -> None:
+        if value in self.found:
+            gradient = self.builder.call("add", self.found[value], gradient)
+        self.found[value] = gradient
+
+    def node(self, node: Node) -> None:
+        """The gradients of what the node reads."""
+        given = tuple(self.found.get(value) for value in node.outputs)
+        if all(g is None for g in given):
+            return
+        row, builder = self.ops[node.op], self.builder
+        builder.location = node.location
+        if node.modes is not None:
+            builder.modes = replace(node.modes, grad=False)
+            builder.cx.default_dtype = node.modes.default_dtype
+            builder.cx.default_device = node.modes.default_device
+        try:
+            if _is_written_back(row):
+                self._view(node, row, given)
+            else:
+                self._by_rules(node, row, given)
+        except (OpError, Undecided, WrittenThrough) as error:
+            raise NotDifferentiable(f"the gradient of {node.op}: {error}", node) from error
+
+    def _by_rules(self, node: Node, row: OpDef, given: tuple[Value | None, ...]) -> None:
+        rules = row.vjp
+        assert isinstance(rules, Mapping)
+        single = len(node.outputs) == 1
+        g: Any = given[0] if single else given
+        y: Any = node.outputs[0] if single else node.outputs
+        for name, arg in self._arguments(node, row):
+            if not any(v in self.active for v in values_in(arg)):
+                continue
+            if name not in rules:
+                raise NotDifferentiable(f"{node.op} has no gradient rule for {name}", node)
+            self._hand_out(arg, rules[name](self.builder, g, y, *node.args, **node.kwargs))
+
+    def _arguments(self, node: Node, row: OpDef) -> Iterator[tuple[str, Arg]]:
+        yield from zip(row.signature.names, node.args)
+        yield from node.kwargs.items()
+
+    def _hand_out(self, arg: Arg, gradient: Any) -> None:
+        if isinstance(arg, tuple):
+            for one, part in zip(arg, gradient, strict=True):
+                self._hand_out(one, part)
+        elif isinstance(arg, Value) and arg in self.active and gradient is not None:
+            self.add(arg, self._fitted(gradient, arg))
+
+    def _view(self, node: Node, row: OpDef, given: tuple[Value | None, ...]) -> None:
+        """The cotangent of a view is that of the elements it shows; of the others it is 0."""
+        source = node.args[0]
+        assert isinstance(source, Value) and row.write_back is not None
+        b, kind = self.builder, source.tensor
+        whole = b.call("full", kind.shape, 0, kind.dtype, kind.device)
+        for position, g in enumerate(given):
+            if g is not None:
+                whole = row.write_back(b, whole, g, node, position)
+        self.add(source, self._fitted(whole, source))
+
+    def _fitted(self, gradient: Value, like: Value) -> Value:
+        """Summed over what was broadcast, in the dtype of the argument."""
+        b = self.builder
+        gradient = summed_to(b, gradient, like.shape)
+        if gradient.dtype is not like.dtype:
+            gradient = b.call("to_dtype", gradient, like.dtype)
+        return gradient
+
+    def finished(self, wanted: Sequence[Value], seeds: Sequence[Value]) -> list[Value | None]:
+        """The gradients of the inputs, each in memory of its own: autograd keeps them as ``.grad``,
+        which programs write."""
+        owner = roots(self.builder.finish(()), self.ops)
+        taken = {*seeds, *(entry.value for entry in self.builder.inputs)}
+        made: list[Value | None] = []
+        for value in wanted:
+            gradient = self.found.get(value)
+            if gradient is not None:
+                root = owner.get(gradient, gradient)
+                if root in taken:
+                    gradient = self.builder.call("clone", gradient)
+                taken.add(root)
+            made.append(gradient)
+        return made
+
+
+def summed_to(b: Builder, gradient: Value, shape: tuple[Any, ...]) -> Value:
+    """The sum over what was broadcast from ``shape``. Raises ``Undecided`` where a size may be 1 or
+    not."""
+    lead = len(gradient.shape) - len(shape)
+    if lead < 0:  # smaller than the argument: the same for all of it
+        return b.call("expand", gradient, shape)
+    dims = list(range(lead))
+    spread = False
+    for position, size in enumerate(shape):
+        have = gradient.shape[lead + position]
+        if b.cx.same(have, size):
+            continue
+        if b.cx.known(eq(size, 1)):
+            dims.append(lead + position)
+        elif b.cx.known(eq(have, 1)):
+            spread = True
+        else:
+            raise Undecided(eq(have, size))
+    if dims:
+        gradient = b.call("sum", gradient, tuple(dims), True)
+        if lead:
+            gradient = b.call("reshape", gradient, tuple(gradient.shape[lead:]))
+    return b.call("expand", gradient, shape) if spread else gradient

@@ -1,0 +1,93 @@
+"""What of a captured graph requires gradients, and whether they can be compiled.
+
+In: the graph of capture, whose types say what eager's would require. Out: ``Outline``: the same
+graph without those marks, the inputs that gradients are wanted of, and the outputs that have some;
+or ``NotDifferentiable`` with the reason, and then eager torch runs the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from anyshape.ir.graph import Graph, Node, TensorType, Value, map_values, values_in
+from anyshape.ops.table import OpDef
+
+
+class NotDifferentiable(Exception):
+    """The gradients of a graph are not compiled; ``node`` is what it is about, if it is one."""
+
+    def __init__(self, reason: str, node: Node | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.node = node
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outline:
+    """``graph`` makes nothing that requires gradients, by its types; ``wanted`` are positions of
+    inputs, and ``differentiable`` of outputs, that do in the program."""
+
+    graph: Graph
+    wanted: tuple[int, ...]
+    differentiable: tuple[int, ...]
+
+
+def outline(graph: Graph, ops: Mapping[str, OpDef]) -> Outline:
+    """Raises ``NotDifferentiable``."""
+    for node in graph.nodes:
+        _refuse_writes(node, ops)
+    for output in graph.outputs:
+        if isinstance(output, tuple) and any(map(requires, values_in(output))):
+            raise NotDifferentiable("outputs that require gradients lie in containers")
+    return Outline(
+        without_marks(graph),
+        tuple(i for i, entry in enumerate(graph.inputs) if requires(entry.value)),
+        tuple(i for i, out in enumerate(graph.outputs) if isinstance(out, Value) and requires(out)),
+    )
+
+
+def records_gradients(graph: Graph, ops: Mapping[str, OpDef]) -> bool:
+    """Whether eager would record what somebody can see: for an output, or by writing."""
+    recorded = [n for n in graph.nodes if n.modes and n.modes.grad and any(map(requires, n.read))]
+    if any(map(requires, values_in(graph.outputs))):
+        return bool(recorded)
+    return any(node.op in ops and ops[node.op].mutates for node in recorded)
+
+
+def requires(value: Value) -> bool:
+    """Whether eager's tensor would require gradients."""
+    return isinstance(value.type, TensorType) and value.type.requires_grad
+
+
+def _refuse_writes(node: Node, ops: Mapping[str, OpDef]) -> None:
+    row = ops.get(node.op)
+    if row is not None and row.mutates and any(map(requires, node.inputs())):
+        raise NotDifferentiable(f"{node.op} writes in place what requires gradients", node)
+
+
+def without_marks(graph: Graph) -> Graph:
+    """The same graph, in which what nodes make requires no gradients. Inputs keep their marks: what
+    views one is handed out detached."""
+    made: dict[Value, Value] = {}
+    inputs = {entry.value for entry in graph.inputs}
+
+    def plain(value: Value) -> Value:
+        if value in inputs or not requires(value):
+            return value
+        if value not in made:
+            assert isinstance(value.type, TensorType)
+            made[value] = Value(value.name, replace(value.type, requires_grad=False))
+        return made[value]
+
+    nodes = tuple(
+        replace(
+            node,
+            args=tuple(map_values(arg, plain) for arg in node.args),
+            kwargs={name: map_values(arg, plain) for name, arg in node.kwargs.items()},
+            outputs=tuple(map(plain, node.outputs)),
+        )
+        for node in graph.nodes
+    )
+    outputs = tuple(map_values(output, plain) for output in graph.outputs)
+    return replace(graph, nodes=nodes, outputs=outputs)

@@ -1,0 +1,392 @@
+"""The joint graph cut in two: what the forward half saves, what the backward half computes again.
+
+    %s = sigmoid(%x); %y = mul(%x, %s); ...; %gx = <of %g, %x, %s>; return %y, %gx
+    ->
+    forward(%x): %s = sigmoid(%x); %y = mul(%x, %s); return %y            saves %x
+    backward(%x, %g): %s = sigmoid(%x); %gx = <of %g, %x, %s>; return %gx
+
+What is saved is a minimum cut: each value costs its bytes at the hints, and what is costly to
+compute (products, reductions, writes at places) or is drawn at random is not computed twice. What
+the program can see is saved only where eager's own formulas read it (``Joint.saved_*``), so that a
+later write to it raises where eager raises. Sizes and numbers are handed on beside the tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from anyshape.autograd.differentiate import Joint
+from anyshape.autograd.memory import roots
+from anyshape.autograd.minimum_cut import UNBOUNDED, NoCut, minimum_cut
+from anyshape.autograd.outline import NotDifferentiable
+from anyshape.autograd.structure import Structure
+from anyshape.ir.graph import (
+    Arg,
+    Check,
+    Graph,
+    Input,
+    Node,
+    ScalarType,
+    TensorType,
+    Value,
+    values_in,
+)
+from anyshape.ir.scalars import Operand, Scalar, ScalarInput, names_of
+from anyshape.ops.table import OpDef, Pointwise, Structural, View
+from anyshape.symbolic import AllOf, AnyOf, Dim, Expr, Facts, Relation, Symbol, evaluate
+
+ASSIGNMENTS = ("assign", "assign_data")
+GUESS = 64
+"""A size without a hint, for the choice of what to save."""
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """A tensor that is saved: an input or an output of the program, or another output of the
+    forward half, by its position among those."""
+
+    kind: str  # "input", "output" or "extra"
+    position: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Halves:
+    """``forward`` returns the program's outputs, then ``extra`` tensors, then the numbers.
+    ``backward`` takes the residuals, the numbers and the cotangents, and returns the gradients that
+    are not None (``given`` are their positions among those wanted). ``watched`` are what eager
+    saves of what the program can see, read here or not.
+    """
+
+    forward: Graph
+    backward: Graph
+    residuals: tuple[Residual, ...]
+    watched: tuple[Residual, ...]
+    extra: int
+    given: tuple[int, ...]
+
+
+def partition(joint: Joint, ops: Mapping[str, OpDef]) -> Halves:
+    """Raises ``NotDifferentiable`` where something must be saved that eager does not save."""
+    return _Partition(joint, ops).cut()
+
+
+def backward_over(joint: Joint, whole: Joint, ops: Mapping[str, OpDef], halves: Halves) -> Graph:
+    """The backward half of a joint graph of fewer cotangents, from what is saved for all of them
+    (``whole``)."""
+    structure = Structure(ops)
+    made, other = _Partition(joint, ops), _Partition(whole, ops)
+    kept = [entry.value for entry in halves.backward.inputs[: len(halves.residuals)]]
+    numbers = structure.of(other.inputs, other.early_nodes)
+    by_number = {n: v for v, n in structure.of(made.inputs, made.early_nodes).items()}
+    saved = [by_number.get(numbers[value], value) for value in kept]
+    return made.backward(saved, halves.backward.inputs)
+
+
+class _Partition:
+    """What depends on cotangents is late; ``needed`` of the rest is what the late nodes read."""
+
+    def __init__(self, joint: Joint, ops: Mapping[str, OpDef]) -> None:
+        self.joint, self.ops, self.graph = joint, ops, joint.graph
+        self.late: set[Value] = set(joint.cotangents)
+        self.makers: dict[Value, Node] = {}
+        self.early_nodes: list[Node] = []
+        self.late_nodes: list[Node] = []
+        for node in self.graph.nodes:
+            late = any(value in self.late for value in node.inputs())
+            (self.late_nodes if late else self.early_nodes).append(node)
+            self.makers.update(dict.fromkeys(node.outputs, node))
+            if late:
+                self.late.update(node.outputs)
+        self.inputs = [e.value for e in self.graph.inputs if e.value not in self.late]
+        self.gradients = [v for v in joint.gradients if isinstance(v, Value)]
+        self.required = self._required()
+
+    def tensors(self) -> Iterator[Value]:
+        yield from (v for v in self.inputs if isinstance(v.type, TensorType))
+        for node in self.graph.nodes:
+            yield from (v for v in node.outputs if isinstance(v.type, TensorType))
+
+    def _required(self) -> set[Node]:
+        """The nodes that the forward half runs whatever is saved."""
+        found: set[Node] = set()
+        wanted = [v for out in self.graph.outputs[: self.joint.outputs] for v in values_in(out)]
+        roots_of = [n for n in self.early_nodes if self._stays(n)]
+        wanted += [value for node in roots_of for value in node.inputs()]
+        found.update(roots_of)
+        while wanted:
+            node = self.makers.get(wanted.pop())
+            if node is not None and node not in found:
+                found.add(node)
+                wanted.extend(node.inputs())
+        return found
+
+    def _stays(self, node: Node) -> bool:
+        """Whether the node does something besides its results, or its results are numbers."""
+        row = self.ops.get(node.op)
+        return (
+            row is None
+            or row.effect
+            or row.random
+            or any(isinstance(value.type, ScalarType) for value in node.outputs)
+        )
+
+    # ---- what to save ----------------------------------------------------------------------------
+    def cut(self) -> Halves:
+        saved = self._saved()
+        positions = self._positions()
+        extra = [value for value in saved if value not in positions]
+        residuals = [
+            positions.get(v) or Residual("extra", self.joint.outputs + extra.index(v))
+            for v in saved
+        ]
+        backward = self.backward(saved)
+        numbers = [entry.value for entry in backward.inputs if _is_number(entry.value)]
+        forward = self._forward(extra, [_number(value) for value in numbers])
+        given = tuple(i for i, g in enumerate(self.joint.gradients) if g is not None)
+        return Halves(
+            forward, backward, tuple(residuals), self._watched(residuals), len(extra), given
+        )
+
+    def _positions(self) -> dict[Value, Residual]:
+        """Where the program's own inputs and outputs are."""
+        found = {
+            out: Residual("output", i)
+            for i, out in enumerate(self.graph.outputs[: self.joint.outputs])
+            if isinstance(out, Value)
+        }
+        return found | {v: Residual("input", i) for i, v in enumerate(self.inputs)}
+
+    def _watched(self, residuals: Sequence[Residual]) -> tuple[Residual, ...]:
+        """What eager saves of what the program can see, and the backward half does not read."""
+        seen = [Residual("input", i) for i in sorted(self.joint.saved_inputs)]
+        seen += [Residual("output", i) for i in sorted(self.joint.saved_outputs)]
+        return tuple(one for one in seen if one not in residuals)
+
+    def _saved(self) -> list[Value]:
+        needed = self._needed()
+        capacities: dict[Value, int] = {}
+        edges: list[tuple[Value, Value]] = []
+        fed: list[Value] = []
+        costs = _Costs(self)
+        waiting = list(needed)
+        while waiting:
+            value = waiting.pop()
+            if value in capacities:
+                continue
+            capacities[value] = costs.of(value)
+            maker = self.makers.get(value)
+            if maker is None or not self._again(maker):
+                fed.append(value)
+                continue
+            sources = [v for v in maker.inputs() if isinstance(v.type, TensorType)]
+            edges.extend((source, value) for source in sources)
+            waiting.extend(sources)
+        try:
+            chosen = minimum_cut(capacities, edges, fed, needed)
+        except NoCut:
+            raise NotDifferentiable(
+                "the gradients read what the program can see and eager does not save"
+            ) from None
+        return [value for value in self.tensors() if value in chosen]
+
+    def _needed(self) -> list[Value]:
+        read = (value for node in self.late_nodes for value in node.inputs())
+        wanted = dict.fromkeys((*read, *self.gradients))
+        return [v for v in wanted if v not in self.late and isinstance(v.type, TensorType)]
+
+    def _again(self, node: Node) -> bool:
+        """Whether the backward half may run the node: it is cheap, or runs nowhere else."""
+        if node in self.required:
+            return isinstance(self.ops[node.op].lower, (Pointwise, View, Structural))
+        return not self._stays(node)
+
+    # ---- the halves ------------------------------------------------------------------------------
+    def _forward(self, extra: Sequence[Value], numbers: Sequence[Operand]) -> Graph:
+        wanted = set(self.required)
+        waiting = list(extra)
+        while waiting:
+            node = self.makers.get(waiting.pop())
+            if node is not None and node not in wanted:
+                wanted.add(node)
+                waiting.extend(node.inputs())
+        nodes, before = [], [0]
+        late = set(self.late_nodes)
+        for node in self.graph.nodes:
+            if node in wanted and node not in late:
+                nodes.append(node)
+            before.append(len(nodes))
+        checks = tuple(
+            Check(c.condition, c.message, before[c.after], c.location) for c in self.graph.checks
+        )
+        outputs = (*self.graph.outputs[: self.joint.outputs], *extra, *numbers)
+        inputs = tuple(e for e in self.graph.inputs if e.value not in self.late)
+        return replace(
+            self.graph, inputs=inputs, nodes=tuple(nodes), outputs=outputs, checks=checks
+        )
+
+    def backward(self, saved: Sequence[Value], handed: Sequence[Input] = ()) -> Graph:
+        """The nodes that give the gradients from what is saved; those that run again stand where
+        they are first read. ``handed``: the inputs that another backward half has, all of them."""
+        order: list[Node] = []
+        self._emit([*self.gradients, *self._late_effects()], set(saved), order)
+        if any(_is_number(value) for node in order for value in node.inputs()):
+            raise NotDifferentiable("a gradient is computed from a number that data decides")
+        numbers = _numbers(
+            self.graph.facts, order, (*self.gradients, *saved, *self.joint.cotangents)
+        )
+        entries = [Input(v, "argument", f"saved {v.name}") for v in saved]
+        if handed:
+            entries += [entry for entry in handed if _is_number(entry.value)]
+        else:
+            entries += [Input(v, "argument", f"the number {v.name}") for v in numbers]
+        cotangents = set(self.joint.cotangents)
+        entries += [entry for entry in self.graph.inputs if entry.value in cotangents]
+        return replace(
+            self.graph,
+            inputs=tuple(entries),
+            nodes=tuple(order),
+            outputs=tuple(self.gradients),
+            checks=(),
+        )
+
+    def _late_effects(self) -> list[Node]:
+        return [node for node in self.late_nodes if self._stays(node)]
+
+    def _emit(self, wanted: Sequence[Value | Node], saved: set[Value], order: list[Node]) -> None:
+        """The nodes that these need, in the order of the joint graph as far as they are late; early
+        ones directly in front of the first that reads them."""
+        late: set[Node] = set()
+        self._collect(wanted, saved, late)
+        done: set[Node] = set()
+        for node in self.late_nodes:
+            if node in late:
+                self._place(node, saved, done, order)
+        for value in self.gradients:
+            maker = self.makers.get(value)
+            if maker is not None and value not in saved:
+                self._place(maker, saved, done, order)
+
+    def _collect(self, wanted: Sequence[Value | Node], saved: set[Value], found: set[Node]) -> None:
+        waiting = list(wanted)
+        while waiting:
+            item = waiting.pop()
+            node = item if isinstance(item, Node) else self.makers.get(item)
+            if node is None or node in found or (isinstance(item, Value) and item in saved):
+                continue
+            found.add(node)
+            waiting.extend(node.inputs())
+
+    def _place(self, node: Node, saved: set[Value], done: set[Node], order: list[Node]) -> None:
+        stack = [(node, False)]
+        while stack:
+            current, ready = stack.pop()
+            if current in done:
+                continue
+            if ready:
+                done.add(current)
+                order.append(current)
+                continue
+            stack.append((current, True))
+            for value in reversed(tuple(current.inputs())):
+                maker = self.makers.get(value)
+                if maker is None or maker in done or value in saved or _is_number(value):
+                    continue
+                stack.append((maker, False))
+
+
+class _Costs:
+    """What saving a value costs: its bytes at the hints; nothing for what is kept anyway, and
+    without bounds for what may not be saved."""
+
+    def __init__(self, partition: _Partition) -> None:
+        joint, graph = partition.joint, partition.graph
+        self.graph = graph
+        self.owner = roots(graph, partition.ops)
+        kept: set[Value] = set()
+        seen: set[Value] = set()
+        for i, value in enumerate(partition.inputs):
+            (kept if i in joint.saved_inputs else seen).add(value)
+        for i, out in enumerate(graph.outputs[: joint.outputs]):
+            owners = {self.owner.get(v, v) for v in values_in(out)}
+            (kept if i in joint.saved_outputs else seen).update(owners)
+        self.kept, self.seen = kept, seen - kept
+        self.written = _written(graph)
+        if not self.written.isdisjoint(kept):
+            raise NotDifferentiable("a tensor that gradients read is written by the program itself")
+
+    def of(self, value: Value) -> int:
+        root = self.owner.get(value, value)
+        if root in self.written or root in self.seen:
+            return UNBOUNDED
+        if root in self.kept:
+            return 0
+        return 1 + self._size_bytes(value.tensor)
+
+    def _size_bytes(self, kind: TensorType) -> int:
+        return kind.dtype.size_bytes * prod(self._hint(dim) for dim in kind.shape)
+
+    def _hint(self, dim: Dim) -> int:
+        if isinstance(dim, int):
+            return dim
+        hints = {symbol: self.graph.hints.get(symbol, GUESS) for symbol in dim.symbols}
+        return max(int(evaluate(dim, hints)), 0)
+
+
+def _written(graph: Graph) -> set[Value]:
+    """The inputs that nodes at the end of the graph assign to."""
+    return {next(node.inputs()) for node in graph.nodes if node.op in ASSIGNMENTS}
+
+
+# --- sizes and numbers --------------------------------------------------------------------------
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value.type, ScalarType)
+
+
+def _number(value: Value) -> Operand:
+    assert isinstance(value.type, ScalarType)
+    return value.type.expr
+
+
+def _numbers(facts: Facts, nodes: Sequence[Node], values: Sequence[Value]) -> list[Value]:
+    """Values for the sizes and numbers that the nodes and the types of these values name, and for
+    those that known sizes are told by."""
+    found: dict[Symbol | ScalarInput, None] = {}
+    for node in nodes:
+        found.update(dict.fromkeys(_named((*node.args, *node.kwargs.values()))))
+        for value in (*node.inputs(), *node.outputs):
+            found.update(dict.fromkeys(_in_type(value)))
+    for value in values:
+        found.update(dict.fromkeys(_in_type(value)))
+    for name in tuple(found):
+        if isinstance(name, Symbol):
+            found.update(dict.fromkeys(_named((facts.simplify(name.expr),))))
+    return [
+        Value(name.name, ScalarType("int", name.expr))
+        if isinstance(name, Symbol)
+        else Value(name.name, ScalarType(name.kind, name))
+        for name in found
+    ]
+
+
+def _in_type(value: Value) -> Iterator[Symbol | ScalarInput]:
+    if isinstance(value.type, TensorType):
+        yield from _named((*value.type.shape, *value.type.strides))
+    else:
+        yield from _named((value.type.expr,))
+
+
+def _named(args: Sequence[Arg | Relation | AllOf | AnyOf]) -> Iterator[Symbol | ScalarInput]:
+    for arg in args:
+        match arg:
+            case Expr() | Relation() | AllOf() | AnyOf():
+                yield from arg.symbols
+            case Scalar() | ScalarInput():
+                yield from names_of(arg)
+            case tuple():
+                yield from _named(arg)
+            case slice():
+                yield from _named((arg.start, arg.stop, arg.step))

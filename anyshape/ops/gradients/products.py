@@ -1,0 +1,159 @@
+"""Rules of matrix products and of attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anyshape.ir.dtypes import bool_, int64
+from anyshape.ops.context import NoRow
+from anyshape.ops.gradients.activations import wide
+from anyshape.ops.gradients.elementwise import masked
+from anyshape.ops.layout import numel
+from anyshape.symbolic import floordiv
+
+
+def _times(b: Any, g: Any, factor: Any) -> Any:
+    return g if factor == 1 else b.mul(g, factor)
+
+
+def _turned(b: Any, x: Any) -> Any:
+    return b.transpose(x, -2, -1)
+
+
+MM = {
+    "input": lambda b, g, y, p, q: b.mm(g, _turned(b, q)),
+    "mat2": lambda b, g, y, p, q: b.mm(_turned(b, p), g),
+}
+BMM = {
+    "input": lambda b, g, y, p, q: b.bmm(g, _turned(b, q)),
+    "mat2": lambda b, g, y, p, q: b.bmm(_turned(b, p), g),
+}
+ADDMM = {
+    "input": lambda b, g, y, x, p, q, *, beta=1, alpha=1: _times(b, g, beta),
+    "mat1": lambda b, g, y, x, p, q, *, beta=1, alpha=1: _times(b, b.mm(g, _turned(b, q)), alpha),
+    "mat2": lambda b, g, y, x, p, q, *, beta=1, alpha=1: _times(b, b.mm(_turned(b, p), g), alpha),
+}
+BADDBMM = {
+    "input": lambda b, g, y, x, p, q, *, beta=1, alpha=1: _times(b, g, beta),
+    "batch1": lambda b, g, y, x, p, q, *, beta=1, alpha=1: _times(
+        b, b.bmm(g, _turned(b, q)), alpha
+    ),
+    "batch2": lambda b, g, y, x, p, q, *, beta=1, alpha=1: _times(
+        b, b.bmm(_turned(b, p), g), alpha
+    ),
+}
+
+
+def _rows(b: Any, x: Any) -> Any:
+    """All but the last dimension as one."""
+    return x if len(x.shape) == 2 else b.reshape(x, (numel(x.shape[:-1]), x.shape[-1]))
+
+
+def _linear_input(b: Any, g: Any, y: Any, x: Any, weight: Any, bias: Any = None) -> Any:
+    if len(weight.shape) == 1:
+        return b.mul(b.unsqueeze(g, -1), weight)
+    return b.reshape(b.mm(_rows(b, g), weight), x.shape)
+
+
+def _linear_weight(b: Any, g: Any, y: Any, x: Any, weight: Any, bias: Any = None) -> Any:
+    if len(weight.shape) == 1:
+        made = b.mul(b.unsqueeze(g, -1), x)
+        return b.sum(made, tuple(range(len(x.shape) - 1)), False) if len(x.shape) > 1 else made
+    return b.mm(_turned(b, _rows(b, g)), _rows(b, x))
+
+
+LINEAR = {
+    "input": _linear_input,
+    "weight": _linear_weight,
+    "bias": lambda b, g, y, x, weight, bias=None: g,
+}
+
+# --- attention: the products that are its gradient, over weights that are computed again ---
+
+
+def _shared(b: Any, x: Any, q: Any) -> Any:
+    """The heads of keys or values, repeated for each head of the queries."""
+    have, want = x.shape[-3], q.shape[-3]
+    if b.cx.same(have, want):
+        return x
+    return b.repeat_interleave(x, floordiv(want, have), -3)
+
+
+def _gathered(b: Any, g: Any, x: Any) -> Any:
+    """The gradient of ``_shared``: that of each head is the sum over those that share it."""
+    *batch, heads, length, width = x.shape
+    if b.cx.same(g.shape[-3], heads):
+        return g
+    group = floordiv(g.shape[-3], heads)
+    apart = b.reshape(g, (*batch, heads, group, length, width))
+    return b.sum(apart, (len(batch) + 1,), False)
+
+
+class _Attention:
+    """The parts of attention that its gradients are made of."""
+
+    def __init__(
+        self, b: Any, g: Any, q: Any, k: Any, v: Any, mask: Any, p: Any, causal: Any, named: Any
+    ) -> None:
+        if p not in (0, 0.0):
+            raise NoRow("attention with dropout has no gradient rule")
+        if not isinstance(causal, bool):
+            raise NoRow("attention that a size makes causal has no gradient rule")
+        self.b = b
+        work = wide(q.dtype)
+        self.work = work
+        size = q.shape[-1]
+        scale = named.get("scale")
+        if scale is None:
+            scale = b.pow(b.full((), size, work, q.type.device), -0.5)
+        self.scale = scale
+        if named.get("enable_gqa"):
+            k, v = _shared(b, k, q), _shared(b, v, q)
+        self.g, self.q, self.k, self.v = (b.to_dtype(t, work) for t in (g, q, k, v))
+        scores = b.mul(b.matmul(self.q, _turned(b, self.k)), scale)
+        self.weights = self._weights(scores, mask, causal)
+
+    def _weights(self, scores: Any, mask: Any, causal: bool) -> Any:
+        b = self.b
+        if causal:
+            rows, columns = scores.shape[-2:]
+            row = b.unsqueeze(b.arange(rows, 0, 1, int64, scores.type.device), 1)
+            seen = b.le(b.arange(columns, 0, 1, int64, scores.type.device), row)
+            return b.softmax(b.masked_fill(scores, b.logical_not(seen), float("-inf")), -1)
+        if mask is None:
+            return b.softmax(scores, -1)
+        if mask.dtype is not bool_:
+            return b.softmax(b.add(scores, mask), -1)
+        weights = b.softmax(b.masked_fill(scores, b.logical_not(mask), float("-inf")), -1)
+        return masked(b, b.any(mask, -1, True), weights)  # a row that sees nothing is 0, not NaN
+
+    def scores(self) -> Any:
+        """The gradient of the scores, mask included."""
+        b = self.b
+        slope = b.matmul(self.g, _turned(b, self.v))
+        level = b.sum(b.mul(slope, self.weights), (len(slope.shape) - 1,), True)
+        return b.mul(b.sub(slope, level), self.weights)
+
+
+def _query(b: Any, g: Any, y: Any, q: Any, k: Any, v: Any, m: Any, p: Any, c: Any, **n: Any) -> Any:
+    parts = _Attention(b, g, q, k, v, m, p, c, n)
+    return b.mul(b.matmul(parts.scores(), parts.k), parts.scale)
+
+
+def _key(b: Any, g: Any, y: Any, q: Any, k: Any, v: Any, m: Any, p: Any, c: Any, **n: Any) -> Any:
+    parts = _Attention(b, g, q, k, v, m, p, c, n)
+    made = b.mul(b.matmul(_turned(b, parts.scores()), parts.q), parts.scale)
+    return _gathered(b, made, k) if n.get("enable_gqa") else made
+
+
+def _value(b: Any, g: Any, y: Any, q: Any, k: Any, v: Any, m: Any, p: Any, c: Any, **n: Any) -> Any:
+    parts = _Attention(b, g, q, k, v, m, p, c, n)
+    made = b.matmul(_turned(b, parts.weights), parts.g)
+    return _gathered(b, made, v) if n.get("enable_gqa") else made
+
+
+def _mask(b: Any, g: Any, y: Any, q: Any, k: Any, v: Any, m: Any, p: Any, c: Any, **n: Any) -> Any:
+    return _Attention(b, g, q, k, v, m, p, c, n).scores()
+
+
+ATTENTION = {"query": _query, "key": _key, "value": _value, "attn_mask": _mask}

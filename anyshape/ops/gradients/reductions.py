@@ -1,0 +1,220 @@
+"""Rules of reductions, scans and norms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anyshape.ops.context import NoRow
+from anyshape.ops.gradients.activations import wide, widened
+from anyshape.ops.gradients.elementwise import masked, zeros
+from anyshape.ops.layout import numel
+from anyshape.ops.rules import dim_of, is_tensor
+from anyshape.symbolic import Dim
+
+
+def kept(b: Any, value: Any, x: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
+    """A result of a reduction of ``x``, with a size of 1 in the place of what was reduced."""
+    shape = tuple(1 if d in dims else size for d, size in enumerate(x.shape))
+    return value if keepdim or not dims else b.reshape(value, shape)
+
+
+def _spread(b: Any, g: Any, x: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
+    return b.expand(kept(b, g, x, dims, keepdim), x.shape)
+
+
+def _count(x: Any, dims: tuple[int, ...]) -> Dim:
+    return numel([x.shape[d] for d in dims])
+
+
+def _sum(b: Any, g: Any, y: Any, x: Any, dims: Any, keepdim: bool, *, dtype: Any = None) -> Any:
+    return _spread(b, g, x, dims, keepdim)
+
+
+def _mean(b: Any, g: Any, y: Any, x: Any, dims: Any, keepdim: bool, *, dtype: Any = None) -> Any:
+    return b.div(_spread(b, g, x, dims, keepdim), _count(x, dims))
+
+
+def _extreme(b: Any, g: Any, y: Any, x: Any, dims: Any, keepdim: bool) -> Any:
+    """Elements that are equally extreme share the cotangent."""
+    best = b.eq(x, kept(b, y, x, dims, keepdim))
+    count = b.sum(best, dims, True) if dims else b.to_dtype(best, g.dtype)
+    return b.div(masked(b, best, kept(b, g, x, dims, keepdim)), b.to_dtype(count, g.dtype))
+
+
+def _extremum(b: Any, g: Any, y: Any, x: Any, dim: Any = None, *rest: Any, **options: Any) -> Any:
+    """torch.max and torch.min: of all of a tensor, or along a dimension with its places."""
+    if options.get("other") is not None or is_tensor(dim):
+        raise NoRow("the extremum of two tensors under the name of a reduction")
+    if dim is None:
+        return _extreme(b, g, y, x, tuple(range(len(x.shape))), False)
+    (values, _), (_, places) = g, y
+    if values is None:
+        return zeros(b, x)
+    if not x.shape:
+        return values
+    keepdim = rest[0] if rest else options.get("keepdim", False)
+    d = dim_of(dim, len(x.shape))
+    at, given = (kept(b, v, x, (d,), keepdim) for v in (places, values))
+    return placed(b, x, d, at, given)
+
+
+def placed(b: Any, x: Any, dim: int, index: Any, g: Any) -> Any:
+    """The gradient of ``x.gather(dim, index)``. Where there is one place along the dimension, each
+    element is told by its number; else they are added up."""
+    others = [d for d in range(len(x.shape)) if d != dim]
+    if index.shape[dim] == 1 and all(b.cx.same(index.shape[d], x.shape[d]) for d in others):
+        shape = tuple(x.shape[d] if d == dim else 1 for d in range(len(x.shape)))
+        numbers = b.reshape(b.arange(x.shape[dim], 0, 1, index.dtype, x.type.device), shape)
+        return masked(b, b.eq(numbers, index), g)
+    return b.scatter_add(zeros(b, x), dim, index, g)
+
+
+def _variance(b: Any, g: Any, x: Any, dims: Any, keepdim: bool, correction: Any) -> Any:
+    if not isinstance(correction, int):
+        raise NoRow("a variance with a correction that is no whole number")
+    count = _count(x, dims)
+    gap = b.sub(x, b.mean(x, dims, True))
+    slope = b.div(b.mul(kept(b, g, x, dims, keepdim), 2), count - correction)
+    return b.mul(slope, gap)
+
+
+def _var(
+    b: Any, g: Any, y: Any, x: Any, dims: Any, unbiased: Any, keepdim: bool, *, correction: Any
+) -> Any:
+    return _variance(b, g, x, dims, keepdim, correction)
+
+
+def _std(
+    b: Any, g: Any, y: Any, x: Any, dims: Any, unbiased: Any, keepdim: bool, *, correction: Any
+) -> Any:
+    slope = masked(b, b.ne(y, 0), b.div(g, b.mul(y, 2)))
+    return _variance(b, slope, x, dims, keepdim, correction)
+
+
+def _logsumexp(b: Any, g: Any, y: Any, x: Any, dims: Any, keepdim: bool) -> Any:
+    share = b.exp(b.sub(x, kept(b, y, x, dims, keepdim)))
+    return b.mul(kept(b, g, x, dims, keepdim), share)
+
+
+def _vector_norm(
+    b: Any, g: Any, y: Any, x: Any, p: Any, dims: Any, keepdim: bool, *rest: Any, **named: Any
+) -> Any:
+    slope, size = (kept(b, v, x, dims, keepdim) for v in (g, y))
+    if p == 1:
+        return b.mul(b.sgn(x), slope)
+    if p != 2:
+        raise NoRow(f"the gradient of a norm of order {p}")
+    return b.mul(x, masked(b, b.ne(size, 0), b.div(slope, size)))
+
+
+def _cumsum(b: Any, g: Any, y: Any, x: Any, dim: int, *, dtype: Any = None) -> Any:
+    return b.flip(b.cumsum(b.flip(g, (dim,)), dim), (dim,))
+
+
+SUM = {"input": _sum}
+MEAN = {"input": _mean}
+EXTREME = {"input": _extreme}
+EXTREMUM = {"input": _extremum}
+VAR = {"input": _var}
+STD = {"input": _std}
+LOGSUMEXP = {"input": _logsumexp}
+VECTOR_NORM = {"input": _vector_norm}
+NORM = {"input": _vector_norm}
+CUMSUM = {"input": _cumsum}
+
+# --- layer and RMS norm ---
+
+
+def _last(x: Any, shape: Any) -> tuple[int, ...]:
+    count = len(shape) if isinstance(shape, tuple) else 1
+    return tuple(range(len(x.shape) - count, len(x.shape)))
+
+
+def _normalised(b: Any, x: Any, dims: tuple[int, ...], eps: Any) -> tuple[Any, Any]:
+    """What layer_norm makes of ``x`` before its weight, and by what it multiplies."""
+    (work,) = widened(b, x)
+    count = _count(x, dims)
+    gap = b.sub(work, b.div(b.sum(work, dims, True), count))
+    factor = b.rsqrt(b.add(b.div(b.sum(b.mul(gap, gap), dims, True), count), eps))
+    return b.mul(gap, factor), factor
+
+
+def _weighted(b: Any, g: Any, weight: Any) -> Any:
+    (work,) = widened(b, g)
+    return work if weight is None else b.mul(work, b.to_dtype(weight, wide(g.dtype)))
+
+
+def _layer_norm(
+    b: Any,
+    g: Any,
+    y: Any,
+    x: Any,
+    shape: Any,
+    weight: Any = None,
+    bias: Any = None,
+    eps: Any = 1e-5,
+) -> Any:
+    dims = _last(x, shape)
+    made, factor = _normalised(b, x, dims, eps)
+    slope = _weighted(b, g, weight)
+    level = b.mean(slope, dims, True)
+    along = b.mul(made, b.mean(b.mul(slope, made), dims, True))
+    return b.mul(b.sub(b.sub(slope, level), along), factor)
+
+
+def _layer_norm_weight(
+    b: Any,
+    g: Any,
+    y: Any,
+    x: Any,
+    shape: Any,
+    weight: Any = None,
+    bias: Any = None,
+    eps: Any = 1e-5,
+) -> Any:
+    made, _ = _normalised(b, x, _last(x, shape), eps)
+    return _over_rows(b, b.mul(*widened(b, g), made), weight)
+
+
+def _over_rows(b: Any, g: Any, like: Any) -> Any:
+    lead = tuple(range(len(g.shape) - len(like.shape)))
+    return b.sum(g, lead, False) if lead else g
+
+
+LAYER_NORM = {
+    "input": _layer_norm,
+    "weight": _layer_norm_weight,
+    "bias": lambda b, g, y, x, shape, weight=None, bias=None, eps=1e-5: _over_rows(
+        b, widened(b, g)[0], bias
+    ),
+}
+
+
+def _root_mean(b: Any, x: Any, dims: tuple[int, ...], eps: Any) -> tuple[Any, Any]:
+    (work,) = widened(b, x)
+    square = b.div(b.sum(b.mul(work, work), dims, True), _count(x, dims))
+    factor = b.rsqrt(b.add(square, EPSILON[work.dtype.name] if eps is None else eps))
+    return b.mul(work, factor), factor
+
+
+EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23}
+
+
+def _rms_norm(
+    b: Any, g: Any, y: Any, x: Any, shape: Any, weight: Any = None, eps: Any = None
+) -> Any:
+    dims = _last(x, shape)
+    made, factor = _root_mean(b, x, dims, eps)
+    slope = _weighted(b, g, weight)
+    along = b.mul(made, b.mean(b.mul(slope, made), dims, True))
+    return b.mul(b.sub(slope, along), factor)
+
+
+def _rms_norm_weight(
+    b: Any, g: Any, y: Any, x: Any, shape: Any, weight: Any = None, eps: Any = None
+) -> Any:
+    made, _ = _root_mean(b, x, _last(x, shape), eps)
+    return _over_rows(b, b.mul(*widened(b, g), made), weight)
+
+
+RMS_NORM = {"input": _rms_norm, "weight": _rms_norm_weight}

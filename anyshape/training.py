@@ -1,0 +1,175 @@
+"""A graph that records gradients, compiled: its forward and backward halves, and their boundary.
+
+In: a captured graph and a function that compiles a graph of no gradients. Out:
+``CompiledTraining``, which runs as a compiled graph does; or ``NotDifferentiable`` with the reason
+for which eager torch runs the graph. The stages lie in ``autograd/``, ``passes/`` and
+``runtime/boundary.py``, which know none of each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from anyshape.autograd.differentiate import Joint, differentiate
+from anyshape.autograd.memory import roots
+from anyshape.autograd.outline import NotDifferentiable, Outline, outline
+from anyshape.autograd.partition import Halves, Residual, backward_over, partition
+from anyshape.errors import AnyshapeError, stage_of
+from anyshape.ir.graph import Graph, Value
+from anyshape.ops import OPS
+from anyshape.ops.write_back import WrittenThrough
+from anyshape.passes.outputs import keep_outputs_apart
+from anyshape.passes.pipeline import DIFFERENTIABLE, JOINT, Pipeline
+from anyshape.runtime.boundary import Boundary, Layout, Place
+
+CompileHalf = Callable[[Graph, Mapping[str, torch.Tensor]], Any]
+"""Compiles a graph that records nothing; raises ``NotDifferentiable`` where eager torch has to run
+all of it."""
+
+
+@dataclass(slots=True, eq=False)
+class CompiledTraining:
+    """Both halves, with every intermediate; a backward half is made when it is first needed.
+    ``stages`` are (name, graph after it)."""
+
+    graph: Graph
+    stages: tuple[tuple[str, Graph], ...]
+    boundary: Boundary
+    halves: list[Any] = field(default_factory=list)  # compiled, the forward one first
+    differentiated: bool = True
+
+    @property
+    def run(self) -> Callable[..., tuple[Any, ...]]:
+        return self.boundary.run
+
+    @property
+    def linked(self) -> str:
+        """The code of the halves."""
+        return "\n\n".join(str(half.linked) for half in self.halves)
+
+    @property
+    def kernel_names(self) -> frozenset[str]:
+        return frozenset().union(*(half.kernel_names for half in self.halves))
+
+    def count(self, kind: str) -> int:
+        """How many steps of both halves are ``extern``, ``eager`` or ``launch``."""
+        return sum(half.count(kind) for half in self.halves)
+
+
+def compile_training(
+    graph: Graph,
+    constants: Mapping[str, torch.Tensor],
+    compile_forward: CompileHalf,
+    compile_backward: CompileHalf,
+) -> CompiledTraining:
+    """Raises ``NotDifferentiable``."""
+    told = outline(graph, OPS)
+    _refuse_shared(told)
+    with _refusals(), stage_of("differentiation", graph.first_line):
+        pure = _last(DIFFERENTIABLE, told.graph)
+        whole = _joint(pure, told)
+        halves = partition(whole, OPS)
+    compiled: list[Any] = [compile_forward(halves.forward, constants)]
+    known: dict[tuple[int, ...], Any] = {}
+
+    def make_backward(absent: tuple[int, ...]) -> tuple[Callable[..., Any], tuple[int, ...]]:
+        if absent in known:
+            return known[absent]
+        try:
+            backward, given = halves.backward, halves.given
+            if absent:
+                with _refusals(), stage_of("differentiation", graph.first_line):
+                    part = _joint(pure, told, absent)
+                    backward = backward_over(part, whole, OPS, halves)
+                given = tuple(i for i, g in enumerate(part.gradients) if g is not None)
+            half = compile_backward(backward, {})
+        except NotDifferentiable as refused:
+            raise AnyshapeError("E401", op="backward", why=refused.reason) from refused
+        compiled.append(half)
+        return half.run, given
+
+    if len(told.differentiable) == 1:  # what will be needed is known, and refused now or never
+        half = compile_backward(halves.backward, {})
+        compiled.append(half)
+        known[()] = half.run, halves.given
+    boundary = Boundary(
+        graph,
+        constants,
+        _layout(told, halves),
+        compiled[0].run,
+        make_backward,
+        random=any(node.op in OPS and OPS[node.op].random for node in graph.nodes),
+    )
+    stages = (("joint", whole.graph), ("forward", halves.forward), ("backward", halves.backward))
+    return CompiledTraining(graph, stages, boundary, compiled)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """What is not covered is no mistake: it comes as ``NotDifferentiable`` out of a stage."""
+    try:
+        yield
+    except AnyshapeError as error:
+        cause = error.__cause__
+        while isinstance(cause, AnyshapeError):
+            cause = cause.__cause__
+        if isinstance(cause, NotDifferentiable):
+            raise cause from None
+        if isinstance(cause, WrittenThrough):
+            raise NotDifferentiable(str(cause)) from error
+        raise
+
+
+def _joint(pure: Graph, told: Outline, absent: tuple[int, ...] = ()) -> Joint:
+    joint = differentiate(pure, OPS, told.wanted, told.differentiable, absent)
+    core = _last(JOINT, joint.graph)
+    own = keep_outputs_apart(told.graph, _cut_to(core, joint.outputs), OPS)
+    outputs = (*own.outputs, *core.outputs[joint.outputs :])
+    return replace(joint, graph=replace(own, outputs=outputs))
+
+
+def _cut_to(graph: Graph, count: int) -> Graph:
+    return replace(graph, outputs=graph.outputs[:count])
+
+
+def _last(pipeline: Pipeline, graph: Graph) -> Graph:
+    for _, made in pipeline.stages(graph, OPS):
+        graph = made
+    return graph
+
+
+def _refuse_shared(told: Outline) -> None:
+    """Outputs that require gradients own their memory, each alone: eager's views know a base."""
+    owner = roots(told.graph, OPS)
+    inputs = {entry.value for entry in told.graph.inputs}
+    taken: set[Value] = set()
+    for position in told.differentiable:
+        output = told.graph.outputs[position]
+        assert isinstance(output, Value)
+        root = owner.get(output, output)
+        if root in inputs:
+            raise NotDifferentiable("an output that requires gradients is an input, or views one")
+        if root in taken:
+            raise NotDifferentiable("outputs that require gradients share memory")
+        taken.add(root)
+
+
+def _layout(told: Outline, halves: Halves) -> Layout:
+    outputs = len(told.graph.outputs)
+    return Layout(
+        outputs,
+        told.wanted,
+        told.differentiable,
+        tuple(map(_place, halves.residuals)),
+        tuple(map(_place, halves.watched)),
+        outputs + halves.extra,
+    )
+
+
+def _place(residual: Residual) -> Place:
+    return Place(residual.kind == "input", residual.position)

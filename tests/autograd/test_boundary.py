@@ -1,0 +1,359 @@
+"""Compiled gradients behave as autograd's do: each program runs beside eager, and whatever one of
+them does (a gradient, None, an error) the other does too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import anyshape
+
+SIZES = (3, 0, 1, 7, 64)
+
+
+def leaf(*shape: int, seed: int = 0) -> Tensor:
+    stream = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=stream, dtype=torch.float64).requires_grad_()
+
+
+def beside(
+    program: Callable[[Callable[..., Any]], Any], fn: Callable[..., Any], *, gradients: int = 1
+) -> None:
+    """``program(fn)`` with the function and with its compiled form; the second must have compiled
+    ``gradients`` backward halves."""
+    expected = outcome(program, fn)
+    fast = anyshape.compile(fn)
+    found = outcome(program, fast)
+    assert type(found) is type(expected), (found, expected)
+    torch.testing.assert_close(
+        found, expected, equal_nan=True, rtol=1e-7, atol=1e-9
+    ) if not isinstance(expected, str) else None
+    assert (found == expected) if isinstance(expected, str) else True
+    stats = fast.stats()
+    assert stats.gradients == gradients, stats.eager_graphs
+    assert stats.internal_errors == 0
+
+
+def outcome(program: Callable[[Callable[..., Any]], Any], fn: Callable[..., Any]) -> Any:
+    try:
+        return program(fn)
+    except RuntimeError as error:
+        return str(error)[:60]
+
+
+def mixed(x: Tensor, y: Tensor) -> Tensor:
+    return (torch.exp(x) * y + torch.sigmoid(y)).sum()
+
+
+def test_one_compile_serves_all_sizes() -> None:
+    net = nn.Sequential(nn.Linear(5, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 4)).double()
+
+    def loss(x: Tensor, target: Tensor) -> Tensor:
+        return F.cross_entropy(net(x), target, reduction="sum")
+
+    fast = anyshape.compile(loss)
+    for size in SIZES:
+        x, target = leaf(size, 5), torch.arange(size) % 4
+        wanted = [x, *net.parameters()]
+        expected = torch.autograd.grad(loss(x, target), wanted)
+        torch.testing.assert_close(torch.autograd.grad(fast(x, target), wanted), expected)
+    stats = fast.stats()
+    assert (stats.specializations, stats.gradients, stats.eager_graphs) == (1, 1, ())
+
+
+def test_gradients_accumulate() -> None:
+    def program(fn: Any) -> Any:
+        x, y = leaf(3), leaf(3, seed=1)
+        fn(x, y).backward()
+        fn(x, y).backward()
+        return x.grad, y.grad
+
+    beside(program, mixed)
+
+
+def test_backward_twice_needs_the_graph_to_be_retained() -> None:
+    def once(fn: Any) -> Any:
+        x, y = leaf(3), leaf(3, seed=1)
+        made = fn(x, y)
+        made.backward()
+        made.backward()
+
+    def retained(fn: Any) -> Any:
+        x, y = leaf(3), leaf(3, seed=1)
+        made = fn(x, y)
+        made.backward(retain_graph=True)
+        made.backward()
+        return x.grad, y.grad
+
+    beside(once, mixed)
+    beside(retained, mixed)
+
+
+def two(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    return x.log() * 2, (y * y).sum(0)
+
+
+@pytest.mark.parametrize("which", [(0,), (1,), (0, 1)])
+def test_an_output_that_is_not_used_gives_no_gradient(which: tuple[int, ...]) -> None:
+    def program(fn: Any) -> Any:
+        x, y = leaf(3, 2), leaf(3, 2, seed=1)
+        outs = fn(x, y)
+        sum(outs[i].sum() for i in which).backward()
+        return [x.grad is None, y.grad is None], [g for g in (x.grad, y.grad) if g is not None]
+
+    beside(program, two)
+
+
+def both(x: Tensor) -> tuple[Tensor, Tensor]:
+    y = torch.exp(x)
+    return y * 2, torch.log(y - y)
+
+
+def test_what_is_not_used_spoils_nothing() -> None:
+    """The gradient of the second output is not a number; its cotangent is absent, not zero."""
+
+    def program(fn: Any) -> Any:
+        x = leaf(3)
+        fn(x)[0].sum().backward()
+        return x.grad
+
+    beside(program, both)
+
+
+COTANGENTS: dict[str, Callable[[], Tensor]] = {
+    "expanded": lambda: torch.ones((), dtype=torch.float64).expand(3, 4),
+    "permuted": lambda: leaf(4, 3).detach().t(),
+    "every other": lambda: leaf(3, 8).detach()[:, ::2],
+}
+
+
+@pytest.mark.parametrize("name", COTANGENTS)
+def test_a_cotangent_may_lie_in_any_way(name: str) -> None:
+    def program(fn: Any) -> Any:
+        x, y = leaf(3, 4), leaf(4, seed=1)
+        fn(x, y).backward(COTANGENTS[name]())
+        return x.grad, y.grad
+
+    beside(program, lambda x, y: torch.tanh(x * y))
+
+
+def test_an_input_without_gradients_gets_none_and_costs_none() -> None:
+    def program(fn: Any) -> Any:
+        x, y = leaf(3), leaf(3, seed=1).detach()
+        fn(x, y).backward()
+        assert y.grad is None
+        return x.grad
+
+    beside(program, mixed)
+
+
+def test_each_pattern_of_required_gradients_is_one_specialization() -> None:
+    fast = anyshape.compile(mixed)
+    for first, second in ((True, True), (True, False), (False, True), (True, True)):
+        for size in SIZES:
+            x = leaf(size).detach().requires_grad_(first)
+            y = leaf(size, seed=1).detach().requires_grad_(second)
+            fast(x, y).backward()
+            assert (x.grad is not None, y.grad is not None) == (first, second)
+    assert fast.stats().specializations == 3
+
+
+def detached(x: Tensor) -> Tensor:
+    y = x.sin()
+    with torch.no_grad():
+        factor = y * 2
+    return (y * y.detach() + factor * x).sum()
+
+
+def test_detach_and_no_grad_cut() -> None:
+    def program(fn: Any) -> Any:
+        x = leaf(5)
+        fn(x).backward()
+        return x.grad
+
+    beside(program, detached)
+
+
+def enabled(x: Tensor) -> Tensor:
+    with torch.enable_grad():
+        return (x * x).sum()
+
+
+def test_gradients_turned_on_inside() -> None:
+    def program(fn: Any) -> Any:
+        x = leaf(5)
+        with torch.no_grad():
+            made = fn(x)
+        made.backward()
+        return x.grad
+
+    beside(program, enabled)
+
+
+# --- writes after the call: an error where eager has one, and nowhere else ---
+
+WRITTEN: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], Callable[..., Any]]] = {
+    "a factor": (lambda x, y: (x * 1.0) * y, lambda x, y, out: y.data.mul_(2)),
+    "a factor, counted": (lambda x, y: (x * 1.0) * (y + 0), lambda x, y, out: y.detach().mul_(2)),
+    "a factor as it is": (lambda x, y: x * y, lambda x, y, out: y.detach().mul_(2)),
+    "a view of a factor": (lambda x, y: x * y[None, :], lambda x, y, out: y.detach()[0].mul_(2)),
+    "a term": (lambda x, y: torch.exp(x + y) * 2, lambda x, y, out: y.detach().mul_(2)),
+    "scaled before exp": (lambda x, y: torch.exp(x * 2) + y, lambda x, y, out: x.detach().mul_(2)),
+    "the result of exp": (lambda x, y: torch.exp(x + y), lambda x, y, out: out.detach().mul_(2)),
+    "the argument of sin": (lambda x, y: torch.sin(x) + y, lambda x, y, out: x.detach().mul_(2)),
+    "the result of sin": (lambda x, y: torch.sin(x) + y, lambda x, y, out: out.detach().mul_(2)),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_write_to_what_eager_saves_raises_and_no_other(name: str) -> None:
+    fn, write = WRITTEN[name]
+
+    def program(call: Any) -> Any:
+        x, y = leaf(3), leaf(3, seed=1)
+        out = call(x, y)
+        write(x, y, out)
+        out.sum().backward()
+        return (x.grad,) if "data" in name else (x.grad.shape,)
+
+    beside(program, fn)
+
+
+def test_gradients_are_written_without_touching_each_other() -> None:
+    def program(fn: Any) -> Any:
+        x, y = leaf(3, 2), leaf(3, 2, seed=1)
+        fn(x, y).backward(leaf(3, 2, seed=2).detach())
+        x.grad.mul_(3)
+        return x.grad, y.grad
+
+    beside(program, lambda x, y: x + y)
+
+
+# --- double backward, hooks ---
+
+
+def test_a_gradient_may_be_differentiated_again() -> None:
+    def program(fn: Any) -> Any:
+        x, y = leaf(3), leaf(3, seed=1)
+        first = torch.autograd.grad(fn(x, y), (x, y), create_graph=True)
+        return torch.autograd.grad(sum(g.square().sum() for g in first), (x, y))
+
+    beside(program, mixed)
+
+
+def test_a_gradient_of_what_depends_on_another_input_is_differentiated_again() -> None:
+    def program(fn: Any) -> Any:
+        x = leaf(3)
+        y = x.cos()
+        first = torch.autograd.grad(fn(x, y), (x, y), create_graph=True)
+        return torch.autograd.grad(sum(g.square().sum() for g in first), x)
+
+    beside(program, mixed)
+
+
+def test_hooks_run_as_in_eager() -> None:
+    def program(fn: Any) -> Any:
+        x, y, seen = leaf(3), leaf(3, seed=1), []
+        x.register_hook(lambda g: g * 2)
+        y.register_post_accumulate_grad_hook(lambda t: seen.append(t.grad.clone()))
+        made = fn(x, y)
+        made.register_hook(lambda g: g * 5)
+        made.backward()
+        return x.grad, y.grad, seen
+
+    beside(program, mixed)
+
+
+# --- state ---
+
+
+def test_running_statistics_move_as_in_eager() -> None:
+    def program(wrap: Any) -> Any:
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 1)).double()
+        found = []
+        call = wrap(net)
+        for size in (5, 3, 8):
+            call(leaf(size, 4)).sum().backward()
+            found.append([b.clone() for b in net.buffers()])
+        return found, [p.grad for p in net.parameters()]
+
+    found, expected = program(anyshape.compile), program(lambda net: net)
+    torch.testing.assert_close(found, expected)
+
+
+def test_dropout_draws_as_eager_does() -> None:
+    net = nn.Sequential(nn.Linear(4, 32), nn.Dropout(0.5), nn.Linear(32, 3)).double()
+
+    def program(fn: Any) -> Any:
+        torch.manual_seed(7)
+        net.zero_grad()
+        x = leaf(6, 4)
+        fn(x).sum().backward()
+        return x.grad, [p.grad.clone() for p in net.parameters()]
+
+    torch.testing.assert_close(program(anyshape.compile(net)), program(net))
+
+
+def test_shared_and_frozen_parameters() -> None:
+    def program(wrap: Any) -> Any:
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4), nn.Linear(4, 2)).double()
+        net[2].weight = net[0].weight
+        net[3].bias.requires_grad_(False)
+        call = wrap(net)
+        found = []
+        for flip in (False, True):
+            net[3].bias.requires_grad_(flip)
+            net.zero_grad()
+            call(leaf(3, 4)).sum().backward()
+            found.append([None if p.grad is None else p.grad.clone() for p in net.parameters()])
+        return [[g is None for g in grads] for grads in found], [
+            [g for g in grads if g is not None] for grads in found
+        ]
+
+    torch.testing.assert_close(program(anyshape.compile), program(lambda net: net))
+
+
+def test_sizes_that_data_decides() -> None:
+    def program(fn: Any) -> Any:
+        found = []
+        for size in (6, 1, 9):
+            x = leaf(size, 3)
+            fn(x).backward()
+            found.append(x.grad)
+        return found
+
+    def chosen(x: Tensor) -> Tensor:
+        rows = x[x.detach().sum(1) > 0]
+        return (rows.exp() / rows.shape[0]).sum() + x.sum()
+
+    beside(program, chosen)
+
+
+# --- what is not covered says so ---
+
+REFUSED: dict[str, Callable[[Tensor], Any]] = {
+    "writes in place what requires gradients": lambda x: (x * 2).add_(1).exp(),
+    "an output that requires gradients is an input, or views one": lambda x: (x * 2, x[1:]),
+    "outputs that require gradients share memory": lambda x: (y := x * 2, y[1:]),
+    "has no gradient rule": lambda x: torch.special.i0(x),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_is_not_compiled_runs_eagerly_and_is_counted(why: str) -> None:
+    fast = anyshape.compile(REFUSED[why])
+    x, y = leaf(4), leaf(4)
+    for call, given in ((fast, x), (REFUSED[why], y)):
+        made = call(given)
+        sum(t.sum() for t in (made if isinstance(made, tuple) else (made,))).backward()
+    torch.testing.assert_close(x.grad, y.grad)
+    (reason,) = fast.stats().eager_graphs
+    assert why in reason

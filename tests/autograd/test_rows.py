@@ -1,0 +1,118 @@
+"""Every row with a gradient rule that torch's operator database knows: gradients equal torch's own in
+float64, through the compiler, with absent and broadcast operands as the database has them.
+
+Each sample is one function; what runs is its compiled backward. A row whose rule is never used by
+any sample fails, unless ``NEVER`` says why.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+
+import pytest
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+
+import anyshape
+from anyshape.ops import OPS, SPELLINGS
+
+SAMPLES = 6
+
+NEVER = {
+    "nn.functional.dropout": "draws",
+    "index_put": "writes",
+}
+
+
+def row_of(name: str) -> str | None:
+    return SPELLINGS.get(f"torch.{name}") or SPELLINGS.get(f"torch.Tensor.{name}")
+
+
+def has_rule(entry) -> bool:
+    name = row_of(entry.name)
+    if (
+        name is None
+        or not entry.supports_autograd
+        or torch.float64 not in entry.supported_dtypes("cpu")
+    ):
+        return False
+    row = OPS[name]
+    return row.vjp is not None or (
+        row.alias != "none" and row.write_back is not None and row.differentiable
+    )
+
+
+CASES = [o for o in op_db if has_rule(o) and o.name not in NEVER]
+IDS = [f"{o.name}.{o.variant_test_name}" if o.variant_test_name else o.name for o in CASES]
+
+
+def tensors(value):
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors(item)
+
+
+def scaled(value):
+    """Tensors of their own, made of the results: what is returned is no view."""
+    if isinstance(value, torch.Tensor):
+        return value * 1.5 if value.dtype.is_floating_point else value
+    return tuple(map(scaled, value)) if isinstance(value, (list, tuple)) else value
+
+
+def outputs(value):
+    return [t for t in tensors(value) if t.requires_grad]
+
+
+def gradients(fn, args, kwargs, stream_seed):
+    found = outputs(fn(*args, **kwargs))
+    wanted = [t for t in tensors((args, tuple(kwargs.values()))) if t.requires_grad]
+    if not found or not wanted:
+        return None
+    stream = torch.Generator().manual_seed(stream_seed)
+    given = [torch.randn(t.shape, generator=stream, dtype=torch.float64).to(t.dtype) for t in found]
+    return torch.autograd.grad(found, wanted, given, allow_unused=True)
+
+
+def leaves(value):
+    """The same arguments over memory of their own."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone().requires_grad_(value.requires_grad)
+    return type(value)(map(leaves, value)) if isinstance(value, (list, tuple)) else value
+
+
+def samples(entry):
+    made = entry.sample_inputs("cpu", torch.float64, requires_grad=True)
+    for sample in itertools.islice(made, SAMPLES):
+        yield (sample.input, *sample.args), dict(sample.kwargs)
+
+
+@pytest.mark.parametrize("entry", CASES, ids=IDS)
+def test_gradients_of_a_row_are_torchs_own(entry) -> None:
+    compiled, refused = 0, []
+    for number, (args, kwargs) in enumerate(samples(entry)):
+        args, kwargs = leaves(args), {k: leaves(v) for k, v in kwargs.items()}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                expected = gradients(
+                    lambda *a, **k: scaled(entry.op(*a, **k)), args, kwargs, number
+                )
+            except Exception:
+                continue  # eager refuses: so may we
+            if expected is None:
+                continue
+            fast = anyshape.compile(lambda *a, **k: scaled(entry.op(*a, **k)))
+            found = gradients(fast, args, kwargs, number)
+        for got, wanted in zip(found, expected, strict=True):
+            assert (got is None) == (wanted is None), (number, args, kwargs)
+            if got is not None:
+                assert got.shape == wanted.shape and got.dtype == wanted.dtype
+                torch.testing.assert_close(got, wanted, equal_nan=True, rtol=1e-6, atol=1e-8)
+        stats = fast.stats()
+        compiled += stats.gradients
+        refused += stats.eager_graphs
+        assert stats.internal_errors == 0
+    assert compiled, refused

@@ -253,7 +253,7 @@ def histogramdd(input: Tensor, bins: Any, range: Any, weight: Any, density: bool
 
 
 def view_dtype(input: Tensor, dtype: torch.dtype) -> Tensor:
-    """The same bytes; that they are dense was tested, but libraries lay out nothing as they like."""
+    """The same bytes, dense as was tested; but libraries lay out nothing as they like."""
     if not input.numel() and input.dim():
         rows = torch.empty(input.shape, device="meta").stride()
         input = input.as_strided(input.shape, rows)

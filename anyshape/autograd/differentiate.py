@@ -85,7 +85,7 @@ def differentiate(
             backward.node(node)
     gradients = backward.finished([graph.inputs[i].value for i in wanted], seeds)
     made = builder.finish((*graph.outputs, *gradients))
-    joint = replace(made, checks=graph.checks, facts=graph.facts)
+    joint = replace(made, facts=graph.facts)
     inputs, outputs = _saved(graph, ops, builder.nodes[len(graph.nodes) :])
     return Joint(joint, len(graph.outputs), tuple(present), tuple(wanted), inputs, outputs)
 

@@ -22,9 +22,9 @@ from anyshape.autograd.memory import roots
 from anyshape.autograd.minimum_cut import UNBOUNDED, NoCut, minimum_cut
 from anyshape.autograd.outline import NotDifferentiable
 from anyshape.autograd.structure import Structure
+from anyshape.ir.established import midrun_numbers, shown
 from anyshape.ir.graph import (
     Arg,
-    Check,
     Graph,
     Input,
     Node,
@@ -34,7 +34,7 @@ from anyshape.ir.graph import (
     values_in,
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput, names_of
-from anyshape.ops.table import OpDef, Pointwise, Structural, View
+from anyshape.ops.table import OpDef, Pointwise, Structural, View, tests_arguments
 from anyshape.symbolic import AllOf, AnyOf, Dim, Expr, Facts, Relation, Symbol, evaluate
 
 ASSIGNMENTS = ("assign", "assign_data")
@@ -112,9 +112,9 @@ class _Partition:
         """The nodes that the forward half runs whatever is saved."""
         found: set[Node] = set()
         wanted = [v for out in self.graph.outputs[: self.joint.outputs] for v in values_in(out)]
-        roots_of = [n for n in self.early_nodes if self._stays(n)]
-        wanted += [value for node in roots_of for value in node.inputs()]
-        found.update(roots_of)
+        kept = self._kept()
+        wanted += [value for node in kept for value in node.inputs()]
+        found.update(kept)
         while wanted:
             node = self.makers.get(wanted.pop())
             if node is not None and node not in found:
@@ -122,13 +122,29 @@ class _Partition:
                 wanted.extend(node.inputs())
         return found
 
+    def _kept(self) -> list[Node]:
+        """Early nodes that do something besides their results, decide a size, or may refuse their
+        arguments though nobody reads them."""
+        read = {v for node in self.graph.nodes for v in node.inputs()}
+        read.update(values_in(self.graph.outputs))
+        seen: set[Symbol | ScalarInput] = set()
+        kept = []
+        for node in self.early_nodes:
+            row = self.ops.get(node.op)
+            sizes = {s for v in node.outputs for s in midrun_numbers(shown(v))}
+            unread = node.outputs and read.isdisjoint(node.outputs)
+            refuses = row is None or row.raises or tests_arguments(row)
+            if self._stays(node) or sizes - seen or (unread and refuses):
+                kept.append(node)
+            seen |= sizes
+        return kept
+
     def _stays(self, node: Node) -> bool:
         """Whether the node does something besides its results, or its results are numbers."""
         row = self.ops.get(node.op)
         return (
             row is None
-            or row.effect
-            or row.random
+            or row.resource is not None
             or any(isinstance(value.type, ScalarType) for value in node.outputs)
         )
 
@@ -211,20 +227,11 @@ class _Partition:
             if node is not None and node not in wanted:
                 wanted.add(node)
                 waiting.extend(node.inputs())
-        nodes, before = [], [0]
         late = set(self.late_nodes)
-        for node in self.graph.nodes:
-            if node in wanted and node not in late:
-                nodes.append(node)
-            before.append(len(nodes))
-        checks = tuple(
-            Check(c.condition, c.message, before[c.after], c.location) for c in self.graph.checks
-        )
+        nodes = tuple(n for n in self.graph.nodes if n in wanted and n not in late)
         outputs = (*self.graph.outputs[: self.joint.outputs], *extra, *numbers)
         inputs = tuple(e for e in self.graph.inputs if e.value not in self.late)
-        return replace(
-            self.graph, inputs=inputs, nodes=tuple(nodes), outputs=outputs, checks=checks
-        )
+        return replace(self.graph, inputs=inputs, nodes=nodes, outputs=outputs)
 
     def backward(self, saved: Sequence[Value], handed: Sequence[Input] = ()) -> Graph:
         """The nodes that give the gradients from what is saved; those that run again stand where
@@ -248,7 +255,6 @@ class _Partition:
             inputs=tuple(entries),
             nodes=tuple(order),
             outputs=tuple(self.gradients),
-            checks=(),
         )
 
     def _late_effects(self) -> list[Node]:

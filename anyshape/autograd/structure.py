@@ -40,7 +40,7 @@ class Structure:
     def _is_counted(self, node: Node) -> bool:
         row = self.ops.get(node.op)
         makes_number = any(isinstance(value.type, ScalarType) for value in node.outputs)
-        return row is None or row.random or row.effect or makes_number
+        return row is None or row.resource is not None or makes_number
 
     def _key(self, arg: Arg, found: Mapping[Value, int]) -> Hashable:
         if isinstance(arg, Value):

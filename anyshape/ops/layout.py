@@ -165,7 +165,7 @@ def _settled_order(
     cx: TypeContext, shape: Shape, operands: Sequence[TensorType]
 ) -> tuple[Shape, list[int]]:
     """The shape and its order of iteration; guarded is whether a size is 1, where the order of the
-    other dimensions depends on it.
+    other dimensions depends on it; where nobody may guard, it is checked that it is not 1.
 
     Strides that tie at such a size are apart at every other; where an operand broadcasts, so that
     not all pairs compare, that decides for third dimensions too.
@@ -173,21 +173,29 @@ def _settled_order(
     order = _iteration_order(cx, shape, operands)
     if cx.on_guard is None or len(shape) < 3 or all(_descends(cx, t) for t in operands):
         return shape, order
-    for d, size in enumerate(shape):
-        one = eq(size, 1)
-        if not isinstance(size, Expr) or size.symbol is None or cx.hint(one) is None:
+    for symbol in _sizes_of(shape, operands):
+        one = eq(symbol.expr, 1)
+        if isinstance(one, bool) or cx.known(one) is False:
             continue
-        if cx.known(one) is False:
-            continue
-        given = {size.symbol: 1}
+        given = {symbol: 1}
         at_one = tuple([substitute(n, given) for n in shape])
         operands_at_one = [_substituted(t, given) for t in operands]
         other = _iteration_order(cx, at_one, operands_at_one)
-        if [n for n in other if n != d] == [n for n in order if n != d]:
+        ones = {d for d, size in enumerate(at_one) if size == 1}
+        if [n for n in other if n not in ones] == [n for n in order if n not in ones]:
             continue
-        if cx.decide(one):
+        if cx.hint(one) is None:
+            cx.require(~one, "the strides of a result are others where this size is 1")
+        elif cx.decide(one):
             return _settled_order(cx, at_one, operands_at_one)
     return shape, order
+
+
+def _sizes_of(shape: Shape, operands: Sequence[TensorType]) -> list[Symbol]:
+    """The symbols that are sizes of the result or of an operand that broadcasts."""
+    sizes = (*shape, *(size for t in operands for size in t.shape))
+    symbols = (size.symbol for size in sizes if isinstance(size, Expr))
+    return list(dict.fromkeys(symbol for symbol in symbols if symbol is not None))
 
 
 def _descends(cx: TypeContext, t: TensorType) -> bool:

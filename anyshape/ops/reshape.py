@@ -312,6 +312,8 @@ op(
 def _normal_unflatten(cx: TypeContext, x: Any, dim: Arg, sizes: Arg) -> Normal:
     t = tensor(x)
     d = dim_of(dim, t.rank)
+    if not t.shape:
+        raise OpError("unflatten: a tensor without dimensions has none to take apart")
     resolved = resolve_shape(cx, t.shape[d], sizes)
     cx.require(
         eq(numel(resolved), t.shape[d]), f"unflatten: sizes {sizes} don't multiply up to the size"

@@ -13,10 +13,10 @@ input itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from anyshape.ir.graph import Arg, Graph, Node, Value, map_values
+from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, map_values
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
 from anyshape.ops.table import OpDef
@@ -81,15 +81,24 @@ class _Functionalizer:
             source = self._target(source)
             for output in node.outputs:
                 self.views[output] = _View(source, node)
-        self.builder.nodes.append(self._reading(node))
+        draws = row is not None and row.random
+        self.builder.nodes.append(self._reading(node, self._laid_as_typed if draws else None))
         for output in node.outputs:
             if output in self.views:
                 self.fresh[output] = (self.version.get(self._base(output), 0), output)
 
-    def _reading(self, node: Node) -> Node:
-        args = tuple(map_values(arg, self._current) for arg in node.args)
-        kwargs = {name: map_values(arg, self._current) for name, arg in node.kwargs.items()}
+    def _reading(self, node: Node, read: Callable[[Value], Value] | None = None) -> Node:
+        read = read or self._current
+        args = tuple(map_values(arg, read) for arg in node.args)
+        kwargs = {name: map_values(arg, read) for name, arg in node.kwargs.items()}
         return replace(node, args=args, kwargs=kwargs)
+
+    def _laid_as_typed(self, value: Value) -> Value:
+        """As of now, laid out as it is in eager: numbers are drawn in the order of memory."""
+        current = self._current(value)
+        if not isinstance(value.type, TensorType) or current.tensor.strides == value.tensor.strides:
+            return current
+        return self.builder.append("clone", (current,), {}, (value.type,))
 
     def _write(self, node: Node, row: OpDef) -> None:
         """The functional row's result becomes the newest version of what the node writes."""

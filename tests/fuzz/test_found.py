@@ -134,6 +134,17 @@ FOUND = {
         "a b 2", "t = x0 * 2", "u = t[1:].as_strided((2, 2), (3, 1)) if t.shape[0] > 2 else t.T",
         "u += 1", "u, t, t.T.as_strided((1,), (1,), 1)", layouts="plain transposed"
     ),
+    "numbers drawn like what was written": over(
+        "4 4", "x0.masked_scatter_(x0.any(-1), x0.clone())", "torch.randint_like(x0, 3), torch.bernoulli(x0 * 0.1)", layouts="plain transposed"
+    ),
+    "channels innermost, of nothing": over(
+        "a b 2 2, a 1 b c", "x0.contiguous(memory_format=torch.channels_last), x1.contiguous(memory_format=torch.channels_last)",
+        layouts="plain permuted"
+    ),
+    "unflatten without dimensions": over("a b", "x0.sum().unflatten(0, (1, -1))"),
+    "rows as often as data says, beside their transpose": over(
+        "a b c", "t = x0.repeat_interleave(x0.abs().flatten()[: x0.shape[0]].long(), 0)", "t - t.T"
+    ),
     "legacy classes": over(
         "a b", "t = x0 + 1", "[isinstance(t, c) for c in (torch.FloatTensor, torch.LongTensor, torch.cuda.FloatTensor)], "
         "isinstance(t, (int, torch.HalfTensor)), t.type(torch.ShortTensor), t.type('torch.ByteTensor')"

@@ -44,8 +44,8 @@ from anyshape.ops.layout import (
     numel,
     suggests_channels_last,
 )
-from anyshape.ops.rules import dim_of
-from anyshape.symbolic import all_of, any_of, eq
+from anyshape.ops.rules import dim_of, is_empty
+from anyshape.symbolic import Dim, all_of, any_of, eq
 
 Handler = Callable[["RecordingDomain", tuple[Any, ...], dict[str, Any]], Any]
 
@@ -248,21 +248,43 @@ def adjoint(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, An
     return attribute(domain, args[0] if args else kwargs["input"], "mH")
 
 
+RANKS = {torch.channels_last: 4, torch.channels_last_3d: 5}
+"""The dimensions of what a memory format is for."""
+
+
 def contiguous(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The very tensor where its layout is known to be that already."""
     x, *rest = args
     memory_format = kwargs.get("memory_format", rest[0] if rest else torch.contiguous_format)
     if memory_format is torch.preserve_format:
         raise broken("operator-raises", what="contiguous", why="preserve_format is unsupported")
+    kind: TensorType = x.value.tensor
     if memory_format is not torch.contiguous_format:
-        if is_channels_last(domain.recorder.cx, x.value.tensor) or _is_in_both_orders(domain, x):
+        cx = domain.recorder.cx
+        if kind.rank == RANKS.get(memory_format) and is_empty(cx, kind):
+            as_wanted = _fills_channels_last(domain, x)
+        else:
+            as_wanted = is_channels_last(cx, kind) or _is_in_both_orders(domain, x)
+        if as_wanted:
             return x
         return call_row(domain, "contiguous", x, memory_format=memory_format)
     made = call_row(domain, "contiguous", x)
-    kind: TensorType = x.value.tensor
-    if made.value.tensor.strides == kind.strides:
-        return x
-    return made
+    return x if made.value.tensor.strides == kind.strides else made
+
+
+def _fills_channels_last(domain: RecordingDomain, x: TensorValue) -> bool:
+    """Does eager see an empty tensor as channels-last: are these its strides, but for those of
+    dimensions of one element?"""
+    decide = domain.recorder.decide
+    expected: Dim = 1
+    strides, shape = storage.strides_as_eager(domain, x), x.value.shape
+    for d in (1, *range(len(shape) - 1, 1, -1), 0):
+        if decide(eq(shape[d], 1)):
+            continue
+        if not decide(eq(strides[d], expected)):
+            return False
+        expected = expected * shape[d]
+    return True
 
 
 def _is_in_both_orders(domain: RecordingDomain, x: TensorValue) -> bool:

@@ -26,7 +26,7 @@ from anyshape.declare import Declaration, declare
 from anyshape.dispatch import Compiled, Explanation, Stats, parameters_of
 from anyshape.dispatch.ranks import warn_once
 from anyshape.driver import Driver
-from anyshape.errors import AnyshapeError
+from anyshape.errors import PERFORMANCE, AnyshapeError
 from anyshape.options import Options, from_user
 from anyshape.torch_arguments import translate
 
@@ -279,6 +279,7 @@ def explain(fn: Callable[..., Any], **settings: Any) -> Callable[..., Explanatio
     def run(*args: Any, **kwargs: Any) -> Explanation:
         driver = Driver.create(options)
         machinery = Compiled(fn, options, driver.compile_graph, declaration)
+        machinery.warned |= PERFORMANCE  # all of it is listed
         machinery(*args, **kwargs)
         return machinery.explain()
 

@@ -260,7 +260,8 @@ class Driver:
         if self.options.fallback == "error" and graph.nodes:
             first = graph.nodes[0] if node is None else node
             raise AnyshapeError("E401", op=first.op, why=why, location=first.location)
-        return EagerGraph(graph, constants, why)
+        place = graph.first_line() if node is None else node.location
+        return EagerGraph(graph, constants, why, place)
 
     def _refuse_eager(self, program: Program) -> None:
         if self.options.fallback != "error":

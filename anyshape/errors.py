@@ -93,6 +93,7 @@ CODES: Mapping[str, Template] = MappingProxyType(
             "constants, and Dynamo's graph breaks and recompiles stand",
             "anyshape.install() has torch.compile use anyshape's own capture",
         ),
+        "E109": Template("there is no graph break {name!r}", "", "{near}"),
         "E151": Template(
             "{block} cannot be turned into an anyshape.moe.MoE",
             "{why}",
@@ -153,6 +154,22 @@ CODES: Mapping[str, Template] = MappingProxyType(
             "{why}",
             "calls that none of them fits run eagerly from now on; make what varies a tensor or a "
             "size, or raise options={{'max_variants': ...}}",
+        ),
+        "E230": Template(
+            "graph break{where}: {reason}",
+            "the program is cut here: {before} before it run as one segment, nothing is fused "
+            "across the cut, and to go on behind it takes about {cost} us a call",
+            "{remedy}; `anyshape breaks {id}` says more, and anyshape.explain(fn)(...) lists all",
+        ),
+        "E231": Template(
+            "eager torch runs this graph of {count}: {reason}",
+            "the operators run one by one, right and no faster than without anyshape",
+            "options={{'fallback': 'error'}} makes it an error; fast.stats().eager_ops counts them",
+        ),
+        "E232": Template(
+            "calls of {name} under {mode} run natively",
+            "it sees each operator of eager torch as it runs, and compiled code has none to show",
+            "leave {mode} to have it compiled; calls outside of it are",
         ),
         "E301": Template(
             "{dim} was marked dynamic, but the program needs it to be {value}",
@@ -357,12 +374,21 @@ class AnyshapeWarning(UserWarning):
     """Something runs eagerly, or without the cache, that was meant to be compiled."""
 
 
+class PerformanceWarning(UserWarning):
+    """All is right and as it was meant, and slower than it could be."""
+
+
+PERFORMANCE = frozenset({"E230", "E231", "E232"})
+"""Codes of what is told by a `PerformanceWarning`."""
+
+
 def warn(why: AnyshapeError) -> None:
-    """An `AnyshapeWarning` at the line, outside of this package, that led here."""
+    """A warning at the line, outside of this package, that led here."""
+    category = PerformanceWarning if why.code in PERFORMANCE else AnyshapeWarning
     frame, level = inspect.currentframe(), 1
     while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame, level = frame.f_back, level + 1
-    warnings.warn(AnyshapeWarning(str(why)), stacklevel=level)
+    warnings.warn(category(str(why)), stacklevel=level)
 
 
 def _fill(template: str, values: Mapping[str, object]) -> str:

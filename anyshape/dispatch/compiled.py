@@ -30,6 +30,7 @@ from anyshape.capture.heap.allocation_age import collection_paused
 from anyshape.capture.heap.values import Break, InterpreterBug, ProxyLeak
 from anyshape.capture.interpreter.machine import Machine
 from anyshape.declare import Declaration, Parameters, check_returned
+from anyshape.dispatch import slow_paths
 from anyshape.dispatch.guard_report import told
 from anyshape.dispatch.interpreted_regions import InterpretedRegions
 from anyshape.dispatch.profitability import CallRecord, largest
@@ -236,6 +237,7 @@ class Compiled:
         """The variant whose guards hold, with the inputs of its graph, captured if there is none;
         None: run natively from here on."""
         if execution_modes.is_watched():
+            self._tell(slow_paths.of_mode(self.fn, execution_modes.watching()))
             return None, None
         point = self.points.get(entry.key) or Point()
         for known in point.variants:
@@ -273,9 +275,11 @@ class Compiled:
     def _try(self, point: Point, entry: Entry) -> Variant | None:
         """A variant, whose guards may fail if another thread has written meanwhile; None where a
         mistake of ours keeps one from being made."""
+        breaks = self.specializer.breaks
+        before = len(breaks)
         try:
             with collection_paused():
-                return self.specializer.variant(point, entry)
+                variant = self.specializer.variant(point, entry)
         except KeyboardInterrupt:
             raise
         except AnyshapeError as error:
@@ -284,6 +288,11 @@ class Compiled:
             self._go_native(entry.key, error)
         except (Exception, Break, ProxyLeak, InterpreterBug) as error:
             self._go_native(entry.key, mistake("the compiler", error))
+        else:
+            for found in breaks[before:]:
+                self._tell(slow_paths.of_break(found, variant))
+            self._tell(slow_paths.of_eager_graph(variant))
+            return variant
         return None
 
     def _without_stale(self, point: Point, entry: Entry) -> Point:
@@ -398,6 +407,11 @@ class Compiled:
             raise raised(why)
         if first:
             warn_once(why)
+
+    def _tell(self, why: AnyshapeError | None) -> None:
+        """Warns of it, if there is something to warn of."""
+        if why is not None:
+            self._warn(why)
 
     def _warn(self, why: AnyshapeError) -> None:
         """One visible warning of each other code for each compiled function."""

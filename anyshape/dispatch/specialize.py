@@ -30,6 +30,7 @@ from anyshape.capture.segments.declared_results import prove_returned
 from anyshape.capture.segments.segment_end import finish
 from anyshape.capture.segments.symbolic_domain import SymbolicDomain
 from anyshape.capture.tensors import aliases
+from anyshape.dispatch.module_names import module_name
 from anyshape.dispatch.parameter_guards import entry_of
 from anyshape.dispatch.trampoline import concrete_machine, inflate, numbers_of
 from anyshape.dispatch.variants import (
@@ -244,7 +245,7 @@ class Specializer:
             frame = frame.back
         if frame is not None:
             location = locate(frame.code, min(frame.index, len(frame.code.lines) - 1))
-        found = record_of(signal, location)
+        found = record_of(signal, location, module_name(self.fn, frame))
         self.breaks.append(found)
         if self.options.fullgraph and signal.reason != "operator-raises":
             raise found.error()

@@ -2,41 +2,82 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 
 from anyshape.capture.heap.breaks import GraphBreak
 from anyshape.errors import AnyshapeError
 
 
+def _count(meaning: str) -> int:
+    return field(default=0, metadata={"meaning": meaning})
+
+
+def _seconds(meaning: str) -> float:
+    return field(default=0.0, metadata={"meaning": meaning})
+
+
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Counts of one compiled function so far. `kernels` are the different ones, `launches` all of
-    one pass through each specialization, `host_syncs` the numbers such a pass waits for from other
-    devices; `uncompiled` are calls of the original function, where segments between graph breaks
-    save less than they cost; `joined` and `guarded` count branches on sizes. `internal_errors` are
-    the different mistakes of ours (E602, E901) for which something ran eagerly. `gradients` are the
-    specializations with a compiled backward half; `eager_graphs` says of each that eager torch runs
-    whole, as where it has to record gradients, why.
-    """
+    """Counts of one compiled function so far; `print(stats)` is a table with a verdict on top."""
 
-    specializations: int = 0
-    segments: int = 0
-    graph_breaks: int = 0
-    recompiles: int = 0
-    host_syncs: int = 0
-    calls: int = 0
-    uncompiled: int = 0
-    compile_seconds: float = 0.0
-    capture_seconds: float = 0.0
-    kernels: int = 0
-    launches: int = 0
-    externs: int = 0
-    eager_ops: int = 0
-    joined: int = 0
-    guarded: int = 0
-    internal_errors: int = 0
-    gradients: int = 0
-    eager_graphs: tuple[str, ...] = ()
+    specializations: int = _count("compiled variants, of all segments")
+    segments: int = _count("pieces that graph breaks cut the program into")
+    graph_breaks: int = _count("places where it was cut")
+    recompiles: int = _count("variants made because a guard failed; fast.recompiles() says which")
+    host_syncs: int = _count("numbers that one pass waits for from another device")
+    calls: int = _count("calls so far")
+    uncompiled: int = _count("calls of the original, as segments would cost more than they save")
+    compile_seconds: float = _seconds("to capture and to compile")
+    capture_seconds: float = _seconds("of these, to capture")
+    kernels: int = _count("different generated kernels")
+    launches: int = _count("launches of kernels in one pass through each variant")
+    externs: int = _count("library functions in such a pass")
+    eager_ops: int = _count("operators that eager torch runs in such a pass")
+    joined: int = _count("branches on sizes of which both sides were captured")
+    guarded: int = _count("branches on sizes that a guard decides")
+    internal_errors: int = _count("mistakes of ours, for which a part ran eagerly")
+    gradients: int = _count("variants with a compiled backward half")
+    eager_graphs: tuple[str, ...] = field(
+        default=(), metadata={"meaning": "why eager torch runs a graph whole, each time it does"}
+    )
+
+    def verdict(self) -> str:
+        """In one line: what runs compiled, and what to look at where not all does."""
+        if not self.calls:
+            return "not called yet"
+        return next(text for holds, text in self._verdicts() if holds)
+
+    def _verdicts(self) -> tuple[tuple[object, str], ...]:
+        """The worst that holds comes first."""
+        breaks = counted(self.graph_breaks, "graph break")
+        listed = "anyshape.explain(fn)(...) lists them"
+        return (
+            (
+                self.internal_errors,
+                "right, and in part native for mistakes of ours: report them",
+            ),
+            (not self.specializations, "native: nothing of it is compiled"),
+            (self.uncompiled, f"mostly native: {breaks} leave too little to compile; {listed}"),
+            (self.eager_graphs and not self.kernels, "captured, and run by eager torch: no faster"),
+            (self.graph_breaks, f"compiled in {self.segments} pieces: {breaks}; {listed}"),
+            (self.eager_ops, f"compiled, but for {counted(self.eager_ops, 'eager operator')}"),
+            (self.recompiles, "compiled whole, more than once: fast.recompiles() says why"),
+            (True, "compiled whole, once"),
+        )
+
+    def __str__(self) -> str:
+        wide = max(len(row.name) for row in fields(self))
+        lines = [
+            f"{row.name:<{wide}}  {_shown(getattr(self, row.name)):>9}  {row.metadata['meaning']}"
+            for row in fields(self)
+        ]
+        return "\n".join([self.verdict(), *lines])
+
+
+def _shown(value: float | tuple[str, ...]) -> str:
+    if isinstance(value, tuple):
+        return str(len(value))
+    return str(value) if isinstance(value, int) else f"{value:.3f}"
 
 
 @dataclass(frozen=True, slots=True)

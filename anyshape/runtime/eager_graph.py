@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from anyshape.eager import CheckFailed
-from anyshape.ir.graph import Graph, Node, ScalarType, TensorType
+from anyshape.ir.graph import Graph, Location, Node, ScalarType, TensorType
 from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.rollback import Kept, Writes, version_of, written_inputs
 
@@ -25,7 +25,8 @@ class EagerGraph:
 
     graph: Graph
     constants: Mapping[str, torch.Tensor]
-    why: str = ""
+    why: str = ""  # eager torch runs it, and by which line
+    place: Location | None = None
     linked: str = ""
     stages: tuple[tuple[str, Graph], ...] = ()
     kernel_names: frozenset[str] = frozenset()

@@ -18,11 +18,12 @@ from pathlib import Path
 
 import torch
 
+from anyshape.capture.heap.breaks import BREAKS
 from anyshape.dispatch.stats import counted
 from anyshape.errors import CODES, AnyshapeError
-from anyshape.options import from_environment, list_options
+from anyshape.options import from_environment, list_options, near
 from anyshape.runtime.cache import DiskCache
-from anyshape.tools import demo, models
+from anyshape.tools import break_pages, demo, models
 from anyshape.tools.models import Recipe
 
 DTYPES = {name: getattr(torch, name) for name in ("float32", "bfloat16", "float16", "float64")}
@@ -58,6 +59,10 @@ def parser() -> argparse.ArgumentParser:
     kept.set_defaults(run=print_cache)
     codes = commands.add_parser("errors", help="what each error code means (docs/errors.md)")
     codes.set_defaults(run=print_errors)
+    breaks = commands.add_parser("breaks", help="what each graph break means (docs/breaks)")
+    breaks.add_argument("names", nargs="*", metavar="ID", help="default: a list of them")
+    breaks.add_argument("--write", type=Path, metavar="FOLDER", help="write all pages there")
+    breaks.set_defaults(run=print_breaks)
     return root
 
 
@@ -159,6 +164,21 @@ def print_cache(arguments: argparse.Namespace) -> int:
 
 def print_errors(arguments: argparse.Namespace) -> int:
     print(errors_page(), end="")
+    return 0
+
+
+def print_breaks(arguments: argparse.Namespace) -> int:
+    """The pages of these breaks, or the list; `--write` makes them all."""
+    if arguments.write is not None:
+        arguments.write.mkdir(exist_ok=True)
+        for name, text in break_pages.pages().items():
+            (arguments.write / name).write_text(text, encoding="utf-8")
+        return 0
+    for name in arguments.names:
+        if name not in BREAKS:
+            raise AnyshapeError("E109", name=name, near=near(name, BREAKS))
+    wanted = [break_pages.page(name) for name in arguments.names]
+    print("\n".join(wanted or [break_pages.pages()[break_pages.INDEX]]), end="")
     return 0
 
 

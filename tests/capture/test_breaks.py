@@ -321,7 +321,8 @@ def test_a_function_cut_into_too_many_pieces_is_called_natively_with_one_warning
     with pytest.warns(AnyshapeWarning, match="E222") as seen:
         for _ in range(4):
             same(fast(X + 1), program(X + 1))
-    assert len(seen) == 1 and "more than 2 pieces" in str(seen[0].message)
+    (text,) = [str(w.message) for w in seen if w.category is AnyshapeWarning]
+    assert "more than 2 pieces" in text
     assert fast.stats().graph_breaks == 3
 
 

@@ -94,6 +94,21 @@ def is_watched() -> bool:
     )
 
 
+def watching() -> str:
+    """What sees each operator, if it is the program's; empty for torch's own tracers."""
+    if is_traced():
+        return ""
+    if _saved_tensors_hooks(True) is not None:
+        return "hooks for saved tensors (torch.utils.checkpoint sets some)"
+    if forward_ad._current_level >= 0:
+        return "forward gradients"
+    dispatch = [_C._get_dispatch_stack_at(i) for i in range(_C._len_torch_dispatch_stack())]
+    if any(mode.is_infra_mode() for mode in dispatch):  # fake tensors, make_fx, torch.export
+        return ""
+    modes = [*dispatch, *(mode for mode in _function_modes() if type(mode) is not DeviceContext)]
+    return " and ".join(dict.fromkeys(type(mode).__qualname__ for mode in modes))
+
+
 def snapshot() -> tuple[Any, ...]:
     """The global modes as a flat tuple, for one comparison at the entry of compiled code."""
     depth = _C._len_torch_function_stack()

@@ -23,6 +23,7 @@ class BreakKind:
     code: str
     reason: str
     hint: str
+    asked: bool = False  # by the program itself, or of eager torch, which raises there as well
 
 
 BREAKS: Mapping[str, BreakKind] = {
@@ -44,39 +45,38 @@ BREAKS: Mapping[str, BreakKind] = {
     "size-changes": BreakKind(
         "E212",
         "{what} needs the value of a number that has been another one in too many calls",
-        "keep it symbolic (operators on whole tensors in place of a loop or a key), or leave "
-        "fullgraph=False",
+        "keep it symbolic: operators on whole tensors in place of a loop or a key",
     ),
     "unknown-call": BreakKind(
         "E211",
         "{what} is not known to capture",
-        "call it outside, or leave fullgraph=False",
+        "call it outside",
     ),
     "opcode": BreakKind(
         "E211",
         "{what} is run natively as a whole, because capture does not interpret {why}",
-        "call it outside, or leave fullgraph=False",
+        "call it outside",
     ),
     "changing-value": BreakKind(
         "E201",
         "{what} looks into a value that native code makes anew in each call",
-        "hand it on unread, or leave fullgraph=False",
+        "hand it on unread",
     ),
     "disabled": BreakKind(
-        "E201", "{what} is disabled for compilation", "remove the disable, or leave fullgraph=False"
+        "E201", "{what} is disabled for compilation", "remove the disable", asked=True
     ),
     "tensor-subclass": BreakKind(
         "E201",
         "a {what} is not understood",
-        "hand in plain strided tensors, or leave fullgraph=False",
+        "hand in plain strided tensors",
     ),
     "operator-raises": BreakKind(
-        "E402", "{what}: {why}", "eager torch rejects these arguments as well"
+        "E402", "{what}: {why}", "eager torch rejects these arguments as well", asked=True
     ),
     "operator-unknown": BreakKind(
         "E401",
         "the type of {what} cannot be worked out: {why}",
-        "leave fullgraph=False, so that it runs natively",
+        "",
     ),
     "tensor-attribute": BreakKind(
         "E201",
@@ -86,18 +86,11 @@ BREAKS: Mapping[str, BreakKind] = {
     "tensor-data": BreakKind(
         "E214",
         "{what} needs the values of a tensor",
-        "keep the values in tensors, or leave fullgraph=False",
+        "keep the values in tensors",
     ),
-    "python-effect": BreakKind(
-        "E201", "{what} has an effect outside", "do it outside, or leave fullgraph=False"
-    ),
-    "proxy-leak": BreakKind(
-        "E201", "native code touched a symbolic value: {what}", "leave fullgraph=False"
-    ),
+    "python-effect": BreakKind("E201", "{what} has an effect outside", "do it outside"),
+    "proxy-leak": BreakKind("E201", "native code touched a symbolic value: {what}", ""),
     "fork": BreakKind("E201", "inside a branch on sizes: {what}", ""),
-    "mode-change": BreakKind(
-        "E201", "{what} changes a mode of torch that capture does not follow", "set it outside"
-    ),
     "budget": BreakKind(
         "E220",
         "capture took more than {what}",
@@ -112,10 +105,11 @@ BREAKS: Mapping[str, BreakKind] = {
     "escape": BreakKind(
         "E201",
         "{what} would leave the compiled function",
-        "consume it inside, or leave fullgraph=False",
+        "consume it inside",
     ),
 }
-OTHER = BreakKind("E201", "{reason} {what}", "leave fullgraph=False, so that it runs natively")
+WITHOUT = "leave out fullgraph=True, so that it runs natively"
+OTHER = BreakKind("E201", "{reason} {what}", "")
 
 
 def broken(reason: str, what: str = "", **context: Any) -> Break:
@@ -140,23 +134,26 @@ class GraphBreak:
     reason: str
     hint: str
     location: Location | None
+    module: str = ""  # the qualified name of the module whose code it is, where there is one
 
     def error(self) -> GraphBreakError:
         """What `fullgraph=True` raises."""
         kind = BREAKS.get(self.id, OTHER)
         why = "fullgraph=True allows no graph break"
-        return GraphBreakError(kind.code, self.reason, why, self.hint, self.location)
+        hint = f"{self.hint}, or {WITHOUT}" if self.hint else WITHOUT
+        return GraphBreakError(kind.code, self.reason, why, hint, self.location)
 
     def __str__(self) -> str:
-        lines = [f"{self.id}: {self.reason}"]
+        where = f" (in {self.module})" if self.module else ""
+        lines = [f"{self.id}: {self.reason}{where}"]
         if self.location is not None:
             lines += [f"  --> {self.location}", *render_place(self.location)[1:]]
         lines += [f"hint: {self.hint}"] if self.hint else []
         return "\n".join(lines)
 
 
-def record_of(signal: Break, location: Location | None) -> GraphBreak:
-    """The record of a break that happened at `location`."""
+def record_of(signal: Break, location: Location | None, module: str = "") -> GraphBreak:
+    """The record of a break that happened at `location`, in code of `module`."""
     kind = BREAKS.get(signal.reason, OTHER)
     values = {
         "reason": signal.reason,
@@ -165,4 +162,5 @@ def record_of(signal: Break, location: Location | None) -> GraphBreak:
         "condition": "",
         **signal.context,
     }
-    return GraphBreak(signal.reason, _fill(kind.reason, values).strip(), signal.hint, location)
+    reason = _fill(kind.reason, values).strip()
+    return GraphBreak(signal.reason, reason, signal.hint, location, module)

@@ -7,6 +7,7 @@ relied on; an effect for later; else a break.
 
 from __future__ import annotations
 
+import io
 import types
 import weakref
 from typing import Any
@@ -42,7 +43,7 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
     if text is not NotImplemented:
         return text
     if type(fn) not in purity.CALLABLE_TYPES or fn not in callables.HOLDERS:
-        _refuse_outside_iterators(domain, args)
+        _refuse_outside_iterators(domain, fn, args)
     if fn in purity.KEYED and len(args) > 1:
         args = (args[0], protocol.plain_key(domain.machine, args[1]), *args[2:])
     made = tensor_methods.call_torch(domain, fn, args, kwargs)
@@ -125,14 +126,21 @@ def unknown(domain: RecordingDomain, fn: Any) -> Break:
         unsupported = domain.machine.decoded(fn.__code__).unsupported
         if unsupported is not None:
             return broken("opcode", name, why=unsupported)
+    module = getattr(fn, "__module__", None)
+    if "." not in name and isinstance(module, str) and module != "builtins":
+        name = f"{module}.{name}"
     return broken("unknown-call", name)
 
 
-def _refuse_outside_iterators(domain: RecordingDomain, args: tuple[Any, ...]) -> None:
-    """C code would advance them, once and for all."""
+def _refuse_outside_iterators(domain: RecordingDomain, fn: Any, args: tuple[Any, ...]) -> None:
+    """C code would advance them, once and for all; a method of theirs may do anything to them."""
     for arg in args:
         if hasattr(type(arg), "__next__") and domain.recorder.sources.of(arg) is not None:
-            raise broken("outside-iterator", type(arg).__name__)
+            if getattr(fn, "__objclass__", None) not in type(arg).__mro__:
+                raise broken("outside-iterator", type(arg).__name__)
+            if isinstance(arg, io.IOBase):
+                raise broken("python-effect", f"{type(arg).__name__}.{fn.__name__}")
+            raise unknown(domain, fn)
 
 
 def _reads_outside(domain: RecordingDomain, args: tuple[Any, ...]) -> bool:

@@ -347,6 +347,10 @@ def tolist(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any
     return _nested(domain, x, shape)
 
 
+def numpy(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    raise broken("tensor-data", "Tensor.numpy()")
+
+
 def getitem_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return getitem(domain, *args)
 
@@ -552,6 +556,7 @@ HANDLERS: dict[Any, Handler] = {
     T.__getitem__: getitem_method,
     T.__setitem__: setitem_method,
     T.tolist: tolist,
+    T.numpy: numpy,
     T.requires_grad_: requires_grad_method,
     T.get_device: of_type(
         lambda t: int(t.device.partition(":")[2] or -1) if t.device != "cpu" else -1

@@ -1,0 +1,49 @@
+"""What is told, once each, of a function that does not run as one compiled whole: its first graph
+break, the first graph that eager torch runs, and a mode under which it runs natively.
+
+In: what dispatch has met. Out: the texts, as errors that are given as warnings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from anyshape.capture.heap.breaks import BREAKS, GraphBreak
+from anyshape.costs import COSTS
+from anyshape.dispatch.stats import counted
+from anyshape.dispatch.variants import Variant
+from anyshape.errors import AnyshapeError
+
+
+def of_break(found: GraphBreak, variant: Variant) -> AnyshapeError | None:
+    """None where the program asks for the break itself, or eager torch raises there as well."""
+    kind = BREAKS.get(found.id)
+    if kind is not None and kind.asked:
+        return None
+    return AnyshapeError(
+        "E230",
+        location=found.location,
+        where=f" in {found.module}" if found.module else "",
+        reason=found.reason,
+        before=counted(variant.node_count(), "operator"),
+        cost=round(COSTS.segment_us),
+        remedy=found.hint or "move this out of the compiled function",
+        id=found.id,
+    )
+
+
+def of_eager_graph(variant: Variant) -> AnyshapeError | None:
+    """None where the graph has kernels, or nothing to run."""
+    why = getattr(variant.compiled, "why", "")
+    if not why or not variant.node_count():
+        return None
+    place = getattr(variant.compiled, "place", None) or variant.line()
+    count = counted(variant.node_count(), "operator")
+    return AnyshapeError("E231", location=place, count=count, reason=why)
+
+
+def of_mode(fn: Callable[..., Any], mode: str) -> AnyshapeError | None:
+    """None under a tracer of torch's own: it runs once."""
+    name = getattr(fn, "__qualname__", type(fn).__name__)
+    return AnyshapeError("E232", name=name, mode=mode) if mode else None

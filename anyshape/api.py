@@ -101,12 +101,18 @@ def compile(
     declaration = declare({**(given.shapes or {}), **(shapes or {})}, [*given.assumptions, *stated])
     fn = model if fn is None else fn
     if fn is None:
-        return functools.partial(_compile, options=chosen, disable=disable, declaration=declaration)
-    return _compile(fn, chosen, disable, declaration)
+        return functools.partial(
+            _compile, options=chosen, disable=disable, declaration=declaration, name=name
+        )
+    return _compile(fn, chosen, disable, declaration, name)
 
 
 def _compile(
-    fn: Callable[..., Any], options: Options, disable: bool, declaration: Declaration | None = None
+    fn: Callable[..., Any],
+    options: Options,
+    disable: bool,
+    declaration: Declaration | None = None,
+    name: str | None = None,
 ) -> Any:
     if not callable(fn):
         raise AnyshapeError("E104", kind=f"a {type(fn).__name__}")
@@ -119,10 +125,15 @@ def _compile(
     eager = options.disable or reason is not None
     if declaration is not None and not eager:
         parameters_of(fn).check(declaration)
-    compiled = _Lazy(fn, options, declaration, eager=eager)
+    compiled = _Lazy(fn, options, declaration, name or name_of(fn), eager=eager)
     if isinstance(fn, torch.nn.Module):
         return _compiled_module(fn, compiled)
     return CompiledFunction(fn, compiled)
+
+
+def name_of(fn: Callable[..., Any]) -> str:
+    """The qualified name of a function or a method, the class of a module."""
+    return getattr(fn, "__qualname__", type(fn).__qualname__)
 
 
 def _unsupported() -> AnyshapeError | None:
@@ -139,6 +150,7 @@ class _Lazy:
     fn: Callable[..., Any]
     options: Options
     declaration: Declaration | None = None
+    name: str = ""  # what profiles call it
     machinery: Compiled | None = None
     eager: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -153,16 +165,16 @@ class _Lazy:
                 return self.fn(*args, **kwargs)
         return machinery(*args, **kwargs)
 
-    def settings(self) -> tuple[Options, bool, Declaration | None]:
+    def settings(self) -> tuple[Options, bool, Declaration | None, str]:
         """How to compile another function in the same way: the arguments of `_compile`."""
-        return self.options, False, self.declaration
+        return self.options, False, self.declaration, self.name
 
     def start(self) -> Compiled | None:
         """The machinery; None, with one warning, where no C compiler is found."""
         with self.lock:
             if self.machinery is None and not self.eager:
                 try:
-                    driver = Driver.create(self.options)
+                    driver = Driver.create(self.options, self.name)
                 except AnyshapeError as error:
                     self.eager = True
                     warn_once(error)

@@ -7,6 +7,7 @@ knows none of them. Every intermediate is kept, for ``explain``, for ``fast.grap
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from anyshape.ir.code import Code, Function, Reference, TritonFunction
 from anyshape.ir.graph import Graph, Node, TensorType, Value
 from anyshape.ir.loops import Kernel
 from anyshape.ir.program import Program
+from anyshape.ir.step_labels import segment_label, step_labels
 from anyshape.ir.steps import (
     Assign,
     BindItem,
@@ -49,6 +51,7 @@ from anyshape.runtime.launch import (
     move_version,
     set_version,
 )
+from anyshape.runtime.profile import recorded
 from anyshape.schedule import schedule
 from anyshape.targets.cpu import c as c_code
 from anyshape.targets.cpu.build import Builder
@@ -125,13 +128,14 @@ class Driver:
 
     options: Options
     kernels: Builder
+    name: str = "a graph"  # what profiles call what it compiles
     names: dict[tuple[Kernel, str], str] = field(default_factory=dict)
     functions: dict[str, Function] = field(default_factory=dict)
 
     @classmethod
-    def create(cls, options: Options) -> Driver:
+    def create(cls, options: Options, name: str = "a graph") -> Driver:
         """Raises AnyshapeError E601 where there is no C compiler."""
-        return cls(options, _shared_builder(options))
+        return cls(options, _shared_builder(options), name)
 
     def compile_graph(
         self, graph: Graph, constants: Mapping[str, torch.Tensor]
@@ -193,6 +197,7 @@ class Driver:
         if proven:
             refuse_overwriting("scheduling", program, final.facts)
         self._refuse_eager(program)
+        flat = program
         if has_blas():
             with stage_of("forming native regions", place):
                 program = form_native_regions(program, final.facts, library=has_library())
@@ -205,7 +210,9 @@ class Driver:
                 return self._eager_graph(graph, constants, None, f"no kernel for {missing}")
             kernel_names = frozenset(self._names(program).values())
         with stage_of("loading", place):
-            linked = link(code, constants, Loaders(self.kernels, _BUILDERS.triton))
+            loaders = Loaders(self.kernels, _BUILDERS.triton)
+            twin = functools.cache(lambda: self._labelled(flat, graph, final, constants))
+            linked = link(code, constants, loaders, twin)
         run = on_device(linked.run, _devices(program))
         if any(map(_writes_an_argument, program.steps)):
             run = _writing_last(run)
@@ -216,6 +223,20 @@ class Driver:
         if self.options.verify:
             run = verified(run, graph, passed, constants)
         return CompiledGraph(run, graph, passed, program, linked, kernel_names)
+
+    def _labelled(
+        self, program: Program, graph: Graph, final: Graph, constants: Mapping[str, torch.Tensor]
+    ) -> Callable[..., Any]:
+        """What runs while a profiler records: each kernel and each call of a library by itself,
+        under its name and the user's lines."""
+        kernel_names = self._names(program)
+        labels = step_labels(program, final, kernel_names)
+        functions = {name: self.functions[name] for name in kernel_names.values()}
+        short = allocators(_devices(program))
+        host = emit_host(program, kernel_names, {}, short, labels=labels)
+        loaders = Loaders(self.kernels, _BUILDERS.triton)
+        run = link(Code(functions, {}, host), constants, loaders).run
+        return recorded(run, segment_label(self.name, graph))
 
     def generate(self, program: Program) -> Code:
         """The program as text; equal kernels have one name and one compiled function."""
@@ -232,7 +253,8 @@ class Driver:
                 table = f"table_{len(tables)}"
                 tables[table] = entries
                 region_names[step] = name, table
-        host = emit_host(program, kernel_names, region_names, allocators(_devices(program)))
+        short = allocators(_devices(program))
+        host = emit_host(program, kernel_names, region_names, short, profiled=True)
         return Code(functions, tables, host)
 
     def _names(self, program: Program) -> dict[Kernel, str]:

@@ -20,7 +20,13 @@ from anyshape import driver
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.tensors import tensor_ops
 from anyshape.dispatch import specialize
-from anyshape.errors import INSTEAD, RAISED, AnyshapeError, AnyshapeWarning
+from anyshape.errors import (
+    INSTEAD,
+    RAISED,
+    AnyshapeError,
+    AnyshapeWarning,
+    PerformanceWarning,
+)
 from anyshape.ops.build import Builder
 from anyshape.passes import pipeline
 from anyshape.runtime import launch
@@ -299,6 +305,7 @@ def test_the_programs_own_exceptions_stay_its_own() -> None:
     fast = anyshape.compile(own)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", PerformanceWarning)
         for _ in range(2):
             result, seen = fast(X, {})
             expected, names = own(X, {})

@@ -17,6 +17,7 @@ CType = Literal["pointer", "int64", "double"]
 Reference = tuple[str, object]
 """("function", dotted text) | ("kernel", name) | ("table", name) | ("dtype", DType) |
 ("constant" | "pointer", name of a constant input) | ("module", name) | ("step", CheckStep) |
+("twin", None): what runs while a profiler records |
 ("library", symbol of torch's own library) | ("tensor", (constant, shape, strides))"""
 
 

@@ -56,13 +56,18 @@ def emit_host(
     kernel_names: Mapping[Kernel, str],
     region_names: Mapping[NativeRegion, tuple[str, str]],
     allocators: Mapping[str, str] = MappingProxyType({"cpu": "anyshape.empty_cpu"}),
+    *,
+    profiled: bool = False,
+    labels: Mapping[int, str] = MappingProxyType({}),
 ) -> HostCode:
     """Prints the program as Python; the program's constants are free names of the text.
 
     ``region_names`` are those of each native region's function and of its table. ``allocators``:
-    short ways to new memory on a device, as functions of shape, strides and dtype.
+    short ways to new memory on a device, as functions of shape, strides and dtype. ``profiled``:
+    while a profiler records, a twin of the function is called (see ``runtime/profile.py``);
+    ``labels`` are what the twin calls its steps, by their identity.
     """
-    return _Printer(program, kernel_names, region_names, allocators).emit()
+    return _Printer(program, kernel_names, region_names, allocators, profiled, labels).emit()
 
 
 @dataclass(slots=True, eq=False)
@@ -71,6 +76,8 @@ class _Printer:
     kernel_names: Mapping[Kernel, str]
     region_names: Mapping[NativeRegion, tuple[str, str]]
     allocators: Mapping[str, str]
+    profiled: bool
+    labels: Mapping[int, str]
     lines: list[str] = field(default_factory=list)
     names: dict[str, Reference] = field(default_factory=dict)
     held: dict[Dim, str] = field(default_factory=dict)  # what sizes are made of, once computed
@@ -86,6 +93,11 @@ class _Printer:
             for name in self.program.inputs
             if name not in self.program.buffers or self._role(name) != "constant"
         )
+        if self.profiled:
+            given = ", ".join(map(_local, parameters))
+            twin = self._name("profiled", ("twin", None))
+            recording = self._function("anyshape.is_profiling")
+            self.lines.append(f"if {recording}(): return {twin}()({given})")
         self._bind_entry_sizes(parameters)
         for step in self.program.flat_steps():
             if not isinstance(step, (BindSize, BindItem)):  # which rely on no layout
@@ -136,7 +148,12 @@ class _Printer:
 
     def _step(self, step: Step) -> None:
         self.bound.update(step.binds())
+        first = len(self.lines)
         STATEMENTS[type(step)](self, step)
+        if label := self.labels.get(id(step)):
+            record = self._function("anyshape.record")
+            inside = [f"    {line}" for line in self.lines[first:]]
+            self.lines[first:] = [f"with {record}({label!r}):", *inside]
 
     def free(self, step: Free) -> None:
         for name in step.buffers:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 import torch
+from torch.autograd import _profiler_enabled as is_profiling
 
 from anyshape.eager import CheckFailed, DeviceError
 from anyshape.errors import AnyshapeError
@@ -66,10 +67,16 @@ class Linked:
         return str(self.code)
 
 
-def link(code: Code, constants: Mapping[str, torch.Tensor], loader: Loader) -> Linked:
-    """Compiles what is not loaded yet and returns the running program."""
+def link(
+    code: Code,
+    constants: Mapping[str, torch.Tensor],
+    loader: Loader,
+    twin: Callable[[], Callable[..., Any]] | None = None,
+) -> Linked:
+    """Compiles what is not loaded yet and returns the running program. ``twin`` gives what runs in
+    its place while a profiler records."""
     functions = loader.load(code.functions) if code.functions else {}
-    resolve = Resolver(code, constants, functions)
+    resolve = Resolver(code, constants, functions, twin)
     namespace = {name: resolve(*reference) for name, reference in code.host.names.items()}
     exec(compile(code.host.text, "<anyshape host code>", "exec"), namespace)
     return Linked(namespace["run"], code.host.parameters, code)
@@ -93,6 +100,7 @@ class Resolver:
     code: Code
     constants: Mapping[str, torch.Tensor]
     functions: Mapping[str, Loaded]
+    twin: Callable[[], Callable[..., Any]] | None = None
 
     def __call__(self, kind: str, what: Any) -> Any:
         match kind:
@@ -112,6 +120,8 @@ class Resolver:
                 return importlib.import_module(what)
             case "step":
                 return what
+            case "twin":
+                return self.twin
         raise AnyshapeError("E901", stage="linking", why=f"unknown reference {kind!r}")
 
     def _table(self, name: str) -> Address:
@@ -377,4 +387,6 @@ RUNTIME_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "anyshape.bump_version": bump_version,
     "anyshape.write": write,
     "anyshape.number": number,
+    "anyshape.is_profiling": is_profiling,
+    "anyshape.record": torch.profiler.record_function,
 }

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 import anyshape
 from anyshape.capture.heap.breaks import GraphBreak
+from anyshape.errors import AnyshapeWarning
 from anyshape.tools import accuracy
 from anyshape.tools.timing import interleaved
 from benchmarks.zoo.entry import Entry, Sizes
@@ -74,7 +75,7 @@ def compare(entry: Entry, eager: Callable[..., object], finding: Finding, timed:
         fill_stats(finding, fast)
         if timed and finding.shapes:
             finding.over_eager = speed(entry, eager, fast)
-    texts = (str(each.message) for each in caught if issubclass(each.category, UserWarning))
+    texts = (str(each.message) for each in caught if issubclass(each.category, AnyshapeWarning))
     finding.warned = list(dict.fromkeys(t for t in texts if "anyshape" in t.lower() or "[E" in t))
     if not finding.shapes and not finding.wrong:
         finding.failure = finding.failure or "eager fails at every size"

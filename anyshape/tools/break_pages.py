@@ -237,6 +237,11 @@ def f(x):
     return x * sum(NUMBERS)
 """,
         ),
+        "stress": Example(
+            "",
+            "A test asked for breaks in places where the program has none: the option "
+            "`break_every`. No warning is given.",
+        ),
         "escape": Example(
             """
 def f(x):

@@ -100,7 +100,7 @@ BREAKS: Mapping[str, BreakKind] = {
         "E201", "a {what} from outside is advanced", "iterate over the container itself"
     ),
     "stress": BreakKind(
-        "E201", "the option break_every ends the segment here", "leave the option out"
+        "E201", "the option break_every ends the segment here", "leave the option out", asked=True
     ),
     "escape": BreakKind(
         "E201",

@@ -141,6 +141,8 @@ FOUND = {
         "a b 2 2, a 1 b c", "x0.contiguous(memory_format=torch.channels_last), x1.contiguous(memory_format=torch.channels_last)",
         layouts="plain permuted"
     ),
+    "a product into its own factor": over("4 4, 4 4", "torch.mm(x0, x1, out=x1)", "torch.add(x0, x1, out=x0)", "x0 + x1"),
+    "a repeated row of one, flattened": over("a a a", "x0.expand(2, *x0.shape).mT.flatten()"),
     "unflatten without dimensions": over("a b", "x0.sum().unflatten(0, (1, -1))"),
     "rows as often as data says, beside their transpose": over(
         "a b c", "t = x0.repeat_interleave(x0.abs().flatten()[: x0.shape[0]].long(), 0)", "t - t.T"

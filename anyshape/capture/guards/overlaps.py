@@ -43,6 +43,17 @@ def refuse_reading(builder: Builder, name: str, target: Value, read: Iterable[Va
             raise broken("operator-raises", what=name, why="it reads memory that it writes")
 
 
+def refuse_out(
+    builder: Builder, name: str, target: Value, read: Sequence[Value], *, elementwise: bool
+) -> None:
+    """Ends the segment where a result given as ``out=`` lies in what is read: only an elementwise
+    operator may write the very elements that it reads, a library may write before it has read."""
+    refuse_reading(builder, name, target, read)
+    tensors = (value for value in read if isinstance(value.type, TensorType))
+    if not elementwise and any(share_memory(builder, target, value) for value in tensors):
+        raise broken("operator-raises", what=name, why="it reads memory that it writes")
+
+
 def share_memory(builder: Builder, a: Value, b: Value) -> bool:
     """Are the two views of one tensor, or one a view of the other?"""
     return _way(builder, a)[0] is _way(builder, b)[0]

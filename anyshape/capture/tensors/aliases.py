@@ -248,11 +248,11 @@ def _shares(recorder: Recorder, node: Node) -> bool:
         return True
     whole = is_row_major(kind)
     known = recorder.cx.known(whole)
-    if known is not None:
+    if known or (known is False and node.op in COPIERS):
         return known
-    if recorder.cx.hint(whole) is not True:
+    if known is False or recorder.cx.hint(whole) is not True:
         _rely(recorder, whole)
-        if node.op not in ("contiguous", "ravel"):
+        if node.op not in COPIERS:
             _decide_view(recorder, node, kind)
         return False
     expected: Dim = 1
@@ -309,7 +309,13 @@ def _is_unsure(recorder: Recorder, node: Node) -> bool:
     before, after = node.read[0].tensor, node.output.tensor
     if node.op != "contiguous" and _is_view(recorder, before, after):
         return False
-    return recorder.cx.known(is_row_major(before)) is None
+    known = recorder.cx.known(is_row_major(before))
+    return known is None or (known is False and node.op not in COPIERS)
+
+
+COPIERS = frozenset({"contiguous", "ravel"})
+"""What copies all that is not row-major; others make a view where dimensions of one element are in
+the way."""
 
 
 def _is_view(recorder: Recorder, before: TensorType, after: TensorType) -> bool:

@@ -22,6 +22,7 @@ import torch
 
 from anyshape.capture.guards.execution_modes import AutocastOff
 from anyshape.capture.guards.no_alias import storage_of
+from anyshape.capture.guards.overlaps import refuse_out
 from anyshape.capture.guards.tensor_specs import DTYPE_OF_TORCH, TORCH_OF_DTYPE
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import Break, TensorValue
@@ -40,7 +41,7 @@ from anyshape.capture.tensors.functional import (
 from anyshape.capture.tensors.tensor_ops import call_row
 from anyshape.eager import Functional, is_written, written_names
 from anyshape.ir.dtypes import DType
-from anyshape.ir.graph import TensorType, Value
+from anyshape.ir.graph import TensorType, Value, values_in
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides, numel, strides_in_order
 from anyshape.ops.table import OPS, OpDef, Signature, add_row
@@ -104,7 +105,11 @@ def eager_call(
     if writer is not None and writer.is_custom:
         return _custom_writing_call(domain, shown, writer.operator, args, kwargs)
     if kwargs.get("out") is not None and not isinstance(fn, Functional):
-        made = eager_call(domain, fn, args, {k: v for k, v in kwargs.items() if k != "out"})
+        rest = {k: v for k, v in kwargs.items() if k != "out"}
+        read = [*values_in(domain.arguments((*args, *rest.values())))]
+        for target in values_in(domain.argument(kwargs["out"])):
+            refuse_out(domain.recorder.builder, shown, target, read, elementwise=False)
+        made = eager_call(domain, fn, args, rest)
         return into(domain, shown, made, kwargs["out"])
     if writer is not None and not writes_nothing(writer, args):
         return _writing_call(domain, shown, writer, args, kwargs)

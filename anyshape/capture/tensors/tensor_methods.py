@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from anyshape.capture.guards.overlaps import refuse_reading
+from anyshape.capture.guards.overlaps import refuse_out
 from anyshape.capture.guards.tensor_specs import DTYPE_OF_TORCH, TORCH_OF_DTYPE, device_text
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.numpy_scalars import plain_number
@@ -45,6 +45,7 @@ from anyshape.ops.layout import (
     suggests_channels_last,
 )
 from anyshape.ops.rules import dim_of, is_empty
+from anyshape.ops.table import OPS, Pointwise
 from anyshape.symbolic import Dim, all_of, any_of, eq
 
 Handler = Callable[["RecordingDomain", tuple[Any, ...], dict[str, Any]], Any]
@@ -117,8 +118,9 @@ def _with_out(
 ) -> Any:
     rest = {k: v for k, v in kwargs.items() if k != "out"}
     read = [*values_in(domain.arguments((*args, *rest.values())))]
+    elementwise = isinstance(OPS[torchmap.ROWS[fn]].lower, Pointwise)
     for target in values_in(domain.argument(kwargs["out"])):
-        refuse_reading(domain.recorder.builder, str(fn), target, read)
+        refuse_out(domain.recorder.builder, str(fn), target, read, elementwise=elementwise)
     return into(domain, str(fn), call_torch(domain, fn, args, rest), kwargs["out"])
 
 

@@ -65,12 +65,13 @@ class TensorType:
 
 
 def row_major(shape: Sequence[Dim]) -> tuple[Dim, ...]:
-    """Strides of a dense row-major tensor: ``(a, b, c) -> (b*c, c, 1)``."""
+    """Strides of a dense row-major tensor: ``(a, b, c) -> (b*c, c, 1)``; as in torch, a size of 0
+    counts as 1."""
     strides: list[Dim] = []
     step: Dim = 1
     for size in reversed(shape):
         strides.append(step)
-        step = step * size
+        step = step if size.__class__ is int and size == 0 else step * size
     return tuple(reversed(strides))
 
 

@@ -9,6 +9,7 @@ not tell, the facts are asked.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -85,6 +86,8 @@ def dense_order(shape: Shape, strides: Shape) -> tuple[int, ...] | None:
 
 def strides_in_order(shape: Shape, order: Sequence[int]) -> Shape:
     """Dense strides with the dimensions in this order, innermost first."""
+    if all(a > b for a, b in itertools.pairwise(order)):
+        return row_major(shape)
     strides: list[Dim] = [1] * len(shape)
     step: Dim = 1
     for d in order:
@@ -101,6 +104,8 @@ def preserved_strides(cx: TypeContext, t: TensorType) -> Shape:
         contiguous = contiguous_strides(cx, t.shape)
         if t.strides == contiguous:
             found = contiguous
+        elif any(size.__class__ is int and size == 0 for size in t.shape):
+            found = t.strides
         elif dense_order(t.shape, t.strides) is not None:
             found = t.strides
         else:
@@ -240,10 +245,10 @@ def _stride_table(cx: TypeContext, shape: Shape, t: TensorType) -> dict[int, tup
 
 
 def _broadcasts(cx: TypeContext, own: Dim, size: Dim) -> bool:
-    """Is one element taken for many? It is not where the result has at most one too."""
+    """Is one element taken for many, or for none? It is not where the result has one too."""
     if own is size or own == size or not cx.known(eq(own, 1)):
         return False
-    return not cx.known(le(size, 1))
+    return not cx.known(eq(size, 1))
 
 
 def _compare(

@@ -115,7 +115,7 @@ FOUND = {
         "a b", "t = x0 * 2", "i = torch.tensor(-1)", "t[i], t[:, i], t[i].reshape(-1)", "t[i, 1:], t.T[i]"
     ),
     "strides of what is handed in": over(
-        "a b 2", "x0.stride(), x0.stride(0), x0.new_zeros(x0.stride()[-1])",
+        "a b 2", "x0.stride(), x0.stride(0), x0.new_zeros(x0.stride()[-1]), x0.stride() == (x0 + 1).stride()",
         layouts="plain transposed stepped gaps offset"
     ),
     "dropout of nothing is what it is given": over(

@@ -8,6 +8,7 @@ elements, one after the other; of what is handed in, the tensor itself is asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -20,9 +21,9 @@ from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.tensors.aliases import shares
 from anyshape.capture.tensors.tensor_ops import Handler, call_row, getitem
-from anyshape.ir.graph import Node, Value
+from anyshape.ir.graph import Node, TensorType, Value, map_values, row_major
 from anyshape.ops import OPS
-from anyshape.ops.context import OpError, Undecided
+from anyshape.ops.context import OpError, TypeContext, Undecided
 from anyshape.ops.layout import (
     Shape,
     contiguous_strides,
@@ -33,6 +34,7 @@ from anyshape.ops.layout import (
 )
 from anyshape.ops.parts import Part
 from anyshape.ops.rules import dim_of
+from anyshape.ops.table import Pointwise
 from anyshape.ops.table import View as LoweredView
 from anyshape.symbolic import Condition, Dim, all_of, any_of, eq, ge, gt, le, maximum
 
@@ -57,29 +59,95 @@ def way_of(recorder: Recorder, value: Value) -> tuple[Value, list[View]]:
 
 # ---- strides as numbers --------------------------------------------------------------------------
 def strides_as_eager(domain: RecordingDomain, x: TensorValue) -> Shape:
-    """Those of its type, but for what no element depends on: what is handed in is asked itself.
-    Eager counts a size of 0 as 1 where a tensor is made row by row, and in views of that."""
+    """Those of its type where every size is two at least, which is guarded; else what its layout
+    rule says of these very sizes, and of the strides of what is handed in."""
     recorder, kind = domain.recorder, x.value.tensor
-    root, _ = way_of(recorder, x.value)
-    source = recorder.source_of(root)
+    source, cx = recorder.source_of(x.value), recorder.cx
     if source is not None and not source.is_pinned:
-        found = _strides_handed_in(recorder, root, source)
-        if root is x.value:
-            return found
-        if found != root.tensor.strides:
-            raise broken("tensor-attribute", "stride() of a view of what has other strides")
-    cx = recorder.cx
+        return _strides_handed_in(recorder, x.value, source)
+    several = [ge(size, 2) for size in kind.shape]
+    if any(cx.known(c) is None and cx.hint(c) is None for c in several):
+        return _strides_of_some(cx, kind)
+    if all(cx.known(c) or cx.hint(c) for c in several):
+        assert all(map(recorder.decide, several))
+        return kind.strides
+    return _Retyped(recorder).type_of(x.value).strides
+
+
+def _strides_of_some(cx: TypeContext, kind: TensorType) -> Shape:
+    """Where data decides a size: as of several elements, which is checked where it tells."""
     empty = any_of(*(eq(size, 0) for size in kind.shape))
+    if cx.known(empty) is False:
+        return kind.strides
     order = dense_order(kind.shape, kind.strides)
-    if not isinstance(empty, bool) and cx.hint(empty) is None and order is None:
-        cx.require(~empty, "strides of what is not empty")
-    if cx.known(empty) is False or (cx.hint(empty) is not None and not cx.decide(empty)):
-        return kind.strides
-    if order is None:
-        raise broken("tensor-attribute", "stride() of what is empty")
-    if root.tensor.strides != contiguous_strides(cx, root.shape):
-        return kind.strides
-    return strides_in_order(tuple([maximum(size, 1) for size in kind.shape]), order)
+    if order is not None and kind.strides == contiguous_strides(cx, kind.shape):
+        return strides_in_order(tuple([maximum(size, 1) for size in kind.shape]), order)
+    cx.require(~empty if not isinstance(empty, bool) else not empty, "strides of what is not empty")
+    return kind.strides
+
+
+@dataclass(slots=True)
+class _Retyped:
+    """Types once more, from what is handed in on, where sizes of 0 and 1 are guarded and known."""
+
+    recorder: Recorder
+    found: dict[Value, TensorType] = field(default_factory=dict)
+
+    def type_of(self, value: Value) -> TensorType:
+        known = self.found.get(value)
+        if known is None:
+            known = self.found[value] = self._type(value)
+        return known
+
+    def _type(self, value: Value) -> TensorType:
+        recorder = self.recorder
+        kind = replace(value.tensor, shape=tuple(map(self._settled, value.shape)))
+        node = recorder.builder.makers.get(value)
+        if node is None:
+            source, strides = recorder.source_of(value), kind.strides
+            if source is not None and not source.is_pinned:
+                strides = _strides_handed_in(recorder, value, source)
+            return replace(kind, strides=tuple(map(self._simplified, strides)))
+        row = OPS.get(node.op)
+        if row is not None and row.mutates:
+            return self.type_of(node.read[0])
+        if row is None or row.type is None or _lies_in_rows(recorder, node):
+            rows = value.tensor.strides == contiguous_strides(recorder.cx, value.shape)
+            return replace(kind, strides=row_major(kind.shape)) if rows else kind
+        args = tuple(map_values(arg, self._again) for arg in node.args)
+        kwargs = {name: map_values(arg, self._again) for name, arg in node.kwargs.items()}
+        made = row.type(recorder.cx, *args, **kwargs)
+        own = made[node.outputs.index(value)] if isinstance(made, tuple) else made
+        return replace(kind, strides=tuple(map(self._simplified, own.strides)))
+
+    def _simplified(self, stride: Dim) -> Dim:
+        return stride if isinstance(stride, int) else self.recorder.cx.facts.simplify(stride)
+
+    def _again(self, value: Value) -> Value:
+        tensor = isinstance(value.type, TensorType)
+        return Value(value.name, self.type_of(value)) if tensor else value
+
+    def _settled(self, size: Dim) -> Dim:
+        """A size of 0 or 1 is guarded to be so, one of two or more not to be."""
+        recorder = self.recorder
+        few = next((n for n in (0, 1) if recorder.cx.hint(eq(size, n))), None)
+        if few is not None and recorder.decide(eq(size, few)):
+            return few
+        return size if recorder.decide_or_check(ge(size, 2), "a size of two or more") else size
+
+
+def _lies_in_rows(recorder: Recorder, node: Node) -> bool:
+    """Is the result new and row-major whatever the strides of the operands?"""
+    row = OPS[node.op]
+    if row.alias != "none":
+        return False
+    made = [v.tensor for v in node.outputs if isinstance(v.type, TensorType)]
+    read = [v.tensor for v in node.read if isinstance(v.type, TensorType)]
+    alike = all(t.shape == made[0].shape for t in read) and len(read) > 1
+    kinds = (*made, *read) if isinstance(row.lower, Pointwise) else made
+    if isinstance(row.lower, Pointwise) and not alike:
+        return False
+    return all(t.strides == contiguous_strides(recorder.cx, t.shape) for t in kinds)
 
 
 def _strides_handed_in(recorder: Recorder, value: Value, source: Source) -> Shape:

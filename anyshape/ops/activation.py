@@ -16,6 +16,7 @@ from anyshape.ops.gradients import activations
 from anyshape.ops.rules import (
     contiguous_like,
     dim_of,
+    laid_like_first,
     pointwise_type,
     promoted,
     tensor,
@@ -65,6 +66,7 @@ activation(
     "relu6",
     "input, inplace=False",
     lambda b, x, inplace=False: b.minimum(b.maximum(x, 0), 6),
+    rule=laid_like_first(_rule),
     vjp=activations.RELU6,
 )
 activation(
@@ -199,7 +201,7 @@ def _hardtanh_type(
     cx.require(le(low, high), "min_val cannot be greater than max_val")
     if tensor(x).dtype is uint8:
         cx.require(ge(low, 0), "cannot do hardtanh on an unsigned type with negative limits")
-    return _rule(cx, x)
+    return laid_like_first(_rule)(cx, x)
 
 
 activation(

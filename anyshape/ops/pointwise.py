@@ -21,6 +21,7 @@ from anyshape.ops.rules import (
     booled,
     floated,
     is_tensor,
+    laid_like_first,
     new,
     pointwise_rule,
     pointwise_type,
@@ -44,8 +45,10 @@ def unary(
     own: bool = False,
     autocast: AutocastClass | None = None,
     method: bool = True,
+    laid_like: bool = False,
 ) -> OpDef:
     """A row ``name(input)`` with the spellings torch.name and torch.Tensor.name."""
+    rule = pointwise_rule(dtype)
     function = torch or f"torch.{name}"
     spellings = (f"torch.Tensor.{name}",) if method else ()
     return op(
@@ -53,7 +56,7 @@ def unary(
         "input",
         torch=function,
         spellings=(*spellings, *aliases),
-        type=pointwise_rule(dtype),
+        type=laid_like_first(rule) if laid_like else rule,
         lower=Pointwise(body, "own" if own else "result"),
         autocast=autocast,
         vjp=elementwise.UNARY.get(name),
@@ -179,8 +182,8 @@ op(
 )
 unary("square", lambda b, x: b.mul(x, x), dtype=_counted)
 unary("frac", lambda b, x: b.sub(x, b.trunc(x)), dtype=promoted)
-unary("deg2rad", lambda b, x: b.mul(x, 0.017453292519943295))
-unary("rad2deg", lambda b, x: b.mul(x, 57.29577951308232))
+unary("deg2rad", lambda b, x: b.mul(x, 0.017453292519943295), laid_like=True)
+unary("rad2deg", lambda b, x: b.mul(x, 57.29577951308232), laid_like=True)
 
 
 def _sinc(b: Any, x: Any) -> Any:
@@ -272,7 +275,7 @@ op(
     "input, nan=None, posinf=None, neginf=None",
     torch="torch.nan_to_num",
     spellings=("torch.Tensor.nan_to_num",),
-    type=pointwise_rule(promoted, 1),
+    type=laid_like_first(pointwise_rule(promoted, 1)),
     expand=_nan_to_num_expand,
 )
 op(

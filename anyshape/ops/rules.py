@@ -139,6 +139,16 @@ def pointwise_rule(
     return rule
 
 
+def laid_like_first(rule: Rule) -> Rule:
+    """The rule's type, of a result that eager makes in the format of its argument first."""
+
+    def laid(cx: TypeContext, *args: Any, **kwargs: Any) -> TensorType:
+        made = rule(cx, *args, **kwargs)
+        return replace(made, strides=preserved_strides(cx, tensor(args[0])))
+
+    return laid
+
+
 def floated(cx: TypeContext, operands: Sequence[Arg]) -> DType:
     """Promotion of ``exp`` and its like: bools and integers become the default dtype."""
     dtype = promoted(cx, operands)

@@ -107,6 +107,8 @@ class _Retyped:
             source, strides = recorder.source_of(value), kind.strides
             if source is not None and not source.is_pinned:
                 strides = _strides_handed_in(recorder, value, source)
+                if strides != kind.strides:
+                    return self._specialized(replace(kind, strides=strides))
             return replace(kind, strides=tuple(map(self._simplified, strides)))
         row = OPS.get(node.op)
         if row is not None and row.mutates:
@@ -119,6 +121,13 @@ class _Retyped:
         made = row.type(recorder.cx, *args, **kwargs)
         own = made[node.outputs.index(value)] if isinstance(made, tuple) else made
         return replace(kind, strides=tuple(map(self._simplified, own.strides)))
+
+    def _specialized(self, kind: TensorType) -> TensorType:
+        """With the very sizes and strides, guarded: those that no size gives tie with any other."""
+        value = self.recorder.specialize
+        shape = tuple([value(size, "a size") for size in kind.shape])
+        strides = tuple([value(stride, "a stride") for stride in kind.strides])
+        return replace(kind, shape=shape, strides=strides)
 
     def _simplified(self, stride: Dim) -> Dim:
         return stride if isinstance(stride, int) else self.recorder.cx.facts.simplify(stride)
@@ -144,9 +153,10 @@ def _lies_in_rows(recorder: Recorder, node: Node) -> bool:
     made = [v.tensor for v in node.outputs if isinstance(v.type, TensorType)]
     read = [v.tensor for v in node.read if isinstance(v.type, TensorType)]
     alike = all(t.shape == made[0].shape for t in read) and len(read) > 1
-    kinds = (*made, *read) if isinstance(row.lower, Pointwise) else made
-    if isinstance(row.lower, Pointwise) and not alike:
+    elementwise = row.lower is None or isinstance(row.lower, Pointwise)
+    if elementwise and not alike:
         return False
+    kinds = (*made, *read) if elementwise else made
     return all(t.strides == contiguous_strides(recorder.cx, t.shape) for t in kinds)
 
 

@@ -7,7 +7,7 @@ keys and items (see domain.py).
 from __future__ import annotations
 
 import gc
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -43,7 +43,7 @@ def held_in(obj: Any) -> tuple[str, tuple[int, ...], bytes] | None:
 
 
 def _mirror_list(read: Read, obj: Any) -> Any:
-    count = read(obj, "count", None, len(obj))
+    count = read(obj, "count", None, list.__len__(obj))
     values = [read(obj, "item", index, value) for index, value in enumerate(list.__iter__(obj))]
     assert count == len(values)
     if type(obj) is list:
@@ -54,7 +54,7 @@ def _mirror_list(read: Read, obj: Any) -> Any:
 
 
 def _mirror_tuple(read: Read, obj: Any) -> Any:
-    read(obj, "count", None, len(obj))
+    read(obj, "count", None, tuple.__len__(obj))
     values = [read(obj, "item", i, value) for i, value in enumerate(tuple.__iter__(obj))]
     try:
         if hasattr(type(obj), "n_sequence_fields"):  # a struct sequence of C: torch.return_types
@@ -83,22 +83,24 @@ def _mirror_dict(read: Read, obj: Any) -> Any:
 
 
 def _empty_dict_like(obj: Any) -> Any:
-    kind: Any = type(obj)
-    twin = kind.__new__(kind)
-    if hasattr(obj, "default_factory"):
-        twin.default_factory = obj.default_factory
+    base: Any = next(b for b in (defaultdict, OrderedDict, dict) if isinstance(obj, b))
+    twin = base.__new__(type(obj))
+    if base is defaultdict:
+        factory: Any = vars(defaultdict)["default_factory"]
+        factory.__set__(twin, factory.__get__(obj))
     return twin
 
 
 def _mirror_set(read: Read, obj: Any) -> Any:
-    values = sorted(obj, key=repr) if len(obj) < 2 else list(obj)
+    values = list(set.__iter__(obj) if isinstance(obj, set) else frozenset.__iter__(obj))
     read(obj, "keys", None, tuple(values))
     return type(obj)(values) if type(obj) in (set, frozenset) else obj
 
 
 def _mirror_deque(read: Read, obj: Any) -> Any:
-    read(obj, "count", None, len(obj))
-    return deque([read(obj, "item", index, value) for index, value in enumerate(obj)], obj.maxlen)
+    read(obj, "count", None, deque.__len__(obj))
+    values = enumerate(deque.__iter__(obj))
+    return deque([read(obj, "item", index, value) for index, value in values], obj.maxlen)
 
 
 def _mirror_bytes(read: Read, obj: Any) -> Any:

@@ -6,6 +6,7 @@ In: a source and the value that was found one step further. Out: what the progra
 from __future__ import annotations
 
 import types
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -118,6 +119,29 @@ def _read_unbound(domain: RecordingDomain, source: Source, key: Any, value: Any)
 
 
 ABSENCES = frozenset({"missing", "unset", "unbound"})
+ATTRIBUTES = frozenset({"attr", "missing", "unset"})
+SEQUENCES = (list, tuple, deque)
+CONTAINERS = (*SEQUENCES, dict, set, frozenset, bytearray)
+
+# A special method, the classes whose C code is past it, and the reads that guards repeat by it.
+TOLD_BY: tuple[tuple[str, Any, frozenset[str]], ...] = (
+    ("__getattribute__", object, ATTRIBUTES),
+    ("__len__", CONTAINERS, frozenset({"len", "count"})),
+    ("__getitem__", SEQUENCES, frozenset({"item"})),
+    ("__iter__", CONTAINERS, frozenset({"keys"})),
+    ("keys", dict, frozenset({"keys"})),
+    ("__contains__", CONTAINERS, frozenset({"contains"})),
+)
+
+
+def told_by_code(cls: type) -> frozenset[str]:
+    """The kinds of reads of its objects that a guard would repeat by code of the program."""
+    found: frozenset[str] = frozenset()
+    for name, kinds, reads in TOLD_BY:
+        method = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
+        if issubclass(cls, kinds) and type(method) is types.FunctionType:
+            found |= reads
+    return found
 
 
 READS: Mapping[str, Callable[[RecordingDomain, Source, Any, Any], Any]] = {

@@ -24,7 +24,7 @@ from anyshape.capture.heap.values import PROXIES, OpaqueValue, TensorValue
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.recorder import Recorder
-from anyshape.capture.segments.outside_reads import ABSENCES, READS
+from anyshape.capture.segments.outside_reads import ABSENCES, ATTRIBUTES, READS, told_by_code
 from anyshape.capture.segments.suspended_generators import see_generator
 from anyshape.capture.tensors import tensor_ops
 
@@ -47,11 +47,14 @@ class ReadingDomain(RecordingDomain):
         self.widen = widen
         self._iterators: dict[int, tuple[Any, Any]] = {}
         self._twins: dict[int, tuple[Any, Any]] = {}
+        self._told: dict[type, frozenset[str]] = {}
 
     # ---- reads -----------------------------------------------------------------------------------
     def read(self, obj: Any, kind: str, key: Any, value: Any) -> Any:
         if type(value) in PROXIES:
             return value
+        if self._told_by_code(obj, kind):
+            raise broken("unknown-call", f"code of {type(obj).__name__} that guards would call")
         called = kind in ABSENCES or (kind in ("global", "attr") and isinstance(value, CALLED))
         if called and self.relied.is_library(obj, kind):
             self.relied.found(obj, key, value)
@@ -64,6 +67,17 @@ class ReadingDomain(RecordingDomain):
                 raise broken("unknown-call", f"what made a {type(obj).__name__}")
             return self.lift(value)
         return value
+
+    def _told_by_code(self, obj: Any, kind: str) -> bool:
+        """Whether a guard could repeat the read by calling code of the program only."""
+        cls = type(obj)
+        told = self._told.get(cls)
+        if told is None:
+            told = self._told[cls] = told_by_code(cls)
+        if kind not in told:
+            return False
+        source = self.recorder.sources.of(obj)  # of one that stays the same, the dict is asked
+        return kind not in ATTRIBUTES or not (source is None or source.is_pinned)
 
     def place_of(self, obj: Any, kind: str) -> Source | None:
         """Where an outside object came from; classes, modules and objects of trusted code are

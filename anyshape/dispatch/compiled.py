@@ -55,6 +55,7 @@ OURS = (TypeError, AttributeError, NameError, KeyError, AssertionError)  # not t
 MAX_POINTS = 256
 ATTEMPTS = 3  # at a specialization: another thread may change what it relies on, a tool may fail
 HOLDERS = (tuple, list, dict, set)  # of the state that a program keeps between calls
+MAX_SPENT = 2  # specializations of a point that could run once only
 MAX_VALUES = 3  # specializations of a point that differ in a value alone
 MAX_VALUES_BETWEEN = 1  # of one behind a graph break: another break costs little more
 
@@ -255,7 +256,9 @@ class Compiled:
             raise AnyshapeError(
                 "E221", guard=str(failure) if failure else "this call was never compiled"
             )
-        point = self._without_stale(point, entry)
+        point = self._without_stale(self._without_used(point, entry), entry)
+        if point.native:
+            return None
         if len(point.variants) >= self.options.max_variants or len(self.points) > self.max_points:
             self._go_native(entry.key, self._too_many(point, entry))
             return None
@@ -294,6 +297,19 @@ class Compiled:
             self._tell(slow_paths.of_eager_graph(variant))
             return variant
         return None
+
+    def _without_used(self, point: Point, entry: Entry) -> Point:
+        """Without the variants that ran their only time; where each call needs a new one, the
+        program runs natively from there on."""
+        kept = tuple(variant for variant in point.variants if not variant.used)
+        if len(kept) == len(point.variants):
+            return point
+        spent = point.spent + len(point.variants) - len(kept)
+        native = spent >= MAX_SPENT and not (self.options.fullgraph or self.stressed)
+        updated = dataclasses.replace(point, variants=kept, spent=spent, native=native)
+        with self.lock:
+            self.points = {**self.points, entry.key: updated}
+        return updated
 
     def _without_stale(self, point: Point, entry: Entry) -> Point:
         """At the limit: without the variants whose parameters, modules or functions have been
@@ -357,7 +373,9 @@ class Compiled:
                 self.interpreted.note(entry.place, variant.end, variant.node_count())
             if now.variants:
                 self.failures.append(str(self._explain_miss(now, entry.slots)))
-            updated = Point((variant, *now.variants), variant.widen | now.widen, now.native)
+            updated = Point(
+                (variant, *now.variants), variant.widen | now.widen, now.native, spent=now.spent
+            )
             self.points = {**self.points, entry.key: updated}
         return variant
 

@@ -41,6 +41,7 @@ from anyshape.dispatch.variants import (
     guard_set,
     never_rebuilt,
     replayable,
+    run_once,
     tested,
     without_autocast,
 )
@@ -139,7 +140,8 @@ class Specializer:
                 returns = not isinstance(ending, Frame)
                 proved = entry.placed is None or not returns or prove_returned(recorder, ending)
                 numbers = frozenset() if returns else numbers_of(ending, recorder.is_symbolic)
-                outputs, rebuild = finish(domain, ending, partial(concrete_machine, self.codes))
+                new_machine = partial(concrete_machine, self.codes)
+                outputs, rebuild, once = finish(domain, ending, new_machine)
                 outputs = aliases.settled(recorder, outputs)
         except Break as signal:
             self._break(signal, machine)
@@ -163,7 +165,7 @@ class Specializer:
         )
         self.capture_seconds += captured - started
         self.compile_seconds += time.perf_counter() - started
-        return Variant(
+        variant = Variant(
             guards,
             test,
             without_autocast(replayable(compiled.run, graph), recorder.entry_modes),
@@ -183,6 +185,9 @@ class Specializer:
             suspect=suspect,
             widen=domain.widen,
         )
+        if once:
+            run_once(variant)
+        return variant
 
     def _run(
         self, machine: Machine, domain: SymbolicDomain, entry: Entry

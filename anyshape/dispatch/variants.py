@@ -54,6 +54,7 @@ class Variant:
     end: tuple[Code, int] | None = None  # the instruction that is done natively; None: it returns
     widen: frozenset[str] = frozenset()  # see `Point`
     profitability: Profitability = field(default_factory=Profitability)
+    used: bool = False  # of one that hands on what belongs to one run: it has run
     suspect: AnyshapeError | None = None  # what is to be told where eager torch raises nothing
 
     def node_count(self) -> int:
@@ -76,6 +77,7 @@ class Point:
     native: bool = False
     general: bool = False  # what differs from call to call is not relied on by its value
     failed: int = 0  # attempts at a variant
+    spent: int = 0  # variants that ran their only time
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,20 @@ class Entry:
     def told(self) -> list[str]:
         """What each slot is called."""
         return self.texts if self.place is None else self.place.texts()
+
+
+def run_once(variant: Variant) -> None:
+    """Lets a variant run once: it hands on a class that it has made, and what that holds."""
+    entry, rebuild = variant.entry, variant.rebuild
+
+    def entered(slots: Sequence[Any]) -> list[Any] | None:
+        return None if variant.used else entry(slots)
+
+    def rebuilt(outs: Sequence[Any], slots: Sequence[Any]) -> Any:
+        variant.used = True
+        return rebuild(outs, slots)
+
+    variant.entry, variant.rebuild = entered, rebuilt
 
 
 def replayable(run: Callable[..., Any], graph: Graph) -> Callable[..., Any]:

@@ -176,6 +176,7 @@ READERS: frozenset[Any] = frozenset(
             map,
             filter,
         ],
+        *[tuple.__new__, frozenset.__new__],
         *[sorted, sum, min, max, any, all, len, iter, bool, str, repr, format, hash, bytes],
         *[
             itertools.chain,
@@ -221,6 +222,7 @@ DEEP_READERS: frozenset[Any] = READERS - frozenset(
     [
         *[list, tuple, dict, set, frozenset, OrderedDict, deque, zip, enumerate, reversed, map],
         *[filter, any, all, len, iter, bool, bytes, operator.getitem],
+        *[tuple.__new__, frozenset.__new__],
         *[itertools.chain, itertools.islice, itertools.product, itertools.starmap],
         *[
             method

@@ -15,7 +15,7 @@ from anyshape.capture.heap.values import NULL, Break
 HEAP_TYPE = 1 << 9
 
 
-def write_cell(cell: CellType, value: Any) -> None:
+def write_cell(cell: CellType, value: Any = NULL) -> None:
     """Set what a cell holds; `NULL` empties it."""
     if value is NULL:
         del cell.cell_contents

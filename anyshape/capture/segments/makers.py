@@ -206,10 +206,6 @@ def _bytearray(rebuilder: Rebuilder, value: bytearray) -> str:
     return name
 
 
-def _class(rebuilder: Rebuilder, value: type) -> str:
-    raise broken("escape", f"the class {value.__name__}, made in the function,")
-
-
 def instance(rebuilder: Rebuilder, value: Any) -> str:
     """An object with nothing but attributes; breaks where C code has made more of it."""
     kind = type(value)
@@ -264,7 +260,6 @@ MAKERS: tuple[tuple[Any, Callable[[Rebuilder, Any], str]], ...] = (
     (functools.partial, _partial),
     (types.FunctionType, _function),
     (BaseException, _exception),
-    (type, _class),
     (bytearray, _bytearray),
     ((operator.itemgetter, operator.attrgetter, operator.methodcaller), _getter),
 )

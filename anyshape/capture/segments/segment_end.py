@@ -40,6 +40,7 @@ from anyshape.capture.interpreter.continuations import Continuation
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.segments.made_classes import MadeClasses
 from anyshape.capture.segments.makers import MAKERS, attributes, instance
 from anyshape.capture.segments.suspended_generators import STATE
 from anyshape.capture.tensors.tensor_ops import SizeTuple
@@ -75,10 +76,16 @@ class Rebuilder:
         self._reads: dict[str, str] = {}
         self._young: frozenset[int] | None = None
         self._held: set[int] = set()  # generators that the program goes on with
+        self._classes = MadeClasses(self.heap)
+        self.once = False  # whether something is handed on that belongs to one run
 
     # ---- names -----------------------------------------------------------------------------------
     def constant(self, obj: Any, hint: str = "") -> str:
-        """The name of an object that is the same in every run."""
+        """The name of an object that is the same in every run, or belongs to the only one."""
+        if id(obj) in self._classes.belonging:
+            if id(obj) in self._classes.unfit:
+                raise broken("escape", f"the class {type(obj).__name__}, made in the function,")
+            self.once = True
         known = self._constant_of.get(id(obj))
         if known is None:
             known = self._constant_of[id(obj)] = f"c{len(self.constants)}"
@@ -172,8 +179,8 @@ class Rebuilder:
     def _object(self, value: Any, kind: type) -> str:
         if kind is Generator:
             self._held.add(id(value))
-        if self.heap.is_created(kind) and closes_over_proxy(kind):
-            raise broken("escape", f"an object of class {kind.__name__}, made in the function,")
+        if id(value) in self._classes.belonging:
+            return self.constant(value)
         real = self.heap.real(value)
         if real is not value and not self._is_ours(real):
             return self._outside(real)
@@ -187,7 +194,7 @@ class Rebuilder:
         if not self.heap.is_created(value) and not self._is_ours(value):
             return self._outside(value)
         for base, maker in MAKERS:
-            if isinstance(value, base):
+            if issubclass(kind, base):
                 return maker(self, value)
         if kind is Generator:
             return self._generator(value)
@@ -408,12 +415,6 @@ def holds_proxy(value: Any) -> bool:
     return False
 
 
-def closes_over_proxy(kind: type) -> bool:
-    """Whether a method of a class that the program makes is to see what is known while running."""
-    functions = [f for f in vars(kind).values() if isinstance(f, types.FunctionType)]
-    return any(holds_proxy(f.__closure__) for f in functions if f.__closure__)
-
-
 MADE_BY_C = (list, dict, set, deque, bytearray, Iterator)
 LOOKED_INTO = (list, tuple, dict, set, deque, types.CellType, types.MethodType, functools.partial)
 
@@ -451,9 +452,10 @@ Rebuild = Callable[[Sequence[Any], Sequence[Any]], Any]
 
 def finish(
     domain: RecordingDomain, result: Any, new_machine: Callable[[], Any]
-) -> tuple[tuple[Arg, ...], Rebuild]:
+) -> tuple[tuple[Arg, ...], Rebuild, bool]:
     """The graph outputs and the `rebuild` of a segment that ends by returning `result`, or
-    before an instruction of a `Frame`. `new_machine` gives a machine for a generator to run in."""
+    before an instruction of a `Frame`, and whether it may run once only. `new_machine` gives a
+    machine for a generator to run in."""
     if type(result) is Generator:
         raise broken("escape", "a generator")
     rebuilder = Rebuilder(domain, new_machine)
@@ -463,4 +465,4 @@ def finish(
     rebuilder.generators()
     rebuilder.refuse_lost_generators()
     rebuilder.modes()
-    return tuple(rebuilder.outputs), rebuilder.compile(text)
+    return tuple(rebuilder.outputs), rebuilder.compile(text), rebuilder.once

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import collections
 import contextlib
 import copy
@@ -14,6 +15,7 @@ import logging
 import operator
 import random
 import time
+import traceback
 import warnings
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -515,3 +517,95 @@ def equal_tuples_of_other_types(x):
         native(x)
         found.append(pair[0] * 2)
     return found
+
+
+@program()
+def classes_made_inside(x):
+    shared = [1]
+
+    class Base(abc.ABC):
+        items = shared
+        table = {}
+
+        @abc.abstractmethod
+        def scaled(self): ...
+
+    class Made(Base):
+        def scaled(self):
+            return len(self.items)
+
+    made = Made()
+    native(x)
+    shared.append(2)
+    made.table["n"] = made.scaled()
+    native(x)
+    return made.scaled(), Made.table, type(made) is Made, Base.items is shared, shared
+
+
+@program()
+def cells_of_classes_made_inside(x):
+    class Doubling:
+        def of(self):
+            return x * 2
+
+    native(x)
+    return Doubling().of()
+
+
+@program()
+def exceptions_with_all_that_they_hold(x):
+    try:
+        try:
+            open("/no/such/file")
+        except OSError as error:
+            raise SystemExit(3) from error
+    except SystemExit as error:
+        kept = error
+    native(x)
+    cause = kept.__cause__
+    lines = [entry.name for entry in traceback.extract_tb(cause.__traceback__)]
+    return kept.code, cause.filename, cause.errno, kept.__context__ is cause, lines
+
+
+class Tagged(set):
+    def __init__(self, items, tag):
+        super().__init__(items)
+        self.tag = tag
+
+
+class Counting(collections.deque):
+    pass
+
+
+@program()
+def subclasses_with_attributes(x):
+    tagged = Tagged([1, 2], "t")
+    queue = Counting([1, 2], 5)
+    queue.name = "q"
+    text = Bytes(b"ab")
+    text.name = "b"
+    native(x)
+    queue.append(3)
+    return tagged.tag, sorted(tagged), type(queue).__name__, queue.name, list(queue), queue.maxlen, bytes(text), text.name
+
+
+class Bytes(bytearray):
+    pass
+
+
+@program()
+def containers_that_hold_themselves(x):
+    values = [x]
+    values.append(values)
+    pair = (1, values)
+    values.append(pair)
+    native(x)
+    return values[1] is values, values[2][1] is values, values[2] is pair
+
+
+@program()
+def tuples_by_their_class(x):
+    point = Pt(x, x + 1)
+    pair = tuple.__new__(Pt, [x, x * 2])
+    native(x)
+    return point._replace(y=x * 3), pair, tuple([x, x * 2])

@@ -1,0 +1,58 @@
+"""Classes that a segment makes, and what lies in them.
+
+In: the heap at the end of a segment. Out: the objects that are handed on as they are, instead of
+being made anew in each run: a class cannot be put together again by writing its attributes. A
+segment that hands one on runs once. What holds a symbolic value cannot be handed on.
+"""
+
+from __future__ import annotations
+
+import gc
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from anyshape.capture.heap.shadow_heap import Heap
+from anyshape.capture.heap.values import IMMUTABLE, PROXIES
+
+LOOKED_THROUGH = (
+    *(types.CellType, types.FunctionType, types.MethodType, property, staticmethod, classmethod),
+    *(tuple, type(vars(type)["__dict__"])),
+)
+"""What may hold objects of the trace without being registered itself."""
+
+
+class MadeClasses:
+    """`belonging`: the classes made in the trace and the objects of it that they hold, by id;
+    `unfit`: those of them that hold a symbolic value, or are held with one."""
+
+    def __init__(self, heap: Heap) -> None:
+        self.belonging: dict[int, Any] = {}
+        self.unfit: set[int] = set()
+        for value in list(heap.created.values()):
+            if isinstance(value, type):
+                self._add(heap, value)
+
+    def _add(self, heap: Heap, made: type) -> None:
+        held = dict(_held(heap, made))
+        if any(type(value) in PROXIES for value in held.values()):
+            self.unfit.update(held)
+        self.belonging.update(
+            (key, value) for key, value in held.items() if heap.is_created(value) or value is made
+        )
+
+
+def _held(heap: Heap, made: type) -> Iterator[tuple[int, Any]]:
+    """The class, and what can be reached from it through objects of the trace."""
+    pending: list[Any] = [made]
+    seen: set[int] = set()
+    while pending:
+        value = pending.pop()
+        if id(value) in seen or (type(value) in IMMUTABLE and not isinstance(value, type)):
+            continue
+        seen.add(id(value))
+        yield id(value), value
+        if isinstance(value, type):
+            pending += vars(value).values() if heap.is_created(value) else ()
+        elif heap.is_created(value) or isinstance(value, LOOKED_THROUGH):
+            pending += gc.get_referents(value)

@@ -25,7 +25,7 @@ from anyshape.capture.interpreter.liveness import is_live, live_at
 from anyshape.capture.interpreter.machine import Machine
 from anyshape.capture.python.language import python_machine
 from anyshape.capture.segments.callables import ANSWERS, compiled_by_torch, is_disabled, is_opaque
-from anyshape.capture.segments.segment_end import BOUND_METHODS, is_bound_method
+from anyshape.capture.segments.segment_end import BOUND_METHODS, descriptor_of
 from anyshape.capture.tensors.torch_polyfills import MEMBERS
 
 _PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None)})
@@ -111,15 +111,16 @@ class _Flattener:
 
     def slot(self, value: Any) -> Any:
         """The number of the slot; -1 where there is no value; a C method bound to an object is
-        that object's slot and a name."""
+        that object's slot and the method of its class."""
         kind, slots = type(value), self.slots
         if kind in _PLAIN:
             slots.append(value)
             return len(slots) - 1
         if value is NULL:
             return -1
-        if kind in BOUND_METHODS and is_bound_method(value):
-            return (self.slot(value.__self__), value.__name__)
+        method = descriptor_of(value) if kind in BOUND_METHODS else None
+        if method is not None:
+            return (self.slot(value.__self__), method)
         found = self.known.setdefault(id(value), len(slots))
         if found == len(slots):
             slots.append(value)
@@ -252,7 +253,7 @@ def flatten(frame: Frame) -> Place:
     return Place(tuple(parts), flattener.slots, scopes)
 
 
-def inflate(place: Place, values: list[Any], bind: Callable[[Any, str], Any]) -> Frame:
+def inflate(place: Place, values: list[Any], bind: Callable[[Any, Any], Any]) -> Frame:
     """The innermost of new frames that hold `values` where the place has its slots; `bind`
     gives a method of a value."""
 

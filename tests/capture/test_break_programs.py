@@ -105,7 +105,13 @@ BREAKS: dict[str, int] = {
     "objects.time_": 5,
     "objects.logging_": 0,
     "objects.hooks": 10,
-    "objects.class_inside": 2,
+    "objects.class_inside": 3,  # captured twice: what hands on a class runs once
+    "objects.classes_made_inside": 4,
+    "objects.cells_of_classes_made_inside": 2,
+    "objects.exceptions_with_all_that_they_hold": 6,
+    "objects.subclasses_with_attributes": 2,
+    "objects.containers_that_hold_themselves": 2,
+    "objects.tuples_by_their_class": 2,
     "objects.partial_": 5,
     "objects.lru": 1,
     "objects.enums": 2,
@@ -115,7 +121,7 @@ BREAKS: dict[str, int] = {
     "objects.module_state": 26,
     "objects.setattr_tensor": 2,
     "objects.sorted_key": 30,
-    "objects.super_calls": 2,
+    "objects.super_calls": 3,  # captured twice, as above
     "objects.dunder": 3,
     "objects.kwonly_defaults": 2,
     "objects.global_tensor": 11,

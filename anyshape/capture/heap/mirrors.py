@@ -94,18 +94,26 @@ def _empty_dict_like(obj: Any) -> Any:
 def _mirror_set(read: Read, obj: Any) -> Any:
     values = list(set.__iter__(obj) if isinstance(obj, set) else frozenset.__iter__(obj))
     read(obj, "keys", None, tuple(values))
-    return type(obj)(values) if type(obj) in (set, frozenset) else obj
+    if isinstance(obj, frozenset):
+        return frozenset.__new__(type(obj), values)
+    twin = set.__new__(type(obj))
+    set.update(twin, values)
+    return twin
 
 
 def _mirror_deque(read: Read, obj: Any) -> Any:
     read(obj, "count", None, deque.__len__(obj))
     values = enumerate(deque.__iter__(obj))
-    return deque([read(obj, "item", index, value) for index, value in values], obj.maxlen)
+    twin = deque.__new__(type(obj))
+    deque.__init__(twin, [read(obj, "item", i, value) for i, value in values], obj.maxlen)
+    return twin
 
 
 def _mirror_bytes(read: Read, obj: Any) -> Any:
     read(obj, "keys", None, tuple(obj))
-    return bytearray(obj)
+    twin = bytearray.__new__(type(obj))
+    bytearray.__init__(twin, bytes(obj))
+    return twin
 
 
 _COPIERS: tuple[tuple[type, Copier], ...] = (

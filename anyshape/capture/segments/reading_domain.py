@@ -125,6 +125,8 @@ class ReadingDomain(RecordingDomain):
                 return self._see_method(source, value)
             if kind is types.FunctionType and not is_global(value):
                 return self._see_function(source, value)
+            if kind is super:
+                return self._see_super(source, value)
         if (
             isinstance(value, IDENTITY)
             or (isinstance(value, torch.nn.Module) and not self._is_replaced(source))
@@ -168,6 +170,13 @@ class ReadingDomain(RecordingDomain):
         function = self.see(sources.child(source, "attr", "__func__"), value.__func__)
         owner = self.see(sources.child(source, "attr", "__self__"), value.__self__)
         return types.MethodType(function, owner)
+
+    def _see_super(self, source: Source, value: Any) -> Any:
+        """What `super()` gave before the segment: it is made again of what it was made of."""
+        child = self.recorder.sources.child
+        self.recorder.guard(source, "type", super)
+        this = self.see(child(source, "attr", "__thisclass__"), value.__thisclass__)
+        return super(this, self.see(child(source, "attr", "__self__"), value.__self__))
 
     def _see_function(self, source: Source, value: Any) -> Any:
         """A function that a call may make anew: its code is relied on; closure and defaults are

@@ -211,8 +211,11 @@ class Rebuilder:
         if kind is types.MethodType:
             function, owner = self.text(value.__func__), self.text(value.__self__)
             return f"{self.constant(types.MethodType)}({function}, {owner})"
-        if self.recorder.sources.of(value) is None and is_bound_method(value):
-            return f"getattr({self.text(value.__self__)}, {value.__name__!r})"
+        if kind is super and self.recorder.sources.of(value) is None:
+            return f"super({self.text(value.__thisclass__)}, {self.text(value.__self__)})"
+        method = None if self.recorder.sources.of(value) is not None else descriptor_of(value)
+        if method is not None:
+            return f"{self.constant(method)}.__get__({self.text(value.__self__)})"
         ours = kind in VIEWS and self.recorder.sources.of(value) is None
         mapping = mapping_behind(value) if ours else None
         return None if mapping is None else f"{self.text(self.heap.real(mapping))}.{VIEWS[kind]}()"
@@ -435,16 +438,22 @@ def _contents(value: Any) -> Iterable[Any]:
 
 
 BOUND_METHODS = frozenset({types.BuiltinFunctionType, types.MethodWrapperType})
+DESCRIPTORS = frozenset({types.MethodDescriptorType, types.WrapperDescriptorType})
 
 
-def is_bound_method(value: Any) -> bool:
-    """Whether it is a C method that asking its object for the name gives again."""
+def descriptor_of(value: Any) -> Any:  # one of `DESCRIPTORS`
+    """The C method of a class that gives this one when it is bound to its object, as `super()` may
+    have done; None for what is no such method."""
     if type(value) not in BOUND_METHODS:
-        return False
-    owner = value.__self__
-    if isinstance(owner, (types.ModuleType, type(None), type)):
-        return False
-    return getattr(owner, value.__name__, None) == value
+        return None
+    owner, name = value.__self__, value.__name__
+    if issubclass(type(owner), (types.ModuleType, type(None), type)):
+        return None
+    for base in type(owner).__mro__:
+        found: Any = vars(base).get(name)
+        if type(found) in DESCRIPTORS and found.__get__(owner) == value:
+            return found
+    return None
 
 
 Rebuild = Callable[[Sequence[Any], Sequence[Any]], Any]

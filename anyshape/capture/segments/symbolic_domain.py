@@ -418,9 +418,11 @@ class SymbolicDomain(ReadingDomain):
         return types.MethodType(found, value)
 
     @unread
-    def bound_method(self, value: Any, name: str) -> Any:
+    def bound_method(self, value: Any, method: Any) -> Any:
         """A C method of a value, as an earlier segment left it on a stack."""
-        return self.getattr(value, name) if type(value) in PROXIES else getattr(value, name)
+        if type(value) in PROXIES:
+            return self.getattr(value, method.__name__)
+        return method.__get__(value)
 
     @unread
     def setattr(self, value: Any, name: str, new: Any) -> Any:

@@ -586,7 +586,16 @@ def subclasses_with_attributes(x):
     text.name = "b"
     native(x)
     queue.append(3)
-    return tagged.tag, sorted(tagged), type(queue).__name__, queue.name, list(queue), queue.maxlen, bytes(text), text.name
+    return (
+        tagged.tag,
+        sorted(tagged),
+        type(queue).__name__,
+        queue.name,
+        list(queue),
+        queue.maxlen,
+        bytes(text),
+        text.name,
+    )
 
 
 class Bytes(bytearray):

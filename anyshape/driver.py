@@ -19,12 +19,11 @@ from anyshape.autograd.outline import NotDifferentiable, records_gradients
 from anyshape.eager import CheckFailed
 from anyshape.errors import AnyshapeError, stage_of
 from anyshape.ir.buffers import BufferRef
-from anyshape.ir.code import Code, Function, Reference, TritonFunction
+from anyshape.ir.code import Code, DeviceFunction, Function, Reference
 from anyshape.ir.graph import Graph, Node, TensorType, Value
 from anyshape.ir.loops import Kernel
-from anyshape.ir.program import Program
-from anyshape.ir.step_labels import segment_label, step_labels
-from anyshape.ir.steps import (
+from anyshape.ir.nesting import nodes_in
+from anyshape.ir.program import (
     Assign,
     BindItem,
     BumpVersion,
@@ -32,8 +31,10 @@ from anyshape.ir.steps import (
     ExternCall,
     Launch,
     NativeRegion,
+    Program,
     Step,
 )
+from anyshape.ir.step_labels import segment_label, step_labels
 from anyshape.ops import OPS
 from anyshape.ops.write_back import WrittenThrough
 from anyshape.options import Options
@@ -101,7 +102,7 @@ class CompiledGraph:
 def why_eager(graph: Graph) -> tuple[Node | None, str] | None:
     """Why eager torch runs all of the graph, and the node it is about; None where kernels can."""
     values: list[tuple[Node | None, Value]] = [(None, entry.value) for entry in graph.inputs]
-    values += [(node, value) for node in graph.nodes for value in node.outputs]
+    values += [(node, value) for node in nodes_in(graph) for value in node.outputs]
     missing: dict[str, str | None] = {}
     for maker, value in values:
         if isinstance(value.type, TensorType):
@@ -218,7 +219,7 @@ class Driver:
             run = _writing_last(run)
         if moved := (moves(graph, OPS) if written is None else written):
             run = _moving_versions(run, moved, graph, constants)
-        if torch.is_grad_enabled() and any(map(_reads_what_requires_grad, graph.nodes)):
+        if torch.is_grad_enabled() and any(map(_reads_what_requires_grad, nodes_in(graph))):
             run = _without_gradients(run)
         if self.options.verify:
             run = verified(run, graph, passed, constants)
@@ -244,15 +245,15 @@ class Driver:
         functions = {name: self.functions[name] for name in kernel_names.values()}
         tables: dict[str, tuple[Reference, ...]] = {}
         region_names = {}
-        for step in program.steps:
-            if isinstance(step, NativeRegion):
-                anonymous, entries = emit_native_region(
-                    step, program, kernel_names, PLACEHOLDER, apart=self.options.sanitize
-                )
-                name, functions[name] = _named(anonymous, "region")
-                table = f"table_{len(tables)}"
-                tables[table] = entries
-                region_names[step] = name, table
+        regions = ((s, p) for p in program.nested() for s in p.steps if isinstance(s, NativeRegion))
+        for step, inside in regions:
+            anonymous, entries = emit_native_region(
+                step, inside, kernel_names, PLACEHOLDER, apart=self.options.sanitize
+            )
+            name, functions[name] = _named(anonymous, "region")
+            table = f"table_{len(tables)}"
+            tables[table] = entries
+            region_names[step] = name, table
         short = allocators(_devices(program))
         host = emit_host(program, kernel_names, region_names, short, profiled=True)
         return Code(functions, tables, host)
@@ -260,8 +261,9 @@ class Driver:
     def _names(self, program: Program) -> dict[Kernel, str]:
         """Kernels by the device that they run on."""
         return {
-            step.kernel: self._name(step.kernel, _device_of(step, program))
-            for step in program.flat_steps()
+            step.kernel: self._name(step.kernel, _device_of(step, inside))
+            for inside in program.nested()
+            for step in inside.own_steps()
             if isinstance(step, Launch)
         }
 
@@ -288,14 +290,14 @@ class Driver:
     def _refuse_eager(self, program: Program) -> None:
         if self.options.fallback != "error":
             return
-        for step in program.steps:
+        for step in program.flat_steps():
             if isinstance(step, EagerCall):
                 why = "it has neither a kernel nor a library function of its own"
                 raise AnyshapeError("E401", op=step.function, why=why, location=step.location)
 
 
 def _devices(program: Program) -> frozenset[str]:
-    return frozenset(buffer.device for buffer in program.buffers.values())
+    return frozenset(b.device for inside in program.nested() for b in inside.buffers.values())
 
 
 def _device_of(step: Launch, program: Program) -> str:
@@ -306,7 +308,7 @@ def _device_of(step: Launch, program: Program) -> str:
 
 def _named(function: Function, stem: str) -> tuple[str, Function]:
     """The function under its content address."""
-    if isinstance(function, TritonFunction):
+    if isinstance(function, DeviceFunction):
         # the kernel's own print: the text in Triton says nothing of the dtypes of addresses
         name = f"{stem}_{digest(function.kernel.text, str(function.device))[:16]}"
         return name, replace(function, name=name, text=function.text.replace(PLACEHOLDER, name))

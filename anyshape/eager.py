@@ -216,6 +216,20 @@ def check(condition: bool, message: str) -> tuple[()]:
     return ()
 
 
+def loop(trips: Any, carried: Any, captured: Any, body: Callable[..., Any]) -> Any:
+    """``body(turn, *carried, *captured)`` again and again; what it returns is carried on."""
+    for turn in range(int(trips)):
+        carried = body(turn, *carried, *captured)
+    return tuple(carried)
+
+
+def branch(
+    predicate: Any, captured: Any, then: Callable[..., Any], otherwise: Callable[..., Any]
+) -> Any:
+    """What one of the two functions returns."""
+    return (then if predicate else otherwise)(*captured)
+
+
 def check_false(condition: Tensor) -> tuple[()]:
     """Raises ``CheckFailed`` where the condition holds."""
     if bool(condition):

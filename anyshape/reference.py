@@ -7,7 +7,8 @@ one of ``eager.py``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -37,7 +38,8 @@ def strides_that_matter(tensor: Tensor) -> tuple[int, ...]:
 class Environment:
     """What is known while a graph runs: tensors by value, sizes by symbol, numbers by input."""
 
-    def __init__(self) -> None:
+    def __init__(self, region: Callable[..., Any] | None = None) -> None:
+        self.region = region
         self.values: dict[Value, Any] = {}
         self.sizes: dict[Symbol, int] = {}
         self.numbers: dict[ScalarInput, int | float | bool] = {}
@@ -93,17 +95,19 @@ def run(
     ops: Mapping[str, OpDef] = OPS,
     modes: bool = False,
     laid_out: bool = False,
+    numbers: Mapping[ScalarInput, int | float | bool] | None = None,
 ) -> Any:
     """The outputs of the graph for these inputs.
 
-    ``sizes`` gives symbols that no input's shape decides. ``check_types`` compares every result
+    ``sizes`` and ``numbers`` give what no input decides. ``check_types`` compares every result
     with its type (``"shapes"``: strides left out) and raises ``TypeMismatch``. Raises
     ``CheckFailed`` where a check of the graph does not hold. ``modes``: gradients are recorded
     for the nodes that the program ran in grad mode, and for no others. ``laid_out``: what a node
     makes anew gets the strides of its type, which passes keep where eager's own would differ.
     """
-    env = Environment()
+    env = Environment(partial(_region, check_types=check_types, ops=ops, laid_out=laid_out))
     env.sizes.update(sizes or {})
+    env.numbers.update(numbers or {})
     for declared, given in zip(graph.inputs, inputs, strict=True):
         env.write(declared.value, given)
     for node in graph.nodes:
@@ -115,6 +119,11 @@ def run(
         if laid_out and ops[node.op].alias == "none":
             _lay_out(node, env)
     return env.read(graph.outputs)
+
+
+def _region(region: Graph, env: Environment, **options: Any) -> Callable[..., Any]:
+    """A region as the function that the rows of ``ops/regions`` want."""
+    return lambda *given: run(region, given, env.sizes, numbers=env.numbers, **options)
 
 
 def _run_node(
@@ -129,7 +138,8 @@ def _run_node(
         del kwargs["memory_format"]
     if number_first:  # Python's operators take no options
         kwargs = {name: value for name, value in kwargs.items() if value is not None}
-    result = function(*args, **kwargs)
+    regions = (env.region(region, env) for region in node.regions) if env.region else ()
+    result = function(*args, *regions, **kwargs)
     results = tuple(result) if isinstance(result, (tuple, list)) else (result,)
     for value, made in zip(node.outputs, results, strict=True):
         env.write(value, made)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 import anyshape
 from anyshape.errors import AnyshapeWarning
-from anyshape.ir.steps import EagerCall, ExternCall, LibraryCall
+from anyshape.ir.program import EagerCall, ExternCall, LibraryCall
 from anyshape.ops import OPS
 from conformance import cases
 from conformance.cases import Example, Structure

@@ -8,11 +8,12 @@ a kernel), checks (tested while running; where one fails, the segment runs nativ
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from anyshape.capture.guards.guard_code import GuardSet
 from anyshape.declare import Placed
 from anyshape.ir.graph import CHECK, Graph, Node, TensorType, checked
+from anyshape.ir.nesting import nodes_in
 from anyshape.symbolic import Expr, Facts, Symbol
 
 
@@ -39,7 +40,7 @@ def _line(text: str, why: object) -> str:
 
 def _symbols(graph: Graph, names: Mapping[Symbol, str]) -> Iterator[str]:
     facts = graph.facts.all()
-    made = dict(_made(graph.nodes))
+    made = dict(_made(nodes_in(graph)))
     for expr in graph.space:
         symbol = expr.symbol
         assert symbol is not None
@@ -60,7 +61,7 @@ def _bounds(facts: Facts, expr: Expr) -> str:
     return f"{least}{expr}{most}" if least or most else "any integer"
 
 
-def _made(nodes: Sequence[Node]) -> Iterator[tuple[Symbol, str]]:
+def _made(nodes: Iterable[Node]) -> Iterator[tuple[Symbol, str]]:
     """The symbols that only data decides, each with the first node that has it."""
     seen: set[Symbol] = set()
     for node in nodes:
@@ -86,7 +87,7 @@ def _declared(placed: Placed | None) -> Iterator[str]:
 
 
 def _checks(graph: Graph) -> Iterator[str]:
-    for node in graph.nodes:
+    for node in nodes_in(graph):
         if node.op == CHECK:
             yield _line("{}: {}".format(*checked(node)), node.location)
         if node.op == "check_false":

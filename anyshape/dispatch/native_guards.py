@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from anyshape.ir.code import CFunction, CType
+from anyshape.ir.code import ArgType, NativeFunction
 from anyshape.options import Options
 from anyshape.targets.cpu.build import Builder
 
@@ -42,7 +42,7 @@ int anyshape_fresh(long long count, char **impls, char *copies, long long start,
     return 0;
 }
 """
-_CHANGED: tuple[CType, ...] = (
+_CHANGED: tuple[ArgType, ...] = (
     "int64",
     "pointer",
     "pointer",
@@ -51,13 +51,13 @@ _CHANGED: tuple[CType, ...] = (
     "pointer",
     "int64",
 )
-_FRESH: tuple[CType, ...] = (
+_FRESH: tuple[ArgType, ...] = (
     *("int64", "pointer", "pointer", "int64", "int64", "int64"),
     *("int64", "pointer", "int64", "pointer"),
 )
 FUNCTIONS = {
-    "anyshape_changed": CFunction(CHANGED, _CHANGED, returns_status=True),
-    "anyshape_fresh": CFunction(FRESH, _FRESH, returns_status=True),
+    "anyshape_changed": NativeFunction(CHANGED, _CHANGED, returns_status=True),
+    "anyshape_fresh": NativeFunction(FRESH, _FRESH, returns_status=True),
 }
 
 

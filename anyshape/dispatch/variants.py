@@ -23,6 +23,7 @@ from anyshape.dispatch.trampoline import Numbers, Place
 from anyshape.eager import CheckFailed, DeviceError
 from anyshape.errors import AnyshapeError
 from anyshape.ir.graph import CHECK, Graph, Location
+from anyshape.ir.nesting import nodes_in
 from anyshape.ops import OPS
 from anyshape.symbolic import Symbol
 
@@ -59,8 +60,7 @@ class Variant:
 
     def node_count(self) -> int:
         """How many operators its graph has."""
-        nodes = () if self.graph is None else self.graph.nodes
-        return sum(node.op != CHECK for node in nodes)
+        return 0 if self.graph is None else sum(n.op != CHECK for n in nodes_in(self.graph))
 
     def line(self) -> Location | None:
         """Where the segment begins in the user's source."""
@@ -123,7 +123,7 @@ def run_once(variant: Variant) -> None:
 
 def replayable(run: Callable[..., Any], graph: Graph) -> Callable[..., Any]:
     """`run`, which leaves the random state as it was where it fails: the segment runs again."""
-    if not any(node.op in OPS and OPS[node.op].random for node in graph.nodes):
+    if not any(node.op in OPS and OPS[node.op].random for node in nodes_in(graph)):
         return run
 
     def restoring(*inputs: Any) -> Any:

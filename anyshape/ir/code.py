@@ -1,6 +1,6 @@
 """What code generation makes and the runtime links: texts, and what each free name of them is.
 
-``Code`` is a whole program: C functions by name (names are content addresses, so equal texts are
+``Code`` is a whole program: functions by name (names are content addresses, so equal texts are
 one function), the tables that native regions reach constants through, and the Python function that
 runs it all.
 """
@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from anyshape.ir.loops import Kernel
 
-CType = Literal["pointer", "int64", "double"]
+ArgType = Literal["pointer", "int64", "double"]
 Reference = tuple[str, object]
 """("function", dotted text) | ("kernel", name) | ("table", name) | ("dtype", DType) |
 ("constant" | "pointer", name of a constant input) | ("module", name) | ("step", CheckStep) |
@@ -22,18 +22,19 @@ Reference = tuple[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class CFunction:
-    """One C function. ``returns_status``: it returns 0, or why it failed."""
+class NativeFunction:
+    """A function that the host calls by address. ``returns_status``: it returns 0, or why it
+    failed."""
 
     text: str
-    argtypes: tuple[CType, ...]
+    argtypes: tuple[ArgType, ...]
     returns_status: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class TritonFunction:
-    """A kernel that Triton compiles when it is launched, on the device of this number; ``text`` is
-    how it reads under a schedule that is right for every size."""
+class DeviceFunction:
+    """A kernel that is built when it is launched, on the device of this number; ``text`` is how it
+    reads under a schedule that is right for every size."""
 
     name: str
     text: str
@@ -41,7 +42,7 @@ class TritonFunction:
     device: int
 
 
-Function: TypeAlias = CFunction | TritonFunction
+Function: TypeAlias = NativeFunction | DeviceFunction
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,5 +64,5 @@ class Code:
     host: HostCode
 
     def __str__(self) -> str:
-        """Python first, then each C function once."""
+        """Python first, then each function once."""
         return "\n".join([self.host.text, *(f.text for f in self.functions.values())])

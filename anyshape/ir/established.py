@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from anyshape.ir.graph import CHECK, Arg, Graph, Node, TensorType, Value, checked
-from anyshape.ir.program import Program
+from anyshape.ir.program import CheckStep, Program
 from anyshape.ir.scalars import Scalar, ScalarInput
-from anyshape.ir.steps import CheckStep
 from anyshape.symbolic import AllOf, AnyOf, Expr, Facts, Relation, Symbol
 
 

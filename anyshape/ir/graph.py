@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from anyshape.ir.dtypes import DType, float32
 from anyshape.ir.scalars import Kind, Operand, Scalar, ScalarInput
 from anyshape.symbolic import Condition, Dim, Expr, Facts, Space, Symbol
+
+HOST: Final = "cpu"
+"""The device whose memory the host itself reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ class Modes:
     inference: bool = False
     autocast: tuple[tuple[str, DType], ...] = ()  # (device type, dtype) where enabled
     default_dtype: DType = float32
-    default_device: str = "cpu"
+    default_device: str = HOST
     deterministic: bool = False
     matmul_precision: str = "highest"
     sdpa_backends: tuple[str, ...] = ()
@@ -118,7 +121,10 @@ Arg: TypeAlias = "Value | Operand | complex | str | None | DType | slice | tuple
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """One application of an operator. ``op`` is the name of a row; ``outputs`` is flat."""
+    """One application of an operator. ``op`` is the name of a row; ``outputs`` is flat.
+
+    ``regions`` are graphs that the operator runs (``nesting.py``).
+    """
 
     op: str
     args: tuple[Arg, ...]
@@ -126,6 +132,7 @@ class Node:
     outputs: tuple[Value, ...]
     location: Location | None = None
     modes: Modes | None = None
+    regions: tuple[Graph, ...] = ()
     read: tuple[Value, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -6,6 +6,7 @@ gave.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from anyshape.ir.graph import Graph, ScalarType, Value
@@ -42,3 +43,12 @@ def size_defining_values(graph: Graph) -> frozenset[Value]:
             found.add(value)
             known |= given
     return frozenset(found)
+
+
+def sizes_of(value: Value) -> Iterator[Symbol]:
+    """The symbols in a value's sizes, strides or number."""
+    kind = value.type
+    dims = (kind.expr,) if isinstance(kind, ScalarType) else (*kind.shape, *kind.strides)
+    for dim in dims:
+        if isinstance(dim, Expr):
+            yield from dim.symbols

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from anyshape.ir.dtypes import DTYPES
 from anyshape.ir.graph import (
     CHECK,
+    HOST,
     Graph,
     Input,
     Location,
@@ -56,6 +58,7 @@ _NODE = re.compile(r"    (?:([\w, ]+) = )?(.+?)  # (\w+)(?: : (.*))?$")
 _SKIPPED = re.compile(
     r"(import [\w.]+|def \w+\(|\):|    \w+ = \w+|    \w+ = \w+\.(shape\[\d+\]|stride\(\d+\)))?$"
 )
+_REGION = re.compile(r"    def (\w+)\($")
 _LOCATION = re.compile(r"at (.+):(\d+):(\d+)-(\d+) in (.+)$")
 _TENSOR = re.compile(r"(\w+)\[(.*?)\](?: strides \((.*?)\))?(?: on (\S+))?( grad)?( wrapped)?$")
 
@@ -99,13 +102,19 @@ class _Reader:
         self.numbers: dict[str, ScalarInput] = {}
         self.inputs: list[Input] = []
         self.nodes: list[Node] = []
+        self.regions: dict[str, Graph] = {}
         self.outputs: tuple[Any, ...] = ()
         self.location: Location | None = None
         self.modes: Modes | None = None
 
     def graph(self) -> Graph:
-        for line in self.lines:
-            self.read(line)
+        lines = deque(self.lines)
+        while lines:
+            line = lines.popleft()
+            if found := _REGION.match(line):
+                self.regions[found[1]] = self.region(lines)
+            else:
+                self.read(line)
         return Graph(
             self.space,
             self.facts,
@@ -114,6 +123,16 @@ class _Reader:
             self.outputs,
             self.hints,
         )
+
+    def region(self, lines: deque[str]) -> Graph:
+        """A function inside the function: its lines are taken off."""
+        inner = _Reader([])
+        inner.space, inner.facts, inner.hints = self.space, self.facts.fork(), self.hints
+        inner.numbers = self.numbers
+        inner.location, inner.modes = self.location, self.modes
+        while lines and (lines[0].startswith("        ") or lines[0] == "    ):"):
+            inner.lines.append(lines.popleft()[4:])
+        return inner.graph()
 
     def read(self, line: str) -> None:
         stripped = line.strip()
@@ -160,10 +179,12 @@ class _Reader:
             raise ParseError(f"not a call: {call}")
         args = tuple(self.evaluate(a) for a in tree.args)
         kwargs = {k.arg: self.evaluate(k.value) for k in tree.keywords if k.arg}
-        names = [name.strip() for name in targets.split(",")] if targets else []
+        names = [name.strip() for name in targets.split(",") if name.strip()] if targets else []
         texts = types.split(" ; ") if types else []
         outputs = tuple(self.define(n, t) for n, t in zip(names, texts, strict=True))
-        self.nodes.append(Node(op, args, kwargs, outputs, self.location, self.modes))
+        regions = tuple(arg for arg in args if isinstance(arg, Graph))
+        args = args[: len(args) - len(regions)]
+        self.nodes.append(Node(op, args, kwargs, outputs, self.location, self.modes, regions))
 
     def check(self, line: str) -> None:
         code, _, comment = line.partition("  # ")
@@ -193,7 +214,7 @@ class _Reader:
         dtype, shape, strides, device, grad, wrapped = found.groups()
         sizes = self.dims(shape)
         steps = row_major(sizes) if strides is None else self.dims(strides)
-        return TensorType(DTYPES[dtype], device or "cpu", sizes, steps, bool(grad), bool(wrapped))
+        return TensorType(DTYPES[dtype], device or HOST, sizes, steps, bool(grad), bool(wrapped))
 
     def number(self, kind: Kind, text: str) -> Any:
         if text.isidentifier() and self.space.named(text) is None:
@@ -233,10 +254,12 @@ class _Reader:
         raise ParseError(f"cannot read {ast.unparse(node)}")
 
     def name(self, name: str) -> Any:
-        for table in (self.values, self.numbers):
+        found = self.space.named(name)
+        if found is not None and name in self.values:  # a number that is handed in, by its symbol
+            return found
+        for table in (self.values, self.numbers, self.regions):
             if name in table:
                 return table[name]
-        found = self.space.named(name)
         if found is None:
             raise ParseError(f"unknown name {name}")
         return found

@@ -1,19 +1,473 @@
 """What a segment's graph becomes: buffers and an ordered list of steps, all that the runtime needs.
 
 Made by the scheduler, read by ``runtime.host`` (which prints it as one Python function) and by
-``runtime.launch``. Buffers are named (``buffers.py``); a step (``steps.py``) refers to them by
-``BufferRef``, to sizes by expressions.
+``runtime.launch``. Each step says what it reads, writes and defines; nothing else is asked of it.
+
+A step *reads* the contents of buffers, *writes* into memory that another step has defined, and
+*defines* buffers: from here on they have their names. It *binds* sizes that it alone knows.
+Liveness, frees, arenas and native regions are made of these answers (``mentions`` is all three).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal, Self, TypeAlias
 
-from anyshape.ir.buffers import Buffer, StepArg
+from anyshape.ir.buffers import Buffer, BufferRef, StepArg, references
+from anyshape.ir.graph import Location
 from anyshape.ir.loops import Kernel
-from anyshape.ir.steps import Launch, LibraryCall, NativeRegion, Step
-from anyshape.symbolic import Symbol
+from anyshape.ir.scalars import Operand, ScalarInput
+from anyshape.symbolic import Condition, Dim, Facts, Symbol
+
+Buffers: TypeAlias = Mapping[str, Buffer]
+
+
+class Effects:
+    """What a step does, as its answers; a step that does none of it has these.
+
+    ``may_fail``: may the segment end here, as if it had not happened? (Of a native region its steps
+    say so.)
+    """
+
+    __slots__ = ()
+    may_fail: ClassVar[bool] = False
+
+    def reads(self) -> Iterator[str]:
+        """The buffers whose contents, or whose sizes, it reads."""
+        return iter(())
+
+    def writes(self) -> Iterator[str]:
+        """The buffers that it writes into, which are there already."""
+        return iter(())
+
+    def defines(self) -> Iterator[str]:
+        """The buffers that it makes, allocated, computed or as views."""
+        return iter(())
+
+    def binds(self) -> Iterator[Symbol]:
+        """The sizes that have values from here on."""
+        return iter(())
+
+    def may_lie_in(self) -> Iterator[str]:
+        """The buffers in whose memory what it defines may lie."""
+        return iter(())
+
+    def arguments(self, buffers: Buffers) -> Iterator[StepArg]:
+        """All that it is handed; where it is handed a buffer's layout, the layout's sizes."""
+        return iter(())
+
+    def inside(self) -> tuple[Body, ...]:
+        """The programs inside it."""
+        return ()
+
+    def with_bodies(self, change: Callable[[Body], Body]) -> Self:
+        """The step with its bodies changed."""
+        return self
+
+    def mentions(self) -> dict[str, None]:
+        """The buffers that it reads, writes or defines, in this order, each once."""
+        return dict.fromkeys((*self.reads(), *self.writes(), *self.defines()))
+
+
+@dataclass(frozen=True, slots=True)
+class Allocate(Effects):
+    """Uninitialised memory for a buffer of role temp or output: new memory, or all of that of
+    ``over``, a buffer laid out alike, which nothing reads after the buffer is first written.
+    """
+
+    buffer: str
+    over: str | None = None
+
+    def defines(self) -> Iterator[str]:
+        yield self.buffer
+
+    def arguments(self, buffers: Buffers) -> Iterator[StepArg]:
+        yield from _layout(buffers, self.buffer)
+
+
+@dataclass(frozen=True, slots=True)
+class Free(Effects):
+    """The buffers are dead from here on."""
+
+    buffers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch(Effects):
+    """Runs a generated kernel. ``args`` go with ``kernel.params`` one by one: ``BufferRef`` for a
+    pointer, a ``Dim`` for a size, an ``Operand`` for a scalar.
+
+    ``offsets`` (elements, by parameter name) are added to pointers where a buffer is entered
+    midway.
+    """
+
+    kernel: Kernel
+    args: tuple[BufferRef | Operand, ...]
+    offsets: Mapping[str, Dim] = field(default_factory=dict)
+
+    def reads(self) -> Iterator[str]:
+        return self._pointers("read", "update")
+
+    def writes(self) -> Iterator[str]:
+        return self._pointers("write", "update")
+
+    def arguments(self, buffers: Buffers) -> Iterator[StepArg]:
+        yield from self.args
+        yield from self.offsets.values()
+
+    def _pointers(self, *access: str) -> Iterator[str]:
+        wanted = {p.name for p in self.kernel.pointers if p.access in access}
+        for parameter, arg in zip(self.kernel.params, self.args, strict=True):
+            if parameter.name in wanted and isinstance(arg, BufferRef):
+                yield arg.name
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Effects):
+    """Calls a dotted Python function (``torch.mm``) on tensors and numbers; see its two kinds.
+
+    ``outputs`` name the buffers of role result that it returns, flat (an empty name is dropped).
+    Where ``restride`` is set, results whose strides differ from the buffer's are copied to it.
+    Where ``guessed`` is set, a result of another type, or one that shares memory with an
+    argument, fails as a check does.
+    """
+
+    function: str
+    args: tuple[StepArg, ...]
+    kwargs: Mapping[str, StepArg]
+    outputs: tuple[str, ...]
+    restride: bool = False
+    location: Location | None = None
+    guessed: bool = False
+    may_fail: ClassVar[bool] = True
+
+    @property
+    def may_alias(self) -> bool:
+        """May a result lie in an argument's memory? A row says so of itself (``OpDef.alias``), and
+        then results are left as they are; of guessed ones it is tested.
+        """
+        return not self.restride and not self.guessed
+
+    def reads(self) -> Iterator[str]:
+        yield from references(self.args)
+        yield from references(tuple(self.kwargs.values()))
+
+    def may_lie_in(self) -> Iterator[str]:
+        return self.reads() if self.may_alias else iter(())
+
+    def defines(self) -> Iterator[str]:
+        return filter(None, self.outputs)
+
+    def arguments(self, buffers: Buffers) -> Iterator[StepArg]:
+        yield from self.args
+        yield from self.kwargs.values()
+        for buffer in (buffers[name] for name in self.outputs if name in buffers):
+            yield from buffer.strides if self.restride else ()
+            yield from buffer.shape if self.guessed else ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExternCall(Call):
+    """A library does the operator, on purpose. ``new_memory``: nothing else refers to the memory of
+    its result, so that the program may write there once the result is dead."""
+
+    new_memory: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EagerCall(Call):
+    """An operator that has no lowering: eager torch does it."""
+
+
+@dataclass(frozen=True, slots=True)
+class View(Effects):
+    """The memory of ``base`` from element ``offset`` on, laid out as the buffer ``output``."""
+
+    output: str
+    base: str
+    offset: Dim = 0
+
+    def reads(self) -> Iterator[str]:
+        yield self.base
+
+    def may_lie_in(self) -> Iterator[str]:
+        return self.reads()
+
+    def defines(self) -> Iterator[str]:
+        yield self.output
+
+    def arguments(self, buffers: Buffers) -> Iterator[StepArg]:
+        yield from _layout(buffers, self.output)
+        yield self.offset
+
+
+@dataclass(frozen=True, slots=True)
+class ViewCall(Effects):
+    """A view that a function of torch's makes, of the first of its arguments: what no element
+    depends on, as the stride of a dimension of one element, is eager's then too."""
+
+    function: str
+    args: tuple[StepArg, ...]
+    kwargs: Mapping[str, StepArg]
+    output: str
+
+    @property
+    def base(self) -> str:
+        return next(references(self.args))
+
+    def reads(self) -> Iterator[str]:
+        yield from references(self.args)
+
+    def may_lie_in(self) -> Iterator[str]:
+        return self.reads()
+
+    def defines(self) -> Iterator[str]:
+        yield self.output
+
+    def arguments(self, buffers: Buffers) -> Iterator[StepArg]:
+        yield from self.args
+        yield from self.kwargs.values()
+
+
+@dataclass(frozen=True, slots=True)
+class Assign(Effects):
+    """``function(target, *args)`` copies into an argument of the program, and bumps its version."""
+
+    function: str
+    target: str
+    args: tuple[StepArg, ...]
+
+    def reads(self) -> Iterator[str]:
+        return references(self.args)
+
+    def writes(self) -> Iterator[str]:
+        yield self.target
+
+    def arguments(self, buffers: Buffers) -> Iterator[StepArg]:
+        return iter(self.args)
+
+
+@dataclass(frozen=True, slots=True)
+class Assertion(Effects):
+    """Fails where the one-element buffer is true. On the host the segment has not happened;
+    ``deferred``: a device notes it, and the error comes at a later call."""
+
+    buffer: str
+    deferred: bool = False
+    location: Location | None = None
+    may_fail: ClassVar[bool] = True
+
+    def reads(self) -> Iterator[str]:
+        yield self.buffer
+
+
+@dataclass(frozen=True, slots=True)
+class TensorArg:
+    """A buffer's memory as a tensor of this shape, from its first element on."""
+
+    buffer: str
+    shape: tuple[Dim, ...]
+    strides: tuple[Dim, ...]
+
+
+NativeKind: TypeAlias = Literal["tensor", "tensor?", "float", "float?", "bool", "int"]
+NativeArg: TypeAlias = "tuple[NativeKind, StepArg | TensorArg]"
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryCall(Effects):
+    """``call`` as native code makes it, inside a native region.
+
+    ``function`` is a function of the target's library that writes into its first argument; or,
+    where it is ``dispatched``, an operator by name, whose one result is memory of the library's.
+    """
+
+    call: Call
+    function: str
+    args: tuple[NativeArg, ...]
+    dispatched: bool = False
+    may_fail: ClassVar[bool] = True
+
+    def reads(self) -> Iterator[str]:
+        return self.call.reads()
+
+    def defines(self) -> Iterator[str]:
+        return self.call.defines()
+
+    def arguments(self, buffers: Buffers) -> Iterator[StepArg]:
+        for _, value in self.args:
+            if not isinstance(value, TensorArg):
+                yield value
+
+
+@dataclass(frozen=True, slots=True)
+class BindSize(Effects):
+    """From here on the symbol is the size of dimension ``dim`` of a buffer that a call returned."""
+
+    symbol: Symbol
+    buffer: str
+    dim: int
+
+    def reads(self) -> Iterator[str]:
+        yield self.buffer
+
+    def binds(self) -> Iterator[Symbol]:
+        yield self.symbol
+
+
+@dataclass(frozen=True, slots=True)
+class BindItem(Effects):
+    """Reads a one-element buffer to the host (a sync where it lies on another device)."""
+
+    target: Symbol | ScalarInput
+    buffer: str
+
+    def reads(self) -> Iterator[str]:
+        yield self.buffer
+
+    def binds(self) -> Iterator[Symbol]:
+        if isinstance(self.target, Symbol):
+            yield self.target
+
+
+@dataclass(frozen=True, slots=True)
+class BindNumber(Effects):
+    """Computes a number on the host by a function that Python may raise in: then the segment has
+    not happened."""
+
+    target: Symbol | ScalarInput
+    function: str
+    operands: tuple[StepArg, ...]
+    may_fail: ClassVar[bool] = True
+
+    def binds(self) -> Iterator[Symbol]:
+        if isinstance(self.target, Symbol):
+            yield self.target
+
+    def arguments(self, buffers: Buffers) -> Iterator[StepArg]:
+        return iter(self.operands)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckStep(Effects):
+    """The condition must hold, or the segment has not happened (DESIGN.md, idea 3)."""
+
+    condition: Condition | bool
+    message: str
+    location: Location | None = None
+    may_fail: ClassVar[bool] = True
+
+    def arguments(self, buffers: Buffers) -> Iterator[StepArg]:
+        yield self.condition
+
+
+@dataclass(frozen=True, slots=True)
+class BumpVersion(Effects):
+    """A kernel wrote into this input in place; tell autograd."""
+
+    buffer: str
+
+    def writes(self) -> Iterator[str]:
+        yield self.buffer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NativeRegion(Effects):
+    """Steps that one native function does, with no Python between them: launches, products, views,
+    library calls, and frees of what those return.
+
+    ``outer`` are the program's buffers that it is handed, ``inner`` where those lie that live in
+    its arena: in which place, how many bytes from its beginning. A place is as large as the largest
+    of its ``rooms``, in bytes. Constants reach the native region through a table made when it is
+    linked."""
+
+    steps: tuple[Step, ...]
+    outer: tuple[str, ...]
+    inner: Mapping[str, tuple[int, Dim]]
+    rooms: tuple[tuple[Dim, ...], ...]
+    sizes: tuple[Symbol, ...]
+    scalars: tuple[Operand, ...]
+
+    def reads(self) -> Iterator[str]:
+        return (name for step in self.steps for name in step.reads() if name in self.outer)
+
+    def writes(self) -> Iterator[str]:
+        return (name for step in self.steps for name in step.writes() if name in self.outer)
+
+    def arguments(self, buffers: Buffers) -> Iterator[StepArg]:
+        yield from (symbol.expr for symbol in self.sizes)
+        yield from self.scalars
+
+
+Step: TypeAlias = (
+    "Allocate | Free | Launch | Call | View | ViewCall | Assign | Assertion | LibraryCall"
+    " | BindSize | BindItem | BindNumber | CheckStep | BumpVersion | NativeRegion | Loop"
+    " | Branch"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Loop(Effects):
+    """A body runs ``trips`` times: on the number of the turn, what is carried and what is captured.
+    What it returns is carried to the next turn; at the end it is ``outputs``."""
+
+    trips: StepArg
+    carried: tuple[StepArg, ...]
+    captured: tuple[StepArg, ...]
+    bodies: tuple[Body, ...]
+    outputs: tuple[str, ...]
+    may_fail: ClassVar[bool] = True
+
+    def inside(self) -> tuple[Body, ...]:
+        return self.bodies
+
+    def reads(self) -> Iterator[str]:
+        return references((self.trips, self.carried, self.captured))
+
+    def may_lie_in(self) -> Iterator[str]:
+        return self.reads()
+
+    def defines(self) -> Iterator[str]:
+        return iter(self.outputs)
+
+    def arguments(self, buffers: Buffers) -> Iterator[StepArg]:
+        yield from (self.trips, *self.carried, *self.captured)
+        yield from _sizes_around(self.bodies)
+
+    def with_bodies(self, change: Callable[[Body], Body]) -> Loop:
+        return replace(self, bodies=tuple(map(change, self.bodies)))
+
+
+@dataclass(frozen=True, slots=True)
+class Branch(Effects):
+    """The first of two bodies runs where the predicate is true, else the second, on what is
+    captured; what it returns is ``outputs``."""
+
+    predicate: StepArg
+    captured: tuple[StepArg, ...]
+    bodies: tuple[Body, ...]
+    outputs: tuple[str, ...]
+    may_fail: ClassVar[bool] = True
+
+    def inside(self) -> tuple[Body, ...]:
+        return self.bodies
+
+    def reads(self) -> Iterator[str]:
+        return references((self.predicate, self.captured))
+
+    def may_lie_in(self) -> Iterator[str]:
+        return self.reads()
+
+    def defines(self) -> Iterator[str]:
+        return iter(self.outputs)
+
+    def arguments(self, buffers: Buffers) -> Iterator[StepArg]:
+        yield from (self.predicate, *self.captured)
+        yield from _sizes_around(self.bodies)
+
+    def with_bodies(self, change: Callable[[Body], Body]) -> Branch:
+        return replace(self, bodies=tuple(map(change, self.bodies)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +485,53 @@ class Program:
     outputs: tuple[StepArg, ...]
     symbols: tuple[Symbol, ...]
 
+    def nested(self) -> Iterator[Program]:
+        """This program, and those in the bodies of its steps, at any depth: the outer ones first.
+        No other function asks how deep programs are nested."""
+        yield self
+        for step in self.steps:
+            for inner in step.inside():
+                yield from inner.program.nested()
+
+    def with_bodies(self, change: Callable[[Body], Body]) -> Program:
+        """The program with the bodies of its steps changed."""
+        if not any(step.inside() for step in self.steps):
+            return self
+        return replace(self, steps=tuple(step.with_bodies(change) for step in self.steps))
+
     def kernels(self) -> tuple[Kernel, ...]:
         """The different kernels, in order of first launch."""
         launched = (step.kernel for step in self.flat_steps() if isinstance(step, Launch))
         return tuple(dict.fromkeys(launched))
 
     def flat_steps(self) -> Iterator[Step]:
-        """Every step, those inside native regions one by one, library calls as what they are."""
+        """Every step, those in native regions and in bodies one by one, library calls as what they
+        are."""
+        for program in self.nested():
+            yield from program.own_steps()
+
+    def own_steps(self) -> Iterator[Step]:
+        """As ``flat_steps``, without those in bodies."""
         for step in self.steps:
             for inner in step.steps if isinstance(step, NativeRegion) else (step,):
                 yield inner.call if isinstance(inner, LibraryCall) else inner
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Body:
+    """A program inside a step, and what is known of its sizes. It reads nothing but its inputs, and
+    the sizes ``around`` it, which the program that it stands in knows."""
+
+    program: Program
+    facts: Facts
+    around: tuple[Symbol, ...]
+
+
+def _layout(buffers: Buffers, name: str) -> tuple[Dim, ...]:
+    return (*buffers[name].shape, *buffers[name].strides)
+
+
+def _sizes_around(bodies: tuple[Body, ...]) -> Iterator[Dim]:
+    """The sizes that bodies take from the program around them."""
+    for body in bodies:
+        yield from (symbol.expr for symbol in body.around)

@@ -12,8 +12,8 @@ from pathlib import PurePath
 
 from anyshape.ir.graph import Graph, Location, Node
 from anyshape.ir.loops import Kernel
-from anyshape.ir.program import Program
-from anyshape.ir.steps import Call, Launch
+from anyshape.ir.nesting import nodes_in
+from anyshape.ir.program import Call, Launch, Program
 
 SHOWN = 8
 """Operators and lines of one step that are named; of more, how many there are."""
@@ -23,7 +23,7 @@ def step_labels(
     program: Program, graph: Graph, kernel_names: Mapping[Kernel, str]
 ) -> Mapping[int, str]:
     """``kernel_1f3a add+relu model.py:12`` for a launch, ``torch.mm model.py:11`` for a call."""
-    makers = {value.name: node for node in graph.nodes for value in node.outputs}
+    makers = {value.name: node for node in nodes_in(graph) for value in node.outputs}
     labels = {}
     for step in program.flat_steps():
         if isinstance(step, Launch):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from anyshape.ir.dtypes import DType
 from anyshape.ir.graph import (
     CHECK,
+    HOST,
     Arg,
     Graph,
     Location,
@@ -25,7 +26,7 @@ from anyshape.ir.graph import (
     row_major,
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput, render_scalar
-from anyshape.symbolic import AllOf, AnyOf, Expr, Relation, Symbol
+from anyshape.symbolic import AllOf, AnyOf, Expr, Facts, Relation, Symbol
 from anyshape.symbolic import to_python as dim_text
 
 Spell = Callable[[str], str]
@@ -51,7 +52,7 @@ def print_graph(graph: Graph, spell: Spell, name: str = "graph") -> str:
     """
     body = _Body(graph, spell)
     lines = [*_parameters(graph), "):", *(f"    {line}" for line in body.lines())]
-    facts = [*_facts(graph)]
+    facts = [*_facts(graph.facts)]
     used = set(_WORD.findall("\n".join((*lines, *facts))))
     roots = sorted({"torch", "math", *body.roots})
     head = [*(f"import {root}" for root in roots), "", *_symbols(graph, used), *facts, ""]
@@ -72,8 +73,10 @@ def _symbols(graph: Graph, used: set[str]) -> Iterator[str]:
         yield f"# symbol {symbol.name}: {symbol.policy} {symbol.knowledge}{sign}{hint}"
 
 
-def _facts(graph: Graph) -> Iterator[str]:
-    for condition, _ in graph.facts.all():
+def _facts(facts: Facts, around: Facts | None = None) -> Iterator[str]:
+    """Those that do not hold around."""
+    known = 0 if around is None else len(around.all())
+    for condition, _ in facts.all()[known:]:
         yield f"# fact {dim_text(condition)}"
 
 
@@ -93,7 +96,7 @@ def type_text(t: Type) -> str:
     text = f"{t.dtype}[{', '.join(dim_text(d) for d in t.shape)}]"
     if t.strides != row_major(t.shape):
         text += f" strides ({', '.join(dim_text(d) for d in t.strides)})"
-    if t.device != "cpu":
+    if t.device != HOST:
         text += f" on {t.device}"
     return text + " grad" * t.requires_grad + " wrapped" * t.wrapped_number
 
@@ -171,6 +174,9 @@ class _Body:
         if node.location is not None and node.location != self.location:
             self.location = node.location
             yield f"# {location_text(node.location)}"
+        regions = [f"{node.outputs[0].name}_{n}" for n in range(len(node.regions))]
+        for name, region in zip(regions, node.regions, strict=True):
+            yield from self.region(name, region)
         function = self.spell(node.op)
         root = function.partition(".")[0]
         self.roots.add(root if root != "anyshape" else "anyshape.eager")
@@ -179,12 +185,22 @@ class _Body:
             f"{name}={arg_text(a)}" for name, a in node.kwargs.items()
             if not (name == "memory_format" and a is None)
         ]  # fmt: skip
+        args += regions
         types = " : " + " ; ".join(type_text(v.type) for v in node.outputs) if node.outputs else ""
         names = ", ".join(v.name for v in node.outputs)
-        target = f"{names} = " if node.outputs else ""
+        comma = "," if node.regions and len(node.outputs) == 1 else ""  # they return tuples
+        target = f"{names}{comma} = " if node.outputs else ""
         yield f"{target}{function}({', '.join(args)})  # {node.op}{types}"
         for value in node.outputs:
             yield from self.bindings(value)
+
+    def region(self, name: str, region: Graph) -> Iterator[str]:
+        """A function inside the function, with the facts that hold in it alone."""
+        body = _Body(region, self.spell)
+        body.roots, body.known = self.roots, set(self.known)
+        body.location, body.modes = self.location, self.modes
+        lines = [*_facts(region.facts, self.graph.facts), *body.lines()]
+        yield from (f"def {name}(", *_parameters(region), "):", *(f"    {line}" for line in lines))
 
 
 def location_text(location: Location) -> str:

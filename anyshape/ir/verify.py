@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from anyshape.ir.graph import Arg, Graph, Node, ScalarType, TensorType, Value, values_in
+from anyshape.ir.known_sizes import sizes_of
 from anyshape.ir.loops import (
     COMBINES,
     SCALAR_OPS,
@@ -22,6 +23,7 @@ from anyshape.ir.loops import (
     Scan,
     operands,
 )
+from anyshape.ir.nesting import head_symbols, made_in
 from anyshape.symbolic import Expr, Space
 
 
@@ -38,7 +40,8 @@ def _require(holds: bool, message: str) -> None:
 
 
 def verify_graph(graph: Graph) -> None:
-    """Values are defined once, before use; names are unique; sizes are of one space."""
+    """Values are defined once, before use; names are unique in a graph; sizes are of one space. A
+    region reads its own inputs alone, and none of its symbols is seen outside."""
     defined: set[Value] = set()
     names: set[str] = set()
     for entry in graph.inputs:
@@ -47,6 +50,12 @@ def verify_graph(graph: Graph) -> None:
         for value in node.inputs():
             _require(value in defined, f"{node.op} reads {value.name} before it is defined")
         _verify_args(node, graph.space)
+        for region in node.regions:
+            _require(region.space is graph.space, f"{node.op} mixes spaces")
+            verify_graph(region)
+            inside = head_symbols(node, region) | made_in(region)
+            seen = {symbol for value in node.outputs for symbol in sizes_of(value)}
+            _require(inside.isdisjoint(seen), f"a size of a region of {node.op} leaves it")
         for value in node.outputs:
             _define(value, defined, names, graph.space)
     for value in values_in(graph.outputs):

@@ -14,8 +14,7 @@ from itertools import product
 from anyshape.ir.buffers import Buffer, BufferRef
 from anyshape.ir.established import established_in
 from anyshape.ir.loops import Load, SizeParam, Store
-from anyshape.ir.program import Program
-from anyshape.ir.steps import Launch, NativeRegion, Step
+from anyshape.ir.program import Launch, NativeRegion, Program, Step
 from anyshape.ir.verify import Malformed
 from anyshape.symbolic import (
     Condition,

@@ -19,22 +19,24 @@ from anyshape.ir.buffers import Buffer, BufferRef, references
 from anyshape.ir.byte_ranges import ByteRange, Sizes
 from anyshape.ir.established import Established, established_in
 from anyshape.ir.loops import Kernel, Load
-from anyshape.ir.program import Program
-from anyshape.ir.steps import (
-    NEW_MEMORY,
+from anyshape.ir.program import (
     Allocate,
     Assertion,
     Assign,
     BindItem,
     BindNumber,
     BindSize,
+    Branch,
     BumpVersion,
     Call,
     CheckStep,
+    ExternCall,
     Free,
     Launch,
     LibraryCall,
+    Loop,
     NativeRegion,
+    Program,
     Step,
     TensorArg,
     View,
@@ -56,6 +58,8 @@ def verify_program(program: Program, facts: Facts) -> None:
     tested = established_in(program, facts)
     _Run(program, tested, Sizes(tested.at(0))).run()
     verify_bounds(program, facts)
+    for body in (body for step in program.steps for body in step.inside()):
+        verify_program(body.program, body.facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +163,8 @@ class _Run:
                 self._read(at, step.buffer)
             case NativeRegion():
                 self._region(at, step)
-            case CheckStep() | BindNumber():
-                pass
+            case Loop() | Branch():
+                self._nested(at, step)
 
     def _failing(self, at: _At) -> None:
         """A segment that fails has not happened: eager torch runs it again from its beginning."""
@@ -242,7 +246,8 @@ class _Run:
                 self._library_writes(at, name, handed)
             return
         for name in made:
-            self._new(name, "program" if step.function in NEW_MEMORY else "torch", written=True)
+            own = isinstance(step, ExternCall) and step.new_memory
+            self._new(name, "program" if own else "torch", written=True)
             if step.may_alias:
                 bases = dict.fromkeys(references(step.args[:1]))
                 self._may_lie_in(name, tuple(r for b in bases for r in self.held[b].ranges))
@@ -283,6 +288,16 @@ class _Run:
             raise Malformed(f"{at} assigns to {target}, which is no argument")
         self._write(at, target, once=True)
         own.assigned = at
+
+    def _nested(self, at: _At, step: Loop | Branch) -> None:
+        """What bodies return may be what they are handed; they are verified by themselves."""
+        handed = tuple(step.reads())
+        for name in handed:
+            self._read(at, name)
+        ranges = tuple(r for name in handed for r in self.held[name].ranges)
+        for name in step.defines():
+            self._new(name, "torch", written=True)
+            self._may_lie_in(name, ranges)
 
     def _region(self, at: _At, step: NativeRegion) -> None:
         """The steps of a native region see what it is handed, its arena, and what they make."""
@@ -475,6 +490,14 @@ def reads_where_it_writes(step: Launch, source: str, result: str) -> bool:
     return len({s.index for s in stores} | {e.index for e in loads}) == 1
 
 
+SAID: Mapping[type[Step], str] = {
+    CheckStep: "a check",
+    NativeRegion: "a native region",
+    Loop: "a loop",
+    Branch: "a branch",
+}
+
+
 def _said(step: Step) -> str:
     """The step in a few words."""
     match step:
@@ -501,7 +524,4 @@ def _said(step: Step) -> str:
             return f"marks {step.buffer} as written"
         case BindNumber():
             return f"computes {step.function}"
-        case CheckStep():
-            return "a check"
-        case NativeRegion():
-            return "a native region"
+    return SAID[type(step)]

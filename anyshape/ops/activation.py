@@ -1,7 +1,7 @@
 """Activations of torch.nn.functional as elementwise rows.
 
-Each body is ATen's CPU formula. ``inplace=True`` is turned into the in-place row by capture; here
-the flag is accepted and must be false.
+Each body is ATen's formula on the host. ``inplace=True`` is turned into the in-place row by
+capture; here the flag is accepted and must be false.
 """
 
 from __future__ import annotations

@@ -350,7 +350,7 @@ def _power_row(x: Arg, y: Arg) -> str | None:
 
 
 def _half_root(b: Any, x: Any, y: float) -> Any:
-    """C's ``pow``: that of -0.0 is 0.0, that of -inf is inf. (Compilers make it a ``sqrt``.)"""
+    """As ``std::pow``: that of -0.0 is 0.0, that of -inf is inf. (Compilers make it a ``sqrt``.)"""
     root = b.sqrt(b.where(b.isinf(x), b.abs(x), b.add(x, 0.0)))
     return root if y > 0 else b.div(1.0, root)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anyshape.ir.dtypes import DType, float32
-from anyshape.ir.graph import Location
+from anyshape.ir.graph import HOST, Location
 from anyshape.symbolic import (
     Condition,
     Dim,
@@ -65,7 +65,7 @@ class TypeContext:
     on_check: Callable[[Condition, str], None] | None = None
     location: Location | None = None
     default_dtype: DType = float32
-    default_device: str = "cpu"
+    default_device: str = HOST
     memo: dict[object, Any] = field(default_factory=dict)
     wanted: int | None = None
 

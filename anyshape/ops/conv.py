@@ -137,7 +137,7 @@ for _n in (1, 2, 3):
         torch=f"torch.nn.functional.conv{_n}d",
         spellings=(f"torch.conv{_n}d",),
         type=_conv_type(_n),
-        lower=Extern(f"torch.nn.functional.conv{_n}d"),
+        lower=Extern(f"torch.nn.functional.conv{_n}d", "new"),
     )
     op(
         f"conv_transpose{_n}d",

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from anyshape.ir.dtypes import DType, bool_, float32, float64, int64
-from anyshape.ir.graph import Arg, ScalarType, TensorType
+from anyshape.ir.graph import HOST, Arg, ScalarType, TensorType
 from anyshape.ir.scalars import Kind, ScalarInput
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
 from anyshape.ops.layout import contiguous_strides, numel
@@ -120,12 +120,12 @@ op(
 
 
 def _slices(cx: TypeContext, t: TensorType, d: int, count: Dim) -> TensorType:
-    """So many slices of ``t`` along ``d``; ATen on the CPU puts them together along the first
+    """So many slices of ``t`` along ``d``; on the host ATen puts them together along the first
     dimension and moves that back."""
     rest = (*t.shape[:d], *t.shape[d + 1 :])
     outer, *strides = contiguous_strides(cx, (count, *rest))
     made = new(cx, t, (*t.shape[:d], count, *t.shape[d + 1 :]))
-    return replace(made, strides=(*strides[:d], outer, *strides[d:])) if t.device == "cpu" else made
+    return replace(made, strides=(*strides[:d], outer, *strides[d:])) if t.device == HOST else made
 
 
 def _unique_type(

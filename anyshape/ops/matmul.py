@@ -47,7 +47,7 @@ op(
     vjp=products.MM,
     spellings=("torch.Tensor.mm",),
     type=_mm_type,
-    lower=Extern("torch.mm", "torch.mm"),
+    lower=Extern("torch.mm", "whole"),
     autocast="lower",
 )
 
@@ -68,7 +68,7 @@ op(
     vjp=products.BMM,
     spellings=("torch.Tensor.bmm",),
     type=_bmm_type,
-    lower=Extern("torch.bmm", "torch.bmm"),
+    lower=Extern("torch.bmm", "whole"),
     autocast="lower",
 )
 
@@ -89,7 +89,7 @@ op(
     vjp=products.ADDMM,
     spellings=("torch.Tensor.addmm",),
     type=_addmm_type,
-    lower=Extern("torch.addmm", "torch.addmm"),
+    lower=Extern("torch.addmm", "whole"),
     autocast="lower",
 )
 
@@ -109,7 +109,7 @@ op(
     vjp=products.BADDBMM,
     spellings=("torch.Tensor.baddbmm",),
     type=_baddbmm_type,
-    lower=Extern("torch.baddbmm", "torch.baddbmm"),
+    lower=Extern("torch.baddbmm", "whole"),
     autocast="lower",
 )
 
@@ -132,7 +132,7 @@ op(
     torch="torch.nn.functional.linear",
     vjp=products.LINEAR,
     type=_linear_type,
-    lower=Extern("torch.nn.functional.linear"),
+    lower=Extern("torch.nn.functional.linear", "whole"),
     autocast="lower",
 )
 
@@ -395,5 +395,5 @@ op(
     torch="torch._grouped_mm",
     spellings=("torch.nn.functional.grouped_mm",),
     type=_grouped_mm_type,
-    lower=Extern("torch._grouped_mm"),
+    lower=Extern("torch._grouped_mm", "new"),
 )

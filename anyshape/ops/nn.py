@@ -154,7 +154,7 @@ def _sdpa_type(
     scale: Any,
     enable_gqa: Any,
 ) -> TensorType:
-    """ATen's flash kernel for the CPU lays its result out as the query lies."""
+    """ATen's flash kernel of the host lays its result out as the query lies."""
     query, key, value = tensor(q), tensor(k), tensor(v)
     for t in (key, value):
         if t.dtype is not query.dtype:
@@ -210,7 +210,7 @@ op(
     normalize=_normal_sdpa,
     type=_sdpa_type,
     autocast="lower",
-    lower=Extern("torch.nn.functional.scaled_dot_product_attention"),
+    lower=Extern("torch.nn.functional.scaled_dot_product_attention", "new"),
 )
 
 

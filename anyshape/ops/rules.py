@@ -18,7 +18,7 @@ from anyshape.ir.dtypes import (
     int64,
     result_type,
 )
-from anyshape.ir.graph import Arg, ScalarType, TensorType, Value
+from anyshape.ir.graph import HOST, Arg, ScalarType, TensorType, Value
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import (
@@ -81,11 +81,11 @@ def promoted(cx: TypeContext, operands: Sequence[Arg]) -> DType:
 
 
 def device_of(tensors: Sequence[TensorType]) -> str:
-    """Where the result of these operands lives: 0-dim CPU tensors go anywhere."""
+    """Where the result of these operands lives: 0-dim tensors of the host go anywhere."""
     device = tensors[0].device
     if len(tensors) == 1 or all(t.device == device for t in tensors):
         return device
-    placed = {t.device for t in tensors if t.shape or t.device != "cpu"}
+    placed = {t.device for t in tensors if t.shape or t.device != HOST}
     if len(placed) > 1:
         raise OpError(f"Expected all tensors to be on the same device, found {sorted(placed)}")
     return placed.pop() if placed else device
@@ -118,8 +118,8 @@ def operands_type(cx: TypeContext, operands: Sequence[Arg], dtype: DType) -> Ten
 
 
 def _as_iterated(cx: TypeContext, t: TensorType, common: DType) -> TensorType:
-    """The operand as ATen on the CPU iterates over it: as a copy where it is converted."""
-    if t.dtype is common or t.device != "cpu" or not t.shape:
+    """The operand as ATen iterates on the host over it: as a copy where it is converted."""
+    if t.dtype is common or t.device != HOST or not t.shape:
         return t
     return replace(t, dtype=common, strides=preserved_strides(cx, t))
 

@@ -193,10 +193,14 @@ class Scatter:
 
 @dataclass(frozen=True, slots=True)
 class Extern:
-    """Done by a library; ``function`` is the dotted function, ``out`` its out= variant if any."""
+    """Done by a library; ``function`` is the dotted function.
+
+    ``memory``: nothing else refers to the memory of the result, so that the program may write there
+    once the result is dead (``new``); the result is all of it (``whole``); or nobody says.
+    """
 
     function: str
-    out: str | None = None
+    memory: Literal["new", "whole"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +221,11 @@ class Asserts:
     tells at a later call."""
 
     deferred: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """What the node's regions say."""
 
 
 # What a row may tell of integers.
@@ -245,6 +254,7 @@ order."""
 
 Lowering: TypeAlias = (
     "Pointwise | View | Reduce | Structural | Scan | Scatter | Extern | Assigns | Checks | Asserts"
+    " | Nested"
 )
 
 

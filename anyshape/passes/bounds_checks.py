@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from anyshape.ir.dtypes import bool_
-from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, map_values
+from anyshape.ir.graph import HOST, Arg, Graph, Node, TensorType, Value, map_values
 from anyshape.ops.build import Builder
 from anyshape.ops.table import OpDef, Place, Range, View
 from anyshape.passes.decompose import check_false
@@ -62,7 +62,7 @@ class _Checker:
         low = -place.size if place.negative else 0
         b = self._builder_at(node)
         bad = b.logical_or(b.lt(place.index, low), b.ge(place.index, place.size))
-        if place.index.tensor.device != "cpu":
+        if place.index.tensor.device != HOST:
             self.trapped[key] = bad
         self._refuse(bad, out)
 
@@ -83,7 +83,7 @@ class _Checker:
     def _check_divisor(self, divisor: Arg, node: Node, out: Rebuilding) -> None:
         made = node.outputs[0].type
         assert isinstance(made, TensorType)
-        if not isinstance(divisor, Value) or not made.dtype.is_integral or made.device != "cpu":
+        if not isinstance(divisor, Value) or not made.dtype.is_integral or made.device != HOST:
             return  # other devices divide by zero without a word
         found = self._range(divisor)
         if divisor in self.divisors or (found is not None and self._holds(ge(found[0], 1))):

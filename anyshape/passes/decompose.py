@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from anyshape.ir.graph import Arg, Graph, Modes, Node, TensorType, Value
+from anyshape.ir.graph import HOST, Arg, Graph, Modes, Node, TensorType, Value
 from anyshape.ops.build import Builder
 from anyshape.ops.context import Undecided
 from anyshape.ops.table import OpDef
@@ -146,7 +146,7 @@ def refuse_data(b: Builder, row: OpDef, args: tuple[Arg, ...], kwargs: Mapping[s
 def check_false(b: Builder, bad: Value) -> None:
     """A check that none of these is true: by the host, or by the device that holds them."""
     dims = tuple(range(len(bad.shape)))
-    row = "check_false" if bad.tensor.device == "cpu" else "trap_if"
+    row = "check_false" if bad.tensor.device == HOST else "trap_if"
     b.call(row, b.call("any", bad, dims, False) if dims else bad)
 
 

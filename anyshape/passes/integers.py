@@ -4,8 +4,8 @@
     ->
     check(n0 <= 3074457345618258602); %y = mul(%x, 3*n0)
 
-Python's integers have no largest one, and eager raises where one is too large for an operator; C
-would wrap. Most need no test: sizes are counts of what lies in memory.
+Python's integers have no largest one, and eager raises where one is too large for an operator;
+machine integers would wrap. Most need no test: sizes are counts of what lies in memory.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _numbers_of(node: Node, row: OpDef | None) -> Iterator[Expr]:
 
 
 def _forms(arg: Arg | Condition | bool) -> Iterator[Expr]:
-    """The integers that C computes on the way: what is divided must fit as well."""
+    """The integers that kernels compute on the way: what is divided must fit as well."""
     if isinstance(arg, Expr):
         yield arg
         for atom in {atom for monomial in arg.terms for atom in monomial}:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from anyshape.ir.dtypes import DType, bfloat16, float16, float32
-from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, map_values, values_in
+from anyshape.ir.graph import HOST, Arg, Graph, Node, TensorType, Value, map_values, values_in
 from anyshape.ops.context import TypeContext
 from anyshape.ops.layout import channels_last_strides, contiguous_strides
 from anyshape.ops.table import OpDef, Pointwise, Reduce
@@ -99,9 +99,9 @@ class _Images:
         return all(map(self.is_row_major_image, node.outputs))
 
     def is_row_major_image(self, value: Value) -> bool:
-        """Has it four dimensions, row-major, on the CPU?"""
+        """Has it four dimensions, row-major, on the host?"""
         t = value.type
-        if not isinstance(t, TensorType) or t.rank != 4 or t.device != "cpu":
+        if not isinstance(t, TensorType) or t.rank != 4 or t.device != HOST:
             return False
         return t.strides == contiguous_strides(self.cx, t.shape)
 

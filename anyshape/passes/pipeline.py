@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeAlias
 
 from anyshape.errors import stage_of
 from anyshape.ir.graph import Graph
+from anyshape.ir.nesting import map_regions
 from anyshape.ops.table import OpDef
 from anyshape.passes.bounds_checks import check_places
 from anyshape.passes.decompose import decompose, expand_for_gradients
@@ -55,6 +57,10 @@ class Pass:
     ends: frozenset[Property] = frozenset()
     before: frozenset[Property] = frozenset()
 
+    def nested(self, ops: Mapping[str, OpDef], region: Graph) -> Graph:
+        """The pass on a graph inside a graph: nobody sees whose memory its results lie in."""
+        return self.run(region, ops, region)
+
 
 class PipelineError(ValueError):
     """The passes of a pipeline are in an order in which one of them would be wrong."""
@@ -87,7 +93,7 @@ class Pipeline:
         captured, line = graph, graph.first_line
         for step in self.passes:
             with stage_of(f"the pass {step.name}", line):
-                graph = step.run(graph, ops, captured)
+                graph = step.run(map_regions(graph, partial(step.nested, ops)), ops, captured)
             yield step.name, graph
 
 

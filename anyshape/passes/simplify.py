@@ -6,10 +6,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import replace
 
 from anyshape.ir.graph import Arg, Graph, Node, ScalarType, TensorType, Value, values_in
+from anyshape.ir.nesting import with_nested
 from anyshape.ir.scalars import Scalar
 from anyshape.ops.table import OpDef, tests_arguments
 from anyshape.passes.outputs import escaping
@@ -57,7 +58,7 @@ def _key(arg: Arg) -> Hashable:
 def is_pure(node: Node, ops: Mapping[str, OpDef]) -> bool:
     """May the node be merged, moved? Unknown operators and readers of data may not."""
     row = ops.get(node.op)
-    if row is None or row.resource is not None or row.mutates:
+    if row is None or row.resource is not None or row.mutates or node.regions:
         return False
     return not any(isinstance(value.type, ScalarType) for value in node.outputs)
 
@@ -94,11 +95,15 @@ def _without_dead(graph: Graph, is_removable: Callable[[Node], bool]) -> Graph:
         makes = not needed.symbols.keys().isdisjoint(makers.get(index, ()))
         if makes or not live.isdisjoint(node.outputs) or not is_removable(node):
             live.update(node.read)
-            shapes = (v.shape for v in node.outputs if isinstance(v.type, TensorType))
-            numbers = (arg for arg in (*node.args, *node.kwargs.values()) if type(arg) is not Value)
-            _note_sizes(needed, (*shapes, *numbers))
+            for inner in with_nested(node):
+                shapes = (v.shape for v in inner.outputs if isinstance(v.type, TensorType))
+                _note_sizes(needed, (*shapes, *_numbers_of(inner)))
             kept.append(node)
     return replace(graph, nodes=tuple(reversed(kept))) if len(kept) < len(graph.nodes) else graph
+
+
+def _numbers_of(node: Node) -> Iterator[Arg]:
+    return (arg for arg in (*node.args, *node.kwargs.values()) if type(arg) is not Value)
 
 
 def _makers(graph: Graph) -> dict[int, set[Symbol]]:

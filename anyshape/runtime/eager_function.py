@@ -60,6 +60,13 @@ class _Writer:
         self.grad = CALLERS_MODE
 
     def function(self) -> Run:
+        head, lines = self._function("run")
+        exec(compile("\n".join([head, *lines]), "<anyshape graph>", "exec"), self.scope)
+        made: Run = self.scope["run"]
+        return made
+
+    def _function(self, name: str) -> tuple[str, list[str]]:
+        """The first line of the function, and its body."""
         given = [self._named(entry.value) for entry in self.graph.inputs]
         for entry in self.graph.inputs:
             self._learn(entry.value)
@@ -71,11 +78,17 @@ class _Writer:
             if done:
                 self.lines.append(f"del {', '.join(done)}")
         self.lines.append(f"return {self._text(self.graph.outputs)}")
-        head = f"def run({', '.join(given)}):"
-        text = "\n".join([head, *self._body()])
-        exec(compile(text, "<anyshape graph>", "exec"), self.scope)
-        made: Run = self.scope["run"]
-        return made
+        return f"def {name}({', '.join(given)}):", self._body()
+
+    def _region(self, region: Graph) -> str:
+        """A function inside this one, which sees the sizes and numbers that are known here."""
+        inner = _Writer(region)
+        inner.scope, inner.names, inner.grad = self.scope, self.names, self.grad
+        inner.sizes, inner.numbers = dict(self.sizes), dict(self.numbers)
+        name = f"region{sum(line.startswith('def ') for line in self.lines)}"
+        head, lines = inner._function(name)
+        self.lines += [head, *lines]
+        return name
 
     def _body(self) -> list[str]:
         if not any(line.startswith("set_grad(") for line in self.lines):
@@ -122,6 +135,7 @@ class _Writer:
         if number_first:  # Python's operators take no options
             kwargs = {name: value for name, value in kwargs.items() if value is not None}
         given = [*map(self._text, args), *(f"{k}={self._text(v)}" for k, v in kwargs.items())]
+        given += map(self._region, node.regions)
         made = [self._named(value) for value in node.outputs]
         call = f"{self._constant(function)}({', '.join(given)})"
         if len(made) == 1:

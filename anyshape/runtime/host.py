@@ -11,7 +11,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -20,15 +20,15 @@ from anyshape.ir.code import HostCode, Reference
 from anyshape.ir.dtypes import DType, uint8
 from anyshape.ir.graph import row_major
 from anyshape.ir.loops import Kernel
-from anyshape.ir.program import Program
-from anyshape.ir.scalars import Operand, Scalar, ScalarInput, render_scalar
-from anyshape.ir.steps import (
+from anyshape.ir.program import (
     Allocate,
     Assertion,
     Assign,
     BindItem,
     BindNumber,
     BindSize,
+    Body,
+    Branch,
     BumpVersion,
     Call,
     CheckStep,
@@ -36,11 +36,14 @@ from anyshape.ir.steps import (
     ExternCall,
     Free,
     Launch,
+    Loop,
     NativeRegion,
+    Program,
     Step,
     View,
     ViewCall,
 )
+from anyshape.ir.scalars import Operand, Scalar, ScalarInput, render_scalar
 from anyshape.symbolic import (
     Dim,
     Expr,
@@ -88,6 +91,12 @@ class _Printer:
     read: set[str] = field(default_factory=set)  # buffers that steps take
 
     def emit(self) -> HostCode:
+        head, lines, parameters = self.function("run")
+        body = "\n".join(f"    {line}" for line in lines)
+        return HostCode(f"{head}\n{body}\n", parameters, self.names)
+
+    def function(self, name: str) -> tuple[str, list[str], tuple[str, ...]]:
+        """The first line of the function that is the program, its body, and its parameters."""
         parameters = tuple(
             name
             for name in self.program.inputs
@@ -118,9 +127,7 @@ class _Printer:
             self._restride(called, gone)
         outputs = "".join(f"{self._arg(output)}, " for output in self.program.outputs)
         self.lines.append(f"return ({outputs.rstrip()})" if outputs else "return ()")
-        header = f"def run({', '.join(map(_local, parameters))}):"
-        body = "\n".join(f"    {line}" for line in self.lines)
-        return HostCode(f"{header}\n{body}\n", parameters, self.names)
+        return f"def {name}({', '.join(map(_local, parameters))}):", self.lines, parameters
 
     def _role(self, name: str) -> str:
         return self.program.buffers[name].role
@@ -323,6 +330,29 @@ class _Printer:
         else:
             self.lines.append(f"{self._function('anyshape.check_false')}({condition})")
 
+    def loop(self, step: Loop) -> None:
+        self._nested("anyshape.eager.loop", step, (step.trips, step.carried, step.captured))
+
+    def branch(self, step: Branch) -> None:
+        self._nested("anyshape.eager.branch", step, (step.predicate, step.captured))
+
+    def _nested(self, function: str, step: Loop | Branch, args: tuple[StepArg, ...]) -> None:
+        """The bodies become functions inside this one, which see the sizes that are known here."""
+        given = [*map(self._arg, args), *map(self._body, step.bodies)]
+        targets = "".join(f"{_local(name)}, " for name in step.outputs) or "_ "
+        self.lines.append(f"{targets}= {self._function(function)}({', '.join(given)})")
+
+    def _body(self, body: Body) -> str:
+        inner = replace(
+            self, program=body.program, profiled=False, lines=[], pointers={}, read=set()
+        )
+        inner.bound, inner.held, inner.sizes = set(self.bound), dict(self.held), dict(self.sizes)
+        inner.sums = NamedSums(dict(self.sums.names))
+        name = f"body{sum(line.startswith('def ') for line in self.lines)}_"
+        head, lines, _ = inner.function(name)
+        self.lines += [head, *(f"    {line}" for line in lines)]
+        return name
+
     def _restride(self, step: Call, gone: Set[str]) -> None:
         """Results get the strides that they are to have; what was guessed of them is tested, and
         the shape of what other steps read, which rely on it."""
@@ -428,6 +458,8 @@ STATEMENTS: Mapping[type[Step], Callable[[_Printer, Any], None]] = {
     ViewCall: _Printer.view_call,
     Assign: _Printer.assign,
     Assertion: _Printer.assertion,
+    Loop: _Printer.loop,
+    Branch: _Printer.branch,
     BindSize: _Printer.bind_size,
     BindItem: _Printer.bind_item,
     BindNumber: _Printer.bind_number,

@@ -22,8 +22,8 @@ from torch.autograd import _profiler_enabled as is_profiling
 from anyshape.eager import CheckFailed, DeviceError
 from anyshape.errors import AnyshapeError
 from anyshape.ir.code import Code, Function
+from anyshape.ir.program import CheckStep
 from anyshape.ir.scalars import applied
-from anyshape.ir.steps import CheckStep
 
 LIBRARY = (
     *("aoti_torch_create_tensor_from_blob", "aoti_torch_new_tensor_handle"),

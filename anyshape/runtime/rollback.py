@@ -14,6 +14,7 @@ from itertools import compress
 import torch
 
 from anyshape.ir.graph import Graph, Node, TensorType, Value
+from anyshape.ir.nesting import with_nested
 from anyshape.ops.table import OPS, Pointwise, View
 
 
@@ -30,7 +31,7 @@ def written_inputs(graph: Graph) -> Writes:
     """What is at stake where the graph fails, and what is not."""
     last = -1
     for position, node in enumerate(graph.nodes):
-        last = max(last, position) if _may_fail(node) else last
+        last = max(last, position) if any(map(_may_fail, with_nested(node))) else last
     before = _written(graph, graph.nodes[: last + 1])  # it may have begun to write
     every = _written(graph, graph.nodes)
     return Writes(before, tuple(place for place in every if place not in before))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anyshape.ir.buffers import Buffer
-from anyshape.ir.steps import Step
+from anyshape.ir.program import Step
 from anyshape.symbolic import Dim, Relation, evaluate, le, total
 
 ALIGNMENT = 64

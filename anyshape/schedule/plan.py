@@ -7,35 +7,49 @@ by their places.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, islice
+from typing import Any
 
 from anyshape.ir.buffers import Buffer, BufferRef, Role, StepArg
 from anyshape.ir.established import hoist_checks
 from anyshape.ir.graph import Arg, Graph, Node, ScalarType, TensorType, Value, checked, values_in
-from anyshape.ir.program import Program
-from anyshape.ir.scalars import Scalar, ScalarInput
-from anyshape.ir.steps import (
+from anyshape.ir.nesting import head_symbols
+from anyshape.ir.program import (
     Allocate,
     Assertion,
     Assign,
     BindItem,
     BindNumber,
     BindSize,
+    Body,
+    Branch,
     BumpVersion,
     Call,
     CheckStep,
     EagerCall,
     ExternCall,
     Launch,
+    Loop,
+    Program,
     Step,
     View,
     ViewCall,
 )
+from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops import OPS
 from anyshape.ops.layout import view_strides
-from anyshape.ops.table import Asserts, Assigns, Checks, Extern, OpDef, tests_arguments
+from anyshape.ops.table import (
+    Asserts,
+    Assigns,
+    Checks,
+    Extern,
+    Nested,
+    OpDef,
+    tests_arguments,
+)
 from anyshape.ops.table import View as ViewLowering
 from anyshape.options import Options
 from anyshape.schedule.analysis import Analysis, Place, analyse, link_readers
@@ -49,10 +63,8 @@ from anyshape.schedule.steps import insert_frees, numbers_in, symbols_used
 from anyshape.schedule.tile import finish
 from anyshape.symbolic import Dim, Expr, Symbol
 
-PRODUCTS = frozenset(
-    {"torch.mm", "torch.bmm", "torch.addmm", "torch.baddbmm", "torch.nn.functional.linear"}
-)
-"""Library functions whose result is all of a new storage."""
+NESTED: Mapping[str, Callable[..., Step]] = {"loop": Loop, "branch": Branch}
+"""The steps of the rows with regions, which take the row's arguments, bodies and results."""
 
 
 def schedule(
@@ -82,6 +94,7 @@ class _Strided:
 class _Plan:
     graph: Graph
     ops: Mapping[str, OpDef]
+    around: frozenset[Symbol] = frozenset()  # sizes that data has decided around a region
     found: Analysis = field(init=False)
     groups: list[tuple[Place, Group]] = field(default_factory=list)
     strided: dict[Value, _Strided] = field(default_factory=dict)
@@ -346,15 +359,36 @@ class _Plan:
                 self._assign(node, function)
             case Checks():
                 self.steps.append(CheckStep(*checked(node), node.location))
+            case Nested():
+                self._nest(node)
             case Asserts(deferred=deferred):
                 condition = self._tensor(node.args[0])
                 self.steps.append(Assertion(condition, deferred, node.location))
             case _ if any(isinstance(output.type, ScalarType) for output in node.outputs):
                 self._bind_number(node.outputs[0], tuple(map(self._arg, node.args)))
-            case Extern(function=function):
-                self._result(node, row, ExternCall, function)
+            case Extern(function=function, memory=memory):
+                make = partial(ExternCall, new_memory=memory is not None)
+                self._result(node, row, make, function)
             case _:
                 self._result(node, row, EagerCall, node.op if row is None else row.torch)
+
+    def _nest(self, node: Node) -> None:
+        """The regions become programs of their own."""
+        bodies = tuple(self._body(node, region) for region in node.regions)
+        for output in node.outputs:
+            self._buffer(output, "result")
+        args: Any = tuple(map(self._arg, node.args))
+        outputs = tuple(output.name for output in node.outputs)
+        self.steps.append(NESTED[node.op](*args, bodies, outputs))
+        for output in node.outputs:
+            self._bind_sizes(output)
+
+    def _body(self, node: Node, region: Graph) -> Body:
+        plan = _Plan(hoist_checks(region), self.ops, around=self.around | self.bound)
+        program = plan.program()
+        heads = head_symbols(node, region)
+        around = tuple(s for s in program.symbols if s not in heads)
+        return Body(program, region.facts, around)
 
     def _assign(self, node: Node, function: str) -> None:
         target, *sources = node.args
@@ -364,7 +398,9 @@ class _Plan:
         args = tuple(map(self._arg, sources))
         self.steps.append(Assign(function, self._tensor(target), args))
 
-    def _result(self, node: Node, row: OpDef | None, kind: type[Call], function: str) -> None:
+    def _result(
+        self, node: Node, row: OpDef | None, make: Callable[..., Call], function: str
+    ) -> None:
         """A call of a function of torch's, and the sizes that only it knows."""
         args = tuple(map(self._arg, node.args))
         kwargs = {name: self._arg(arg) for name, arg in node.kwargs.items()}
@@ -373,7 +409,7 @@ class _Plan:
         outputs = tuple(output.name for output in node.outputs)
         restride = row is None or row.alias == "none" or isinstance(row.lower, ViewLowering)
         guessed = row is not None and row.guessed
-        self.steps.append(kind(function, args, kwargs, outputs, restride, node.location, guessed))
+        self.steps.append(make(function, args, kwargs, outputs, restride, node.location, guessed))
         for output in node.outputs:
             self._bind_sizes(output)
 
@@ -396,7 +432,8 @@ class _Plan:
         """Sizes that only the call knows."""
         for dim, size in enumerate(value.shape):
             symbol = size.symbol if isinstance(size, Expr) else None
-            if symbol is not None and symbol.knowledge == "midrun" and symbol not in self.bound:
+            known = self.bound | self.around
+            if symbol is not None and symbol.knowledge == "midrun" and symbol not in known:
                 self.bound.add(symbol)
                 self.steps.append(BindSize(symbol, value.name, dim))
 
@@ -470,7 +507,7 @@ class _Plan:
         """Does a library make the value in memory of its own, which begins with it?"""
         position = self.found.producer.get(value)
         row = None if position is None else self.ops.get(self.found.nodes[position].op)
-        return row is not None and isinstance(row.lower, Extern) and row.lower.function in PRODUCTS
+        return row is not None and isinstance(row.lower, Extern) and row.lower.memory == "whole"
 
     def _narrowed(self, value: Value) -> str:
         """A view that enters its base midway, by torch's own functions, one after the other."""

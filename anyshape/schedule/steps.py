@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from anyshape.ir.buffers import Buffer, StepArg, references
-from anyshape.ir.scalars import Scalar
-from anyshape.ir.steps import (
+from anyshape.ir.program import (
     Free,
     Step,
 )
+from anyshape.ir.scalars import Scalar
 from anyshape.symbolic import AllOf, AnyOf, Expr, Relation, Symbol, symbols_of_all
 
 Number = Expr | Relation | AllOf | AnyOf

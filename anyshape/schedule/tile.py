@@ -33,8 +33,8 @@ from anyshape.ir.loops import (
     Store,
     operands,
 )
+from anyshape.ir.program import Launch
 from anyshape.ir.scalars import Operand
-from anyshape.ir.steps import Launch
 from anyshape.schedule.build import Drafted
 from anyshape.schedule.draft import scalar_dtype
 from anyshape.schedule.indices import Sizes, terms_of

@@ -48,7 +48,7 @@ from anyshape.symbolic.expr import (
 from anyshape.symbolic.facts import Contradiction, Facts
 from anyshape.symbolic.parse import parse_condition, parse_dim
 from anyshape.symbolic.polynomial import split_since
-from anyshape.symbolic.render import evaluate, to_c, to_python, to_triton
+from anyshape.symbolic.render import evaluate, to_python
 from anyshape.symbolic.solve import Mismatch, bind, restate, solvable, substitute, unify
 from anyshape.symbolic.sums import (
     NamedSums,
@@ -109,9 +109,7 @@ __all__ = [
     "substitute",
     "symbols_of",
     "symbols_of_all",
-    "to_c",
     "to_python",
-    "to_triton",
     "total",
     "unify",
 ]

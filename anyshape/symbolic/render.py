@@ -1,4 +1,4 @@
-"""Expressions and conditions as text (Python, C, Triton) and as values."""
+"""Expressions and conditions as Python text and as values; a target has its own text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anyshape.symbolic.text import NOTHING_HELD, Held, Name, Printer, name_of
 NESTED = 12  # operations in one another through which signs are followed
 
 
-class _Python(Printer):
+class PythonText(Printer):
     """Python text using only arithmetic, min, max and conditional expressions."""
 
     conjunction, disjunction = " and ", " or "
@@ -46,32 +46,33 @@ class _Python(Printer):
         return text
 
 
-class _C(_Python):
-    """int64 arithmetic, where division truncates: it is spelled out unless nothing is negative."""
+class TruncatingText(PythonText):
+    """Text in a language of 64-bit integers whose division truncates: Python's is spelled out,
+    unless nothing is negative. A target says how it writes numbers and choices."""
 
-    conjunction, disjunction = " && ", " || "
     loose = ()
+    division = "/"
 
     def __init__(
-        self, name: Name, nonnegative: Callable[[Dim], bool], held: Held = NOTHING_HELD
+        self,
+        name: Name = name_of,
+        nonnegative: Callable[[Dim], bool] | None = None,
+        held: Held = NOTHING_HELD,
     ) -> None:
         super().__init__(name, held)
-        self.nonnegative = nonnegative
+        self.nonnegative = nonnegative or not_negative
 
-    def number(self, value: int) -> str:
-        return str(value) if -(2**31) < value < 2**31 else f"{value}LL"
-
-    def truth(self, value: bool) -> str:
-        return "1" if value else "0"
+    def choose(self, condition: str, yes: str, no: str) -> str:
+        """Text of ``yes`` where the condition holds, else of ``no``."""
+        raise NotImplementedError
 
     def plain(self, atom: Atom) -> bool:
         return self.nonnegative(atom.args[0]) and self.nonnegative(atom.args[1])
 
     def floordiv(self, atom: Atom) -> str:
         a, b = self.operand(atom.args[0]), self.operand(atom.args[1])
-        if self.plain(atom):
-            return f"({a} / {b})"
-        return f"(({a} - {self.floored(a, b)}) / {b})"
+        dividend = a if self.plain(atom) else f"({a} - {self.floored(a, b)})"
+        return f"({dividend} {self.division} {b})"
 
     def mod(self, atom: Atom) -> str:
         a, b = self.operand(atom.args[0]), self.operand(atom.args[1])
@@ -80,13 +81,10 @@ class _C(_Python):
     def floored(self, a: str, b: str) -> str:
         return f"(({a} % {b} + {b}) % {b})"
 
-    def choose(self, condition: str, yes: str, no: str) -> str:
-        return f"({condition} ? {yes} : {no})"
-
     def extremum(self, word: str, args: tuple[Dim, ...]) -> str:
         sign = "<" if word == "min" else ">"
         texts = [self.operand(arg) for arg in args]
-        return _balanced(lambda a, b: self.choose(f"{a} {sign} {b}", a, b), texts)
+        return balanced(lambda a, b: self.choose(f"{a} {sign} {b}", a, b), texts)
 
     def broadcast(self, args: tuple[Dim, ...]) -> str:
         *firsts, text = [self.operand(arg) for arg in args]
@@ -95,38 +93,15 @@ class _C(_Python):
         return text
 
 
-class _Triton(_C):
-    """Integer scalars of a kernel; `//` and `%` truncate in Triton as in C."""
-
-    conjunction, disjunction = " & ", " | "
-
-    def number(self, value: int) -> str:
-        return str(value)
-
-    def truth(self, value: bool) -> str:
-        return str(value)
-
-    def floordiv(self, atom: Atom) -> str:
-        a, b = self.operand(atom.args[0]), self.operand(atom.args[1])
-        return f"({a} // {b})" if self.plain(atom) else f"(({a} - {self.floored(a, b)}) // {b})"
-
-    def choose(self, condition: str, yes: str, no: str) -> str:
-        return f"tl.where({condition}, {yes}, {no})"
-
-    def extremum(self, word: str, args: tuple[Dim, ...]) -> str:
-        texts = [self.dim(arg) for arg in args]
-        return _balanced(lambda a, b: f"tl.{word}imum({a}, {b})", texts)
-
-
-def _balanced(join: Callable[[str, str], str], texts: list[str]) -> str:
+def balanced(join: Callable[[str, str], str], texts: list[str]) -> str:
     """Joins texts in a tree, so that text which repeats its operands stays short."""
     if len(texts) == 1:
         return texts[0]
     half = len(texts) // 2
-    return join(_balanced(join, texts[:half]), _balanced(join, texts[half:]))
+    return join(balanced(join, texts[:half]), balanced(join, texts[half:]))
 
 
-def _not_negative(dim: Dim) -> bool:
+def not_negative(dim: Dim) -> bool:
     """True when the form alone shows dim >= 0: sizes with positive coefficients."""
     if dim.__class__ is not Expr:
         return dim >= 0
@@ -142,10 +117,10 @@ def _atom_not_negative(atom: Atom) -> bool:
     if atom.depth > NESTED:
         return False  # a walk over all paths through it would be long
     if isinstance(atom, Mod):
-        return _not_negative(atom.args[1])
+        return not_negative(atom.args[1])
     if isinstance(atom, Max):
-        return any(_not_negative(arg) for arg in atom.args)
-    return all(_not_negative(arg) for arg in atom.args)
+        return any(not_negative(arg) for arg in atom.args)
+    return all(not_negative(arg) for arg in atom.args)
 
 
 def to_python(
@@ -155,28 +130,7 @@ def to_python(
 
     ``held`` names what has been computed already.
     """
-    return _Python(name, held).condition(dim)
-
-
-def to_c(
-    dim: Dim | Condition | bool,
-    name: Name = name_of,
-    *,
-    nonnegative: Callable[[Dim], bool] = _not_negative,
-    held: Held = NOTHING_HELD,
-) -> str:
-    """C text over int64_t with floored division; C's own where both sides are `nonnegative`."""
-    return _C(name, nonnegative, held).condition(dim)
-
-
-def to_triton(
-    dim: Dim | Condition | bool,
-    name: Name = name_of,
-    *,
-    nonnegative: Callable[[Dim], bool] = _not_negative,
-) -> str:
-    """Triton text over integer scalars with Python's floored division; `tl` must be in scope."""
-    return _Triton(name, nonnegative).condition(dim)
+    return PythonText(name, held).condition(dim)
 
 
 def evaluate(dim: Dim | Condition | bool, env: Mapping[Symbol, int]) -> int | bool:

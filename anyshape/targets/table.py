@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from anyshape.ir.code import CFunction, Function, TritonFunction
+from anyshape.ir.code import DeviceFunction, Function, NativeFunction
 from anyshape.ir.loops import Kernel
 from anyshape.optional import available
 from anyshape.runtime.launch import TRAPS, Loaded
@@ -38,11 +38,11 @@ class Target:
 
 
 def _c_kernel(kernel: Kernel, name: str, device: str) -> Function:
-    return CFunction(emit_c(kernel, name), argument_types(kernel))
+    return NativeFunction(emit_c(kernel, name), argument_types(kernel))
 
 
 def _triton_kernel(kernel: Kernel, name: str, device: str) -> Function:
-    return TritonFunction(name, emit_triton(kernel, name), kernel, torch.device(device).index or 0)
+    return DeviceFunction(name, emit_triton(kernel, name), kernel, torch.device(device).index or 0)
 
 
 def _without_kernels() -> str | None:
@@ -106,8 +106,8 @@ class Loaders:
 
     def load(self, wanted: Mapping[str, Function]) -> Mapping[str, Loaded]:
         """Every function by its name."""
-        c = {name: f for name, f in wanted.items() if isinstance(f, CFunction)}
-        triton = {name: f for name, f in wanted.items() if isinstance(f, TritonFunction)}
+        c = {name: f for name, f in wanted.items() if isinstance(f, NativeFunction)}
+        triton = {name: f for name, f in wanted.items() if isinstance(f, DeviceFunction)}
         return {
             **(self.c.load(c) if c else {}),
             **(self.triton.load(triton, self.c) if triton else {}),

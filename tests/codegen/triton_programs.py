@@ -26,10 +26,10 @@ from triton.runtime import interpreter
 from anyshape import reference, torch_names
 from anyshape.ir import dtypes
 from anyshape.ir.buffers import BufferRef
-from anyshape.ir.code import TritonFunction
+from anyshape.ir.code import DeviceFunction
 from anyshape.ir.graph import TensorType
+from anyshape.ir.program import Allocate, Assertion, Call, Free, Launch, View
 from anyshape.ir.scalars import evaluate_scalar
-from anyshape.ir.steps import Allocate, Assertion, Call, Free, Launch, View
 from anyshape.symbolic import evaluate
 from anyshape.targets.triton.kernel import emit_triton, total_dtype, totals
 from anyshape.targets.triton.launch import compile_kernel
@@ -180,7 +180,7 @@ def run_compiled(name):
                     for p in ("partial", "final")
                 ]
             for schedule in chosen:
-                function = TritonFunction("kernel", "", step.kernel, 0)
+                function = DeviceFunction("kernel", "", step.kernel, 0)
                 made = compile_kernel(
                     function, schedule, Path(directory), GPUTarget("cuda", 90, 32)
                 )

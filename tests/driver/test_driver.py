@@ -13,8 +13,7 @@ from anyshape.driver import CompiledGraph, Driver
 from anyshape.errors import AnyshapeError
 from anyshape.ir.dtypes import float32, float64, int64
 from anyshape.ir.graph import Graph, TensorType, row_major
-from anyshape.ir.program import Program
-from anyshape.ir.steps import NativeRegion, View
+from anyshape.ir.program import NativeRegion, Program, View
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
 from anyshape.options import Options

@@ -17,7 +17,7 @@ import torch
 
 from anyshape import driver
 from anyshape.errors import AnyshapeError
-from anyshape.ir.code import CFunction
+from anyshape.ir.code import NativeFunction
 from anyshape.options import from_user
 from anyshape.runtime.launch import Loaded
 from anyshape.targets.cpu.build import Builder
@@ -32,7 +32,7 @@ class Turn:
 
     work: Work
     goes: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
-    wanted: dict[str, CFunction] = field(default_factory=dict)
+    wanted: dict[str, NativeFunction] = field(default_factory=dict)
     caught: list[Any] = field(default_factory=list)
     over: bool = False
     error: BaseException | None = None
@@ -51,7 +51,7 @@ class Table:
         turn.goes.release()
         self.back.acquire()
 
-    def wait_for(self, wanted: Mapping[str, CFunction]) -> None:
+    def wait_for(self, wanted: Mapping[str, NativeFunction]) -> None:
         """Called in a program's thread: others run meanwhile, with random numbers of their own."""
         turn, state = self.current, torch.get_rng_state()
         assert turn is not None
@@ -92,7 +92,7 @@ class Waiting(Builder):
     real: Any = None
     table: Any = None
 
-    def load(self, wanted: Mapping[str, CFunction]) -> dict[str, Loaded]:
+    def load(self, wanted: Mapping[str, NativeFunction]) -> dict[str, Loaded]:
         if any(name not in self.real.loaded for name in wanted):
             self.table.wait_for(wanted)
         return self.real.load(wanted)
@@ -129,7 +129,7 @@ def run_together(
         driver._BUILDERS.found[key] = real
 
 
-def _load(real: Builder, wanted: Mapping[str, CFunction]) -> None:
+def _load(real: Builder, wanted: Mapping[str, NativeFunction]) -> None:
     if wanted:
         try:
             real.load(wanted)

@@ -11,7 +11,7 @@ from anyshape.ir.dtypes import float32, int64
 from anyshape.ir.established import hoist_checks
 from anyshape.ir.graph import CHECK, Graph, TensorType
 from anyshape.ir.parse import parse_graph
-from anyshape.ir.steps import BindItem, BindSize, CheckStep
+from anyshape.ir.program import BindItem, BindSize, CheckStep
 from anyshape.ir.text import print_graph
 from anyshape.ops import OPS
 from anyshape.ops.build import Builder

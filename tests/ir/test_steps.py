@@ -7,7 +7,7 @@ import pytest
 from anyshape.ir.buffers import Buffer, BufferRef
 from anyshape.ir.dtypes import float32
 from anyshape.ir.loops import Axis, Kernel, Load, Op, PointerParam, SizeParam, Store
-from anyshape.ir.steps import (
+from anyshape.ir.program import (
     Allocate,
     Assertion,
     Assign,

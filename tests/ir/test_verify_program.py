@@ -13,8 +13,7 @@ from anyshape.ir.buffers import Buffer, BufferRef
 from anyshape.ir.byte_ranges import Sizes
 from anyshape.ir.dtypes import float32, float64
 from anyshape.ir.loops import Axis, Kernel, Load, Op, PointerParam, Reduce, SizeParam, Store
-from anyshape.ir.program import Program
-from anyshape.ir.steps import (
+from anyshape.ir.program import (
     Allocate,
     Assign,
     BindItem,
@@ -26,6 +25,7 @@ from anyshape.ir.steps import (
     Launch,
     LibraryCall,
     NativeRegion,
+    Program,
     Step,
     TensorArg,
     View,
@@ -89,18 +89,21 @@ def call(function: str, made: str, *names: str, kind=ExternCall, **rest) -> Call
 def mm(made: str, *names: str) -> LibraryCall:
     """A product that a native region writes to memory of the program."""
     args = tuple(("tensor", TensorArg(name, (N,), (1,))) for name in (made, *names))
-    return LibraryCall(call("torch.mm", made, *names, restride=True), "mm_out", args)
+    return LibraryCall(
+        call("torch.mm", made, *names, restride=True, new_memory=True), "mm_out", args
+    )
 
 
 def attention(made: str, name: str) -> LibraryCall:
     """A library's operator whose result torch allocates inside a native region."""
     args = (("tensor", TensorArg(name, (N,), (1,))),)
-    made_by = call("torch.nn.functional.scaled_dot_product_attention", made, name, restride=True)
+    function = "torch.nn.functional.scaled_dot_product_attention"
+    made_by = call(function, made, name, restride=True, new_memory=True)
     return LibraryCall(made_by, "aten::attention", args, dispatched=True)
 
 
 def conv(made: str, *names: str) -> Call:
-    return call("torch.nn.functional.conv2d", made, *names, restride=True)
+    return call("torch.nn.functional.conv2d", made, *names, restride=True, new_memory=True)
 
 
 def assign(target: str, source: str) -> Assign:

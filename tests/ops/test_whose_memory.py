@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils._pytree import tree_leaves
 
-from anyshape.ir.steps import NEW_MEMORY
+from anyshape.ir.program import NEW_MEMORY
 from anyshape.ops import OPS
 from anyshape.runtime.launch import resolve_dotted
 from tests.ops.test_op_db import CASES, IDS, row_of, samples

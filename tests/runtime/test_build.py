@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anyshape.errors import AnyshapeError
-from anyshape.ir.code import CFunction
+from anyshape.ir.code import NativeFunction
 from anyshape.options import Options
 from anyshape.targets.cpu import build
 from anyshape.targets.cpu.build import MOST_PARTS, PART_BYTES, Builder, dealt
@@ -18,17 +18,17 @@ from anyshape.targets.cpu.build import MOST_PARTS, PART_BYTES, Builder, dealt
 ADDED = 11  # functions, each of them worth a C compiler's start
 
 
-def adding(number: int) -> CFunction:
+def adding(number: int) -> NativeFunction:
     text = (
         f"void add{number}(float *x, long n) {{ for (long i = 0; i < n; i++) x[i] += {number}; }}"
     )
-    return CFunction(text + "\n/*" + "-" * PART_BYTES + "*/\n", ("pointer", "int64"))
+    return NativeFunction(text + "\n/*" + "-" * PART_BYTES + "*/\n", ("pointer", "int64"))
 
 
 FUNCTIONS = {f"add{number}": adding(number) for number in range(ADDED)}
 
 
-def assert_adds(builder: Builder, functions: dict[str, CFunction] = FUNCTIONS) -> None:
+def assert_adds(builder: Builder, functions: dict[str, NativeFunction] = FUNCTIONS) -> None:
     made = builder.functions(functions)
     for number in range(len(functions)):
         values = (ctypes.c_float * 3)(1, 2, 3)

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from anyshape.errors import AnyshapeError
-from anyshape.ir.code import CFunction
+from anyshape.ir.code import NativeFunction
 from anyshape.options import Options
 from anyshape.runtime.cache import DiskCache, digest
 from anyshape.targets.cpu.build import OBJECT, Builder, Toolchain, compile_c
 
 SOURCE = "void bump(float *x, long n) { for (long i = 0; i < n; i++) x[i] += 1; }"
-BUMP = {"bump": CFunction(SOURCE, ("pointer", "int64"))}
+BUMP = {"bump": NativeFunction(SOURCE, ("pointer", "int64"))}
 
 
 def new_builder(directory: Path) -> Builder:
@@ -312,6 +312,6 @@ def test_libraries_with_the_same_function_name_stay_apart(tmp_path):
     second = Builder.create(Options(cache_dir=str(tmp_path)), prelude="")
     numbers = (ctypes.c_float * 1)(1)
     first.functions(BUMP)["bump"](ctypes.addressof(numbers), 1)
-    other = CFunction(SOURCE.replace("+= 1", "+= 10"), ("pointer", "int64"))
+    other = NativeFunction(SOURCE.replace("+= 1", "+= 10"), ("pointer", "int64"))
     second.functions({"bump": other})["bump"](ctypes.addressof(numbers), 1)
     assert list(numbers) == [12]

@@ -5,18 +5,22 @@ import threading
 
 import pytest
 
-from anyshape.ir.code import CFunction
+from anyshape.ir.code import NativeFunction
 from anyshape.options import Options
 from anyshape.targets.cpu.build import Builder
 
 FUNCTIONS = {
-    "store": CFunction(
+    "store": NativeFunction(
         "void store(double *x, long i, double v) { x[i] = v; }", ("pointer", "int64", "double")
     ),
-    "is_odd": CFunction("long is_odd(long n) { return n & 1; }", ("int64",), returns_status=True),
-    "nothing": CFunction("void nothing(void) { }", ()),
-    "wait_for": CFunction("void wait_for(volatile long *flag) { while (!*flag) ; }", ("pointer",)),
-    "many": CFunction(
+    "is_odd": NativeFunction(
+        "long is_odd(long n) { return n & 1; }", ("int64",), returns_status=True
+    ),
+    "nothing": NativeFunction("void nothing(void) { }", ()),
+    "wait_for": NativeFunction(
+        "void wait_for(volatile long *flag) { while (!*flag) ; }", ("pointer",)
+    ),
+    "many": NativeFunction(
         f"void many(double *x, {', '.join(f'long i{n}, double d{n}' for n in range(12))}) {{ "
         + " ".join(f"x[i{n}] = d{n};" for n in range(12))
         + " }",

@@ -13,8 +13,7 @@ from anyshape.driver import Driver
 from anyshape.ir import dtypes
 from anyshape.ir.dtypes import DType
 from anyshape.ir.graph import Graph, TensorType
-from anyshape.ir.program import Program
-from anyshape.ir.steps import Launch, Step
+from anyshape.ir.program import Launch, Program, Step
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
 from anyshape.options import from_environment

@@ -10,7 +10,7 @@ from models import llama
 from programs import Sketch
 
 from anyshape.ir.loops import Kernel
-from anyshape.ir.steps import Launch
+from anyshape.ir.program import Launch
 from anyshape.ops import OPS
 from anyshape.passes.pipeline import INFERENCE
 from anyshape.schedule import refusals, schedule

@@ -10,7 +10,7 @@ import torch
 
 import anyshape
 from anyshape.ir import dtypes
-from anyshape.ir.steps import EagerCall
+from anyshape.ir.program import EagerCall
 from anyshape.targets.cpu.c import emit_c
 from anyshape.targets.triton.kernel import emit_triton
 

@@ -14,9 +14,9 @@ from anyshape.symbolic import (
     nested_parts,
     split_since,
     symbols_of_all,
-    to_c,
     to_python,
 )
+from anyshape.targets.cpu.sizes import to_c
 
 
 def partial_sums(count: int) -> list[Expr]:

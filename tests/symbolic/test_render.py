@@ -25,10 +25,10 @@ from anyshape.symbolic import (
     maximum,
     minimum,
     ne,
-    to_c,
     to_python,
-    to_triton,
 )
+from anyshape.targets.cpu.sizes import to_c
+from anyshape.targets.triton.sizes import to_triton
 from tests.symbolic.trees import Undefined, built, environments, signed_symbols, tree, value
 
 NAMES = ("x", "y", "z")

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from anyshape.errors import AnyshapeError, said, stage_of, versions
-from anyshape.ir.code import CFunction
+from anyshape.ir.code import NativeFunction
 from anyshape.options import Options
 from anyshape.runtime.cache import DiskCache, digest, roomy
 from anyshape.runtime.launch import Loaded
@@ -107,11 +107,11 @@ class Builder:
         cache = DiskCache.open(options.cache_dir) if options.cache else DiskCache(None)
         return cls(toolchain, cache, prelude)
 
-    def functions(self, wanted: Mapping[str, CFunction]) -> dict[str, Callable[..., Any]]:
+    def functions(self, wanted: Mapping[str, NativeFunction]) -> dict[str, Callable[..., Any]]:
         """A callable for each C function; names are content addresses."""
         return {name: found.call for name, found in self.load(wanted).items()}
 
-    def load(self, wanted: Mapping[str, CFunction]) -> dict[str, Loaded]:
+    def load(self, wanted: Mapping[str, NativeFunction]) -> dict[str, Loaded]:
         """Each C function; names are content addresses."""
         with self.lock:
             missing = {n: function for n, function in wanted.items() if n not in self.loaded}
@@ -119,7 +119,7 @@ class Builder:
                 self._load(missing)
             return {name: self.loaded[name] for name in wanted}
 
-    def _load(self, functions: Mapping[str, CFunction]) -> None:
+    def _load(self, functions: Mapping[str, NativeFunction]) -> None:
         texts = {n: functions[n].text + caller(n, functions[n]) for n in sorted(functions)}
         parts = dealt({name: len(text) for name, text in texts.items()}, cores())
         prelude = (self.prelude, CALLS_PRELUDE)

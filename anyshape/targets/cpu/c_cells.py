@@ -24,7 +24,7 @@ from anyshape.ir.loops import (
     SizeParam,
     Store,
 )
-from anyshape.symbolic import Dim, Symbol, to_c
+from anyshape.symbolic import Dim, Symbol
 from anyshape.targets.cpu.c_texts import (
     C_TYPES,
     HALF,
@@ -33,6 +33,7 @@ from anyshape.targets.cpu.c_texts import (
     c_combine,
     c_number,
 )
+from anyshape.targets.cpu.sizes import to_c
 from anyshape.targets.reduction_phases import Phases
 from anyshape.targets.scalar import c_scalar
 

@@ -13,7 +13,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from anyshape.ir.code import CFunction, CType
+from anyshape.ir.code import ArgType, NativeFunction
 
 CALLS_PRELUDE = """
 extern unsigned long long PyLong_AsUnsignedLongLongMask(void *);
@@ -27,7 +27,7 @@ extern char _Py_NoneStruct[];
 extern void *PyEval_SaveThread(void);
 extern void PyEval_RestoreThread(void *);
 """
-UNPACK: dict[CType, str] = {
+UNPACK: dict[ArgType, str] = {
     "pointer": "char *a{0} = (char *)PyLong_AsUnsignedLongLongMask(arguments[{0}]);",
     "int64": "long a{0} = PyLong_AsLong(arguments[{0}]);",
     "double": "double a{0} = PyFloat_AsDouble(arguments[{0}]);",
@@ -46,7 +46,7 @@ class Method(ctypes.Structure):
     )
 
 
-def caller(name: str, function: CFunction) -> str:
+def caller(name: str, function: NativeFunction) -> str:
     """The text of ``call_name``, which stands below that of the function."""
     count = len(function.argtypes)
     unpacked = "\n".join("    " + UNPACK[t].format(i) for i, t in enumerate(function.argtypes))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from anyshape.ir.buffers import Buffer, BufferRef, StepArg
 from anyshape.ir.dtypes import DType, bfloat16, float16, float32, float64
-from anyshape.ir.steps import Call, LibraryCall, NativeArg, NativeKind, TensorArg
+from anyshape.ir.program import Call, LibraryCall, NativeArg, NativeKind, TensorArg
 from anyshape.symbolic import Dim
 
 LINEAR = "torch.nn.functional.linear"

@@ -1,7 +1,7 @@
 """A native region as C: one small function a different step, and a table that says which runs on
 what.
 
-In: a ``NativeRegion`` of a program. Out: a ``CFunction``, and what each entry of its table is.
+In: a ``NativeRegion`` of a program. Out: a ``NativeFunction``, and what each entry of its table is.
 Equal steps, of equal layers say, share one function: they differ in the operands they are handed,
 which are places in one array of pointers ``v`` (table entries, buffers, tensor handles). Nothing
 that differs between processes (addresses) is in the text, so that the disk cache serves it.
@@ -17,21 +17,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anyshape.ir.buffers import Buffer, BufferRef
-from anyshape.ir.code import CFunction, CType, Reference
+from anyshape.ir.code import ArgType, NativeFunction, Reference
 from anyshape.ir.dtypes import DType, float64
 from anyshape.ir.loops import Kernel, PointerParam, ScalarParam, SizeParam
-from anyshape.ir.program import Program
-from anyshape.ir.scalars import Operand, Scalar, ScalarInput
-from anyshape.ir.steps import (
+from anyshape.ir.program import (
     Assertion,
     Call,
     Free,
     Launch,
     LibraryCall,
     NativeRegion,
+    Program,
     TensorArg,
     View,
 )
+from anyshape.ir.scalars import Operand, Scalar, ScalarInput
 from anyshape.ops.layout import numel
 from anyshape.symbolic import (
     AllOf,
@@ -42,8 +42,8 @@ from anyshape.symbolic import (
     Relation,
     Symbol,
     nested_parts,
-    to_c,
 )
+from anyshape.targets.cpu.sizes import to_c
 
 DELETE = "aoti_torch_delete_tensor_object"
 FROM_BLOB = "aoti_torch_create_tensor_from_blob"
@@ -69,7 +69,7 @@ def emit_native_region(
     *,
     hollow: bool = False,
     apart: bool = False,
-) -> tuple[CFunction, tuple[Reference, ...]]:
+) -> tuple[NativeFunction, tuple[Reference, ...]]:
     """Prints the native region as C, and says what the entries of its table are.
 
     ``hollow`` is for measuring: an operator called by name only allocates what it would return, and
@@ -119,9 +119,9 @@ class _Printer:
     rows: list[tuple[str, tuple[Slot, ...]]] = field(default_factory=list)
     own: list[str] = field(default_factory=list)  # with ``apart``: the size of each buffer
 
-    def emit(self, name: str) -> tuple[CFunction, tuple[Reference, ...]]:
+    def emit(self, name: str) -> tuple[NativeFunction, tuple[Reference, ...]]:
         parameters = ["void **table", "char *arena"]
-        types: list[CType] = ["pointer", "pointer"]
+        types: list[ArgType] = ["pointer", "pointer"]
         for index, buffer in enumerate(self.region.outer):
             if self.buffers[buffer].role == "constant":
                 self.pointers[buffer] = self._entry(("constant", buffer))
@@ -150,7 +150,7 @@ class _Printer:
             self._step(step)
         given = [f"f{i}" for i, s in enumerate(self.region.scalars) if _is_float(s)]
         text = self._text(name, parameters, given, rooms)
-        return CFunction(text, tuple(types), returns_status=True), tuple(self.table)
+        return NativeFunction(text, tuple(types), returns_status=True), tuple(self.table)
 
     # --- the whole ---
 
@@ -506,9 +506,9 @@ def _c_float(number: float) -> str:
     )
 
 
-def argument_types(kernel: Kernel) -> tuple[CType, ...]:
+def argument_types(kernel: Kernel) -> tuple[ArgType, ...]:
     """How a kernel's parameters are passed, in order."""
-    kinds: dict[type, Callable[[Any], CType]] = {
+    kinds: dict[type, Callable[[Any], ArgType]] = {
         PointerParam: lambda _: "pointer",
         SizeParam: lambda _: "int64",
         ScalarParam: lambda param: "double" if param.dtype.is_floating else "int64",

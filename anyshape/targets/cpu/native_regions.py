@@ -19,10 +19,7 @@ from anyshape.ir.buffers import Buffer, BufferRef, references
 from anyshape.ir.dtypes import DType, float32, float64
 from anyshape.ir.established import established_in
 from anyshape.ir.loops import Load, PointerParam
-from anyshape.ir.program import Program
-from anyshape.ir.scalars import Operand, Scalar, ScalarInput
-from anyshape.ir.steps import (
-    NEW_MEMORY,
+from anyshape.ir.program import (
     Allocate,
     Assertion,
     Call,
@@ -31,10 +28,11 @@ from anyshape.ir.steps import (
     Launch,
     LibraryCall,
     NativeRegion,
+    Program,
     Step,
     View,
-    ViewCall,
 )
+from anyshape.ir.scalars import Operand, Scalar, ScalarInput
 from anyshape.schedule.arena import Arena, Known, Life, apart, plan_arena
 from anyshape.symbolic import (
     AllOf,
@@ -60,6 +58,11 @@ Run = list[tuple[int, Step]]
 
 def form_native_regions(program: Program, facts: Facts, *, library: bool = True) -> Program:
     """Groups what can be done without Python. ``library``: can C call torch's library?"""
+    program = program.with_bodies(
+        lambda body: replace(
+            body, program=form_native_regions(body.program, body.facts, library=library)
+        )
+    )
     native = _native_steps(program, library)
     memory = _memory(program)
     steps: list[Step] = []
@@ -183,8 +186,8 @@ class _Memory:
 def _memory(program: Program) -> _Memory:
     lies_in: dict[str, tuple[str, ...]] = {}
     for step in program.steps:
-        if isinstance(step, (View, ViewCall)) or (isinstance(step, Call) and step.may_alias):
-            lies_in.update(dict.fromkeys(step.defines(), tuple(step.reads())))
+        if bases := tuple(step.may_lie_in()):
+            lies_in.update(dict.fromkeys(step.defines(), bases))
     needed = _last_uses(program)
     for name, bases in reversed(lies_in.items()):  # what a buffer lies in is made before it
         for base in bases:
@@ -472,7 +475,7 @@ def _fresh(step: Step) -> tuple[str, ...]:
     """What the step makes in memory of its own."""
     if isinstance(step, Allocate):
         return (step.buffer,)
-    if isinstance(step, Call) and (step.function in NEW_MEMORY or _is_product(step)):
+    if (isinstance(step, ExternCall) and step.new_memory) or _is_product(step):
         return tuple(step.defines())
     return ()
 

@@ -30,10 +30,11 @@ from anyshape.ir.loops import (
     index_names,
     operands,
 )
-from anyshape.symbolic import Dim, Symbol, to_triton
+from anyshape.symbolic import Dim, Symbol
 from anyshape.targets.reduction_phases import Phases, analyse
 from anyshape.targets.scalar import triton_scalar
 from anyshape.targets.triton.schedules import KernelSchedule, default_schedule
+from anyshape.targets.triton.sizes import to_triton
 
 HEADER = """import triton
 import triton.language as tl

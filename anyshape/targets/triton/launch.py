@@ -1,6 +1,6 @@
 """Triton kernels of this process: compiled when a schedule is first chosen, launched by address.
 
-In: ``TritonFunction``s. Out: functions that take addresses and numbers, as kernels of other targets
+In: ``DeviceFunction``s. Out: functions that take addresses and numbers, as kernels of other targets
 do. A launch reads the caller's current stream. Triton is handed the types of the parameters, so
 that it specializes on no value.
 """
@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from anyshape.ir.code import CFunction, CType, TritonFunction
+from anyshape.ir.code import ArgType, DeviceFunction, NativeFunction
 from anyshape.ir.loops import Kernel, Param, PointerParam, ScalarParam
 from anyshape.optional import require
 from anyshape.runtime.launch import Loaded
@@ -73,7 +73,7 @@ def _type(param: Param, wide: bool) -> str:
 
 
 def compile_kernel(
-    function: TritonFunction, schedule: KernelSchedule, directory: Path, target: Any = None
+    function: DeviceFunction, schedule: KernelSchedule, directory: Path, target: Any = None
 ) -> Any:
     """Triton's compiled kernel, for the current device where no ``target`` is named."""
     triton = require("triton")
@@ -90,7 +90,7 @@ def compile_kernel(
 _numbers = itertools.count()
 
 
-def _jit_function(function: TritonFunction, schedule: KernelSchedule, directory: Path) -> Any:
+def _jit_function(function: DeviceFunction, schedule: KernelSchedule, directory: Path) -> Any:
     """Triton reads the source of a function from a file."""
     path = directory / f"{function.name}_{next(_numbers)}.py"
     path.write_text(emit_triton(function.kernel, function.name, schedule))
@@ -120,7 +120,7 @@ class Launcher:
     ``chosen``: what to launch, by sizes and by the lowest bits of all addresses.
     """
 
-    function: TritonFunction
+    function: DeviceFunction
     device: int
     directory: Callable[[], Path]
     chooser: Chooser
@@ -222,7 +222,7 @@ def driver_entry() -> int:
     return ctypes.cast(found, ctypes.c_void_p).value or 0
 
 
-def direct_launch(kernel: Kernel) -> tuple[str, CFunction] | None:
+def direct_launch(kernel: Kernel) -> tuple[str, NativeFunction] | None:
     """A C function that launches kernels of so many parameters by the driver, None for kernels
     that take floats. Each argument is 8 bytes, of which the driver takes the lower ones."""
     if any(isinstance(p, ScalarParam) and p.dtype.is_floating for p in kernel.params):
@@ -242,9 +242,9 @@ long {name}(void *entry, void *function, void *stream, long tiles, long threads,
     return launch(function, tiles, 1, 1, threads, 1, 1, shared, stream, values, 0);
 }}
 """
-    types: list[CType] = ["pointer", "pointer", "pointer"]
+    types: list[ArgType] = ["pointer", "pointer", "pointer"]
     types += ["int64"] * (3 + count)
-    return name, CFunction(text, tuple(types), returns_status=True)
+    return name, NativeFunction(text, tuple(types), returns_status=True)
 
 
 def _refused(*arguments: Any) -> int:
@@ -260,7 +260,7 @@ class TritonLoader:
     files: list[tempfile.TemporaryDirectory[str]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def load(self, wanted: Mapping[str, TritonFunction], builder: Builder) -> Mapping[str, Loaded]:
+    def load(self, wanted: Mapping[str, DeviceFunction], builder: Builder) -> Mapping[str, Loaded]:
         """Launchers by name. No kernel is compiled before it is launched; ``builder`` builds the
         C functions that hand arguments to the driver."""
         calls = {name: direct_launch(function.kernel) for name, function in wanted.items()}

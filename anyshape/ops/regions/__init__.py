@@ -1,0 +1,6 @@
+"""Rows that run graphs: loops and branches that data may decide, and how they are built."""
+
+from anyshape.ops.regions import rows
+from anyshape.ops.regions.build import RegionRefused, branch, loop
+
+__all__ = ["RegionRefused", "branch", "loop", "rows"]

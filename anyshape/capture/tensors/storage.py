@@ -33,7 +33,7 @@ from anyshape.ops.layout import (
     strides_in_order,
 )
 from anyshape.ops.parts import Part
-from anyshape.ops.rules import dim_of
+from anyshape.ops.rules import dim_of, is_empty
 from anyshape.ops.table import Pointwise
 from anyshape.ops.table import View as LoweredView
 from anyshape.symbolic import Condition, Dim, all_of, any_of, eq, ge, gt, le, maximum
@@ -59,12 +59,17 @@ def way_of(recorder: Recorder, value: Value) -> tuple[Value, list[View]]:
 
 # ---- strides as numbers --------------------------------------------------------------------------
 def strides_as_eager(domain: RecordingDomain, x: TensorValue) -> Shape:
-    """Those of its type where every size is two at least, which is guarded; else what its layout
-    rule says of these very sizes, and of the strides of what is handed in."""
+    """Those of its type for what is made row by row, and where every size is two at least, which is
+    guarded; else what its layout rule says of these very sizes, and of the strides of what is
+    handed in."""
     recorder, kind = domain.recorder, x.value.tensor
     source, cx = recorder.source_of(x.value), recorder.cx
     if source is not None and not source.is_pinned:
         return _strides_handed_in(recorder, x.value, source)
+    root, _ = way_of(recorder, x.value)
+    maker = recorder.builder.makers.get(root)
+    if maker is not None and maker.op in OPS and _lies_in_rows(recorder, maker):
+        return _strides_in_rows(recorder, kind)
     several = [ge(size, 2) for size in kind.shape]
     if any(cx.known(c) is None and cx.hint(c) is None for c in several):
         return _strides_of_some(cx, kind)
@@ -72,6 +77,14 @@ def strides_as_eager(domain: RecordingDomain, x: TensorValue) -> Shape:
         assert all(map(recorder.decide, several))
         return kind.strides
     return _Retyped(recorder).type_of(x.value).strides
+
+
+def _strides_in_rows(recorder: Recorder, kind: TensorType) -> Shape:
+    """Of a view of what is new and row-major: eager counts a size of 0 as 1."""
+    order = dense_order(kind.shape, kind.strides)
+    if order is None or not is_empty(recorder.cx, kind):
+        return kind.strides
+    return strides_in_order(tuple([maximum(size, 1) for size in kind.shape]), order)
 
 
 def _strides_of_some(cx: TypeContext, kind: TensorType) -> Shape:

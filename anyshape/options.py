@@ -137,6 +137,12 @@ def installs(environ: Mapping[str, str] = os.environ) -> Literal["", "named", "e
     return "everything" if asked.strip().lower() == "everything" else "named"
 
 
+def set_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables of the environment that are read here, those that are set."""
+    read = ("CC", "XDG_CACHE_HOME")
+    return {n: v for n, v in environ.items() if n.startswith("ANYSHAPE_") or n in read}
+
+
 def tells_progress(environ: Mapping[str, str] = os.environ) -> bool:
     """Whether the tools say what takes long: ANYSHAPE_PROGRESS=0 silences them."""
     return _truthy(environ.get("ANYSHAPE_PROGRESS") or "1")

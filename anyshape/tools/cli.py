@@ -23,7 +23,7 @@ from anyshape.dispatch.stats import counted
 from anyshape.errors import CODES, AnyshapeError
 from anyshape.options import from_environment, list_options, near
 from anyshape.runtime.cache import DiskCache
-from anyshape.tools import break_pages, demo, models
+from anyshape.tools import break_pages, demo, doctor, models
 from anyshape.tools.models import Recipe
 
 DTYPES = {name: getattr(torch, name) for name in ("float32", "bfloat16", "float16", "float64")}
@@ -59,6 +59,8 @@ def parser() -> argparse.ArgumentParser:
     kept.set_defaults(run=print_cache)
     codes = commands.add_parser("errors", help="what each error code means (docs/errors.md)")
     codes.set_defaults(run=print_errors)
+    health = commands.add_parser("doctor", help="what this machine can do, and what is missing")
+    health.set_defaults(run=print_health)
     breaks = commands.add_parser("breaks", help="what each graph break means (docs/breaks)")
     breaks.add_argument("names", nargs="*", metavar="ID", help="default: a list of them")
     breaks.add_argument("--write", type=Path, metavar="FOLDER", help="write all pages there")
@@ -165,6 +167,12 @@ def print_cache(arguments: argparse.Namespace) -> int:
 def print_errors(arguments: argparse.Namespace) -> int:
     print(errors_page(), end="")
     return 0
+
+
+def print_health(arguments: argparse.Namespace) -> int:
+    findings = doctor.examine()
+    print("\n".join([doctor.verdict(findings), *map(str, findings)]))
+    return 1 if any(finding.state == "wrong" for finding in findings) else 0
 
 
 def print_breaks(arguments: argparse.Namespace) -> int:

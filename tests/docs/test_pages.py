@@ -47,7 +47,9 @@ def test_targets_of_make_are_there(name: str) -> None:
 
 def test_commands_of_anyshape_are_understood() -> None:
     text = "\n".join(page.read_text() for page in PAGES.values())
-    commands = re.findall(r"(?:`|\$ )anyshape ((?:demo|options|errors|cache)[^`#\n]*)", text)
+    commands = re.findall(
+        r"(?:`|\$ )anyshape ((?:demo|options|errors|cache|breaks|doctor)[^`#\n]*)", text
+    )
     assert len(commands) > 3
     for command in commands:
         cli.parser().parse_args(shlex.split(command))

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from email import message_from_string
 from pathlib import Path
@@ -110,3 +111,27 @@ def test_torch_finds_the_backend_by_its_name(wheel: zipfile.ZipFile, tmp_path: P
         capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+
+
+def test_the_source_distribution_builds_the_same_wheel(
+    wheel: zipfile.ZipFile, tmp_path: Path
+) -> None:
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, tmp_path)
+    shutil.copytree(ROOT / "anyshape", tmp_path / "anyshape", ignore=lambda _, names: {"__pycache__"} & {*names})  # fmt: skip
+
+    def build(kind: str, folder: Path) -> str:
+        program = BUILD.replace("build_wheel", f"build_{kind}")
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(tmp_path / "out")],
+            cwd=folder, capture_output=True, text=True, timeout=100, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()[-1]
+
+    archive = tmp_path / "out" / build("sdist", tmp_path)
+    with tarfile.open(archive) as sources:
+        sources.extractall(tmp_path / "unpacked", filter="data")
+    (folder,) = (tmp_path / "unpacked").iterdir()
+    with zipfile.ZipFile(tmp_path / "out" / build("wheel", folder)) as built:
+        assert sorted(built.namelist()) == sorted(wheel.namelist())

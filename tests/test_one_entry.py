@@ -39,7 +39,6 @@ NOT_YET = {
     "capture/recording/batch_of_one.py": "strides of dimensions of size 1",
     "capture/recording/scalar_contents.py": "integers in tensors without dimensions",
     "capture/tensors/torchmap.py": "how torch's callables take sizes and tensors one by one",
-    "schedule/analysis.py": "what costs much",
 }
 
 

@@ -26,10 +26,12 @@ Result = Literal["same", "bool", "given"]
 
 @dataclass(frozen=True, slots=True)
 class ScalarOp:
-    """One scalar operator: how many operands, and whether its result is of their dtype."""
+    """One scalar operator: how many operands, whether its result is of their dtype, and what it
+    costs beside an addition."""
 
     arity: int
     result: Result = "same"
+    cost: int = 1
 
 
 def _table() -> dict[str, ScalarOp]:
@@ -49,8 +51,17 @@ def _table() -> dict[str, ScalarOp]:
         *("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "signbit"),
         *("logical_and", "logical_or", "logical_xor", "logical_not"),
     }
-    table = {name: ScalarOp(1, "bool" if name in to_bool else "same") for name in unary.split()}
-    table |= {name: ScalarOp(2, "bool" if name in to_bool else "same") for name in binary.split()}
+    costs = dict.fromkeys(
+        "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh "
+        "acosh atanh erf erfp1 erfc erfinv lgamma digamma sigmoid pow fmod mod floordiv hypot "
+        "nextafter".split(),
+        8,
+    ) | {"div": 3, "sqrt": 3, "rsqrt": 4, "reciprocal": 3}
+    table = {
+        name: ScalarOp(arity, "bool" if name in to_bool else "same", costs.get(name, 1))
+        for arity, names in ((1, unary), (2, binary))
+        for name in names.split()
+    }
     table["where"] = ScalarOp(3, "given")
     table["cast"] = ScalarOp(1, "given")
     return table

@@ -73,6 +73,7 @@ activation(
     "silu",
     "input, inplace=False",
     lambda b, x, inplace=False: b.div(x, b.add(1.0, b.exp(b.neg(x)))),
+    costly=True,
     vjp=activations.SILU,
 )
 
@@ -84,7 +85,7 @@ def _gelu(b: Any, x: Any, *, approximate: str = "none") -> Any:
     return b.mul(b.mul(x, 0.5), b.erfp1(b.mul(x, 0.7071067811865476)))
 
 
-activation("gelu", "input, *, approximate='none'", _gelu, vjp=activations.GELU)
+activation("gelu", "input, *, approximate='none'", _gelu, costly=True, vjp=activations.GELU)
 
 
 def _leaky_relu(b: Any, x: Any, negative_slope: Any = 0.01, inplace: bool = False) -> Any:
@@ -141,6 +142,7 @@ activation(
     _softplus,
     autocast="float32",
     wide_numbers=FACTORS,
+    costly=True,
     vjp=activations.SOFTPLUS,
 )
 op(
@@ -161,6 +163,7 @@ activation(
     "mish",
     "input, inplace=False",
     lambda b, x, inplace=False: b.mul(x, b.tanh(b.log1p(b.exp(x)))),
+    costly=True,
     vjp=activations.MISH,
 )
 

@@ -234,6 +234,7 @@ op(
     spellings=("torch.Tensor.div", "torch.divide", "torch.Tensor.divide"),
     overload=_div_row,
     lower=Pointwise(_div),
+    costly=True,
     raises=True,
     wide_numbers=frozenset({1}),
     divisor=1,
@@ -278,6 +279,7 @@ binary(
     "floor_divide",
     lambda b, x, y: b.floordiv(x, y),
     operators=("floordiv",),
+    costly=True,
     type=_quotient_type,
     raises=True,
     wide_numbers=frozenset({1}),
@@ -307,6 +309,7 @@ binary(
     "remainder",
     lambda b, x, y: b.mod(x, y),
     operators=("mod",),
+    costly=True,
     type=_quotient_type,
     raises=True,
     divisor=1,
@@ -321,7 +324,14 @@ op(
     raises=True,
     divisor=0,
 )
-binary("fmod", lambda b, x, y: b.fmod(x, y), type=_quotient_type, raises=True, divisor=1)
+binary(
+    "fmod",
+    lambda b, x, y: b.fmod(x, y),
+    type=_quotient_type,
+    raises=True,
+    divisor=1,
+    costly=True,
+)
 
 
 def _pow(b: Any, x: Any, y: Any) -> Any:
@@ -372,6 +382,7 @@ op(
     autocast="float32",
     spellings=("torch.Tensor.pow", "operator.pow", "torch.Tensor.__pow__"),
     lower=Pointwise(_pow),
+    costly=True,
 )
 op(
     "rpow",
@@ -477,6 +488,7 @@ for _name, _of in (("fmax", "fmax"), ("fmin", "fmin")):
 binary(
     "atan2",
     lambda b, x, y: b.atan2(x, y),
+    costly=True,
     dtype=floated,
     aliases=("torch.arctan2", "torch.Tensor.arctan2"),
 )

@@ -11,6 +11,7 @@ from typing import Any
 
 from anyshape.ir.dtypes import DType, bool_, int64
 from anyshape.ir.graph import Arg, TensorType
+from anyshape.ir.loops import SCALAR_OPS
 from anyshape.ops import parts, ranges, write_back
 from anyshape.ops.binary import scaled
 from anyshape.ops.context import OpError, TypeContext
@@ -33,6 +34,8 @@ from anyshape.ops.rules import (
 from anyshape.ops.table import AutocastClass, OpDef, Pointwise, op
 
 Body = Callable[..., Any]
+COSTLY = 8
+"""Additions that an operator costs from which on its row is costly."""
 
 
 def unary(
@@ -58,6 +61,7 @@ def unary(
         spellings=(*spellings, *aliases),
         type=laid_like_first(rule) if laid_like else rule,
         lower=Pointwise(body, "own" if own else "result"),
+        costly=name in SCALAR_OPS and SCALAR_OPS[name].cost >= COSTLY,
         autocast=autocast,
         vjp=elementwise.UNARY.get(name),
     )

@@ -278,6 +278,7 @@ class OpDef:
     views_where: Callable[[Any, Node], bool] | None = None
     new_view: bool = False
     keeps_elements: bool = False
+    costly: bool = False
     wide_numbers: frozenset[int | str] = frozenset()
     number_first: str | None = None
     divisor: int | None = None
@@ -343,7 +344,8 @@ def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     argument always (``view``) or depending on its layout (``maybe``, then ``views_where(cx, node)``
     says when, if it can be said; without a copy the result is the argument itself, or, with
     ``new_view``, another object). ``keeps_elements``: a result of its argument's type has its
-    argument's elements. ``write_back`` (``write_back.py``) and ``part`` (``parts.py``) say which
+    argument's elements. ``costly``: an element is cheaper to keep and load than to compute once for
+    each reader. ``write_back`` (``write_back.py``) and ``part`` (``parts.py``) say which
     elements of the argument those of the view are. ``autocast``: the class of
     operators that autocast puts it in. What touches a ``resource`` is never removed or merged, and
     stays in order with others that do.

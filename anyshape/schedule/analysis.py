@@ -26,13 +26,6 @@ from anyshape.symbolic import Facts, Symbol
 Kind = Literal["kernel", "view", "step", "scatter"]
 Place: TypeAlias = int | Fraction
 """Where in the program: a position of the graph, or between two of them."""
-COSTLY = frozenset(
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh "
-    "tanh asinh acosh atanh "
-    "erf erfc erfinv lgamma digamma sigmoid pow gelu silu mish softplus div floordiv "
-    "remainder fmod "
-    "index_select gather index".split()
-)
 
 
 @dataclass(slots=True, eq=False)
@@ -200,7 +193,7 @@ def _weight(found: Analysis, node: Node, sources: set[int]) -> int:
         return 0 if node.op in ("full", "arange") else 100
     tensors = sum(found.producer.get(v) is None for v in set(node.inputs()))
     heavy = tensors + sum(found.weights[s] >= 100 for s in sources)
-    if heavy > 1 or node.op in COSTLY:
+    if heavy > 1 or row.costly:
         return 100
     return 1 + sum(found.weights[s] for s in sources if found.weights[s] < 100)
 

@@ -19,7 +19,7 @@ from typing import Literal
 from anyshape.ir.graph import Node, Value, row_major
 from anyshape.ops.layout import numel
 from anyshape.ops.table import Pointwise, Reduce, Scan
-from anyshape.schedule.analysis import COSTLY, Analysis, Place, numbers_of
+from anyshape.schedule.analysis import Analysis, Place, numbers_of
 from anyshape.schedule.draft import Cell, Draft, Symbols
 from anyshape.schedule.indices import (
     Index,
@@ -345,9 +345,9 @@ class _Attempt:
         """
         if self._reduces(node):
             return True  # its own row decides
-        return isinstance(self.found.ops[node.op].lower, Pointwise) and (
-            node.op not in COSTLY or self.found.over_reductions[self.found.producer[node.output]]
-        )
+        row, position = self.found.ops[node.op], self.found.producer[node.output]
+        cheap = not row.costly or self.found.over_reductions[position]
+        return isinstance(row.lower, Pointwise) and cheap
 
     def _reduces(self, node: Node) -> bool:
         return isinstance(self.found.ops[node.op].lower, Reduce)
@@ -401,7 +401,7 @@ class _Attempt:
         """Would computing it here repeat costly work?"""
         if len(places) > 4:
             return "it is read at many places"
-        if self.found.nodes[position].op not in COSTLY:
+        if not self.found.ops[self.found.nodes[position].op].costly:
             return None
         if self.found.over_reductions[position] and not self.reduction_axes:
             return None  # what it is broadcast to will be the rows

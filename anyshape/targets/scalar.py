@@ -160,18 +160,6 @@ C_SUFFIXES: Mapping[str, str] = MappingProxyType(
     }
 )
 
-COSTS: Mapping[str, int] = MappingProxyType(
-    dict.fromkeys(
-        "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh "
-        "tanh asinh acosh "
-        "atanh erf erfp1 erfc erfinv lgamma digamma sigmoid pow fmod mod floordiv hypot "
-        "nextafter".split(),
-        8,
-    )
-    | {"div": 3, "sqrt": 3, "rsqrt": 4, "reciprocal": 3}
-)
-"""What an operator costs beside an addition, for grain sizes and for what is worth keeping."""
-
 _LIBDEVICE = (
     "tan asin acos atan sinh cosh asinh acosh atanh erfc erfinv lgamma log10 atan2 "
     "pow fmod copysign hypot "

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from anyshape.costs import COSTS as COST_MODEL
+from anyshape.costs import COSTS
 from anyshape.ir.dtypes import float16
 from anyshape.ir.loops import (
+    SCALAR_OPS,
     Axis,
     Kernel,
     Load,
@@ -33,7 +34,6 @@ from anyshape.targets.cpu.c_texts import (
 )
 from anyshape.targets.cpu.prelude import prelude
 from anyshape.targets.reduction_phases import analyse, lane, step_of, thresholds, turned
-from anyshape.targets.scalar import COSTS
 
 CHUNK = 2048
 """Cells of the innermost axis that one thread takes at a time."""
@@ -476,7 +476,7 @@ class _Emitter(LanePrinter):
         for n, element in enumerate(kernel.elements):
             if (
                 isinstance(element, Op)
-                and COSTS.get(element.op, 1) >= 8
+                and SCALAR_OPS[element.op].cost >= 8
                 and phases.in_row(n)
                 and len(used.get(n, ())) > 1
             ):
@@ -525,11 +525,11 @@ class _Emitter(LanePrinter):
     def _enough_work(self) -> str | None:
         """C text of "worth sharing among threads"; None where it is known not to be."""
         cost = sum(
-            COSTS.get(e.op, 1) if isinstance(e, Op) else 1
+            SCALAR_OPS[e.op].cost if isinstance(e, Op) else 1
             for e in self.kernel.elements
             if isinstance(e, (Op, Load, Reduce))
         )
-        least = COST_MODEL.cells_for_threads(cost)
+        least = COSTS.cells_for_threads(cost)
         cells: Dim = 1
         for axis in (*self.kernel.axes, *self.kernel.reduction_axes):
             cells = cells * axis.extent

@@ -9,12 +9,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from anyshape.ir.loops import Axis, Const, Element, Load, Op, Reduce, Scan, Store, operands
+from anyshape.ir.loops import (
+    SCALAR_OPS,
+    Axis,
+    Const,
+    Element,
+    Load,
+    Op,
+    Reduce,
+    Scan,
+    Store,
+    operands,
+)
 from anyshape.symbolic import Dim
 from anyshape.targets.cpu.c_cells import CellPrinter
 from anyshape.targets.cpu.c_texts import C_TYPES, HALF, c_combine, c_identity, c_join
 from anyshape.targets.reduction_phases import specialize, step_of
-from anyshape.targets.scalar import COSTS
 
 WIDE = 64
 """Accumulators of a cheap reduction."""
@@ -162,7 +172,7 @@ class LanePrinter(CellPrinter):
         least = min((self.elements[n].dtype.size_bytes for n in body), default=4)
         if least == 1:
             return [(lanes, lanes) for lanes in (WIDE, BYTES)]
-        costs = [COSTS.get(e.op, 1) for n in body if isinstance(e := self.elements[n], Op)]
+        costs = [SCALAR_OPS[e.op].cost for n in body if isinstance(e := self.elements[n], Op)]
         cheap = sum(costs) <= 12 and max(costs, default=0) < 8
         width = WIDE if cheap and not self.splits else max(NARROW, WIDE // least)
         return [*([(width, 2 * width)] if width > NARROW else []), (NARROW, NARROW)]

@@ -63,11 +63,19 @@ op(
     spellings=("torch.Tensor.vdot",),
     expand=lambda b, x, y: b.dot(x, y),
 )
+
+
+def _vecdot_expand(b: Any, x: Any, y: Any, *, dim: Any = -1) -> Any:
+    if len(x.shape) == len(y.shape) == 1:
+        b.cx.require(eq(x.shape[0], y.shape[0]), "inconsistent tensor size in dot")
+    return b.sum(b.mul(x, y), dim)
+
+
 op(
     "vecdot",
     "x, y, *, dim=-1",
     torch="torch.linalg.vecdot",
-    expand=lambda b, x, y, *, dim=-1: b.sum(b.mul(x, y), dim),
+    expand=_vecdot_expand,
 )
 
 

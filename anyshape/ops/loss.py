@@ -354,6 +354,7 @@ def _bce_logits_expand(
     reduction: Any = "mean",
     pos_weight: Any = None,
 ) -> Any:
+    require_sizes(b.cx, y.shape, x.shape, "Target size must be the same as input size")
     p, q = (cast(b, v, wide(v.dtype)) for v in (x, y))
     log_weight = b.logsigmoid(p)
     if pos_weight is not None:

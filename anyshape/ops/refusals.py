@@ -17,7 +17,7 @@ from anyshape.ir.dtypes import Category
 from anyshape.ir.graph import Arg
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops.context import OpError
-from anyshape.ops.rules import tensors_of
+from anyshape.ops.rules import is_tensor, tensor, tensors_of
 from anyshape.ops.table import OPS
 
 _NO_BOOLS = """
@@ -49,6 +49,32 @@ LIMITS: Mapping[str, Mapping[str, tuple[float, float]]] = MappingProxyType(
     }
 )
 """The least and the greatest number that eager takes, by row and parameter."""
+
+
+RANKS: Mapping[str, tuple[tuple[int, ...] | None, ...]] = MappingProxyType(
+    {
+        **dict.fromkeys(("dot", "vdot", "outer"), ((1,), (1,))),
+        "addr": ((0, 1, 2), (1,), (1,)),
+        "addmv": ((0, 1), (2,), (1,)),
+        "addbmm": ((0, 1, 2), (3,), (3,)),
+        "trace": ((2,),),
+        "diag": ((1, 2),),
+        "linear": (None, (1, 2)),
+        "bilinear": (None, None, (3,), (1,)),
+        "corrcoef": ((0, 1, 2),),
+    }
+)
+"""How many dimensions eager takes, by row and position of an operand; None: the type rule knows."""
+
+
+def refuse_ranks(name: str, args: tuple[Arg, ...]) -> None:
+    """Raises ``OpError`` where eager refuses an operand for the number of its dimensions."""
+    for arg, taken in zip(args, RANKS.get(name.rstrip("_"), ())):
+        if taken is None or not is_tensor(arg):
+            continue
+        rank = tensor(arg).rank
+        if rank not in taken:
+            raise OpError(f"{name} takes tensors of {taken} dimensions, got {rank}")
 
 
 def refuse_numbers(name: str, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]) -> None:

@@ -21,6 +21,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 
 import anyshape
 from anyshape.ops import OPS
+from anyshape.ops.refusals import RANKS
 from anyshape.ops.table import Pointwise, Scatter, Structural
 from tests.ops.test_op_db import row_of
 
@@ -125,6 +126,61 @@ def test_data_that_eager_refuses_is_refused(name: str, read: bool) -> None:
             wanted = raised(entry.op, *clones(bad), **kwargs)
             assert raised(fast, *clones(bad)) is wanted, what
             assert raised(fast, *clones(good)) is None, what
+
+
+def without_elements(args: Any) -> Iterator[tuple[str, Any]]:
+    """The arguments, one dimension of one tensor of no elements."""
+    for n, tensor in enumerate(tensors_in(args)):
+        for d in range(tensor.dim()):
+            if tensor.shape[d]:
+                yield f"{n} along {d}", replaced(args, tensor, tensor.narrow(d, 0, 0).clone())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_along_a_dimension_is_refused_as_eager_refuses_it(name: str) -> None:
+    entry, seen = CASES[name], set()
+    for args, kwargs in samples(entry):
+        if raised(entry.op, *clones(args), **kwargs):
+            continue
+        for what, bad in without_elements(args):
+            wanted = raised(entry.op, *clones(bad), **kwargs)
+            if not wanted or what in seen:
+                continue
+            seen.add(what)
+            with torch.no_grad():
+                fast = anyshape.compile(program(entry, kwargs, read=False))
+                assert raised(fast, *clones(bad)) is wanted, what
+
+
+RANKED: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
+    "dot": (torch.dot, (1, 1)),
+    "vdot": (torch.vdot, (1, 1)),
+    "outer": (torch.outer, (1, 1)),
+    "addr": (torch.addr, (2, 1, 1)),
+    "addmv": (torch.addmv, (1, 2, 1)),
+    "addbmm": (torch.addbmm, (2, 3, 3)),
+    "trace": (torch.trace, (2,)),
+    "diag": (torch.diag, (2,)),
+    "linear": (torch.nn.functional.linear, (2, 2)),
+    "bilinear": (torch.nn.functional.bilinear, (2, 2, 3, 1)),
+    "corrcoef": (torch.corrcoef, (2,)),
+}
+
+
+@pytest.mark.parametrize("name", RANKED)
+def test_a_rank_that_eager_refuses_is_refused_where_nobody_reads(name: str) -> None:
+    function, ranks = RANKED[name]
+    for position, change in itertools.product(range(len(ranks)), (-1, 1)):
+        wanted = [n + change * (i == position) for i, n in enumerate(ranks)]
+        if min(wanted) < 0:
+            continue
+        args = [torch.ones((3,) * n) for n in wanted]
+        fast = anyshape.compile(lambda *xs: (function(*xs), OTHER + 1)[1])
+        assert raised(fast, *args) is raised(function, *args), (position, change)
+
+
+def test_the_ranks_that_rows_take_are_tested() -> None:
+    assert set(RANKS) == set(RANKED)
 
 
 def test_the_data_finds_operators_that_raise() -> None:

@@ -72,7 +72,7 @@ from anyshape.ir.scalars import (
 )
 from anyshape.ops.build import Builder, BuilderMark
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
-from anyshape.ops.refusals import refuse_dtypes, refuse_numbers
+from anyshape.ops.refusals import refuse_dtypes, refuse_numbers, refuse_ranks
 from anyshape.ops.table import OPS
 from anyshape.symbolic import (
     Condition,
@@ -427,6 +427,7 @@ class Recorder:
             args, kwargs = with_integers(builder, self.held, name, args, kwargs, *known)
             args = as_eager_sees(builder, name, args)
             refuse_dtypes(name, (*args, *kwargs.values()))
+            refuse_ranks(name, args)
             refuse_overlaps(builder, name, args, kwargs)
             refuse_numbers(name, args, kwargs)
             check_numbers(builder, name, args, kwargs)

@@ -291,7 +291,7 @@ def explain(fn: Callable[..., Any], **settings: Any) -> Callable[..., Explanatio
     def run(*args: Any, **kwargs: Any) -> Explanation:
         driver = Driver.create(options)
         machinery = Compiled(fn, options, driver.compile_graph, declaration)
-        machinery.warned |= PERFORMANCE  # all of it is listed
+        machinery.told |= PERFORMANCE  # all of it is listed
         machinery(*args, **kwargs)
         return machinery.explain()
 

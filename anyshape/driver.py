@@ -213,7 +213,7 @@ class Driver:
         with stage_of("loading", place):
             loaders = Loaders(self.kernels, _BUILDERS.triton)
             twin = functools.cache(lambda: self._labelled(flat, graph, final, constants))
-            linked = link(code, constants, loaders, twin)
+            linked = link(code, constants, loaders, twin, self.name)
         run = on_device(linked.run, _devices(program))
         if any(map(_writes_an_argument, program.steps)):
             run = _writing_last(run)

@@ -86,6 +86,7 @@ class Compiled:
         self.uncompiled = 0
         self.mistakes: dict[tuple[Any, ...], AnyshapeError] = {}  # of ours, each told once
         self.warned: set[str] = set()  # other codes
+        self.told: set[str] = set()  # of what is slower than it could be
         self.stressed = options.break_every > 0
         self.max_points = sys.maxsize if self.stressed else MAX_POINTS
         self.parameters = parameters_of(fn)
@@ -427,9 +428,10 @@ class Compiled:
             warn_once(why)
 
     def _tell(self, why: AnyshapeError | None) -> None:
-        """Warns of it, if there is something to warn of."""
-        if why is not None:
-            self._warn(why)
+        """One warning of each kind of what is right and slower than it could be."""
+        if why is not None and why.code not in self.told:
+            self.told.add(why.code)
+            warn_once(why)
 
     def _warn(self, why: AnyshapeError) -> None:
         """One visible warning of each other code for each compiled function."""

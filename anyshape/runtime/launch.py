@@ -72,13 +72,14 @@ def link(
     constants: Mapping[str, torch.Tensor],
     loader: Loader,
     twin: Callable[[], Callable[..., Any]] | None = None,
+    name: str = "host code",
 ) -> Linked:
     """Compiles what is not loaded yet and returns the running program. ``twin`` gives what runs in
-    its place while a profiler records."""
+    its place while a profiler records; ``name`` is what stacks of calls show as its file."""
     functions = loader.load(code.functions) if code.functions else {}
     resolve = Resolver(code, constants, functions, twin)
     namespace = {name: resolve(*reference) for name, reference in code.host.names.items()}
-    exec(compile(code.host.text, "<anyshape host code>", "exec"), namespace)
+    exec(compile(code.host.text, f"<anyshape {name}>", "exec"), namespace)
     return Linked(namespace["run"], code.host.parameters, code)
 
 

@@ -17,6 +17,7 @@ import anyshape
 from anyshape.capture.interpreter.control_flow import RETURN, meeting_point
 from anyshape.capture.interpreter.frame import decode
 from anyshape.capture.interpreter.opcodes import OPCODE_HANDLERS, PREPARE
+from anyshape.errors import PerformanceWarning
 from tests.capture.by_reference import agree, compiled, same
 
 ALL = [(torch.randn(n, 4),) for n in (3, 1, 0, 2, 64)]
@@ -267,6 +268,7 @@ def test_a_size_or_flag_read_on_one_side_only_is_not_joined(program: Callable[..
     fast = anyshape.compile(program)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", PerformanceWarning)
         for count in (10, 3, 1, 30, 4, 2):
             torch.manual_seed(count)
             x = torch.randint(-9, 9, (count,))

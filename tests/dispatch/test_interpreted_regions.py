@@ -95,7 +95,7 @@ def nested(x: Tensor, parts: list[Tensor]) -> dict[int, Tensor]:
 def test_lists_of_every_length_make_few_specializations(function: Callable[..., Any]) -> None:
     fast = agree(function, *lists(0), *lists(1), fullgraph=False)
     settled = fast.stats().specializations
-    assert fast.warned <= {"E230"} and settled <= 24
+    assert not fast.warned and settled <= 24
     for arguments in lists(2) + lists(3):
         fast(*arguments)
     assert fast.stats().specializations <= settled + 2

@@ -67,6 +67,14 @@ def test_a_name_may_be_given() -> None:
     assert any("anyshape: the step" in event.key for event in profiler.key_averages())
 
 
+def test_a_stack_of_calls_names_the_function() -> None:
+    fast = anyshape.compile(Model())
+    with torch.no_grad():
+        fast(torch.randn(3, 4))
+    (variant,) = fast.stats.__self__._lazy.machinery._variants()
+    assert variant.compiled.linked.run.__code__.co_filename == "<anyshape Model>"
+
+
 def test_a_trace_for_perfetto_has_them(tmp_path: Path) -> None:
     fast = anyshape.compile(lambda x: (x + 1).sin())
     with profile() as profiler:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 import anyshape
+from anyshape.errors import PerformanceWarning
 
 
 class Length:
@@ -162,6 +163,7 @@ def test_the_right_side_is_asked_before_a_sequence_is(sequence: Any, kind: type)
     fast = anyshape.compile(lambda x, other: outcomes(x, lambda: copy(sequence), other))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", PerformanceWarning)
         for n in (3, 0):
             x = torch.ones(n)
             wanted = outcomes(x, lambda: copy(sequence), kind())

@@ -90,7 +90,7 @@ op(
     overload=of_scalars("index_select", "input, dim, index"),
     normalize=dim_second,
     lower=Structural(Form.INDEX_SELECT),
-    places=ranges.places_along,
+    data_indices=ranges.indices_along,
     raises=True,
 )
 
@@ -151,7 +151,7 @@ op(
     overload=_gather_row,
     normalize=_normal_gather,
     lower=Structural(Form.GATHER),
-    places=ranges.places_along,
+    data_indices=ranges.indices_along,
     raises=True,
 )
 
@@ -274,7 +274,7 @@ op(
     normalize=normal_index,
     type=index_type,
     lower=Structural(Form.INDEX),
-    places=ranges.places_of_indices,
+    data_indices=ranges.indices_by_dimension,
     overload=mask_overload("masked_index"),
     raises=True,
 )

@@ -1,4 +1,5 @@
-"""Places that operands hold, and ranges of integer results: the columns ``places`` and ``range``.
+"""Operands that are indices, and ranges of integer results: the columns ``data_indices`` and
+``range``.
 
 A rule for a range takes a function that gives the range of an operand, the node and which of its
 results is asked for; it gives the least and the greatest value, or None where nothing is known.
@@ -10,23 +11,23 @@ from collections.abc import Iterator
 
 from anyshape.ir.graph import Node, TensorType, Value
 from anyshape.ops.rules import dim_of
-from anyshape.ops.table import Place, Range, RangeOf, RangeRule
+from anyshape.ops.table import DataIndex, Range, RangeOf, RangeRule
 from anyshape.symbolic import Dim, Expr, maximum, minimum
 
 
-def places_along(node: Node) -> Iterator[Place]:
+def indices_along(node: Node) -> Iterator[DataIndex]:
     x, dim, index = node.args[:3]
     assert isinstance(x, Value) and isinstance(index, Value)
     size = x.shape[dim_of(dim, len(x.shape))] if x.shape else 1
-    yield Place(index, size, negative=False)
+    yield DataIndex(index, size, negative=False)
 
 
-def places_of_indices(node: Node) -> Iterator[Place]:
+def indices_by_dimension(node: Node) -> Iterator[DataIndex]:
     x, indices = node.args[:2]
     assert isinstance(x, Value) and isinstance(indices, tuple)
     for dim, index in enumerate(indices):
         if isinstance(index, Value):
-            yield Place(index, x.shape[dim], negative=True)
+            yield DataIndex(index, x.shape[dim], negative=True)
 
 
 def same(range_of: RangeOf, node: Node, position: int) -> Range | None:
@@ -58,7 +59,7 @@ def of_arg_reduction(range_of: RangeOf, node: Node, position: int) -> Range | No
 
 def of_order(dim_at: int) -> RangeRule:
     """Of sorts and top-k along the argument at ``dim_at``: the second result, or the only one, is
-    places along it."""
+    indices along it."""
 
     def rule(range_of: RangeOf, node: Node, position: int) -> Range | None:
         if position == 0 and len(node.outputs) > 1:

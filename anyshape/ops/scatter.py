@@ -96,7 +96,7 @@ op(
     normalize=_normal_scatter,
     type=_scatter_type,
     lower=Scatter("elements", _scatter_mode),
-    places=ranges.places_along,
+    data_indices=ranges.indices_along,
     raises=True,
 )
 op(
@@ -177,7 +177,7 @@ op(
     normalize=dim_second,
     type=_scatter_type,
     lower=Scatter("elements", _scatter_reduce_mode),
-    places=ranges.places_along,
+    data_indices=ranges.indices_along,
     raises=True,
 )
 
@@ -215,7 +215,7 @@ op(
     normalize=dim_second,
     type=_index_add_type,
     lower=Scatter("rows", lambda node: "sum"),
-    places=ranges.places_along,
+    data_indices=ranges.indices_along,
     raises=True,
 )
 op(
@@ -275,7 +275,7 @@ op(
     type=_index_put_type,
     spellings=("torch.index_put", "torch.Tensor.index_put"),
     lower=Scatter("indices", _index_put_mode),
-    places=ranges.places_of_indices,
+    data_indices=ranges.indices_by_dimension,
     overload=mask_overload("masked_index_put"),
     normalize=lambda cx, x, indices, values, accumulate=False: (
         (x, normal_index(cx, x, indices)[0][1], values, accumulate),

@@ -236,10 +236,10 @@ RangeRule: TypeAlias = Callable[[RangeOf, Node, int], "Range | None"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """``index`` must lie in ``0 <= i < size``, or from ``-size`` where negative ones count back."""
+class DataIndex:
+    """``value`` must lie in ``0 <= i < size``, or from ``-size`` where negative ones count back."""
 
-    index: Value
+    value: Value
     size: Dim
     negative: bool
 
@@ -282,7 +282,7 @@ class OpDef:
     wide_numbers: frozenset[int | str] = frozenset()
     number_first: str | None = None
     divisor: int | None = None
-    places: Callable[[Node], Iterator[Place]] | None = None
+    data_indices: Callable[[Node], Iterator[DataIndex]] | None = None
     range: RangeRule | None = None
     write_back: Callable[..., Value] | None = None
     part: Callable[..., Any] | None = None
@@ -365,7 +365,7 @@ def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     tensor of two numbers? ``reads_number``:
     it reads the number in a tensor without dimensions before it writes. ``counted``: the number
     of its results may be what the program takes apart. ``divisor``: the position of what
-    integers are divided by. ``places(node)``: the places that an operand holds.
+    integers are divided by. ``data_indices(node)``: its operands that say where to read or write.
     ``range(range_of, node, position)``: within which a result's integers lie, where the
     operands' tell it (``ranges.py``).
     ``guessed``: its types come from samples and are tested at each call.

@@ -5,7 +5,7 @@
     %bad = any(logical_or(lt(%i, 0), ge(%i, n))); check_false(%bad); %y = gather(%x, 0, %i)
 
 A kernel would read past its buffer where eager raises. Indices whose range is known (an
-``arange``, an ``argmax``, a sort's places) need no test where the facts say that the range fits.
+``arange``, an ``argmax``, a sort's indices) need no test where the facts say that the range fits.
 Integers that data decides are tested in the same way before anything is divided by them: eager
 raises where one is 0.
 """
@@ -18,14 +18,14 @@ from dataclasses import dataclass, field, replace
 from anyshape.ir.dtypes import bool_
 from anyshape.ir.graph import HOST, Arg, Graph, Node, TensorType, Value, map_values
 from anyshape.ops.build import Builder
-from anyshape.ops.table import OpDef, Place, Range, View
+from anyshape.ops.table import DataIndex, OpDef, Range, View
 from anyshape.passes.decompose import check_false
 from anyshape.passes.rebuild import Reader, Rebuilding, rebuild
 from anyshape.symbolic import Condition, Dim, Expr, ge, le
 
 
 def check_places(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
-    """The graph with a check before each read or write at places that data decides."""
+    """The graph with a check before each read or write at indices that data decides."""
     reader = Reader.of(graph)
     builder = Builder(reader.cx, ops)
     builder.reserve(value.name for node in graph.nodes for value in node.outputs)
@@ -44,9 +44,9 @@ class _Checker:
 
     def visit(self, node: Node, out: Rebuilding) -> tuple[Arg, ...]:
         row = self.ops.get(node.op)
-        if row is not None and row.places is not None:
-            for place in row.places(node):
-                self._check(place, node, out)
+        if row is not None and row.data_indices is not None:
+            for index in row.data_indices(node):
+                self._check(index, node, out)
             node = self._within(node, row, out)
         if row is not None and row.divisor is not None:
             self._check_divisor(node.args[row.divisor], node, out)
@@ -54,27 +54,27 @@ class _Checker:
             self.producers[value] = node, position
         return out.emit(node)
 
-    def _check(self, place: Place, node: Node, out: Rebuilding) -> None:
-        key = (place.index, place.size, place.negative)
-        if key in self.checked or place.index.dtype is bool_ or self._fits(place):
+    def _check(self, index: DataIndex, node: Node, out: Rebuilding) -> None:
+        key = (index.value, index.size, index.negative)
+        if key in self.checked or index.value.dtype is bool_ or self._fits(index):
             return
         self.checked.add(key)
-        low = -place.size if place.negative else 0
+        low = -index.size if index.negative else 0
         b = self._builder_at(node)
-        bad = b.logical_or(b.lt(place.index, low), b.ge(place.index, place.size))
-        if place.index.tensor.device != HOST:
+        bad = b.logical_or(b.lt(index.value, low), b.ge(index.value, index.size))
+        if index.value.tensor.device != HOST:
             self.trapped[key] = bad
         self._refuse(bad, out)
 
     def _within(self, node: Node, row: OpDef, out: Rebuilding) -> Node:
-        """The node at places that exist, where the host does not wait for the check."""
-        assert row.places is not None
+        """The node at indices that exist, where the host does not wait for the check."""
+        assert row.data_indices is not None
         safe = {}
-        for place in row.places(node):
-            bad = self.trapped.get((place.index, place.size, place.negative))
+        for index in row.data_indices(node):
+            bad = self.trapped.get((index.value, index.size, index.negative))
             if bad is not None:
                 b = self._builder_at(node)
-                safe[place.index] = b.where(bad, 0, place.index)
+                safe[index.value] = b.where(bad, 0, index.value)
         out.nodes += self.builder.nodes
         self.builder.nodes.clear()
         args = tuple(map_values(arg, lambda value: safe.get(value, value)) for arg in node.args)
@@ -101,13 +101,13 @@ class _Checker:
         out.nodes += self.builder.nodes
         self.builder.nodes.clear()
 
-    def _fits(self, place: Place) -> bool:
-        found = self._range(place.index)
+    def _fits(self, index: DataIndex) -> bool:
+        found = self._range(index.value)
         if found is None:
             return False
         low, high = found
-        least = -place.size if place.negative else 0
-        return self._holds(ge(low, least)) and self._holds(le(high, place.size - 1))
+        least = -index.size if index.negative else 0
+        return self._holds(ge(low, least)) and self._holds(le(high, index.size - 1))
 
     def _holds(self, condition: Condition | bool) -> bool:
         return self.builder.cx.known(condition) is True
@@ -128,12 +128,12 @@ class _Checker:
 
     def _mask_of(self, node: Node) -> Dim | None:
         """The size of the dimension of a mask along which the node tells where it is true."""
-        places, column = node.args[0], node.args[-1]
-        if node.op != "select" or node.args[1] != 1 or not isinstance(places, Value):
+        indices, column = node.args[0], node.args[-1]
+        if node.op != "select" or node.args[1] != 1 or not isinstance(indices, Value):
             return None
-        if places not in self.producers:
+        if indices not in self.producers:
             return None
-        maker, _ = self.producers[places]
+        maker, _ = self.producers[indices]
         mask = maker.args[0]
         if maker.op != "nonzero" or not isinstance(mask, Value) or not isinstance(column, int):
             return None

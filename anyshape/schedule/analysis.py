@@ -1,7 +1,7 @@
-"""What the fuser asks of a graph: kinds of nodes, who reads what, weights, and places in the
+"""What the fuser asks of a graph: kinds of nodes, who reads what, weights, and the order in the
 program.
 
-In: a graph of core rows. Out: an ``Analysis``, whose places and readers the fuser changes as groups
+In: a graph of core rows. Out: an ``Analysis``, whose order and readers the fuser changes as groups
 form. Views are looked through: the readers of a value are the nodes that compute with it.
 """
 
@@ -24,13 +24,13 @@ from anyshape.schedule.scatter import write_mode
 from anyshape.symbolic import Facts, Symbol
 
 Kind = Literal["kernel", "view", "step", "scatter"]
-Place: TypeAlias = int | Fraction
+Order: TypeAlias = int | Fraction
 """Where in the program: a position of the graph, or between two of them."""
 
 
 @dataclass(slots=True, eq=False)
 class Analysis:
-    """What the fuser asks of a graph: kinds of nodes, who reads what, and places in the program."""
+    """What the fuser asks of a graph: kinds of nodes, who reads what, and their order."""
 
     graph: Graph
     ops: Mapping[str, OpDef]
@@ -42,13 +42,13 @@ class Analysis:
     producer: dict[Value, int] = field(default_factory=dict)
     readers: dict[Value, set[int]] = field(default_factory=dict)
     sources: list[set[int]] = field(default_factory=list)
-    places: list[Place] = field(default_factory=list)
+    order: list[Order] = field(default_factory=list)
     scheduled: list[bool] = field(default_factory=list)
     copies: set[int] = field(default_factory=set)
     weights: list[int] = field(default_factory=list)
     binders: dict[Symbol | ScalarInput, int] = field(default_factory=dict)
     over_reductions: list[bool] = field(default_factory=list)
-    barriers: list[Place] = field(default_factory=list)
+    barriers: list[Order] = field(default_factory=list)
     checked: dict[int, int] = field(default_factory=dict)  # see `tested_at`
     looked: dict[Facts, tuple[Sizes, TypeContext]] = field(default_factory=dict)
     homes: Mapping[Value, Value] = field(default_factory=dict)
@@ -68,22 +68,22 @@ class Analysis:
 
     @property
     def end(self) -> int:
-        """The place of the caller, who reads the outputs."""
+        """The order of the caller, who reads the outputs."""
         return len(self.nodes)
 
-    def place_of(self, reader: int) -> Place:
+    def order_of(self, reader: int) -> Order:
         """``~n`` stands for the second part of the scatter at ``n``, the end for the caller."""
         position = max(reader, ~reader)
-        return self.places[position] if position < self.end else self.end
+        return self.order[position] if position < self.end else self.end
 
-    def low_of(self, position: int) -> Place:
-        """The place after which the node can run: its sources, the check of its own indices, and
+    def low_of(self, position: int) -> Order:
+        """The order after which the node can run: its sources, the check of its own indices, and
         the checks of the facts that it was made under."""
-        sources = (self.places[source] for source in self.sources[position])
+        sources = (self.order[source] for source in self.sources[position])
         return max(self.barriers[position], max(sources, default=-1))
 
     def tested_at(self, numbers: Iterable[Symbol | ScalarInput]) -> int:
-        """The place from which on all the sizes and numbers have values that have been tested: of
+        """The order from which on all the sizes and numbers have values that have been tested: of
         the last of the checks that stand behind what gives the last of them its value."""
         bound = (self.binders[number] for number in numbers if number in self.binders)
         return self.checked[max(bound, default=-1)]
@@ -137,7 +137,7 @@ def analyse(graph: Graph, ops: Mapping[str, OpDef]) -> Analysis:
     for position, node in enumerate(graph.nodes):
         row = ops.get(node.op)
         asserted = position if row is not None and isinstance(row.lower, Asserts) else asserted
-        at_data = row is not None and row.places is not None  # that may be what was asserted
+        at_data = row is not None and row.data_indices is not None  # that may be what was asserted
         tested = found.checked[known.tested_by(position)]
         found.barriers.append(max(tested, asserted) if at_data else tested)
         kind = kind_of(node, ops)
@@ -148,7 +148,7 @@ def analyse(graph: Graph, ops: Mapping[str, OpDef]) -> Analysis:
                 found.binders.setdefault(number, position)
         sources = found.sources_of(node)
         found.sources.append(sources)
-        found.places.append(position)
+        found.order.append(position)
         found.scheduled.append(False)
         found.weights.append(_weight(found, node, sources))
         found.over_reductions.append(kind == "kernel" and _over_rows(found, node, sources))

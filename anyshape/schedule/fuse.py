@@ -19,7 +19,7 @@ from typing import Literal
 from anyshape.ir.graph import Node, Value, row_major
 from anyshape.ops.layout import numel
 from anyshape.ops.table import Pointwise, Reduce, Scan
-from anyshape.schedule.analysis import Analysis, Place, numbers_of
+from anyshape.schedule.analysis import Analysis, Order, numbers_of
 from anyshape.schedule.draft import Cell, Draft, Symbols
 from anyshape.schedule.indices import (
     Index,
@@ -198,8 +198,8 @@ class _Attempt:
     parts: int = 0
     conditions: dict[Value, int] = field(default_factory=dict)  # on the way to its elements
     depth: int = 0
-    low: Place = -1
-    high: Place = field(init=False)
+    low: Order = -1
+    high: Order = field(init=False)
     lowering: Lowering = field(init=False)
 
     def run(self) -> Group:
@@ -241,7 +241,7 @@ class _Attempt:
         readers = found.readers[node.output]
         if self.position in found.copies:  # kernels look through to its base
             readers = {r for r in readers if r >= len(found.kinds) or found.kinds[r] == "step"}
-        self.high = min(map(found.place_of, readers), default=found.end)
+        self.high = min(map(found.order_of, readers), default=found.end)
         self.stored.append(Stored(node.output, own, "row" if extra else "cell"))
         self._expand(node, own)
 
@@ -277,7 +277,7 @@ class _Attempt:
             if found.kinds[position] == "kernel" and not found.scheduled[position]:
                 self._use(value, index, position, whole)
             else:
-                self.low = max(self.low, found.places[position])
+                self.low = max(self.low, found.order[position])
         return self.lowering.draft.load(value.name, dot(index, row_major(value.shape)), value.dtype)
 
     def _use(self, value: Value, index: Index, position: int, whole: bool) -> None:
@@ -295,29 +295,29 @@ class _Attempt:
         found = self.found
         node = found.nodes[position]
         value = node.output
-        places = tuple(self.uses[value])
+        indices = tuple(self.uses[value])
         rows, high = self.reduction_axes, self.high
-        reason = self._refusal(position, node, places)
+        reason = self._refusal(position, node, indices)
         if reason:
             self.reduction_axes, self.high = rows, high
             self.refusals.append(Refusal(value, found.nodes[self.position].output, reason))
-            self.low = max(self.low, found.places[position])
+            self.low = max(self.low, found.order[position])
             return
         self.lowering.reduction_axes = self.reduction_axes
         self.inlined.add(value)
         self.reading_whole = value in self.whole
-        for index in places:
+        for index in indices:
             self._expand(node, index)
         self.reading_whole = False
 
-    def _refusal(self, position: int, node: Node, places: tuple[Index, ...]) -> str | None:
-        """None if the producer may join; what joining means for rows and places is then noted."""
+    def _refusal(self, position: int, node: Node, indices: tuple[Index, ...]) -> str | None:
+        """None if the producer may join; what joining means for rows and indices is then noted."""
         found = self.found
         if node.output in self.whole and not self._cheap_anywhere(node):
-            return "it is read at places that data decides"
+            return "it is read at indices that data decides"
         if len(self.inlined) >= LARGEST_GROUP:
             return "the kernel is large enough"
-        if self.parts + joined_parts(node) * len(places) > MOST_PARTS:
+        if self.parts + joined_parts(node) * len(indices) > MOST_PARTS:
             return "the kernel joins enough parts"
         if node.op in CONDITIONAL and self.conditions[node.output] >= DEEPEST_CONDITION:
             return "enough conditions lead to its elements"
@@ -325,7 +325,7 @@ class _Attempt:
         if isinstance(lowering, Reduce | Scan):
             if self.part == "update":
                 return "writes in order have no rows"
-            reason = self._row_refusal(node, places)
+            reason = self._row_refusal(node, indices)
             if reason:
                 return reason
         low = found.low_of(position)
@@ -333,11 +333,11 @@ class _Attempt:
         if not outside:
             if max(self.low, low) >= self.high:
                 return "it reads what is computed after this kernel"
-            reason = self._waste(position, places)
+            reason = self._waste(position, indices)
             if reason is None:
                 self.members.add(position)
             return reason
-        return self._share(position, node, places, outside, low)
+        return self._share(position, node, indices, outside, low)
 
     def _cheap_anywhere(self, node: Node) -> bool:
         """May the element be computed at a place that data decides? Elementwise work that costs
@@ -353,21 +353,21 @@ class _Attempt:
         return isinstance(self.found.ops[node.op].lower, Reduce)
 
     def _share(
-        self, position: int, node: Node, places: tuple[Index, ...], outside: set[int], low: Place
+        self, position: int, node: Node, indices: tuple[Index, ...], outside: set[int], low: Order
     ) -> str | None:
         """The producer has readers outside: store it here too, or compute it twice if that is
         cheap.
         """
         found = self.found
         weight = found.weights[position]
-        if weight <= 3 and max(self.low, low) < self.high and self._cheap(position, places):
+        if weight <= 3 and max(self.low, low) < self.high and self._cheap(position, indices):
             return None
         if node.output in self.whole and weight > 1 and not self._reduces(node):
-            return "others read it too, and this kernel at places that data decides"
-        stored = None if self.part != "whole" else self._identity(node, places)
+            return "others read it too, and this kernel at indices that data decides"
+        stored = None if self.part != "whole" else self._identity(node, indices)
         if stored is None:
             return "others read it too, and this kernel does not run over all of it"
-        high = min(self.high, *(found.place_of(r) for r in outside))
+        high = min(self.high, *(found.order_of(r) for r in outside))
         if max(self.low, low) >= high:
             return "others need it before this kernel can run"
         self.high = high
@@ -375,19 +375,19 @@ class _Attempt:
         self.members.add(position)
         return None
 
-    def _cheap(self, position: int, places: tuple[Index, ...]) -> bool:
+    def _cheap(self, position: int, indices: tuple[Index, ...]) -> bool:
         sources = self.found.sources[position]
         generated = all(self.found.weights[s] < 100 for s in sources) and not any(
             self.found.producer.get(v) is None for v in self.found.nodes[position].inputs()
         )
-        return generated and len(places) <= 2
+        return generated and len(indices) <= 2
 
-    def _identity(self, node: Node, places: tuple[Index, ...]) -> Stored | None:
+    def _identity(self, node: Node, indices: tuple[Index, ...]) -> Stored | None:
         """How to store the value here: once for each cell, or once for each row."""
         shape = self.found.sizes.shape(node.output.shape)
         wide = {a for a, extent in self.extents.items() if not self.found.sizes.is_one(extent)}
         rows = {row.symbol for row in self.reduction_axes} & wide
-        for index in places:
+        for index in indices:
             axes = covers_all(self.found.sizes, self.extents, index, shape)
             if axes is None:
                 continue
@@ -397,28 +397,28 @@ class _Attempt:
                 return Stored(node.output, index, "row")
         return None
 
-    def _waste(self, position: int, places: tuple[Index, ...]) -> str | None:
+    def _waste(self, position: int, indices: tuple[Index, ...]) -> str | None:
         """Would computing it here repeat costly work?"""
-        if len(places) > 4:
-            return "it is read at many places"
+        if len(indices) > 4:
+            return "it is read at many indices"
         if not self.found.ops[self.found.nodes[position].op].costly:
             return None
         if self.found.over_reductions[position] and not self.reduction_axes:
             return None  # what it is broadcast to will be the rows
         rows = {row.symbol for row in self.reduction_axes}
-        for index in places:
+        for index in indices:
             used = {s for i in index if isinstance(i, Expr) for s in i.symbols}
             missing = [a for a, e in self.extents.items() if a not in used and e != 1]
             if used and any(axis not in rows for axis in missing) and self.found.sources[position]:
                 return "it would be computed again for each place it is broadcast to"
-        return "it is read at several places" if len(places) > 2 else None
+        return "it is read at several indices" if len(indices) > 2 else None
 
-    def _row_refusal(self, node: Node, places: tuple[Index, ...]) -> str | None:
+    def _row_refusal(self, node: Node, indices: tuple[Index, ...]) -> str | None:
         """A reduction joins where it runs over exactly the rows of this kernel."""
-        if len(places) != 1:
-            return "a reduction is read at several places"
+        if len(indices) != 1:
+            return "a reduction is read at several indices"
         if isinstance(self.found.ops[node.op].lower, Scan):
-            return self._scan_refusal(node, places[0])
+            return self._scan_refusal(node, indices[0])
         sizes = self.found.sizes
         dims, _ = reduced_dims(self.lowering, node)
         base = arguments(self.lowering, node)[0]
@@ -426,7 +426,7 @@ class _Attempt:
         shape = sizes.shape(base.shape)
         kept = tuple(s for d, s in enumerate(shape) if d not in dims)
         inner = tuple(s for d, s in enumerate(shape) if d in dims)
-        axes = covers_all(sizes, self.extents, kept_index(self.lowering, node, places[0]), kept)
+        axes = covers_all(sizes, self.extents, kept_index(self.lowering, node, indices[0]), kept)
         if axes is None:
             return "the result of a reduction is not read row by row"
         left = [axis for axis in self.extents if axis not in axes]
@@ -459,13 +459,13 @@ class _Attempt:
 
     def _finish(self, node: Node) -> Group:
         found = self.found
-        place: Place = self.position
-        if not self.low < place < self.high:
-            place = Fraction(self.low + self.high) / 2
+        order: Order = self.position
+        if not self.low < order < self.high:
+            order = Fraction(self.low + self.high) / 2
         for position in self.members:
             if position >= 0:
                 found.scheduled[position] = True
-                found.places[position] = place
+                found.order[position] = order
         for refusal in self.refusals:
             found.readers[refusal.value].add(self._reader)
         for value in self.inlined:

@@ -2,7 +2,7 @@
 
 In: a graph of core rows. Out: a ``Program``. Nodes are grouped from the last to the first
 (``fuse.py``), each group becomes a launch (``build.py``, ``tile.py``), and the steps are laid out
-by their places.
+in their order.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from anyshape.ops.table import (
 )
 from anyshape.ops.table import View as ViewLowering
 from anyshape.options import Options
-from anyshape.schedule.analysis import Analysis, Place, analyse, link_readers
+from anyshape.schedule.analysis import Analysis, Order, analyse, link_readers
 from anyshape.schedule.build import draft_group
 from anyshape.schedule.draft import Cell, Draft
 from anyshape.schedule.fuse import Group, Part, Refusal, grow
@@ -83,7 +83,7 @@ def refusals(graph: Graph, ops: Mapping[str, OpDef] = OPS) -> tuple[Refusal, ...
 
 @dataclass(frozen=True, slots=True)
 class _Strided:
-    """A view as torch sees it: places in the memory of ``base``."""
+    """A view as torch sees it: elements of the memory of ``base``."""
 
     base: Value
     strides: tuple[Dim, ...]
@@ -96,7 +96,7 @@ class _Plan:
     ops: Mapping[str, OpDef]
     around: frozenset[Symbol] = frozenset()  # sizes that data has decided around a region
     found: Analysis = field(init=False)
-    groups: list[tuple[Place, Group]] = field(default_factory=list)
+    groups: list[tuple[Order, Group]] = field(default_factory=list)
     strided: dict[Value, _Strided] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     views: dict[Value, str] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class _Plan:
     launches: dict[Hashable, Launch] = field(default_factory=dict)  # by the form of the draft
 
     def program(self) -> Program:
-        """Groups, then their steps in order of place."""
+        """Groups, then their steps in order."""
         self.found = analyse(self.graph, self.ops)
         self.found.homes = written_in_place(self.found)
         self._find_copies()
@@ -116,8 +116,8 @@ class _Plan:
             role: Role = "input" if entry.kind == "argument" else "constant"
             if isinstance(entry.value.type, TensorType):
                 self._buffer(entry.value, role)
-        for place, work in sorted(self._works(), key=lambda item: item[0]):
-            self._emit(work, place[0])
+        for order, work in sorted(self._works(), key=lambda item: item[0]):
+            self._emit(work, order[0])
         self.found.stand_at(len(self.graph.nodes))
         outputs = tuple(map(self._output, self.graph.outputs))
         inputs = tuple(entry.value.name for entry in self.graph.inputs)
@@ -139,18 +139,18 @@ class _Plan:
                 wanted.extend(self._read_by(position))
         for value in wanted:  # grows while it is read
             while self._is_view(value) and value not in self.strided:
-                place = self._stride(value)
-                if place is not None and self._enters(value, place):
-                    self.strided[value] = place
+                strided = self._stride(value)
+                if strided is not None and self._enters(value, strided):
+                    self.strided[value] = strided
                     break
-                step = self._copy(found.producer[value] if place else self._cannot_stride(value))
+                step = self._copy(found.producer[value] if strided else self._cannot_stride(value))
                 if step is not None:
                     wanted.extend(self._read_by(step))
         found.link_sources()
 
     def _copy(self, position: int) -> int | None:
         """The view gets memory of its own, by a kernel; by eager torch where kernels cannot hold
-        its elements: then it is a step, whose place is returned."""
+        its elements: then it is a step, whose position is returned."""
         found = self.found
         if is_supported(found.nodes[position]):
             found.copies.add(position)
@@ -209,11 +209,11 @@ class _Plan:
             yield value
             value = next(self.found.nodes[self.found.producer[value]].inputs())
 
-    def _enters(self, value: Value, place: _Strided) -> bool:
+    def _enters(self, value: Value, strided: _Strided) -> bool:
         """Can torch make the view? One that enters memory not our own midway is made step by step,
         which needs strides for each step.
         """
-        if place.offset == 0 or self.found.kind_of(place.base) in ("kernel", "view"):
+        if strided.offset == 0 or self.found.kind_of(strided.base) in ("kernel", "view"):
             return True
         return all(
             view in self.strided or self._stride(view) is not None
@@ -247,12 +247,12 @@ class _Plan:
             return None
         if below is None:
             below = self._whole(base)
-        place = dot(index, below.strides) + below.offset
-        steps = terms_of(place, extents)
+        position = dot(index, below.strides) + below.offset
+        steps = terms_of(position, extents)
         if steps is None:
             return None
         strides = tuple(0 if a.symbol is None else steps.get(a.symbol, 0) for a in axes)
-        offset = found.sizes.simplify(place - dot(axes, strides))
+        offset = found.sizes.simplify(position - dot(axes, strides))
         if any(isinstance(s, int) and s < 0 for s in strides):
             return None
         return _Strided(below.base, strides, offset)
@@ -279,7 +279,7 @@ class _Plan:
         strides = view_strides(found.cx, seen, wanted)
         return None if strides is None else _Strided(below.base, strides, below.offset)
 
-    # --- groups and places ---
+    # --- groups and their order ---
 
     def _group(self) -> None:
         found = self.found
@@ -294,17 +294,17 @@ class _Plan:
                 parts = ("update",)
             for part in parts:
                 group = grow(found, position, part)
-                self.groups.append((found.places[position], group))
+                self.groups.append((found.order[position], group))
 
-    def _works(self) -> Iterator[tuple[tuple[Place, int], Group | Node]]:
-        """Everything to do, with its place."""
+    def _works(self) -> Iterator[tuple[tuple[Order, int], Group | Node]]:
+        """Everything to do, with its order."""
         found = self.found
-        for number, (place, group) in enumerate(self.groups):
-            yield (place, -number), group
+        for number, (order, group) in enumerate(self.groups):
+            yield (order, -number), group
         binding = set(found.binders.values())
         for position, node in enumerate(found.nodes):
             if found.kinds[position] == "step" and (position in binding or self._wanted(node)):
-                yield (found.places[position], 0), node
+                yield (found.order[position], 0), node
 
     def _wanted(self, node: Node) -> bool:
         row = self.ops.get(node.op)
@@ -316,12 +316,12 @@ class _Plan:
 
     # --- steps ---
 
-    def _emit(self, work: Group | Node, place: Place) -> None:
+    def _emit(self, work: Group | Node, order: Order) -> None:
         if isinstance(work, Group):
             self.found.stand_at(self.found.producer[work.seed])
             self._launch(work)
         else:
-            self.found.stand_at(int(place))
+            self.found.stand_at(int(order))
             self._call(work)
 
     def _launch(self, group: Group) -> None:
@@ -491,16 +491,18 @@ class _Plan:
         return name
 
     def _make_view(self, value: Value) -> str:
-        place = self.strided[value]
-        base = self._tensor(place.base)
-        if place.offset != 0:
-            if self.buffers[base].role not in ("temp", "output") and not self._is_fresh(place.base):
+        strided = self.strided[value]
+        base = self._tensor(strided.base)
+        if strided.offset != 0:
+            if self.buffers[base].role not in ("temp", "output") and not self._is_fresh(
+                strided.base
+            ):
                 return self._narrowed(value)
         self._buffer(value, "result")
         # What eager would copy is a view here: it lies as its base does, not as its type says.
-        laid = replace(self.buffers[value.name], strides=place.strides)
+        laid = replace(self.buffers[value.name], strides=strided.strides)
         self.buffers[value.name] = laid
-        self.steps.append(View(value.name, base, place.offset))
+        self.steps.append(View(value.name, base, strided.offset))
         return value.name
 
     def _is_fresh(self, value: Value) -> bool:
@@ -515,9 +517,9 @@ class _Plan:
         first = node.args[0]
         assert isinstance(first, Value)
         if self._is_view(first) and first not in self.strided:
-            place = self._stride(first)
-            assert place is not None
-            self.strided[first] = place
+            strided = self._stride(first)
+            assert strided is not None
+            self.strided[first] = strided
         return self._viewed(value)
 
     def _viewed(self, value: Value) -> str:

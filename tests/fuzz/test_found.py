@@ -143,6 +143,10 @@ FOUND = {
     ),
     "a product into its own factor": over("4 4, 4 4", "torch.mm(x0, x1, out=x1)", "torch.add(x0, x1, out=x0)", "x0 + x1"),
     "a repeated row of one, flattened": over("a a a", "x0.expand(2, *x0.shape).mT.flatten()"),
+    "a tensor assigned to a slice of another size": over("a, b", "x0[:] = x1", "x0"),
+    "strides of what is broadcast and flattened": over(
+        "a 2 b 4, a 2 b 4", "torch.broadcast_tensors(x0, x1)[0].flatten(0, 1).stride(-1)"
+    ),
     "unflatten without dimensions": over("a b", "x0.sum().unflatten(0, (1, -1))"),
     "rows as often as data says, beside their transpose": over(
         "a b c", "t = x0.repeat_interleave(x0.abs().flatten()[: x0.shape[0]].long(), 0)", "t - t.T"

@@ -440,7 +440,8 @@ def store_item(machine: Interpreter, obj: Any, key: Any, value: Any) -> Any:
         raise TypeError(f"{cls.__name__!r} object {_DOES_NOT[delete]} item {what}")
     if in_python:
         return call_bound(machine, attribute, obj, (key,) if delete else (key, value), None)
-    if type(key) is slice and must_be_taken_first(machine, value):
+    fills = type(key) is slice and isinstance(obj, (list, bytearray))
+    if fills and must_be_taken_first(machine, value):
         return Call(iteration_polyfills.store_slice, (obj, key, value))
     if machine.recording:
         key = plain_key(machine, key) if isinstance(obj, dict) else key

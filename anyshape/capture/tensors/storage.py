@@ -21,7 +21,7 @@ from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.tensors.aliases import shares
 from anyshape.capture.tensors.tensor_ops import Handler, call_row, getitem
-from anyshape.ir.graph import Node, TensorType, Value, map_values, row_major
+from anyshape.ir.graph import Arg, Node, TensorType, Value, row_major
 from anyshape.ops import OPS
 from anyshape.ops.context import OpError, TypeContext, Undecided
 from anyshape.ops.layout import (
@@ -36,7 +36,7 @@ from anyshape.ops.parts import Part
 from anyshape.ops.rules import dim_of, is_empty
 from anyshape.ops.table import Pointwise
 from anyshape.ops.table import View as LoweredView
-from anyshape.symbolic import Condition, Dim, all_of, any_of, eq, ge, gt, le, maximum
+from anyshape.symbolic import Condition, Dim, Expr, all_of, any_of, eq, ge, gt, le, maximum
 
 View = tuple[Node, int]
 """A node that makes views, and which of its results it is."""
@@ -76,7 +76,10 @@ def strides_as_eager(domain: RecordingDomain, x: TensorValue) -> Shape:
     if all(cx.known(c) or cx.hint(c) for c in several):
         assert all(map(recorder.decide, several))
         return kind.strides
-    return _Retyped(recorder).type_of(x.value).strides
+    try:
+        return _Retyped(recorder).type_of(x.value).strides
+    except (OpError, Undecided) as error:
+        raise broken("tensor-attribute", f"stride(), since {error}") from None
 
 
 def _strides_in_rows(recorder: Recorder, kind: TensorType) -> Shape:
@@ -129,8 +132,8 @@ class _Retyped:
         if row is None or row.type is None or _lies_in_rows(recorder, node):
             rows = value.tensor.strides == contiguous_strides(recorder.cx, value.shape)
             return replace(kind, strides=row_major(kind.shape)) if rows else kind
-        args = tuple(map_values(arg, self._again) for arg in node.args)
-        kwargs = {name: map_values(arg, self._again) for name, arg in node.kwargs.items()}
+        args = tuple(map(self._again, node.args))
+        kwargs = {name: self._again(arg) for name, arg in node.kwargs.items()}
         made = row.type(recorder.cx, *args, **kwargs)
         own = made[node.outputs.index(value)] if isinstance(made, tuple) else made
         return replace(kind, strides=tuple(map(self._simplified, own.strides)))
@@ -145,9 +148,13 @@ class _Retyped:
     def _simplified(self, stride: Dim) -> Dim:
         return stride if isinstance(stride, int) else self.recorder.cx.facts.simplify(stride)
 
-    def _again(self, value: Value) -> Value:
-        tensor = isinstance(value.type, TensorType)
-        return Value(value.name, self.type_of(value)) if tensor else value
+    def _again(self, arg: Arg) -> Arg:
+        if isinstance(arg, tuple):
+            return tuple(map(self._again, arg))
+        if isinstance(arg, Expr):
+            return self._simplified(arg)
+        tensor = isinstance(arg, Value) and isinstance(arg.type, TensorType)
+        return Value(arg.name, self.type_of(arg)) if isinstance(arg, Value) and tensor else arg
 
     def _settled(self, size: Dim) -> Dim:
         """A size of 0 or 1 is guarded to be so, one of two or more not to be."""

@@ -26,10 +26,12 @@ def roots(graph: Graph, ops: Mapping[str, OpDef]) -> dict[Value, Value]:
 
 
 def views(cx: TypeContext, node: Node, ops: Mapping[str, OpDef]) -> bool:
-    """Whether the results may lie in the memory of the first argument."""
+    """Whether the results may lie in the memory of the first argument, which may be written."""
     row = ops.get(node.op)
     if row is None or next(node.inputs(), None) is None:
         return False
+    if row.mutates:
+        return True
     if row.alias == "maybe" and row.views_where is not None:
         return row.views_where(cx, node)
     return row.alias != "none"

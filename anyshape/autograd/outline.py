@@ -7,10 +7,11 @@ or ``NotDifferentiable`` with the reason, and then eager torch runs the graph.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from anyshape.ir.graph import Graph, Node, TensorType, Value, map_values, values_in
+from anyshape.autograd.memory import roots
+from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, map_values, values_in
 from anyshape.ops.table import OpDef
 
 
@@ -35,8 +36,7 @@ class Outline:
 
 def outline(graph: Graph, ops: Mapping[str, OpDef]) -> Outline:
     """Raises ``NotDifferentiable``."""
-    for node in graph.nodes:
-        _refuse_writes(node, ops)
+    _refuse_writes(graph, ops)
     for output in graph.outputs:
         if isinstance(output, tuple) and any(map(requires, values_in(output))):
             raise NotDifferentiable("outputs that require gradients lie in containers")
@@ -60,10 +60,45 @@ def requires(value: Value) -> bool:
     return isinstance(value.type, TensorType) and value.type.requires_grad
 
 
-def _refuse_writes(node: Node, ops: Mapping[str, OpDef]) -> None:
-    row = ops.get(node.op)
-    if row is not None and row.mutates and any(map(requires, node.inputs())):
-        raise NotDifferentiable(f"{node.op} writes in place what requires gradients", node)
+def _refuse_writes(graph: Graph, ops: Mapping[str, OpDef]) -> None:
+    """Where gradients take part, a write is a pure operator only in memory that the graph makes,
+    and where the program records it."""
+    makers = {value: node for node in graph.nodes for value in node.outputs}
+    owner = roots(graph, ops)
+    differentiated = {owner.get(v, v) for v in _values(graph) if requires(v)}
+    for node in graph.nodes:
+        row = ops.get(node.op)
+        if row is None or not row.mutates:
+            continue
+        target = next(node.inputs())
+        if owner.get(target, target) not in differentiated and not any(map(requires, node.read)):
+            continue
+        if not _is_recorded(node) or not _owns(node.args[0], makers, ops):
+            raise NotDifferentiable(f"{node.op} writes in place what requires gradients", node)
+
+
+def _values(graph: Graph) -> Iterator[Value]:
+    yield from (entry.value for entry in graph.inputs)
+    yield from (value for node in graph.nodes for value in node.outputs)
+
+
+def _is_recorded(node: Node) -> bool:
+    return node.modes is not None and node.modes.grad
+
+
+def _owns(target: Arg, makers: Mapping[Value, Node], ops: Mapping[str, OpDef]) -> bool:
+    """Whether the graph makes the memory of the target, and each view on the way is recorded."""
+    while isinstance(target, Value):
+        maker = makers.get(target)
+        row = None if maker is None else ops.get(maker.op)
+        if maker is None or row is None:
+            return False
+        if row.alias == "none" and not row.mutates:
+            return True
+        if not _is_recorded(maker) or not row.differentiable:
+            return False
+        target = maker.args[0]
+    return False
 
 
 def without_marks(graph: Graph) -> Graph:

@@ -12,6 +12,7 @@ from typing import Any
 from anyshape.ir.dtypes import int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import NoRow, OpError, TypeContext
+from anyshape.ops.gradients import convolution
 from anyshape.ops.layout import (
     Shape,
     channels_last_strides,
@@ -65,6 +66,9 @@ def _conv_type(n: int) -> Callable[..., TensorType]:
             eq(channels, w.shape[1] * groups), "Given groups, expected input to have other channels"
         )
         _require_groups(cx, w, groups)
+        if bias is not None:
+            text = "expected bias to have as many elements as there are output channels"
+            cx.require(eq(tensor(bias).shape[0], w.shape[0]), text)
         strides, gaps = spread(stride, n), spread(dilation, n)
         sizes: list[Dim] = []
         for d in range(n):
@@ -129,6 +133,14 @@ def _transposed_type(n: int) -> Callable[..., TensorType]:
     return rule
 
 
+def _conv_gradient_type(
+    cx: TypeContext, g: Any, other: Any, shape: Shape, *rest: Arg
+) -> TensorType:
+    t = tensor(g)
+    last = suggests_channels_last(cx, t) or suggests_channels_last(cx, tensor(other))
+    return _image(cx, t, shape, last)
+
+
 for _n in (1, 2, 3):
     op(
         f"conv{_n}d",
@@ -138,7 +150,16 @@ for _n in (1, 2, 3):
         spellings=(f"torch.conv{_n}d",),
         type=_conv_type(_n),
         lower=Extern(f"torch.nn.functional.conv{_n}d", "new"),
+        vjp=convolution.gradients(_n),
     )
+    for _part in ("input", "weight"):
+        op(
+            f"conv{_n}d_{_part}_gradient",
+            "g, other, shape, stride, padding, dilation, groups",
+            torch=f"anyshape.eager.conv{_n}d_{_part}_gradient",
+            type=_conv_gradient_type,
+            lower=Extern(f"anyshape.eager.conv{_n}d_{_part}_gradient"),
+        )
     op(
         f"conv_transpose{_n}d",
         "input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1",
@@ -186,6 +207,16 @@ def _pool_type(n: int, places: bool) -> Callable[..., Any]:
     return rule
 
 
+def _with_places(n: int) -> Callable[..., Any]:
+    """What its gradient is told by: where the greatest elements lie."""
+
+    def expand(b: Any, x: Any, *options: Any) -> Any:
+        values, places = b.call(f"max_pool{n}d_with_indices", x, *options[:5], True)
+        return (values, places) if options[5] else values
+
+    return expand
+
+
 for _n in (1, 2, 3):
     op(
         f"max_pool{_n}d",
@@ -195,6 +226,8 @@ for _n in (1, 2, 3):
         spellings=(f"torch.nn.functional.max_pool{_n}d", f"torch.nn.functional._max_pool{_n}d"),
         type=_pool_type(_n, True),
         lower=Extern(f"anyshape.eager.max_pool{_n}d"),
+        expand=_with_places(_n),
+        vjp="expansion",
     )
     op(
         f"torch_max_pool{_n}d",
@@ -210,6 +243,7 @@ for _n in (1, 2, 3):
         torch=f"torch.nn.functional.max_pool{_n}d_with_indices",
         type=lambda cx, x, k, s, p, g, c, r, n=_n: _pool_type(n, True)(cx, x, k, s, p, g, c, True),
         lower=Extern(f"torch.nn.functional.max_pool{_n}d_with_indices"),
+        vjp=convolution.max_pool(_n),
     )
     _tail = "" if _n == 1 else ", divisor_override=None"
     op(
@@ -261,6 +295,7 @@ for _n in (1, 2, 3):
         spellings=("torch.adaptive_avg_pool1d",) if _n == 1 else (),
         type=_adaptive_type(_n),
         expand=_adaptive_avg_expand(_n),
+        vjp="expansion",
     )
     op(
         f"adaptive_max_pool{_n}d",

@@ -166,6 +166,7 @@ op(
     "einsum",
     "equation, operands",
     torch="anyshape.eager.einsum",
+    vjp="expansion",
     expand=_einsum_expand,
     overload=lambda equation, operands: "einsum_of_one" if len(operands) == 1 else None,
     autocast="lower",

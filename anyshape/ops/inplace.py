@@ -188,6 +188,7 @@ op(
     "overwrite",
     "input, src, non_blocking=False",
     torch="anyshape.eager.overwrite",
+    vjp="expansion",
     type=like(0),
     expand=lambda b, x, src, non_blocking=False: _overwritten(b, x, src),
 )
@@ -249,6 +250,7 @@ op(
     "filled",
     "input, value",
     torch="torch.fill",
+    vjp="expansion",
     type=_filled_type,
     expand=lambda b, x, value: _filled(b, x, value),
     reads_number=True,
@@ -257,6 +259,7 @@ op(
     "zeroed",
     "input",
     torch="anyshape.eager.zeroed",
+    vjp="expansion",
     type=like(0),
     expand=lambda b, x: _filled(b, x, 0),
 )

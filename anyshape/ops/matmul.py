@@ -396,4 +396,5 @@ op(
     spellings=("torch.nn.functional.grouped_mm",),
     type=_grouped_mm_type,
     lower=Extern("torch._grouped_mm", "new"),
+    vjp=products.GROUPED_MM,
 )

@@ -87,6 +87,18 @@ op(
     type=like(0),
     random=True,
     lower=Extern("anyshape.eager.random_dropout"),
+    expand=lambda b, x, p: b.mul(x, b.dropout_noise(x, p)),
+    vjp="expansion",
+)
+# What is multiplied by: a gradient is told by it.
+op(
+    "dropout_noise",
+    "input, p",
+    torch="anyshape.eager.dropout_noise",
+    type=like(0),
+    random=True,
+    differentiable=False,
+    lower=Extern("anyshape.eager.dropout_noise"),
 )
 for _name, _training in (
     ("dropout1d", True),
@@ -211,7 +223,55 @@ op(
     type=_sdpa_type,
     autocast="lower",
     lower=Extern("torch.nn.functional.scaled_dot_product_attention", "new"),
+    overload=lambda q, k, v, mask, p, *rest, **named: (
+        None if p in (0, 0.0) else "attention_with_dropout"
+    ),
 )
+op(
+    "attention_with_dropout",
+    _SDPA,
+    torch="torch.ops.aten.scaled_dot_product_attention.default",
+    normalize=_normal_sdpa,
+    type=_sdpa_type,
+    random=True,
+    vjp="expansion",
+    lower=Extern("torch.nn.functional.scaled_dot_product_attention"),
+    expand=lambda b, *args, **named: _dropped_attention(b, *args, **named),
+)
+
+
+def _dropped_attention(
+    b: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any,
+    dropout_p: Any,
+    is_causal: Any,
+    *,
+    scale: Any,
+    enable_gqa: Any,
+) -> Any:
+    """ATen's own composition, which draws for each weight."""
+    if enable_gqa:
+        k, v = (_repeated_heads(b, t, q) for t in (k, v))
+    weights = _attention_weights(b, q, k, mask, is_causal, scale)
+    return b.matmul(b.random_dropout(cast(b, weights, q.dtype), dropout_p), v)
+
+
+def _attention_weights(b: Any, q: Any, k: Any, mask: Any, is_causal: Any, scale: Any) -> Any:
+    """Who sees whom, and how much, in the dtype that is computed in."""
+    work = wide(q.dtype)
+    size = q.shape[-1]
+    query, key = (cast(b, t, work) for t in (q, k))
+    factor = b.pow(b.full((), size, work, q.type.device), -0.5) if scale is None else scale
+    scores = b.matmul(b.mul(query, factor), b.transpose(key, -2, -1))
+    scores = _masked(b, scores, mask, is_causal)
+    weights = b.softmax(scores, -1)
+    if mask is not None and mask.dtype is bool_:  # a row that sees nothing is 0, not NaN
+        empty = b.logical_not(b.any(mask, -1, True))
+        weights = b.masked_fill(weights, empty, 0.0)
+    return weights
 
 
 def _explicit_expand(
@@ -230,17 +290,8 @@ def _explicit_expand(
         raise NoRow("attention with dropout has no row")
     if enable_gqa:
         k, v = (_repeated_heads(b, t, q) for t in (k, v))
-    work = wide(q.dtype)
-    size = q.shape[-1]
-    query, key, value = (cast(b, t, work) for t in (q, k, v))
-    factor = b.pow(b.full((), size, work, q.type.device), -0.5) if scale is None else scale
-    scores = b.matmul(b.mul(query, factor), b.transpose(key, -2, -1))
-    scores = _masked(b, scores, mask, is_causal)
-    weights = b.softmax(scores, -1)
-    if mask is not None and mask.dtype is bool_:  # a row that sees nothing is 0, not NaN
-        empty = b.logical_not(b.any(mask, -1, True))
-        weights = b.masked_fill(weights, empty, 0.0)
-    return cast(b, b.matmul(weights, value), q.dtype)
+    weights = _attention_weights(b, q, k, mask, is_causal, scale)
+    return cast(b, b.matmul(weights, cast(b, v, wide(q.dtype))), q.dtype)
 
 
 def _repeated_heads(b: Any, t: Any, q: Any) -> Any:

@@ -305,6 +305,7 @@ op(
     "input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, "
     "eps=1e-05",
     torch="torch.nn.functional.batch_norm",
+    vjp="expansion",
     overload=_batch_norm_row,
     normalize=_normal_batch_norm,
     type=_batch_norm_type,
@@ -381,6 +382,7 @@ op(
     "batch_norm_moved",
     _BATCH_NORM,
     torch="anyshape.eager.batch_norm_moved",
+    vjp="expansion",
     expand=_batch_norm_moved,
 )
 op(
@@ -409,6 +411,7 @@ op(
     "group_norm",
     "input, num_groups, weight=None, bias=None, eps=1e-05",
     torch="torch.nn.functional.group_norm",
+    vjp="expansion",
     type=_group_norm_type,
     expand=_group_norm_expand,
     autocast="float32",

@@ -16,6 +16,7 @@ from anyshape.ir.graph import Arg, Node, TensorType
 from anyshape.ops import ranges
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.converted import does_not_fit
+from anyshape.ops.gradients import places as gradients
 from anyshape.ops.index import (
     dim_second,
     index_type,
@@ -91,6 +92,7 @@ op(
     "scatter",
     "input, dim, index, src, *, reduce=None",
     torch="anyshape.eager.scatter",
+    vjp=gradients.SCATTER,
     spellings=("torch.scatter", "torch.Tensor.scatter"),
     overload=of_scalars("scatter", "input, dim, index, src, *, reduce=None", "src_out"),
     normalize=_normal_scatter,
@@ -103,6 +105,7 @@ op(
     "scatter_add",
     "input, dim, index, src",
     torch="torch.scatter_add",
+    vjp=gradients.SCATTER_ADD,
     spellings=("torch.Tensor.scatter_add",),
     overload=of_scalars("scatter_add", "input, dim, index, src"),
     normalize=dim_second,
@@ -210,6 +213,7 @@ op(
     "index_add",
     "input, dim, index, source, *, alpha=1",
     torch="torch.index_add",
+    vjp=gradients.INDEX_ADD,
     spellings=("torch.Tensor.index_add",),
     overload=of_scalars("index_add", "input, dim, index, source, *, alpha=1"),
     normalize=dim_second,
@@ -222,6 +226,7 @@ op(
     "index_copy",
     "input, dim, index, source",
     torch="torch.index_copy",
+    vjp="expansion",
     spellings=("torch.Tensor.index_copy",),
     overload=of_scalars("index_copy", "input, dim, index, source"),
     normalize=dim_second,
@@ -243,6 +248,7 @@ op(
     "index_fill",
     "input, dim, index, value",
     torch="torch.index_fill",
+    vjp=gradients.INDEX_FILL,
     spellings=("torch.Tensor.index_fill",),
     normalize=dim_second,
     type=like(0),
@@ -272,6 +278,7 @@ op(
     "index_put",
     "input, indices, values, accumulate=False",
     torch="anyshape.eager.index_put",
+    vjp=gradients.INDEX_PUT,
     type=_index_put_type,
     spellings=("torch.index_put", "torch.Tensor.index_put"),
     lower=Scatter("indices", _index_put_mode),
@@ -384,6 +391,7 @@ op(
     "select_written",
     "input, src, dim, index",
     torch="anyshape.eager.select_written",
+    vjp="expansion",
     type=_select_scatter_type,
     normalize=_normal_select_scatter,
     expand=_select_scatter,
@@ -392,6 +400,7 @@ op(
     "slice_written",
     "input, src, dim, start, length, step=1",
     torch="anyshape.eager.slice_written",
+    vjp="expansion",
     type=_slice_written_type,
     expand=_slice_written,
     normalize=lambda cx, x, src, dim, *rest: ((x, src, dim_of(dim, tensor(x).rank), *rest), {}),

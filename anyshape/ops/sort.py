@@ -8,6 +8,7 @@ from anyshape.ir.dtypes import bool_, int32, int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops import ranges
 from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.gradients import reductions
 from anyshape.ops.layout import preserved_strides
 from anyshape.ops.reduce import reduced
 from anyshape.ops.rules import dim_of, is_tensor, new, tensor
@@ -39,6 +40,7 @@ op(
     "sort",
     "input, dim=-1, descending=False, *, stable=False",
     torch="anyshape.eager.sort",
+    vjp=reductions.SORT,
     spellings=("torch.sort", "torch.Tensor.sort"),
     normalize=_dim_at(1),
     type=_sort_type,
@@ -79,6 +81,7 @@ op(
     "topk",
     "input, k, dim=-1, largest=True, sorted=True",
     torch="torch.topk",
+    vjp=reductions.TOPK,
     spellings=("torch.Tensor.topk",),
     normalize=_dim_at(2),
     type=_topk_type,

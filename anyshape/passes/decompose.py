@@ -23,18 +23,20 @@ def decompose(
     graph: Graph,
     ops: Mapping[str, OpDef],
     whole: Callable[[OpDef], bool] = lambda row: False,
+    lowered: bool = False,
 ) -> Graph:
-    """Expands rows until every node has a lowering, is left to a library or stays ``whole``."""
+    """Expands rows until every node has a lowering, is left to a library or stays ``whole``.
+    ``lowered``: expands those that have a lowering as well."""
     reader = Reader.of(graph)
     builder = Builder(reader.cx, ops)
     builder.reserve(value.name for node in graph.nodes for value in node.outputs)
     builder.reserve(entry.value.name for entry in graph.inputs)
-    return rebuild(graph, _Decomposer(builder, ops, whole).expand, reader=reader)
+    return rebuild(graph, _Decomposer(builder, ops, whole, lowered).expand, reader=reader)
 
 
 def expand_for_gradients(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """Expands the rows whose gradient is that of their expansion."""
-    return decompose(graph, ops, whole=lambda row: row.vjp != "expansion")
+    return decompose(graph, ops, whole=lambda row: row.vjp != "expansion", lowered=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class _Decomposer:
     builder: Builder
     ops: Mapping[str, OpDef]
     whole: Callable[[OpDef], bool]
+    lowered: bool
 
     def expand(self, node: Node, out: Rebuilding) -> tuple[Arg, ...]:
         row, builder = self.ops.get(node.op), self.builder
@@ -52,7 +55,7 @@ class _Decomposer:
         refuse_data(builder, row, node.args, node.kwargs)
         self._write(builder.nodes[start:], out)
         del builder.nodes[start:]
-        if row.lower is not None or row.expand is None:
+        if row.expand is None or (row.lower is not None and not self.lowered):
             return out.emit(node)
         if node.modes is not None:
             cx = builder.cx

@@ -298,7 +298,19 @@ def test_dropout_draws_as_eager_does() -> None:
         fn(x).sum().backward()
         return x.grad, [p.grad.clone() for p in net.parameters()]
 
-    torch.testing.assert_close(program(anyshape.compile(net)), program(net))
+    fast = anyshape.compile(net)
+    torch.testing.assert_close(program(fast), program(net))
+    assert fast.stats().gradients == 1
+
+
+def test_attention_with_dropout_draws_as_eager_does() -> None:
+    def program(fn: Any) -> Any:
+        torch.manual_seed(7)
+        x = leaf(2, 3, 5, 4)
+        fn(x).sum().backward()
+        return x.grad
+
+    beside(program, lambda x: F.scaled_dot_product_attention(x, x * 2, x.sin(), dropout_p=0.3))
 
 
 def test_shared_and_frozen_parameters() -> None:
@@ -337,23 +349,75 @@ def test_sizes_that_data_decides() -> None:
     beside(program, chosen)
 
 
-# --- what is not covered says so ---
+# --- writes of the program itself ---
 
-REFUSED: dict[str, Callable[[Tensor], Any]] = {
-    "writes in place what requires gradients": lambda x: (x * 2).add_(1).exp(),
-    "an output that requires gradients is an input, or views one": lambda x: (x * 2, x[1:]),
-    "outputs that require gradients share memory": lambda x: (y := x * 2, y[1:]),
-    "has no gradient rule": lambda x: torch.special.i0(x),
+
+def windows(x: Tensor) -> Tensor:
+    out = torch.zeros(x.shape[0], 3, dtype=x.dtype)
+    out[:, 0] = x.sin()
+    out[:, 1:] += x[:, None] * 2
+    out[:, 2].mul_(x)
+    return out.exp()
+
+
+INSIDE: dict[str, Callable[[Tensor], Any]] = {
+    "of a result": lambda x: (x * 2).add_(x).exp(),
+    "of an activation": lambda x: F.relu(x * 2, inplace=True) * x,
+    "through views": windows,
+    "of what is seen later": lambda x: (y := x * 3, z := y[1:], y.add_(x), z * x[1:])[3],
+    "of constants": lambda x: (
+        torch.ones(x.shape[0], dtype=x.dtype).masked_fill_(x.detach() > 0, 2.0) * x
+    ),
+    "by a mask": lambda x: (x * 2).masked_fill_(x.detach() > 0, 1.0) * x,
+    "copied": lambda x: torch.empty_like(x).copy_(x.sin()) * 2,
 }
 
 
-@pytest.mark.parametrize("why", REFUSED)
-def test_what_is_not_compiled_runs_eagerly_and_is_counted(why: str) -> None:
-    fast = anyshape.compile(REFUSED[why])
+@pytest.mark.parametrize("name", INSIDE)
+def test_writes_to_memory_of_its_own_are_differentiated(name: str) -> None:
+    def program(fn: Any) -> Any:
+        found = []
+        for size in (4, 1, 7):
+            x = leaf(size)
+            fn(x).sum().backward()
+            found.append(x.grad)
+        return found
+
+    beside(program, INSIDE[name])
+
+
+# --- what is not covered says so ---
+
+
+def behind_its_back(x: Tensor) -> Tensor:
+    y = x * 2
+    y.detach().mul_(3)
+    return y * x
+
+
+def unrecorded(x: Tensor) -> Tensor:
+    y = x * 2
+    with torch.no_grad():
+        y.mul_(3)
+    return y * 2
+
+
+REFUSED: dict[Callable[[Tensor], Any], str] = {
+    behind_its_back: "writes in place what requires gradients",
+    unrecorded: "writes in place what requires gradients",
+    lambda x: (x * 2, x[1:]): "an output that requires gradients is an input, or views one",
+    lambda x: (y := x * 2, y[1:]): "outputs that require gradients share memory",
+    lambda x: torch.special.i0(x): "has no gradient rule",
+}
+
+
+@pytest.mark.parametrize("fn", REFUSED)
+def test_what_is_not_compiled_runs_eagerly_and_is_counted(fn: Callable[[Tensor], Any]) -> None:
+    fast = anyshape.compile(fn)
     x, y = leaf(4), leaf(4)
-    for call, given in ((fast, x), (REFUSED[why], y)):
+    for call, given in ((fast, x), (fn, y)):
         made = call(given)
         sum(t.sum() for t in (made if isinstance(made, tuple) else (made,))).backward()
     torch.testing.assert_close(x.grad, y.grad)
     (reason,) = fast.stats().eager_graphs
-    assert why in reason
+    assert REFUSED[fn] in reason

@@ -27,10 +27,8 @@ def _cat(b: Any, g: Any, y: Any, tensors: Any, dim: int = 0) -> Any:
 
 
 def _pad(b: Any, g: Any, y: Any, x: Any, pads: Any, value: Any = 0) -> Any:
-    for dim, (low, _) in enumerate(pads):
-        if low != 0 or not b.cx.same(g.shape[dim], x.shape[dim]):
-            g = b.slice(g, dim, low, x.shape[dim], 1)
-    return g
+    """What was added is cut, and what was cut is added."""
+    return b.pad(g, tuple((-low, -high) for low, high in pads), 0)
 
 
 def _embedding(b: Any, g: Any, y: Any, ids: Any, weight: Any, padding: Any = None, *r: Any) -> Any:
@@ -53,3 +51,55 @@ GATHER = {"input": lambda b, g, y, x, dim, index: placed(b, x, dim, index, g)}
 INDEX_SELECT = {"input": lambda b, g, y, x, dim, index: b.index_add(zeros(b, x), dim, index, g)}
 INDEX = {"input": lambda b, g, y, x, indices: b.index_put(zeros(b, x), indices, g, True)}
 FLIP = {"input": lambda b, g, y, x, dims: b.flip(g, dims)}
+
+
+# --- writes at places ---
+
+
+def _of_overwritten(
+    b: Any, g: Any, y: Any, x: Any, dim: int, index: Any, *rest: Any, **o: Any
+) -> Any:
+    if o.get("reduce") is not None:
+        raise NoRow("a scatter that combines")
+    return b.scatter(g, dim, index, 0)
+
+
+def _of_source(b: Any, g: Any, y: Any, x: Any, dim: int, index: Any, src: Any, **o: Any) -> Any:
+    if o.get("reduce") is not None:
+        raise NoRow("a scatter that combines")
+    return _as_source(b, b.gather(g, dim, index), index, src)
+
+
+def _as_source(b: Any, g: Any, index: Any, src: Any) -> Any:
+    """Of a source that is longer than the index, the rest is not read."""
+    pairs = tuple(zip(index.shape, src.shape))
+    if all(b.cx.same(have, want) for have, want in pairs):
+        return g
+    return b.pad(g, tuple((0, want - have) for have, want in pairs), 0)
+
+
+def _of_values(b: Any, g: Any, y: Any, x: Any, indices: Any, *rest: Any) -> Any:
+    return b.index(g, indices)
+
+
+def _of_indexed(
+    b: Any, g: Any, y: Any, x: Any, indices: Any, values: Any, added: Any = False
+) -> Any:
+    if added:
+        return g
+    return b.index_put(g, indices, b.full((), 0, g.dtype, g.type.device), False)
+
+
+SCATTER = {"input": _of_overwritten, "src": _of_source}
+SCATTER_ADD = {
+    "input": lambda b, g, *rest: g,
+    "src": lambda b, g, y, x, dim, index, src: _as_source(b, b.gather(g, dim, index), index, src),
+}
+INDEX_ADD = {
+    "input": lambda b, g, *rest, **options: g,
+    "source": lambda b, g, y, x, dim, index, source, *, alpha=1: b.mul(
+        b.index_select(g, dim, index), alpha
+    ),
+}
+INDEX_PUT = {"input": _of_indexed, "values": _of_values}
+INDEX_FILL = {"input": lambda b, g, y, x, dim, index, value: b.index_fill(g, dim, index, 0)}

@@ -44,6 +44,26 @@ BADDBMM = {
 }
 
 
+def _refuse_others(p: Any, q: Any, offs: Any, options: Any) -> None:
+    """Rows times one matrix a group, as mixtures of experts have it."""
+    plain = all(value is None for value in options.values())
+    if not plain or offs is None or (len(p.shape), len(q.shape)) != (2, 3):
+        raise NoRow("a grouped product that is not of rows with a matrix a group")
+
+
+def _grouped_input(b: Any, g: Any, y: Any, p: Any, q: Any, *, offs: Any = None, **o: Any) -> Any:
+    _refuse_others(p, q, offs, o)
+    return b.grouped_mm(g, _turned(b, q), offs=offs)
+
+
+def _grouped_weight(b: Any, g: Any, y: Any, p: Any, q: Any, *, offs: Any = None, **o: Any) -> Any:
+    _refuse_others(p, q, offs, o)
+    return b.grouped_mm(_turned(b, p), g, offs=offs)
+
+
+GROUPED_MM = {"input": _grouped_input, "mat2": _grouped_weight}
+
+
 def _rows(b: Any, x: Any) -> Any:
     """All but the last dimension as one."""
     return x if len(x.shape) == 2 else b.reshape(x, (numel(x.shape[:-1]), x.shape[-1]))

@@ -69,6 +69,14 @@ def placed(b: Any, x: Any, dim: int, index: Any, g: Any) -> Any:
     return b.scatter_add(zeros(b, x), dim, index, g)
 
 
+def _picked(b: Any, g: Any, y: Any, x: Any, *rest: Any, dim: int, **options: Any) -> Any:
+    """Values taken out along a dimension, with their places."""
+    (values, _), (_, at) = g, y
+    if values is None:
+        return zeros(b, x)
+    return values if not x.shape else placed(b, x, dim, at, values)
+
+
 def _variance(b: Any, g: Any, x: Any, dims: Any, keepdim: bool, correction: Any) -> Any:
     if not isinstance(correction, int):
         raise NoRow("a variance with a correction that is no whole number")
@@ -121,6 +129,8 @@ LOGSUMEXP = {"input": _logsumexp}
 VECTOR_NORM = {"input": _vector_norm}
 NORM = {"input": _vector_norm}
 CUMSUM = {"input": _cumsum}
+SORT = {"input": lambda b, g, y, x, dim=-1, *rest, **o: _picked(b, g, y, x, dim=dim)}
+TOPK = {"input": lambda b, g, y, x, k, dim=-1, *rest, **o: _picked(b, g, y, x, dim=dim)}
 
 # --- layer and RMS norm ---
 

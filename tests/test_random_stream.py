@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -163,7 +164,7 @@ def test_what_raises_after_it_has_drawn_draws_once(program: Any, gradients: bool
             torch.manual_seed(3)
             x, m = torch.ones(4, requires_grad=gradients), torch.tensor(number)
             try:
-                drawn = str(run(x, m))
+                drawn = re.sub("grad_fn=<[A-Za-z0-9]+>", "grad_fn", str(run(x, m)))
             except (IndexError, AssertionError, RuntimeError) as error:
                 drawn = type(error).__name__
             after.append((drawn, torch.rand(())))

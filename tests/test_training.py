@@ -197,7 +197,7 @@ def test_what_writes_in_place_has_eagers_gradients(name: str) -> None:
         x, weight = torch.randn(size, 4), torch.ones(4, requires_grad=True)
         ours, theirs = (seeded(f, x, weight) for f in (fast, program))
         gradients = [torch.autograd.grad(made[0].sum(), weight) for made in (ours, theirs)]
-        assert all(map(torch.equal, (*ours, *gradients[0]), (*theirs, *gradients[1])))
+        torch.testing.assert_close((*ours, *gradients[0]), (*theirs, *gradients[1]))
     assert fast.stats().graph_breaks == 0
 
 
@@ -293,7 +293,7 @@ def test_running_statistics_move_as_eagers_do_where_gradients_are_recorded(name:
             run(x).square().sum().backward()
         ours, theirs = ({**n.state_dict(), "g": n.weight.grad} for n in (compiled, plain))
         for key, value in theirs.items():
-            assert torch.equal(ours[key], value), key
+            torch.testing.assert_close(ours[key], value, rtol=1e-4, atol=1e-5)
         with torch.no_grad():
             torch.testing.assert_close(fast(x), plain(x))
         compiled.load_state_dict(plain.state_dict())  # which kernels move by other roundings

@@ -147,7 +147,6 @@ FOUND = {
     "strides of what is broadcast and flattened": over(
         "a 2 b 4, a 2 b 4", "torch.broadcast_tensors(x0, x1)[0].flatten(0, 1).stride(-1)"
     ),
-    "unflatten without dimensions": over("a b", "x0.sum().unflatten(0, (1, -1))"),
     "rows as often as data says, beside their transpose": over(
         "a b c", "t = x0.repeat_interleave(x0.abs().flatten()[: x0.shape[0]].long(), 0)", "t - t.T"
     ),

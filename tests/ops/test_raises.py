@@ -179,6 +179,11 @@ def test_a_rank_that_eager_refuses_is_refused_where_nobody_reads(name: str) -> N
         assert raised(fast, *args) is raised(function, *args), (position, change)
 
 
+def test_a_tensor_without_dimensions_has_none_to_take_apart() -> None:
+    function = lambda x: torch.unflatten(x.sum(), 0, (1, -1))
+    assert raised(anyshape.compile(function), torch.ones(3)) is raised(function, torch.ones(3))
+
+
 def test_the_ranks_that_rows_take_are_tested() -> None:
     assert set(RANKS) == set(RANKED)
 

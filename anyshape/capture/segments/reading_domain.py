@@ -176,7 +176,10 @@ class ReadingDomain(RecordingDomain):
         child = self.recorder.sources.child
         self.recorder.guard(source, "type", super)
         this = self.see(child(source, "attr", "__thisclass__"), value.__thisclass__)
-        return super(this, self.see(child(source, "attr", "__self__"), value.__self__))
+        owner = self.see(child(source, "attr", "__self__"), value.__self__)
+        if type(owner) in PROXIES:  # no instance of the class that it shows
+            raise broken("unknown-call", "super() of a tensor or a number, made before a break")
+        return super(this, owner)
 
     def _see_function(self, source: Source, value: Any) -> Any:
         """A function that a call may make anew: its code is relied on; closure and defaults are

@@ -23,6 +23,7 @@ from anyshape.symbolic.simplify import common_factor, relation_simplified, simpl
 MONOMIALS = 48  # in one system
 LINKS = 16  # facts taken for one symbol
 NEARBY = 48  # facts looked at for one proof
+MENTIONED = 256  # symbols in them, each as often as a fact has it
 SPLITS = 5  # case distinctions in one proof
 STEPS = 1 << 14  # of elimination for one question
 
@@ -162,11 +163,15 @@ def _nearby(facts: KnownFacts, symbols: frozenset[Symbol]) -> dict[Expr | AnyOf,
     found: dict[Expr | AnyOf, None] = {}
     waiting = sorted(symbols, key=age)
     seen = set(waiting)
+    mentioned = 0
     for symbol in waiting:  # grows while it is read
         for fact in facts.links_at(symbol, LINKS):
+            if mentioned > MENTIONED:
+                return found
             if fact in found or len(fact.symbols) > MONOMIALS or _restated(facts, fact):
                 continue
             found[fact] = None
+            mentioned += len(fact.symbols)
             for other in sorted(fact.symbols - seen, key=age):
                 seen.add(other)
                 waiting.append(other)

@@ -2,8 +2,8 @@
 
 In: conditions assumed, each with its reason. Out: `known`, `simplify`, `bounds`, `divisor`,
 `why`. True and False hold for ever and are remembered for ever; "unknown" is asked again when
-facts grew. A fork shares everything. The tables are in `knowledge.py`, what a new fact implies in
-`learn.py`, the proofs in `decide.py` and `linear.py`.
+facts about its symbols grew. A fork shares everything. The tables are in `knowledge.py`, what a new
+fact implies in `learn.py`, the proofs in `decide.py` and `linear.py`.
 """
 
 from __future__ import annotations
@@ -127,10 +127,13 @@ class Facts(KnownFacts):
         found = self.answers.get(condition)
         if found is True or found is False:
             return found
-        if found == self.version:
+        if found is not None and (
+            abs(found) == self.version or self.unchanged(condition.symbols, found)
+        ):
             return None
         answer = self.decide(condition)
-        self.answers[condition] = self.version if answer is None else answer
+        unknown = -self.version if self.asking else self.version  # asked again when not in haste
+        self.answers[condition] = unknown if answer is None else answer
         return answer
 
     def quick(self, condition: Relation | bool) -> bool | None:

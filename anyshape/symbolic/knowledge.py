@@ -24,6 +24,8 @@ Chain: TypeAlias = tuple[Any, "Chain | None", int]
 
 Range: TypeAlias = tuple[int | None, int | None, Why]
 
+MANY = 64  # symbols that are looked at to see whether an old answer still holds
+
 UNKNOWN: Range = (None, None, ())
 
 
@@ -40,11 +42,15 @@ class Knowledge:
 
     __slots__ = (
         "alternatives",
+        "anchors",
         "answers",
         "asking",
         "budget",
+        "changed",
         "congruences",
         "entries",
+        "floor",
+        "followers",
         "holes",
         "links",
         "mentions",
@@ -96,21 +102,69 @@ class Knowledge:
         self.alternatives: Layered[AnyOf, Why] = (
             Layered() if parent is None else parent.alternatives.fork()
         )
-        self.recalled: Layered[object, tuple[int, Any]] = (
+        self.recalled: Layered[object, tuple[int, bool, Any]] = (
             Layered() if parent is None else parent.recalled.fork()
         )
+        # From which symbols a fact is found; the version at which what is found from a symbol last
+        # changed, and from any symbol; from which others the facts of a symbol are found.
+        self.anchors: Layered[Expr | AnyOf, tuple[Symbol, ...]] = (
+            Layered() if parent is None else parent.anchors.fork()
+        )
+        self.changed: Layered[Symbol, int] = Layered() if parent is None else parent.changed.fork()
+        self.floor: int = 0 if parent is None else parent.floor
+        self.followers: Layered[Symbol, Chain] = (
+            Layered() if parent is None else parent.followers.fork()
+        )
 
-    def recall(self, key: object) -> Any:
-        """What was remembered under these facts; nothing while reasons are being traced."""
+    def recall(self, key: object, about: Dim | Atom) -> Any:
+        """What was remembered of this, if no facts about it are new; nothing while reasons are
+        being traced."""
         if self.used is not None:
             return None
         found = self.recalled.get(key)
-        return found[1] if found is not None and found[0] == self.version else None
+        if found is None:
+            return None
+        version, hasty, value = found
+        if version == self.version:
+            return value
+        if hasty or isinstance(about, int) or not self.unchanged(about.symbols, version):
+            return None
+        self.recalled[key] = (self.version, False, value)
+        return value
 
     def remember(self, key: object, value: object) -> None:
-        """Keeps a derived value until facts grow."""
+        """Keeps a derived value until facts about it grow; what was worked out inside another
+        question, in less depth, until any do."""
         if self.used is None:
-            self.recalled[key] = (self.version, value)
+            self.recalled[key] = (self.version, self.asking, value)
+
+    def unchanged(self, symbols: frozenset[Symbol], version: int) -> bool:
+        """Whether all that is found from these symbols is as old as that version."""
+        if version < self.floor or len(symbols) > MANY:
+            return False
+        get = self.changed.get
+        return all((get(symbol) or 0) <= version for symbol in symbols)
+
+    def change(self, form: Expr | AnyOf) -> None:
+        """Notes that more is known of a form: what was found from its anchors, and from symbols
+        whose facts lead there, is asked again."""
+        self.version += 1
+        symbols = self.anchors.get(form)
+        if symbols is None:
+            symbols = tuple(sorted(form.symbols, key=age))
+        waiting = list(symbols)
+        while waiting:
+            symbol = waiting.pop()
+            if self.changed.get(symbol) == self.version:
+                continue
+            self.changed[symbol] = self.version
+            chain = self.followers.get(symbol)
+            if chain is not None and chain[2] > MANY:
+                self.floor = self.version
+                return
+            while chain is not None:
+                follower, chain, _ = chain
+                waiting.append(follower)
 
     def remembered(self, condition: Condition) -> bool | None:
         """An answer that holds for ever."""
@@ -219,11 +273,24 @@ class Knowledge:
         new = [symbol for symbol in symbols if self.links.get(symbol) is None]
         if new and len(new) < len(symbols) and isinstance(fact, Expr) and linear(fact):
             symbols = new
+        self.anchors[fact] = tuple(symbols)
         for symbol in symbols:
             chain = self.links.get(symbol)
             if chain is not None and chain[2] == 1:
                 self._widen(symbol, chain)
-            self.links[symbol] = (fact, chain, 1 if chain is None else chain[2] + 1)
+            self._add_link(symbol, fact)
+
+    def _add_link(self, symbol: Symbol, fact: Expr | AnyOf) -> None:
+        chain = self.links.get(symbol)
+        self.links[symbol] = (fact, chain, 1 if chain is None else chain[2] + 1)
+        for other in sorted(fact.symbols, key=age):
+            if other is not symbol:
+                followers = self.followers.get(other)
+                self.followers[other] = (
+                    symbol,
+                    followers,
+                    1 if followers is None else followers[2] + 1,
+                )
 
     def _widen(self, symbol: Symbol, chain: Chain) -> None:
         """Links the only fact of a symbol to its other symbols too."""
@@ -232,7 +299,9 @@ class Knowledge:
             if other is not symbol:
                 others = self.links.get(other)
                 if others is None or not _contains(others, fact):
-                    self.links[other] = (fact, others, 1 if others is None else others[2] + 1)
+                    self._add_link(other, fact)
+                    self.anchors[fact] = (*(self.anchors.get(fact) or ()), other)
+        self.change(fact)
 
 
 def _contains(chain: Chain | None, fact: object) -> bool:

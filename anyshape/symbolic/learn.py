@@ -84,8 +84,8 @@ def _learn_alternatives(facts: KnownFacts, condition: AnyOf, why: Why) -> None:
         return
     facts.alternatives[fact] = why
     facts.answers[fact] = True
-    facts.version += 1
     facts.link(fact)
+    facts.change(fact)
 
 
 def _learn_relation(facts: KnownFacts, relation: Relation, why: Why) -> None:
@@ -101,7 +101,7 @@ def _learn_relation(facts: KnownFacts, relation: Relation, why: Why) -> None:
         case "ne":
             _link(facts, form)
             facts.holes[form] = (*(facts.holes.get(form) or ()), (bound, why))
-            facts.version += 1
+            facts.change(form)
             narrow(facts, form, None, None, why)
         case "eq":
             if bound or not _cancelled(facts, form, why):
@@ -123,7 +123,7 @@ def narrow(facts: KnownFacts, form: Expr, lo: int | None, hi: int | None, why: W
         raise Refuted(why)
     _link(facts, form)
     facts.ranges[form] = (new_lo, new_hi, why)
-    facts.version += 1
+    facts.change(form)
     if new_lo is not None and new_lo == new_hi:
         _solve(facts, form, new_lo, why)
         return
@@ -288,7 +288,7 @@ def _solve(facts: KnownFacts, form: Expr, bound: int, why: Why) -> None:
     value = target.expr - form.terms[target.unit] * (form - bound)
     facts.values[target] = (value, why)
     facts.solved = object()
-    facts.version += 1
+    facts.change(target.expr)
     if target.word:
         relation = eq(target.expr, value)
         if isinstance(relation, Relation):
@@ -378,7 +378,7 @@ def _congruent(facts: KnownFacts, dim: Dim, modulus: int, residue: int, why: Why
     if new != (old[:2] if old is not None else (1, 0)):
         _link(facts, form)
         facts.congruences[form] = (*new, why)
-        facts.version += 1
+        facts.change(form)
         narrow(facts, form, None, None, why)
 
 

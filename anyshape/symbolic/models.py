@@ -23,9 +23,12 @@ from anyshape.symbolic.render import evaluate
 FAR = 1000  # how far from the other end a missing bound is put
 FACTS = 64  # with more, proof search comes first
 MOVES = 24  # repairs in one search
+STEPS = 4096  # symbols of claims that are looked at in one search
 TRIES = 8  # moves that may mend one broken claim
 
 Sizes = dict[Symbol, int]
+Values = dict[Atom, int]
+"""Of operations, under some sizes."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,9 +45,9 @@ class _Claim:
     def symbols(self) -> frozenset[Symbol]:
         return self.form.symbols
 
-    def goals(self, env: Sizes) -> list[tuple[Expr, int]]:
+    def goals(self, env: Sizes, seen: Values) -> list[tuple[Expr, int]]:
         """Values that forms should have instead; none where the claim holds."""
-        value = evaluate(self.form, env)
+        value = evaluate(self.form, env, seen)
         return [(self.form, goal) for goal in self._nearest(value) if goal != value]
 
     def _nearest(self, value: int) -> Iterator[int]:
@@ -77,11 +80,11 @@ class _Either:
     def symbols(self) -> frozenset[Symbol]:
         return self.fact.symbols
 
-    def goals(self, env: Sizes) -> list[tuple[Expr, int]]:
+    def goals(self, env: Sizes, seen: Values) -> list[tuple[Expr, int]]:
         """The first goal of each case, if none of them holds."""
         found = []
         for case in self.cases:
-            broken = [goals for claim in case if (goals := claim.goals(env))]
+            broken = [goals for claim in case if (goals := claim.goals(env, seen))]
             if not broken:
                 return []
             found += broken[0]
@@ -93,6 +96,7 @@ class _Search:
 
     def __init__(self, facts: KnownFacts, claims: list[_Claim | _Either]) -> None:
         self.claims = claims
+        self.left = STEPS
         self.about: dict[Symbol, list[_Claim | _Either]] = {}
         for claim in claims:
             for symbol in claim.symbols:
@@ -113,9 +117,11 @@ class _Search:
         wanted = [*self.claims] if goal is None else [goal, *self.claims]
         moved: Symbol | None = None
         for number in range(MOVES):
-            broken = [goals for claim in wanted if (goals := claim.goals(env))]
+            broken = self._goals(wanted, env)
             if not broken:
                 return env
+            if self.left < 0:
+                return None
             moved = self._move(env, broken[number % len(broken)], goal, moved)
             if moved is None:
                 return None
@@ -126,8 +132,9 @@ class _Search:
     ) -> Symbol | None:
         """Gives one symbol the size with which most claims hold."""
         best: tuple[int, Symbol, int] | None = None
+        seen: Values = {}
         for form, value in goals:
-            for symbol, wanted in islice(_moves(env, form, value), TRIES):
+            for symbol, wanted in islice(_moves(env, form, value, seen), TRIES):
                 lo, hi = self.ends[symbol]
                 size = min(max(wanted, lo), hi)
                 if size == env[symbol]:
@@ -140,6 +147,14 @@ class _Search:
         env[best[1]] = best[2]
         return best[1]
 
+    def _goals(
+        self, claims: Sequence[_Claim | _Either], env: Sizes
+    ) -> list[list[tuple[Expr, int]]]:
+        """What is wanted instead by each claim that does not hold."""
+        self.left -= sum([len(claim.symbols) for claim in claims])
+        seen: Values = {}
+        return [goals for claim in claims if (goals := claim.goals(env, seen))]
+
     def _broken(self, env: Sizes, symbol: Symbol, size: int, goal: _Claim | None) -> int:
         """How many claims about the symbol do not hold when it has this size."""
         before, env[symbol] = env[symbol], size
@@ -147,20 +162,22 @@ class _Search:
         if goal is not None and symbol in goal.symbols:
             wanted.append(goal)
         try:
-            return sum(1 for claim in wanted if claim.goals(env))
+            return len(self._goals(wanted, env))
         except (ZeroDivisionError, ValueError):  # undefined at these sizes
             return len(self.claims) + 1
         finally:
             env[symbol] = before
 
 
-def _moves(env: Sizes, form: Expr, goal: int) -> Iterator[tuple[Symbol, int]]:
+def _moves(env: Sizes, form: Expr, goal: int, seen: Values) -> Iterator[tuple[Symbol, int]]:
     """Sizes of single symbols with which the form comes near to the goal, those of the youngest
     terms first; of an operation, those with which an operand does."""
-    change = goal - int(evaluate(form, env))
+    change = goal - int(evaluate(form, env, seen))
     for monomial, c in reversed(form.terms.items()):
         for atom in dict.fromkeys(reversed(monomial)):
-            others = [int(evaluate(other.expr, env)) for other in monomial if other is not atom]
+            others = [
+                int(evaluate(other.expr, env, seen)) for other in monomial if other is not atom
+            ]
             slope = c * prod(others)
             if not slope:
                 continue
@@ -168,24 +185,24 @@ def _moves(env: Sizes, form: Expr, goal: int) -> Iterator[tuple[Symbol, int]]:
             if isinstance(atom, Symbol):
                 yield atom, env[atom] + step
             elif not deep(atom):
-                yield from _operand_moves(env, atom, step)
+                yield from _operand_moves(env, atom, step, seen)
 
 
-def _operand_moves(env: Sizes, atom: Atom, step: int) -> Iterator[tuple[Symbol, int]]:
+def _operand_moves(env: Sizes, atom: Atom, step: int, seen: Values) -> Iterator[tuple[Symbol, int]]:
     """Moves with which an operation's value changes by so much."""
-    value = int(evaluate(atom.expr, env)) + step
+    value = int(evaluate(atom.expr, env, seen)) + step
     a, b = atom.args[:2]
     match atom.word:
         case "//":
             if isinstance(a, Expr):
-                yield from _moves(env, a, value * int(evaluate(b, env)))
+                yield from _moves(env, a, value * int(evaluate(b, env, seen)), seen)
         case "%":
             if isinstance(a, Expr):
-                yield from _moves(env, a, int(evaluate(a, env)) + step)
+                yield from _moves(env, a, int(evaluate(a, env, seen)) + step, seen)
         case _:
             for arg in reversed(atom.args):
                 if isinstance(arg, Expr):
-                    yield from _moves(env, arg, value)
+                    yield from _moves(env, arg, value, seen)
 
 
 def undecided(facts: KnownFacts, relation: Relation, core: Iterable[Expr | AnyOf]) -> bool:

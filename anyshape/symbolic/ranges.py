@@ -46,7 +46,7 @@ def bounds_of(facts: KnownFacts, dim: Dim, depth: int = 0) -> Bounds:
     if atom is not None and not atom.word:
         return atom_bounds(facts, atom, 0)
     key = (dim, depth)
-    found = facts.recall(key)
+    found = facts.recall(key, dim)
     if found is None:
         found = interval(facts, dim, 0)
         if (

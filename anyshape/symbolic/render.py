@@ -133,37 +133,44 @@ def to_python(
     return PythonText(name, held).condition(dim)
 
 
-def evaluate(dim: Dim | Condition | bool, env: Mapping[Symbol, int]) -> int | bool:
-    """The value under these sizes; KeyError for a symbol without one, errors as Python's."""
+def evaluate(
+    dim: Dim | Condition | bool, env: Mapping[Symbol, int], seen: dict[Atom, int] | None = None
+) -> int | bool:
+    """The value under these sizes; KeyError for a symbol without one, errors as Python's.
+
+    ``seen`` has the values of operations under the same sizes, and is handed on from one expression
+    to the next that shares some with it.
+    """
+    values = {} if seen is None else seen
     match dim:
         case Expr():
-            return _value(dim, env, _inner_values(dim, env))
+            _find_inner(dim, env, values)
+            return _value(dim, env, values)
         case Relation():
-            return COMPARE[dim.kind](_value(dim.form, env, _inner_values(dim.form, env)), dim.bound)
+            _find_inner(dim.form, env, values)
+            return COMPARE[dim.kind](_value(dim.form, env, values), dim.bound)
         case AllOf():
-            return all(evaluate(part, env) for part in dim.parts)
+            return all(evaluate(part, env, values) for part in dim.parts)
         case AnyOf():
-            return any(evaluate(part, env) for part in dim.parts)
+            return any(evaluate(part, env, values) for part in dim.parts)
         case _:
             return dim
 
 
-def _inner_values(dim: Expr, env: Mapping[Symbol, int]) -> dict[Atom, int]:
+def _find_inner(dim: Expr, env: Mapping[Symbol, int], seen: dict[Atom, int]) -> None:
     """The values of deeply nested atoms, the innermost first, so that nothing recurses far."""
-    seen: dict[Atom, int] = {}
-    if not any(deep(atom) for monomial in dim.terms for atom in monomial):
-        return seen
+    if not any(deep(atom) and atom not in seen for monomial in dim.terms for atom in monomial):
+        return
     found: dict[Atom, None] = {}
     waiting = [dim]
     while waiting:
         for monomial in waiting.pop().terms:
             for atom in monomial:
-                if atom.word and atom not in found:
+                if atom.word and atom not in found and atom not in seen:
                     found[atom] = None
                     waiting.extend(arg for arg in atom.args if isinstance(arg, Expr))
     for atom in sorted(found, key=age):
         _atom_value(atom, env, seen)
-    return seen
 
 
 def _value(dim: Dim, env: Mapping[Symbol, int], seen: dict[Atom, int]) -> int:

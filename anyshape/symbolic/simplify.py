@@ -34,7 +34,7 @@ def simplified(facts: KnownFacts, dim: Dim) -> Dim:
     """The same value under these facts, as simple as they allow."""
     if isinstance(dim, int) or _plain(facts, dim):
         return dim
-    found = facts.recall(dim)
+    found = facts.recall(dim, dim)
     if found is None:
         found = _terms(facts, dim)
         if not isinstance(found, int):
@@ -96,7 +96,7 @@ def _atom(facts: KnownFacts, atom: Atom) -> Dim:
         return _value(facts, atom, value)
     if not atom.word or deep(atom):
         return atom.expr
-    found = facts.recall(atom)
+    found = facts.recall(atom, atom)
     if found is None:
         found = _operation(facts, atom)
         facts.remember(atom, found)

@@ -4,7 +4,8 @@ times.
 In: buffers with their lives and sizes. Out: a place for each, and the size of each place. The
 largest come first. A place takes a buffer whose life is apart from those of its tenants: at no
 cost where the buffer is known to fit, if need be beside others that are small, else the place
-becomes as large as the larger of the two.
+becomes as large as the larger of the two. n buffers take n log n time and ask a bounded number of
+questions each.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from anyshape.ir.buffers import Buffer
 from anyshape.ir.program import Step
+from anyshape.schedule.arena_occupancy import Occupancy, numbers
 from anyshape.symbolic import Dim, Relation, evaluate, le, total
 
 ALIGNMENT = 64
+QUESTIONS = 8  # asked to find a larger place for one buffer
+LOOKED_AT = 8  # places, and parts and sizes of one, that are tried one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +84,6 @@ class _Place:
         alone = all(shelf.takes(life, _never) for shelf in self.beside)
         return alone and self.whole.takes(life, becomes)
 
-    def free_shelves(self, life: Life, becomes: Becomes) -> Iterator[_Shelf]:
-        """The parts that the buffer may have."""
-        if self.beside and self.whole.takes(life, _never):
-            yield from (shelf for shelf in self.beside if shelf.takes(life, becomes))
-
     def offset(self, shelf: _Shelf) -> Dim:
         """Where the shelf begins."""
         offset: Dim = 0
@@ -107,52 +107,119 @@ def _never(a: Life, b: Life) -> bool:
     return False
 
 
-@dataclass(slots=True, eq=False)
 class _Planner:
-    holds: Known
-    becomes: Becomes
-    places: list[_Place]
-    known: dict[tuple[Dim, Dim], bool] = field(default_factory=dict)
+    """Places by number. Which are free in a life, and which have a size among theirs, are sets of
+    numbers."""
+
+    def __init__(self, holds: Known, becomes: Becomes, donors: list[_Place], steps: int) -> None:
+        self.holds = holds
+        self.becomes = becomes
+        self.places: list[_Place] = []
+        self.known: dict[tuple[Dim, Dim], bool] = {}
+        self.whole = Occupancy(steps)  # by buffers that have a place to themselves
+        self.beside = Occupancy(steps)  # by those that lie in a part of one
+        self.ends: dict[int, list[int]] = {}  # the places where a buffer ends at a step
+        self.starts: dict[int, list[int]] = {}
+        self.sized: dict[Dim, int] = {}  # the places with this size among theirs
+        self.shelved = 0
+        self.fixed = (1 << len(donors)) - 1
+        for place in donors:
+            self._note(place.whole.tenants[0], len(self.places))
+            self.places.append(place)
+            self._has_room(len(self.places) - 1, place.rooms[0])
 
     def place(self, size: Dim, life: Life) -> None:
         """Puts the buffer beside others where there is room for larger ones at other times, else
         where nothing is wasted, else where it fits, else into a place to grow, else a new one."""
-        free = [place for place in self.places if place.is_free(life, self.becomes)]
-        free.sort(key=lambda place: place.fixed)  # memory from outside where the arena has no room
-        shelf = (
-            self._shelf(size, life)
-            or next((place.whole for place in free if size in place.rooms), None)
-            or next((place.whole for place in free if self._fits(size, place.rooms)), None)
-            or next((self._grown(place, size) for place in free if not place.fixed), None)
-        )
-        if shelf is None:
-            shelf = _Shelf(size)
-            self.places.append(_Place([size], False, shelf))
-        shelf.add(life)
+        whole, beside = (o.taken(life.start + 1, life.end + 1) for o in (self.whole, self.beside))
+        own = ~self.fixed & ((1 << len(self.places)) - 1)
+        if self._put_beside(size, life, own & ~whole):
+            return
+        free = ((1 << len(self.places)) - 1) & ~whole & ~beside | self._handed_on(life)
+        number = next(self._fitting(size, free), None)
+        if number is None:
+            number = next(numbers(free & ~self.fixed), None)
+            if number is not None:
+                self._grow(number, size)
+        if number is None:
+            number = len(self.places)
+            self.places.append(_Place([size], False, _Shelf(size)))
+            self._has_room(number, size)
+        place = self.places[number]
+        self._note(life, number)
+        place.whole.add(life)
 
-    def _shelf(self, size: Dim, life: Life) -> _Shelf | None:
-        """A part of a place: one that is there, else a new one."""
-        own = [place for place in self.places if not place.fixed]
-        shelves = [shelf for place in own for shelf in place.free_shelves(life, self.becomes)]
-        fitting = (shelf for shelf in shelves if self._at_most(size, shelf.size))
-        shelf = next((s for s in shelves if s.size is size), None) or next(fitting, None)
-        if shelf is not None:
-            return shelf
-        for place in own:
-            if not place.whole.takes(life, _never):
-                continue
+    def _note(self, life: Life, number: int) -> None:
+        """The buffer has all of the place."""
+        self.whole.take(life.start + 1, life.end + 1, number)
+        self.ends.setdefault(life.end, []).append(number)
+        self.starts.setdefault(life.start, []).append(number)
+
+    def _has_room(self, number: int, size: Dim) -> None:
+        self.sized[size] = self.sized.get(size, 0) | 1 << number
+
+    def _handed_on(self, life: Life) -> int:
+        """The places that a buffer leaves, or gets, at the very step at which the other gets it."""
+        found = 0
+        for number in (*self.ends.get(life.start, ()), *self.starts.get(life.end, ())):
+            if self.places[number].is_free(life, self.becomes):
+                found |= 1 << number
+        return found
+
+    def _fitting(self, size: Dim, free: int) -> Iterator[int]:
+        """Free places as large as the buffer, then larger ones: memory from outside last."""
+        same = self.sized.get(size, 0) & free
+        yield from numbers(same & ~self.fixed)
+        yield from numbers(same & self.fixed)
+        asked = 0
+        for room, places in reversed(self.sized.items()):  # the nearest sizes come last
+            if room is not size and places & free:
+                asked += (size, room) not in self.known
+                if asked > QUESTIONS:
+                    return
+                if self._at_most(size, room):
+                    yield from numbers(places & free & ~self.fixed)
+                    yield from numbers(places & free & self.fixed)
+
+    def _put_beside(self, size: Dim, life: Life, places: int) -> bool:
+        """Gives the buffer a part of a place: one that is there, else a new one."""
+        shelves = [
+            (number, shelf)
+            for number in islice(numbers(places & self.shelved), LOOKED_AT)
+            for shelf in self.places[number].beside[:LOOKED_AT]
+            if shelf.takes(life, self.becomes)
+        ]
+        fitting = ((n, s) for n, s in shelves if self._at_most(size, s.size))
+        found = next(((n, s) for n, s in shelves if s.size is size), None) or next(fitting, None)
+        if found is None:
+            found = self._new_shelf(size, places)
+        if found is None:
+            return False
+        number, shelf = found
+        self.beside.take(life.start + 1, life.end + 1, number)
+        shelf.add(life)
+        return True
+
+    def _new_shelf(self, size: Dim, places: int) -> tuple[int, _Shelf] | None:
+        others = places & ~self.sized.get(size, 0)
+        for number in islice(numbers(others), LOOKED_AT):
+            place = self.places[number]
             taken = total((size, *(shelf.size for shelf in place.beside)))
-            if size not in place.rooms and self._fits(taken, place.rooms):
+            if any(self._at_most(taken, room) for room in place.rooms[:LOOKED_AT]):
                 place.beside.append(_Shelf(size))
-                return place.beside[-1]
+                self.shelved |= 1 << number
+                return number, place.beside[-1]
         return None
 
-    def _grown(self, place: _Place, size: Dim) -> _Shelf:
-        place.rooms = [r for r in place.rooms if not self._at_most(r, size)] + [size]
-        return place.whole
-
-    def _fits(self, size: Dim, rooms: Sequence[Dim]) -> bool:
-        return any(self._at_most(size, room) for room in rooms)
+    def _grow(self, number: int, size: Dim) -> None:
+        """The place becomes as large as the larger of the two."""
+        place = self.places[number]
+        old = [room for room in place.rooms[:LOOKED_AT] if self._at_most(room, size)]
+        for room in old:
+            place.rooms.remove(room)
+            self.sized[room] &= ~(1 << number)
+        place.rooms.append(size)
+        self._has_room(number, size)
 
     def _at_most(self, size: Dim, room: Dim) -> bool:
         if size is room:
@@ -177,7 +244,8 @@ def plan_arena(
     """
     sizes = {life.name: size_bytes(buffers[life.name]) for life in (*inner, *donors)}
     lending = [_Place([sizes[d.name]], True, _Shelf(sizes[d.name], [d])) for d in donors]
-    planner = _Planner(holds, becomes, [*lending])
+    steps = max((life.end for life in (*inner, *donors)), default=0) + 2
+    planner = _Planner(holds, becomes, lending, steps)
     magnitudes = {size: _magnitude(size) for size in set(sizes.values())}
     for life in sorted(inner, key=lambda a: (-magnitudes[sizes[a.name]], a.start, -a.end)):
         planner.place(sizes[life.name], life)

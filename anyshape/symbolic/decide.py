@@ -148,13 +148,7 @@ def core_of(facts: KnownFacts, form: Expr) -> dict[Expr | AnyOf, None] | None:
     if not facts.linked(form):
         return None if plain else {}
     found = _nearby(facts, form.symbols)
-    uses = Counter(form.symbols)
-    for fact in found:
-        uses.update(fact.symbols)
-    while loose := [fact for fact in found if _hangs(fact, uses)]:
-        for fact in loose:
-            del found[fact]
-            uses.subtract(fact.symbols)
+    _drop_hanging(found, form.symbols)
     return found if found or not plain else None
 
 
@@ -178,6 +172,24 @@ def _nearby(facts: KnownFacts, symbols: frozenset[Symbol]) -> dict[Expr | AnyOf,
         if len(found) > NEARBY:
             break
     return found
+
+
+def _drop_hanging(found: dict[Expr | AnyOf, None], symbols: frozenset[Symbol]) -> None:
+    """Leaves out what hangs on one symbol, and then what hung on that."""
+    uses = Counter(symbols)
+    about: dict[Symbol, list[Expr | AnyOf]] = {}
+    for fact in found:
+        uses.update(fact.symbols)
+        for symbol in fact.symbols:
+            about.setdefault(symbol, []).append(fact)
+    waiting = [*found]
+    for fact in waiting:  # grows while it is read
+        if fact in found and _hangs(fact, uses):
+            del found[fact]
+            uses.subtract(fact.symbols)
+            for symbol in sorted(fact.symbols, key=age):
+                if uses[symbol] == 1:
+                    waiting += about[symbol]
 
 
 def _restated(facts: KnownFacts, fact: Expr | AnyOf) -> bool:

@@ -166,4 +166,4 @@ def questions_asked(count: int) -> int:
 
 
 def test_questions_are_linear_in_the_number_of_buffers() -> None:
-    assert questions_asked(400) <= 4.4 * questions_asked(100)
+    assert questions_asked(800) <= 2.2 * questions_asked(400)

@@ -58,7 +58,7 @@ class Reader:
         """In front of this node; what rules have learned of sizes of their own stays known."""
         facts = self.established.at(position)
         if facts is not self.facts:
-            learned = self.cx.facts.all()[len(self.facts.all()) :]
+            learned = self.cx.facts.since(self.facts)
             self.facts, self.cx.facts = facts, facts.fork()
             self.cx.facts.assume_all(learned)
 

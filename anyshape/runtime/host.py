@@ -45,13 +45,17 @@ from anyshape.ir.program import (
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput, render_scalar
 from anyshape.symbolic import (
+    AllOf,
+    Condition,
     Dim,
     Expr,
     NamedSums,
+    Relation,
     Symbol,
     nested_parts,
     to_python,
 )
+from anyshape.symbolic.sums import LONG
 
 
 def emit_host(
@@ -376,8 +380,19 @@ class _Printer:
     def check(self, step: CheckStep) -> None:
         failed = self._name("check_failed", ("function", "anyshape.check_failed"))
         name = self._name(f"check_{len(self.names)}", ("step", step))
-        condition = to_python(step.condition, _symbol_local)
+        condition = self._condition(step.condition)
         self.lines.append(f"if not ({condition}): {failed}({name})")
+
+    def _condition(self, condition: Condition | bool) -> str:
+        """Long sums in it are computed once, each from the one before."""
+        match condition:
+            case Relation() if len(condition.form.terms) > LONG:
+                left, sign, right = condition.sides()
+                return f"{self._size(left)} {sign} {self._size(right)}"
+            case AllOf():
+                return " and ".join(f"({self._condition(part)})" for part in condition.parts)
+            case _:
+                return to_python(condition, _symbol_local)
 
     def _keyword(self, name: str, arg: StepArg) -> str:
         if name == "memory_format" and isinstance(arg, str):

@@ -50,7 +50,7 @@ class Facts(KnownFacts):
         super().__init__(space, parent)
         self._assumed: dict[Condition | bool, tuple[int, Facts, int]] = {}
         self._ordered: dict[object, tuple[Facts, ...]] = {}
-        self._tied: tuple[int, bool] = (0, False)
+        self._tied: bool = parent is not None and parent._tied  # noqa: SLF001 - of this class
 
     def fork(self) -> Facts:
         """A child that knows all this and may learn more without changing its parent."""
@@ -68,9 +68,16 @@ class Facts(KnownFacts):
 
     def all(self) -> list[tuple[Condition, object]]:
         """Every fact that was assumed, the oldest first, with its reason."""
+        return self._entries_from(0)
+
+    def since(self, older: Facts) -> list[tuple[Condition, object]]:
+        """What was assumed after the facts of `older`, which these began with."""
+        return self._entries_from(older._count)
+
+    def _entries_from(self, number: int) -> list[tuple[Condition, object]]:
         entries = []
         chain = self.entries
-        while chain is not None:
+        while chain is not None and chain[2] > number:
             entry, chain, _ = chain
             entries.append(entry)
         return entries[::-1]
@@ -101,6 +108,9 @@ class Facts(KnownFacts):
         number = self._count
         self.entries = ((condition, reason), self.entries, number + 1)
         self.version += 1
+        symbols = condition.symbols
+        if len(symbols) > 1 and any(symbol.knowledge == "midrun" for symbol in symbols):
+            self._tied = True
         self.budget = CONSEQUENCES
         try:
             learn(self, condition, (number,))
@@ -115,6 +125,7 @@ class Facts(KnownFacts):
         stated = self.all()
         Knowledge.__init__(self, self.space)
         self.version = version + 1
+        self._tied = False
         for condition, reason in stated:
             self._take(condition, reason)
 
@@ -166,14 +177,7 @@ class Facts(KnownFacts):
 
     def tie_midrun(self) -> bool:
         """Does a fact tie a size that gets its value midrun to another one?"""
-        if self._tied[0] != self.version:
-            every = (fact.symbols for fact, _ in self.all())
-            ties = any(
-                len(symbols) > 1 and any(symbol.knowledge == "midrun" for symbol in symbols)
-                for symbols in every
-            )
-            self._tied = self.version, ties
-        return self._tied[1]
+        return self._tied
 
     def in_order(self, ranks: Mapping[Symbol, int]) -> tuple[tuple[int, Facts], ...]:
         """What is known while symbols get their values one after the other: (rank, facts from

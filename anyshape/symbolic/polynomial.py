@@ -386,7 +386,11 @@ def negative(dim: Dim) -> bool:
     values = dim.terms.values()
     if min(values) > 0:
         return False
-    return max(values) < 0 or min(dim.terms.items(), key=monomial_order)[1] < 0
+    if max(values) < 0:
+        return True
+    if max(map(len, dim.terms)) == 1:  # the oldest atom's, as in `monomial_order`, found sooner
+        return dim.terms[min(dim.terms, key=lambda monomial: monomial[0].index)] < 0
+    return min(dim.terms.items(), key=monomial_order)[1] < 0
 
 
 @overload

@@ -182,15 +182,16 @@ class Driver:
     ) -> CompiledGraph | EagerGraph:
         """A graph that records no gradients. ``written``: how version counters move, where the
         graph does not say."""
-        place = graph.first_line
+        place, work = graph.first_line, graph.space.work
         try:
-            passed = tuple(INFERENCE.stages(graph, OPS))
+            with work.stage("passes"):
+                passed = tuple(INFERENCE.stages(graph, OPS))
         except AnyshapeError as error:
             if isinstance(error.__cause__, WrittenThrough):
                 return self._eager_graph(graph, constants, None, str(error.__cause__))
             raise
         final = passed[-1][1]
-        with stage_of("scheduling", place):
+        with stage_of("scheduling", place), work.stage("scheduling"):
             program = schedule(final, self.options)
         if self.options.verify:
             refuse_malformed(graph, passed, program.kernels())
@@ -200,17 +201,18 @@ class Driver:
         self._refuse_eager(program)
         flat = program
         if has_blas():
-            with stage_of("forming native regions", place):
+            stage = "forming native regions"
+            with stage_of(stage, place), work.stage(stage):
                 program = form_native_regions(program, final.facts, library=has_library())
             if proven:
                 refuse_overwriting("forming native regions", program, final.facts)
-        with stage_of("code generation", place):
+        with stage_of("code generation", place), work.stage("code generation"):
             try:
                 code = self.generate(program)
             except NotImplementedError as missing:
                 return self._eager_graph(graph, constants, None, f"no kernel for {missing}")
             kernel_names = frozenset(self._names(program).values())
-        with stage_of("loading", place):
+        with stage_of("loading", place), work.stage("loading"):
             loaders = Loaders(self.kernels, _BUILDERS.triton)
             twin = functools.cache(lambda: self._labelled(flat, graph, final, constants))
             linked = link(code, constants, loaders, twin, self.name)

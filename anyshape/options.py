@@ -57,6 +57,7 @@ class Options:
     break_seed: int = option(
         0, "for tests: with break_every, breaks at random, about as often; 0: at that distance"
     )
+    times: bool = option(False, "say on stderr what each stage of each compile took")
     # where kernels come from
     cache: bool = option(True, "keep kernels and programs on disk")
     cache_dir: str = option("", "directory of the cache; empty: no place for one was found")
@@ -117,11 +118,12 @@ def from_user(
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Options:
     """The defaults as the environment changes them: ANYSHAPE_DISABLE, ANYSHAPE_VERIFY_PROGRAMS,
-    ANYSHAPE_CACHE_DIR, CC, ANYSHAPE_SANITIZE.
+    ANYSHAPE_TIMES, ANYSHAPE_CACHE_DIR, CC, ANYSHAPE_SANITIZE.
     """
     return Options(
         disable=_truthy(environ.get("ANYSHAPE_DISABLE", "")),
         verify_programs=_truthy(environ.get("ANYSHAPE_VERIFY_PROGRAMS", "")),
+        times=_truthy(environ.get("ANYSHAPE_TIMES", "")),
         cache_dir=_cache_dir(environ),
         cc=environ.get("CC", ""),
         sanitize=_truthy(environ.get("ANYSHAPE_SANITIZE", "")),

@@ -59,6 +59,13 @@ BENCHMARKS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Rounds of sizes from a tensor, split, flip, cat and pointwise work, as one graph. The "
             "first call with empty caches; torch.export traces the same program, up to a limit.",
         ),
+        "growth": (
+            "Growth with the program",
+            "Models with n layers that decode with a padded, growing cache (eight tokens), and "
+            "programs with n sizes that data decides: the first call, in seconds of a processor, "
+            "and what was counted. Each row is a process of its own with an empty cache; a second "
+            "process has the first one's cache.",
+        ),
     }
 )
 

@@ -475,3 +475,21 @@ def test_dynamic_true_makes_numbers_symbolic_from_the_first_call_on() -> None:
         x = torch.randn(n * 4)
         assert torch.equal(fast(x, n, 0.5 * n), program(x, n, 0.5 * n))
     assert fast.stats().specializations == 1
+
+
+def test_stats_say_what_each_stage_took() -> None:
+    fast = anyshape.compile(lambda x, y: torch.cat([x, y]).reshape(-1, 2) + 1)
+    fast(torch.ones(4), torch.ones(6))
+    stats = fast.stats()
+    names = [stage.name for stage in stats.stages]
+    assert names[:4] == ["capture", "guards", "passes", "scheduling"]
+    assert sum(stage.questions for stage in stats.stages) == stats.questions > 0
+    assert all(name in str(stats) for name in names)
+
+
+def test_times_are_said_a_line_a_stage_where_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    anyshape.compile(lambda x: x + 1, options={"times": True})(torch.ones(3))
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split()[0] for line in lines[1:4]] == ["capture", "guards", "passes"]
+    anyshape.compile(lambda x: x + 1)(torch.ones(3))
+    assert not capsys.readouterr().err

@@ -15,8 +15,10 @@ import torch
 from torch import Tensor, nn
 
 import anyshape
+from benchmarks import growth
 
 Program = tuple[Callable[..., Any], tuple[Tensor, ...]]
+MANY_SIZES = ("sliced", "sliced_again", "grouped", "masked", "found", "running_offsets", "packed")
 SLACK = 1.25  # of work for each part of the larger program
 
 
@@ -110,3 +112,18 @@ def test_work_is_linear_in_the_program(make: Callable[[int], Program]) -> None:
     few, many = PROGRAMS[make]
     work(make, 2)  # what is loaded once
     assert work(make, many) < SLACK * many / few * work(make, few)
+
+
+def counted(name: str, count: int) -> tuple[int, int]:
+    """The questions about sizes of a first call, and the steps that they took."""
+    function, inputs = growth.PROGRAMS[name](count)
+    fast = anyshape.compile(function)
+    torch.testing.assert_close(fast(*inputs), function(*inputs))
+    return fast.stats().questions, fast.stats().solver_steps
+
+
+@pytest.mark.parametrize("name", MANY_SIZES)
+def test_questions_and_their_steps_are_linear_in_the_number_of_sizes(name: str) -> None:
+    few, many = counted(name, 24), counted(name, 96)
+    assert many[0] < SLACK * 4 * few[0]
+    assert many[1] <= SLACK * 4 * max(few[1], 1000)

@@ -49,6 +49,7 @@ from anyshape.ir.graph import Location
 from anyshape.ir.text import print_graph
 from anyshape.ops import OPS
 from anyshape.options import Options
+from anyshape.symbolic.work import summed
 
 MAX_SEGMENTS = 10_000  # of one call, before it goes on natively
 OURS = (TypeError, AttributeError, NameError, KeyError, AssertionError)  # not torch's own errors
@@ -451,6 +452,7 @@ class Compiled:
     def stats(self) -> Stats:
         """The counts so far."""
         variants = self._variants()
+        stages = summed(self.specializer.stages)
 
         def total(kind: str) -> int:
             return sum(v.compiled.count(kind) for v in variants if hasattr(v.compiled, "count"))
@@ -467,6 +469,9 @@ class Compiled:
             uncompiled=self.uncompiled,
             compile_seconds=self.specializer.compile_seconds,
             capture_seconds=self.specializer.capture_seconds,
+            questions=sum(stage.questions for stage in stages),
+            solver_steps=sum(stage.steps for stage in stages),
+            stages=stages,
             kernels=len(
                 {name for v in variants for name in getattr(v.compiled, "kernel_names", ())}
             ),

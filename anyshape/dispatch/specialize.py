@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -48,6 +49,7 @@ from anyshape.dispatch.variants import (
 from anyshape.errors import AnyshapeError, mistake, said, stage_of
 from anyshape.ir.graph import Graph, Location
 from anyshape.options import Options
+from anyshape.symbolic.work import Stage, summed
 
 CompileGraph = Callable[[Graph, Mapping[str, torch.Tensor]], Any]
 
@@ -78,6 +80,7 @@ class Specializer:
     breaks: list[GraphBreak] = field(default_factory=list)
     compile_seconds: float = 0.0
     capture_seconds: float = 0.0
+    stages: list[Stage] = field(default_factory=list)
     captures: int = 0
 
     def variant(self, point: Point, entry: Entry) -> Variant:
@@ -117,6 +120,7 @@ class Specializer:
         try:
             return self._specialize(machine, domain, entry, started)
         finally:
+            self._note(recorder.space.work.stages)
             self.captured |= domain.interpreted
             domain.forget()
 
@@ -129,13 +133,21 @@ class Specializer:
         count = random_.randint(1, 2 * every) if self.options.break_seed else every
         return StressedMachine(domain, PYTHON, self.codes, count)
 
+    def _note(self, stages: list[Stage]) -> None:
+        """Keeps what the stages of one compile took, and says it where that is asked for."""
+        self.stages += stages
+        if self.options.times:
+            name = getattr(self.fn, "__qualname__", type(self.fn).__name__)
+            lines = [f"anyshape: {name}", *map(str, summed(stages))]
+            sys.stderr.write("".join(f"{line}\n" for line in lines))
+
     def _specialize(
         self, machine: Machine, domain: SymbolicDomain, entry: Entry, started: float
     ) -> Variant:
         """Captures a segment and has its graph compiled."""
         recorder = domain.recorder
         try:
-            with stage_of("capture", recorder.last_location):
+            with stage_of("capture", recorder.last_location), recorder.space.work.stage("capture"):
                 ending, suspect = self._run(machine, domain, entry)
                 returns = not isinstance(ending, Frame)
                 proved = entry.placed is None or not returns or prove_returned(recorder, ending)
@@ -148,7 +160,7 @@ class Specializer:
             return self._native(recorder)
         except _Escaped as escaped:  # natively the exception comes with its effects
             return dataclasses.replace(self._native(recorder), suspect=escaped.suspect)
-        with stage_of("the guards", recorder.last_location):
+        with stage_of("the guards", recorder.last_location), recorder.space.work.stage("guards"):
             _check_marks(recorder)
             apart = aliases.kept_apart(recorder)
             if apart is not None and not apart.holds_for(entry.slots):

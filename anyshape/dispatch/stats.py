@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 
 from anyshape.capture.heap.breaks import GraphBreak
 from anyshape.errors import AnyshapeError
+from anyshape.symbolic.work import Stage
 
 
 def _count(meaning: str) -> int:
@@ -36,9 +37,15 @@ class Stats:
     joined: int = _count("branches on sizes of which both sides were captured")
     guarded: int = _count("branches on sizes that a guard decides")
     internal_errors: int = _count("mistakes of ours, for which a part ran eagerly")
+    questions: int = _count("questions about sizes that were worked out")
+    solver_steps: int = _count("steps of search and elimination that these took")
     gradients: int = _count("variants with a compiled backward half")
     eager_graphs: tuple[str, ...] = field(
         default=(), metadata={"meaning": "why eager torch runs a graph whole, each time it does"}
+    )
+
+    stages: tuple[Stage, ...] = field(
+        default=(), metadata={"meaning": "stages of compiles, with the time and questions of each"}
     )
 
     def verdict(self) -> str:
@@ -71,10 +78,10 @@ class Stats:
             f"{row.name:<{wide}}  {_shown(getattr(self, row.name)):>9}  {row.metadata['meaning']}"
             for row in fields(self)
         ]
-        return "\n".join([self.verdict(), *lines])
+        return "\n".join([self.verdict(), *lines, *(f"  {stage}" for stage in self.stages)])
 
 
-def _shown(value: float | tuple[str, ...]) -> str:
+def _shown(value: float | tuple[object, ...]) -> str:
     if isinstance(value, tuple):
         return str(len(value))
     return str(value) if isinstance(value, int) else f"{value:.3f}"

@@ -55,7 +55,7 @@ from anyshape.symbolic import (
     nested_parts,
     to_python,
 )
-from anyshape.symbolic.sums import LONG
+from anyshape.symbolic.sums import DEEP, LONG
 
 
 def emit_host(
@@ -386,7 +386,7 @@ class _Printer:
     def _condition(self, condition: Condition | bool) -> str:
         """Long sums in it are computed once, each from the one before."""
         match condition:
-            case Relation() if len(condition.form.terms) > LONG:
+            case Relation() if len(condition.form.terms) > LONG or condition.form.depth > DEEP:
                 left, sign, right = condition.sides()
                 return f"{self._size(left)} {sign} {self._size(right)}"
             case AllOf():

@@ -216,6 +216,13 @@ def _by_elimination(
 ) -> bool | None:
     system = System(facts)
     system.reach(relation.form, core)
+    try:
+        return _by_refutation(system, relation)
+    finally:
+        facts.space.work.steps += STEPS - system.steps.left
+
+
+def _by_refutation(system: System, relation: Relation) -> bool | None:
     excess = relation.excess()
     if relation.kind in ("ge", "le"):
         if system.refutes(("ge", -excess - 1)):

@@ -40,6 +40,7 @@ from anyshape.symbolic.polynomial import (
     without_constant,
 )
 from anyshape.symbolic.rules import ALWAYS
+from anyshape.symbolic.work import Work
 
 
 class Expr(Polynomial):
@@ -83,6 +84,7 @@ class Space:
         "multiples",
         "products",
         "relations",
+        "work",
     )
 
     def __init__(self) -> None:
@@ -96,6 +98,7 @@ class Space:
         self.multiples: dict[tuple[Expr, int], Expr] = {}
         self.products: dict[tuple[Polynomial, Dim], Dim] = {}
         self.relations: dict[tuple[object, ...], Any] = {}
+        self.work = Work()
 
     def symbol(
         self,

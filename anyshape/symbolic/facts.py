@@ -230,6 +230,7 @@ class Facts(KnownFacts):
         if isinstance(condition, bool):
             return condition
         if isinstance(condition, Relation):
+            self.space.work.questions += 1
             return decide(self, condition)
         ask = self.known if self.used is None else self.decide
         answers = [ask(part) for part in condition.parts]

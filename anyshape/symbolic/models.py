@@ -210,10 +210,13 @@ def undecided(facts: KnownFacts, relation: Relation, core: Iterable[Expr | AnyOf
     core = list(core)
     if len(core) > FACTS:
         return False
+    search = _Search(facts, _claims(facts, relation, core))
     try:
-        return _disagree(facts, relation, _Search(facts, _claims(facts, relation, core)))
+        return _disagree(facts, relation, search)
     except (ZeroDivisionError, ValueError):  # undefined at these sizes
         return False
+    finally:
+        facts.space.work.steps += STEPS - search.left
 
 
 def _disagree(facts: KnownFacts, relation: Relation, search: _Search) -> bool:

@@ -508,3 +508,50 @@ def test_an_equality_whose_sides_become_the_same_says_nothing(w):
     facts = knowing(w, eq(chunks(b), chunks(a)), eq(a, b))
     assert facts.simplify(chunks(a)) is facts.simplify(chunks(b))
     assert facts.known(eq(chunks(a), chunks(b))) is True
+
+
+def test_an_answer_survives_facts_about_other_symbols(w):
+    a, b, c, d, e = w.s
+    w.facts.assume(le(a + b, c))
+    question = le(a, b)
+    assert w.facts.known(question) is None
+    before = w.space.work.questions
+    w.facts.assume(le(d, e))
+    asked = w.space.work.questions
+    assert w.facts.known(question) is None
+    assert w.space.work.questions == asked > before  # it was not worked out again
+    w.facts.assume(le(a, 3))
+    w.facts.assume(ge(b, 3))
+    assert w.facts.known(question) is True
+
+
+def test_the_steps_of_a_question_do_not_grow_with_facts_about_other_symbols():
+    def steps(others: int) -> int:
+        space = Space()
+        facts = Facts(space)
+        a, b, c = (space.fresh("s") for _ in range(3))
+        facts.assume(le(a * b, c))
+        facts.assume(le(b + c, 3 * a))
+        for _ in range(others):
+            x, y, z = (space.fresh("s") for _ in range(3))
+            facts.assume(le(x * y, z))
+        before = space.work.steps
+        assert facts.known(le(c, 2 * b)) is None
+        return space.work.steps - before
+
+    assert steps(200) == steps(0) > 0
+
+
+def test_a_product_that_is_not_zero_says_what_its_factors_are_not(w):
+    x, y = w.i[:2]
+    w.facts.assume(ne(x * y - x, 0), "checked")
+    assert w.facts.known(eq(x, 0)) is False
+    assert w.facts.known(ne(y, 1)) is True
+    assert w.facts.why(ne(y, 1)) == ["checked"]
+
+
+def test_reasons_name_the_fact_that_a_bound_was_moved_past(w):
+    x = w.i[0]
+    w.facts.assume(ne(x, 0), "not zero")
+    w.facts.assume(ge(x, 0), "not negative")
+    assert w.facts.why(ge(x, 1)) == ["not zero", "not negative"]

@@ -1,0 +1,270 @@
+"""How the first call grows with the program: `python -m benchmarks.growth [--fast]`.
+
+Models that decode with a padded, growing cache, by layers; and programs with many sizes
+that data decides, by sizes. Each row runs in a process of its own with an empty cache of kernels
+(models once more, with that cache). Seconds are of a processor, its children included;
+work is counted too, which is the same on every machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import anyshape
+from anyshape.dispatch.stats import Stats
+from anyshape.optional import require
+from benchmarks import report
+
+Program = tuple[Callable[..., Any], tuple[Tensor, ...]]
+
+
+def sliced(count: int) -> Program:
+    """Slices by sizes of a list, two checks each."""
+
+    def program(x: Tensor, lengths: Tensor) -> Tensor:
+        parts = []
+        for size in lengths.tolist():
+            anyshape.check(size >= 0)
+            anyshape.check(size <= x.shape[0])
+            parts.append(x[:size])
+        return torch.cat(parts).sum()
+
+    return program, (torch.randn(8), torch.arange(count) % 5)
+
+
+def sliced_again(count: int) -> Program:
+    """Each slice is one of the last slice."""
+
+    def program(x: Tensor, lengths: Tensor) -> Tensor:
+        for size in lengths.tolist():
+            anyshape.check(size >= 0)
+            anyshape.check(size <= x.shape[0])
+            x = x[:size]
+        return x.sum()
+
+    return program, (torch.randn(count + 9), torch.arange(count, 0, -1) + 4)
+
+
+def grouped(count: int) -> Program:
+    """A product for each group of rows."""
+
+    def program(x: Tensor, counts: Tensor, weight: Tensor) -> Tensor:
+        groups = x.split(counts.tolist())
+        return torch.cat([group @ weight[i] for i, group in enumerate(groups)])
+
+    counts = torch.arange(count) % 4
+    return program, (torch.randn(int(counts.sum()), 4), counts, torch.randn(count, 4, 4))
+
+
+def masked(count: int) -> Program:
+    """A mask by each of some thresholds."""
+
+    def program(x: Tensor, thresholds: Tensor) -> Tensor:
+        whole = x.sum()
+        for i in range(count):
+            whole = whole + x[x > thresholds[i]].sum()
+        return whole
+
+    return program, (torch.randn(17), torch.linspace(-1, 1, count))
+
+
+def found(count: int) -> Program:
+    """What is found among what was found."""
+
+    def program(x: Tensor) -> Tensor:
+        for _ in range(count):
+            x = x[(x > -3).nonzero().squeeze(1)] + 0.001
+        return x
+
+    return program, (torch.randn(64),)
+
+
+def found_and_joined(count: int) -> Program:
+    """What is found, joined with what was there, and cut."""
+
+    def program(x: Tensor) -> Tensor:
+        for _ in range(count):
+            x = torch.cat([x[(x > 0).nonzero().squeeze(1)], x + 0.5])[:16]
+        return x
+
+    return program, (torch.randn(16),)
+
+
+def running_offsets(count: int) -> Program:
+    """Slices one behind the other."""
+
+    def program(x: Tensor, lengths: Tensor) -> Tensor:
+        at, sums = 0, []
+        for size in lengths.tolist():
+            anyshape.check(size >= 0)
+            anyshape.check(at + size <= x.shape[0])
+            sums.append(x[at : at + size].sum())
+            at = at + size
+        return torch.stack(sums)
+
+    lengths = torch.arange(count) % 4
+    return program, (torch.randn(int(lengths.sum())), lengths)
+
+
+def packed(count: int) -> Program:
+    """A softmax of each of some packed sequences."""
+
+    def program(x: Tensor, lengths: Tensor) -> Tensor:
+        return torch.cat([part.softmax(0) for part in x.split(lengths.tolist())])
+
+    lengths = torch.arange(count) % 4
+    return program, (torch.randn(int(lengths.sum())), lengths)
+
+
+PROGRAMS: Mapping[str, Callable[[int], Program]] = MappingProxyType(
+    {
+        made.__name__: made
+        for made in (
+            sliced,
+            sliced_again,
+            grouped,
+            masked,
+            found,
+            found_and_joined,
+            running_offsets,
+            packed,
+        )
+    }
+)
+SMALL = MappingProxyType({"hidden_size": 32, "intermediate_size": 64, "vocab_size": 128})
+HEADS = MappingProxyType({"num_attention_heads": 4, "num_key_value_heads": 2})
+EXPERTS = MappingProxyType(
+    {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+)
+# name: (classes of the library, settings, what `generate` is asked beyond eight tokens)
+MODELS: Mapping[str, tuple[str, Mapping[str, object], Mapping[str, object]]] = MappingProxyType(
+    {
+        "llama": ("Llama", {}, {"do_sample": False}),
+        "llama, sampled": ("Llama", {}, {"do_sample": True}),
+        "llama, beams": ("Llama", {}, {"num_beams": 3, "do_sample": False}),
+        "qwen3-moe": ("Qwen3Moe", EXPERTS, {"do_sample": False}),
+    }
+)
+LAYERS = (4, 16, 32)
+SIZES = (128, 1024)
+
+
+def first_generate(name: str, layers: int) -> tuple[object, Stats]:
+    """Eight tokens of a small model, from a batch that is padded on the left."""
+    transformers = require("transformers")
+    family, settings, asked = MODELS[name]
+    config = getattr(transformers, f"{family}Config")(
+        num_hidden_layers=layers, max_position_embeddings=256, **SMALL, **HEADS, **settings
+    )
+    torch.manual_seed(0)
+    model = getattr(transformers, f"{family}ForCausalLM")(config).eval()
+    ids = torch.randint(3, 128, (3, 9))
+    mask = torch.ones_like(ids)
+    mask[0, :4] = mask[1, :2] = 0
+    fast = anyshape.compile(model)
+    with torch.no_grad():
+        started = cpu_seconds()
+        fast.generate(ids, attention_mask=mask, max_new_tokens=8, pad_token_id=0, **asked)
+        return cpu_seconds() - started, fast.stats()
+
+
+def first_call(name: str, count: int) -> tuple[object, Stats]:
+    """A program with so many sizes, after one with two: what is loaded once is left out."""
+    for size in (2, count):
+        function, inputs = PROGRAMS[name](size)
+        fast = anyshape.compile(function)
+        started = cpu_seconds()
+        fast(*inputs)
+    return cpu_seconds() - started, fast.stats()
+
+
+def cpu_seconds() -> float:
+    """What this process and its children have used: other work on the machine does not count."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def worker(name: str, count: int) -> dict[str, object]:
+    """The figures of one row, measured in this process."""
+    seconds, stats = (first_generate if name in MODELS else first_call)(name, count)
+    return {
+        "s": seconds,
+        "questions": stats.questions,
+        "solver steps": stats.solver_steps,
+        "kernels": stats.kernels,
+        "specializations": stats.specializations,
+        "MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+    }
+
+
+def measured(name: str, count: int, caches: str, limit: float) -> dict[str, object]:
+    """The same, in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.growth", "--worker", name, str(count)]
+    environ = {**os.environ, "ANYSHAPE_CACHE_DIR": caches, "ANYSHAPE_PROGRESS": "0"}
+    try:
+        done = subprocess.run(
+            command,
+            env=environ,
+            cwd=report.ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=limit,
+        )
+    except subprocess.TimeoutExpired:
+        return {"s": f"over {limit:.0f}"}
+    if done.returncode:
+        return {"s": done.stderr.strip().splitlines()[-1][:60]}
+    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+def row_of(name: str, count: int, limit: float) -> dict[str, object]:
+    """One line of the table."""
+    with tempfile.TemporaryDirectory() as caches:
+        row: dict[str, object] = {
+            "program": name,
+            "n": count,
+            **measured(name, count, caches, limit),
+        }
+        if name in MODELS:
+            row["s with a cache"] = measured(name, count, caches, limit)["s"]
+    if isinstance(row["s"], float):
+        row["ms each"] = row["s"] / count * 1e3
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--worker", nargs=2, help="used by the script itself")
+    parser.add_argument("--fast", action="store_true", help="the small numbers only; nothing kept")
+    parser.add_argument("--limit", type=float, default=300, help="seconds for one row")
+    arguments = parser.parse_args()
+    if arguments.worker:
+        name, count = arguments.worker
+        print(json.dumps(worker(name, int(count))))
+        return
+    cases = [(name, n) for name in MODELS for n in LAYERS[: 1 if arguments.fast else None]]
+    cases += [(name, n) for name in PROGRAMS for n in SIZES[: 1 if arguments.fast else None]]
+    rows: list[dict[str, object]] = []
+    for name, n in cases:
+        rows.append(row_of(name, n, arguments.limit))
+        print(report.table(rows[-1:]), flush=True)
+    if not arguments.fast:
+        report.save("growth", rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -281,11 +281,12 @@ def is_empty(cx: TypeContext, t: TensorType) -> bool:
     """Has it no elements? Guarded; where nobody may guard, it is checked that it has some."""
     empty = any_of(*(eq(size, 0) for size in t.shape))
     known, hint = cx.known(empty), cx.hint(empty)
-    if known is not None or isinstance(empty, bool):
-        return bool(known)
-    if hint is None or cx.on_guard is None:
+    if known is False or isinstance(empty, bool):
+        return empty is True
+    if known is None and (hint is None or cx.on_guard is None):
         cx.require(~empty, "it has elements")
         return False
-    if hint and any(cx.hint(eq(size, 0)) and cx.decide(eq(size, 0)) for size in t.shape):
+    zeros = [eq(size, 0) for size in t.shape] if hint and cx.on_guard is not None else []
+    if any(cx.hint(zero) and cx.decide(zero) for zero in zeros):  # which one, for what asks later
         return True
-    return cx.decide(empty)
+    return bool(known) or cx.decide(empty)

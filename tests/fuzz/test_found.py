@@ -143,6 +143,10 @@ FOUND = {
     ),
     "a product into its own factor": over("4 4, 4 4", "torch.mm(x0, x1, out=x1)", "torch.add(x0, x1, out=x0)", "x0 + x1"),
     "a repeated row of one, flattened": over("a a a", "x0.expand(2, *x0.shape).mT.flatten()"),
+    "a write through a copy of nothing that out= has told to be empty": over(
+        "b a", "t = x0.mT.flatten()", "t.contiguous().add_(3)", "u = t.new_empty(0) if t.numel() == 0 else t.clone()",
+        "torch.mul(t, 3, out=u)", "u, x0 + 1"
+    ),
     "a tensor assigned to a slice of another size": over("a, b", "x0[:] = x1", "x0"),
     "strides of what is broadcast and flattened": over(
         "a 2 b 4, a 2 b 4", "torch.broadcast_tensors(x0, x1)[0].flatten(0, 1).stride(-1)"

@@ -46,7 +46,7 @@ class Sizes:
         if a.storage != b.storage:
             return False
         if a.start is b.start or a.start == b.start:
-            return True
+            return not (self.at_most(a.size_bytes, 0) or self.at_most(b.size_bytes, 0))
         return not (
             self.at_most(a.start + a.size_bytes, b.start)
             or self.at_most(b.start + b.size_bytes, a.start)

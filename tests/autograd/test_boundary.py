@@ -303,6 +303,30 @@ def test_dropout_draws_as_eager_does() -> None:
     assert fast.stats().gradients == 1
 
 
+ATTENTION: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "plain": lambda q, k, v: F.scaled_dot_product_attention(q, k, v),
+    "causal": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+    "scaled": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, scale=0.3),
+    "a mask": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, (q @ k.mT).detach() > 0),
+    "a learned mask": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, (q @ k.mT).sin()),
+    "groups": lambda q, k, v: F.scaled_dot_product_attention(
+        q, (q + k)[:, :2], (q * v)[:, :2], enable_gqa=True
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention_is_differentiated_at_every_length(name: str) -> None:
+    def program(fn: Any) -> Any:
+        found = []
+        for length in (5, 1, 8):
+            q, k, v = (leaf(2, 4, length, 6, seed=seed) for seed in range(3))
+            found.append(torch.autograd.grad(fn(q, k, v).square().sum(), (q, k, v)))
+        return found
+
+    beside(program, ATTENTION[name])
+
+
 def test_attention_with_dropout_draws_as_eager_does() -> None:
     def program(fn: Any) -> Any:
         torch.manual_seed(7)

@@ -26,6 +26,10 @@ NEVER = {
     "min": "the smaller of two tensors: as `minimum`",
     "norm": "norms of order 1 and 2 have a rule",
     "nn.functional.bilinear": "products of three operands",
+    "nn.functional.adaptive_avg_pool2d": "windows of other sizes than all of it",
+    "nn.functional.scaled_dot_product_attention": "the database seeds around it: test_boundary.py",
+    "index_put": "values that may be broadcast or not",
+    "fill": "a result that nothing of the argument is left in",
 }
 
 

@@ -303,15 +303,18 @@ def test_dropout_draws_as_eager_does() -> None:
     assert fast.stats().gradients == 1
 
 
+def grouped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    heads = [t.reshape(q.shape[0], 4, q.shape[2], 6) for t in (q, k, v)]
+    return F.scaled_dot_product_attention(heads[0], *(t[:, :2] for t in heads[1:]), enable_gqa=True)
+
+
 ATTENTION: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "plain": lambda q, k, v: F.scaled_dot_product_attention(q, k, v),
     "causal": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
     "scaled": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, scale=0.3),
     "a mask": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, (q @ k.mT).detach() > 0),
     "a learned mask": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, (q @ k.mT).sin()),
-    "groups": lambda q, k, v: F.scaled_dot_product_attention(
-        q, (q + k)[:, :2], (q * v)[:, :2], enable_gqa=True
-    ),
+    "groups": grouped,
 }
 
 

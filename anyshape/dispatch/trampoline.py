@@ -23,12 +23,22 @@ from anyshape.capture.interpreter.frame import Code, Frame
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.interpreter.liveness import is_live, live_at
 from anyshape.capture.interpreter.machine import Machine
+from anyshape.capture.interpreter.polyfills import raise_it
 from anyshape.capture.python.language import python_machine
 from anyshape.capture.segments.callables import ANSWERS, compiled_by_torch, is_disabled, is_opaque
 from anyshape.capture.segments.segment_end import BOUND_METHODS, descriptor_of
 from anyshape.capture.tensors.torch_polyfills import MEMBERS
 
 _PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None)})
+
+
+def _called(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What the call gives. What it raises is raised by a frame, as if it had been interpreted: who
+    called it, a loop over an iterator for one, may wait for that."""
+    try:
+        return fn(*args, **kwargs)
+    except Exception as error:
+        return Call(raise_it, (error,))
 
 
 class Native(Concrete):
@@ -51,7 +61,7 @@ class Native(Concrete):
         if original is not None:
             return Call(original, args, kwargs)
         if self.calls is not None and self.calls(fn, args):
-            return fn(*args, **kwargs)
+            return _called(fn, args, kwargs)
         return NotImplemented
 
     def instantiate(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

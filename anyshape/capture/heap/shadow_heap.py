@@ -534,7 +534,7 @@ class Heap:
     def set_slot(self, obj: Any, descriptor: Any, name: str, value: Any) -> None:
         """Set (or, with `NULL`, delete) an attribute through a C descriptor."""
         if self.domain.records and id(obj) not in self.created:
-            if not undo.is_of_slots(descriptor):
+            if not undo.takes(descriptor, value):
                 raise Break("outside-setattr", f"attribute {name!r} of {type(obj).__name__} is set")
             self._set_slot(obj, name, value)
             self.log(

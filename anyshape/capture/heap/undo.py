@@ -7,7 +7,7 @@ from __future__ import annotations
 import operator
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from types import CellType, MemberDescriptorType
+from types import CellType, FunctionType, MemberDescriptorType
 from typing import Any
 
 from anyshape.capture.heap.values import NULL, Break
@@ -107,8 +107,11 @@ def set_attribute(obj: Any, name: str, value: Any) -> None:
         setter(obj, name, value)
 
 
-def is_of_slots(descriptor: Any) -> bool:
-    """Whether it is one of `__slots__`, which takes any value; others of C may refuse some."""
-    return type(descriptor) is MemberDescriptorType and bool(
-        descriptor.__objclass__.__flags__ & HEAP_TYPE
-    )
+def takes(descriptor: Any, value: Any) -> bool:
+    """Whether setting the attribute of an outside object cannot fail: one of `__slots__` takes any
+    value; of others of C, the names and texts of functions are known."""
+    owner = getattr(descriptor, "__objclass__", None)
+    if owner is FunctionType:
+        texts = descriptor.__name__ in ("__name__", "__qualname__") and type(value) is str
+        return texts or descriptor.__name__ in ("__doc__", "__module__")
+    return type(descriptor) is MemberDescriptorType and bool(owner.__flags__ & HEAP_TYPE)

@@ -165,7 +165,7 @@ def descriptor_get(machine: Interpreter, attribute: Any, obj: Any, cls: type, na
         if obj is NULL:
             return attribute
         if attribute.fget is None:
-            raise AttributeError(f"property {name!r} of {cls.__qualname__!r} object has no getter")
+            return property.__get__(attribute, obj, cls)  # which refuses
         return Call(attribute.fget, (obj,))
     if kind is staticmethod:
         return attribute.__func__
@@ -331,11 +331,8 @@ def generic_setattr(machine: Interpreter, obj: Any, name: str, value: Any) -> An
         method = "__delete__" if value is NULL else "__set__"
         if kind is property or _is_property(machine, kind, "__set__"):
             accessor = attribute.fdel if value is NULL else attribute.fset
-            if accessor is None:
-                what = "deleter" if value is NULL else "setter"
-                raise AttributeError(
-                    f"property {name!r} of {cls.__qualname__!r} object has no {what}"
-                )
+            if accessor is None:  # it refuses
+                return _refuse_write(attribute, obj, value)
             return Call(accessor, (obj,) if value is NULL else (obj, value))
         slot = machine.lookup(kind, method)
         if type(slot) is FunctionType:
@@ -345,6 +342,13 @@ def generic_setattr(machine: Interpreter, obj: Any, name: str, value: Any) -> An
         if is_data_descriptor(machine, kind):
             raise AttributeError(method)
     return _set_in_dict(machine, obj, name, value, attribute)
+
+
+def _refuse_write(attribute: property, obj: Any, value: Any) -> None:
+    if value is NULL:
+        property.__delete__(attribute, obj)
+    else:
+        property.__set__(attribute, obj, value)
 
 
 def _set_in_dict(machine: Interpreter, obj: Any, name: str, value: Any, attribute: Any) -> Any:

@@ -16,6 +16,7 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from anyshape.capture.heap import purity
+from anyshape.capture.heap.nested_containers import values_of
 from anyshape.capture.heap.values import NULL, PROXIES
 from anyshape.capture.interpreter.domain import Interpreter
 
@@ -95,8 +96,7 @@ def defines(machine: Interpreter, value: Any, methods: tuple[str, ...], depth: i
     if isinstance(value, CONTAINERS):
         if depth == 0:
             return False
-        inside = value.values() if isinstance(value, dict) else value
-        return any(defines(machine, item, methods, depth - 1) for item in inside)
+        return any(defines(machine, item, methods, depth - 1) for item in values_of(value))
     return any(_is_of_the_program(machine.lookup(kind, name)) for name in methods)
 
 

@@ -55,6 +55,10 @@ def build_class(body: Any, name: Any, bases: Any, metaclass: Any, kwargs: Any) -
             )
     prepare = getattr(metaclass, "__prepare__", None)
     namespace = {} if prepare is None else prepare(name, resolved, **kwargs)
+    if find(type(namespace), "__getitem__") is ABSENT:
+        owner = metaclass.__name__ if isinstance(metaclass, type) else "<metaclass>"
+        kind = type(namespace).__name__
+        raise TypeError(f"{owner}.__prepare__() must return a mapping, not {kind}")
     cell = run_class_body(body, namespace)
     if resolved is not bases:
         namespace["__orig_bases__"] = bases

@@ -125,6 +125,7 @@ class Frame:
         "locals",
         "names",
         "stack",
+        "view",
     )
 
     def __init__(
@@ -148,6 +149,7 @@ class Frame:
         self.back: Frame | None = None
         self.generator: Resumable | None = None
         self.continuation: Any = None  # a Continuation
+        self.view: Any = None  # the FrameView that shows it
 
     @property
     def line(self) -> int | None:

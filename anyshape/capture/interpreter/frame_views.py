@@ -17,6 +17,14 @@ class FrameView:
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
 
+    @classmethod
+    def of(cls, frame: Frame) -> FrameView:
+        """The one view of a frame."""
+        if frame.view is None:
+            frame.view = cls(frame)
+        view: FrameView = frame.view
+        return view
+
     @property
     def f_code(self) -> Any:
         return self._frame.code.code
@@ -53,7 +61,7 @@ class FrameView:
         frame = self._frame.back
         while frame is not None and frame.code.hidden:
             frame = frame.back
-        return None if frame is None else FrameView(frame)
+        return None if frame is None else FrameView.of(frame)
 
     def clear(self) -> None:
         """Frames are cleared when they end."""

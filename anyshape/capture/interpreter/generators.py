@@ -247,7 +247,7 @@ class Generator:
 
     @property
     def gi_frame(self) -> Any:
-        return None if self.finished else FrameView(self.frame)
+        return None if self.finished else FrameView.of(self.frame)
 
     @property
     def gi_code(self) -> Any:

@@ -16,6 +16,7 @@ from types import GenericAlias, MappingProxyType
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.nested_containers import values_of
 from anyshape.capture.heap.values import NULL, PROXIES, Break, Call, SizeValue
 from anyshape.capture.interpreter import c_callbacks, iteration_polyfills, polyfills, size_texts
 from anyshape.capture.interpreter.attributes import (
@@ -235,10 +236,8 @@ def holds_proxy(value: Any, depth: int = 3) -> bool:
         return True
     if depth == 0:
         return False
-    if isinstance(value, (list, tuple)):
-        return any(holds_proxy(item, depth - 1) for item in value)
-    if isinstance(value, dict):
-        return any(holds_proxy(item, depth - 1) for item in value.values())
+    if isinstance(value, (list, tuple, dict)):
+        return any(holds_proxy(item, depth - 1) for item in values_of(value))
     if kind is slice:
         return (
             type(value.start) in PROXIES

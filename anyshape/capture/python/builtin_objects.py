@@ -315,7 +315,7 @@ def _getframe(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     depth = args[0] if args else 0
     frame = visible_frame(machine, depth)
     if frame is not None:
-        return FrameView(frame)
+        return FrameView.of(frame)
     return sys._getframe(0) if depth == 0 else _native_caller(machine, depth)
 
 

@@ -139,3 +139,10 @@ def groupby(iterable: Any, key: Any = None) -> Any:
         groups[-1][1].append(value)
     for value_key, members in groups:
         yield value_key, iter(members)
+
+
+def at_once(make: Any, places: Any, args: Any, kwargs: Any) -> Any:
+    """An iterator whose iterables are asked for theirs when it is made."""
+    first, last = places
+    iterators = [iter(arg) for arg in args[first:last]]
+    return make(*args[:first], *iterators, *args[last:], **kwargs)

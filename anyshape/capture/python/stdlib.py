@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -31,10 +32,23 @@ def _lazy(function: Any, polyfill: Callable[..., Any]) -> Handler:
             function not in TELLING
             or any(_is_programs(machine, arg) for arg in (*args, *kwargs.values()))
         ):
-            return Call(polyfill, args, kwargs)
+            places = ITERATED.get(function.__name__)
+            if places is None or kwargs.keys() & NAMES:
+                return Call(polyfill, args, kwargs)
+            return Call(itertools_polyfills.at_once, (polyfill, places, args, kwargs))
         return machine.native(function, args, kwargs)
 
     return handler
+
+
+ITERATED: dict[str, tuple[int, int]] = {
+    **dict.fromkeys(("cycle", "pairwise", "accumulate", "islice", "groupby"), (0, 1)),
+    **dict.fromkeys(("starmap", "takewhile", "dropwhile", "filterfalse"), (1, 2)),
+    **dict.fromkeys(("compress",), (0, 2)),
+    **dict.fromkeys(("zip_longest",), (0, sys.maxsize)),
+}
+"""From which to which argument C code asks for an iterator before it gives one."""
+NAMES = frozenset({"iterable", "data", "selectors"})  # of such arguments
 
 
 def _is_programs(machine: Interpreter, arg: Any) -> bool:

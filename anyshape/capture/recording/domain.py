@@ -29,6 +29,7 @@ class RecordingDomain(Domain):
     widen: frozenset[str]
     forms_texts: bool
     has_formed: bool
+    took_id: bool = False  # the program knows the id of an object that it has made
 
     # ---- outside objects -------------------------------------------------------------------------
     @abstractmethod

@@ -74,7 +74,7 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
 
 def _refuse_weak(domain: RecordingDomain, fn: Any, args: tuple[Any, ...]) -> None:
     """When an object made here dies, nobody knows while capturing."""
-    weak = isinstance(fn, type) and issubclass(fn, WEAK)
+    weak = fn is weakref.proxy or (isinstance(fn, type) and issubclass(fn, WEAK))
     if weak and any(map(domain.machine.heap.is_created, args)):
         raise unknown(domain, fn)
 

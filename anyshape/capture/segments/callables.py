@@ -330,6 +330,7 @@ def _import(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, An
 
 def _id(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     domain.identify(args[0])
+    domain.took_id |= domain.machine.heap.is_created(args[0])
     return id(args[0])
 
 

@@ -56,6 +56,10 @@ SIMPLE = (IMMUTABLE - {slice}) | {types.ModuleType, types.CodeType, re.Pattern, 
 """What is written as it is: a slice may hold sizes."""
 
 
+LARGE = 1 << 62
+"""From here on, an integer is no text: a long one has none."""
+
+
 class Rebuilder:
     """Writes the source of `rebuild`, one value after the other; an object reached twice is
     made once."""
@@ -141,7 +145,7 @@ class Rebuilder:
             return self.read(value.source)
         if kind is TextValue:
             return f"''.join(({', '.join(map(self._part, value.parts))},))"
-        if value is None or kind is bool or kind is int or kind is str:
+        if value is None or kind is bool or kind is str or (kind is int and -LARGE < value < LARGE):
             return repr(value)
         if value is NULL:
             return self.constant(value)
@@ -424,7 +428,7 @@ LOOKED_INTO = (list, tuple, dict, set, deque, types.CellType, types.MethodType, 
 
 def _contents(value: Any) -> Iterable[Any]:
     if isinstance(value, dict):
-        return [*value.keys(), *value.values()]
+        return [*dict.keys(value), *dict.values(value)]
     if isinstance(value, types.CellType):
         try:
             return [value.cell_contents]
@@ -467,6 +471,17 @@ def finish(
     machine for a generator to run in."""
     if type(result) is Generator:
         raise broken("escape", "a generator")
+    if domain.took_id and isinstance(result, Frame):
+        raise broken("escape", "the id of an object made in the function")
+    try:
+        return _finish(domain, result, new_machine)
+    except RecursionError:
+        raise broken("escape", "what is nested too deeply") from None
+
+
+def _finish(
+    domain: RecordingDomain, result: Any, new_machine: Callable[[], Any]
+) -> tuple[tuple[Arg, ...], Rebuild, bool]:
     rebuilder = Rebuilder(domain, new_machine)
     for effect in domain.machine.heap.effects:
         rebuilder.effect(effect)

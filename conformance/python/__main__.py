@@ -39,8 +39,8 @@ def main() -> int:
     found = results.load(path)
     named = [m for m in found if not options.names or m.module in options.names]
     print(report.summary(named))
-    if not {m.module for m in found} < set(modules.MODULES):
-        PAGE.write_text(report.page(found))
+    if {m.module for m in found} >= set(modules.MODULES) - modules.EMPTY:
+        PAGE.write_text(report.page(found, options.every))
     return 0
 
 

@@ -28,6 +28,13 @@ yield_from
 MODULES = [f"test_{name}" for name in NAMES]
 
 
+SAMPLE_EVERY = 14
+"""`make test` runs one method in so many of some modules."""
+
+EMPTY = frozenset({"test_opcodes"})
+"""Modules that a sample may leave without a counted method."""
+
+
 def missing() -> str:
     """Why the exam cannot be run with this Python; empty where it can."""
     if importlib.util.find_spec("test") is None:

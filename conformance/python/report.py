@@ -21,6 +21,7 @@ CPython's own tests (`Lib/test` of Python {version}), each method called by a co
 between two tensor operations: natively first, then under `fullgraph=True` and `False`, each in a
 process of its own. `make exam` runs them all and writes this page; `make test` runs a sample.
 Methods that do not pass natively, or take longer than five seconds there, are not counted.
+{part}
 
 - **one graph**: right, under `fullgraph=True` too
 - **breaks**: right, with graph breaks; `fullgraph=True` says where
@@ -32,15 +33,22 @@ Methods that do not pass natively, or take longer than five seconds there, are n
 """
 
 
-def page(methods: Sequence[Method]) -> str:
-    """The whole page."""
+def page(methods: Sequence[Method], every: int = 1) -> str:
+    """The whole page, of every n-th method of each module."""
     counted = [m for m in methods if m.counted]
     rows = defaultdict(list)
     for method in counted:
         rows[method.module].append(method)
-    parts = [HEAD.format(version=platform.python_version()), _table(rows, counted)]
+    parts = [
+        HEAD.format(version=platform.python_version(), part=_part(every)),
+        _table(rows, counted),
+    ]
     parts += [_reasons(counted), _bad(counted)]
     return "\n".join(parts)
+
+
+def _part(every: int) -> str:
+    return "" if every == 1 else f"\nThis page was made of one method in {every} of each module.\n"
 
 
 def summary(methods: Iterable[Method]) -> str:

@@ -114,4 +114,6 @@ def takes(descriptor: Any, value: Any) -> bool:
     if owner is FunctionType:
         texts = descriptor.__name__ in ("__name__", "__qualname__") and type(value) is str
         return texts or descriptor.__name__ in ("__doc__", "__module__")
-    return type(descriptor) is MemberDescriptorType and bool(owner.__flags__ & HEAP_TYPE)
+    return type(descriptor) is MemberDescriptorType and bool(
+        descriptor.__objclass__.__flags__ & HEAP_TYPE
+    )

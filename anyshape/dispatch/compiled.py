@@ -28,6 +28,7 @@ from anyshape.capture.guards.guard_failures import (
 )
 from anyshape.capture.heap.allocation_age import collection_paused
 from anyshape.capture.heap.values import Break, InterpreterBug, ProxyLeak
+from anyshape.capture.interpreter.liveness import is_watched
 from anyshape.capture.interpreter.machine import Machine
 from anyshape.declare import Declaration, Parameters, check_returned
 from anyshape.dispatch import slow_paths
@@ -175,7 +176,7 @@ class Compiled:
             return variant.rebuild(outs, slots)
         machine = concrete_machine(self.specializer.codes, variant.rebuild(outs, slots))
         suspect, numbers = variant.suspect, variant.numbers
-        call, elements = CallRecord(), largest(slots)
+        call, elements = CallRecord(given=frozenset(map(id, slots))), largest(slots)
         call.segment(variant.node_count(), slots, outs)
         del outs, slots, entry, inputs
         try:
@@ -211,6 +212,8 @@ class Compiled:
                 return value
             assert machine.frame is not None
             place = flatten(machine.frame)
+            if any(is_watched(v) and id(v) not in call.given for v in place.slots):
+                continue  # a segment would hold it after the program has dropped it
             entry = Entry(place.key, place.slots, place=place, numbers=numbers)
             variant, inputs = self._variant(entry, stance)
             if variant is None or variant.run is None or inputs is None:

@@ -32,6 +32,7 @@ class CallRecord:
     nodes: int = 0
     instructions: int = 0
     elements: int = 0
+    given: frozenset[int] = frozenset()  # the ids of its arguments, which live until it is done
 
     def segment(self, nodes: int, *values: Sequence[Any]) -> None:
         """A segment of so many operators ran; `values` went in and came out."""

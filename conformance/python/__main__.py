@@ -39,7 +39,7 @@ def main() -> int:
     found = results.load(path)
     named = [m for m in found if not options.names or m.module in options.names]
     print(report.summary(named))
-    if {m.module for m in found} >= set(modules.MODULES) - modules.EMPTY:
+    if {m.module for m in found} >= set(modules.MODULES):
         PAGE.write_text(report.page(found, options.every))
     return 0
 

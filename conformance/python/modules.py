@@ -19,7 +19,7 @@ dict dictviews dynamic enum enumerate except_star exception_hierarchy exception_
 exceptions float fractions fstring funcattrs functools generator_stop generators genericalias
 genericclass
 grammar hash heapq int isinstance iter itertools json keywordonlyarg list long
-math metaclass named_expressions operator opcodes ordered_dict patma pickle positional_only_arg pow
+math named_expressions operator opcodes ordered_dict patma pickle positional_only_arg pow
 property raise random range re richcmp scope set slice sort statistics string struct subclassinit
 super tuple typechecks types typing unary unpack userdict userlist userstring weakref weakset with
 yield_from
@@ -30,9 +30,6 @@ MODULES = [f"test_{name}" for name in NAMES]
 
 SAMPLE_EVERY = 14
 """`make test` runs one method in so many of some modules."""
-
-EMPTY = frozenset({"test_opcodes"})
-"""Modules that a sample may leave without a counted method."""
 
 
 def missing() -> str:

@@ -148,7 +148,7 @@ def _reraise_star(original: Any, raised: list[Any]) -> Any:
         return rest
     if rest is not None:
         new.append(rest)
-    return BaseExceptionGroup("", new)
+    return new[0] if len(new) == 1 else BaseExceptionGroup("", new)
 
 
 def _same_metadata(error: Any, original: BaseExceptionGroup[Any]) -> bool:

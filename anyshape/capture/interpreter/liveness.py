@@ -6,8 +6,12 @@ variables always live, and so does everything in code that may look at its own l
 
 from __future__ import annotations
 
+import weakref
+from types import FunctionType
 from typing import Any
 
+from anyshape.capture.heap import purity
+from anyshape.capture.interpreter.attributes import HEAP_TYPE
 from anyshape.capture.interpreter.control_flow import successors
 from anyshape.capture.interpreter.frame import Code, Frame
 from anyshape.capture.interpreter.generators import Generator
@@ -40,8 +44,31 @@ def live_at(frame: Frame) -> int:
 
 
 def is_live(live: int, slot: int, value: Any) -> bool:
-    """Whether a slot matters: it will be read, or its generator has something to do at its end."""
-    return bool(live >> slot & 1) or (type(value) is Generator and value.is_left_open)
+    """Whether a slot matters: it will be read, or the program sees when its value dies."""
+    return bool(live >> slot & 1) or is_missed(value)
+
+
+def is_missed(value: Any) -> bool:
+    """Whether code of the program runs, or a weak reference ends, when nobody holds the value."""
+    if type(value) is Generator:
+        return value.is_left_open
+    return is_watched(value)
+
+
+def is_watched(value: Any) -> bool:
+    """Whether the class of the value has a `__del__` of the program's, or weak references lead to
+    an object of the program's."""
+    kind = type(value)
+    if not _is_of_the_program(kind):
+        return False
+    finalized = any(type(vars(base).get("__del__")) is FunctionType for base in kind.__mro__)
+    return finalized or weakref.getweakrefcount(value) > 0
+
+
+def _is_of_the_program(kind: type) -> bool:
+    if not kind.__flags__ & HEAP_TYPE or issubclass(kind, type):
+        return False
+    return not purity.is_library(str(kind.__module__))
 
 
 def live_slots(code: Code) -> list[int]:

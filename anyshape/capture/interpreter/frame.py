@@ -125,7 +125,7 @@ class Frame:
         "locals",
         "names",
         "stack",
-        "view",
+        "shown",
     )
 
     def __init__(
@@ -149,7 +149,7 @@ class Frame:
         self.back: Frame | None = None
         self.generator: Resumable | None = None
         self.continuation: Any = None  # a Continuation
-        self.view: Any = None  # the FrameView that shows it
+        self.shown: Any = None  # the FrameView that shows it
 
     @property
     def line(self) -> int | None:

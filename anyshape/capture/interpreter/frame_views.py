@@ -20,9 +20,9 @@ class FrameView:
     @classmethod
     def of(cls, frame: Frame) -> FrameView:
         """The one view of a frame."""
-        if frame.view is None:
-            frame.view = cls(frame)
-        view: FrameView = frame.view
+        if frame.shown is None:
+            frame.shown = cls(frame)
+        view: FrameView = frame.shown
         return view
 
     @property

@@ -1,5 +1,5 @@
-"""A sample of CPython's own tests, as `make exam` runs all of them: nothing is wrong, hangs or meets
-a mistake of ours but what docs/python.md tells of.
+"""A sample of CPython's own tests, as `make exam` runs all of them: nothing is wrong or meets a
+mistake of ours but what docs/python.md tells of. (What takes long depends on the machine.)
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def test_nothing_is_wrong_but_what_the_page_tells_of(part: str, tmp_path: Path) 
     assert run.returncode == 0, run.stderr
     counted = [method for method in results.load(found) if method.counted]
     known = report.known_bad(PAGE.read_text())
-    bad = [m for m in counted if m.kind in report.NOT_RIGHT and (m.module, m.name) not in known]
+    bad = [m for m in counted if m.kind in ("wrong", "E901")]
+    bad = [m for m in bad if (m.module, m.name) not in known]
     assert not bad, "\n".join(f"{m.module}:{m.name}: {m.kind}: {m.why}" for m in bad)
     assert {m.module for m in counted} == set(SAMPLE[part].split())
 

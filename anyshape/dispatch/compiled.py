@@ -28,7 +28,7 @@ from anyshape.capture.guards.guard_failures import (
 )
 from anyshape.capture.heap.allocation_age import collection_paused
 from anyshape.capture.heap.values import Break, InterpreterBug, ProxyLeak
-from anyshape.capture.interpreter.liveness import is_watched
+from anyshape.capture.interpreter.liveness import is_finalized
 from anyshape.capture.interpreter.machine import Machine
 from anyshape.declare import Declaration, Parameters, check_returned
 from anyshape.dispatch import slow_paths
@@ -212,7 +212,7 @@ class Compiled:
                 return value
             assert machine.frame is not None
             place = flatten(machine.frame)
-            if any(is_watched(v) and id(v) not in call.given for v in place.slots):
+            if any(is_finalized(v) and id(v) not in call.given for v in place.slots):
                 continue  # a segment would hold it after the program has dropped it
             entry = Entry(place.key, place.slots, place=place, numbers=numbers)
             variant, inputs = self._variant(entry, stance)

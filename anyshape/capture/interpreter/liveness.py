@@ -52,17 +52,17 @@ def is_missed(value: Any) -> bool:
     """Whether code of the program runs, or a weak reference ends, when nobody holds the value."""
     if type(value) is Generator:
         return value.is_left_open
-    return is_watched(value)
-
-
-def is_watched(value: Any) -> bool:
-    """Whether the class of the value has a `__del__` of the program's, or weak references lead to
-    an object of the program's."""
-    kind = type(value)
-    if not _is_of_the_program(kind):
+    if not _is_of_the_program(type(value)):
         return False
-    finalized = any(type(vars(base).get("__del__")) is FunctionType for base in kind.__mro__)
-    return finalized or weakref.getweakrefcount(value) > 0
+    return is_finalized(value) or weakref.getweakrefcount(value) > 0
+
+
+def is_finalized(value: Any) -> bool:
+    """Whether the class of the value has a `__del__` of the program's."""
+    kind = type(value)
+    return _is_of_the_program(kind) and any(
+        type(vars(base).get("__del__")) is FunctionType for base in kind.__mro__
+    )
 
 
 def _is_of_the_program(kind: type) -> bool:

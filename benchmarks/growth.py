@@ -262,8 +262,8 @@ def main() -> None:
     for name, n in cases:
         rows.append(row_of(name, n, arguments.limit))
         print(report.table(rows[-1:]), flush=True)
-    if not arguments.fast:
-        report.save("growth", rows)
+        if not arguments.fast:
+            report.save("growth", rows)
 
 
 if __name__ == "__main__":

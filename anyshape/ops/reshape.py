@@ -89,6 +89,8 @@ def _normal_reshape(cx: TypeContext, x: Any, shape: Arg) -> Normal:
 def _count(cx: TypeContext, t: TensorType) -> Dim:
     if not t.shape:
         return 1
+    if 0 in t.shape:  # strides count it as 1
+        return 0
     return t.shape[0] * contiguous_strides(cx, t.shape)[0]
 
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 import anyshape
+from anyshape.errors import PerformanceWarning
 
 LOG = logging.getLogger(__name__)
 
@@ -141,6 +142,7 @@ def outcome(program: Callable[[Tensor], Any], x: Tensor) -> tuple[str, ...]:
     out = io.StringIO()
     with contextlib.redirect_stdout(out), warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
+        warnings.simplefilter("ignore", PerformanceWarning)
         try:
             made = str(program(x))
         except Exception as error:

@@ -85,3 +85,52 @@ def test_what_overlaps_is_refused_or_done_as_by_eager(name: str) -> None:
 def test_parts_that_are_apart_are_captured(name: str) -> None:
     fast = assert_as_eager(APART[name])
     assert fast.stats().graph_breaks == 0
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda y: y.mul_(2),
+        lambda y: torch.relu_(y),
+        lambda y: y.copy_(y + 1),
+        lambda y: torch.nn.functional.relu(y, inplace=True),
+    ],
+    ids=["mul_", "relu_", "copy_", "relu in place"],
+)
+@pytest.mark.parametrize("n", [3, 1])
+def test_a_write_that_eager_refuses_is_refused_where_it_stands(write, n: int) -> None:
+    def program(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+        x += 1
+        w = (x * y[0, 0]).sin() + x.cos()
+        write(y)
+        z += 1
+        return w
+
+    fast = anyshape.compile(program)
+    for rows in (n, 4, 2):
+        given, wanted = (
+            (torch.zeros(3), torch.ones(rows, 1).expand(rows, 4), torch.zeros(2)) for _ in range(2)
+        )
+        with pytest.raises(RuntimeError, match="more than one element"):
+            program(*wanted)
+        with pytest.raises(RuntimeError, match="more than one element"):
+            fast(*given)
+        for one, other in zip(given, wanted, strict=True):
+            assert torch.equal(one, other)
+
+
+def test_a_tensor_that_was_dense_in_an_earlier_call_is_refused_as_early() -> None:
+    def program(x: Tensor, y: Tensor) -> Tensor:
+        w = x.sum()
+        torch.nn.functional.relu(y, inplace=True)
+        x.index_put_((y[0] > 0,), torch.ones(()))
+        return w
+
+    fast = anyshape.compile(program)
+    fast(torch.zeros(3), torch.ones(4))
+    for _ in range(2):
+        x = torch.zeros(3)
+        with pytest.raises(RuntimeError, match="more than one element"):
+            fast(x, torch.ones(1).expand(4))
+        assert not x.any()
+    assert fast(torch.ones(2), torch.ones(8)[::2]) == 2

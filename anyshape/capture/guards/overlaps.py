@@ -18,7 +18,7 @@ from anyshape.ops.context import TypeContext
 from anyshape.ops.layout import contiguous_strides, is_contiguous
 from anyshape.ops.parts import Part, Span
 from anyshape.ops.table import OPS
-from anyshape.symbolic import ge, lt, mod, ne
+from anyshape.symbolic import Expr, eq, ge, le, lt, mod, ne
 
 Step = tuple[Node, int]
 """A view: its node, and which of the node's results it is."""
@@ -28,9 +28,27 @@ def refuse_overlaps(
     builder: Builder, name: str, args: Sequence[Arg], kwargs: Mapping[str, Arg]
 ) -> None:
     """Ends the segment where row ``name`` may read what it has written already."""
-    target = args[0] if args else None
-    if name in OPS and OPS[name].mutates and isinstance(target, Value):
-        refuse_reading(builder, name, target, values_in((*args[1:], *kwargs.values())))
+    if name not in OPS or not OPS[name].mutates:
+        return
+    positional, keywords = OPS[name].signature.split(args, kwargs)  # given by name or not
+    target = positional[0]
+    if isinstance(target, Value):
+        if _repeats(builder, target.tensor):
+            raise broken("operator-raises", what=name, why="it writes one element more than once")
+        refuse_reading(builder, name, target, values_in((*positional[1:], *keywords.values())))
+
+
+def _repeats(builder: Builder, kind: TensorType) -> bool:
+    """Has the tensor an element that lies at several of its indices? Eager refuses most writes."""
+    cx = builder.cx
+    sizes = {symbol for size in kind.shape if isinstance(size, Expr) for symbol in size.symbols}
+    for size, stride in zip(kind.shape, kind.strides, strict=True):
+        if isinstance(stride, Expr) and (stride.symbol is None or stride.symbol in sizes):
+            continue  # 0 where the tensor is empty, and nowhere else
+        zero = stride == 0 if isinstance(stride, int) else cx.decide(eq(stride, 0))
+        if zero and cx.known(le(size, 1)) is not True:
+            return True
+    return False
 
 
 def refuse_reading(builder: Builder, name: str, target: Value, read: Iterable[Value]) -> None:

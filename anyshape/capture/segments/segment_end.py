@@ -219,7 +219,10 @@ class Rebuilder:
             return f"super({self.text(value.__thisclass__)}, {self.text(value.__self__)})"
         method = None if self.recorder.sources.of(value) is not None else descriptor_of(value)
         if method is not None:
-            return f"{self.constant(method)}.__get__({self.text(value.__self__)})"
+            owner, name = value.__self__, value.__name__
+            if getattr(type(owner), name, None) is method:  # an iterator may be made as another one
+                return f"getattr({self.text(owner)}, {name!r})"
+            return f"{self.constant(method)}.__get__({self.text(owner)})"
         ours = kind in VIEWS and self.recorder.sources.of(value) is None
         mapping = mapping_behind(value) if ours else None
         return None if mapping is None else f"{self.text(self.heap.real(mapping))}.{VIEWS[kind]}()"

@@ -67,9 +67,13 @@ RANKS: Mapping[str, tuple[tuple[int, ...] | None, ...]] = MappingProxyType(
 """How many dimensions eager takes, by row and position of an operand; None: the type rule knows."""
 
 
-def refuse_ranks(name: str, args: tuple[Arg, ...]) -> None:
+def refuse_ranks(name: str, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]) -> None:
     """Raises ``OpError`` where eager refuses an operand for the number of its dimensions."""
-    for arg, taken in zip(args, RANKS.get(name.rstrip("_"), ())):
+    ranks = RANKS.get(name.rstrip("_"))
+    if ranks is None:
+        return
+    given, _ = OPS[name].signature.split(args, kwargs)  # given by name or not
+    for arg, taken in zip(given, ranks):
         if taken is None or not is_tensor(arg):
             continue
         rank = tensor(arg).rank

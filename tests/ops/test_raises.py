@@ -223,7 +223,7 @@ def test_a_number_that_does_not_fit_is_refused(name: str, dtype: str) -> None:
 
 
 def test_rows_that_are_checked_say_that_they_raise() -> None:
-    checked = {n for n, r in OPS.items() if r.places is not None or r.divisor is not None}
+    checked = {n for n, r in OPS.items() if r.data_indices is not None or r.divisor is not None}
     assert checked <= {name for name, row in OPS.items() if row.raises}
     core = {
         n
@@ -231,3 +231,20 @@ def test_rows_that_are_checked_say_that_they_raise() -> None:
         if r.raises and isinstance(r.lower, (Pointwise, Scatter, Structural))
     }
     assert core == checked
+
+
+def test_ranks_are_refused_of_arguments_that_are_given_by_name() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        torch.trace(input=x)
+        return x + 1
+
+    fast = anyshape.compile(program)
+    for shape in ((3, 3), (3, 3, 3), (2, 3)):
+        x = torch.ones(shape)
+        if len(shape) == 2:
+            assert torch.equal(fast(x), program(x))
+            continue
+        with pytest.raises(RuntimeError):
+            program(x)
+        with pytest.raises(RuntimeError):
+            fast(x)

@@ -30,7 +30,7 @@ def refuse_overlaps(
     """Ends the segment where row ``name`` may read what it has written already."""
     if name not in OPS or not OPS[name].mutates:
         return
-    positional, keywords = OPS[name].signature.split(args, kwargs)  # given by name or not
+    positional, keywords = OPS[name].signature.split(tuple(args), kwargs)  # by name or not
     target = positional[0]
     if isinstance(target, Value):
         if _repeats(builder, target.tensor):

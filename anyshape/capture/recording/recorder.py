@@ -427,7 +427,7 @@ class Recorder:
             args, kwargs = with_integers(builder, self.held, name, args, kwargs, *known)
             args = as_eager_sees(builder, name, args)
             refuse_dtypes(name, (*args, *kwargs.values()))
-            refuse_ranks(name, args)
+            refuse_ranks(name, args, kwargs)
             refuse_overlaps(builder, name, args, kwargs)
             refuse_numbers(name, args, kwargs)
             check_numbers(builder, name, args, kwargs)

@@ -44,7 +44,6 @@ KNOWN: dict[str, str] = {
     "linspace": "int64 from float ends",
     "nn.functional.interpolate": "channels-last order of an input with holes",
     "float_power": "the cast of a broadcast operand changes its strides",
-    "select_scatter": "an operand that overlaps itself",
     "cat": "channels-last order of an input with holes",
     "nn.functional.local_response_norm": "of integers, the dtype of the result depends on sizes",
     "nn.functional.huber_loss": "the order of an expanded operand",

@@ -408,13 +408,11 @@ Step: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True)
-class Loop(Effects):
-    """A body runs ``trips`` times: on the number of the turn, what is carried and what is captured.
-    What it returns is carried to the next turn; at the end it is ``outputs``."""
+class Nested(Effects):
+    """Runs bodies on what it is ``given``; what they return is ``outputs``, and may be what they
+    were given. See its two kinds."""
 
-    trips: StepArg
-    carried: tuple[StepArg, ...]
-    captured: tuple[StepArg, ...]
+    given: tuple[StepArg, ...]
     bodies: tuple[Body, ...]
     outputs: tuple[str, ...]
     may_fail: ClassVar[bool] = True
@@ -423,7 +421,7 @@ class Loop(Effects):
         return self.bodies
 
     def reads(self) -> Iterator[str]:
-        return references((self.trips, self.carried, self.captured))
+        return references(self.given)
 
     def may_lie_in(self) -> Iterator[str]:
         return self.reads()
@@ -432,42 +430,24 @@ class Loop(Effects):
         return iter(self.outputs)
 
     def arguments(self, buffers: Buffers) -> Iterator[StepArg]:
-        yield from (self.trips, *self.carried, *self.captured)
-        yield from _sizes_around(self.bodies)
+        yield from self.given
+        for body in self.bodies:
+            yield from (symbol.expr for symbol in body.around)
 
-    def with_bodies(self, change: Callable[[Body], Body]) -> Loop:
+    def with_bodies(self, change: Callable[[Body], Body]) -> Self:
         return replace(self, bodies=tuple(map(change, self.bodies)))
 
 
 @dataclass(frozen=True, slots=True)
-class Branch(Effects):
-    """The first of two bodies runs where the predicate is true, else the second, on what is
-    captured; what it returns is ``outputs``."""
+class Loop(Nested):
+    """``given`` trips, what is carried and what is captured. The body runs so often, on the number
+    of the turn, what is carried and what is captured; what it returns is carried on."""
 
-    predicate: StepArg
-    captured: tuple[StepArg, ...]
-    bodies: tuple[Body, ...]
-    outputs: tuple[str, ...]
-    may_fail: ClassVar[bool] = True
 
-    def inside(self) -> tuple[Body, ...]:
-        return self.bodies
-
-    def reads(self) -> Iterator[str]:
-        return references((self.predicate, self.captured))
-
-    def may_lie_in(self) -> Iterator[str]:
-        return self.reads()
-
-    def defines(self) -> Iterator[str]:
-        return iter(self.outputs)
-
-    def arguments(self, buffers: Buffers) -> Iterator[StepArg]:
-        yield from (self.predicate, *self.captured)
-        yield from _sizes_around(self.bodies)
-
-    def with_bodies(self, change: Callable[[Body], Body]) -> Branch:
-        return replace(self, bodies=tuple(map(change, self.bodies)))
+@dataclass(frozen=True, slots=True)
+class Branch(Nested):
+    """``given`` a predicate and what is captured. The first of two bodies runs where the predicate
+    is true, else the second, on what is captured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -529,9 +509,3 @@ class Body:
 
 def _layout(buffers: Buffers, name: str) -> tuple[Dim, ...]:
     return (*buffers[name].shape, *buffers[name].strides)
-
-
-def _sizes_around(bodies: tuple[Body, ...]) -> Iterator[Dim]:
-    """The sizes that bodies take from the program around them."""
-    for body in bodies:
-        yield from (symbol.expr for symbol in body.around)

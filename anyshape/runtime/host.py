@@ -335,14 +335,14 @@ class _Printer:
             self.lines.append(f"{self._function('anyshape.check_false')}({condition})")
 
     def loop(self, step: Loop) -> None:
-        self._nested("anyshape.eager.loop", step, (step.trips, step.carried, step.captured))
+        self._nested("anyshape.eager.loop", step)
 
     def branch(self, step: Branch) -> None:
-        self._nested("anyshape.eager.branch", step, (step.predicate, step.captured))
+        self._nested("anyshape.eager.branch", step)
 
-    def _nested(self, function: str, step: Loop | Branch, args: tuple[StepArg, ...]) -> None:
+    def _nested(self, function: str, step: Loop | Branch) -> None:
         """The bodies become functions inside this one, which see the sizes that are known here."""
-        given = [*map(self._arg, args), *map(self._body, step.bodies)]
+        given = [*map(self._arg, step.given), *map(self._body, step.bodies)]
         targets = "".join(f"{_local(name)}, " for name in step.outputs) or "_ "
         self.lines.append(f"{targets}= {self._function(function)}({', '.join(given)})")
 

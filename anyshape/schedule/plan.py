@@ -11,7 +11,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
-from typing import Any
 
 from anyshape.ir.buffers import Buffer, BufferRef, Role, StepArg
 from anyshape.ir.established import hoist_checks
@@ -63,8 +62,8 @@ from anyshape.schedule.steps import insert_frees, numbers_in, symbols_used
 from anyshape.schedule.tile import finish
 from anyshape.symbolic import Dim, Expr, Symbol
 
-NESTED: Mapping[str, Callable[..., Step]] = {"loop": Loop, "branch": Branch}
-"""The steps of the rows with regions, which take the row's arguments, bodies and results."""
+NESTED: Mapping[str, type[Loop | Branch]] = {"loop": Loop, "branch": Branch}
+"""The steps of the rows with regions, which are given the row's arguments."""
 
 
 def schedule(
@@ -377,9 +376,9 @@ class _Plan:
         bodies = tuple(self._body(node, region) for region in node.regions)
         for output in node.outputs:
             self._buffer(output, "result")
-        args: Any = tuple(map(self._arg, node.args))
+        given = tuple(map(self._arg, node.args))
         outputs = tuple(output.name for output in node.outputs)
-        self.steps.append(NESTED[node.op](*args, bodies, outputs))
+        self.steps.append(NESTED[node.op](given, bodies, outputs))
         for output in node.outputs:
             self._bind_sizes(output)
 

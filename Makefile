@@ -14,7 +14,7 @@ WORKERS ?= 2
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all test-gpu test-sanitized fuzz lint format bench conformance exam clean
+.PHONY: demo test test-all test-gpu test-triton test-sanitized test-sizes fuzz fuzz-python lint format bench conformance exam clean
 
 demo: $(READY)
 	$(RUN) -m anyshape demo
@@ -26,22 +26,39 @@ test-all: $(READY)
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -q -n $(WORKERS) --dist worksteal --durations=10 -m "not gpu"
 
 	$(MAKE) test-sanitized
+	$(MAKE) test-sizes
 
 # On a machine with an NVIDIA GPU: the kernel suite and the programs of tests/gpu.
 test-gpu: $(READY)
 	$(RUN) -m pytest -q -m gpu tests/gpu tests/moe tests/attention
 
+# Without a GPU: every kernel in Triton's interpreter, and compiled in every way for sm_80, sm_90 and sm_100.
+test-triton: $(READY)
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -q -n $(WORKERS) --dist worksteal -m "not gpu" \
+		tests/codegen/test_triton.py tests/codegen/test_triton_binaries.py tests/codegen/test_triton_schedules.py \
+		tests/attention/test_triton.py tests/moe/test_kernels_triton.py
+
 # Generated C under gcc's address and undefined-behaviour sanitizers.
-SANITIZED := tests/bounds tests/fuzz tests/ops tests/codegen tests/schedule
+SANITIZED := tests/bounds tests/fuzz tests/ops tests/codegen tests/regions tests/schedule
 test-sanitized: $(READY)
 	OMP_NUM_THREADS=1 $(RUN) tests/sanitized/run.py -m pytest -q -n $(WORKERS) --dist worksteal \
 		-p no:faulthandler -o timeout=1800 $(SANITIZED)
+
+# Programs whose sizes data decides, those sizes kept in memory where nothing needs them on the host.
+SIZED := tests/capture/numbers tests/capture/test_symbolic.py tests/capture/test_users_programs.py tests/test_inside.py
+test-sizes: $(READY)
+	ANYSHAPE_SIZES=device ANYSHAPE_VERIFY_PROGRAMS=1 OMP_NUM_THREADS=1 $(RUN) -m pytest -q -n $(WORKERS) \
+		--dist worksteal $(SIZED)
 
 # PROGRAMS random programs from SEED on, every way to compile them; stopped, it goes on where it was.
 PROGRAMS ?= 100000
 SEED ?= 0
 fuzz: $(READY)
 	OMP_NUM_THREADS=1 $(RUN) -W ignore -m tests.fuzz $(PROGRAMS) --seed $(SEED) --jobs $(WORKERS)
+
+# The same for programs of Python beside CPython (docs/python.md).
+fuzz-python: $(READY)
+	OMP_NUM_THREADS=1 $(RUN) -W ignore -m tests.fuzz_python $(PROGRAMS) --seed $(SEED) --jobs $(WORKERS)
 
 lint: $(READY)
 	$(VENV)/bin/ruff check .
@@ -61,7 +78,7 @@ conformance: $(READY)
 
 # CPython's own tests, compiled and natively (docs/python.md); stopped, it goes on at the next module.
 exam: $(READY)
-	OMP_NUM_THREADS=1 $(RUN) -W ignore -m conformance.python
+	OMP_NUM_THREADS=1 $(RUN) -W ignore -m conformance.python --jobs $(WORKERS)
 
 clean:
 	rm -rf .venv .venv-* build *.egg-info

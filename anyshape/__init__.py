@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from anyshape.options import installs
+from anyshape.startup import after_import
 
 if TYPE_CHECKING:
     from anyshape.api import (
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         reset,
     )
     from anyshape.dynamo.install import install, uninstall
+    from anyshape.runtime.profile import profile
 
 __all__ = (
     "check",
@@ -34,11 +36,16 @@ __all__ = (
     "mark_dynamic",
     "mark_static",
     "mark_unbacked",
+    "profile",
     "reset",
     "uninstall",
 )
 API = "anyshape.api"
-MODULES = {"install": "anyshape.dynamo.install", "uninstall": "anyshape.dynamo.install"}
+MODULES = {
+    "install": "anyshape.dynamo.install",
+    "profile": "anyshape.runtime.profile",
+    "uninstall": "anyshape.dynamo.install",
+}
 
 
 def __getattr__(name: str) -> object:
@@ -58,5 +65,9 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-if asked := installs():
-    __getattr__("install")(everything=asked == "everything")  # type: ignore[operator]
+def _install() -> None:
+    __getattr__("install")(everything=installs() == "everything")  # type: ignore[operator]
+
+
+if installs():
+    after_import("torch", _install)

@@ -34,6 +34,20 @@ class CostModel:
     threads_cells: int = 1 << 15
     """Cells of a kernel, weighted by what they cost, below which threads cost more than they
     bring."""
+    kernel_operators: int = 96
+    """Of one kernel: more make its compile longer, and save little memory traffic."""
+    kernel_parts: int = 16
+    """Parts that the joins of one kernel have in all: its code has a loop for each."""
+    nested_joins: int = 4
+    """Joins and pads of joins and pads in one kernel: what lies below is written once for each
+    way."""
+    region_steps: int = 2
+    """Computing steps from which on one C function runs them: a call of it costs one call."""
+    long_region_steps: int = 8
+    """From so many on, the last ones are a native region of their own: their outputs are not
+    allocated while the arena of the others is alive."""
+    interpreted_instructions: int = 5_000
+    """Run between segments before a segment is tried again."""
 
     def is_loss(self, segments: int, operators: int, instructions: int, elements: int) -> bool:
         """Whether eager torch would have been faster than these segments."""
@@ -48,6 +62,22 @@ class CostModel:
     def is_worth_a_segment(self, operators: int, elements: int) -> bool:
         """Whether so many operators on tensors of this size are run as a segment."""
         return operators >= self.few_operators or (operators > 0 and elements > self.few_elements)
+
+    @property
+    def interpreted_operators(self) -> int:
+        """Met between segments: there is more there than it seemed, and a segment is tried."""
+        return 5 * self.few_operators
+
+    def why_kernel_is_full(self, operators: int, parts: int, joins: int) -> str | None:
+        """Why a kernel of so many operators, whose joins have so many parts and lie inside so many
+        others, would be too large; None if it would not."""
+        if operators > self.kernel_operators:
+            return "the kernel is large enough"
+        if parts > self.kernel_parts:
+            return "the kernel joins enough parts"
+        if joins > self.nested_joins:
+            return "enough conditions lead to its elements"
+        return None
 
     def cells_for_threads(self, weight: int) -> int:
         """The cells from which on a kernel is shared among threads; ``weight`` is what a cell

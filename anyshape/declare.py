@@ -42,7 +42,7 @@ Step = str | int
 # ---- what is declared ----------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A place in the arguments or in the result: a root name and what is read from it."""
+    """Where in the arguments or in the result: a root name and what is read from it."""
 
     root: str
     steps: tuple[Step, ...]
@@ -425,7 +425,7 @@ def _shape(pattern: Pattern, value: Any, code: str = "E312") -> tuple[int, ...]:
     return sizes
 
 
-Found = dict[Symbol, tuple[int, str]]  # the value of a name, and the place that gave it
+Found = dict[Symbol, tuple[int, str]]  # the value of a name, and what gave it
 
 
 def _worked_out(
@@ -554,7 +554,7 @@ class _Front:
         text = f"def front(slots):\n    try:\n{body}    except {caught}:\n        return False\n"
         scope: dict[str, Any] = {"absent": self.placed.is_absent}
         exec(compile(text, "<anyshape declared sizes>", "exec"), scope)
-        front: Callable[[Sequence[Any]], bool] = scope["front"]
+        front: Callable[[Sequence[Any]], bool] = scope.pop("front")
         return front
 
     def _unpack(self, slot: int, pattern: Pattern) -> None:

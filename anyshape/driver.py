@@ -8,24 +8,28 @@ knows none of them. Every intermediate is kept, for ``explain``, for ``fast.grap
 from __future__ import annotations
 
 import functools
-import threading
-from collections.abc import Callable, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
 
+from anyshape.autograd.inlined import calls_backward
 from anyshape.autograd.outline import NotDifferentiable, records_gradients
 from anyshape.eager import CheckFailed
 from anyshape.errors import AnyshapeError, stage_of
-from anyshape.ir.buffers import BufferRef
-from anyshape.ir.code import Code, DeviceFunction, Function, Reference
-from anyshape.ir.graph import Graph, Node, TensorType, Value
-from anyshape.ir.loops import Kernel
+from anyshape.interrupts import is_interrupt
+from anyshape.ir.buffers import BufferRef, SizeInMemory
+from anyshape.ir.code import Code, DeviceFunction, Function, PrintedRegion, Reference
+from anyshape.ir.graph import HOST, Graph, Node, TensorType, Value
+from anyshape.ir.loops import Kernel, fused_words
 from anyshape.ir.nesting import nodes_in
 from anyshape.ir.program import (
     Assign,
     BindItem,
+    BindSize,
     BumpVersion,
     EagerCall,
     ExternCall,
@@ -34,44 +38,70 @@ from anyshape.ir.program import (
     Program,
     Step,
 )
-from anyshape.ir.step_labels import segment_label, step_labels
+from anyshape.ir.scalars import evaluate_scalar
+from anyshape.ir.step_labels import kernel_uses, segment_label, step_labels
+from anyshape.ir.text import print_graph
 from anyshape.ops import OPS
 from anyshape.ops.write_back import WrittenThrough
 from anyshape.options import Options
+from anyshape.passes.ambiguous_layouts import ambiguous_layouts
 from anyshape.passes.pipeline import INFERENCE
 from anyshape.passes.versions import Moves, moves
+from anyshape.runtime.boundary import spending
 from anyshape.runtime.cache import digest
 from anyshape.runtime.eager_graph import EagerGraph
+from anyshape.runtime.expected import entry_sizes, expecting
 from anyshape.runtime.host import emit_host
 from anyshape.runtime.launch import (
     Linked,
+    Loaded,
     WriteFailed,
-    has_blas,
-    has_library,
     link,
     move_version,
     set_version,
 )
-from anyshape.runtime.profile import recorded
+from anyshape.runtime.profile import Launched, Times, recorded
+from anyshape.runtime.result_layouts import EagerLayouts, layouts_as_eager
 from anyshape.schedule import schedule
-from anyshape.targets.cpu import c as c_code
-from anyshape.targets.cpu.build import Builder
-from anyshape.targets.cpu.native import emit_native_region
-from anyshape.targets.cpu.native_prelude import NATIVE_PRELUDE
-from anyshape.targets.cpu.native_regions import form_native_regions
-from anyshape.targets.table import Loaders, allocators, on_device, target_of
-from anyshape.targets.triton.launch import TritonLoader
-from anyshape.training import CompiledTraining, compile_training
+from anyshape.schedule.placement import assign_placements
+from anyshape.symbolic import Symbol
+from anyshape.targets.table import TARGETS, Targets, on_device
+from anyshape.targets.target import Target
+from anyshape.training import CompiledTraining, compile_training, whole_step
 from anyshape.verification import refuse_malformed, refuse_overwriting, verified
 
 PLACEHOLDER = "ANYSHAPE_FUNCTION"
-COUNTED: Mapping[str, type[Step]] = {
+COUNTED: Mapping[str, type[Step] | tuple[type[Step], ...]] = {
     "extern": ExternCall,
     "eager": EagerCall,
     "launch": Launch,
-    "sync": BindItem,
+    "sync": (BindItem, BindSize),
 }
 """What ``CompiledGraph.count`` can count."""
+
+
+@dataclass(frozen=True, eq=False)
+class Translation:
+    """What a graph became, whatever its constants are: graphs that are equal but for where their
+    inputs come from share one. ``flat`` is the program before native regions were formed."""
+
+    graph: Graph
+    stages: tuple[tuple[str, Graph], ...]
+    flat: Program
+    program: Program
+    code: Code
+    names: Mapping[Kernel, str]
+
+    @functools.cached_property
+    def structure(self) -> str:
+        """What has to be equal."""
+        return _structure(self.graph)
+
+
+def _structure(graph: Graph) -> str:
+    """All of a graph but for example values, and where its inputs come from."""
+    inputs = tuple([replace(entry, source="") for entry in graph.inputs])
+    return print_graph(replace(graph, inputs=inputs, hints={}), lambda name: name)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,9 +115,37 @@ class CompiledGraph:
     run: Callable[..., tuple[Any, ...]]
     graph: Graph
     stages: tuple[tuple[str, Graph], ...]
-    program: Program
+    translation: Translation
     linked: Linked
-    kernel_names: frozenset[str]
+    launched: Launched
+    schedules: Callable[[str], Iterable[str]]
+    why_not_replayed: str = ""
+    differentiated: bool = False
+
+    @property
+    def program(self) -> Program:
+        """The steps that it runs."""
+        return self.translation.program
+
+    @property
+    def names(self) -> Mapping[Kernel, str]:
+        """The function that each kernel is."""
+        return self.translation.names
+
+    @property
+    def kernel_names(self) -> frozenset[str]:
+        """Of the functions that its launches call."""
+        return frozenset(self.names.values())
+
+    def kernels(self, times: Times = MappingProxyType({})) -> list[str]:
+        """A line for each kernel, with its time where that was measured, and one for each schedule
+        that it ran with, where the target chooses them at the launch."""
+        why = self.why_not_replayed
+        lines = [f"not replayed as a whole by its device: {why}"] if why else []
+        for use in kernel_uses(self.program, self.stages[-1][1], self.names):
+            line = self.launched.line(use, times)
+            lines += [line, *(f"    {schedule}" for schedule in self.schedules(use.name))]
+        return lines
 
     def count(self, kind: str) -> int:
         """How many steps are ``extern``, ``eager`` or ``launch``; or ``sync``, which wait for a
@@ -96,10 +154,11 @@ class CompiledGraph:
         return sum(kind != "sync" or self._waits(step) for step in found)
 
     def _waits(self, step: Step) -> bool:
-        return any(self.program.buffers[name].device != "cpu" for name in step.reads())
+        placed = any(symbol in self.program.placements for symbol in step.binds())
+        return placed or any(self.program.buffers[n].device != "cpu" for n in step.reads())
 
 
-def why_eager(graph: Graph) -> tuple[Node | None, str] | None:
+def why_eager(graph: Graph, targets: Targets = TARGETS) -> tuple[Node | None, str] | None:
     """Why eager torch runs all of the graph, and the node it is about; None where kernels can."""
     values: list[tuple[Node | None, Value]] = [(None, entry.value) for entry in graph.inputs]
     values += [(node, value) for node in nodes_in(graph) for value in node.outputs]
@@ -108,14 +167,13 @@ def why_eager(graph: Graph) -> tuple[Node | None, str] | None:
         if isinstance(value.type, TensorType):
             device = value.type.device
             if device not in missing:
-                missing[device] = _missing(device)
+                missing[device] = _missing(targets.of(device))
             if (why := missing[device]) is not None:
                 return maker, f"a tensor lies on {device}, for which there are no kernels: {why}"
     return None
 
 
-def _missing(device: str) -> str | None:
-    target = target_of(device)
+def _missing(target: Target | None) -> str | None:
     return "no target serves it" if target is None else target.missing()
 
 
@@ -125,29 +183,49 @@ def _reads_what_requires_grad(node: Node) -> bool:
 
 @dataclass(slots=True, eq=False)
 class Driver:
-    """Compiles graphs for one function. ``kernels`` is shared: each text is compiled once."""
+    """Compiles graphs for one function; each text is built once in a process."""
 
     options: Options
-    kernels: Builder
     name: str = "a graph"  # what profiles call what it compiles
     names: dict[tuple[Kernel, str], str] = field(default_factory=dict)
     functions: dict[str, Function] = field(default_factory=dict)
+    targets: Targets = TARGETS
+    translations: tuple[weakref.ref[Translation], ...] = ()  # those in use; never in place
 
     @classmethod
     def create(cls, options: Options, name: str = "a graph") -> Driver:
         """Raises AnyshapeError E601 where there is no C compiler."""
-        return cls(options, _shared_builder(options), name)
+        TARGETS.prepare(options)
+        return cls(options, name)
 
     def compile_graph(
         self, graph: Graph, constants: Mapping[str, torch.Tensor]
     ) -> CompiledGraph | CompiledTraining | EagerGraph:
         """``constants``: the tensors of the inputs that are no arguments, by the value's name."""
-        refusal = why_eager(graph)
+        refusal = why_eager(graph, self.targets)
         if refusal is not None:
             return self._eager_graph(graph, constants, *refusal)
+        if calls_backward(graph):
+            return self._whole_step(graph, constants)
         if records_gradients(graph, OPS):
             return self._training(graph, constants)
-        return self._compiled(graph, constants)
+        compiled = self._compiled(graph, constants, replayed=self.options.cuda_graphs)
+        return (
+            compiled if isinstance(compiled, EagerGraph) else _laid_out(compiled, graph, constants)
+        )
+
+    def _whole_step(
+        self, graph: Graph, constants: Mapping[str, torch.Tensor]
+    ) -> CompiledGraph | EagerGraph:
+        """A program that calls ``backward()`` itself: gradients are values like any other."""
+        try:
+            step = whole_step(graph)
+            made = _laid_out(self._half(step.graph, constants, moves(graph, OPS)), graph, constants)
+        except NotDifferentiable as refused:
+            return self._records_eagerly(graph, constants, refused)
+        run = spending(made.run, step.spent) if step.spent else made.run
+        stages = (*step.stages, *made.stages)
+        return replace(made, run=run, graph=graph, stages=stages, differentiated=True)
 
     def _training(
         self, graph: Graph, constants: Mapping[str, torch.Tensor]
@@ -156,14 +234,19 @@ class Driver:
         written = moves(graph, OPS)
 
         def forward(half: Graph, tensors: Mapping[str, torch.Tensor]) -> CompiledGraph:
-            return self._half(half, tensors, written)
+            return _laid_out(self._half(half, tensors, written), graph, constants)
 
         try:
             return compile_training(graph, constants, forward, self._half)
         except NotDifferentiable as refused:
-            node = refused.node or next(filter(_reads_what_requires_grad, graph.nodes), None)
-            why = f"gradients are recorded: {refused.reason}"
-            return self._eager_graph(graph, constants, node, why)
+            return self._records_eagerly(graph, constants, refused)
+
+    def _records_eagerly(
+        self, graph: Graph, constants: Mapping[str, torch.Tensor], refused: NotDifferentiable
+    ) -> EagerGraph:
+        node = refused.node or next(filter(_reads_what_requires_grad, graph.nodes), None)
+        why = f"gradients are recorded: {refused.reason}"
+        return self._eager_graph(graph, constants, node, why)
 
     def _half(
         self, half: Graph, constants: Mapping[str, torch.Tensor], written: Moves | None = None
@@ -179,44 +262,25 @@ class Driver:
         graph: Graph,
         constants: Mapping[str, torch.Tensor],
         written: Moves | None = None,
+        *,
+        replayed: bool = False,
     ) -> CompiledGraph | EagerGraph:
         """A graph that records no gradients. ``written``: how version counters move, where the
-        graph does not say."""
-        place, work = graph.first_line, graph.space.work
-        try:
-            with work.stage("passes"):
-                passed = tuple(INFERENCE.stages(graph, OPS))
-        except AnyshapeError as error:
-            if isinstance(error.__cause__, WrittenThrough):
-                return self._eager_graph(graph, constants, None, str(error.__cause__))
-            raise
-        final = passed[-1][1]
-        with stage_of("scheduling", place), work.stage("scheduling"):
-            program = schedule(final, self.options)
-        if self.options.verify:
-            refuse_malformed(graph, passed, program.kernels())
-        proven = self.options.verify or self.options.verify_programs
-        if proven:
-            refuse_overwriting("scheduling", program, final.facts)
-        self._refuse_eager(program)
-        flat = program
-        if has_blas():
-            stage = "forming native regions"
-            with stage_of(stage, place), work.stage(stage):
-                program = form_native_regions(program, final.facts, library=has_library())
-            if proven:
-                refuse_overwriting("forming native regions", program, final.facts)
-        with stage_of("code generation", place), work.stage("code generation"):
-            try:
-                code = self.generate(program)
-            except NotImplementedError as missing:
-                return self._eager_graph(graph, constants, None, f"no kernel for {missing}")
-            kernel_names = frozenset(self._names(program).values())
-        with stage_of("loading", place), work.stage("loading"):
-            loaders = Loaders(self.kernels, _BUILDERS.triton)
-            twin = functools.cache(lambda: self._labelled(flat, graph, final, constants))
-            linked = link(code, constants, loaders, twin, self.name)
-        run = on_device(linked.run, _devices(program))
+        graph does not say; ``replayed``: the device may replay it as a whole."""
+        line, work = graph.first_line, graph.space.work
+        made = self._known(graph) or self._translated(graph)
+        if not isinstance(made, Translation):
+            return self._eager_graph(graph, constants, None, made)
+        with stage_of("loading", line), work.stage("loading"):
+            launched = Launched()
+            twin = functools.cache(lambda: self._labelled(made, graph, constants, launched))
+            linked = link(made.code, constants, self._load, twin, self.name)
+        program = made.program
+        run = self._expecting(linked, program)
+        alone = "it records gradients" if self.options.cuda_graphs else ""
+        if replayed:
+            run, alone = self.targets.recorded(run, program, constants.values())
+        run = on_device(run, _devices(program))
         if any(map(_writes_an_argument, program.steps)):
             run = _writing_last(run)
         if moved := (moves(graph, OPS) if written is None else written):
@@ -224,22 +288,103 @@ class Driver:
         if torch.is_grad_enabled() and any(map(_reads_what_requires_grad, nodes_in(graph))):
             run = _without_gradients(run)
         if self.options.verify:
-            run = verified(run, graph, passed, constants)
-        return CompiledGraph(run, graph, passed, program, linked, kernel_names)
+            run = verified(run, graph, made.stages, constants)
+        return CompiledGraph(
+            run, graph, made.stages, made, linked, launched, self._schedules, alone
+        )
+
+    def _known(self, graph: Graph) -> Translation | None:
+        """What an equal graph became: that of another adapter, or of a module that was replaced."""
+        size = len(graph.nodes), len(graph.inputs)
+        used = [made for ref in self.translations if (made := ref()) is not None]
+        alike = [t for t in used if (len(t.graph.nodes), len(t.graph.inputs)) == size]
+        if not alike or self.options.verify:
+            return None
+        with graph.space.work.stage("comparing"):
+            structure = _structure(graph)
+            return next((known for known in alike if known.structure == structure), None)
+
+    def _translated(self, graph: Graph) -> Translation | str:
+        """A graph becomes code; or why eager torch has to run all of it."""
+        line, work = graph.first_line, graph.space.work
+        try:
+            with work.stage("passes"):
+                passed = tuple(INFERENCE.stages(graph, OPS))
+        except AnyshapeError as error:
+            if isinstance(error.__cause__, WrittenThrough):
+                return str(error.__cause__)
+            raise
+        final = passed[-1][1]
+        with stage_of("scheduling", line), work.stage("scheduling"):
+            targets = self.targets
+            program = schedule(final, targets.variants)
+            if self.options.sizes == "device":
+                libraries = targets.sizes_in_memory
+                program = assign_placements(program, final.facts, libraries, targets.variants)
+        if self.options.verify:
+            refuse_malformed(graph, passed, program.kernels())
+        proven = self.options.verify or self.options.verify_programs
+        if proven:
+            refuse_overwriting("scheduling", program, final.facts)
+        self._refuse_eager(program)
+        flat = program
+        stage = "forming native regions"
+        with stage_of(stage, line), work.stage(stage):
+            program = self.targets.group(program, final.facts)
+        if proven and program is not flat:
+            refuse_overwriting("forming native regions", program, final.facts)
+        with stage_of("code generation", line), work.stage("code generation"):
+            try:
+                code = self.generate(program)
+            except NotImplementedError as missing:
+                return f"no kernel for {missing}"
+            names = self._names(program)
+        made = Translation(graph, passed, flat, program, code, names)
+        kept = (ref for ref in self.translations if ref() is not None)
+        self.translations = (*kept, weakref.ref(made))
+        return made
+
+    def _schedules(self, name: str) -> Iterable[str]:
+        return self.targets.schedules(self.functions[name], self.options)
+
+    def _expecting(self, linked: Linked, program: Program) -> Callable[..., tuple[Any, ...]]:
+        """The running program; where kernels are built when they are launched, it says at the first
+        call of each combination of sizes what will be launched."""
+        launches = [
+            (step, self.functions[self._name(step, _device_of(step, inside))])
+            for inside in program.nested()
+            for step in inside.own_steps()
+            if isinstance(step, Launch)
+        ]
+        late = [(s, f) for s, f in launches if self.targets.builds_late(f)]
+        readers = entry_sizes(linked.parameters, program.buffers)
+        if not late:
+            return linked.run
+
+        def expect(sizes: Mapping[Symbol, int]) -> None:
+            for step, function in late:
+                if (example := _example(step, sizes)) is not None:
+                    self.targets.expect(function, example, self.options)
+
+        return expecting(linked.run, readers, expect)
 
     def _labelled(
-        self, program: Program, graph: Graph, final: Graph, constants: Mapping[str, torch.Tensor]
+        self,
+        made: Translation,
+        graph: Graph,
+        constants: Mapping[str, torch.Tensor],
+        launched: Launched,
     ) -> Callable[..., Any]:
         """What runs while a profiler records: each kernel and each call of a library by itself,
         under its name and the user's lines."""
+        program, final = made.flat, made.stages[-1][1]
         kernel_names = self._names(program)
         labels = step_labels(program, final, kernel_names)
         functions = {name: self.functions[name] for name in kernel_names.values()}
-        short = allocators(_devices(program))
-        host = emit_host(program, kernel_names, {}, short, labels=labels)
-        loaders = Loaders(self.kernels, _BUILDERS.triton)
-        run = link(Code(functions, {}, host), constants, loaders).run
-        return recorded(run, segment_label(self.name, graph))
+        short = self.targets.allocators(_devices(program))
+        host = emit_host(program, kernel_names, {}, short, labels=labels, launched=launched)
+        run = link(Code(functions, {}, host), constants, self._load).run
+        return recorded(run, segment_label(self.name, graph), launched)
 
     def generate(self, program: Program) -> Code:
         """The program as text; equal kernels have one name and one compiled function."""
@@ -247,37 +392,45 @@ class Driver:
         functions = {name: self.functions[name] for name in kernel_names.values()}
         tables: dict[str, tuple[Reference, ...]] = {}
         region_names = {}
-        regions = ((s, p) for p in program.nested() for s in p.steps if isinstance(s, NativeRegion))
-        for step, inside in regions:
-            anonymous, entries = emit_native_region(
-                step, inside, kernel_names, PLACEHOLDER, apart=self.options.sanitize
-            )
-            name, functions[name] = _named(anonymous, "region")
+        for step, inside in program.native_regions():
+            target = self._target(_device_in(step, inside))
+            printed = target.print_region(step, inside, kernel_names, PLACEHOLDER, self.options)
+            name, functions[name] = _named(printed.entry, "region")
+            named = [_named(part, "step") for part in printed.parts]
+            functions |= named
             table = f"table_{len(tables)}"
-            tables[table] = entries
+            tables[table] = tuple(_entry(entry, printed, name, named) for entry in printed.table)
             region_names[step] = name, table
-        short = allocators(_devices(program))
+        short = self.targets.allocators(_devices(program))
         host = emit_host(program, kernel_names, region_names, short, profiled=True)
         return Code(functions, tables, host)
 
     def _names(self, program: Program) -> dict[Kernel, str]:
         """Kernels by the device that they run on."""
         return {
-            step.kernel: self._name(step.kernel, _device_of(step, inside))
+            step.kernel: self._name(step, _device_of(step, inside))
             for inside in program.nested()
             for step in inside.own_steps()
             if isinstance(step, Launch)
         }
 
-    def _name(self, kernel: Kernel, device: str) -> str:
+    def _name(self, launch: Launch, device: str) -> str:
+        kernel = launch.kernel
         name = self.names.get((kernel, device))
         if name is None:
-            target = target_of(device)
-            assert target is not None
-            name, function = _named(target.print_kernel(kernel, PLACEHOLDER, device), "kernel")
+            printed = self._target(device).print_kernel(launch, PLACEHOLDER, device)
+            name, function = _named(printed, "kernel")
             self.names[kernel, device] = name
             self.functions[name] = function
         return name
+
+    def _target(self, device: str) -> Target:
+        target = self.targets.of(device)
+        assert target is not None
+        return target
+
+    def _load(self, wanted: Mapping[str, Function]) -> Mapping[str, Loaded]:
+        return self.targets.load(wanted, self.options)
 
     def _eager_graph(
         self, graph: Graph, constants: Mapping[str, torch.Tensor], node: Node | None, why: str
@@ -286,8 +439,8 @@ class Driver:
         if self.options.fallback == "error" and graph.nodes:
             first = graph.nodes[0] if node is None else node
             raise AnyshapeError("E401", op=first.op, why=why, location=first.location)
-        place = graph.first_line() if node is None else node.location
-        return EagerGraph(graph, constants, why, place)
+        location = graph.first_line() if node is None else node.location
+        return EagerGraph(graph, constants, why, location, segment_label(self.name, graph))
 
     def _refuse_eager(self, program: Program) -> None:
         if self.options.fallback != "error":
@@ -296,6 +449,21 @@ class Driver:
             if isinstance(step, EagerCall):
                 why = "it has neither a kernel nor a library function of its own"
                 raise AnyshapeError("E401", op=step.function, why=why, location=step.location)
+
+
+def _laid_out(
+    compiled: CompiledGraph, graph: Graph, constants: Mapping[str, torch.Tensor]
+) -> CompiledGraph:
+    """The outputs of the captured graph with eager's strides, also at sizes of 0 and 1."""
+    usual, odd = [
+        None if found is None else EagerLayouts.of(found.graph, found.outputs, constants)
+        for found in (
+            ambiguous_layouts(graph, OPS),
+            ambiguous_layouts(graph, OPS, arguments_lie_as_typed=False),
+        )
+    ]
+    run = layouts_as_eager(compiled.run, graph.inputs, usual, odd)
+    return replace(compiled, run=run)
 
 
 def _devices(program: Program) -> frozenset[str]:
@@ -308,34 +476,47 @@ def _device_of(step: Launch, program: Program) -> str:
     return next((buffer.device for buffer in buffers), "cpu")
 
 
+def _example(step: Launch, sizes: Mapping[Symbol, int]) -> tuple[Any, ...] | None:
+    """What the launch is handed at these sizes, 0 for addresses; None where data decides."""
+    addresses = BufferRef, SizeInMemory
+    try:
+        return tuple(
+            0 if isinstance(arg, addresses) else evaluate_scalar(arg, sizes, {})
+            for arg in step.args
+        )
+    except (KeyError, ArithmeticError, ValueError):
+        return None
+
+
+def _device_in(region: NativeRegion, program: Program) -> str:
+    """The device of a native region's buffers; the host's where there are only numbers."""
+    names = (name for step in region.steps for name in step.mentions())
+    return next((program.buffers[name].device for name in names), HOST)
+
+
 def _named(function: Function, stem: str) -> tuple[str, Function]:
     """The function under its content address."""
     if isinstance(function, DeviceFunction):
         # the kernel's own print: the text in Triton says nothing of the dtypes of addresses
-        name = f"{stem}_{digest(function.kernel.text, str(function.device))[:16]}"
+        words = "_".join(fused_words(function.kernel))
+        name = f"{words}_{digest(function.kernel.text, str(function.device))[:16]}"
         return name, replace(function, name=name, text=function.text.replace(PLACEHOLDER, name))
     name = f"{stem}_{digest(function.text)[:16]}"
     return name, replace(function, text=function.text.replace(PLACEHOLDER, name))
 
 
-@dataclass(slots=True)
-class _Builders:
-    """The loaded kernels of this process, by compiler and cache directory."""
-
-    found: dict[tuple[str, str, bool, bool], Builder] = field(default_factory=dict)
-    triton: TritonLoader = field(default_factory=TritonLoader)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-
-_BUILDERS = _Builders()
-
-
-def _shared_builder(options: Options) -> Builder:
-    key = (options.cc, options.cache_dir, options.cache, options.sanitize)
-    with _BUILDERS.lock:
-        if key not in _BUILDERS.found:
-            _BUILDERS.found[key] = Builder.create(options, c_code.c_prelude() + NATIVE_PRELUDE)
-        return _BUILDERS.found[key]
+def _entry(
+    entry: Reference, printed: PrintedRegion, name: str, parts: Sequence[tuple[str, Function]]
+) -> Reference:
+    """What an entry of a native region's table is, once its functions have names."""
+    match entry:
+        case "plan", int(number):
+            return "plan", printed.plans[number]
+        case "part", int(number):
+            return "kernel", parts[number][0]
+        case "entry", _:
+            return "kernel", name
+    return entry
 
 
 def _writes_an_argument(step: Step) -> bool:
@@ -354,6 +535,8 @@ def _writing_last(run: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[An
         except WriteFailed as failed:
             raise failed.__cause__ or failed from None
         except Exception as error:
+            if is_interrupt(error):
+                raise
             raise CheckFailed(str(error)) from error
 
     return writing
@@ -367,19 +550,19 @@ def _moving_versions(
 ) -> Callable[..., tuple[Any, ...]]:
     """Counts the writes that eager would have done one by one."""
     arguments = [entry.value for entry in graph.inputs if entry.value.name not in constants]
-    places = {value: place for place, value in enumerate(arguments)}
-    written = [(graph.inputs[place].value, times) for place, times in moved.inputs.items()]
-    fixed = [(constants[v.name], times) for v, times in written if v not in places]
-    given = [(places[v], times) for v, times in written if v in places]
+    positions = {value: position for position, value in enumerate(arguments)}
+    written = [(graph.inputs[position].value, times) for position, times in moved.inputs.items()]
+    fixed = [(constants[v.name], times) for v, times in written if v not in positions]
+    given = [(positions[v], times) for v, times in written if v in positions]
 
     def moving(*arguments: Any) -> tuple[Any, ...]:
         results = run(*arguments)
         for tensor, times in fixed:
             move_version(tensor, times)
-        for place, times in given:
-            move_version(arguments[place], times)
-        for place, version in moved.outputs.items():
-            set_version(results[place], version)
+        for position, times in given:
+            move_version(arguments[position], times)
+        for position, version in moved.outputs.items():
+            set_version(results[position], version)
         return results
 
     return moving

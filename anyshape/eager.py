@@ -7,9 +7,7 @@ reference interpreter and the steps that run eagerly.
 from __future__ import annotations
 
 import builtins
-import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -33,6 +31,24 @@ def number(function: str, operands: Any) -> int | float:
     made = applied(function, operands)
     if made is None:
         raise CheckFailed("a number that data decides is out of range")
+    return made
+
+
+def gradients(of: Any, cotangents: Any, wanted: Any, retain: bool) -> tuple[Tensor, ...]:
+    """What ``backward()`` adds to the ``.grad`` of each of ``wanted``, in memory of its own."""
+    made = torch.autograd.grad(of, wanted, cotangents, retain_graph=retain, allow_unused=True)
+    if any(gradient is None for gradient in made):
+        raise CheckFailed("a tensor that requires gradients gets none")
+    return tuple([_laid_as(g, x) for g, x in zip(made, wanted)])
+
+
+def _laid_as(gradient: Tensor, x: Tensor) -> Tensor:
+    """A copy of the gradient that has never been written."""
+    made = torch.empty_like(x.detach())
+    if made.stride() != x.stride():  # which has holes
+        made = torch.empty_like(x.detach(), memory_format=torch.contiguous_format)
+    made.copy_(gradient)
+    torch._C._autograd._unsafe_set_version_counter((made,), (0,))
     return made
 
 
@@ -88,7 +104,8 @@ def to_device(input: Tensor, device: str) -> Tensor:
 
 
 def alias(input: Tensor) -> Tensor:
-    return input.view_as(input)
+    made: Tensor = torch.ops.aten.alias(input)  # unlike `view_as`, with every stride as it is
+    return made
 
 
 def data(input: Tensor) -> Tensor:
@@ -96,7 +113,9 @@ def data(input: Tensor) -> Tensor:
 
 
 def slice_(input: Tensor, dim: int, start: int, length: int, step: int = 1) -> Tensor:
-    """``length`` elements of ``dim``, from ``start`` in steps."""
+    """``length`` elements of ``dim``, from ``start`` in steps; a view, of all of them too."""
+    if step == 1:
+        return input.narrow(dim, start, length)
     stop = start + (length - 1) * step + 1 if length else start
     return input[(builtins.slice(None),) * dim + (builtins.slice(start, stop, step),)]
 
@@ -143,18 +162,18 @@ def _unwritten(made: Tensor) -> Tensor:
 
 def index_put_(input: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
     """``input.index_put_`` with a tensor or nothing for each dimension."""
-    places = tuple(builtins.slice(None) if i is None else i for i in indices)
+    positions = tuple(builtins.slice(None) if i is None else i for i in indices)
     if not accumulate:
-        input[places] = values
+        input[positions] = values
         return input
-    full_places = [
+    full_positions = [
         torch.arange(n).view(-1, *(1,) * 0) if i is None else i
         for i, n in zip(indices, input.shape)
     ]
-    return input.index_put_(tuple(_outer(indices, full_places, input)), values, accumulate=True)
+    return input.index_put_(tuple(_outer(indices, full_positions, input)), values, accumulate=True)
 
 
-def _outer(indices: Any, places: list[Tensor], x: Tensor) -> list[Tensor]:
+def _outer(indices: Any, positions: list[Tensor], x: Tensor) -> list[Tensor]:
     """Index tensors that spell out the dimensions without one, in the layout of ``x[indices]``."""
     numbers = torch.arange(x.numel(), device=x.device).view(x.shape)
     flat = numbers[tuple(builtins.slice(None) if i is None else i for i in indices)]
@@ -175,10 +194,10 @@ def scatter_(input: Tensor, dim: int, index: Tensor, src: Any, *, reduce: Any = 
     return input.scatter_(dim, index, src, **kwargs)
 
 
-def round_(input: Tensor, *, decimals: int = 0) -> Tensor:
-    if not input.dtype.is_floating_point:
-        return input.clone()
-    return torch.round(input, decimals=decimals) if decimals else torch.round(input)
+def round_(input: Tensor, *, decimals: int | None = None) -> Tensor:
+    if decimals is None:
+        return torch.round(input) if input.dtype.is_floating_point else input.clone()
+    return torch.round(input, decimals=decimals)
 
 
 def masked_index(input: Tensor, indices: Any) -> Tensor:
@@ -217,8 +236,10 @@ def check(condition: bool, message: str) -> tuple[()]:
 
 
 def loop(trips: Any, carried: Any, captured: Any, body: Callable[..., Any]) -> Any:
-    """``body(turn, *carried, *captured)`` again and again; what it returns is carried on."""
-    for turn in range(int(trips)):
+    """``body(turn, *carried, *captured)`` again and again; what it returns is carried on. Where
+    ``trips`` is a vector, there is a turn for each of its elements, which is its number."""
+    is_list = isinstance(trips, Tensor) and trips.dim() > 0
+    for turn in trips.tolist() if is_list else range(int(trips)):
         carried = body(turn, *carried, *captured)
     return tuple(carried)
 
@@ -334,18 +355,18 @@ def _truth(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return lambda x, dim=None, keepdim=False: function(x, dim, keepdim) if dim else function(x)
 
 
-def _place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    def place(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def _positions_of(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def positions(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         x = x.byte() if x.dtype is torch.bool else x
         if len(dim) == 1:
             return function(x, dim[0], keepdim)
         return _over_one_dim(function, x, dim, keepdim)
 
-    return place
+    return positions
 
 
 any_, all_ = _truth(torch.any), _truth(torch.all)
-argmax_, argmin_ = _place(torch.argmax), _place(torch.argmin)
+argmax_, argmin_ = _positions_of(torch.argmax), _positions_of(torch.argmin)
 
 
 def amax_or_empty(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
@@ -558,114 +579,3 @@ def _moved(norm: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Tensor, T
 
 batch_norm_moved = _moved(F.batch_norm)
 instance_norm_moved = _moved(F.instance_norm)
-
-
-# --- random ---
-
-
-def randint_like(input: Tensor, low: int, high: Any = None, **options: Any) -> Tensor:
-    ends = (low,) if high is None else (low, high)
-    return torch.randint_like(input, *ends, **options)
-
-
-def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None) -> Tensor:
-    return torch.bernoulli(input) if p is None else torch.bernoulli(input, p)
-
-
-def normal(
-    mean: Any,
-    std: Any = 1.0,
-    size: Any = None,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    generator: Any = None,
-    layout: Any = None,
-) -> Tensor:
-    return (
-        torch.normal(mean, std)
-        if size is None
-        else torch.normal(mean, std, size, dtype=dtype, device=device)
-    )
-
-
-def rrelu_random(input: Tensor, lower: float, upper: float) -> Tensor:
-    return F.rrelu(input, lower, upper, training=True)
-
-
-random_dropout1d, random_dropout2d, random_dropout3d = F.dropout1d, F.dropout2d, F.dropout3d
-random_alpha_dropout, random_feature_alpha_dropout = F.alpha_dropout, F.feature_alpha_dropout
-
-
-def _drawn(name: str) -> Callable[..., Tensor]:
-    def function(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        given = (arg for arg in args if arg is not None)
-        fresh = torch.empty_like(input)
-        if fresh.is_contiguous() and not input.is_contiguous():  # ATen draws in another way there
-            fresh = torch.empty_strided(
-                input.shape, input.stride(), dtype=input.dtype, device=input.device
-            )
-        return getattr(fresh, name)(*given, **kwargs)
-
-    return function
-
-
-def random_(input: Tensor, low: Any = None, high: Any = None, *, generator: Any = None) -> Tensor:
-    given = (bound for bound in (low, high) if bound is not None)
-    return input.random_(*given, generator=generator)
-
-
-drawn_normal, drawn_uniform, drawn_bernoulli = (
-    _drawn("normal_"),
-    _drawn("uniform_"),
-    _drawn("bernoulli_"),
-)
-drawn_exponential, drawn_random = _drawn("exponential_"), _drawn("random_")
-
-
-@dataclass(frozen=True, slots=True)
-class Functional:
-    """A custom operator that writes arguments, as one that gives their new values after its other
-    results: `functional.namespace.name.overload(*args)`."""
-
-    path: tuple[str, ...] = ()
-
-    def __getattr__(self, name: str) -> Functional:
-        if name.startswith("__") or len(self.path) == 3:
-            raise AttributeError(name)
-        return Functional((*self.path, name))
-
-    def __str__(self) -> str:
-        return ".".join(("anyshape.eager.functional", *self.path))
-
-    @property
-    def operator(self) -> Any:
-        """The operator itself."""
-        return functools.reduce(getattr, self.path, torch.ops)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        operator = self.operator
-        given = dict(zip((p.name for p in operator._schema.arguments), args)) | kwargs
-        new = {
-            name: given[name].clone()
-            for name in written_names(operator)
-            if given.get(name) is not None
-        }
-        positional = tuple(new.get(name, value) for name, value in zip(given, args))
-        made = operator(*positional, **{name: new.get(name, kwargs[name]) for name in kwargs})
-        made = () if made is None else made if isinstance(made, tuple) else (made,)
-        own = (m for m, r in zip(made, operator._schema.returns, strict=True) if not is_written(r))
-        return (*own, *new.values())
-
-
-functional = Functional()
-
-
-def written_names(operator: Any) -> tuple[str, ...]:
-    """The parameters that an operator writes, by its schema."""
-    return tuple(p.name for p in operator._schema.arguments if is_written(p))
-
-
-def is_written(part: Any) -> bool:
-    """Whether a parameter or a result of a schema is written memory."""
-    return part.alias_info is not None and bool(part.alias_info.is_write)

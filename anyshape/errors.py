@@ -1,7 +1,7 @@
 """Every error that a user can see: a code, what happened, why, what to do, and the user's own
 line with a caret.
 
-Comes in: a code of `CODES` with the values of its templates, or texts of one's own, and the place
+Comes in: a code of `CODES` with the values of its templates, or texts of one's own, and the line
 in the user's source. Goes out: one exception whose text is the whole story, in the form that
 STYLE fixes (see `render`). docs/errors.md is made from this table.
 """
@@ -22,8 +22,10 @@ from pathlib import PurePath
 from types import MappingProxyType
 from typing import Protocol
 
+from anyshape.interrupts import is_interrupt
 
-class Place(Protocol):
+
+class SourceLocation(Protocol):
     """Where in the user's source something happened; `ir.Location` is one. Columns count UTF-8
     bytes from 0.
     """
@@ -278,7 +280,7 @@ class AnyshapeError(Exception):
         what: str | None = None,
         why: str | None = None,
         hint: str | None = None,
-        location: Place | None = None,
+        location: SourceLocation | None = None,
         **values: object,
     ) -> None:
         template = CODES.get(code, Template(""))
@@ -292,8 +294,8 @@ class AnyshapeError(Exception):
     def __str__(self) -> str:
         return render(self.code, self.what, self.why, self.hint, self.location)
 
-    def at(self, location: Place | None) -> AnyshapeError:
-        """The same error, at this place."""
+    def at(self, location: SourceLocation | None) -> AnyshapeError:
+        """The same error, at this location."""
         return type(self)(self.code, self.what, self.why, self.hint, location)
 
 
@@ -315,23 +317,29 @@ PASSING = frozenset({"E602"})
 
 
 @contextmanager
-def stage_of(stage: str, place: Callable[[], Place | None] = lambda: None) -> Iterator[None]:
-    """A failure inside is a mistake of ours: E901, with the name of the stage and the place."""
+def stage_of(
+    stage: str, location: Callable[[], SourceLocation | None] = lambda: None
+) -> Iterator[None]:
+    """A failure inside is a mistake of ours: E901, with the name of the stage and the location."""
     try:
         yield
     except AnyshapeError as error:
         if error.code in MISTAKES and error.location is None:
-            raise error.at(place()) from error
+            raise error.at(location()) from error
         raise
     except Exception as error:
-        raise mistake(stage, error, place()) from error
+        if is_interrupt(error):
+            raise
+        raise mistake(stage, error, location()) from error
 
 
-def mistake(stage: str, why: str | BaseException, place: Place | None = None) -> AnyshapeError:
+def mistake(
+    stage: str, why: str | BaseException, location: SourceLocation | None = None
+) -> AnyshapeError:
     """E901, with the line of ours that an exception comes from, and the versions."""
     if isinstance(why, BaseException):
         why = "\n".join([said(why), *origin(why)])
-    return AnyshapeError("E901", location=place, stage=stage, why=f"{why}\n({versions()})")
+    return AnyshapeError("E901", location=location, stage=stage, why=f"{why}\n({versions()})")
 
 
 def raised(why: AnyshapeError) -> AnyshapeError:
@@ -399,12 +407,12 @@ def _fill(template: str, values: Mapping[str, object]) -> str:
 
 
 def render(
-    code: str, what: str, why: str = "", hint: str = "", location: Place | None = None
+    code: str, what: str, why: str = "", hint: str = "", location: SourceLocation | None = None
 ) -> str:
     """The text of an error: code and what, the user's line, why, and one thing to do."""
     lines = [f"{code} {what}"]
     if location is not None:
-        lines += render_place(location)
+        lines += render_location(location)
     if why:
         lines.append(f"why:  {_hang(why)}")
     if hint:
@@ -416,20 +424,20 @@ def _hang(text: str) -> str:
     return text.replace("\n", "\n      ")
 
 
-def render_place(place: Place) -> list[str]:
+def render_location(location: SourceLocation) -> list[str]:
     """`--> file:line, in function`, the source line if it can be read, and a caret under the
     columns if they are known.
     """
-    where = f"{PurePath(place.file).name}:{place.line}"
-    if place.function:
-        where += f", in {place.function}"
+    where = f"{PurePath(location.file).name}:{location.line}"
+    if location.function:
+        where += f", in {location.function}"
     lines = [f"  --> {where}"]
-    source = linecache.getline(place.file, place.line).rstrip() if place.line else ""
+    source = linecache.getline(location.file, location.line).rstrip() if location.line else ""
     if not source:
         return lines
-    number = str(place.line).rjust(3)
+    number = str(location.line).rjust(3)
     lines.append(f"  {number} | {source}")
-    caret = _caret(source, place.column, place.end_column)
+    caret = _caret(source, location.column, location.end_column)
     if caret:
         lines.append(f"  {' ' * len(number)} | {caret}")
     return lines

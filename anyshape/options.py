@@ -57,7 +57,22 @@ class Options:
     break_seed: int = option(
         0, "for tests: with break_every, breaks at random, about as often; 0: at that distance"
     )
+    sizes: Literal["host", "device"] = option(
+        "host",
+        "for tests: where sizes that data decides are kept; device: in memory alone, where nothing "
+        "needs them on the host",
+    )
     times: bool = option(False, "say on stderr what each stage of each compile took")
+    cuda_graphs: bool = option(
+        False,
+        "replay programs on a GPU as CUDA graphs, one for each layout of the arguments; needs "
+        "memory for each, and copies arguments and results",
+    )
+    tune: bool = option(
+        False,
+        "choose how kernels on a GPU are walked by measuring them, once for each kind of sizes; "
+        "what was found is kept on disk",
+    )
     # where kernels come from
     cache: bool = option(True, "keep kernels and programs on disk")
     cache_dir: str = option("", "directory of the cache; empty: no place for one was found")
@@ -69,14 +84,13 @@ class Options:
     )
 
 
-# A mode is a named set of options. Autotuning and CUDA graphs are for GPUs; on the CPU there is
-# nothing to set.
+# A mode is a named set of options. Those about GPUs change nothing on the CPU.
 MODES: Mapping[str, Mapping[str, object]] = MappingProxyType(
     {
         "default": MappingProxyType({}),
-        "reduce-overhead": MappingProxyType({}),
-        "max-autotune": MappingProxyType({}),
-        "max-autotune-no-cudagraphs": MappingProxyType({}),
+        "reduce-overhead": MappingProxyType({"cuda_graphs": True}),
+        "max-autotune": MappingProxyType({"cuda_graphs": True, "tune": True}),
+        "max-autotune-no-cudagraphs": MappingProxyType({"tune": True}),
         "lite": MappingProxyType({}),
     }
 )
@@ -118,12 +132,13 @@ def from_user(
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Options:
     """The defaults as the environment changes them: ANYSHAPE_DISABLE, ANYSHAPE_VERIFY_PROGRAMS,
-    ANYSHAPE_TIMES, ANYSHAPE_CACHE_DIR, CC, ANYSHAPE_SANITIZE.
+    ANYSHAPE_TIMES, ANYSHAPE_SIZES, ANYSHAPE_CACHE_DIR, CC, ANYSHAPE_SANITIZE.
     """
     return Options(
         disable=_truthy(environ.get("ANYSHAPE_DISABLE", "")),
         verify_programs=_truthy(environ.get("ANYSHAPE_VERIFY_PROGRAMS", "")),
         times=_truthy(environ.get("ANYSHAPE_TIMES", "")),
+        sizes="device" if environ.get("ANYSHAPE_SIZES", "") == "device" else "host",
         cache_dir=_cache_dir(environ),
         cc=environ.get("CC", ""),
         sanitize=_truthy(environ.get("ANYSHAPE_SANITIZE", "")),
@@ -131,7 +146,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Options:
 
 
 def installs(environ: Mapping[str, str] = os.environ) -> Literal["", "named", "everything"]:
-    """What ANYSHAPE_INSTALL asks of `import anyshape`: 1, that torch.compile(backend="anyshape")
+    """What ANYSHAPE_INSTALL asks for: 1, that torch.compile(backend="anyshape")
     uses our own capture; everything, that every torch.compile does."""
     asked = environ.get("ANYSHAPE_INSTALL", "")
     if not _truthy(asked):

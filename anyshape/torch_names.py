@@ -25,7 +25,9 @@ def torch_dtype(dtype: DType) -> torch.dtype:
 def resolve(dotted: str) -> Callable[..., Any]:
     """The callable that a dotted name means, such as ``torch.Tensor.T.__get__``."""
     head, *rest = dotted.split(".")
-    found: Any = importlib.import_module("anyshape.eager" if head == "anyshape" else head)
-    for name in rest[1:] if head == "anyshape" else rest:
+    if head == "anyshape":
+        head, rest = f"anyshape.{rest[0]}", rest[1:]
+    found: Any = importlib.import_module(head)
+    for name in rest:
         found = getattr(found, name)
     return found

@@ -8,24 +8,38 @@ for which eager torch runs the graph. The stages lie in ``autograd/``, ``passes/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
 
 from anyshape.autograd.differentiate import Joint, differentiate
+from anyshape.autograd.inlined import inline_gradients, refuse_uncovered
+from anyshape.autograd.kept import kept_by_eager
 from anyshape.autograd.memory import roots
-from anyshape.autograd.outline import NotDifferentiable, Outline, outline
+from anyshape.autograd.outline import (
+    Group,
+    NotDifferentiable,
+    Outline,
+    independent,
+    outline,
+    without_marks,
+)
 from anyshape.autograd.partition import Halves, Residual, backward_over, partition
+from anyshape.autograd.recompute import recompute_cheap
 from anyshape.errors import AnyshapeError, stage_of
-from anyshape.ir.graph import Graph, Value
+from anyshape.ir.graph import Graph, Node, TensorType, Value
 from anyshape.ops import OPS
+from anyshape.ops.gradients.backward import GRADIENTS
 from anyshape.ops.write_back import WrittenThrough
-from anyshape.passes.outputs import keep_outputs_apart
+from anyshape.passes.outputs import separate_outputs
 from anyshape.passes.pipeline import DIFFERENTIABLE, JOINT, Pipeline
-from anyshape.runtime.boundary import Boundary, Layout, Place
+from anyshape.runtime.boundary import Boundary, Layout, Part, SavedValue
+from anyshape.runtime.profile import Times
 
 CompileHalf = Callable[[Graph, Mapping[str, torch.Tensor]], Any]
 """Compiles a graph that records nothing; raises ``NotDifferentiable`` where eager torch has to run
@@ -41,11 +55,17 @@ class CompiledTraining:
     stages: tuple[tuple[str, Graph], ...]
     boundary: Boundary
     halves: list[Any] = field(default_factory=list)  # compiled, the forward one first
+    saved: str = ""  # what is kept for the backward half, and what that computes again
     differentiated: bool = True
 
     @property
     def run(self) -> Callable[..., tuple[Any, ...]]:
         return self.boundary.run
+
+    @property
+    def translation(self) -> Any:
+        """What its forward half became."""
+        return getattr(self.halves[0], "translation", None) if self.halves else None
 
     @property
     def linked(self) -> str:
@@ -55,6 +75,10 @@ class CompiledTraining:
     @property
     def kernel_names(self) -> frozenset[str]:
         return frozenset().union(*(half.kernel_names for half in self.halves))
+
+    def kernels(self, times: Times = MappingProxyType({})) -> list[str]:
+        """A line for each kernel of each half."""
+        return [line for half in self.halves for line in half.kernels(times)]
 
     def count(self, kind: str) -> int:
         """How many steps of both halves are ``extern``, ``eager`` or ``launch``."""
@@ -100,13 +124,58 @@ def compile_training(
     boundary = Boundary(
         graph,
         constants,
-        _layout(told, halves),
+        _layout(told, halves, independent(graph, OPS, told.differentiable)),
         compiled[0].run,
         make_backward,
         random=any(node.op in OPS and OPS[node.op].random for node in graph.nodes),
+        writes=any(map(_writes, graph.nodes)),
     )
     stages = (("joint", whole.graph), ("forward", halves.forward), ("backward", halves.backward))
-    return CompiledTraining(graph, stages, boundary, compiled)
+    return CompiledTraining(graph, stages, boundary, compiled, saved_in_words(halves))
+
+
+def saved_in_words(halves: Halves) -> str:
+    """What the forward half keeps for the backward one, and what that computes again instead."""
+    makers = {value.name: node for node in halves.forward.nodes for value in node.outputs}
+    lines = []
+    for residual, entry in zip(halves.residuals, halves.backward.inputs):
+        maker = makers.get(entry.value.name)
+        kind = entry.value.tensor
+        what = residual.kind if maker is None else f"{residual.kind}, {maker.op}"
+        line = "" if maker is None or maker.location is None else f"  # {maker.location}"
+        sizes = ", ".join(map(str, kind.shape))
+        lines.append(f"  {entry.value.name}: {kind.dtype.name}[{sizes}] ({what}){line}")
+    again = Counter(
+        node.op
+        for node in halves.backward.nodes
+        if any(value.name in makers for value in node.outputs)
+    )
+    counted = ", ".join(f"{op} x {count}" for op, count in again.most_common())
+    head = f"saved for the backward half: {len(lines)} tensors"
+    return "\n".join([head, *lines, f"computed again: {counted or 'nothing'}"])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """A program that calls ``backward()`` itself, as one graph that records nothing. ``spent``:
+    the outputs that required gradients, of which there are none to be had any more."""
+
+    graph: Graph
+    stages: tuple[tuple[str, Graph], ...]
+    spent: tuple[int, ...]
+
+
+def whole_step(graph: Graph) -> Step:
+    """Raises ``NotDifferentiable``."""
+    spent = refuse_uncovered(graph, OPS)
+    with _refusals(), stage_of("differentiation", graph.first_line):
+        told = without_marks(graph)
+        plain = inline_gradients(_last(DIFFERENTIABLE, told), OPS)
+        core = _last(JOINT, plain)
+        if sum(node.op == GRADIENTS for node in graph.nodes) == 1:
+            core = recompute_cheap(core, OPS)
+        own = separate_outputs(told, core, OPS)
+    return Step(own, (("differentiated", core),), spent)
 
 
 @contextmanager
@@ -128,9 +197,15 @@ def _refusals() -> Iterator[None]:
 def _joint(pure: Graph, told: Outline, absent: tuple[int, ...] = ()) -> Joint:
     joint = differentiate(pure, OPS, told.wanted, told.differentiable, absent)
     core = _last(JOINT, joint.graph)
-    own = keep_outputs_apart(told.graph, _cut_to(core, joint.outputs), OPS)
+    own = separate_outputs(told.graph, _cut_to(core, joint.outputs), OPS)
     outputs = (*own.outputs, *core.outputs[joint.outputs :])
-    return replace(joint, graph=replace(own, outputs=outputs))
+    kept_inputs, kept_outputs = kept_by_eager(told.graph, OPS)
+    return replace(
+        joint,
+        graph=replace(own, outputs=outputs),
+        saved_inputs=joint.saved_inputs | kept_inputs,
+        saved_outputs=joint.saved_outputs | kept_outputs,
+    )
 
 
 def _cut_to(graph: Graph, count: int) -> Graph:
@@ -159,17 +234,24 @@ def _refuse_shared(told: Outline) -> None:
         taken.add(root)
 
 
-def _layout(told: Outline, halves: Halves) -> Layout:
+def _layout(told: Outline, halves: Halves, groups: Sequence[Group]) -> Layout:
     outputs = len(told.graph.outputs)
     return Layout(
         outputs,
         told.wanted,
         told.differentiable,
-        tuple(map(_place, halves.residuals)),
-        tuple(map(_place, halves.watched)),
+        tuple(map(_saved_value, halves.residuals)),
+        tuple(map(_saved_value, halves.watched)),
         outputs + halves.extra,
+        tuple(Part(group.outputs, group.wanted) for group in groups),
     )
 
 
-def _place(residual: Residual) -> Place:
-    return Place(residual.kind == "input", residual.position)
+def _writes(node: Node) -> bool:
+    """Does it write in place what has gradients?"""
+    tensors = (v.type for v in node.outputs if isinstance(v.type, TensorType))
+    return node.op in OPS and bool(OPS[node.op].mutates) and any(t.requires_grad for t in tensors)
+
+
+def _saved_value(residual: Residual) -> SavedValue:
+    return SavedValue(residual.kind == "input", residual.position)

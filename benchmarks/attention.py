@@ -1,12 +1,13 @@
 """Attention on one GPU beside its peers; prints the tables and writes them to a file.
 
     python -m benchmarks.attention OUT_FOLDER [TABLE…]
-    python -m benchmarks.attention --figures FILE      # writes the tables into docs/attention.md
+    python -m benchmarks.attention --figures FILE…     # writes the tables into docs/attention.md
 
 Peers: torch's flash and cuDNN attention on dense keys (without pages, so with less to do),
-`varlen_attn` and flex. A time is the median over replays of a CUDA graph that takes several input
-sets in turn; the graphs of a row are replayed one after the other in each round, so that all see
-the same clocks.
+`varlen_attn` and flex, and where they are installed FlashInfer and FlashAttention 3
+(`benchmarks/attention_peers.py`). A time is the median over replays of a CUDA graph that takes
+several input sets in turn; the graphs of a row are replayed one after the other in each round, so
+that all see the same clocks.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from anyshape.attention import ragged_attention, ragged_paged_attention
+from benchmarks import attention_peers
 from benchmarks.moe_kernels import ceilings, measure
 
 HEADS, KEY_HEADS, SIZE = 32, 8, 128
@@ -164,13 +166,16 @@ def decode_rows(page_size: int = 64) -> list[Row]:
         nbytes = 4.0 * count * length * KEY_HEADS * SIZE
         sets = copies(nbytes)
         ours = [paged([1] * count, [length] * count, page_size) for _ in range(sets)]
-        candidates = decoding(ours) | dense_decode(count, length, sets)
-        rows.append(Row("decode", f"{count} x {length:,}", nbytes, 0, measure(candidates)))
+        candidates = decoding(ours) | dense_decode(count, length, sets) | published(ours)
+        times = measure(candidates)
+        if attention_peers.jax is not None and nbytes >= ROTATED_BYTES:
+            times["FA3"] = attention_peers.flash3_decode(count, length, HEADS, KEY_HEADS, SIZE)
+        rows.append(Row("decode", f"{count} x {length:,}", nbytes, 0, times))
         print(rows[-1].text(), flush=True)
     for name, lengths in UNEVEN.items():
         nbytes = 4.0 * sum(lengths) * KEY_HEADS * SIZE
         ours = [paged([1] * len(lengths), lengths, page_size) for _ in range(copies(nbytes))]
-        candidates = decoding(ours)
+        candidates = decoding(ours) | published(ours)
         if name in list(UNEVEN)[:2]:
             candidates |= flexible(lengths)
         rows.append(Row("decode", name, nbytes, 0, measure(candidates)))
@@ -254,6 +259,17 @@ def decoding(batches: Sequence[Paged]) -> dict[str, list[Callable[[], object]]]:
     }
 
 
+def published(batches: Sequence[Paged]) -> dict[str, list[Callable[[], object]]]:
+    """FlashInfer, where it is installed."""
+    if attention_peers.flashinfer is None:
+        return {}
+    return {
+        "FlashInfer": [
+            attention_peers.flashinfer_call(batch, HEADS, KEY_HEADS) for batch in batches
+        ]
+    }
+
+
 def flexible(lengths: Sequence[int]) -> dict[str, list[Callable[[], object]]]:
     """flex attention on padded keys."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention  # noqa: PLC0415
@@ -295,6 +311,7 @@ def prefill_rows(page_size: int = 64) -> list[Row]:
                 lambda b=batch, k=k, v=v: ragged_attention(b.q, k, v, b.starts, causal=True)
             ],
         }
+        candidates |= published([batch])
         if len(set(lengths)) == 1:
             count, length = len(lengths), lengths[0]
             q = torch.randn(count, HEADS, length, SIZE, device="cuda", dtype=torch.bfloat16)
@@ -305,9 +322,12 @@ def prefill_rows(page_size: int = 64) -> list[Row]:
             candidates |= peers([(q, *dense)], causal=True)
         else:
             candidates |= variable(batch, k, v, max(lengths))
-        rows.append(
-            Row("prefill", name, 0, causal_operations(lengths), measure(candidates, iterations=4))
-        )
+        times = measure(candidates, iterations=4)
+        if attention_peers.jax is not None and len(set(lengths)) == 1:
+            times["FA3"] = attention_peers.flash3_prefill(
+                *(len(lengths), lengths[0], HEADS, KEY_HEADS, SIZE)
+            )
+        rows.append(Row("prefill", name, 0, causal_operations(lengths), times))
         print(rows[-1].text(), flush=True)
     return rows
 
@@ -432,10 +452,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path, nargs="?")
     parser.add_argument("tables", nargs="*", default=list(TABLES))
-    parser.add_argument("--figures", type=Path)
+    parser.add_argument("--figures", type=Path, nargs="+", help="write these files' tables")
     arguments = parser.parse_args()
     if arguments.figures:
-        write_figures(json.loads(arguments.figures.read_text()))
+        read = [json.loads(path.read_text()) for path in arguments.figures]
+        write_figures(read[0] | {"rows": [row for found in read for row in found["rows"]]})
         return
     found = ceilings()
     print(found, flush=True)

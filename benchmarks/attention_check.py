@@ -17,6 +17,7 @@ from functools import partial
 
 import torch
 
+import anyshape
 from anyshape.attention import (
     check_faults,
     new_faults,
@@ -25,8 +26,17 @@ from anyshape.attention import (
     reference,
     write_pages,
 )
+from anyshape.attention.packed import PACKED
+from anyshape.attention.paged import PAGED
 from tests.attention.batches import CASES, Batch, Case, assert_close, make, packed
+from tests.attention.test_operators import step
 
+COMPILERS: dict[str, Callable[[Callable[..., object]], Callable[..., torch.Tensor]]] = {
+    "torch.compile": lambda function: torch.compile(function, fullgraph=True, dynamic=True),
+    "anyshape.compile": anyshape.compile,
+}
+# the longest checks are divided, to run side by side
+PARTS = 4
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 LONG = ((1, 5000), (4, 3000), (300, 300), (129, 2000), (1, 1), (0, 7), (1000, 1500), (17, 17))
 LARGE: dict[str, Case] = {
@@ -64,20 +74,21 @@ def run(batch: Batch, **keywords: object) -> torch.Tensor:
     return ragged_paged_attention(*there.positional(), **(there.keywords() | keywords))
 
 
-def cases_of(dtype: torch.dtype) -> None:
-    for case in CASES.values():
+def cases_of(dtype: torch.dtype, part: int) -> None:
+    names = list(CASES)[part::PARTS]
+    for case in (CASES[name] for name in names):
         batch = make(case, dtype)
         expected = batch.expected()
         for invariant in (False, True):
             mine = run(batch, batch_invariant=invariant)
             assert_close(mine, expected, dtype, 2.0 if case.pages else 1.0)
-    print("   cases of the tests:", len(CASES))
+    print("   ", *names, sep=", ")
 
 
-def check_large() -> None:
+def large(part: int) -> None:
     plain = LARGE["heads of 128 and 128, pages of 64, 32/8 heads"]
     others = {name: replace(plain, **change) for name, change in OPTIONS.items()}
-    for name, case in (LARGE | others).items():
+    for name, case in list((LARGE | others).items())[part::PARTS]:
         batch = make(case, torch.bfloat16)
         expected = batch.expected()
         for invariant in (False, True):
@@ -128,6 +139,49 @@ def check_graph() -> None:
             getattr(static, name)[: pages.shape[0]].copy_(pages)
         graph.replay()
         assert_close(out, other.expected(), torch.bfloat16)
+
+
+def check_compilers() -> None:
+    """One compilation for batches of other sizes: writing to pages, attention, and gradients."""
+    for name, compiler in COMPILERS.items():
+        torch.compiler.reset()
+        compiled = compiler(step)
+        for case in ("decode", "one", "shared prefix", "decode"):
+            batch = make(CASES[case], torch.bfloat16, capacity=20).to("cuda")
+            k, v = (torch.randn(batch.q.shape[0], 2, 32, device="cuda").bfloat16() for _ in "kv")
+            pages = [[x.clone() for x in batch.positional()[1:3]] for _ in range(2)]
+            numbers = batch.positional()[3:]
+            expected = step(batch.q, k, v, *pages[0], *numbers)
+            mine = compiled(batch.q, k, v, *pages[1], *numbers)
+            assert_close(mine, expected, torch.bfloat16, zeros=False)
+            for one, other in zip(*pages, strict=True):
+                assert torch.equal(one.nan_to_num(), other.nan_to_num())
+        compiled = compiler(lambda *x: ragged_attention(*x, causal=True).sin())
+        for case in ("one", "decode"):
+            q, _, _, starts, _ = packed(CASES[case], torch.float32)
+            k, v = (torch.randn(q.shape[0], 2, 32) for _ in "kv")
+            inputs = [x.cuda().requires_grad_() for x in (q, k, v)]
+            there = starts.cuda()
+            expected = ragged_attention(*inputs, there, causal=True).sin()
+            expected = torch.autograd.grad(expected.sum(), inputs)
+            got = torch.autograd.grad(compiled(*inputs, there).sum(), inputs)
+            for one, other in zip(got, expected, strict=True):
+                assert_close(one, other, torch.float32, 3.0, zeros=False)
+        print("   ", name)
+
+
+def check_operators() -> None:
+    """torch's own checks of the operators, on the GPU."""
+    batch = make(CASES["everything"], torch.float32).to("cuda")
+    pages = [x.nan_to_num() for x in batch.positional()[1:3]]
+    q, numbers = batch.q.nan_to_num(), batch.positional()[3:]
+    side = (batch.sequences, batch.sinks, None, None)
+    rule = (0.2, True, 0, 0.0)
+    arguments = (q, *pages, *numbers, torch.zeros_like(q), None, *side, *rule, 0, False, True)
+    torch.library.opcheck(PAGED, arguments)
+    q, k, v, starts, key_starts = (x.cuda() for x in packed(CASES["mixed"], torch.float32))
+    inputs = [x.requires_grad_() for x in (q, k, v)]
+    torch.library.opcheck(PACKED, (*inputs, starts, key_starts, None, None, *rule, False))
 
 
 def check_packed() -> None:
@@ -207,7 +261,13 @@ CHECKS: dict[str, Callable[[], None]] = {
     name.removeprefix("check_"): function
     for name, function in dict(globals()).items()
     if name.startswith("check_") and name != "check_faults"
-} | {f"cases_{str(dtype)[6:]}": partial(cases_of, dtype) for dtype in DTYPES}
+}
+CHECKS |= {f"large_{part}": partial(large, part) for part in range(PARTS)}
+CHECKS |= {
+    f"cases_{str(dtype)[6:]}_{part}": partial(cases_of, dtype, part)
+    for dtype in DTYPES
+    for part in range(PARTS)
+}
 
 
 def main() -> None:

@@ -1,11 +1,11 @@
 """Compiled programs on one GPU beside eager torch and torch.compile, in one process.
 
-    python -m benchmarks.gpu OUT_FOLDER [kernels|models ...] [--no-peers]
+    python -m benchmarks.gpu OUT_FOLDER [kernels|models ...] [--only NAME ...] [--no-peers]
 
 Kernels: the time of a CUDA graph of ten calls, which is the device's time alone; `host` is what a
 call costs the host. Models: the median of calls that are waited for, and the sum of first calls
 over all shapes. Peers are torch.compile's defaults, a graph for each shape (`static`) and one for
-all (`dynamic`).
+all (`dynamic`). Rows of what is measured again replace those in the folder; others stay.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import json
 import platform
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,10 @@ from torch import Tensor
 import anyshape
 from benchmarks.moe_kernels import ceilings
 
-SIZES = ((16384, 4096), (4096, 5120), (4096, 4096), (64, 2048))
+SIZES = ((16384, 4096), (4096, 5120), (4096, 4096), (64, 2048), (4096, 50257), (3, 131072))
 SHAPES = ((1, 512), (1, 384), (4, 100), (1, 1), (8, 1), (64, 1), (17, 1), (2, 1024))
+REPLAYED = ((1, 512), (1, 1), (64, 1))
+"""Shapes at which CUDA graphs are compared, each of which costs the peer a compile."""
 VOCABULARY = 32000
 EPSILON = 1e-6
 
@@ -119,6 +121,10 @@ PROGRAMS: Mapping[str, tuple[Callable[..., Any], str, int]] = {
 """Name -> the program, its operands, and the bytes it moves for each element of x (bfloat16)."""
 
 
+HALVING = frozenset({swiglu})
+"""What needs an even number of columns."""
+
+
 def operands(rows: int, columns: int) -> dict[str, Tensor]:
     x = torch.randn(rows, columns, device="cuda", dtype=torch.bfloat16)
     w = torch.randn(columns, device="cuda", dtype=torch.bfloat16)
@@ -184,25 +190,30 @@ def exactly(program: Callable[..., Any], given: Sequence[Tensor]) -> Any:
         return program(*(t.double() if t.is_floating_point() else t for t in given))
 
 
-def kernels(peers: bool) -> Iterator[Row]:
-    compiled = {name: anyshape.compile(row[0], fullgraph=True) for name, row in PROGRAMS.items()}
-    for rows, columns in SIZES:
-        values = operands(rows, columns)
-        for name, (program, letters, each) in PROGRAMS.items():
+def kernels(peers: bool, only: Collection[str]) -> Iterator[Row]:
+    for name, (program, letters, each) in PROGRAMS.items():
+        if name not in only:
+            continue
+        ours = anyshape.compile(program, fullgraph=True, options={"fallback": "error"})
+        sides: dict[str, Callable[..., Any]] = {"ours": ours, "eager": program}
+        if peers:
+            torch.compiler.reset()
+            sides |= {"static": torch.compile(program, dynamic=False)}
+            sides |= {"dynamic": torch.compile(program, dynamic=True)}
+        for rows, columns in SIZES:
+            if columns % 2 and program in HALVING:
+                continue
+            values = operands(rows, columns)
             given = [values[letter] for letter in letters]
-            ours = compiled[name]
             right = is_right(ours(*given), program(*given), exactly(program, given))
-            sides: dict[str, Callable[..., Any]] = {"ours": ours, "eager": program}
-            if peers:
-                sides |= {"static": torch.compile(program, dynamic=False)}
-                sides |= {"dynamic": torch.compile(program, dynamic=True)}
-            times = {}
-            for side, call in sides.items():
-                torch.compiler.reset()
-                times[side] = device_time(lambda call=call, given=given: call(*given))  # type: ignore[misc]
+            times = {
+                side: device_time(lambda call=call, given=given: call(*given))  # type: ignore[misc]
+                for side, call in sides.items()
+            }
             host = host_time(lambda ours=ours, given=given: ours(*given))  # type: ignore[misc]
             yield Row(name, (rows, columns), right, each * rows * columns, times, host)
-    for name, ours in compiled.items():
+            del values, given
+            torch.cuda.empty_cache()
         assert ours.stats().specializations == 1, name
 
 
@@ -251,21 +262,28 @@ def errors(ours: Any, model: torch.nn.Module, ids: Tensor) -> dict[str, float]:
     }
 
 
-def models(peers: bool) -> Iterator[dict[str, object]]:
+def models(peers: bool, only: Collection[str]) -> Iterator[dict[str, object]]:
     for name, make in MODELS.items():
+        if name not in only:
+            continue
         torch.manual_seed(0)
         with torch.device("cuda"):
             model = make().to(torch.bfloat16).eval()
         ours = anyshape.compile(model)
         sides: dict[str, Any] = {"ours": ours, "eager": model}
+        sides["ours, graphs"] = anyshape.compile(model, mode="reduce-overhead")
         if peers:
             torch.compiler.reset()
             sides["torch.compile"] = torch.compile(model)
+            graphed = {"mode": "reduce-overhead", "dynamic": False}
+            sides["torch.compile, graphs"] = torch.compile(model, **graphed)
         first = dict.fromkeys(sides, 0.0)
         for batch, length in SHAPES:
             ids = torch.randint(0, VOCABULARY, (batch, length), device="cuda")
             times = {}
             for side, call in sides.items():
+                if "graphs" in side and (batch, length) not in REPLAYED:
+                    continue
                 torch.cuda.synchronize()
                 start = time.perf_counter()
                 call(ids, use_cache=False)
@@ -290,24 +308,35 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("tables", nargs="*", default=["kernels", "models"])
+    parser.add_argument("--only", nargs="+", default=[*PROGRAMS, *MODELS])
     parser.add_argument("--no-peers", action="store_true")
     chosen = parser.parse_args()
     torch.manual_seed(0)
-    content: dict[str, Any] = {
+    path = chosen.folder / "gpu.json"
+    kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    content: dict[str, Any] = kept | {
         "device": torch.cuda.get_device_name(), "torch": torch.__version__,
         "triton": triton.__version__, "transformers": transformers.__version__,
         "python": platform.python_version(), "ceilings": ceilings(),
     }  # fmt: skip
     print(json.dumps(content, indent=1), flush=True)
-    makers: dict[str, Callable[[bool], Iterator[Any]]] = {"kernels": kernels, "models": models}
+    makers: dict[str, Callable[[bool, Collection[str]], Iterator[Any]]]
+    makers = {"kernels": kernels, "models": models}
+    chosen.folder.mkdir(parents=True, exist_ok=True)
     with torch.no_grad():
         for table in chosen.tables:
-            content[table] = []
-            for row in makers[table](not chosen.no_peers):
+            others = [row for row in kept.get(table, ()) if name_of(row) not in chosen.only]
+            content[table] = others
+            for row in makers[table](not chosen.no_peers, chosen.only):
                 print(row, flush=True)
                 content[table].append(asdict(row) if isinstance(row, Row) else row)
-                chosen.folder.mkdir(parents=True, exist_ok=True)
-                (chosen.folder / "gpu.json").write_text(json.dumps(content, indent=1) + "\n")
+                path.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def name_of(row: Mapping[str, Any]) -> str:
+    """The program or model of a row as it is written."""
+    name: str = row.get("name") or row["model"]
+    return name
 
 
 if __name__ == "__main__":

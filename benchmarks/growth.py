@@ -1,14 +1,16 @@
-"""How the first call grows with the program: `python -m benchmarks.growth [--fast]`.
+"""How the first call grows with the program: `python -m benchmarks.growth [--fast] [--only NAME]`.
 
-Models that decode with a padded, growing cache, by layers; and programs with many sizes
-that data decides, by sizes. Each row runs in a process of its own with an empty cache of kernels
-(models once more, with that cache). Seconds are of a processor, its children included;
-work is counted too, which is the same on every machine.
+Models that decode with a padded, growing cache, by layers; programs with many sizes that data
+decides, by sizes; adapters in turn and layers whose weights are moved; and models of the zoo whose
+first calls take longest, at their first three shapes. Each row runs in a process of its own with an
+empty cache of kernels (models once more, with that cache). Seconds are of a processor, its children
+included; work is counted too, which is the same on every machine.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import resource
@@ -27,6 +29,7 @@ import anyshape
 from anyshape.dispatch.stats import Stats
 from anyshape.optional import require
 from benchmarks import report
+from benchmarks.zoo.catalogue import ENTRIES
 
 Program = tuple[Callable[..., Any], tuple[Tensor, ...]]
 
@@ -158,6 +161,17 @@ MODELS: Mapping[str, tuple[str, Mapping[str, object], Mapping[str, object]]] = M
         "qwen3-moe": ("Qwen3Moe", EXPERTS, {"do_sample": False}),
     }
 )
+ZOO = (
+    "SwinForImageClassification",
+    "Swinv2Model",
+    "DebertaModel",
+    "ProphetNetModel",
+    "BlipForImageTextRetrieval",
+    "MaskFormerSwinModel",
+    "DonutSwinModel",
+    "GroundingDinoForObjectDetection",
+)
+SHAPES = 3
 LAYERS = (4, 16, 32)
 SIZES = (128, 1024)
 
@@ -191,6 +205,63 @@ def first_call(name: str, count: int) -> tuple[object, Stats]:
     return cpu_seconds() - started, fast.stats()
 
 
+def first_calls(name: str, count: int) -> tuple[object, Stats]:
+    """A model of the zoo at its first shapes."""
+    entry = next(entry for entry in ENTRIES if entry.name == name)
+    generator = torch.Generator().manual_seed(0)
+    inputs = [entry.inputs(*shape, generator) for shape in entry.shapes[:count]]
+    fast = anyshape.compile(entry.build())
+    with torch.no_grad():
+        started = cpu_seconds()
+        for given in inputs:
+            fast(**given)
+        return cpu_seconds() - started, fast.stats()
+
+
+def small_llama(layers: int) -> torch.nn.Module:
+    """Of two heads and random weights."""
+    transformers = require("transformers")
+    config = transformers.LlamaConfig(num_hidden_layers=layers, **SMALL, **HEADS)
+    torch.manual_seed(0)
+    model: torch.nn.Module = transformers.LlamaForCausalLM(config).eval()
+    return model
+
+
+def adapters(count: int) -> tuple[object, Stats]:
+    """Two rounds over so many adapters of one rank, by PEFT."""
+    peft = importlib.import_module("peft")
+    lora = peft.LoraConfig(target_modules=["q_proj", "v_proj"], r=2, init_lora_weights=False)
+    model = peft.get_peft_model(small_llama(2), lora, adapter_name="0")
+    for i in range(1, count):
+        model.add_adapter(str(i), lora)
+    fast, ids = anyshape.compile(model), torch.randint(3, 128, (2, 7))
+    with torch.no_grad():
+        started = cpu_seconds()
+        for i in (*range(count), *range(count)):
+            model.set_adapter(str(i))
+            fast(ids)
+        return cpu_seconds() - started, fast.stats()
+
+
+def offloaded(layers: int) -> tuple[object, Stats]:
+    """Three calls of so many layers whose weights accelerate's hooks move in and out."""
+    model = importlib.import_module("accelerate").cpu_offload(
+        small_llama(layers), execution_device="cpu"
+    )
+    fast, ids = anyshape.compile(model), torch.randint(3, 128, (2, 7))
+    with torch.no_grad():
+        model(ids)
+        started = cpu_seconds()
+        for _ in range(3):
+            fast(ids)
+        return cpu_seconds() - started, fast.stats()
+
+
+SWAPS: Mapping[str, tuple[Callable[[int], tuple[object, Stats]], tuple[int, int]]] = (
+    MappingProxyType({"adapters": (adapters, (4, 12)), "offloaded": (offloaded, (2, 8))})
+)
+
+
 def cpu_seconds() -> float:
     """What this process and its children have used: other work on the machine does not count."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -199,13 +270,18 @@ def cpu_seconds() -> float:
 
 def worker(name: str, count: int) -> dict[str, object]:
     """The figures of one row, measured in this process."""
-    seconds, stats = (first_generate if name in MODELS else first_call)(name, count)
+    if name in SWAPS:
+        seconds, stats = SWAPS[name][0](count)
+    else:
+        measure = first_generate if name in MODELS else first_calls if name in ZOO else first_call
+        seconds, stats = measure(name, count)
     return {
         "s": seconds,
         "questions": stats.questions,
         "solver steps": stats.solver_steps,
         "kernels": stats.kernels,
         "specializations": stats.specializations,
+        "programs": stats.programs,
         "MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }
 
@@ -239,7 +315,7 @@ def row_of(name: str, count: int, limit: float) -> dict[str, object]:
             "n": count,
             **measured(name, count, caches, limit),
         }
-        if name in MODELS:
+        if name in MODELS or name in ZOO:
             row["s with a cache"] = measured(name, count, caches, limit)["s"]
     if isinstance(row["s"], float):
         row["ms each"] = row["s"] / count * 1e3
@@ -250,6 +326,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--worker", nargs=2, help="used by the script itself")
     parser.add_argument("--fast", action="store_true", help="the small numbers only; nothing kept")
+    parser.add_argument("--only", nargs="*", help="programs to measure anew; all if not given")
     parser.add_argument("--limit", type=float, default=300, help="seconds for one row")
     arguments = parser.parse_args()
     if arguments.worker:
@@ -258,12 +335,17 @@ def main() -> None:
         return
     cases = [(name, n) for name in MODELS for n in LAYERS[: 1 if arguments.fast else None]]
     cases += [(name, n) for name in PROGRAMS for n in SIZES[: 1 if arguments.fast else None]]
+    cases += [(name, SHAPES) for name in ZOO]
+    cases += [(name, n) for name, (_, sizes) in SWAPS.items() for n in sizes]
     rows: list[dict[str, object]] = []
     for name, n in cases:
+        if arguments.only and name not in arguments.only:
+            continue
         rows.append(row_of(name, n, arguments.limit))
         print(report.table(rows[-1:]), flush=True)
         if not arguments.fast:
-            report.save("growth", rows)
+            kept = report.merged("growth", rows, ("program", "n")) if arguments.only else rows
+            report.save("growth", kept)
 
 
 if __name__ == "__main__":

@@ -40,6 +40,13 @@ BENCHMARKS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "rounds' own ratios; the peer is the better of torch.compile with dynamic=False (one "
             "graph a shape) and dynamic=True.",
         ),
+        "training": (
+            "Training steps",
+            "Forward, backward and AdamW of models in training mode, CPU milliseconds of the "
+            "process, the median of the rounds, taking turns. `model`: the module compiled, the "
+            "optimizer eager, as the peers are; `step`: the whole step compiled. Ratios are of the "
+            "better of the two. `first s`: the first steps of all shapes together, in seconds.",
+        ),
         "kernels": (
             "Single fused kernels",
             "One fused expression at four sizes, anyshape from one compile for all of them. The "
@@ -63,7 +70,8 @@ BENCHMARKS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Growth with the program",
             "Models with n layers that decode with a padded, growing cache (eight tokens), and "
             "programs with n sizes that data decides: the first call, in seconds of a processor, "
-            "and what was counted. Each row is a process of its own with an empty cache; a second "
+            "and what was counted; of models of the zoo, which say how many shapes n is, the first "
+            "calls. Each row is a process of its own with an empty cache; a second "
             "process has the first one's cache.",
         ),
     }
@@ -176,24 +184,21 @@ def table(rows: Sequence[Row]) -> str:
 
 def readme_table() -> str:
     """One row a claim, each from one file of figures; what was not measured is not there."""
-    rows = [
-        row
-        for name, rows_of in (
-            ("compile_time", compile_time_claims),
-            ("run_time", run_time_claims),
-            ("kernels", kernel_claims),
-            ("overhead", overhead_claims),
-            ("symbols", symbol_claims),
-        )
-        if (content := load(name)) is not None
-        for row in rows_of(content["rows"])
-    ]
-    return f"{markdown(rows)}\n\n{conditions()}" if rows else "Not measured yet: `make bench`."
+    claims = {
+        "compile_time": compile_time_claims,
+        "run_time": run_time_claims,
+        "kernels": kernel_claims,
+        "overhead": overhead_claims,
+        "symbols": symbol_claims,
+    }
+    measured = {name: content for name in claims if (content := load(name)) is not None}
+    rows = [row for name, content in measured.items() for row in claims[name](content["rows"])]
+    hosts = [content["machine"] for content in measured.values()]
+    return f"{markdown(rows)}\n\n{conditions(hosts)}" if rows else "Not measured yet: `make bench`."
 
 
-def conditions() -> str:
+def conditions(hosts: Sequence[Mapping[str, object]]) -> str:
     """What the README's figures were measured on; says so where the machine was not at rest."""
-    hosts = [content["machine"] for name in BENCHMARKS if (content := load(name)) is not None]
     loads = [host["load"] for host in hosts]
     text = f"{hosts[0]['cpu']}, {hosts[0]['cores']} cores, {hosts[0]['threads']} threads a process"
     if max(loads) > hosts[0]["cores"]:

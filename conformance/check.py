@@ -195,7 +195,8 @@ def _classified(outcome: Outcome, fast: Any) -> Outcome:
         reasons = [str(b).partition("\n")[0] for b in compiled.explain().breaks]
         return _worse(outcome, "break", "; ".join(reasons)[:300] or "ran natively")
     variants = compiled._variants()
-    nodes = [node for v in variants if v.graph is not None for node in v.graph.nodes]
+    graphs = [v.captured.graph for v in variants if v.captured.graph is not None]
+    nodes = [node for graph in graphs for node in graph.nodes]
     outcome.own_rows = not any(OPS[node.op].guessed for node in nodes)
     programs = [v.compiled.program for v in variants if hasattr(v.compiled, "program")]
     steps = [step for program in programs for step in program.flat_steps()]

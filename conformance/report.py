@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
+
+from anyshape.ops import OPS, SPELLINGS
+from anyshape.ops.table import OpDef
+from conformance import cases
 
 KINDS = ("generated", "extern", "eager", "break", "error", "wrong")
 MEANING = {
@@ -20,6 +24,8 @@ MEANING = {
     "wrong": "another result than eager's",
 }
 
+HEAD = "| operator | kind | structures | calls | gradient | why it is no generated kernel |"
+
 SAID = {
     "extern": "a library does: ",
     "eager": "no kernel of ours yet, eager torch does: ",
@@ -27,6 +33,44 @@ SAID = {
 """What stands before the functions that a structure calls."""
 
 Outcomes = list[dict[str, Any]]
+
+Gradient = Literal["rule", "expansion", "view", "parts", "none", "eager", "-"]
+GRADIENTS: Mapping[Gradient, str] = {
+    "rule": "by a rule of its own (`ops/gradients/`)",
+    "expansion": "as that of what it expands to",
+    "view": "the cotangent, written back into zeros",
+    "parts": "as that of its parts, which graphs hold in its place",
+    "none": "it has none: its result requires no gradients",
+    "eager": "eager torch runs a graph in which it is differentiated",
+    "-": "no row of ours: eager torch does it",
+}
+"""How the gradient of an operator is made."""
+SPELLED = ("torch", "torch.Tensor", "operator")
+DIFFERENTIABLE = frozenset(cases.name_of(e) for e in cases.ENTRIES if e.supports_autograd)
+
+
+def gradient_of(name: str) -> Gradient:
+    """How the gradient is made of the operator of an entry: `linalg.norm.subgradients_at_zero`."""
+    row = _row_of(name)
+    if name not in DIFFERENTIABLE or (row is not None and not row.differentiable):
+        return "none"
+    if row is None or row.guessed:  # a guess is made where the operator is first met
+        return "-"
+    if row.vjp is not None:
+        return "expansion" if row.vjp == "expansion" else "rule"
+    if row.inline and row.expand is not None:
+        return "parts"
+    return "view" if row.alias != "none" and row.write_back is not None else "eager"
+
+
+def _row_of(name: str) -> OpDef | None:
+    """The row of an entry's name, which may end with the name of a variant."""
+    while name:
+        found = next((SPELLINGS[s] for o in SPELLED if (s := f"{o}.{name}") in SPELLINGS), None)
+        if found is not None:
+            return OPS[found]
+        name = name.rpartition(".")[0]
+    return None
 
 
 def kind_of(outcomes: Outcomes) -> str:
@@ -95,8 +139,12 @@ def page(results: Mapping[str, Outcomes]) -> str:
         "(`jiterator`, which compiles",
         "  for CUDA, and variants for it)",
         "",
-        "| operator | kind | structures | calls | why it is no generated kernel |",
-        "|---|---|---|---|---|",
+        "How its gradient is made (docs/training.md):",
+        "",
+        *(f"- *{kind}*: {meaning}" for kind, meaning in GRADIENTS.items()),
+        "",
+        HEAD,
+        "|---|---|---|---|---|---|",
     ]
     for name in sorted(results, key=str.lower):
         outcomes = results[name]
@@ -104,5 +152,6 @@ def page(results: Mapping[str, Outcomes]) -> str:
         detail = f"{SAID.get(kind, '')}{detail_of(outcomes)}" if kind != "generated" else ""
         text = detail.replace("|", "\\|").replace("\n", " ").partition(" in (")[0][:160]
         calls = sum(o["calls"] for o in outcomes)
-        lines.append(f"| {name} | {kind} | {len(outcomes)} | {calls} | {text} |")
+        gradient = gradient_of(name)
+        lines.append(f"| {name} | {kind} | {len(outcomes)} | {calls} | {gradient} | {text} |")
     return "\n".join([*lines, ""])

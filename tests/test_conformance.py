@@ -17,6 +17,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "operators.md"
 KIND = "|".join((*check.KINDS, "none"))
 ROW = re.compile(rf"^\| (\S+) \| ({KIND}) \|", re.MULTILINE)
 EXPECTED = dict(ROW.findall(PAGE.read_text()))
+GRADIENT = re.compile(r"^\| (\S+) \| \S+ \| \d+ \| \d+ \| (\S+) \|", re.MULTILINE)
 TENTH = {cases.name_of(entry): entry for entry in cases.ENTRIES[4::10]}
 
 
@@ -32,3 +33,9 @@ def test_no_operator_is_worse_than_the_page_says(name: str) -> None:
 
 def test_the_page_has_every_operator() -> None:
     assert set(map(cases.name_of, cases.ENTRIES)) == set(EXPECTED)
+
+
+def test_the_page_says_how_each_gradient_is_made() -> None:
+    told = dict(GRADIENT.findall(PAGE.read_text()))
+    assert told == {name: report.gradient_of(name) for name in EXPECTED}
+    assert set(told.values()) == set(report.GRADIENTS)

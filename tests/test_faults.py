@@ -18,6 +18,7 @@ from torch import Tensor
 import anyshape
 from anyshape import driver
 from anyshape.capture.recording.recorder import Recorder
+from anyshape.capture.segments import capturing
 from anyshape.capture.tensors import tensor_ops
 from anyshape.dispatch import specialize
 from anyshape.errors import (
@@ -30,8 +31,8 @@ from anyshape.errors import (
 from anyshape.ops.build import Builder
 from anyshape.passes import pipeline
 from anyshape.runtime import launch
-from anyshape.targets import table
 from anyshape.targets.cpu import build
+from anyshape.targets.cpu import target as cpu
 
 X = torch.randn(3, 4)
 
@@ -147,14 +148,14 @@ def test_a_mistake_in_a_pass(name: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 STAGES: dict[str, tuple[Any, str, str]] = {
     "schedule": (driver, "schedule", "scheduling"),
-    "native regions": (driver, "form_native_regions", "forming native regions"),
-    "kernels": (table, "emit_c", "code generation"),
+    "native regions": (cpu, "form_native_regions", "forming native regions"),
+    "kernels": (cpu, "emit_c", "code generation"),
     "host code": (driver, "emit_host", "code generation"),
     "the C compiler": (build, "compile_c", "running the C compiler"),
     "loading": (build, "load_shared_object", "loading"),
     "binding": (launch, "Resolver", "loading"),
     "guards": (specialize, "entry_of", "the guards"),
-    "rebuilding": (specialize, "finish", "capture"),
+    "rebuilding": (capturing, "finish", "capture"),
 }
 
 
@@ -171,7 +172,7 @@ def test_a_mistake_in_a_later_stage(
 def test_code_that_the_c_compiler_refuses(
     fresh_builder: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table, "emit_c", lambda *args: "this is no C")
+    monkeypatch.setattr(cpu, "emit_c", lambda *args: "this is no C")
     text = the_warning(program, X)
     assert text.startswith("E602 the C compiler failed") and "# the line" in text
 
@@ -222,13 +223,13 @@ def test_a_second_kind_of_failure_is_told_too(
             x = -x
         return x * 2 + 1
 
-    monkeypatch.setattr(table, "emit_c", lambda *args: "this is no C")
+    monkeypatch.setattr(cpu, "emit_c", lambda *args: "this is no C")
     fast = anyshape.compile(broken)
     with pytest.warns(AnyshapeWarning, match="E602"):
         fast(X)
     monkeypatch.setattr(driver, "schedule", fails)
     with pytest.warns(AnyshapeWarning, match="E901(.|\n)*in scheduling"):
-        fast(X)
+        fast(X.double())
 
 
 def test_a_library_that_cannot_be_loaded(

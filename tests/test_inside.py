@@ -179,3 +179,17 @@ def test_explain_shows_the_line_of_a_break_and_names_the_tables_of_modules() -> 
     )
     assert "test_inside.py:" in text and " ".join(caret.split()) in " ".join(text.split())
     assert "model._modules is {" in text and "type(model[0]) is ReLU" in text
+
+
+def test_kernels_are_listed_with_operators_lines_and_bytes() -> None:
+    def fn(x):
+        return torch.softmax(x, -1) * 2
+
+    fast = anyshape.compile(fn)
+    fast(torch.randn(3, 5))
+    (line,) = fast.kernels().splitlines()
+    assert "softmax" in line or "exp" in line
+    assert "test_inside.py" in line and "1 launch" in line and "8*s0*s1 bytes" in line
+    model = anyshape.compile(torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU()))
+    model(torch.randn(3, 8)).sum().backward()
+    assert len(model.kernels().splitlines()) == model.stats().kernels > 1

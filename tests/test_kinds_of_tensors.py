@@ -197,3 +197,35 @@ def test_the_shape_of_a_jagged_tensor_is_torch_size() -> None:
         x = ragged(n, torch.jagged)
         assert fast(x) == (x.shape, x.size())
         assert type(fast(x)[0]) is torch.Size
+
+
+class Tripled(torch.autograd.Function):
+    """Doubles, and says that it triples."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+        return grad * 3
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: Tripled.apply(x.as_subclass(Plain)),
+        lambda x: Tripled.apply(Plain(x)),
+        lambda x: Tripled.apply((x + 1).as_subclass(Plain)),
+        lambda x: Tripled.apply(x + 1),
+    ],
+)
+def test_a_gradient_of_the_programs_own_goes_through_subclasses(program: Any) -> None:
+    for rows in (3, 1, 4):
+        ours = torch.ones(rows, requires_grad=True)
+        theirs = torch.ones(rows, requires_grad=True)
+        got, wanted = anyshape.compile(program)(ours), program(theirs)
+        assert type(got) is type(wanted) and got.requires_grad == wanted.requires_grad
+        got.sum().backward()
+        wanted.sum().backward()
+        assert torch.equal(ours.grad, theirs.grad)

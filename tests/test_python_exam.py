@@ -1,5 +1,6 @@
 """A sample of CPython's own tests, as `make exam` runs all of them: nothing is wrong or meets a
-mistake of ours but what docs/python.md tells of. (What takes long depends on the machine.)
+mistake of ours but what docs/python.md and docs/python-3.12.md tell of. (What takes long depends on
+the machine.)
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pytest
 from conformance.python import modules, report, results
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "python.md"
+PAGES = [ROOT / "docs" / name for name in ("python.md", "python-3.12.md")]
 SAMPLE = {
     "language": "test_augassign test_class test_exceptions test_generators test_scope test_super",
     "containers": "test_deque test_dict test_iter test_list test_ordered_dict test_set",
@@ -36,13 +37,17 @@ def test_nothing_is_wrong_but_what_the_page_tells_of(part: str, tmp_path: Path) 
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     counted = [method for method in results.load(found) if method.counted]
-    known = report.known_bad(PAGE.read_text())
+    known = report.known_bad(_pages())
     bad = [m for m in counted if m.kind in ("wrong", "E901")]
     bad = [m for m in bad if (m.module, m.name) not in known]
     assert not bad, "\n".join(f"{m.module}:{m.name}: {m.kind}: {m.why}" for m in bad)
     assert {m.module for m in counted} == set(SAMPLE[part].split())
 
 
-def test_the_page_has_the_modules_of_the_sample() -> None:
-    rows = {line.split(" | ")[0].strip("| ") for line in PAGE.read_text().splitlines()}
+def _pages() -> str:
+    return "\n".join(page.read_text() for page in PAGES)
+
+
+def test_the_pages_have_the_modules_of_the_sample() -> None:
+    rows = {line.split(" | ")[0].strip("| ") for line in _pages().splitlines()}
     assert rows >= {name for names in SAMPLE.values() for name in names.split()}

@@ -153,8 +153,16 @@ def _factors_after_a_write(x: Tensor, m: Tensor) -> Any:
     return drawn, torch.linalg.cholesky(m.reshape(1, 1))
 
 
+def _draws_in_place(x: Tensor, m: Tensor) -> Any:
+    drawn = x.detach().clone().uniform_()
+    torch.bincount((drawn + m).long())
+    return x + 1
+
+
 @pytest.mark.parametrize("gradients", [False, True])
-@pytest.mark.parametrize("program", [_indexes, _factors, _asserts, _factors_after_a_write])
+@pytest.mark.parametrize(
+    "program", [_indexes, _factors, _asserts, _factors_after_a_write, _draws_in_place]
+)
 @pytest.mark.filterwarnings("ignore")
 def test_what_raises_after_it_has_drawn_draws_once(program: Any, gradients: bool) -> None:
     fast = anyshape.compile(program)

@@ -79,3 +79,16 @@ def test_what_torch_export_gives_compiles_whole() -> None:
             torch.testing.assert_close(fast(x), module(x))
     stats = fast.stats()
     assert (stats.specializations, stats.graph_breaks) == (1, 0)
+
+
+@pytest.mark.parametrize("tracer", TRACERS)
+def test_so_it_sees_those_of_a_module_whose_forward_is_compiled(tracer: str) -> None:
+    module, x = nn.Linear(3, 4), torch.randn(2, 3)
+    plain = nn.Linear(3, 4)
+    plain.load_state_dict(module.state_dict())
+    module.forward = anyshape.compile(module.forward)  # type: ignore[method-assign]
+    with torch.no_grad():
+        traced = TRACERS[tracer](module, x)
+        for rows in (2, 5):
+            x = torch.randn(rows, 3)
+            torch.testing.assert_close(traced(x), plain(x))

@@ -44,9 +44,12 @@ def _queries(work, q_slot, PART: gl.constexpr, SET: gl.constexpr):
     CHUNKS: gl.constexpr = SET.size // CHUNK
     layout: gl.constexpr = accumulator_layout(gl.num_warps(), SET.bn, 16)
     operand: gl.constexpr = gl.DotOperandLayout(0, layout, 2)
+    flat: gl.constexpr = gl.NVMMASharedLayout(128, 16, rank=2)
+    dtype: gl.constexpr = work[0].dtype
     qs = ()
     for c in gl.static_range(CHUNKS):
-        q = work[0].index((q_slot * SET.consumers + PART) * CHUNKS + c)
+        box = work[0].index((q_slot * SET.consumers + PART) * CHUNKS + c)
+        q = box._reinterpret(dtype, [ROWS, CHUNK], flat)  # noqa: SLF001
         if SET.q_registers:
             qs = qs + (q.load(operand),)
         else:

@@ -15,7 +15,7 @@ from anyshape.attention import gluon_split, launch_sizes
 from anyshape.attention.gluon_prefill import Settings, prefill_kernel
 from anyshape.attention.launch_sizes import Blocks
 from anyshape.attention.rules import Rules
-from anyshape.kernels.launches import REGISTERS, capability, given, processors
+from anyshape.kernels.launches import REGISTERS, capability, given, power_of_two, processors
 
 GLUON_DTYPES = {torch.bfloat16: gl.bfloat16, torch.float16: gl.float16}
 CHUNK = 64
@@ -72,6 +72,9 @@ def prefill_blocks(size: int, value_size: int, *, short: bool) -> tuple[int, int
 
 
 SPLIT_THREADS = 256
+# Registers that are left for the launch that adds up, so that it is there before the parts are: a
+# warp has them all from one quarter of a multiprocessor, 64 a thread.
+COMBINING = 8192
 
 
 def split_blocks(size: int, value_size: int) -> Blocks:
@@ -115,6 +118,7 @@ def split(
     sinks: Tensor | None,
     sequences: Tensor | None,
     faults: Tensor | None,
+    counter: Tensor | None,
     blocks: Blocks,
 ) -> None:
     """The first launch of `triton_attention.split`, which see."""
@@ -125,14 +129,17 @@ def split(
     box = box_of(page_size, blocks.bn)
     flat_k, flat_v = flat_of(k_pages), flat_of(v_pages)
     assert flat_k is not None and flat_v is not None, "asked before"
-    limit = min(255, REGISTERS // (SPLIT_THREADS * blocks.programs)) // 8 * 8
-    producer = 56 if capacity <= 256 else 104
+    few_sequences = capacity <= 256
+    registers = REGISTERS - COMBINING if few_sequences else REGISTERS
+    limit = min(255, registers // (SPLIT_THREADS * blocks.programs)) // 8 * 8
+    producer = 40 if few_sequences else 104
+    tokens = max(8 // part, power_of_two(few))
     gluon_split.split_kernel[(programs,)](
-        descriptor(q, [ROWS // part, part, CHUNK]),
+        descriptor(q, [tokens, part, CHUNK]),
         descriptor(flat_k[0], [box, CHUNK]),
         descriptor(flat_v[0], [box, CHUNK]),
         *(starts, lengths, *given(starts, sequences), page_table),
-        *(*given(starts, sinks), out, slots, sums, *given(starts, faults)),
+        *(*given(starts, sinks), out, slots, sums, *given(starts, faults, counter)),
         *(rows, capacity, k_pages.shape[0], page_size * page_table.shape[1]),
         *(page_table.stride(0), *flat_k[1], *flat_v[1], *out.stride()[:2]),
         *(rules.scale, rules.soft_cap, rules.window),
@@ -149,6 +156,7 @@ def split(
             q_stages=1,
             q_registers=max(size, value_size) <= 128,
             consumers=1,
+            q_rows=tokens * part,
             few=few,
             limit=limit_queries,
             block_s=launch_sizes.block_of(max(32, capacity)),
@@ -163,6 +171,7 @@ def split(
             totals=False,
             tail=zero_tail,
             faults=faults is not None,
+            counts=counter is not None,
             overlap=True,
             consumer_registers=min(240, 2 * limit - producer) // 8 * 8,
             producer_registers=producer,
@@ -232,6 +241,7 @@ def prefill(
     sinks: Tensor | None,
     sequences: Tensor | None,
     faults: Tensor | None,
+    counter: Tensor | None,
 ) -> None:
     """As `triton_attention.tiles`, which see."""
     rows, heads, size = q.shape
@@ -250,7 +260,7 @@ def prefill(
         descriptor(flat_k[0], [box, CHUNK]),
         descriptor(flat_v[0], [box, CHUNK]),
         *(starts, lengths, *given(starts, sequences, page_table)),
-        torch.zeros(1, dtype=torch.int32, device=q.device),
+        torch.zeros(1, dtype=torch.int32, device=q.device) if counter is None else counter,
         *(*given(starts, sinks), out, *given(out, totals), *given(starts, faults)),
         *(
             rows,
@@ -277,6 +287,7 @@ def prefill(
             block_s=block_s,
             tail=zero_tail,
             faults=faults is not None,
+            overlap=counter is not None,
             causal=rules.causal,
             windowed=rules.window > 0,
             capped=rules.soft_cap > 0,
@@ -288,4 +299,5 @@ def prefill(
         ),
         num_warps=4,
         maxnreg=limit,
+        launch_pdl=counter is not None,
     )

@@ -1,7 +1,9 @@
 """Tiles of many queries on Hopper, in Gluon: one warp loads queries, keys and values by TMA, and
 two warpgroups multiply 64 rows of queries each with the same keys.
 
-Programs stay, and take the next tile that nobody has taken.
+Programs stay, and take the next tile that nobody has taken. Launched behind `gluon_split`, it
+begins while that still runs: nothing it reads is made there but the counter of tiles that were
+taken, and each program waits before it looks at that.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     mbarrier,
     tma,
 )
+from triton.language.extra.cuda import gdc_wait
 
 from anyshape.attention.gluon_attend import ROWS, attend
 from anyshape.attention.gluon_tiles import (
@@ -67,6 +70,7 @@ class Settings:
     block_s: int
     tail: bool
     faults: bool
+    overlap: bool
     causal: bool
     windowed: bool
     capped: bool
@@ -117,6 +121,7 @@ def _produce(loads, SET: gl.constexpr):
     q_slot = 0
     q_phase = 1
     at = gl.program_id(0)
+    waits = total >= 0
     while at < total:
         s, base = sequence_of(at, ends)
         start, queries = rows_at(starts, s, True, rows)
@@ -124,7 +129,12 @@ def _produce(loads, SET: gl.constexpr):
         tile = (queries * SET.group + BM - 1) // BM - 1 - (at - base) // SET.heads
         head = (at - base) % SET.heads
         turn, parity = tell(told, turn, parity, (start, queries, keys, tile, head, 0))
-        taken = take(counter)
+        if not SET.overlap:
+            taken = take(counter)
+        else:
+            taken = gl.zeros([32 * gl.num_warps()], gl.int32, layout)
+            if not waits:
+                taken = take(counter)
         mbarrier.wait(empty_q.index(q_slot), q_phase)
         mbarrier.expect(
             full_q.index(q_slot), CONSUMERS * (SET.size // CHUNK) * q_desc.block_type.nbytes
@@ -154,7 +164,14 @@ def _produce(loads, SET: gl.constexpr):
             )
             bad = bad | bad_k | bad_v
             slot, phase = advance(slot, phase, SET.stages)
+        if SET.overlap:
+            if waits:
+                gdc_wait()
+                taken = take(counter)
+            waits = total < 0
         at = gl.sum(taken, 0) + gl.num_programs(0)
+    if SET.overlap:
+        gdc_wait()
     if SET.faults:
         if bad:
             gl.atomic_or(faults, PAGE_TABLE)

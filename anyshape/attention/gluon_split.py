@@ -12,7 +12,11 @@ from dataclasses import dataclass
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+)
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from anyshape.attention.gluon_attend import ROWS, attend
@@ -47,7 +51,9 @@ class Settings:
     """What the kernel is compiled for. `heads` are parts of `group` heads each, and `parts` of them
     share a key head; a `box` is what one load brings, rows of one page. Sequences of more than
     `few` queries are left out, and with a `limit` there must be none of more. `programs`,
-    `min_tiles` and `splits` divide the work.
+    `min_tiles` and `splits` divide the work. `q_rows` of the ROWS of a product are loaded: 8, 16,
+    32 or 64. With `counts`, the counter of the
+    launch behind it is set to 0.
     """
 
     group: int
@@ -62,6 +68,7 @@ class Settings:
     q_stages: int
     q_registers: bool
     consumers: int
+    q_rows: int
     few: int
     limit: int
     block_s: int
@@ -76,6 +83,7 @@ class Settings:
     totals: bool
     tail: bool
     faults: bool
+    counts: bool
     overlap: bool
     consumer_registers: int
     producer_registers: int
@@ -95,13 +103,68 @@ def _split_of(queries, keys, window, SET: gl.constexpr):
 
 
 @gluon.jit
+def _next_part(at, base, begin, stop, s, tiles, size, SET: gl.constexpr):
+    """(tile, head, tile of the head, tiles to take, slot); see `triton_plan.next_part`. The slot is
+    -1 for all tiles of a head.
+    """
+    head = (at - base) // tiles
+    tile = (at - base) - head * tiles
+    taken = gl.minimum(tiles - tile, stop - at)
+    place = gl.program_id(0) * 2 + (at > begin).to(gl.int32)
+    if SET.splits:
+        part = (tile + size - 1) // size
+        at += gl.minimum(part * size, tiles) - tile
+        tile = part * size
+        taken = gl.where(at < stop, gl.minimum(size, tiles - tile), 0)
+        place = (s * SET.heads + head) * SET.splits + part
+    return at, head, tile, taken, gl.where(taken == tiles, -1, place)
+
+
+@gluon.jit
+def _load_segment(loads, segment, table_at, ring, SET: gl.constexpr):
+    """Load a sequence's queries of a head and a range of its keys and values. Returns the places in
+    the rings, and whether a page does not exist.
+    """
+    q_desc, k_desc, v_desc, q_bufs, k_bufs, v_bufs, bars = loads[0]
+    k_places, v_places = loads[1][7], loads[1][8]
+    full_q, empty_q, full_k, empty_k, full_v, empty_v = bars
+    start, keys, head, first, end = segment
+    slot, phase, q_slot, q_phase = ring
+    CHUNKS: gl.constexpr = SET.size // CHUNK
+    mbarrier.wait(empty_q.index(q_slot), q_phase)
+    mbarrier.expect(full_q.index(q_slot), CHUNKS * q_desc.block_type.nbytes)
+    for c in gl.static_range(CHUNKS):
+        tma.async_copy_global_to_shared(
+            q_desc,
+            [start, head * SET.group, c * CHUNK],
+            full_q.index(q_slot),
+            q_bufs.index(q_slot * CHUNKS + c),
+        )
+    q_slot, q_phase = advance(q_slot, q_phase, SET.q_stages)
+    key_head = head // SET.parts
+    bad = keys < 0
+    for j in range(first, end):
+        mbarrier.wait(empty_k.index(slot), phase)
+        bad_k = load_tile(
+            *(k_desc, k_bufs, full_k.index(slot), slot, j, 0, keys, key_head, table_at),
+            *(k_places, SET, CHUNKS),
+        )
+        mbarrier.wait(empty_v.index(slot), phase)
+        bad_v = load_tile(
+            *(v_desc, v_bufs, full_v.index(slot), slot, j, 0, keys, key_head, table_at),
+            *(v_places, SET, SET.value_size // CHUNK),
+        )
+        bad = bad | bad_k | bad_v
+        slot, phase = advance(slot, phase, SET.stages)
+    return (slot, phase, q_slot, q_phase), bad
+
+
+@gluon.jit
 def _produce(loads, SET: gl.constexpr):
     """Load the queries, keys and values of this program's piece of the work."""
-    q_desc, k_desc, v_desc, q_bufs, k_bufs, v_bufs, bars = loads[0]
-    starts, lengths, sequences, table, told, numbers, k_places, v_places = loads[1]
+    starts, lengths, sequences, table, counter, told, numbers, k_places, v_places = loads[1]
     out, faults, strides = loads[2]
     rows, capacity, most, table_row, window = numbers
-    full_q, empty_q, full_k, empty_k, full_v, empty_v = bars
     layout: gl.constexpr = line_layout(gl.num_warps())
     program = gl.program_id(0)
     if SET.overlap:
@@ -112,18 +175,11 @@ def _produce(loads, SET: gl.constexpr):
     real = index < count
     all_queries = rows_at(starts, index, real, rows)[1]
     all_keys = keys_at(lengths, index, real, most, True)[1]
-    all_split = _split_of(all_queries, all_keys, window, SET)
-    all_steps = (all_split[1] + all_split[2] - 1) // all_split[2]
+    all_tiles = _split_of(all_queries, all_keys, window, SET)[1]
     here = (all_queries > 0) & (all_queries <= SET.few)
-    all_steps = gl.where(here, all_steps * SET.heads, 0)
-    ends = gl.associative_scan(all_steps, 0, add)
-    total = gl.sum(all_steps, 0)
-    if SET.tail:
-        end = gl.minimum(gl.maximum(gl.load(starts + count).to(gl.int32), 0), rows)
-        zero_tail(out, out, end, rows, strides, layout, SET)
-    if SET.faults:
-        if program == 0:
-            note_faults(faults, starts, lengths, index, real, rows, most, SET.limit)
+    all_tiles = gl.where(here, all_tiles * SET.heads, 0)
+    ends = gl.associative_scan(all_tiles, 0, add)
+    total = gl.sum(all_tiles, 0)
     bad = total < 0
     piece = (total + SET.programs - 1) // SET.programs
     if not SET.splits:
@@ -132,12 +188,9 @@ def _produce(loads, SET: gl.constexpr):
     stop = gl.minimum(begin + piece, total)
     at = begin
     s, base = sequence_of(at, ends)
-    slot = 0
-    phase = 1
     turn = 0
     parity = 1
-    q_slot = 0
-    q_phase = 1
+    ring = (0, 1, 0, 1)
     while at < stop:
         start, queries = rows_at(starts, s, True, rows)
         keys = keys_at(lengths, s, True, most, True)[1]
@@ -145,50 +198,31 @@ def _produce(loads, SET: gl.constexpr):
             s += 1
         else:
             low, tiles, size = _split_of(queries, keys, window, SET)
-            steps = (tiles + size - 1) // size
-            head = (at - base) // steps
-            step = (at - base) - head * steps
-            taken = gl.minimum(steps - step, stop - at)
-            place = program * 2 + (at > begin).to(gl.int32)
-            if SET.splits:
-                taken = taken * 0 + 1
-                place = (s * SET.heads + head) * SET.splits + step
-            place = gl.where(taken == steps, -1, place)
-            first = low + step * size
-            end = low + gl.minimum((step + taken) * size, tiles)
-            turn, parity = tell(
-                told, turn, parity, (start, queries, keys, head, first, end, place), 7
-            )
-            mbarrier.wait(empty_q.index(q_slot), q_phase)
-            mbarrier.expect(full_q.index(q_slot), (SET.size // CHUNK) * q_desc.block_type.nbytes)
-            for c in gl.static_range(SET.size // CHUNK):
-                tma.async_copy_global_to_shared(
-                    q_desc,
-                    [start, head * SET.group, c * CHUNK],
-                    full_q.index(q_slot),
-                    q_bufs.index(q_slot * (SET.size // CHUNK) + c),
+            at, head, tile, taken, place = _next_part(at, base, begin, stop, s, tiles, size, SET)
+            if taken > 0:
+                first = low + tile
+                turn, parity = tell(
+                    told, turn, parity, (start, queries, keys, head, first, first + taken, place), 7
                 )
-            q_slot, q_phase = advance(q_slot, q_phase, SET.q_stages)
-            key_head = head // SET.parts
-            table_at = table + s.to(gl.int64) * table_row
-            for j in range(first, end):
-                mbarrier.wait(empty_k.index(slot), phase)
-                bad_k = load_tile(
-                    *(k_desc, k_bufs, full_k.index(slot), slot, j, 0, keys, key_head, table_at),
-                    *(k_places, SET, SET.size // CHUNK),
-                )
-                mbarrier.wait(empty_v.index(slot), phase)
-                bad_v = load_tile(
-                    *(v_desc, v_bufs, full_v.index(slot), slot, j, 0, keys, key_head, table_at),
-                    *(v_places, SET, SET.value_size // CHUNK),
-                )
-                bad = bad | bad_k | bad_v
-                slot, phase = advance(slot, phase, SET.stages)
-            at += taken
-            if at == base + steps * SET.heads:
+                ring, gone = _load_segment(
+                    loads, (start, keys, head, first, first + taken),
+                    table + s.to(gl.int64) * table_row, ring, SET,
+                )  # fmt: skip
+                bad = bad | gone
+                at += taken
+            if at == base + tiles * SET.heads:
                 base = at
                 s += 1
     tell(told, turn, parity, (-1, 0, 0, 0, 0, 0, 0), 7)
+    if SET.tail:
+        end = gl.minimum(gl.maximum(gl.load(starts + count).to(gl.int32), 0), rows)
+        zero_tail(out, out, end, rows, strides, layout, SET)
+    if SET.faults:
+        if program == 0:
+            note_faults(faults, starts, lengths, index, real, rows, most, SET.limit)
+    if SET.counts:
+        if program == 0:
+            gl.store(counter, 0)
     if SET.faults:
         if bad:
             gl.atomic_or(faults, PAGE_TABLE)
@@ -274,34 +308,40 @@ def _part(loads, work, told, target, PART: gl.constexpr, SET: gl.constexpr):
 @quick
 @gluon.jit(do_not_specialize=["rows", "capacity", "pages", "most", "window"])
 def split_kernel(
-    q_desc, k_desc, v_desc, starts, lengths, sequences, table, sinks, out, slots, sums, faults,
-    rows, capacity, pages, most, table_row, k_row_page, k_row_head, k_column_head,
+    q_desc, k_desc, v_desc, starts, lengths, sequences, table, sinks, out, slots, sums,
+    faults, counter, rows, capacity, pages, most, table_row, k_row_page, k_row_head, k_column_head,
     v_row_page, v_row_head, v_column_head, out_token, out_head, factor, soft_cap, window,
     SET: gl.constexpr, num_warps: gl.constexpr,
 ):  # fmt: skip
     """See the module."""
     STAGES: gl.constexpr = SET.stages
+    Q_STAGES: gl.constexpr = SET.q_stages
     K_CHUNKS: gl.constexpr = SET.size // CHUNK
     V_CHUNKS: gl.constexpr = SET.value_size // CHUNK
     BOXES: gl.constexpr = SET.bn // SET.box
     dtype: gl.constexpr = q_desc.dtype
     flat: gl.constexpr = gl.NVMMASharedLayout(128, 16, rank=2)
-    q_loads = gl.allocate_shared_memory(
-        dtype, [SET.q_stages * K_CHUNKS] + q_desc.block_type.shape, q_desc.layout
+    # in units of 8 rows and CHUNK columns. A product has ROWS rows of queries: those behind the
+    # `q_rows` that are loaded are whatever comes next, and nobody's.
+    K_AT: gl.constexpr = Q_STAGES * K_CHUNKS * SET.q_rows // 8
+    V_AT: gl.constexpr = K_AT + STAGES * K_CHUNKS * SET.bn // 8
+    UNITS: gl.constexpr = V_AT + STAGES * V_CHUNKS * SET.bn // 8
+    units = gl.allocate_shared_memory(dtype, [UNITS, 8, CHUNK], flat)
+    q_loads = units.index(0)._reinterpret(  # noqa: SLF001
+        dtype, [Q_STAGES * K_CHUNKS] + q_desc.block_type.shape, q_desc.layout
     )
-    k_loads = gl.allocate_shared_memory(
+    k_loads = units.index(K_AT)._reinterpret(  # noqa: SLF001
         dtype, [STAGES * K_CHUNKS * BOXES] + k_desc.block_type.shape, k_desc.layout
     )
-    v_loads = gl.allocate_shared_memory(
+    v_loads = units.index(V_AT)._reinterpret(  # noqa: SLF001
         dtype, [STAGES * V_CHUNKS * BOXES] + v_desc.block_type.shape, v_desc.layout
     )
-    q_shape: gl.constexpr = [SET.q_stages * K_CHUNKS, ROWS, CHUNK]
-    k_shape: gl.constexpr = [STAGES * K_CHUNKS, SET.bn, CHUNK]
-    v_shape: gl.constexpr = [STAGES, SET.bn, SET.value_size]
-    q_bufs = q_loads._reinterpret(dtype, q_shape, flat)  # noqa: SLF001
-    k_bufs = k_loads._reinterpret(dtype, k_shape, flat)  # noqa: SLF001
-    v_bufs = v_loads._reinterpret(dtype, v_shape, flat)  # noqa: SLF001
-    Q_STAGES: gl.constexpr = SET.q_stages
+    k_bufs = units.index(K_AT)._reinterpret(  # noqa: SLF001
+        dtype, [STAGES * K_CHUNKS, SET.bn, CHUNK], flat
+    )
+    v_bufs = units.index(V_AT)._reinterpret(  # noqa: SLF001
+        dtype, [STAGES, SET.bn, SET.value_size], flat
+    )
     full_q = gl.allocate_shared_memory(gl.int64, [Q_STAGES, 1], mbarrier.MBarrierLayout())
     empty_q = gl.allocate_shared_memory(gl.int64, [Q_STAGES, 1], mbarrier.MBarrierLayout())
     full_k = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
@@ -326,6 +366,7 @@ def split_kernel(
             lengths,
             sequences,
             table,
+            counter,
             told,
             (rows, capacity, most, table_row, window),
             (k_row_page, k_row_head, k_column_head, pages),
@@ -333,7 +374,7 @@ def split_kernel(
         ),
         (out, faults, (out_token, out_head, 0)),
     )
-    work = (q_bufs, k_bufs, v_bufs, bars, (factor, soft_cap, window))
+    work = (q_loads, k_bufs, v_bufs, bars, (factor, soft_cap, window))
     target = (out, slots, sums, sinks, out_token, out_head)
     gl.warp_specialize(
         [(_part, (loads, work, told, target, part, SET)) for part in (0, 1)],

@@ -78,10 +78,10 @@ def step_of(scale: Tensor | None) -> int:
     return 0 if scale.numel() == 1 else 1
 
 
-def backward_blocks(size: int, dtype: torch.dtype) -> Blocks:
-    """For gradients."""
+def backward_blocks(size: int, dtype: torch.dtype) -> tuple[Blocks, Blocks]:
+    """For the gradients of queries, and of keys and values."""
     if dtype.itemsize > 2:
-        return Blocks(32, 32, 4, 1, 2)
+        return Blocks(32, 32, 4, 1, 2), Blocks(32, 32, 4, 1, 2)
     if size > 128:
-        return Blocks(64, 32, 4, 1, 1)
-    return Blocks(64, 64, 4, 2, 1)
+        return Blocks(64, 32, 4, 1, 1), Blocks(32, 64, 4, 1, 1)
+    return Blocks(128, 64, 8, 3, 1), Blocks(64, 128, 8, 3, 1)

@@ -12,12 +12,17 @@ from torch import Tensor
 from anyshape.attention import gluon_attention, launch_sizes
 from anyshape.attention.launch_sizes import Blocks
 from anyshape.attention.rules import Rules
+from anyshape.attention.triton_combine import combine_kernel
 from anyshape.attention.triton_prefill import tiles_kernel
-from anyshape.attention.triton_split import combine_kernel, split_kernel
+from anyshape.attention.triton_split import split_kernel
 from anyshape.kernels.launches import given, power_of_two, processors
 from anyshape.kernels.overlap import overlap
 
-COMBINED_AT_ONCE = 16
+COMBINED_AT_ONCE = 1024
+LEAST_COLUMNS = 16
+# where each sequence is split by itself: that share one's parts, and programs a multiprocessor
+SHARES = 4
+COMBINING = 16
 
 
 def ragged_paged_attention(
@@ -53,7 +58,8 @@ def ragged_paged_attention(
     few, only = launch_sizes.few_queries(part, max_queries)
     if q.shape[0] <= few:
         only = True
-    side = (sinks, k_scale, v_scale, sequences, faults)
+    counter = None if only else torch.empty(1, dtype=torch.int32, device=q.device)
+    side = (sinks, k_scale, v_scale, sequences, faults, counter)
     limit = max_queries if faults is not None and 0 < max_queries <= few else 0
     split(
         *(q, k_pages, v_pages, page_table, starts, lengths, out, rules, few, limit),
@@ -84,9 +90,12 @@ def split(
     v_scale: Tensor | None,
     sequences: Tensor | None,
     faults: Tensor | None,
+    counter: Tensor | None = None,
     blocks: Blocks | None = None,
 ) -> None:
-    """Sequences of up to `few` queries; with a `limit`, any with more is a fault."""
+    """Sequences of up to `few` queries; with a `limit`, any with more is a fault. The counter of
+    `tiles` is set to 0.
+    """
     rows, heads, size = q.shape
     page_size, key_heads, value_size = k_pages.shape[1], k_pages.shape[2], v_pages.shape[3]
     parts = launch_sizes.parts_of(heads // key_heads)
@@ -126,13 +135,13 @@ def split(
     if hopper:
         gluon_attention.split(
             *(q, k_pages, v_pages, page_table, starts, lengths, out, slots, sums, rules, few),
-            *(limit, splits, programs, zero_tail, sinks, sequences, faults, blocks),
+            *(limit, splits, programs, zero_tail, sinks, sequences, faults, counter, blocks),
         )
     else:
         split_kernel[(programs,)](
             *(q, k_pages, v_pages, page_table, starts, lengths),
             *given(starts, sequences, sinks, k_scale, v_scale),
-            *(out, *given(starts, faults), slots, sums),
+            *(out, *given(starts, faults), slots, sums, *given(starts, counter)),
             *(rows, capacity, k_pages.shape[0], columns, *q.stride()[:2]),
             *(
                 *k_pages.stride()[:3],
@@ -151,17 +160,23 @@ def split(
             TAIL=zero_tail,
             FAULTS=faults is not None,
             LIMIT=limit,
+            COUNTS=counter is not None,
             **constants,
             num_warps=blocks.warps,
             num_stages=blocks.stages,
         )
-    cut = capacity * heads if splits else programs - 1
-    combine_kernel[(cut, few * group)](
+    items = capacity * heads * SHARES
+    combining = min(items, COMBINING * processors(q.device)) if splits else programs - 1
+    at_once = min(COMBINED_AT_ONCE // LEAST_COLUMNS, power_of_two(splits or 2**30))
+    combine_kernel[(combining,)](
         *(starts, lengths, *given(starts, sequences, sinks), out, slots, sums),
         *(rows, capacity, columns, *out.stride()[:2], rules.window),
-        BLOCK=COMBINED_AT_ONCE,
+        VALUES=COMBINED_AT_ONCE,
+        MOST_AT_ONCE=at_once.bit_length() - 1,
+        SHARES=SHARES,
         **constants,
-        num_warps=4,
+        num_warps=1,
+        maxnreg=64,
     )
 
 
@@ -183,10 +198,12 @@ def tiles(
     v_scale: Tensor | None,
     sequences: Tensor | None,
     faults: Tensor | None,
+    counter: Tensor | None = None,
     blocks: Blocks | None = None,
 ) -> None:
     """Sequences of more than `few` queries. Without a page table, k_pages [1, R, KH, D] are packed
-    rows, and `lengths` says where each sequence's begin.
+    rows, and `lengths` says where each sequence's begin. A `counter` that is given is one that
+    `split`, launched just before, has set to 0.
     """
     rows, heads, size = q.shape
     key_heads, value_size = k_pages.shape[2], v_pages.shape[3]
@@ -196,7 +213,7 @@ def tiles(
         if plain and gluon_attention.fits_prefill(*operands, paged=page_table is not None):
             gluon_attention.prefill(
                 *(q, k_pages, v_pages, page_table, starts, lengths, out, totals, rules, few),
-                *(zero_tail, batch_invariant, sinks, sequences, faults),
+                *(zero_tail, batch_invariant, sinks, sequences, faults, counter),
             )
             return
         blocks = launch_sizes.tile_blocks(max(size, value_size), q.dtype)
@@ -207,7 +224,7 @@ def tiles(
         *(q, k_pages, v_pages, *given(starts, page_table), starts, lengths),
         *given(starts, sequences, sinks, k_scale, v_scale),
         *(out, *given(out, totals), *given(starts, faults)),
-        torch.zeros(1, dtype=torch.int32, device=q.device),
+        torch.zeros(1, dtype=torch.int32, device=q.device) if counter is None else counter,
         *(rows, capacity, k_pages.shape[0], most, *q.stride()[:2]),
         *(*k_pages.stride()[:3], *v_pages.stride()[:3]),
         *(0 if page_table is None else page_table.stride(0), *out.stride()[:2]),

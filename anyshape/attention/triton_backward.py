@@ -13,6 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from anyshape.attention import launch_sizes
+from anyshape.attention.launch_sizes import Blocks
 from anyshape.attention.rules import Rules
 from anyshape.attention.triton_plan import (
     KEY_TILES,
@@ -23,25 +24,36 @@ from anyshape.attention.triton_plan import (
     total_of,
 )
 from anyshape.attention.triton_prefill import range_of
-from anyshape.attention.triton_tiles import LOG2E, see
+from anyshape.attention.triton_tiles import LOG2E
 from anyshape.kernels.launches import given, power_of_two, processors, quick
 
 
 @triton.jit
 def _weights(
-    products, totals, j, valid, position, factor, soft_cap, window,
-    CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, CAPPED: tl.constexpr,
+    products, totals, j, keys, position, factor, soft_cap, window,
+    MASKED: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, CAPPED: tl.constexpr,
 ):  # fmt: skip
-    """(weights [BM, BN], the slope of a score over its product) of q . k."""
-    slope = products * 0.0 + factor
+    """(weights, the slope of a score over its product) of products of queries and keys, which may
+    be rows and columns or the other way round: `totals`, key numbers `j` and `position` are given
+    in the shapes of one side, [n, 1] or [1, n]. Without MASKED every query sees every key.
+    """
+    slope = factor
     scores = products * (factor * LOG2E)
     if CAPPED:
         bent = 1.0 - 2.0 / (1.0 + tl.exp2(products * (factor / soft_cap * 2.0 * LOG2E)))
         slope = factor * (1.0 - bent * bent)
         scores = bent * (soft_cap * LOG2E)
-    scores = see(scores, j, valid, position, window, CAUSAL, WINDOWED)
+    if MASKED:
+        seen = j < keys
+        if CAUSAL:
+            seen = seen & (j <= position)
+        if WINDOWED:
+            seen = seen & (j - position > -window)
+            if not CAUSAL:
+                seen = seen & (j - position < window)
+        scores = tl.where(seen, scores, float("-inf"))
     safe = tl.where(totals == float("-inf"), 0.0, totals * LOG2E)
-    return tl.exp2(scores - safe[:, None]), slope
+    return tl.exp2(scores - safe), slope
 
 
 @triton.jit
@@ -52,6 +64,67 @@ def _block(
     d = tl.arange(0, BLOCK)
     at = pointer + token.to(tl.int64) * token_stride + head * head_stride
     return tl.load(at[:, None] + d[None, :], mask=ok[:, None] & (d < SIZE)[None, :], other=0.0)
+
+
+@triton.jit
+def _to_queries(
+    acc, low, high, rows_q, rows_grad, row_totals, row_shares, position, head, key_first, keys,
+    k, v, k_token, k_head, v_token, v_head, scale, soft_cap, window,
+    D: tl.constexpr, DV: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr,
+    BN: tl.constexpr, MASKED: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr,
+    CAPPED: tl.constexpr,
+):  # fmt: skip
+    """Add to acc [BM, BLOCK_D] what tiles `low` to `high` of keys give to the queries' gradient."""
+    for tile in range(low, high):
+        j = tile * BN + tl.arange(0, BN)
+        rows_k = _block(k, key_first + j, head, k_token, k_head, j < keys, D, BLOCK_D)
+        rows_v = _block(v, key_first + j, head, v_token, v_head, j < keys, DV, BLOCK_DV)
+        products = tl.dot(rows_q, rows_k.T, input_precision="ieee")
+        moved = tl.dot(rows_grad, rows_v.T, input_precision="ieee")
+        weights, slope = _weights(
+            products, row_totals[:, None], j[None, :], keys, position[:, None],
+            scale, soft_cap, window, MASKED, CAUSAL, WINDOWED, CAPPED,
+        )  # fmt: skip
+        slopes = weights * (moved - row_shares[:, None]) * slope
+        acc = tl.dot(slopes.to(rows_k.dtype), rows_k, acc, input_precision="ieee")
+    return acc
+
+
+@triton.jit
+def _to_keys(
+    sum_k, sum_v, low, high, rows_k, rows_v, j, head, start, queries, keys,
+    q, grad, totals, shares, q_token, q_head, grad_token, grad_head, total_token,
+    scale, soft_cap, window,
+    G: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BLOCK_D: tl.constexpr,
+    BLOCK_DV: tl.constexpr, BM: tl.constexpr, MASKED: tl.constexpr, CAUSAL: tl.constexpr,
+    WINDOWED: tl.constexpr, CAPPED: tl.constexpr,
+):  # fmt: skip
+    """Add what tiles `low` to `high` of rows of queries give to the gradients of keys and values.
+
+    Keys are the rows of all products here, so that weights are operands as they come. Rows behind
+    the last query are zeros, and so is what they give.
+    """
+    for tile in range(low, high):
+        place = tile * BM + tl.arange(0, BM)
+        query = place // G
+        of = head * G + place % G
+        real = query < queries
+        token = start + query
+        rows_q = _block(q, token, of, q_token, q_head, real, D, BLOCK_D)
+        rows_grad = _block(grad, token, of, grad_token, grad_head, real, DV, BLOCK_DV)
+        side = token.to(tl.int64) * total_token + of
+        row_totals = tl.load(totals + side, mask=real, other=0.0)
+        row_shares = tl.load(shares + side, mask=real, other=0.0)
+        products = tl.dot(rows_k, rows_q.T, input_precision="ieee")
+        moved = tl.dot(rows_v, rows_grad.T, input_precision="ieee")
+        weights, slope = _weights(
+            products, row_totals[None, :], j[:, None], keys, (keys - queries + query)[None, :],
+            scale, soft_cap, window, MASKED, CAUSAL, WINDOWED, CAPPED,
+        )  # fmt: skip
+        slopes = weights * (moved - row_shares[None, :]) * slope
+        sum_v = tl.dot(weights.to(rows_grad.dtype), rows_grad, sum_v, input_precision="ieee")
+        sum_k = tl.dot(slopes.to(rows_q.dtype), rows_q, sum_k, input_precision="ieee")
+    return sum_k, sum_v
 
 
 @quick
@@ -96,21 +169,24 @@ def queries_kernel(
         offset = keys - queries
         first = offset + tile * BM // G
         last = offset + tl.minimum((tile * BM + BM - 1) // G, queries - 1)
-        low, _, _, high = range_of(first, last, keys, window, BN, CAUSAL, WINDOWED)
+        low, from_all, to_all, high = range_of(first, last, keys, window, BN, CAUSAL, WINDOWED)
         acc = tl.zeros([BM, BLOCK_D], tl.float32)
-        for key_tile in range(low, high):
-            j = key_tile * BN + tl.arange(0, BN)
-            valid = j < keys
-            rows_k = _block(k, key_first + j, head, k_token, k_head, valid, D, BLOCK_D)
-            rows_v = _block(v, key_first + j, head, v_token, v_head, valid, DV, BLOCK_DV)
-            products = tl.dot(rows_q, rows_k.T, input_precision="ieee")
-            weights, slope = _weights(
-                products, row_totals, j, valid, offset + query, scale, soft_cap, window,
-                CAUSAL, WINDOWED, CAPPED,
+        if WINDOWED:
+            acc = _to_queries(
+                acc, low, from_all, rows_q, rows_grad, row_totals, row_shares, offset + query,
+                head, key_first, keys, k, v, k_token, k_head, v_token, v_head, scale, soft_cap,
+                window, D, DV, BLOCK_D, BLOCK_DV, BN, True, CAUSAL, WINDOWED, CAPPED,
             )  # fmt: skip
-            moved = tl.dot(rows_grad, rows_v.T, input_precision="ieee")
-            slopes = weights * (moved - row_shares[:, None]) * slope
-            acc = tl.dot(slopes.to(rows_k.dtype), rows_k, acc, input_precision="ieee")
+        acc = _to_queries(
+            acc, from_all, to_all, rows_q, rows_grad, row_totals, row_shares, offset + query,
+            head, key_first, keys, k, v, k_token, k_head, v_token, v_head, scale, soft_cap,
+            window, D, DV, BLOCK_D, BLOCK_DV, BN, False, CAUSAL, WINDOWED, CAPPED,
+        )  # fmt: skip
+        acc = _to_queries(
+            acc, to_all, high, rows_q, rows_grad, row_totals, row_shares, offset + query,
+            head, key_first, keys, k, v, k_token, k_head, v_token, v_head, scale, soft_cap,
+            window, D, DV, BLOCK_D, BLOCK_DV, BN, True, CAUSAL, WINDOWED, CAPPED,
+        )  # fmt: skip
         to = dq + token.to(tl.int64) * dq_token + of * dq_head
         tl.store(
             to[:, None] + d[None, :],
@@ -137,7 +213,6 @@ def keys_kernel(
         count, starts, key_starts, rows, most, window,
         KEY_TILES, False, G, HEADS, 0, BM, BN, WINDOWED, 0, 1, BLOCK_S,
     )  # fmt: skip
-    index = tl.arange(0, BM)
     d = tl.arange(0, BLOCK_D)
     d_v = tl.arange(0, BLOCK_DV)
     at = tl.atomic_add(counter, 1)
@@ -154,39 +229,37 @@ def keys_kernel(
         valid = j < keys
         rows_k = _block(k, key_first + j, head, k_token, k_head, valid, D, BLOCK_D)
         rows_v = _block(v, key_first + j, head, v_token, v_head, valid, DV, BLOCK_DV)
-        # the queries that see any of these keys
+        # the rows of queries that see any of these keys, and from where all of them see all
         offset = keys - queries
         low = 0 * queries
         high = queries
+        all_see = 0 * queries
         if CAUSAL:
             low = tl.maximum(tile * BN - offset, 0)
+            all_see = tl.maximum(tile * BN + BN - 1 - offset, 0)
         if WINDOWED:
             high = tl.minimum(queries, tl.maximum(tile * BN + BN - 1 + window - offset, 0))
+            all_see = queries
             if not CAUSAL:
                 low = tl.maximum(tile * BN - window + 1 - offset, 0)
+        low = low * G // BM
+        high = tl.maximum((high * G + BM - 1) // BM, low)
+        middle = tl.minimum(tl.maximum((all_see * G + BM - 1) // BM, low), high)
         sum_k = tl.zeros([BN, BLOCK_D], tl.float32)
         sum_v = tl.zeros([BN, BLOCK_DV], tl.float32)
-        for row_tile in range(low * G // BM, (high * G + BM - 1) // BM):
-            place = row_tile * BM + index
-            query = place // G
-            of = head * G + place % G
-            real = query < queries
-            token = start + query
-            rows_q = _block(q, token, of, q_token, q_head, real, D, BLOCK_D)
-            rows_grad = _block(grad, token, of, grad_token, grad_head, real, DV, BLOCK_DV)
-            side = token.to(tl.int64) * total_token + of
-            row_totals = tl.load(totals + side, mask=real, other=float("-inf"))
-            row_shares = tl.load(shares + side, mask=real, other=0.0)
-            products = tl.dot(rows_q, rows_k.T, input_precision="ieee")
-            weights, slope = _weights(
-                products, row_totals, j, valid, offset + query, scale, soft_cap, window,
-                CAUSAL, WINDOWED, CAPPED,
+        sum_k, sum_v = _to_keys(
+            sum_k, sum_v, low, middle, rows_k, rows_v, j, head, start, queries, keys,
+            q, grad, totals, shares, q_token, q_head, grad_token, grad_head, total_token,
+            scale, soft_cap, window, G, D, DV, BLOCK_D, BLOCK_DV, BM, True, CAUSAL, WINDOWED,
+            CAPPED,
+        )  # fmt: skip
+        if not WINDOWED:
+            sum_k, sum_v = _to_keys(
+                sum_k, sum_v, middle, high, rows_k, rows_v, j, head, start, queries, keys,
+                q, grad, totals, shares, q_token, q_head, grad_token, grad_head, total_token,
+                scale, soft_cap, window, G, D, DV, BLOCK_D, BLOCK_DV, BM, False, CAUSAL, WINDOWED,
+                CAPPED,
             )  # fmt: skip
-            weights = tl.where(real[:, None], weights, 0.0)
-            moved = tl.dot(rows_grad, rows_v.T, input_precision="ieee")
-            slopes = weights * (moved - row_shares[:, None]) * slope
-            sum_v = tl.dot(weights.to(rows_grad.dtype).T, rows_grad, sum_v, input_precision="ieee")
-            sum_k = tl.dot(slopes.to(rows_q.dtype).T, rows_q, sum_k, input_precision="ieee")
         key = (key_first + j).to(tl.int64)
         to = dk + key * dk_token + head * dk_head
         tl.store(
@@ -201,6 +274,16 @@ def keys_kernel(
             mask=valid[:, None] & (d_v < DV)[None, :],
         )
         at = tl.atomic_add(counter, 1)
+
+
+def _tile(blocks: Blocks) -> dict[str, int]:
+    """What a launch is told of its blocks."""
+    return {
+        "BM": blocks.bm,
+        "BN": blocks.bn,
+        "num_warps": blocks.warps,
+        "num_stages": blocks.stages,
+    }
 
 
 def ragged_attention_backward(
@@ -226,7 +309,7 @@ def ragged_attention_backward(
     if q.numel() == 0 or k.numel() == 0:
         return dq, dk, dv, dsinks
     rules = Rules(scale, causal, window, soft_cap)
-    blocks = launch_sizes.backward_blocks(max(q.shape[2], v.shape[2]), q.dtype)
+    of_queries, of_keys = launch_sizes.backward_blocks(max(q.shape[2], v.shape[2]), q.dtype)
     counters = torch.zeros(2, dtype=torch.int32, device=q.device)
     capacity = starts.shape[0] - 1
     inputs = (grad, q, k, v, totals, shares, starts, key_starts, *given(starts, sequences))
@@ -240,24 +323,22 @@ def ragged_attention_backward(
         "DV": v.shape[2],
         "BLOCK_D": max(16, power_of_two(q.shape[2])),
         "BLOCK_DV": max(16, power_of_two(v.shape[2])),
-        "BM": blocks.bm,
-        "BN": blocks.bn,
         "BLOCK_S": launch_sizes.block_of(capacity),
         "CAUSAL": rules.causal,
         "WINDOWED": rules.window > 0,
         "CAPPED": rules.soft_cap > 0,
         "GIVEN": sequences is not None,
-        "num_warps": blocks.warps,
-        "num_stages": blocks.stages,
     }
-    grid = (processors(q.device) * blocks.programs,)
-    queries_kernel[grid](
-        *(*inputs, dq, counters[:1], *sizes, *strides, *dq.stride()[:2], *ending), **constants
+    queries_kernel[(processors(q.device) * of_queries.programs,)](
+        *(*inputs, dq, counters[:1], *sizes, *strides, *dq.stride()[:2], *ending),
+        **constants,
+        **_tile(of_queries),
     )
-    keys_kernel[grid](
+    keys_kernel[(processors(q.device) * of_keys.programs,)](
         *(*inputs, dk, dv, counters[1:], *sizes, *strides),
         *(*dk.stride()[:2], *dv.stride()[:2], *ending),
         **constants,
+        **_tile(of_keys),
     )
     return dq, dk, dv, dsinks
 

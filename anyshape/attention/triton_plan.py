@@ -65,8 +65,8 @@ def split_of(
     queries, keys, window, BN: tl.constexpr, WINDOWED: tl.constexpr, SPLITS: tl.constexpr,
     MIN_TILES: tl.constexpr,
 ):  # fmt: skip
-    """(first tile of keys, tiles, tiles a step). With SPLITS a sequence has at most so many steps,
-    whatever the others have; else a step is a tile.
+    """(first tile of keys, tiles, tiles a part). With SPLITS a sequence has at most so many parts,
+    whatever the others have; else it is cut at any tile.
     """
     low = first_tile(queries, keys, window, BN, WINDOWED)
     tiles = tl.maximum((keys + BN - 1) // BN - low, 1)
@@ -74,6 +74,24 @@ def split_of(
     if SPLITS:
         size = tl.maximum((tiles + SPLITS - 1) // SPLITS, MIN_TILES)
     return low, tiles, size
+
+
+@triton.jit
+def next_part(at, base, stop, tiles, size, SPLITS: tl.constexpr):
+    """(tile `at` or where the next part begins, head, tile of the head, tiles to take, part) of a
+    sequence of `tiles` a head whose first tile is `base`. A piece of the work takes the parts that
+    begin in it, so 0 tiles, or less, if none does in this head.
+    """
+    head = (at - base) // tiles
+    tile = (at - base) - head * tiles
+    taken = tl.minimum(tiles - tile, stop - at)
+    part = head * 0
+    if SPLITS:
+        part = (tile + size - 1) // size
+        at += tl.minimum(part * size, tiles) - tile
+        tile = part * size
+        taken = tl.where(at < stop, tl.minimum(size, tiles - tile), 0)
+    return at, head, tile, taken, part
 
 
 @triton.jit
@@ -89,8 +107,7 @@ def steps_of(
     _, queries = rows_of(starts, s, real, rows)
     _, keys = keys_of(lengths, s, real, most, PAGED)
     if KIND == SPLIT:
-        _, tiles, size = split_of(queries, keys, window, BN, WINDOWED, SPLITS, MIN_TILES)
-        steps = (tiles + size - 1) // size
+        _, steps, _ = split_of(queries, keys, window, BN, WINDOWED, SPLITS, MIN_TILES)
         here = (queries > 0) & (queries <= FEW)
     elif KIND == TILES:
         steps = (queries * G + BM - 1) // BM

@@ -70,12 +70,12 @@ def differentiate(
     """The joint graph of a functional graph whose nodes have rules. ``absent`` are outputs that get
     no cotangent. Raises ``NotDifferentiable``.
     """
-    active = _Activity(graph, ops, [graph.inputs[i].value for i in wanted])
+    active = Activity(graph, ops, [graph.inputs[i].value for i in wanted])
     active.agree_on(differentiable)
-    builder = _continued(graph, ops)
+    builder = continued(graph, ops)
     present = [position for position in differentiable if position not in absent]
     seeds = [_seed(builder, graph, position) for position in present]
-    backward = _Backward(builder, ops, active.values)
+    backward = Backward(builder, ops, active.values)
     for position, seed in zip(present, seeds):
         output = graph.outputs[position]
         assert isinstance(output, Value)
@@ -90,7 +90,7 @@ def differentiate(
     return Joint(joint, len(graph.outputs), tuple(present), tuple(wanted), inputs, outputs)
 
 
-def _continued(graph: Graph, ops: Mapping[str, OpDef]) -> Builder:
+def continued(graph: Graph, ops: Mapping[str, OpDef]) -> Builder:
     """A builder that goes on where the graph ends: all its checks have passed."""
     builder = Builder(TypeContext(graph.space, graph.facts.fork(), graph.hints), ops)
     builder.reserve(value.name for node in graph.nodes for value in node.outputs)
@@ -127,7 +127,7 @@ def _saved(
     return frozenset(inputs), frozenset(outputs)
 
 
-class _Activity:
+class Activity:
     """Which values gradients flow through: eager's rule, by the modes of nodes."""
 
     def __init__(self, graph: Graph, ops: Mapping[str, OpDef], wanted: Sequence[Value]) -> None:
@@ -186,7 +186,7 @@ def _is_written_back(row: OpDef) -> bool:
 
 
 @dataclass(slots=True, eq=False)
-class _Backward:
+class Backward:
     """The gradients so far: of a value, the sum of what its readers gave."""
 
     builder: Builder
@@ -207,7 +207,7 @@ class _Backward:
         row, builder = self.ops[node.op], self.builder
         builder.location = node.location
         if node.modes is not None:
-            builder.modes = replace(node.modes, grad=False)
+            builder.modes = replace(node.modes, grad=False, backward=True)
             builder.cx.default_dtype = node.modes.default_dtype
             builder.cx.default_device = node.modes.default_device
         try:
@@ -263,19 +263,28 @@ class _Backward:
 
     def finished(self, wanted: Sequence[Value], seeds: Sequence[Value]) -> list[Value | None]:
         """The gradients of the inputs, each in memory of its own: autograd keeps them as ``.grad``,
-        which programs write."""
+        which programs write. One that repeats elements of a cotangent, as eager's, it copies."""
         owner = roots(self.builder.finish(()), self.ops)
         taken = {*seeds, *(entry.value for entry in self.builder.inputs)}
+        repeated = set(seeds)
         made: list[Value | None] = []
         for value in wanted:
             gradient = self.found.get(value)
             if gradient is not None:
                 root = owner.get(gradient, gradient)
-                if root in taken:
+                if root in repeated and _repeats(gradient):
+                    repeated.discard(root)
+                elif root in taken:
                     gradient = self.builder.call("clone", gradient)
                 taken.add(root)
             made.append(gradient)
         return made
+
+
+def _repeats(value: Value) -> bool:
+    """Is one element of memory many of the tensor, by its type?"""
+    pairs = zip(value.shape, value.tensor.strides, strict=True)
+    return any(stride == 0 and size != 1 for size, stride in pairs)
 
 
 def summed_to(b: Builder, gradient: Value, shape: tuple[Any, ...]) -> Value:

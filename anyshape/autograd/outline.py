@@ -7,7 +7,7 @@ or ``NotDifferentiable`` with the reason, and then eager torch runs the graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from anyshape.autograd.memory import roots
@@ -73,7 +73,7 @@ def _refuse_writes(graph: Graph, ops: Mapping[str, OpDef]) -> None:
         target = next(node.inputs())
         if owner.get(target, target) not in differentiated and not any(map(requires, node.read)):
             continue
-        if not _is_recorded(node) or not _owns(node.args[0], makers, ops):
+        if not is_recorded(node) or not owns(node.args[0], makers, ops):
             raise NotDifferentiable(f"{node.op} writes in place what requires gradients", node)
 
 
@@ -82,11 +82,12 @@ def _values(graph: Graph) -> Iterator[Value]:
     yield from (value for node in graph.nodes for value in node.outputs)
 
 
-def _is_recorded(node: Node) -> bool:
+def is_recorded(node: Node) -> bool:
+    """Whether autograd sees the node."""
     return node.modes is not None and node.modes.grad
 
 
-def _owns(target: Arg, makers: Mapping[Value, Node], ops: Mapping[str, OpDef]) -> bool:
+def owns(target: Arg, makers: Mapping[Value, Node], ops: Mapping[str, OpDef]) -> bool:
     """Whether the graph makes the memory of the target, and each view on the way is recorded."""
     while isinstance(target, Value):
         maker = makers.get(target)
@@ -95,10 +96,61 @@ def _owns(target: Arg, makers: Mapping[Value, Node], ops: Mapping[str, OpDef]) -
             return False
         if row.alias == "none" and not row.mutates:
             return True
-        if not _is_recorded(maker) or not row.differentiable:
+        if not is_recorded(maker) or not row.differentiable:
             return False
         target = maker.args[0]
     return False
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Positions of ``outputs``, and of the inputs ``wanted`` that autograd goes from them to."""
+
+    outputs: tuple[int, ...]
+    wanted: tuple[int, ...]
+
+
+def independent(
+    graph: Graph, ops: Mapping[str, OpDef], differentiable: Sequence[int]
+) -> tuple[Group, ...]:
+    """Those outputs in groups: autograd sees no node that lies in front of outputs of two."""
+    owner = roots(graph, ops)
+    given = {entry.value: position for position, entry in enumerate(graph.inputs)}
+    behind: dict[Value, set[int]] = {}  # of what owns memory: the outputs that it lies in front of
+    joined = {position: position for position in differentiable}
+
+    def first(position: int) -> int:
+        while joined[position] != position:
+            position = joined[position]
+        return position
+
+    def owners(values: Iterable[Arg]) -> list[Value]:
+        return [owner.get(v, v) for v in values if isinstance(v, Value) and requires(v)]
+
+    for position in differentiable:
+        for value in owners([graph.outputs[position]]):
+            behind.setdefault(value, set()).add(position)
+    for node in reversed(graph.nodes):
+        row = ops.get(node.op)
+        made = owners((*node.outputs, *(node.args[:1] if row is not None and row.mutates else ())))
+        met = {p for value in made if value not in given for p in behind.get(value, ())}
+        if not is_recorded(node) or not met:
+            continue
+        joined.update(dict.fromkeys(map(first, met), min(map(first, met))))
+        for value in owners(node.inputs()):
+            behind.setdefault(value, set()).update(met)
+    return tuple(
+        Group(
+            tuple(p for p in differentiable if first(p) == start),
+            tuple(
+                position
+                for value, position in given.items()
+                if any(first(p) == start for p in behind.get(value, ()))
+            ),
+        )
+        for start in differentiable
+        if first(start) == start
+    )
 
 
 def without_marks(graph: Graph) -> Graph:

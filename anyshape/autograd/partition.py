@@ -6,21 +6,23 @@
     backward(%x, %g): %s = sigmoid(%x); %gx = <of %g, %x, %s>; return %gx
 
 What is saved is a minimum cut: each value costs its bytes at the hints, and what is costly to
-compute (products, reductions, writes at places) or is drawn at random is not computed twice. What
+compute (products, reductions, writes by index) or is drawn at random is not computed twice. What
 the program can see is saved only where eager's own formulas read it (``Joint.saved_*``), so that a
 later write to it raises where eager raises. Sizes and numbers are handed on beside the tensors.
+Of what a checkpoint computes only what it draws is saved (``autograd/checkpoints.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 
+from anyshape.autograd.checkpoints import Checkpoints, is_checkpointed, runs_once
 from anyshape.autograd.differentiate import Joint
 from anyshape.autograd.memory import roots
 from anyshape.autograd.minimum_cut import UNBOUNDED, NoCut, minimum_cut
 from anyshape.autograd.outline import NotDifferentiable
+from anyshape.autograd.sizes import size_bytes
 from anyshape.autograd.structure import Structure
 from anyshape.ir.established import midrun_numbers, shown
 from anyshape.ir.graph import (
@@ -35,11 +37,9 @@ from anyshape.ir.graph import (
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput, names_of
 from anyshape.ops.table import OpDef, Pointwise, Structural, View, tests_arguments
-from anyshape.symbolic import AllOf, AnyOf, Dim, Expr, Facts, Relation, Symbol, evaluate
+from anyshape.symbolic import AllOf, AnyOf, Expr, Facts, Relation, Symbol
 
 ASSIGNMENTS = ("assign", "assign_data")
-GUESS = 64
-"""A size without a hint, for the choice of what to save."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,7 @@ class _Partition:
         self.inputs = [e.value for e in self.graph.inputs if e.value not in self.late]
         self.gradients = [v for v in joint.gradients if isinstance(v, Value)]
         self.required = self._required()
+        self.checkpoints = Checkpoints.of(self.early_nodes, self.graph.outputs, ops)
 
     def tensors(self) -> Iterator[Value]:
         yield from (v for v in self.inputs if isinstance(v.type, TensorType))
@@ -125,28 +126,28 @@ class _Partition:
     def _kept(self) -> list[Node]:
         """Early nodes that do something besides their results, decide a size, or may refuse their
         arguments though nobody reads them."""
-        read = {v for node in self.graph.nodes for v in node.inputs()}
-        read.update(values_in(self.graph.outputs))
+        read = self._read()
         seen: set[Symbol | ScalarInput] = set()
         kept = []
         for node in self.early_nodes:
-            row = self.ops.get(node.op)
             sizes = {s for v in node.outputs for s in midrun_numbers(shown(v))}
             unread = node.outputs and read.isdisjoint(node.outputs)
-            refuses = row is None or row.raises or tests_arguments(row)
-            if self._stays(node) or sizes - seen or (unread and refuses):
+            if runs_once(node, self.ops) or sizes - seen or (unread and self._refuses(node)):
                 kept.append(node)
             seen |= sizes
         return kept
 
-    def _stays(self, node: Node) -> bool:
-        """Whether the node does something besides its results, or its results are numbers."""
+    def _read(self) -> set[Value]:
+        """What outputs and gradients are made of, however far back."""
+        read = set(values_in(self.graph.outputs))
+        for node in reversed(self.graph.nodes):
+            if not read.isdisjoint(node.outputs):
+                read.update(node.inputs())
+        return read
+
+    def _refuses(self, node: Node) -> bool:
         row = self.ops.get(node.op)
-        return (
-            row is None
-            or row.resource is not None
-            or any(isinstance(value.type, ScalarType) for value in node.outputs)
-        )
+        return row is None or row.raises or tests_arguments(row)
 
     # ---- what to save ----------------------------------------------------------------------------
     def cut(self) -> Halves:
@@ -193,7 +194,7 @@ class _Partition:
                 continue
             capacities[value] = costs.of(value)
             maker = self.makers.get(value)
-            if maker is None or not self._again(maker):
+            if maker is None or value in self.checkpoints.given or not self._again(maker):
                 fed.append(value)
                 continue
             sources = [v for v in maker.inputs() if isinstance(v.type, TensorType)]
@@ -214,9 +215,9 @@ class _Partition:
 
     def _again(self, node: Node) -> bool:
         """Whether the backward half may run the node: it is cheap, or runs nowhere else."""
-        if node in self.required:
+        if node in self.required and not is_checkpointed(node):
             return isinstance(self.ops[node.op].lower, (Pointwise, View, Structural))
-        return not self._stays(node)
+        return not runs_once(node, self.ops)
 
     # ---- the halves ------------------------------------------------------------------------------
     def _forward(self, extra: Sequence[Value], numbers: Sequence[Operand]) -> Graph:
@@ -258,7 +259,7 @@ class _Partition:
         )
 
     def _late_effects(self) -> list[Node]:
-        return [node for node in self.late_nodes if self._stays(node)]
+        return [node for node in self.late_nodes if runs_once(node, self.ops)]
 
     def _emit(self, wanted: Sequence[Value | Node], saved: set[Value], order: list[Node]) -> None:
         """The nodes that these need, in the order of the joint graph as far as they are late; early
@@ -268,11 +269,11 @@ class _Partition:
         done: set[Node] = set()
         for node in self.late_nodes:
             if node in late:
-                self._place(node, saved, done, order)
+                self._append_after_inputs(node, saved, done, order)
         for value in self.gradients:
             maker = self.makers.get(value)
             if maker is not None and value not in saved:
-                self._place(maker, saved, done, order)
+                self._append_after_inputs(maker, saved, done, order)
 
     def _collect(self, wanted: Sequence[Value | Node], saved: set[Value], found: set[Node]) -> None:
         waiting = list(wanted)
@@ -284,7 +285,9 @@ class _Partition:
             found.add(node)
             waiting.extend(node.inputs())
 
-    def _place(self, node: Node, saved: set[Value], done: set[Node], order: list[Node]) -> None:
+    def _append_after_inputs(
+        self, node: Node, saved: set[Value], done: set[Node], order: list[Node]
+    ) -> None:
         stack = [(node, False)]
         while stack:
             current, ready = stack.pop()
@@ -317,8 +320,11 @@ class _Costs:
         for i, out in enumerate(graph.outputs[: joint.outputs]):
             owners = {self.owner.get(v, v) for v in values_in(out)}
             (kept if i in joint.saved_outputs else seen).update(owners)
-        self.kept, self.seen = kept, seen - kept
         self.written = _written(graph)
+        self.again = partition.checkpoints.again
+        read = {self.owner.get(v, v) for v in partition.checkpoints.read}
+        kept |= (read & seen) - self.written
+        self.kept, self.seen = kept, seen - kept
         if not self.written.isdisjoint(kept):
             raise NotDifferentiable("a tensor that gradients read is written by the program itself")
 
@@ -328,16 +334,9 @@ class _Costs:
             return UNBOUNDED
         if root in self.kept:
             return 0
-        return 1 + self._size_bytes(value.tensor)
-
-    def _size_bytes(self, kind: TensorType) -> int:
-        return kind.dtype.size_bytes * prod(self._hint(dim) for dim in kind.shape)
-
-    def _hint(self, dim: Dim) -> int:
-        if isinstance(dim, int):
-            return dim
-        hints = {symbol: self.graph.hints.get(symbol, GUESS) for symbol in dim.symbols}
-        return max(int(evaluate(dim, hints)), 0)
+        if value in self.again:
+            return UNBOUNDED
+        return 1 + size_bytes(value.tensor, self.graph)
 
 
 def _written(graph: Graph) -> set[Value]:

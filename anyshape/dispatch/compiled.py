@@ -3,7 +3,8 @@ effects; capture on a miss.
 
 In: calls. Out: results. A point has variants, tried in order, the last one used first; each
 variant is one guard function, one compiled graph and one function that rebuilds Python objects.
-How a variant is made is in `specialize.py`, what runs between segments in `trampoline.py`.
+How a variant is made is in `specialize.py`; what runs between segments in `native_steps.py`, beside
+what captures them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import dataclasses
 import inspect
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -26,29 +27,33 @@ from anyshape.capture.guards.guard_failures import (
     moved,
     replaced,
 )
-from anyshape.capture.heap.allocation_age import collection_paused
-from anyshape.capture.heap.values import Break, InterpreterBug, ProxyLeak
-from anyshape.capture.interpreter.liveness import is_finalized
 from anyshape.capture.interpreter.machine import Machine
+from anyshape.capture.segments.capturing import Capturer
+from anyshape.capture.segments.native_steps import (
+    concrete_machine,
+    interrupted,
+    resume,
+    sees_deaths,
+    step,
+)
+from anyshape.capture.segments.program_points import Entry, Numbers, flatten
 from anyshape.declare import Declaration, Parameters, check_returned
-from anyshape.dispatch import slow_paths
-from anyshape.dispatch.guard_report import told
+from anyshape.dispatch import replaced_builtins, slow_paths
+from anyshape.dispatch.guard_report import describe_guards
 from anyshape.dispatch.interpreted_regions import InterpretedRegions
+from anyshape.dispatch.printed_graphs import printed_graphs
 from anyshape.dispatch.profitability import CallRecord, largest
 from anyshape.dispatch.ranks import warn_once
 from anyshape.dispatch.specialize import CompileGraph, Specializer
 from anyshape.dispatch.stats import Explanation, Stats
-from anyshape.dispatch.trampoline import Numbers, concrete_machine, flatten, resume, step
 from anyshape.dispatch.variants import (
-    Entry,
     Point,
     Variant,
     has_not_happened,
 )
 from anyshape.errors import MISTAKES, PASSING, AnyshapeError, mistake, raised
+from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import Location
-from anyshape.ir.text import print_graph
-from anyshape.ops import OPS
 from anyshape.options import Options
 from anyshape.symbolic.work import summed
 
@@ -58,8 +63,14 @@ MAX_POINTS = 256
 ATTEMPTS = 3  # at a specialization: another thread may change what it relies on, a tool may fail
 HOLDERS = (tuple, list, dict, set)  # of the state that a program keeps between calls
 MAX_SPENT = 2  # specializations of a point that could run once only
+SHARING = 8  # so many variants for each that a point may have, where they run the same programs
 MAX_VALUES = 3  # specializations of a point that differ in a value alone
 MAX_VALUES_BETWEEN = 1  # of one behind a graph break: another break costs little more
+
+
+def _watchers() -> tuple[Any, Any]:
+    """What is told of each line and call of this thread."""
+    return sys.gettrace(), sys.getprofile()
 
 
 class Compiled:
@@ -79,16 +90,17 @@ class Compiled:
     ) -> None:
         self.fn = fn
         self.options = options
-        self.specializer = Specializer(fn, options, compile_graph)
+        self.capturer = Capturer(fn, options)
+        self.specializer = Specializer(self.capturer, options, compile_graph)
         self.points: dict[Any, Point] = {}
-        self.interpreted = InterpretedRegions(self.specializer.captured)
+        self.interpreted = InterpretedRegions(self.capturer.captured)
         self.lock = threading.Lock()
         self.failures: list[str] = []
         self.calls = 0
         self.uncompiled = 0
-        self.mistakes: dict[tuple[Any, ...], AnyshapeError] = {}  # of ours, each told once
+        self.mistakes: dict[tuple[Any, ...], AnyshapeError] = {}  # of ours, each reported once
         self.warned: set[str] = set()  # other codes
-        self.told: set[str] = set()  # of what is slower than it could be
+        self.slow_paths: set[str] = set()  # of what is slower than it could be
         self.stressed = options.break_every > 0
         self.max_points = sys.maxsize if self.stressed else MAX_POINTS
         self.parameters = parameters_of(fn)
@@ -162,8 +174,8 @@ class Compiled:
         variant, inputs = self._variant(entry, stance)
         if variant is None or variant.run is None or inputs is None:
             result = self.fn(*args, **kwargs)
-            if variant is not None and variant.suspect is not None:
-                self._mistaken(variant.suspect)
+            if variant is not None and variant.captured.suspect is not None:
+                self._mistaken(variant.captured.suspect)
             return result
         if variant.profitability.is_lost(slots) and not self.stressed:
             self.uncompiled += 1
@@ -174,13 +186,17 @@ class Compiled:
             return self._rerun(variant, error, args, kwargs)
         if variant.returns:
             return variant.rebuild(outs, slots)
-        machine = concrete_machine(self.specializer.codes, variant.rebuild(outs, slots))
-        suspect, numbers = variant.suspect, variant.numbers
+        machine = concrete_machine(self.capturer.codes, variant.rebuild(outs, slots))
+        suspect, numbers = variant.captured.suspect, variant.captured.numbers
         call, elements = CallRecord(given=frozenset(map(id, slots))), largest(slots)
         call.segment(variant.node_count(), slots, outs)
         del outs, slots, entry, inputs
         try:
             result = self._go_on(machine, stance, suspect, numbers, call)
+        except BaseException as error:
+            if machine.frame is None or not is_interrupt(error):
+                raise
+            result = interrupted(machine, error)
         finally:
             machine.frame = None  # a machine is in a cycle: what frames hold would wait for gc
         variant.profitability.settle(call, elements)
@@ -201,6 +217,7 @@ class Compiled:
         `numbers` are those that were symbolic where the last segment ended, and stay so. `call`
         are counted.
         """
+        watchers = _watchers()
         for _ in range(sys.maxsize if self.stressed else MAX_SEGMENTS):
             done, value, raised = step(machine)
             if suspect is not None and not raised:
@@ -210,14 +227,16 @@ class Compiled:
                 done, value = self.interpreted.go_on(machine, call)
             if done:
                 return value
+            if sees_deaths(machine) or _watchers() != watchers:
+                return resume(machine)  # the program watches what happens from here on
             assert machine.frame is not None
-            place = flatten(machine.frame)
-            if any(is_finalized(v) and id(v) not in call.given for v in place.slots):
+            at = flatten(machine.frame)
+            if at.holds_finalized(call.given):
                 continue  # a segment would hold it after the program has dropped it
-            entry = Entry(place.key, place.slots, place=place, numbers=numbers)
+            entry = Entry(at.key, at.slots, point=at, numbers=numbers)
             variant, inputs = self._variant(entry, stance)
             if variant is None or variant.run is None or inputs is None:
-                del place, entry
+                del at, entry
                 if variant is None:
                     return resume(machine)
                 continue
@@ -226,16 +245,16 @@ class Compiled:
             except Exception as error:
                 if not has_not_happened(variant, error):
                     raise
-                del place, entry, inputs
+                del at, entry, inputs
                 resumed = resume(machine)
                 self._note(error, variant.line())
                 return resumed
-            call.segment(variant.node_count(), place.slots, outs)
+            call.segment(variant.node_count(), at.slots, outs)
             if variant.returns:
-                return variant.rebuild(outs, place.slots)
-            machine.go_on_from(variant.rebuild(outs, place.slots))
-            suspect, numbers = variant.suspect, variant.numbers
-            del place, entry, inputs, outs
+                return variant.rebuild(outs, at.slots)
+            machine.go_on_from(variant.rebuild(outs, at.slots))
+            suspect, numbers = variant.captured.suspect, variant.captured.numbers
+            del at, entry, inputs, outs
         return resume(machine)
 
     # ---- variants --------------------------------------------------------------------------------
@@ -250,7 +269,8 @@ class Compiled:
             inputs = known.entry(entry.slots)
             if inputs is not None:
                 return known, inputs
-        variant = None if point.native else self._new(point, entry, stance)
+        native = point.native or replaced_builtins.are_there()
+        variant = None if native else self._new(point, entry, stance)
         return variant, None if variant is None else variant.entry(entry.slots)
 
     def _new(self, point: Point, entry: Entry, stance: str) -> Variant | None:
@@ -264,7 +284,7 @@ class Compiled:
         point = self._without_stale(self._without_used(point, entry), entry)
         if point.native:
             return None
-        if len(point.variants) >= self.options.max_variants or len(self.points) > self.max_points:
+        if self._is_full(point) or len(self.points) > self.max_points:
             self._go_native(entry.key, self._too_many(point, entry))
             return None
         point = self._widened(point, entry)
@@ -283,18 +303,17 @@ class Compiled:
     def _try(self, point: Point, entry: Entry) -> Variant | None:
         """A variant, whose guards may fail if another thread has written meanwhile; None where a
         mistake of ours keeps one from being made."""
-        breaks = self.specializer.breaks
+        breaks = self.capturer.breaks
         before = len(breaks)
         try:
-            with collection_paused():
-                variant = self.specializer.variant(point, entry)
-        except KeyboardInterrupt:
-            raise
+            variant = self.specializer.variant(point, entry)
         except AnyshapeError as error:
             if error.code not in MISTAKES:
                 raise
             self._go_native(entry.key, error)
-        except (Exception, Break, ProxyLeak, InterpreterBug) as error:
+        except Exception as error:
+            if is_interrupt(error):
+                raise
             self._go_native(entry.key, mistake("the compiler", error))
         else:
             for found in breaks[before:]:
@@ -316,6 +335,12 @@ class Compiled:
             self.points = {**self.points, entry.key: updated}
         return updated
 
+    def _is_full(self, point: Point) -> bool:
+        """Whether it may have no further variant. Those that run one program are one towards the
+        limit: what tells adapters apart is guards."""
+        most = self.options.max_variants
+        return point.programs() >= most or len(point.variants) >= SHARING * most
+
     def _without_stale(self, point: Point, entry: Entry) -> Point:
         """At the limit: without the variants whose parameters, modules or functions have been
         replaced since."""
@@ -329,7 +354,7 @@ class Compiled:
         return updated
 
     def _is_stale(self, variant: Variant, snapshot: tuple[Any, ...], entry: Entry) -> bool:
-        if variant.fresh is not None and not variant.fresh():
+        if moved(variant.guards):
             return True
         failure = explain_failure(variant.guards, snapshot, entry.slots)
         return failure is not None and failure.stale
@@ -341,24 +366,25 @@ class Compiled:
         values alone, what they are is relied on no more, and a text that native code makes is not
         looked into."""
         names = {*point.widen, *entry.symbolic()}
+        most = MAX_VALUES if entry.point is None else MAX_VALUES_BETWEEN
         by_value: list[Failure] = []
         for variant in point.variants:
             names |= changed_numbers(variant.guards, entry.slots)
-            for tensor, place in replaced(variant.guards, entry.slots, torch.Tensor):
+            for tensor, source in replaced(variant.guards, entry.slots, torch.Tensor):
                 often = type(tensor) is torch.Tensor or len(point.variants) >= MAX_VALUES
-                names |= {place} if often else set()
+                names |= {source} if often else set()
             names |= {p for _, p in replaced(variant.guards, entry.slots, HOLDERS)}
-            if len(point.variants) >= MAX_VALUES:  # a module that is made anew in each call
+            if len(point.variants) >= most:  # made anew in each call, or another layer of a model
                 names |= {p for _, p in replaced(variant.guards, entry.slots, torch.nn.Module)}
                 names |= moved(variant.guards)
             failure = explain_failure(variant.guards, variant.guards.modes, entry.slots)
             if failure is not None and failure.by_value:
                 by_value.append(failure)
-        often = len(by_value) >= (MAX_VALUES if entry.place is None else MAX_VALUES_BETWEEN)
+        often = len(by_value) >= most
         general = often and not self.options.fullgraph
-        made = {text for text, slot in zip(entry.told(), entry.slots) if type(slot) is range}
+        made = {text for text, slot in zip(entry.slot_texts(), entry.slots) if type(slot) is range}
         for failure in by_value:
-            a_text = failure.by_value == "text" and entry.place is not None
+            a_text = failure.by_value == "text" and entry.point is not None
             a_number = failure.by_value == "number"
             a_range = a_text and failure.source in made  # which is there to be looped over
             if (often and a_number) or (general and a_text) or a_range:
@@ -374,12 +400,15 @@ class Compiled:
             for other in now.variants:
                 if other not in point.variants and other.entry(entry.slots) is not None:
                     return other
-            if entry.place is not None and variant.run is not None:
-                self.interpreted.note(entry.place, variant.end, variant.node_count())
+            if entry.point is not None and variant.run is not None:
+                self.interpreted.note(entry.point, variant.captured.end, variant.node_count())
             if now.variants:
                 self.failures.append(str(self._explain_miss(now, entry.slots)))
             updated = Point(
-                (variant, *now.variants), variant.widen | now.widen, now.native, spent=now.spent
+                (variant, *now.variants),
+                variant.captured.widen | now.widen,
+                now.native,
+                spent=now.spent,
             )
             self.points = {**self.points, entry.key: updated}
         return variant
@@ -399,7 +428,7 @@ class Compiled:
     def _too_many(self, point: Point, entry: Entry) -> AnyshapeError:
         """What to say of a point that needs one specialization more than it may have."""
         count, snapshot = self.options.max_variants, execution_modes.snapshot()
-        if len(point.variants) < count:
+        if not self._is_full(point):
             why = f"graph breaks have cut it into more than {MAX_POINTS} pieces"
             return AnyshapeError("E222", count=len(self._variants()), why=why)
         found = (explain_failure(v.guards, snapshot, entry.slots) for v in point.variants)
@@ -422,7 +451,7 @@ class Compiled:
 
     def _mistaken(self, why: AnyshapeError) -> None:
         """A mistake of ours: an error where nothing may run natively, else one warning of each
-        kind, though each place of the program is counted."""
+        kind, though each instruction is counted."""
         why = why if why.location is not None else why.at(own_line(self.fn))
         first = all(why.what != other.what for other in self.mistakes.values())
         self.mistakes.setdefault((why.what, why.location), why)
@@ -433,14 +462,14 @@ class Compiled:
 
     def _tell(self, why: AnyshapeError | None) -> None:
         """One warning of each kind of what is right and slower than it could be."""
-        if why is not None and why.code not in self.told:
-            self.told.add(why.code)
+        if why is not None and why.code not in self.slow_paths:
+            self.slow_paths.add(why.code)
             warn_once(why)
 
     def _warn(self, why: AnyshapeError) -> None:
         """One visible warning of each other code for each compiled function."""
-        if why.code not in self.warned:
-            self.warned.add(why.code)
+        if why.code not in self.slow_paths:
+            self.slow_paths.add(why.code)
             warn_once(why)
 
     # ---- seeing inside ---------------------------------------------------------------------------
@@ -462,10 +491,11 @@ class Compiled:
 
         return Stats(
             specializations=len(variants),
+            programs=sum(point.programs() for point in self.points.values()),
             segments=sum(
                 any(v.graph is not None for v in p.variants) for p in self.points.values()
             ),
-            graph_breaks=len(self.specializer.breaks),
+            graph_breaks=len(self.capturer.breaks),
             recompiles=len(self.failures),
             host_syncs=total("sync"),
             calls=self.calls,
@@ -481,8 +511,8 @@ class Compiled:
             launches=total("launch"),
             externs=total("extern"),
             eager_ops=total("eager"),
-            joined=sum(v.joined for v in variants),
-            guarded=sum(v.guarded for v in variants),
+            joined=sum(v.captured.joined for v in variants),
+            guarded=sum(v.captured.guarded for v in variants),
             internal_errors=len(self.mistakes),
             gradients=sum(getattr(v.compiled, "differentiated", False) for v in variants),
             eager_graphs=tuple(why for v in variants if (why := getattr(v.compiled, "why", ""))),
@@ -494,20 +524,29 @@ class Compiled:
         for number, variant in enumerate(self._variants()):
             assert variant.graph is not None
             parts.append(f"specialization {number}")
-            parts += told(variant.guards, variant.graph, variant.names, variant.placed)
+            parts += describe_guards(
+                variant.guards,
+                variant.graph,
+                variant.captured.names,
+                variant.placed,
+            )
         return "\n".join(parts)
 
     def graphs(self) -> list[str]:
-        """The captured graphs as Python."""
-        return [
-            print_graph(variant.graph, spell)
-            for variant in self._variants()
-            if variant.graph is not None
-        ]
+        """The captured graphs as Python, each followed by what differentiation made of it."""
+        return [text for variant in self._variants() for text in printed_graphs(variant)]
 
     def code(self) -> str:
         """The generated code."""
         return "\n\n".join(str(getattr(v.compiled, "linked", "")) for v in self._variants())
+
+    def kernels(self, times: Mapping[str, float]) -> str:
+        """The generated kernels, each with what it computes, and its time where that is known."""
+        lines: dict[str, None] = {}
+        for variant in self._variants():
+            if hasattr(variant.compiled, "kernels"):
+                lines |= dict.fromkeys(variant.compiled.kernels(times))
+        return "\n".join(lines)
 
     def recompiles(self) -> list[str]:
         """Which guard failed each time that a specialization was made after the first."""
@@ -515,21 +554,24 @@ class Compiled:
 
     def explain(self) -> Explanation:
         """Every break, and the counts."""
-        refusals = dict.fromkeys(str(r) for variant in self._variants() for r in variant.refusals)
+        refusals = dict.fromkeys(
+            str(r) for variant in self._variants() for r in variant.captured.refusals
+        )
         return Explanation(
-            tuple(self.specializer.breaks),
+            tuple(self.capturer.breaks),
             self.stats(),
             tuple(refusals),
             self.guards(),
             tuple(self.mistakes.values()),
+            tuple(filter(None, (getattr(v.compiled, "saved", "") for v in self._variants()))),
         )
 
     def reset(self) -> None:
         """Forgets every specialization."""
         with self.lock:
             self.points = {}
-            self.interpreted = InterpretedRegions(self.specializer.captured)
-            self.specializer.breaks.clear()
+            self.interpreted = InterpretedRegions(self.capturer.captured)
+            self.capturer.breaks.clear()
             self.failures = []
             self.mistakes = {}
 
@@ -557,8 +599,3 @@ def current_stance() -> str:
     module = sys.modules.get("torch._dynamo.eval_frame")
     stance = getattr(module, "_stance", None)
     return getattr(stance, "stance", "default")
-
-
-def spell(op: str) -> str:
-    """The dotted torch function of a row, or of an operator that has none."""
-    return OPS[op].torch or op if op in OPS else op

@@ -71,7 +71,7 @@ def dictionaries_are_numbered() -> bool:
 
 
 @functools.cache
-def function_places() -> tuple[int, ...] | None:
+def function_offsets() -> tuple[int, ...] | None:
     """Where a function has its code and its defaults, in bytes; None where that is not plain."""
 
     def sample(x: object = (), *, y: object = ()) -> None:
@@ -83,19 +83,19 @@ def function_places() -> tuple[int, ...] | None:
     return tuple(8 * words.index(word) for word in wanted) if plain else None
 
 
-def word_places(guard: Guard) -> tuple[int, ...]:
+def word_addresses(guard: Guard) -> tuple[int, ...]:
     """The addresses of the words that decide the guard; none where more does."""
-    if not guard.source.is_pinned:
+    if not guard.source.is_constant:
         return ()
     address = id(guard.source.pinned)
     if guard.kind == "type":
         return (address + CLASS,)
-    places = function_places() if guard.kind == "function" else None
-    return tuple(address + place for place in places or ())
+    offsets = function_offsets() if guard.kind == "function" else None
+    return tuple(address + offset for offset in offsets or ())
 
 
 @dataclass(slots=True, eq=False)
-class Steady:
+class DictVersionGuards:
     """Guards by the dictionary that decides them; ``numbers`` are from when they last held. And
     those that words decide."""
 
@@ -109,10 +109,10 @@ class Steady:
     by_words: Sequence[Guard] = ()
 
     @classmethod
-    def of(cls, guards: Sequence[Guard], options: Options) -> Steady | None:
+    def of(cls, guards: Sequence[Guard], options: Options) -> DictVersionGuards | None:
         """Those of the guards that dictionaries decide; None where it is not worth it."""
         found: dict[int, tuple[dict[Any, Any], list[Guard]]] = {}
-        by_words = [guard for guard in guards if word_places(guard) and holds(guard)]
+        by_words = [guard for guard in guards if word_addresses(guard) and holds(guard)]
         for guard in guards:
             table = dict_read(guard)
             if table is not None:
@@ -126,18 +126,18 @@ class Steady:
         dicts = [table for table, _ in found.values()]
         numbers = (ctypes.c_int64 * len(dicts))()  # none of a dictionary: all are tested first
         addresses = (ctypes.c_int64 * len(dicts))(*map(id, dicts))
-        words = [place for guard in by_words for place in word_places(guard)]
-        places = (ctypes.c_int64 * len(words))(*words)
+        words = [address for guard in by_words for address in word_addresses(guard)]
+        pointers = (ctypes.c_int64 * len(words))(*words)
         expected = (ctypes.c_int64 * len(words))(
-            *(ctypes.c_int64.from_address(place).value for place in words)
+            *(ctypes.c_int64.from_address(address).value for address in words)
         )
         given = (
-            *(len(words), ctypes.addressof(places), ctypes.addressof(expected)),
+            *(len(words), ctypes.addressof(pointers), ctypes.addressof(expected)),
             *(len(dicts), ctypes.addressof(addresses), ctypes.addressof(numbers)),
         )
         tests: list[Callable[[], bool] | None] = [None] * len(dicts)
         some_guards = [some for _, some in found.values()]
-        kept = addresses, places, expected
+        kept = addresses, pointers, expected
         made = cls(dicts, some_guards, tests, numbers, changed, given, kept, by_words)
         made.test_at_first()
         return made

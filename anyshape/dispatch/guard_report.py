@@ -17,7 +17,7 @@ from anyshape.ir.nesting import nodes_in
 from anyshape.symbolic import Expr, Facts, Symbol
 
 
-def told(
+def describe_guards(
     guards: GuardSet, graph: Graph, names: Mapping[Symbol, str], placed: Placed | None
 ) -> Iterator[str]:
     """The lines of one specialization."""

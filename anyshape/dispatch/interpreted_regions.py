@@ -1,7 +1,7 @@
 """Interpreted regions of a program between graph breaks that hold too little for a segment.
 
 In: where segments began and ended, and how many operators they had. Out: the frames, gone on
-natively through light interpreted regions. To hand over from one segment to the next takes as long
+natively through cheap interpreted regions. To hand over from one segment to the next takes as long
 as eager torch takes for some operators, and what differs from call to call makes a specialization.
 So a loop over a list of another length each time, which ends a segment in every turn, turns
 natively if there is little in it; what follows it is a segment again.
@@ -9,26 +9,24 @@ natively if there is little in it; what follows it is a segment again.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any, TypeAlias
 
 import torch
 
-from anyshape.capture.interpreter import unwinding
-from anyshape.capture.interpreter.continuations import Finished
 from anyshape.capture.interpreter.frame import Code, Frame
 from anyshape.capture.interpreter.machine import Machine
+from anyshape.capture.segments.native_steps import Native, Returned, run_through
+from anyshape.capture.segments.program_points import ProgramPoint
 from anyshape.costs import COSTS
 from anyshape.dispatch.profitability import CallRecord, largest
-from anyshape.dispatch.trampoline import Native, Place
 
-MANY_TENSORS = 5 * COSTS.few_operators
-"""Met on the way through an interpreted region: there is more in it than it seemed."""
-MANY_INSTRUCTIONS = 5_000
-
-Position: TypeAlias = tuple[Code, int]
+Position: TypeAlias = tuple[tuple[Code, int], ...]
+"""Code and instruction of a frame, or of a frame and its callers: a wrapper that many functions
+share, such as a library's hook, may be cheap where one of them calls it."""
+CALLERS = 8  # frames of the longer positions
 NOWHERE: frozenset[int] = frozenset()
 Outcome: TypeAlias = tuple[bool, Any]
 """Whether the program has returned, and what."""
@@ -49,25 +47,27 @@ class InterpretedRegion:
 @dataclass(slots=True)
 class InterpretedRegions:
     """The interpreted regions of one compiled function. `captured` are the functions that lie in
-    segments, `cut` those with a place between segments, `heavy` the interpreted regions that took
+    segments, `cut` those with a point between segments, `slow` the interpreted regions that took
     long after all."""
 
     captured: Set[CodeType]
     regions: dict[Position, InterpretedRegion] = field(default_factory=dict)
     cut: set[CodeType] = field(default_factory=set)
-    heavy: set[Position] = field(default_factory=set)
+    slow: set[Position] = field(default_factory=set)
 
-    def note(self, place: Place, end: Position | None, nodes: int) -> None:
-        """A segment was made from this place on; `end` None means that it returns."""
-        self.cut.update(part[0].code for part in place.key[:-1])
-        known = self.regions.setdefault(place.key[0][:2], InterpretedRegion())
-        known.nodes = max(known.nodes, nodes)
-        if end is not None:
-            known.ends.setdefault(end[0], set()).add(end[1])
+    def note(self, point: ProgramPoint, end: tuple[Code, int] | None, nodes: int) -> None:
+        """A segment was made from this point on; `end` None means that it returns."""
+        self.cut.update(part[0].code for part in point.key[:-1])
+        position = tuple([part[:2] for part in point.key[:-1]])
+        for begin in {position[:1], position[:CALLERS]}:
+            known = self.regions.setdefault(begin, InterpretedRegion())
+            known.nodes = max(known.nodes, nodes)
+            if end is not None:
+                known.ends.setdefault(end[0], set()).add(end[1])
 
     def go_on(self, machine: Machine, call: CallRecord) -> Outcome:
         """Goes on natively from the current instruction for as long as interpreted regions are
-        light."""
+        cheap."""
         domain = machine.domain
         assert isinstance(domain, Native)
         domain.calls = self._is_whole
@@ -82,60 +82,38 @@ class InterpretedRegions:
         code = fn.__code__
         if code not in self.captured or code in self.cut:
             return False
-        module = args[0] if args and isinstance(args[0], torch.nn.Module) else None
+        module = args[0] if args and issubclass(type(args[0]), torch.nn.Module) else None
         return module is None or not vars(module).get("_modules")  # none while it is being made
 
     def _go_on(self, machine: Machine, call: CallRecord) -> Outcome:
         while True:
             frame = machine.current()
-            begin = frame.code, frame.index
-            region = self.regions.get(begin)
-            if region is None or begin in self.heavy or not _is_light(region, frame):
+            begin = next((at for at in _positions(frame) if self._is_cheap(at, frame)), None)
+            if begin is None:
                 return False, None
-            try:
-                if not _run(machine, region, call):
-                    self.heavy.add(begin)
-                    return False, None
-            except Finished as finished:
-                return True, finished.value
+            region = self.regions[begin]
+            outcome = run_through(machine, region.ends_in, call)
+            if isinstance(outcome, Returned):
+                return True, outcome.value
+            if outcome == "long":
+                self.slow.add(begin)
+                return False, None
 
-
-def _run(machine: Machine, region: InterpretedRegion, call: CallRecord) -> bool:
-    """Through an interpreted region natively, and the instruction at its end; False where it is
-    long."""
-    tensors = 0
-    frame = machine.current()
-    ends = region.ends_in(frame)
-    for _ in range(MANY_INSTRUCTIONS):
-        at = frame.index
-        call.instructions += 1
-        handler, arg = frame.instructions[at]
-        frame.index = at + 1
-        try:
-            switched = handler(machine, frame, arg)
-        except Finished:
-            raise
-        except BaseException as error:
-            raised: BaseException | None = error
-        else:
-            raised = None
-        if raised is not None:
-            if unwinding.unwind(machine, raised) is None:
-                unwinding.leave(machine.escaped or raised)
-            switched = machine.current()
-        if at in ends:
+    def _is_cheap(self, begin: Position, frame: Frame) -> bool:
+        region = self.regions.get(begin)
+        if region is None or begin in self.slow:
+            return False
+        if not region.nodes:
             return True
-        if switched is not None and switched is not frame:
-            frame = switched
-            ends = region.ends_in(frame)
-        elif frame.stack and isinstance(frame.stack[-1], torch.Tensor):
-            tensors += 1
-            if tensors > MANY_TENSORS:
-                break
-    return False
+        return not COSTS.is_worth_a_segment(region.nodes, largest((*frame.locals, *frame.stack)))
 
 
-def _is_light(region: InterpretedRegion, frame: Frame) -> bool:
-    if not region.nodes:
-        return True
-    return not COSTS.is_worth_a_segment(region.nodes, largest((*frame.locals, *frame.stack)))
+def _positions(frame: Frame) -> Iterator[Position]:
+    """That of the frame alone, and that with its callers."""
+    parts = [(frame.code, frame.index)]
+    yield tuple(parts)
+    current = frame.back
+    while current is not None and len(parts) < CALLERS:
+        parts.append((current.code, current.index))
+        current = current.back
+    yield tuple(parts)

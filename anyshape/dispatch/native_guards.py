@@ -13,12 +13,12 @@ from anyshape.options import Options
 from anyshape.targets.cpu.build import Builder
 
 CHANGED = """
-long long anyshape_changed(long long words, long long **places, long long *expected,
+long long anyshape_changed(long long words, long long **words_at, long long *expected,
                            long long count, char **dicts, long long *numbers, long long from)
 {
     if (!from)
         for (long long i = 0; i < words; i++)
-            if (*places[i] != expected[i]) return -2;
+            if (*words_at[i] != expected[i]) return -2;
     for (long long i = from; i < count; i++)
         if (*(long long *)(dicts[i] + 24) != numbers[i]) return i;
     return -1;

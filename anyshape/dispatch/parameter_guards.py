@@ -19,7 +19,7 @@ import torch
 
 from anyshape.capture.guards.guard_code import GuardSet, compile_entry
 from anyshape.capture.guards.tensor_specs import parameter_state
-from anyshape.dispatch.dict_version_guards import Steady
+from anyshape.dispatch.dict_version_guards import DictVersionGuards
 from anyshape.dispatch.native_guards import compared
 from anyshape.errors import MISTAKES, AnyshapeError
 from anyshape.options import Options
@@ -62,7 +62,7 @@ def _words(address: int, size: int) -> list[int]:
     return list((ctypes.c_int64 * (size // 8)).from_address(address))
 
 
-def freshness(
+def parameter_test(
     parameters: tuple[torch.Tensor, ...], hooks: tuple[Any, ...], options: Options
 ) -> Callable[[], bool] | None:
     """A function that says whether the parameters are as they are now and the hook dictionaries
@@ -80,11 +80,11 @@ def entry_of(
     guards: GuardSet, snapshot: Callable[[], tuple[Any, ...]], options: Options
 ) -> tuple[Callable[[Sequence[Any]], list[Any] | None], Callable[[], bool] | None]:
     """`compile_entry`'s function, with what C tests for it; and if the parameters are fresh."""
-    fresh = freshness(guards.parameters, guards.hooks, options)
-    steady = Steady.of(guards.guards, options)
-    if steady is None:
+    fresh = parameter_test(guards.parameters, guards.hooks, options)
+    by_version = DictVersionGuards.of(guards.guards, options)
+    if by_version is None:
         return compile_entry(guards, snapshot, fresh), fresh
-    return compile_entry(guards, snapshot, fresh, steady.holds, steady.all_guards()), fresh
+    return compile_entry(guards, snapshot, fresh, by_version.holds, by_version.all_guards()), fresh
 
 
 @dataclass(slots=True, eq=False)

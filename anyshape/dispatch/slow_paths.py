@@ -38,9 +38,9 @@ def of_eager_graph(variant: Variant) -> AnyshapeError | None:
     why = getattr(variant.compiled, "why", "")
     if not why or not variant.node_count():
         return None
-    place = getattr(variant.compiled, "place", None) or variant.line()
+    location = getattr(variant.compiled, "location", None) or variant.line()
     count = counted(variant.node_count(), "operator")
-    return AnyshapeError("E231", location=place, count=count, reason=why)
+    return AnyshapeError("E231", location=location, count=count, reason=why)
 
 
 def of_mode(fn: Callable[..., Any], mode: str) -> AnyshapeError | None:

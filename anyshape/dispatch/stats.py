@@ -22,8 +22,9 @@ class Stats:
     """Counts of one compiled function so far; `print(stats)` is a table with a verdict on top."""
 
     specializations: int = _count("compiled variants, of all segments")
+    programs: int = _count("programs that they run: equal ones are compiled once")
     segments: int = _count("pieces that graph breaks cut the program into")
-    graph_breaks: int = _count("places where it was cut")
+    graph_breaks: int = _count("how often it was cut")
     recompiles: int = _count("variants made because a guard failed; fast.recompiles() says which")
     host_syncs: int = _count("numbers that one pass waits for from another device")
     calls: int = _count("calls so far")
@@ -96,6 +97,7 @@ class Explanation:
     refusals: tuple[str, ...] = ()  # branches on sizes that had to be guarded, and why
     relied: str = ""  # what `fast.guards()` prints
     mistakes: tuple[AnyshapeError, ...] = ()  # of ours
+    saved: tuple[str, ...] = ()  # what is kept for gradients, of each segment that has some
 
     def __str__(self) -> str:
         stats = self.stats
@@ -104,7 +106,14 @@ class Explanation:
             f"branches on sizes: {stats.joined} joined, {stats.guarded} guarded"
         )
         return "\n\n".join(
-            [head, *map(str, self.mistakes), *map(str, self.breaks), *self.refusals, self.relied]
+            [
+                head,
+                *map(str, self.mistakes),
+                *map(str, self.breaks),
+                *self.refusals,
+                *self.saved,
+                self.relied,
+            ]
         )
 
 

@@ -1,62 +1,66 @@
-"""The nouns of dispatch: program points, their variants, and where a segment is entered.
+"""The nouns of dispatch: program points and their variants.
 
-In: what one capture has recorded and what was compiled from it. Out: a `Variant`, one
+In: what one capture gave and what was compiled from it. Out: a `Variant`, one
 specialization of a segment: guards, a function that runs, and one that rebuilds Python objects.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
 from anyshape.capture.guards import execution_modes
 from anyshape.capture.guards.guard_code import GuardSet
-from anyshape.capture.interpreter.frame import Code
-from anyshape.capture.recording.forks import Refusal
-from anyshape.capture.recording.recorder import Recorder
+from anyshape.capture.segments.capturing import Captured, never_rebuilt
 from anyshape.declare import Placed, check_returned
 from anyshape.dispatch.profitability import Profitability
-from anyshape.dispatch.trampoline import Numbers, Place
 from anyshape.eager import CheckFailed, DeviceError
-from anyshape.errors import AnyshapeError
+from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import CHECK, Graph, Location
 from anyshape.ir.nesting import nodes_in
 from anyshape.ops import OPS
-from anyshape.symbolic import Symbol
 
 
 @dataclass(slots=True, eq=False)
 class Variant:
     """One specialization of a segment.
 
-    `run` computes the graph, `rebuild(outs, slots)` makes Python objects and replays effects;
-    it gives the result where `returns`, else the real frame that goes on natively. `run` None
-    means that the program goes on natively from the very start of the segment.
+    `entry(slots)` gives the inputs of its graph where the guards hold, `run` computes it, `rebuild`
+    is that of the capture. `run` None means that the program goes on natively from the very start
+    of the segment.
     """
 
-    guards: GuardSet
+    captured: Captured
     entry: Callable[[Sequence[Any]], list[Any] | None]
     run: Callable[..., tuple[Any, ...]] | None
     rebuild: Callable[[Sequence[Any], Sequence[Any]], Any]
-    returns: bool
-    restartable: bool
     fresh: Callable[[], bool] | None = None
-    graph: Graph | None = None
     compiled: Any = None
-    joined: int = 0
-    guarded: int = 0
-    refusals: tuple[Refusal, ...] = ()
-    names: Mapping[Symbol, str] = field(default_factory=dict)  # where the symbols come from
     placed: Placed | None = None
-    numbers: Numbers = frozenset()  # what is symbolic where it ends
-    end: tuple[Code, int] | None = None  # the instruction that is done natively; None: it returns
-    widen: frozenset[str] = frozenset()  # see `Point`
     profitability: Profitability = field(default_factory=Profitability)
+    returns: bool = False  # its end is the function's
     used: bool = False  # of one that hands on what belongs to one run: it has run
-    suspect: AnyshapeError | None = None  # what is to be told where eager torch raises nothing
+    borrowed: tuple[weakref.ref[Any], ...] = ()  # the modules that callers handed in
+
+    @property
+    def guards(self) -> GuardSet:
+        """What it relies on."""
+        return self.captured.guards
+
+    @property
+    def graph(self) -> Graph | None:
+        """Its graph; None where the program runs natively."""
+        return self.captured.graph
+
+    @property
+    def program(self) -> Any:
+        """What tells whether another variant runs the same program, on other constants."""
+        return getattr(self.compiled, "translation", None) or self
 
     def node_count(self) -> int:
         """How many operators its graph has."""
@@ -79,50 +83,89 @@ class Point:
     failed: int = 0  # attempts at a variant
     spent: int = 0  # variants that ran their only time
 
+    def programs(self) -> int:
+        """How many different ones its variants run."""
+        return len({id(v.program) for v in self.variants if v.graph is not None})
+
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """Where a segment begins: at the call of the function (`place` None), or at a place between
-    two instructions."""
+class Released:
+    """What is still told of a graph that ran with a module that is gone."""
 
-    key: tuple[Any, ...]
-    slots: list[Any]
-    texts: list[str] = field(default_factory=list)
-    positional: int = 0
-    names: tuple[str, ...] = ()
-    place: Place | None = None
-    placed: Placed | None = None
-    numbers: Numbers = frozenset()  # what was symbolic where the last segment ended
-    dynamic: bool = False  # the numbers among the arguments are symbolic
+    counts: Mapping[str, int]
+    kernel_names: frozenset[str]
+    linked: Any
+    differentiated: bool
+    why: str
 
-    def symbolic(self) -> frozenset[str]:
-        """The slots whose numbers are symbolic from the first call on."""
-        if self.place is not None:
-            return self.place.named(self.numbers)
-        numbers = (t for t, value in zip(self.texts, self.slots) if type(value) in (int, float))
-        return frozenset(numbers if self.dynamic else ())
+    def count(self, kind: str) -> int:
+        return self.counts.get(kind, 0)
 
-    def told(self) -> list[str]:
-        """What each slot is called."""
-        return self.texts if self.place is None else self.place.texts()
+
+def released_with_modules(variant: Variant) -> Variant:
+    """A variant that dies with any of the modules that callers handed in: it can never be entered
+    again then, and parameters, submodules and code are let go of."""
+    refers = [guard.expected for guard in variant.guards.guards if guard.kind == "refers"]
+
+    def release(gone: object) -> None:
+        _release(variant)
+
+    modules = (ref() for ref in refers)  # whose truth is their length, where they have one
+    variant.borrowed = tuple(weakref.ref(m, release) for m in modules if m is not None)
+    return variant
+
+
+def _release(variant: Variant) -> None:
+    """Keeps what is told and counted, and why another call does not enter it."""
+    compiled = variant.compiled
+    _close(variant)
+    if variant.captured.graph is not None:
+        linked = getattr(compiled, "linked", "")
+        variant.compiled = Released(
+            {kind: compiled.count(kind) for kind in COUNTED},
+            getattr(compiled, "kernel_names", frozenset()),
+            getattr(linked, "code", linked),
+            getattr(compiled, "differentiated", False),
+            getattr(compiled, "why", ""),
+        )
+
+
+def _close(variant: Variant) -> None:
+    """Nobody enters it again: it holds nothing that a call has handed in or made."""
+    captured = variant.captured
+    guards = captured.guards
+    kept = tuple(guard for guard in guards.guards if guard.kind == "refers")
+    variant.captured = dataclasses.replace(
+        captured,
+        guards=GuardSet(guards.modes, kept, (), (), ()),
+        constants={},
+        rebuild=never_rebuilt,
+    )
+    variant.entry, variant.rebuild = never_entered, never_rebuilt
+    variant.run = variant.fresh = variant.placed = None
+
+
+COUNTED = ("sync", "launch", "extern", "eager")
+"""The kinds of steps that are counted."""
 
 
 def run_once(variant: Variant) -> None:
-    """Lets a variant run once: it hands on a class that it has made, and what that holds."""
-    entry, rebuild = variant.entry, variant.rebuild
-
-    def entered(slots: Sequence[Any]) -> list[Any] | None:
-        return None if variant.used else entry(slots)
+    """Lets a variant run once: it hands on a class that it has made, and what that holds, and holds
+    neither itself any longer."""
+    rebuild = variant.rebuild
 
     def rebuilt(outs: Sequence[Any], slots: Sequence[Any]) -> Any:
         variant.used = True
-        return rebuild(outs, slots)
+        result = rebuild(outs, slots)
+        _close(variant)
+        return result
 
-    variant.entry, variant.rebuild = entered, rebuilt
+    variant.rebuild = rebuilt
 
 
-def replayable(run: Callable[..., Any], graph: Graph) -> Callable[..., Any]:
-    """`run`, which leaves the random state as it was where it fails: the segment runs again."""
+def replayable(run: Callable[..., Any], graph: Graph, restartable: bool) -> Callable[..., Any]:
+    """`run`, which leaves the random state as it was where it fails and the segment runs again."""
+    failures = Exception if restartable else CheckFailed
     if not any(node.op in OPS and OPS[node.op].random for node in nodes_in(graph)):
         return run
 
@@ -130,7 +173,7 @@ def replayable(run: Callable[..., Any], graph: Graph) -> Callable[..., Any]:
         state = torch.get_rng_state()
         try:
             return run(*inputs)
-        except Exception:
+        except failures:
             torch.set_rng_state(state)
             raise
 
@@ -154,34 +197,15 @@ def without_autocast(
 
 def has_not_happened(variant: Variant, error: Exception) -> bool:
     """Whether the segment can be run again: it writes nothing outside, or a check failed, and
-    checks come before writes. What a device found in an earlier call is no failure of this one."""
-    if isinstance(error, DeviceError):
+    checks come before writes. What a device found in an earlier call is no failure of this one,
+    nor is an interrupt."""
+    if isinstance(error, DeviceError) or is_interrupt(error):
         return False
-    return variant.restartable or isinstance(error, CheckFailed)
+    return variant.captured.restartable or isinstance(error, CheckFailed)
 
 
-def guard_set(recorder: Recorder, apart: Any = None, *, overlapping: bool = False) -> GuardSet:
-    """All that a capture has relied on, in order."""
-    recorder.guard_identities()
-    return GuardSet(
-        recorder.entry_snapshot,
-        (*recorder.guards.values(), *recorder.relied.all_guards()),
-        (*recorder.entry_sizes, *recorder.sizes),
-        tuple(recorder.bindings),
-        tuple(source for source, _ in recorder.input_sources),
-        tuple(hook for hook in recorder.hooks if hook is not None),
-        tuple(recorder.parameters),
-        tuple(recorder.scalars),
-        apart,
-        overlapping,
-        recorder.front,
-        tuple([parameter.data_ptr() for parameter in recorder.parameters]),
-    )
-
-
-def never_rebuilt(outs: Sequence[Any], slots: Sequence[Any]) -> NoReturn:
-    """Of a segment that goes on natively from its very start."""
-    raise AssertionError("a segment without a graph has nothing to rebuild")
+def never_entered(slots: Sequence[Any]) -> None:
+    """Of a segment whose guards can never hold again."""
 
 
 def tested(placed: Placed | None, rebuild: Callable[..., Any]) -> Callable[..., Any]:

@@ -27,8 +27,11 @@ class TorchCompile:
         self.__signature__ = inspect.signature(original)
         self.original = original
         self.everything = everything
+        self.removed = False
 
     def __call__(self, model: Callable[..., Any] | None = None, **settings: Any) -> Any:
+        if self.removed:
+            return self.original(model, **settings)
         backend = settings.get("backend") or _default_backend()
         named = getattr(backend, "__name__", backend)
         if named != NAME and not (self.everything and _is_usual(named)):
@@ -58,10 +61,15 @@ def install(*, everything: bool = False) -> None:
 
 
 def uninstall() -> None:
-    """`torch.compile` is torch's own again."""
+    """`torch.compile` is what it was before. Where another library has wrapped it since (Lightning
+    does), its wrapper stays, around what was there before."""
     installed: Any = torch.compile
     if isinstance(installed, TorchCompile):
         torch.compile = installed.original
+    while installed is not None:
+        if isinstance(installed, TorchCompile):
+            installed.removed = True
+        installed = getattr(installed, "__wrapped__", None)
 
 
 def _name_in_accelerate() -> None:

@@ -19,7 +19,8 @@ class Buffer:
 
     ``input``: handed in by the caller; ``constant``: a tensor of the segment (a parameter, say);
     ``output``: allocated and handed out; ``temp``: allocated, dead after its last use;
-    ``result``: made by a ``Call`` that allocates for itself, or a view.
+    ``result``: made by a ``Call`` that allocates for itself, or a view. ``capacity``: the elements
+    that there is memory for, of a dense buffer whose extents are in memory themselves.
     """
 
     name: str
@@ -28,6 +29,11 @@ class Buffer:
     shape: tuple[Dim, ...]
     strides: tuple[Dim, ...]
     role: Role
+    capacity: Dim | None = None
+
+    def allocated(self) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
+        """The shape and the strides that memory is allocated for."""
+        return (self.shape, self.strides) if self.capacity is None else ((self.capacity,), (1,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +43,36 @@ class BufferRef:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class SizeInMemory:
+    """A size that a kernel reads: the one int64 of a buffer, which is ``size``."""
+
+    name: str
+    size: Dim
+
+
 StepArg: TypeAlias = (
-    "BufferRef | Dim | Operand | complex | str | None | DType | slice | tuple[StepArg, ...]"
+    "BufferRef | SizeInMemory | Dim | Operand | complex | str | None | DType | slice"
+    " | tuple[StepArg, ...]"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class TensorArg:
+    """A buffer's memory as a tensor of this shape, from its first element on."""
+
+    buffer: str
+    shape: tuple[Dim, ...]
+    strides: tuple[Dim, ...]
+
+
+NativeKind: TypeAlias = Literal["tensor", "tensor?", "float", "float?", "bool", "int"]
+NativeArg: TypeAlias = "tuple[NativeKind, StepArg | TensorArg]"
 
 
 def references(arg: StepArg) -> Iterator[str]:
     """The buffers that an argument refers to."""
-    if isinstance(arg, BufferRef):
+    if isinstance(arg, BufferRef | SizeInMemory):
         yield arg.name
     elif isinstance(arg, tuple):
         for item in arg:

@@ -54,7 +54,7 @@ class Sizes:
 
     def span(self, buffer: Buffer) -> Dim:
         """The bytes from the first to the last element."""
-        key = (buffer.shape, buffer.strides, buffer.dtype.size_bytes)
+        key = (*buffer.allocated(), buffer.dtype.size_bytes)
         if key not in self.spans:
             self.spans[key] = _elements_spanned(*key[:2]) * key[2]
         return self.spans[key]

@@ -16,19 +16,22 @@ from anyshape.ir.loops import Kernel
 ArgType = Literal["pointer", "int64", "double"]
 Reference = tuple[str, object]
 """("function", dotted text) | ("kernel", name) | ("table", name) | ("dtype", DType) |
-("constant" | "pointer", name of a constant input) | ("module", name) | ("step", CheckStep) |
+("constant" | "pointer", name of a constant input) | ("module", name) | ("object", what it is) |
 ("twin", None): what runs while a profiler records |
-("library", symbol of torch's own library) | ("tensor", (constant, shape, strides))"""
+("library", symbol of torch's own library) | ("tensor", (constant, shape, strides)) |
+("plan", numbers)"""
 
 
 @dataclass(frozen=True, slots=True)
 class NativeFunction:
     """A function that the host calls by address. ``returns_status``: it returns 0, or why it
-    failed."""
+    failed. ``caller``: Python calls it through a function that is made by ``argtypes``, or through
+    one of its own text, or not at all."""
 
     text: str
-    argtypes: tuple[ArgType, ...]
+    argtypes: tuple[ArgType, ...] = ()
     returns_status: bool = False
+    caller: Literal["made", "own", "none"] = "made"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,18 @@ class DeviceFunction:
 
 
 Function: TypeAlias = NativeFunction | DeviceFunction
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedRegion:
+    """A native region: the function that the host calls, the functions of its steps, the entries of
+    the table that it is handed, and its plan and those of its bodies, which are data. An entry is a
+    reference, ("part", number of a step's function), ("plan", number) or ("entry", None)."""
+
+    entry: Function
+    parts: tuple[Function, ...]
+    table: tuple[Reference, ...]
+    plans: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Which facts hold at which node of a graph: those that have been tested by then.
 
-In: a graph, or who gives sizes their values. Out: the facts at each place. A check that names a
+In: a graph, or who gives sizes their values. Out: the facts at each position. A check that names a
 size which data decides is made where that size gets its value; what it says of other sizes does not
 hold before. Where no fact ties such a size to another one, the same facts hold everywhere.
 """
@@ -19,28 +19,28 @@ from anyshape.symbolic import AllOf, AnyOf, Expr, Facts, Relation, Symbol
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Established:
-    """``facts[0]`` hold from the beginning, ``facts[n]`` behind the place ``ends[n - 1]``."""
+    """``facts[0]`` hold from the beginning, ``facts[n]`` behind the position ``ends[n - 1]``."""
 
     facts: tuple[Facts, ...]
     ends: tuple[int, ...]
 
-    def at(self, place: int) -> Facts:
-        """What is known where what comes before the place has been done."""
-        return self.facts[bisect_left(self.ends, place)]
+    def at(self, position: int) -> Facts:
+        """What is known where what comes before the position has been done."""
+        return self.facts[bisect_left(self.ends, position)]
 
-    def tested_by(self, place: int) -> int:
-        """The last place before this one that adds facts, -1 where there is none."""
-        number = bisect_left(self.ends, place)
+    def tested_by(self, position: int) -> int:
+        """The last position before this one that adds facts, -1 where there is none."""
+        number = bisect_left(self.ends, position)
         return self.ends[number - 1] if number else -1
 
 
-def established_by(facts: Facts, places: Mapping[Symbol, int]) -> Established:
-    """``places``: where the sizes that have no values at the beginning get theirs."""
-    if not places:
+def established_by(facts: Facts, positions: Mapping[Symbol, int]) -> Established:
+    """``positions``: where the sizes that have no values at the beginning get theirs."""
+    if not positions:
         return Established((facts,), ())
-    order = sorted(set(places.values()))
-    rank = {place: number for number, place in enumerate(order)}
-    stages = facts.in_order({symbol: rank[place] for symbol, place in places.items()})
+    order = sorted(set(positions.values()))
+    rank = {position: number for number, position in enumerate(order)}
+    stages = facts.in_order({symbol: rank[position] for symbol, position in positions.items()})
     return Established(
         tuple(known for _, known in stages), tuple(order[number] for number, _ in stages[1:])
     )
@@ -48,15 +48,15 @@ def established_by(facts: Facts, places: Mapping[Symbol, int]) -> Established:
 
 def established(graph: Graph) -> Established:
     """What is known at each node, by its position."""
-    places: dict[Symbol, int] = {}
+    positions: dict[Symbol, int] = {}
     if not graph.facts.tie_midrun():
         return Established((graph.facts,), ())
     for position, node in enumerate(graph.nodes):
         for output in node.outputs:
             for number in midrun_numbers(shown(output)):
                 if isinstance(number, Symbol):
-                    places.setdefault(number, position)
-    return established_by(graph.facts, places)
+                    positions.setdefault(number, position)
+    return established_by(graph.facts, positions)
 
 
 def hoist_checks(graph: Graph) -> Graph:
@@ -76,25 +76,26 @@ def hoist_checks(graph: Graph) -> Graph:
     for check in (node for node in graph.nodes if node.op == CHECK):
         bound = (binders[size] for size in midrun_numbers(checked(check)[0]) if size in binders)
         checks.setdefault(max(bound, default=-1), []).append(check)
-    placed = [*checks.get(-1, ())]
+    ordered = [*checks.get(-1, ())]
     for position, node in enumerate(nodes):
-        placed += [node, *checks.get(position, ())]
-    return replace(graph, nodes=tuple(placed))
+        ordered += [node, *checks.get(position, ())]
+    return replace(graph, nodes=tuple(ordered))
 
 
 def established_in(program: Program, facts: Facts) -> Established:
     """What is known at each step: a fact holds behind the last check of the size in it that is the
     last to have a value."""
-    places: dict[Symbol, int] = {}
+    positions: dict[Symbol, int] = {}
     if not facts.tie_midrun():
         return Established((facts,), ())
     for number, step in enumerate(program.steps):
-        places.update(dict.fromkeys(step.binds(), number))
+        for symbol in step.binds():
+            positions.setdefault(symbol, number)
         if isinstance(step, CheckStep):
-            bound = [symbol for symbol in midrun_numbers(step.condition) if symbol in places]
+            bound = [symbol for symbol in midrun_numbers(step.condition) if symbol in positions]
             if bound:
-                places[max(bound, key=places.__getitem__)] = number
-    return established_by(facts, places)
+                positions[max(bound, key=positions.__getitem__)] = number
+    return established_by(facts, positions)
 
 
 def shown(value: Value) -> Arg:

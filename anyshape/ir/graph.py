@@ -22,7 +22,7 @@ HOST: Final = "cpu"
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A place in the user's source; columns are 0-based, ``line`` is 1-based."""
+    """A location in the user's source; columns are 0-based, ``line`` is 1-based."""
 
     file: str
     line: int
@@ -36,7 +36,11 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """The modes a node runs under. Autocast is already resolved into casts when a node is made."""
+    """The modes a node runs under. Autocast is already resolved into casts when a node is made.
+
+    ``checkpoint``: the call of `torch.utils.checkpoint` that the node lies in, counted from 1;
+    below 0, the backward that computes it again. ``backward``: the node computes a gradient.
+    """
 
     grad: bool = False
     inference: bool = False
@@ -46,6 +50,8 @@ class Modes:
     deterministic: bool = False
     matmul_precision: str = "highest"
     sdpa_backends: tuple[str, ...] = ()
+    checkpoint: int = 0
+    backward: bool = False
 
 
 @dataclass(frozen=True, slots=True)

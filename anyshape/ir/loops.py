@@ -87,9 +87,11 @@ class PointerParam:
 
 @dataclass(frozen=True, slots=True)
 class SizeParam:
-    """An int64 that the host computes from sizes: an extent, a stride or an offset."""
+    """An int64 made of sizes, an extent, a stride or an offset: the host computes it, or the kernel
+    is handed where it is ``in_memory``."""
 
     name: str
+    in_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,7 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """The combination of ``arg`` over all rows: one value for each place of the parallel axes."""
+    """The combination of ``arg`` over all rows: one value for each index of the parallel axes."""
 
     combine: str
     arg: int
@@ -188,10 +190,10 @@ Element: TypeAlias = Const | Read | Position | Load | Op | Reduce | Scan
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Writes ``value`` once for each ``cell``, or once for each ``row`` (place of the parallel
+    """Writes ``value`` once for each ``cell``, or once for each ``row`` (position of the parallel
     axes).
 
-    ``mode`` other than ``set`` combines with what is there; ``atomic`` where places may meet.
+    ``mode`` other than ``set`` combines with what is there; ``atomic`` where elements may meet.
     """
 
     pointer: str
@@ -204,7 +206,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kernel:
-    """See the module. ``ordered`` says that cells must run in order (scatters whose places may
+    """See the module. ``ordered`` says that cells must run in order (scatters whose elements may
     meet).
 
     Equal, and equally hashed, if the same up to names; ``text`` is the canonical print.
@@ -273,6 +275,27 @@ def index_names(element: Element | Store) -> frozenset[str]:
     return frozenset(s.name for s in index.symbols) if isinstance(index, Expr) else frozenset()
 
 
+SILENT = frozenset({"cast", "where", "logical_and", "logical_or", "logical_not"})
+"""Operators that say little about what a kernel is for."""
+MOST_WORDS = 6
+
+
+def fused_words(kernel: Kernel) -> tuple[str, ...]:
+    """What the kernel computes, in order: ``("sub", "exp", "sum", "div")`` of a softmax; each
+    operator once, and the first few of many."""
+    words: dict[str, None] = {}
+    for element in kernel.elements:
+        match element:
+            case Op(op=op) if op not in SILENT:
+                words[op] = None
+            case Reduce(combine=combine):
+                words[combine] = None
+            case Scan(combine=combine):
+                words[f"running_{combine}"] = None
+    words |= {f"scatter_{store.mode}": None for store in kernel.stores if store.mode != "set"}
+    return tuple(words)[:MOST_WORDS] or ("copy",)
+
+
 def print_kernel(kernel: Kernel) -> str:
     """The kernel as text, one line for each part.
 
@@ -297,7 +320,7 @@ def _print_param(param: Param) -> str:
         case PointerParam():
             return f"{param.name}: *{param.dtype} {param.access}"
         case SizeParam():
-            return f"{param.name}: size"
+            return f"{param.name}: size{' in memory' if param.in_memory else ''}"
         case ScalarParam():
             return f"{param.name}: {param.dtype}"
 

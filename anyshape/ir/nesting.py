@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from anyshape.ir.graph import Graph, Node, values_in
+from anyshape.ir.graph import Graph, Node, TensorType, Value, values_in
 from anyshape.ir.known_sizes import sizes_of
 from anyshape.symbolic import Symbol
 
@@ -46,6 +46,17 @@ def map_regions(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
         for node in graph.nodes
     )
     return replace(graph, nodes=tuple(nodes))
+
+
+def handed(node: Node, region: Graph) -> Iterator[tuple[Value, Value]]:
+    """Each tensor that the region reads, with the one that the node hands it at first."""
+    inside = (entry.value for entry in region.inputs)
+    around = values_in(node.args[1:])  # the first says how often or whether a region runs
+    yield from zip(*(filter(_is_tensor, values) for values in (inside, around)), strict=True)
+
+
+def _is_tensor(value: Value) -> bool:
+    return isinstance(value.type, TensorType)
 
 
 def head_symbols(node: Node, region: Graph) -> frozenset[Symbol]:

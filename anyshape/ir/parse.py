@@ -257,7 +257,7 @@ class _Reader:
         found = self.space.named(name)
         if found is not None and name in self.values:  # a number that is handed in, by its symbol
             return found
-        for table in (self.values, self.numbers, self.regions):
+        for table in (self.numbers, self.values, self.regions):
             if name in table:
                 return table[name]
         if found is None:

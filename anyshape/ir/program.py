@@ -12,12 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, Self, TypeAlias
+from typing import ClassVar, Self, TypeAlias
 
-from anyshape.ir.buffers import Buffer, BufferRef, StepArg, references
+from anyshape.ir.buffers import (
+    Buffer,
+    BufferRef,
+    NativeArg,
+    SizeInMemory,
+    StepArg,
+    TensorArg,
+    references,
+)
 from anyshape.ir.graph import Location
 from anyshape.ir.loops import Kernel
 from anyshape.ir.scalars import Operand, ScalarInput
+from anyshape.ir.variants import Variants
 from anyshape.symbolic import Condition, Dim, Facts, Symbol
 
 Buffers: TypeAlias = Mapping[str, Buffer]
@@ -99,15 +108,17 @@ class Launch(Effects):
     pointer, a ``Dim`` for a size, an ``Operand`` for a scalar.
 
     ``offsets`` (elements, by parameter name) are added to pointers where a buffer is entered
-    midway.
+    midway. The first of ``variants`` whose predicate holds says how the kernel is walked.
     """
 
     kernel: Kernel
-    args: tuple[BufferRef | Operand, ...]
+    args: tuple[BufferRef | SizeInMemory | Operand, ...]
     offsets: Mapping[str, Dim] = field(default_factory=dict)
+    variants: Variants = ()
 
     def reads(self) -> Iterator[str]:
-        return self._pointers("read", "update")
+        yield from self._pointers("read", "update")
+        yield from (arg.name for arg in self.args if isinstance(arg, SizeInMemory))
 
     def writes(self) -> Iterator[str]:
         return self._pointers("write", "update")
@@ -173,6 +184,16 @@ class ExternCall(Call):
     its result, so that the program may write there once the result is dead."""
 
     new_memory: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CountedCall(Call):
+    """The host does not know how much it makes: ``outputs`` are a buffer with room for all that
+    there may be, and one int64 that says how much there is."""
+
+    @property
+    def may_alias(self) -> bool:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,19 +284,6 @@ class Assertion(Effects):
 
 
 @dataclass(frozen=True, slots=True)
-class TensorArg:
-    """A buffer's memory as a tensor of this shape, from its first element on."""
-
-    buffer: str
-    shape: tuple[Dim, ...]
-    strides: tuple[Dim, ...]
-
-
-NativeKind: TypeAlias = Literal["tensor", "tensor?", "float", "float?", "bool", "int"]
-NativeArg: TypeAlias = "tuple[NativeKind, StepArg | TensorArg]"
-
-
-@dataclass(frozen=True, slots=True)
 class LibraryCall(Effects):
     """``call`` as native code makes it, inside a native region.
 
@@ -332,6 +340,20 @@ class BindItem(Effects):
 
 
 @dataclass(frozen=True, slots=True)
+class KeepSize(Effects):
+    """From here on the symbol is the one int64 of the buffer, which the host does not read."""
+
+    symbol: Symbol
+    buffer: str
+
+    def reads(self) -> Iterator[str]:
+        yield self.buffer
+
+    def binds(self) -> Iterator[Symbol]:
+        yield self.symbol
+
+
+@dataclass(frozen=True, slots=True)
 class BindNumber(Effects):
     """Computes a number on the host by a function that Python may raise in: then the segment has
     not happened."""
@@ -378,9 +400,9 @@ class NativeRegion(Effects):
     library calls, and frees of what those return.
 
     ``outer`` are the program's buffers that it is handed, ``inner`` where those lie that live in
-    its arena: in which place, how many bytes from its beginning. A place is as large as the largest
+    its arena: in which slot, how many bytes from its beginning. A slot is as large as the largest
     of its ``rooms``, in bytes. Constants reach the native region through a table made when it is
-    linked."""
+    linked. Floats are the last of the ``scalars``."""
 
     steps: tuple[Step, ...]
     outer: tuple[str, ...]
@@ -388,6 +410,12 @@ class NativeRegion(Effects):
     rooms: tuple[tuple[Dim, ...], ...]
     sizes: tuple[Symbol, ...]
     scalars: tuple[Operand, ...]
+
+    def inside(self) -> tuple[Body, ...]:
+        return tuple(body for step in self.steps for body in step.inside())
+
+    def with_bodies(self, change: Callable[[Body], Body]) -> NativeRegion:
+        return replace(self, steps=tuple(step.with_bodies(change) for step in self.steps))
 
     def reads(self) -> Iterator[str]:
         return (name for step in self.steps for name in step.reads() if name in self.outer)
@@ -402,19 +430,20 @@ class NativeRegion(Effects):
 
 Step: TypeAlias = (
     "Allocate | Free | Launch | Call | View | ViewCall | Assign | Assertion | LibraryCall"
-    " | BindSize | BindItem | BindNumber | CheckStep | BumpVersion | NativeRegion | Loop"
-    " | Branch"
+    " | BindSize | BindItem | KeepSize | BindNumber | CheckStep | BumpVersion | NativeRegion | Loop"
+    " | Branch | NativeNested"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Nested(Effects):
     """Runs bodies on what it is ``given``; what they return is ``outputs``, and may be what they
-    were given. See its two kinds."""
+    were given, and ``numbers`` behind them. See its two kinds."""
 
     given: tuple[StepArg, ...]
     bodies: tuple[Body, ...]
     outputs: tuple[str, ...]
+    numbers: tuple[Symbol | ScalarInput, ...] = ()
     may_fail: ClassVar[bool] = True
 
     def inside(self) -> tuple[Body, ...]:
@@ -429,6 +458,9 @@ class Nested(Effects):
     def defines(self) -> Iterator[str]:
         return iter(self.outputs)
 
+    def binds(self) -> Iterator[Symbol]:
+        return (number for number in self.numbers if isinstance(number, Symbol))
+
     def arguments(self, buffers: Buffers) -> Iterator[StepArg]:
         yield from self.given
         for body in self.bodies:
@@ -441,7 +473,8 @@ class Nested(Effects):
 @dataclass(frozen=True, slots=True)
 class Loop(Nested):
     """``given`` trips, what is carried and what is captured. The body runs so often, on the number
-    of the turn, what is carried and what is captured; what it returns is carried on."""
+    of the turn, what is carried and what is captured; what it returns is carried on. Where the
+    trips are a vector, its elements are the numbers of the turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,12 +484,52 @@ class Branch(Nested):
 
 
 @dataclass(frozen=True, slots=True)
+class NativeNested(Effects):
+    """A loop or branch inside a native region; each body is its outputs and one native region.
+
+    The memory of the outputs is the program's. ``spares`` are buffers like those that a loop
+    carries: a turn writes the outputs, the next one the spares, and the last one the outputs.
+    ``numbers`` are buffers of one int64 each, for the numbers that the step gives.
+    """
+
+    step: Loop | Branch
+    spares: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    may_fail: ClassVar[bool] = True
+
+    def inside(self) -> tuple[Body, ...]:
+        return self.step.bodies
+
+    def with_bodies(self, change: Callable[[Body], Body]) -> NativeNested:
+        return replace(self, step=self.step.with_bodies(change))
+
+    def reads(self) -> Iterator[str]:
+        return self.step.reads()
+
+    def defines(self) -> Iterator[str]:
+        yield from (*self.step.outputs, *self.spares, *self.numbers)
+
+    def arguments(self, buffers: Buffers) -> Iterator[StepArg]:
+        return self.step.arguments(buffers)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a size is that data decides: in the one int64 of ``memory``, else, for ``reason``, on
+    the host."""
+
+    memory: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """Steps in order. ``inputs`` name the graph's inputs in order: input and constant buffers, and
     numbers, which are none.
 
     ``outputs`` go with the graph's outputs; ``symbols`` are those that must be bound from the
-    inputs' sizes (or handed in as scalars) before the first step.
+    inputs' sizes (or handed in as scalars) before the first step. ``placements``: where the other
+    sizes are, where that was asked.
     """
 
     buffers: Mapping[str, Buffer]
@@ -464,6 +537,7 @@ class Program:
     steps: tuple[Step, ...]
     outputs: tuple[StepArg, ...]
     symbols: tuple[Symbol, ...]
+    placements: Mapping[Symbol, Placement] = field(default_factory=dict)
 
     def nested(self) -> Iterator[Program]:
         """This program, and those in the bodies of its steps, at any depth: the outer ones first.
@@ -479,14 +553,24 @@ class Program:
             return self
         return replace(self, steps=tuple(step.with_bodies(change) for step in self.steps))
 
+    def native_regions(self) -> Iterator[tuple[NativeRegion, Program]]:
+        """The native regions that the host calls, each with the program that it stands in: none of
+        those that native code calls."""
+        for step in self.steps:
+            if isinstance(step, NativeRegion):
+                yield step, self
+            else:
+                for body in step.inside():
+                    yield from body.program.native_regions()
+
     def kernels(self) -> tuple[Kernel, ...]:
         """The different kernels, in order of first launch."""
         launched = (step.kernel for step in self.flat_steps() if isinstance(step, Launch))
         return tuple(dict.fromkeys(launched))
 
     def flat_steps(self) -> Iterator[Step]:
-        """Every step, those in native regions and in bodies one by one, library calls as what they
-        are."""
+        """Every step, those in native regions and in bodies one by one, what native code does its
+        own way (library calls, loops) as what it is."""
         for program in self.nested():
             yield from program.own_steps()
 
@@ -494,13 +578,16 @@ class Program:
         """As ``flat_steps``, without those in bodies."""
         for step in self.steps:
             for inner in step.steps if isinstance(step, NativeRegion) else (step,):
-                yield inner.call if isinstance(inner, LibraryCall) else inner
+                match inner:
+                    case LibraryCall(call=what) | NativeNested(step=what):
+                        yield what
+                    case _:
+                        yield inner
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Body:
-    """A program inside a step, and what is known of its sizes. It reads nothing but its inputs, and
-    the sizes ``around`` it, which the program that it stands in knows."""
+    """A program inside a step. It reads its inputs, and sizes ``around`` it, and nothing else."""
 
     program: Program
     facts: Facts
@@ -508,4 +595,5 @@ class Body:
 
 
 def _layout(buffers: Buffers, name: str) -> tuple[Dim, ...]:
-    return (*buffers[name].shape, *buffers[name].strides)
+    shape, strides = buffers[name].allocated()
+    return (*shape, *strides)

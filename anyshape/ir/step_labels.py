@@ -7,13 +7,18 @@ step that takes time, by the step's identity.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import PurePath
 
-from anyshape.ir.graph import Graph, Location, Node
+from anyshape.ir.buffers import Buffer
+from anyshape.ir.graph import HOST, Graph, Location, Node
 from anyshape.ir.loops import Kernel
 from anyshape.ir.nesting import nodes_in
 from anyshape.ir.program import Call, Launch, Program
+from anyshape.symbolic import Dim
 
 SHOWN = 8
 """Operators and lines of one step that are named; of more, how many there are."""
@@ -29,10 +34,66 @@ def step_labels(
         if isinstance(step, Launch):
             nodes = tuple(computed_by(step, makers))
             parts = kernel_names[step.kernel], _several(node.op for node in nodes)
-            labels[id(step)] = _label(*parts, places=[node.location for node in nodes])
+            labels[id(step)] = _label(*parts, locations=[node.location for node in nodes])
         elif isinstance(step, Call):
-            labels[id(step)] = _label(step.function, places=[step.location])
+            labels[id(step)] = call_label(step.function, step.location)
     return labels
+
+
+@dataclass(frozen=True, slots=True)
+class KernelUse:
+    """A kernel of a program: how often it is launched, the operators and lines that it computes (of
+    all launches), and the bytes of the tensors that its first launch reads and writes, on a
+    device."""
+
+    name: str
+    launches: int
+    operators: str
+    lines: str
+    bytes: Dim
+    device: str
+
+    def __str__(self) -> str:
+        times = f"{self.launches} launches" if self.launches > 1 else "1 launch"
+        parts = self.name, times, self.operators, self.lines, f"{self.bytes} bytes"
+        return ", ".join(filter(None, parts))
+
+
+def kernel_uses(
+    program: Program, graph: Graph, kernel_names: Mapping[Kernel, str]
+) -> list[KernelUse]:
+    """The program's kernels in order of their first launch."""
+    makers = {value.name: node for node in nodes_in(graph) for value in node.outputs}
+    launches: dict[str, list[Launch]] = {}
+    for step in program.flat_steps():
+        if isinstance(step, Launch):
+            launches.setdefault(kernel_names[step.kernel], []).append(step)
+    found = []
+    for name, steps in launches.items():
+        nodes = [node for step in steps for node in computed_by(step, makers)]
+        operators, lines = _several(node.op for node in nodes), _lines(n.location for n in nodes)
+        moved, device = bytes_moved(steps[0], program), _device(steps[0], program)
+        found.append(KernelUse(name, len(steps), operators, _several(lines), moved, device))
+    return found
+
+
+def bytes_moved(step: Launch, program: Program) -> Dim:
+    """Of the tensors that a launch reads and writes, each once."""
+    return sum((numel(b.shape) * b.dtype.size_bytes for b in _buffers(step, program)), start=0)
+
+
+def _buffers(step: Launch, program: Program) -> list[Buffer]:
+    names = dict.fromkeys((*step.reads(), *step.writes()))
+    return [program.buffers[name] for name in names if name in program.buffers]
+
+
+def _device(step: Launch, program: Program) -> str:
+    return next((buffer.device for buffer in _buffers(step, program)), HOST)
+
+
+def numel(shape: Iterable[Dim]) -> Dim:
+    """How many elements there are."""
+    return functools.reduce(operator.mul, shape, 1)
 
 
 def computed_by(step: Launch, makers: Mapping[str, Node]) -> Iterator[Node]:
@@ -52,12 +113,21 @@ def computed_by(step: Launch, makers: Mapping[str, Node]) -> Iterator[Node]:
 
 def segment_label(name: str, graph: Graph) -> str:
     """``anyshape: Model.forward model.py:3``."""
-    return _label("anyshape:", name, places=[graph.first_line()])
+    return _label("anyshape:", name, locations=[graph.first_line()])
 
 
-def _label(*parts: str, places: Iterable[Location | None]) -> str:
-    lines = sorted({(PurePath(p.file).name, p.line) for p in places if p is not None})
-    return " ".join(filter(None, [*parts, _several(f"{file}:{line}" for file, line in lines)]))
+def call_label(function: str, location: Location | None) -> str:
+    """``torch.mm model.py:11``."""
+    return _label(function, locations=[location])
+
+
+def _label(*parts: str, locations: Iterable[Location | None]) -> str:
+    return " ".join(filter(None, [*parts, _several(_lines(locations))]))
+
+
+def _lines(locations: Iterable[Location | None]) -> list[str]:
+    found = sorted({(PurePath(p.file).name, p.line) for p in locations if p is not None})
+    return [f"{file}:{line}" for file, line in found]
 
 
 def _several(texts: Iterable[str]) -> str:

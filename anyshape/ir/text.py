@@ -141,8 +141,8 @@ class _Body:
         graph = self.graph
         for entry in graph.inputs:
             yield from self.bindings(entry.value)
-        for node in graph.nodes:
-            yield from self.check(node) if node.op == CHECK else self.node(node)
+        for number, node in enumerate(graph.nodes):
+            yield from self.check(node) if node.op == CHECK else self.node(number, node)
         yield f"return {arg_text(graph.outputs)}"
 
     def bindings(self, value: Value) -> Iterator[str]:
@@ -167,19 +167,20 @@ class _Body:
         condition, message = map(arg_text, node.args)
         yield f"assert {condition}, {message}{_at(node.location)}"
 
-    def node(self, node: Node) -> Iterator[str]:
+    def node(self, number: int, node: Node) -> Iterator[str]:
         if node.modes != self.modes:
             self.modes = node.modes
             yield f"# modes {modes_text(node.modes)}"
         if node.location is not None and node.location != self.location:
             self.location = node.location
             yield f"# {location_text(node.location)}"
-        regions = [f"{node.outputs[0].name}_{n}" for n in range(len(node.regions))]
+        owner = node.outputs[0].name if node.outputs else f"{node.op}_at_{number}"
+        regions = [f"{owner}_{n}" for n in range(len(node.regions))]
         for name, region in zip(regions, node.regions, strict=True):
             yield from self.region(name, region)
         function = self.spell(node.op)
-        root = function.partition(".")[0]
-        self.roots.add(root if root != "anyshape" else "anyshape.eager")
+        root, *rest = function.split(".")
+        self.roots.add(root if root != "anyshape" else f"anyshape.{rest[0]}")
         args = [arg_text(a) for a in node.args]
         args += [
             f"{name}={arg_text(a)}" for name, a in node.kwargs.items()

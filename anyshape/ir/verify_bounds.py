@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import product
 
-from anyshape.ir.buffers import Buffer, BufferRef
+from anyshape.ir.buffers import Buffer, BufferRef, SizeInMemory
 from anyshape.ir.established import established_in
 from anyshape.ir.loops import Load, SizeParam, Store
 from anyshape.ir.program import Launch, NativeRegion, Program, Step
@@ -96,6 +96,8 @@ def _accesses(
     for param, arg in zip(kernel.params, launch.args, strict=True):
         if isinstance(arg, BufferRef):
             names[param.name] = arg.name
+        elif isinstance(arg, SizeInMemory):
+            given[param.name] = arg.size
         elif isinstance(param, SizeParam) and isinstance(arg, (int, Expr)):
             given[param.name] = arg
     axes = (*kernel.axes, *kernel.reduction_axes)
@@ -110,10 +112,10 @@ def _accesses(
             continue
         buffer = buffers[names[access.pointer]]
         for turn in (first, last):
-            place = _at(access.index, {**given, **turn})
-            if place is not None:
-                place = place + launch.offsets.get(access.pointer, 0)
-                yield buffer.name, runs, all_of(ge(place, 0), le(place, _last_of(buffer)))
+            element = _at(access.index, {**given, **turn})
+            if element is not None:
+                element = element + launch.offsets.get(access.pointer, 0)
+                yield buffer.name, runs, all_of(ge(element, 0), le(element, _last_of(buffer)))
 
 
 def _at(dim: Dim, values: Mapping[str, Dim]) -> Dim | None:
@@ -126,7 +128,7 @@ def _at(dim: Dim, values: Mapping[str, Dim]) -> Dim | None:
 
 def _last_of(buffer: Buffer) -> Dim:
     """Where the last element of the buffer lies."""
-    place: Dim = 0
+    element: Dim = 0
     for size, stride in zip(buffer.shape, buffer.strides, strict=True):
-        place = place + (size - 1) * stride
-    return place
+        element = element + (size - 1) * stride
+    return element

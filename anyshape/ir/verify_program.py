@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Literal
 
-from anyshape.ir.buffers import Buffer, BufferRef, references
+from anyshape.ir.buffers import Buffer, BufferRef, SizeInMemory, TensorArg, references
 from anyshape.ir.byte_ranges import ByteRange, Sizes
 from anyshape.ir.established import Established, established_in
-from anyshape.ir.loops import Kernel, Load
+from anyshape.ir.loops import Access, Kernel, Load, SizeParam
 from anyshape.ir.program import (
     Allocate,
     Assertion,
@@ -32,13 +33,14 @@ from anyshape.ir.program import (
     CheckStep,
     ExternCall,
     Free,
+    KeepSize,
     Launch,
     LibraryCall,
     Loop,
+    NativeNested,
     NativeRegion,
     Program,
     Step,
-    TensorArg,
     View,
     ViewCall,
 )
@@ -66,15 +68,15 @@ def verify_program(program: Program, facts: Facts) -> None:
 class _At:
     """A step, and where it is."""
 
-    place: str
+    number: str
     step: Step
 
     def __str__(self) -> str:
-        return f"step {self.place} ({_said(self.step)})"
+        return f"step {self.number} ({_said(self.step)})"
 
 
 @dataclass(slots=True, eq=False)
-class _Held:
+class _Live:
     """A buffer that has its name now.
 
     ``ranges``: where it may lie; one, but for what an operator may have returned of its argument.
@@ -99,7 +101,7 @@ class _Storage:
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """Which parameters of a kernel are read and written; ``parts``: written in some places only."""
+    """Which parameters of a kernel are read and written; ``parts``: which are written in part."""
 
     reads: tuple[tuple[int, str], ...]
     writes: tuple[tuple[int, str], ...]
@@ -111,7 +113,7 @@ class _Run:
     program: Program
     tested: Established
     sizes: Sizes
-    held: dict[str, _Held] = field(default_factory=dict)
+    live: dict[str, _Live] = field(default_factory=dict)
     storages: dict[str, _Storage] = field(default_factory=dict)
     gone: dict[str, _At] = field(default_factory=dict)
     accesses: dict[Kernel, _Access] = field(default_factory=dict)
@@ -159,11 +161,11 @@ class _Run:
                 self._assign(at, step)
             case BindSize() | BumpVersion():
                 self._named(at, step.buffer)
-            case BindItem() | Assertion():
+            case BindItem() | KeepSize() | Assertion():
                 self._read(at, step.buffer)
             case NativeRegion():
                 self._region(at, step)
-            case Loop() | Branch():
+            case Loop() | Branch() | NativeNested():
                 self._nested(at, step)
 
     def _failing(self, at: _At) -> None:
@@ -205,8 +207,8 @@ class _Run:
         access = self.accesses.get(kernel)
         if access is None:
             access = self.accesses[kernel] = _access(kernel)
-        reads = [(param, _name(args[place])) for place, param in access.reads]
-        writes = [(param, _name(args[place])) for place, param in access.writes]
+        reads = [(param, _name(args[n])) for n, param in access.reads]
+        writes = [(param, _name(args[n])) for n, param in access.writes]
         for _, name in reads:
             self._read(at, name)
         for number, (param, name) in enumerate(writes):
@@ -250,7 +252,7 @@ class _Run:
             self._new(name, "program" if own else "torch", written=True)
             if step.may_alias:
                 bases = dict.fromkeys(references(step.args[:1]))
-                self._may_lie_in(name, tuple(r for b in bases for r in self.held[b].ranges))
+                self._may_lie_in(name, tuple(r for b in bases for r in self.live[b].ranges))
 
     def _library_writes(self, at: _At, name: str, handed: tuple[str, ...]) -> None:
         """Libraries read all of their operands while they write."""
@@ -270,9 +272,9 @@ class _Run:
         if base.pointer is not None and offset is not None:
             pointer = base.pointer + offset * self.buffers[step.base].dtype.size_bytes
         self._hold(name, base.ranges, pointer, written=base.written)
-        held = self.held[name]
-        held.spoiled, held.assigned = base.spoiled, base.assigned
-        if held.spoiled is not None:
+        live = self.live[name]
+        live.spoiled, live.assigned = base.spoiled, base.assigned
+        if live.spoiled is not None:
             self._leave(name)
 
     def _assign(self, at: _At, step: Assign) -> None:
@@ -289,13 +291,22 @@ class _Run:
         self._write(at, target, once=True)
         own.assigned = at
 
-    def _nested(self, at: _At, step: Loop | Branch) -> None:
-        """What bodies return may be what they are handed; they are verified by themselves."""
-        handed = tuple(step.reads())
+    def _nested(self, at: _At, step: Loop | Branch | NativeNested) -> None:
+        """What bodies return may be what they are handed, but for native ones: those write into
+        memory of the program's, while they read all that they are handed and what turns wrote.
+        Bodies are verified by themselves."""
+        handed, made = tuple(step.reads()), tuple(step.defines())
         for name in handed:
             self._read(at, name)
-        ranges = tuple(r for name in handed for r in self.held[name].ranges)
-        for name in step.defines():
+        if self.scope is not None:
+            for name, other in combinations(made, 2):
+                if self._meet(name, other):
+                    raise Malformed(_together(at, name, other))
+            for name in made:
+                self._library_writes(at, name, handed)
+            return
+        ranges = tuple(r for name in handed for r in self.live[name].ranges)
+        for name in made:
             self._new(name, "torch", written=True)
             self._may_lie_in(name, ranges)
 
@@ -304,33 +315,33 @@ class _Run:
         for name in step.outer:
             self._named(at, name)
         arena = [
-            f"place {number} of the arena of step {at.place}" for number in range(len(step.rooms))
+            f"slot {number} of the arena of step {at.number}" for number in range(len(step.rooms))
         ]
         self.storages.update((storage, _Storage("program")) for storage in arena)
-        for name, (place, offset) in step.inner.items():
+        for name, (slot, offset) in step.inner.items():
             if name not in self.buffers:
                 raise Malformed(f"{at}: {name} is no buffer")
             size = self.sizes.span(self.buffers[name])
-            if not any(self.sizes.at_most(offset + size, room) for room in step.rooms[place]):
-                raise Malformed(f"{at}: {name} is not known to fit into {arena[place]}")
-            self._hold(name, (ByteRange(arena[place], offset, size),), offset, written=False)
+            if not any(self.sizes.at_most(offset + size, room) for room in step.rooms[slot]):
+                raise Malformed(f"{at}: {name} is not known to fit into {arena[slot]}")
+            self._hold(name, (ByteRange(arena[slot], offset, size),), offset, written=False)
         self.scope = {*step.outer, *step.inner}
         for number, inner in enumerate(step.steps):
-            self._step(_At(f"{at.place}.{number}", inner))
+            self._step(_At(f"{at.number}.{number}", inner))
         inside, self.scope = self.scope - {*step.outer}, None
-        for name in inside & self.held.keys():
+        for name in inside & self.live.keys():
             self._forget(name, at)
 
     def _output(self, name: str) -> None:
-        held = self.held.get(name)
-        if held is None:
+        live = self.live.get(name)
+        if live is None:
             raise Malformed(f"the output {name} {self._absent(name)}")
-        if held.spoiled is not None:
-            by, writer = held.spoiled
-            own = [self.storages[bytes_.storage].owner for bytes_ in held.ranges]
+        if live.spoiled is not None:
+            by, writer = live.spoiled
+            own = [self.storages[bytes_.storage].owner for bytes_ in live.ranges]
             if "argument" not in own:
                 raise Malformed(f"{by} has written {writer} over the output {name}")
-        if not held.written:
+        if not live.written:
             raise Malformed(f"nothing has been written into the output {name}")
 
     # --- memory ---
@@ -345,64 +356,64 @@ class _Run:
         self, name: str, ranges: tuple[ByteRange, ...], pointer: Dim | None, *, written: bool
     ) -> None:
         self._leave(name)
-        self.held[name] = _Held(ranges, pointer, written)
+        self.live[name] = _Live(ranges, pointer, written)
         if written:
             self._enter(name)
         if self.scope is not None:
             self.scope.add(name)
 
     def _may_lie_in(self, name: str, ranges: tuple[ByteRange, ...]) -> None:
-        held = self.held[name]
-        held.ranges, held.pointer = (*held.ranges, *ranges), None
+        live = self.live[name]
+        live.ranges, live.pointer = (*live.ranges, *ranges), None
         self._enter(name)
 
     def _enter(self, name: str) -> None:
-        for bytes_ in self.held[name].ranges:
+        for bytes_ in self.live[name].ranges:
             self.storages[bytes_.storage].tenants.setdefault(bytes_, set()).add(name)
 
     def _leave(self, name: str) -> None:
         """Writes concern the buffer no more."""
-        held = self.held.get(name)
-        for bytes_ in held.ranges if held is not None else ():
+        live = self.live.get(name)
+        for bytes_ in live.ranges if live is not None else ():
             names = self.storages[bytes_.storage].tenants.get(bytes_)
             if names is not None:
                 names.discard(name)
 
     def _forget(self, name: str, at: _At) -> None:
         self._leave(name)
-        self.held.pop(name)
+        self.live.pop(name)
         self.gone[name] = at
 
-    def _named(self, at: _At, name: str) -> _Held:
+    def _named(self, at: _At, name: str) -> _Live:
         """The buffer, if it has its name here."""
-        held = self.held.get(name)
-        if held is None:
+        live = self.live.get(name)
+        if live is None:
             raise Malformed(f"{at} uses {name}, which {self._absent(name)}")
         handed = self.scope is None or name in self.scope
         if not handed:
             raise Malformed(f"{at} uses {name}, which its native region is not handed")
-        return held
+        return live
 
     def _absent(self, name: str) -> str:
         return f"is gone since {self.gone[name]}" if name in self.gone else "is not there yet"
 
     def _read(self, at: _At, name: str) -> None:
-        held = self._holds(at, name)
-        for bytes_ in held.ranges:
+        live = self._holds(at, name)
+        for bytes_ in live.ranges:
             storage = self.storages[bytes_.storage]
             storage.read = storage.read or at
 
-    def _holds(self, at: _At, name: str) -> _Held:
+    def _holds(self, at: _At, name: str) -> _Live:
         """The buffer, if it holds what was written there."""
-        held = self._named(at, name)
-        if held.spoiled is not None:
-            by, writer = held.spoiled
+        live = self._named(at, name)
+        if live.spoiled is not None:
+            by, writer = live.spoiled
             raise Malformed(f"{at} reads {name}, over which {by} has written {writer}")
-        if held.assigned is not None:
-            raise Malformed(f"{at} reads {name}, to which {held.assigned} has assigned")
-        if not held.written:
+        if live.assigned is not None:
+            raise Malformed(f"{at} reads {name}, to which {live.assigned} has assigned")
+        if not live.written:
             raise Malformed(f"{at} reads {name}, where nothing has been written")
-        return held
+        return live
 
     def _writable(self, at: _At, name: str) -> None:
         """Is the memory one that the program may write, and large enough?"""
@@ -421,36 +432,36 @@ class _Run:
 
     def _write(self, at: _At, name: str, *, once: bool) -> None:
         """``once``: it could not be done a second time, should the segment fail later."""
-        held = self.held[name]
-        for bytes_ in held.ranges:
+        live = self.live[name]
+        for bytes_ in live.ranges:
             storage = self.storages[bytes_.storage]
             for other in [r for r in storage.tenants if self.sizes.meet(r, bytes_)]:
                 for spoiled in storage.tenants.pop(other):
                     if spoiled != name:
-                        self.held[spoiled].spoiled = at, name
+                        self.live[spoiled].spoiled = at, name
             if storage.owner == "argument":
                 self.final = self.final or (at if once else None)
                 if storage.read is not None and self.again is None:
                     self.again = storage.read, at
-        held.written, held.spoiled = True, None
+        live.written, live.spoiled = True, None
         self._enter(name)
 
     def _meet(self, a: str, b: str) -> bool:
-        pairs = ((x, y) for x in self.held[a].ranges for y in self.held[b].ranges)
+        pairs = ((x, y) for x in self.live[a].ranges for y in self.live[b].ranges)
         return any(self.sizes.meet(x, y) for x, y in pairs)
 
     def _same_pointer(self, a: str, b: str) -> bool:
-        x, y = self.held[a], self.held[b]
+        x, y = self.live[a], self.live[b]
         alone = len(x.ranges) == len(y.ranges) == 1
         return alone and x.pointer is not None and x.pointer == y.pointer
 
 
 def _together(at: _At, a: str, b: str) -> str:
-    return f"{at} writes {a} and {b} in one place"
+    return f"{at} writes {a} and {b} in one buffer's memory"
 
 
 def _name(arg: object) -> str:
-    assert isinstance(arg, BufferRef)
+    assert isinstance(arg, BufferRef | SizeInMemory)
     return arg.name
 
 
@@ -461,16 +472,17 @@ def _may_fail(step: Step) -> bool:
 
 
 def _access(kernel: Kernel) -> _Access:
-    pointers = {p.name: p.access for p in kernel.pointers}
-    places = [(n, p.name) for n, p in enumerate(kernel.params) if p.name in pointers]
+    pointers: dict[str, Access] = {p.name: p.access for p in kernel.pointers}
+    pointers |= {p.name: "read" for p in kernel.params if isinstance(p, SizeParam) and p.in_memory}
+    pointed = [(n, p.name) for n, p in enumerate(kernel.params) if p.name in pointers]
     parts = frozenset(
         store.pointer
         for store in kernel.stores
         if kernel.ordered or store.mask is not None or store.mode != "set"
     )
     return _Access(
-        tuple(pair for pair in places if pointers[pair[1]] != "write"),
-        tuple(pair for pair in places if pointers[pair[1]] != "read"),
+        tuple(pair for pair in pointed if pointers[pair[1]] != "write"),
+        tuple(pair for pair in pointed if pointers[pair[1]] != "read"),
         parts,
     )
 
@@ -481,6 +493,8 @@ def reads_where_it_writes(step: Launch, source: str, result: str) -> bool:
     kernel = step.kernel
     if kernel.reduction_axes or kernel.ordered or {source, result} & step.offsets.keys():
         return False
+    if all(source != pointer.name for pointer in kernel.pointers):
+        return False  # a size
     if kernel.pointer(source).dtype.size_bytes != kernel.pointer(result).dtype.size_bytes:
         return False
     stores = [store for store in kernel.stores if store.pointer == result]
@@ -506,10 +520,12 @@ def _said(step: Step) -> str:
         case Free():
             return f"frees {', '.join(step.buffers)}"
         case Launch():
-            names = [_name(step.args[place]) for place, _ in _access(step.kernel).writes]
+            names = [_name(step.args[index]) for index, _ in _access(step.kernel).writes]
             return f"a kernel that writes {', '.join(names)}"
         case LibraryCall():
             return _said(step.call)
+        case NativeNested():
+            return _said(step.step)
         case Assign():
             return f"assigns to {step.target}"
         case View() | ViewCall():

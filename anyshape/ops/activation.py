@@ -79,9 +79,9 @@ activation(
 
 
 def _gelu(b: Any, x: Any, *, approximate: str = "none") -> Any:
-    if approximate == "tanh":
-        inner = b.mul(0.7978845608028654, b.add(x, b.mul(0.044715, b.mul(b.mul(x, x), x))))
-        return b.mul(b.mul(0.5, x), b.add(1.0, b.tanh(inner)))
+    if approximate == "tanh":  # (1 + tanh(u)) / 2 is sigmoid(2 u), and exact where u is far below 0
+        twice = b.mul(1.5957691216057308, b.add(x, b.mul(0.044715, b.mul(b.mul(x, x), x))))
+        return b.mul(x, b.sigmoid(twice))
     return b.mul(b.mul(x, 0.5), b.erfp1(b.mul(x, 0.7071067811865476)))
 
 
@@ -120,6 +120,7 @@ activation(
     _celu,
     spellings=("torch.celu",),
     wide_numbers=FACTORS,
+    vjp=activations.CELU,
 )
 
 
@@ -128,7 +129,7 @@ def _selu(b: Any, x: Any, inplace: bool = False) -> Any:
     return b.where(b.gt(x, 0), b.mul(x, scale), b.mul(b.expm1(x), scale * alpha))
 
 
-activation("selu", "input, inplace=False", _selu, spellings=("torch.selu",))
+activation("selu", "input, inplace=False", _selu, spellings=("torch.selu",), vjp=activations.SELU)
 
 
 def _softplus(b: Any, x: Any, beta: Any = 1.0, threshold: Any = 20.0) -> Any:
@@ -140,7 +141,6 @@ activation(
     "softplus",
     "input, beta=1.0, threshold=20.0",
     _softplus,
-    autocast="float32",
     wide_numbers=FACTORS,
     costly=True,
     vjp=activations.SOFTPLUS,
@@ -151,6 +151,7 @@ op(
     torch="torch.nn.functional.softsign",
     inline=True,  # a function in Python: each of its operators rounds
     expand=lambda b, x: b.div(x, b.add(b.abs(x), 1)),
+    vjp="expansion",
 )
 op(
     "tanhshrink",
@@ -158,6 +159,7 @@ op(
     torch="torch.nn.functional.tanhshrink",
     inline=True,
     expand=lambda b, x: b.sub(x, b.tanh(x)),
+    vjp="expansion",
 )
 activation(
     "mish",
@@ -226,6 +228,7 @@ activation(
     _threshold,
     spellings=("torch.threshold",),
     wide_numbers=FACTORS,
+    vjp=activations.THRESHOLD,
 )
 
 
@@ -238,6 +241,7 @@ activation(
     "input, lambd=0.5",
     _hardshrink,
     spellings=("torch.hardshrink", "torch.Tensor.hardshrink"),
+    vjp=activations.SHRINK,
 )
 
 
@@ -246,7 +250,9 @@ def _softshrink(b: Any, x: Any, lambd: Any = 0.5) -> Any:
     return b.where(b.gt(x, lambd), b.sub(x, lambd), low)
 
 
-activation("softshrink", "input, lambd=0.5", _softshrink, wide_numbers=FACTORS)
+activation(
+    "softshrink", "input, lambd=0.5", _softshrink, wide_numbers=FACTORS, vjp=activations.SHRINK
+)
 
 
 def _logsigmoid(b: Any, x: Any) -> Any:

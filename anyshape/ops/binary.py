@@ -1,4 +1,4 @@
-"""Elementwise rows of two or more operands: arithmetic, comparisons, logic, clamps, interpolation.
+"""Elementwise rows of two or more operands: arithmetic, comparisons, logic, interpolation.
 
 Operands may be tensors or numbers; a result has the promoted dtype. The reflected operators of
 Python (``2 - x``) have rows where torch computes them in their own way.
@@ -6,6 +6,7 @@ Python (``2 - x``) have rows where torch computes them in their own way.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,8 +26,20 @@ from anyshape.ops.rules import (
     tensor,
     tensors_of,
 )
-from anyshape.ops.table import AutocastClass, Compute, OpDef, Pointwise, TypeRule, op
-from anyshape.symbolic import Expr, any_of, eq, ge, mod, ne
+from anyshape.ops.table import Compute, OpDef, Pointwise, TypeRule, op
+from anyshape.symbolic import (
+    Expr,
+    any_of,
+    eq,
+    ge,
+    gt,
+    le,
+    lt,
+    maximum,
+    minimum,
+    mod,
+    ne,
+)
 
 Body = Callable[..., Any]
 
@@ -38,10 +51,10 @@ def _some_divisor(cx: TypeContext, made: TensorType, divisor: Arg) -> TensorType
     if made.dtype is bool_:
         raise OpError("rounded division is not implemented for bools")
     if made.dtype.is_integral and isinstance(divisor, (int, Expr)):
-        held = (
+        content = (
             1 * divisor if made.dtype is int64 else mod(1 * divisor, 1 << 8 * made.dtype.size_bytes)
         )
-        some = any_of(ne(held, 0), eq(numel(made.shape), 0))
+        some = any_of(ne(content, 0), eq(numel(made.shape), 0))
         cx.require(some, "ZeroDivisionError")
     return made
 
@@ -62,7 +75,6 @@ def binary(
     method: bool = True,
     commutes: bool = False,
     overload: Callable[..., str | None] | None = None,
-    autocast: AutocastClass | None = None,
     type: TypeRule | None = None,
     **columns: Any,
 ) -> OpDef:
@@ -80,7 +92,6 @@ def binary(
         lower=Pointwise(body, compute),
         normalize=_tensor_first if commutes else None,
         overload=overload,
-        autocast=autocast,
         **columns,
     )
 
@@ -130,6 +141,7 @@ binary(
     operators=("add",),
     range=ranges.of_sum,
     aliases=("torch.Tensor.__radd__",),
+    holds=ranges.content_unscaled(operator.add),
     vjp=elementwise.ADD,
     commutes=True,
     of_numbers=True,
@@ -141,6 +153,7 @@ binary(
     dtype=_no_bool,
     operators=("sub",),
     range=ranges.of_difference(0, 1),
+    holds=ranges.content_unscaled(operator.sub),
     aliases=("torch.subtract", "torch.Tensor.subtract"),
     vjp=elementwise.SUB,
     number_first="operator.sub",
@@ -155,6 +168,7 @@ binary(
     aliases=("torch.Tensor.__rmul__", "torch.multiply", "torch.Tensor.multiply"),
     vjp=elementwise.MUL,
     of_numbers=True,
+    holds=ranges.content_of_two(operator.mul),
 )
 op(
     "rsub",
@@ -230,6 +244,7 @@ op(
     "input, other, *, rounding_mode=None",
     torch="torch.div",
     vjp=elementwise.DIV,
+    holds=ranges.content_quotient,
     type=_div_type,
     spellings=("torch.Tensor.div", "torch.divide", "torch.Tensor.divide"),
     overload=_div_row,
@@ -268,13 +283,13 @@ def _swapped(cx: TypeContext, x: Arg, y: Arg) -> TensorType:
     return operands_type(cx, (y, x), dtype)
 
 
-op(
-    "low_floor_divide",
-    "input, other",
-    torch="torch.ops.aten.floor_divide.default",
-    inline=True,
-    expand=lambda b, x, y: b.div(x, y, rounding_mode="floor"),
-)
+def _low_floored(name: str, overload: str, expand: Callable[..., Any]) -> None:
+    """Small floats, of which each step of the division rounds."""
+    torch = f"torch.ops.aten.floor_divide.{overload}"
+    op(name, "input, other", torch=torch, inline=True, expand=expand)
+
+
+_low_floored("low_floor_divide", "default", lambda b, x, y: b.div(x, y, rounding_mode="floor"))
 binary(
     "floor_divide",
     lambda b, x, y: b.floordiv(x, y),
@@ -287,14 +302,10 @@ binary(
     overload=lambda x, y: "low_floor_divide" if is_low_quotient(x, y) else None,
     number_first="operator.floordiv",
     of_numbers=True,
+    holds=ranges.content_floored,
+    range=ranges.of_floored,
 )
-op(
-    "low_rfloordiv",
-    "input, other",
-    torch="torch.ops.aten.floor_divide.Scalar",
-    inline=True,
-    expand=lambda b, x, y: b.div(y, x, rounding_mode="floor"),
-)
+_low_floored("low_rfloordiv", "Scalar", lambda b, x, y: b.div(y, x, rounding_mode="floor"))
 op(
     "rfloordiv",
     "input, other",
@@ -314,6 +325,9 @@ binary(
     raises=True,
     divisor=1,
     number_first="operator.mod",
+    vjp=elementwise.REMAINDER,
+    holds=ranges.content_rest,
+    range=ranges.of_rest,
 )
 op(
     "rmod",
@@ -331,6 +345,7 @@ binary(
     raises=True,
     divisor=1,
     costly=True,
+    vjp=elementwise.FMOD,
 )
 
 
@@ -379,7 +394,6 @@ op(
     torch="torch.pow",
     vjp=elementwise.POW,
     type=lambda cx, x, y: _power_type(cx, x, y, promoted(cx, (x, y))),
-    autocast="float32",
     spellings=("torch.Tensor.pow", "operator.pow", "torch.Tensor.__pow__"),
     lower=Pointwise(_pow),
     costly=True,
@@ -418,9 +432,10 @@ op(
     spellings=("torch.Tensor.float_power",),
     type=_float_power_type,
     expand=lambda b, x, y: b.pow(*(b.to_dtype(v, float64) if is_tensor(v) else v for v in (x, y))),
+    vjp="expansion",
 )
 
-for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+for _name, _relation in {"eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge}.items():
     _alias = {
         "ne": "not_equal",
         "lt": "less",
@@ -437,6 +452,7 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
         operators=(_name,),
         commutes=_name in ("eq", "ne"),
         number_first=None if _name in ("eq", "ne") else f"operator.{_name}",
+        holds=ranges.content_of_two(_relation),
         aliases=(f"torch.{_more}", f"torch.Tensor.{_more}") if _more else (),
     )
 
@@ -481,19 +497,35 @@ for _name, _scalar, _operator in (
         type=pointwise_rule(_shifted if _shifts else _of_bits, 2),
     )
 
-binary("maximum", lambda b, x, y: b.maximum(x, y), vjp=elementwise.MAXIMUM)
-binary("minimum", lambda b, x, y: b.minimum(x, y), vjp=elementwise.MINIMUM)
-for _name, _of in (("fmax", "fmax"), ("fmin", "fmin")):
-    binary(_name, lambda b, x, y, scalar=_of: getattr(b, scalar)(x, y))
+binary(
+    "maximum",
+    lambda b, x, y: b.maximum(x, y),
+    vjp=elementwise.MAXIMUM,
+    holds=ranges.content_of_two(maximum),
+)
+binary(
+    "minimum",
+    lambda b, x, y: b.minimum(x, y),
+    vjp=elementwise.MINIMUM,
+    holds=ranges.content_of_two(minimum),
+)
+for _name, _rules in (("fmax", elementwise.FMAX), ("fmin", elementwise.FMIN)):
+    binary(_name, lambda b, x, y, scalar=_name: getattr(b, scalar)(x, y), vjp=_rules)
 binary(
     "atan2",
     lambda b, x, y: b.atan2(x, y),
     costly=True,
     dtype=floated,
     aliases=("torch.arctan2", "torch.Tensor.arctan2"),
+    vjp=elementwise.ATAN2,
 )
-binary("copysign", lambda b, x, y: b.copysign(x, y), dtype=floated)
-binary("hypot", lambda b, x, y: b.hypot(x, y))
+binary(
+    "copysign",
+    lambda b, x, y: b.copysign(x, y),
+    dtype=floated,
+    vjp=elementwise.COPYSIGN,
+)
+binary("hypot", lambda b, x, y: b.hypot(x, y), vjp=elementwise.HYPOT)
 binary("nextafter", lambda b, x, y: b.nextafter(x, y))
 
 
@@ -534,52 +566,5 @@ def _logaddexp2(b: Any, x: Any, y: Any) -> Any:
     return b.where(infinite, x, b.add(high, b.mul(b.log1p(power), 1.4426950408889634)))
 
 
-binary("logaddexp", _logaddexp)
-binary("logaddexp2", _logaddexp2)
-
-# --- clamps ---
-
-
-def _clamp(b: Any, x: Any, low: Any = None, high: Any = None) -> Any:
-    if low is not None:
-        x = b.maximum(x, low)
-    return x if high is None else b.minimum(x, high)
-
-
-def _clamp_type(cx: TypeContext, x: Arg, low: Arg = None, high: Arg = None) -> TensorType:
-    if low is None and high is None:
-        raise OpError("torch.clamp: At least one of 'min' or 'max' must not be None")
-    iterated = tuple(operand for operand in (x, low, high) if is_tensor(operand))
-    dtype = promoted(cx, (x, low, high))
-    if dtype is bool_ and len(iterated) == 1:
-        raise OpError("clamp is not implemented for bools")
-    return operands_type(cx, iterated, dtype)
-
-
-op(
-    "clamp",
-    "input, min=None, max=None",
-    torch="torch.clamp",
-    vjp=elementwise.CLAMP,
-    type=_clamp_type,
-    lower=Pointwise(_clamp),
-    spellings=("torch.Tensor.clamp", "torch.clip", "torch.Tensor.clip"),
-)
-op(
-    "clamp_min",
-    "input, min",
-    torch="torch.clamp_min",
-    vjp=elementwise.CLAMP_MIN,
-    spellings=("torch.Tensor.clamp_min",),
-    type=lambda cx, x, low: _clamp_type(cx, x, low),
-    expand=lambda b, x, low: b.clamp(x, low),
-)
-op(
-    "clamp_max",
-    "input, max",
-    torch="torch.clamp_max",
-    vjp=elementwise.CLAMP_MAX,
-    spellings=("torch.Tensor.clamp_max",),
-    type=lambda cx, x, high: _clamp_type(cx, x, None, high),
-    expand=lambda b, x, high: b.clamp(x, None, high),
-)
+binary("logaddexp", _logaddexp, vjp=elementwise.LOGADDEXP)
+binary("logaddexp2", _logaddexp2, vjp=elementwise.LOGADDEXP2)

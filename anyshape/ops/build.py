@@ -181,7 +181,7 @@ class Builder:
         return value
 
     def check(self, condition: Condition, message: str) -> None:
-        """A condition to be tested while running, at this place of the program."""
+        """A condition to be tested while running, at this position of the program."""
         check = Node(CHECK, (condition, message), {}, (), self.location, self.modes)
         self.checks.append((len(self.nodes), check))
 

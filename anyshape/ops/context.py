@@ -52,7 +52,7 @@ class Undecided(Exception):
 class TypeContext:
     """Facts and policy for type rules.
 
-    ``on_guard(condition)`` is told of each backed relation relied on, ``on_check(condition,
+    ``on_guard(condition)`` is called with each backed relation relied on, ``on_check(condition,
     message)`` of each condition to test while running; ``None`` means neither is possible here.
     ``wanted`` is the number of results that the program takes apart at once, where it says one.
     ``memo`` holds layouts already worked out from shapes alone, true whatever the facts are.
@@ -125,19 +125,19 @@ class TypeContext:
         self.on_guard(relied_on)
         self.facts.assume(relied_on, self.location)
 
-    def from_zero(self, place: Dim, size: Dim) -> Dim:
-        """A place in a dimension, counted from 0: Python counts negative ones from the end.
+    def from_zero(self, position: Dim, size: Dim) -> Dim:
+        """A position in a dimension, counted from 0: Python counts negative ones from the end.
 
-        Where data decides the sign it is ``place + size * (1 if place < 0 else 0)``.
+        Where data decides the sign it is ``position + size * (1 if position < 0 else 0)``.
         """
-        if isinstance(place, int):
-            return place if place >= 0 else place + size
-        known = self.known(ge(place, 0))
-        if known is None and self.on_guard is not None and self.hint(ge(place, 0)) is not None:
-            known = self.decide(ge(place, 0))
+        if isinstance(position, int):
+            return position if position >= 0 else position + size
+        known = self.known(ge(position, 0))
+        if known is None and self.on_guard is not None and self.hint(ge(position, 0)) is not None:
+            known = self.decide(ge(position, 0))
         if known is not None:
-            return place if known else place + size
-        return place + size * minimum(maximum(-place, 0), 1)
+            return position if known else position + size
+        return position + size * minimum(maximum(-position, 0), 1)
 
     def same(self, a: Dim, b: Dim) -> bool:
         """Are the sizes known to be equal? (No guard, no check.)"""
@@ -152,7 +152,7 @@ class TypeContext:
         return size
 
     def broadcast_dims(self, dims: Sequence[Dim], message: str) -> Dim:
-        """The broadcast of sizes at one place (DESIGN.md section 5, "Broadcasting")."""
+        """The broadcast of sizes at one position (DESIGN.md section 5, "Broadcasting")."""
         result: Dim = 1
         for dim in dims:
             if result is dim or (dim.__class__ is int and (dim == 1 or dim == result)):

@@ -145,8 +145,8 @@ for _n in (1, 2, 3):
     op(
         f"conv{_n}d",
         "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1",
-        autocast="lower",
         torch=f"torch.nn.functional.conv{_n}d",
+        image_order="input",
         spellings=(f"torch.conv{_n}d",),
         type=_conv_type(_n),
         lower=Extern(f"torch.nn.functional.conv{_n}d", "new"),
@@ -164,10 +164,10 @@ for _n in (1, 2, 3):
         f"conv_transpose{_n}d",
         "input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1",
         torch=f"torch.nn.functional.conv_transpose{_n}d",
+        image_order="input",
         spellings=(f"torch.conv_transpose{_n}d",),
         type=_transposed_type(_n),
         lower=Extern(f"torch.nn.functional.conv_transpose{_n}d"),
-        autocast="lower",
     )
 
 # --- pooling ---
@@ -186,14 +186,16 @@ def _pooled(
     return count if inside else count - 1
 
 
-def _pool_type(n: int, places: bool) -> Callable[..., Any]:
+def _pool_type(n: int, with_indices: bool) -> Callable[..., Any]:
     def rule(
         cx: TypeContext, x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, *rest: Any
     ) -> Any:
         t = tensor(x)
         if t.rank not in (n + 1, n + 2):
             raise OpError(f"Expected {n + 1}D or {n + 2}D input to pooling")
-        dilation, ceil, indices = (rest[0], rest[1], rest[2]) if places else (1, rest[0], False)
+        dilation, ceil, indices = (
+            (rest[0], rest[1], rest[2]) if with_indices else (1, rest[0], False)
+        )
         kernels = spread(kernel_size, n)
         steps = spread(kernel_size if stride in (None, ()) else stride, n)
         pads, gaps = spread(padding, n), spread(dilation, n)
@@ -207,12 +209,12 @@ def _pool_type(n: int, places: bool) -> Callable[..., Any]:
     return rule
 
 
-def _with_places(n: int) -> Callable[..., Any]:
-    """What its gradient is told by: where the greatest elements lie."""
+def _with_indices(n: int) -> Callable[..., Any]:
+    """What decides its gradient: where the greatest elements lie."""
 
     def expand(b: Any, x: Any, *options: Any) -> Any:
-        values, places = b.call(f"max_pool{n}d_with_indices", x, *options[:5], True)
-        return (values, places) if options[5] else values
+        values, indices = b.call(f"max_pool{n}d_with_indices", x, *options[:5], True)
+        return (values, indices) if options[5] else values
 
     return expand
 
@@ -223,16 +225,18 @@ for _n in (1, 2, 3):
         "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, "
         "return_indices=False",
         torch=f"anyshape.eager.max_pool{_n}d",
+        image_order="input",
         spellings=(f"torch.nn.functional.max_pool{_n}d", f"torch.nn.functional._max_pool{_n}d"),
         type=_pool_type(_n, True),
         lower=Extern(f"anyshape.eager.max_pool{_n}d"),
-        expand=_with_places(_n),
+        expand=_with_indices(_n),
         vjp="expansion",
     )
     op(
         f"torch_max_pool{_n}d",
         "input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False",
         torch=f"torch.max_pool{_n}d",
+        image_order="input",
         type=lambda cx, x, k, s, p, g, c, n=_n: _pool_type(n, True)(cx, x, k, s, p, g, c, False),
         lower=Extern(f"torch.max_pool{_n}d"),
     )
@@ -241,6 +245,7 @@ for _n in (1, 2, 3):
         "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, "
         "return_indices=False",
         torch=f"torch.nn.functional.max_pool{_n}d_with_indices",
+        image_order="input",
         type=lambda cx, x, k, s, p, g, c, r, n=_n: _pool_type(n, True)(cx, x, k, s, p, g, c, True),
         lower=Extern(f"torch.nn.functional.max_pool{_n}d_with_indices"),
         vjp=convolution.max_pool(_n),
@@ -251,6 +256,7 @@ for _n in (1, 2, 3):
         "input, kernel_size, stride=None, padding=0, ceil_mode=False, "
         f"count_include_pad=True{_tail}",
         torch=f"anyshape.eager.avg_pool{_n}d",
+        image_order="input",
         type=_pool_type(_n, False),
         spellings=(f"torch.nn.functional.avg_pool{_n}d",),
         lower=Extern(f"anyshape.eager.avg_pool{_n}d"),
@@ -292,6 +298,7 @@ for _n in (1, 2, 3):
         f"adaptive_avg_pool{_n}d",
         "input, output_size",
         torch=f"torch.nn.functional.adaptive_avg_pool{_n}d",
+        image_order="input",
         spellings=("torch.adaptive_avg_pool1d",) if _n == 1 else (),
         type=_adaptive_type(_n),
         expand=_adaptive_avg_expand(_n),
@@ -301,6 +308,7 @@ for _n in (1, 2, 3):
         f"adaptive_max_pool{_n}d",
         "input, output_size, return_indices=False",
         torch=f"torch.nn.functional.adaptive_max_pool{_n}d",
+        image_order="input",
         type=_adaptive_type(_n),
         lower=Extern(f"torch.nn.functional.adaptive_max_pool{_n}d"),
     )
@@ -341,6 +349,7 @@ op(
     "input, size=None, scale_factor=None, mode='nearest', align_corners=None, "
     "recompute_scale_factor=None, antialias=False",
     torch="torch.nn.functional.interpolate",
+    image_order="input",
     spellings=("torch.nn.functional.upsample",),
     type=_interpolate_type,
     lower=Extern("torch.nn.functional.interpolate"),

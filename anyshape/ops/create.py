@@ -15,7 +15,7 @@ from anyshape.ops import ranges
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import formatted_strides, strides_in_order
 from anyshape.ops.rules import created, dim_of, new, number_category, sizes_of, tensor
-from anyshape.ops.table import Form, Structural, op
+from anyshape.ops.table import Form, OneByOne, Structural, op
 from anyshape.ops.view import Normal, sequence
 from anyshape.symbolic import Dim, Expr, ceildiv, ge, le, maximum, minimum
 
@@ -56,6 +56,7 @@ op(
     normalize=_normal_full,
     lower=Structural(Form.FULL),
     range=ranges.of_number,
+    holds=ranges.content_by_fill,
     type=lambda cx, size, value, dtype, device: created(cx, size, dtype, device),
 )
 
@@ -72,6 +73,7 @@ for _name, _value in (("zeros", 0), ("ones", 1), ("empty", 0)):
         _name,
         f"size, dtype=None, device=None, {_REST}, memory_format=None",
         torch=f"anyshape.eager.{_name}",
+        one_by_one=OneByOne(0),
         spellings=(f"torch.{_name}",),
         normalize=_normal_sized,
         type=lambda cx, size, dtype, device: created(cx, size, dtype, device),
@@ -144,6 +146,7 @@ for _name, _value in (("new_zeros", 0), ("new_ones", 1), ("new_empty", 0)):
         _name,
         f"input, size, {_NEW}",
         torch=f"torch.Tensor.{_name}",
+        one_by_one=OneByOne(1, "method"),
         type=_new_type,
         expand=lambda b, x, s, v=_value, dtype=None, device=None, **rest: _new_expand(
             b, x, s, v, dtype, device
@@ -246,14 +249,14 @@ def _linspace_expand(
     """ATen's form: from both ends towards the middle."""
     if not all(isinstance(n, (int, float)) for n in (start, end)):
         return NotImplemented
-    chosen, place = dtype or b.cx.default_dtype, device or b.cx.default_device
+    chosen, device = dtype or b.cx.default_dtype, device or b.cx.default_device
     work = chosen if chosen in (float32, float64) else float64
-    at = b.arange(steps, 0, 1, int64, place)
+    at = b.arange(steps, 0, 1, int64, device)
     last = max(steps - 1, 1) if isinstance(steps, int) else maximum(steps - 1, 1)
     step = (
         (end - start) / last
         if isinstance(last, int)
-        else b.div(b.full((), end - start, work, place), last)
+        else b.div(b.full((), end - start, work, device), last)
     )
     low = b.add(b.mul(b.to_dtype(at, work), step), start)
     high = b.rsub(b.mul(b.to_dtype(b.rsub(at, steps - 1), work), step), end)
@@ -276,9 +279,9 @@ op(
 def _eye_expand(
     b: Any, n: Any, m: Any = None, *, dtype: Any = None, device: Any = None, **rest: Arg
 ) -> Any:
-    place = device or b.cx.default_device
-    rows = b.unsqueeze(b.arange(n, 0, 1, int64, place), 1)
-    columns = b.arange(n if m is None else m, 0, 1, int64, place)
+    device = device or b.cx.default_device
+    rows = b.unsqueeze(b.arange(n, 0, 1, int64, device), 1)
+    columns = b.arange(n if m is None else m, 0, 1, int64, device)
     return b.to_dtype(b.eq(rows, columns), dtype or b.cx.default_dtype)
 
 
@@ -351,12 +354,12 @@ op(
 def _triangle(keep_lower: bool) -> Any:
     def expand(b: Any, x: Any, diagonal: Any = 0) -> Any:
         rows, columns = x.shape[-2], x.shape[-1]
-        place = x.type.device
-        row = b.unsqueeze(b.arange(rows, 0, 1, int64, place), 1)
-        column = b.arange(columns, 0, 1, int64, place)
+        device = x.type.device
+        row = b.unsqueeze(b.arange(rows, 0, 1, int64, device), 1)
+        column = b.arange(columns, 0, 1, int64, device)
         distance = b.sub(column, row)
         keep = b.le(distance, diagonal) if keep_lower else b.ge(distance, diagonal)
-        return b.where(keep, x, b.full((), 0, x.dtype, place))
+        return b.where(keep, x, b.full((), 0, x.dtype, device))
 
     return expand
 
@@ -369,6 +372,7 @@ for _name, _lower in (("tril", True), ("triu", False)):
         spellings=(f"torch.Tensor.{_name}",),
         type=lambda cx, x, diagonal=0: new(cx, tensor(x), tensor(x).shape),
         expand=_triangle(_lower),
+        vjp="expansion",
     )
 
 
@@ -376,15 +380,15 @@ def _diag_embed_expand(b: Any, x: Any, offset: int = 0, dim1: int = -2, dim2: in
     rank = len(x.shape) + 1
     i, j = dim_of(dim1, rank), dim_of(dim2, rank)
     size = x.shape[-1] + abs(offset)
-    place = x.type.device
-    row = b.unsqueeze(b.arange(size, 0, 1, int64, place), 1)
-    column = b.arange(size, 0, 1, int64, place)
+    device = x.type.device
+    row = b.unsqueeze(b.arange(size, 0, 1, int64, device), 1)
+    column = b.arange(size, 0, 1, int64, device)
     on_diagonal = b.eq(b.sub(column, row), offset)
     padded = b.pad(x, (*((0, 0),) * (rank - 2), (max(-offset, 0), max(offset, 0))), 0)
-    square = b.where(on_diagonal, b.unsqueeze(padded, -1), b.full((), 0, x.dtype, place))
+    square = b.where(on_diagonal, b.unsqueeze(padded, -1), b.full((), 0, x.dtype, device))
     if offset > 0:
         padded = b.pad(x, (*((0, 0),) * (rank - 2), (0, offset)), 0)
-        square = b.where(on_diagonal, b.unsqueeze(padded, -1), b.full((), 0, x.dtype, place))
+        square = b.where(on_diagonal, b.unsqueeze(padded, -1), b.full((), 0, x.dtype, device))
     return b.contiguous(b.movedim(square, (-2, -1), (i, j)))
 
 
@@ -394,8 +398,8 @@ def _diag_embed_type(
     t = tensor(x)
     i, j = sorted((dim_of(dim1, t.rank + 1), dim_of(dim2, t.rank + 1)))
     shape = list(t.shape[:-1])
-    for place in (i, j):
-        shape.insert(place, t.shape[-1] + abs(offset))
+    for dim in (i, j):
+        shape.insert(dim, t.shape[-1] + abs(offset))
     return new(cx, t, shape)
 
 
@@ -407,6 +411,7 @@ op(
     expand=_diag_embed_expand,
     type=_diag_embed_type,
     by_value=("offset",),
+    vjp="expansion",
 )
 
 
@@ -421,6 +426,7 @@ op(
     spellings=("torch.Tensor.diag",),
     expand=_diag_expand,
     by_value=("diagonal",),
+    vjp="expansion",
 )
 
 # --- strides as they are asked for: left to torch, since nothing is in them yet ---

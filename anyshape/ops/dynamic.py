@@ -58,11 +58,11 @@ def _number_type(cx: TypeContext, function: Any, operands: Any) -> ScalarType:
 # it does, the segment has not happened.
 op("number", "function, operands", torch="anyshape.eager.number", type=_number_type)
 
-# --- places and selections ---
+# --- positions and selections ---
 
 
 def _nonzero_type(cx: TypeContext, x: Any) -> TensorType:
-    """ATen lays the places out dimension by dimension."""
+    """ATen lays the positions out dimension by dimension."""
     t = tensor(x)
     rows = cx.fresh_size(high=numel(t.shape))
     return TensorType(int64, t.device, (rows, t.rank), (1, rows))
@@ -95,8 +95,8 @@ op(
 )
 
 
-def _columns(b: Any, places: Any) -> tuple[Any, ...]:
-    return tuple(b.select(places, 1, d) for d in range(places.shape[1]))
+def _columns(b: Any, positions: Any) -> tuple[Any, ...]:
+    return tuple(b.select(positions, 1, d) for d in range(positions.shape[1]))
 
 
 def _masked_select(b: Any, x: Any, mask: Any) -> Any:
@@ -114,6 +114,7 @@ op(
     spellings=("torch.Tensor.masked_select",),
     inline=True,
     expand=_masked_select,
+    vjp="expansion",
 )
 
 # --- unique, counts, repeats ---
@@ -209,7 +210,7 @@ def _repeat_interleave_type(
     cx: TypeContext, x: Any, repeats: Any = None, dim: Any = None, *, output_size: Any = None
 ) -> TensorType:
     t = tensor(x)
-    if repeats is None:  # torch.repeat_interleave(repeats): the place of each repeat
+    if repeats is None:  # torch.repeat_interleave(repeats): the position of each repeat
         return new(cx, t, (cx.fresh_size() if output_size is None else output_size,), int64)
     shape: tuple[Dim, ...] = (numel(t.shape),) if dim is None else t.shape
     d = dim_of(0 if dim is None else dim, len(shape))

@@ -1,8 +1,8 @@
-"""Reading at places that tensors hold; ``scatter.py`` has the rows that write.
+"""Reading at positions that tensors hold; ``scatter.py`` has the rows that write.
 
 Core rows: index_select, gather and ``index(x, indices)`` with one tensor or ``None`` for each
 dimension. Python's ``x[...]`` is taken apart by ``capture/tensors/indexing.py``. Negative
-places count from the end where torch's do.
+positions count from the end where torch's do.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ def _vector(b: Any, value: Arg) -> Any:
 
 
 def _index_select_type(cx: TypeContext, x: Any, dim: int, index: Any) -> TensorType:
-    t, places = tensor(x), tensor(index)
-    if places.rank > 1:
+    t, positions = tensor(x), tensor(index)
+    if positions.rank > 1:
         raise OpError("index_select(): Index is supposed to be a vector")
-    if places.dtype not in (int32, int64):
+    if positions.dtype not in (int32, int64):
         raise OpError("index_select(): Expected dtype int32 or int64 for index")
-    return new(cx, t, (*t.shape[:dim], places.shape[0], *t.shape[dim + 1 :]))
+    return new(cx, t, (*t.shape[:dim], positions.shape[0], *t.shape[dim + 1 :]))
 
 
 op(
@@ -118,17 +118,17 @@ def require_within(cx: TypeContext, index: TensorType, t: TensorType, dim: int, 
             cx.require(le(a, b), f"Size does not match at dimension {d} in {name}")
 
 
-def require_places(cx: TypeContext, places: TensorType, name: str) -> None:
-    """Places are int32 or int64; those that are none may be anything."""
-    if places.dtype not in (int32, int64):
-        cx.require(eq(numel(places.shape), 0), f"{name}(): Expected dtype int32/int64 for index")
+def require_positions(cx: TypeContext, positions: TensorType, name: str) -> None:
+    """Positions are int32 or int64; those that are none may be anything."""
+    if positions.dtype not in (int32, int64):
+        cx.require(eq(numel(positions.shape), 0), f"{name}(): Expected dtype int32/int64 for index")
 
 
 def _gather_type(cx: TypeContext, x: Any, dim: int, index: Any) -> TensorType:
-    t, places = tensor(x), tensor(index)
-    require_places(cx, places, "gather")
-    require_within(cx, places, t, dim, "gather")
-    return new(cx, t, places.shape)
+    t, positions = tensor(x), tensor(index)
+    require_positions(cx, positions, "gather")
+    require_within(cx, positions, t, dim, "gather")
+    return new(cx, t, positions.shape)
 
 
 _of_scalars = of_scalars("gather", "input, dim, index, *, sparse_grad=False")
@@ -219,27 +219,27 @@ def normal_index(cx: TypeContext, x: Any, indices: Any) -> Normal:
 def index_type(cx: TypeContext, x: Any, indices: tuple[Any, ...]) -> TensorType:
     """What ``x[indices]`` shows."""
     t = tensor(x)
-    places = {d: tensor(i) for d, i in enumerate(indices) if i is not None}
+    positions = {d: tensor(i) for d, i in enumerate(indices) if i is not None}
     shape = cx.broadcast_shapes(
-        [i.shape for i in places.values()],
+        [i.shape for i in positions.values()],
         "shape mismatch: indexing tensors could not be broadcast",
     )
-    return _indexed(cx, t, places, shape)
+    return _indexed(cx, t, positions, shape)
 
 
 def _indexed(
-    cx: TypeContext, t: TensorType, places: Mapping[int, TensorType], shape: Shape
+    cx: TypeContext, t: TensorType, positions: Mapping[int, TensorType], shape: Shape
 ) -> TensorType:
-    """The result where the dimensions that have places are replaced by the index shape.
+    """The result where the dimensions that have positions are replaced by the index shape.
 
     ATen moves indexed dimensions to the front if they are apart, and lets TensorIterator go over
-    the input, with strides of 0 in what is replaced, and over the places, viewed with ones for what
-    is kept (ATen/native/TensorAdvancedIndexing.cpp, ``AdvancedIndex``).
+    the input, with strides of 0 in what is replaced, and over the positions, viewed with ones for
+    what is kept (ATen/native/TensorAdvancedIndexing.cpp, ``AdvancedIndex``).
     """
-    at = tuple(places)
+    at = tuple(positions)
     together = at == tuple(range(at[0], at[0] + len(at)))
     before = [d for d in range(at[0]) if together]
-    after = [d for d in range(t.rank) if d not in places and d not in before]
+    after = [d for d in range(t.rank) if d not in positions and d not in before]
 
     def around(values: Shape, middle: Shape) -> Shape:
         return (*(values[d] for d in before), *middle, *(values[d] for d in after))
@@ -247,7 +247,7 @@ def _indexed(
     result, zeros, ones = around(t.shape, shape), (0,) * len(shape), (1,) * t.rank
     source = TensorType(t.dtype, t.device, result, around(t.strides, zeros))
     operands = [source]
-    for i in places.values():
+    for i in positions.values():
         missing = (1,) * (len(shape) - i.rank)
         viewed = around(ones, (*missing, *i.shape))
         strides = view_strides(cx, i, viewed)
@@ -290,7 +290,7 @@ def _require_own_sizes(b: Any, mask: Any, x: Any, at: int) -> None:
 
 
 def unmasked(b: Any, x: Any, indices: Any) -> tuple[Any, ...]:
-    """The indices, each mask as the places where it is true: a vector for each dimension.
+    """The indices, each mask as the positions where it is true: a vector for each dimension.
 
     A mask without dimensions says nothing, as in ATen; ``x[mask]`` gives it a dimension before
     (``capture/indexing.py``).
@@ -304,8 +304,8 @@ def unmasked(b: Any, x: Any, indices: Any) -> tuple[Any, ...]:
         _require_own_sizes(b, i, x, len(made))
         if not i.shape:
             continue
-        places = b.nonzero(i)
-        made += [b.select(places, 1, d) for d in range(len(i.shape))]
+        positions = b.nonzero(i)
+        made += [b.select(positions, 1, d) for d in range(len(i.shape))]
     return tuple(made)
 
 

@@ -15,7 +15,7 @@ from anyshape.ops import (
     binary,
     create,
     index,
-    matmul,
+    linear,
     pointwise,
     random,
     reduce,
@@ -27,7 +27,7 @@ from anyshape.ops.rules import is_tensor, like, same_as, tensor
 from anyshape.ops.table import OPS, Asserts, Assigns, Checks, OpDef, Signature, add_row, op
 from anyshape.symbolic import eq
 
-FAMILIES = (activation, binary, create, matmul, pointwise, random, reduce, scatter)
+FAMILIES = (activation, binary, create, linear, pointwise, random, reduce, scatter)
 """The modules whose rows are made in-place here, so that they come first."""
 
 NAMES = """
@@ -306,8 +306,8 @@ op(
     type=lambda cx, condition: (),
     lower=Asserts(deferred=False),
 )
-# The same where only the device can test it: what reads at such a place has read another one, and
-# the error comes at the next call.
+# The same where only the device can test it: what reads at such a position has read another one,
+# and the error comes at the next call.
 op(
     "trap_if",
     "condition",

@@ -20,7 +20,7 @@ from anyshape.ops.layout import (
     suggests_channels_last,
 )
 from anyshape.ops.rules import device_of, dim_of, dims_of, new, promoted, sizes_of, tensor
-from anyshape.ops.table import Form, Structural, op
+from anyshape.ops.table import Form, OneByOne, Structural, op
 from anyshape.ops.view import Normal, sequence
 from anyshape.symbolic import (
     Dim,
@@ -102,13 +102,13 @@ op(
     "cat",
     "tensors, dim=0",
     torch="torch.cat",
+    image_order="tensors",
     vjp=places.CAT,
     spellings=("torch.concat", "torch.concatenate"),
     normalize=_normal_cat,
     overload=_cat_row,
     type=_cat_type,
     lower=Structural(Form.CAT),
-    autocast="promote",
 )
 op(
     "cat_beside_vectors",
@@ -144,10 +144,10 @@ op(
     "tensors, dim=0",
     torch="torch.stack",
     type=_stack_type,
-    autocast="promote",
     expand=lambda b, xs, dim=0: b.cat(
         tuple(b.unsqueeze(x, dim) for x in xs), dim_of(dim, len(xs[0].shape) + 1)
     ),
+    vjp="expansion",
 )
 
 
@@ -182,6 +182,7 @@ for _rank in (1, 2, 3):
         f"atleast_{_rank}d",
         "input",
         torch=f"torch.atleast_{_rank}d",
+        one_by_one=OneByOne(0, "several"),
         alias="maybe",
         inline=True,
         expand=lambda b, x, rank=_rank: (
@@ -237,7 +238,7 @@ def _torch_pad_expand(b: Any, x: Any, pad: Arg, mode: str = "constant", value: A
     made = x
     for d, (low, high) in enumerate(pairs):
         if (low, high) != (0, 0):
-            made = b.index_select(made, d, _padded_places(b, made, d, low, high, mode))
+            made = b.index_select(made, d, _padded_positions(b, made, d, low, high, mode))
     if mode != "circular" and suggests_channels_last(b.cx, x.type):
         made = b.clone(made, memory_format="channels_last")
     return made
@@ -268,24 +269,25 @@ def _can_pad(cx: TypeContext, shape: Shape, pairs: tuple[Any, ...], mode: str) -
     cx.require(any_of(*(ge(size, 1) for size in made)), "the input is too small for this padding")
 
 
-def _padded_places(b: Any, x: Any, dim: int, low: Any, high: Any, mode: str) -> Any:
+def _padded_positions(b: Any, x: Any, dim: int, low: Any, high: Any, mode: str) -> Any:
     """Where each element of the padded dimension comes from."""
     size, cx = x.shape[dim], b.cx
-    places = b.arange(size + low + high, -low, 1, int64, x.type.device)
+    positions = b.arange(size + low + high, -low, 1, int64, x.type.device)
     if mode == "circular":
         first, cropped = (max(-n, 0) if isinstance(n, int) else 0 for n in (low, high))
-        return b.add(b.remainder(b.sub(places, first), size - first - cropped), first)
+        return b.add(b.remainder(b.sub(positions, first), size - first - cropped), first)
     if mode == "reflect":
         for pad in (low, high):
             cx.require(ge(size - 1, pad), "Padding size should be less than the input dimension")
-        return b.rsub(b.abs(b.rsub(b.abs(places), size - 1)), size - 1)
-    return b.clamp(places, 0, size - 1)  # replicate
+        return b.rsub(b.abs(b.rsub(b.abs(positions), size - 1)), size - 1)
+    return b.clamp(positions, 0, size - 1)  # replicate
 
 
 op(
     "torch_pad",
     "input, pad, mode='constant', value=None",
     torch="torch.nn.functional.pad",
+    image_order="input",
     vjp="expansion",
     expand=_torch_pad_expand,
 )
@@ -293,6 +295,7 @@ op(
     "constant_pad_nd",
     "input, pad, value=0",
     torch="torch.constant_pad_nd",
+    image_order="input",
     vjp="expansion",
     expand=lambda b, x, pad, value=0: _constant_pad(b, x, _pairs(len(x.shape), pad), value),
 )
@@ -328,6 +331,7 @@ op(
     "repeat",
     "input, repeats",
     torch="torch.Tensor.repeat",
+    one_by_one=OneByOne(1, "method"),
     vjp="expansion",
     type=_repeat_type,
     expand=_repeat_expand,
@@ -344,6 +348,7 @@ op(
     "tile",
     "input, dims",
     torch="torch.tile",
+    one_by_one=OneByOne(1, "method"),
     vjp="expansion",
     spellings=("torch.Tensor.tile",),
     expand=_tile,
@@ -354,8 +359,8 @@ def _roll_one(b: Any, x: Any, shift: Dim, dim: int) -> Any:
     size = x.shape[dim]
     if size == 0:
         return x
-    places = b.arange(size, 0, 1, int64, x.type.device)
-    return b.index_select(x, dim, b.remainder(b.sub(places, shift), size))
+    positions = b.arange(size, 0, 1, int64, x.type.device)
+    return b.index_select(x, dim, b.remainder(b.sub(positions, shift), size))
 
 
 def _roll_expand(b: Any, x: Any, shifts: Arg, dims: Arg = None) -> Any:
@@ -426,8 +431,8 @@ def _meshgrid_expand(b: Any, tensors: tuple[Any, ...], *, indexing: str = "ij") 
     shape = tuple(vectors[i].shape[0] for i in order)
     made = []
     for i, x in enumerate(vectors):
-        place = order.index(i)
-        line = b.reshape(x, tuple(x.shape[0] if d == place else 1 for d in range(len(vectors))))
+        position = order.index(i)
+        line = b.reshape(x, tuple(x.shape[0] if d == position else 1 for d in range(len(vectors))))
         made.append(b.expand(line, shape))
     return tuple(made)
 
@@ -436,10 +441,12 @@ op(
     "meshgrid",
     "tensors, *, indexing='ij'",
     torch="anyshape.eager.meshgrid",
+    one_by_one=OneByOne(0),
     spellings=("torch.meshgrid",),
     alias="maybe",
     inline=True,
     expand=_meshgrid_expand,
+    vjp="expansion",
 )
 
 
@@ -455,6 +462,7 @@ op(
     "cartesian_prod",
     "tensors",
     torch="anyshape.eager.cartesian_prod",
+    one_by_one=OneByOne(0),
     spellings=("torch._C._VariableFunctions.cartesian_prod",),
     alias="maybe",
     inline=True,
@@ -464,7 +472,7 @@ op(
 
 def _broadcast_tensors_expand(b: Any, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
     """Each as it is, where it has the common shape already: the very object, which a guard decides
-    where sizes do; sizes that nobody may guard on give a view.
+    where sizes do; of sizes that nobody may guard on it is checked that they are alike.
     """
     cx = b.cx
     shape = cx.broadcast_shapes([x.shape for x in tensors])
@@ -473,8 +481,10 @@ def _broadcast_tensors_expand(b: Any, tensors: tuple[Any, ...]) -> tuple[Any, ..
         if len(x.shape) != len(shape):
             return False
         alike = all_of(*map(eq, x.shape, shape))
-        undecided = cx.known(alike) is None and cx.hint(alike) is None
-        return not undecided and cx.decide(alike)
+        if cx.known(alike) is None and cx.hint(alike) is None:
+            cx.require(alike, "a tensor that is broadcast to its own shape is given back")
+            return True
+        return cx.decide(alike)
 
     return tuple(x if has_it(x) else b.expand(x, shape) for x in tensors)
 
@@ -483,8 +493,10 @@ op(
     "broadcast_tensors",
     "tensors",
     torch="anyshape.eager.broadcast_tensors",
+    one_by_one=OneByOne(0),
     spellings=("torch.broadcast_tensors",),
     alias="maybe",
     inline=True,
     expand=_broadcast_tensors_expand,
+    vjp="expansion",
 )

@@ -47,9 +47,9 @@ def numel(shape: Sequence[Dim]) -> Dim:
     return count
 
 
-def dot(places: Sequence[Dim], strides: Sequence[Dim]) -> Dim:
-    """The element at these places."""
-    return sum((a * b for a, b in zip(places, strides, strict=True)), 0)
+def dot(positions: Sequence[Dim], strides: Sequence[Dim]) -> Dim:
+    """The element at these positions."""
+    return sum((a * b for a, b in zip(positions, strides, strict=True)), 0)
 
 
 def is_contiguous(cx: TypeContext, t: TensorType) -> bool:
@@ -231,14 +231,14 @@ def _iteration_order(cx: TypeContext, shape: Shape, operands: Sequence[TensorTyp
 
 
 def _stride_table(cx: TypeContext, shape: Shape, t: TensorType) -> dict[int, tuple[Dim, int]]:
-    """The operand's stride, and its place in a dense order (0: none), by dimension of the
+    """The operand's stride, and its position in a dense order (0: none), by dimension of the
     result.
     """
     offset = len(shape) - t.rank
     order = dense_order(t.shape, t.strides) or ()
-    places = {d: n + 1 for n, d in enumerate(order) if t.shape[d] != 1}
+    positions = {d: n + 1 for n, d in enumerate(order) if t.shape[d] != 1}
     return {
-        d + offset: (t.strides[d], places.get(d, 0))
+        d + offset: (t.strides[d], positions.get(d, 0))
         for d in range(t.rank)
         if t.strides[d] != 0 and not _broadcasts(cx, t.shape[d], shape[d + offset])
     }
@@ -258,14 +258,14 @@ def _compare(
     for table in tables:
         if a not in table or b not in table:
             continue
-        (own, place), (other, other_place) = table[a], table[b]
+        (own, position), (other, other_position) = table[a], table[b]
         if own == other:  # one of the two has one element: it goes inside
             if compare_strides(cx, shape[a], shape[b]) > 0:
                 return 1
             continue
         comparison = _compare_asking(cx, own, other)
-        if not comparison and place and other_place:
-            comparison = (place > other_place) - (place < other_place)
+        if not comparison and position and other_position:
+            comparison = (position > other_position) - (position < other_position)
         if comparison:
             return comparison
     return 0
@@ -276,7 +276,7 @@ def _compare_asking(cx: TypeContext, a: Dim, b: Dim) -> int:
     decide."""
     found = compare_strides(cx, a, b)
     if not isinstance(a, int) and not isinstance(b, int) and cx.on_guard is not None:
-        free = a.symbols.isdisjoint(b.symbols) and len(a.symbols) == len(b.symbols) == 1
+        free = a.symbols.isdisjoint(b.symbols)
         below = le(a, b)
         if free and not isinstance(below, bool) and cx.hint(below) is not None:
             return -1 if cx.decide(below) else 1
@@ -412,8 +412,10 @@ def _view_strides(
     left = [d for d in shape if d != 1]
     strides: list[Dim] = []
     with_holes = decide and dense_order(t.shape, t.strides) is None
+    step: Dim = 1
+    filled: Dim = 1
     for size, step in reversed(_dense_chunks(cx, t, with_holes)):
-        filled: Dim = 1
+        filled = 1
         while filled != size and not _fills(cx, filled, size, decide, ones):
             if not left:
                 return None
@@ -421,6 +423,9 @@ def _view_strides(
             filled = filled * left.pop()
             if filled.__class__ is int and size.__class__ is int and filled > size:
                 return None
+    while left and _fills(cx, left[-1], 1, decide, ones):
+        strides.append(step * filled)
+        left.pop()
     return None if left else _with_ones(shape, strides)
 
 

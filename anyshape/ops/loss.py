@@ -7,13 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from anyshape.ir.graph import Arg, TensorType
-from anyshape.ir.scalars import Scalar
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import numel, preserved_strides
 from anyshape.ops.reduce import cast, wide
-from anyshape.ops.rules import new, require_sizes, tensor
+from anyshape.ops.rules import new, of_numbers, require_sizes, tensor
 from anyshape.ops.table import op
-from anyshape.symbolic import Dim, Expr, minimum
+from anyshape.symbolic import Dim, minimum
 
 _OLD = "size_average=None, reduce=None"
 
@@ -57,11 +56,9 @@ def _cross_entropy_expand(
     return _nll(b, logs, target, weight, ignore_index, dim, chosen, label_smoothing, x.dtype)
 
 
-def _share(smoothing: float, classes: Dim) -> float | Scalar:
+def _share(smoothing: Any, classes: Dim) -> Any:
     """What smoothing gives to each class."""
-    if isinstance(classes, Expr):
-        return Scalar("float", "truediv", (smoothing, classes))
-    return smoothing / classes if classes else math.inf
+    return of_numbers("truediv", smoothing, classes) if classes != 0 else math.inf
 
 
 def _soft_labels(
@@ -75,8 +72,10 @@ def _soft_labels(
     dtype: Any,
 ) -> Any:
     goal = cast(b, target, logs.dtype)
-    if smoothing:
-        goal = b.add(b.mul(goal, 1.0 - smoothing), _share(smoothing, logs.shape[dim]))
+    if smoothing != 0:
+        goal = b.add(
+            b.mul(goal, of_numbers("sub", 1.0, smoothing)), _share(smoothing, logs.shape[dim])
+        )
     if weight is not None:
         goal = b.mul(goal, _over_classes(b, weight, logs, dim))
     loss = b.neg(b.sum(b.mul(logs, goal), (dim,)))
@@ -113,11 +112,11 @@ def _nll(
         scale = b.reshape(flat, safe.shape)
         picked = b.mul(picked, scale)
     loss = b.where(counts, picked, zero)
-    if smoothing:
+    if smoothing != 0:
         weighted = logs if weight is None else b.mul(logs, _over_classes(b, weight, logs, dim))
         smooth = b.where(counts, b.neg(b.sum(weighted, (dim,))), zero)
         share = _share(smoothing, logs.shape[dim])
-        loss = b.add(b.mul(loss, 1.0 - smoothing), b.mul(smooth, share))
+        loss = b.add(b.mul(loss, of_numbers("sub", 1.0, smoothing)), b.mul(smooth, share))
     if reduction != "mean":
         return finish(b, loss, reduction, dtype)
     ones = cast(b, counts, logs.dtype) if scale is None else b.where(counts, scale, zero)
@@ -162,7 +161,6 @@ op(
     vjp="expansion",
     type=_cross_entropy_type,
     expand=_cross_entropy_expand,
-    autocast="float32",
 )
 
 
@@ -191,7 +189,6 @@ op(
     vjp="expansion",
     type=_cross_entropy_type,
     expand=_nll_loss_expand,
-    autocast="float32",
 )
 
 # --- elementwise losses ---
@@ -212,7 +209,8 @@ def _loss(name: str, signature: str, body: Loss, **rest: Any) -> None:
         made = body(b, *work, **own)
         return finish(b, made, chosen, _result(x, target))
 
-    row = op(name, signature, torch=f"torch.nn.functional.{name}", expand=expand, **rest)
+    where = f"torch.nn.functional.{name}"
+    row = op(name, signature, torch=where, expand=expand, vjp="expansion", **rest)
     names = row.signature.names
 
 
@@ -224,7 +222,8 @@ def _reduced(name: str, signature: str, body: Loss, **rest: Any) -> None:
         chosen = reduction_of(own.pop("size_average"), own.pop("reduce"), own.pop("reduction"))
         return finish(b, body(b, *own.values()), chosen)
 
-    row = op(name, signature, torch=f"torch.nn.functional.{name}", expand=expand, **rest)
+    where = f"torch.nn.functional.{name}"
+    row = op(name, signature, torch=where, expand=expand, vjp="expansion", **rest)
     names = row.signature.names
 
 
@@ -240,13 +239,11 @@ _loss(
     "mse_loss",
     "input, target, size_average=None, reduce=None, reduction='mean', weight=None",
     lambda b, x, y, weight=None: _weighted(b, _square(b, b.sub(x, y)), weight),
-    autocast="float32",
 )
 _loss(
     "l1_loss",
     "input, target, size_average=None, reduce=None, reduction='mean', weight=None",
     lambda b, x, y, weight=None: _weighted(b, b.abs(b.sub(x, y)), weight),
-    autocast="float32",
 )
 
 
@@ -259,14 +256,16 @@ def _smooth_l1(b: Any, x: Any, y: Any, beta: Any = 1.0) -> Any:
     if beta == 0:
         return gap
     return b.where(
-        b.lt(gap, beta), b.div(b.mul(b.mul(gap, 0.5), gap), beta), b.sub(gap, 0.5 * beta)
+        b.lt(gap, beta),
+        b.div(b.mul(b.mul(gap, 0.5), gap), beta),
+        b.sub(gap, of_numbers("mul", 0.5, beta)),
     )
 
 
 def _huber(b: Any, x: Any, y: Any, delta: Any = 1.0, weight: Any = None) -> Any:
     gap = b.abs(b.sub(x, y))
     near = b.mul(b.mul(gap, 0.5), gap)
-    far = b.mul(b.sub(gap, 0.5 * delta), delta)
+    far = b.mul(b.sub(gap, of_numbers("mul", 0.5, delta)), delta)
     return _weighted(b, b.where(b.lt(gap, delta), near, far), weight)
 
 
@@ -274,7 +273,6 @@ _loss(
     "smooth_l1_loss",
     "input, target, size_average=None, reduce=None, reduction='mean', beta=1.0",
     _smooth_l1,
-    autocast="float32",
 )
 
 
@@ -289,7 +287,7 @@ op(
     "input, target, reduction='mean', delta=1.0, weight=None",
     torch="torch.nn.functional.huber_loss",
     expand=_huber_expand,
-    autocast="float32",
+    vjp="expansion",
 )
 
 
@@ -320,7 +318,7 @@ op(
     f"input, target, {_OLD}, reduction='mean', log_target=False",
     torch="torch.nn.functional.kl_div",
     expand=_kl_expand,
-    autocast="float32",
+    vjp="expansion",
 )
 
 
@@ -391,13 +389,14 @@ op(
     expand=_bce_expand,
     type=_bce_type,
     refuses=lambda b, x, y, *rest: (_is_no_probability(b, x), _is_no_probability(b, y)),
+    vjp="expansion",
 )
 op(
     "binary_cross_entropy_with_logits",
     f"{_WEIGHTED}, pos_weight=None",
-    autocast="float32",
     torch="torch.nn.functional.binary_cross_entropy_with_logits",
     expand=_bce_logits_expand,
+    vjp="expansion",
 )
 
 # --- margins ---
@@ -414,7 +413,6 @@ _reduced(
     "hinge_embedding_loss",
     f"input, target, margin=1.0, {_OLD}, reduction='mean'",
     _hinge,
-    autocast="float32",
 )
 
 
@@ -426,7 +424,6 @@ _reduced(
     "margin_ranking_loss",
     f"input1, input2, target, margin=0, {_OLD}, reduction='mean'",
     _margin_ranking,
-    autocast="float32",
 )
 
 
@@ -446,7 +443,6 @@ _reduced(
     "cosine_embedding_loss",
     f"input1, input2, target, margin=0, {_OLD}, reduction='mean'",
     _cosine_embedding,
-    autocast="float32",
 )
 
 
@@ -508,6 +504,7 @@ op(
     torch="torch.nn.functional.gaussian_nll_loss",
     expand=_gaussian_nll_expand,
     refuses=lambda b, x, y, var, *rest: b.lt(var, 0),
+    vjp="expansion",
 )
 
 
@@ -533,6 +530,5 @@ op(
     "zero_infinity=False",
     torch="torch.nn.functional.ctc_loss",
     type=_ctc_type,
-    autocast="float32",
     raises=True,
 )

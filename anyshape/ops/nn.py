@@ -9,6 +9,7 @@ from anyshape.ir.dtypes import bool_, int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
+from anyshape.ops.flash_attention import differentiated_attention
 from anyshape.ops.gradients import products
 from anyshape.ops.layout import (
     Shape,
@@ -90,7 +91,7 @@ op(
     expand=lambda b, x, p: b.mul(x, b.dropout_noise(x, p)),
     vjp="expansion",
 )
-# What is multiplied by: a gradient is told by it.
+# What is multiplied by: it decides the gradient.
 op(
     "dropout_noise",
     "input, p",
@@ -218,14 +219,23 @@ op(
     "scaled_dot_product_attention",
     _SDPA,
     torch="torch.nn.functional.scaled_dot_product_attention",
-    vjp=products.ATTENTION,
+    vjp="expansion",
     normalize=_normal_sdpa,
     type=_sdpa_type,
-    autocast="lower",
     lower=Extern("torch.nn.functional.scaled_dot_product_attention", "new"),
     overload=lambda q, k, v, mask, p, *rest, **named: (
         None if p in (0, 0.0) else "attention_with_dropout"
     ),
+    expand=lambda b, *args, **named: differentiated_attention(b, *args, **named),
+)
+op(
+    "attention_by_products",
+    _SDPA,
+    torch="anyshape.eager_attention.attention_by_products",
+    vjp=products.ATTENTION,
+    normalize=_normal_sdpa,
+    type=_sdpa_type,
+    lower=Extern("torch.nn.functional.scaled_dot_product_attention", "new"),
 )
 op(
     "attention_with_dropout",
@@ -343,7 +353,6 @@ op(
     "input1, input2, weight, bias=None",
     torch="torch.nn.functional.bilinear",
     vjp="expansion",
-    autocast="lower",
     spellings=("torch.bilinear",),
     expand=_bilinear_expand,
 )
@@ -362,6 +371,7 @@ op(
     expand=_pairwise_distance_expand,
     spellings=("torch.pairwise_distance",),
     by_value=("p",),
+    vjp="expansion",
 )
 
 
@@ -450,6 +460,7 @@ op(
     "pixel_unshuffle",
     "input, downscale_factor",
     torch="torch.nn.functional.pixel_unshuffle",
+    image_order="input",
     vjp="expansion",
     spellings=("torch.pixel_unshuffle",),
     expand=_pixel_unshuffle_expand,
@@ -459,6 +470,7 @@ op(
     "channel_shuffle",
     "input, groups",
     torch="torch.nn.functional.channel_shuffle",
+    image_order="input",
     vjp="expansion",
     spellings=("torch.channel_shuffle",),
     expand=lambda b, x, groups: b.reshape(

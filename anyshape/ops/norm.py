@@ -9,12 +9,11 @@ from typing import Any
 
 from anyshape.ir.dtypes import DType, int64
 from anyshape.ir.graph import Arg, TensorType
-from anyshape.ir.scalars import Scalar
 from anyshape.ops.context import NoRow, OpError, TypeContext
-from anyshape.ops.gradients import activations, reductions
+from anyshape.ops.gradients import activations, norms, reductions
 from anyshape.ops.layout import contiguous_strides, numel, preserved_strides, suggests_channels_last
 from anyshape.ops.reduce import cast, count_of, variance, wide
-from anyshape.ops.rules import contiguous_like, dim_of, require_sizes, sizes_of, tensor
+from anyshape.ops.rules import contiguous_like, dim_of, of_numbers, require_sizes, sizes_of, tensor
 from anyshape.ops.table import op
 from anyshape.ops.view import Normal, sequence
 from anyshape.symbolic import Dim, eq, floordiv, ge, minimum, mod, ne
@@ -69,17 +68,17 @@ for _name, _expand, _vjp in (
         normalize=_normal_softmax,
         type=_softmax_type,
         expand=_expand,
-        autocast="float32",
         vjp=_vjp,
     )
     op(
         f"torch_{_name}",
         "input, dim, dtype=None",
         torch=f"torch.{_name}",
-        autocast="float32",
         vjp="expansion",
         spellings=(f"torch.Tensor.{_name}", f"torch.special.{_name}"),
-        type=lambda cx, x, dim, dtype=None: _softmax_type(cx, x, dim, 3, dtype),
+        type=lambda cx, x, dim, dtype=None: _softmax_type(
+            cx, x, dim_of(dim, tensor(x).rank), 3, dtype
+        ),
         expand=lambda b, x, dim, dtype=None, name=_name: b.call(name, x, dim, 3, dtype),
     )
 op(
@@ -89,7 +88,6 @@ op(
     vjp="expansion",
     normalize=_normal_softmax,
     type=_softmax_type,
-    autocast="float32",
     expand=lambda b, x, dim, level, dtype: b.softmax(b.neg(x), dim, 3, dtype),
 )
 
@@ -138,7 +136,6 @@ op(
     vjp=reductions.LAYER_NORM,
     type=_layer_norm_type,
     expand=_layer_norm_expand,
-    autocast="float32",
 )
 op(
     "torch_layer_norm",
@@ -146,7 +143,6 @@ op(
     torch="torch.layer_norm",
     vjp="expansion",
     type=_layer_norm_type,
-    autocast="float32",
     expand=lambda b, x, shape, w=None, bias=None, eps=1e-5, cudnn=True: b.layer_norm(
         x, shape, w, bias, eps
     ),
@@ -305,7 +301,7 @@ op(
     "input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, "
     "eps=1e-05",
     torch="torch.nn.functional.batch_norm",
-    vjp="expansion",
+    vjp=norms.BATCH_NORM,
     overload=_batch_norm_row,
     normalize=_normal_batch_norm,
     type=_batch_norm_type,
@@ -343,16 +339,18 @@ def _batch_norm_moved(
     """Normalises by the batch; the running statistics, moved towards it, come after the result."""
     made = b.batch_norm(x, None, None, weight, bias, True, momentum, eps)
     dims = (0, *range(2, len(x.shape)))
-    moved = _moved(b, mean, b.mean(x, dims), momentum, numel(x.shape))
-    return made, moved, _moved(b, var, b.var(x, dims, correction=1), momentum, numel(x.shape))
+    # The sums that the result is made of, so that they are read once.
+    found = variance(b, cast(b, x, wide(x.dtype)), dims, True, 1)
+    spread, center = (b.reshape(cast(b, v, x.dtype), x.shape[1:2]) for v in found)
+    moved = _moved(b, mean, center, momentum, numel(x.shape))
+    return made, moved, _moved(b, var, spread, momentum, numel(x.shape))
 
 
 def _moved(b: Any, running: Any, now: Any, momentum: Any, count: Dim) -> Any:
     """``running`` moved towards ``now``; as it is where ``count`` is 0."""
     message = "expected running statistics with an element for each channel"
     require_sizes(b.cx, running.shape, now.shape, message)
-    known = isinstance(momentum, (int, float))
-    stays = 1.0 - momentum if known else Scalar("float", "sub", (1.0, momentum))
+    stays = of_numbers("sub", 1.0, momentum)
     blended = b.add(b.mul(cast(b, now, running.dtype), momentum), b.mul(running, stays))
     if b.cx.known(ne(count, 0)) is True:
         return blended
@@ -399,7 +397,7 @@ def _group_norm_expand(
 ) -> Any:
     wider = cast(b, x, wide(x.dtype))
     n, channels, *space = x.shape
-    each: Dim = channels // groups
+    each = b.cx.facts.simplify(floordiv(channels, groups))
     apart = b.reshape(wider, (n, groups, each * numel(space)))
     spread, center = variance(b, apart, (2,), True, 0)
     scaled = b.reshape(b.mul(b.sub(apart, center), b.rsqrt(b.add(spread, eps))), x.shape)
@@ -411,10 +409,10 @@ op(
     "group_norm",
     "input, num_groups, weight=None, bias=None, eps=1e-05",
     torch="torch.nn.functional.group_norm",
-    vjp="expansion",
+    image_order="input",
+    vjp=norms.GROUP_NORM,
     type=_group_norm_type,
     expand=_group_norm_expand,
-    autocast="float32",
 )
 
 
@@ -455,6 +453,7 @@ op(
     ),
     type=_instance_norm_type,
     expand=_instance_norm_expand,
+    vjp=norms.INSTANCE_NORM,
 )
 
 
@@ -484,6 +483,7 @@ op(
     "instance_norm_moved",
     _INSTANCE_NORM,
     torch="anyshape.eager.instance_norm_moved",
+    vjp="expansion",
     expand=_instance_norm_moved,
 )
 op(
@@ -511,6 +511,7 @@ op(
     torch="torch.nn.functional.normalize",
     expand=_normalize_expand,
     by_value=("p",),
+    vjp="expansion",
 )
 
 
@@ -527,7 +528,7 @@ op(
     torch="torch.nn.functional.cosine_similarity",
     spellings=("torch.cosine_similarity",),
     expand=_cosine_similarity_expand,
-    autocast="float32",
+    vjp="expansion",
 )
 
 

@@ -21,7 +21,7 @@ Span = tuple[Dim, Dim, Dim]
 @dataclass(frozen=True, slots=True)
 class Part:
     """The elements of a view: a span of each dimension of what it views, and which of those its
-    own dimensions are; ``then`` are views that are not told as spans."""
+    own dimensions are; ``then`` are views that are not described as spans."""
 
     spans: tuple[Span, ...]
     dims: tuple[int | None, ...]
@@ -36,14 +36,14 @@ class Part:
         made = (begin + start * old, step * old, length)
         return replace(self, spans=(*self.spans[:at], made, *self.spans[at + 1 :]))
 
-    def placed(self, dims: Sequence[int | None]) -> Part:
+    def with_dims(self, dims: Sequence[int | None]) -> Part:
         return replace(self, dims=tuple(dims))
 
 
 def selected(part: Part, node: Node, position: int) -> Part:
     dim: Any = node.args[1]
-    place: Any = node.args[2]
-    return _without(part.cut(dim, place, 1), dim)
+    at: Any = node.args[2]
+    return _without(part.cut(dim, at, 1), dim)
 
 
 def unbound(part: Part, node: Node, position: int) -> Part:
@@ -52,7 +52,7 @@ def unbound(part: Part, node: Node, position: int) -> Part:
 
 
 def _without(part: Part, dim: int) -> Part:
-    return part.placed((*part.dims[:dim], *part.dims[dim + 1 :]))
+    return part.with_dims((*part.dims[:dim], *part.dims[dim + 1 :]))
 
 
 def sliced(part: Part, node: Node, position: int) -> Part:
@@ -71,12 +71,12 @@ def split(part: Part, node: Node, position: int) -> Part:
 
 def unsqueezed(part: Part, node: Node, position: int) -> Part:
     dim = dim_of(node.args[1], len(part.dims) + 1)
-    return part.placed((*part.dims[:dim], None, *part.dims[dim:]))
+    return part.with_dims((*part.dims[:dim], None, *part.dims[dim:]))
 
 
 def permuted(part: Part, node: Node, position: int) -> Part:
     order: Any = node.args[1]
-    return part.placed([part.dims[d] for d in order])
+    return part.with_dims([part.dims[d] for d in order])
 
 
 def transposed(part: Part, node: Node, position: int) -> Part:
@@ -84,11 +84,11 @@ def transposed(part: Part, node: Node, position: int) -> Part:
     a, b = (dim_of(d, len(dims)) for d in node.args[1:3])
     if dims:
         dims[a], dims[b] = dims[b], dims[a]
-    return part.placed(dims)
+    return part.with_dims(dims)
 
 
 def reversed_dims(part: Part, node: Node, position: int) -> Part:
-    return part.placed(part.dims[::-1])
+    return part.with_dims(part.dims[::-1])
 
 
 def same(part: Part, node: Node, position: int) -> Part:

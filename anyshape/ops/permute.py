@@ -9,7 +9,7 @@ from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops import parts, write_back
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.rules import dim_of, tensor
-from anyshape.ops.table import View, op
+from anyshape.ops.table import OneByOne, View, op
 from anyshape.ops.view import Index, Normal, sequence, viewed
 
 
@@ -28,14 +28,15 @@ def _permute_type(cx: TypeContext, x: Any, dims: tuple[int, ...]) -> TensorType:
 
 
 def _permute_index(cx: TypeContext, at: Index, t: TensorType, dims: tuple[int, ...]) -> Index:
-    place = {d: i for i, d in enumerate(dims)}
-    return tuple(at[place[d]] for d in range(t.rank))
+    position = {d: i for i, d in enumerate(dims)}
+    return tuple(at[position[d]] for d in range(t.rank))
 
 
 op(
     "permute",
     "input, dims",
     torch="torch.permute",
+    one_by_one=OneByOne(1, "method"),
     type=_permute_type,
     lower=View(_permute_index),
     normalize=_normal_permute,
@@ -128,8 +129,8 @@ def _moved(rank: int, source: Arg, destination: Arg) -> tuple[int, ...]:
     sources = [dim_of(d, rank) for d in sequence(source)]
     targets = [dim_of(d, rank) for d in sequence(destination)]
     rest = iter(d for d in range(rank) if d not in sources)
-    placed = dict(zip(targets, sources, strict=True))
-    return tuple(placed[i] if i in placed else next(rest) for i in range(rank))
+    moved = dict(zip(targets, sources, strict=True))
+    return tuple(moved[i] if i in moved else next(rest) for i in range(rank))
 
 
 op(

@@ -1,4 +1,4 @@
-"""Elementwise rows of one operand, and ``where``, casts and copies.
+"""Elementwise rows of one operand, and ``where``, clamps, casts and copies.
 
 Each row's body says what one element becomes; composites are bodies too, so that below float32 they
 are rounded once, as eager does. Binary rows: ``binary.py``; activations: ``activation.py``.
@@ -24,6 +24,7 @@ from anyshape.ops.rules import (
     is_tensor,
     laid_like_first,
     new,
+    operands_type,
     pointwise_rule,
     pointwise_type,
     promoted,
@@ -31,7 +32,7 @@ from anyshape.ops.rules import (
     tensor,
     tensors_of,
 )
-from anyshape.ops.table import AutocastClass, OpDef, Pointwise, op
+from anyshape.ops.table import ContentRule, OpDef, Pointwise, op
 
 Body = Callable[..., Any]
 COSTLY = 8
@@ -46,9 +47,9 @@ def unary(
     torch: str = "",
     aliases: tuple[str, ...] = (),
     own: bool = False,
-    autocast: AutocastClass | None = None,
     method: bool = True,
     laid_like: bool = False,
+    holds: ContentRule | None = None,
 ) -> OpDef:
     """A row ``name(input)`` with the spellings torch.name and torch.Tensor.name."""
     rule = pointwise_rule(dtype)
@@ -62,8 +63,8 @@ def unary(
         type=laid_like_first(rule) if laid_like else rule,
         lower=Pointwise(body, "own" if own else "result"),
         costly=name in SCALAR_OPS and SCALAR_OPS[name].cost >= COSTLY,
-        autocast=autocast,
         vjp=elementwise.UNARY.get(name),
+        holds=holds,
     )
 
 
@@ -80,15 +81,15 @@ def _named(scalar: str) -> Body:
     return lambda b, x: getattr(b, scalar)(x)
 
 
-for _name in ("exp", "log", "log2", "log10", "log1p", "expm1"):
-    unary(_name, _named(_name), autocast="float32")
-for _name in ("sin", "cos", "sinh", "cosh", "asinh", "atanh", "tanh", "sqrt", "atan"):
+for _name in (
+    *("exp", "log", "log2", "log10", "log1p", "expm1", "sqrt", "rsqrt", "reciprocal"),
+    *("sin", "cos", "sinh", "cosh", "asinh", "atanh", "tanh", "atan", "asin", "acos", "tan"),
+    "acosh",
+):
     unary(_name, _named(_name))
-for _name in ("asin", "acos", "tan", "acosh", "rsqrt", "reciprocal"):
-    unary(_name, _named(_name), autocast=None if _name == "acosh" else "float32")
 for _name, _alias in (("exp2", "exp2"), ("erf", "erf"), ("erfc", "erfc"), ("digamma", "digamma")):
     unary(_name, _named(_name), aliases=(f"torch.special.{_alias}",))
-unary("erfinv", _named("erfinv"), aliases=("torch.special.erfinv",), autocast="float32")
+unary("erfinv", _named("erfinv"), aliases=("torch.special.erfinv",))
 unary("lgamma", _named("lgamma"), aliases=("torch.special.gammaln",))
 unary("sigmoid", _named("sigmoid"), aliases=("torch.special.expit",))
 op(
@@ -155,6 +156,7 @@ unary(
     "neg",
     _negated,
     dtype=_not_bool(promoted, "neg"),
+    holds=ranges.content_negated,
     aliases=("operator.neg", "torch.Tensor.__neg__"),
 )
 unary(
@@ -228,10 +230,10 @@ def _ordered(cx: TypeContext, operands: Sequence[Arg]) -> DType:
     return dtype
 
 
-def _round(b: Any, x: Any, *, decimals: int = 0) -> Any:
+def _round(b: Any, x: Any, *, decimals: int | None = None) -> Any:
     if not x.dtype.is_floating:
         return x
-    if decimals == 0:
+    if not decimals:
         return b.round(x)
     ten = 10.0 ** abs(decimals)
     if decimals > 0:
@@ -241,7 +243,7 @@ def _round(b: Any, x: Any, *, decimals: int = 0) -> Any:
 
 op(
     "round",
-    "input, *, decimals=0",
+    "input, *, decimals=None",
     torch="anyshape.eager.round_",
     vjp=elementwise.ROUND,
     spellings=("torch.round", "torch.Tensor.round"),
@@ -324,6 +326,7 @@ op(
     type=_to_dtype_type,
     lower=Pointwise(lambda b, x, dtype: b.cast(x, dtype), "own"),
     range=ranges.of_cast,
+    holds=ranges.content,
     keeps_elements=True,
 )
 
@@ -342,6 +345,7 @@ op(
     type=_clone_type,
     lower=Pointwise(lambda b, x, *, memory_format=None: x),
     range=ranges.same,
+    holds=ranges.content,
 )
 
 
@@ -423,7 +427,6 @@ for _name, _combine, _vjp in (
         vjp=_vjp,
         spellings=(f"torch.Tensor.{_name}",),
         type=pointwise_rule(),
-        autocast="promote",
         lower=Pointwise(
             lambda b, x, p, q, *, value=1, scalar=_combine: b.add(
                 x, getattr(b, scalar)(scaled(b, p, value), q)
@@ -431,3 +434,50 @@ for _name, _combine, _vjp in (
         ),
         wide_numbers=frozenset({"value"}),
     )
+
+# --- clamps ---
+
+
+def _clamp(b: Any, x: Any, low: Any = None, high: Any = None) -> Any:
+    if low is not None:
+        x = b.maximum(x, low)
+    return x if high is None else b.minimum(x, high)
+
+
+def _clamp_type(cx: TypeContext, x: Arg, low: Arg = None, high: Arg = None) -> TensorType:
+    if low is None and high is None:
+        raise OpError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    iterated = tuple(operand for operand in (x, low, high) if is_tensor(operand))
+    dtype = promoted(cx, (x, low, high))
+    if dtype is bool_ and len(iterated) == 1:
+        raise OpError("clamp is not implemented for bools")
+    return operands_type(cx, iterated, dtype)
+
+
+op(
+    "clamp",
+    "input, min=None, max=None",
+    torch="torch.clamp",
+    vjp=elementwise.CLAMP,
+    type=_clamp_type,
+    lower=Pointwise(_clamp),
+    spellings=("torch.Tensor.clamp", "torch.clip", "torch.Tensor.clip"),
+)
+op(
+    "clamp_min",
+    "input, min",
+    torch="torch.clamp_min",
+    vjp=elementwise.CLAMP_MIN,
+    spellings=("torch.Tensor.clamp_min",),
+    type=lambda cx, x, low: _clamp_type(cx, x, low),
+    expand=lambda b, x, low: b.clamp(x, low),
+)
+op(
+    "clamp_max",
+    "input, max",
+    torch="torch.clamp_max",
+    vjp=elementwise.CLAMP_MAX,
+    spellings=("torch.Tensor.clamp_max",),
+    type=lambda cx, x, high: _clamp_type(cx, x, None, high),
+    expand=lambda b, x, high: b.clamp(x, None, high),
+)

@@ -8,8 +8,8 @@ from anyshape.ir.dtypes import int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import TypeContext
 from anyshape.ops.layout import formatted_strides
-from anyshape.ops.rules import created, like, new, same_as, sizes_of, tensor
-from anyshape.ops.table import Extern, OpDef, Signature, add_row, op
+from anyshape.ops.rules import created, like, new, of_numbers, same_as, sizes_of, tensor
+from anyshape.ops.table import Extern, OneByOne, OpDef, Signature, add_row, op
 from anyshape.ops.view import Normal, sequence
 
 _OPTIONS = (
@@ -39,6 +39,7 @@ def random(
     spellings: tuple[str, ...] = (),
     normalize: Any = None,
     differentiable: bool = True,
+    one_by_one: OneByOne | None = None,
 ) -> OpDef:
     """A random row that torch computes."""
     function = torch or f"torch.{name}"
@@ -46,6 +47,7 @@ def random(
         name,
         signature,
         torch=function,
+        one_by_one=one_by_one,
         spellings=spellings,
         type=rule,
         random=True,
@@ -62,7 +64,7 @@ def _created(
 
 
 for _name in ("rand", "randn"):
-    random(_name, f"size, *, {_OPTIONS}", _created, normalize=_sized)
+    random(_name, f"size, *, {_OPTIONS}", _created, normalize=_sized, one_by_one=OneByOne(0))
 
 
 def _randint_normal(
@@ -129,7 +131,7 @@ random(
     "randint_like",
     f"input, low, high=None, {_LIKE}",
     _like,
-    torch="anyshape.eager.randint_like",
+    torch="anyshape.eager_random.randint_like",
     spellings=("torch.randint_like",),
     normalize=_options,
     differentiable=False,
@@ -138,7 +140,7 @@ random(
     "bernoulli",
     "input, p=None, *, generator=None",
     lambda cx, x, p=None, generator=None: new(cx, tensor(x), tensor(x).shape),
-    torch="anyshape.eager.bernoulli",
+    torch="anyshape.eager_random.bernoulli",
     spellings=("torch.bernoulli", "torch.Tensor.bernoulli"),
 )
 
@@ -171,31 +173,36 @@ random(
     "normal",
     "mean, std=1.0, size=None, *, dtype=None, device=None, generator=None, layout=None",
     _normal_type,
-    torch="anyshape.eager.normal",
+    torch="anyshape.eager_random.normal",
     spellings=("torch.normal",),
 )
 random(
     "rrelu_random",
     "input, lower, upper",
     lambda cx, x, lower, upper: new(cx, tensor(x), tensor(x).shape),
-    torch="anyshape.eager.rrelu_random",
+    torch="anyshape.eager_random.rrelu_random",
 )
+
+
+def _rrelu(b: Any, x: Any, lower: Any, upper: Any, training: Any, inplace: Any) -> Any:
+    if training:
+        return b.rrelu_random(x, lower, upper)
+    slope = of_numbers("truediv", of_numbers("add", lower, upper), 2)
+    return b.contiguous(b.leaky_relu(x, slope))
+
+
 op(
     "rrelu",
     "input, lower=0.125, upper=0.3333333333333333, training=False, inplace=False",
     torch="torch.nn.functional.rrelu",
-    expand=lambda b, x, lower, upper, training, inplace: (
-        b.rrelu_random(x, lower, upper)
-        if training
-        else b.contiguous(b.leaky_relu(x, (lower + upper) / 2))
-    ),
+    expand=_rrelu,
 )
 for _name in ("dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"):
     random(
         f"random_{_name}",
         "input, p=0.5, training=True, inplace=False",
         lambda cx, x, *rest: _like(cx, x),
-        torch=f"anyshape.eager.random_{_name}",
+        torch=f"anyshape.eager_random.random_{_name}",
     )
 
 
@@ -223,16 +230,16 @@ for _name, _signature in (
     op(
         f"drawn_{_name[:-1]}",
         _text,
-        torch=f"anyshape.eager.drawn_{_name[:-1]}",
+        torch=f"anyshape.eager_random.drawn_{_name[:-1]}",
         type=like(0),
         random=True,
-        lower=Extern(f"anyshape.eager.drawn_{_name[:-1]}"),
+        lower=Extern(f"anyshape.eager_random.drawn_{_name[:-1]}"),
     )
     add_row(
         OpDef(
             name=_name,
             signature=Signature.parse(_text),
-            torch=f"{'anyshape.eager' if _name == 'random_' else 'torch.Tensor'}.{_name}",
+            torch=f"{'anyshape.eager_random' if _name == 'random_' else 'torch.Tensor'}.{_name}",
             spellings=(f"torch.Tensor.{_name}",),
             type=same_as(0),
             mutates=("input",),

@@ -1,18 +1,31 @@
-"""Operands that are indices, and ranges of integer results: the columns ``data_indices`` and
-``range``.
+"""Operands that are indices, ranges of integer results, and what results without dimensions hold:
+the columns ``data_indices``, ``range`` and ``holds``.
 
 A rule for a range takes a function that gives the range of an operand, the node and which of its
 results is asked for; it gives the least and the greatest value, or None where nothing is known.
+A rule for contents takes the facts (None where they may not hold later), what the operands hold
+or are (sizes; None where nothing is known) and the keyword arguments; it gives the size or the
+condition that the result holds, or None.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from anyshape.ir.graph import Node, TensorType, Value
 from anyshape.ops.rules import dim_of
-from anyshape.ops.table import DataIndex, Range, RangeOf, RangeRule
-from anyshape.symbolic import Dim, Expr, maximum, minimum
+from anyshape.ops.table import (
+    Content,
+    ContentRule,
+    DataIndex,
+    Keywords,
+    Operands,
+    Range,
+    RangeOf,
+    RangeRule,
+)
+from anyshape.symbolic import Dim, Expr, Facts, floordiv, ge, maximum, minimum, mod
 
 
 def indices_along(node: Node) -> Iterator[DataIndex]:
@@ -91,6 +104,26 @@ def of_difference(left: int, right: int) -> RangeRule:
     return rule
 
 
+def of_floored(range_of: RangeOf, node: Node, position: int) -> Range | None:
+    """Of a quotient, rounded down, by a number above 0."""
+    found, divisor = range_of(node.args[0]), node.args[1]
+    if found is None or not isinstance(divisor, int) or divisor <= 0 or not _whole(node):
+        return None
+    return floordiv(found[0], divisor), floordiv(found[1], divisor)
+
+
+def of_rest(range_of: RangeOf, node: Node, position: int) -> Range | None:
+    """Of what is left of a division by a number above 0, with its sign."""
+    divisor = node.args[1]
+    if not isinstance(divisor, int) or divisor <= 0 or not _whole(node):
+        return None
+    return 0, divisor - 1
+
+
+def _whole(node: Node) -> bool:
+    return node.outputs[0].dtype.is_integral
+
+
 def of_where(range_of: RangeOf, node: Node, position: int) -> Range | None:
     a, b = range_of(node.args[1]), range_of(node.args[2])
     if a is None or b is None:
@@ -103,3 +136,54 @@ def of_cast(range_of: RangeOf, node: Node, position: int) -> Range | None:
     if not isinstance(target, TensorType) or not target.dtype.is_integral:
         return None
     return range_of(node.args[0]) if target.dtype.size_bytes >= 4 else None
+
+
+def content(facts: Facts | None, operands: Operands, kwargs: Keywords) -> Content | None:
+    return operands[0]
+
+
+def content_by_fill(facts: Facts | None, operands: Operands, kwargs: Keywords) -> Content | None:
+    return operands[1]
+
+
+def content_negated(facts: Facts | None, operands: Operands, kwargs: Keywords) -> Content | None:
+    return None if operands[0] is None else -operands[0]
+
+
+def content_of_two(function: Callable[[Any, Any], Content | None]) -> ContentRule:
+    """That function of two sizes."""
+
+    def rule(facts: Facts | None, operands: Operands, kwargs: Keywords) -> Content | None:
+        first, second = operands[:2]
+        return None if first is None or second is None else function(first, second)
+
+    return rule
+
+
+def content_unscaled(function: Callable[[Any, Any], Content | None]) -> ContentRule:
+    """That function of two sizes, where ``alpha`` is left alone."""
+    both = content_of_two(function)
+    return lambda facts, operands, kwargs: (
+        both(facts, operands, kwargs) if kwargs.get("alpha", 1) == 1 else None
+    )
+
+
+def _floor(a: Dim, b: Dim) -> Dim | None:
+    return floordiv(a, b) if isinstance(b, int) and b > 0 else None
+
+
+def _rest(a: Dim, b: Dim) -> Dim | None:
+    return mod(a, b) if isinstance(b, int) and b > 0 else None
+
+
+content_floored, content_rest = content_of_two(_floor), content_of_two(_rest)
+
+
+def content_quotient(facts: Facts | None, operands: Operands, kwargs: Keywords) -> Content | None:
+    """A quotient, where it is the same however it is rounded, or rounded down."""
+    mode, first = kwargs.get("rounding_mode"), operands[0]
+    if mode is None or first is None:
+        return None
+    if mode == "trunc" and (facts is None or facts.known(ge(first, 0)) is not True):
+        return None
+    return content_floored(facts, operands, kwargs)

@@ -10,15 +10,14 @@ from typing import Any
 
 from anyshape.ir.dtypes import REAL_OF_COMPLEX, DType, bool_, float32, float64, int64, uint8
 from anyshape.ir.graph import Arg, TensorType
-from anyshape.ir.scalars import Scalar
 from anyshape.ops import ranges
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.gradients import reductions
 from anyshape.ops.layout import Shape, contiguous_strides, numel
-from anyshape.ops.rules import dim_of, dims_of, new, summed, tensor
-from anyshape.ops.table import AutocastClass, Combine, Reduce, Scan, op
+from anyshape.ops.rules import dim_of, dims_of, new, of_numbers, summed, tensor
+from anyshape.ops.table import Combine, Reduce, Scan, op
 from anyshape.ops.view import Normal
-from anyshape.symbolic import Dim, all_of, eq, maximum, ne
+from anyshape.symbolic import Dim, maximum, ne
 
 SMALL_FLOATS = ("float16", "bfloat16")
 
@@ -69,7 +68,6 @@ def _reduce_row(
     rule: Any,
     signature: str,
     normalize: Any = _normal,
-    autocast: AutocastClass | None = None,
     aliases: tuple[str, ...] = (),
     **columns: Any,
 ) -> None:
@@ -82,14 +80,13 @@ def _reduce_row(
         type=rule,
         lower=Reduce(combine),
         normalize=normalize,
-        autocast=autocast,
         **columns,
     )
 
 
 _SUMMED = "input, dim=None, keepdim=False, *, dtype=None"
-_reduce_row("sum", "sum", _sum_type, _SUMMED, autocast="float32", vjp=reductions.SUM)
-_reduce_row("prod", "prod", _sum_type, _SUMMED, autocast="float32")
+_reduce_row("sum", "sum", _sum_type, _SUMMED, vjp=reductions.SUM)
+_reduce_row("prod", "prod", _sum_type, _SUMMED)
 
 
 def _extreme_type(name: str) -> Callable[..., TensorType]:
@@ -169,7 +166,7 @@ _reduce_row(
     range=ranges.of_arg_reduction,
 )
 
-# --- torch.max and torch.min: one tensor, two tensors, or values with places ---
+# --- torch.max and torch.min: one tensor, two tensors, or values with positions ---
 
 
 def _pair_names(name: str) -> tuple[str, str, str]:
@@ -177,7 +174,7 @@ def _pair_names(name: str) -> tuple[str, str, str]:
 
 
 def _extremum_expand(name: str) -> Callable[..., Any]:
-    value, place, elementwise = _pair_names(name)
+    value, position, elementwise = _pair_names(name)
 
     def expand(b: Any, x: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
         if other is not None or (dim is not None and not isinstance(dim, int)):
@@ -186,7 +183,9 @@ def _extremum_expand(name: str) -> Callable[..., Any]:
             return b.call(value, x, (), False)
         dims = (dim_of(dim, len(x.shape)),) if x.shape else ()
         ordered = b.to_dtype(x, uint8) if x.dtype is bool_ else x
-        return b.call(value, x, dims or (), keepdim), b.call(place, ordered, dims or None, keepdim)
+        return b.call(value, x, dims or (), keepdim), b.call(
+            position, ordered, dims or None, keepdim
+        )
 
     return expand
 
@@ -210,6 +209,7 @@ op(
         b.amin(x, () if dim is None else dim, keepdim),
         b.amax(x, () if dim is None else dim, keepdim),
     ),
+    vjp="expansion",
 )
 
 # --- averages ---
@@ -316,7 +316,7 @@ def degrees_of_freedom(count: Dim, correction: Any) -> Any:
     if isinstance(count, int):
         return max(count - correction, 0)
     if isinstance(correction, float) and correction != int(correction):
-        return Scalar("float", "max", (Scalar("float", "sub", (count, correction)), 0.0))
+        return of_numbers("max", of_numbers("sub", count, correction), 0.0)
     return maximum(count - int(correction), 0)
 
 
@@ -345,16 +345,29 @@ def _std_expand(
 
 def _with_mean(root: bool) -> Callable[..., Any]:
     """Both are taken in one pass by ATen, in float64 throughout; there an infinity that is averaged
-    with what follows it makes the mean NaN, as the variance."""
+    with what follows it makes the mean NaN, as the variance: all but the last element."""
 
     def expand(b: Any, x: Any, dims: Any, unbiased: None, keepdim: bool, *, correction: Any) -> Any:
-        spread, center = variance(b, cast(b, x, float64), dims, keepdim, correction)
-        lost = b.logical_and(b.isnan(spread), b.logical_not(_of_one(b, x, dims)))
+        wider = cast(b, x, float64)
+        spread, center = variance(b, wider, dims, keepdim, correction)
+        several = b.logical_not(_of_one(b, x, dims))
+        only_last = _only_the_last_is_infinite(b, wider, dims, keepdim)
+        lost = b.logical_and(b.isnan(spread), b.logical_and(several, b.logical_not(only_last)))
         center = b.where(lost, spread, center)
         spread = b.sqrt(spread) if root else spread
         return cast(b, spread, x.dtype), cast(b, center, x.dtype)
 
     return expand
+
+
+def _only_the_last_is_infinite(b: Any, x: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
+    last = x
+    for d in dims or range(len(x.shape)):
+        before = maximum(x.shape[d] - 1, 0)
+        last = b.slice(last, d, before, x.shape[d] - before)
+    infinite = b.isinf(b.sum(last, dims or (), keepdim))
+    odd = b.sum(cast(b, b.logical_not(b.isfinite(x)), int64), dims or (), keepdim)
+    return b.logical_and(infinite, b.eq(odd, 1))
 
 
 _VAR = "input, dim=None, unbiased=None, keepdim=False, *, correction=None"
@@ -485,7 +498,6 @@ op(
     torch="torch.linalg.vector_norm",
     vjp=reductions.VECTOR_NORM,
     normalize=_normal_vector_norm,
-    autocast="float32",
     type=_norm_type,
     expand=lambda b, x, p, dims, keepdim, *, dtype=None: norm_expand(b, x, p, dims, keepdim, dtype),
     by_value=("ord",),
@@ -518,7 +530,6 @@ op(
     vjp=reductions.NORM,
     spellings=("torch.Tensor.norm", "torch.functional.norm"),
     normalize=_normal_norm,
-    autocast="float32",
     type=_norm_type,
     expand=norm_expand,
     by_value=("p",),
@@ -557,7 +568,6 @@ for _name, _scan in (("cumsum", Scan("sum")), ("cumprod", Scan("prod"))):
         type=_scan_type,
         normalize=_scan_dim,
         lower=_scan,
-        autocast="float32",
         vjp=reductions.CUMSUM if _name == "cumsum" else None,
     )
 for _name in ("cummax", "cummin"):
@@ -579,18 +589,4 @@ op(
     spellings=("torch.Tensor.logcumsumexp",),
     normalize=_scan_dim,
     type=lambda cx, x, dim: new(cx, tensor(x), tensor(x).shape),
-)
-
-
-def _recurrence_type(cx: TypeContext, factors: Any, terms: Any) -> TensorType:
-    a, b = tensor(factors), tensor(terms)
-    cx.require(all_of(*map(eq, a.shape, b.shape)), "linear_recurrence: shapes differ")
-    return new(cx, b, b.shape)
-
-
-op(
-    "linear_recurrence",
-    "factors, terms",
-    torch="anyshape.eager.linear_recurrence",
-    type=_recurrence_type,
 )

@@ -57,7 +57,16 @@ RANKS: Mapping[str, tuple[tuple[int, ...] | None, ...]] = MappingProxyType(
         "addr": ((0, 1, 2), (1,), (1,)),
         "addmv": ((0, 1), (2,), (1,)),
         "addbmm": ((0, 1, 2), (3,), (3,)),
+        **dict.fromkeys(("tril", "triu"), (tuple(range(2, 65)),)),
         "trace": ((2,),),
+        "group_norm": (tuple(range(2, 65)),),
+        "patches": ((3, 4),),
+        **{
+            f"adaptive_{kind}_pool{n}d": ((n + 1, n + 2),)
+            for kind in ("avg", "max")
+            for n in (1, 2, 3)
+        },
+        **dict.fromkeys(("split", "chunk", "unbind"), (tuple(range(1, 65)),)),
         "diag": ((1, 2),),
         "linear": (None, (1, 2)),
         "bilinear": (None, None, (3,), (1,)),

@@ -16,7 +16,7 @@ from anyshape.ops import write_back
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import Shape, contiguous_strides, numel, view_strides
 from anyshape.ops.rules import dim_of, tensor
-from anyshape.ops.table import View, op
+from anyshape.ops.table import OneByOne, View, op
 from anyshape.ops.view import Index, Normal, sequence, viewed
 from anyshape.symbolic import Dim, Expr, eq, floordiv, mod, ne
 
@@ -127,19 +127,19 @@ def _is_dtype(size: Arg) -> bool:
 
 def linear(at: Sequence[Dim], shape: Sequence[Dim]) -> Dim:
     """The row-major number of the element at an index."""
-    place: Dim = 0
+    position: Dim = 0
     for i, size in zip(at, shape, strict=True):
-        place = place * size + i
-    return place
+        position = position * size + i
+    return position
 
 
-def delinear(place: Dim, shape: Sequence[Dim]) -> Index:
+def delinear(position: Dim, shape: Sequence[Dim]) -> Index:
     """The index of the element with a row-major number."""
     index: list[Dim] = []
     for size in reversed(shape[1:]):
-        index.append(mod(place, size))
-        place = floordiv(place, size)
-    return (place, *reversed(index)) if shape else ()
+        index.append(mod(position, size))
+        position = floordiv(position, size)
+    return (position, *reversed(index)) if shape else ()
 
 
 def _groups(cx: TypeContext, a: Shape, b: Shape) -> list[tuple[list[int], list[int]]]:
@@ -172,9 +172,9 @@ def _is_factor(small: Dim, large: Dim) -> bool:
 def _reshape_index(cx: TypeContext, at: Index, t: TensorType, shape: Shape) -> Index:
     index: dict[int, Dim] = {}
     for mine, theirs in _groups(cx, t.shape, shape):
-        place = linear([at[i] for i in theirs], [shape[i] for i in theirs])
+        position = linear([at[i] for i in theirs], [shape[i] for i in theirs])
         sizes = [t.shape[i] for i in mine]
-        index.update(zip(mine, delinear(place, sizes), strict=True))
+        index.update(zip(mine, delinear(position, sizes), strict=True))
     return tuple(0 if t.shape[i] == 1 else index[i] for i in range(t.rank))
 
 
@@ -182,6 +182,7 @@ op(
     "reshape",
     "input, shape",
     torch="torch.reshape",
+    one_by_one=OneByOne(1, "method"),
     type=_reshape_type,
     lower=View(_reshape_index),
     normalize=_normal_reshape,
@@ -195,6 +196,7 @@ op(
     "view",
     "input, size",
     torch="torch.Tensor.view",
+    one_by_one=OneByOne(1, "method"),
     type=_view_type,
     overload=lambda x, size: "view_dtype" if _is_dtype(size) else None,
     normalize=_normal_reshape,
@@ -270,9 +272,10 @@ def _flat_shape(shape: Shape, start: Arg, end: Arg) -> Shape:
 
 
 def _flatten_row(x: Any, start: Arg, end: Arg) -> str | None:
-    """One dimension is flat already."""
+    """One dimension is flat already; of no dimension there are two names."""
     rank = tensor(x).rank
-    return "flat" if rank and dim_of(start, rank) == dim_of(end, rank) else None
+    first, last = dim_of(start, rank or 1), dim_of(end, rank or 1)
+    return "flat" if rank and first == last else None
 
 
 op(
@@ -301,7 +304,7 @@ op(
     "input",
     torch="torch.ravel",
     alias="maybe",
-    views_where=write_back.reshape_is_view,
+    views_where=write_back.contiguous_is_view,
     new_view=True,
     write_back=write_back.reshaped,
     spellings=("torch.Tensor.ravel",),

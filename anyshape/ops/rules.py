@@ -19,7 +19,7 @@ from anyshape.ir.dtypes import (
     result_type,
 )
 from anyshape.ir.graph import HOST, Arg, ScalarType, TensorType, Value
-from anyshape.ir.scalars import Scalar, ScalarInput
+from anyshape.ir.scalars import SCALAR_FUNCTIONS, Scalar, ScalarInput
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import (
     Shape,
@@ -30,6 +30,14 @@ from anyshape.ops.layout import (
 from anyshape.symbolic import Dim, Expr, any_of, eq
 
 Rule: TypeAlias = Callable[..., TensorType]
+
+
+def of_numbers(function: str, *numbers: Any) -> Any:
+    """A row of ``SCALAR_FUNCTIONS`` of host numbers that makes a float: worked out where Python
+    knows them all, else computed in each call."""
+    if all(isinstance(number, (int, float)) for number in numbers):
+        return SCALAR_FUNCTIONS[function][0](*numbers)
+    return Scalar("float", function, numbers)
 
 
 def is_tensor(arg: object) -> bool:
@@ -85,10 +93,10 @@ def device_of(tensors: Sequence[TensorType]) -> str:
     device = tensors[0].device
     if len(tensors) == 1 or all(t.device == device for t in tensors):
         return device
-    placed = {t.device for t in tensors if t.shape or t.device != HOST}
-    if len(placed) > 1:
-        raise OpError(f"Expected all tensors to be on the same device, found {sorted(placed)}")
-    return placed.pop() if placed else device
+    devices = {t.device for t in tensors if t.shape or t.device != HOST}
+    if len(devices) > 1:
+        raise OpError(f"Expected all tensors to be on the same device, found {sorted(devices)}")
+    return devices.pop() if devices else device
 
 
 def pointwise_type(

@@ -1,4 +1,4 @@
-"""Writing at places that tensors hold, or in slices: functional forms, each a new tensor.
+"""Writing at positions that tensors hold, or in slices: functional forms, each a new tensor.
 
 Core rows: scatter, scatter_reduce, index_put and index_add. Reading is in ``index.py``, in-place
 rows are in ``inplace.py``.
@@ -24,11 +24,11 @@ from anyshape.ops.index import (
     mask_overload,
     normal_index,
     of_scalars,
-    require_places,
+    require_positions,
     require_within,
     unmasked,
 )
-from anyshape.ops.layout import numel
+from anyshape.ops.layout import dense_order, numel, preserved_strides
 from anyshape.ops.rules import (
     contiguous_like,
     dim_of,
@@ -55,11 +55,11 @@ def _scatter_type(
     t = tensor(x)
     if is_tensor(src) and tensor(src).dtype is not t.dtype:
         raise OpError("scatter(): Expected self.dtype to be equal to src.dtype")
-    places = tensor(index)
-    require_places(cx, places, "scatter")
-    require_within(cx, places, t, dim, "scatter")
+    positions = tensor(index)
+    require_positions(cx, positions, "scatter")
+    require_within(cx, positions, t, dim, "scatter")
     if is_tensor(src):
-        require_within(cx, places, tensor(src), -1, "scatter")
+        require_within(cx, positions, tensor(src), -1, "scatter")
     return new(cx, t, t.shape)
 
 
@@ -104,6 +104,7 @@ op(
 op(
     "scatter_add",
     "input, dim, index, src",
+    scatters=True,
     torch="torch.scatter_add",
     vjp=gradients.SCATTER_ADD,
     spellings=("torch.Tensor.scatter_add",),
@@ -188,14 +189,14 @@ op(
 def _indexed_source_type(
     cx: TypeContext, x: Any, dim: int, index: Any, source: Any, **kwargs: Arg
 ) -> TensorType:
-    """As the input; the source is as the input with as many places in ``dim`` as the index."""
-    t, places, given = tensor(x), tensor(index), tensor(source)
+    """As the input; the source is as the input with as many positions in ``dim`` as the index."""
+    t, positions, given = tensor(x), tensor(index), tensor(source)
     if given.dtype is not t.dtype:
         raise OpError("self and source are expected to have the same dtype")
     shape, source_shape = t.shape or (1,), given.shape or (1,)
-    if places.rank > 1 or len(shape) != len(source_shape):
+    if positions.rank > 1 or len(shape) != len(source_shape):
         raise OpError("the index must be a vector, and the source of the rank of the input")
-    length = places.shape[0] if places.shape else 1
+    length = positions.shape[0] if positions.shape else 1
     expected = (*shape[:dim], length, *shape[dim + 1 :])
     require_sizes(cx, source_shape, expected, "the source does not have the shape of the slice")
     return contiguous_like(0)(cx, x)
@@ -225,6 +226,7 @@ op(
 op(
     "index_copy",
     "input, dim, index, source",
+    scatters=True,
     torch="torch.index_copy",
     vjp="expansion",
     spellings=("torch.Tensor.index_copy",),
@@ -263,12 +265,12 @@ def _index_put_type(
     """As the input; the values broadcast to what the indices show of it."""
     if is_tensor(values) and tensor(values).dtype is not tensor(x).dtype:
         raise OpError("Index put requires the source and destination dtypes match")
-    place = index_type(cx, x, indices).shape
+    position = index_type(cx, x, indices).shape
     given = tensor(values).shape if is_tensor(values) else ()
     text = "shape mismatch: value tensor cannot be broadcast to the indexing result"
-    if len(given) > len(place):
+    if len(given) > len(position):
         raise OpError(text)
-    for size, wanted in zip(reversed(given), reversed(place)):
+    for size, wanted in zip(reversed(given), reversed(position)):
         if size is not wanted and size != 1:
             cx.require(any_of(eq(size, 1), eq(size, wanted)), text)
     return like(0)(cx, x)
@@ -316,14 +318,22 @@ def _masked_index_put_expand(
     b: Any, x: Any, indices: Any, values: Any, accumulate: Any = False
 ) -> Any:
     mask = filled_mask(b, x, indices, values, accumulate)
-    if mask is not None:
-        return b.masked_fill(x, mask, one_number(b, values))
-    return b.index_put(x, unmasked(b, x, indices), values, accumulate)
+    if mask is None:
+        return b.index_put(x, unmasked(b, x, indices), values, accumulate)
+    made = b.masked_fill(x, mask, one_number(b, values))  # which is row-major
+    strides = preserved_strides(b.cx, tensor(x))
+    order = dense_order(made.shape, strides)
+    if made.type.strides == strides or order is None:
+        return made
+    outermost = order[::-1]
+    dense = b.clone(b.permute(made, outermost), memory_format="contiguous_format")
+    return b.permute(dense, tuple(map(outermost.index, range(len(outermost)))))
 
 
 op(
     "masked_index_put",
     "input, indices, values, accumulate=False",
+    scatters=True,
     inline=True,
     torch="anyshape.eager.masked_index_put",
     expand=_masked_index_put_expand,
@@ -331,8 +341,8 @@ op(
 
 
 def _select_scatter(b: Any, x: Any, src: Any, dim: int, index: Any) -> Any:
-    place = b.arange(x.shape[dim], 0, 1, int64, x.type.device)
-    here = b.reshape(b.eq(place, index), (-1, *(1,) * (len(x.shape) - dim - 1)))
+    position = b.arange(x.shape[dim], 0, 1, int64, x.type.device)
+    here = b.reshape(b.eq(position, index), (-1, *(1,) * (len(x.shape) - dim - 1)))
     return b.where(here, b.unsqueeze(_in_dtype_of(b, x, src), dim), x)
 
 
@@ -372,8 +382,8 @@ def _slice_written(
         spread = b.pad(src, _pads(rank, dim, start, size - start - length), 0)
     else:
         inside = b.logical_and(inside, b.eq(b.remainder(offset, step), 0))
-        places = b.clamp(b.floor_divide(offset, step), 0, length)
-        spread = b.index_select(b.pad(src, _pads(rank, dim, 0, 1), 0), dim, places)
+        positions = b.clamp(b.floor_divide(offset, step), 0, length)
+        spread = b.index_select(b.pad(src, _pads(rank, dim, 0, 1), 0), dim, positions)
     return b.where(b.reshape(inside, (size, *(1,) * (rank - dim - 1))), spread, x)
 
 
@@ -414,6 +424,7 @@ def _masked_scatter_type(cx: TypeContext, x: Any, mask: Any, source: Any) -> Ten
 op(
     "masked_scatter",
     "input, mask, source",
+    scatters=True,
     torch="torch.masked_scatter",
     spellings=("torch.Tensor.masked_scatter",),
     type=_masked_scatter_type,

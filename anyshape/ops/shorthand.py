@@ -30,6 +30,7 @@ op(
     spellings=("torch.Tensor.cross",),
     inline=True,
     expand=_cross_expand,
+    vjp="expansion",
 )
 op(
     "diagflat",
@@ -39,6 +40,7 @@ op(
     inline=True,
     expand=lambda b, x, offset=0: b.diag_embed(b.reshape(x, (-1,)), offset),
     by_value=("offset",),
+    vjp="expansion",
 )
 
 
@@ -83,6 +85,7 @@ op(
     torch="torch.cumulative_trapezoid",
     inline=True,
     expand=_cumulative_trapezoid,
+    vjp="expansion",
 )
 
 
@@ -94,7 +97,14 @@ def _angle_expand(b: Any, x: Any) -> Any:
     return b.where(b.isnan(real), real, b.where(b.lt(real, 0), half_turn, none))
 
 
-op("angle", "input", torch="torch.angle", spellings=("torch.Tensor.angle",), expand=_angle_expand)
+op(
+    "angle",
+    "input",
+    torch="torch.angle",
+    spellings=("torch.Tensor.angle",),
+    expand=_angle_expand,
+    vjp="expansion",
+)
 
 
 def _mvlgamma_expand(b: Any, x: Any, p: Any) -> Any:
@@ -114,4 +124,5 @@ op(
     type=lambda cx, x, p: new(cx, tensor(x), tensor(x).shape, floated(cx, (x,))),
     spellings=("torch.Tensor.mvlgamma", "torch.special.multigammaln"),
     expand=_mvlgamma_expand,
+    vjp="expansion",
 )

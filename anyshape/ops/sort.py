@@ -63,6 +63,7 @@ op(
     torch="torch.msort",
     spellings=("torch.Tensor.msort",),
     expand=lambda b, x: b.sort(x, 0)[0],
+    vjp="expansion",
 )
 
 
@@ -254,7 +255,6 @@ op(
     spellings=("torch.functional.cdist",),
     type=_cdist_type,
     lower=Extern("torch.cdist"),
-    autocast="float32",
     by_value=("p",),
 )
 
@@ -286,4 +286,5 @@ op(
     spellings=("torch.Tensor.diff",),
     expand=_diff_expand,
     by_value=("n",),
+    vjp="expansion",
 )

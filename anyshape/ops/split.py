@@ -211,26 +211,26 @@ op(
 )
 
 
-def _tensor_split_expand(b: Any, x: Any, places: Any, dim: Arg = 0) -> tuple[Any, ...]:
+def _tensor_split_expand(b: Any, x: Any, positions: Any, dim: Arg = 0) -> tuple[Any, ...]:
     cx, d = b.cx, dim_of(dim, tensor(x).rank)
     size = x.shape[d]
-    if is_tensor(places) and len(places.shape) == 1:
-        count = _piece_count(cx, places.shape[0] + 1) - 1
-        places = tuple(b.item(b.select(places, 0, i)).type.expr for i in range(count))
-    if isinstance(places, tuple):
-        ends = [*(_clamped(cx, p, size) for p in places), size]
+    if is_tensor(positions) and len(positions.shape) == 1:
+        count = _piece_count(cx, positions.shape[0] + 1) - 1
+        positions = tuple(b.item(b.select(positions, 0, i)).type.expr for i in range(count))
+    if isinstance(positions, tuple):
+        ends = [*(_clamped(cx, p, size) for p in positions), size]
         starts = [0, *ends[:-1]]
         return tuple(b.slice(x, d, s, _beyond(cx, s, e), 1) for s, e in zip(starts, ends))
-    if not isinstance(places, int):
+    if not isinstance(positions, int):
         raise NoRow("data decides the number of pieces")
-    lengths = tuple(floordiv(size + places - 1 - i, places) for i in range(places))
+    lengths = tuple(floordiv(size + positions - 1 - i, positions) for i in range(positions))
     return _pieces_expand(b, x, lengths, d)
 
 
-def _clamped(cx: TypeContext, place: Any, size: Dim) -> Dim:
+def _clamped(cx: TypeContext, position: Any, size: Dim) -> Dim:
     """An end of a slice, counted from 0, within the size."""
-    place = cx.from_zero(place, size)
-    low = place if cx.known(ge(place, 0)) else maximum(place, 0)
+    position = cx.from_zero(position, size)
+    low = position if cx.known(ge(position, 0)) else maximum(position, 0)
     return low if cx.known(le(low, size)) else minimum(low, size)
 
 
@@ -249,6 +249,7 @@ op(
     alias="view",
     inline=True,
     counted=True,
+    vjp="expansion",
 )
 
 

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
 from anyshape.ir.graph import Arg, Node, TensorType, Value
-from anyshape.symbolic import Dim
+from anyshape.symbolic import Condition, Dim, Facts
 
 TypeRule: TypeAlias = Callable[..., "TensorType | tuple[TensorType, ...]"]
-AutocastClass = Literal["lower", "float32", "promote"]
 Compute = Literal["result", "promoted", "own"]
 Combine = Literal["sum", "prod", "max", "min", "any", "all", "argmax", "argmin"]
 
@@ -117,7 +116,7 @@ class Signature:
 @dataclass(frozen=True, slots=True)
 class Pointwise:
     """``body(b, *args, **kwargs)`` computes one element from the elements at the same (broadcast)
-    place.
+    position.
 
     ``b`` has one method for each scalar operator (``anyshape.ir.loops.SCALAR_OPS``). ``args`` and
     ``kwargs`` are the node's, each tensor replaced by its element; numbers, ``None`` and text stay
@@ -161,7 +160,7 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Structural:
-    """A core row whose elements are others' or numbers, chosen by place."""
+    """A core row whose elements are others' or numbers, chosen by position."""
 
     form: Form
 
@@ -178,10 +177,10 @@ WriteMode = Literal["set", "sum", "prod", "max", "min"]
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """A copy of the first operand, then writes in order at places that data decides; later ones
+    """A copy of the first operand, then writes in order at positions that data decides; later ones
     win, as in a loop.
 
-    ``targets``: row parameters ``(x, dim, index, source)`` with a place for each element of the
+    ``targets``: row parameters ``(x, dim, index, source)`` with a position for each element of the
     source (``elements``) or for each of its rows along ``dim`` (``rows``), or ``(x, indices,
     values)`` (``indices``). ``mode(node)``: how a written element is combined with what is there;
     None where the node cannot be done as writes in order.
@@ -232,6 +231,10 @@ class Nested:
 
 Range: TypeAlias = tuple[Dim, Dim]  # least and greatest, both inclusive
 RangeOf: TypeAlias = Callable[[Arg], "Range | None"]
+Content: TypeAlias = Dim | Condition | bool
+Operands: TypeAlias = Sequence[Dim | None]
+Keywords: TypeAlias = Mapping[str, Any]
+ContentRule: TypeAlias = Callable[[Facts | None, Operands, Keywords], Content | None]
 RangeRule: TypeAlias = Callable[[RangeOf, Node, int], "Range | None"]
 
 
@@ -259,6 +262,24 @@ Lowering: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True)
+class OneByOne:
+    """From which position on torch takes the items of one parameter one by one, as in
+    ``zeros(2, 3)``: every callable of the row, its method alone, or only where there are several.
+    """
+
+    position: int
+    by: Literal["any", "method", "several"] = "any"
+
+    def given(self, args: tuple[Any, ...], *, is_method: bool) -> tuple[Any, ...]:
+        """The arguments with those items in one tuple: ``(x, 2, 3)`` is ``(x, (2, 3))``."""
+        may = {"any": True, "method": is_method, "several": len(args) > 1}[self.by]
+        here = self.position
+        if may and len(args) > here and not isinstance(args[here], (tuple, list)):
+            return (*args[:here], tuple(args[here:]))
+        return args
+
+
+@dataclass(frozen=True, slots=True)
 class OpDef:
     """A row of the table. See ``op`` for the fields."""
 
@@ -277,6 +298,7 @@ class OpDef:
     alias: Literal["none", "view", "maybe"] = "none"
     views_where: Callable[[Any, Node], bool] | None = None
     new_view: bool = False
+    image_order: str | None = None
     keeps_elements: bool = False
     costly: bool = False
     wide_numbers: frozenset[int | str] = frozenset()
@@ -286,7 +308,6 @@ class OpDef:
     range: RangeRule | None = None
     write_back: Callable[..., Value] | None = None
     part: Callable[..., Any] | None = None
-    autocast: AutocastClass | None = None
     differentiable: bool = True
     vjp: Vjp | None = None
     by_value: tuple[str, ...] = ()
@@ -297,6 +318,9 @@ class OpDef:
     raises: bool = False
     refuses: Callable[..., Any] | None = None
     guessed: bool = False
+    one_by_one: OneByOne | None = None
+    scatters: bool = False
+    holds: ContentRule | None = None
 
     @property
     def resource(self) -> Resource | None:
@@ -343,12 +367,13 @@ def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     for these arguments, which leaves the node to eager torch. ``alias``: the result views the first
     argument always (``view``) or depending on its layout (``maybe``, then ``views_where(cx, node)``
     says when, if it can be said; without a copy the result is the argument itself, or, with
-    ``new_view``, another object). ``keeps_elements``: a result of its argument's type has its
-    argument's elements. ``costly``: an element is cheaper to keep and load than to compute once for
+    ``new_view``, another object). ``image_order``: the parameter, an image or several, in whose
+    order of dimensions the results lie, channels innermost or not.
+    ``keeps_elements``: a result of its argument's type has its argument's elements.
+    ``costly``: an element is cheaper to keep and load than to compute once for
     each reader. ``write_back`` (``write_back.py``) and ``part`` (``parts.py``) say which
-    elements of the argument those of the view are. ``autocast``: the class of
-    operators that autocast puts it in. What touches a ``resource`` is never removed or merged, and
-    stays in order with others that do.
+    elements of the argument those of the view are. What touches a ``resource`` is never removed or
+    merged, and stays in order with others that do.
     ``raises``: eager raises for some data, not only for some sizes, so that a node is kept where
     nobody reads its results. A core row is checked instead (``passes/bounds_checks.py``), a library
     checks by itself; so it does where sizes or options are not as it wants them, ``raises`` or not.
@@ -369,6 +394,10 @@ def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     ``range(range_of, node, position)``: within which a result's integers lie, where the
     operands' tell it (``ranges.py``).
     ``guessed``: its types come from samples and are tested at each call.
+    ``holds(facts, operands, kwargs)``: the size or the condition that a result without dimensions
+    holds, where its operands are sizes or hold some (``ranges.py``).
+    ``one_by_one``: torch takes the items of one parameter one by one as well. ``scatters``: eager's
+    may write an element before it has read all, as those with ``Scatter`` do.
     """
     row = OpDef(name, Signature.parse(signature), torch, **rest)
     add_row(row)

@@ -11,7 +11,7 @@ from typing import Any
 
 from anyshape.ir.dtypes import REAL_OF_COMPLEX, bool_
 from anyshape.ir.graph import Arg, TensorType, Value
-from anyshape.ops import parts, write_back
+from anyshape.ops import parts, ranges, write_back
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.gradients import places
 from anyshape.ops.layout import (
@@ -23,7 +23,7 @@ from anyshape.ops.layout import (
     preserved_strides,
 )
 from anyshape.ops.rules import dim_of, dims_of, same_as, sizes_of, tensor
-from anyshape.ops.table import View, op
+from anyshape.ops.table import OneByOne, View, op
 from anyshape.symbolic import (
     Dim,
     eq,
@@ -109,21 +109,22 @@ def _expanded_stride(cx: TypeContext, own: Dim, size: Dim, stride: Dim) -> Dim:
 
 def _expand_index(cx: TypeContext, at: Index, t: TensorType, shape: Shape) -> Index:
     offset = len(shape) - t.rank
-    places: list[Dim] = []
+    positions: list[Dim] = []
     for i, own in enumerate(t.shape):
         size = shape[i + offset]
         if own == size or cx.same(own, size):
-            places.append(at[i + offset])
+            positions.append(at[i + offset])
         else:
             one = own == 1 or cx.known(eq(own, 1))
-            places.append(0 if one else mod(at[i + offset], own))
-    return tuple(places)
+            positions.append(0 if one else mod(at[i + offset], own))
+    return tuple(positions)
 
 
 op(
     "expand",
     "input, size",
     torch="torch.Tensor.expand",
+    one_by_one=OneByOne(1, "method"),
     vjp=places.EXPAND,
     type=_expand_type,
     lower=View(_expand_index),
@@ -136,6 +137,7 @@ op(
     "broadcast_to",
     "input, size",
     torch="torch.broadcast_to",
+    one_by_one=OneByOne(1, "method"),
     vjp=places.EXPAND,
     spellings=("torch.Tensor.broadcast_to",),
     normalize=_normal_expand,
@@ -259,10 +261,10 @@ def _normal_select(cx: TypeContext, x: Any, dim: Arg, index: Arg) -> Normal:
 def element_of(cx: TypeContext, index: Any, size: Dim) -> Dim:
     """The index counted from 0, required to lie within the size."""
     text = f"index {index} is out of bounds for dimension with size {size}"
-    place = cx.from_zero(index, size)
-    cx.require(ge(place, 0), text)
-    cx.require(lt(place, size), text)
-    return place
+    position = cx.from_zero(index, size)
+    cx.require(ge(position, 0), text)
+    cx.require(lt(position, size), text)
+    return position
 
 
 def _select_type(cx: TypeContext, x: Any, dim: int, index: Dim) -> TensorType:
@@ -348,6 +350,7 @@ op(
     "flip",
     "input, dims",
     torch="torch.flip",
+    one_by_one=OneByOne(1, "method"),
     vjp=places.FLIP,
     type=_flip_type,
     normalize=_normal_dims,
@@ -359,6 +362,7 @@ op(
     torch="torch.fliplr",
     spellings=("torch.Tensor.fliplr",),
     expand=lambda b, x: b.flip(x, (1,)),
+    vjp="expansion",
 )
 op(
     "flipud",
@@ -366,6 +370,7 @@ op(
     torch="torch.flipud",
     spellings=("torch.Tensor.flipud",),
     expand=lambda b, x: b.flip(x, (0,)),
+    vjp="expansion",
 )
 
 
@@ -402,8 +407,8 @@ def _diagonal_index(
     cx: TypeContext, at: Index, t: TensorType, offset: int, dim1: int, dim2: int
 ) -> Index:
     rest = iter(at)
-    places = {dim1: at[-1] + max(-offset, 0), dim2: at[-1] + max(offset, 0)}
-    return tuple(places[d] if d in places else next(rest) for d in range(t.rank))
+    positions = {dim1: at[-1] + max(-offset, 0), dim2: at[-1] + max(offset, 0)}
+    return tuple(positions[d] if d in positions else next(rest) for d in range(t.rank))
 
 
 op(
@@ -415,7 +420,7 @@ op(
     normalize=_normal_diagonal,
     lower=View(_diagonal_index),
     alias="view",
-    write_back=write_back.by_places,
+    write_back=write_back.by_positions,
     by_value=("offset",),
 )
 
@@ -516,6 +521,7 @@ for _name, _torch, _spellings in (
         part=parts.same,
         keeps_elements=True,
         differentiable=_name == "alias",
+        holds=ranges.content if _name == "alias" else None,
     )
 
 

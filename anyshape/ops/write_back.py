@@ -7,11 +7,13 @@ gives a view: the column ``views_where``.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from anyshape.ir.dtypes import int64
 from anyshape.ir.graph import Arg, Node, TensorType, Value
 from anyshape.ops.build import Builder
-from anyshape.ops.context import TypeContext
-from anyshape.ops.layout import is_contiguous, numel, view_strides
+from anyshape.ops.context import TypeContext, Undecided
+from anyshape.ops.layout import contiguous_strides, is_contiguous, numel, view_strides
 from anyshape.ops.rules import dim_of, dims_of, size_of
 from anyshape.symbolic import Dim, ge
 
@@ -37,7 +39,13 @@ def _argument(node: Node, index: int, name: str) -> Arg:
 
 
 def reshaped(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
-    return b.call("reshape", new, parent.shape)
+    try:
+        made: Value = b.call("reshape", new, parent.shape)
+    except Undecided:  # which has as many elements: the other way round it was required
+        strides = contiguous_strides(b.cx, parent.shape)
+        kind = replace(new.tensor, shape=parent.shape, strides=strides)
+        made = b.append("reshape", (new, parent.shape), {}, (kind,))
+    return made
 
 
 def permuted(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
@@ -70,18 +78,18 @@ def expanded(b: Builder, parent: Value, new: Value, node: Node, position: int) -
     return b.call("reshape", new, parent.shape) if lead else new
 
 
-def by_places(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
+def by_positions(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
     """The same view of the elements' numbers says where each element goes."""
     count = numel(parent.shape)
     numbers = b.call("arange", count, 0, 1, int64, parent.tensor.device)
-    places = b.call(
+    positions = b.call(
         node.op, b.call("reshape", numbers, parent.shape), *node.args[1:], **node.kwargs
     )
-    if isinstance(places, tuple):
-        places = places[position]
+    if isinstance(positions, tuple):
+        positions = positions[position]
     flat = (numel(new.shape),)
     whole, part = b.call("reshape", parent, (count,)), b.call("reshape", new, flat)
-    made = b.call("index_put", whole, (b.call("reshape", places, flat),), part, False)
+    made = b.call("index_put", whole, (b.call("reshape", positions, flat),), part, False)
     return b.call("reshape", made, parent.shape)
 
 
@@ -89,11 +97,11 @@ def unfolded(b: Builder, parent: Value, new: Value, node: Node, position: int) -
     size, step = node.args[2:4]
     if not b.cx.known(ge(size_of(step), size_of(size))):
         raise WrittenThrough("a write through windows that overlap cannot be undone")
-    return by_places(b, parent, new, node, position)
+    return by_positions(b, parent, new, node, position)
 
 
 def strided(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
-    """Places in memory, where no element is written twice."""
+    """Positions in memory, where no element is written twice."""
     size, stride = node.args[1:3]
     assert isinstance(size, tuple) and isinstance(stride, tuple)
     reach: Dim = 1
@@ -101,9 +109,9 @@ def strided(b: Builder, parent: Value, new: Value, node: Node, position: int) ->
         if count == 1:
             continue
         if not b.cx.known(ge(step, reach)):
-            raise WrittenThrough("a write to places that may overlap cannot be undone")
+            raise WrittenThrough("a write to positions that may overlap cannot be undone")
         reach = reach + step * (count - 1)
-    return by_places(b, parent, new, node, position)
+    return by_positions(b, parent, new, node, position)
 
 
 def selected(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
@@ -112,6 +120,9 @@ def selected(b: Builder, parent: Value, new: Value, node: Node, position: int) -
 
 def sliced(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
     _, dim, start, length, step = node.args
+    assert isinstance(dim, int)
+    if start == 0 and step == 1 and length == parent.shape[dim]:
+        return new
     return b.call("slice_written", parent, new, dim, start, length, step)
 
 

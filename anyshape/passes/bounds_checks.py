@@ -24,7 +24,7 @@ from anyshape.passes.rebuild import Reader, Rebuilding, rebuild
 from anyshape.symbolic import Condition, Dim, Expr, ge, le
 
 
-def check_places(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
+def check_bounds(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """The graph with a check before each read or write at indices that data decides."""
     reader = Reader.of(graph)
     builder = Builder(reader.cx, ops)

@@ -155,5 +155,5 @@ def check_false(b: Builder, bad: Value) -> None:
 
 def _maker(value: Value, out: Rebuilding, start: int) -> int | None:
     """Where the node is that makes the value, if it came after ``start``."""
-    places = range(len(out.nodes) - 1, start - 1, -1)
-    return next((i for i in places if value in out.nodes[i].outputs), None)
+    positions = range(len(out.nodes) - 1, start - 1, -1)
+    return next((i for i in positions if value in out.nodes[i].outputs), None)

@@ -16,25 +16,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, map_values
+from anyshape.ir.graph import Arg, Graph, Node, TensorType, Type, Value, map_values
 from anyshape.ops.build import Builder
-from anyshape.ops.context import TypeContext
+from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
 from anyshape.ops.table import OpDef
 from anyshape.ops.write_back import WrittenThrough
+from anyshape.passes.nested_writes import ASSIGN, ASSIGN_DATA, assigns_inside, commit_behind
 from anyshape.passes.rebuild import Reader
-
-ASSIGN, ASSIGN_DATA = "assign", "assign_data"
 
 
 def functionalize(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """The graph without in-place operators; the same graph where there were none."""
-    if not any(node.op in ops and ops[node.op].mutates for node in graph.nodes):
+    if not any(_writes(node, ops) for node in graph.nodes):
         return graph
     reader = Reader.of(graph)
     builder = Builder(reader.cx, ops)
     builder.reserve(value.name for node in graph.nodes for value in node.outputs)
     builder.reserve(entry.value.name for entry in graph.inputs)
     return _Functionalizer(graph, ops, builder, reader).run()
+
+
+def _writes(node: Node, ops: Mapping[str, OpDef]) -> bool:
+    return (node.op in ops and bool(ops[node.op].mutates)) or assigns_inside(node)
 
 
 @dataclass(slots=True, eq=False)
@@ -76,11 +79,22 @@ class _Functionalizer:
         if row is not None and row.mutates:
             self._write(node, row)
             return
+        if node.regions:
+            self._run_regions(node)
+            return
         source = node.args[0] if node.args else None
         if isinstance(source, Value) and views_its_argument(self.builder.cx, node, row):
             source = self._target(source)
             for output in node.outputs:
                 self.views[output] = _View(source, node)
+            if self.version.get(self._base(source), 0):
+                self._refuse_hidden_memory(node)
+            current = self._current(source)
+            if current.type != source.type:
+                version = self.version[self._base(source)]
+                for output, made in zip(node.outputs, self._over(node, current), strict=True):
+                    self.fresh[output] = (version, made)
+                return
         draws = row is not None and row.random
         self.builder.nodes.append(self._reading(node, self._laid_as_typed if draws else None))
         for output in node.outputs:
@@ -105,7 +119,10 @@ class _Functionalizer:
         if row.functional is None:
             raise WrittenThrough(f"{row.name} writes in place and has no functional row")
         reading = self._reading(node)
-        result = self.builder.call(row.functional, *reading.args, **reading.kwargs)
+        try:
+            result = self.builder.call(row.functional, *reading.args, **reading.kwargs)
+        except NoRow as missing:  # of complex numbers, for one
+            raise WrittenThrough(str(missing)) from missing
         bound = dict(zip((p.name for p in row.signature.parameters), node.args, strict=False))
         target = bound[row.mutates[0]]
         assert isinstance(target, Value)
@@ -113,6 +130,13 @@ class _Functionalizer:
         self._assign(target, self._as_type(result, target))
         for output in node.outputs:
             self.same[output] = target
+
+    def _run_regions(self, node: Node) -> None:
+        """What regions read lies as their inputs' types say; what they write is written here."""
+        made, written = commit_behind(node, self.builder.fresh_name)
+        self.builder.nodes.append(self._reading(made, self._laid_as_typed))
+        for target, contents in written:
+            self._assign(self._target(target), contents)
 
     def _as_type(self, value: Value, target: Value) -> Value:
         """In-place operators keep their target's dtype and shape."""
@@ -143,16 +167,42 @@ class _Functionalizer:
         if self.fresh.get(value, (-1, value))[0] == version:
             return self.fresh[value][1]
         view = self.views[value]
+        self._refuse_hidden_memory(view.node)
         again = self._apply(view.node, self._current(view.parent), value)
         self.fresh[value] = (version, again)
         return again
 
     def _apply(self, node: Node, source: Value, output: Value) -> Value:
+        return self._over(node, source)[node.outputs.index(output)]
+
+    def _over(self, node: Node, source: Value) -> tuple[Value, ...]:
         """The view once more, over another source."""
         args = (source, *(map_values(arg, self._current) for arg in node.args[1:]))
         types = tuple(value.type for value in node.outputs)
-        made = self.builder.append(node.op, args, node.kwargs, types, single=False)
-        return made[node.outputs.index(output)]
+        before = node.args[0]
+        if isinstance(before, Value) and source.type != before.type:
+            types = self._types_over(node, args, types)
+        made: tuple[Value, ...] = self.builder.append(
+            node.op, args, node.kwargs, types, single=False
+        )
+        return made
+
+    def _refuse_hidden_memory(self, node: Node) -> None:
+        """A view that no index map describes may show memory beside its argument."""
+        row = self.ops[node.op]
+        if row.alias == "view" and row.lower is None and row.write_back is None:
+            raise WrittenThrough(f"{row.name} of what is written shows what lies around it")
+
+    def _types_over(
+        self, node: Node, args: tuple[Arg, ...], types: tuple[Type, ...]
+    ) -> tuple[Type, ...]:
+        """The types of a view of what lies in memory otherwise; as they were, where such a view
+        would need facts that nobody has: then it is no view of memory, but an index."""
+        try:
+            made = self.builder.type_of(self.ops[node.op], args, node.kwargs)
+        except (OpError, Undecided):
+            return types
+        return made if isinstance(made, tuple) else (made,)
 
     def _assign(self, target: Value, new: Value) -> None:
         """``target`` (a view chain) now holds ``new``: the base gets a new version."""
@@ -213,23 +263,28 @@ class _Functionalizer:
         whole = len(source.shape) == len(target.shape) and all(same(a, b) for a, b in pairs)
         return source if whole else target
 
-    def _view_nodes(self) -> dict[Value, Value]:
-        """What each view in the graph being written views."""
-        found: dict[Value, Value] = {}
+    def _view_nodes(self) -> dict[Value, tuple[Value, ...]]:
+        """What each value in the graph being written may be a view of, or may be: regions may give
+        back what they are handed."""
+        found: dict[Value, tuple[Value, ...]] = {}
         for node in self.builder.nodes:
             row = self.ops.get(node.op)
-            source = node.args[0] if node.args else None
-            if row is not None and row.alias != "none" and isinstance(source, Value):
-                found.update(dict.fromkeys(node.outputs, source))
+            if node.regions:
+                found.update(dict.fromkeys(node.outputs, node.read))
+            elif row is not None and row.alias != "none" and node.read:
+                found.update(dict.fromkeys(node.outputs, node.read[:1]))
         return found
 
     def _independent(
-        self, value: Value, written: list[Value], views: Mapping[Value, Value]
+        self, value: Value, written: list[Value], views: Mapping[Value, tuple[Value, ...]]
     ) -> Value:
-        base = value
-        while base in views:
-            base = views[base]
-        return self.builder.call("clone", value) if base in written else value
+        reached = {value: None}
+        for base in (waiting := [value]):  # grows while it is read
+            waiting += [below for below in views.get(base, ()) if below not in reached]
+            reached |= dict.fromkeys(waiting)
+        return (
+            self.builder.call("clone", value) if not reached.keys().isdisjoint(written) else value
+        )
 
     def _output(self, value: Value) -> Value:
         """Outputs that are, or view, a written input refer to the input itself."""

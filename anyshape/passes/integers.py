@@ -11,7 +11,7 @@ machine integers would wrap. Most need no test: sizes are counts of what lies in
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from anyshape.ir.established import established
@@ -41,10 +41,12 @@ def check_integers(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     tested: set[Expr] = set()
     nodes: list[Node] = []
     known = established(graph)
+    magnitudes: dict[int, Magnitudes] = {}
     for position, node in enumerate(graph.nodes):
         facts = known.at(position)
+        magnitude = magnitudes.setdefault(id(facts), Magnitudes(facts))
         for number in _numbers_of(node, ops.get(node.op)):
-            if number not in tested and _magnitude(facts, number) > GREATEST:
+            if number not in tested and magnitude(number) > GREATEST:
                 fits = all_of(ge(number, LEAST), le(number, GREATEST))
                 if not isinstance(fits, bool) and facts.known(fits) is not True:
                     tested.add(number)
@@ -55,7 +57,7 @@ def check_integers(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
 
 
 def _numbers_of(node: Node, row: OpDef | None) -> Iterator[Expr]:
-    """Integers of which elements are made: shapes and places in views are held to by their rows."""
+    """Integers of which elements are made: shapes and offsets of views are tested by their rows."""
     if row is None or row.alias != "none":
         return
     for arg in (*node.args, *node.kwargs.values()):
@@ -76,17 +78,38 @@ def _forms(arg: Arg | Condition | bool) -> Iterator[Expr]:
             yield from _forms(condition)
 
 
-def _magnitude(facts: Facts, number: Expr) -> int:
-    """No value of the number is further from 0."""
-    parts = (abs(c) * prod(_largest(facts, a) for a in m) for m, c in number.terms.items())
-    return sum(parts, abs(number.constant))
+@dataclass(frozen=True, slots=True)
+class Magnitudes:
+    """How large numbers may be; of partial sums only what was added is looked at."""
 
+    facts: Facts
+    found: dict[Expr, int] = field(default_factory=dict)
 
-def _largest(facts: Facts, atom: Atom) -> int:
-    low, high = facts.bounds(atom.expr)
-    if low is not None and high is not None:
-        return max(-low, high)
-    if isinstance(atom, Symbol):
-        return 2**63 if atom.signed else COUNT
-    inside = (a if isinstance(a, int) else _magnitude(facts, a) for a in atom.args)
-    return max(map(abs, inside), default=COUNT)
+    def __call__(self, number: Expr) -> int:
+        """No value of the number is further from 0."""
+        made: list[Expr] = []
+        part = number
+        while part not in self.found and part.parts is not None:
+            made.append(part)
+            part = part.parts[0]
+        if part not in self.found:
+            self.found[part] = self._of_terms(part)
+        for later in reversed(made):
+            assert later.parts is not None
+            long, short, _ = later.parts
+            rest = abs(later.constant) - abs(long.constant) - abs(short.constant)
+            self.found[later] = self.found[long] + self._of_terms(short) + rest
+        return self.found[number]
+
+    def _of_terms(self, number: Expr) -> int:
+        parts = (abs(c) * prod(map(self._largest, m)) for m, c in number.terms.items())
+        return sum(parts, abs(number.constant))
+
+    def _largest(self, atom: Atom) -> int:
+        low, high = self.facts.bounds(atom.expr)
+        if low is not None and high is not None:
+            return max(-low, high)
+        if isinstance(atom, Symbol):
+            return 2**63 if atom.signed else COUNT
+        inside = (abs(a) if isinstance(a, int) else self(a) for a in atom.args)
+        return max(inside, default=COUNT)

@@ -25,7 +25,13 @@ from anyshape.ops.table import OpDef, Pointwise, Reduce
 from anyshape.passes.rebuild import Reader, Rebuilding, rebuild
 
 DTYPES: frozenset[DType] = frozenset({float32, bfloat16, float16})
-CONVOLUTIONS = frozenset({"conv2d"})
+CONVOLUTIONS: Mapping[str, int] = {
+    "conv2d": 1,
+    "conv2d_input_gradient": 1,
+    "conv2d_weight_gradient": 2,
+}
+"""How many of its first operands are images; of the two gradients the first is a cotangent."""
+WEIGHTS = frozenset({"conv2d_weight_gradient"})  # what they give is no image
 POOLS = frozenset({"max_pool2d", "torch_max_pool2d", "max_pool2d_with_indices", "avg_pool2d"})
 """Library functions whose result has its channels innermost where its image has."""
 JOINS = frozenset({"cat", "pad"})
@@ -61,7 +67,8 @@ class _Images:
                 above = self._above(node)
                 if above:
                     self.convolutions |= {node.output, *above}
-                self.origins[node.output] = frozenset((node.output,))
+                if node.op not in WEIGHTS:
+                    self.origins[node.output] = frozenset((node.output,))
             elif self.hands_on(node):
                 above = self._above(node)
                 self.origins.update(dict.fromkeys(node.outputs, above) if above else ())
@@ -77,7 +84,7 @@ class _Images:
     def images(self, node: Node) -> Iterator[Value]:
         """The operands that are images as its result is one."""
         if node.op in CONVOLUTIONS or node.op in POOLS:
-            yield from values_in(node.args[:1])
+            yield from values_in(node.args[: CONVOLUTIONS.get(node.op, 1)])
             return
         shape = None if node.op in JOINS else node.outputs[0].shape
         for value in node.inputs():
@@ -106,7 +113,7 @@ class _Images:
         return t.strides == contiguous_strides(self.cx, t.shape)
 
     def reads_any_layout(self, node: Node) -> bool:
-        """Is the node done by a generated kernel that reads elements by their place?"""
+        """Is the node done by a generated kernel that reads elements by their index?"""
         row = self.ops.get(node.op)
         return row is not None and (isinstance(row.lower, Pointwise | Reduce) or node.op in JOINS)
 

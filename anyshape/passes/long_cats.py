@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from anyshape.costs import COSTS
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value
 from anyshape.ops.build import Builder
 from anyshape.ops.layout import contiguous_strides
@@ -18,18 +19,16 @@ from anyshape.ops.table import OpDef
 from anyshape.passes.rebuild import Reader, Rebuilding, rebuild
 from anyshape.symbolic import total
 
-WIDEST_CAT = 16
-
 
 def split_long_cats(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
-    """No cat of the result has more than ``WIDEST_CAT`` parts."""
+    """No cat of the result has more parts than one kernel joins."""
     reader = Reader.of(graph)
     builder = Builder(reader.cx, ops)
     builder.reserve(value.name for node in graph.nodes for value in node.outputs)
     builder.reserve(entry.value.name for entry in graph.inputs)
 
     def split(node: Node, out: Rebuilding) -> tuple[Arg, ...]:
-        if node.op == "cat" and len(_parts(node)) > WIDEST_CAT:
+        if node.op == "cat" and len(_parts(node)) > COSTS.kernel_parts:
             builder.location, builder.modes = node.location, node.modes
             out.nodes.extend(_Tree(node, builder).nodes())
             return node.outputs
@@ -54,7 +53,7 @@ class _Tree:
     def nodes(self) -> list[Node]:
         """The levels from the parts up; the last node is the given one over the highest level."""
         level = self._alike(_parts(self.node))
-        while len(level) > WIDEST_CAT:
+        while len(level) > COSTS.kernel_parts:
             level = tuple(map(self._cat, _slices(level)))
         made = list(self.builder.nodes)
         self.builder.nodes.clear()
@@ -89,7 +88,7 @@ class _Tree:
 
 def _slices(parts: tuple[Value, ...]) -> list[tuple[Value, ...]]:
     """Neighbours together, as evenly as can be: equal numbers of parts share a kernel."""
-    count = -(-len(parts) // WIDEST_CAT)
+    count = -(-len(parts) // COSTS.kernel_parts)
     short, longer = divmod(len(parts), count)
     ends = [0]
     for n in range(count):

@@ -24,7 +24,7 @@ def escaping(graph: Graph, ops: Mapping[str, OpDef]) -> frozenset[Value]:
     return frozenset(found)
 
 
-def keep_outputs_apart(captured: Graph, final: Graph, ops: Mapping[str, OpDef]) -> Graph:
+def separate_outputs(captured: Graph, final: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """``final``, where each output that is a new object in the captured graph is one, and requires
     gradients where the captured one does (as a view of a parameter, not as what is detached)."""
     objects = _objects(captured, ops)

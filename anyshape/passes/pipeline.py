@@ -15,13 +15,13 @@ from anyshape.errors import stage_of
 from anyshape.ir.graph import Graph
 from anyshape.ir.nesting import map_regions
 from anyshape.ops.table import OpDef
-from anyshape.passes.bounds_checks import check_places
+from anyshape.passes.bounds_checks import check_bounds
 from anyshape.passes.decompose import decompose, expand_for_gradients
 from anyshape.passes.functionalize import functionalize
 from anyshape.passes.integers import check_integers
 from anyshape.passes.layouts import keep_channels_innermost
 from anyshape.passes.long_cats import split_long_cats
-from anyshape.passes.outputs import keep_outputs_apart
+from anyshape.passes.outputs import separate_outputs
 from anyshape.passes.simplify import (
     merge_equal_nodes,
     remove_dead_core_nodes,
@@ -35,7 +35,7 @@ Property: TypeAlias = Literal[
     "pure",  # no node writes; `assign` nodes at the end do
     "core",  # rows with a kernel or a library function only
     "checked",  # indices that data decides are checked
-    "apart",  # outputs that eager makes anew are objects of their own
+    "separate",  # outputs that eager makes anew are objects of their own
     "laid-out",  # layouts are chosen
 ]
 """What may hold of a graph."""
@@ -117,7 +117,7 @@ _FUNCTIONALIZE = Pass(
     _alone(functionalize),
     needs=_properties("captured"),
     gives=_properties("pure"),
-    before=_properties("core", "apart"),
+    before=_properties("core", "separate"),
 )
 _DECOMPOSE = Pass(
     "decompose",
@@ -131,7 +131,14 @@ _MERGE_EQUAL = Pass(
     "merge-equal",
     _alone(merge_equal_nodes),
     needs=_properties("core"),
-    before=_properties("apart"),
+    before=_properties("separate"),
+)
+_CHANNELS_INNERMOST = Pass(
+    "channels-innermost",
+    _alone(keep_channels_innermost),
+    needs=_properties("core"),
+    gives=_properties("laid-out"),
+    before=_properties("separate", "laid-out"),
 )
 
 INFERENCE = Pipeline(
@@ -145,19 +152,19 @@ INFERENCE = Pipeline(
             _alone(remove_dead_core_nodes),
             needs=_properties("pure", "fits"),
             ends=_properties("captured"),
-            before=_properties("apart"),
+            before=_properties("separate"),
         ),
         _DECOMPOSE,
         Pass(
             "remove-identities",
             _alone(remove_identities),
             needs=_properties("core"),
-            before=_properties("apart", "laid-out"),
+            before=_properties("separate", "laid-out"),
         ),
         _MERGE_EQUAL,
         Pass(
-            "check-places",
-            _alone(check_places),
+            "check-bounds",
+            _alone(check_bounds),
             needs=_properties("core"),
             gives=_properties("checked"),
             before=_properties("checked"),
@@ -166,30 +173,24 @@ INFERENCE = Pipeline(
             "remove-dead",
             _alone(remove_dead_nodes),
             needs=_properties("core", "checked"),
-            before=_properties("apart"),
+            before=_properties("separate"),
         ),
         Pass(
             "split-long-cats",
             _alone(split_long_cats),
             needs=_properties("core"),
-            before=_properties("apart"),
+            before=_properties("separate"),
         ),
+        _CHANNELS_INNERMOST,
         Pass(
-            "channels-innermost",
-            _alone(keep_channels_innermost),
+            "separate-outputs",
+            lambda graph, ops, captured: separate_outputs(captured, graph, ops),
             needs=_properties("core"),
-            gives=_properties("laid-out"),
-            before=_properties("apart", "laid-out"),
-        ),
-        Pass(
-            "keep-outputs-apart",
-            lambda graph, ops, captured: keep_outputs_apart(captured, graph, ops),
-            needs=_properties("core"),
-            gives=_properties("apart"),
-            before=_properties("apart"),
+            gives=_properties("separate"),
+            before=_properties("separate"),
         ),
     ),
-    goal=_properties("fits", "pure", "core", "checked", "apart"),
+    goal=_properties("fits", "pure", "core", "checked", "separate"),
 )
 
 DIFFERENTIABLE = Pipeline(
@@ -210,7 +211,7 @@ DIFFERENTIABLE = Pipeline(
 
 JOINT = Pipeline(
     "joint",
-    (_DECOMPOSE, _MERGE_EQUAL),
+    (_DECOMPOSE, _MERGE_EQUAL, _CHANNELS_INNERMOST),
     goal=_properties("core"),
     begins=_properties("fits", "pure"),
 )

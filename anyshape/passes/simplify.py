@@ -30,7 +30,8 @@ def merge_equal_nodes(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     def merge(node: Node, out: Rebuilding) -> tuple[Arg, ...]:
         if not is_pure(node, ops):
             return out.emit(node)
-        key = (node.op, _key(node.args), _key(tuple(sorted(node.kwargs.items()))))
+        kwargs = _key(tuple(sorted(node.kwargs.items())))
+        key = (node.op, _key(node.args), kwargs, _computed_again(node))
         if not returned.isdisjoint(node.outputs):
             if key in handed_out:
                 return out.emit(node)
@@ -42,6 +43,11 @@ def merge_equal_nodes(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
         return earlier
 
     return rebuild(graph, merge)
+
+
+def _computed_again(node: Node) -> int:
+    """Which checkpoint's backward computes the node again: not what the forward computes."""
+    return 0 if node.modes is None else min(node.modes.checkpoint, 0)
 
 
 def _key(arg: Arg) -> Hashable:
@@ -147,7 +153,7 @@ def _sizes_made(values: tuple[Value, ...]) -> set[Symbol]:
 def remove_identities(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """Casts to the same dtype, and views to the same shape, are their input.
 
-    A cast that is returned copies; of a view that is, ``keep-outputs-apart`` makes an object again.
+    A cast that is returned copies; of a view that is, ``separate-outputs`` makes an object again.
     """
     returned = escaping(graph, ops)
 
@@ -166,7 +172,7 @@ def remove_identities(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
 
 
 MADE_AGAIN = frozenset({"expand", "reshape"})
-"""Views whose strides are those of what ``keep-outputs-apart`` makes of a result."""
+"""Views whose strides are those of what ``separate-outputs`` makes of a result."""
 
 
 def _is_cast_or_view(row: OpDef | None) -> bool:

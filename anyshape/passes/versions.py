@@ -35,18 +35,18 @@ def moves(graph: Graph, ops: Mapping[str, OpDef]) -> Moves:
     found.read(graph, ops)
     written, given = found.written, {entry.value for entry in graph.inputs}
     inputs = {
-        place: written[entry.value] - 1
-        for place, entry in enumerate(graph.inputs)
+        position: written[entry.value] - 1
+        for position, entry in enumerate(graph.inputs)
         if written[entry.value] > 1
     }
     outputs: dict[int, int] = {}
-    told = set(given)
-    for place, output in enumerate(graph.outputs):
+    counted = set(given)
+    for position, output in enumerate(graph.outputs):
         if isinstance(output, Value) and found.memory.get(output, output) in found.touched:
             counter = found.counters.get(output, output)
-            if counter not in told:
-                outputs[place] = written[counter]
-            told.add(counter)
+            if counter not in counted:
+                outputs[position] = written[counter]
+            counted.add(counter)
     return Moves(inputs, outputs)
 
 

@@ -3,8 +3,9 @@
 In: the two halves of a graph (``autograd/partition.py``), as functions that run. Out: a function of
 the graph's arguments that gives its outputs, those that require gradients with a ``grad_fn``.
 Residuals go through ``save_for_backward``, so that a later write to one raises as in eager; numbers
-lie beside them. Where a gradient is itself to be differentiated, or its program cannot be made,
-eager torch runs the captured graph again from the inputs that were kept.
+lie beside them. Where a gradient is itself to be differentiated or asked for of many cotangents at
+once, or its program cannot be made, eager torch runs the captured graph again from the inputs that
+were kept.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import torch
 from anyshape.errors import AnyshapeError
 from anyshape.ir.graph import Graph
 from anyshape.runtime.eager_function import eager_function
+from anyshape.runtime.gradient_layouts import Form, described, form_of, laid_out
+from anyshape.runtime.gradient_layouts import Layout as Laid
 from anyshape.runtime.rollback import version_of, written_inputs
 
 Run = Callable[..., tuple[Any, ...]]
@@ -26,7 +29,7 @@ _C = torch._C
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SavedValue:
     """A residual: among the graph's inputs, or among what the forward half returns."""
 
     of_inputs: bool
@@ -37,17 +40,27 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Outputs, and the inputs that autograd goes from them to: one node of its graph."""
+
+    outputs: tuple[int, ...]
+    wanted: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """Positions: ``wanted`` among the inputs, ``differentiable`` among the ``outputs`` that the
     program has. ``residuals`` are read by the backward half, ``watched`` are saved for their
-    versions alone; ``numbers`` is where the numbers begin in what the forward half returns."""
+    versions alone; ``numbers`` is where the numbers begin in what the forward half returns.
+    ``parts``: no operator lies in front of two of them, so that each can be gone through once."""
 
     outputs: int
     wanted: tuple[int, ...]
     differentiable: tuple[int, ...]
-    residuals: tuple[Place, ...]
-    watched: tuple[Place, ...]
+    residuals: tuple[SavedValue, ...]
+    watched: tuple[SavedValue, ...]
     numbers: int
+    parts: tuple[Part, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -56,6 +69,7 @@ class Boundary:
 
     ``make_backward(absent)`` gives the backward half where these of ``differentiable`` get no
     cotangent, and which of ``wanted`` it has gradients of. It may raise ``AnyshapeError``.
+    ``writes``: what has gradients is written in place.
     """
 
     graph: Graph
@@ -64,8 +78,10 @@ class Boundary:
     forward: Run
     make_backward: Callable[[tuple[int, ...]], tuple[Run, tuple[int, ...]]]
     random: bool = False
+    writes: bool = False
     halves: dict[tuple[int, ...], tuple[Run, tuple[int, ...]] | None] = field(default_factory=dict)
     reruns: int = 0
+    laid: dict[Form, tuple[Laid, ...] | None] = field(default_factory=dict)
     _written: tuple[int, ...] = ()
     _constant_inputs: tuple[tuple[int, torch.Tensor], ...] = ()
     _eager: Run | None = None
@@ -83,18 +99,29 @@ class Boundary:
     def run(self, *arguments: Any) -> tuple[Any, ...]:
         """Raises ``CheckFailed``; then nothing has been written."""
         call = Call(arguments, self.inputs(arguments))
-        wanted = [call.inputs[i] for i in self.layout.wanted]
-        if torch.is_grad_enabled():
-            made = Differentiated.apply(self, call, *wanted)
+        outs: dict[int, torch.Tensor] = {}
+        if not self.layout.parts:  # nothing that comes out requires gradients
+            with torch.no_grad():
+                call.run(self)
+        elif torch.is_grad_enabled():
+            self._record(call, outs)
         else:  # the program turns gradients on by itself
             with torch.enable_grad():
-                made = Differentiated.apply(self, call, *wanted)
-        outs = call.outs[: self.layout.outputs]
+                self._record(call, outs)
+        made = call.outs[: self.layout.outputs]
         call.outs = []
-        made = made if isinstance(made, tuple) else (made,)
-        for position, tensor in zip(self.layout.differentiable, made):
-            outs[position] = tensor
-        return tuple(outs)
+        for position, tensor in outs.items():
+            made[position] = tensor
+        return tuple(made)
+
+    def _record(self, call: Call, outs: dict[int, torch.Tensor]) -> None:
+        if not self.layout.parts:  # gradients are recorded of what nobody is handed
+            with torch.no_grad():
+                return call.run(self)
+        for part in self.layout.parts:
+            wanted = [call.inputs[i] for i in part.wanted]
+            made = Differentiated.apply(self, call, part, _MARKER, *wanted)
+            outs.update(zip(part.outputs, made if isinstance(made, tuple) else (made,)))
 
     def inputs(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """All inputs of the graph, parameters and constants included."""
@@ -116,31 +143,63 @@ class Boundary:
                 found = self.halves[absent]
         return found
 
-    def again(self, call: Call, cotangents: Sequence[Any]) -> list[Any]:
-        """The gradients of those wanted by eager torch, from the inputs that were kept."""
+    def again(self, call: Call, part: Part, cotangents: Sequence[Any]) -> list[Any]:
+        """What a part wants, by eager torch from the inputs that were kept."""
         self.reruns += 1
-        for position, (tensor, version) in enumerate(zip(call.inputs, call.versions)):
-            if position not in call.copies and _version(tensor) != version:
-                raise RuntimeError(MODIFIED)
+        if call.is_modified():
+            raise RuntimeError(MODIFIED)
+        return self._eagerly(call, part, cotangents, create=torch.is_grad_enabled())
+
+    def as_eager(
+        self, call: Call, part: Part, cotangents: Sequence[Any], found: list[Any]
+    ) -> list[Any]:
+        """The gradients laid out as eager's; where these share memory with what is not theirs,
+        eager's. Raises what eager's backward raises."""
+        key = self._learn(call, part, cotangents)
+        layouts = self.laid.get(key, ())
+        if layouts:
+            return laid_out(found, layouts, cotangents)
+        if layouts is not None or call.is_modified():
+            return found
+        return self._eagerly(call, part, cotangents, create=False)
+
+    def refuse_as_eager(self, call: Call, part: Part, cotangents: Sequence[Any]) -> None:
+        """Raises what eager's backward raises: of what a formula reads, and the graph has written
+        since. Eager is asked once for each pattern of sizes."""
+        try:
+            self._learn(call, part, cotangents)
+        except torch.OutOfMemoryError:
+            pass  # nothing is known then, and what is compiled needs less
+
+    def _learn(self, call: Call, part: Part, cotangents: Sequence[Any]) -> Form:
+        """How the gradients of this pattern lie is known behind it, unless an input was written."""
+        key = (part, form_of(cotangents), form_of(call.inputs))
+        if key not in self.laid and not call.is_modified():
+            gradients = self._eagerly(call, part, cotangents, create=False)
+            self.laid[key] = described(gradients, cotangents, call.inputs)
+        return key
+
+    def _eagerly(
+        self, call: Call, part: Part, cotangents: Sequence[Any], create: bool
+    ) -> list[Any]:
         if self._eager is None:
             self._eager = eager_function(self.graph)
-        create = torch.is_grad_enabled()
         with torch.enable_grad():
             inputs = list(call.inputs)
             for position, copy in call.copies.items():
                 inputs[position] = copy.clone()
-            wanted = [inputs[i].view_as(inputs[i]) for i in self.layout.wanted]
-            for position, tensor in zip(self.layout.wanted, wanted):
-                inputs[position] = tensor
+            for position in part.wanted:
+                x = inputs[position]
+                inputs[position] = x.view_as(x) if create else x.detach().requires_grad_()
             outs = self._replayed(call, inputs)
             pairs = [
                 (outs[position], g)
-                for position, g in zip(self.layout.differentiable, cotangents)
+                for position, g in zip(part.outputs, cotangents)
                 if g is not None
             ]
             results = torch.autograd.grad(
                 [out for out, _ in pairs],
-                wanted,
+                [inputs[position] for position in part.wanted],
                 [g for _, g in pairs],
                 create_graph=create,
                 allow_unused=True,
@@ -162,6 +221,8 @@ class Boundary:
 
 
 _UNKNOWN: Any = object()
+_MARKER = torch.zeros((), requires_grad=True)
+"""A leaf of which nobody wants a gradient."""
 MODIFIED = (
     "one of the variables needed for gradient computation has been modified by an inplace operation"
 )
@@ -179,47 +240,81 @@ class Call:
     copies: dict[int, torch.Tensor] = field(default_factory=dict)
     random_state: torch.Tensor | None = None
 
+    def is_modified(self) -> bool:
+        """Has an input been written since, of which there is no copy?"""
+        return any(
+            position not in self.copies and _version(tensor) != version
+            for position, (tensor, version) in enumerate(zip(self.inputs, self.versions))
+        )
+
+    def run(self, boundary: Boundary) -> None:
+        """The forward half."""
+        layout = boundary.layout
+        self.copies = {i: self.inputs[i].detach().clone() for i in boundary._written}
+        if boundary.random:
+            self.random_state = torch.get_rng_state()
+        self.versions = tuple([_version(tensor) for tensor in self.inputs])
+        outs = self.outs = list(boundary.forward(*self.arguments))
+        self.numbers = tuple(outs[layout.numbers :])
+        for position in layout.differentiable:
+            if outs[position]._is_view():
+                outs[position] = outs[position].data
+
 
 class Differentiated(torch.autograd.Function):
     """A graph as autograd sees it: what requires gradients in, differentiable outputs out."""
 
     @staticmethod
-    def forward(ctx: Any, boundary: Boundary, call: Call, *wanted: torch.Tensor) -> Any:
+    def forward(
+        ctx: Any,
+        boundary: Boundary,
+        call: Call,
+        part: Part,
+        marker: torch.Tensor,
+        *wanted: torch.Tensor,
+    ) -> Any:
         layout = boundary.layout
         ctx.set_materialize_grads(False)
-        call.copies = {i: call.inputs[i].detach().clone() for i in boundary._written}
-        if boundary.random:
-            call.random_state = torch.get_rng_state()
-        call.versions = tuple([_version(tensor) for tensor in call.inputs])
-        outs = list(boundary.forward(*call.arguments))
-        call.numbers = tuple(outs[layout.numbers :])
-        for position in layout.differentiable:
-            if outs[position]._is_view():
-                outs[position] = outs[position].data
-        read = [place.read(call.inputs, outs) for place in layout.residuals]
-        watched = [place.read(call.inputs, outs) for place in layout.watched]
+        if part is layout.parts[0]:  # what the forward half does, autograd does not see
+            call.run(boundary)
+        read = [saved.read(call.inputs, call.outs) for saved in layout.residuals]
+        watched = [saved.read(call.inputs, call.outs) for saved in layout.watched]
         ctx.save_for_backward(*read, *watched)
-        ctx.boundary, ctx.call = boundary, call
-        call.outs = outs
-        made = tuple([outs[position] for position in layout.differentiable])
+        ctx.boundary, ctx.call, ctx.part = boundary, call, part
+        made = tuple([call.outs[position] for position in part.outputs])
         return made if len(made) != 1 else made[0]
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
-        boundary, call = ctx.boundary, ctx.call
+        boundary, call, part = ctx.boundary, ctx.call, ctx.part
         layout = boundary.layout
         saved = ctx.saved_tensors[: len(layout.residuals)]
-        absent = tuple([p for p, g in zip(layout.differentiable, cotangents) if g is None])
-        half = None if torch.is_grad_enabled() else boundary.backward(absent)
+        handed = {p: g for p, g in zip(part.outputs, cotangents) if g is not None}
+        absent = tuple([p for p in layout.differentiable if p not in handed])
+        by_eager = torch.is_grad_enabled() or any(map(_is_transformed, handed.values()))
+        half = None if by_eager else boundary.backward(absent)
         if half is None:
-            return None, None, *boundary.again(call, cotangents)
+            return None, None, None, None, *boundary.again(call, part, cotangents)
         run, given = half
-        handed = [g.contiguous() for g in cotangents if g is not None]
-        found = _without_autocast(run, (*saved, *call.numbers, *handed))
-        gradients: list[Any] = [None] * len(layout.wanted)
-        for position, gradient in zip(given, found):
-            gradients[position] = gradient
-        return None, None, *gradients
+        rows = [g.contiguous() for g in handed.values()]
+        made = _without_autocast(run, (*saved, *call.numbers, *rows))
+        gradients = dict(zip([layout.wanted[position] for position in given], made))
+        found = list(map(gradients.get, part.wanted))
+        marker, _ = ctx.next_functions[0]
+        if not _C._will_engine_execute_node(marker):  # `torch.autograd.grad`, not `backward()`
+            found = boundary.as_eager(call, part, cotangents, found)
+        elif boundary.writes:
+            boundary.refuse_as_eager(call, part, cotangents)
+        return None, None, None, None, *found
+
+
+def _is_transformed(cotangent: torch.Tensor) -> bool:
+    """Whether it is no plain tensor, or stands for many, of ``is_grads_batched=True``."""
+    return (
+        type(cotangent) is not torch.Tensor
+        or _C._functorch.is_functorch_wrapped_tensor(cotangent)
+        or _C._functorch.is_legacy_batchedtensor(cotangent)
+    )
 
 
 def _version(tensor: Any) -> int:
@@ -232,3 +327,37 @@ def _without_autocast(run: Run, given: tuple[Any, ...]) -> tuple[Any, ...]:
         return run(*given)
     with _C._DisableAutocast():
         return run(*given)
+
+
+# ---- what is differentiated inside ---------------------------------------------------------------
+class Spent(torch.autograd.Function):
+    """Results whose graph the program has gone through already, as autograd sees them."""
+
+    @staticmethod
+    def forward(ctx: Any, marker: torch.Tensor, *results: torch.Tensor) -> Any:
+        return results if len(results) != 1 else results[0]
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Any) -> Any:
+        raise RuntimeError(SPENT)
+
+
+SPENT = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after "
+    "they have already been freed). Specify retain_graph=True if you need to backward through the "
+    "graph a second time"
+)
+
+
+def spending(run: Run, spent: Sequence[int]) -> Run:
+    """The function, whose results at these positions require gradients and have none to give."""
+
+    def marking(*arguments: Any) -> tuple[Any, ...]:
+        outs = list(run(*arguments))
+        with torch.enable_grad():
+            made = Spent.apply(_MARKER, *[outs[position] for position in spent])
+        for position, tensor in zip(spent, made if isinstance(made, tuple) else (made,)):
+            outs[position] = tensor
+        return tuple(outs)
+
+    return marking

@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch.profiler import record_function
 
 from anyshape.eager import CheckFailed
 from anyshape.ir.dtypes import DType
-from anyshape.ir.graph import Arg, Graph, Node, ScalarType, Value, values_in
+from anyshape.ir.graph import Arg, Graph, Location, Node, ScalarType, Value, values_in
 from anyshape.ir.known_sizes import size_defining_values, symbol_given_by
 from anyshape.ir.scalars import Scalar, ScalarInput, evaluate_scalar, names_of
 from anyshape.ops.table import OPS
@@ -25,6 +26,7 @@ from anyshape.symbolic import AllOf, AnyOf, Expr, Relation, Symbol, to_python
 from anyshape.torch_names import MEMORY_FORMATS, resolve, torch_dtype
 
 Run = Callable[..., Any]
+Label = Callable[[str, Location | None], str]
 CALLERS_MODE = "mode"
 """The name of the grad mode that the function was called in, which it leaves behind."""
 
@@ -34,16 +36,18 @@ def only(result: Any) -> Any:
     return result[0] if isinstance(result, (tuple, list)) else result
 
 
-def eager_function(graph: Graph) -> Run:
-    """The function. It raises ``CheckFailed`` where a check of the graph does not hold."""
-    return _Writer(graph).function()
+def eager_function(graph: Graph, label: Label | None = None) -> Run:
+    """The function. It raises ``CheckFailed`` where a check of the graph does not hold. With a
+    ``label``, profilers see each node by the name that it gives."""
+    return _Writer(graph, label).function()
 
 
 class _Writer:
     """Writes the lines; constants have names of their own."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, label: Label | None) -> None:
         self.graph = graph
+        self.label = label
         self.defining = size_defining_values(graph)
         self.scope: dict[str, Any] = {
             "Tensor": torch.Tensor,
@@ -52,6 +56,7 @@ class _Writer:
             "scalar": evaluate_scalar,
             "is_grad_enabled": torch.is_grad_enabled,
             "set_grad": torch._C._set_grad_enabled,
+            "record": record_function,
         }
         self.names: dict[Value, str] = {}
         self.sizes: dict[Symbol, str] = {}
@@ -62,7 +67,7 @@ class _Writer:
     def function(self) -> Run:
         head, lines = self._function("run")
         exec(compile("\n".join([head, *lines]), "<anyshape graph>", "exec"), self.scope)
-        made: Run = self.scope["run"]
+        made: Run = self.scope.pop("run")
         return made
 
     def _function(self, name: str) -> tuple[str, list[str]]:
@@ -82,7 +87,7 @@ class _Writer:
 
     def _region(self, region: Graph) -> str:
         """A function inside this one, which sees the sizes and numbers that are known here."""
-        inner = _Writer(region)
+        inner = _Writer(region, self.label)
         inner.scope, inner.names, inner.grad = self.scope, self.names, self.grad
         inner.sizes, inner.numbers = dict(self.sizes), dict(self.numbers)
         name = f"region{sum(line.startswith('def ') for line in self.lines)}"
@@ -138,14 +143,19 @@ class _Writer:
         given += map(self._region, node.regions)
         made = [self._named(value) for value in node.outputs]
         call = f"{self._constant(function)}({', '.join(given)})"
-        if len(made) == 1:
-            self.lines.append(f"{made[0]} = {call}")
+        recorded = (
+            "" if self.label is None else f"with record({self.label(row.torch, node.location)!r}): "
+        )
+        if node.regions:
+            self.lines.append(f"{recorded}{''.join(f'{name}, ' for name in made) or '_ '}= {call}")
+        elif len(made) == 1:
+            self.lines.append(f"{recorded}{made[0]} = {call}")
             if isinstance(node.outputs[0].type, ScalarType):
                 self._learn(node.outputs[0])
                 return
             self.lines.append(f"if {made[0]}.__class__ is not Tensor: {made[0]} = only({made[0]})")
         else:
-            self.lines.append(f"{', '.join(made) or '_'} = {call}")
+            self.lines.append(f"{recorded}{', '.join(made) or '_'} = {call}")
         for value in node.outputs:
             self._learn(value)
 

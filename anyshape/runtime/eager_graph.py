@@ -11,10 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.autograd import _profiler_enabled as is_profiling
 
 from anyshape.eager import CheckFailed
+from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import Graph, Location, Node, ScalarType, TensorType
+from anyshape.ir.step_labels import call_label
 from anyshape.runtime.eager_function import eager_function
+from anyshape.runtime.profile import recorded
 from anyshape.runtime.rollback import Kept, Writes, version_of, written_inputs
 
 
@@ -26,11 +30,13 @@ class EagerGraph:
     graph: Graph
     constants: Mapping[str, torch.Tensor]
     why: str = ""  # eager torch runs it, and by which line
-    place: Location | None = None
+    location: Location | None = None
+    label: str = "anyshape: a graph"  # what profiles call it
     linked: str = ""
     stages: tuple[tuple[str, Graph], ...] = ()
     kernel_names: frozenset[str] = frozenset()
     _function: Callable[..., Any] = field(init=False)
+    _recorded: Callable[..., Any] | None = None  # its twin, which runs while a profiler records
     _writes: Writes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -48,16 +54,21 @@ class EagerGraph:
         kept = Kept.of([inputs[i] for i in writes.before]) if writes.before else None
         last = [(inputs[i], version_of(inputs[i])) for i in writes.behind]
         try:
-            outputs: tuple[Any, ...] = self._function(*inputs)
+            outputs: tuple[Any, ...] = (self._twin() if is_profiling() else self._function)(*inputs)
         except Exception as error:
             if any(version_of(tensor) != version or version < 0 for tensor, version in last):
                 raise  # it was not to fail there: this cannot be put back
             if kept is not None:
                 kept.put_back()
-            if isinstance(error, CheckFailed):
+            if isinstance(error, CheckFailed) or is_interrupt(error):
                 raise
             raise CheckFailed(str(error)) from error
         return outputs
+
+    def _twin(self) -> Callable[..., Any]:
+        if self._recorded is None:
+            self._recorded = recorded(eager_function(self.graph, call_label), self.label)
+        return self._recorded
 
     def count(self, kind: str) -> int:
         """All of it is eager; a ``sync`` waits for a number that another device makes."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from anyshape.ir.buffers import BufferRef, StepArg
+from anyshape.ir.buffers import BufferRef, SizeInMemory, StepArg
 from anyshape.ir.code import HostCode, Reference
 from anyshape.ir.dtypes import DType, uint8
 from anyshape.ir.graph import row_major
@@ -32,9 +32,11 @@ from anyshape.ir.program import (
     BumpVersion,
     Call,
     CheckStep,
+    CountedCall,
     EagerCall,
     ExternCall,
     Free,
+    KeepSize,
     Launch,
     Loop,
     NativeRegion,
@@ -44,6 +46,8 @@ from anyshape.ir.program import (
     ViewCall,
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput, render_scalar
+from anyshape.ir.step_labels import bytes_moved
+from anyshape.runtime.profile import Launched
 from anyshape.symbolic import (
     AllOf,
     Condition,
@@ -66,15 +70,19 @@ def emit_host(
     *,
     profiled: bool = False,
     labels: Mapping[int, str] = MappingProxyType({}),
+    launched: Launched | None = None,
 ) -> HostCode:
     """Prints the program as Python; the program's constants are free names of the text.
 
     ``region_names`` are those of each native region's function and of its table. ``allocators``:
     short ways to new memory on a device, as functions of shape, strides and dtype. ``profiled``:
     while a profiler records, a twin of the function is called (see ``runtime/profile.py``);
-    ``labels`` are what the twin calls its steps, by their identity.
+    ``labels`` are what the twin calls its steps, by their identity; its launches are noted in
+    ``launched``.
     """
-    return _Printer(program, kernel_names, region_names, allocators, profiled, labels).emit()
+    return _Printer(
+        program, kernel_names, region_names, allocators, profiled, labels, launched
+    ).emit()
 
 
 @dataclass(slots=True, eq=False)
@@ -85,10 +93,12 @@ class _Printer:
     allocators: Mapping[str, str]
     profiled: bool
     labels: Mapping[int, str]
+    launched: Launched | None
     lines: list[str] = field(default_factory=list)
     names: dict[str, Reference] = field(default_factory=dict)
-    held: dict[Dim, str] = field(default_factory=dict)  # what sizes are made of, once computed
-    sums: NamedSums = field(default_factory=NamedSums)
+    # What sizes are made of, once computed.
+    subexpressions: dict[Dim, str] = field(default_factory=dict)
+    sums: NamedSums[str] = field(default_factory=NamedSums)
     sizes: dict[str, str] = field(default_factory=dict)  # Python text -> local that holds it
     pointers: dict[str, str] = field(default_factory=dict)  # buffer -> local with its address
     bound: set[Symbol] = field(default_factory=set)
@@ -109,11 +119,12 @@ class _Printer:
         if self.profiled:
             given = ", ".join(map(_local, parameters))
             twin = self._name("profiled", ("twin", None))
-            recording = self._function("anyshape.is_profiling")
-            self.lines.append(f"if {recording}(): return {twin}()({given})")
+            # The profiler's flag and not its function: this is asked in every call.
+            profiler = self._name("profiler", ("module", "torch.autograd.profiler"))
+            self.lines.append(f"if {profiler}._is_profiler_enabled: return {twin}()({given})")
         self._bind_entry_sizes(parameters)
         for step in self.program.flat_steps():
-            if not isinstance(step, (BindSize, BindItem)):  # which rely on no layout
+            if not isinstance(step, (BindSize, BindItem, KeepSize)):  # which rely on no layout
                 self.read.update(step.reads())
         called: Call | None = None  # whose strides are asserted once the sizes it made have names
         gone: set[str] = set()  # what was freed since then
@@ -158,13 +169,29 @@ class _Printer:
             raise ValueError(f"no input gives a value to {', '.join(missing)}")
 
     def _step(self, step: Step) -> None:
-        self.bound.update(step.binds())
+        if not isinstance(step, KeepSize):
+            self.bound.update(step.binds())
+        label = self.labels.get(id(step))
+        event = "" if label is None else self._event(step, label)
         first = len(self.lines)
         STATEMENTS[type(step)](self, step)
-        if label := self.labels.get(id(step)):
-            record = self._function("anyshape.record")
+        if event:
             inside = [f"    {line}" for line in self.lines[first:]]
-            self.lines[first:] = [f"with {record}({label!r}):", *inside]
+            self.lines[first:] = [f"with {event}:", *inside]
+
+    def _event(self, step: Step, label: str) -> str:
+        """What a profiler sees of the step."""
+        if not isinstance(step, Launch) or self.launched is None:
+            return f"{self._function('anyshape.record')}({label!r})"
+        moved = bytes_moved(step, self.program)
+        known = isinstance(moved, int) or self.bound.issuperset(moved.symbols)
+        pairs = zip(step.kernel.params, step.args, strict=True)
+        sizes = {param.name: arg for param, arg in pairs if isinstance(arg, (int, Expr))}
+        given = ", ".join(f"{name!r}: {self._size(size)}" for name, size in sizes.items())
+        record = self._name("launched", ("object", self.launched))
+        variants = self._name(f"variants_{len(self.names)}", ("object", step.variants))
+        size = self._size(moved) if known else None
+        return f"{record}.record({label!r}, {size}, {variants}, {{{given}}})"
 
     def free(self, step: Free) -> None:
         for name in step.buffers:
@@ -177,6 +204,9 @@ class _Printer:
 
     def bind_item(self, step: BindItem) -> None:
         self.lines.append(f"{_local(step.target.name)} = {self._buffer(step.buffer)}.item()")
+
+    def keep_size(self, step: KeepSize) -> None:
+        """Kernels are handed where it is."""
 
     def bind_number(self, step: BindNumber) -> None:
         compute = self._function("anyshape.number")
@@ -196,8 +226,9 @@ class _Printer:
             self.lines.append(f"{_local(step.buffer)} = {_local(step.over)}")
             return
         buffer = self.program.buffers[step.buffer]
-        shape, steps = self._dims(buffer.shape), self._dims(buffer.strides)
-        if buffer.role == "output" and buffer.strides == row_major(buffer.shape):
+        shape, steps = map(self._dims, buffer.allocated())
+        whole = buffer.capacity is None
+        if whole and buffer.role == "output" and buffer.strides == row_major(buffer.shape):
             steps = self._row_steps(buffer.shape)
         if buffer.device in self.allocators:
             short = self.allocators[buffer.device]
@@ -298,7 +329,7 @@ class _Printer:
             several = step.guessed or len(targets) > 1
             self.lines.append(f"{', '.join(targets)}{',' if several else ''} = {call}")
         if step.guessed:
-            apart = self._name("keep_apart", ("function", "anyshape.keep_apart"))
+            apart = self._name("require_new_memory", ("function", "anyshape.require_new_memory"))
             given = sorted({*step.reads()})
             made = [target for target in targets if target != "_"]
             names = "".join(f"{name}, " for name in (*made, *map(self._buffer, given)))
@@ -343,14 +374,19 @@ class _Printer:
     def _nested(self, function: str, step: Loop | Branch) -> None:
         """The bodies become functions inside this one, which see the sizes that are known here."""
         given = [*map(self._arg, step.given), *map(self._body, step.bodies)]
-        targets = "".join(f"{_local(name)}, " for name in step.outputs) or "_ "
+        names = (*step.outputs, *(number.name for number in step.numbers))
+        targets = "".join(f"{_local(name)}, " for name in names) or "_ "
         self.lines.append(f"{targets}= {self._function(function)}({', '.join(given)})")
 
     def _body(self, body: Body) -> str:
         inner = replace(
             self, program=body.program, profiled=False, lines=[], pointers={}, read=set()
         )
-        inner.bound, inner.held, inner.sizes = set(self.bound), dict(self.held), dict(self.sizes)
+        inner.bound, inner.subexpressions, inner.sizes = (
+            set(self.bound),
+            dict(self.subexpressions),
+            dict(self.sizes),
+        )
         inner.sums = NamedSums(dict(self.sums.names))
         name = f"body{sum(line.startswith('def ') for line in self.lines)}_"
         head, lines, _ = inner.function(name)
@@ -379,7 +415,7 @@ class _Printer:
 
     def check(self, step: CheckStep) -> None:
         failed = self._name("check_failed", ("function", "anyshape.check_failed"))
-        name = self._name(f"check_{len(self.names)}", ("step", step))
+        name = self._name(f"check_{len(self.names)}", ("object", step))
         condition = self._condition(step.condition)
         self.lines.append(f"if not ({condition}): {failed}({name})")
 
@@ -403,6 +439,8 @@ class _Printer:
         match arg:
             case BufferRef():
                 return self._buffer(arg.name)
+            case SizeInMemory():
+                return self._pointer(arg.name, 0)
             case Expr():
                 return self._size(arg)
             case Scalar() | ScalarInput():
@@ -438,14 +476,15 @@ class _Printer:
         """The size as a name or number; what takes computing is computed once."""
         if isinstance(dim, int):
             return repr(dim)
-        for part in nested_parts(dim, self.held):
-            self.held[part] = self._size(part)
+        for part in nested_parts(dim, self.subexpressions):
+            self.subexpressions[part] = self._size(part)
         near = self.sums.split(dim)
         if near is None:
             text = self._text(dim)
         else:
-            name, rest = near
-            text = name if rest == 0 else f"{name} + {self._text(rest)}"
+            name, factor, rest = near
+            multiple = name if factor == 1 else f"{factor}*{name}"
+            text = multiple if rest == 0 else f"{multiple} + {self._text(rest)}"
         if text.isidentifier():
             return text
         if text not in self.sizes:
@@ -453,7 +492,7 @@ class _Printer:
         return self.sizes[text]
 
     def _text(self, dim: Dim) -> str:
-        return to_python(dim, _symbol_local, held=self.held)
+        return to_python(dim, _symbol_local, computed=self.subexpressions)
 
     def _dtype(self, dtype: DType) -> str:
         return self._name(f"dtype_{dtype.name}", ("dtype", dtype))
@@ -468,6 +507,7 @@ STATEMENTS: Mapping[type[Step], Callable[[_Printer, Any], None]] = {
     Free: _Printer.free,
     Launch: _Printer.launch,
     ExternCall: _Printer.call,
+    CountedCall: _Printer.call,
     EagerCall: _Printer.call,
     View: _Printer.view,
     ViewCall: _Printer.view_call,
@@ -477,6 +517,7 @@ STATEMENTS: Mapping[type[Step], Callable[[_Printer, Any], None]] = {
     Branch: _Printer.branch,
     BindSize: _Printer.bind_size,
     BindItem: _Printer.bind_item,
+    KeepSize: _Printer.keep_size,
     BindNumber: _Printer.bind_number,
     CheckStep: _Printer.check,
     BumpVersion: _Printer.bump_version,

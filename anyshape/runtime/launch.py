@@ -1,7 +1,8 @@
 """Links the host code of a program to kernels, library functions and constant tensors.
 
-In: ``Code``, the program's constant tensors, a ``Loader``. Out: ``Linked``, whose ``run`` takes
-the argument inputs and returns the outputs. Nothing is looked up by name once it is linked.
+In: ``Code``, the program's constant tensors, and what loads functions. Out: ``Linked``, whose
+``run`` takes the argument inputs and returns the outputs. Nothing is looked up by name once it is
+linked.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, Literal, NoReturn
 
 import torch
-from torch.autograd import _profiler_enabled as is_profiling
 
 from anyshape.eager import CheckFailed, DeviceError
 from anyshape.errors import AnyshapeError
+from anyshape.interrupts import is_interrupt
 from anyshape.ir.code import Code, Function
 from anyshape.ir.program import CheckStep
 from anyshape.ir.scalars import applied
@@ -45,10 +46,8 @@ class Loaded:
     address: int | None = None
 
 
-class Loader(Protocol):
-    """Builds what is not built yet and loads it: what each target has of its own."""
-
-    def load(self, wanted: Mapping[str, Function]) -> Mapping[str, Loaded]: ...
+Load = Callable[[Mapping[str, Function]], Mapping[str, Loaded]]
+"""Builds what is not built yet and loads it: what each target has of its own."""
 
 
 class WriteFailed(Exception):
@@ -70,17 +69,17 @@ class Linked:
 def link(
     code: Code,
     constants: Mapping[str, torch.Tensor],
-    loader: Loader,
+    load: Load,
     twin: Callable[[], Callable[..., Any]] | None = None,
     name: str = "host code",
 ) -> Linked:
     """Compiles what is not loaded yet and returns the running program. ``twin`` gives what runs in
     its place while a profiler records; ``name`` is what stacks of calls show as its file."""
-    functions = loader.load(code.functions) if code.functions else {}
+    functions = load(code.functions) if code.functions else {}
     resolve = Resolver(code, constants, functions, twin)
     namespace = {name: resolve(*reference) for name, reference in code.host.names.items()}
     exec(compile(code.host.text, f"<anyshape {name}>", "exec"), namespace)
-    return Linked(namespace["run"], code.host.parameters, code)
+    return Linked(namespace.pop("run"), code.host.parameters, code)
 
 
 class Address(int):
@@ -119,20 +118,21 @@ class Resolver:
                 return self.constants[what].data_ptr()
             case "module":
                 return importlib.import_module(what)
-            case "step":
+            case "object":
                 return what
             case "twin":
                 return self.twin
         raise AnyshapeError("E901", stage="linking", why=f"unknown reference {kind!r}")
 
     def _table(self, name: str) -> Address:
-        """Where the entries are; the tensor handles among them live as long as the table."""
+        """Where the entries are; what is made for them lives as long as the table."""
         entries = self.code.tables[name]
         addresses = [self.address(*entry) for entry in entries]
         table = (ctypes.c_void_p * max(len(entries), 1))(*addresses)
         owned = [a for a, (kind, _) in zip(addresses, entries, strict=True) if kind == "tensor"]
         if owned:
             weakref.finalize(table, delete_handles, owned)
+        table.made = addresses  # type: ignore[attr-defined]
         return Address.of(table)
 
     def address(self, kind: str, what: Any) -> int | None:
@@ -141,6 +141,8 @@ class Resolver:
         if kind == "tensor":
             constant, shape, strides = what
             return new_handle(self.constants[constant], shape, strides)
+        if kind == "plan":
+            return Address.of((ctypes.c_long * len(what))(*what))
         if kind == "library":
             return ctypes.cast(library_function(what), ctypes.c_void_p).value
         return self.functions[what].address
@@ -171,10 +173,10 @@ def new_handle(tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int
     handle, rank = ctypes.c_void_p(), len(shape)
     sizes, steps = (ctypes.c_int64 * rank)(*shape), (ctypes.c_int64 * rank)(*strides)
     code = library_function(f"aoti_torch_dtype_{str(tensor.dtype).removeprefix('torch.')}")()
-    place = (ctypes.c_int64(0), ctypes.c_int32(code), ctypes.c_int32(0), ctypes.c_int32(-1))
+    device = (ctypes.c_int64(0), ctypes.c_int32(code), ctypes.c_int32(0), ctypes.c_int32(-1))
     make = library_function("aoti_torch_create_tensor_from_blob")
     data = ctypes.c_void_p(tensor.data_ptr())
-    if make(data, ctypes.c_int64(rank), sizes, steps, *place, ctypes.byref(handle)):
+    if make(data, ctypes.c_int64(rank), sizes, steps, *device, ctypes.byref(handle)):
         raise AnyshapeError("E901", stage="linking", why="torch made no tensor of a constant")
     assert handle.value is not None
     return handle.value
@@ -234,16 +236,59 @@ def trap_if(condition: torch.Tensor, site: str) -> None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A truth that a device sets and the host reads without waiting: one byte of pinned memory,
+    and ``seen``, the same byte as a tensor of the device, where torch makes one of it."""
+
+    device: torch.device
+    pinned: torch.Tensor
+    seen: torch.Tensor | None
+    own: torch.Tensor
+
+    @classmethod
+    def on(cls, device: torch.device) -> Flag:
+        """One that is not set."""
+        pinned = torch.zeros((), dtype=torch.bool, pin_memory=True)
+        own = torch.zeros((), dtype=torch.bool, device=device)
+        with torch.cuda.device(device):
+            seen = torch.as_tensor(_SharedByte(pinned), device=device)
+        mapped = seen.data_ptr() == pinned.data_ptr() and seen.device == own.device
+        return cls(device, pinned, seen if mapped else None, own)
+
+    def set_where(self, condition: torch.Tensor) -> None:
+        """Set from here on where the one element is true."""
+        if self.seen is not None:
+            torch.logical_or(self.seen, condition, out=self.seen)
+            return
+        torch.logical_or(self.own, condition, out=self.own)
+        self.pinned.copy_(self.own, non_blocking=True)
+
+    def clear(self) -> None:
+        """Waits for the device."""
+        torch.cuda.synchronize(self.device)
+        self.own.zero_()
+        self.pinned.zero_()
+
+
+class _SharedByte:
+    """Pinned memory as Numba's CUDA array interface describes it: devices address it as the host
+    does."""
+
+    def __init__(self, pinned: torch.Tensor) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (),
+            "typestr": "|b1",
+            "data": (pinned.data_ptr(), False),
+            "version": 2,
+        }
+
+
 @dataclass(slots=True)
 class Traps:
-    """Flags of this process's devices, one a site; a flag stays set until it is raised.
+    """Flags of this process's devices, one a site; a flag stays set until it is raised."""
 
-    Flags are copied to pinned memory without waiting, so that reading them costs the host nothing.
-    """
-
-    flags: dict[tuple[torch.device, str], tuple[torch.Tensor, torch.Tensor]] = field(
-        default_factory=dict
-    )
+    flags: dict[tuple[torch.device, str], Flag] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def note(self, condition: torch.Tensor, site: str) -> None:
@@ -251,20 +296,14 @@ class Traps:
         found = self.flags.get(key)
         if found is None:
             with self.lock:
-                on_device = torch.zeros((), dtype=torch.bool, device=condition.device)
-                pinned = torch.zeros((), dtype=torch.bool, pin_memory=True)
-                found = self.flags.setdefault(key, (on_device, pinned))
-        on_device, pinned = found
-        torch.logical_or(on_device, condition.view(()), out=on_device)
-        pinned.copy_(on_device, non_blocking=True)
+                found = self.flags.setdefault(key, Flag.on(condition.device))
+        found.set_where(condition.view(()))
 
     def raise_traps(self) -> None:
         """Raises ``DeviceError`` for the first flag that has arrived."""
-        for (_, site), (on_device, pinned) in self.flags.items():
-            if pinned.item():
-                torch.cuda.synchronize(on_device.device)
-                on_device.zero_()
-                pinned.zero_()
+        for (_, site), flag in self.flags.items():
+            if flag.pinned.item():
+                flag.clear()
                 raise DeviceError(
                     f"an index was out of range on the device, at {site}. Results of that call and "
                     "of what followed are not valid; ANYSHAPE reports it at the first call after it"
@@ -287,6 +326,8 @@ def write(function: Callable[..., Any], *args: Any) -> None:
     try:
         function(*args)
     except Exception as error:
+        if is_interrupt(error):
+            raise
         raise WriteFailed from error
 
 
@@ -340,7 +381,7 @@ def parts(result: Any) -> tuple[torch.Tensor, ...]:
     return tuple(result) if isinstance(result, (tuple, list)) else (result,)
 
 
-def keep_apart(made: int, tensors: tuple[torch.Tensor, ...]) -> None:
+def require_new_memory(made: int, tensors: tuple[torch.Tensor, ...]) -> None:
     """Raises ``CheckFailed`` where one of the first ``made`` is None or shares memory with
     another."""
     if any(tensor is None for tensor in tensors[:made]):
@@ -348,6 +389,17 @@ def keep_apart(made: int, tensors: tuple[torch.Tensor, ...]) -> None:
     storages = [tensor.untyped_storage()._cdata for tensor in tensors]
     if len({*storages[:made]}) < made or not {*storages[:made]}.isdisjoint(storages[made:]):
         raise CheckFailed("an operator without a row returned a view")
+
+
+def counted_nonzero(
+    input: torch.Tensor, *, as_tuple: Literal[False] = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """``torch.nonzero``, laid out as it lays it out, in memory for as many positions as there are
+    elements, and one int64 that says how many there are. What lies behind them is none."""
+    positions = torch.nonzero(input)
+    room = torch.full((input.numel() * input.dim(),), -(1 << 62), device=input.device)
+    room[: positions.numel()].view(positions.shape[1], positions.shape[0]).copy_(positions.t())
+    return room, torch.tensor([positions.shape[0]], device=input.device)
 
 
 def _same_layout(tensor: torch.Tensor, strides: tuple[int, ...]) -> bool:
@@ -378,8 +430,9 @@ RUNTIME_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "anyshape.empty_cpu": _fast_empty_cpu,
     "anyshape.with_strides": with_strides,
     "anyshape.as_guessed": as_guessed,
-    "anyshape.keep_apart": keep_apart,
+    "anyshape.require_new_memory": require_new_memory,
     "anyshape.parts": parts,
+    "anyshape.counted_nonzero": counted_nonzero,
     "anyshape.check_failed": check_failed,
     "anyshape.native_region_failed": native_region_failed,
     "anyshape.check_false": check_false,
@@ -388,6 +441,5 @@ RUNTIME_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "anyshape.bump_version": bump_version,
     "anyshape.write": write,
     "anyshape.number": number,
-    "anyshape.is_profiling": is_profiling,
     "anyshape.record": torch.profiler.record_function,
 }

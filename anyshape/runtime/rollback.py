@@ -13,14 +13,15 @@ from itertools import compress
 
 import torch
 
-from anyshape.ir.graph import Graph, Node, TensorType, Value
+from anyshape.ir.graph import Graph, Node, TensorType
 from anyshape.ir.nesting import with_nested
 from anyshape.ops.table import OPS, Pointwise, View
+from anyshape.ops.written import written_in
 
 
 @dataclass(frozen=True, slots=True)
 class Writes:
-    """Which inputs the graph writes, by way of a view or not: ``before`` the last place where it
+    """Which inputs the graph writes, by way of a view or not: ``before`` the last node where it
     may fail, and only ``behind`` it."""
 
     before: tuple[int, ...]
@@ -34,7 +35,7 @@ def written_inputs(graph: Graph) -> Writes:
         last = max(last, position) if any(map(_may_fail, with_nested(node))) else last
     before = _written(graph, graph.nodes[: last + 1])  # it may have begun to write
     every = _written(graph, graph.nodes)
-    return Writes(before, tuple(place for place in every if place not in before))
+    return Writes(before, tuple(n for n in every if n not in before))
 
 
 def _may_fail(node: Node) -> bool:
@@ -52,17 +53,7 @@ def _may_fail(node: Node) -> bool:
 
 
 def _written(graph: Graph, nodes: Sequence[Node]) -> tuple[int, ...]:
-    bases: dict[Value, Value] = {}
-    written: set[Value] = set()
-    for node in nodes:
-        row, first = OPS.get(node.op), next(node.inputs(), None)
-        if row is None or first is None:
-            continue
-        base = bases.get(first, first)
-        if row.mutates:
-            written.add(base)
-        if row.mutates or row.alias != "none":
-            bases.update(dict.fromkeys(node.outputs, base))
+    written = written_in(nodes, OPS)
     return tuple(i for i, entry in enumerate(graph.inputs) if entry.value in written)
 
 

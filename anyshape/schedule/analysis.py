@@ -77,10 +77,21 @@ class Analysis:
         return self.order[position] if position < self.end else self.end
 
     def low_of(self, position: int) -> Order:
-        """The order after which the node can run: its sources, the check of its own indices, and
-        the checks of the facts that it was made under."""
+        """The order after which the node can run: its sources, the check of its own indices, what
+        gives its sizes and numbers, and the checks of the facts that it was made under."""
         sources = (self.order[source] for source in self.sources[position])
-        return max(self.barriers[position], max(sources, default=-1))
+        tested = self.tested_at(self.numbers_read(self.nodes[position]))
+        return max(self.barriers[position], tested, max(sources, default=-1))
+
+    def numbers_read(self, node: Node) -> Iterator[Symbol | ScalarInput]:
+        """What only the run decides of the node, and of the views that it looks through."""
+        if not self.binders:
+            return
+        yield from numbers_of(node)
+        for value in node.inputs():
+            above = self.producer.get(value)
+            if above is not None and self.kinds[above] == "view":
+                yield from self.numbers_read(self.nodes[above])
 
     def tested_at(self, numbers: Iterable[Symbol | ScalarInput]) -> int:
         """The order from which on all the sizes and numbers have values that have been tested: of
@@ -192,8 +203,8 @@ def _weight(found: Analysis, node: Node, sources: set[int]) -> int:
     if not isinstance(row.lower, Pointwise):
         return 0 if node.op in ("full", "arange") else 100
     tensors = sum(found.producer.get(v) is None for v in set(node.inputs()))
-    heavy = tensors + sum(found.weights[s] >= 100 for s in sources)
-    if heavy > 1 or row.costly:
+    expensive = tensors + sum(found.weights[s] >= 100 for s in sources)
+    if expensive > 1 or row.costly:
         return 100
     return 1 + sum(found.weights[s] for s in sources if found.weights[s] < 100)
 

@@ -1,9 +1,9 @@
-"""Where buffers lie in a native region's arena: places shared by those that live at different
+"""Where buffers lie in a native region's arena: slots shared by those that live at different
 times.
 
-In: buffers with their lives and sizes. Out: a place for each, and the size of each place. The
-largest come first. A place takes a buffer whose life is apart from those of its tenants: at no
-cost where the buffer is known to fit, if need be beside others that are small, else the place
+In: buffers with their lives and sizes. Out: a slot for each, and the size of each slot. The
+largest come first. A slot takes a buffer whose life is disjoint from those of its tenants: at no
+cost where the buffer is known to fit, if need be beside others that are small, else the slot
 becomes as large as the larger of the two. n buffers take n log n time and ask a bounded number of
 questions each.
 """
@@ -21,8 +21,8 @@ from anyshape.schedule.arena_occupancy import Occupancy, numbers
 from anyshape.symbolic import Dim, Relation, evaluate, le, total
 
 ALIGNMENT = 64
-QUESTIONS = 8  # asked to find a larger place for one buffer
-LOOKED_AT = 8  # places, and parts and sizes of one, that are tried one by one
+QUESTIONS = 8  # asked to find a larger slot for one buffer
+LOOKED_AT = 8  # slots, and parts and sizes of one, that are tried one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """``inner`` says in which place each buffer lies and how many bytes from its beginning,
-    ``rooms`` how large each place is: as the largest of these sizes in bytes; ``lent``, which
+    """``inner`` says in which slot each buffer lies and how many bytes from its beginning,
+    ``rooms`` how large each slot is: as the largest of these sizes in bytes; ``lent``, which
     buffers are given the memory of which outer one.
     """
 
@@ -60,18 +60,18 @@ class _Shelf:
     tenants: list[Life] = field(default_factory=list)
 
     def takes(self, life: Life, becomes: Becomes) -> bool:
-        """Is the life apart from all tenants'? One may begin as another ends, if it becomes it."""
+        """Is the life disjoint from all tenants'? One may begin as it becomes another."""
         at = bisect(self.tenants, life.start, key=lambda tenant: tenant.start)
         before = self.tenants[at - 1] if at else None
         after = self.tenants[at] if at < len(self.tenants) else None
-        return apart(before, life, becomes) and apart(life, after, becomes)
+        return disjoint(before, life, becomes) and disjoint(life, after, becomes)
 
     def add(self, life: Life) -> None:
         self.tenants.insert(bisect(self.tenants, life.start, key=lambda t: t.start), life)
 
 
 @dataclass(slots=True, eq=False)
-class _Place:
+class _Slot:
     """Memory for one large buffer or, at other times, for small ones side by side."""
 
     rooms: list[Dim]  # it is as large as the largest
@@ -92,11 +92,11 @@ class _Place:
         return offset
 
     def sizes(self) -> tuple[Dim, ...]:
-        """What it takes, one unit more for each shelf: their sizes are rounded up apart."""
+        """What it takes, one unit more for each shelf: each size is rounded up by itself."""
         return tuple(rounded(room) + ALIGNMENT * len(self.beside) for room in self.rooms)
 
 
-def apart(a: Life | None, b: Life | None, becomes: Becomes) -> bool:
+def disjoint(a: Life | None, b: Life | None, becomes: Becomes) -> bool:
     """Is the first life over before the second begins, or as it becomes it?"""
     if a is None or b is None or a.end < b.start:
         return True
@@ -108,49 +108,49 @@ def _never(a: Life, b: Life) -> bool:
 
 
 class _Planner:
-    """Places by number. Which are free in a life, and which have a size among theirs, are sets of
+    """Slots by number. Which are free in a life, and which have a size among theirs, are sets of
     numbers."""
 
-    def __init__(self, holds: Known, becomes: Becomes, donors: list[_Place], steps: int) -> None:
+    def __init__(self, holds: Known, becomes: Becomes, donors: list[_Slot], steps: int) -> None:
         self.holds = holds
         self.becomes = becomes
-        self.places: list[_Place] = []
+        self.slots: list[_Slot] = []
         self.known: dict[tuple[Dim, Dim], bool] = {}
-        self.whole = Occupancy(steps)  # by buffers that have a place to themselves
+        self.whole = Occupancy(steps)  # by buffers that have a slot to themselves
         self.beside = Occupancy(steps)  # by those that lie in a part of one
-        self.ends: dict[int, list[int]] = {}  # the places where a buffer ends at a step
+        self.ends: dict[int, list[int]] = {}  # the slots where a buffer ends at a step
         self.starts: dict[int, list[int]] = {}
-        self.sized: dict[Dim, int] = {}  # the places with this size among theirs
+        self.sized: dict[Dim, int] = {}  # the slots with this size among theirs
         self.shelved = 0
         self.fixed = (1 << len(donors)) - 1
-        for place in donors:
-            self._note(place.whole.tenants[0], len(self.places))
-            self.places.append(place)
-            self._has_room(len(self.places) - 1, place.rooms[0])
+        for slot in donors:
+            self._note(slot.whole.tenants[0], len(self.slots))
+            self.slots.append(slot)
+            self._has_room(len(self.slots) - 1, slot.rooms[0])
 
-    def place(self, size: Dim, life: Life) -> None:
+    def assign(self, size: Dim, life: Life) -> None:
         """Puts the buffer beside others where there is room for larger ones at other times, else
-        where nothing is wasted, else where it fits, else into a place to grow, else a new one."""
+        where nothing is wasted, else where it fits, else into a slot to grow, else a new one."""
         whole, beside = (o.taken(life.start + 1, life.end + 1) for o in (self.whole, self.beside))
-        own = ~self.fixed & ((1 << len(self.places)) - 1)
+        own = ~self.fixed & ((1 << len(self.slots)) - 1)
         if self._put_beside(size, life, own & ~whole):
             return
-        free = ((1 << len(self.places)) - 1) & ~whole & ~beside | self._handed_on(life)
+        free = ((1 << len(self.slots)) - 1) & ~whole & ~beside | self._handed_on(life)
         number = next(self._fitting(size, free), None)
         if number is None:
             number = next(numbers(free & ~self.fixed), None)
             if number is not None:
                 self._grow(number, size)
         if number is None:
-            number = len(self.places)
-            self.places.append(_Place([size], False, _Shelf(size)))
+            number = len(self.slots)
+            self.slots.append(_Slot([size], False, _Shelf(size)))
             self._has_room(number, size)
-        place = self.places[number]
+        slot = self.slots[number]
         self._note(life, number)
-        place.whole.add(life)
+        slot.whole.add(life)
 
     def _note(self, life: Life, number: int) -> None:
-        """The buffer has all of the place."""
+        """The buffer has all of the slot."""
         self.whole.take(life.start + 1, life.end + 1, number)
         self.ends.setdefault(life.end, []).append(number)
         self.starts.setdefault(life.start, []).append(number)
@@ -159,40 +159,40 @@ class _Planner:
         self.sized[size] = self.sized.get(size, 0) | 1 << number
 
     def _handed_on(self, life: Life) -> int:
-        """The places that a buffer leaves, or gets, at the very step at which the other gets it."""
+        """The slots that a buffer leaves, or gets, at the very step at which the other gets it."""
         found = 0
         for number in (*self.ends.get(life.start, ()), *self.starts.get(life.end, ())):
-            if self.places[number].is_free(life, self.becomes):
+            if self.slots[number].is_free(life, self.becomes):
                 found |= 1 << number
         return found
 
     def _fitting(self, size: Dim, free: int) -> Iterator[int]:
-        """Free places as large as the buffer, then larger ones: memory from outside last."""
+        """Free slots as large as the buffer, then larger ones: memory from outside last."""
         same = self.sized.get(size, 0) & free
         yield from numbers(same & ~self.fixed)
         yield from numbers(same & self.fixed)
         asked = 0
-        for room, places in reversed(self.sized.items()):  # the nearest sizes come last
-            if room is not size and places & free:
+        for room, slots in reversed(self.sized.items()):  # the nearest sizes come last
+            if room is not size and slots & free:
                 asked += (size, room) not in self.known
                 if asked > QUESTIONS:
                     return
                 if self._at_most(size, room):
-                    yield from numbers(places & free & ~self.fixed)
-                    yield from numbers(places & free & self.fixed)
+                    yield from numbers(slots & free & ~self.fixed)
+                    yield from numbers(slots & free & self.fixed)
 
-    def _put_beside(self, size: Dim, life: Life, places: int) -> bool:
-        """Gives the buffer a part of a place: one that is there, else a new one."""
+    def _put_beside(self, size: Dim, life: Life, slots: int) -> bool:
+        """Gives the buffer a part of a slot: one that is there, else a new one."""
         shelves = [
             (number, shelf)
-            for number in islice(numbers(places & self.shelved), LOOKED_AT)
-            for shelf in self.places[number].beside[:LOOKED_AT]
+            for number in islice(numbers(slots & self.shelved), LOOKED_AT)
+            for shelf in self.slots[number].beside[:LOOKED_AT]
             if shelf.takes(life, self.becomes)
         ]
         fitting = ((n, s) for n, s in shelves if self._at_most(size, s.size))
         found = next(((n, s) for n, s in shelves if s.size is size), None) or next(fitting, None)
         if found is None:
-            found = self._new_shelf(size, places)
+            found = self._new_shelf(size, slots)
         if found is None:
             return False
         number, shelf = found
@@ -200,25 +200,25 @@ class _Planner:
         shelf.add(life)
         return True
 
-    def _new_shelf(self, size: Dim, places: int) -> tuple[int, _Shelf] | None:
-        others = places & ~self.sized.get(size, 0)
+    def _new_shelf(self, size: Dim, slots: int) -> tuple[int, _Shelf] | None:
+        others = slots & ~self.sized.get(size, 0)
         for number in islice(numbers(others), LOOKED_AT):
-            place = self.places[number]
-            taken = total((size, *(shelf.size for shelf in place.beside)))
-            if any(self._at_most(taken, room) for room in place.rooms[:LOOKED_AT]):
-                place.beside.append(_Shelf(size))
+            slot = self.slots[number]
+            taken = total((size, *(shelf.size for shelf in slot.beside)))
+            if any(self._at_most(taken, room) for room in slot.rooms[:LOOKED_AT]):
+                slot.beside.append(_Shelf(size))
                 self.shelved |= 1 << number
-                return number, place.beside[-1]
+                return number, slot.beside[-1]
         return None
 
     def _grow(self, number: int, size: Dim) -> None:
-        """The place becomes as large as the larger of the two."""
-        place = self.places[number]
-        old = [room for room in place.rooms[:LOOKED_AT] if self._at_most(room, size)]
+        """The slot becomes as large as the larger of the two."""
+        slot = self.slots[number]
+        old = [room for room in slot.rooms[:LOOKED_AT] if self._at_most(room, size)]
         for room in old:
-            place.rooms.remove(room)
+            slot.rooms.remove(room)
             self.sized[room] &= ~(1 << number)
-        place.rooms.append(size)
+        slot.rooms.append(size)
         self._has_room(number, size)
 
     def _at_most(self, size: Dim, room: Dim) -> bool:
@@ -238,35 +238,35 @@ def plan_arena(
     holds: Known,
     becomes: Becomes,
 ) -> Arena:
-    """Places for the inner buffers; the donors' memory is used before more is asked for.
+    """Slots for the inner buffers; the donors' memory is used before more is asked for.
     ``becomes(a, b)``: may b be written where a lies, at the very step that reads a for the last
     time?
     """
     sizes = {life.name: size_bytes(buffers[life.name]) for life in (*inner, *donors)}
-    lending = [_Place([sizes[d.name]], True, _Shelf(sizes[d.name], [d])) for d in donors]
+    lending = [_Slot([sizes[d.name]], True, _Shelf(sizes[d.name], [d])) for d in donors]
     steps = max((life.end for life in (*inner, *donors)), default=0) + 2
     planner = _Planner(holds, becomes, lending, steps)
     magnitudes = {size: _magnitude(size) for size in set(sizes.values())}
     for life in sorted(inner, key=lambda a: (-magnitudes[sizes[a.name]], a.start, -a.end)):
-        planner.place(sizes[life.name], life)
+        planner.assign(sizes[life.name], life)
     lent = {
         tenant.name: donor.name
-        for donor, place in zip(donors, lending, strict=True)
-        for tenant in place.whole.tenants
+        for donor, slot in zip(donors, lending, strict=True)
+        for tenant in slot.whole.tenants
         if tenant is not donor
     }
-    own = planner.places[len(lending) :]
-    inner_places = {
-        tenant.name: (number, place.offset(shelf))
-        for number, place in enumerate(own)
-        for shelf in (place.whole, *place.beside)
+    own = planner.slots[len(lending) :]
+    inner_slots = {
+        tenant.name: (number, slot.offset(shelf))
+        for number, slot in enumerate(own)
+        for shelf in (slot.whole, *slot.beside)
         for tenant in shelf.tenants
     }
-    return Arena(inner_places, tuple(place.sizes() for place in own), lent)
+    return Arena(inner_slots, tuple(slot.sizes() for slot in own), lent)
 
 
 def _magnitude(size: Dim) -> int:
-    """The size where every symbol is 1000, if it has one; only the order of the places depends on
+    """The size where every symbol is 1000, if it has one; only the order of the slots depends on
     it.
     """
     if isinstance(size, int):
@@ -278,9 +278,9 @@ def _magnitude(size: Dim) -> int:
 
 
 def size_bytes(buffer: Buffer) -> Dim:
-    """What a dense buffer holds."""
+    """What a dense buffer holds, or has room for."""
     count: Dim = buffer.dtype.size_bytes
-    for size in buffer.shape:
+    for size in buffer.allocated()[0]:
         count = count * size
     return count
 

@@ -1,7 +1,7 @@
-"""Which places of an arena are taken while a buffer lives.
+"""Which slots of an arena are taken while a buffer lives.
 
-In: places, by number, and the steps from and to which each is taken. Out: those that are taken at
-some step of a life. A segment tree over the steps, whose nodes hold sets of places as the bits of
+In: slots, by number, and the steps from and to which each is taken. Out: those that are taken at
+some step of a life. A segment tree over the steps, whose nodes hold sets of slots as the bits of
 an integer: both take the logarithm of the number of steps.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 
 class Occupancy:
-    """Sets of places over steps; a set is an integer with a bit for each place."""
+    """Sets of slots over steps; a set is an integer with a bit for each slot."""
 
     __slots__ = ("partly", "size", "wholly")
 
@@ -20,16 +20,16 @@ class Occupancy:
         self.wholly = [0] * (2 * self.size)  # taken at every step of the node
         self.partly = [0] * (2 * self.size)  # taken at some step of a node below
 
-    def take(self, first: int, last: int, place: int) -> None:
-        """The place is taken from the first step to the last one."""
-        bit = 1 << place
+    def take(self, first: int, last: int, slot: int) -> None:
+        """The slot is taken from the first step to the last one."""
+        bit = 1 << slot
         for node in self._nodes(first, last):
             self.wholly[node] |= bit
             while (node := node >> 1) and not self.partly[node] & bit:
                 self.partly[node] |= bit
 
     def taken(self, first: int, last: int) -> int:
-        """The places that are taken at one of these steps."""
+        """The slots that are taken at one of these steps."""
         found = 0
         for node in self._nodes(first, last):
             found |= self.wholly[node] | self.partly[node]
@@ -51,9 +51,9 @@ class Occupancy:
             high >>= 1
 
 
-def numbers(places: int) -> Iterator[int]:
-    """The places in a set, the lowest first."""
-    while places:
-        lowest = places & -places
+def numbers(slots: int) -> Iterator[int]:
+    """The slots in a set, the lowest first."""
+    while slots:
+        lowest = slots & -slots
         yield lowest.bit_length() - 1
-        places ^= lowest
+        slots ^= lowest

@@ -112,8 +112,10 @@ class _Build:
 
     def load(self, value: Value, index: Index) -> Cell:
         value = self.found.memory_of(value)
-        place = dot(index, self.found.sizes.shape(value.tensor.strides))
-        return self.lowering.draft.load(self.pointer(value), place, value.dtype, self.lowering.mask)
+        element = dot(index, self.found.sizes.shape(value.tensor.strides))
+        return self.lowering.draft.load(
+            self.pointer(value), element, value.dtype, self.lowering.mask
+        )
 
     def pointer(self, value: Value) -> str:
         """The name by which the draft reads and writes the value's memory."""
@@ -157,8 +159,8 @@ def draft_group(found: Analysis, group: Group) -> Drafted:
         node = found.nodes[found.producer[stored.value]]
         cell = build.finish(partial(_stored_cell, found, group, build, node, stored))
         cell = draft.cast(cell, stored.value.dtype)
-        place = dot(stored.index, found.sizes.shape(stored.value.tensor.strides))
-        stores.append(Store(build.pointer(stored.value), place, cell.number, stored.per))
+        element = dot(stored.index, found.sizes.shape(stored.value.tensor.strides))
+        stores.append(Store(build.pointer(stored.value), element, cell.number, stored.per))
     return build.drafted(tuple(stores), group)
 
 
@@ -180,8 +182,8 @@ def _draft_update(found: Analysis, group: Group, build: _Build) -> Drafted:
     draft, value = build.lowering.draft, found.memory_of(stored.value)
     node = found.nodes[found.producer[stored.value]]
     write = build.finish(partial(write_of, build.lowering, node, stored.index))
-    place = dot(write.index, found.sizes.shape(value.tensor.strides))
+    element = dot(write.index, found.sizes.shape(value.tensor.strides))
     cell = draft.cast(write.cell, value.dtype)
     mask = None if write.mask is None else write.mask.number
-    store = Store(build.pointer(value), place, cell.number, "cell", mask, write.mode)
+    store = Store(build.pointer(value), element, cell.number, "cell", mask, write.mode)
     return build.drafted((store,), group, ordered=True)

@@ -7,6 +7,7 @@ hold.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import struct
 from collections.abc import Callable
@@ -183,7 +184,7 @@ class Draft:
             return cell
         element = self.element(cell)
         if element.__class__ is Const:
-            return self.const(_convert(element.value, dtype), dtype)
+            return self.const(_convert(_as_stored(element.value, cell.dtype), dtype), dtype)
         if element.__class__ is Op and element.op == "cast":
             source = self.elements[element.args[0]]
             if computed(source.dtype) is cell.dtype and source.dtype is dtype:
@@ -249,7 +250,24 @@ def _convert(value: Number, dtype: DType) -> Number:
         return rounded_number(float(value), dtype)
     if dtype is bool_:
         return bool(value)
-    return _wrapped(int(value), dtype) if value == value and abs(value) != float("inf") else 0
+    return _wrapped(_truncated(value, dtype), dtype)
+
+
+def _as_stored(value: Number, dtype: DType) -> Number:
+    """The constant as an element of that dtype is: float32 ones are rounded where printed."""
+    if dtype is float32 and math.isfinite(value):
+        return ctypes.c_float(value).value
+    return value
+
+
+def _truncated(value: Number, dtype: DType) -> int:
+    """As the processor does it, and so kernels (``c_texts.c_cast``): what is out of range is the
+    smallest integer of 64 bits, or of 32 bits for the dtypes that are converted by way of these."""
+    if not isinstance(value, float):
+        return int(value)
+    bits = 64 if dtype.name in ("int64", "uint8") else 32
+    limit = 1 << bits - 1
+    return int(value) if -limit <= value < limit else -limit
 
 
 def rounded_number(value: float, dtype: DType) -> float:

@@ -1,11 +1,11 @@
 """Which nodes share a kernel.
 
 In: a graph of core rows. Out: ``Group``s, each with the loop variables, the values it stores and
-the ones it computes on the way, and a *place* in the program. Nodes are taken from the last to the
-first. A group grows from a node that must be computed towards its producers; a producer joins where
-its elements are read row by row, and where no cycle arises: every group keeps its place between
-what it reads and who reads it. Each refusal has a reason. Read on: ``lower.py`` says what an
-element is, ``build.py`` makes the kernel.
+the ones it computes on the way, and a *position* in the program. Nodes are taken from the last to
+the first. A group grows from a node that must be computed towards its producers; a producer joins
+where its elements are read row by row, and where no cycle arises: every group keeps its position
+between what it reads and who reads it. Each refusal has a reason. Read on: ``lower.py`` says what
+an element is, ``build.py`` makes the kernel.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
 
+from anyshape.costs import COSTS
 from anyshape.ir.graph import Node, Value, row_major
 from anyshape.ops.layout import numel
 from anyshape.ops.table import Pointwise, Reduce, Scan
-from anyshape.schedule.analysis import Analysis, Order, numbers_of
+from anyshape.schedule.analysis import Analysis, Order
 from anyshape.schedule.draft import Cell, Draft, Symbols
 from anyshape.schedule.indices import (
     Index,
@@ -42,12 +43,7 @@ from anyshape.schedule.scatter import copied, update_shape, updated
 from anyshape.symbolic import Dim, Expr, Symbol
 
 Part = Literal["whole", "copy", "update"]
-LARGEST_GROUP = 96
-MOST_PARTS = 16
-"""Parts that the joins of one kernel have in all: its code has a loop for each."""
 CONDITIONAL = frozenset({"pad", "cat"})
-DEEPEST_CONDITION = 4
-"""Joins and pads of joins and pads in one kernel: what lies below is written once for each way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,14 +249,14 @@ class _Attempt:
         return tuple(0 if d in dims else next(rest) for d in range(len(node.output.shape)))
 
     def _scanned(self, node: Node, own: Index) -> tuple[Expr, ...]:
-        place = own[scanned_dim(self.lowering, node)]
-        axes = place.symbols if isinstance(place, Expr) else ()
+        scanned = own[scanned_dim(self.lowering, node)]
+        axes = scanned.symbols if isinstance(scanned, Expr) else ()
         return tuple(symbol.expr for symbol in self.extents if symbol in axes)
 
     def _expand(self, node: Node, index: Index) -> None:
         rule = rule_of(self.found.ops[node.op]) or PARTS[self.part]
         self.lowering.mask = None
-        tested = self.found.tested_at(numbers_of(node) if self.found.binders else ())
+        tested = self.found.tested_at(self.found.numbers_read(node))
         self.low = max(self.low, tested, self.found.barriers[self.found.producer[node.output]])
         self.parts += joined_parts(node)
         self.depth = self.conditions.get(node.output, 0) + (node.op in CONDITIONAL)
@@ -315,12 +311,11 @@ class _Attempt:
         found = self.found
         if node.output in self.whole and not self._cheap_anywhere(node):
             return "it is read at indices that data decides"
-        if len(self.inlined) >= LARGEST_GROUP:
-            return "the kernel is large enough"
-        if self.parts + joined_parts(node) * len(indices) > MOST_PARTS:
-            return "the kernel joins enough parts"
-        if node.op in CONDITIONAL and self.conditions[node.output] >= DEEPEST_CONDITION:
-            return "enough conditions lead to its elements"
+        parts = self.parts + joined_parts(node) * len(indices)
+        joins = self.conditions[node.output] + 1 if node.op in CONDITIONAL else 0
+        full = COSTS.why_kernel_is_full(len(self.inlined) + 1, parts, joins)
+        if full is not None:
+            return full
         lowering = found.ops[node.op].lower
         if isinstance(lowering, Reduce | Scan):
             if self.part == "update":
@@ -340,7 +335,7 @@ class _Attempt:
         return self._share(position, node, indices, outside, low)
 
     def _cheap_anywhere(self, node: Node) -> bool:
-        """May the element be computed at a place that data decides? Elementwise work that costs
+        """May the element be computed at a position that data decides? Elementwise work that costs
         little.
         """
         if self._reduces(node):
@@ -362,7 +357,9 @@ class _Attempt:
         weight = found.weights[position]
         if weight <= 3 and max(self.low, low) < self.high and self._cheap(position, indices):
             return None
-        if node.output in self.whole and weight > 1 and not self._reduces(node):
+        if node.output in self.whole and not self._reduces(node):
+            if weight <= 3 and max(self.low, low) < self.high:
+                return None  # an element for each index costs less than keeping all of them
             return "others read it too, and this kernel at indices that data decides"
         stored = None if self.part != "whole" else self._identity(node, indices)
         if stored is None:
@@ -410,7 +407,7 @@ class _Attempt:
             used = {s for i in index if isinstance(i, Expr) for s in i.symbols}
             missing = [a for a, e in self.extents.items() if a not in used and e != 1]
             if used and any(axis not in rows for axis in missing) and self.found.sources[position]:
-                return "it would be computed again for each place it is broadcast to"
+                return "it would be computed again for each position it is broadcast to"
         return "it is read at several indices" if len(indices) > 2 else None
 
     def _row_refusal(self, node: Node, indices: tuple[Index, ...]) -> str | None:
@@ -426,10 +423,11 @@ class _Attempt:
         shape = sizes.shape(base.shape)
         kept = tuple(s for d, s in enumerate(shape) if d not in dims)
         inner = tuple(s for d, s in enumerate(shape) if d in dims)
-        axes = covers_all(sizes, self.extents, kept_index(self.lowering, node, indices[0]), kept)
-        if axes is None:
+        read = kept_index(self.lowering, node, indices[0])
+        if covers_all(sizes, self.extents, read, kept) is None:
             return "the result of a reduction is not read row by row"
-        left = [axis for axis in self.extents if axis not in axes]
+        named = {s for i in read if isinstance(i, Expr) for s in i.symbols}  # of one element too
+        left = [axis for axis in self.extents if axis not in named]
         wide = {axis for axis in left if self.extents[axis] != 1}
         if not wide and not self.reduction_axes and not self.domain.reduction_axes:
             raise _ExtraRows(inner or (1,))

@@ -2,7 +2,7 @@
 
 In: index expressions over axes whose extents are known, and shapes. Out: the index in another shape
 of the same elements. Where an axis would have to be divided, ``Refine`` asks for two axes in its
-place, so that loops stay affine; only what cannot be refined keeps ``//`` and ``%``.
+position, so that loops stay affine; only what cannot be refined keeps ``//`` and ``%``.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Sizes:
 
 
 def dot(index: Sequence[Dim], strides: Sequence[Dim]) -> Dim:
-    """The place in memory that an index means."""
+    """The element in memory that an index means."""
     result: Dim = 0
     for i, stride in zip(index, strides, strict=True):
         result = result + i * stride
@@ -118,12 +118,12 @@ def blocks(
     """Groups of dims of two shapes that hold the same elements, in order, as small as they can
     be.
     """
-    places = {product: n for n, product in reversed(list(enumerate(_prefixes(sizes, inner))))}
+    lengths = {product: n for n, product in reversed(list(enumerate(_prefixes(sizes, inner))))}
     ends = _prefixes(sizes, outer)
     groups = []
     last_inner = last_outer = 0
     for n, end in enumerate(ends):
-        m = places.get(end)
+        m = lengths.get(end)
         if m is None or n + 1 <= last_outer or m + 1 <= last_inner:
             continue
         groups.append((tuple(range(last_inner, m + 1)), tuple(range(last_outer, n + 1))))

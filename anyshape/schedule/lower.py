@@ -65,8 +65,8 @@ class Lowering:
         return cell
 
     def along_rows(self, value: Value, index: Index) -> Cell:
-        """The operand of a reduction or scan: all of its row counts, so conditions on the place in
-        the row of whoever reads the result do not."""
+        """The operand of a reduction or scan: all of its row counts, so conditions on the position
+        in the row of whoever reads the result do not."""
         outer = self.mask
         self.mask = None if outer is None else self._without_rows(outer)
         cell = self.read(value, index)
@@ -74,7 +74,7 @@ class Lowering:
         return cell
 
     def _without_rows(self, mask: Cell) -> Cell | None:
-        """The parts of a conjunction that do not depend on the place in a row."""
+        """The parts of a conjunction that do not depend on the position in a row."""
         element = self.draft.elements[mask.number]
         if isinstance(element, Op) and element.op == "logical_and":
             parts = [self._without_rows(Cell(self.draft, n, bool_)) for n in element.args]
@@ -181,15 +181,15 @@ def pointwise(lowering: Lowering, node: Node, index: Index) -> Cell:
     dtype, low, owned = _compute_dtype(row, node), _low_dtype(row, node), row.own
     wide = lowering.ops[node.op].wide_numbers
 
-    def element(arg: Arg, place: int | str) -> Any:
-        own = place in owned
+    def element(arg: Arg, position: int | str) -> Any:
+        own = position in owned
         if isinstance(arg, Value) and isinstance(arg.type, TensorType):
             cell = operand(lowering, arg, index, node.output.shape)
-            if low is not None and not own and (arg.shape or place not in wide):
+            if low is not None and not own and (arg.shape or position not in wide):
                 cell = draft.cast(cell, low)
             return draft.cast(cell, computed(cell.dtype) if own or dtype is None else dtype)
         made = number(lowering, arg, dtype)
-        if low is None or place in wide:
+        if low is None or position in wide:
             return made
         if isinstance(made, Cell):
             return draft.cast(draft.cast(made, low), made.dtype)
@@ -215,7 +215,7 @@ def _is_low(node: Node) -> bool:
 
 
 def operand(lowering: Lowering, value: Value, index: Index, shape: Index) -> Cell:
-    """The operand's element at a (broadcast) place of the result."""
+    """The operand's element at a (broadcast) position of the result."""
     sizes = lowering.sizes
     inner, outer = sizes.shape(value.shape), sizes.shape(shape)
     return lowering.read(value, broadcast_index(sizes, index, outer, inner))
@@ -330,7 +330,7 @@ def reduction(lowering: Lowering, node: Node, index: Index) -> Cell:
 
 
 def _arg_reduction(lowering: Lowering, node: Node, cell: Cell, inner: Index) -> Cell:
-    """The first place where the extreme is: max, then the least place that equals it (or is
+    """The first position where the extreme is: max, then the least position that equals it (or is
     NaN).
     """
     draft = lowering.draft
@@ -348,9 +348,9 @@ def _arg_reduction(lowering: Lowering, node: Node, cell: Cell, inner: Index) -> 
     hit = draft.op("eq", cell, extreme)
     if cell.dtype.is_floating:
         hit = draft.op("logical_or", hit, draft.op("isnan", cell))
-    place = dot([inner[d] for d in dims], row_major([shape[d] for d in dims]))
+    position = dot([inner[d] for d in dims], row_major([shape[d] for d in dims]))
     return draft.reduce(
-        "min", draft.where(hit, draft.position(place), draft.const(GREATEST, int64))
+        "min", draft.where(hit, draft.position(position), draft.const(GREATEST, int64))
     )
 
 
@@ -358,19 +358,19 @@ def _arg_reduction(lowering: Lowering, node: Node, cell: Cell, inner: Index) -> 
 
 
 def cat(lowering: Lowering, node: Node, index: Index) -> Cell:
-    """The part that holds the place; the others are not read."""
+    """The part that holds the position; the others are not read."""
     parts, dim, *_ = arguments(lowering, node)
     assert isinstance(parts, tuple)
     draft, sizes = lowering.draft, lowering.sizes
     values = [p for p in parts if isinstance(p, Value) and len(p.shape) == len(node.output.shape)]
     axis = dim_of(dim, len(index))
-    place = draft.position(index[axis])
+    position = draft.position(index[axis])
     offset: Dim = 0
     cells: list[tuple[Cell | None, Cell]] = []
     for n, value in enumerate(values):
         end = sizes.simplify(offset + value.shape[axis])
-        below = None if n == len(values) - 1 else draft.op("lt", place, draft.position(end))
-        above = None if n == 0 else draft.op("ge", place, draft.position(offset))
+        below = None if n == len(values) - 1 else draft.op("lt", position, draft.position(end))
+        above = None if n == 0 else draft.op("ge", position, draft.position(offset))
         own = (*index[:axis], index[axis] - offset, *index[axis + 1 :])
         cells.append((below, _between(lowering, below, above, value, own, node.output.dtype)))
         offset = end
@@ -408,13 +408,13 @@ def pad(lowering: Lowering, node: Node, index: Index) -> Cell:
     inside: Cell | None = None
     for d, (low, high) in enumerate(_pads_by_dim(pads, len(index))):
         inner[d] = index[d] - low
-        place = draft.position(index[d])
+        position = draft.position(index[d])
         conditions = []
         if not (isinstance(low, int) and low <= 0):
-            conditions.append(draft.op("ge", place, draft.position(low)))
+            conditions.append(draft.op("ge", position, draft.position(low)))
         if not (isinstance(high, int) and high <= 0):
             end = sizes.simplify(low + value.shape[d])
-            conditions.append(draft.op("lt", place, draft.position(end)))
+            conditions.append(draft.op("lt", position, draft.position(end)))
         for condition in conditions:
             inside = condition if inside is None else draft.op("logical_and", inside, condition)
     dtype = node.output.dtype
@@ -452,31 +452,31 @@ def arange(lowering: Lowering, node: Node, index: Index) -> Cell:
     if isinstance(start, (int, Expr)) and isinstance(step, (int, Expr)):
         return draft.cast(draft.position(start + index[0] * step), dtype)
     wide = computed(dtype)
-    place = draft.cast(draft.position(index[0]), wide)
-    scaled = draft.op("mul", place, draft.literal(number(lowering, step, wide), wide))
+    position = draft.cast(draft.position(index[0]), wide)
+    scaled = draft.op("mul", position, draft.literal(number(lowering, step, wide), wide))
     made = draft.op("add", draft.literal(number(lowering, start, wide), wide), scaled)
     return draft.cast(made, dtype)
 
 
 def index_select(lowering: Lowering, node: Node, index: Index) -> Cell:
     """x[..., index[i], ...]"""
-    value, dim, places, *_ = arguments(lowering, node)
-    assert isinstance(value, Value) and isinstance(places, Value)
+    value, dim, positions, *_ = arguments(lowering, node)
+    assert isinstance(value, Value) and isinstance(positions, Value)
     if not value.shape:
         return lowering.read(value, ())
     axis = dim_of(dim, len(value.shape))
-    rank = len(places.shape)
-    at = lowering.integer(places, index[axis : axis + rank])
+    rank = len(positions.shape)
+    at = lowering.integer(positions, index[axis : axis + rank])
     return lowering.read(value, (*index[:axis], at, *index[axis + rank :]), whole=True)
 
 
 def gather(lowering: Lowering, node: Node, index: Index) -> Cell:
     """x[i, index[i, j], k] along one dim."""
-    value, dim, places, *_ = arguments(lowering, node)
+    value, dim, positions, *_ = arguments(lowering, node)
     assert isinstance(value, Value)
     if not value.shape:
         return lowering.read(value, ())
-    at = lowering.integer(places, index)
+    at = lowering.integer(positions, index)
     if not index:
         return lowering.read(value, (at,), whole=True)
     axis = dim_of(dim, len(index))
@@ -485,34 +485,36 @@ def gather(lowering: Lowering, node: Node, index: Index) -> Cell:
 
 def advanced_index(lowering: Lowering, node: Node, index: Index) -> Cell:
     """x[i, None, j]: tensors of integers broadcast together; the others are whole dims."""
-    value, places, *_ = arguments(lowering, node)
-    assert isinstance(value, Value) and isinstance(places, tuple)
-    return lowering.read(value, places_of(lowering, value, places, index), whole=True)
+    value, positions, *_ = arguments(lowering, node)
+    assert isinstance(value, Value) and isinstance(positions, tuple)
+    return lowering.read(value, positions_of(lowering, value, positions, index), whole=True)
 
 
-def places_of(lowering: Lowering, value: Value, places: tuple[Arg, ...], index: Index) -> Index:
+def positions_of(
+    lowering: Lowering, value: Value, positions: tuple[Arg, ...], index: Index
+) -> Index:
     sizes = lowering.sizes
-    padded = (*places, *(None,) * (len(value.shape) - len(places)))
-    used = [d for d, place in enumerate(padded) if place is not None]
+    padded = (*positions, *(None,) * (len(value.shape) - len(positions)))
+    used = [d for d, at in enumerate(padded) if at is not None]
     adjacent = used == list(range(used[0], used[-1] + 1))
-    rank = max(len(p.shape) for p in places if isinstance(p, Value))
+    rank = max(len(p.shape) for p in positions if isinstance(p, Value))
     first = used[0] if adjacent else 0
     shared = index[first : first + rank]
-    shapes = [sizes.shape(p.shape) for p in places if isinstance(p, Value)]
+    shapes = [sizes.shape(p.shape) for p in positions if isinstance(p, Value)]
     common = tuple(sizes.simplify(d) for d in lowering.cx.broadcast_shapes(shapes))
     rest = iter((*index[:first], *index[first + rank :]))
     result: list[Dim] = []
-    for d, place in enumerate(padded):
-        if not isinstance(place, Value):
+    for d, at in enumerate(padded):
+        if not isinstance(at, Value):
             result.append(next(rest))
             continue
-        own = broadcast_index(sizes, shared, common, sizes.shape(place.shape))
-        result.append(_wrapped(lowering, lowering.read(place, own), value.shape[d]))
+        own = broadcast_index(sizes, shared, common, sizes.shape(at.shape))
+        result.append(_wrapped(lowering, lowering.read(at, own), value.shape[d]))
     return tuple(result)
 
 
 def _wrapped(lowering: Lowering, cell: Cell, size: Dim) -> Dim:
-    """A Python index as a place: negative ones count from the end."""
+    """A Python index as a position: negative ones count from the end."""
     draft = lowering.draft
     cell = draft.cast(cell, int64)
     negative = draft.op("lt", cell, 0)

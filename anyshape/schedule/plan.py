@@ -38,6 +38,7 @@ from anyshape.ir.program import (
     ViewCall,
 )
 from anyshape.ir.scalars import Scalar, ScalarInput
+from anyshape.ir.variants import ChooseVariants, no_variants
 from anyshape.ops import OPS
 from anyshape.ops.layout import view_strides
 from anyshape.ops.table import (
@@ -50,7 +51,6 @@ from anyshape.ops.table import (
     tests_arguments,
 )
 from anyshape.ops.table import View as ViewLowering
-from anyshape.options import Options
 from anyshape.schedule.analysis import Analysis, Order, analyse, link_readers
 from anyshape.schedule.build import draft_group
 from anyshape.schedule.draft import Cell, Draft
@@ -60,17 +60,20 @@ from anyshape.schedule.inplace import ASSIGN, written_in_place
 from anyshape.schedule.lower import Lowering, is_supported, view_index
 from anyshape.schedule.steps import insert_frees, numbers_in, symbols_used
 from anyshape.schedule.tile import finish
+from anyshape.schedule.updates import write_where_assigned
 from anyshape.symbolic import Dim, Expr, Symbol
 
+NEVER_REFUSED = frozenset({"view_as_real"})
+"""Views without an index map that torch makes of every argument of their type."""
 NESTED: Mapping[str, type[Loop | Branch]] = {"loop": Loop, "branch": Branch}
 """The steps of the rows with regions, which are given the row's arguments."""
 
 
 def schedule(
-    graph: Graph, options: Options | None = None, ops: Mapping[str, OpDef] = OPS
+    graph: Graph, variants: ChooseVariants = no_variants, ops: Mapping[str, OpDef] = OPS
 ) -> Program:
-    """The program that computes the graph."""
-    return _Plan(hoist_checks(graph), ops).program()
+    """The program that computes the graph; ``variants`` are how a device's target runs a kernel."""
+    return _Plan(hoist_checks(graph), ops, variants=variants).program()
 
 
 def refusals(graph: Graph, ops: Mapping[str, OpDef] = OPS) -> tuple[Refusal, ...]:
@@ -94,6 +97,7 @@ class _Plan:
     graph: Graph
     ops: Mapping[str, OpDef]
     around: frozenset[Symbol] = frozenset()  # sizes that data has decided around a region
+    variants: ChooseVariants = no_variants
     found: Analysis = field(init=False)
     groups: list[tuple[Order, Group]] = field(default_factory=list)
     strided: dict[Value, _Strided] = field(default_factory=dict)
@@ -101,7 +105,9 @@ class _Plan:
     views: dict[Value, str] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     bound: set[Symbol] = field(default_factory=set)
-    launches: dict[Hashable, Launch] = field(default_factory=dict)  # by the form of the draft
+    launches: dict[Hashable, Launch] = field(
+        default_factory=dict
+    )  # by the draft's form, and device
 
     def program(self) -> Program:
         """Groups, then their steps in order."""
@@ -120,7 +126,9 @@ class _Plan:
         self.found.stand_at(len(self.graph.nodes))
         outputs = tuple(map(self._output, self.graph.outputs))
         inputs = tuple(entry.value.name for entry in self.graph.inputs)
-        steps = insert_frees(self.steps, self.buffers, outputs)
+        shape = self.found.sizes.shape
+        written = write_where_assigned(self.steps, self.buffers, outputs, shape)
+        steps = insert_frees(written, self.buffers, outputs)
         return Program(self.buffers, inputs, steps, outputs, self._entry_symbols(steps, outputs))
 
     # --- which views need memory of their own ---
@@ -327,15 +335,18 @@ class _Plan:
         for stored in group.stored if group.part != "update" else ():
             self._allocate(stored.value)
         drafted = draft_group(self.found, group)
-        form = drafted.form
+        device = next(value.tensor.device for value in drafted.buffers.values())
+        form = (drafted.form, device)
         launch = self.launches.get(form)
         if launch is None:
-            launch = self.launches[form] = finish(drafted, self.found.sizes)
+            launch = finish(drafted, self.found.sizes)
+            launch = replace(launch, variants=self.variants(launch.kernel, device))
+            self.launches[form] = launch
         args = (
             BufferRef(drafted.buffers[arg.name].name) if isinstance(arg, BufferRef) else arg
             for arg in launch.args
         )
-        self.steps.append(Launch(launch.kernel, tuple(args), launch.offsets))
+        self.steps.append(replace(launch, args=tuple(args)))
 
     def _allocate(self, value: Value) -> None:
         self._buffer(value, "output" if self._handed_out(value) else "temp")
@@ -368,22 +379,28 @@ class _Plan:
             case Extern(function=function, memory=memory):
                 make = partial(ExternCall, new_memory=memory is not None)
                 self._result(node, row, make, function)
+            case _ if node.op in NEVER_REFUSED:
+                self._viewed(node.output)
             case _:
                 self._result(node, row, EagerCall, node.op if row is None else row.torch)
 
     def _nest(self, node: Node) -> None:
         """The regions become programs of their own."""
         bodies = tuple(self._body(node, region) for region in node.regions)
-        for output in node.outputs:
+        tensors = [output for output in node.outputs if isinstance(output.type, TensorType)]
+        for output in tensors:
             self._buffer(output, "result")
         given = tuple(map(self._arg, node.args))
-        outputs = tuple(output.name for output in node.outputs)
-        self.steps.append(NESTED[node.op](given, bodies, outputs))
-        for output in node.outputs:
+        numbers = tuple(map(_number_of, node.outputs[len(tensors) :]))
+        outputs = tuple(output.name for output in tensors)
+        self.steps.append(NESTED[node.op](given, bodies, outputs, numbers))
+        self.bound.update(number for number in numbers if isinstance(number, Symbol))
+        for output in tensors:
             self._bind_sizes(output)
 
     def _body(self, node: Node, region: Graph) -> Body:
-        plan = _Plan(hoist_checks(region), self.ops, around=self.around | self.bound)
+        known = self.around | self.bound
+        plan = _Plan(hoist_checks(region), self.ops, known, self.variants)
         program = plan.program()
         heads = head_symbols(node, region)
         around = tuple(s for s in program.symbols if s not in heads)
@@ -413,11 +430,7 @@ class _Plan:
             self._bind_sizes(output)
 
     def _bind_number(self, value: Value, args: tuple[StepArg, ...]) -> None:
-        assert isinstance(value.type, ScalarType)
-        number = value.type.expr
-        source = number.args[0] if isinstance(number, Scalar) else number
-        target = source.symbol if isinstance(source, Expr) else source
-        assert isinstance(target, (Symbol, ScalarInput))
+        target = _number_of(value)
         if isinstance(target, Symbol):
             self.bound.add(target)
         if isinstance(args[0], BufferRef):
@@ -539,6 +552,16 @@ class _Plan:
             n for step in steps for arg in step.arguments(self.buffers) for n in numbers_in(arg)
         )
         return symbols_used(chain(numbers, numbers_in(outputs)), self.bound)
+
+
+def _number_of(value: Value) -> Symbol | ScalarInput:
+    """What has a value once the number does."""
+    assert isinstance(value.type, ScalarType)
+    number = value.type.expr
+    source = number.args[0] if isinstance(number, Scalar) else number
+    target = source.symbol if isinstance(source, Expr) else source
+    assert isinstance(target, (Symbol, ScalarInput))
+    return target
 
 
 def _tensors(output: Arg) -> Iterator[Value]:

@@ -1,7 +1,7 @@
-"""Functional writes at places that data decides: a copy of the operand, then writes in order.
+"""Functional writes at positions that data decides: a copy of the operand, then writes in order.
 
 In: a node of scatter, scatter_reduce, index_add or index_put. Out: for each element of its source,
-the place in the result and how the element is combined with what is there. Later writes win, as
+the position in the result and how the element is combined with what is there. Later writes win, as
 they do in a loop.
 """
 
@@ -15,7 +15,7 @@ from anyshape.ops.rules import dim_of
 from anyshape.ops.table import OpDef, Scatter, WriteMode
 from anyshape.schedule.draft import Cell, computed
 from anyshape.schedule.indices import Index, broadcast_index
-from anyshape.schedule.lower import Lowering, number, places_of
+from anyshape.schedule.lower import Lowering, number, positions_of
 from anyshape.symbolic import Dim, broadcast
 
 
@@ -51,23 +51,23 @@ def update_shape(row: OpDef, node: Node) -> tuple[Dim, ...]:
 
 def _put_shape(result: Value, node: Node) -> tuple[Dim, ...]:
     """The shape that ``result[indices]`` has."""
-    places = node.args[1]
-    assert isinstance(places, tuple)
-    padded = (*places, *(None,) * (len(result.shape) - len(places)))
-    used = [d for d, place in enumerate(padded) if place is not None]
-    rank = max(len(p.shape) for p in places if isinstance(p, Value))
-    shared = _widest([p for p in places if isinstance(p, Value)], rank)
+    positions = node.args[1]
+    assert isinstance(positions, tuple)
+    padded = (*positions, *(None,) * (len(result.shape) - len(positions)))
+    used = [d for d, position in enumerate(padded) if position is not None]
+    rank = max(len(p.shape) for p in positions if isinstance(p, Value))
+    shared = _widest([p for p in positions if isinstance(p, Value)], rank)
     adjacent = used == list(range(used[0], used[-1] + 1))
     first = used[0] if adjacent else 0
     rest = [size for d, size in enumerate(result.shape) if d not in used]
     return (*rest[:first], *shared, *rest[first:])
 
 
-def _widest(places: list[Value], rank: int) -> tuple[Dim, ...]:
+def _widest(positions: list[Value], rank: int) -> tuple[Dim, ...]:
     """The broadcast shape of the index tensors."""
     shape: list[Dim] = [1] * rank
-    for place in places:
-        for d, size in enumerate(place.shape, rank - len(place.shape)):
+    for position in positions:
+        for d, size in enumerate(position.shape, rank - len(position.shape)):
             shape[d] = broadcast(shape[d], size)
     return tuple(shape)
 
@@ -94,12 +94,12 @@ def write_of(lowering: Lowering, node: Node, index: Index) -> Write:
 
 
 def _elements(lowering: Lowering, node: Node, index: Index, mode: WriteMode) -> Write:
-    dim, places, source = node.args[1:4]
+    dim, positions, source = node.args[1:4]
     cell = _source(lowering, node, source, index)
     if not index:
         return Write(cell, (), mode)
     axis = dim_of(dim, len(index))
-    at = lowering.integer(places, index)
+    at = lowering.integer(positions, index)
     return Write(cell, (*index[:axis], at, *index[axis + 1 :]), mode)
 
 
@@ -111,8 +111,8 @@ def _source(lowering: Lowering, node: Node, source: Arg, index: Index) -> Cell:
 
 
 def _rows(lowering: Lowering, node: Node, index: Index, mode: WriteMode) -> Write:
-    dim, places, source = node.args[1:4]
-    assert isinstance(source, Value) and isinstance(places, Value)
+    dim, positions, source = node.args[1:4]
+    assert isinstance(source, Value) and isinstance(positions, Value)
     draft, dtype = lowering.draft, computed(node.output.dtype)
     cell = draft.cast(lowering.read(source, index), dtype)
     alpha = node.kwargs.get("alpha", 1)
@@ -121,18 +121,18 @@ def _rows(lowering: Lowering, node: Node, index: Index, mode: WriteMode) -> Writ
     if not index:
         return Write(cell, (), mode)
     axis = dim_of(dim, len(index))
-    at = lowering.integer(places, (index[axis],) if places.shape else ())
+    at = lowering.integer(positions, (index[axis],) if positions.shape else ())
     return Write(cell, (*index[:axis], at, *index[axis + 1 :]), mode)
 
 
 def _put(lowering: Lowering, node: Node, index: Index, mode: WriteMode) -> Write:
-    _, places, values = node.args[:3]
-    assert isinstance(places, tuple) and isinstance(values, Value)
+    _, positions, values = node.args[:3]
+    assert isinstance(positions, tuple) and isinstance(values, Value)
     result, sizes = node.output, lowering.sizes
     shape = sizes.shape(_put_shape(result, node))
     own = broadcast_index(sizes, index, shape, sizes.shape(values.shape))
     cell = lowering.draft.cast(lowering.read(values, own), computed(result.dtype))
-    return Write(cell, places_of(lowering, result, places, index), mode)
+    return Write(cell, positions_of(lowering, result, positions, index), mode)
 
 
 WRITES: Mapping[str, Callable[[Lowering, Node, Index, WriteMode], Write]] = {

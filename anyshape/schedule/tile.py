@@ -2,8 +2,8 @@
 
 Axes are ordered as memory is (the stores count most), neighbours that every index steps through as
 one are joined, and all symbols are renamed in order of first use. A coefficient or extent that is
-not a constant becomes a size parameter, computed by the host, so that one kernel serves every place
-with the same loops.
+not a constant becomes a size parameter, computed by the host, so that one kernel serves every
+position with the same loops.
 """
 
 from __future__ import annotations
@@ -213,6 +213,20 @@ def _one_step(
     return True
 
 
+def _begins(drafted: Drafted, needed: Sequence[int]) -> dict[str, int]:
+    """The least constant in the indices of what is only read: `x[3]` and `x[4]` are one kernel,
+    which is handed pointers to different elements."""
+    least: dict[str, int] = {}
+    for number in needed:
+        element = drafted.draft.elements[number]
+        if isinstance(element, Load):
+            index = element.index
+            constant = index if isinstance(index, int) else index.constant
+            least[element.pointer] = min(constant, least.get(element.pointer, constant))
+    written = {store.pointer for store in drafted.stores}
+    return {name: first for name, first in least.items() if first > 0 and name not in written}
+
+
 @dataclass(slots=True, eq=False)
 class _Renaming:
     """Rewrites a draft into a space of its own, with names in order of first use."""
@@ -231,11 +245,13 @@ class _Renaming:
     access: dict[str, Access] = field(default_factory=dict)
     numbers: dict[int, int] = field(default_factory=dict)
     scalars: dict[str, tuple[str, Operand]] = field(default_factory=dict)
+    begins: Mapping[str, int] = field(init=False)  # where in a buffer, by the draft's pointers
     oldest: int = field(init=False)  # the age of the oldest loop variable or loaded integer
 
     def __post_init__(self) -> None:
         moving = (*self.drafted.extents, *self.drafted.draft.integers)
         self.oldest = min(map(age, moving), default=sys.maxsize)
+        self.begins = _begins(self.drafted, self.needed)
 
     def run(self, order: list[Symbol], rows: list[Symbol]) -> Launch:
         axes = tuple(self._axis(a, f"i{n}") for n, a in enumerate(order))
@@ -246,7 +262,8 @@ class _Renaming:
         stores = tuple(self._store(store) for store in self.drafted.stores)
         kernel = Kernel(self._params(), axes, along, elements, stores, self.drafted.ordered)
         buffers: list[BufferRef | Operand] = [BufferRef(name) for name in self.pointers]
-        return Launch(kernel, (*buffers, *self.size_args, *(s for _, s in self.scalars.values())))
+        args = (*buffers, *self.size_args, *(s for _, s in self.scalars.values()))
+        return Launch(kernel, args, {self.pointers[p]: self.begins[p] for p in self.begins})
 
     def _params(self) -> tuple[Param, ...]:
         buffers = self.drafted.buffers
@@ -271,13 +288,24 @@ class _Renaming:
             return dim
         result: Dim = dim.constant
         if dim.least > MANY or len(dim.terms) > MANY:
-            return result + self._sum_param(dim - dim.constant)
+            return self._sum(dim)
         for monomial, coefficient in dim.ordered_terms():
             result = result + coefficient * self._size_param(monomial)
         return result
 
+    def _offset(self, dim: Dim) -> Dim:
+        """Where something begins: one parameter, so that the second of some parts, which begins
+        behind two others, has the kernel of the first."""
+        dim = self.sizes.simplify(dim)
+        if isinstance(dim, int) or (dim.least <= 1 and len(dim.terms) <= 1):
+            return self._size(dim)
+        return self._sum(dim)
+
+    def _sum(self, dim: Expr) -> Dim:
+        return dim.constant + self._sum_param(dim - dim.constant)
+
     def _sum_param(self, value: Dim) -> Expr:
-        """A long sum of sizes is computed by whoever launches, as one parameter."""
+        """A sum of sizes is computed by whoever launches, as one parameter."""
         made = self.sum_names.get(value)
         if made is None:
             name = f"n{len(self.size_args)}"
@@ -298,12 +326,12 @@ class _Renaming:
         return made
 
     def _index(self, dim: Dim) -> Dim:
-        """An index: axes keep their place, coefficients become constants or size parameters."""
+        """An index: axes keep their names, coefficients become constants or size parameters."""
         if isinstance(dim, int):
             return dim
         moving, offset = self._moving(dim)
         if not moving:
-            return self._size(dim)
+            return self._offset(dim)
         parts: dict[tuple[Atom, ...], Dim] = {}
         for monomial, coefficient in moving.items():
             inner = tuple(a for a in monomial if self._bound(a.symbols))
@@ -312,7 +340,7 @@ class _Renaming:
                 if atom not in inner:
                     outer = outer * atom.expr
             parts[inner] = parts.get(inner, 0) + outer
-        result: Dim = self._size(offset)
+        result: Dim = self._offset(offset)
         for inner in sorted(parts, key=self._rank):
             if not any(atom in self.gone for atom in inner):
                 result = result + self._product(inner) * self._size(parts[inner])
@@ -366,6 +394,7 @@ class _Renaming:
         match element:
             case Load(pointer=pointer, index=index, dtype=dtype, mask=mask):
                 own = None if mask is None else numbers[mask]
+                index -= self.begins.get(pointer, 0)
                 return Load(self._pointer(pointer, "read"), self._index(index), dtype, own)
             case Position(index=index, dtype=dtype):
                 return Position(self._index(index), dtype)

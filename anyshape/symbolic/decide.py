@@ -14,18 +14,16 @@ from collections.abc import Sequence
 from anyshape.symbolic.atoms import Atom, Monomial, Symbol, age, deep, product_of
 from anyshape.symbolic.conditions import AnyOf, Condition, Relation, eq, ge, le
 from anyshape.symbolic.expr import Dim, Expr, divide, floordiv, mod
-from anyshape.symbolic.knowledge import KnownFacts, linear
+from anyshape.symbolic.knowledge import MONOMIALS, KnownFacts, linear
 from anyshape.symbolic.linear import Row, Steps, refute
 from anyshape.symbolic.models import undecided
 from anyshape.symbolic.ranges import bounds_of, congruence_of
 from anyshape.symbolic.simplify import common_factor, relation_simplified, simplified
 
-MONOMIALS = 48  # in one system
 LINKS = 16  # facts taken for one symbol
 NEARBY = 48  # facts looked at for one proof
 MENTIONED = 256  # symbols in them, each as often as a fact has it
 SPLITS = 5  # case distinctions in one proof
-STEPS = 1 << 14  # of elimination for one question
 
 
 def quick(facts: KnownFacts, relation: Relation | bool) -> bool | None:
@@ -84,9 +82,11 @@ def decide(facts: KnownFacts, relation: Relation) -> bool | None:
     found = quick(facts, now)
     if found is None and now.bound == 0:
         found = _by_factors(facts, now)
+    if found is None and len(now.form.terms) == 2 and now.kind in ("ge", "le"):
+        found = _by_order(facts, now)
     if found is None:
         core = core_of(facts, now.form)
-        if core is not None and (facts.used is not None or not undecided(facts, now, core)):
+        if core is not None and not undecided(facts, now, core):
             found = _by_elimination(facts, now, core)
     return found
 
@@ -136,6 +136,27 @@ def _by_factors(facts: KnownFacts, relation: Relation) -> bool | None:
     return answer if answer is True or lo >= 1 else None
 
 
+def _by_order(facts: KnownFacts, relation: Relation) -> bool | None:
+    """x // z - y // z >= k from x - y >= k*z, where z >= 1 is a symbol's."""
+    form, k = relation.form, relation.bound
+    (one, first), (other, second) = form.terms.items()
+    if len(one) != 1 or len(other) != 1 or {first, second} != {1, -1}:
+        return None
+    more, less = (one[0], other[0]) if first == 1 else (other[0], one[0])
+    if more.word != "//" or less.word != "//" or more.args[1] is not less.args[1]:
+        return None
+    (x, z), (y, _) = more.args, less.args
+    if isinstance(z, int) or facts.known(ge(z, 1)) is not True:
+        return None
+    if relation.kind == "ge":
+        if facts.known(ge(x - y - k * z, 0)) is True:
+            return True
+        return False if facts.known(ge(y - x - (1 - k) * z, 0)) is True else None
+    if facts.known(ge(y - x + k * z, 0)) is True:
+        return True
+    return False if facts.known(ge(x - y - (k + 1) * z, 0)) is True else None
+
+
 def core_of(facts: KnownFacts, form: Expr) -> dict[Expr | AnyOf, None] | None:
     """The facts that could decide more of the form than ranges do; None if ranges say it all.
 
@@ -146,6 +167,8 @@ def core_of(facts: KnownFacts, form: Expr) -> dict[Expr | AnyOf, None] | None:
         return None
     plain = linear(form)
     if not facts.linked(form):
+        return None if plain else {}
+    if facts.trees.apart(form.symbols):
         return None if plain else {}
     found = _nearby(facts, form.symbols)
     _drop_hanging(found, form.symbols)
@@ -214,12 +237,12 @@ def _hangs(fact: Expr | AnyOf, uses: Counter[Symbol]) -> bool:
 def _by_elimination(
     facts: KnownFacts, relation: Relation, core: dict[Expr | AnyOf, None]
 ) -> bool | None:
-    system = System(facts)
+    steps = facts.allowance
+    if steps is None or steps.left <= 0:
+        return None
+    system = System(facts, steps)
     system.reach(relation.form, core)
-    try:
-        return _by_refutation(system, relation)
-    finally:
-        facts.space.work.steps += STEPS - system.steps.left
+    return _by_refutation(system, relation)
 
 
 def _by_refutation(system: System, relation: Relation) -> bool | None:
@@ -245,7 +268,7 @@ Why = tuple[int, ...]
 class System:
     """Linear rows over monomials: the facts that matter to an expression."""
 
-    def __init__(self, facts: KnownFacts) -> None:
+    def __init__(self, facts: KnownFacts, steps: Steps) -> None:
         self.facts = facts
         self.columns: dict[object, int] = {}
         self.reached: set[object] = set()
@@ -254,7 +277,7 @@ class System:
         self.sources: list[Why] = []
         self.splits: list[tuple[list[list[Claim]], Why]] = []
         self.waiting: list[Monomial] = []
-        self.steps = Steps(STEPS)
+        self.steps = steps
 
     def refutes(self, *claims: Claim) -> bool:
         """Whether these claims contradict the facts; tells the facts which ones were used."""

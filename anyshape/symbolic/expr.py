@@ -80,6 +80,7 @@ class Space:
         "_exprs",
         "_salt",
         "_symbols",
+        "evaluators",
         "memo",
         "multiples",
         "products",
@@ -95,6 +96,7 @@ class Space:
         self._atom_count = 0
         self._salt = Random(0).getrandbits
         self.memo: dict[tuple[object, ...], Dim] = {}
+        self.evaluators: dict[Expr, Callable[[Mapping[Symbol, int]], int]] = {}
         self.multiples: dict[tuple[Expr, int], Expr] = {}
         self.products: dict[tuple[Polynomial, Dim], Dim] = {}
         self.relations: dict[tuple[object, ...], Any] = {}

@@ -9,6 +9,7 @@ fact implies in `learn.py`, the proofs in `decide.py` and `linear.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from math import gcd
 
 from anyshape.symbolic.atoms import Symbol
@@ -18,10 +19,12 @@ from anyshape.symbolic.expr import Dim, Space
 from anyshape.symbolic.extent import upper
 from anyshape.symbolic.knowledge import Chain, Knowledge, KnownFacts, Refuted, Why
 from anyshape.symbolic.learn import learn
+from anyshape.symbolic.linear import Steps
 from anyshape.symbolic.ranges import Bounds, bounds_of, congruence_of
 from anyshape.symbolic.simplify import simplified
 
 ALTERNATIVES = 6  # conditions assumed together to decide a conjunction or disjunction
+STEPS = 1 << 14  # of search and elimination for one question, and for those that it asks
 CONSEQUENCES = 64  # sums whose terms hear of one new fact
 PRECISE = 12  # facts behind an answer that are tried one by one for being needed
 
@@ -134,7 +137,7 @@ class Facts(KnownFacts):
         if isinstance(condition, bool):
             return condition
         if self.used is not None:  # an answer that was remembered names no facts
-            return self.decide(condition)
+            return self._traced_answer(condition)
         found = self.answers.get(condition)
         if found is True or found is False:
             return found
@@ -145,6 +148,16 @@ class Facts(KnownFacts):
         answer = self.decide(condition)
         unknown = -self.version if self.asking else self.version  # asked again when not in haste
         self.answers[condition] = unknown if answer is None else answer
+        return answer
+
+    def _traced_answer(self, condition: Condition) -> bool | None:
+        """As `known`, noting the facts behind the answer."""
+        found = self.answers.get(condition)
+        if found == self.version and found is not True:
+            return None
+        answer = self._recall_traced(condition, condition)
+        if answer is None:
+            answer = self.derive(condition, partial(self.decide, condition))
         return answer
 
     def quick(self, condition: Relation | bool) -> bool | None:
@@ -229,11 +242,20 @@ class Facts(KnownFacts):
         """As `known`, worked out anew."""
         if isinstance(condition, bool):
             return condition
+        if self.allowance is not None:
+            return self._decide(condition)
+        self.allowance = Steps(STEPS)
+        try:
+            return self._decide(condition)
+        finally:
+            self.space.work.steps += STEPS - self.allowance.left
+            self.allowance = None
+
+    def _decide(self, condition: Condition) -> bool | None:
         if isinstance(condition, Relation):
             self.space.work.questions += 1
             return decide(self, condition)
-        ask = self.known if self.used is None else self.decide
-        answers = [ask(part) for part in condition.parts]
+        answers = [self.known(part) for part in condition.parts]
         if isinstance(condition, AllOf):
             if False in answers:
                 return False
@@ -285,6 +307,7 @@ class Facts(KnownFacts):
         if len(conditions) > ALTERNATIVES:
             return False
         child = self.fork()
+        child.allowance = self.allowance
         try:
             for condition in conditions:
                 child._take(condition)  # noqa: SLF001 - of this class

@@ -8,13 +8,16 @@ fact.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from anyshape.symbolic.atoms import Atom, Symbol, age
 from anyshape.symbolic.conditions import AnyOf, Condition, Relation
 from anyshape.symbolic.expr import Dim, Expr, Space
 from anyshape.symbolic.layered import Layered
+from anyshape.symbolic.linear import Steps
+from anyshape.symbolic.trees import Trees
 
 Why: TypeAlias = tuple[int, ...]
 """Numbers of the facts that something was derived from."""
@@ -24,6 +27,7 @@ Chain: TypeAlias = tuple[Any, "Chain | None", int]
 
 Range: TypeAlias = tuple[int | None, int | None, Why]
 
+MONOMIALS = 48  # in one system: facts with more symbols are looked at for no proof
 MANY = 64  # symbols that are looked at to see whether an old answer still holds
 
 UNKNOWN: Range = (None, None, ())
@@ -41,6 +45,7 @@ class Knowledge:
     """The tables behind `Facts`; `version` grows with every change to them."""
 
     __slots__ = (
+        "allowance",
         "alternatives",
         "anchors",
         "answers",
@@ -52,8 +57,11 @@ class Knowledge:
         "floor",
         "followers",
         "holes",
+        "intervals",
         "links",
         "mentions",
+        "moved",
+        "moves",
         "open",
         "plain",
         "ranges",
@@ -61,6 +69,8 @@ class Knowledge:
         "sizes",
         "solved",
         "space",
+        "traced",
+        "trees",
         "used",
         "values",
         "version",
@@ -69,6 +79,7 @@ class Knowledge:
     def __init__(self, space: Space, parent: Knowledge | None = None) -> None:
         self.space = space
         self.used: dict[int, None] | None = None
+        self.allowance: Steps | None = None  # of the question that is being answered
         self.budget = 0
         self.asking = False
         self.open: set[Atom] = set()  # operations whose values are being simplified
@@ -105,6 +116,8 @@ class Knowledge:
         self.recalled: Layered[object, tuple[int, bool, Any]] = (
             Layered() if parent is None else parent.recalled.fork()
         )
+        # What was worked out while reasons were traced, with the version and the facts behind it.
+        self.traced: dict[object, tuple[int, Any, Why]] = {}
         # From which symbols a fact is found; the version at which what is found from a symbol last
         # changed, and from any symbol; from which others the facts of a symbol are found.
         self.anchors: Layered[Expr | AnyOf, tuple[Symbol, ...]] = (
@@ -115,12 +128,19 @@ class Knowledge:
         self.followers: Layered[Symbol, Chain] = (
             Layered() if parent is None else parent.followers.fork()
         )
+        self.trees: Trees = Trees() if parent is None else parent.trees.fork()
+        # The symbols whose own ranges changed, one after the other, and how many changes there are.
+        self.moved: Layered[int, Symbol] = Layered() if parent is None else parent.moved.fork()
+        self.moves: int = 0 if parent is None else parent.moves
+        # Of long sums of symbols: the bounds of their terms, after so many of these changes.
+        self.intervals: Layered[Expr, tuple[int, int | None, int | None]] = (
+            Layered() if parent is None else parent.intervals.fork()
+        )
 
     def recall(self, key: object, about: Dim | Atom) -> Any:
-        """What was remembered of this, if no facts about it are new; nothing while reasons are
-        being traced."""
+        """What was remembered of this, if no facts about it are new."""
         if self.used is not None:
-            return None
+            return self._recall_traced(key, about)
         found = self.recalled.get(key)
         if found is None:
             return None
@@ -132,11 +152,35 @@ class Knowledge:
         self.recalled[key] = (self.version, False, value)
         return value
 
-    def remember(self, key: object, value: object) -> None:
-        """Keeps a derived value until facts about it grow; what was worked out inside another
-        question, in less depth, until any do."""
-        if self.used is None:
+    def _recall_traced(self, key: object, about: Dim | Atom | Condition) -> Any:
+        """The same while reasons are being traced: notes the facts behind it."""
+        found = self.traced.get((key, self.asking))
+        if found is None:
+            return None
+        version, value, why = found
+        if version != self.version and (
+            self.asking or isinstance(about, int) or not self.unchanged(about.symbols, version)
+        ):
+            return None
+        self.use(why)
+        return value
+
+    def derive(self, key: object, work: Callable[[], Any]) -> Any:
+        """Works a value out and keeps it until facts about it grow; what is worked out inside
+        another question, in less depth, until any do."""
+        outer = self.used
+        if outer is None:
+            value = work()
             self.recalled[key] = (self.version, self.asking, value)
+            return value
+        self.used = {}
+        try:
+            value = work()
+            self.traced[key, self.asking] = self.version, value, tuple(self.used)
+            return value
+        finally:
+            outer.update(self.used)
+            self.used = outer
 
     def unchanged(self, symbols: frozenset[Symbol], version: int) -> bool:
         """Whether all that is found from these symbols is as old as that version."""
@@ -260,6 +304,17 @@ class Knowledge:
                     found[fact] = None
         return list(found)[:limit]
 
+    def note_move(self, symbol: Symbol) -> None:
+        """The symbol's own range has changed."""
+        self.moved[self.moves] = symbol
+        self.moves += 1
+
+    def moved_since(self, moves: int, symbols: frozenset[Symbol]) -> bool:
+        """Has the range of any of these changed after so many changes?"""
+        if self.moves - moves > MANY:
+            return True
+        return any(self.moved.get(number) in symbols for number in range(moves, self.moves))
+
     def mention(self, fact: Expr | AnyOf | Relation) -> None:
         """Makes a fact findable for saying it again when one of its symbols gets a value."""
         for symbol in sorted(fact.symbols, key=age):
@@ -270,6 +325,9 @@ class Knowledge:
         """Makes a fact findable from its symbols, or from those nothing else is known of."""
         self.mention(fact)
         symbols = sorted(fact.symbols, key=age)
+        if len(symbols) <= MONOMIALS:
+            plain = isinstance(fact, Expr) and linear(fact) and len(fact.terms) > 1
+            self.trees.tie(symbols, plain=plain)
         new = [symbol for symbol in symbols if self.links.get(symbol) is None]
         if new and len(new) < len(symbols) and isinstance(fact, Expr) and linear(fact):
             symbols = new
@@ -277,41 +335,33 @@ class Knowledge:
         for symbol in symbols:
             chain = self.links.get(symbol)
             if chain is not None and chain[2] == 1:
-                self._widen(symbol, chain)
-            self._add_link(symbol, fact)
+                self._widen(chain[0])
+        self._add_links(symbols, fact)
 
-    def _add_link(self, symbol: Symbol, fact: Expr | AnyOf) -> None:
-        chain = self.links.get(symbol)
-        self.links[symbol] = (fact, chain, 1 if chain is None else chain[2] + 1)
-        for other in sorted(fact.symbols, key=age):
-            if other is not symbol:
-                followers = self.followers.get(other)
-                self.followers[other] = (
-                    symbol,
-                    followers,
-                    1 if followers is None else followers[2] + 1,
-                )
+    def _add_links(self, symbols: Sequence[Symbol], fact: Expr | AnyOf) -> None:
+        """Makes the fact findable from these; what is found from them follows its symbols."""
+        for symbol in symbols:
+            chain = self.links.get(symbol)
+            self.links[symbol] = (fact, chain, 1 if chain is None else chain[2] + 1)
+        followed = sorted(fact.symbols, key=age)
+        for other in followed:
+            followers = self.followers.get(other)
+            if len(symbols) > MANY:  # too many to be looked at: they need not be told apart
+                self.followers[other] = (symbols[0], followers, MANY + 1)
+                continue
+            for symbol in symbols:
+                if other is not symbol:
+                    count = 0 if followers is None else followers[2]
+                    followers = self.followers[other] = (symbol, followers, count + 1)
 
-    def _widen(self, symbol: Symbol, chain: Chain) -> None:
+    def _widen(self, fact: Expr | AnyOf) -> None:
         """Links the only fact of a symbol to its other symbols too."""
-        fact = chain[0]
-        for other in sorted(fact.symbols, key=age):
-            if other is not symbol:
-                others = self.links.get(other)
-                if others is None or not _contains(others, fact):
-                    self._add_link(other, fact)
-                    self.anchors[fact] = (*(self.anchors.get(fact) or ()), other)
-        self.change(fact)
-
-
-def _contains(chain: Chain | None, fact: object) -> bool:
-    seen = 0
-    while chain is not None and seen < 8:
-        if chain[0] is fact:
-            return True
-        chain = chain[1]
-        seen += 1
-    return False
+        anchors = self.anchors.get(fact) or ()
+        others = sorted(fact.symbols.difference(anchors), key=age)
+        if others:
+            self.anchors[fact] = (*anchors, *others)
+            self._add_links(others, fact)
+            self.change(fact)
 
 
 def linear(expr: Expr) -> bool:
@@ -326,35 +376,35 @@ def symbols_in_order(expr: Expr) -> list[Symbol]:
     return sorted(expr.symbols, key=age)
 
 
-class KnownFacts(Knowledge):
+class KnownFacts(Knowledge, ABC):
     """Knowledge, and what the reasoning modules may ask of it: `Facts` has the answers."""
 
     __slots__ = ()
 
+    @abstractmethod
     def known(self, condition: Condition | bool) -> bool | None:
         """True or False if the facts decide, else None."""
-        raise NotImplementedError
 
+    @abstractmethod
     def quick(self, condition: Relation | bool) -> bool | None:
         """As `known`, without elimination."""
-        raise NotImplementedError
 
+    @abstractmethod
     def ask(self, condition: Relation | bool) -> bool | None:
         """As `known`; inside another question, without elimination."""
-        raise NotImplementedError
 
+    @abstractmethod
     def decide(self, condition: Condition | bool) -> bool | None:
         """As `known`, worked out anew."""
-        raise NotImplementedError
 
+    @abstractmethod
     def trace(self, derive: Callable[[], object]) -> Why:
         """The numbers of the facts that a derivation uses."""
-        raise NotImplementedError
 
+    @abstractmethod
     def sources_about(self, dim: Dim) -> Why:
         """The facts behind what is known of the expression, when reasons are being traced."""
-        raise NotImplementedError
 
+    @abstractmethod
     def use_all(self, dim: Dim) -> None:
         """Notes every fact behind what is known of the expression."""
-        raise NotImplementedError

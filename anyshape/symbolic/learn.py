@@ -31,6 +31,7 @@ from anyshape.symbolic.ranges import (
     Congruence,
     bounds_of,
     canonical,
+    congruence_of,
     highest,
     intersect,
     lowest,
@@ -102,10 +103,20 @@ def _learn_relation(facts: KnownFacts, relation: Relation, why: Why) -> None:
             _link(facts, form)
             facts.holes[form] = (*(facts.holes.get(form) or ()), (bound, why))
             facts.change(form)
-            narrow(facts, form, None, None, why)
+            _narrow_past(facts, form, bound, why)
         case "eq":
             if bound or not _cancelled(facts, form, why):
                 narrow(facts, form, bound, bound, why)
+
+
+def _narrow_past(facts: KnownFacts, form: Expr, hole: int, why: Why) -> None:
+    """Draws what follows from a value that the form does not have: x % 2 != 1 says that it is 0."""
+    lo, hi = bounds_of(facts, form)
+    if hole not in (lo, hi):
+        narrow(facts, form, None, None, why)
+        return
+    why = tuple(dict.fromkeys(why + facts.trace(partial(bounds_of, facts, form))))
+    narrow(facts, form, hole + 1 if hole == lo else lo, hole - 1 if hole == hi else hi, why)
 
 
 def narrow(facts: KnownFacts, form: Expr, lo: int | None, hi: int | None, why: Why) -> None:
@@ -123,6 +134,8 @@ def narrow(facts: KnownFacts, form: Expr, lo: int | None, hi: int | None, why: W
         raise Refuted(why)
     _link(facts, form)
     facts.ranges[form] = (new_lo, new_hi, why)
+    if form.symbol is not None:
+        facts.note_move(form.symbol)
     facts.change(form)
     if new_lo is not None and new_lo == new_hi:
         _solve(facts, form, new_lo, why)
@@ -380,6 +393,22 @@ def _congruent(facts: KnownFacts, dim: Dim, modulus: int, residue: int, why: Why
         facts.congruences[form] = (*new, why)
         facts.change(form)
         narrow(facts, form, None, None, why)
+        _congruent_inside(facts, form, *new, why)
+
+
+def _congruent_inside(facts: KnownFacts, form: Expr, modulus: int, residue: int, why: Why) -> None:
+    """x // c == r modulo m, and x == k modulo c: x == c*r + k modulo c*m."""
+    atom = form.atom
+    if atom is None or atom.word != "//":
+        return
+    inner, divisor = atom.args
+    if not isinstance(inner, Expr) or not isinstance(divisor, int):
+        return
+    own, rest = congruence_of(facts, inner)
+    if own % divisor == 0:
+        why += facts.trace(partial(congruence_of, facts, inner))
+        value = divisor * residue + rest % divisor
+        _congruent(facts, inner, divisor * modulus, value, tuple(dict.fromkeys(why)))
 
 
 def mentions(dim: Dim, atom: Atom) -> bool:

@@ -18,7 +18,7 @@ from anyshape.symbolic.conditions import AnyOf, Condition, Relation
 from anyshape.symbolic.expr import Expr
 from anyshape.symbolic.knowledge import KnownFacts
 from anyshape.symbolic.ranges import atom_bounds
-from anyshape.symbolic.render import evaluate
+from anyshape.symbolic.render import evaluate, evaluator
 
 FAR = 1000  # how far from the other end a missing bound is put
 FACTS = 64  # with more, proof search comes first
@@ -27,8 +27,6 @@ STEPS = 4096  # symbols of claims that are looked at in one search
 TRIES = 8  # moves that may mend one broken claim
 
 Sizes = dict[Symbol, int]
-Values = dict[Atom, int]
-"""Of operations, under some sizes."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,9 +43,9 @@ class _Claim:
     def symbols(self) -> frozenset[Symbol]:
         return self.form.symbols
 
-    def goals(self, env: Sizes, seen: Values) -> list[tuple[Expr, int]]:
+    def goals(self, env: Sizes) -> list[tuple[Expr, int]]:
         """Values that forms should have instead; none where the claim holds."""
-        value = evaluate(self.form, env, seen)
+        value = evaluator(self.form)(env)
         return [(self.form, goal) for goal in self._nearest(value) if goal != value]
 
     def _nearest(self, value: int) -> Iterator[int]:
@@ -80,11 +78,11 @@ class _Either:
     def symbols(self) -> frozenset[Symbol]:
         return self.fact.symbols
 
-    def goals(self, env: Sizes, seen: Values) -> list[tuple[Expr, int]]:
+    def goals(self, env: Sizes) -> list[tuple[Expr, int]]:
         """The first goal of each case, if none of them holds."""
         found = []
         for case in self.cases:
-            broken = [goals for claim in case if (goals := claim.goals(env, seen))]
+            broken = [goals for claim in case if (goals := claim.goals(env))]
             if not broken:
                 return []
             found += broken[0]
@@ -132,9 +130,8 @@ class _Search:
     ) -> Symbol | None:
         """Gives one symbol the size with which most claims hold."""
         best: tuple[int, Symbol, int] | None = None
-        seen: Values = {}
         for form, value in goals:
-            for symbol, wanted in islice(_moves(env, form, value, seen), TRIES):
+            for symbol, wanted in islice(_moves(env, form, value), TRIES):
                 lo, hi = self.ends[symbol]
                 size = min(max(wanted, lo), hi)
                 if size == env[symbol]:
@@ -152,8 +149,7 @@ class _Search:
     ) -> list[list[tuple[Expr, int]]]:
         """What is wanted instead by each claim that does not hold."""
         self.left -= sum([len(claim.symbols) for claim in claims])
-        seen: Values = {}
-        return [goals for claim in claims if (goals := claim.goals(env, seen))]
+        return [goals for claim in claims if (goals := claim.goals(env))]
 
     def _broken(self, env: Sizes, symbol: Symbol, size: int, goal: _Claim | None) -> int:
         """How many claims about the symbol do not hold when it has this size."""
@@ -169,15 +165,13 @@ class _Search:
             env[symbol] = before
 
 
-def _moves(env: Sizes, form: Expr, goal: int, seen: Values) -> Iterator[tuple[Symbol, int]]:
+def _moves(env: Sizes, form: Expr, goal: int) -> Iterator[tuple[Symbol, int]]:
     """Sizes of single symbols with which the form comes near to the goal, those of the youngest
     terms first; of an operation, those with which an operand does."""
-    change = goal - int(evaluate(form, env, seen))
+    change = goal - evaluator(form)(env)
     for monomial, c in reversed(form.terms.items()):
         for atom in dict.fromkeys(reversed(monomial)):
-            others = [
-                int(evaluate(other.expr, env, seen)) for other in monomial if other is not atom
-            ]
+            others = [evaluator(other.expr)(env) for other in monomial if other is not atom]
             slope = c * prod(others)
             if not slope:
                 continue
@@ -185,30 +179,31 @@ def _moves(env: Sizes, form: Expr, goal: int, seen: Values) -> Iterator[tuple[Sy
             if isinstance(atom, Symbol):
                 yield atom, env[atom] + step
             elif not deep(atom):
-                yield from _operand_moves(env, atom, step, seen)
+                yield from _operand_moves(env, atom, step)
 
 
-def _operand_moves(env: Sizes, atom: Atom, step: int, seen: Values) -> Iterator[tuple[Symbol, int]]:
+def _operand_moves(env: Sizes, atom: Atom, step: int) -> Iterator[tuple[Symbol, int]]:
     """Moves with which an operation's value changes by so much."""
-    value = int(evaluate(atom.expr, env, seen)) + step
+    value = evaluator(atom.expr)(env) + step
     a, b = atom.args[:2]
     match atom.word:
         case "//":
             if isinstance(a, Expr):
-                yield from _moves(env, a, value * int(evaluate(b, env, seen)), seen)
+                yield from _moves(env, a, value * (b if isinstance(b, int) else evaluator(b)(env)))
         case "%":
             if isinstance(a, Expr):
-                yield from _moves(env, a, int(evaluate(a, env, seen)) + step, seen)
+                yield from _moves(env, a, evaluator(a)(env) + step)
         case _:
             for arg in reversed(atom.args):
                 if isinstance(arg, Expr):
-                    yield from _moves(env, arg, value, seen)
+                    yield from _moves(env, arg, value)
 
 
 def undecided(facts: KnownFacts, relation: Relation, core: Iterable[Expr | AnyOf]) -> bool:
     """True if sizes were found that satisfy the core with the relation true, and with it false."""
     core = list(core)
-    if len(core) > FACTS:
+    steps = facts.allowance
+    if len(core) > FACTS or steps is None or steps.left <= 0:
         return False
     search = _Search(facts, _claims(facts, relation, core))
     try:
@@ -216,7 +211,7 @@ def undecided(facts: KnownFacts, relation: Relation, core: Iterable[Expr | AnyOf
     except (ZeroDivisionError, ValueError):  # undefined at these sizes
         return False
     finally:
-        facts.space.work.steps += STEPS - search.left
+        steps.left -= STEPS - search.left
 
 
 def _disagree(facts: KnownFacts, relation: Relation, search: _Search) -> bool:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MASK = (1 << 61) - 1
 ONE_SALT = 0x9E3779B97F4A7C1  # stands for the hash of the monomial 1
 LONG = 32  # terms from which a sum may find its terms later
+FEW = 4  # terms of a sum by which the parts of a long one are multiplied
 
 
 Measure: TypeAlias = tuple[int, int, int]
@@ -278,13 +279,18 @@ def split_since(expr: Expr, oldest: int) -> tuple[dict[Monomial, int], list[Dim]
             long, short, sign = part.parts
             waiting += ((short, scale * sign), (long, scale))
         else:
-            for monomial, coefficient in part.terms.items():
-                terms = {monomial: coefficient}
-                if any(symbol.index >= oldest for atom in monomial for symbol in atom.symbols):
-                    merged(recent, terms, scale)
-                else:
-                    rest.append(part.space.term(monomial, coefficient * scale))
+            older = {m: c for m, c in part.terms.items() if _older(m, oldest)}
+            newer = {m: c for m, c in part.terms.items() if m not in older}
+            merged(recent, newer, scale)
+            rest.append(part.space.from_terms(older, 0) * scale)
     return recent, [*rest, left]
+
+
+def _older(monomial: Monomial, oldest: int) -> bool:
+    """Are all symbols in it older than that?"""
+    return all(
+        (max(map(age, atom.symbols)) if atom.word else atom.index) < oldest for atom in monomial
+    )
 
 
 def mixed(a: Dim, b: Dim) -> NoReturn:
@@ -352,6 +358,9 @@ def multiply(a: Expr, b: Expr) -> Dim:
     """a * b, multiplied out."""
     if b.space is not a.space:
         mixed(a, b)
+    long, short = (a, b) if a.least >= b.least else (b, a)
+    if long.least >= LONG and long.parts is not None and short.least <= FEW:
+        return _multiply_parts(long, short)
     if len(a.terms) == 1 and len(b.terms) == 1 and not a.constant and not b.constant:
         ((left, x),) = a.terms.items()
         ((right, y),) = b.terms.items()
@@ -367,6 +376,24 @@ def multiply(a: Expr, b: Expr) -> Dim:
         terms[right] = terms.get(right, 0) + y * a.constant
     terms = {monomial: c for monomial, c in terms.items() if c}
     return a.space.from_terms(terms, a.constant * b.constant)
+
+
+def _multiply_parts(a: Expr, b: Expr) -> Dim:
+    """A long sum times a short one: the sum of its parts' products, of which most are known."""
+    products, part = a.space.products, a
+    made: list[Expr] = []
+    while (part, b) not in products and part.parts is not None and part.least >= LONG:
+        made.append(part)
+        part = part.parts[0]
+    found = products.get((part, b))
+    if found is None:
+        found = products[part, b] = multiply(part, b)
+    for later in reversed(made):
+        assert later.parts is not None
+        long, short, sign = later.parts
+        rest = later.constant - long.constant - sign * short.constant
+        found = products[later, b] = found + short * b * sign + b * rest
+    return found
 
 
 def constant_of(dim: Dim) -> int:
@@ -403,6 +430,8 @@ def divide_exactly(dim: Dim, by: int) -> Dim:
         return dim
     if isinstance(dim, int):
         return dim // by
+    if by == -1:
+        return dim.scaled(-1)
     terms = {monomial: c // by for monomial, c in dim.terms.items()}
     constant = dim.constant // by
     return dim.space.intern(terms, constant, dim.space.digest(terms, constant))

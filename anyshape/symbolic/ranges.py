@@ -7,13 +7,19 @@ unbounded; a congruence (m, r) says that the value is r modulo m, and m == 0 tha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import gcd
 from typing import TypeAlias, cast
 
 from anyshape.symbolic.atoms import Atom, Monomial, Symbol, deep
 from anyshape.symbolic.expr import Dim, Expr
-from anyshape.symbolic.knowledge import KnownFacts
-from anyshape.symbolic.polynomial import divide_exactly, negative, without_constant
+from anyshape.symbolic.knowledge import KnownFacts, linear
+from anyshape.symbolic.polynomial import (
+    LONG,
+    divide_exactly,
+    negative,
+    without_constant,
+)
 
 Bounds: TypeAlias = tuple[int | None, int | None]
 Congruence: TypeAlias = tuple[int, int]
@@ -47,15 +53,34 @@ def bounds_of(facts: KnownFacts, dim: Dim, depth: int = 0) -> Bounds:
         return atom_bounds(facts, atom, 0)
     key = (dim, depth)
     found = facts.recall(key, dim)
-    if found is None:
-        found = interval(facts, dim, 0)
-        if (
-            depth
-            and len(dim.terms) <= SHORT
-            and (found[0] is None or found[1] is None or found[0] != found[1])
-        ):
-            found = _refined(facts, dim, depth, found)
-        facts.remember(key, found)
+    return facts.derive(key, partial(_bounds, facts, dim, depth)) if found is None else found
+
+
+def _bounds(facts: KnownFacts, expr: Expr, depth: int) -> Bounds:
+    found = interval(facts, expr, 0)
+    if None in found and len(expr.terms) > 1:
+        found = _with_quotients_apart(facts, expr, found)
+    if depth and len(expr.terms) <= SHORT and (None in found or found[0] != found[1]):
+        return _refined(facts, expr, depth, found)
+    return found
+
+
+def _with_quotients_apart(facts: KnownFacts, expr: Expr, found: Bounds) -> Bounds:
+    """x - x // 2 from 2*x - x: b*(x // b) lies between x - b + 1 and x."""
+    for monomial, k in expr.terms.items():
+        if len(monomial) != 1 or monomial[0].word != "//":
+            continue
+        x, b = monomial[0].args
+        rest = expr - expr.space.term(monomial, k)
+        if not isinstance(b, int) or b < 1 or isinstance(x, int) or isinstance(rest, int):
+            continue
+        if x.symbols.isdisjoint(rest.symbols):
+            continue
+        scaled = b * rest + k * x
+        lo, hi = (scaled, scaled) if isinstance(scaled, int) else interval(facts, scaled, 0)
+        lo = None if lo is None else -((max(k, 0) * (b - 1) - lo) // b)
+        hi = None if hi is None else (hi - min(k, 0) * (b - 1)) // b
+        found = highest(found[0], lo), lowest(found[1], hi)
     return found
 
 
@@ -63,8 +88,64 @@ def interval(facts: KnownFacts, expr: Expr, depth: int) -> Bounds:
     """The interval of a sum from those of its terms, and of its form as a whole."""
     if expr.atom is not None:
         return atom_bounds(facts, expr.atom, depth)
-    lo: int | None = expr.constant
-    hi: int | None = expr.constant
+    lo, hi = _of_terms(facts, expr, depth)
+    lo = None if lo is None else lo + expr.constant
+    hi = None if hi is None else hi + expr.constant
+    if not facts.linked(expr):
+        return lo, hi
+    form, scale = canonical(expr)
+    low, high = facts.range_of(form)
+    if scale < 0:
+        low, high = high, low
+    low = None if low is None else low * scale + expr.constant
+    high = None if high is None else high * scale + expr.constant
+    return highest(lo, low), lowest(hi, high)
+
+
+def _of_terms(facts: KnownFacts, expr: Expr, depth: int) -> Bounds:
+    """The interval of a sum without its constant; of partial sums only what was added is looked
+    at, as long as no range of the others has changed."""
+    known = _remembered(facts, expr)
+    if known is not None:
+        return known
+    made: list[Expr] = []
+    part = expr
+    while known is None and _is_partial(facts, part):
+        made.append(part)
+        part = cast("tuple[Expr, Expr, int]", part.parts)[0]
+        known = _remembered(facts, part)
+    lo, hi = _each_term(facts, part, depth) if known is None else known
+    for later in reversed(made):
+        _, short, sign = cast("tuple[Expr, Expr, int]", later.parts)
+        low, high = _each_term(facts, short, depth)
+        if sign < 0:
+            low, high = (None if high is None else -high), (None if low is None else -low)
+        lo = None if lo is None or low is None else lo + low
+        hi = None if hi is None or high is None else hi + high
+        facts.intervals[later] = facts.moves, lo, hi
+    return lo, hi
+
+
+def _is_partial(facts: KnownFacts, expr: Expr) -> bool:
+    """Is this a long sum of symbols, as is the sum that it was made of, and does nothing cancel?"""
+    if facts.used is not None or expr.parts is None or expr.parts[0].least < LONG:
+        return False
+    long, short, _ = expr.parts
+    return expr.depth == 0 and linear(short) and short.symbols.isdisjoint(long.symbols)
+
+
+def _remembered(facts: KnownFacts, expr: Expr) -> Bounds | None:
+    if facts.used is not None or expr.least < LONG:
+        return None
+    found = facts.intervals.get(expr)
+    if found is None or facts.moved_since(found[0], expr.symbols):
+        return None
+    return found[1:]
+
+
+def _each_term(facts: KnownFacts, expr: Expr, depth: int) -> Bounds:
+    lo: int | None = 0
+    hi: int | None = 0
     stated = facts.ranges.get
     tracing = facts.used is not None
     for monomial, c in expr.terms.items():
@@ -85,15 +166,7 @@ def interval(facts: KnownFacts, expr: Expr, depth: int) -> Bounds:
         hi = None if hi is None or high is None else hi + c * high
         if lo is None and hi is None:
             break
-    if not facts.linked(expr):
-        return lo, hi
-    form, scale = canonical(expr)
-    low, high = facts.range_of(form)
-    if scale < 0:
-        low, high = high, low
-    low = None if low is None else low * scale + expr.constant
-    high = None if high is None else high * scale + expr.constant
-    return highest(lo, low), lowest(hi, high)
+    return lo, hi
 
 
 def canonical(expr: Expr) -> tuple[Expr, int]:

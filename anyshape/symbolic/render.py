@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from anyshape.symbolic.atoms import Atom, Broadcast, FloorDiv, Max, Min, Mod, Symbol, age, deep
 from anyshape.symbolic.conditions import AllOf, AnyOf, Condition, Kind, Relation
 from anyshape.symbolic.expr import Dim, Expr
-from anyshape.symbolic.text import NOTHING_HELD, Held, Name, Printer, name_of
+from anyshape.symbolic.text import NOTHING_COMPUTED, Computed, Name, Printer, name_of
 
+SHALLOW = 4  # operations in one another up to which an evaluator is Python code
+SHORT = 128  # terms of such a form
 NESTED = 12  # operations in one another through which signs are followed
 
 
@@ -57,9 +60,9 @@ class TruncatingText(PythonText):
         self,
         name: Name = name_of,
         nonnegative: Callable[[Dim], bool] | None = None,
-        held: Held = NOTHING_HELD,
+        computed: Computed = NOTHING_COMPUTED,
     ) -> None:
-        super().__init__(name, held)
+        super().__init__(name, computed)
         self.nonnegative = nonnegative or not_negative
 
     def choose(self, condition: str, yes: str, no: str) -> str:
@@ -124,13 +127,13 @@ def _atom_not_negative(atom: Atom) -> bool:
 
 
 def to_python(
-    dim: Dim | Condition | bool, name: Name = name_of, *, held: Held = NOTHING_HELD
+    dim: Dim | Condition | bool, name: Name = name_of, *, computed: Computed = NOTHING_COMPUTED
 ) -> str:
     """Python text using only arithmetic, min, max and conditional expressions.
 
-    ``held`` names what has been computed already.
+    ``computed`` names what has been computed already.
     """
-    return PythonText(name, held).condition(dim)
+    return PythonText(name, computed).condition(dim)
 
 
 def evaluate(
@@ -155,6 +158,35 @@ def evaluate(
             return any(evaluate(part, env, values) for part in dim.parts)
         case _:
             return dim
+
+
+def evaluator(form: Expr) -> Callable[[Mapping[Symbol, int]], int]:
+    """A function of the sizes that gives what `evaluate` does: Python code for a form of a few
+    operations, for evaluating it often."""
+    table = form.space.evaluators
+    found = table.get(form)
+    if found is None:
+        found = table[form] = _evaluator(form)
+    return found
+
+
+def _evaluator(form: Expr) -> Callable[[Mapping[Symbol, int]], int]:
+    if not form.depth:
+        return partial(_value, form, seen={})
+    if form.depth > SHALLOW or len(form.terms) > SHORT:
+        return lambda sizes: int(evaluate(form, sizes))
+    names: dict[str, object] = {"one_of": _broadcast_value}
+    names |= {f"s{symbol.index}": symbol for symbol in form.symbols}
+    text = ValueText(lambda symbol: f"sizes[s{symbol.index}]").dim(form)
+    found: Callable[[Mapping[Symbol, int]], int] = eval(f"lambda sizes: {text}", names)
+    return found
+
+
+class ValueText(PythonText):
+    """The text of an evaluator."""
+
+    def broadcast(self, args: tuple[Dim, ...]) -> str:
+        return f"one_of([{', '.join(map(self.operand, args))}])"
 
 
 def _find_inner(dim: Expr, env: Mapping[Symbol, int], seen: dict[Atom, int]) -> None:

@@ -6,7 +6,9 @@ are `UNDER_FACTS` of `rules.py`; the functions here split sums and cancel factor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from math import gcd
 
 from anyshape.symbolic.atoms import Atom, Monomial, deep, quotient_of
 from anyshape.symbolic.conditions import Relation, eq, ge, gt, le, lt, ne
@@ -35,12 +37,12 @@ def simplified(facts: KnownFacts, dim: Dim) -> Dim:
     if isinstance(dim, int) or _plain(facts, dim):
         return dim
     found = facts.recall(dim, dim)
-    if found is None:
-        found = _terms(facts, dim)
-        if not isinstance(found, int):
-            found = _folded(facts, found)
-        facts.remember(dim, found)
-    return found
+    return facts.derive(dim, partial(_simplified, facts, dim)) if found is None else found
+
+
+def _simplified(facts: KnownFacts, expr: Expr) -> Dim:
+    found = _terms(facts, expr)
+    return found if isinstance(found, int) else _folded(facts, found)
 
 
 def _plain(facts: KnownFacts, expr: Expr) -> bool:
@@ -97,10 +99,7 @@ def _atom(facts: KnownFacts, atom: Atom) -> Dim:
     if not atom.word or deep(atom):
         return atom.expr
     found = facts.recall(atom, atom)
-    if found is None:
-        found = _operation(facts, atom)
-        facts.remember(atom, found)
-    return found
+    return facts.derive(atom, partial(_operation, facts, atom)) if found is None else found
 
 
 def _value(facts: KnownFacts, atom: Atom, value: Dim) -> Dim:
@@ -163,21 +162,35 @@ def _choice(facts: KnownFacts, word: str, operands: Sequence[Dim]) -> Dim | None
 def _quotient(facts: KnownFacts, word: str, a: Dim, b: Dim) -> Dim | None:
     """A simpler a // b or a % b."""
     if isinstance(b, int):
-        found = _by_constant(facts, word, a, b)
+        found = _by_constant(facts, word, a, b) if isinstance(a, Expr) else None
     else:
         found = _by_expression(facts, word, a, b)
     return _rule(facts, word, (a, b)) if found is None else found
 
 
-def _by_constant(facts: KnownFacts, word: str, a: Dim, b: int) -> Dim | None:
-    if word == "%":
-        modulus, residue = congruence_of(facts, a)
-        if modulus % b == 0:
-            facts.use_all(a)
+def _by_constant(facts: KnownFacts, word: str, a: Expr, b: int) -> Dim | None:
+    """a % b where it is known, a // b where the range says it; (x + k) // b with the k for which
+    x + k is known to be a multiple of b."""
+    modulus, residue = congruence_of(facts, a)
+    if modulus % b == 0:
+        facts.use_all(a)
+        if word == "%":
             return residue % b
+        if residue % b:
+            return floordiv(a - residue % b, b)
     lo, hi = bounds_of(facts, a)
     if lo is not None and hi is not None and lo // b == hi // b:
         return lo // b if word == "//" else a - b * (lo // b)
+    return _without_rest(facts, a, b) if word == "//" and b > 0 else None
+
+
+def _without_rest(facts: KnownFacts, a: Expr, b: int) -> Dim | None:
+    """(c*x + y) // (c*d) => (x + y // c) // d, where the range of y tells y // c."""
+    for c in sorted({gcd(b, coefficient) for coefficient in a.terms.values()} - {1, b}):
+        part = total([a.space.term(m, k // c) for m, k in a.terms.items() if k % c == 0])
+        lo, hi = bounds_of(facts, a - c * part)
+        if lo is not None and hi is not None and lo // c == hi // c:
+            return floordiv(part + lo // c, b // c)
     return None
 
 
@@ -230,12 +243,13 @@ def not_zero(facts: KnownFacts, dim: Dim) -> bool:
 
 
 def _folded(facts: KnownFacts, expr: Expr) -> Dim:
-    """b*(a // b) + a % b => a, and b*(a // b) => a - r where a % b is known to be r."""
+    """b*(a // b) + a % b => a, b*(a // b) => a - r where a % b is known to be r, and
+    a + -a % b => b*((a + b - 1) // b), the first multiple of b from a on."""
     for monomial, c in expr.ordered_terms():
         for atom in monomial:
-            if atom.word != "//":
+            if atom.word not in FOLDS:
                 continue
-            better = _unfolded(facts, expr, monomial, c, atom)
+            better = FOLDS[atom.word](facts, expr, monomial, c, atom)
             if better is not None:
                 return simplified(facts, better)
     return expr
@@ -262,6 +276,35 @@ def _unfolded(facts: KnownFacts, expr: Expr, monomial: Monomial, c: int, atom: A
         return better
     count = 0 if isinstance(better, int) else len(better.terms)
     return better if count < len(expr.terms) else None
+
+
+def _rounded(facts: KnownFacts, expr: Expr, monomial: Monomial, c: int, atom: Atom) -> Dim | None:
+    """The sum with a - b*(a // b) in the place of a % b, if it so gets shorter."""
+    a, b = atom.args
+    if isinstance(b, Expr) and not not_zero(facts, b):
+        return None
+    rest = quotient_of(monomial, atom.unit) or ()
+    others: Dim = expr.space.term(rest, c) if rest else c
+    without = expr - expr.space.term(monomial, c)
+    for same in dict.fromkeys((a, _balanced(a, b))):
+        better = without + others * (same - b * floordiv(same, b))
+        if isinstance(better, int) or len(better.terms) < len(expr.terms):
+            return better
+    return None
+
+
+def _balanced(a: Dim, b: Dim) -> Dim:
+    """An expression with the same remainder, its coefficients from -b/2 to below b/2: of 3*x % 4
+    it is that of -x."""
+    if isinstance(a, int) or not isinstance(b, int):
+        return a
+    return total([a, *(-b * a.space.term(m, 1) for m, c in a.terms.items() if 2 * c >= b)])
+
+
+FOLDS: Mapping[str, Callable[[KnownFacts, Expr, Monomial, int, Atom], Dim | None]] = {
+    "//": _unfolded,
+    "%": _rounded,
+}
 
 
 def relation_simplified(facts: KnownFacts, relation: Relation) -> Relation | bool:

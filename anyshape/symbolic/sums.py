@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from anyshape.symbolic.atoms import Operation, Symbol, age
 from anyshape.symbolic.expr import Dim, Expr, total
@@ -20,24 +20,26 @@ LONG = 4  # terms from which a sum is worth a name
 
 
 MULTIPLES = (1, -1, 2)
+T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
-class NamedSums:
+class NamedSums(Generic[T]):
     """The sums named so far and small multiples of them, by the digest of their terms."""
 
-    names: dict[int, tuple[Expr, str]] = field(default_factory=dict)
+    names: dict[int, tuple[Expr, T, int]] = field(default_factory=dict)
 
-    def note(self, dim: Expr, name: str) -> None:
+    def note(self, dim: Expr, name: T) -> None:
         """``name`` holds the sum from here on."""
         if dim.least >= LONG and not dim.constant:
             for factor in MULTIPLES:
-                text = name if factor == 1 else f"{factor}*{name}"
-                self.names.setdefault((made := dim.scaled(factor)).digest, (made, text))
+                made = dim.scaled(factor)
+                self.names.setdefault(made.digest, (made, name, factor))
 
-    def split(self, dim: Expr) -> tuple[str, Dim] | None:
-        """The text of the nearest named sum, or of a multiple of one, and the rest: looked for
-        among the sums that ``dim`` was made of, and among those that lack only its newest terms.
+    def split(self, dim: Expr) -> tuple[T, int, Dim] | None:
+        """The name of the nearest named sum, of which multiple of it to take, and the rest: looked
+        for among the sums that ``dim`` was made of, and among those that lack only its newest
+        terms.
         """
         rest: list[Dim] = [dim.constant]
         part = without_constant(dim)
@@ -47,23 +49,23 @@ class NamedSums:
             long, short, sign = part.parts
             rest.append(without_constant(short).scaled(sign))
             part = without_constant(long)
-        return found[1], total(rest)
+        return found[1], found[2], total(rest)
 
-    def _split_terms(self, dim: Expr, rest: list[Dim]) -> tuple[str, Dim] | None:
+    def _split_terms(self, dim: Expr, rest: list[Dim]) -> tuple[T, int, Dim] | None:
         if len(dim.terms) <= LONG:
             return None
         space, digest, left = dim.space, dim.digest, dim.terms.copy()
         while len(left) >= LONG:
             found = self.names.get(digest)
             if found is not None and found[0].terms == left:
-                return found[1], total(rest)
+                return found[1], found[2], total(rest)
             monomial, coefficient = left.popitem()
             rest.append(space.term(monomial, coefficient))
             digest = digest - space.digest({monomial: coefficient}, 0) & MASK
         return None
 
 
-def nested_parts(dim: Expr, held: Container[Dim]) -> Iterator[Expr]:
+def nested_parts(dim: Expr, computed: Container[object]) -> Iterator[Expr]:
     """The operands inside ``dim`` in which operations lie in one another, innermost first."""
     if dim.depth <= DEEP:
         return
@@ -78,7 +80,7 @@ def nested_parts(dim: Expr, held: Container[Dim]) -> Iterator[Expr]:
         for monomial in part.terms:
             for atom in monomial:
                 for arg in atom.args if isinstance(atom, Operation) and atom.depth > DEEP else ():
-                    if isinstance(arg, Expr) and arg not in seen and arg not in held:
+                    if isinstance(arg, Expr) and arg not in seen and arg not in computed:
                         seen.add(arg)
                         waiting.append((arg, False))
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from anyshape.symbolic.expr import Dim
 
 Name = Callable[["Symbol"], str]
-Held = Mapping["Dim", str]
-NOTHING_HELD: Held = MappingProxyType({})
+Computed = Mapping["Dim", str]
+NOTHING_COMPUTED: Computed = MappingProxyType({})
 
 
 def name_of(symbol: Symbol) -> str:
@@ -32,16 +32,16 @@ class Printer:
 
     loose: tuple[str, ...] = ("//", "%")
 
-    def __init__(self, name: Name = name_of, held: Held = NOTHING_HELD) -> None:
+    def __init__(self, name: Name = name_of, computed: Computed = NOTHING_COMPUTED) -> None:
         self.name = name
-        self.held = held
+        self.computed = computed
 
     def dim(self, dim: Dim) -> str:
         """Text of a sum."""
         if isinstance(dim, int):
             return self.number(int(dim))
-        if dim in self.held:
-            return self.held[dim]
+        if dim in self.computed:
+            return self.computed[dim]
         text = ""
         for monomial, coefficient in dim.ordered_terms():
             sign = "-" if coefficient < 0 else "+"

@@ -169,7 +169,7 @@ def _index_operands(item: Element | Store) -> tuple[int, ...]:
 
 
 def accesses(kernel: Kernel) -> list[Load | Store]:
-    """Every place where the kernel touches memory."""
+    """Every index at which the kernel touches memory."""
     return [*(e for e in kernel.elements if isinstance(e, Load)), *kernel.stores]
 
 
@@ -233,17 +233,17 @@ def thresholds(phases: Phases, axis: str) -> dict[Dim, dict[int, bool]]:
             if threshold is not None:
                 found.setdefault(threshold[0], {})[number] = threshold[1]
     ordered: list[Dim] = []
-    for place in found:
-        at = sum(_nonnegative(place - other) for other in ordered)
-        ordered.insert(at, place)
+    for position in found:
+        at = sum(_nonnegative(position - other) for other in ordered)
+        ordered.insert(at, position)
     known = all(_nonnegative(b - a) for a, b in zip(ordered, ordered[1:], strict=False))
     if not known or len(ordered) > MOST_SPLITS:
         return {}
-    return {place: found[place] for place in ordered}
+    return {position: found[position] for position in ordered}
 
 
 def _threshold(elements: Sequence[Element], op: Op, axis: str) -> tuple[Dim, bool] | None:
-    """(place, truth below it) of a comparison that is affine in the axis with step 1 or -1."""
+    """(position, truth below it) of a comparison that is affine in the axis with step 1 or -1."""
     sides = [_integer(elements[n]) for n in op.args]
     if sides[0] is None or sides[1] is None:
         return None

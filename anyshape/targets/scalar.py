@@ -170,7 +170,7 @@ TRITON_TEXTS: Mapping[str, Text] = MappingProxyType(
     {
         **_COMMON,
         "div": Text("({0} / {1})", "as_int_divide({0}, {1})"),
-        "floordiv": Text(None, "as_int_floordiv({0}, {1})"),
+        "floordiv": Text("as_floordiv({0}, {1})", "as_int_floordiv({0}, {1})"),
         "truncdiv": Text("tl.where({0} / {1} < 0, tl.ceil({0} / {1}), tl.floor({0} / {1}))",
                          "as_int_divide({0}, {1})"),
         "mod": Text("as_mod({0}, {1})", "as_int_mod({0}, {1})"),
@@ -199,16 +199,28 @@ TRITON_TEXTS: Mapping[str, Text] = MappingProxyType(
         "maximum": Text("as_max({0}, {1})", "tl.maximum({0}, {1})"),
         "fmin": _same("tl.minimum({0}, {1})"),
         "fmax": _same("tl.maximum({0}, {1})"),
-        "shl": Text(None, "({0} << {1})"),
-        "shr": Text(None, "({0} >> {1})"),
+        "shl": Text(None, "as_shl({0}, {1})"),
+        "shr": Text(None, "as_shr({0}, {1})"),
+        "digamma": Text("as_digamma({0})"),
         "isnan": Text("({0} != {0})", "({0} != {0})"),
         "isinf": Text('(tl.abs({0}) == float("inf"))', "({0} != {0})"),
         "isfinite": Text('(tl.abs({0}) < float("inf"))', "({0} == {0})"),
     }
     | {name: Text(f"tl.extra.cuda.libdevice.{name}({{0}})") for name in _LIBDEVICE.split()}
     | {name: Text(f"tl.extra.cuda.libdevice.{name}({{0}}, {{1}})")
-       for name in ("atan2", "pow", "fmod", "copysign", "hypot", "nextafter")}
+       for name in ("atan2", "copysign", "hypot", "nextafter")}
+    | {
+        "fmod": Text("tl.extra.cuda.libdevice.fmod({0}, {1})", "as_int_remainder({0}, {1})"),
+        "pow": Text("tl.extra.cuda.libdevice.pow({0}, {1})", "as_int_pow({0}, {1})"),
+        "signbit": Text("(tl.extra.cuda.libdevice.signbit({0}) != 0)", "({0} < 0)"),
+    }
 )  # fmt: skip
+
+
+TRITON_DOUBLES: Mapping[str, str] = MappingProxyType(
+    {name: f"tl.extra.cuda.libdevice.{name}({{0}})" for name in ("tanh", "expm1", "log1p")}
+)
+"""Where the text for float32 is not exact enough."""
 
 
 def triton_scalar(op: str, dtype: DType, args: Sequence[str]) -> str:
@@ -217,6 +229,8 @@ def triton_scalar(op: str, dtype: DType, args: Sequence[str]) -> str:
         return C_BOOL_TEXTS[op].replace("(!{0})", "({0} == 0)").format(*args)
     row = TRITON_TEXTS.get(op)
     text = None if row is None else row.floats if dtype.is_floating else row.integers
+    if dtype.name == "float64":
+        text = TRITON_DOUBLES.get(op, text)
     if text is None:
         raise NotImplementedError(f"{op} on {dtype} in Triton")
     return text.format(*args)

@@ -1,88 +1,119 @@
 """The targets, and which of them serves a device.
 
-``driver.py`` asks here and knows no device: how a kernel is printed, how runs of steps become
-native regions, and what loads the functions that were printed.
+``driver.py`` asks here and knows no device: who prints a kernel, who forms native regions, and who
+loads what was printed.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import torch
 
-from anyshape.ir.code import DeviceFunction, Function, NativeFunction
+from anyshape.ir.code import Function
 from anyshape.ir.loops import Kernel
-from anyshape.optional import available
+from anyshape.ir.program import Program
+from anyshape.ir.variants import Variants
+from anyshape.options import Options
 from anyshape.runtime.launch import TRAPS, Loaded
-from anyshape.targets.cpu.build import Builder
-from anyshape.targets.cpu.c import emit_c
-from anyshape.targets.cpu.native import argument_types
-from anyshape.targets.triton.kernel import emit_triton
-from anyshape.targets.triton.launch import TritonLoader
+from anyshape.schedule.placement import SizesInMemory
+from anyshape.symbolic import Facts
+from anyshape.targets.cpu.target import CPU
+from anyshape.targets.target import Run, Target, built_when_loaded
+from anyshape.targets.triton.target import TRITON
 
-Run = Callable[..., tuple[Any, ...]]
+HOST = CPU.kind
+"""The device of Python and of this process's memory."""
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """One kind of device. ``kind`` is torch's name of it; ``print_kernel(kernel, name, device)``
-    raises NotImplementedError for a kernel that it has no text for; ``missing`` says why it cannot
-    be used in this process, or is None."""
+class Targets:
+    """The targets by torch's names of their devices."""
 
-    kind: str
-    print_kernel: Callable[[Kernel, str, str], Function]
-    missing: Callable[[], str | None]
-
-
-def _c_kernel(kernel: Kernel, name: str, device: str) -> Function:
-    return NativeFunction(emit_c(kernel, name), argument_types(kernel))
-
-
-def _triton_kernel(kernel: Kernel, name: str, device: str) -> Function:
-    return DeviceFunction(name, emit_triton(kernel, name), kernel, torch.device(device).index or 0)
-
-
-def _without_kernels() -> str | None:
-    if torch.are_deterministic_algorithms_enabled():
-        return "deterministic algorithms are asked for"
-    return _without_triton()
-
-
-@functools.cache
-def _without_triton() -> str | None:
-    if not available("triton"):
-        return "Triton is not installed"
-    if not torch.cuda.is_available():
-        return "no GPU was found"
-    return None
-
-
-TARGETS: Mapping[str, Target] = {
-    "cpu": Target("cpu", _c_kernel, lambda: None),
-    "cuda": Target("cuda", _triton_kernel, _without_kernels),
-}
-
-
-def target_of(device: str) -> Target | None:
-    """The target of a device as types name it (``cuda:1``); None where there is none."""
-    return TARGETS.get(device.partition(":")[0])
-
-
-def allocators(devices: frozenset[str]) -> dict[str, str]:
-    """Short ways to new memory, by device: of one GPU at most, which is the current one then."""
-    gpus = devices - {"cpu"}
-    return {"cpu": "anyshape.empty_cpu"} | (
-        dict.fromkeys(gpus, "anyshape.empty_cuda") if len(gpus) == 1 else {}
+    by_kind: Mapping[str, Target] = field(
+        default_factory=lambda: MappingProxyType({each.kind: each for each in (CPU, TRITON)})
     )
+
+    def of(self, device: str) -> Target | None:
+        """The target of a device as types name it (``cuda:1``); None where there is none."""
+        return self.by_kind.get(device.partition(":")[0])
+
+    def prepare(self, options: Options) -> None:
+        """Raises AnyshapeError where the host's target can build nothing."""
+        self.by_kind[HOST].prepare(options)
+
+    def variants(self, kernel: Kernel, device: str) -> Variants:
+        """How a kernel is walked on a device; nothing where no target serves it."""
+        target = self.of(device)
+        return () if target is None else target.variants(kernel)
+
+    def sizes_in_memory(self, device: str) -> SizesInMemory | None:
+        """What libraries of a device do with sizes in memory; None where no kernel reads any."""
+        target = self.of(device)
+        return None if target is None else target.sizes_in_memory
+
+    def group(self, program: Program, facts: Facts) -> Program:
+        """Each target forms native regions of its own steps."""
+        for target in self.by_kind.values():
+            program = target.group(program, facts)
+        return program
+
+    def allocators(self, devices: Iterable[str]) -> dict[str, str]:
+        """Short ways to new memory, by device: the host, and one other device at most, which is
+        the current one then."""
+        others = {device for device in devices if device != HOST}
+        short = {HOST, *(others if len(others) == 1 else ())}
+        found = {device: self.of(device) for device in short}
+        return {d: target.allocator for d, target in found.items() if target and target.allocator}
+
+    def recorded(self, run: Run, program: Program, constants: Iterable[Any]) -> tuple[Run, str]:
+        """The program as its one device replays it; where that cannot be, as it is, and why."""
+        devices = {buffer.device for buffer in program.buffers.values()}
+        target = self.of(devices.pop()) if len(devices) == 1 else None
+        if target is None:
+            return run, "its tensors lie on several devices"
+        why = target.why_not_recorded(program)
+        return (target.recorded(run, constants), "") if why is None else (run, why)
+
+    def schedules(self, function: Function, options: Options) -> Iterable[str]:
+        """What a loaded function has run with so far, where its target chooses at the launch."""
+        for target in self.by_kind.values():
+            if isinstance(function, target.function):
+                yield from target.schedules(function, options)
+
+    def builds_late(self, function: Function) -> bool:
+        """Is the function built when it is first called?"""
+        for target in self.by_kind.values():
+            if isinstance(function, target.function):
+                return target.expect is not built_when_loaded
+        return False
+
+    def expect(self, function: Function, arguments: tuple[Any, ...], options: Options) -> None:
+        """The function, which is loaded, will soon be called with such arguments."""
+        for target in self.by_kind.values():
+            if isinstance(function, target.function):
+                target.expect(function, arguments, options)
+
+    def load(self, wanted: Mapping[str, Function], options: Options) -> Mapping[str, Loaded]:
+        """Every function by its name, each loaded by its own target."""
+        loaded: dict[str, Loaded] = {}
+        for target in self.by_kind.values():
+            own = {name: f for name, f in wanted.items() if isinstance(f, target.function)}
+            if own:
+                loaded |= target.load(own, options)
+        return loaded
+
+
+TARGETS = Targets()
 
 
 def on_device(run: Run, devices: frozenset[str]) -> Run:
     """``run`` with the program's one GPU as the current device, and with what the device found
     since the last call raised first."""
-    gpus = devices - {"cpu"}
+    gpus = devices - {HOST}
     if not gpus:
         return run
     index = torch.device(min(gpus)).index or 0
@@ -95,20 +126,3 @@ def on_device(run: Run, devices: frozenset[str]) -> Run:
             return run(*arguments)
 
     return running
-
-
-@dataclass(slots=True)
-class Loaders:
-    """Loads functions, each by its own target."""
-
-    c: Builder
-    triton: TritonLoader
-
-    def load(self, wanted: Mapping[str, Function]) -> Mapping[str, Loaded]:
-        """Every function by its name."""
-        c = {name: f for name, f in wanted.items() if isinstance(f, NativeFunction)}
-        triton = {name: f for name, f in wanted.items() if isinstance(f, DeviceFunction)}
-        return {
-            **(self.c.load(c) if c else {}),
-            **(self.triton.load(triton, self.c) if triton else {}),
-        }

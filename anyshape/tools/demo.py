@@ -137,19 +137,19 @@ def run_shape(
     """First calls, the verdict, and times of later calls, at one shape."""
     module, fast, peer, reference = candidates
     arguments = models.inputs(name, batch, length, settings.mask, settings.recipe)
-    place = f"{name} at ({batch}, {length})"
-    with doing(f"{place}: compiling"):
+    case = f"{name} at ({batch}, {length})"
+    with doing(f"{case}: compiling"):
         first_seconds, output = timed(lambda: fast(**arguments))
-    with doing(f"{place}: checking"):
+    with doing(f"{case}: checking"):
         truth = reference(**accuracy.in_float64(arguments))
         verdict = accuracy.judge(output, module(**arguments), truth)
     calls = {"eager": lambda: module(**arguments), "anyshape": lambda: fast(**arguments)}
     peer_first_seconds = None
     if peer is not None:
-        with doing(f"{place}: torch.compile is compiling"):
+        with doing(f"{case}: torch.compile is compiling"):
             peer_first_seconds, _ = timed(lambda: peer(**arguments))
         calls[PEER] = lambda: peer(**arguments)
-    with doing(f"{place}: timing"):
+    with doing(f"{case}: timing"):
         timing = interleaved(calls, settings.rounds)
     return ShapeResult(
         batch=batch,

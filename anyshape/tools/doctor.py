@@ -21,7 +21,7 @@ from anyshape.options import Options, from_environment, set_variables
 from anyshape.runtime.cache import DiskCache
 from anyshape.runtime.launch import has_blas, has_library
 from anyshape.targets.cpu.build import Toolchain
-from anyshape.targets.table import target_of
+from anyshape.targets.table import TARGETS
 
 State = Literal["ok", "note", "wrong"]
 LIBRARIES = ("triton", "transformers", "accelerate", "diffusers", "peft", "torchao", "rich")
@@ -100,7 +100,7 @@ def _cache(options: Options) -> Finding:
 
 
 def _gpu(options: Options) -> Finding:
-    target = target_of("cuda:0")
+    target = TARGETS.of("cuda:0")
     missing = "no target serves it" if target is None else target.missing()
     if missing is None:
         return Finding("GPU", "ok", torch.cuda.get_device_name())

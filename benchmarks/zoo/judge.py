@@ -121,7 +121,7 @@ def fill_stats(finding: Finding, fast: Callable[..., object]) -> None:
     finding.eager_ops, finding.kernels = stats.eager_ops, stats.kernels
     finding.compile_seconds = stats.compile_seconds
     machinery = fast.stats.__self__._lazy.machinery
-    breaks = machinery.specializer.breaks if machinery is not None else []
+    breaks = machinery.capturer.breaks if machinery is not None else []
     finding.breaks = list(dict.fromkeys(describe_break(each) for each in breaks))
     finding.recompiles = [str(each) for each in fast.recompiles()][:5]
 

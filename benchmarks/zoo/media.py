@@ -18,6 +18,7 @@ from benchmarks.zoo.text import GROUPED, SEQ2SEQ
 
 SOUND: tuple[Sizes, ...] = ((2, 1600), (1, 1000), (3, 2400), (1, 800))
 FRAMES: tuple[Sizes, ...] = ((2, 40), (1, 33), (3, 64), (1, 20))
+DETAILED: tuple[Sizes, ...] = ((2, 128), (1, 192), (3, 160))
 BIG_PICTURES: tuple[Sizes, ...] = ((2, 64), (1, 64), (1, 96), (3, 128))
 
 VISION = {
@@ -25,6 +26,14 @@ VISION = {
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "intermediate_size": 96,
+}
+WINDOWS = {
+    "image_size": 64,
+    "patch_size": 4,
+    "embed_dim": 8,
+    "depths": [1, 1],
+    "num_heads": [1, 2],
+    "window_size": 4,
 }
 PATCHES = {**VISION, "image_size": 32, "patch_size": 8}
 SPEECH = {
@@ -98,6 +107,18 @@ def pair(batch: int, length: int, generator: torch.Generator) -> dict[str, objec
         "input_ids": ids(batch, length, generator),
         "attention_mask": mask,
         "pixel_values": torch.randn(batch, 3, 32, 32, generator=generator),
+    }
+
+
+def described_pictures(batch: int, size: int, generator: torch.Generator) -> dict[str, object]:
+    """Pictures, each with a text whose length is made of the size."""
+    length = 3 + size // 32
+    return {
+        "pixel_values": torch.randn(batch, 3, size, size, generator=generator),
+        "pixel_mask": torch.ones(batch, size, size, dtype=torch.int64),
+        "input_ids": ids(batch, length, generator),
+        "attention_mask": torch.ones(batch, length, dtype=torch.int64),
+        "token_type_ids": torch.zeros(batch, length, dtype=torch.int64),
     }
 
 
@@ -295,6 +316,15 @@ FINDERS = (
     hf("segmentation", "GLPNForDepthEstimation", pictures, BIG_PICTURES,
        hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 1, 1], num_attention_heads=[1, 2, 2, 4],
        decoder_hidden_size=16),
+    hf("segmentation", "MaskFormerSwinModel", pictures, BIG_PICTURES, **WINDOWS),
+    hf("segmentation", "DonutSwinModel", pictures, BIG_PICTURES, **WINDOWS),
+    hf("detection", "GroundingDinoForObjectDetection", described_pictures, DETAILED, d_model=32,
+       encoder_layers=2, decoder_layers=2, encoder_attention_heads=2, decoder_attention_heads=2,
+       encoder_ffn_dim=32, decoder_ffn_dim=32, num_queries=6, max_text_len=16, backbone=None,
+       use_timm_backbone=False, use_pretrained_backbone=False, text_config=("BertConfig",
+       {**VISION, "vocab_size": WORDS}), backbone_config=("SwinConfig", {**WINDOWS,
+       "depths": [1, 1, 1, 1], "num_heads": [1, 1, 2, 2],
+       "out_features": ["stage2", "stage3", "stage4"]})),
     hf("super resolution", "Swin2SRForImageSuperResolution", pictures, PICTURES, image_size=32,
        embed_dim=16, depths=[1, 1], num_heads=[2, 2], window_size=4, upscale=2),
 )  # fmt: skip

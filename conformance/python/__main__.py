@@ -1,6 +1,6 @@
-"""`python -m conformance.python [MODULE ...]`: runs CPython's tests and writes docs/python.md once
-each module has been run. Modules that are already in build/python.jsonl are left out unless they
-are named; `--fresh` forgets earlier results.
+"""`python -m conformance.python [MODULE ...]`: runs CPython's tests and writes docs/python.md (of
+another version of Python, docs/python-3.12.md) once each module has been run. Methods that are
+already in build/python.jsonl are left out unless their modules are named; `--fresh` forgets them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from pathlib import Path
 from conformance.python import modules, report, results
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "python.md"
+MAIN = (3, 11)
+VERSION = sys.version_info[:2]
+PAGE = ROOT / "docs" / ("python.md" if VERSION == MAIN else "python-{}.{}.md".format(*VERSION))
 
 
 def main() -> int:
@@ -21,7 +23,10 @@ def main() -> int:
     parser.add_argument("--fresh", action="store_true", help="forget earlier results")
     parser.add_argument("--every", type=int, default=1, help="only every n-th method")
     parser.add_argument("--only", default="", help="only methods with this in their name")
-    parser.add_argument("--report", action="store_true", help="only write docs/python.md")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument(
+        "--report", action="store_true", help="only write the page, of what was run"
+    )
     parser.add_argument("--results", type=Path, default=ROOT / "build" / "python.jsonl")
     options = parser.parse_args()
     absent = modules.missing()
@@ -33,14 +38,17 @@ def main() -> int:
     if options.fresh:
         path.unlink(missing_ok=True)
     if not options.report:
-        known = {method.module for method in results.load(path)}
-        wanted = options.names or [name for name in modules.MODULES if name not in known]
-        results.run(wanted, path, options.every, options.only)
+        known = () if options.names else results.load(path)
+        done = frozenset((method.module, method.name) for method in known)
+        selection = results.Selection(options.every, options.only, done)
+        results.run(options.names or modules.MODULES, path, selection, options.jobs)
     found = results.load(path)
     named = [m for m in found if not options.names or m.module in options.names]
     print(report.summary(named))
-    if {m.module for m in found} >= set(modules.MODULES):
-        PAGE.write_text(report.page(found, options.every))
+    absent_modules = set(modules.MODULES) - {m.module for m in found}
+    if options.report or not absent_modules:
+        page = report.page(found, options.every, absent_modules)
+        PAGE.write_text(page + (report.RANDOM if VERSION == MAIN else ""))
     return 0
 
 

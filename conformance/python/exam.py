@@ -22,8 +22,9 @@ import anyshape
 from anyshape.errors import MISTAKES, AnyshapeError, GraphBreakError
 from conformance.python.modules import name_of
 
-KINDS = ("right", "break", "E901", "wrong", "hang", "uncounted")
-"""What one run of a method comes to; `uncounted`: it does not pass natively."""
+KINDS = ("right", "break", "E901", "wrong", "hang", "uncounted", "unjudged")
+"""What one run of a method comes to; `uncounted`: it does not pass natively; `unjudged`: the exam
+itself failed, as where a method leaves the process without what the exam needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ def _no_subtest(self: object, msg: object = None, **params: object) -> Iterator[
 def _judged(case: unittest.TestCase, fn: Callable[..., Any], machinery: Callable[[], Any]) -> Any:
     error = _failure(case, fn)
     made = machinery()
-    breaks = [] if made is None else made.specializer.breaks
+    breaks = [] if made is None else made.capturer.breaks
     interpreted = made is None or _is_interpreted(made)
     if isinstance(error, GraphBreakError):
         return Outcome("break", reason(error), interpreted)
@@ -145,5 +146,12 @@ def _said(error: BaseException) -> str:
     calls = traceback.extract_tb(error.__traceback__)
     users = [c for c in calls if "anyshape" not in c.filename and "conformance" not in c.filename]
     at = next((f"{c.name}:{c.lineno}" for c in reversed(users) if "unittest" not in c.filename), "")
-    text = " ".join(itertools.islice(str(error).split(), 40))
+    text = " ".join(itertools.islice(_text(error).split(), 40))
     return f"{type(error).__name__} at {at}: {text}"[:300]
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as other:
+        return f"its text raises {type(other).__name__}"

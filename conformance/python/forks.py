@@ -7,13 +7,21 @@ process.
 from __future__ import annotations
 
 import json
+import math
 import os
+import resource
 import select
 import signal
 import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+IDLE_SECONDS = 60.0
+"""A process that has used no processor time for so long waits for something that never comes."""
+LOOKS_SECONDS = 1.0
+"""How often that is looked at."""
 
 
 class Died(Exception):
@@ -21,28 +29,34 @@ class Died(Exception):
 
 
 def forked(work: Callable[[], Any], seconds: float) -> Any:
-    """The result of `work` in a fork; TimeoutError past the limit, `Died` if there is none."""
+    """The result of `work` in a fork; TimeoutError past the limit of processor time (other
+    processes may have the processor) or where it only waits, `Died` if there is none.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
-        _child(work, writing)
+        _child(work, writing, seconds)
     os.close(writing)
     try:
-        text = _read(reading, time.monotonic() + seconds)
+        text = _read(reading, child)
     except TimeoutError:
         _end(child)
         raise
     finally:
         os.close(reading)
     status = os.waitpid(child, 0)[1]
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
+        raise TimeoutError
     if not text:
         raise Died(f"the process died of {_cause(status)}")
     return json.loads(text)
 
 
-def _child(work: Callable[[], Any], writing: int) -> None:
+def _child(work: Callable[[], Any], writing: int, seconds: float) -> None:
     """Never returns."""
+    limit = math.ceil(seconds)
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
     os.setpgid(0, 0)
     null = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
@@ -55,17 +69,26 @@ def _child(work: Callable[[], Any], writing: int) -> None:
     os._exit(0)
 
 
-def _read(reading: int, deadline: float) -> bytes:
+def _read(reading: int, child: int) -> bytes:
     """All that is written until the other end is closed or a whole text has come."""
-    text = b""
+    text, used, since = b"", -1, time.monotonic()
     while True:
-        left = deadline - time.monotonic()
-        if left <= 0 or not select.select([reading], [], [], left)[0]:
+        if select.select([reading], [], [], LOOKS_SECONDS)[0]:
+            part = os.read(reading, 65536)
+            text += part
+            if not part or _is_whole(text):
+                return text
+        now = _ticks(child)
+        if now != used:
+            used, since = now, time.monotonic()
+        elif time.monotonic() - since > IDLE_SECONDS:
             raise TimeoutError
-        part = os.read(reading, 65536)
-        text += part
-        if not part or _is_whole(text):
-            return text
+
+
+def _ticks(process: int) -> int:
+    """The processor time that it has used, with that of its children that have ended."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15]))
 
 
 def _is_whole(text: bytes) -> bool:

@@ -26,7 +26,7 @@ from conformance.python.exam import Outcome
 from conformance.python.forks import Died, forked
 
 NATIVE_SECONDS = 5.0
-"""A method that takes longer natively is not counted."""
+"""Of processor time: a method that takes longer natively is not counted."""
 COMPILED_SECONDS = 40.0
 
 
@@ -48,7 +48,7 @@ class Method:
         if not self.counted:
             return "uncounted"
         found = [o.kind for name, o in self.outcomes.items() if name in ("whole", "pieces")]
-        for kind in ("wrong", "hang", "E901", "break"):
+        for kind in ("wrong", "hang", "E901", "unjudged", "break"):
             if kind in found:
                 return kind
         return "right"
@@ -77,32 +77,62 @@ def len_of_nothing() -> None:
     len(())
 
 
-def run(names: Sequence[str], path: Path, every: int = 1, only: str = "") -> None:
-    """Runs every n-th method of these modules; a line each goes to the file at `path`. `only`:
-    those with this in their name."""
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which methods are run: every n-th one, of those with `only` in their name, of those the
+    `part`th of `parts`; none that `done` has."""
+
+    every: int = 1
+    only: str = ""
+    done: frozenset[tuple[str, str]] = frozenset()
+    part: int = 0
+    parts: int = 1
+
+    def of(self, module: str) -> list[tuple[str, unittest.TestCase]]:
+        """The chosen cases of a module, with their names."""
+        named = [c for c in _named(modules.cases(module))[:: self.every] if self.only in c[0]]
+        chosen = named[self.part :: self.parts]
+        return [(label, case) for label, case in chosen if (module, label) not in self.done]
+
+
+def run(names: Sequence[str], path: Path, selection: Selection, jobs: int = 1) -> None:
+    """Runs methods of these modules in so many processes; each writes lines to the same file."""
     warm()
+    workers = []
+    for part in range(jobs):
+        child = os.fork()
+        if child == 0:
+            _work(names, path, dataclasses.replace(selection, part=part, parts=jobs))
+            os._exit(0)
+        workers.append(child)
+    for child in workers:
+        os.waitpid(child, 0)
+
+
+def _work(names: Sequence[str], path: Path, selection: Selection) -> None:
+    """In one of the processes: its part of each module, each in a fork."""
     for name in names:
         started = time.monotonic()
         child = os.fork()
         if child == 0:
-            _module(name, path, every, only)
+            _module(name, path, selection)
             os._exit(0)
         os.waitpid(child, 0)
-        print(f"{name}: {time.monotonic() - started:.0f}s", flush=True)
+        print(f"{name} {selection.part}: {time.monotonic() - started:.0f}s", flush=True)
 
 
-def _module(name: str, path: Path, every: int, only: str) -> None:
-    """In the fork of a module: all of its methods."""
+def _module(name: str, path: Path, selection: Selection) -> None:
+    """In the fork of a module: its chosen methods."""
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as directory, path.open("a") as file:
         os.chdir(directory)
         try:
-            cases = modules.cases(name)
+            cases = selection.of(name)
             getattr(__import__(f"test.{name}", fromlist=["_"]), "setUpModule", _nothing)()
         except (Exception, unittest.SkipTest) as error:
             file.write(json.dumps({"module": name, "skipped": repr(error)}) + "\n")
             return
-        for label, case in [c for c in _named(cases)[::every] if only in c[0]]:
+        for label, case in cases:
             found = Method(name, label, _outcomes(case))
             file.write(json.dumps(dataclasses.asdict(found)) + "\n")
             file.flush()
@@ -146,7 +176,9 @@ def _in_a_fork(work: Any, native: bool) -> Outcome:
         return Outcome(slow, "takes too long")
     except Died as error:
         return Outcome(bad, str(error))
-    return Outcome(bad, found["crash"][-300:]) if "crash" in found else Outcome(**found)
+    if "crash" in found:
+        return Outcome("uncounted" if native else "unjudged", found["crash"][-300:])
+    return Outcome(**found)
 
 
 def load(path: Path) -> list[Method]:

@@ -1,7 +1,7 @@
-"""Custom operators and kernels of your own, in the middle of what is compiled.
+"""Custom operators in the middle of what is compiled.
 
 `torch.library.custom_op` with `register_fake` is one node of the graph: what is around it is
-fused up to it, and nothing breaks. A Triton kernel is wrapped in one.
+fused up to it, and nothing breaks. triton_kernel.py launches a Triton kernel in one.
 """
 
 import torch

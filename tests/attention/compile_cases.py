@@ -1,11 +1,12 @@
-"""Compiles the kernels for sm_90 on a machine without a GPU, launched as their own launchers launch them.
+"""Compiles the kernels on a machine without a GPU, launched as their own launchers launch them.
 
-Run by `test_triton.py`. A driver that only names its target takes the place of CUDA's, and every launch becomes a
+python compile_cases.py [80|90|100], run by `test_triton.py`. A driver that only names its target takes the place of CUDA's, and every launch becomes a
 compilation. Fails if a kernel does not compile or wants more shared memory than there is.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 
 import torch
@@ -17,16 +18,18 @@ from anyshape.attention import gluon_attention, triton_attention, triton_backwar
 from anyshape.kernels import overlap as overlapping
 from anyshape.kernels.launches import Launches
 
-SHARED_BYTES = 232448
+ARCHITECTURE = int(sys.argv[1]) if sys.argv[1:] else 90
+SHARED_BYTES = 232448 if ARCHITECTURE >= 90 else 166912
+OVERLAP = overlapping.OVERLAPPING if ARCHITECTURE >= 90 else overlapping.ALONE
 COMPILED: list[object] = []
-HOPPER = ((128, 128, 16, False), (64, 64, 64, True), (192, 128, 64, False), (256, 256, 256, True))
+HOPPER = ((128, 128, 16, False), (64, 128, 64, True), (256, 256, 256, False))
 
 
 class NamedTarget:
     """As much of a driver as compiling takes."""
 
     def get_current_target(self) -> GPUTarget:
-        return GPUTarget("cuda", 90, 32)
+        return GPUTarget("cuda", ARCHITECTURE, 32)
 
     def get_current_device(self) -> int:
         return 0
@@ -88,20 +91,15 @@ def main() -> None:
     JITFunction.__getitem__ = compile_instead
     Launches.__getitem__ = lambda launches, grid: compile_instead(launches.kernel, grid)
     for module in (triton_attention, triton_write):
-        module.overlap = lambda x, wanted=True: dict(overlapping.OVERLAPPING)
-    paged(128, 128, 16, torch.bfloat16, options=False)
-    paged(128, 128, 16, torch.bfloat16, options=True)
-    paged(128, 128, 64, torch.float8_e4m3fn, options=True)
-    paged(192, 128, 64, torch.bfloat16, options=False)
-    paged(256, 256, 256, torch.bfloat16, options=True)
-    paged(80, 80, 16, torch.bfloat16, options=False)
-    gluon_attention.on_hopper = lambda q: True
-    for size, value_size, page_size, options in HOPPER:
-        paged(size, value_size, page_size, torch.bfloat16, options=options)
+        module.overlap = lambda x, wanted=True: dict(OVERLAP)
+    float8 = torch.float8_e4m3fn if ARCHITECTURE >= 90 else torch.bfloat16
+    paged(128, 128, 64, float8, options=True)
+    if ARCHITECTURE == 90:
+        gluon_attention.on_hopper = lambda q: True
+        for size, value_size, page_size, options in HOPPER:
+            paged(size, value_size, page_size, torch.bfloat16, options=options)
     packed(128, 128, options=True)
     gluon_attention.on_hopper = lambda q: False
-    packed(128, 128, options=False)
-    packed(128, 128, options=True)
     packed(256, 256, options=False)
     print("compiled", len(COMPILED), "kernels")
 

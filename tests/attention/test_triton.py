@@ -44,6 +44,15 @@ def test_the_kernels_compile_for_sm_90() -> None:
     assert printed.splitlines()[-1].startswith("compiled ")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ["80", "100"])
+def test_the_kernels_compile_for_other_architectures(architecture: str) -> None:
+    """Those that are not of Hopper alone; float8 from sm_90 on."""
+    printed = run([str(HERE / "compile_cases.py"), architecture], TRITON_INTERPRET="0")
+    assert printed.splitlines()[-1].startswith("compiled ")
+
+
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 def test_the_kernels_are_the_reference_on_the_gpu() -> None:
     assert "FAIL" not in run(["-m", "benchmarks.attention_check"])

@@ -11,7 +11,6 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor
-from triton.runtime import interpreter
 
 from anyshape.attention import (
     launch_sizes,
@@ -22,23 +21,15 @@ from anyshape.attention import (
 )
 from anyshape.kernels.launches import power_of_two
 from tests.attention.batches import CASES, Batch, assert_close, make, packed
+from tests.triton_interpreter import mend
+
+mend()
 
 # what others cover, and benchmarks/attention_check.py: the interpreter takes seconds for each
 LEFT_TO_THE_GPU = (
     "one", "decode", "one head", "not causal", "window of one", "scale", "soft cap", "sinks", "size 80",
     "float8 without scales", "larger values than keys", "pages of 64", "pages of 256",
 )  # fmt: skip
-
-_patch_lang_tensor = interpreter._patch_lang_tensor
-
-
-def _patch_with_item(tensor: type, scope: object) -> None:
-    """Triton 3.6 makes loop bounds with int(array of one element), which numpy 2.4 refuses."""
-    _patch_lang_tensor(tensor, scope)
-    tensor.__index__ = lambda self: self.handle.data.item()
-
-
-interpreter._patch_lang_tensor = _patch_with_item
 
 
 @pytest.fixture(autouse=True)
@@ -50,12 +41,14 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         "split_blocks",
         lambda rows, *_: launch_sizes.Blocks(max(16, power_of_two(rows)), 16, 1, 1, 2),
     )
-    monkeypatch.setattr(launch_sizes, "tile_blocks", lambda *_: launch_sizes.Blocks(16, 16, 1, 1))
+    monkeypatch.setattr(launch_sizes, "tile_blocks", lambda *_: launch_sizes.Blocks(32, 16, 1, 1))
     monkeypatch.setattr(
-        launch_sizes, "backward_blocks", lambda *_: launch_sizes.Blocks(16, 16, 1, 1)
+        launch_sizes,
+        "backward_blocks",
+        lambda *_: (launch_sizes.Blocks(32, 16, 1, 1), launch_sizes.Blocks(16, 32, 1, 1)),
     )
     monkeypatch.setattr(launch_sizes, "INVARIANT_SPLITS", 3)
-    monkeypatch.setattr(triton_attention, "COMBINED_AT_ONCE", 2)
+    monkeypatch.setattr(triton_attention, "COMBINED_AT_ONCE", 64)
 
 
 def run(
@@ -98,14 +91,19 @@ def test_sequences_of_many_queries_may_all_be_split(name: str, batch_invariant: 
     assert_close(mine, batch.expected(), torch.float32)
 
 
+# sequences of each kind, few and short
+UNLIKE = ((1, 50), (0, 30), (3, 20), (17, 40), (1, 90))
+
+
 def test_results_do_not_depend_on_other_sequences_if_asked() -> None:
-    all_of_them = make(CASES["mixed"], torch.float32)
+    case = replace(CASES["mixed"], sequences=UNLIKE)
+    all_of_them = make(case, torch.float32)
     together = run(all_of_them, batch_invariant=True)
-    for s, (queries, length) in enumerate(CASES["mixed"].sequences):
+    for s, (queries, length) in enumerate(case.sequences):
         rows = slice(int(all_of_them.starts[s]), int(all_of_them.starts[s + 1]))
         alone = replace(
             all_of_them,
-            case=replace(CASES["mixed"], sequences=((queries, length),)),
+            case=replace(case, sequences=((queries, length),)),
             q=all_of_them.q[rows],
             page_table=all_of_them.page_table[s : s + 1],
             starts=torch.tensor([0, queries]),
@@ -116,7 +114,8 @@ def test_results_do_not_depend_on_other_sequences_if_asked() -> None:
 
 def test_results_do_not_depend_on_the_width_of_the_page_table() -> None:
     narrow, wide = (
-        make(CASES["mixed"], torch.float32, capacity=capacity) for capacity in (None, 50)
+        make(replace(CASES["mixed"], sequences=UNLIKE), torch.float32, capacity=capacity)
+        for capacity in (None, 50)
     )
     assert torch.equal(run(narrow), run(wide))
 
@@ -212,7 +211,7 @@ def test_more_queries_than_were_promised_are_noted() -> None:
 def test_mistakes_on_the_device_are_noted_and_nothing_outside_is_read(name: str) -> None:
     from anyshape.attention import check_faults, new_faults
 
-    batch = make(CASES["mixed"], torch.float32)
+    batch = make(replace(CASES["mixed"], sequences=((1, 20), (9, 24), (2, 3))), torch.float32)
     faults = new_faults("cpu")
     run(batch, faults=faults)
     check_faults(faults)

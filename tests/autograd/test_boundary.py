@@ -4,6 +4,8 @@ them does (a gradient, None, an error) the other does too.
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -448,3 +450,38 @@ def test_what_is_not_compiled_runs_eagerly_and_is_counted(fn: Callable[[Tensor],
     torch.testing.assert_close(x.grad, y.grad)
     (reason,) = fast.stats().eager_graphs
     assert REFUSED[fn] in reason
+
+
+def test_the_halves_are_shown_as_python_that_gives_the_gradients() -> None:
+    weight = torch.randn(4, 3, requires_grad=True)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x @ weight).sum(1)
+
+    fast = anyshape.compile(program)
+    x = torch.randn(5, 4)
+    fast(x).sum().backward()
+    captured, forward, backward = fast.graphs()
+    scope: dict = {}
+    for text in (captured, forward, backward):
+        exec(text, scope)
+    values = dict(zip(inspect.signature(scope["forward"]).parameters, (x, weight)))
+    with torch.no_grad():
+        made = scope["forward"](x, weight)
+        values |= zip(re.findall(r"return \((.*?),?\)", forward)[-1].split(", "), made)
+        wanted = inspect.signature(scope["backward"]).parameters
+        values |= {name: torch.ones(5) for name in wanted if name.startswith("cotangent")}
+        gradients = scope["backward"](*[values[name] for name in wanted])
+    torch.testing.assert_close(made[:1], scope["graph"](x, weight))
+    torch.testing.assert_close(gradients, (weight.grad,))
+
+
+def test_explain_says_what_is_saved_and_what_is_computed_again() -> None:
+    weight = torch.randn(4, 3, requires_grad=True)
+    explained = anyshape.explain(lambda x: (torch.tanh(x @ weight).exp() * 2.0).sum(1))
+    (told,) = explained(torch.randn(5, 4)).saved
+    first, *kept, again = told.split("\n")
+    assert first == f"saved for the backward half: {len(kept)} tensors"
+    assert any("(input)" in line for line in kept)
+    assert any("(extra, " in line and "test_boundary.py" in line for line in kept)
+    assert again.startswith("computed again: ")

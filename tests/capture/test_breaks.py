@@ -18,8 +18,8 @@ import anyshape
 from anyshape.capture.heap.breaks import BREAKS, broken
 from anyshape.capture.interpreter import machine
 from anyshape.capture.interpreter.opcodes import OPCODE_HANDLERS
+from anyshape.capture.segments import capturing
 from anyshape.dispatch import compiled as machinery
-from anyshape.dispatch import specialize
 from anyshape.errors import CODES, AnyshapeWarning, GraphBreakError
 from tests.capture.by_reference import agree, compiled, same
 
@@ -332,7 +332,7 @@ def test_a_mistake_of_ours_is_one_warning_and_a_right_result(
     def wrong(*args: Any) -> None:
         raise AssertionError("our mistake")
 
-    monkeypatch.setattr(specialize, "finish", wrong)
+    monkeypatch.setattr(capturing, "finish", wrong)
     fast = compiled(lambda x: x + 1, fullgraph=False)
     with pytest.warns(AnyshapeWarning, match="our mistake") as seen:
         for _ in range(3):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from anyshape.capture.guards.tensor_specs import TensorSpec
 from anyshape.capture.heap.sources import Sources, expression, read_path
-from anyshape.dispatch.parameter_guards import Layout, freshness
+from anyshape.dispatch.parameter_guards import Layout, parameter_test
 from anyshape.options import Options
 from tests.capture.by_reference import compiled, same
 
@@ -296,7 +296,7 @@ def test_what_replaces_a_parameter_makes_room_for_itself() -> None:
 def test_parameters_are_fresh_until_one_is_changed(count: int) -> None:
     def changed(change: Callable[[nn.Parameter], Any]) -> bool:
         parameters = tuple(nn.Parameter(torch.randn(4, 4)) for _ in range(count))
-        fresh = freshness(parameters, (), Options())
+        fresh = parameter_test(parameters, (), Options())
         assert fresh is not None and fresh()
         with torch.no_grad():
             change(parameters[1])
@@ -313,7 +313,7 @@ def test_parameters_are_fresh_until_one_is_changed(count: int) -> None:
 
 def test_a_hook_in_any_of_many_dictionaries_is_seen() -> None:
     tables = tuple({} for _ in range(300))
-    fresh = freshness((), tables, Options())
+    fresh = parameter_test((), tables, Options())
     assert fresh is not None and fresh()
     tables[299]["hook"] = print
     assert not fresh()

@@ -32,6 +32,11 @@ OVERLAPPING: dict[str, Program] = {
     "an operand between": lambda x: x[1:].addcmul_(x[1:], x[:-1]),
     "out": lambda x: torch.add(x[1:], x[:-1], out=x[1:]),
     "out of another shape": lambda x: torch.sum(x, 0, out=x[0]),
+    "itself in another shape": lambda x: x[None].add_(x),
+    "itself as a mask in another shape": lambda x: x.bool()[None].masked_fill_(x.bool(), 0),
+    "itself, copied in another shape": lambda x: x[None].copy_(x),
+    "itself at places": lambda x: x.index_add_(0, torch.arange(x.shape[0]), x),
+    "itself, scattered": lambda x: x.scatter_(0, torch.zeros(x.shape, dtype=torch.int64), x),
     "where, out": lambda x: torch.where(x > 0, x, x[0], out=x),
 }
 

@@ -1,10 +1,12 @@
-"""Run as a process of its own: kernels of tests/schedule in Triton's interpreter, or compiled for sm_90.
+"""Run as a process of its own: kernels of tests/schedule in Triton's interpreter, or compiled without a GPU.
 
-python triton_programs.py interpret|compile NAME...
+python triton_programs.py interpret|interpret-sizes-in-memory|chosen-90|every-80-90-100|scalars-90 NAME...
+The name of a dtype, interpreted: extremes of floats that are combined in memory.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import itertools
 import os
@@ -13,61 +15,109 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-if sys.argv[1] == "interpret":
+if sys.argv[1].startswith("interpret"):
     os.environ["TRITON_INTERPRET"] = "1"
 sys.path.insert(0, str(Path(__file__).parent.parent / "schedule"))
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 import torch
-from programs import compile_sketch, launches
-from test_kernels import FUSED, normal, tensors
-from triton.runtime import interpreter
+from programs import OPTIONS, compile_sketch
+from test_kernels import FUSED, SCATTERS, normal, tensors
 
 from anyshape import reference, torch_names
+from anyshape.driver import Driver
 from anyshape.ir import dtypes
 from anyshape.ir.buffers import BufferRef
 from anyshape.ir.code import DeviceFunction
-from anyshape.ir.graph import TensorType
-from anyshape.ir.program import Allocate, Assertion, Call, Free, Launch, View
+from anyshape.ir.loops import (
+    SCALAR_OPS,
+    Axis,
+    Kernel,
+    Load,
+    Op,
+    PointerParam,
+    SizeParam,
+    Store,
+)
+from anyshape.ir.program import Allocate, Assertion, Call, Free, Launch, View, ViewCall
 from anyshape.ir.scalars import evaluate_scalar
-from anyshape.symbolic import evaluate
+from anyshape.runtime.launch import Loaded
+from anyshape.symbolic import Space, evaluate
+from anyshape.targets.cpu.target import CPU
+from anyshape.targets.reduction_phases import analyse
+from anyshape.targets.scalar import triton_scalar
+from anyshape.targets.table import Targets
+from anyshape.targets.triton.binaries import compile_kernel
 from anyshape.targets.triton.kernel import emit_triton, total_dtype, totals
-from anyshape.targets.triton.launch import compile_kernel
-from anyshape.targets.triton.schedules import Chooser, KernelSchedule, default_schedule, may_split
+from anyshape.targets.triton.prelude import HEADER
+from anyshape.targets.triton.schedules import (
+    Chooser,
+    KernelSchedule,
+    default_schedule,
+    may_split,
+    power_of_two,
+    row_in_registers,
+    short_columns,
+    walks_along_rows,
+    works_in_row,
+)
+from tests.triton_interpreter import mend
 
-_patch_lang_tensor = interpreter._patch_lang_tensor
-
-
-def _patch_with_item(tensor, scope):
-    """numpy 2.4 no longer makes an int of an array with one element; Triton 3.6 relies on it."""
-    _patch_lang_tensor(tensor, scope)
-    scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
-
-
-interpreter._patch_lang_tensor = _patch_with_item
-
-
-def schedules(kernel):
-    """The default one, and one of narrow indices whose tile holds the whole row."""
-    yield default_schedule(kernel)
-    if kernel.reduction_axes:
-        yield KernelSchedule(4, 512, whole=True, wide=False)
-    else:
-        yield KernelSchedule(64, wide=False)
+if os.environ.get("TRITON_INTERPRET"):
+    mend()
+PROGRAMS = FUSED | SCATTERS
+IN_MEMORY = sys.argv[1].endswith("in-memory")
+NOT_BUILT = replace(CPU, load=lambda wanted, options: dict.fromkeys(wanted, Loaded(print, 0)))
+"""The CPU's kernels, which nothing calls here, without gcc."""
 
 
-def loaded(kernel, directory, number, turn):
-    """The module of a schedule; two where rows are cut into shares."""
-    if turn < 2 or not may_split(kernel):
-        return load(kernel, directory, number, [*schedules(kernel)][turn % 2])
-    parts = (KernelSchedule(4, 16, wide=False, part=part) for part in ("partial", "final"))
-    return tuple(load(kernel, directory, f"{number}_{part.part}", part) for part in parts)
+TURNS = 4
 
 
+def schedule_of(kernel, turn, row):
+    """The default one; one of narrow indices that holds rows in registers; one that
+    holds them in pieces of 64; one for rows that are cut into shares."""
+    if turn == 0:
+        return default_schedule(kernel)
+    if not kernel.reduction_axes:
+        return KernelSchedule(64, wide=False)
+    if turn == 1:
+        return KernelSchedule(4, max(512, power_of_two(row)), pieces=1, wide=False)
+    if turn == 2 and not walks_along_rows(kernel):
+        return replace(short_columns(row), wide=False)
+    if turn == 2:
+        return KernelSchedule(1, 64, pieces=max(1, -(-row // 64)), even=row == 64, wide=False)
+    return KernelSchedule(4, 16, wide=False, totals=16)
+
+
+def modules_of(kernel, directory, number, turn, row):
+    """The module of a schedule; one for each phase where rows are cut into shares."""
+    schedule = schedule_of(kernel, turn, row)
+    if turn == TURNS - 1 and may_split(kernel):
+        parts = (replace(schedule, phase=phase) for phase in range(analyse(kernel).count))
+        return tuple(load(kernel, directory, number, part) for part in parts)
+    return load(kernel, directory, number, schedule)
+
+
+def with_sizes_in_memory(kernel):
+    """The same kernel, which is handed where its sizes are."""
+    params = (replace(p, in_memory=True) if isinstance(p, SizeParam) else p for p in kernel.params)
+    return Kernel(
+        tuple(params), kernel.axes, kernel.reduction_axes, kernel.elements, kernel.stores,
+        kernel.ordered,
+    )  # fmt: skip
+
+
+@functools.cache
 def load(kernel, directory, number, schedule):
     """The module of one kernel; Triton wants a file."""
-    path = Path(directory) / f"kernel_{number}_{schedule.wide}.py"
+    kernel = with_sizes_in_memory(kernel) if IN_MEMORY else kernel
+    path = Path(directory) / f"kernel_{number}_{abs(hash(schedule))}.py"
     path.write_text(emit_triton(kernel, "kernel", schedule))
+    return module_at(path)
+
+
+def module_at(path):
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -96,12 +146,15 @@ def interpret(compiled, args, modules):
                 layout = (evaluate_all(dims, sizes) for dims in (buffer.shape, buffer.strides))
                 offset = evaluate_all(step.offset, sizes)
                 values[step.output] = torch.as_strided(values[step.base], *layout, offset)
-        elif isinstance(step, Call):
+        elif isinstance(step, (Call, ViewCall)):
             call = [
                 values[a.name] if isinstance(a, BufferRef) else evaluate_all(a, sizes)
                 for a in step.args
             ]
-            values[step.outputs[0]] = torch_names.resolve(step.function)(*call)
+            output = step.output if isinstance(step, ViewCall) else step.outputs[0]
+            values[output] = torch_names.resolve(step.function)(*call)
+        elif isinstance(step, Allocate) and step.over is not None:
+            values[step.buffer] = values[step.over]
         elif not isinstance(step, (Allocate, Free)):
             raise NotImplementedError(type(step))
     return [values[o.name] for o in program.outputs]
@@ -123,39 +176,78 @@ def evaluate_all(arg, sizes):
 
 def launch(step, values, sizes, modules):
     args = []
-    for arg in step.args:
+    for param, arg in zip(step.kernel.params, step.args, strict=True):
         if isinstance(arg, BufferRef):
-            args.append(values[arg.name])
+            buffer, offset = values[arg.name], evaluate(step.offsets.get(param.name, 0), sizes)
+            args.append(torch.as_strided(buffer, (), (), buffer.storage_offset() + offset))
+        elif IN_MEMORY and isinstance(param, SizeParam):
+            args.append(torch.tensor([evaluate(arg, sizes)]))
         else:
             args.append(evaluate_scalar(arg, sizes, {}))
-    module = modules[step.kernel]
+    module = modules[step.kernel](
+        Chooser.of(step.kernel).row(*whole_numbers(step.kernel.params, args))
+    )
     if isinstance(module, tuple):
         return launch_shares(step, module, args)
     table = module.LAUNCH
     module.kernel[(2,)](*args, **table["constants"])
 
 
+def whole_numbers(params, args):
+    """Sizes that are in memory as numbers, too."""
+    placed = (IN_MEMORY and isinstance(param, SizeParam) for param in params)
+    return [int(a) if there else a for a, there in zip(args, placed, strict=True)]
+
+
 def launch_shares(step, modules, args, shares=3):
-    """Rows cut into shares of 128 elements, which is more than the sizes here need."""
-    cells = Chooser.of(step.kernel).cells(*args)
+    """Rows cut into shares that are whole tiles."""
+    row = Chooser.of(step.kernel).row(*whole_numbers(step.kernel.params, args))
+    each = max(80, -(-row // (16 * shares)) * 16)
+    cells = Chooser.of(step.kernel).cells(*whole_numbers(step.kernel.params, args))
     dtypes_of = [total_dtype(step.kernel, n) for n in totals(step.kernel)]
     scratch = [torch.empty(shares * cells, dtype=getattr(torch, d.name)) for d in dtypes_of]
-    for module, grid in zip(modules, ((2, shares), (2,))):
-        module.kernel[grid](*args, *scratch, shares, 128, **module.LAUNCH["constants"])
+    phases = analyse(step.kernel)
+    for phase, module in enumerate(modules):
+        grid = (2, shares if works_in_row(phases, phase) else 1)
+        module.kernel[grid](*args, *scratch, shares, each, **module.LAUNCH["constants"])
 
 
-SIZES = [(1, 1), (2, 3), (5, 70)]
+SIZES = [(1, 1), (2, 3), (3, 160)]
+RUNS = {
+    dtypes.float32: [*itertools.product(range(TURNS), SIZES[1:]), (0, SIZES[0])],
+    dtypes.float16: [(0, SIZES[1]), (1, SIZES[2])],
+}
+"""Which ways to walk a kernel, and at which sizes, by the dtype of floats."""
+
+
+def scheduled(make, case):
+    """The program, and the graph that it was scheduled from."""
+    return compile_sketch(make, *case, driver=Driver(OPTIONS, targets=Targets({"cpu": NOT_BUILT})))
+
+
+def printable(kernel):
+    try:
+        return emit_triton(kernel, "kernel")
+    except NotImplementedError as error:
+        assert "written to places that may meet" in str(error)
+        return ""
 
 
 def run_interpreted(name):
-    make, inputs = FUSED[name]
-    for dtype in (dtypes.float32, dtypes.float16):
+    make, inputs = PROGRAMS[name]
+    for dtype, runs in RUNS.items():
         case = [(s, dtype if d is dtypes.float32 else d, o) for s, d, o in normal(inputs)]
-        compiled = compile_sketch(make, *case)
+        compiled = scheduled(make, case)
+        if not all(map(printable, compiled.program.kernels())):
+            assert dtype is dtypes.float16
+            continue
         with tempfile.TemporaryDirectory() as directory:
             kernels = compiled.program.kernels()
-            for turn, (a, b) in itertools.product((0, 1, 2), SIZES):
-                modules = {k: loaded(k, directory, n, turn) for n, k in enumerate(kernels)}
+            for turn, (a, b) in runs:
+                modules = {
+                    kernel: functools.partial(modules_of, kernel, directory, n, turn)
+                    for n, kernel in enumerate(kernels)
+                }
                 args = tensors(case, a, b)
                 wanted = reference.run(compiled.graph, [t.clone() for t in args])
                 found = interpret(compiled, args, modules)
@@ -164,30 +256,113 @@ def run_interpreted(name):
                     torch.testing.assert_close(y, x, rtol=loose, atol=loose, equal_nan=True)
 
 
-def run_compiled(name):
-    from triton.backends.compiler import GPUTarget
+EXTREMES = """
 
-    make, inputs = FUSED[name]
-    case = [(s, dtypes.bfloat16 if d is dtypes.float32 else d, o) for s, d, o in normal(inputs)]
-    compiled = compile_sketch(make, *case)
+@triton.jit
+def kernel(places, x, y, n):
+    i = tl.arange(0, 2048)
+    as_atomic_NAME(places + i, tl.load(x + i, mask=i < n), mask=i < n)
+    as_atomic_NAME(places + i, tl.load(y + i, mask=i < n), mask=i < n)
+"""
+
+
+def run_extremes(name):
+    """What is combined in memory is as torch combines it: NaN of both signs, infinities, zeros."""
+    values = torch.tensor([1.0, -1.0, 0.0, float("inf"), -float("inf"), float("nan")])
+    values = torch.cat((values, -values)).to(getattr(torch, name))
+    sides = [side.contiguous() for side in torch.cartesian_prod(values, values, values).T]
+    for extreme, combine in (("max", torch.maximum), ("min", torch.minimum)):
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / f"{extreme}_{name}.py"
+            path.write_text(HEADER + EXTREMES.replace("NAME", extreme))
+            made = sides[0].clone()
+            module_at(path).kernel[(1,)](made, *sides[1:], made.numel())
+        wanted = functools.reduce(combine, sides)
+        torch.testing.assert_close(made, wanted, rtol=0, atol=0, equal_nan=True)
+
+
+def schedules_of(kernel):
+    """Those that are chosen, and those of each part of rows that are cut."""
+    choice = Chooser.of(kernel).schedule([4096 for _ in kernel.params])
+    yield choice.schedule
+    yield default_schedule(kernel)
+    if may_split(kernel):
+        cut = replace(choice.schedule, pieces=0, row=64, totals=16)
+        for phase in range(analyse(kernel).count):
+            yield replace(cut, phase=phase)
+    if kernel.reduction_axes:
+        yield row_in_registers(5000)
+
+
+def run_compiled(name, architectures, ways):
+    """Each kernel in so many ways."""
+    make, inputs = PROGRAMS[name]
+    half = [(s, dtypes.bfloat16 if d is dtypes.float32 else d, o) for s, d, o in normal(inputs)]
+    kernels = scheduled(make, half).program.kernels()
+    if not all(map(printable, kernels)):
+        kernels = scheduled(make, normal(inputs)).program.kernels()
     with tempfile.TemporaryDirectory() as directory:
-        for step in launches(compiled.program):
-            choice = Chooser.of(step.kernel).schedule([4096 for _ in step.kernel.params])
-            chosen = [default_schedule(step.kernel), choice.schedule]
-            if may_split(step.kernel):
-                chosen += [
-                    replace(choice.schedule, part=p, whole=False, row=64)
-                    for p in ("partial", "final")
-                ]
-            for schedule in chosen:
-                function = DeviceFunction("kernel", "", step.kernel, 0)
-                made = compile_kernel(
-                    function, schedule, Path(directory), GPUTarget("cuda", 90, 32)
-                )
-                assert "sm_90" in made.asm["ptx"]
+        for kernel in kernels:
+            every = dict.fromkeys(schedules_of(kernel))
+            placed = (with_sizes_in_memory(kernel), default_schedule(kernel))
+            for made, schedule in (*((kernel, each) for each in every), placed)[:ways]:
+                for architecture in architectures:
+                    compile_for(made, schedule, directory, architecture)
 
 
-assert TensorType
-for name in sys.argv[2:]:
-    {"interpret": run_interpreted, "compile": run_compiled}[sys.argv[1]](name)
-    print("ok", name, flush=True)
+def compile_for(kernel, schedule, directory, architecture):
+    function = DeviceFunction("kernel", "", kernel, 0)
+    made = compile_kernel(function, schedule, Path(directory), architecture)
+    assert f"sm_{architecture}" in made.asm["ptx"]
+
+
+def run_scalars(name, architectures):
+    """Every operator that has a text for the dtype, in one kernel."""
+    dtype = dtypes.DTYPES[name]
+    elements, stores, params = [], [], []
+
+    def parameter(kind, access):
+        params.append(PointerParam(f"p{len(params)}", kind, access))
+        return params[-1].name
+
+    space = Space()
+    i, size = space.symbol("i0"), space.symbol("n0")
+    for _ in range(3):
+        elements.append(Load(parameter(dtype, "read"), i, dtype))
+    elements.append(Op("ne", (0, 1), dtypes.bool_))
+    for op, about in SCALAR_OPS.items():
+        if op == "cast":
+            continue
+        args = (3, 0, 1) if op == "where" else tuple(range(about.arity))
+        made = dtypes.bool_ if about.result == "bool" else dtype
+        try:
+            triton_scalar(op, dtype, ["a"] * about.arity)
+        except (KeyError, NotImplementedError):
+            if op != "where":
+                continue
+        elements.append(Op(op, args, made))
+        stores.append(Store(parameter(made, "write"), i, len(elements) - 1, "cell"))
+    params.append(SizeParam("n0"))
+    axes = (Axis("i0", size),)
+    kernel = Kernel(tuple(params), axes, (), tuple(elements), tuple(stores))
+    with tempfile.TemporaryDirectory() as directory:
+        for architecture in architectures:
+            compile_for(kernel, default_schedule(kernel), directory, architecture)
+
+
+def main():
+    mode, *rest = sys.argv[1].split("-")
+    names = sys.argv[2:] if sys.argv[2:] != ["all"] else PROGRAMS
+    for name in names:
+        match mode:
+            case "interpret":
+                run_extremes(name) if name in dtypes.DTYPES else run_interpreted(name)
+            case "scalars":
+                run_scalars(name, map(int, rest))
+            case "chosen" | "every":
+                run_compiled(name, [*map(int, rest)], 1 if mode == "chosen" else None)
+        print("ok", name, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -80,12 +80,12 @@ def tested(monkeypatch):
     """How many guards were left to the quick test, by specialization."""
     counts = []
 
-    def of(guards, options, made=dict_version_guards.Steady.of):
+    def of(guards, options, made=dict_version_guards.DictVersionGuards.of):
         found = made(guards, options)
         counts.append(0 if found is None else len(found.all_guards()))
         return found
 
-    monkeypatch.setattr(parameter_guards.Steady, "of", of)
+    monkeypatch.setattr(parameter_guards.DictVersionGuards, "of", of)
     return counts
 
 

@@ -95,3 +95,11 @@ def test_the_example_about_sizes_says_what_comes_out() -> None:
     assert shown.pop("one normal form") is True
     for text, value in shown.items():
         assert text.strip('"') == str(value) or text == repr(value).replace("'", '"')
+
+
+def test_the_glossary_has_at_most_forty_words_each_once() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    rows = page.split("| word | meaning |")[1].split("\n\n")[0].splitlines()[2:]
+    words = [word.strip() for row in rows for word in row.split("|")[1].split(",")]
+    assert 30 < len(words) <= 40
+    assert len(set(words)) == len(words)

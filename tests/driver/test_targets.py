@@ -9,13 +9,25 @@ import torch
 
 from anyshape.driver import PLACEHOLDER, _named
 from anyshape.ir import dtypes
-from anyshape.ir.loops import Axis, Kernel, Load, PointerParam, SizeParam, Store
+from anyshape.ir.buffers import BufferRef
+from anyshape.ir.loops import (
+    Axis,
+    Kernel,
+    Load,
+    PointerParam,
+    ScalarParam,
+    SizeParam,
+    Store,
+)
+from anyshape.ir.program import Launch
 from anyshape.options import Options
 from anyshape.symbolic import Space
 from anyshape.targets.cpu.build import Builder
-from anyshape.targets.table import TARGETS, allocators, target_of
+from anyshape.targets.cpu.target import CPU
+from anyshape.targets.table import TARGETS
 from anyshape.targets.triton.launch import direct_launch
 from anyshape.targets.triton.schedules import Chooser
+from anyshape.targets.triton.target import TRITON
 
 
 def copy_kernel(dtype: dtypes.DType) -> Kernel:
@@ -29,24 +41,28 @@ def copy_kernel(dtype: dtypes.DType) -> Kernel:
     )  # fmt: skip
 
 
+def launch_of(dtype: dtypes.DType) -> Launch:
+    return Launch(copy_kernel(dtype), (BufferRef("x"), BufferRef("y"), 3))
+
+
 def test_devices_have_targets() -> None:
-    assert target_of("cpu") is TARGETS["cpu"]
-    assert target_of("cuda:1") is TARGETS["cuda"]
-    assert target_of("xpu:0") is None
-    assert allocators(frozenset({"cpu", "cuda:0", "cuda:1"})) == {"cpu": "anyshape.empty_cpu"}
+    assert TARGETS.of("cpu") is CPU
+    assert TARGETS.of("cuda:1") is TRITON
+    assert TARGETS.of("xpu:0") is None
+    assert TARGETS.allocators({"cpu", "cuda:0", "cuda:1"}) == {"cpu": "anyshape.empty_cpu"}
 
 
 def test_deterministic_algorithms_are_eagers() -> None:
     torch.use_deterministic_algorithms(True)
     try:
-        assert "deterministic" in str(TARGETS["cuda"].missing())
+        assert "deterministic" in str(TRITON.missing())
     finally:
         torch.use_deterministic_algorithms(False)
 
 
 def test_kernels_of_two_dtypes_or_devices_have_two_names() -> None:
     names = {
-        _named(TARGETS["cuda"].print_kernel(copy_kernel(dtype), PLACEHOLDER, device), "kernel")[0]
+        _named(TRITON.print_kernel(launch_of(dtype), PLACEHOLDER, device), "kernel")[0]
         for dtype in (dtypes.float16, dtypes.bfloat16)
         for device in ("cuda:0", "cuda:1")
     }
@@ -61,34 +77,42 @@ def test_the_schedule_follows_sizes_and_addresses() -> None:
     assert chooser.schedule((1028, 4096, 64)).schedule.divisible == ()
     assert not aligned.schedule.wide
     assert chooser.schedule((1024, 4096, 1 << 31)).schedule.wide
-    assert chooser.schedule((1024, 4096, 1025)).tiles == 2
+    assert chooser.schedule((1024, 4096, 1 << 20)).tiles == 1024
     assert chooser.schedule((1024, 4096, 0)).tiles == 0
 
 
-def test_the_driver_is_handed_each_argument_where_it_lies() -> None:
+def with_a_number(dtype: dtypes.DType) -> Kernel:
+    """The same, of a kernel that is also handed a host number."""
     kernel = copy_kernel(dtypes.float32)
-    found = direct_launch(kernel)
-    assert found is not None
-    seen: list[tuple[int, ...]] = []
+    params = (*kernel.params, ScalarParam("c0", dtype))
+    return Kernel(params, kernel.axes, (), kernel.elements, kernel.stores)
+
+
+@pytest.mark.parametrize("number", [3, 2.5])
+def test_the_driver_is_handed_each_argument_where_it_lies(number: float) -> None:
+    real = isinstance(number, float)
+    kernel = with_a_number(dtypes.float64 if real else dtypes.int64)
+    kind = ctypes.c_double if real else ctypes.c_int64
+    seen: list[tuple[float, ...]] = []
     integers = (ctypes.c_uint,) * 7
     pointers = (ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p)
 
     @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *integers, *pointers)
     def entry(function, x, y, z, threads, _y, _z, shared, stream, values, extra):
-        given = [ctypes.cast(values[n], ctypes.POINTER(ctypes.c_int64))[0] for n in range(5)]
+        kinds = (ctypes.c_int64,) * 3 + (kind,) + (ctypes.c_int64,) * 2
+        given = [ctypes.cast(values[n], ctypes.POINTER(k))[0] for n, k in enumerate(kinds)]
         seen.append((function, x, y, z, threads, shared, stream, *given))
-        return 0
+        return 5
 
-    name, text = found
+    name, text = direct_launch(kernel)
     builder = Builder.create(Options(), "")
     launch = builder.functions({name: text})[name]
     address = ctypes.cast(entry, ctypes.c_void_p).value
-    assert launch(address, 11, 12, 7, 128, 64, 1 << 40, 2, 3) == 0
-    assert seen == [(11, 7, 1, 1, 128, 64, 12, 1 << 40, 2, 3, 0, 0)]
-    assert launch(0, 11, 12, 7, 128, 64, 1, 2, 3) == 1
+    assert launch(address, 11, 12, 7, 4, 128, 64, 1 << 40, 2, 3, number) == 5
+    assert seen == [(11, 7, 4, 1, 128, 64, 12, 1 << 40, 2, 3, number, 0, 0)]
 
 
-@pytest.mark.parametrize("wide", [2**31 - 1, 2**31])
-def test_sizes_past_int32_are_passed_whole(wide: int) -> None:
+@pytest.mark.parametrize("size", [2**30, 2**31 - 1, 2**31])
+def test_sizes_past_int32_are_passed_whole(size: int) -> None:
     chooser = Chooser.of(copy_kernel(dtypes.float32))
-    assert chooser.schedule((0, 0, wide)).schedule.wide is (wide > 2**31 - 1)
+    assert chooser.schedule((0, 0, size)).schedule.wide is (size > 2**30)

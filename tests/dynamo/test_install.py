@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -18,15 +20,19 @@ import anyshape
 from anyshape.api import CompiledFunction
 from anyshape.options import installs
 
-OWN = torch.compile
+
+@pytest.fixture
+def own() -> Iterator[object]:
+    """What `torch.compile` is before the test (a library may have wrapped torch's), and after it."""
+    found = torch.compile
+    yield found
+    anyshape.uninstall()
+    assert torch.compile is found
 
 
 @pytest.fixture
-def installed() -> Iterator[None]:
+def installed(own: object) -> None:
     anyshape.install()
-    yield
-    anyshape.uninstall()
-    assert torch.compile is OWN
 
 
 @pytest.mark.usefixtures("installed")
@@ -55,22 +61,36 @@ def test_a_decorator_with_arguments_and_a_module_in_place() -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_another_backend_and_none_stay_torchs_own() -> None:
+def test_another_backend_and_none_stay_torchs_own(own: Callable[..., Any]) -> None:
     assert not isinstance(torch.compile(lambda x: x, backend="eager"), CompiledFunction)
     assert not isinstance(torch.compile(lambda x: x), CompiledFunction)
-    assert inspect.signature(torch.compile) == inspect.signature(OWN)
+    assert inspect.signature(torch.compile) == inspect.signature(own)
 
 
+@pytest.mark.usefixtures("own")
 def test_everything_takes_what_asks_for_no_backend() -> None:
     anyshape.install(everything=True)
-    try:
-        anyshape.install(everything=True)  # twice is once
+    anyshape.install(everything=True)  # twice is once
+    assert isinstance(torch.compile(lambda x: x + 1), CompiledFunction)
+    assert isinstance(torch.compile(lambda x: x, backend="inductor"), CompiledFunction)
+    assert not isinstance(torch.compile(lambda x: x, backend="eager"), CompiledFunction)
+
+
+@pytest.mark.usefixtures("own")
+def test_it_is_undone_under_the_wrapper_of_another_library(monkeypatch: Any) -> None:
+    anyshape.install(everything=True)
+    ours = torch.compile
+
+    @functools.wraps(ours)
+    def theirs(*args: Any, **kwargs: Any) -> Any:
+        return ours(*args, **kwargs)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(torch, "compile", theirs)
         assert isinstance(torch.compile(lambda x: x + 1), CompiledFunction)
-        assert isinstance(torch.compile(lambda x: x, backend="inductor"), CompiledFunction)
-        assert not isinstance(torch.compile(lambda x: x, backend="eager"), CompiledFunction)
-    finally:
         anyshape.uninstall()
-    assert torch.compile is OWN
+        assert torch.compile is theirs
+        assert not isinstance(torch.compile(lambda x: x + 1), CompiledFunction)
 
 
 @pytest.mark.parametrize(
@@ -81,8 +101,9 @@ def test_the_environment_may_ask_for_it(text: str, meaning: str) -> None:
     assert installs({"ANYSHAPE_INSTALL": text}) == meaning
 
 
-def test_importing_anyshape_does_what_the_environment_asks() -> None:
-    program = "import anyshape, torch; print(type(torch.compile).__name__)"
+@pytest.mark.parametrize("imports", ["anyshape, torch", "torch, anyshape"])
+def test_importing_anyshape_does_what_the_environment_asks(imports: str) -> None:
+    program = f"import {imports}; print(type(torch.compile).__name__)"
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "ANYSHAPE_INSTALL": "1"}, capture_output=True, text=True, check=True,

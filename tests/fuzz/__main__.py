@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import subprocess
@@ -29,7 +30,7 @@ from tests.fuzz.workers import (
     warm,
 )
 
-BATCH = 50
+BATCH = 200
 SECONDS_BETWEEN_LINES = 2.0
 
 
@@ -39,8 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.job is None:
         return _all_jobs(options)
     warm()
+    ends = time.monotonic() + options.seconds
     for batch in _batches(options)[options.job :: options.jobs]:
-        if not batch.file.exists():
+        if not batch.file.exists() and time.monotonic() < ends:
             seeds = [s for s in batch.seeds if _is_like(s, options.like)]
             found = list(differences_of(seeds, WAYS[batch.way], options.level))
             _write(batch.file, found)
@@ -56,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--level", default="0", help="how far the C compiler optimizes: 0 to 3")
     parser.add_argument("--like", default="", help="only programs whose text matches this")
     parser.add_argument("--shrink", type=int, default=100, help="how many to make small")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="then no batch is begun")
     parser.add_argument("--directory", type=Path, default=Path("build/fuzz"))
     parser.add_argument("--job", type=int, help=argparse.SUPPRESS)
     return parser

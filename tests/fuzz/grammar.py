@@ -94,7 +94,7 @@ CONVERSIONS = """
 REDUCTIONS = """
 {v}.sum() | {v}.sum({d}) | {v}.sum({d}, keepdim=True) | {v}.amax({d}) | {v}.amin({d}, keepdim=True) | {v}.sum((0, 1)) | {v}.sum((0, -1), keepdim=True) | {e}.sum({d}, dtype={ft}) | {v}.amax((0, 1)) | {v}.amax()
 {e}.any({d}) | {e}.all() | {e}.argmax({d}) | {e}.argmin() | {e}.max({d})[0] | {e}.min({d})[1] | {e}.count_nonzero() | {e}.max({d}, keepdim=True).values | {e}.any({d}, keepdim=True) | {e}.all({d}) | {e}.count_nonzero({d}) | {v}.max() | {v}.min()
-{e}.clamp(-1, 1).prod({d}) | {e}.sum({d}, dtype=torch.float64) | {e}.any() | {e}.aminmax()[1] | {e}.aminmax(dim={d})[0] | {e}.argmax({d}, keepdim=True) | {e}.median({d})[0] | {e}.median() | {e}.mode({d})[0] | {e}.kthvalue(1, {d})[0] | {v}.nansum({d})
+{e}.clamp(-1, 1).prod({d}) | {e}.sum({d}, dtype=torch.float64) | {e}.any() | {e}.aminmax()[1] | {e}.aminmax(dim={d})[0] | {e}.argmax({d}, keepdim=True) | {e}.contiguous().median({d})[0] | {e}.median() | {e}.mode({d})[0] | {e}.kthvalue(1, {d})[0] | {v}.nansum({d})
 {v}.mT.sum({d}) | {v}[{slice}].sum() | {v}[{slice}].amax({d}) | torch.einsum("ij->ji", {v}) | torch.einsum("ij->j", {v}) | torch.einsum("ij,kj->ik", {e}, {e2}).clamp(-8, 8) | torch.trace({e}) | {e}.flatten().dot({e}.flatten()).clamp(-8, 8)
 {v}[torch.zeros({s}, dtype=torch.int64)].sum() | {v}[torch.zeros({s}, dtype=torch.int64)].sum({d}) | {v}[torch.zeros({s}, dtype=torch.int64)].amax({d}) | {v}[torch.zeros({s}, dtype=torch.int64)].cumsum({d}) | {v}.gather(0, torch.zeros({s}, {s}, dtype=torch.int64)).sum({d}) | {v}.index_select(0, torch.zeros({s}, dtype=torch.int64)).sum({d})
 {v}[:, torch.zeros({s}, dtype=torch.int64)].sum({d}) | {v}.flatten()[torch.zeros({s}, dtype=torch.int64)].sum() | torch.nn.functional.embedding(torch.zeros({s}, dtype=torch.int64), {m}).sum({d})
@@ -171,7 +171,7 @@ INDEX_WRITES = """
 
 SMOOTH_WRITES = """
 {f}.mul_(0.3) | {f}[{slice}].mul_(0.7) | {f}.tanh_() | {f}[{slice}] = {i} | {f}[{mask}] = {i} | {f}[{ix}] = {i} | {f}[{ix}] = 0.5 | {f} += {f2} | {f}[{slice}].add_({f2}) | {f}.sub_({f2}) | {f}.copy_({f2}) | {f}.mT.mul_(0.5) | {f}.view(-1)[{slice}] = 0.1
-{f}.masked_fill_({mask}, 0.25) | {f}[{mask}] *= 0.5 | {f}.clamp_(-1, 1) | {f}.sigmoid_() | {f}.flatten()[0] = 0.1 | torch.mul({f2}, 0.5, out={f}) | {f}.zero_() | {f}.exp_().clamp_(-3, 3) | {f}.addmm_({L}, {W}) | torch.mm({L}, {W}, out={f}) | torch.sigmoid({f2}, out={f}) | {f}.div_(3) | {f}[{slice}] = {f2} | {f}.lerp_({f2}, 0.5) | torch.softmax({f2}, {d}, out={f})
+{f}.masked_fill_({mask}, 0.25) | {f}[{mask}] *= 0.5 | {f}.clamp_(-1, 1) | {f}.sigmoid_() | {f}.flatten()[0] = 0.1 | torch.mul({f2}, 0.5, out={f}) | {f}.zero_() | {f}.exp_().clamp_(-3, 3) | {f}.addmm_({L}.clone(), {W}.clone()) | torch.mm({L}, {W}, out={f}) | torch.sigmoid({f2}, out={f}) | {f}.div_(3) | {f}[{slice}] = {f2} | {f}.lerp_({f2}, 0.5) | torch.softmax({f2}, {d}, out={f})
 """
 
 RANDOM = """

@@ -8,11 +8,19 @@ from tests.fuzz.oracle import wrong
 from tests.fuzz.programs import Fuzzed, Input
 
 
-def over(shapes: str, *lines: str, layouts: str = "plain", dtypes: str = "") -> Fuzzed:
+def over(
+    shapes: str, *lines: str, layouts: str = "plain", dtypes: str = "", gradients: bool = False
+) -> Fuzzed:
     """A program over x0, x1...: one shape each, after commas; the last line is what it returns."""
     kinds = dtypes.split() or ["float32"] * 9
     inputs = tuple(
-        Input(f"x{n}", tuple(shape.split()), kinds[n], tuple(layouts.split()))
+        Input(
+            f"x{n}",
+            tuple(shape.split()),
+            kinds[n],
+            tuple(layouts.split()),
+            requires_grad=gradients,
+        )
         for n, shape in enumerate(shapes.split(","))
     )
     return Fuzzed(inputs, lines[:-1], lines[-1])
@@ -163,6 +171,105 @@ FOUND = {
     ),
     "an alias of one row has its strides": over(
         "a b 2", "if x0.shape[1] == 1:\n    torch.add(x0, x0.rot90(), out=x0[:])", "x0 + 1", layouts="transposed"
+    ),
+    "row-major by a fact about two sizes together": over(
+        "1 b", "t = x0.mT.flatten()", "t[None] *= 2", "t.unbind(0)", "t"
+    ),
+    "broadcast to its own shape, of a size that data decides": over(
+        "b", "t = torch.zeros(x0.shape)", "u = t.repeat_interleave(x0.long().abs()[:1].sum() % 3, 0)",
+        "u, torch.broadcast_tensors(u, t)[0] if x0.numel() < 2 else u"
+    ),
+    "a view of what a library wrote, of rows with holes": over(
+        "a b", "x0[x0.bool()] = -x0[x0 != 0]", "x0.real[0] = 2", "x0", layouts="plain stepped", dtypes="complex64"
+    ),
+    "memory around what was written": over(
+        "4 4", "t = x0.as_strided((2, 2), (1, 1)) if x0.stride(0) > 4 else x0", "x0.copy_(x0.T.clone())",
+        "x0.as_strided((2, 2), (1, 1)) + 1, t + 1", layouts="plain stepped offset"
+    ),
+    "a truth in a tensor indexes a slice of nothing": over(
+        "a b", "x0[:0][torch.tensor(True)] = 3", "x0[5:][x0.sum() > 0] = 1", "t = x0 * 2", "t[:0][:, torch.tensor(True)] += 1", "t, x0 + 1"
+    ),
+    "a step between transposed tensors has a gradient laid out as they are": over(
+        "a b", "t = x0.sign()", "torch.relu(t), torch.relu(x0.round()), x0.floor() * x0", layouts="transposed", gradients=True
+    ),
+    "the gradient of a sum repeats one element": over("a b c", "x0.sum(1)", layouts="plain stepped", gradients=True),
+    "the gradient of a sum of all repeats one element": over("a b", "x0.sum()", layouts="plain transposed", gradients=True),
+    "an operator without a row writes what it has saved": over(
+        "a b", "t = x0.neg()", "t.index_reduce_(0, torch.zeros(t.shape[0], dtype=torch.int64), t.clone(), 'amax')", "t * 2", gradients=True
+    ),
+    "gradients are recorded of what nobody is handed": over(
+        "a 4", "t = torch.zeros(x0.shape[0], requires_grad=True)", "u = t * 1", "u[..., None].mul_(-1)", "x0[None]"
+    ),
+    "a mask written into a copy keeps the layout": over(
+        "a b 3", "t = x0.mT * 2", "torch.index_put(t, (t > 0,), torch.ones(())), torch.index_put(t, (t.sum((1, 2)) > 0,), torch.ones(()))",
+        layouts="plain transposed permuted"
+    ),
+    "numbers drawn in place before what raises": over(
+        "a b", "t = x0.clone().uniform_().mul_(4).floor_()", "torch.bincount(t.long().flatten() - 2)", "x0 + 1"
+    ),
+    "places that nobody reads after a write, with gradients": over(
+        "4 4, a b", "t = x0.detach().requires_grad_().index_select(0, x1.argmax(-1))", "t.add_(3)", "t * 2", "x1 + 1"
+    ),
+    "gradients of products lie as the factors": over(
+        "4 4, 4 4", "torch.nn.functional.linear(x0, x1)", layouts="permuted gaps plain transposed", gradients=True
+    ),
+    "gradients of what is taken and raised lie as the argument": over(
+        "a 2 b", "x0.take(torch.arange(x0.numel()).flip(0)), x0.tanh(), x0.amin(-2)", layouts="transposed plain permuted", gradients=True
+    ),
+    "two gradients that eager gives as one tensor": over("a b, a b", "x0 + x1", gradients=True),
+    "a gradient whose shape eager refuses": over(
+        "4", "t = x0 * x0", "t.scatter_add_(0, torch.zeros_like(t, dtype=torch.int64)[:1], t.clone())", "t", gradients=True
+    ),
+    "a result that its gradient reads is written in place": over(
+        "4 4", "t = x0.abs().sqrt()", "t.addmm_(x0, x0)", "t, x0.exp().softmax(-1).mul_(2)", gradients=True
+    ),
+    "groups of one channel, of half of a batch of two": over(
+        "a a a", "t = x0.tensor_split(2)[1]", "u = [v * 2 for v in (t > 0).chunk(2)]",
+        "torch.nn.functional.group_norm(t, t.shape[1]), u[-1]", layouts="permuted", dtypes="float16", gradients=True
+    ),
+    "a slice of one row decides the order of what is indexed": over(
+        "2 a b", "t = (x0 * 0)[1::2, x0.argsort(-2)]", "t, t + 1", layouts="permuted"
+    ),
+    "a dimension of one element between others, turned": over(
+        "a b c", "t = x0[:, None]", "u = torch.tensor(2.0) + t",
+        "torch.zeros_like(torch.select_scatter(u, torch.zeros(u[0].shape), 0, -1)) if u.shape[0] else u", layouts="permuted"
+    ),
+    "a copy of one repeated row": over(
+        "1 b", "x0.unsqueeze(1).expand(-1, 4, -1).to(x0.dtype, copy=True)", layouts="gaps permuted plain"
+    ),
+    "what is flattened for the sake of sizes of one": over(
+        "4 4 1 1, a b 2", "x0.flatten(1).split(2)[-1].square(), sum(list(x1[:1].flatten(0, 1)))", layouts="transposed"
+    ),
+    "a write through a reshape that cuts where two dimensions lie together": over(
+        "a b 4", "x0.reshape(-1, x0.shape[0]).mul_(2)", "x0 * 1", layouts="permuted"
+    ),
+    "a reshape that is a view for the sake of another tensor's size of one": over(
+        "1 b, a b", "t = x1.reshape(x0.shape[1], -1)", "t, x0, x1 * 2", layouts="gaps transposed stepped plain"
+    ),
+    "what raises behind something that data decides": over(
+        "a", "t = x0.repeat_interleave(x0.abs().long() * 0, 0)", "try:\n    u = t[0] + 1\nexcept IndexError:\n    u = t.clone()",
+        "u.movedim(0, -1).shape[0]"
+    ),
+    "a complex number scattered in place": over(
+        "4", "x0.scatter_(0, torch.zeros_like(x0, dtype=torch.int64), 2)", "x0 + 1", dtypes="complex64"
+    ),
+    "a size from data, of a view whose size nobody sees afterwards": over(
+        "b", "s = x0[1:]", "t = s[: int(s.bool().sum())].sum(0)", "torch.isin(t, torch.tensor([1, 2])), (t * 0).clamp(-8, 8)", dtypes="bool"
+    ),
+    "a write through a view of rows as long as another tensor's": over(
+        "a b c, c c", "x1.view(-1, x0.shape[2]).add_(2)", "x1[torch.where(x1 > 0)] = 0", "x1 * 2, x1.t().contiguous()"
+    ),
+    "gradients pass a slice of everything": over(
+        "4 4, a b c", "x0[0:].sum(), x0[:].mT.cumsum(-2), x1[:].sum(0), x1[: x1.shape[0], 0:] * 2", layouts="offset permuted", gradients=True
+    ),
+    "kron, where eager refuses to view what it has multiplied": over(
+        "4 4, a 4 b", "t = torch.kron(x0, x1)", "t * 2", layouts="transposed plain expanded"
+    ),
+    "inplace=True of what is a view where a size is one": over(
+        "a 2 b 4", "torch.nn.functional.relu(x0.transpose(0, 1).reshape(-1), inplace=True)", "x0 * 2"
+    ),
+    "a write to a ravelled column": over(
+        "a b, 4", "x0[:, 0].ravel().add_(2)", "x1.ravel().mul_(3)", "x0[:, 0].ravel().mul_(2), x0 * 1, x1", layouts="plain stepped"
     ),
 }  # fmt: skip
 

@@ -15,12 +15,13 @@ from typing import Any
 
 import torch
 
-from anyshape import driver
 from anyshape.errors import AnyshapeError
 from anyshape.ir.code import NativeFunction
 from anyshape.options import from_user
 from anyshape.runtime.launch import Loaded
+from anyshape.targets.cpu import target as cpu
 from anyshape.targets.cpu.build import Builder
+from anyshape.targets.cpu.target import builder_of
 from tests.fuzz.oracle import Catching
 
 Work = Callable[[Catching], None]
@@ -104,9 +105,9 @@ def run_together(
     """Does all work; ``goes_on`` is told whose turn it is."""
     table = Table()
     options = from_user(options=settings)
-    real = driver._shared_builder(options)
-    key = next(k for k, builder in driver._BUILDERS.found.items() if builder is real)
-    driver._BUILDERS.found[key] = Waiting(
+    real = builder_of(options)
+    key = next(k for k, builder in cpu._BUILDERS.found.items() if builder is real)
+    cpu._BUILDERS.found[key] = Waiting(
         real.toolchain, real.cache, real.prelude, real=real, table=table
     )
     turns = {number: Turn(work) for number, work in works.items()}
@@ -126,7 +127,7 @@ def run_together(
                         if turn.error is not None:
                             raise turn.error
     finally:
-        driver._BUILDERS.found[key] = real
+        cpu._BUILDERS.found[key] = real
 
 
 def _load(real: Builder, wanted: Mapping[str, NativeFunction]) -> None:

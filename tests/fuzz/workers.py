@@ -6,18 +6,15 @@ compiler.
 
 from __future__ import annotations
 
-import faulthandler
-import json
+import gc
+import importlib
 import os
 import random
-import re
-import resource
 import signal
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,17 +22,17 @@ from typing import Any
 import torch
 
 import anyshape
+from anyshape.costs import COSTS
 from anyshape.targets.cpu import native_regions
-from anyshape.targets.cpu.build import has_sanitizer
+from tests.forked import in_a_process
 from tests.fuzz.oracle import Catching, catching, wrong
 from tests.fuzz.programs import Fuzzed, grow
 from tests.fuzz.together import run_together
 
-SECONDS = 60
-"""A program that takes longer hangs."""
+SECONDS = 300
+"""A program that takes longer hangs. The C compiler's work for other programs may be in it."""
 MEMORY_BYTES = 16 << 30
 LINES = 8
-SANITIZER = re.compile(r"(ERROR: AddressSanitizer: |runtime error: ).*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +41,8 @@ class Way:
 
     verify: bool = False
     concrete: bool = False
-    fewest_steps: int = native_regions.MIN_COMPUTE_STEPS
-    long: int = native_regions.LONG
+    fewest_steps: int = COSTS.region_steps
+    long: int = COSTS.long_region_steps
 
 
 WAYS: Mapping[str, Way] = {
@@ -92,12 +89,14 @@ def quick_compiler(level: str) -> str:
 @contextmanager
 def going(way: Way) -> Iterator[dict[str, object]]:
     """The options of a way, with what it sets for the time being."""
-    before = native_regions.MIN_COMPUTE_STEPS, native_regions.LONG
-    native_regions.MIN_COMPUTE_STEPS, native_regions.LONG = way.fewest_steps, way.long
+    before = native_regions.COSTS
+    native_regions.COSTS = replace(  # type: ignore[misc]
+        before, region_steps=way.fewest_steps, long_region_steps=way.long
+    )
     try:
         yield {"cache": False}
     finally:
-        native_regions.MIN_COMPUTE_STEPS, native_regions.LONG = before
+        native_regions.COSTS = before
 
 
 def judged(
@@ -136,54 +135,23 @@ def run_batch(seeds: Sequence[int], way: Way, level: str, tell: Callable[[Any], 
         signal.alarm(0)
 
 
+IMPORTED_BY_TORCH = (
+    "torch._dynamo.convert_frame",
+    "torch._refs",
+    "torch._subclasses.schema_check_mode",
+    "torch.fx.experimental.symbolic_shapes",
+)
+"""What torch imports when it is first needed: a second, in each worker."""
+
+
 def warm() -> None:
     """Makes this process ready to compile, so that its workers need not."""
     torch.set_num_threads(1)
+    for name in IMPORTED_BY_TORCH:
+        importlib.import_module(name)
     anyshape.compile(lambda x: (x[1:] + 1).sum(0), options={"cache": False})(torch.ones(3, 2))
-
-
-def in_a_process(work: Callable[[Callable[[Any], None]], None]) -> Iterator[Any]:
-    """What the work tells from a process of its own; at last ``["crash", how]`` if that dies."""
-    sys.stdout.flush()
-    reading, writing = os.pipe()
-    said = tempfile.TemporaryFile("w+", errors="replace")
-    child = os.fork()
-    if child == 0:
-        os.close(reading)
-        os.dup2(said.fileno(), 2)
-        _be_modest()
-        with os.fdopen(writing, "w") as file:
-
-            def tell(what: Any) -> None:
-                file.write(json.dumps(what) + "\n")
-                file.flush()
-
-            try:
-                work(tell)
-            except BaseException as error:
-                tell(["broken", f"{type(error).__name__}: {error}"])
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as file:
-        for line in file:
-            yield json.loads(line)
-    _, status = os.waitpid(child, 0)
-    if status:
-        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-        how = signal.Signals(number).name if number else f"status {status}"
-        said.seek(0)
-        report = SANITIZER.search(said.read())
-        yield ["crash", f"{how} {report[0] if report else ''}"]
-    said.close()
-
-
-def _be_modest() -> None:
-    """A program that asks for all memory gets none, and leaves no picture of it."""
-    faulthandler.disable()
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if not has_sanitizer():  # whose shadow is terabytes
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    torch.set_num_threads(1)
+    gc.collect()
+    gc.freeze()  # a worker shares these objects' memory until it writes there
 
 
 def differences_of(seeds: Sequence[int], way: Way, level: str) -> Iterator[tuple[int, list[str]]]:
@@ -192,7 +160,7 @@ def differences_of(seeds: Sequence[int], way: Way, level: str) -> Iterator[tuple
     while left:
         at = left[0]
         ended = ""
-        for told in in_a_process(lambda tell: run_batch(left, way, level, tell)):
+        for told in in_a_process(lambda tell: run_batch(left, way, level, tell), MEMORY_BYTES):
             if told[0] == "found":
                 yield told[1], told[2]
                 left.remove(told[1])
@@ -215,6 +183,6 @@ def differences_alone(program: Fuzzed, way: Way, level: str) -> list[str]:
             tell(judged(program, way, settings))
 
     found: list[str] = []
-    for told in in_a_process(work):
+    for told in in_a_process(work, MEMORY_BYTES):
         found += [f"{told[0]}: {told[1]}"] if told and told[0] in ("crash", "broken") else told
     return found

@@ -47,6 +47,28 @@ def test_one_compile_is_right_at_every_size(name: str, dtype: torch.dtype) -> No
     assert fast.stats().specializations <= 2  # sizes of 0 and 1 may have one of their own
 
 
+@pytest.mark.parametrize("name", ["softmax", "SwiGLU", "sum over rows", "cross entropy"])
+def test_measured_schedules_are_right(name: str) -> None:
+    program, letters, _ = PROGRAMS[name]
+    fast = anyshape.compile(program, mode="max-autotune", options={"fallback": "error"})
+    for rows, columns in ((3, 1000), (300, 5120), (1, 300000), (3, 1000)):
+        values = operands(rows, columns, torch.bfloat16)
+        given = [values[letter] for letter in letters]
+        assert is_right(fast(*given), program(*given), exactly(program, given)), (rows, columns)
+
+
+def written_in_place(x: Tensor) -> Tensor:
+    x.mul_(2)
+    return x
+
+
+def test_what_a_kernel_writes_in_place_is_written_once_where_schedules_are_measured() -> None:
+    fast = anyshape.compile(written_in_place, mode="max-autotune")
+    x = torch.ones(5000, device="cuda")
+    for turn in range(1, 4):
+        assert fast(x).eq(2**turn).all()
+
+
 def mixed(x: Tensor) -> Tensor:
     return x.to("cpu") * 2 + torch.ones(3).sum()
 
@@ -61,6 +83,8 @@ CASES: dict[str, Callable[..., Any]] = {
     "index_add": lambda x, i: torch.zeros(10, device=x.device).index_add(0, i, x[:, 0]),
     "cumsum": lambda x, i: x.cumsum(-1),
     "sort": lambda x, i: x.sort(-1)[0],
+    "running extremes": lambda x, i: (x.cummax(-1)[0], x.cummin(0)[0]),
+    "digamma": lambda x, i: torch.digamma(x.abs() + 0.5),
     "floats divided": lambda x, i: (x // 0.3, x % 0.7, torch.fmod(x, 0.7), x / 3),
     "integers divided": lambda x, i: (i // 3, i % 3, (i - 5) // 3, (i - 5) % 3),
     "written": lambda x, i: written(x),

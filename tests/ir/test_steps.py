@@ -21,6 +21,8 @@ from anyshape.ir.program import (
     Free,
     Launch,
     LibraryCall,
+    Loop,
+    NativeNested,
     NativeRegion,
     View,
     ViewCall,
@@ -62,6 +64,8 @@ STEPS = [  # step, reads, writes, defines
     (BindNumber(U.symbol, "isqrt", (N,)), "", "", ""),
     (CheckStep(le(U, 3), "at most three"), "", "", ""),
     (BumpVersion("x"), "", "x", ""),
+    (Loop((N, (X,), (Y,)), (), ("y",)), "x y", "", "y"),
+    (NativeNested(Loop((N, (X,), (Z,)), (), ("y",)), ("s",)), "x z", "", "y s"),
     (NativeRegion((View("v", "x"), LAUNCH), ("x", "z"), {"y": (0, 0)}, (), (), ()), "x", "z", ""),
 ]
 
@@ -91,4 +95,7 @@ def test_what_a_step_is_handed_names_the_sizes_of_the_layouts_that_it_makes() ->
 
 def test_what_may_fail_is_what_ends_a_segment_as_if_it_had_not_happened() -> None:
     failing = {type(step) for step, *_ in STEPS if step.may_fail}
-    assert failing == {ExternCall, EagerCall, LibraryCall, Assertion, BindNumber, CheckStep}
+    assert failing == {ExternCall, EagerCall, LibraryCall, Assertion, BindNumber, CheckStep} | {
+        Loop,
+        NativeNested,
+    }

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from anyshape.ir.buffers import Buffer, BufferRef
+from anyshape.ir.buffers import Buffer, BufferRef, TensorArg
 from anyshape.ir.byte_ranges import Sizes
 from anyshape.ir.dtypes import float32, float64
 from anyshape.ir.loops import Axis, Kernel, Load, Op, PointerParam, Reduce, SizeParam, Store
@@ -24,10 +24,11 @@ from anyshape.ir.program import (
     Free,
     Launch,
     LibraryCall,
+    Loop,
+    NativeNested,
     NativeRegion,
     Program,
     Step,
-    TensorArg,
     View,
 )
 from anyshape.ir.verify import Malformed
@@ -104,6 +105,10 @@ def attention(made: str, name: str) -> LibraryCall:
 
 def conv(made: str, *names: str) -> Call:
     return call("torch.nn.functional.conv2d", made, *names, restride=True, new_memory=True)
+
+
+def turns(made: str, spare: str, given: str) -> NativeNested:
+    return NativeNested(Loop((3, (BufferRef(given),), ()), (), (made,)), (spare,))
 
 
 def assign(target: str, source: str) -> Assign:
@@ -260,8 +265,26 @@ PLANTED: dict[str, Planted] = {
         program(conv("h", "x"), Allocate("r", "h"), region(mm("r", "h", "y"), outer="h y r"), outputs="r"),
         r"step 2.0 \(torch.mm makes r\) writes r where it reads h",
     ),
+    "a loop writes where it reads": Planted(
+        program(Allocate("r"), Allocate("s"), region(turns("r", "s", "x"), outer="x r s"), outputs="r"),
+        program(
+            conv("h", "x"), Allocate("r", "h"), Allocate("s"), region(turns("r", "s", "h"), outer="h r s"),
+            outputs="r",
+        ),
+        r"step 3.0 \(a loop\) writes r where it reads h",
+    ),
+    "what a loop carries lies in one buffer": Planted(
+        program(Allocate("r"), Allocate("s"), region(turns("r", "s", "x"), outer="x r s"), outputs="r"),
+        program(Allocate("r"), region(view("s", "r"), turns("r", "s", "x"), outer="x r"), outputs="r"),
+        r"step 1.1 \(a loop\) writes r and s in one buffer.s memory",
+    ),
+    "a loop fails after a write": Planted(
+        program(Allocate("r"), region(turns("r", "s", "x"), outer="x r", inner={"s": 0}), assign("y", "r"), outputs="r"),
+        program(Allocate("r"), assign("y", "x"), region(turns("r", "s", "x"), outer="x r", inner={"s": 0}), outputs="r"),
+        r"step 2 \(a native region\) may fail after step 1",
+    ),
     # --- the arena ---
-    "two live buffers in one place": Planted(
+    "two live buffers in one slot": Planted(
         shared(
             launch(ONE, "x", "a"), launch(ONE, "y", "b"), launch(TWO, "a", "b", "r"),
             inner={"a": 0, "b": 1}, rooms=((ROOM,), (ROOM,)),
@@ -283,17 +306,17 @@ PLANTED: dict[str, Planted] = {
         ),
         r"reads a, over which step 1.1 .* has written b",
     ),
-    "a place too small": Planted(
+    "a slot too small": Planted(
         shared(launch(ONE, "x", "a"), launch(ONE, "a", "r"), inner={"a": 0}),
         shared(launch(ONE, "x", "a"), launch(ONE, "a", "r"), inner={"a": 0}, rooms=((4 * M,),)),
-        r"step 1 \(a native region\): a is not known to fit into place 0 of the arena of step 1",
+        r"step 1 \(a native region\): a is not known to fit into slot 0 of the arena of step 1",
     ),
-    "a place too small beside another": Planted(
+    "a slot too small beside another": Planted(
         shared(
             launch(ONE, "x", "a"), launch(ONE, "a", "r"), inner={"a": (0, ROOM)}, rooms=((2 * ROOM,),)
         ),
         shared(launch(ONE, "x", "a"), launch(ONE, "a", "r"), inner={"a": (0, ROOM)}),
-        r"a is not known to fit into place 0",
+        r"a is not known to fit into slot 0",
     ),
     "the arena after its native region": Planted(
         shared(launch(ONE, "x", "a"), launch(ONE, "a", "r"), inner={"a": 0}),
@@ -343,7 +366,7 @@ PLANTED: dict[str, Planted] = {
             region(launch(ONE, "x", "a"), launch(ONE, "a", "r"), outer="x r", inner={"a": 0}, rooms=((64,),)),
             BindItem(LATE.symbol, "y"), outputs="r", a=counted("a", EARLY),
         ),
-        r"step 2 \(a native region\): a is not known to fit into place 0",
+        r"step 2 \(a native region\): a is not known to fit into slot 0",
     ),
     "a native region uses what it is not handed": Planted(
         program(Allocate("r"), region(launch(ONE, "x", "r"), outer="x r"), outputs="r"),

@@ -44,6 +44,7 @@ def test_the_kernels_compile_for_sm_90() -> None:
     assert printed.splitlines()[-1].startswith("compiled ")
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 def test_the_kernels_are_the_reference_on_the_gpu() -> None:
     assert "FAIL" not in run([str(ROOT / "benchmarks" / "moe_check.py")])

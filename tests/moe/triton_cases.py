@@ -9,7 +9,6 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
-from triton.runtime import interpreter
 
 from anyshape.moe import (
     reference,
@@ -22,19 +21,10 @@ from anyshape.moe import (
     triton_shuffling,
 )
 from anyshape.moe.gemm_tiles import Tile
+from tests.triton_interpreter import mend
 
+mend()
 FLOATS = (torch.float32, torch.float16)
-
-_patch_lang_tensor = interpreter._patch_lang_tensor
-
-
-def _patch_with_item(tensor: type, scope: object) -> None:
-    """Triton 3.6 makes loop bounds with int(array of one element), which numpy 2.4 refuses."""
-    _patch_lang_tensor(tensor, scope)
-    tensor.__index__ = lambda self: self.handle.data.item()
-
-
-interpreter._patch_lang_tensor = _patch_with_item
 
 
 def scores_with_ties(tokens: int, experts: int, dtype: torch.dtype) -> Tensor:

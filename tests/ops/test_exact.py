@@ -207,6 +207,16 @@ IMAGES: dict[str, Callable[[Tensor], Any]] = {
     "pad": lambda x: F.pad(x, (1, 1, 1, 1)),
     "cat": lambda x: torch.cat([x, x], 1),
     "pixel_unshuffle of a slice": lambda x: F.pixel_unshuffle(x[:, :, 1:5], 2),
+    "conv2d, its image by name": lambda x: F.conv2d(weight=torch.ones(3, 4, 3, 3), input=x),
+    "cat, its images by name": lambda x: torch.cat(dim=1, tensors=[x, x]),
+    "constant_pad_nd": lambda x: torch.constant_pad_nd(x, (1, 1), 0.5),
+    "conv2d of what is viewed twice": lambda x: F.conv2d(
+        x.view(x.shape[0], 4, 30).view(x.shape[0], 4, 6, 5), torch.ones(3, 4, 3, 3)
+    ),
+    "strides that are read": lambda x: (lambda y: y + sum(y.stride()))(F.max_pool2d(x, 2)),
+    "a reshape that is written": lambda x: (lambda y: (y.reshape(-1).add_(1), y)[1])(
+        F.conv2d(x, torch.ones(3, 4, 3, 3))
+    ),
 }
 
 

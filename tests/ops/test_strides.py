@@ -17,6 +17,7 @@ from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
 from anyshape.ops.layout import pointwise_strides, strides_in_order
 from anyshape.ops.table import OPS
+from anyshape.runtime.result_layouts import EagerLayouts
 from anyshape.symbolic import Dim, Facts, Space, evaluate
 from anyshape.tools.accuracy import strides_that_matter
 
@@ -176,6 +177,16 @@ SEEN: dict[str, Any] = {
     "an outer product": lambda x: x[..., None] * x[..., None, :],
     "a norm": lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]),
     "squeezed": lambda x: x.squeeze(),
+    "turned and added": lambda x: (x.mT + x.mT, x.mT + 1, x.mT - x.mT[:1]),
+    "turned and copied": lambda x: (x.mT.clone(), x.permute(*range(x.dim())[::-1]).clone()[None]),
+    "like what is turned": lambda x: (torch.zeros_like(x.mT), torch.ones_like(x.mT * 2)),
+    "turned, of one operand": lambda x: (x.mT.tanh(), x.mT.neg().exp()),
+    "turned and converted": lambda x: (x.mT.double(), x.mT.to(torch.float32, copy=True)),
+    "chosen of what is turned": lambda x: torch.where(x.mT > 0, x.mT, x.mT.neg()),
+    "turned and joined": lambda x: (torch.cat([x.mT, x.mT]), torch.stack([x.mT, x.mT])),
+    "turned, along a dimension": lambda x: (x.mT.softmax(-1), x.mT.cumsum(-1), x.mT.sum(0)),
+    "turned and flipped": lambda x: (x.mT.flip(0), x.mT.roll(1, 0)),
+    "made of what is turned": lambda x: x.mT @ x + (x.mT @ x).mT,
 }
 OF_TWO = [(3, 2), (1, 2), (2, 1), (1, 1), (0, 2), (2, 0), (0, 0), (4, 4)]
 OF_THREE = [(2, 3, 4), (1, 3, 4), (2, 1, 4), (2, 3, 1), (0, 3, 4), (2, 0, 4), (2, 3, 0)]
@@ -261,3 +272,81 @@ def test_what_einsum_gives_lies_in_memory_as_eagers(seed: int) -> None:
         real = torch.einsum(equation, *operands)
         found = torch.empty_strided(made.type.shape, made.type.strides)
         assert strides_that_matter(found) == strides_that_matter(real), equation
+
+
+def on(device: str) -> EagerLayouts:
+    """-x, for which eager is asked how it lies."""
+    space = Space()
+    builder = Builder(TypeContext(space, Facts(space), on_check=lambda condition, message: None))
+    size = space.symbol("s0")
+    x = builder.input(TensorType(float32, device, (size, size), (size, 1)), "argument", "x")
+    graph = builder.finish((builder.call("neg", x),))
+    return EagerLayouts.of(graph, (0,), {})
+
+
+def test_eager_is_not_asked_while_the_caller_records_a_cuda_graph(monkeypatch) -> None:
+    """What it ran would be recorded, too, and a wait would end the recording."""
+    asked, recording, x = [], [True], torch.randn(1, 3)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: recording[0])
+    monkeypatch.setattr(EagerLayouts, "_asked", lambda self, *given: asked.append(given))
+    layouts = on("cuda:0")
+    assert torch.equal(layouts.laid_out((x,), (-x,))[0], -x) and not asked
+    recording[0] = False
+    assert torch.equal(layouts.laid_out((x,), (-x,))[0], -x) and len(asked) == 1
+
+
+def test_a_gpu_is_asked_with_indices_that_are_in_range(monkeypatch) -> None:
+    """One past the end would end its context."""
+    numbers = []
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+
+    def eagerly(self, arguments, number):
+        numbers.append(number)
+        raise IndexError
+
+    monkeypatch.setattr(EagerLayouts, "_eagerly", eagerly)
+    for device, tried in (("cpu", [0, 1]), ("cuda:0", [0])):
+        on(device).laid_out((x := torch.randn(1, 3),), (-x,))
+        assert numbers == tried
+        numbers.clear()
+
+
+ODD: dict[str, Any] = {
+    "a number": lambda x: x + 1,
+    "a sum": lambda x: x + x,
+    "a random mask": lambda x: x * (torch.rand(x.shape[-1]) > 0.3),
+    "dropout and a join": lambda x: torch.cat([torch.nn.functional.dropout(x, 0.5)] * 2, -1),
+    "an average": lambda x: torch.nn.functional.batch_norm(
+        x, torch.zeros(x.shape[1]), torch.ones(x.shape[1])
+    ),
+    "a permutation": lambda x: x.permute(2, 0, 1, 3) * 2,
+    "padding": lambda x: torch.nn.functional.pad(x, (1, 1)),
+    "an image twice as large": lambda x: torch.nn.functional.interpolate(x, scale_factor=2),
+    "a diagonal": lambda x: x.diagonal(0, 1, 2) + 0,
+    "a product": lambda x: torch.einsum("abcd,abde->abce", x, x.mT),
+    "a sum over one dimension": lambda x: x.sum(1),
+    "a view": lambda x: x.mT,
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_what_is_made_of_arguments_with_strides_of_their_own_at_sizes_of_one(name: str) -> None:
+    program = ODD[name]
+    fast, pick = anyshape.compile(program), random.Random(0)
+    for _ in range(10):
+        x = random_layout(pick, [pick.choice([1, 1, 3, 4]) for _ in range(4)]).fill_(1)
+        torch.manual_seed(0)
+        eager = program(x)
+        drawn = torch.get_rng_state()
+        torch.manual_seed(0)
+        ours = fast(x)
+        assert torch.equal(torch.get_rng_state(), drawn)
+        torch.testing.assert_close(ours, eager)
+        assert strides_that_matter(ours) == strides_that_matter(eager), (x.shape, x.stride())
+
+
+def test_strides_of_gaps_are_compared_as_they_are() -> None:
+    fast = anyshape.compile(ODD["a diagonal"])
+    for strides in ((120, 30, 6, 1), (40, 30, 6, 1), (35, 30, 6, 1)):
+        x = torch.empty_strided((2, 3, 4, 5), strides).fill_(1)
+        assert fast(x).stride() == ODD["a diagonal"](x).stride()

@@ -132,3 +132,39 @@ def test_images_between_convolutions_are_not_copied():
     fast = copies(residual, torch.randn(2, 3, 5, 5))
     made = [line for line in fast.code().splitlines() if "_channels = empty" in line]
     assert len(made) == 3, "the picture and two weights"
+
+
+def test_images_between_gradients_are_not_copied():
+    """Both halves of a residual network, and a whole step, keep their channels innermost."""
+
+    def loss(x, weights):
+        stem, first, second = weights
+        y = F.conv2d(x, stem, None, 1, 1)
+        z = F.conv2d(F.relu(F.conv2d(y, first, None, 1, 1)), second, None, 1, 1)
+        return F.batch_norm(y + z, None, None, training=True).exp().mean()
+
+    def step(x, weights):
+        loss(x, weights).backward()
+        return [weight.grad for weight in weights]
+
+    shapes = ((4, 3, 3, 3), (4, 4, 3, 3), (4, 4, 3, 3))
+    torch.manual_seed(0)
+    values = [torch.randn(shape) for shape in shapes]
+    made = [[value.clone().requires_grad_() for value in values] for _ in range(2)]
+    half, whole = anyshape.compile(loss, fullgraph=True), anyshape.compile(step, fullgraph=True)
+    for size in ((2, 3, 5, 4), (1, 3, 4, 1), (3, 3, 9, 17)):
+        x = torch.randn(size)
+        for run in (lambda x, w: half(x, w).backward(), whole):
+            for weights in made:
+                for weight in weights:
+                    weight.grad = None
+            run(x, made[0])
+            loss(x, made[1]).backward()
+            for ours, theirs in zip(*made):
+                torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-3, atol=1e-5)
+                assert ours.grad.stride() == theirs.grad.stride()
+    for code in (half.code(), whole.code()):
+        copied = {line.split("_")[0].strip() for line in code.splitlines() if "_channels =" in line}
+        assert copied == {"x"}, "the picture and the weights, which are arguments"
+        rows = [line for line in code.splitlines() if "_contiguous = empty" in line]
+        assert all("weight_gradient" in line for line in rows) and len(rows) == 3

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 import anyshape
-from anyshape.passes.long_cats import WIDEST_CAT
+from anyshape.costs import COSTS
 
-COUNTS = [WIDEST_CAT, WIDEST_CAT + 1, 2 * WIDEST_CAT + 1, 300]
+WIDEST = COSTS.kernel_parts
+COUNTS = [WIDEST, WIDEST + 1, 2 * WIDEST + 1, 300]
 
 
 @pytest.mark.parametrize("count", COUNTS)

@@ -26,20 +26,20 @@ def program(x):
 
 def one_further(kind, pointer):
     """Every load, or store, of this pointer goes one element too far."""
-    place = CellPrinter._place
+    place = CellPrinter._lvalue
 
     def beyond(self, item):
         text = place(self, item)
         planted = isinstance(item, kind) and item.pointer == pointer
         return f"{text[:-1]} + 1]" if planted else text
 
-    CellPrinter._place = beyond
+    CellPrinter._lvalue = beyond
 
 
 def short_buffers():
     """What lies in the arena is one element shorter than it should be."""
-    numel = native.numel
-    native.numel = lambda shape: numel(shape) - 1
+    size_bytes = native.size_bytes
+    native.size_bytes = lambda buffer: size_bytes(buffer) - buffer.dtype.size_bytes
 
 
 def cast_out_of_range():

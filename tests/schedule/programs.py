@@ -55,13 +55,13 @@ class Sketch:
         return self.builder.finish(outputs)
 
 
-def compile_sketch(make: Callable[..., Any], *inputs: Any) -> Any:
+def compile_sketch(make: Callable[..., Any], *inputs: Any, driver: Driver | None = None) -> Any:
     """``make(b, *values)`` compiled for inputs given as (sizes, dtype[, order])."""
     sketch = Sketch()
     values = [sketch.input(*(item if isinstance(item, tuple) else (item,))) for item in inputs]
     made = make(sketch.builder, *values)
     graph = sketch.finish(*(made if isinstance(made, tuple) else (made,)))
-    return Driver.create(OPTIONS).compile_graph(graph, {})
+    return (driver or Driver.create(OPTIONS)).compile_graph(graph, {})
 
 
 def launches(program: Program) -> list[Launch]:

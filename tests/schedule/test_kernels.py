@@ -323,6 +323,10 @@ SCATTERS = {
         lambda b, x, i, s: b.scatter_reduce(x, 0, i, s, "amax"),
         ["100 b", ("a b", dtypes.int64), "a b"],
     ),
+    "scatter amin": (
+        lambda b, x, i, s: b.scatter_reduce(x, 0, i, s, "amin"),
+        [("100 b", dtypes.float64), ("a b", dtypes.int64), ("a b", dtypes.float64)],
+    ),
     "index add": (
         lambda b, x, i, s: b.index_add(x, 0, i, s),
         ["100 b", ("a", dtypes.int64), "a b"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -102,3 +103,21 @@ def test_a_number_is_rounded_where_eager_rounds_it(name: str, dtype: torch.dtype
     ours, eager = anyshape.compile(program, fullgraph=True)(x), program(x)
     assert ours.dtype is eager.dtype
     assert torch.equal(ours, eager)
+
+
+NUMBERS = (
+    *(math.nan, math.inf, -math.inf, 1e30, -1e30, 3e9, -3e9, 2.0**63, 2.0**32 + 5, 2.0**24 + 1),
+    *(-(2.0**31), -(2.0**31) - 0.5, 300.0, -300.0, 0.7, -0.7),
+)
+FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+
+
+def test_constants_are_converted_to_integers_as_elements_are() -> None:
+    def converted(n: int) -> list[torch.Tensor]:
+        doubles = [torch.full((n,), x, dtype=torch.float64) for x in NUMBERS]
+        return [x.to(wide).to(whole) for x in doubles for wide in FLOATS for whole in WHOLE]
+
+    fast = anyshape.compile(converted)
+    for ours, eager in zip(fast(3), converted(3), strict=True):
+        assert torch.equal(ours, eager)

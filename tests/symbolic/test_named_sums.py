@@ -34,15 +34,15 @@ def test_each_partial_sum_is_the_one_before_and_one_symbol() -> None:
     for number, partial in enumerate(sums):
         near = named.split(partial)
         if number >= 4:
-            assert near == (f"n{number - 1}", partial - sums[number - 1])
+            assert near == (f"n{number - 1}", 1, partial - sums[number - 1])
         named.note(partial, f"n{number}")
 
 
 def test_constants_and_skipped_sums_are_in_the_rest() -> None:
     sums, named = partial_sums(40), NamedSums()
     named.note(sums[9], "ten")
-    assert named.split(sums[39] + 7) == ("ten", sums[39] - sums[9] + 7)
-    assert named.split(sums[9]) == ("ten", 0)
+    assert named.split(sums[39] + 7) == ("ten", 1, sums[39] - sums[9] + 7)
+    assert named.split(sums[9]) == ("ten", 1, 0)
     assert named.split(sums[8]) is None
 
 
@@ -56,8 +56,8 @@ def test_small_multiples_of_named_sums_are_spelled_over_them() -> None:
     sums, named = partial_sums(100), NamedSums()
     named.note(sums[59], "n")
     new = sums[99] - sums[98]
-    assert named.split(sums[59] * 2 + new) == ("2*n", new)
-    assert named.split(new - sums[59]) == ("-1*n", new)
+    assert named.split(sums[59] * 2 + new) == ("n", 2, new)
+    assert named.split(new - sums[59]) == ("n", -1, new)
 
 
 def test_a_long_sum_is_named_without_gathering_its_terms() -> None:
@@ -109,7 +109,7 @@ def test_operations_in_one_another_take_text_linear_in_their_number() -> None:
         held: dict[Dim, str] = {}
         lines = []
         for part in nested_parts(size, held):
-            lines.append(render(part, held=held))
+            lines.append(render(part, computed=held))
             held[part] = f"n{len(held)}"
-        lines.append(render(size, held=held))
+        lines.append(render(size, computed=held))
         assert sum(map(len, lines)) < 60 * 400

@@ -48,9 +48,19 @@ def linear_tree(terms):
     return node
 
 
+SUMS = LINEAR.map(linear_tree)
+ROUNDED = st.tuples(st.sampled_from(("//", "%")), SUMS, st.sampled_from((2, 3, 4, 6)))
+TWICE = st.tuples(st.sampled_from(("//", "%")), ROUNDED, st.sampled_from((2, 3, 4)))
+
 SIDES = {
-    "linear": LINEAR.map(linear_tree),
-    "any": st.one_of(LINEAR.map(linear_tree), tree(NAMES, max_leaves=4)),
+    "linear": SUMS,
+    "any": st.one_of(SUMS, tree(NAMES, max_leaves=4)),
+    "rounded": st.one_of(
+        ROUNDED,
+        TWICE,
+        st.tuples(st.just("+"), SUMS, ROUNDED | TWICE),
+        st.tuples(st.just("*"), ROUNDED, st.sampled_from(NAMES) | ROUNDED),
+    ),
 }
 
 
@@ -154,10 +164,17 @@ def test_no_answer_is_wrong_at_any_sizes_that_satisfy_the_facts(style):
     check()
 
 
-@settings(max_examples=150, deadline=None)
-@given(worlds("any"))
-def test_simpler_forms_bounds_and_divisors_are_right(world):
-    case = Case(world)
+@pytest.mark.parametrize("style", ["any", "rounded"])
+def test_simpler_forms_bounds_and_divisors_are_right(style):
+    @settings(max_examples=150, deadline=None)
+    @given(worlds(style))
+    def check(world):
+        check_forms(Case(world), world)
+
+    check()
+
+
+def check_forms(case, world):
     small = {case.symbols[name].symbol for name in ("x", "y")}
     for _, node, _ in world["questions"]:
         try:

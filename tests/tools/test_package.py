@@ -17,6 +17,7 @@ import anyshape
 from anyshape.tools import cli, models
 
 ROOT = Path(anyshape.__file__).parents[1]
+SOURCES = ("pyproject.toml", "README.md", "setup.py")
 BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_wheel(sys.argv[1]))"
 
 
@@ -25,7 +26,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     """The wheel of this checkout, by the backend that pyproject.toml names; nothing is fetched."""
     pytest.importorskip("setuptools", "77")
     copy = tmp_path_factory.mktemp("checkout")
-    for name in ("pyproject.toml", "README.md"):
+    for name in SOURCES:
         shutil.copy(ROOT / name, copy)
     shutil.copytree(ROOT / "anyshape", copy / "anyshape", ignore=lambda _, names: {"__pycache__"} & {*names})  # fmt: skip
     done = subprocess.run(
@@ -46,7 +47,33 @@ def test_the_wheel_is_pure_python_and_holds_every_module_and_nothing_else(
 ) -> None:
     assert Path(str(wheel.filename)).name.endswith("-py3-none-any.whl")
     sources = {str(p.relative_to(ROOT)) for p in (ROOT / "anyshape").rglob("*.py")}
-    assert {n for n in wheel.namelist() if ".dist-info/" not in n} == sources
+    assert {n for n in wheel.namelist() if ".dist-info/" not in n} == {*sources, "anyshape.pth"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "compile_"), [("", "function"), ("1", "TorchCompile"), ("0", "function")]
+)
+def test_a_program_that_never_imports_anyshape_has_what_the_environment_asks(
+    wheel: zipfile.ZipFile, tmp_path: Path, asked: str, compile_: str
+) -> None:
+    wheel.extractall(tmp_path)
+    program = """if True:
+        import site, sys
+        site.addsitedir(sys.argv[1])  # as where it is installed
+        assert "torch" not in sys.modules
+        import torch
+        fast = torch.compile(lambda x: x * 2, backend="anyshape")
+        assert torch.equal(fast(torch.ones(3)), torch.full((3,), 2.0))
+        print(type(torch.compile).__name__, type(fast).__name__)
+        """
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program, str(tmp_path)],
+        cwd=tmp_path, env={**os.environ, "ANYSHAPE_INSTALL": asked},
+        capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    ours = "CompiledFunction" if compile_ == "TorchCompile" else "function"
+    assert done.stdout.split() == [compile_, ours]
 
 
 def test_torch_is_the_only_hard_dependency_and_the_rest_are_extras(
@@ -116,7 +143,7 @@ def test_torch_finds_the_backend_by_its_name(wheel: zipfile.ZipFile, tmp_path: P
 def test_the_source_distribution_builds_the_same_wheel(
     wheel: zipfile.ZipFile, tmp_path: Path
 ) -> None:
-    for name in ("pyproject.toml", "README.md"):
+    for name in SOURCES:
         shutil.copy(ROOT / name, tmp_path)
     shutil.copytree(ROOT / "anyshape", tmp_path / "anyshape", ignore=lambda _, names: {"__pycache__"} & {*names})  # fmt: skip
 

@@ -1,6 +1,6 @@
 """Counters that the program keeps outside: `self.step += 1` reads another number in each call.
 
-In: what a capture has relied on, and what it writes. Out: the places whose integer is relied on by
+In: what a capture has relied on, and what it writes. Out: the sources whose integer is relied on by
 its value and is written over with another one. They are seen as symbols from the first call on.
 """
 
@@ -10,30 +10,31 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from anyshape.capture.guards.guard_code import Guard
-from anyshape.capture.heap.shadow_heap import Effect, Heap
+from anyshape.capture.heap.effects import Effect
+from anyshape.capture.heap.shadow_heap import Heap
 from anyshape.capture.heap.sources import Source, Sources
 from anyshape.capture.heap.undo import write_cell
 from anyshape.capture.heap.values import SizeValue
 
-Place: TypeAlias = tuple[Source | None, Any]
+Target: TypeAlias = tuple[Source | None, Any]
 
 
 def counters(guards: tuple[Guard, ...], heap: Heap, sources: Sources) -> frozenset[str]:
     """What is to be a symbol, by source."""
     relied_on = {
-        _place(guard.source): guard
+        _target(guard.source): guard
         for guard in guards
         if guard.kind == "equals" and type(guard.expected) is int and _is_kept(guard.source)
     }
     if not relied_on:
         return frozenset()
     last = {
-        place: value for effect in heap.effects for place, value in _stores(effect, heap, sources)
+        target: value for effect in heap.effects for target, value in _stores(effect, heap, sources)
     }
     return frozenset(
         guard.source.text
-        for place, guard in relied_on.items()
-        if _is_another(last.get(place), guard.expected)
+        for target, guard in relied_on.items()
+        if _is_another(last.get(target), guard.expected)
     )
 
 
@@ -46,12 +47,12 @@ KEPT = frozenset({"attr", "item"})
 PLAIN = frozenset({str, int})
 
 
-def _place(source: Source) -> Place:
+def _target(source: Source) -> Target:
     return source.base, "cell" if source.kind == "cell" else source.key
 
 
-def _stores(effect: Effect, heap: Heap, sources: Sources) -> Iterator[tuple[Place, Any]]:
-    """The places that it writes, each as a step from a source, and what lies there then."""
+def _stores(effect: Effect, heap: Heap, sources: Sources) -> Iterator[tuple[Target, Any]]:
+    """The targets that it writes, each as a step from a source, and what lies there then."""
     base = sources.of(heap.real(effect.target))
     if base is None:
         return

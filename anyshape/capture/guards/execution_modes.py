@@ -41,6 +41,7 @@ class TorchModes:
     deterministic: bool
     matmul_precision: str
     sdpa: tuple[bool, ...]
+    checkpoint: int = 0  # which call of `torch.utils.checkpoint` is being captured
 
     def of_nodes(self) -> Modes:
         """The record that nodes carry."""
@@ -60,6 +61,7 @@ class TorchModes:
             self.deterministic,
             self.matmul_precision,
             tuple(f"no {name}" for name in backends),
+            self.checkpoint,
         )
 
 
@@ -78,17 +80,18 @@ def _default_device() -> torch.device | None:
 
 def is_traced() -> bool:
     """Whether torch records each operator or call as a program of its own."""
-    return _C._get_tracing_state() is not None or is_fx_symbolic_tracing()
+    return _C._is_tracing() or is_fx_symbolic_tracing()
 
 
 def is_watched() -> bool:
     """Whether each operator of eager torch is seen by what no graph carries along: a mode of the
-    program's, hooks for saved tensors (checkpoints have some), tangents of forward gradients,
-    `torch.jit.trace`, `torch.fx.symbolic_trace`."""
+    program's, hooks for saved tensors (checkpoints have some), tangents of forward gradients, the
+    detection of anomalies, `torch.jit.trace`, `torch.fx.symbolic_trace`."""
     return bool(
         is_traced()
         or _saved_tensors_hooks(True) is not None
         or forward_ad._current_level >= 0
+        or _C.is_anomaly_enabled()
         or _C._len_torch_dispatch_stack()
         or any(type(mode) is not DeviceContext for mode in _function_modes())
     )
@@ -102,6 +105,8 @@ def watching() -> str:
         return "hooks for saved tensors (torch.utils.checkpoint sets some)"
     if forward_ad._current_level >= 0:
         return "forward gradients"
+    if _C.is_anomaly_enabled():
+        return "the detection of anomalies"
     dispatch = [_C._get_dispatch_stack_at(i) for i in range(_C._len_torch_dispatch_stack())]
     if any(mode.is_infra_mode() for mode in dispatch):  # fake tensors, make_fx, torch.export
         return ""
@@ -124,7 +129,8 @@ def snapshot() -> tuple[Any, ...]:
         _C._len_torch_dispatch_stack(),
         _saved_tensors_hooks(True) is not None,
         forward_ad._current_level,
-        _C._get_tracing_state() is not None,
+        _C.is_anomaly_enabled(),
+        _C._is_tracing(),
         _C._get_flash_sdp_enabled(),
         _C._get_mem_efficient_sdp_enabled(),
         _C._get_math_sdp_enabled(),

@@ -16,7 +16,8 @@ from typing import Any, Literal, TypeAlias
 import torch
 
 from anyshape.capture.guards.no_alias import NoAlias
-from anyshape.capture.heap.mirrors import held_in
+from anyshape.capture.heap import descriptions, purity
+from anyshape.capture.heap.mirrors import buffer_of
 from anyshape.capture.heap.numpy_scalars import is_numpy_number
 from anyshape.capture.heap.sources import (
     Source,
@@ -113,7 +114,8 @@ def _equals_text(path: str, expected: Any, name: Namer) -> str:
         differs = f"type(v) is not {kind} or repr(v) != {str(expected)!r}"
         return f"(v := {path}) is not {constant} and ({differs})"
     # a tensor in a tuple has no truth, and 1 == True == 1.0
-    if type(expected) in (tuple, slice) or is_numpy_number(expected):
+    by_parts = type(expected) in (tuple, slice) or is_numpy_number(expected)
+    if by_parts or not _is_plain(expected):
         return (
             f"(v := {path}) is not {constant} and not {name(same_constant, 'same')}(v, {constant})"
         )
@@ -127,7 +129,7 @@ def _keys_text(path: str, expected: tuple[Any, ...], name: Namer) -> str:
     return f"not {name(same_constant, 'same')}(tuple({path}), {constant})"
 
 
-CONTENTS = frozenset({"length", "keys", "contains", "held"})
+CONTENTS = frozenset({"length", "keys", "contains", "buffer"})
 OPAQUE = frozenset({str, bytes, range})
 """What native code may make anew in each call, with another value: it is handed on unread then."""
 
@@ -176,21 +178,25 @@ def same_constant(value: Any, expected: Any) -> bool:
         return all(same_constant(getattr(value, n), getattr(expected, n)) for n in SLICE_PARTS)
     if isinstance(expected, float) or is_numpy_number(expected):
         return repr(value) == repr(expected)
-    return bool(value == expected)
+    return _is_plain(expected) and bool(value == expected)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether `==` with it runs no code of the program: C compares it, or the standard library."""
+    if type(value) is frozenset:
+        return all(map(_is_plain, value))
+    return purity.is_library(str(type(value).__module__))
+
+
+def _referent(obj: Any) -> str:
+    return "an object that is gone" if obj is None else short(obj)
 
 
 def short(value: Any) -> str:
-    """A value on one line of at most 80 characters."""
-    if isinstance(value, type):
-        return value.__qualname__
-    if callable(value) and hasattr(value, "__qualname__"):
-        return str(value.__qualname__)
-    if type(value).__repr__ is object.__repr__ or hasattr(value, "named_modules"):
-        return f"<{type(value).__name__}>"
-    if hasattr(value, "data_ptr"):
+    """A value on one line; no code of the program is called for it."""
+    if type(value) in (torch.Tensor, torch.nn.Parameter):
         return f"<{type(value).__name__} {tuple(value.shape)} {value.dtype} {value.device}>"
-    text = repr(value).replace("\n", " ")
-    return text if len(text) <= 80 else text[:77] + "..."
+    return descriptions.short(value)
 
 
 def _item(item: Any, name: Namer) -> str:
@@ -215,6 +221,12 @@ KINDS: Mapping[str, GuardKind] = {
         lambda path, expected: f"{path} is {short(expected)}",
         steps=True,
     ),
+    "refers": GuardKind(  # as "is", of what the caller alone keeps alive
+        lambda path, expected, name: f"{path} is not {name(expected, 'object')}()",
+        lambda value, expected: value is expected(),
+        lambda path, expected: f"{path} is {_referent(expected())}",
+        steps=True,
+    ),
     "equals": GuardKind(
         _equals_text,
         same_constant,
@@ -236,11 +248,11 @@ KINDS: Mapping[str, GuardKind] = {
         lambda value, expected: same_constant(tuple(value), expected),
         lambda path, expected: f"keys of {path} are {short(expected)}",
     ),
-    "held": GuardKind(
+    "buffer": GuardKind(
         lambda path, expected, name: (
-            f"{name(held_in, 'held_in')}({path}) != {name(expected, 'held')}"
+            f"{name(buffer_of, 'buffer_of')}({path}) != {name(expected, 'buffer')}"
         ),
-        lambda value, expected: held_in(value) == expected,
+        lambda value, expected: buffer_of(value) == expected,
         lambda path, expected: f"what {path} holds is the same",
     ),
     "contains": GuardKind(
@@ -275,7 +287,7 @@ KINDS: Mapping[str, GuardKind] = {
         lambda value, expected: True,
         lambda path, expected: f"{path} is {expected.text}",
     ),
-    "apart": GuardKind(
+    "distinct": GuardKind(
         _apart_text,
         lambda value, expected: True,
         lambda path, expected: f"{', '.join([path, *(s.text for s in expected)])} are different",
@@ -338,8 +350,8 @@ class GuardSet:
     hooks: tuple[dict[Any, Any], ...] = ()
     parameters: tuple[torch.Tensor, ...] = ()
     scalars: tuple[ScalarGuard, ...] = ()
-    apart: NoAlias | None = None
-    overlapping: bool = False  # the opposite of `apart` is relied on
+    no_alias: NoAlias | None = None
+    overlapping: bool = False  # the opposite of `no_alias` is relied on
     front: Callable[[Sequence[Any]], bool] | None = None  # the sizes are as declared
     pointers: tuple[int, ...] = ()  # where the data of `parameters` lay
 
@@ -355,8 +367,8 @@ class GuardSet:
         relations: list[SizeGuard | ScalarGuard] = [*self.sizes, *self.scalars]
         for relation in relations:
             yield str(relation), relation.location
-        if self.apart is not None:
-            yield ("not: " if self.overlapping else "") + str(self.apart), None
+        if self.no_alias is not None:
+            yield ("not: " if self.overlapping else "") + str(self.no_alias), None
 
 
 class _Text:
@@ -387,7 +399,7 @@ class _Text:
         text = f"{head}\n{body}\n{tail}\n        return None\n"
         scope: dict[str, Any] = {**self.constants, **given}
         exec(compile(text, f"<anyshape {name}>", "exec"), scope)
-        function: Callable[..., Any] = scope[name]
+        function: Callable[..., Any] = scope.pop(name)  # no cycle: what it holds dies with it
         return function
 
 
@@ -395,12 +407,12 @@ def dict_read(guard: Guard) -> dict[Any, Any] | None:
     """The pinned dictionary whose content alone decides the guard; None where more does."""
     source = guard.source
     if guard.kind in ("contains", "keys", "length", "truth"):
-        return _plain(source.pinned) if source.is_pinned else None
+        return _plain(source.pinned) if source.is_constant else None
     if guard.kind == "missing":
-        return own_names(source.pinned) if source.is_pinned else None
+        return own_names(source.pinned) if source.is_constant else None
     constant = guard.kind == "equals" and type(guard.expected) in CONSTANTS
     base = source.base
-    if not (guard.kind == "is" or constant) or base is None or not base.is_pinned:
+    if not (guard.kind == "is" or constant) or base is None or not base.is_constant:
         return None
     if source.kind == "attr":
         table = own_names(base.pinned)
@@ -439,11 +451,11 @@ def compile_entry(
     guards: GuardSet,
     snapshot: Callable[[], tuple[Any, ...]],
     fresh: Callable[[], bool] | None,
-    steady: Callable[[], bool] | None = None,
+    by_version: Callable[[], bool] | None = None,
     tested: Set[Guard] = frozenset(),
 ) -> Callable[[Sequence[Any]], list[Any] | None]:
     """`entry(slots)`: the graph's inputs in order if every guard holds, else None. Cheap and
-    telling guards come first. `steady` tests those guards that are in `tested`."""
+    telling guards come first. `by_version` tests those guards that are in `tested`."""
     text = _Text()
     text.fail_if("snapshot() != " + text.name(guards.modes, "modes"))
     if guards.front is not None:
@@ -459,29 +471,31 @@ def compile_entry(
         text.fail_if(f"not ({to_python(size.condition)})")
     for scalar in guards.scalars:
         text.fail_if(f"bool({scalar.code()}) is not {scalar.truth}")
-    if guards.apart is not None:
+    if guards.no_alias is not None:
         parts = [
             "[" + ", ".join(expression(source, text.name) for source in sources) + "]"
-            for sources in (guards.apart.written, guards.apart.others)
+            for sources in (guards.no_alias.written, guards.no_alias.others)
         ]
         wrong = "" if guards.overlapping else "not "
-        text.fail_if(f"{wrong}{text.name(guards.apart.holds, 'apart')}({', '.join(parts)})")
+        text.fail_if(f"{wrong}{text.name(guards.no_alias.holds, 'no_alias')}({', '.join(parts)})")
     for guard in slow:
         _emit(text, guard)
     if fresh is not None:  # parameters and hooks
         text.fail_if("not fresh()")
-    if steady is not None:
-        text.fail_if("not steady()")
+    if by_version is not None:
+        text.fail_if("not by_version()")
     reads = ", ".join(expression(source, text.name) for source in guards.inputs)
     text.add(f"return [{reads}]")
-    return text.compile("entry", "slots", snapshot=snapshot, fresh=fresh, steady=steady, math=math)
+    return text.compile(
+        "entry", "slots", snapshot=snapshot, fresh=fresh, by_version=by_version, math=math
+    )
 
 
 def from_slot(source: Source) -> bool:
     if source.kind == "slot":
         return True
-    step = source.base if not source.is_pinned else None
-    while step is not None and not step.is_pinned:
+    step = source.base if not source.is_constant else None
+    while step is not None and not step.is_constant:
         if step.kind == "slot":
             return True
         step = step.base

@@ -23,6 +23,7 @@ from anyshape.capture.guards.guard_code import (
     same_constant,
     short,
 )
+from anyshape.capture.heap import quiet_reads
 from anyshape.capture.heap.sources import Source, describe_step, read_path, read_source
 from anyshape.ir.graph import Location
 from anyshape.ir.scalars import evaluate_scalar
@@ -38,12 +39,14 @@ class Failure:
     location: Location | None = None
     source: str = ""
     widens: bool = False  # a number that was handed in has another value than before
-    by_value: Literal["", "size", "text", "number", "contents"] = ""  # what it tells the value of
+    by_value: Literal["", "size", "text", "number", "float", "contents"] = (
+        ""  # what it tells the value of
+    )
     stale: bool = False  # an object was replaced: the specialization will hardly be right again
 
     def __str__(self) -> str:
-        place = f"  [{self.location}]" if self.location is not None else ""
-        return f"{self.guard}; now {self.found}{place}"
+        where = f"  [{self.location}]" if self.location is not None else ""
+        return f"{self.guard}; now {self.found}{where}"
 
 
 def explain_failure(
@@ -62,8 +65,8 @@ def explain_failure(
         failure = explain_guard(guard, values)
         if failure is not None:
             return failure
-    if guards.apart is not None and guards.apart.holds_for(values) is guards.overlapping:
-        return Failure(str(guards.apart), "they do" if not guards.overlapping else "they do not")
+    if guards.no_alias is not None and guards.no_alias.holds_for(values) is guards.overlapping:
+        return Failure(str(guards.no_alias), "they do" if not guards.overlapping else "they do not")
     if any(guards.hooks):
         return Failure("no module has hooks", "a hook was registered")
     return _explain_sizes(guards, values)
@@ -71,20 +74,23 @@ def explain_failure(
 
 def changed_numbers(guards: GuardSet, slots: Sequence[Any]) -> set[str]:
     """The numbers handed in that have other values than before, by source, and the tuples that
-    hold some; they become symbolic."""
+    hold some, and the floats kept outside, of which no length is made; they become symbolic."""
     values = list(slots)
     names: set[str] = set()
     for guard in guards.guards:
         if isinstance(guard.expected, (int, float, tuple)):
             failure = explain_guard(guard, values)
-            if failure is not None and failure.widens:
+            if failure is not None and (failure.widens or failure.by_value == "float"):
                 names.add(failure.source)
                 names.update(_changed_items(guard, read_source(guard.source, values)))
     return names
 
 
+IDENTIFYING = frozenset({"is", "refers"})
+
+
 def contents_of(text: str) -> str:
-    """The name under which what lies in the container at this place is relied on no more."""
+    """The name under which what lies in the container at this source is relied on no more."""
     return f"the contents of {text}"
 
 
@@ -95,13 +101,14 @@ def replaced(
     with where it lay."""
     values = list(slots)
     for guard in guards.guards:
-        if guard.kind == "is" and isinstance(guard.expected, kind):
+        expected = guard.expected() if guard.kind == "refers" else guard.expected
+        if guard.kind in IDENTIFYING and (expected is None or isinstance(expected, kind)):
             try:
                 found = read_path(guard.source, values)
             except (KeyError, AttributeError, IndexError, TypeError):
                 continue
-            if found is not guard.expected and isinstance(found, kind):
-                yield guard.expected, guard.source.text
+            if found is not expected and isinstance(found, kind):
+                yield expected, guard.source.text
 
 
 def moved(guards: GuardSet) -> set[str]:
@@ -139,6 +146,8 @@ def explain_guard(guard: Guard, values: list[Any]) -> Failure | None:
     kind = KINDS[guard.kind]
     try:
         found = (read_path if kind.steps else read_source)(guard.source, values)
+        if quiet_reads.asks_the_program(found, guard.kind):
+            return Failure(str(guard), short(found), guard.location, guard.source.text)
         relation = RELATIONS.get(guard.kind)
         holds = (
             kind.holds(found, guard.expected)
@@ -156,7 +165,7 @@ def explain_guard(guard: Guard, values: list[Any]) -> Failure | None:
     return Failure(str(guard), short(found), guard.location, where, widens, value, stale)
 
 
-def are_apart(found: Any, others: Sequence[Source], values: list[Any]) -> bool:
+def are_distinct(found: Any, others: Sequence[Source], values: list[Any]) -> bool:
     """Whether these are different objects."""
     objects = [found, *(read_source(source, values) for source in others)]
     return len({*map(id, objects)}) == len(objects)
@@ -164,12 +173,12 @@ def are_apart(found: Any, others: Sequence[Source], values: list[Any]) -> bool:
 
 RELATIONS: Mapping[str, Callable[[Any, Any, list[Any]], bool]] = {
     "same": lambda found, other, values: found is read_source(other, values),
-    "apart": are_apart,
+    "distinct": are_distinct,
 }
 """Kinds of guards that compare with what lies elsewhere."""
 
 
-def _value_kind(guard: Guard, found: Any) -> Literal["", "text", "number", "contents"]:
+def _value_kind(guard: Guard, found: Any) -> Literal["", "text", "number", "float", "contents"]:
     """What a guard tells of by its value that may differ from call to call: a text handed in, a
     counter kept outside, what lies in a container."""
     slot, expected = from_slot(guard.source), guard.expected
@@ -179,7 +188,9 @@ def _value_kind(guard: Guard, found: Any) -> Literal["", "text", "number", "cont
         return ""
     if slot:
         return "text" if type(expected) in OPAQUE and type(found) in OPAQUE else ""
-    return "number" if type(expected) in (int, float) and _widens(expected, found) else ""
+    if type(expected) not in (int, float) or not _widens(expected, found):
+        return ""
+    return "float" if type(expected) is float else "number"
 
 
 def _explain_sizes(guards: GuardSet, values: list[Any]) -> Failure | None:

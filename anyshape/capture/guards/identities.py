@@ -1,7 +1,7 @@
 """Which outside objects a specialization relies on being different ones.
 
-In: the places of what was read, and what was compared by identity or written. Out: one guard that
-says that these are as many objects as at the first call. That two places hold one object is
+In: the sources of what was read, and what was compared by identity or written. Out: one guard that
+says that these are as many objects as at the first call. That two sources hold one object is
 guarded where it is seen (`SymbolicDomain.see`); here is the other half.
 """
 
@@ -23,14 +23,14 @@ SHARED = (*IDENTITY, *EQUAL, *CONTAINERS, torch.Tensor, torch.nn.Module, types.M
 what lies in them, the others are guarded by identity."""
 
 
-def told_apart(
+def distinct_objects(
     sources: Sources, identified: Iterable[Source], written: frozenset[type]
 ) -> tuple[Source, ...]:
-    """The places whose objects must be different ones; none where no two could be one."""
-    moving = [(obj, source) for obj, source in sources.placed() if not source.is_pinned]
+    """The sources whose objects must be different ones; none where no two could be one."""
+    moving = [(obj, source) for obj, source in sources.read_objects() if not source.is_pinned]
     kinds = {type(obj) for obj, _ in moving if type(obj) in written or not is_shared(obj)}
     groups: dict[type, dict[Source, None]] = {kind: {} for kind in kinds}
-    for obj, source in sources.placed() if kinds else ():
+    for obj, source in sources.read_objects() if kinds else ():
         if type(obj) in kinds:
             groups[type(obj)][source] = None
     found = dict.fromkeys(identified)
@@ -42,4 +42,4 @@ def told_apart(
 
 def is_shared(obj: Any) -> bool:
     """Whether nothing tells it from another of its kind unless the program asks."""
-    return type(obj) in CONSTANTS or isinstance(obj, SHARED)
+    return type(obj) in CONSTANTS or issubclass(type(obj), SHARED)

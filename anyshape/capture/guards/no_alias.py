@@ -59,7 +59,7 @@ def storage_of(tensor: torch.Tensor) -> int:
 
 
 def overlaps_itself(tensor: torch.Tensor) -> bool:
-    """Whether two elements may lie in one place, as in an expanded tensor."""
+    """Whether two elements may lie at one address, as in an expanded tensor."""
     if tensor.is_contiguous():
         return False
     reach = 0  # of the dimensions inside

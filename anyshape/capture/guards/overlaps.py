@@ -17,7 +17,7 @@ from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
 from anyshape.ops.layout import contiguous_strides, is_contiguous
 from anyshape.ops.parts import Part, Span
-from anyshape.ops.table import OPS
+from anyshape.ops.table import OPS, Scatter
 from anyshape.symbolic import Expr, eq, ge, le, lt, mod, ne
 
 Step = tuple[Node, int]
@@ -35,7 +35,12 @@ def refuse_overlaps(
     if isinstance(target, Value):
         if _repeats(builder, target.tensor):
             raise broken("operator-raises", what=name, why="it writes one element more than once")
-        refuse_reading(builder, name, target, values_in((*positional[1:], *keywords.values())))
+        read = tuple(values_in((*positional[1:], *keywords.values())))
+        pure = OPS[OPS[name].functional or name]
+        if isinstance(pure.lower, Scatter) or pure.scatters:
+            refuse_out(builder, name, target, read, elementwise=False)
+        else:
+            refuse_reading(builder, name, target, read)
 
 
 def _repeats(builder: Builder, kind: TensorType) -> bool:
@@ -90,7 +95,7 @@ def _may_overlap(builder: Builder, target: Value, value: Value) -> bool:
     pairs = list(zip(a.spans, b.spans, strict=True))
     if any(_are_apart(cx, *pair) for pair in pairs):
         return False
-    alike = _told(a) == _told(b) and all(_are_one_or_apart(cx, *pair) for pair in pairs)
+    alike = _view_key(a) == _view_key(b) and all(_are_one_or_apart(cx, *pair) for pair in pairs)
     return not alike
 
 
@@ -104,11 +109,8 @@ def _of_some_elements(cx: TypeContext, value: Value) -> TypeContext:
     return replace(cx, facts=facts)
 
 
-def _told(part: Part) -> object:
-    dims = list(part.dims)
-    while dims and dims[0] is None:
-        del dims[0]
-    return dims, part.then
+def _view_key(part: Part) -> object:
+    return part.dims, part.then
 
 
 def _way(builder: Builder, value: Value) -> tuple[Value, list[Step]]:
@@ -154,8 +156,8 @@ def _part(root: Value, steps: Sequence[Step]) -> Part:
         if rule is not None:
             part = rule(part, node, position)
         else:
-            told = (node.op, node.args[1:], tuple(node.kwargs.items()), position)
-            part = replace(part, then=(*part.then, told))
+            view = (node.op, node.args[1:], tuple(node.kwargs.items()), position)
+            part = replace(part, then=(*part.then, view))
     return part
 
 

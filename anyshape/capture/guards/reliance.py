@@ -3,7 +3,7 @@ enters, and the names it finds in torch and in the standard library.
 
 In: each function that is entered, each default that a call leaves to it, each name that was found
 or missed in a module or class that hardly ever changes. Out: guards. Those of the libraries are
-made at the end only, one for each name, and told as one line.
+made at the end only, one for each name, and printed as one line.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Reliance:
         """A name of a library was found, or missed (`value` is not what lies there then)."""
         table = _names_in(holder)
         if table is not None and (id(table), name) not in self._found:
-            self._found[id(table), name] = _told(holder), table, value
+            self._found[id(table), name] = holder_name(holder), table, value
 
     def is_fixed(self, fn: types.FunctionType) -> bool:
         """Is it the very object each time? Of others the code is relied on where they lie."""
@@ -102,10 +102,10 @@ class Reliance:
             now, plain = fn(*args), type(answer) in CONSTANTS
             if now is answer or (plain and same_constant(now, answer)):  # not by what it did
                 kind = "equals" if plain else "is"
-                yield Guard(child(const(fn, told(fn)), "call", args), kind, answer)
+                yield Guard(child(const(fn, function_name(fn)), "call", args), kind, answer)
         for fn in self._forget.values():
             kept = fn.cache_info().currsize
-            yield Guard(const(fn, told(fn)), "remembers", kept)
+            yield Guard(const(fn, function_name(fn)), "remembers", kept)
         for (_, name), (holder, table, value) in self._found.items():
             source = self.sources.const(table, holder)
             if name in table and table[name] is value:
@@ -121,11 +121,11 @@ def _names_in(holder: Any) -> dict[Any, Any] | None:
     return holder if type(holder) is dict else own_names(holder)
 
 
-def told(fn: Any) -> str:
+def function_name(fn: Any) -> str:
     """The name of a callable."""
     return str(getattr(fn, "__qualname__", None) or type(fn).__name__)
 
 
-def _told(holder: Any) -> str:
+def holder_name(holder: Any) -> str:
     named = holder.get("__name__") if type(holder) is dict else getattr(holder, "__name__", None)
     return str(named or "names")

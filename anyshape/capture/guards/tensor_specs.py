@@ -26,6 +26,8 @@ DTYPE_OF_TORCH: dict[torch.dtype, DType] = {value: key for key, value in TORCH_O
 _EXACT = (torch.Tensor, torch.nn.Parameter)
 
 Layout = Literal["contiguous", "permuted", "strided"]
+CHANNELS_INNERMOST = {4: (0, 2, 3, 1), 5: (0, 2, 3, 4, 1)}
+"""Dimensions of images and volumes in `torch.channels_last`, outermost first, by rank."""
 
 
 def device_text(device: torch.device) -> str:
@@ -94,6 +96,9 @@ def dense_order(tensor: torch.Tensor) -> tuple[int, ...] | None:
     gaps."""
     strides, shape = tensor.stride(), tensor.shape
     order = sorted(range(tensor.dim()), key=lambda d: (-strides[d], -shape[d], d))
+    innermost = CHANNELS_INNERMOST.get(tensor.dim())
+    if innermost is not None and tensor.permute(innermost).is_contiguous():
+        order = list(innermost)  # as ATen sees it where a size of 1 leaves a choice
     return tuple(order) if tensor.permute(order).is_contiguous() else None
 
 
@@ -108,7 +113,7 @@ def permuted_strides(shape: Sequence[Dim], order: Sequence[int]) -> tuple[Dim, .
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """What must be the same in every tensor that one specialization takes at one place."""
+    """What must be the same in every tensor that one specialization takes from one source."""
 
     python: type[torch.Tensor]
     dtype: torch.dtype

@@ -1,6 +1,6 @@
 """The catalogue of graph breaks: a stable id, the reason, and what the user can do about it.
 
-In: an id and what is known of the place. Out: the `Break` that ends the segment, and later its
+In: an id and what is known of where. Out: the `Break` that ends the segment, and later its
 `GraphBreak` record with the user's line, which `explain` lists and `fullgraph=True` turns into
 one error.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anyshape.capture.heap.values import Break
-from anyshape.errors import GraphBreakError, render_place
+from anyshape.errors import GraphBreakError, render_location
 from anyshape.ir.graph import Location
 
 
@@ -128,7 +128,7 @@ def _fill(template: str, values: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GraphBreak:
-    """One place where a segment ended."""
+    """Where a segment ended."""
 
     id: str
     reason: str
@@ -147,7 +147,7 @@ class GraphBreak:
         where = f" (in {self.module})" if self.module else ""
         lines = [f"{self.id}: {self.reason}{where}"]
         if self.location is not None:
-            lines += [f"  --> {self.location}", *render_place(self.location)[1:]]
+            lines += [f"  --> {self.location}", *render_location(self.location)[1:]]
         lines += [f"hint: {self.hint}"] if self.hint else []
         return "\n".join(lines)
 

@@ -9,7 +9,9 @@ other iterator is left shared (`can_fork` says which).
 from __future__ import annotations
 
 import itertools
+import sys
 from collections import OrderedDict, deque
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 _LEAVES: frozenset[type] = frozenset(
@@ -98,7 +100,28 @@ def copy_iterator(value: Any, memo: dict[int, Any], *, inside: bool = False) -> 
     return twin
 
 
-def same_place(a: Any, b: Any) -> bool:
+def held_elsewhere(slots: Sequence[Sequence[Any]], created: Mapping[int, Any]) -> list[Any]:
+    """The iterators in the slots of frames that something else holds as well: a list, a cell, a
+    generator. In the place of one of these no copy will do, since who holds it would not see it.
+    ``created`` are the objects that a trace has made, which it holds too."""
+    found = [v for held in slots for v in held if can_fork(v) and type(v) not in SETTABLE]
+    known: dict[int, int] = {}
+    for iterator in found:
+        known[id(iterator)] = known.get(id(iterator), 0) + PER_SLOT
+    apart = {
+        id(v): v
+        for v in found
+        if sys.getrefcount(v) > known[id(v)] + IN_PASSING + (id(v) in created)
+    }
+    return list(apart.values())
+
+
+PER_SLOT, IN_PASSING = 3, 2
+"""References: of a frame's slot, of the tuple and of the list made from it; of a loop's variable
+and of the call that counts."""
+
+
+def same_position(a: Any, b: Any) -> bool:
     """Whether two iterators are at the same position in the same container: neither of two copies
     was advanced further than the other."""
     if type(a) is not type(b) or not can_fork(a):
@@ -113,7 +136,7 @@ def _same_state(a: Any, b: Any) -> bool:
         return False
     if type(a) in (tuple, list):
         return len(a) == len(b) and all(map(_same_state, a, b))
-    return a == b if type(a) in (int, str, bytes, range) else same_place(a, b)
+    return a == b if type(a) in (int, str, bytes, range) else same_position(a, b)
 
 
 def _rebuild(state: tuple[Any, ...], memo: dict[int, Any], *, deep: bool) -> Any:

@@ -7,8 +7,10 @@ keys and items (see domain.py).
 from __future__ import annotations
 
 import gc
+import operator
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
@@ -17,6 +19,21 @@ Read = Callable[[Any, str, Any, Any], Any]
 Copier = Callable[[Read, Any], Any]
 HELD_AT_MOST = 1 << 16
 """Bytes that a guard compares."""
+VIEWS = {
+    type(getattr(made(), name)()): name
+    for made in (dict, OrderedDict)
+    for name in ("keys", "values", "items")
+}
+"""The views of mappings, and the methods that give them."""
+
+
+@dataclass(slots=True)
+class Mirror:
+    """The stand-in of an outside container; `written` once it no longer shows what is outside."""
+
+    real: Any
+    state: Any
+    written: bool = False
 
 
 def mapping_behind(view: Any) -> Any:
@@ -29,7 +46,7 @@ def mapping_behind(view: Any) -> Any:
     return None
 
 
-def held_in(obj: Any) -> tuple[str, tuple[int, ...], bytes] | None:
+def buffer_of(obj: Any) -> tuple[str, tuple[int, ...], bytes] | None:
     """(format, shape, bytes) of what gives its memory away and holds little: an array of `array` or
     numpy, a memoryview. None for anything else.
     """
@@ -92,12 +109,35 @@ def _empty_dict_like(obj: Any) -> Any:
 
 
 def _mirror_set(read: Read, obj: Any) -> Any:
-    values = list(set.__iter__(obj) if isinstance(obj, set) else frozenset.__iter__(obj))
-    read(obj, "keys", None, tuple(values))
+    """A set of its elements in its order, which what was removed from it may decide, too: the set
+    itself where none can be made, which may then be read, and not written."""
+    values = _in_order(obj)
+    read(obj, "keys", None, values)
+    merged: set[Any] = set()
+    set.update(merged, obj)
+    for elements in (values, merged):  # added one by one, or copied from another set
+        twin = _set_like(obj, elements)
+        if all(map(operator.is_, values, _in_order(twin))):
+            return twin
+    return obj
+
+
+def require_growth_of(twin: Any, real: Any) -> None:
+    """Breaks where a set has another table than the set it stands for: written, the two would come
+    to have other orders."""
+    if isinstance(real, set) and (twin is real or set.__sizeof__(twin) != set.__sizeof__(real)):
+        raise broken("unknown-call", "what writes a set whose order its elements do not tell")
+
+
+def _in_order(obj: Any) -> tuple[Any, ...]:
+    return tuple(set.__iter__(obj) if isinstance(obj, set) else frozenset.__iter__(obj))
+
+
+def _set_like(obj: Any, elements: tuple[Any, ...] | set[Any]) -> Any:
     if isinstance(obj, frozenset):
-        return frozenset.__new__(type(obj), values)
+        return frozenset.__new__(type(obj), elements)
     twin = set.__new__(type(obj))
-    set.update(twin, values)
+    set.update(twin, elements)
     return twin
 
 
@@ -129,6 +169,6 @@ _COPIERS: tuple[tuple[type, Copier], ...] = (
 
 def copier_of(obj: Any) -> Copier | None:
     for kind, copier in _COPIERS:
-        if isinstance(obj, kind):
+        if issubclass(type(obj), kind):
             return copier
     return None

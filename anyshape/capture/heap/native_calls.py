@@ -8,13 +8,14 @@ else holds it. `purity` says what a function reads and writes; the heap has the 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from functools import partial
 from sys import getrefcount
 from typing import Any
 
 from anyshape.capture.heap import purity
 from anyshape.capture.heap.iterators import FORKABLE, TELLING, may_give
 from anyshape.capture.heap.shadow_heap import Heap
-from anyshape.capture.heap.unread_writes import PLAIN_KEYS, is_blind
+from anyshape.capture.heap.unread_writes import is_blind, is_key
 from anyshape.capture.heap.values import IMMUTABLE, NULL, PROXIES, Break
 
 _ADOPTING = frozenset({list, tuple, dict})
@@ -31,8 +32,9 @@ def native(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     if type(fn) not in purity.CALLABLE_TYPES:
         result = _result(heap, domain.call_native(fn, args, kwargs))
         return heap.create(result) if _makes_class(fn) else result
-    if fn in purity.IN_PLACE and args and type(args[0]) in purity.IN_PLACE[fn]:
-        written = _mutate(heap, purity.IN_PLACE[fn][type(args[0])], args, kwargs)
+    writer = _writer_in_place(fn, args) if fn in purity.IN_PLACE else None
+    if writer is not None:
+        written = _mutate(heap, writer, args, kwargs)
         if written is not NotImplemented:
             return written
         args = tuple([heap.mirror(arg) for arg in args])  # another operator, or a TypeError
@@ -61,10 +63,18 @@ def native(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return result
 
 
+def _writer_in_place(fn: Any, args: tuple[Any, ...]) -> Any:
+    """The method of a container's class in C that an operator calls, if it writes."""
+    for base, method in purity.IN_PLACE[fn].items():
+        if args and isinstance(args[0], base):
+            return method
+    return None
+
+
 def _asks_one_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether `dict.get(*args)` asks a plain dict for a key that C compares without a surprise:
     nothing else is read of it."""
-    if kwargs or len(args) not in (2, 3) or type(args[1]) not in PLAIN_KEYS:
+    if kwargs or len(args) not in (2, 3) or not is_key(args[1]):
         return False
     return type(args[0]) in (dict, OrderedDict)  # another may make what it is asked for
 
@@ -106,6 +116,8 @@ def _adopt(heap: Heap, value: Any, depth: int) -> None:
     """Register a new object, and what only it holds."""
     heap.create(value)
     kind = type(value)
+    if issubclass(type(value), partial):  # its dict is a new one always
+        heap.create(value.keywords)
     if depth == 0 or kind not in _ADOPTING or len(value) > _ADOPT_AT_MOST:
         return
     for item in list(value.values()) if kind is dict else value:
@@ -123,12 +135,14 @@ def _pairs(heap: Heap, arg: Any) -> Any:
 def _mutate(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     target = args[0]
     if fn in purity.PAIR_READERS and len(args) > 1:
-        args = (target, _pairs(heap, args[1]))
+        args = (target, _pairs(heap, args[1]), *args[2:])
     outside = heap.domain.records and id(target) not in heap.created
     if outside and is_blind(fn, args[1:], kwargs) and id(target) not in heap.mirrors:
         heap.store_unread(fn, target, args[1:])
         return None
-    rest = tuple([heap.mirror(arg) for arg in args[1:]]) if fn in purity.ABSORBERS else args[1:]
+    rest = args[1:]
+    if fn in purity.ABSORBERS:
+        rest = tuple([_given(heap, arg) if outside else heap.mirror(arg) for arg in rest])
     state = heap.write(target)
     if fn in purity.COMPARING_MUTATORS:
         heap.look_inside((*state, *rest))
@@ -139,6 +153,14 @@ def _mutate(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     if id(state) in heap.owners and result is not NotImplemented:
         heap.log(fn, heap.real(state), rest, kwargs)
     return target if result is state else result
+
+
+def _given(heap: Heap, arg: Any) -> Any:
+    """What a writer is given to iterate over, such that the same can be written once more: what
+    an iterator gives, it gives once."""
+    if hasattr(type(arg), "__next__"):
+        return heap.create(heap.domain.call_native(list, (arg,), {}))
+    return heap.mirror(arg)
 
 
 def _makes_class(fn: Any) -> bool:

@@ -18,10 +18,10 @@ def containers_in(state: Any, seen_as: Callable[[Any], Any]) -> Iterator[Any]:
     pending, seen = [state], {id(state)}
     while pending:
         value = pending.pop()
-        if not isinstance(value, CONTAINERS):
+        if not issubclass(type(value), CONTAINERS):
             continue
         for item in values_of(value):
-            if isinstance(item, CONTAINERS) and id(item) not in seen:
+            if issubclass(type(item), CONTAINERS) and id(item) not in seen:
                 seen.add(id(item))
                 yield item
                 pending.append(seen_as(item))

@@ -23,11 +23,11 @@ def plain_number(value: Any) -> int | float | complex | None:
         number: int | float = value.item()
         return number
     if isinstance(value, int):
-        return value if type(value) is int else int(value)
+        return value if type(value) is int else int.__int__(value)
     if isinstance(value, float):
-        return value if type(value) is float else float(value)
+        return value if type(value) is float else float.__float__(value)
     if isinstance(value, complex):
-        return value if type(value) is complex else complex(value)
+        return value if type(value) is complex else complex.__complex__(value)
     return None
 
 
@@ -59,4 +59,6 @@ def is_square_root(fn: Any) -> bool:
 def is_numpy_number(value: Any, kinds: str = NUMERIC) -> bool:
     """Is it a number of numpy's, such as ``numpy.float32(2)``, of one of these kinds of dtype?"""
     numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, numpy.generic) and value.dtype.kind in kinds
+    return (
+        numpy is not None and issubclass(type(value), numpy.generic) and value.dtype.kind in kinds
+    )

@@ -110,14 +110,18 @@ ABSORBERS: frozenset[Any] = frozenset(
 
 # operator.iadd(list, x) is list.__iadd__(list, x).
 IN_PLACE: dict[Any, dict[type, Any]] = {
-    operator.iadd: {list: list.__iadd__, deque: deque.__iadd__},
-    operator.imul: {list: list.__imul__, deque: deque.__imul__},
-    operator.ior: {dict: dict.__ior__, set: set.__ior__, OrderedDict: vars(OrderedDict)["__ior__"]},
+    operator.iadd: {c: vars(c)["__iadd__"] for c in (list, deque, bytearray)},
+    operator.imul: {c: vars(c)["__imul__"] for c in (list, deque, bytearray)},
+    operator.ior: {c: vars(c)["__ior__"] for c in (OrderedDict, dict, set)},
     operator.iand: {set: set.__iand__},
     operator.isub: {set: set.__isub__},
     operator.ixor: {set: set.__ixor__},
-    operator.setitem: {list: list.__setitem__, dict: dict.__setitem__, deque: deque.__setitem__},
-    operator.delitem: {list: list.__delitem__, dict: dict.__delitem__, deque: deque.__delitem__},
+    operator.setitem: {
+        c: vars(c)["__setitem__"] for c in (list, OrderedDict, dict, deque, bytearray)
+    },
+    operator.delitem: {
+        c: vars(c)["__delitem__"] for c in (list, OrderedDict, dict, deque, bytearray)
+    },
 }
 
 _CONTAINER_READS = {

@@ -12,47 +12,31 @@ what writes replaced.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
 from types import CellType, MappingProxyType, ModuleType
 from typing import Any
 
 from anyshape.capture.heap import purity, undo
+from anyshape.capture.heap.effects import Effect
 from anyshape.capture.heap.iterators import SETTABLE, can_fork
-from anyshape.capture.heap.mirrors import Copier, copier_of, mapping_behind
+from anyshape.capture.heap.mirrors import (
+    VIEWS,
+    Copier,
+    Mirror,
+    copier_of,
+    mapping_behind,
+    require_growth_of,
+)
 from anyshape.capture.heap.nested_containers import containers_in, values_of
 from anyshape.capture.heap.observer import Observer
-from anyshape.capture.heap.unread_writes import Unread
+from anyshape.capture.heap.sorted_lists import SortedLists
+from anyshape.capture.heap.unread_writes import Unread, is_key
 from anyshape.capture.heap.values import IMMUTABLE, NULL, PROXIES, Break, contents
 
-_EMPTY: dict[Any, Any] = {}
-_VIEWS = (type(_EMPTY.keys()), type(_EMPTY.values()), type(_EMPTY.items()))
-_ORDERED: OrderedDict[Any, Any] = OrderedDict()
-_ODICT_VIEWS = (type(_ORDERED.keys()), type(_ORDERED.values()), type(_ORDERED.items()))
 _set_attribute = object.__setattr__
 _delete_attribute = object.__delattr__
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """A write to an outside object: `fn(target, *args, **kwargs)` does it. Arguments may be proxies
-    or created objects.
-    """
-
-    fn: Callable[..., Any]
-    target: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-
-@dataclass(slots=True)
-class Mirror:
-    """The stand-in of an outside container; `written` once it no longer shows what is outside."""
-
-    real: Any
-    state: Any
-    written: bool = False
 
 
 class Heap:
@@ -65,11 +49,14 @@ class Heap:
         "created",
         "domain",
         "effects",
+        "held",
         "journal",
         "marks",
         "mirrors",
+        "namespaces",
         "owners",
         "slots",
+        "sorting",
         "told",
         "unread",
     )
@@ -78,14 +65,17 @@ class Heap:
         self.domain = domain
         self.created: dict[int, Any] = {}
         self.mirrors: dict[int, Mirror] = {}
+        self.namespaces: dict[int, Any] = {}  # id of a `__dict__` made here -> its object
         self.owners: dict[int, int] = {}  # id of a mirror's state -> id of the real object
         self.told: dict[tuple[int, str], tuple[int, Any, Any]] = {}
         self.unread: dict[int, Unread] = {}
         self.slots: dict[tuple[int, str], tuple[Any, Any]] = {}  # (id(obj), name) -> (obj, value)
         self.effects: list[Effect] = []
         self.journal: list[Callable[[], object]] | None = None
-        self.marks: list[tuple[int, int]] = []  # places in the journal and in `births`
+        self.marks: list[tuple[int, int]] = []  # positions in the journal and in `births`
         self.births: dict[int, int] = {}
+        self.held: dict[int, Any] = {}
+        self.sorting = SortedLists()
 
     # ---- which objects ---------------------------------------------------------------------------
     def create(self, value: Any) -> Any:
@@ -104,31 +94,32 @@ class Heap:
         return id(value) in self.created
 
     # ---- forks -----------------------------------------------------------------------------------
-    def checkpoint(self) -> int:
+    def checkpoint(self, held: Iterable[Any] = ()) -> int:
+        """``held``: iterators that lie on the stack of a frame, and that others hold."""
         if self.journal is None:
             self.journal = []
+        self.held.update((id(iterator), iterator) for iterator in held)
         self.marks.append((len(self.journal), len(self.births)))
         return len(self.journal)
 
     def rollback(self, mark: int) -> None:
         """Undo everything since `mark`, newest first; the checkpoint stays open."""
-        journal = self.journal
-        assert journal is not None
-        while len(journal) > mark:
-            journal.pop()()
+        assert self.journal is not None
+        while len(self.journal) > mark:
+            self.journal.pop()()
 
     def release(self, mark: int) -> None:
         """Close a checkpoint; with the last one the journal ends."""
-        newest = max(index for index, (place, _) in enumerate(self.marks) if place == mark)
+        newest = max(index for index, (position, _) in enumerate(self.marks) if position == mark)
         del self.marks[newest]
         if not self.marks:
             self.journal = None
             self.births.clear()
+            self.held.clear()
 
     def will_write(self, obj: Any) -> None:
         """Called before a real write to a created container, cell or instance dict: the journal
-        remembers its state.
-        """
+        remembers its state."""
         if self.journal is not None:
             self.journal.append(undo.undo_contents(obj))
 
@@ -136,13 +127,12 @@ class Heap:
         if self.journal is not None:
             before = (error.__traceback__, error.__context__, error.__cause__)
             suppress = error.__suppress_context__
-            self.journal.append(lambda: undo.undo_raise(error, *before, suppress))
+            self.journal.append(partial(undo.undo_raise, error, *before, suppress))
 
     def advance(self, iterator: Any, *, shared: bool) -> Any:
         """`next(iterator, NULL)` of a native iterator, such that a rollback can undo it.
 
-        One that is not `shared` lies on the stack of a frame only: checkpoints copy it.
-        """
+        One that is not `shared` lies on a stack: checkpoints copy it, unless others hold it."""
         if self.domain.records:
             self.domain.will_advance(iterator)
         if self.journal is not None:
@@ -151,10 +141,10 @@ class Heap:
                     return NULL  # an exhausted one could not be set back
                 position = iterator.__reduce__()[2]
                 self.journal.append(lambda: iterator.__setstate__(position))
-            elif (shared or not can_fork(iterator)) and not self.is_young(iterator):
-                raise Break(
-                    "fork-iterator", f"{type(iterator).__name__} was advanced inside a fork"
-                )
+            elif not self.is_young(iterator):
+                if shared or id(iterator) in self.held or not can_fork(iterator):
+                    kind = type(iterator).__name__
+                    raise Break("fork-iterator", f"{kind} was advanced inside a fork")
         return next(iterator, NULL)
 
     def _journal(self, undo: Callable[[], object]) -> None:
@@ -164,15 +154,14 @@ class Heap:
     # ---- mirrors ---------------------------------------------------------------------------------
     def mirror(self, obj: Any) -> Any:
         """What stands for a container when it is read as a whole: itself if created or no
-        container, else its mirror.
-        """
+        container, else its mirror."""
         kind = type(obj)
         if kind in IMMUTABLE or id(obj) in self.created or kind in PROXIES:
             return obj
         known = self._known(obj)
         if known is not None:
             return known.state
-        if kind in _VIEWS or kind in _ODICT_VIEWS:
+        if kind in VIEWS:
             return self._mirror_view(obj, kind)
         if kind is MappingProxyType:
             return self.mirror(self.behind(obj))
@@ -203,6 +192,7 @@ class Heap:
             copier = copier_of(obj)
             assert copier is not None
             state = self._make_mirror(obj, copier, unread.reading(self.domain.read))
+            require_growth_of(state, obj)
             self.mirrors[id(obj)].written = True
             unread.replay(state)
         return self.mirrors.get(id(obj))
@@ -235,6 +225,8 @@ class Heap:
 
     def _make_mirror(self, obj: Any, copier: Copier, read: Any = None) -> Any:
         state = copier(read or self.domain.read, obj)
+        if state is obj:
+            return obj
         self.mirrors[id(obj)] = Mirror(obj, state)
         self.owners[id(state)] = id(obj)
         self.created[id(state)] = state
@@ -246,8 +238,7 @@ class Heap:
 
     def _mirror_view(self, view: Any, kind: type) -> Any:
         state = self.mirror(self._mapping_of(view))
-        index = (_VIEWS.index(kind) if kind in _VIEWS else _ODICT_VIEWS.index(kind)) % 3
-        return (state.keys, state.values, state.items)[index]()
+        return getattr(state, VIEWS[kind])()
 
     def real(self, obj: Any) -> Any:
         """The outside object behind a mirror's state; any other object as it is."""
@@ -257,10 +248,14 @@ class Heap:
     def write(self, obj: Any) -> Any:
         """The container to write instead of `obj`, journalled; the mirror of an outside one."""
         state = obj if id(obj) in self.created else self.mirror(obj)
+        self.sorting.write(state)
         owner = self.owners.get(id(state))
+        if owner is None and id(state) not in self.created:
+            require_growth_of(state, obj)
         if owner is not None:
             mirror = self.mirrors[owner]
             if not mirror.written:
+                require_growth_of(state, mirror.real)
                 mirror.written = True
                 self._journal(lambda: setattr(mirror, "written", False))
         self.will_write(state)
@@ -284,15 +279,14 @@ class Heap:
         appended = self._appended(obj)
         if appended:
             before = self.domain.read(obj, "len", None, len(obj))
-            plain = type(before) is int
-            count = len(appended)
+            count, plain = len(appended), type(before) is int
             return before + count if plain else self.domain.binary("+", before, count)
         known = self._known(obj)
         if known is not None:
             return len(known.state)
         if type(obj) in IMMUTABLE or id(obj) in self.created:
             return len(obj)
-        if type(obj) in _VIEWS or type(obj) in _ODICT_VIEWS:
+        if type(obj) in VIEWS:
             return len(self.mirror(obj))
         return self.domain.read(obj, "len", None, len(obj))
 
@@ -303,7 +297,7 @@ class Heap:
         appended = self._appended(obj)
         if appended and type(key) is int and -len(appended) <= key < 0:
             return appended[key]
-        if isinstance(obj, dict) and type(key) not in PROXIES and id(obj) in self.unread:
+        if isinstance(obj, dict) and is_key(key) and id(obj) in self.unread:
             value = self._stored(obj, key)
             return self._outside_item(obj, key) if value is NULL else value
         known = self._known(obj)
@@ -322,7 +316,8 @@ class Heap:
         return self.create(value) if new else value
 
     def _outside_item(self, obj: Any, key: Any) -> Any:
-        if isinstance(obj, dict) and key not in obj:
+        key = self.domain.outside_key(key)
+        if isinstance(obj, dict) and not dict.__contains__(obj, key):
             self.domain.read(obj, "contains", key, False)
             return obj[key]
         return self.domain.read(obj, "item", key, obj[key])
@@ -335,11 +330,13 @@ class Heap:
         known = self.mirrors.get(id(obj))
         if known is not None:
             obj = known.state
-        if key not in obj:
-            if id(obj) not in self.created:
-                self.domain.read(obj, "contains", key, False)
+        if id(obj) in self.created:
+            return dict.get(obj, key, NULL)
+        key = self.domain.outside_key(key)
+        if not dict.__contains__(obj, key):
+            self.domain.read(obj, "contains", key, False)
             return NULL
-        return obj[key] if id(obj) in self.created else self.domain.read(obj, "item", key, obj[key])
+        return self.domain.read(obj, "item", key, obj[key])
 
     def read_contains(self, container: Any, item: Any) -> Any:
         """The container in which `in` looks: sequences and views are read as a whole."""
@@ -463,19 +460,17 @@ class Heap:
             self.absent(obj, name, "unset")
             raise
         if name == "__dict__" and type(value) is dict:
-            if id(obj) in self.created:
-                return self.create(value)
             return self._instance_namespace(obj, value)
-        if name == "__class__" or id(obj) in self.created:
-            return value
-        return self.domain.read(obj, "attr", name, value)
+        if id(obj) in self.created:
+            is_new = type(value) in (list, dict, set) and not self.domain.is_outside(value)
+            return self.create(value) if is_new else value
+        return value if name == "__class__" else self.domain.read(obj, "attr", name, value)
 
     def _instance_namespace(self, obj: Any, namespace: dict[str, Any]) -> Any:
-        return (
-            namespace
-            if id(namespace) in self.mirrors
-            else self.domain.read(obj, "attr", "__dict__", namespace)
-        )
+        if id(obj) in self.created:
+            self.namespaces[id(namespace)] = obj
+            return self.create(namespace)
+        return self.domain.read(obj, "attr", "__dict__", namespace)
 
     def global_name(self, globals_: dict[str, Any], builtins: Any, name: str) -> Any:
         """A global or builtin name."""
@@ -489,7 +484,7 @@ class Heap:
             return self.domain.read(globals_, "global", name, value)
         if id(globals_) not in self.created and name not in globals_:
             self.domain.read(globals_, "unbound", name, NULL)
-        value = builtins.get(name, NULL)
+        value = self.mirror_of(builtins).get(name, NULL)
         if value is NULL:
             raise NameError(f"name {name!r} is not defined", name=name)
         return value
@@ -525,6 +520,12 @@ class Heap:
         self.slots[key] = (obj, value)
         self._journal(lambda: self._restore_slot(key, before))
 
+    def _require_slot(self, obj: Any, descriptor: Any, name: str) -> None:
+        try:
+            self.slot(obj, descriptor, type(obj), name)
+        except AttributeError:
+            raise AttributeError(name) from None
+
     def _restore_slot(self, key: tuple[int, str], before: tuple[Any, Any] | None) -> None:
         if before is None:
             del self.slots[key]
@@ -536,12 +537,10 @@ class Heap:
         if self.domain.records and id(obj) not in self.created:
             if not undo.takes(descriptor, value):
                 raise Break("outside-setattr", f"attribute {name!r} of {type(obj).__name__} is set")
+            if value is NULL:
+                self._require_slot(obj, descriptor, name)
             self._set_slot(obj, name, value)
-            self.log(
-                _delete_attribute if value is NULL else _set_attribute,
-                obj,
-                _attribute_args(name, value),
-            )
+            self._log_attribute(obj, name, value)
             return
         if self.journal is not None:
             self.journal.append(undo.undo_slot(obj, descriptor))
@@ -549,6 +548,11 @@ class Heap:
             descriptor.__delete__(obj)
         else:
             descriptor.__set__(obj, value)
+
+    def set_tensor_slot(self, tensor: Any, key: Any, name: str, value: Any) -> None:
+        """Set an attribute of an outside tensor; what `key` is stands for the tensor in `slots`."""
+        self._set_slot(key, name, value)
+        self._log_attribute(tensor, name, value)
 
     def set_instance_attribute(
         self, obj: Any, namespace: dict[str, Any], name: str, value: Any
@@ -561,24 +565,19 @@ class Heap:
             state = self._mirror_namespace(namespace) if known is None else known.state
         self.will_write(state)
         if value is NULL:
+            if outside:  # that it is there, or not, is relied on
+                self.instance_attribute(obj, namespace, name)
             if name not in state:
-                raise AttributeError(
-                    f"{type(obj).__name__!r} object has no attribute {name!r}", name=name, obj=obj
-                )
+                text = f"{type(obj).__name__!r} object has no attribute {name!r}"
+                raise AttributeError(text, name=name, obj=obj)
             del state[name]
         else:
             state[name] = value
         if state is not namespace:
-            self.log(
-                _delete_attribute if value is NULL else _set_attribute,
-                obj,
-                _attribute_args(name, value),
-            )
+            self._log_attribute(obj, name, value)
 
     def _mirror_namespace(self, namespace: dict[str, Any]) -> Any:
-        """A mirror of an instance's or module's dict: entries are read when they are used
-        (`instance_attribute`).
-        """
+        """A mirror of an instance's or module's dict, read entry by entry."""
         return self._make_mirror(namespace, lambda read, real: dict(real))
 
     def native_setattr(self, obj: Any, name: str, value: Any) -> None:
@@ -591,10 +590,11 @@ class Heap:
             undo.set_attribute(obj, name, value)
             return
         if isinstance(obj, ModuleType):
-            self.set_instance_attribute(obj, vars(obj), name, value)
-            return
+            return self.set_instance_attribute(obj, vars(obj), name, value)
         raise Break("outside-setattr", f"attribute {name!r} of {type(obj).__name__} is set")
 
-
-def _attribute_args(name: str, value: Any) -> tuple[Any, ...]:
-    return (name,) if value is NULL else (name, value)
+    def _log_attribute(self, obj: Any, name: str, value: Any) -> None:
+        if value is NULL:
+            self.log(_delete_attribute, obj, (name,))
+        else:
+            self.log(_set_attribute, obj, (name, value))

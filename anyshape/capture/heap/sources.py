@@ -3,7 +3,8 @@ object.
 
 In: reads of outside objects. Out: hash-consed `Source`s, used alike for guards, for graph
 inputs and for replaying writes. A source is *pinned* when an identity guard proves which object
-lies there; then generated code names the object itself and walks no path.
+lies there; then generated code names the object itself and walks no path, unless it is *borrowed*:
+handed in by the caller, who alone keeps it alive.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
+from anyshape.capture.heap import quiet_reads
+from anyshape.capture.heap.descriptions import short
 from anyshape.capture.heap.mirrors import mapping_behind
 
 Kind = Literal[
@@ -26,6 +29,7 @@ Kind = Literal[
     "call",
     "len",
     "behind",
+    "names",
 ]
 
 ABSENT = object()
@@ -36,7 +40,7 @@ class Source:
     """One step of a path: `kind` and `key` applied to `base`. Compared by identity; made by
     `Sources`."""
 
-    __slots__ = ("base", "key", "kind", "pinned", "text")
+    __slots__ = ("base", "is_borrowed", "key", "kind", "pinned", "text")
 
     def __init__(self, base: Source | None, kind: Kind, key: Any, text: str) -> None:
         self.base = base
@@ -44,10 +48,16 @@ class Source:
         self.key = key
         self.text = text
         self.pinned: Any = ABSENT
+        self.is_borrowed = False
 
     @property
     def is_pinned(self) -> bool:
         return self.pinned is not ABSENT
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether what is made of it may hold the object itself."""
+        return self.pinned is not ABSENT and not self.is_borrowed
 
     def __repr__(self) -> str:
         return self.text
@@ -75,17 +85,19 @@ class Sources:
         """A number that the entry computes from sizes."""
         return self._intern(None, "local", name, text)
 
-    def child(self, base: Source, kind: Kind, key: Any) -> Source:
+    def child(self, base: Source, kind: Kind, key: Any, text: str | None = None) -> Source:
         """The source one step further: `child(layers, "item", 0)` is `layers[0]`."""
-        return self._intern(base, kind, key, None)
+        return self._intern(base, kind, key, text)
 
-    def pin(self, source: Source, obj: Any) -> None:
-        """States that a guard proves `source` to be `obj`."""
+    def pin(self, source: Source, obj: Any, *, borrowed: bool = False) -> None:
+        """States that a guard proves `source` to be `obj`, which is not kept alive if it is
+        `borrowed`."""
         source.pinned = obj
-        self.place(obj, source)
+        source.is_borrowed = borrowed
+        self.remember(obj, source)
 
-    def place(self, obj: Any, source: Source) -> None:
-        """Remembers that the outside object `obj` came from `source`; the first place stays."""
+    def remember(self, obj: Any, source: Source) -> None:
+        """Remembers that the outside object `obj` came from `source`; the first source stays."""
         if id(obj) not in self._of:
             self._of[id(obj)] = source
             self._alive.append(obj)
@@ -94,17 +106,20 @@ class Sources:
         """Where the object was first read from, if it was."""
         return self._of.get(id(obj))
 
-    def placed(self) -> Iterator[tuple[Any, Source]]:
-        """Every outside object that was read, with its place."""
+    def read_objects(self) -> Iterator[tuple[Any, Source]]:
+        """Every outside object that was read, with its source."""
         for obj in self._alive:
             source = self._of.get(id(obj))
             if source is not None:
                 yield obj, source
 
     def forget(self) -> None:
-        """No more places are asked for: which object came from where is forgotten."""
+        """No more sources are asked for: which object came from where is forgotten."""
         self._of.clear()
         self._alive.clear()
+        for source in self._interned.values():
+            if source.is_borrowed:
+                source.pinned = ABSENT
 
     def _intern(self, base: Source | None, kind: Kind, key: Any, text: str | None) -> Source:
         index: tuple[Any, ...]
@@ -125,16 +140,16 @@ def describe_step(base: Source | None, kind: str, key: Any) -> str:
     """`model` and attr `_modules` and item `"0"` read as `model[0]`, a parameter as
     `model.weight`: as the program has them."""
     assert base is not None
-    if kind in ("cell", "behind"):
+    if kind in ("cell", "behind", "names"):
         return base.text
-    if kind == "attr":
+    if kind == "attr" or (kind == "item" and base.kind == "names"):
         return f"{base.text}.{key}"
     if kind == "item" and base.kind == "attr" and base.key in _TRANSPARENT and isinstance(key, str):
         assert base.base is not None
         owner = base.base.text
         return f"{owner}[{key}]" if key.isdigit() else f"{owner}.{key}"
     if kind == "get":
-        return f"{base.text}.get({key!r})"
+        return f"{base.text}.get({short(key)})"
     if kind == "stride":
         return f"{base.text}.stride({key})"
     if kind == "target":
@@ -142,17 +157,22 @@ def describe_step(base: Source | None, kind: str, key: Any) -> str:
     if kind == "len":
         return f"len({base.text})"
     if kind == "call":
-        return f"{base.text}({', '.join(map(repr, key))})"
-    return f"{base.text}[{key!r}]"
+        return f"{base.text}({', '.join(map(short, key))})"
+    return f"{base.text}[{short(key)}]"
 
 
-STEPS = {"cell": "{}.cell_contents", "target": "{}()", "len": "len({})"}
+STEPS = {
+    "cell": "{}.cell_contents",
+    "target": "{}()",
+    "len": "len({})",
+    "names": "object.__getattribute__({}, '__dict__')",  # past a `__getattribute__` of the program
+}
 
 
 def expression(source: Source, constant: Callable[[Any, str], str]) -> str:
     """Python text that reads the source; `slots` is the list of entry values, `constant(obj,
     hint)` names an object."""
-    if source.is_pinned:
+    if source.is_constant:
         return constant(source.pinned, source.text)
     if source.kind == "slot":
         return f"slots[{source.key}]"
@@ -163,29 +183,39 @@ def expression(source: Source, constant: Callable[[Any, str], str]) -> str:
     if source.kind == "stride":
         return f"{expression(base, constant)}.stride({source.key})"
     if source.kind == "attr":
-        if base.is_pinned and _in_instance_dict(base.pinned, source.key):
-            return f"{constant(vars(base.pinned), base.text + '.__dict__')}[{source.key!r}]"
-        if base.is_pinned and isinstance(base.pinned, type) and source.key in vars(base.pinned):
-            return f"{constant(vars(base.pinned), base.text + '.__dict__')}[{source.key!r}]"
+        if base.is_constant and _in_instance_dict(base.pinned, source.key):
+            return _in_names_of(base, source.key, constant)
+        if base.is_constant and isinstance(base.pinned, type) and source.key in vars(base.pinned):
+            return _in_names_of(base, source.key, constant)
         if str(source.key).isidentifier():
             return f"{expression(base, constant)}.{source.key}"
-        return f"getattr({expression(base, constant)}, {source.key!r})"
+        return f"getattr({expression(base, constant)}, {_key(source.key, constant)})"
     if source.kind in STEPS:
         return STEPS[source.kind].format(expression(base, constant))
     if source.kind == "behind":
         return f"{constant(mapping_behind, 'mapping_behind')}({expression(base, constant)})"
     if source.kind == "call":
         return f"{expression(base, constant)}(*{constant(source.key, 'arguments')})"
-    key = repr(source.key) if isinstance(source.key, (str, int)) else constant(source.key, "key")
+    key = _key(source.key, constant)
     if source.kind == "get":
         return f"dict.get({expression(base, constant)}, {key})"
     return f"{expression(base, constant)}[{key}]"
 
 
+def _in_names_of(base: Source, key: Any, constant: Callable[[Any, str], str]) -> str:
+    names = constant(vars(base.pinned), base.text + ".__dict__")
+    return f"{names}[{_key(key, constant)}]"
+
+
+def _key(key: Any, constant: Callable[[Any, str], str]) -> str:
+    """A key as text; an object of a subclass of `int` or `str` may have any `repr`."""
+    return repr(key) if type(key) in (str, int) else constant(key, "key")
+
+
 def path_expression(source: Source, constant: Callable[[Any, str], str]) -> str:
     """As `expression`, but one step is walked even where the source itself is pinned: for the
     guard that pins it."""
-    if not source.is_pinned or source.kind == "const":
+    if not source.is_constant or source.kind == "const":
         return expression(source, constant)
     pinned, source.pinned = source.pinned, ABSENT
     try:
@@ -200,7 +230,7 @@ def _in_instance_dict(obj: Any, name: Any) -> bool:
 
 def read_source(source: Source, slots: list[Any]) -> Any:
     """What lies at the source now; raises what Python raises where the path is broken."""
-    if source.is_pinned:
+    if source.is_constant:
         return source.pinned
     if source.kind == "slot":
         return slots[source.key]
@@ -219,17 +249,19 @@ def read_path(source: Source, slots: list[Any]) -> Any:
 
 
 def step(obj: Any, kind: str, key: Any) -> Any:
-    """One step of a path on a real object."""
+    """One step of a path on a real object; no code of the program runs for it."""
     if kind == "attr":
-        if isinstance(obj, type):
-            return vars(obj)[key] if key in vars(obj) else getattr(obj, key)
-        return vars(obj)[key] if key in getattr(obj, "__dict__", ()) else getattr(obj, key)
+        return quiet_reads.attribute(obj, key)
+    if quiet_reads.asks_the_program(obj, kind):
+        raise TypeError(f"code of the program would answer for {key}")
     if kind == "cell":
         return obj.cell_contents
     if kind == "stride":
         return obj.stride(key)
     if kind == "len":
         return len(obj)
+    if kind == "names":
+        return object.__getattribute__(obj, "__dict__")
     if kind == "behind":
         return mapping_behind(obj)
     if kind in ("target", "call"):

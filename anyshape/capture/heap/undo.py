@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import operator
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from types import CellType, FunctionType, MemberDescriptorType
 from typing import Any
 
@@ -117,3 +118,15 @@ def takes(descriptor: Any, value: Any) -> bool:
     return type(descriptor) is MemberDescriptorType and bool(
         descriptor.__objclass__.__flags__ & HEAP_TYPE
     )
+
+
+def has_older_writes(journal: Sequence[Callable[[], object]], fresh: Collection[int]) -> bool:
+    """Whether these entries of a journal undo a write to what is not among the `fresh` objects, by
+    id. Classes that were looked up, and exceptions that were raised, are no writes."""
+    for undo in journal:
+        if type(undo) is partial:
+            continue
+        cells = getattr(undo, "__closure__", None) or ()
+        if not any(id(cell.cell_contents) in fresh for cell in cells):
+            return True
+    return False

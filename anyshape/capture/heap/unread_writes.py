@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from anyshape.capture.heap.values import NULL
+from anyshape.capture.heap.values import NULL, TensorValue
 
 # The writers that look at nothing, and how many arguments they take.
 BLIND: Mapping[Any, int] = {
@@ -29,7 +29,12 @@ PLAIN_KEYS = frozenset({str, int, bool, bytes, type(None)})  # compared by C, wi
 def is_blind(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether the write `fn(container, *args)` looks at nothing that lies in the container."""
     count = BLIND.get(fn)
-    return count == len(args) and not kwargs and (count == 1 or type(args[0]) in PLAIN_KEYS)
+    return count == len(args) and not kwargs and (count == 1 or is_key(args[0]))
+
+
+def is_key(value: Any) -> bool:
+    """Whether C compares it for a key without a surprise: a tensor is told by its identity."""
+    return type(value) in PLAIN_KEYS or type(value) is TensorValue
 
 
 @dataclass(slots=True, eq=False)

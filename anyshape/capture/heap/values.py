@@ -173,15 +173,15 @@ class TensorValue(Proxy):
 
 class OpaqueValue(Proxy):
     """A text or a range that native code makes anew in each call, or a tensor that is not
-    understood (`told` says what it is): handed on, and never looked into. `source` says where it
-    lies."""
+    understood (`description` says what it is): handed on, and never looked into. `source` says
+    where it lies."""
 
-    __slots__ = ("kind", "source", "told")
+    __slots__ = ("description", "kind", "source")
 
-    def __init__(self, source: Any, kind: type, told: str = "") -> None:
+    def __init__(self, source: Any, kind: type, description: str = "") -> None:
         self.source = source
         self.kind = kind
-        self.told = told
+        self.description = description
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections import OrderedDict
 from types import (
     BuiltinFunctionType,
     FunctionType,
@@ -28,7 +29,7 @@ from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame_views import FrameView
 from anyshape.capture.interpreter.generators import Generator
 
-HEAP_TYPE = 1 << 9
+IMMUTABLE_TYPE, HEAP_TYPE = 1 << 8, 1 << 9
 METHOD_DESCRIPTOR = type(list.append)
 WRAPPER_DESCRIPTOR = type(object.__init__)
 CLASS_METHOD_DESCRIPTOR = type(vars(dict)["fromkeys"])
@@ -56,10 +57,12 @@ def load_attr(machine: Interpreter, obj: Any, name: str) -> Any:
     cls = type(obj)
     if cls in PROXIES:
         return machine.domain.getattr(obj, name)
+    if cls is Generator:
+        obj.check_attribute(name)
     if obj is None or cls in _OWN:  # a descriptor cannot tell None from no object
         return getattr(obj, name)
     getattribute = machine.lookup(cls, "__getattribute__")
-    if getattribute is _object_getattribute:
+    if getattribute is _object_getattribute or cls is OrderedDict:
         hook = machine.lookup(cls, "__getattr__")
         if hook is NULL:
             return generic_getattr(machine, obj, cls, name)
@@ -261,6 +264,11 @@ def super_lookup(
 
 
 def _no_attribute(obj: Any, name: str) -> AttributeError:
+    if not type(obj).__flags__ & HEAP_TYPE or type(obj).__flags__ & IMMUTABLE_TYPE:
+        try:  # C's own text, which names classes of C with their modules
+            object.__getattribute__(obj, name)
+        except AttributeError as error:
+            return error.with_traceback(None)
     return AttributeError(
         f"{type(obj).__name__!r} object has no attribute {name!r}", name=name, obj=obj
     )
@@ -271,6 +279,8 @@ def load_method(machine: Interpreter, obj: Any, name: str) -> Any:
     two, else as `load_attr`.
     """
     cls = type(obj)
+    if cls is Generator:
+        obj.check_attribute(name)
     if cls not in PROXIES and machine.lookup(cls, "__getattribute__") is _object_getattribute:
         attribute = machine.lookup(cls, name)
         if type(attribute) is FunctionType:
@@ -304,6 +314,8 @@ def store_attr(machine: Interpreter, obj: Any, name: str, value: Any) -> Any:
     cls = type(obj)
     if cls in PROXIES:
         return machine.domain.setattr(obj, name, value)
+    if cls is Generator:
+        return obj.set_attribute(name, value)
     setter = machine.lookup(cls, "__setattr__")
     if type(setter) is FunctionType:
         return Call(setter, (obj, name, value))
@@ -366,6 +378,8 @@ def delete_attr(machine: Interpreter, obj: Any, name: str) -> Any:
     cls = type(obj)
     if cls in PROXIES:
         return machine.domain.delattr(obj, name)
+    if cls is Generator:
+        return obj.set_attribute(name, NULL)
     deleter = machine.lookup(cls, "__delattr__")
     if type(deleter) is FunctionType:
         return Call(deleter, (obj, name))

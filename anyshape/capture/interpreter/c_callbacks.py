@@ -8,20 +8,25 @@ own classes (an enum's text) do not count: they read what does not change.
 
 from __future__ import annotations
 
+import builtins
+import dis
+import functools
 import heapq
 import operator
 import re
 from collections import deque
-from types import FunctionType, MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from anyshape.capture.heap import purity
 from anyshape.capture.heap.nested_containers import values_of
-from anyshape.capture.heap.values import NULL, PROXIES
+from anyshape.capture.heap.values import NULL, PROXIES, contents
 from anyshape.capture.interpreter.domain import Interpreter
 
 EQUALITY = ("__eq__",)
 ORDER = ("__lt__", "__gt__", "__le__", "__ge__", "__eq__")
+NUMBER = ("__index__", "__int__", "__float__", "__complex__", "__trunc__", "__round__")
+_HEAP_TYPE = 1 << 9
 TEXT = ("__repr__", "__str__", "__format__")
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None), type, FunctionType})
@@ -77,6 +82,8 @@ def runs_program_code(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> b
         return any(_is_index(machine, arg) for arg in args[1:])
     if fn in _HASHERS:
         return any(_hashes_elements(machine, arg) for arg in args)
+    if any(defines_number(machine, arg) for arg in args):
+        return type(fn) not in purity.CALLABLE_TYPES or fn not in purity.UNLOOKING
     if fn in _PRINTERS:
         methods: tuple[str, ...] = TEXT
     elif fn in _SORTERS:
@@ -93,11 +100,21 @@ def defines(machine: Interpreter, value: Any, methods: tuple[str, ...], depth: i
     kind = type(value)
     if kind in PLAIN or kind in PROXIES:
         return False
-    if isinstance(value, CONTAINERS):
+    if issubclass(kind, functools.partial):
+        value = (value.func, value.args, value.keywords, (*value.keywords,))
+    if issubclass(type(value), CONTAINERS):
         if depth == 0:
             return False
         return any(defines(machine, item, methods, depth - 1) for item in values_of(value))
     return any(_is_of_the_program(machine.lookup(kind, name)) for name in methods)
+
+
+def defines_number(machine: Interpreter, value: Any) -> bool:
+    """Does the class of the value say in Python which number it is?"""
+    kind = type(value)
+    if kind in PLAIN or kind in PROXIES or not kind.__flags__ & _HEAP_TYPE:
+        return False
+    return any(_is_of_the_program(machine.lookup(kind, name)) for name in NUMBER)
 
 
 def _is_index(machine: Interpreter, value: Any) -> bool:
@@ -106,7 +123,7 @@ def _is_index(machine: Interpreter, value: Any) -> bool:
 
 
 def _hashes_elements(machine: Interpreter, value: Any) -> bool:
-    elements = value if isinstance(value, CONTAINERS) else (value,)
+    elements = value if issubclass(type(value), CONTAINERS) else (value,)
     return any(hashes_outside(machine, element) for element in elements)
 
 
@@ -116,11 +133,39 @@ def hashes_outside(machine: Interpreter, value: Any, depth: int = 3) -> bool:
     kind = type(value)
     if kind in PLAIN or kind in PROXIES or depth == 0:
         return False
-    if isinstance(value, (tuple, frozenset)):
-        return any(hashes_outside(machine, item, depth - 1) for item in value)
-    if machine.heap.is_created(value):
+    if issubclass(kind, (tuple, frozenset)):
+        return any(hashes_outside(machine, item, depth - 1) for item in values_of(value))
+    methods = [machine.lookup(kind, name) for name in ("__hash__", "__eq__")]
+    if not machine.heap.is_created(value):
+        return any(map(_is_of_the_program, methods[:1]))
+    return any(_is_of_the_program(method) and not reads_itself(method) for method in methods)
+
+
+def reads_itself(method: FunctionType) -> bool:
+    """Whether all that a `__hash__` or `__eq__` does is to read attributes of its arguments."""
+    names = _names_read(method.__code__)
+    if names is None:
         return False
-    return _is_of_the_program(machine.lookup(kind, "__hash__"))
+    read = [contents(cell) for cell in method.__closure__ or ()]
+    read += [method.__globals__.get(name, vars(builtins).get(name)) for name in names]
+    return all(
+        issubclass(type(value), type) or any(value is asked for asked in _ASKED_IN_C)
+        for value in read
+    )
+
+
+@functools.lru_cache(1024)
+def _names_read(code: CodeType) -> frozenset[str] | None:
+    """The globals that the code reads, if it does nothing beside reading."""
+    instructions = list(dis.get_instructions(code))
+    if any(instruction.opname.startswith(_MORE) for instruction in instructions):
+        return None
+    return frozenset(i.argval for i in instructions if i.opname == "LOAD_GLOBAL")
+
+
+_ASKED_IN_C = (hash, isinstance, issubclass, len, NotImplemented)
+_STORES = ("STORE_ATTR", "STORE_SUBSCR", "STORE_GLOBAL", "STORE_DEREF", "STORE_NAME")
+_MORE = (*_STORES, "LOAD_NAME", "DELETE_", "RAISE", "YIELD", "IMPORT", "MAKE_")
 
 
 def _is_of_the_program(method: Any) -> bool:

@@ -102,6 +102,17 @@ def subclass_check(sub: Any, cls: Any) -> Any:
     return True if bind(find(meta, "__subclasscheck__"), cls, meta)(sub) else False
 
 
+def instance_by_class(obj: Any, cls: Any) -> Any:
+    """`isinstance` of an object whose code says what its `__class__` is."""
+    kind = type(obj)
+    if is_subtype(kind, cls):
+        return True
+    shown = getattr(obj, "__class__", ABSENT)
+    if isinstance(shown, type) and shown is not kind and issubclass(shown, cls):
+        return True
+    return issubclass(kind, cls)
+
+
 def isinstance_any(obj: Any, classes: Any) -> Any:
     for cls in classes:
         if isinstance(obj, cls):
@@ -210,6 +221,14 @@ def vars_of(obj: Any) -> Any:
     except AttributeError:
         pass
     raise TypeError("vars() argument must have __dict__ attribute")
+
+
+def dir_of_names(names: Any) -> Any:
+    keys = names.keys()
+    if find(type(keys), "__iter__") is ABSENT and find(type(keys), "__getitem__") is ABSENT:
+        owner, kind = type(names).__name__, type(keys).__name__
+        raise TypeError(f"{owner}.keys() returned a non-iterable (type {kind})")
+    return sorted(keys)
 
 
 def dir_by_method(obj: Any) -> Any:

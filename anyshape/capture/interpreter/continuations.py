@@ -49,7 +49,10 @@ class Continuation:
 
 
 class Root(Continuation):
-    """The frame was started by native code: leave the loop."""
+    """The frame was started by native code: leave the loop. It stays the machine's frame until the
+    loop is left, so that an interrupt (KeyboardInterrupt) meanwhile is raised in it, not in a frame
+    outside of the loop.
+    """
 
     __slots__ = ()
 
@@ -83,6 +86,19 @@ class Become(Continuation):
             raise TypeError(f"__init__() should return None, not {type(value).__name__!r}")
         frame.stack.append(self.value)
         return frame
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AttributeOf(Continuation):
+    """The frame gives an attribute: an AttributeError that does not say of what is told."""
+
+    owner: Any
+    name: str
+
+    def raised(self, machine: Interpreter, frame: Frame, error: BaseException) -> Frame | None:
+        if isinstance(error, AttributeError) and error.name is None and error.obj is None:
+            error.name, error.obj = self.name, self.owner
+        return None
 
 
 class Discard(Continuation):

@@ -10,11 +10,18 @@ from typing import Any
 
 from anyshape.capture.heap.iterators import FORKABLE
 from anyshape.capture.heap.values import NULL, Call
-from anyshape.capture.interpreter import attributes, class_polyfills, iteration_polyfills, protocol
+from anyshape.capture.interpreter import (
+    attributes,
+    class_polyfills,
+    iteration_polyfills,
+    polyfills,
+    protocol,
+)
 from anyshape.capture.interpreter.continuations import (
     Continuation,
     ForCall,
     ForNext,
+    Root,
     SendCall,
     SendNext,
 )
@@ -170,8 +177,11 @@ def end_for(machine: Interpreter, frame: Frame, arg: Any) -> None:
 def return_generator(machine: Interpreter, frame: Frame, arg: Any) -> Frame:
     caller = frame.back
     generator = Generator(machine, frame)
-    continuation, frame.continuation, frame.back = frame.continuation, None, None
-    machine.frame = caller
+    continuation = frame.continuation
+    leaves = isinstance(continuation, Root)
+    frame.continuation = frame.back = None
+    if not leaves:
+        machine.frame = caller
     if machine.recording:
         machine.heap.create(generator)
     if continuation is not None:
@@ -185,8 +195,7 @@ def yield_value(machine: Interpreter, frame: Frame, arg: Any) -> Frame:
     value = frame.stack.pop()
     generator = frame.generator  # held until its caller has control: dropping it may run `finally`
     assert generator is not None
-    continuation, caller = frame.continuation, generator.suspend()
-    machine.frame = caller
+    continuation, caller = frame.continuation, generator.suspend(machine)
     return continuation.yielded(machine, caller, value)
 
 
@@ -209,6 +218,8 @@ def send(machine: Interpreter, frame: Frame, arg: Delegation) -> Frame | None:
         return enter(machine, frame, callee)
     following = SendCall(arg.target, END_FOR)
     name = "__next__" if value is None else "send"
+    if value is not None and not _is_sent_to_in_c(machine, delegate):
+        return push_by(machine, frame, 1, Call(polyfills.send_to, (delegate, value)), following)
     if attributes.is_python(machine, type(delegate), name):
         call = attributes.special(machine, delegate, name, *(() if value is None else (value,)))
         return push_by(machine, frame, 1, call, following)
@@ -219,6 +230,11 @@ def send(machine: Interpreter, frame: Frame, arg: Delegation) -> Frame | None:
         ended = stop.value
     stack.pop()
     return SendNext.returned(following, machine, frame, ended)
+
+
+def _is_sent_to_in_c(machine: Interpreter, delegate: Any) -> bool:
+    """Whether C code says how something is sent to a delegate."""
+    return type(machine.lookup(type(delegate), "send")) in attributes.C_FUNCTIONS
 
 
 def _delegated(machine: Interpreter, delegate: Any, value: Any) -> Any:
@@ -345,13 +361,14 @@ def leave(machine: Interpreter, frame: Frame, value: Any) -> Frame:
     """Return from a frame."""
     if frame.generator is not None:
         frame.generator.returned()
-    caller = frame.back
-    machine.frame = caller
-    continuation = frame.continuation
+    caller, continuation = frame.back, frame.continuation
     if continuation is None:
+        machine.frame = caller
         assert caller is not None  # a root has a continuation
         caller.stack.append(value)
         return caller
+    if not isinstance(continuation, Root):
+        machine.frame = caller
     return continuation.returned(machine, caller, value)
 
 
@@ -430,7 +447,7 @@ def match_sequence(machine: Interpreter, frame: Frame, arg: Any) -> None:
 def match_keys(machine: Interpreter, frame: Frame, arg: Any) -> Frame | None:
     subject, keys = frame.stack[-2:]
     if len(set(keys)) != len(keys):
-        double = next(key for place, key in enumerate(keys) if key in keys[:place])
+        double = next(key for number, key in enumerate(keys) if key in keys[:number])
         raise ValueError(f"mapping pattern checks duplicate key ({double!r})")
     return push(machine, frame, 0, Call(class_polyfills.match_keys, (subject, keys)))
 

@@ -27,6 +27,7 @@ class Mark:
     frame: Frame
     frames: tuple[tuple[Frame, Frame], ...]
     journal: int
+    uncopied: dict[int, tuple[Any, Any]]  # iterators, as `Domain.outside_iterators` gives them
 
 
 class Interpreter(Protocol):
@@ -108,6 +109,10 @@ class Domain:
         """
         return value
 
+    def is_outside(self, value: Any) -> bool:
+        """Whether the program was handed the object, or has read it somewhere."""
+        return True
+
     def behind(self, view: Any, mapping: Any) -> None:
         """An outside view of a dict is about to be read: this is the dict."""
 
@@ -117,6 +122,10 @@ class Domain:
     def key(self, value: Any) -> Any:
         """A proxy, or a tuple that may hold some, as the key of a dict or an element of a set."""
         return value
+
+    def outside_key(self, key: Any) -> Any:
+        """A key as it lies in an outside dict."""
+        return key
 
     def identify(self, obj: Any) -> None:
         """The program asks which object this is."""

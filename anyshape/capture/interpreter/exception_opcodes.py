@@ -52,7 +52,7 @@ def _raise_made(machine: Interpreter, frame: Frame, arg: int, made: Frame) -> Fr
         return enter(machine, frame, also(made, RAISE))
     error, cause = frame.stack[-2:]
     del frame.stack[-2:]
-    return enter(machine, frame, machine.call(polyfills.raise_from, (error, cause)))
+    return enter(machine, frame, machine.call(polyfills.raise_with, (error, cause)))
 
 
 def _set_cause(machine: Interpreter, error: BaseException, cause: Any) -> None:

@@ -8,11 +8,9 @@ other line of ours must not reach the program's handlers.
 
 from __future__ import annotations
 
-import dis
-from types import FrameType
+from anyshape.interrupts import RAISES, innermost, instruction_of
 
 OURS = __name__.partition(".")[0] + "."
-RAISES = frozenset({"RAISE_VARARGS", "RERAISE"})
 ASKED_FOR = frozenset({"CALL", "PRECALL", "CALL_FUNCTION_EX", "CALL_KW", "BINARY_SUBSCR"})
 """Instructions by which we do natively what the program asked for."""
 PLACES = frozenset(
@@ -33,23 +31,15 @@ PLACES = frozenset(
 
 def is_ours(error: BaseException) -> bool:
     """Whether a line of the compiler failed by itself."""
-    traceback = error.__traceback__
-    if traceback is None or not isinstance(error, Exception) or isinstance(error, MemoryError):
+    last = innermost(error)
+    if last is None or not isinstance(error, Exception) or isinstance(error, MemoryError):
         return False
-    while traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    frame = traceback.tb_frame
-    module = frame.f_globals.get("__name__", "")
+    module = last.tb_frame.f_globals.get("__name__", "")
     if not module.startswith(OURS):
         return False
-    instruction = _instruction(frame, traceback.tb_lasti)
+    instruction = instruction_of(last)
     if instruction in RAISES:
         return isinstance(error, AssertionError) and not module.endswith(".exception_opcodes")
     if instruction == "CALL_FUNCTION_EX":
         return False
     return instruction not in ASKED_FOR or module not in PLACES
-
-
-def _instruction(frame: FrameType, offset: int) -> str:
-    code = frame.f_code.co_code
-    return dis.opname[code[offset]] if 0 <= offset < len(code) else ""

@@ -16,6 +16,7 @@ from types import CellType, CodeType, FrameType
 from typing import Any, Protocol
 
 from anyshape.capture.heap.iterators import copy_iterator
+from anyshape.capture.heap.purity import is_library
 from anyshape.capture.heap.values import NULL
 from anyshape.ir.graph import Location
 
@@ -45,7 +46,8 @@ class Code:
     __slots__ = (
         "argument_count",
         "code",
-        "dummy_frame",
+        "callers",
+        "dummy_frames",
         "handled_by",
         "hidden",
         "instructions",
@@ -78,7 +80,8 @@ class Code:
         self.unsupported: str | None = None
         self.hidden = False
         self.live: list[int] | None = None
-        self.dummy_frame: FrameType | None = None
+        self.callers: dict[int, CodeType] = {}  # by line
+        self.dummy_frames: dict[int, FrameType] = {}  # by instruction
 
 
 def _local_names(code: CodeType) -> tuple[str, ...]:
@@ -92,7 +95,7 @@ class Resumable(Protocol):
 
     frame: Frame
 
-    def suspend(self) -> Frame | None:
+    def suspend(self, machine: Any) -> Frame | None:
         """The body yields; gives the frame of its caller."""
 
     def returned(self) -> None:
@@ -341,8 +344,21 @@ def _protections(
     return handled_by
 
 
+def users_frame(frame: Frame | None) -> Frame | None:
+    """From a frame outwards: the first that runs code of the program's own, else the first that
+    runs a library's; none of our polyfills."""
+    library = None
+    while frame is not None:
+        if not frame.code.hidden:
+            if not is_library(str(frame.globals.get("__name__", ""))):
+                return frame
+            library = library or frame
+        frame = frame.back
+    return library
+
+
 def locate(code: Code, index: int) -> Location:
-    """The place of an instruction in the user's source, with columns where the code has them."""
+    """The location of an instruction in the user's source, with columns where the code has them."""
     real = code.code
     line = code.lines[index] or real.co_firstlineno
     column = end = 0

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from types import FrameType
 from typing import Any
 
 from anyshape.capture.interpreter.frame import Frame
@@ -24,6 +25,14 @@ class FrameView:
             frame.shown = cls(frame)
         view: FrameView = frame.shown
         return view
+
+    @property  # type: ignore[misc] # nobody sets it
+    def __class__(self) -> type:
+        return FrameType
+
+    def stands_for(self, real: Any) -> bool:
+        """Whether a traceback's frame object stands for the same frame."""
+        return any(dummy is real for dummy in self._frame.code.dummy_frames.values())
 
     @property
     def f_code(self) -> Any:

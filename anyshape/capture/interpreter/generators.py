@@ -9,18 +9,61 @@ special.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from sys import getrefcount
 from types import GeneratorType
 from typing import Any
 
+from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import NULL, InterpreterBug, ProxyLeak
 from anyshape.capture.interpreter import polyfills
-from anyshape.capture.interpreter.continuations import GENERATOR_ROOT, Continuation, Ended, SendCall
+from anyshape.capture.interpreter.continuations import (
+    GENERATOR_ROOT,
+    Continuation,
+    Ended,
+    Root,
+    SendCall,
+)
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import PYTHON, Code, Frame
 from anyshape.capture.interpreter.frame_views import FrameView
 from anyshape.capture.interpreter.generator_close import closes_quietly
+from anyshape.capture.interpreter.iterator_states import ENDED, NUMBERS, STATES
+
+
+class _Items:
+    """What is iterated over by its items."""
+
+    def __getitem__(self, index: int) -> Any:
+        raise IndexError
+
+
+OF_GENERATORS = frozenset(dir(GeneratorType)) - frozenset(dir(map))
+STOOD_FOR: Mapping[str, type] = {
+    "mapped": map,
+    "filtered": filter,
+    "zipped": zip,
+    "enumerated": enumerate,
+    "calls_until": type(iter(int, 1)),
+    "items_until_index_error": type(iter(_Items())),
+    "chain_from_iterable": itertools.chain,
+    "_rows": itertools.product,
+    "_group": type(next(itertools.groupby("a"))[1]),
+    **{
+        name: getattr(itertools, name)
+        for name in (
+            *("chain", "islice", "accumulate", "starmap", "takewhile", "dropwhile", "filterfalse"),
+            *("compress", "pairwise", "cycle", "zip_longest", "groupby"),
+        )
+    },
+}
+"""Polyfills, by name, and the iterators of C in whose place they run."""
+STATELESS = frozenset({"mapped", "filtered", "zipped", "starmap", "filterfalse"})
+"""Those that may be advanced while they run: another one over the same iterators does it."""
+GOING_ON = STATELESS | {"items_until_index_error", "enumerated", "compress", "calls_until"}
+"""Those whose code, begun once more with its locals as they are, goes on behind an exception."""
 
 
 class Generator:
@@ -63,13 +106,64 @@ class Generator:
 
     @property  # type: ignore[misc] # nobody sets it
     def __class__(self) -> type:
-        return GeneratorType
+        return self.python_type
+
+    @property
+    def python_type(self) -> type:
+        """What it is to the program: a generator, or the iterator of C that it stands for."""
+        code = self.frame.code
+        return STOOD_FOR.get(code.code.co_name, GeneratorType) if code.hidden else GeneratorType
+
+    def check_attribute(self, name: str) -> None:
+        """Raises AttributeError for what only generators have, if it stands for something else."""
+        kind = self.python_type
+        missing = name in OF_GENERATORS and kind is not GeneratorType
+        if name == "__setstate__":
+            missing = not self.frame.code.hidden or self.frame.code.code.co_name not in NUMBERS
+        if missing:
+            module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+            text = f"'{module}{kind.__name__}' object has no attribute '{name}'"
+            raise AttributeError(text, name=name, obj=self)
+
+    def set_attribute(self, name: str, value: Any) -> None:
+        """As a generator of C has it, whose names are texts and cannot be deleted."""
+        if self.python_type is not GeneratorType or name not in ("__name__", "__qualname__"):
+            self.check_attribute(name)
+            kind = self.python_type.__name__
+            if hasattr(self.python_type, name):
+                raise AttributeError(f"attribute {name!r} of {kind!r} objects is not writable")
+            raise AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=self)
+        if not isinstance(value, str):
+            raise TypeError(f"{name} must be set to a string object")
+        if self.machine.recording:
+            raise broken("python-effect", f"setting {name} of a generator")
+        setattr(self, name, value)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        code = self.frame.code
+        name = code.code.co_name
+        if code.hidden and name in STATES and not self.running:
+            held = dict(zip(code.local_names, self.frame.locals))
+            return ENDED[name] if self.finished else STATES[name](held, self.started)
+        raise TypeError(f"cannot pickle '{self.python_type.__name__}' object")
+
+    def __setstate__(self, state: Any) -> None:
+        """As the iterator of C that it stands for."""
+        self.check_attribute("__setstate__")
+        self._remember()
+        code = self.frame.code
+        kept = NUMBERS[code.code.co_name]
+        if kept is not None:
+            slot = code.local_names.index(kept)
+            self.frame.locals[slot] = max(state, 0) - (self.started and kept == "index")
+        elif state:
+            self.finished = True
 
     # ---- what the interpreter uses ---------------------------------------------------------------
     def begin(self, value: Any, continuation: Continuation) -> Frame | None:
         """The frame to enter for `send(value)`, or None when the generator is finished."""
         if self.running:
-            raise ValueError("generator already executing")
+            return self._beside().begin(value, continuation)
         if self.finished:
             return None
         if not self.started and value is not None:
@@ -84,12 +178,31 @@ class Generator:
         self.running = self.started = True
         return frame
 
-    def suspend(self) -> Frame | None:
-        """A yield: the frame to which control goes back."""
+    def _beside(self) -> Generator:
+        """Another one over the same iterators, for one that is advanced while it runs."""
+        if self.python_type is GeneratorType:
+            raise ValueError("generator already executing")
+        if not self._is_one_of(STATELESS):
+            raise broken("escape", f"a {self.python_type.__name__} that is advanced while it runs")
+        frame = self.frame
+        beside = Frame(frame.code, frame.globals, frame.builtins, list(frame.locals))
+        beside.index = _beginning(frame.code)
+        return Generator(self.machine, beside)
+
+    def _is_one_of(self, names: frozenset[str]) -> bool:
+        code = self.frame.code
+        return code.hidden and code.code.co_name in names
+
+    def suspend(self, machine: Interpreter) -> Frame | None:
+        """A yield: the frame to which control goes back, that of `machine` from here on."""
         self._remember_state()
+        frame = self.frame
+        leaves = isinstance(frame.continuation, Root)
+        caller = frame.back
         self.running = False
-        caller = self.frame.back
-        self.frame.back = self.frame.generator = None
+        frame.back = frame.generator = None
+        if not leaves:
+            machine.frame = caller
         return caller
 
     def returned(self) -> None:
@@ -98,6 +211,8 @@ class Generator:
         self.running = False
         self.finished = True
         self.frame.generator = None
+        if not self.machine.recording:  # what its code held dies with the frame that is left
+            self.frame = Frame(self.frame.code, {}, {}, [])
 
     def closed_unstarted(self) -> None:
         """It was closed before it had begun."""
@@ -106,6 +221,13 @@ class Generator:
 
     def failed(self, error: BaseException) -> BaseException:
         """The generator's code let `error` out: what its caller sees (PEP 479)."""
+        if self._is_one_of(GOING_ON) and not isinstance(error, StopIteration):
+            self._remember_state()
+            self.running = self.started = False
+            frame = self.frame
+            frame.stack.clear()
+            frame.index, frame.handled, frame.generator = _beginning(frame.code), None, None
+            return error
         self.returned()
         if isinstance(error, StopIteration) and PYTHON < (3, 12):
             replaced = RuntimeError("generator raised StopIteration")
@@ -297,6 +419,11 @@ CLOSING = Closing()
 DROPPED = Dropped()
 
 
+def _beginning(code: Code) -> int:
+    """Where the frame of a generator stands that nobody has advanced."""
+    return [name for name, _ in code.opcodes].index("RETURN_GENERATOR") + 1
+
+
 def thrown_exception(kind: Any, value: Any = None, traceback: Any = None) -> BaseException:
     """The exception that `generator.throw(kind, value, traceback)` raises."""
     if isinstance(kind, type) and issubclass(kind, BaseException):
@@ -323,3 +450,6 @@ def _polyfill_frame(machine: Interpreter, fn: Any, *args: Any) -> Frame:
     if type(frame) is not Frame:
         raise InterpreterBug(f"{fn.__name__} is no polyfill")
     return frame
+
+
+Generator.__name__ = GeneratorType.__name__  # as errors of C have it

@@ -44,9 +44,19 @@ def run_class_body(body: Any, namespace: Any) -> Any:
     _only_interpreted("run_class_body")
 
 
+def global_name(globals_: dict[str, Any], builtins: dict[str, Any], name: str) -> Any:
+    """A global or builtin name."""
+    _only_interpreted("global_name")
+
+
 def remembered(obj: Any, name: str, value: Any) -> Any:
     """Say that `obj.name` gave `value`, by way of code of the program."""
     _only_interpreted("remembered")
+
+
+def sorts(values: list[Any], begins: bool) -> bool:
+    """Say that a list is being sorted from here on, or no more: was it written meanwhile?"""
+    _only_interpreted("sorts")
 
 
 def created(value: Any) -> Any:

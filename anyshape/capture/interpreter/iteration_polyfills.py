@@ -13,7 +13,9 @@ from anyshape.capture.interpreter.intrinsic_names import (
     bind,
     created,
     find,
+    global_name,
     native,
+    sorts,
 )
 
 PYTHON = sys.version_info[:2]
@@ -29,12 +31,13 @@ def iterator_by_iter(obj: Any) -> Any:
 
 
 def iterator_by_getitem(obj: Any) -> Any:
-    return items_until_index_error(obj)
+    return items_until_index_error(obj, 0)
 
 
-def items_until_index_error(obj: Any) -> Any:
-    index = 0
+def items_until_index_error(obj: Any, index: Any) -> Any:
     while True:
+        if index == sys.maxsize:
+            raise OverflowError("iter index too large")
         try:
             value = obj[index]
         except (IndexError, StopIteration):
@@ -93,7 +96,10 @@ def length_hint(obj: Any, default: Any) -> Any:
     hint = find(cls, "__length_hint__")
     if hint is ABSENT:
         return default
-    result = bind(hint, obj, cls)()
+    try:
+        result = bind(hint, obj, cls)()
+    except TypeError:
+        return default
     if result is NotImplemented:
         return default
     if not isinstance(result, int):
@@ -105,8 +111,8 @@ def length_hint(obj: Any, default: Any) -> Any:
     return result
 
 
-def make_from_elements(make: Any, iterable: Any) -> Any:
-    return created(make(elements_of(iter(iterable))))
+def make_from_elements(make: Any, iterable: Any, *rest: Any) -> Any:
+    return created(make(elements_of(iter(iterable)), *rest))
 
 
 def make_from_list(make: Any, iterable: Any, *rest: Any, **kwargs: Any) -> Any:
@@ -119,6 +125,19 @@ def fill_from_list(method: Any, receiver: Any, *iterables: Any) -> Any:
 
 def fill_from_elements(method: Any, receiver: Any, *iterables: Any) -> Any:
     return method(receiver, *[elements_of(iter(iterable)) for iterable in iterables])
+
+
+def fill_from_common(method: Any, receiver: Any, *iterables: Any) -> Any:
+    """`set.intersection` and its like: C takes no more once it has found every element."""
+    kept = receiver
+    for iterable in iterables:
+        members, kept = kept, set()
+        for value in iterable:
+            if value in members:
+                native(set.add, kept, value)
+                if len(kept) == len(members):
+                    break
+    return method(receiver, kept)
 
 
 def is_disjoint(members: Any, iterable: Any) -> Any:
@@ -180,7 +199,40 @@ def count_elements(counts: Any, iterable: Any) -> None:
 
 
 def store_slice(target: Any, key: Any, iterable: Any) -> Any:
-    target[key] = list_of(iterable)
+    target[key] = taken(iterable)  # which asks for no length
+
+
+def name_or_global(names: Any, name: Any, globals_: Any, builtins: Any) -> Any:
+    """A name of a class body or of `exec`, whose mapping says in Python what it holds."""
+    try:
+        return names[name]
+    except KeyError:
+        pass
+    return global_name(globals_, builtins, name)
+
+
+def name_or_cell(names: Any, name: Any, cell: Any) -> Any:
+    try:
+        return names[name]
+    except KeyError:
+        pass
+    try:
+        return cell.cell_contents
+    except ValueError:
+        pass
+    raise NameError(_UNBOUND_FREE.format(name), name=name)
+
+
+_UNBOUND_FREE = (
+    "cannot access free variable {!r} where it is not associated with a value in enclosing scope"
+)
+
+
+def setup_annotations(names: Any) -> None:
+    try:
+        names["__annotations__"]
+    except KeyError:
+        names["__annotations__"] = {}
 
 
 def delete_name(names: Any, name: Any) -> Any:
@@ -196,7 +248,7 @@ def pairs_of(iterable: Any) -> Any:
     pairs = []
     position = 0
     for pair in iterable:
-        parts = list_of(pair)
+        parts = taken(pair)
         if len(parts) != 2:
             raise ValueError(
                 f"dictionary update sequence element #{position} has length {len(parts)}; "
@@ -225,7 +277,7 @@ def dict_update_from(store: Any, receiver: Any, source: Any, kwargs: Any) -> Non
     else:
         position = 0
         for pair in source:
-            parts = list_of(pair)
+            parts = taken(pair)
             if len(parts) != 2:
                 raise ValueError(
                     f"dictionary update sequence element #{position} has length {len(parts)}; "
@@ -387,6 +439,7 @@ def sort_in_place(values: Any, key: Any, reverse: Any) -> None:
     """`list.sort`: the list is empty meanwhile, so that a key or a comparison cannot change it."""
     items = native(list, values)
     native(list.clear, values)
+    sorts(values, True)
     try:
         keys = items if key is None else [key(value) for value in items]
         order = native(list, native(range, native(len, items)))
@@ -397,7 +450,7 @@ def sort_in_place(values: Any, key: Any, reverse: Any) -> None:
             order.reverse()
         items = [items[index] for index in order]
     finally:
-        changed = native(len, values) > 0
+        changed = sorts(values, False) or native(len, values) > 0
         native(list.__setitem__, values, slice(None), items)
     if changed:
         raise ValueError("list modified during sort")
@@ -454,8 +507,17 @@ def merge_sorted(order: Any, keys: Any) -> Any:
     return merged
 
 
-def join_of(separator: Any, iterable: Any) -> Any:
-    return separator.join(list_of(iterable))
+def join_of(join: Any, separator: Any, iterable: Any) -> Any:
+    return join(separator, taken(iterable))
+
+
+def join_bytes(join: Any, separator: Any, iterable: Any) -> Any:
+    """`bytearray.join`, which lets nobody resize it meanwhile."""
+    view = native(memoryview, separator)
+    try:
+        return join(separator, taken(iterable))
+    finally:
+        view.release()
 
 
 def unpack_list(iterable: Any, count: Any) -> Any:

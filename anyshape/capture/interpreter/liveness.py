@@ -34,13 +34,17 @@ _OBSERVERS = frozenset(
 def live_at(frame: Frame) -> int:
     """The slots of a frame that will still be read, as bits; worked out once for each code.
 
-    A call that is under way stands before ``frame.index``, and may still raise into its handler.
+    The instruction in front of ``frame.index`` may be under way, as one that calls `__bool__` or
+    `__next__`: where it goes on is not decided yet, and it may still raise into its handler.
     """
     code = frame.code
     if code.live is None:
         code.live = live_slots(code)
-    row = code.handled_by[frame.index - 1] if frame.index else None
-    return code.live[frame.index] | (code.live[row.target] if row is not None else 0)
+    live = code.live[frame.index]
+    if frame.index:
+        for following in _following(code, frame.index - 1, len(code.instructions)):
+            live |= code.live[following]
+    return live
 
 
 def is_live(live: int, slot: int, value: Any) -> bool:
@@ -59,7 +63,11 @@ def is_missed(value: Any) -> bool:
 
 def is_finalized(value: Any) -> bool:
     """Whether the class of the value has a `__del__` of the program's."""
-    kind = type(value)
+    return has_finalizer(type(value))
+
+
+def has_finalizer(kind: type) -> bool:
+    """Whether a class has a `__del__` of the program's."""
     return _is_of_the_program(kind) and any(
         type(vars(base).get("__del__")) is FunctionType for base in kind.__mro__
     )

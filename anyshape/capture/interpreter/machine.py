@@ -16,6 +16,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, Modul
 from typing import Any, NoReturn
 
 from anyshape.capture.heap import native_calls
+from anyshape.capture.heap.iterators import held_elsewhere
 from anyshape.capture.heap.shadow_heap import Heap
 from anyshape.capture.heap.values import NULL, PROXIES, Break, Call, InterpreterBug, ProxyLeak
 from anyshape.capture.interpreter import (
@@ -28,6 +29,7 @@ from anyshape.capture.interpreter.continuations import ROOT, Finished
 from anyshape.capture.interpreter.domain import Domain, Mark
 from anyshape.capture.interpreter.frame import Code, Frame, decode
 from anyshape.capture.interpreter.opcodes import OPCODE_HANDLERS, PREPARE
+from anyshape.interrupts import is_interrupt
 
 _METHOD_DESCRIPTOR = type(list.append)
 _WRAPPER_DESCRIPTOR = type(object.__init__)
@@ -58,6 +60,7 @@ class Machine:
 
     __slots__ = (
         "class_attributes",
+        "classes",
         "codes",
         "domain",
         "escaped",
@@ -80,7 +83,8 @@ class Machine:
         self.frame: Frame | None = None
         self.fresh_raise = True
         self.escaped: BaseException | None = None
-        self.class_attributes: dict[type, dict[str, Any]] = {}
+        self.class_attributes: dict[int, dict[str, Any]] = {}
+        self.classes: list[type] = []
 
     # ---- running ---------------------------------------------------------------------------------
     def run(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -90,7 +94,7 @@ class Machine:
         result = self.settle(self.call(fn, args, kwargs))
         if type(result) is not Frame:
             return result
-        self.class_attributes = {}
+        self.class_changed()
         return self.run_frame(result, ROOT)
 
     def run_frame(self, frame: Frame, root: Any) -> Any:
@@ -100,13 +104,13 @@ class Machine:
         outer = self.frame
         self.begin(frame, root)
         try:
-            return self.resume()
-        except Break:
-            if (
-                outer is not None
-            ):  # native code lies between: the break is the outer frame's native call
+            result = self.resume()
+        except BaseException:
+            if outer is not None:  # native code lies between: a break is its call
                 self.frame = outer
             raise
+        self.frame = outer
+        return result
 
     def begin(self, frame: Frame, root: Any = ROOT) -> None:
         """Make `frame` the current frame; what becomes of its result is said by `root`."""
@@ -125,7 +129,7 @@ class Machine:
     def go_on_from(self, frame: Frame) -> None:
         """Leave the frames as they are and go on from others."""
         self.frame = frame
-        self.class_attributes = {}
+        self.class_changed()
 
     def resume(self) -> Any:
         """Go on from `self.frame` until its root returns. After a `Break`: see `step`."""
@@ -133,6 +137,7 @@ class Machine:
             try:
                 self.execute(self.current())
             except Finished as finished:
+                self.frame = None
                 return finished.value
             except Break:
                 self.current().index -= 1
@@ -144,11 +149,14 @@ class Machine:
                 raise
             except BaseException as error:
                 raised = error
+                if self.recording and is_interrupt(error):
+                    raise
                 if self.recording and exception_origin.is_ours(error):
                     raise InterpreterBug(f"{type(error).__name__}: {error}") from error
-            if unwinding.unwind(self, raised) is None:
-                assert self.escaped is not None
-                unwinding.leave(self.escaped)
+            left = unwinding.unwind(self, raised) is None
+            del raised  # it dies when the program drops it
+            if left:
+                self._leave()
 
     def execute(self, frame: Frame) -> NoReturn:
         """Instruction after instruction, until one of them raises."""
@@ -180,9 +188,21 @@ class Machine:
             raise
         except BaseException as error:
             raised = error
-        if unwinding.unwind(self, raised) is None:
-            assert self.escaped is not None
-            unwinding.leave(self.escaped)
+        left = unwinding.unwind(self, raised) is None
+        del raised
+        if left:
+            self._leave()
+
+    def _leave(self) -> NoReturn:
+        """Raise what has escaped; a recording machine says afterwards what that was."""
+        escaped = self.escaped
+        assert escaped is not None
+        if not self.recording:
+            self.escaped = None
+        try:
+            unwinding.leave(escaped)
+        finally:
+            del escaped  # the exception holds this frame
 
     # ---- code ------------------------------------------------------------------------------------
     def decoded(self, code: CodeType) -> Code:
@@ -280,6 +300,8 @@ class Machine:
             domain = self.domain
             answer = domain.python_call(fn, args, kwargs)
             if answer is not NotImplemented:
+                if not self.recording:
+                    self.class_changed()  # by what was called natively, maybe
                 return answer
             plain = type(fn.__globals__) is dict  # another may have a `__missing__`
             if code.unsupported is not None or not plain or domain.is_opaque(fn):
@@ -303,7 +325,11 @@ class Machine:
         """Call what is not interpreted; a recording machine first sees to outside containers."""
         if self.recording:
             return native_calls.native(self.heap, fn, args, kwargs)
-        return self.domain.call_native(fn, args, kwargs)
+        self.class_changed()  # nothing here holds a class while the program may see it die
+        try:
+            return self.domain.call_native(fn, args, kwargs)
+        finally:
+            self.class_changed()  # by what was called, maybe
 
     def instantiate(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a class: the metaclass's `__call__`, or `__new__` and `__init__`."""
@@ -315,12 +341,15 @@ class Machine:
         none. Cached for one run.
         """
         try:
-            return self.class_attributes[cls][name]
+            return self.class_attributes[id(cls)][name]
         except KeyError:
             return self._lookup(cls, name)
 
     def _lookup(self, cls: type, name: str) -> Any:
-        known = self.class_attributes.setdefault(cls, {})
+        known = self.class_attributes.get(id(cls))
+        if known is None:  # by `id`: its metaclass may have a `__hash__`, or none
+            known = self.class_attributes[id(cls)] = {}
+            self.classes.append(cls)
         value: Any = NULL
         for base in type.__dict__["__mro__"].__get__(cls) or (cls, object):
             namespace = type.__dict__["__dict__"].__get__(base) or {}
@@ -339,6 +368,7 @@ class Machine:
     def class_changed(self) -> None:
         """Forget what is known of classes: one was written to."""
         self.class_attributes.clear()
+        self.classes.clear()
 
     # ---- forks -----------------------------------------------------------------------------------
     def frames(self) -> Iterator[Frame]:
@@ -350,15 +380,20 @@ class Machine:
 
     def checkpoint(self) -> Mark:
         """Remember heap and frames as they are now; from here on the heap keeps an undo journal."""
-        memo = self.domain.outside_iterators()
         assert self.frame is not None
-        saved = tuple((frame, frame.copy(memo)) for frame in self.frames())
-        return Mark(self.frame, saved, self.heap.checkpoint())
+        frames = list(self.frames())
+        held = held_elsewhere(
+            [(*frame.locals, *frame.stack) for frame in frames], self.heap.created
+        )
+        uncopied = self.domain.outside_iterators() | {id(i): (i, i) for i in held}
+        memo = dict(uncopied)
+        saved = tuple((frame, frame.copy(memo)) for frame in frames)
+        return Mark(self.frame, saved, self.heap.checkpoint(held), uncopied)
 
     def rollback(self, mark: Mark) -> None:
         """Put heap and frames back to `mark`; the mark stays good."""
         self.heap.rollback(mark.journal)
-        memo = self.domain.outside_iterators()
+        memo = dict(mark.uncopied)
         for frame, saved in mark.frames:
             frame.restore(saved.copy(memo))
         self.frame = mark.frame

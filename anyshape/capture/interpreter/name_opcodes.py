@@ -5,13 +5,13 @@ from __future__ import annotations
 from types import CellType
 from typing import Any
 
-from anyshape.capture.heap.values import NULL, contents
-from anyshape.capture.interpreter import iteration_polyfills, protocol
+from anyshape.capture.heap.values import NULL, Call, contents
+from anyshape.capture.interpreter import attributes, iteration_polyfills, protocol
 from anyshape.capture.interpreter.continuations import DISCARD
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.generators import Generator
-from anyshape.capture.interpreter.opcode_results import also, drop, enter, release
+from anyshape.capture.interpreter.opcode_results import also, drop, enter, push, release
 
 UNBOUND = "cannot access local variable {!r} where it is not associated with a value"
 UNBOUND_FREE = (
@@ -140,9 +140,16 @@ def delete_global(machine: Interpreter, frame: Frame, arg: str) -> None:
     protocol.store_item(machine, frame.globals, arg, NULL)
 
 
-def _from_names(machine: Interpreter, frame: Frame, name: str) -> Any:
-    names = frame.names
-    if machine.recording and type(names) is dict:
+def _is_mapping(machine: Interpreter, names: Any) -> bool:
+    """Whether Python code says what these names are."""
+    kind = type(names)
+    if kind is dict:
+        return False
+    return any(attributes.is_python(machine, kind, n) for n in ("__getitem__", "__missing__"))
+
+
+def _from_names(machine: Interpreter, names: Any, name: str) -> Any:
+    if machine.recording and isinstance(names, dict):
         return machine.heap.item_or_null(names, name)
     try:
         return names[name]
@@ -150,9 +157,30 @@ def _from_names(machine: Interpreter, frame: Frame, name: str) -> Any:
         return NULL
 
 
-def load_name(machine: Interpreter, frame: Frame, arg: str) -> None:
-    value = _from_names(machine, frame, arg)
-    frame.stack.append(read_global(machine, frame, arg) if value is NULL else value)
+def _name_or_global(
+    machine: Interpreter, frame: Frame, names: Any, name: str, pops: int
+) -> Frame | None:
+    if _is_mapping(machine, names):
+        args = (names, name, frame.globals, frame.builtins)
+        return push(machine, frame, pops, Call(iteration_polyfills.name_or_global, args))
+    value = _from_names(machine, names, name)
+    found = read_global(machine, frame, name) if value is NULL else value
+    return push(machine, frame, pops, found)
+
+
+def _name_or_cell(
+    machine: Interpreter, frame: Frame, names: Any, slot: int, pops: int
+) -> Frame | None:
+    name = frame.code.local_names[slot]
+    if _is_mapping(machine, names):
+        args = (names, name, frame.locals[slot])
+        return push(machine, frame, pops, Call(iteration_polyfills.name_or_cell, args))
+    value = _from_names(machine, names, name)
+    return push(machine, frame, pops, read_cell(machine, frame, slot) if value is NULL else value)
+
+
+def load_name(machine: Interpreter, frame: Frame, arg: str) -> Frame | None:
+    return _name_or_global(machine, frame, frame.names, arg, 0)
 
 
 def store_name(machine: Interpreter, frame: Frame, arg: str) -> Frame | None:
@@ -164,32 +192,22 @@ def delete_name(machine: Interpreter, frame: Frame, arg: str) -> Frame | None:
     return enter(machine, frame, also(result, DISCARD))
 
 
-def load_classderef(machine: Interpreter, frame: Frame, arg: int) -> None:
-    value = _from_names(machine, frame, frame.code.local_names[arg])
-    frame.stack.append(read_cell(machine, frame, arg) if value is NULL else value)
+def load_classderef(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
+    return _name_or_cell(machine, frame, frame.names, arg, 0)
 
 
 def load_locals(machine: Interpreter, frame: Frame, arg: Any) -> None:
     frame.stack.append(frame.names)
 
 
-def _from_mapping(frame: Frame, name: str) -> Any:
-    try:
-        return frame.stack[-1][name]
-    except KeyError:
-        return NULL
+def load_from_dict_or_globals(machine: Interpreter, frame: Frame, arg: str) -> Frame | None:
+    return _name_or_global(machine, frame, frame.stack[-1], arg, 1)
 
 
-def load_from_dict_or_globals(machine: Interpreter, frame: Frame, arg: str) -> None:
-    value = _from_mapping(frame, arg)
-    frame.stack[-1] = read_global(machine, frame, arg) if value is NULL else value
+def load_from_dict_or_deref(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
+    return _name_or_cell(machine, frame, frame.stack[-1], arg, 1)
 
 
-def load_from_dict_or_deref(machine: Interpreter, frame: Frame, arg: int) -> None:
-    value = _from_mapping(frame, frame.code.local_names[arg])
-    frame.stack[-1] = read_cell(machine, frame, arg) if value is NULL else value
-
-
-def setup_annotations(machine: Interpreter, frame: Frame, arg: Any) -> None:
-    if "__annotations__" not in frame.names:
-        protocol.store_item(machine, frame.names, "__annotations__", {})
+def setup_annotations(machine: Interpreter, frame: Frame, arg: Any) -> Frame | None:
+    made = machine.call(iteration_polyfills.setup_annotations, (frame.names,))
+    return enter(machine, frame, also(made, DISCARD))

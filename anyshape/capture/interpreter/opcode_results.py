@@ -15,9 +15,9 @@ from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.generators import DROPPED, Generator
 
-SHALLOW = 500  # no limit is asked for above
+SHALLOW = 50  # no limit is asked for above
 
-# Who holds a generator from outside that the program is about to let go: the place, two tables of
+# Who holds a generator from outside that the program is about to let go: the list, two tables of
 # the capture, its arguments, and whoever asks.
 LAST_HOLDERS = 6
 
@@ -95,13 +95,13 @@ def again(machine: Interpreter, frame: Frame, result: Any) -> Frame:
     return frame
 
 
-def release(machine: Interpreter, frame: Frame, place: list[Any], index: int) -> Frame | None:
-    """Empty a place that holds a generator. CPython closes one that nobody holds any more at once:
-    the frame to enter, in which its `finally` blocks run."""
-    value: Generator = place[index]
+def release(machine: Interpreter, frame: Frame, values: list[Any], index: int) -> Frame | None:
+    """Empty an element that holds a generator. CPython closes one that nobody holds any more at
+    once: the frame to enter, in which its `finally` blocks run."""
+    value: Generator = values[index]
     if value.is_left_open and getrefcount(value) <= LAST_HOLDERS:
         machine.domain.will_drop(value)
-    place[index] = NULL
+    values[index] = NULL
     if value.is_dropped():
         return enter(machine, frame, also(value.throwing(GeneratorExit(), DROPPED), DISCARD))
     return None
@@ -110,13 +110,13 @@ def release(machine: Interpreter, frame: Frame, place: list[Any], index: int) ->
 def released(machine: Interpreter, frame: Frame, kept: int) -> Frame | None:
     """As `release`, for what a frame that is about to end holds but for the topmost `kept` of its
     stack: the first that must be closed."""
-    for place, count in (
+    for values, count in (
         (frame.stack, len(frame.stack) - kept),
         (frame.locals, frame.code.local_count),
     ):
         for index in range(count):
-            if type(place[index]) is Generator:
-                closer = release(machine, frame, place, index)
+            if type(values[index]) is Generator:
+                closer = release(machine, frame, values, index)
                 if closer is not None:
                     return closer
     return None

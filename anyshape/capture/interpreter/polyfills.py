@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import operator
 import sys
+import warnings
 from collections import deque
 from typing import Any
 
@@ -31,11 +32,31 @@ def raise_it(error: Any) -> Any:
     raise error
 
 
+def raise_from(box: Any) -> Any:
+    """Raises what lies in a box, and leaves it empty: the frames of whoever was called hold those
+    that called them, and these the box."""
+    raise box.pop()
+
+
 def close_and_raise(delegate: Any, error: Any) -> Any:
-    close = getattr(delegate, "close", None)
+    try:
+        close = getattr(delegate, "close", None)
+    except BaseException as failed:
+        unraisable(failed, delegate)
+        close = None
     if close is not None:
         close()
     raise error
+
+
+def unraisable(error: Any, owner: Any) -> None:
+    """An exception that nobody can be given."""
+    told = (type(error), error, error.__traceback__, None, owner)
+    sys.unraisablehook(native(sys.UnraisableHookArgs, told))
+
+
+def send_to(delegate: Any, value: Any) -> Any:
+    return delegate.send(value)
 
 
 def throw_into(delegate: Any, error: Any) -> Any:
@@ -75,6 +96,10 @@ def getattr_or_default(obj: Any, name: Any, default: Any) -> Any:
         return getattr(obj, name)
     except AttributeError:
         return default
+
+
+def attribute_of_result(fn: Any, args: Any, name: Any) -> Any:
+    return getattr(fn(*args), name)
 
 
 def has_attribute(obj: Any, name: Any) -> Any:
@@ -225,11 +250,15 @@ def sequence_compare(a: Any, b: Any, sign: Any) -> Any:
     index = 0
     while index < native(len, a) and index < native(len, b):
         x, y = native(operator.getitem, a, index), native(operator.getitem, b, index)
+        if not (x is y or x == y):
+            break
         index += 1
-        if x is y or x == y:
-            continue
-        return sign == "!=" if equality else _ORDERINGS[sign](x, y)
-    return _ORDERINGS[sign](native(len, a), native(len, b))
+    if index >= native(len, a) or index >= native(len, b):
+        return _ORDERINGS[sign](native(len, a), native(len, b))
+    if equality:
+        return sign == "!="
+    x, y = native(operator.getitem, a, index), native(operator.getitem, b, index)
+    return _ORDERINGS[sign](x, y)
 
 
 _ORDERINGS = {
@@ -382,15 +411,48 @@ def bytes_by_index(make: Any, value: Any) -> Any:
 
 
 def index_by_method(value: Any) -> Any:
-    return asked(value, "__index__", int, "__index__ returned non-int (type {})")
+    result = asked(value, "__index__", int, "__index__ returned non-int (type {})")
+    warn_of_subclass(result, "__index__", int)
+    return result if type(result) is int else native(int, result)
 
 
 def int_by_method(make: Any, value: Any, method: Any) -> Any:
     cls = type(value)
+    if method == "__trunc__":
+        return make(truncated(value))
     result = bind(find(cls, method), value, cls)()
     if not isinstance(result, int):
         raise TypeError(f"{method} returned non-int (type {type(result).__name__})")
+    warn_of_subclass(result, method, int)
     return make(result)
+
+
+def truncated(value: Any) -> Any:
+    cls = type(value)
+    warn("The delegation of int() to __trunc__ is deprecated.")
+    result = bind(find(cls, "__trunc__"), value, cls)()
+    if isinstance(result, int):
+        return result
+    kind = type(result)
+    if find(kind, "__index__") is ABSENT:
+        raise TypeError(f"__trunc__ returned non-Integral (type {kind.__name__})")
+    return operator.index(result)
+
+
+def warn_of_subclass(result: Any, method: Any, kind: Any) -> None:
+    """C's own warning of a number of a subclass."""
+    if type(result) is not kind:
+        shown = type(result).__name__
+        word = kind.__name__
+        warn(
+            f"{method} returned non-{word} (type {shown}).  The ability to return an instance of "
+            f"a strict subclass of {word} is deprecated, and may not be supported in a future "
+            "version of Python."
+        )
+
+
+def warn(text: Any) -> None:
+    warnings.warn(text, DeprecationWarning, stacklevel=1)
 
 
 def float_by_method(make: Any, value: Any, method: Any) -> Any:
@@ -400,6 +462,8 @@ def float_by_method(make: Any, value: Any, method: Any) -> Any:
         raise TypeError(
             f"{cls.__name__}.__float__ returned non-float (type {type(result).__name__})"
         )
+    if method == "__float__":
+        warn_of_subclass(result, f"{cls.__name__}.__float__", float)
     return make(result)
 
 
@@ -418,7 +482,7 @@ def convert_and_format(conversion: Any, value: Any, spec: Any) -> Any:
     return native(format, text, spec) if spec else text
 
 
-def raise_from(error: Any, cause: Any) -> Any:
+def raise_with(error: Any, cause: Any) -> Any:
     made = error()
     raise made from cause
 

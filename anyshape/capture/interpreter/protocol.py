@@ -138,7 +138,8 @@ def _proxy_binary(machine: Interpreter, op: Operator, a: Any, b: Any) -> Any:
         return Call(polyfills.proxy_right, (a, b, names, sign))
     if _decides(machine, b, op.reflected):
         return Call(polyfills.proxy_left, (a, b, op.reflected, sign))
-    if left in (str, list, tuple) and op.sign == "%" or (left in (list, tuple) and op.sign == "+"):
+    added = left in (list, tuple) and op.sign == "+" and type(b) is not SizeValue
+    if left in (str, list, tuple) and op.sign == "%" or added:
         return machine.native(op.function, (a, b), {})
     if op.sign == "+" and size_texts.are_texts(a, b):
         return size_texts.joined((a, b))
@@ -417,7 +418,7 @@ def _class_item(machine: Interpreter, cls: Any, key: Any) -> Any:
     if cls is type:
         return GenericAlias(type, key)
     attribute = machine.lookup(cls, "__class_getitem__")
-    if attribute is NULL:
+    if attribute is NULL or attribute is None:
         raise TypeError(f"type {cls.__name__!r} is not subscriptable")
     bound = descriptor_get(machine, attribute, NULL, cls, "__class_getitem__")
     return Call(bound, (key,))
@@ -434,9 +435,9 @@ def store_item(machine: Interpreter, obj: Any, key: Any, value: Any) -> Any:
         return (
             machine.domain.delitem(obj, key) if delete else machine.domain.setitem(obj, key, value)
         )
-    if attribute is NULL:
-        what = "deletion" if delete else "assignment"
-        raise TypeError(f"{cls.__name__!r} object {_DOES_NOT[delete]} item {what}")
+    if attribute is NULL:  # C's own refusal, whose text depends on the kind of class
+        shown = 0 if is_python(machine, type(key), "__index__") else key
+        return operator.delitem(obj, shown) if delete else operator.setitem(obj, shown, None)
     if in_python:
         return call_bound(machine, attribute, obj, (key,) if delete else (key, value), None)
     fills = type(key) is slice and isinstance(obj, (list, bytearray))
@@ -448,9 +449,6 @@ def store_item(machine: Interpreter, obj: Any, key: Any, value: Any) -> Any:
     if delete:
         return operator.delitem(obj, key)
     return operator.setitem(obj, key, value)
-
-
-_DOES_NOT = {False: "does not support", True: "doesn't support"}
 
 
 # ---- iteration -----------------------------------------------------------------------------------
@@ -501,6 +499,8 @@ def text(machine: Interpreter, kind: str, value: Any) -> Any:
     cls = type(value)
     if cls is str and kind == "str":
         return value
+    if cls is Generator:
+        return repr(value)
     if cls in PROXIES or size_texts.is_shown_later(machine, value):
         return machine.domain.unary(kind, value)
     method = f"__{kind}__"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from anyshape.capture.heap.nested_containers import values_of
 from anyshape.capture.heap.values import Formed, OpaqueValue, ScalarValue, SizeValue, TextValue
 from anyshape.capture.interpreter.domain import Interpreter
 
@@ -62,7 +63,7 @@ def is_shown(machine: Interpreter, value: Any, outer: tuple[Any, ...] = ()) -> b
         plain = all(type(key) in PLAIN for key in value)
         return plain and all(is_shown(machine, item, outer) for item in value.values())
     if kind is list or (isinstance(value, tuple) and kind.__repr__ is tuple.__repr__):
-        return all(is_shown(machine, item, outer) for item in value)
+        return all(is_shown(machine, item, outer) for item in values_of(value))
     return kind.__module__ == "torch" and isinstance(value, tuple)  # a size without symbols
 
 
@@ -74,6 +75,6 @@ def numbers_in(value: Any) -> Iterator[Any]:
         if type(found) in (SizeValue, ScalarValue) or is_text(found):
             yield found
         elif isinstance(found, (tuple, list, dict)):
-            inside = [*(dict.values(found) if isinstance(found, dict) else found)]
+            inside = list(values_of(found))
             pending += [item for item in inside if id(item) not in seen]
             seen.update(map(id, inside))

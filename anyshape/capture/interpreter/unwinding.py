@@ -2,8 +2,8 @@
 
 In: an exception that a handler of the loop raised in `machine.frame`. Out: the frame that goes on
 with it, or None at the root. A traceback entry needs a real frame object: each code object has one
-dummy frame, made by running its code with the first instruction replaced by a raise, so that file,
-function, line and columns are the user's own.
+dummy frame for each instruction that has raised, made by running its code with a raise there and
+nothing before, so that file, function, line and columns are the user's own.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import threading
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any, NoReturn
 
+from anyshape.capture.interpreter import calls_of_the_program
 from anyshape.capture.interpreter.continuations import Root
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Code, Frame
@@ -46,6 +47,7 @@ def unwind(machine: Interpreter, error: BaseException) -> Frame | None:
             frame.index = row.target
             machine.frame = frame
             return _closing(machine, frame, held) if machine.recording else frame
+        _show_exit(error, frame)
         if frame.generator is not None:
             error = frame.generator.failed(error)
         continuation = frame.continuation
@@ -110,11 +112,14 @@ def _set_context(error: BaseException, handled: BaseException | None) -> None:
 
 def _program_part(traceback: TracebackType | None) -> TracebackType | None:
     """A traceback without the interpreter's own native frames at its outer end."""
-    while traceback is not None and traceback.tb_frame.f_globals.get("__name__", "").startswith(
-        _OURS
-    ):
+    while traceback is not None and _is_ours(traceback.tb_frame):
         traceback = traceback.tb_next
     return traceback
+
+
+def _is_ours(frame: FrameType) -> bool:
+    name = frame.f_globals.get("__name__", "")
+    return name.startswith(_OURS) or frame.f_code.co_name == calls_of_the_program.NAME
 
 
 def _add_traceback(error: BaseException, frame: Frame) -> None:
@@ -123,40 +128,57 @@ def _add_traceback(error: BaseException, frame: Frame) -> None:
         return
     index = frame.index - 1
     line = code.lines[index]
-    real = code.dummy_frame or _dummy_frame(code, frame.globals)
+    real = code.dummy_frames.get(index) or _dummy_frame(code, frame.globals, index)
     error.__traceback__ = TracebackType(error.__traceback__, real, code.offsets[index], line or -1)
 
 
-def _dummy_frame(code: Code, globals_: dict[str, Any]) -> FrameType:
+def _show_exit(error: BaseException, frame: Frame) -> None:
+    """A frame object that its code has left says where that was, be it behind what raised."""
+    code, index, traceback = frame.code, frame.index - 1, error.__traceback__
+    name, arg = code.opcodes[index]
+    if name == "RERAISE" and arg:  # as where it was raised again first
+        index = frame.stack[-1 - arg]
+    if code.hidden or traceback is None or traceback.tb_lasti == code.offsets[index]:
+        return
+    if not any(dummy is traceback.tb_frame for dummy in code.dummy_frames.values()):
+        return
+    left = code.dummy_frames.get(index) or _dummy_frame(code, frame.globals, index)
+    error.__traceback__ = TracebackType(
+        traceback.tb_next, left, traceback.tb_lasti, traceback.tb_lineno
+    )
+
+
+def _dummy_frame(code: Code, globals_: dict[str, Any], index: int) -> FrameType:
     """Made in a thread of its own: a frame keeps its callers, and all that they hold, alive."""
-    maker = threading.Thread(target=_make_dummy_frame, args=(code, globals_))
+    maker = threading.Thread(target=_make_dummy_frame, args=(code, globals_, index))
     maker.start()
     maker.join()
-    assert code.dummy_frame is not None
-    return code.dummy_frame
+    return code.dummy_frames[index]
 
 
-def _make_dummy_frame(code: Code, globals_: dict[str, Any]) -> None:
-    stub = FunctionType(_raising(code.code), globals_)
+def _make_dummy_frame(code: Code, globals_: dict[str, Any], index: int) -> None:
+    stub = FunctionType(_raising(code.code, code.offsets[index]), globals_)
     try:
         stub()
     except AssertionError as error:
         assert error.__traceback__ is not None and error.__traceback__.tb_next is not None
-        code.dummy_frame = error.__traceback__.tb_next.tb_frame
+        code.dummy_frames[index] = error.__traceback__.tb_next.tb_frame
 
 
-_STUB = bytes(
-    [dis.opmap["RESUME"], 0, dis.opmap["LOAD_ASSERTION_ERROR"], 0, dis.opmap["RAISE_VARARGS"], 1]
-)
+_BEGIN = bytes([dis.opmap["RESUME"], 0])
+_RAISE = bytes([dis.opmap["LOAD_ASSERTION_ERROR"], 0, dis.opmap["RAISE_VARARGS"], 1])
+_NOTHING = bytes([dis.opmap["NOP"], 0])
 
 
-def _raising(code: CodeType) -> CodeType:
-    """`code` without parameters and with a body that raises at once; as long as the original, whose
-    line table it keeps.
+def _raising(code: CodeType, offset: int) -> CodeType:
+    """`code` without parameters and with a body that raises at once, at this offset if what comes
+    before the raise fits there; as long as the original, whose line table it keeps.
     """
-    filler = bytes([dis.opmap["NOP"], 0]) * max(0, (len(code.co_code) - len(_STUB)) // 2)
+    before = max(0, (offset - len(_BEGIN)) // 2 - 1)
+    body = _BEGIN + before * _NOTHING + _RAISE
+    body += max(0, (len(code.co_code) - len(body)) // 2) * _NOTHING
     return code.replace(
-        co_code=_STUB + filler,
+        co_code=body,
         co_argcount=0,
         co_posonlyargcount=0,
         co_kwonlyargcount=0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import FrameType
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
@@ -14,10 +15,12 @@ from anyshape.capture.interpreter import (
     size_texts,
 )
 from anyshape.capture.interpreter.attributes import BOUND
+from anyshape.capture.interpreter.continuations import AttributeOf
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame
+from anyshape.capture.interpreter.frame_views import FrameView
 from anyshape.capture.interpreter.generators import Generator
-from anyshape.capture.interpreter.opcode_results import again, drop, push, release
+from anyshape.capture.interpreter.opcode_results import again, drop, push, push_by, release
 
 
 # ---- the stack -----------------------------------------------------------------------------------
@@ -53,7 +56,13 @@ def nothing(machine: Interpreter, frame: Frame, arg: Any) -> None:
 
 # ---- attributes and items ------------------------------------------------------------------------
 def load_attr(machine: Interpreter, frame: Frame, arg: str) -> Frame | None:
-    return push(machine, frame, 1, attributes.load_attr(machine, frame.stack[-1], arg))
+    owner = frame.stack[-1]
+    found = attributes.load_attr(machine, owner, arg)
+    kind = type(found)
+    if kind is Call or kind is Frame:
+        return push_by(machine, frame, 1, found, AttributeOf(owner, arg))
+    frame.stack[-1] = found
+    return None
 
 
 def load_method(machine: Interpreter, frame: Frame, arg: str) -> Frame | None:
@@ -62,9 +71,14 @@ def load_method(machine: Interpreter, frame: Frame, arg: str) -> Frame | None:
     if type(found) is BOUND:
         stack.insert(-1, found.function)
         return None
-    result = machine.settle(found)
+    owner, kind = stack[-1], type(found)
+    if kind is Call or kind is Frame:
+        found = machine.settle(found)
+        stack[-1] = NULL
+        return push_by(machine, frame, 0, found, AttributeOf(owner, arg))
     stack[-1] = NULL
-    return push(machine, frame, 0, result)
+    stack.append(found)
+    return None
 
 
 def load_attr_or_method(machine: Interpreter, frame: Frame, arg: tuple[str, bool]) -> Frame | None:
@@ -75,14 +89,15 @@ def load_attr_or_method(machine: Interpreter, frame: Frame, arg: tuple[str, bool
 def load_super_attr(
     machine: Interpreter, frame: Frame, arg: tuple[str, bool, bool]
 ) -> Frame | None:
-    """`super().name` in 3.12: global super, class and self are on the stack."""
-    name, method, _ = arg
+    """`super().name` in 3.12: global super, class and self are on the stack; one that is the
+    program's own `super` gets what the program hands it."""
+    name, method, handed = arg
     supertype, cls, receiver = frame.stack[-3:]
     if supertype is super and type(receiver) not in PROXIES:
         found = attributes.super_getattr(machine, super(cls, receiver), name)
     else:
-        obj = machine.settle(machine.call(supertype, (cls, receiver)))
-        found = attributes.load_attr(machine, obj, name)
+        args = (cls, receiver) if handed or supertype is super else ()
+        found = Call(polyfills.attribute_of_result, (supertype, args, name))
     result = machine.settle(found)
     del frame.stack[-3:]
     if method:
@@ -163,11 +178,18 @@ def is_op(machine: Interpreter, frame: Frame, arg: int) -> None:
     a, b = stack[-2:]
     if machine.recording and a is not b:
         _refuse_unread(a, b)
-    same = a is b or (machine.recording and machine.domain.is_one(a, b))
+    same = a is b or (machine.recording and machine.domain.is_one(a, b)) or _is_frame_of(a, b)
     del stack[-1]
     stack[-1] = same != bool(arg)
     if machine.recording and not same:
-        _told_apart(machine, a, b)
+        _note_identity(machine, a, b)
+
+
+def _is_frame_of(a: Any, b: Any) -> bool:
+    """Whether one is the program's own view of a frame, and the other a traceback's."""
+    if type(b) is FrameView:
+        a, b = b, a
+    return type(a) is FrameView and type(b) is FrameType and a.stands_for(b)
 
 
 def _refuse_unread(a: Any, b: Any) -> None:
@@ -178,7 +200,7 @@ def _refuse_unread(a: Any, b: Any) -> None:
         raise broken("changing-value", "is")
 
 
-def _told_apart(machine: Interpreter, a: Any, b: Any) -> None:
+def _note_identity(machine: Interpreter, a: Any, b: Any) -> None:
     """Two objects that are not one: that is relied on, unless their classes say so."""
     if type(a) is type(b) and type(a) not in protocol.PLAIN:
         machine.domain.identify(a)
@@ -224,7 +246,7 @@ def build_list(machine: Interpreter, frame: Frame, arg: int) -> None:
 
 
 def build_set(machine: Interpreter, frame: Frame, arg: int) -> None:
-    made = {protocol.plain_key(machine, item) for item in frame.stack[-arg:]} if arg else set()
+    made = set([protocol.plain_key(machine, item) for item in frame.stack[-arg:]] if arg else ())
     _take(frame, arg)
     _made(machine, frame, made)
 
@@ -346,15 +368,17 @@ def dict_merge(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
     target, source = frame.stack[-arg - 1], frame.stack[-1]
     if _is_python_mapping(machine, source):
         return again(machine, frame, Call(iteration_polyfills.dict_from_mapping, (source,)))
-    callee = shown_callable(frame.stack[-arg - 3])
+    callee = frame.stack[-arg - 3]
     if not isinstance(source, dict) and not hasattr(source, "keys"):
         raise TypeError(
-            f"{callee} argument after ** must be a mapping, not {type(source).__name__}"
+            f"{shown_callable(callee)} argument after ** must be a mapping, "
+            f"not {type(source).__name__}"
         )
     entries = machine.heap.mirror(source) if machine.recording else source
     for key in entries.keys():
         if key in target:
-            raise TypeError(f"{callee} got multiple values for keyword argument {key!r}")
+            shown = shown_callable(callee)
+            raise TypeError(f"{shown} got multiple values for keyword argument {key!r}")
     write_into(machine, dict.update, target, entries)
     frame.stack.pop()
     return None
@@ -411,7 +435,7 @@ def unpack_ex(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
     stack = frame.stack
     value = stack[-1]
     if protocol.needs_interpretation(machine, value) and type(value) not in PROXIES:
-        return again(machine, frame, Call(iteration_polyfills.list_of, (value,)))
+        return again(machine, frame, Call(iteration_polyfills.taken, (value,)))
     before, after = arg & 0xFF, arg >> 8
     complaint = f"cannot unpack non-iterable {type(value).__name__} object"
     values = list(_iterator(machine, value, complaint))

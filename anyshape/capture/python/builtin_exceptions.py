@@ -11,14 +11,15 @@ from types import FrameType
 from typing import Any
 
 from anyshape.capture.interpreter.domain import Interpreter
+from anyshape.capture.interpreter.frame import Code
 
 
 def _clear_frame(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`frame.clear()`: the stand-in has nothing to clear, unless its code runs."""
     frame = args[0] if args else None
-    if any(running.code.dummy_frame is frame for running in machine.frames()):
+    if any(_is_of(frame, running.code) for running in machine.frames()):
         raise RuntimeError("cannot clear an executing frame")
-    if any(code.dummy_frame is frame for code in machine.codes.values()):
+    if any(_is_of(frame, code) for code in machine.codes.values()):
         return None
     return machine.native(FrameType.clear, args, kwargs)
 
@@ -26,3 +27,7 @@ def _clear_frame(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, 
 EXCEPTION_BUILTINS: dict[Any, Callable[[Interpreter, tuple[Any, ...], dict[str, Any]], Any]] = {
     FrameType.clear: _clear_frame,
 }
+
+
+def _is_of(frame: Any, code: Code) -> bool:
+    return any(dummy is frame for dummy in code.dummy_frames.values())

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anyshape.capture.heap import purity
+from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import ABSENT, NULL, PROXIES, Break, Call
 from anyshape.capture.interpreter import (
     attributes,
@@ -35,7 +36,7 @@ _STORING = (list.extend, list.__init__, deque.extend, deque.extendleft)
 
 # ---- iteration -----------------------------------------------------------------------------------
 def _iter(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-    if len(args) == 2 and callable(args[0]):
+    if len(args) == 2 and callable(args[0]) and machine.recording:
         return Call(iteration_polyfills.calls_until, args)
     if len(args) == 1:
         return protocol.iterate(machine, args[0])
@@ -86,6 +87,15 @@ def _generator_throw(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     return generator.throwing(generators.thrown_exception(*what), RESUME)
 
 
+def _iterator_reduce(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    made, held, *rest = Generator.__reduce_ex__(*args)
+    return machine.heap.create((made, machine.heap.create(held), *rest))
+
+
+def _iterator_set(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    return Generator.__setstate__(*args)
+
+
 def _generator_close(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     generator = args[0]
     if generator.finished:
@@ -102,13 +112,18 @@ def _container(make: Any) -> Handler:
     needs = protocol.needs_interpretation if stores else protocol.must_be_taken_first
     polyfill = (
         iteration_polyfills.make_from_list
-        if make in (list, tuple)
+        if make in (list, tuple, bytes)
         else iteration_polyfills.make_from_elements
     )
 
+    itself = make in (tuple, frozenset)
+
     def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-        if len(args) == 1 and not kwargs and needs(machine, args[0]):
-            return Call(polyfill, (make, *args))
+        if len(args) == 1 and not kwargs:
+            if itself and type(args[0]) is make:
+                return args[0]
+            if needs(machine, args[0]):
+                return Call(polyfill, (make, *args))
         return machine.native(make, args, kwargs)
 
     return handler
@@ -152,6 +167,10 @@ _STEPWISE: dict[Any, tuple[Any, ...]] = {
     set.update: (iteration_polyfills.update_set,),
     set.difference_update: (iteration_polyfills.remove_from_set,),
     purity.COUNT_ELEMENTS: (iteration_polyfills.count_elements,),
+    **{
+        method: (iteration_polyfills.fill_from_common, method)
+        for method in (set.intersection, set.intersection_update, frozenset.intersection)
+    },
 }
 
 
@@ -164,6 +183,18 @@ def _filler(method: Any) -> Handler:
     def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         if any(needs(machine, arg) for arg in args[1:]):
             return Call(polyfill, (*first, *args))
+        return machine.native(method, args, kwargs)
+
+    return handler
+
+
+def _in_place(method: Any) -> Handler:
+    """`list.__iadd__` called by its name: as the operator."""
+    append = iteration_polyfills.extend_list if method is list.__iadd__ else deque.extend
+
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        if len(args) == 2 and protocol.needs_interpretation(machine, args[1]):
+            return Call(iteration_polyfills.extended, (append, *args))
         return machine.native(method, args, kwargs)
 
     return handler
@@ -211,7 +242,7 @@ def _dict_update(method: Any) -> Handler:
 
 def _fromkeys(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     if args and protocol.must_be_taken_first(machine, args[0]):
-        return Call(iteration_polyfills.make_from_list, (fn, *args))
+        return Call(iteration_polyfills.make_from_elements, (fn, *args))
     return machine.native(fn, args, kwargs)
 
 
@@ -219,6 +250,9 @@ def _is_python_source(machine: Interpreter, source: Any) -> bool:
     cls = type(source)
     if isinstance(source, dict):
         return attributes.is_python(machine, cls, "__iter__")
+    if isinstance(source, (list, tuple)):  # of pairs, which C iterates over
+        if any(protocol.needs_interpretation(machine, pair) for pair in source):
+            return True
     return (
         protocol.must_be_taken_first(machine, source)
         or attributes.is_python(machine, cls, "keys")
@@ -243,6 +277,10 @@ def _enumerate(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _map(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if args and args[0] is id:  # C code gives one tuple again and again, if nobody holds it
+        if machine.recording:
+            raise broken("unknown-call", "id of what an iterator gives")
+        return map(*args, **kwargs)
     if len(args) > 1 and not kwargs:
         return Call(iteration_polyfills.map_of, args)
     return machine.native(map, args, kwargs)
@@ -341,7 +379,7 @@ def _extreme(name: str) -> Handler:
 
 
 def _sorted(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-    if len(args) != 1 or set(kwargs) - {"key", "reverse"}:
+    if not machine.recording or len(args) != 1 or set(kwargs) - {"key", "reverse"}:
         return machine.native(sorted, args, kwargs)
     key, reverse = kwargs.get("key"), kwargs.get("reverse", False)
     if key is None and all_plain(_seen(machine, args[0])):
@@ -350,17 +388,34 @@ def _sorted(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _list_sort(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-    if len(args) != 1 or set(kwargs) - {"key", "reverse"}:
+    if not machine.recording or len(args) != 1 or set(kwargs) - {"key", "reverse"}:
         return machine.native(list.sort, args, kwargs)
     key, reverse = kwargs.get("key"), kwargs.get("reverse", False)
     if key is None and all_plain(_seen(machine, args[0])):
         return machine.native(list.sort, args, kwargs)
+    if isinstance(key, type) and machine.lookup(key, "__del__") is not NULL:
+        raise broken("unknown-call", f"list.sort, by keys of class {key.__name__},")
     return Call(iteration_polyfills.sort_in_place, (args[0], key, reverse))
+
+
+def _join_bytes(method: Any) -> Handler:
+    polyfill = (
+        iteration_polyfills.join_of if method is bytes.join else iteration_polyfills.join_bytes
+    )
+
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        if len(args) == 2 and protocol.must_be_taken_first(machine, args[1]):
+            if machine.recording and method is bytearray.join:  # which is locked meanwhile
+                raise broken("unknown-call", "bytearray.join")
+            return Call(polyfill, (method, *args))
+        return machine.native(method, args, kwargs)
+
+    return handler
 
 
 def _join(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 2 and protocol.must_be_taken_first(machine, args[1]):
-        return Call(iteration_polyfills.join_of, args)
+        return Call(iteration_polyfills.join_of, (str.join, *args))
     if len(args) == 2 and isinstance(args[1], (list, tuple)) and protocol.holds_proxy(args[1], 1):
         if size_texts.are_texts(args[0], *args[1]):
             return size_texts.joined([t for text in args[1] for t in (args[0], text)][1:])
@@ -405,8 +460,10 @@ ITERATION_BUILTINS: dict[Any, Handler] = {
     sorted: _sorted,
     list.sort: _list_sort,
     str.join: _join,
+    **{method: _join_bytes(method) for method in (bytes.join, bytearray.join)},
     functools.reduce: _reduce,
     **{method: _filler(method) for method in _FILLERS},
+    **{method: _in_place(method) for method in (list.__iadd__, deque.__iadd__)},
     **{
         method: _set_question(method, iteration_polyfills.is_disjoint)
         for method in (set.isdisjoint, frozenset.isdisjoint)
@@ -421,6 +478,8 @@ ITERATION_BUILTINS: dict[Any, Handler] = {
     Generator.send: _generator_send,
     Generator.throw: _generator_throw,
     Generator.close: _generator_close,
+    Generator.__reduce_ex__: _iterator_reduce,
+    Generator.__setstate__: _iterator_set,
 }
 
 # Class methods implemented in C, by class and name.

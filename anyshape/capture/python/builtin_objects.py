@@ -11,12 +11,12 @@ import inspect
 import operator
 import sys
 from collections.abc import Callable
-from types import CodeType, FunctionType, GeneratorType
+from types import CellType, CodeType, FrameType, FunctionType, TracebackType
 from typing import Any
 
 from anyshape.capture.heap import purity
 from anyshape.capture.heap.breaks import broken
-from anyshape.capture.heap.values import NULL, PROXIES, Break, Call
+from anyshape.capture.heap.values import NULL, PROXIES, Break, Call, contents
 from anyshape.capture.interpreter import attributes, class_polyfills, polyfills
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame
@@ -182,7 +182,9 @@ def type_of(machine: Interpreter, value: Any) -> type:
     cls = type(value)
     if cls in PROXIES or (cls is not tuple and issubclass(cls, tuple)):
         return machine.domain.type_of(value)
-    return GeneratorType if cls is Generator else cls
+    if cls is FrameView:
+        return FrameType
+    return value.python_type if cls is Generator else cls
 
 
 # Checks that depend on the two classes alone: `type`'s own, and those of abstract base classes,
@@ -199,7 +201,8 @@ def _isinstance(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         if all(
             _has_plain_check(machine, item, "__instancecheck__", _INSTANCE_CHECKS) for item in cls
         ):
-            return any(_instance_of(machine, obj, item) for item in cls)
+            if not _says_its_class(machine, type(obj)):
+                return any(_instance_of(machine, obj, item) for item in cls)
         return Call(class_polyfills.isinstance_any, args)
     if _has_plain_check(machine, cls, "__instancecheck__", _INSTANCE_CHECKS):
         return _instance_of(machine, obj, cls)
@@ -220,12 +223,22 @@ def _has_plain_check(machine: Interpreter, cls: Any, name: str, plain: tuple[Any
     )
 
 
-def _instance_of(machine: Interpreter, obj: Any, cls: type) -> bool:
+def _says_its_class(machine: Interpreter, kind: type) -> bool:
+    """Whether code of the program says what `__class__` of an instance is."""
+    if kind in PROXIES or kind is Generator:
+        return False
+    own = machine.lookup(kind, "__class__")
+    return type(own) is property or attributes.is_python(machine, kind, "__getattribute__")
+
+
+def _instance_of(machine: Interpreter, obj: Any, cls: type) -> Any:
     kind = type(obj)
     if kind in PROXIES:
         return issubclass(machine.domain.type_of(obj), cls)
     if cls in kind.__mro__:
         return True
+    if _says_its_class(machine, kind):
+        return Call(class_polyfills.instance_by_class, (obj, cls))
     found = isinstance(obj, cls)
     if not found and type(cls) is not type:
         machine.domain.not_a_subclass(kind, cls)
@@ -266,11 +279,20 @@ def _super(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         raise RuntimeError("super(): no arguments")
     receiver = frame.locals[0]
     if code.co_varnames[0] in code.co_cellvars:
-        receiver = receiver.cell_contents
+        receiver = _contents(machine, receiver, code.co_varnames[0])
+    if receiver is NULL:
+        raise RuntimeError("super(): arg[0] deleted")
     if "__class__" not in code.co_freevars:
         raise RuntimeError("super(): __class__ cell not found")
     cell = frame.locals[frame.code.local_names.index("__class__")]
-    return super(cell.cell_contents, receiver)
+    cls = _contents(machine, cell, "__class__")
+    if cls is NULL:
+        raise RuntimeError("super(): empty __class__ cell")
+    return super(cls, receiver)
+
+
+def _contents(machine: Interpreter, cell: CellType, name: str) -> Any:
+    return machine.heap.cell(cell, name) if machine.recording else contents(cell)
 
 
 # ---- frames --------------------------------------------------------------------------------------
@@ -308,7 +330,10 @@ def _dir(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         if attributes.is_python(machine, type(args[0]), "__dir__"):
             return Call(class_polyfills.dir_by_method, args)
         return machine.native(dir, args, kwargs)
-    return sorted(_locals(machine, args, kwargs))
+    names = _locals(machine, args, kwargs)
+    if not isinstance(names, dict) or attributes.is_python(machine, type(names), "keys"):
+        return Call(class_polyfills.dir_of_names, (names,))
+    return sorted(names)
 
 
 def _getframe(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
@@ -317,6 +342,13 @@ def _getframe(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     if frame is not None:
         return FrameView.of(frame)
     return sys._getframe(0) if depth == 0 else _native_caller(machine, depth)
+
+
+def _getframemodulename(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    frame = visible_frame(machine, args[0] if args else kwargs.get("depth", 0))
+    if frame is None:
+        return machine.native(sys._getframemodulename, args, kwargs)  # type: ignore[attr-defined]
+    return frame.globals.get("__name__")
 
 
 def _native_caller(machine: Interpreter, depth: int) -> Any:
@@ -373,7 +405,17 @@ def _run_source(machine: Interpreter, mode: str, args: Args, kwargs: Kwargs) -> 
         scope = frame.builtins
         machine.native(dict.__setitem__, (globals_, "__builtins__", scope), {})
     slots = [NULL] * decoded.local_count
-    return Frame(decoded, globals_, scope if isinstance(scope, dict) else vars(scope), slots, names)
+    scope = scope if isinstance(scope, dict) else vars(scope)
+    if type(scope) is not dict:  # which C asks by its own methods
+        return machine.native(exec if mode == "exec" else eval, args, kwargs)
+    return Frame(decoded, globals_, scope, slots, names)
+
+
+def _traceback(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    """`types.TracebackType(...)`, which wants a frame object of Python's."""
+    if any(type(arg) is FrameView for arg in (*args, *kwargs.values())):
+        raise broken("escape", "a frame of the function")
+    return machine.native(TracebackType, args, kwargs)
 
 
 _FUTURES = functools.reduce(
@@ -402,7 +444,7 @@ def _compile_builtin(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     return machine.native(compile, (), given)
 
 
-OBJECT_TYPES: dict[Any, Handler] = {type: _type, super: _super}
+OBJECT_TYPES: dict[Any, Handler] = {type: _type, super: _super, TracebackType: _traceback}
 
 OBJECT_BUILTINS: dict[Any, Handler] = {
     object.__reduce_ex__: _reduce_ex,
@@ -428,6 +470,11 @@ OBJECT_BUILTINS: dict[Any, Handler] = {
     eval: _eval,
     compile: _compile_builtin,
     sys._getframe: _getframe,
+    **(
+        {sys._getframemodulename: _getframemodulename}
+        if hasattr(sys, "_getframemodulename")
+        else {}
+    ),
     inspect.currentframe: _currentframe,
     sys.exc_info: _exc_info,
     sys.exception: _exception,

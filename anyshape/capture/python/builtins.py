@@ -222,6 +222,8 @@ def _partial(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         func = heap.attribute(fn, "func", func)
         first = heap.mirror(heap.attribute(fn, "args", first))
         named = heap.mirror(heap.attribute(fn, "keywords", named))
+    if any(type(name) is not str for name in named):
+        raise TypeError("keywords must be strings")
     return Call(func, (*first, *args), {**named, **kwargs})
 
 
@@ -260,6 +262,14 @@ def _bind(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     return attributes.descriptor_get(machine, attribute, obj, cls, "")
 
 
+def _bound_function(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    """`function.__get__(obj, cls)`."""
+    plain = not kwargs and len(args) in (2, 3) and type(args[0]) is types.FunctionType
+    if plain and args[1] is not None:
+        return types.MethodType(args[0], args[1])
+    return machine.native(FUNCTION_GET, args, kwargs)
+
+
 def _generic_getattr(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     return attributes.generic_getattr(machine, args[0], type(args[0]), args[1])
 
@@ -268,12 +278,34 @@ def _is_subtype(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     return args[1] in type.__dict__["__mro__"].__get__(args[0])
 
 
+def _global_name(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    globals_, builtins, name = args
+    if machine.recording:
+        return machine.heap.global_name(globals_, builtins, name)
+    found = globals_.get(name, NULL)
+    found = builtins.get(name, NULL) if found is NULL else found
+    if found is NULL:
+        raise NameError(f"name {name!r} is not defined", name=name)
+    return found
+
+
 def _native(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     return machine.native(args[0], args[1:], kwargs)
 
 
 def _remembered(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     return machine.heap.remember(*args) if machine.recording else args[2]
+
+
+def _sorts(machine: Interpreter, args: Args, kwargs: Kwargs) -> bool:
+    values, begins = args
+    if not machine.recording:
+        return False
+    seen = machine.heap.mirror(values)
+    if not begins:
+        return machine.heap.sorting.end(seen)
+    machine.heap.sorting.begin(seen)
+    return False
 
 
 def _created(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
@@ -287,6 +319,7 @@ def _default(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 
 DEFAULT = vars(defaultdict)["__missing__"]
+FUNCTION_GET = vars(types.FunctionType)["__get__"]
 PROXY_METHODS = (
     *("get", "keys", "values", "items", "copy", "__getitem__", "__contains__", "__len__"),
     *("__iter__", "__reversed__", "__or__", "__ror__"),
@@ -324,6 +357,7 @@ BUILTINS: dict[Any, Handler] = {
     dict.__getitem__: _item(dict.__getitem__),
     operator.getitem: _item(operator.getitem),
     DEFAULT: _default,
+    FUNCTION_GET: _bound_function,
     **{vars(types.MappingProxyType)[name]: _shown(name) for name in PROXY_METHODS},
     **{op.function: _binary_operator(op) for op in protocol.BINARY.values()},
     **{op.function: _binary_operator(op) for op in protocol.INPLACE.values()},
@@ -332,7 +366,9 @@ BUILTINS: dict[Any, Handler] = {
     intrinsic_names.bind: _bind,
     intrinsic_names.generic_getattr: _generic_getattr,
     intrinsic_names.is_subtype: _is_subtype,
+    intrinsic_names.global_name: _global_name,
     intrinsic_names.native: _native,
+    intrinsic_names.sorts: _sorts,
     intrinsic_names.created: _created,
     intrinsic_names.remembered: _remembered,
 }

@@ -68,7 +68,7 @@ def construct(machine: Interpreter, cls: Any, args: tuple[Any, ...], kwargs: dic
             return _native_instance(machine, cls, args, kwargs)
     else:
         obj = new(cls, *args, **kwargs)
-        if not isinstance(obj, cls):
+        if not issubclass(type(obj), cls):
             return obj
     if machine.recording:
         machine.heap.create(obj)
@@ -87,7 +87,7 @@ def _native_instance(
     if args and issubclass(cls, _ITERATING) and needs(machine, args[0]):
         return Call(iteration_polyfills.make_from_list, (cls, *args), kwargs)
     obj = machine.native(cls, args, kwargs)
-    if machine.recording and isinstance(obj, cls) and cls.__flags__ & (1 << 9):
+    if machine.recording and issubclass(type(obj), cls) and cls.__flags__ & (1 << 9):
         machine.heap.create(obj)
     return obj
 

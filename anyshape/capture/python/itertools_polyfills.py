@@ -42,6 +42,7 @@ def islice(iterable: Any, *bounds: Any) -> Any:
 
 def accumulate(iterable: Any, func: Any = operator.add, *, initial: Any = None) -> Any:
     iterator = iter(iterable)
+    func = operator.add if func is None else func
     total = initial
     if initial is None:
         total = next(iterator, ABSENT)
@@ -65,10 +66,10 @@ def takewhile(predicate: Any, iterable: Any) -> Any:
         yield value
 
 
-def dropwhile(predicate: Any, iterable: Any) -> Any:
+def dropwhile(predicate: Any, iterable: Any, begun: Any = 0) -> Any:
     iterator = iter(iterable)
     for value in iterator:
-        if not predicate(value):
+        if begun or not predicate(value):
             yield value
             break
     yield from iterator
@@ -106,7 +107,10 @@ def cycle(iterable: Any) -> Any:
 
 
 def product(*iterables: Any, repeat: Any = 1) -> Any:
-    pools = [tuple(pool) for pool in iterables] * repeat
+    return _rows([tuple(pool) for pool in iterables] * repeat)
+
+
+def _rows(pools: Any) -> Any:
     rows: list[tuple[Any, ...]] = [()]
     for pool in pools:
         rows = [(*row, value) for row in rows for value in pool]
@@ -131,14 +135,42 @@ def zip_longest(*iterables: Any, fillvalue: Any = None) -> Any:
 
 
 def groupby(iterable: Any, key: Any = None) -> Any:
-    groups: list[tuple[Any, list[Any]]] = []
-    for value in iterable:
-        value_key = value if key is None else key(value)
-        if not groups or not (groups[-1][0] == value_key):
-            groups.append((value_key, []))
-        groups[-1][1].append(value)
-    for value_key, members in groups:
-        yield value_key, iter(members)
+    iterator = iter(iterable)
+    state: list[Any] = [ABSENT, ABSENT, None]  # a value, its key, the group that may go on
+    target: Any = ABSENT
+    while True:
+        state[2] = None
+        while state[1] is ABSENT or _is_same(target, state[1]):
+            if not _steps(iterator, key, state):
+                return
+        target = state[1]
+        state[2] = number = [target]
+        yield target, _group(iterator, key, state, number)
+
+
+def _group(iterator: Any, key: Any, state: Any, number: Any) -> Any:
+    while state[2] is number:
+        if state[0] is ABSENT and not _steps(iterator, key, state):
+            return
+        if not _is_same(number[0], state[1]):
+            return
+        value = state[0]
+        state[0] = state[1] = ABSENT
+        yield value
+
+
+def _steps(iterator: Any, key: Any, state: Any) -> Any:
+    value = next(iterator, ABSENT)
+    if value is ABSENT:
+        return False
+    value_key = value if key is None else key(value)
+    state[0] = value
+    state[1] = value_key
+    return True
+
+
+def _is_same(a: Any, b: Any) -> Any:
+    return a is b or (a is not ABSENT and a == b)
 
 
 def at_once(make: Any, places: Any, args: Any, kwargs: Any) -> Any:

@@ -12,10 +12,11 @@ import functools
 import itertools
 import sys
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from anyshape.capture.heap.iterators import TELLING
-from anyshape.capture.heap.values import Call
+from anyshape.capture.heap.values import PROXIES, Call
 from anyshape.capture.interpreter import iteration_polyfills, protocol
 from anyshape.capture.interpreter.attributes import C_FUNCTIONS
 from anyshape.capture.interpreter.domain import Interpreter
@@ -32,8 +33,10 @@ def _lazy(function: Any, polyfill: Callable[..., Any]) -> Handler:
             function not in TELLING
             or any(_is_programs(machine, arg) for arg in (*args, *kwargs.values()))
         ):
-            places = ITERATED.get(function.__name__)
-            if places is None or kwargs.keys() & NAMES:
+            first, last = places = ITERATED[function.__name__]
+            shown = [() if first <= i < last else stand_in(arg) for i, arg in enumerate(args)]
+            function(*shown, **{name: stand_in(arg, name) for name, arg in kwargs.items()})
+            if function is itertools.chain or kwargs.keys() & NAMES:
                 return Call(polyfill, args, kwargs)
             return Call(itertools_polyfills.at_once, (polyfill, places, args, kwargs))
         return machine.native(function, args, kwargs)
@@ -41,13 +44,24 @@ def _lazy(function: Any, polyfill: Callable[..., Any]) -> Handler:
     return handler
 
 
+def stand_in(arg: Any, name: str = "") -> Any:
+    """What C code is shown to say whether it takes such arguments: nothing to iterate over, and a
+    number where the program would be asked for one."""
+    if name in NAMES:
+        return ()
+    if type(arg) in PROXIES or type(vars(type(arg)).get("__index__")) is FunctionType:
+        return 1
+    return arg
+
+
 ITERATED: dict[str, tuple[int, int]] = {
+    **dict.fromkeys(("chain", "product"), (0, sys.maxsize)),
     **dict.fromkeys(("cycle", "pairwise", "accumulate", "islice", "groupby"), (0, 1)),
     **dict.fromkeys(("starmap", "takewhile", "dropwhile", "filterfalse"), (1, 2)),
     **dict.fromkeys(("compress",), (0, 2)),
     **dict.fromkeys(("zip_longest",), (0, sys.maxsize)),
 }
-"""From which to which argument C code asks for an iterator before it gives one."""
+"""From which to which argument C code iterates; all but `chain` ask for an iterator at once."""
 NAMES = frozenset({"iterable", "data", "selectors"})  # of such arguments
 
 

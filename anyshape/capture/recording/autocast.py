@@ -1,35 +1,36 @@
 """What autocast does to the arguments of an operator: casts, as nodes of their own.
 
-In: a row's name, its arguments, and the modes. Out: the arguments as autocast hands them on. On
-the CPU the lists below say what becomes of a row, by its name; on GPUs the rows themselves do.
-Copied from torch's own lists (ATen/autocast_mode.cpp, the CPU section): `lower` runs in
-autocast's dtype, `float32` in float32, `promote` in the widest floating dtype among its
-arguments. What is in no list runs in the dtypes that it is given.
+In: a row's name, its arguments, and the modes. Out: the arguments as autocast hands them on. The
+lists below say what becomes of a row, by its name and the device. They are torch's own
+(ATen/autocast_mode.h and .cpp): `lower` runs in autocast's dtype, `float32` in float32, `promote`
+in the widest floating dtype among its arguments. What is in no list runs in the dtypes that it is
+given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import functools
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal, Protocol
 
 import torch
 
-from anyshape.capture.guards.execution_modes import AUTOCAST_DEVICES
+from anyshape.capture.guards.execution_modes import AUTOCAST_DEVICES, TorchModes
 from anyshape.capture.guards.tensor_specs import DTYPE_OF_TORCH
 from anyshape.ir.dtypes import DType, float32, float64
 from anyshape.ir.graph import TensorType, Value, map_values, values_in
 from anyshape.ops import OPS
 from anyshape.ops.build import Builder
-from anyshape.ops.table import AutocastClass
 
-_LOWER = """
+_CPU_LOWER = """
 conv1d conv2d conv3d convolution conv_transpose1d conv_transpose2d conv_transpose3d bmm mm
 baddbmm addmm addbmm linear matmul conv_tbc prelu scaled_dot_product_attention
 chain_matmul linalg_vecdot
 """
-_FLOAT32 = """
+_CPU_FLOAT32 = """
 avg_pool3d binary_cross_entropy grid_sampler grid_sample polar prod quantile nanquantile stft
 cdist trace view_as_complex cholesky cholesky_inverse cholesky_solve inverse lu_solve orgqr
 ormqr pinverse max_pool3d adaptive_avg_pool3d mse_loss cosine_embedding_loss nll_loss
@@ -37,18 +38,78 @@ hinge_embedding_loss poisson_nll_loss smooth_l1_loss cross_entropy l1_loss huber
 margin_ranking_loss soft_margin_loss triplet_margin_loss multi_margin_loss ctc_loss kl_div
 multilabel_margin_loss binary_cross_entropy_with_logits
 """
-_PROMOTE = "stack cat concat concatenate index_copy"
+_CPU_PROMOTE = "stack cat concat concatenate index_copy"
+
+_CUDA_LOWER = """
+addbmm addmm addmv addr baddbmm bmm chain_matmul conv1d conv2d conv3d conv_tbc conv_transpose1d
+conv_transpose2d conv_transpose3d convolution einsum linalg_multi_dot linalg_vecdot linear
+matmul mm mv prelu rmatmul scaled_dot_product_attention
+"""
+_CUDA_FLOAT32 = """
+acos asin binary_cross_entropy binary_cross_entropy_with_logits cdist cosh cosine_embedding_loss
+cosine_similarity cross_entropy cumprod cumsum dist erfinv exp expm1 frobenius_norm group_norm
+hinge_embedding_loss huber_loss kl_div l1_loss layer_norm linalg_matrix_norm linalg_vector_norm
+log log10 log1p log2 log_softmax logsumexp margin_ranking_loss mse_loss multi_margin_loss
+multilabel_margin_loss nll_loss norm nuclear_norm pdist poisson_nll_loss pow prod reciprocal
+renorm rms_norm rsqrt sinh smooth_l1_loss soft_margin_loss softmax softmin softplus sum tan
+torch_layer_norm torch_log_softmax torch_softmax triplet_margin_loss upsample_bicubic2d
+upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d upsample_nearest3d
+upsample_trilinear3d vector_norm
+"""
+_CUDA_PROMOTE = """
+addcdiv addcmul atan2 bilinear cross dot grid_sample grid_sampler index_put scatter_add
+tensordot vdot
+"""
 
 COMPOSED = frozenset("einsum inner tensordot multi_dot matrix_power cov corrcoef".split())
 """Functions in no list that ATen computes by others, which are: they are taken apart at once."""
 
-CPU_AUTOCAST: Mapping[str, AutocastClass] = MappingProxyType(
+AutocastClass = Literal["lower", "float32", "promote"]
+
+
+def _classes(lower: str, wide: str, promote: str) -> Mapping[str, AutocastClass]:
+    made: dict[str, AutocastClass] = dict.fromkeys(lower.split(), "lower")
+    made |= dict.fromkeys(wide.split(), "float32")
+    return MappingProxyType(made | dict.fromkeys(promote.split(), "promote"))
+
+
+CLASSES: Mapping[str, Mapping[str, AutocastClass]] = MappingProxyType(
     {
-        **dict.fromkeys(_LOWER.split(), "lower"),
-        **dict.fromkeys(_FLOAT32.split(), "float32"),
-        **dict.fromkeys(_PROMOTE.split(), "promote"),
+        "cpu": _classes(_CPU_LOWER, _CPU_FLOAT32, _CPU_PROMOTE),
+        "cuda": _classes(_CUDA_LOWER, _CUDA_FLOAT32, _CUDA_PROMOTE),
     }
 )
+"""By device: what autocast does to an operator, by its name."""
+
+
+@functools.cache
+def left_alone_on_gpus() -> frozenset[str]:
+    """Operators that this version of torch does not cast on GPUs; later ones cast more."""
+    every, cast = set[str](), set[str]()
+    for overload in torch._C._dispatch_get_all_op_names():
+        namespace, _, name = overload.partition("::")
+        if namespace == "aten":
+            every.add(name.partition(".")[0])
+            if torch._C._dispatch_has_kernel_for_dispatch_key(overload, "AutocastCUDA"):
+                cast.add(name.partition(".")[0])
+    return frozenset(every - cast)
+
+
+class HasModes(Protocol):
+    """What is being recorded."""
+
+    modes: TorchModes
+
+
+@contextmanager
+def without_autocast(recorder: HasModes) -> Iterator[None]:
+    """Nothing is cast meanwhile: of what writes its result into a tensor that it is handed."""
+    before = recorder.modes
+    recorder.modes = replace(before, autocast=tuple((False, dtype) for _, dtype in before.autocast))
+    try:
+        yield
+    finally:
+        recorder.modes = before
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +150,11 @@ class Casting:
         """The dtype that floats are cast to; None where autocast leaves them alone."""
         row = OPS[name]
         known = row.torch.rpartition(".")[2] if row.guessed else name
-        kind = CPU_AUTOCAST.get(known) if device == "cpu" else row.autocast
+        kind = CLASSES.get(device, {}).get(known)
         on, lower = dict(zip(AUTOCAST_DEVICES, self.modes)).get(device, (False, None))
         if kind is None or lower is None or not on:
+            return None
+        if device == "cuda" and known in left_alone_on_gpus():
             return None
         if kind != "promote":
             return DTYPE_OF_TORCH[lower] if kind == "lower" else float32

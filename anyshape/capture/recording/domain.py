@@ -33,7 +33,7 @@ class RecordingDomain(Domain):
 
     # ---- outside objects -------------------------------------------------------------------------
     @abstractmethod
-    def place_of(self, obj: Any, kind: str) -> Source | None:
+    def readable_source(self, obj: Any, kind: str) -> Source | None:
         """Where an outside object came from."""
 
     @abstractmethod

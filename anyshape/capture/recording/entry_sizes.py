@@ -1,6 +1,6 @@
 """The sizes of an argument as it is first read: declared, marked, or a backed symbol each.
 
-In: a tensor, the place it came from, and the recorder. Out: its shape, the binding of the symbols
+In: a tensor, the source it came from, and the recorder. Out: its shape, the binding of the symbols
 that its dimensions give, and what marks state of them as facts and guards.
 """
 
@@ -66,9 +66,9 @@ def argument_strides(recorder: Recorder, tensor: torch.Tensor, source: Source) -
 class _Dimension:
     """One dimension of one argument, and the symbol that it binds, if it binds one."""
 
-    def __init__(self, recorder: Recorder, place: str, size: int) -> None:
+    def __init__(self, recorder: Recorder, text: str, size: int) -> None:
         self.recorder = recorder
-        self.place = place
+        self.text = text
         self.size = size
         self.symbol: Symbol | None = None
 
@@ -93,7 +93,7 @@ class _Dimension:
     def _bind(self, symbol: Expr) -> Expr:
         found = symbol.symbol
         assert found is not None
-        self.recorder.symbol_names[found] = self.place
+        self.recorder.symbol_names[found] = self.text
         self.recorder.hints[found] = self.size
         self.symbol = found
         return symbol
@@ -104,7 +104,7 @@ class _Dimension:
         recorder = self.recorder
         if mark.kind == "dynamic":
             assert self.symbol is not None
-            recorder.marked.append((self.symbol, mark, self.place))
+            recorder.marked.append((self.symbol, mark, self.text))
         first = symbol if mark.name is None else recorder.named_sizes.setdefault(mark.name, symbol)
         stated: list[tuple[Condition | bool, str]] = [
             (ge(symbol, mark.minimum), f"min={mark.minimum}"),
@@ -116,7 +116,7 @@ class _Dimension:
                 continue
             if not evaluate(condition, recorder.hints):
                 why = f"{recorder.spelled(first)} is {evaluate(first, recorder.hints)}"
-                raise AnyshapeError("E317", dim=self.place, value=self.size, mark=rule, why=why)
+                raise AnyshapeError("E317", dim=self.text, value=self.size, mark=rule, why=why)
             guard = SizeGuard(condition, recorder.location(), recorder.symbol_names)
             recorder.entry_sizes.append(guard)
             recorder.learn(condition, Stated(f"marked: {rule}"))

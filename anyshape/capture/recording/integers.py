@@ -1,8 +1,9 @@
-"""Tensors where an operator wants integers: ``torch.zeros(mask.sum(), 4)``, ``x.narrow(0, 0, n)``;
-and numbers where it wants a tensor: ``torch.div(x.shape[0], 2)``.
+"""Tensors where an operator wants numbers: ``torch.zeros(mask.sum(), 4)``, ``x.narrow(0, 0, n)``,
+``x.new_full((2,), x.min())``; and numbers where it wants a tensor: ``torch.div(x.shape[0], 2)``.
 
-In: a row's arguments. Out: the same, where an integer tensor without dimensions that stands for a
-size, a dimension or a count is its number, as torch's own argument parser reads it.
+In: a row's arguments. Out: the same, where a tensor without dimensions that stands for a number, an
+integer one for a size, a dimension or a count, is its number, as torch's own argument parser reads
+it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from anyshape.capture.recording.scalar_contents import Held
+from anyshape.capture.recording.scalar_contents import ScalarContents
 from anyshape.ir.graph import Arg, ScalarType, TensorType, Value
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops.build import Builder
@@ -26,13 +27,16 @@ INTEGERS = frozenset(
 """Parameters that take integers, in every row that has one of the name but those below."""
 DIMENSIONS = frozenset("dim dim0 dim1 dim2 dimension dims end_dim start_dim".split())
 """Those of them whose very value decides what a row means."""
+NUMBERS = frozenset("correction delta fill_value p".split())
+"""Parameters that take numbers, of any kind, in every row that has one of the name."""
 TENSORS = frozenset({("repeat_interleave", "repeats"), ("lerp", "end")})
 NUMBERED = frozenset({("select", "index")})
+FILLED = frozenset({("torch_pad", "value"), ("constant_pad_nd", "value")})
 
 
 def with_integers(
     builder: Builder,
-    held: Held,
+    contents: ScalarContents,
     name: str,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
@@ -51,11 +55,16 @@ def with_integers(
     names = row.signature.names
 
     def number(parameter: str, arg: Arg) -> Arg:
-        made = _number(builder, held, arg) if _counts(name, parameter) else arg
+        if _counts(name, parameter):
+            made = _number(builder, contents, arg, integral=True)
+        elif parameter in NUMBERS.union(row.by_value) or (name, parameter) in FILLED:
+            made = _number(builder, contents, arg, integral=False)
+        else:
+            made = arg
         if isinstance(made, (Scalar, ScalarInput)) and parameter in row.by_value:
             return known_scalar(made, parameter)
-        told = parameter in DIMENSIONS or parameter in row.by_value
-        return _dimension(made, known) if told else made
+        is_dimension = parameter in DIMENSIONS or parameter in row.by_value
+        return _dimension(made, known) if is_dimension else made
 
     positional = [number(*pair) for pair in zip(names, args)]
     named = {parameter: number(parameter, arg) for parameter, arg in kwargs.items()}
@@ -74,14 +83,15 @@ def _counts(row: str, parameter: str) -> bool:
     return (row, parameter) in NUMBERED
 
 
-def _number(builder: Builder, held: Held, arg: Arg) -> Arg:
+def _number(builder: Builder, contents: ScalarContents, arg: Arg, integral: bool) -> Arg:
     if isinstance(arg, tuple):
-        return tuple([_number(builder, held, part) for part in arg])
-    if not isinstance(arg, Value) or not isinstance(arg.type, TensorType):
+        return tuple([_number(builder, contents, part, integral) for part in arg])
+    if not isinstance(arg, Value) or not isinstance(arg.type, TensorType) or arg.type.rank:
         return arg
-    if arg.type.rank or not arg.dtype.is_integral or arg.dtype.category == "bool":
+    is_integer = arg.dtype.is_integral and arg.dtype.category != "bool"
+    if integral and not is_integer:
         return arg
-    known = held.content(arg)
+    known = contents.content(arg) if is_integer else None
     if known is not None:
         return known
     made = builder.call("item", arg).type

@@ -3,7 +3,7 @@ to a mark.
 
 In: reads, tensors and operators as the interpreter meets them. Out: `Value`s wrapped for the
 virtual stack, and in the end what `segments.py` needs. Tensors handed in become arguments with
-a symbol for each size; tensors found at pinned places are static.
+a symbol for each size; tensors found at pinned sources are static.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from anyshape.capture.guards.guard_code import (
     ScalarGuard,
     SizeGuard,
 )
-from anyshape.capture.guards.identities import told_apart
+from anyshape.capture.guards.identities import distinct_objects
 from anyshape.capture.guards.marks import Mark
 from anyshape.capture.guards.overlaps import refuse_overlaps
 from anyshape.capture.guards.reliance import Reliance
@@ -43,16 +43,19 @@ from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.sources import Source, Sources
 from anyshape.capture.heap.values import Break, ScalarValue, SizeValue, TensorValue
 from anyshape.capture.interpreter.control_flow import targets_of
-from anyshape.capture.interpreter.frame import Frame, locate
+from anyshape.capture.interpreter.frame import Frame, locate, users_frame
 from anyshape.capture.recording.autocast import COMPOSED, Casting
-from anyshape.capture.recording.batch_of_one import as_eager_sees
+from anyshape.capture.recording.called import Called
 from anyshape.capture.recording.entry_sizes import argument_shape, argument_strides
 from anyshape.capture.recording.gradients import propagate
+from anyshape.capture.recording.image_order import in_eager_order
 from anyshape.capture.recording.integers import with_integers
+from anyshape.capture.recording.marks import RecorderMark
 from anyshape.capture.recording.number_checks import check_numbers
-from anyshape.capture.recording.scalar_contents import Held
+from anyshape.capture.recording.scalar_contents import ScalarContents
 from anyshape.declare import Placed
 from anyshape.errors import origin, said
+from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import (
     Input,
     InputKind,
@@ -70,7 +73,7 @@ from anyshape.ir.scalars import (
     render_scalar,
     scalar_inputs,
 )
-from anyshape.ops.build import Builder, BuilderMark
+from anyshape.ops.build import Builder
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
 from anyshape.ops.refusals import refuse_dtypes, refuse_numbers, refuse_ranks
 from anyshape.ops.table import OPS
@@ -86,19 +89,6 @@ from anyshape.symbolic import (
     eq,
     evaluate,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class RecorderMark:
-    """How far a recorder had come; see `Recorder.rollback`."""
-
-    builder: BuilderMark
-    facts: Facts
-    sizes: int
-    modes: execution_modes.TorchModes
-    bindings: int
-    constants: int
-    given: int
 
 
 @dataclass(slots=True, eq=False)
@@ -129,15 +119,20 @@ class Recorder:
     scalar_hints: dict[ScalarInput, float] = field(default_factory=dict)
     bound: dict[Scalar, Expr] = field(default_factory=dict)
     written: dict[Value, None] = field(default_factory=dict)
+    spent: set[Value] = field(default_factory=set)  # results whose gradients have been taken
     identified: dict[Source, None] = field(default_factory=dict)  # what was compared by identity
     changed: set[type] = field(default_factory=set)  # the classes of outside objects written
     values: bool = True  # may a program rely on the values of what differs from call to call?
     picks_are_views: bool = False  # is `x[i]`, with a number in a tensor, never a copy?
     whole: bool = False  # is a break an error, so that a float's value is rather relied on?
+    refused: frozenset[Location] = frozenset()  # calls that eager refuses, by its own word
+    checkpoints: bool = True  # are calls of `torch.utils.checkpoint` that record captured?
+    checkpointed: int = 0  # how many of them there have been
     resumed: bool = False  # does the segment begin behind a graph break?
     depth: int = 0  # forks that are open: no size may be guarded on then
     frame: Callable[[], Frame | None] | None = None  # gives the current one
-    held: Held = field(default_factory=Held)
+    contents: ScalarContents = field(default_factory=ScalarContents)
+    calls: list[Called] = field(default_factory=list)
     entry_modes: execution_modes.TorchModes = field(default_factory=execution_modes.current_modes)
     entry_snapshot: tuple[Any, ...] = field(default_factory=execution_modes.snapshot)
     modes: execution_modes.TorchModes = field(init=False)
@@ -146,6 +141,7 @@ class Recorder:
     _node_modes: tuple[execution_modes.TorchModes, Modes] | None = None
     _hooked: dict[int, Any] = field(default_factory=dict)
     _tensors: dict[int, tuple[torch.Tensor, TensorValue, Source]] = field(default_factory=dict)
+    _proxies: dict[Value, tuple[torch.Tensor, TensorValue, Source]] = field(default_factory=dict)
     _measured: dict[Source, SizeValue] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -156,12 +152,10 @@ class Recorder:
         self.builder = Builder(self.cx)
         self.cx.on_check = self.builder.check
 
-    # ---- places and guards -----------------------------------------------------------------------
+    # ---- sources and guards ----------------------------------------------------------------------
     def location(self) -> Location | None:
         """The user's line that is being executed."""
-        frame = self.frame() if self.frame is not None else None
-        while frame is not None and frame.code.hidden:
-            frame = frame.back
+        frame = users_frame(self.frame()) if self.frame is not None else None
         if frame is None:
             return None
         code, index = frame.code, max(frame.index - 1, 0)
@@ -192,11 +186,11 @@ class Recorder:
 
     def guard_identities(self) -> None:
         """Relies on different objects being different ones, where that matters."""
-        first, *others = told_apart(self.sources, self.identified, frozenset(self.changed)) or [
-            None
-        ]
+        first, *others = distinct_objects(
+            self.sources, self.identified, frozenset(self.changed)
+        ) or [None]
         if first is not None:
-            self.guard(first, "apart", tuple(others))
+            self.guard(first, "distinct", tuple(others))
 
     def guard_size(self, condition: Condition) -> None:
         """Relies on a relation between sizes (the facts learn it from whoever asked)."""
@@ -208,7 +202,9 @@ class Recorder:
         try:
             return self.cx.decide(condition)
         except Undecided as undecided:
-            raise broken("undecided-size", condition=self.told(undecided.condition)) from None
+            raise broken(
+                "undecided-size", condition=self.condition_text(undecided.condition)
+            ) from None
 
     def decide_or_check(self, condition: Condition | bool, message: str) -> bool:
         """As `decide` for what should be true: where data decides, it is checked while running."""
@@ -220,10 +216,12 @@ class Recorder:
         try:
             self.cx.require(condition, message)
         except Undecided as undecided:
-            raise broken("undecided-size", condition=self.told(undecided.condition)) from None
+            raise broken(
+                "undecided-size", condition=self.condition_text(undecided.condition)
+            ) from None
         return True
 
-    def told(self, condition: Condition | bool) -> str:
+    def condition_text(self, condition: Condition | bool) -> str:
         """An undecided condition as the user would write it: the side that the example is on."""
         try:
             holds = bool(evaluate(condition, self.hints))
@@ -248,7 +246,7 @@ class Recorder:
             return expr
         value = self.hint_of(expr)
         if value is None or self.depth or not self.values:
-            raise self._needed(value, why, self.told(eq(expr, self.example(expr))))
+            raise self._needed(value, why, self.condition_text(eq(expr, self.example(expr))))
         relied_on = len(self.sizes)
         self.decide(eq(expr, value))
         self.tells_value(relied_on)
@@ -368,6 +366,7 @@ class Recorder:
     def forget(self) -> None:
         """Lets go of the objects that were read; sources and guards name what they rely on."""
         self._tensors.clear()
+        self._proxies.clear()
         self.sources.forget()
 
     # ---- forks -----------------------------------------------------------------------------------
@@ -409,7 +408,7 @@ class Recorder:
     # ---- nodes -----------------------------------------------------------------------------------
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Appends one row's application to the graph; breaks where eager would raise."""
-        content = self.held.read(args[0]) if name == "item" else None
+        content = self.contents.read(args[0]) if name == "item" else None
         if content is not None:
             return content
         builder = self.builder
@@ -424,13 +423,15 @@ class Recorder:
                 args, kwargs = casting.arguments(name, args, kwargs)
                 builder.prepare = casting.arguments if name in COMPOSED else None
             known = self.specialize, self.specialize_scalar
-            args, kwargs = with_integers(builder, self.held, name, args, kwargs, *known)
-            args = as_eager_sees(builder, name, args)
+            args, kwargs = with_integers(builder, self.contents, name, args, kwargs, *known)
+            args, kwargs = in_eager_order(builder, name, args, kwargs)
             refuse_dtypes(name, (*args, *kwargs.values()))
             refuse_ranks(name, args, kwargs)
             refuse_overlaps(builder, name, args, kwargs)
             refuse_numbers(name, args, kwargs)
             check_numbers(builder, name, args, kwargs)
+            if builder.location in self.refused:
+                raise OpError("eager raises for arguments like these")
             made = builder.call(name, *args, **kwargs)
         except NoRow as error:
             raise broken("operator-unknown", what=name, why=str(error), row=False) from None
@@ -438,18 +439,22 @@ class Recorder:
             raise broken("operator-raises", what=name, why=str(error)) from None
         except Undecided as undecided:
             raise broken(
-                "undecided-size", what=name, condition=self.told(undecided.condition)
+                "undecided-size", what=name, condition=self.condition_text(undecided.condition)
             ) from None
         except Contradiction as error:
             raise broken("operator-raises", what=name, why=str(error)) from None
         except Exception as error:  # eager torch tells whose mistake it is
+            if is_interrupt(error):
+                raise
             why = said(error)
             mistake = "\n".join([f"the type rule of {name}: {why}", *origin(error)])
             raise broken("operator-raises", what=name, why=why, mistake=mistake) from error
         finally:
             builder.prepare = None
         propagate(builder.nodes, before, self.modes.grad)
-        self.held.note(builder.nodes, before, None if self.depth else self.cx.facts)
+        self.contents.note(builder.nodes, before, None if self.depth else self.cx.facts)
+        if len(builder.nodes) > before:
+            self.calls.append(Called(name, args, kwargs, made, builder.location, not self.depth))
         return made
 
     def wrap(self, made: Any) -> Any:
@@ -477,8 +482,11 @@ class Recorder:
             self.given.append((condition, reason))
             self.cx.facts.assume(condition, reason)
 
-    def tensor(self, tensor: torch.Tensor, source: Source) -> TensorValue:
-        """The proxy of a real tensor found at `source`; one tensor has one proxy."""
+    def tensor(
+        self, tensor: torch.Tensor, source: Source, shape: tuple[Dim, ...] | None = None
+    ) -> TensorValue:
+        """The proxy of a real tensor found at `source`; one tensor has one proxy. `shape`, where
+        something else says what it is."""
         known = self._tensors.get(id(tensor))
         if known is not None:
             if known[2] is not source and not source.is_pinned:
@@ -490,25 +498,26 @@ class Recorder:
         if source.is_pinned:
             value = self._static(tensor, source)
         else:
-            value = self._argument(tensor, source)
+            value = self._argument(tensor, source, shape)
         proxy = TensorValue(value, type(tensor))
         proxy.identified = partial(self.identified.setdefault, source, None)
-        self._tensors[id(tensor)] = (tensor, proxy, source)
+        self._tensors[id(tensor)] = self._proxies[value] = (tensor, proxy, source)
         return proxy
 
     def real_tensor(self, proxy: TensorValue) -> torch.Tensor | None:
         """The outside tensor that a proxy stands for, if it is one."""
-        for tensor, known, _ in self._tensors.values():
-            if known.value is proxy.value:
-                return tensor
-        return None
+        known = self._proxies.get(proxy.value)
+        return None if known is None else known[0]
+
+    def proxy_of(self, value: Value) -> TensorValue | None:
+        """The proxy of an input of the graph that is a tensor."""
+        known = self._proxies.get(value)
+        return None if known is None else known[1]
 
     def source_of(self, value: Value) -> Source | None:
         """Where an input of the graph comes from; None for what the graph makes."""
-        for _, proxy, source in self._tensors.values():
-            if proxy.value is value:
-                return source
-        return None
+        known = self._proxies.get(value)
+        return None if known is None else known[2]
 
     def constant(self, tensor: torch.Tensor, name: str) -> Value:
         """A tensor made while capturing, baked into the segment."""
@@ -516,35 +525,28 @@ class Recorder:
 
     def _static(self, tensor: torch.Tensor, source: Source, kind: InputKind = "parameter") -> Value:
         shape, strides = tuple(tensor.shape), tuple(tensor.stride())
-        made = TensorType(
-            DTYPE_OF_TORCH[tensor.dtype],
-            device_text(tensor.device),
-            shape,
-            strides,
-            tensor.requires_grad,
-        )
+        dtype, device = DTYPE_OF_TORCH[tensor.dtype], device_text(tensor.device)
+        made = TensorType(dtype, device, shape, strides, tensor.requires_grad)
         value = self.builder.input(made, kind, source.text)
         self.constants[value.name] = tensor
         self.parameters.append(tensor)
         return value
 
-    def _argument(self, tensor: torch.Tensor, source: Source) -> Value:
+    def _argument(
+        self, tensor: torch.Tensor, source: Source, shape: tuple[Dim, ...] | None
+    ) -> Value:
         spec = TensorSpec.of(tensor)
         self.guard(source, "tensor", spec)
-        shape = argument_shape(self, tensor, source)
+        if shape is None:
+            shape = argument_shape(self, tensor, source)
         if spec.layout == "contiguous":
             strides = contiguous_strides(shape)
         elif spec.layout == "permuted":
             strides = permuted_strides(shape, spec.order)
         else:
             strides = argument_strides(self, tensor, source)
-        made = TensorType(
-            DTYPE_OF_TORCH[tensor.dtype],
-            device_text(tensor.device),
-            shape,
-            strides,
-            tensor.requires_grad,
-        )
+        dtype, device = DTYPE_OF_TORCH[tensor.dtype], device_text(tensor.device)
+        made = TensorType(dtype, device, shape, strides, tensor.requires_grad)
         value = self.builder.input(made, "argument", source.text)
         self.input_sources.append((source, value))
         return value
@@ -557,20 +559,18 @@ class Recorder:
         unknown = ScalarInput(self.space.free_name("f"), "float")
         self.scalar_hints[unknown] = value
         self.bindings.append(NumberBinding(source, unknown))
-        made = Value(unknown.name, ScalarType("float", unknown))
-        self.builder.inputs.append(Input(made, "argument", source.text))
-        self.input_sources.append((source, made))
+        self._handed_in(Value(unknown.name, ScalarType("float", unknown)), source)
         return ScalarValue(unknown, float)
 
     def length(self, value: int, source: Source) -> SizeValue:
         """The length of a container, which has had more than one: symbolic."""
         return self.measured(value, self.sources.child(source, "len", None))
 
-    def measured(self, value: int, place: Source) -> SizeValue:
-        """A number that each call reads anew at a place; one place has one symbol."""
-        if place not in self._measured:
-            self._measured[place] = self._integer(value, place)
-        return self._measured[place]
+    def measured(self, value: int, source: Source) -> SizeValue:
+        """A number that each call reads anew at a source; one source has one symbol."""
+        if source not in self._measured:
+            self._measured[source] = self._integer(value, source)
+        return self._measured[source]
 
     def _integer(self, value: int, source: Source, *, signed: bool = False) -> SizeValue:
         symbol = self.space.fresh("n", signed=signed)
@@ -585,6 +585,8 @@ class Recorder:
         self.symbol_names[found] = source.text
         if what == "number":
             self.bindings.append(NumberBinding(source, found))
-        made = Value(found.name, ScalarType("int", symbol))
-        self.builder.inputs.append(Input(made, "argument", source.text))
-        self.input_sources.append((source, made))
+        self._handed_in(Value(found.name, ScalarType("int", symbol)), source)
+
+    def _handed_in(self, number: Value, source: Source) -> None:
+        self.builder.inputs.append(Input(number, "argument", source.text))
+        self.input_sources.append((source, number))

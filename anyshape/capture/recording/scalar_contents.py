@@ -8,77 +8,17 @@ about sizes and not about data. Where anything is written in place, all is forgo
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 from anyshape.ir.dtypes import bool_, int64
 from anyshape.ir.graph import Node, ScalarType, TensorType, Value
 from anyshape.ir.scalars import Scalar
-from anyshape.ops.table import OPS
-from anyshape.symbolic import (
-    Condition,
-    Dim,
-    Expr,
-    Facts,
-    eq,
-    floordiv,
-    ge,
-    gt,
-    le,
-    lt,
-    maximum,
-    minimum,
-    mod,
-    ne,
-)
-
-Content: TypeAlias = Dim | Condition | bool
-Rule: TypeAlias = Callable[[Any, Any, Mapping[str, Any], Facts | None], Any]
+from anyshape.ops.table import OPS, Content
+from anyshape.symbolic import Dim, Expr, Facts
 
 
-def _whole_part(a: Any, b: Any, kwargs: Mapping[str, Any], facts: Facts | None) -> Any:
-    """A quotient, where it is the same however it is rounded, or rounded down."""
-    mode = kwargs.get("rounding_mode")
-    if mode == "trunc" and (facts is None or facts.known(ge(a, 0)) is not True):
-        return None
-    return None if mode is None else _floor(a, b, kwargs, facts)
-
-
-def _floor(a: Any, b: Any, kwargs: Mapping[str, Any], facts: Facts | None) -> Any:
-    return floordiv(a, b) if isinstance(b, int) and b > 0 else None
-
-
-def _rest(a: Any, b: Any, kwargs: Mapping[str, Any], facts: Facts | None) -> Any:
-    return mod(a, b) if isinstance(b, int) and b > 0 else None
-
-
-def _scaled(function: Callable[[Any, Any], Any]) -> Rule:
-    return lambda a, b, kwargs, facts: function(a, b) if kwargs.get("alpha", 1) == 1 else None
-
-
-def _of(function: Callable[[Any, Any], Any]) -> Rule:
-    return lambda a, b, kwargs, facts: function(a, b)
-
-
-OF_TWO: Mapping[str, Rule] = MappingProxyType(
-    {
-        "add": _scaled(operator.add),
-        "sub": _scaled(operator.sub),
-        "div": _whole_part,
-        "floor_divide": _floor,
-        "remainder": _rest,
-        "mul": _of(operator.mul),
-        "maximum": _of(maximum),
-        "minimum": _of(minimum),
-        **{r.__name__: _of(r) for r in (eq, ne, lt, le, gt, ge)},
-    }
-)
-SAME = frozenset({"clone", "alias", "to_dtype"})
-
-
-class Held:
+class ScalarContents:
     """What is known of the tensors of one segment."""
 
     __slots__ = ("_contents",)
@@ -112,17 +52,8 @@ class Held:
                     self._contents[node.output] = content
 
     def _made(self, node: Node, facts: Facts | None) -> Content | None:
-        if node.op == "full":
-            return _number(node.args[1])
-        first, second, *_ = (*map(self._operand, node.args[:2]), None, None)
-        if first is None or node.op in SAME:
-            return first
-        if node.op == "neg":
-            return -first
-        rule = OF_TWO.get(node.op)
-        if rule is None or second is None:
-            return None
-        return rule(first, second, node.kwargs, facts)
+        rule = OPS[node.op].holds
+        return rule and rule(facts, [*map(self._operand, node.args)], node.kwargs)
 
     def _operand(self, arg: Any) -> Dim | None:
         return _number(self._contents.get(arg) if isinstance(arg, Value) else arg)

@@ -8,6 +8,7 @@ relied on; an effect for later; else a break.
 from __future__ import annotations
 
 import io
+import re
 import types
 import weakref
 from typing import Any
@@ -18,8 +19,9 @@ from anyshape.capture.guards import execution_modes
 from anyshape.capture.guards.constant_kinds import CONSTANTS, EQUAL, IDENTITY
 from anyshape.capture.heap import purity
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.values import PROXIES, Break
-from anyshape.capture.interpreter import c_callbacks, protocol
+from anyshape.capture.interpreter import c_callbacks, calls_of_the_program, protocol
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.segments import callables
 from anyshape.capture.sizes import formed_texts, numbers
@@ -66,17 +68,24 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
     if any(type(a) in PROXIES for a in args) or any(type(a) in PROXIES for a in kwargs.values()):
         return _call_with_proxies(domain, fn, args, kwargs)
     if c_callbacks.runs_program_code(domain.machine, fn, (*args, *kwargs.values())):
-        raise broken("unknown-call", getattr(fn, "__qualname__", repr(fn)))
+        raise broken("unknown-call", name_of(fn))
     if callables.is_pure(fn, args) and _reads_nothing_else(domain, fn, args, kwargs):
         return _call_pure(domain, fn, args, kwargs)
     raise unknown(domain, fn)
 
 
 def _refuse_weak(domain: RecordingDomain, fn: Any, args: tuple[Any, ...]) -> None:
-    """When an object made here dies, nobody knows while capturing."""
+    """When an object made here dies, or one that earlier segments hand on, nobody knows while
+    capturing."""
     weak = fn is weakref.proxy or (isinstance(fn, type) and issubclass(fn, WEAK))
-    if weak and any(map(domain.machine.heap.is_created, args)):
+    if weak and any(_dies_with_the_call(domain, arg) for arg in args):
         raise unknown(domain, fn)
+
+
+def _dies_with_the_call(domain: RecordingDomain, value: Any) -> bool:
+    source = domain.recorder.sources.of(value)
+    handed_on = source is not None and source.kind == "slot" and domain.recorder.resumed
+    return handed_on or domain.machine.heap.is_created(value)
 
 
 def _refuse_unhashed(domain: RecordingDomain, fn: Any) -> None:
@@ -116,12 +125,15 @@ def _call_pure(
         return fn(*args, **kwargs)
     heap = domain.machine.heap
     whole = heap.mirror if fn in purity.MAKERS else heap.read_whole
-    return fn(*map(whole, args), **{name: whole(v) for name, v in kwargs.items()})
+    seen, named = tuple(map(whole, args)), {name: whole(v) for name, v in kwargs.items()}
+    if type(fn) is callables.REMEMBERING or type(getattr(fn, "__self__", None)) is re.Pattern:
+        return calls_of_the_program.call(domain.machine.frame, fn, seen, named)
+    return fn(*seen, **named)
 
 
 def unknown(domain: RecordingDomain, fn: Any) -> Break:
     """The break before a call that capture cannot follow."""
-    name = getattr(fn, "__qualname__", repr(fn))
+    name = name_of(fn)
     if isinstance(fn, types.FunctionType):
         unsupported = domain.machine.decoded(fn.__code__).unsupported
         if unsupported is not None:
@@ -182,6 +194,18 @@ def _asked(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict
         return fn(*args, **kwargs)
 
 
+def _call_with_them(
+    domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """A pure call with proxies; where C code refuses one, its text would name our classes."""
+    try:
+        return _call_pure(domain, fn, args, kwargs)
+    except TypeError as error:
+        if any(kind.__name__ in str(error) for kind in PROXIES):
+            raise unknown(domain, fn) from None
+        raise
+
+
 def _call_with_proxies(
     domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
@@ -197,7 +221,7 @@ def _call_with_proxies(
         or fn in purity.READERS
         or fn in callables.STORES
     ):
-        return _call_pure(domain, fn, args, kwargs)
+        return _call_with_them(domain, fn, args, kwargs)
     if type(fn) is callables.REMEMBERING:  # one call each would be one specialization each
         raise unknown(domain, fn)
     fixed = [domain.concrete(a, fn) for a in args]

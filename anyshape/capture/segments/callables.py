@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-import torch.utils.checkpoint
 
 from anyshape.capture.guards.tensor_specs import contiguous_strides
 from anyshape.capture.heap import purity
@@ -27,8 +26,18 @@ from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.numpy_scalars import is_function_of_numbers
 from anyshape.capture.heap.values import PROXIES, Call, OpaqueValue, TensorValue
 from anyshape.capture.interpreter import class_polyfills
+from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.recording.domain import RecordingDomain
-from anyshape.capture.tensors import scans, tensor_methods, tensor_ops, torch_polyfills
+from anyshape.capture.segments import warned
+from anyshape.capture.tensors import (
+    backward,
+    checkpoints,
+    foreach,
+    scans,
+    tensor_methods,
+    tensor_ops,
+    torch_polyfills,
+)
 from anyshape.capture.tensors.meta import eager_call
 from anyshape.eager import linear_recurrence
 
@@ -38,7 +47,7 @@ OPAQUE = (
     "threading.", "importlib.", "pickle.", "multiprocessing.", "subprocess.", "socket.", "ctypes.",
     "torch._functorch.", "torch.autograd.functional.", "torch.autograd.forward_ad.",
     "torch.random.", "torch._inductor.", "torch._tensor_str.", "random.",
-    "torch.optim.", "torch.autograd.graph.", "torch.nn.utils.clip_grad.", "torch.amp.grad_scaler.",
+    "torch.autograd.graph.", "torch.amp.grad_scaler.",
 )  # fmt: skip
 """Packages whose functions are called natively as a whole: they meddle with the process, or, as
 function transforms do, with what every operator called inside them means; or they are made for
@@ -77,27 +86,6 @@ OF_DYNAMO = frozenset(
 """Functions of torch._dynamo, by qualified name, that change only its own state. By name:
 nothing here imports it."""
 
-# Python functions that meddle with autograd's own graph.
-AUTOGRAD = frozenset(
-    {
-        torch.Tensor.register_hook,
-        torch.Tensor.register_post_accumulate_grad_hook,
-        torch.Tensor.backward,
-        torch.autograd.backward,
-        torch.autograd.grad,
-    }
-)
-
-
-def is_disabled(fn: types.FunctionType) -> bool:
-    """Whether the program says, or its kind, that it is to be called natively as a whole."""
-    return bool(fn.__dict__ and fn.__dict__.get("_torchdynamo_disable")) or fn in AUTOGRAD
-
-
-def compiled_by_torch(fn: types.FunctionType) -> Any:
-    """What `torch.compile` has wrapped in `fn`, which is what the program means by it."""
-    return fn.__dict__.get("_torchdynamo_orig_callable") if fn.__dict__ else None
-
 
 def called(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Replays a deferred effect such as a print."""
@@ -135,7 +123,7 @@ def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
         return (
             owner in purity.PURE_TYPES
             or owner in CONTAINERS
-            or issubclass(owner, BaseException)
+            or (issubclass(owner, BaseException) and _leaves_as_it_is(fn, args))
             or owner is object
         )
     if isinstance(fn, type):
@@ -144,6 +132,11 @@ def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
     if bound is not None and not isinstance(bound, types.ModuleType):
         return type(bound) in purity.PURE_TYPES or type(bound) in CONTAINERS or bound in CONTAINERS
     return (getattr(fn, "__module__", None) or "") in PURE_MODULES
+
+
+def _leaves_as_it_is(fn: Any, args: tuple[Any, ...]) -> bool:
+    """Whether a method of exceptions writes to none."""
+    return fn.__name__ not in ("add_note", "with_traceback", "__setstate__", "__init__")
 
 
 # What functools.lru_cache makes: who has called it once gets what it gave then.
@@ -303,12 +296,8 @@ def _handle_override(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dic
     relevant = args[1] if len(args) > 1 else kwargs["relevant_args"]
     for arg in relevant:
         if type(arg) is OpaqueValue:
-            raise broken("tensor-subclass", arg.told)
+            raise broken("tensor-subclass", arg.description)
     return NotImplemented
-
-
-def _deferred(fn: Any) -> Callable[..., None]:
-    return lambda domain, args, kwargs: domain.defer(fn, args, kwargs)
 
 
 PRINT_OPTIONS = frozenset({"sep", "end", "file", "flush"})
@@ -353,10 +342,11 @@ NATIVE: Mapping[Any, Callable[..., Any]] = {
     _C._has_torch_function_variadic: _has_override,
     torch.overrides.handle_torch_function: _handle_override,
     print: _print,
-    warnings.warn: _deferred(warnings.warn),
+    warnings.warn: warned.warn,
     id: _id,
     _C._nn._parse_to: lambda domain, args, kwargs: _C._nn._parse_to(*args, **kwargs),
     __import__: _import,
+    **foreach.HANDLERS,
 }
 
 
@@ -460,46 +450,60 @@ def _deepcopy(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, 
 
 def _apply(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`autograd.Function.apply` where no gradient is wanted: its `forward`."""
-    tensors = [value for value in args if type(value) is TensorValue]
-    wanted = domain.recorder.modes.grad and any(x.value.tensor.requires_grad for x in tensors)
-    if wanted or kwargs:
+    if kwargs or (domain.recorder.modes.grad and any(map(_may_want_gradient, args))):
         return NotImplemented
     return Call(torch_polyfills.apply_forward, args)
 
 
-def _checkpoint(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`torch.utils.checkpoint.checkpoint` where no gradient is wanted: the call itself."""
-    named = {key: value for key, value in kwargs.items() if key not in CHECKPOINT_OPTIONS}
-    if domain.recorder.modes.grad or kwargs.get("use_reentrant") is None:
-        return NotImplemented
-    return Call(args[0], args[1:], named)
+def _may_want_gradient(value: Any) -> bool:
+    """Whether it is a tensor that requires a gradient, or one that nothing is known of."""
+    if type(value) is TensorValue:
+        return value.value.tensor.requires_grad
+    if type(value) is OpaqueValue:
+        return issubclass(value.kind, torch.Tensor)
+    return isinstance(value, torch.Tensor) and value.requires_grad
 
 
-CHECKPOINT_OPTIONS = frozenset(
-    {
-        "use_reentrant",
-        "context_fn",
-        "determinism_check",
-        "debug",
-        "early_stop",
-        "preserve_rng_state",
-    }
-)
-
-# What the program is told of its compilation, in capture and between segments alike.
-ANSWERS: dict[Any, tuple[bool]] = {
-    torch.compiler.is_compiling: (True,),
-    torch.compiler.is_dynamo_compiling: (True,),
-    torch.compiler.is_exporting: (False,),
-    torch.jit.is_scripting: (False,),
-    torch.jit.is_tracing: (False,),
+# What the program is answer_of of its compilation, in capture and between segments alike.
+ANSWERS: dict[Any, bool] = {
+    torch.compiler.is_compiling: True,
+    torch.compiler.is_dynamo_compiling: True,
+    torch.compiler.is_exporting: False,
+    torch.jit.is_scripting: False,
+    torch.jit.is_tracing: False,
 }
+
+
+def answer(fn: Any, machine: Interpreter) -> bool | None:
+    """What a function of `ANSWERS` says to the frame that runs. Optimizers compute otherwise where
+    they are answer_of that they are compiled; they are to do what they do in eager torch."""
+    answer_of = ANSWERS.get(fn)
+    return False if answer_of and _asks_as_optimizer(machine) else answer_of
+
+
+def _asks_as_optimizer(machine: Interpreter) -> bool:
+    return str(machine.current().globals.get("__name__")).startswith("torch.optim.")
+
+
+def is_of_dynamo(fn: types.FunctionType, machine: Interpreter) -> bool:
+    """Whether a function of torch._dynamo does nothing here. Those that are named change only its
+    own state; the graph breaks that optimizers ask for are for its own sake."""
+    if fn.__qualname__ in OF_DYNAMO:
+        return True
+    breaks = fn.__qualname__ == "graph_break" and fn.__module__.startswith("torch._dynamo")
+    return breaks and _asks_as_optimizer(machine)
+
+
+def _answer_of(fn: Any) -> Callable[..., Any]:
+    return lambda domain, args, kwargs: answer(fn, domain.machine)
+
 
 # What a process does not change: which GPUs it has, and what they can do.
 DEVICES = (
     *(torch.cuda.is_available, torch.cuda.device_count, torch.cuda.get_device_capability),
     *(torch.cuda.get_device_name, torch.cuda.get_device_properties, torch.cuda.is_bf16_supported),
     *(torch.cuda.get_arch_list, torch.backends.cuda.is_built),
+    *(torch.accelerator.current_accelerator, torch.accelerator.is_available),
 )
 
 
@@ -507,18 +511,23 @@ def _answered_now(fn: Callable[..., Any]) -> Callable[..., Any]:
     return lambda domain, args, kwargs: fn(*args, **kwargs)
 
 
+def _asked(fn: Callable[[], Any]) -> Callable[..., Any]:
+    """Its answer is relied on, and asked for again at each call."""
+    return lambda domain, args, kwargs: domain.relied.asked(fn, ())
+
+
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
     **{fn: _answered_now(fn) for fn in DEVICES},
-    torch.cuda.current_device: lambda domain, args, kwargs: domain.relied.asked(
-        torch.cuda.current_device, ()
-    ),
+    **{
+        fn: _asked(fn) for fn in (torch.cuda.current_device, torch.cuda.is_current_stream_capturing)
+    },
     torch._ops.OpOverloadPacket.__call__: _packet,
     torch._ops.OpOverload.__call__: _packet,
     type(torch.nn.Parameter).__instancecheck__: _instance_check,
     type(torch.nn.Buffer).__instancecheck__: _instance_check,
     torch.Tensor.__deepcopy__: _deepcopy,
     _APPLY: _apply,
-    torch.utils.checkpoint.checkpoint: _checkpoint,
+    **checkpoints.HANDLERS,
     scans.is_linear: lambda domain, args, kwargs: scans.linear(domain, *args),
     linear_recurrence: lambda domain, args, kwargs: tensor_ops.call_row(
         domain, "linear_recurrence", *args
@@ -527,7 +536,8 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     inspect.signature: lambda domain, args, kwargs: inspect.signature(*args, **kwargs),
     inspect.getfullargspec: lambda domain, args, kwargs: inspect.getfullargspec(*args, **kwargs),
     inspect.unwrap: lambda domain, args, kwargs: inspect.unwrap(*args, **kwargs),
-    **{fn: _answer(value[0]) for fn, value in ANSWERS.items()},
+    **{fn: _answer_of(fn) for fn in ANSWERS},
+    **backward.HANDLERS,
     **{fn: _instead(polyfill) for fn, polyfill in torch_polyfills.STAND_INS.items()},
     torch._utils_internal.justknobs_check: _answer(True),
     torch.overrides.is_tensor_like: _is_tensor_like,
@@ -540,4 +550,4 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     ),
 }
 if isinstance(warnings.warn, types.FunctionType):
-    FUNCTIONS[warnings.warn] = _deferred(warnings.warn)
+    FUNCTIONS[warnings.warn] = warned.warn

@@ -14,6 +14,7 @@ from typing import Any
 
 from anyshape.capture.heap.shadow_heap import Heap
 from anyshape.capture.heap.values import IMMUTABLE, PROXIES
+from anyshape.capture.interpreter.generators import Generator
 
 LOOKED_THROUGH = (
     *(types.CellType, types.FunctionType, types.MethodType, property, staticmethod, classmethod),
@@ -24,18 +25,18 @@ LOOKED_THROUGH = (
 
 class MadeClasses:
     """`belonging`: the classes made in the trace and the objects of it that they hold, by id;
-    `unfit`: those of them that hold a symbolic value, or are held with one."""
+    `unfit`: those of them that hold a symbolic value or a generator, or are held with one."""
 
     def __init__(self, heap: Heap) -> None:
         self.belonging: dict[int, Any] = {}
         self.unfit: set[int] = set()
         for value in list(heap.created.values()):
-            if isinstance(value, type):
+            if issubclass(type(value), type):
                 self._add(heap, value)
 
     def _add(self, heap: Heap, made: type) -> None:
         held = dict(_held(heap, made))
-        if any(type(value) in PROXIES for value in held.values()):
+        if any(type(value) in PROXIES or type(value) is Generator for value in held.values()):
             self.unfit.update(held)
         self.belonging.update(
             (key, value) for key, value in held.items() if heap.is_created(value) or value is made
@@ -48,11 +49,11 @@ def _held(heap: Heap, made: type) -> Iterator[tuple[int, Any]]:
     seen: set[int] = set()
     while pending:
         value = pending.pop()
-        if id(value) in seen or (type(value) in IMMUTABLE and not isinstance(value, type)):
+        if id(value) in seen or (type(value) in IMMUTABLE and not issubclass(type(value), type)):
             continue
         seen.add(id(value))
         yield id(value), value
-        if isinstance(value, type):
+        if issubclass(type(value), type):
             pending += vars(value).values() if heap.is_created(value) else ()
-        elif heap.is_created(value) or isinstance(value, LOOKED_THROUGH):
+        elif heap.is_created(value) or issubclass(type(value), LOOKED_THROUGH):
             pending += gc.get_referents(value)

@@ -23,11 +23,21 @@ if TYPE_CHECKING:
 
 def _partial(rebuilder: Rebuilder, value: Any) -> str:
     name = rebuilder.fresh(value)
-    made = rebuilder.constant(type(value))
-    parts = [rebuilder.text(part) for part in (value.func, *value.args)]
-    named = rebuilder.text(value.keywords)
-    rebuilder.add(f"{name} = {made}({', '.join(parts)}, **{named})")
+    kind, base = rebuilder.constant(type(value)), rebuilder.constant(functools.partial)
+    func = rebuilder.text(value.func)
+    rebuilder.add(f"{name} = {base}.__new__({kind}, {func})")
+    args, named = rebuilder.text(value.args), rebuilder.text(value.keywords)
+    own = rebuilder.text(value.__dict__) if value.__dict__ else "None"
+    rebuilder.add(f"{base}.__setstate__({name}, ({func}, {args}, {named}, {own}))")
     return name
+
+
+def _require_hashes(value: Any, contains: Callable[[Any, Any], bool]) -> None:
+    """An element lies where the hash that it had then has put it: made anew it would lie elsewhere
+    if it has another one now."""
+    for key in list(value):
+        if type(key).__flags__ & HEAP_TYPE and not contains(value, key):
+            raise broken("escape", f"a {type(value).__name__} with a key whose hash has changed")
 
 
 def _list(rebuilder: Rebuilder, value: list[Any]) -> str:
@@ -44,6 +54,7 @@ def _list(rebuilder: Rebuilder, value: list[Any]) -> str:
 
 
 def _dict(rebuilder: Rebuilder, value: dict[Any, Any]) -> str:
+    _require_hashes(dict.keys(value), lambda keys, key: dict.__contains__(value, key))
     name = rebuilder.fresh(value)
     kind = type(value)
     made = rebuilder.constant(_base_in_c(kind))
@@ -69,6 +80,7 @@ def _dict(rebuilder: Rebuilder, value: dict[Any, Any]) -> str:
 
 
 def _set(rebuilder: Rebuilder, value: set[Any]) -> str:
+    _require_hashes(set.__iter__(value), lambda members, key: set.__contains__(value, key))
     name = rebuilder.fresh(value)
     kind = rebuilder.constant(type(value))
     rebuilder.add(f"{name} = set.__new__({kind})")
@@ -136,7 +148,7 @@ def _function(rebuilder: Rebuilder, value: types.FunctionType) -> str:
     if value.__annotations__:
         rebuilder.add(f"{name}.__annotations__ = {rebuilder.text(value.__annotations__)}")
     for key, item in value.__dict__.items():
-        rebuilder.add(f"{name}.__dict__[{key!r}] = {rebuilder.text(item)}")
+        rebuilder.add(f"{name}.__dict__[{rebuilder.text(key)}] = {rebuilder.text(item)}")
     return name
 
 
@@ -241,7 +253,7 @@ def attributes(rebuilder: Rebuilder, name: str, value: Any) -> None:
     if namespace:
         items = [(key, rebuilder.text(item)) for key, item in namespace.items()]
         for key, text in items:
-            rebuilder.add(f"{name}.__dict__[{key!r}] = {text}")
+            rebuilder.add(f"{name}.__dict__[{rebuilder.text(key)}] = {text}")
     for slot in _slots(type(value)):
         try:
             item = object.__getattribute__(value, slot)

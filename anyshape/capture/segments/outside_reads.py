@@ -10,9 +10,12 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
+
 from anyshape.capture.guards.constant_kinds import CONSTANTS
 from anyshape.capture.guards.guard_failures import contents_of
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.quiet_reads import class_entry
 from anyshape.capture.heap.sources import Source
 from anyshape.capture.heap.values import PROXIES
 from anyshape.capture.recording.domain import RecordingDomain
@@ -24,9 +27,9 @@ def _read_attr(domain: RecordingDomain, source: Source, key: Any, value: Any) ->
     if key == "__dict__" and type(value) is dict:
         child = domain.recorder.sources.child(source, "attr", key)
         if source.is_pinned:
-            domain.recorder.sources.pin(child, value)
+            domain.recorder.sources.pin(child, value, borrowed=source.is_borrowed)
         else:
-            domain.recorder.sources.place(value, child)
+            domain.recorder.sources.remember(value, child)
         return value
     child = domain.recorder.sources.child(source, "attr", key)
     if (
@@ -35,7 +38,7 @@ def _read_attr(domain: RecordingDomain, source: Source, key: Any, value: Any) ->
         and type(value) not in CONSTANTS
         and _is_computed(source.pinned, key, value)
     ):
-        domain.recorder.sources.place(value, child)
+        domain.recorder.sources.remember(value, child)
         return value
     return domain.see(child, value)
 
@@ -50,7 +53,10 @@ def _is_computed(obj: Any, key: str, value: Any) -> bool:
 def _read_item(domain: RecordingDomain, source: Source, key: Any, value: Any) -> Any:
     if type(key) in PROXIES:
         raise broken("unknown-call", "an outside dict with a symbolic key")
-    return domain.see(domain.recorder.sources.child(source, "item", key), value)
+    sources = domain.recorder.sources
+    place = sources.of(key) if isinstance(key, torch.Tensor) else None
+    text = None if place is None else f"{source.text}[{place.text}]"
+    return domain.see(sources.child(source, "item", key, text), value)
 
 
 def _read_entry(domain: RecordingDomain, source: Source, key: Any, value: Any) -> Any:
@@ -69,7 +75,9 @@ def _read_cell(domain: RecordingDomain, source: Source, key: Any, value: Any) ->
 
 def _relied(kind: str) -> Callable[[RecordingDomain, Source, Any, Any], Any]:
     def read(domain: RecordingDomain, source: Source, key: Any, value: Any) -> Any:
-        if kind in ("keys", "held"):
+        if kind == "keys" and any(isinstance(key, torch.Tensor) for key in value):
+            raise broken("unknown-call", "reading all keys of a container of tensors")
+        if kind in ("keys", "buffer"):
             _refuse_changing(domain, source, "iteration")
         domain.recorder.guard(source, kind, value)
         return value
@@ -134,7 +142,7 @@ TOLD_BY: tuple[tuple[str, Any, frozenset[str]], ...] = (
 )
 
 
-def told_by_code(cls: type) -> frozenset[str]:
+def read_by_code(cls: type) -> frozenset[str]:
     """The kinds of reads of its objects that a guard would repeat by code of the program."""
     found: frozenset[str] = frozenset()
     for name, kinds, reads in TOLD_BY:
@@ -142,6 +150,26 @@ def told_by_code(cls: type) -> frozenset[str]:
         if issubclass(cls, kinds) and type(method) is types.FunctionType:
             found |= reads
     return found
+
+
+def names_past_code(obj: Any) -> dict[str, Any] | None:
+    """The dictionary of an object's own names, for which no code of the program is asked; None
+    where it has none that is plain."""
+    if isinstance(obj, type) or type(class_entry(type(obj), "__dict__")) not in GETSETS:
+        return None
+    names = object.__getattribute__(obj, "__dict__")
+    return names if type(names) is dict else None
+
+
+GETSETS = (types.GetSetDescriptorType, type(None))
+
+
+def _read_names(domain: RecordingDomain, names: Source, key: Any, value: Any) -> Any:
+    if key != "__dict__":
+        return domain.see(domain.recorder.sources.child(names, "item", key), value)
+    if not names.is_pinned:
+        domain.recorder.sources.remember(value, names)
+    return value
 
 
 READS: Mapping[str, Callable[[RecordingDomain, Source, Any, Any], Any]] = {
@@ -154,11 +182,16 @@ READS: Mapping[str, Callable[[RecordingDomain, Source, Any, Any], Any]] = {
     "len": _read_len,
     "count": _read_count,
     "keys": _relied("keys"),
-    "held": _relied("held"),
+    "buffer": _relied("buffer"),
     "type": _relied("type"),
     "contains": _read_contains,
     "missing": _lacks("missing"),
     "unset": _lacks("unset"),
     "unbound": _read_unbound,
     "iter": lambda domain, source, key, value: value,
+}
+READS_OF_NAMES: Mapping[str, Callable[[RecordingDomain, Source, Any, Any], Any]] = {
+    "attr": _read_names,
+    "missing": _read_unbound,
+    "unset": _read_unbound,
 }

@@ -9,6 +9,7 @@ object in each call by its type and its contents as they are read.
 from __future__ import annotations
 
 import types
+import weakref
 from typing import Any
 
 import torch
@@ -24,18 +25,41 @@ from anyshape.capture.heap.values import PROXIES, OpaqueValue, TensorValue
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.recorder import Recorder
-from anyshape.capture.segments.outside_reads import ABSENCES, ATTRIBUTES, READS, told_by_code
+from anyshape.capture.segments.outside_reads import (
+    ABSENCES,
+    ATTRIBUTES,
+    READS,
+    READS_OF_NAMES,
+    names_past_code,
+    read_by_code,
+)
 from anyshape.capture.segments.suspended_generators import see_generator
 from anyshape.capture.tensors import tensor_ops
 
 
 def is_global(function: types.FunctionType) -> bool:
-    """Whether it is told by its identity: no call makes it anew, or the program put names on it."""
+    """Whether a guard compares its identity: no call makes it anew, or the program named it."""
     if function.__dict__:
         return True
     if "<locals>" in function.__qualname__ or function.__name__ == "<lambda>":
         return False
     return not function.__closure__
+
+
+def is_handed_in(source: Source) -> bool:
+    """Whether the caller handed it in: by itself, or in a container that may be another one."""
+    step = source.base
+    while step is not None and not step.is_pinned:
+        source, step = step, step.base
+    return step is None and source.kind == "slot"
+
+
+def is_hyperparameter(source: Source) -> bool:
+    """Whether it lies in a group of an optimizer's parameters: schedules write there."""
+    groups = source.base.base if source.base is not None else None
+    if groups is None or groups.kind != "attr" or groups.key != "param_groups":
+        return False
+    return groups.base is not None and isinstance(groups.base.pinned, torch.optim.Optimizer)
 
 
 class ReadingDomain(RecordingDomain):
@@ -47,39 +71,56 @@ class ReadingDomain(RecordingDomain):
         self.widen = widen
         self._iterators: dict[int, tuple[Any, Any]] = {}
         self._twins: dict[int, tuple[Any, Any]] = {}
-        self._told: dict[type, frozenset[str]] = {}
+        self._by_code: dict[type, frozenset[str]] = {}
 
     # ---- reads -----------------------------------------------------------------------------------
     def read(self, obj: Any, kind: str, key: Any, value: Any) -> Any:
         if type(value) in PROXIES:
             return value
-        if self._told_by_code(obj, kind):
+        if kind in self._read_by_code(obj):
+            if kind not in ATTRIBUTES:
+                raise broken("unknown-call", f"code of {type(obj).__name__} that guards would call")
+            return self._read_past_code(obj, kind, key, value)
+        return self._read_plainly(obj, kind, key, value)
+
+    def _read_past_code(self, obj: Any, kind: str, key: Any, value: Any) -> Any:
+        """An attribute of an object whose class answers for its attributes by code: guards ask the
+        dictionary of its names."""
+        names, source = names_past_code(obj), self.readable_source(obj, kind)
+        if source is None:
+            return self._read_plainly(obj, kind, key, value)
+        if names is not None and (key == "__dict__" or kind == "missing" or key in names):
+            child = self.recorder.sources.child(source, "names", None)
+            if source.is_pinned and not child.is_pinned:
+                self.recorder.sources.pin(child, names, borrowed=source.is_borrowed)
+            return READS_OF_NAMES[kind](self, child, key, value)
+        if not source.is_pinned:
             raise broken("unknown-call", f"code of {type(obj).__name__} that guards would call")
+        return self._read_plainly(obj, kind, key, value)
+
+    def _read_plainly(self, obj: Any, kind: str, key: Any, value: Any) -> Any:
         called = kind in ABSENCES or (kind in ("global", "attr") and isinstance(value, CALLED))
         if called and self.relied.is_library(obj, kind):
             self.relied.found(obj, key, value)
             return value
-        source = self.place_of(obj, kind)
+        source = self.readable_source(obj, kind)
         if source is not None:
             return READS[kind](self, source, key, value)
-        if isinstance(value, torch.Tensor):
-            if isinstance(obj, (list, dict)):  # it may hold another one the next time
+        if issubclass(type(value), torch.Tensor):
+            if issubclass(type(obj), (list, dict)):  # it may hold another one the next time
                 raise broken("unknown-call", f"what made a {type(obj).__name__}")
             return self.lift(value)
         return value
 
-    def _told_by_code(self, obj: Any, kind: str) -> bool:
-        """Whether a guard could repeat the read by calling code of the program only."""
+    def _read_by_code(self, obj: Any) -> frozenset[str]:
+        """The kinds of reads that a guard could repeat by calling code of the program only."""
         cls = type(obj)
-        told = self._told.get(cls)
-        if told is None:
-            told = self._told[cls] = told_by_code(cls)
-        if kind not in told:
-            return False
-        source = self.recorder.sources.of(obj)  # of one that stays the same, the dict is asked
-        return kind not in ATTRIBUTES or not (source is None or source.is_pinned)
+        by_code = self._by_code.get(cls)
+        if by_code is None:
+            by_code = self._by_code[cls] = read_by_code(cls)
+        return by_code
 
-    def place_of(self, obj: Any, kind: str) -> Source | None:
+    def readable_source(self, obj: Any, kind: str) -> Source | None:
         """Where an outside object came from; classes, modules and objects of trusted code are
         roots of their own."""
         sources = self.recorder.sources
@@ -88,7 +129,7 @@ class ReadingDomain(RecordingDomain):
             return source
         if kind in ("global", "unbound"):
             return sources.const(obj, str(obj.get("__name__", "globals")))
-        if isinstance(obj, (tuple, list, dict, set, frozenset)) or type(obj) in CONSTANTS:
+        if issubclass(type(obj), (tuple, list, dict, set, frozenset)) or type(obj) in CONSTANTS:
             return None
         if kind == "closure":
             return sources.const(obj, "closure")
@@ -102,17 +143,18 @@ class ReadingDomain(RecordingDomain):
         if kind in (tuple, torch.Size) and source.text in self.widen and is_simple(value):
             return self._see_items(source, value)
         if kind in CONSTANTS:
-            if kind in (int, float) and source.text in self.widen:
+            changes = source.text in self.widen or (kind is float and is_hyperparameter(source))
+            if kind in (int, float) and changes:
                 return recorder.number(value, source)
             if kind in OPAQUE and source.text in self.widen:
                 recorder.guard(source, "type", kind)
                 return OpaqueValue(source, kind)
             recorder.guard(source, "equals", value)
             return value
-        if isinstance(value, torch.Tensor):
+        if issubclass(type(value), torch.Tensor):
             return self._see_tensor(source, value)
         if (
-            isinstance(value, EQUAL)
+            issubclass(type(value), EQUAL)
             or (kind is tuple and is_simple(value))
             or is_numpy_number(value)
         ):
@@ -128,8 +170,8 @@ class ReadingDomain(RecordingDomain):
             if kind is super:
                 return self._see_super(source, value)
         if (
-            isinstance(value, IDENTITY)
-            or (isinstance(value, torch.nn.Module) and not self._is_replaced(source))
+            issubclass(type(value), IDENTITY)
+            or (issubclass(type(value), torch.nn.Module) and not self._is_replaced(source))
             or self._is_fixed(source)
         ):
             return self._see_fixed(source, value)
@@ -141,7 +183,7 @@ class ReadingDomain(RecordingDomain):
         recorder.guard(source, "type", kind)
         known = recorder.sources.of(value)
         if known is None:
-            recorder.sources.place(value, source)
+            recorder.sources.remember(value, source)
         elif known is not source:
             recorder.guard(source, "same", known)
         if kind in FORKABLE:
@@ -151,7 +193,7 @@ class ReadingDomain(RecordingDomain):
     def _see_fixed(self, source: Source, value: Any) -> Any:
         """An object that is the same one in each call; of another class it would be another."""
         self._pin(source, value)
-        if not isinstance(value, IDENTITY):
+        if not issubclass(type(value), IDENTITY):
             self.recorder.guard(source, "type", type(value))
         return value
 
@@ -193,13 +235,21 @@ class ReadingDomain(RecordingDomain):
             return known
         closure = sources.child(source, "attr", "__closure__")
         for index, cell in enumerate(value.__closure__ or ()):
-            sources.place(cell, sources.child(closure, "item", index))
+            sources.remember(cell, sources.child(closure, "item", index))
         twin = value
         if value.__defaults__ or value.__kwdefaults__:
             twin = self._with_defaults(source, value)
-        sources.place(twin, source)
+        sources.remember(twin, source)
         self.keep_twin(value, twin)
         return twin
+
+    def is_outside(self, value: Any) -> bool:
+        return self.recorder.sources.of(value) is not None
+
+    def outside_key(self, key: Any) -> Any:
+        """A tensor that is the same one in each call, for its proxy."""
+        source = self.recorder.source_of(key.value) if type(key) is TensorValue else None
+        return source.pinned if source is not None and source.is_pinned else key
 
     def twin(self, real: Any) -> Any:
         """What stands for an outside function or generator in this trace; None if nothing yet."""
@@ -218,24 +268,24 @@ class ReadingDomain(RecordingDomain):
     def handed_generators(self) -> list[Generator]:
         """The twins of generators that the program handed from one instruction to the next."""
         twins = [twin for _, twin in self._twins.values() if type(twin) is Generator]
-        places = map(self.recorder.sources.of, twins)
-        return [twin for twin, at in zip(twins, places) if at is not None and at.kind == "slot"]
+        sources = map(self.recorder.sources.of, twins)
+        return [twin for twin, at in zip(twins, sources) if at is not None and at.kind == "slot"]
 
     def _with_defaults(self, source: Source, value: Any) -> Any:
         child = self.recorder.sources.child
         names = value.__code__, value.__globals__, value.__name__
-        place = child(source, "attr", "__defaults__")
+        defaults = child(source, "attr", "__defaults__")
         if value.__defaults__ is not None:
-            self.recorder.guard(place, "length", len(value.__defaults__))
+            self.recorder.guard(defaults, "length", len(value.__defaults__))
         seen = [
-            self.see(child(place, "item", i), v) for i, v in enumerate(value.__defaults__ or ())
+            self.see(child(defaults, "item", i), v) for i, v in enumerate(value.__defaults__ or ())
         ]
         twin = types.FunctionType(*names, tuple(seen) or None, value.__closure__)
-        place = child(source, "attr", "__kwdefaults__")
+        defaults = child(source, "attr", "__kwdefaults__")
         if value.__kwdefaults__:
-            self.recorder.guard(place, "keys", tuple(value.__kwdefaults__))
+            self.recorder.guard(defaults, "keys", tuple(value.__kwdefaults__))
             twin.__kwdefaults__ = {
-                key: self.see(child(place, "item", key), v)
+                key: self.see(child(defaults, "item", key), v)
                 for key, v in value.__kwdefaults__.items()
             }
         twin.__qualname__, twin.__module__ = value.__qualname__, value.__module__
@@ -265,9 +315,13 @@ class ReadingDomain(RecordingDomain):
     def _pin(self, source: Source, value: Any) -> None:
         """Relies on an object being this one, wherever it was handed in before."""
         recorder = self.recorder
-        recorder.guard(source, "is", value)
+        borrowed = issubclass(type(value), torch.nn.Module) and is_handed_in(source)
+        if borrowed:
+            recorder.guard(source, "refers", weakref.ref(value))
+        else:
+            recorder.guard(source, "is", value)
         known = recorder.sources.of(value)
-        recorder.sources.pin(source, value)
+        recorder.sources.pin(source, value, borrowed=borrowed)
         if known is not None and not known.is_pinned:
             recorder.guard(known, "same", source)
 
@@ -278,11 +332,11 @@ class ReadingDomain(RecordingDomain):
 
     def seen(self, value: Any) -> Any:
         """A value that torch code will look into, outside containers read at any depth."""
-        if not isinstance(value, (list, tuple, dict)) or type(value) is torch.Size:
+        if not issubclass(type(value), (list, tuple, dict)) or type(value) is torch.Size:
             return value
         heap = self.machine.heap
         state = heap.mirror(value)
-        if isinstance(value, dict):
+        if issubclass(type(value), dict):
             return {key: self.seen(item) for key, item in dict.items(state)}
         items = [self.seen(item) for item in state]
         if all(a is b for a, b in zip(items, state)):

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import re
 import types
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -21,9 +21,9 @@ import torch
 from anyshape.capture.guards import execution_modes
 from anyshape.capture.heap.allocation_age import may_be_young, young_objects
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.effects import Effect
 from anyshape.capture.heap.iterators import TELLING
-from anyshape.capture.heap.mirrors import mapping_behind
-from anyshape.capture.heap.shadow_heap import Effect
+from anyshape.capture.heap.mirrors import VIEWS, mapping_behind
 from anyshape.capture.heap.sources import Source, expression
 from anyshape.capture.heap.values import (
     IMMUTABLE,
@@ -47,14 +47,11 @@ from anyshape.capture.tensors.tensor_ops import SizeTuple
 from anyshape.ir.graph import Arg
 from anyshape.ir.scalars import Scalar, ScalarInput
 
-VIEWS = {
-    type(getattr(made(), name)()): name
-    for made in (dict, OrderedDict)
-    for name in ("keys", "values", "items")
-}
 SIMPLE = (IMMUTABLE - {slice}) | {types.ModuleType, types.CodeType, re.Pattern, re.Match}
 """What is written as it is: a slice may hold sizes."""
 
+
+PLAIN_TUPLES = (tuple, torch.Size, SizeTuple)
 
 LARGE = 1 << 62
 """From here on, an integer is no text: a long one has none."""
@@ -124,7 +121,7 @@ class Rebuilder:
     def read(self, source: Source) -> str:
         """What lies outside at the end of the graph, before any write is replayed."""
         text = expression(source, self.constant)
-        if source.is_pinned or source.base is None:
+        if source.is_constant or source.base is None:
             return text
         return self._reads.setdefault(text, f"r{len(self._reads)}")
 
@@ -185,10 +182,12 @@ class Rebuilder:
             self._held.add(id(value))
         if id(value) in self._classes.belonging:
             return self.constant(value)
+        if id(value) in self.heap.namespaces:
+            return f"{self.text(self.heap.namespaces[id(value)])}.__dict__"
         real = self.heap.real(value)
         if real is not value and not self._is_ours(real):
             return self._outside(real)
-        if isinstance(value, tuple):
+        if issubclass(kind, tuple):
             return self._any_tuple(value)
         small = self._small_object(value, kind)
         if small is not None:
@@ -202,7 +201,7 @@ class Rebuilder:
                 return maker(self, value)
         if kind is Generator:
             return self._generator(value)
-        if isinstance(value, Iterator):
+        if issubclass(kind, Iterator):  # its `__class__` is not asked for: it may be a property
             raise broken("escape", f"a {kind.__name__}")
         return instance(self, value)
 
@@ -214,7 +213,9 @@ class Rebuilder:
             )
         if kind is types.MethodType:
             function, owner = self.text(value.__func__), self.text(value.__self__)
-            return f"{self.constant(types.MethodType)}({function}, {owner})"
+            name = self.fresh(value)
+            self.add(f"{name} = {self.constant(types.MethodType)}({function}, {owner})")
+            return name
         if kind is super and self.recorder.sources.of(value) is None:
             return f"super({self.text(value.__thisclass__)}, {self.text(value.__self__)})"
         method = None if self.recorder.sources.of(value) is not None else descriptor_of(value)
@@ -231,7 +232,7 @@ class Rebuilder:
         """Whether a container that nobody registered was made in this trace nevertheless."""
         if self.recorder.sources.of(value) is not None:
             return False
-        return holds_proxy(value) or (isinstance(value, MADE_BY_C) and self._is_young(value))
+        return holds_proxy(value) or (issubclass(type(value), MADE_BY_C) and self._is_young(value))
 
     def _is_young(self, value: Any) -> bool:
         if self._young is None:
@@ -240,7 +241,9 @@ class Rebuilder:
 
     def _outside(self, value: Any) -> str:
         source = self.recorder.sources.of(value)
-        if source is None and isinstance(value, tuple):  # made here; what lies in it need not be
+        if source is None and issubclass(
+            type(value), tuple
+        ):  # made here; what lies in it need not be
             return self._any_tuple(value)
         return self.constant(value) if source is None else self.read(source)
 
@@ -270,20 +273,21 @@ class Rebuilder:
         return name
 
     def _tuple_subclass(self, value: Any) -> str:
-        if self.is_fixed(value):
+        if type(value) is torch.Size and self.is_fixed(value):
             return self.constant(value)
         parts = ", ".join(self.text(item) for item in value)
         made_by_itself = hasattr(type(value), "n_sequence_fields")  # a struct sequence of C
         if made_by_itself or isinstance(value, torch.Size):  # which tuple.__new__ refuses
-            return self._named_tuple(value, f"{self.constant(type(value))}(({parts},))")
-        made = f"tuple.__new__({self.constant(type(value))}, ({parts},))"
+            return self._named_tuple(value, f"{self.constant(type(value))}([{parts}])")
+        made = f"tuple.__new__({self.constant(type(value))}, [{parts}])"
         name = self._named_tuple(value, made)
         attributes(self, name, value)
         return name
 
     def is_fixed(self, value: Any) -> bool:
-        """Whether a tuple holds only constants, all the way down."""
-        return all(
+        """Whether a tuple holds only constants, all the way down. An object of a subclass is one
+        that the program may tell from another."""
+        return type(value) in PLAIN_TUPLES and all(
             self.is_fixed(item) if isinstance(item, tuple) else type(item) in SIMPLE
             for item in value
         )
@@ -406,7 +410,9 @@ class Rebuilder:
         text = "\n".join([head, *reads, *self.lines, *self._positions, tail, ""])
         scope = dict(self.constants)
         exec(compile(text, "<anyshape rebuild>", "exec"), scope)
-        function: Callable[[Sequence[Any], Sequence[Any]], Any] = scope["rebuild"]
+        function: Callable[[Sequence[Any], Sequence[Any]], Any] = scope.pop(
+            "rebuild"
+        )  # no cycle: what it holds dies with it
         return function
 
 

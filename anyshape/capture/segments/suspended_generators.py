@@ -33,37 +33,39 @@ def see_generator(domain: RecordingDomain, source: Source, value: Generator) -> 
     for name in STATE:
         recorder.guard(sources.child(source, "attr", name), "equals", getattr(value, name))
     real = value.frame
-    place = sources.child(source, "attr", "frame")
-    recorder.guard(sources.child(place, "attr", "code"), "is", real.code)
+    frame_source = sources.child(source, "attr", "frame")
+    recorder.guard(sources.child(frame_source, "attr", "code"), "is", real.code)
     twin = Generator.restored(domain.machine, real.code)
     twin.running, twin.started, twin.finished = value.running, value.started, value.finished
     twin.touched = value.running
-    sources.place(twin, source)
+    sources.remember(twin, source)
     domain.keep_twin(value, twin)
     if not value.finished and not value.running:  # the frame of a running one is on the stack
-        twin.frame = _see_frame(domain, place, real)
+        twin.frame = _see_frame(domain, frame_source, real)
         if not value.started:
             twin.frame.generator = twin
     return twin
 
 
-def _see_frame(domain: RecordingDomain, place: Source, real: Frame) -> Frame:
+def _see_frame(domain: RecordingDomain, frame_source: Source, real: Frame) -> Frame:
     recorder, child = domain.recorder, domain.recorder.sources.child
-    recorder.guard(child(place, "attr", "index"), "equals", real.index)
-    stack = child(place, "attr", "stack")
+    recorder.guard(child(frame_source, "attr", "index"), "equals", real.index)
+    stack = child(frame_source, "attr", "stack")
     recorder.guard(stack, "length", len(real.stack))
     live = live_at(real)
-    locals_ = list(_seen(domain, child(place, "attr", "locals"), real.locals, live))
+    locals_ = list(_seen(domain, child(frame_source, "attr", "locals"), real.locals, live))
     frame = Frame(real.code, real.globals, real.builtins, locals_, real.names)
     frame.stack = list(_seen(domain, stack, real.stack, -1))
     frame.index = real.index
-    frame.handled = domain.see(child(place, "attr", "handled"), real.handled)
+    frame.handled = domain.see(child(frame_source, "attr", "handled"), real.handled)
     return frame
 
 
-def _seen(domain: RecordingDomain, place: Source, values: list[Any], live: int) -> Iterator[Any]:
+def _seen(
+    domain: RecordingDomain, frame_source: Source, values: list[Any], live: int
+) -> Iterator[Any]:
     for index, value in enumerate(values):
-        source = domain.recorder.sources.child(place, "item", index)
+        source = domain.recorder.sources.child(frame_source, "item", index)
         if not is_live(live, index, value):
             yield NULL
         elif value is NULL:

@@ -9,15 +9,18 @@ symbolic.
 from __future__ import annotations
 
 import functools
+import operator
 import types
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from anyshape.capture.heap.breaks import broken
-from anyshape.capture.heap.mirrors import held_in
-from anyshape.capture.heap.shadow_heap import Effect
+from anyshape.capture.heap.descriptions import class_name, name_of
+from anyshape.capture.heap.effects import Effect
+from anyshape.capture.heap.mirrors import buffer_of
 from anyshape.capture.heap.values import (
     PROXIES,
     Call,
@@ -31,12 +34,21 @@ from anyshape.capture.heap.values import (
 from anyshape.capture.interpreter import size_texts
 from anyshape.capture.interpreter.attributes import C_FUNCTIONS
 from anyshape.capture.interpreter.frame import Frame
+from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.recording.forks import Forks
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.segments import c_calls, callables
+from anyshape.capture.segments.marked_functions import compiled_by_torch, is_disabled
 from anyshape.capture.segments.reading_domain import ReadingDomain
 from anyshape.capture.sizes import formed_texts, join, numbers
-from anyshape.capture.tensors import aliases, modules, tensor_methods, tensor_ops, torchmap
+from anyshape.capture.tensors import (
+    aliases,
+    backward,
+    modules,
+    tensor_methods,
+    tensor_ops,
+    torchmap,
+)
 from anyshape.capture.tensors.snapshots import snapshot
 from anyshape.ops.context import OpError
 from anyshape.ops.layout import numel
@@ -52,8 +64,8 @@ def unread(hook: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(hook)
     def guarded(self: SymbolicDomain, *args: Any) -> Any:
         for arg in args:
-            if type(arg) is OpaqueValue and arg.told:
-                raise broken("tensor-subclass", arg.told)
+            if type(arg) is OpaqueValue and arg.description:
+                raise broken("tensor-subclass", arg.description)
             if type(arg) is OpaqueValue or type(arg) is TextValue:
                 raise broken("changing-value", hook.__name__)
         return hook(self, *args)
@@ -61,7 +73,8 @@ def unread(hook: Callable[..., Any]) -> Callable[..., Any]:
     return guarded
 
 
-SEQUENCES = (list, tuple, str, bytes)
+SEQUENCES = (list, tuple, str, bytes, bytearray, deque)
+OF_SEQUENCES = {"+": operator.add, "*": operator.mul, "+=": operator.iadd, "*=": operator.imul}
 UNCHANGING = (str, bytes, range, type, types.GenericAlias)
 TURNS = "the allowed number of turns of its loops"
 GUARD_TURNS = 50
@@ -159,7 +172,7 @@ class SymbolicDomain(ReadingDomain):
         sources = self.recorder.sources
         source = sources.of(view)
         if source is not None and sources.of(mapping) is None:
-            sources.place(mapping, sources.child(source, "behind", None))
+            sources.remember(mapping, sources.child(source, "behind", None))
 
     def will_look_inside(self, obj: Any) -> None:
         """Only what a guard can compare, where it holds what may change."""
@@ -168,10 +181,10 @@ class SymbolicDomain(ReadingDomain):
             return
         if self.recorder.sources.of(obj) is None:
             return
-        held = held_in(obj)
+        held = buffer_of(obj)
         if held is None:
             raise broken("unknown-call", f"what a {type(obj).__name__} from outside holds")
-        self.read(obj, "held", None, held)
+        self.read(obj, "buffer", None, held)
 
     def key(self, value: Any) -> Any:
         if type(value) is tuple:
@@ -211,11 +224,11 @@ class SymbolicDomain(ReadingDomain):
             named = callables.OURS.get(fn.__qualname__)
             if named is not None:
                 return named(self, args, kwargs)
-        if fn.__qualname__ in callables.OF_DYNAMO:
+        if callables.is_of_dynamo(fn, self.machine):
             return None
-        if callables.is_disabled(fn):
+        if is_disabled(fn):
             raise broken("disabled", fn.__qualname__)
-        original = callables.compiled_by_torch(fn)
+        original = compiled_by_torch(fn)
         if original is not None:
             return Call(original, args, kwargs)
         return modules.call(self, fn, args, kwargs)
@@ -255,7 +268,7 @@ class SymbolicDomain(ReadingDomain):
 
     def concrete(self, value: Any, fn: Any) -> Any:
         """A size as a plain int, for C code that needs one."""
-        name = getattr(fn, "__qualname__", repr(fn))
+        name = name_of(fn)
         if type(value) is SizeValue:
             return self.recorder.specialize(value.expr, name)
         if type(value) is ScalarValue:
@@ -295,6 +308,9 @@ class SymbolicDomain(ReadingDomain):
 
     @unread
     def binary(self, op: str, a: Any, b: Any) -> Any:
+        return self._binary(op, a, b, op)
+
+    def _binary(self, op: str, a: Any, b: Any, sign: str) -> Any:
         if op == "*":
             a, b = self._repeated(a, b), self._repeated(b, a)
         if (
@@ -305,15 +321,17 @@ class SymbolicDomain(ReadingDomain):
         ):
             made = tensor_ops.binary(self, op, a, b)
         elif op == "%" and isinstance(a, (str, bytes)):
-            return a % self.concrete(b, "a format")
+            return operator.mod(a, self.concrete(b, "a format"))
+        elif sign == "|=" and isinstance(a, dict):  # which takes pairs from it
+            return self.machine.native(operator.ior, (a, self.concrete(b, "pairs")), {})
         elif op in ("+", "*") and (isinstance(a, SEQUENCES) or isinstance(b, SEQUENCES)):
             a, b = self.concrete(a, "a repetition"), self.concrete(b, "a repetition")
-            return a * b if op == "*" else a + b
+            return self.machine.native(OF_SEQUENCES[sign], (a, b), {})
         else:
             made = numbers.binary(self.recorder, op, a, b)
         if made is NotImplemented:
-            text = f"unsupported operand type(s) for {op}: '{self._name(a)}' and '{self._name(b)}'"
-            raise TypeError(text)
+            text = f"unsupported operand type(s) for {sign}: "
+            raise TypeError(f"{text}'{self._name(a)}' and '{self._name(b)}'")
         return made
 
     def _repeated(self, count: Any, other: Any) -> Any:
@@ -324,9 +342,9 @@ class SymbolicDomain(ReadingDomain):
 
     @unread
     def inplace(self, op: str, a: Any, b: Any) -> Any:
-        return (
-            tensor_ops.inplace(self, op, a, b) if type(a) is TensorValue else self.binary(op, a, b)
-        )
+        if type(a) is TensorValue:
+            return tensor_ops.inplace(self, op, a, b)
+        return self._binary(op, a, b, f"{op}=")
 
     @unread
     def compare(self, op: str, a: Any, b: Any) -> Any:
@@ -341,7 +359,9 @@ class SymbolicDomain(ReadingDomain):
         return made
 
     def _name(self, value: Any) -> str:
-        return self.type_of(value).__name__ if type(value) in PROXIES else type(value).__name__
+        if type(value) is Generator:
+            return class_name(value.python_type)
+        return class_name(self.type_of(value) if type(value) in PROXIES else type(value))
 
     @unread
     def contains(self, container: Any, item: Any) -> Any:
@@ -353,7 +373,7 @@ class SymbolicDomain(ReadingDomain):
     @unread
     def branch(self, value: Any, frame: Frame) -> bool:
         if type(value) is TensorValue:
-            held = self.recorder.held.read(value.value)
+            held = self.recorder.contents.read(value.value)
             if held is None:
                 return self._branch_on_data(value, frame)
             value = self.recorder.wrap(held)
@@ -397,7 +417,8 @@ class SymbolicDomain(ReadingDomain):
     @unread
     def _getattr(self, value: Any, name: str) -> Any:
         if type(value) is TensorValue:
-            return tensor_ops.attribute(self, value, name)
+            read = backward.grad if name == "grad" else tensor_ops.attribute
+            return read(self, value, name)
         return self._number_attribute(value, name)
 
     def _number_attribute(self, value: Any, name: str) -> Any:
@@ -408,7 +429,7 @@ class SymbolicDomain(ReadingDomain):
             return value
         if kind is int and name in ("imag", "denominator"):
             return int(name == "denominator")
-        found = getattr(kind, name)  # raises CPython's own AttributeError
+        found = getattr(kind if hasattr(kind, name) else kind(), name)  # CPython's own error
         if name in ("bit_length", "is_integer", "hex", "as_integer_ratio", "to_bytes", "conjugate"):
             return (
                 types.MethodType(found, self.concrete(value, name))
@@ -428,7 +449,8 @@ class SymbolicDomain(ReadingDomain):
     def setattr(self, value: Any, name: str, new: Any) -> Any:
         if type(value) is not TensorValue:
             raise AttributeError(f"'{self._name(value)}' object has no attribute '{name}'")
-        tensor_ops.set_attribute(self, value, name, new)
+        set_attribute = tensor_ops.set_attribute if name != "grad" else backward.set_grad
+        set_attribute(self, value, name, new)
 
     @unread
     def delattr(self, value: Any, name: str) -> Any:
@@ -460,6 +482,10 @@ class SymbolicDomain(ReadingDomain):
         if type(value) is TensorValue:
             return tensor_ops.setitem(self, value, key, new)
         raise broken("unknown-call", "storing at an index that is symbolic")
+
+    @unread
+    def delitem(self, value: Any, key: Any) -> Any:
+        raise broken("unknown-call", "deleting at an index that is symbolic")
 
     @unread
     def iterate(self, value: Any) -> Any:

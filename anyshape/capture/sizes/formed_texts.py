@@ -13,6 +13,7 @@ from typing import Any
 from anyshape.capture.heap.values import Formed, ScalarValue, SizeValue, TextValue
 from anyshape.capture.interpreter.size_texts import is_shown, is_text, numbers_in
 from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.interrupts import is_interrupt
 
 FUNCTIONS: Mapping[str, Callable[..., str]] = {"str": str, "repr": repr, "format": format}
 READ = frozenset({operator.mod, str.__mod__, str.format, str.format_map})
@@ -90,7 +91,9 @@ def _is_formed(
             *(_mapped(at, arg) for arg in args),
             **{key: _mapped(at, value) for key, value in kwargs.items()},
         )
-    except Exception:
+    except Exception as error:
+        if is_interrupt(error):
+            raise
         return False
     return type(made) is str
 

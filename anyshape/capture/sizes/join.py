@@ -10,12 +10,12 @@ value that equals the other under that one's condition is the other.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import Any
 
 from anyshape.capture.guards.execution_modes import TorchModes
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.undo import has_older_writes
 from anyshape.capture.heap.values import (
     Break,
     InterpreterBug,
@@ -37,6 +37,7 @@ from anyshape.capture.sizes.merging import (
     definitions,
     hold_in_general,
 )
+from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import Node
 from anyshape.ops import OPS
 from anyshape.symbolic import (
@@ -98,8 +99,8 @@ def branch(domain: RecordingDomain, condition: Condition, frame: Frame) -> Any:
         try:
             return _fork_once(domain, condition, frame, name)
         except NotJoined as reason:
-            place = domain.recorder.location()
-            domain.forks.refusals.append(Refusal(str(condition), str(reason), place))
+            location = domain.recorder.location()
+            domain.forks.refusals.append(Refusal(str(condition), str(reason), location))
     turns = jumps and ends_loop(frame.code, frame.index - 1)
     answer = _decided(domain, condition, turns=turns)
     domain.forks.guarded += 1
@@ -113,7 +114,7 @@ def _decided(domain: RecordingDomain, condition: Condition, *, turns: bool) -> b
     recorder = domain.recorder
     turns = turns and recorder.resumed
     if turns and not recorder.values:
-        raise broken("undecided-size", condition=recorder.told(condition))
+        raise broken("undecided-size", condition=recorder.condition_text(condition))
     relied_on = len(recorder.sizes)
     answer = recorder.decide(condition)
     if turns:
@@ -147,14 +148,14 @@ def _decides(name: str) -> bool:
 
 def _fork_once(domain: RecordingDomain, condition: Condition, frame: Frame, name: str) -> Any:
     """Runs both sides, but not where a side of this very jump has come back to it."""
-    place = id(frame), frame.index
-    if place in domain.forks.running:
+    at = id(frame), frame.index
+    if at in domain.forks.running:
         raise NotJoined("the turns of a loop depend on a size")
-    domain.forks.running.add(place)
+    domain.forks.running.add(at)
     try:
         return _fork(domain, condition, frame, name)
     finally:
-        domain.forks.running.discard(place)
+        domain.forks.running.discard(at)
 
 
 def _fork(domain: RecordingDomain, condition: Condition, frame: Frame, name: str) -> Any:
@@ -182,7 +183,7 @@ def _run_both(
 ) -> Any:
     machine, recorder = domain.machine, domain.recorder
     index = frame.index - 1
-    meeting, places = _meeting(domain, frame.code, index)
+    meeting, ends = _meeting(domain, frame.code, index)
     target = frame.instructions[index][1]
     continuation = frame.continuation
     mark, record = machine.checkpoint(), recorder.mark()
@@ -199,7 +200,7 @@ def _run_both(
                 machine.rollback(mark)
                 recorder.rollback(record)
             _enter_side(machine, frame, name, outcome is jump_on, target)
-            sides.append(_run_side(domain, frame, places, under[outcome]))
+            sides.append(_run_side(domain, frame, ends, under[outcome]))
             _refuse_older_writes(machine, mark.journal, known)
         dropped, kept = sides
         tables = definitions(dropped.nodes), definitions(kept.nodes)
@@ -239,14 +240,8 @@ def _refuse_older_writes(machine: Interpreter, journal: int, known: int) -> None
     """A side may write only what it made itself: the journal's undo functions tell what was
     written."""
     undone = (machine.heap.journal or [])[journal:]
-    if undone:
-        fresh = frozenset(islice(machine.heap.created, known, None))
-        for undo in undone:
-            if type(undo) is partial:  # the machine's own memory of classes
-                continue
-            cells = getattr(undo, "__closure__", None) or ()
-            if not any(id(cell.cell_contents) in fresh for cell in cells):
-                raise NotJoined("a side writes what was there before")
+    if undone and has_older_writes(undone, frozenset(islice(machine.heap.created, known, None))):
+        raise NotJoined("a side writes what was there before")
 
 
 def _enter_side(machine: Interpreter, frame: Frame, name: str, jumps: bool, target: int) -> None:
@@ -274,7 +269,7 @@ _SIDE = _Side()
 
 
 def _run_side(
-    domain: RecordingDomain, frame: Frame, places: frozenset[int], condition: Condition | bool
+    domain: RecordingDomain, frame: Frame, ends: frozenset[int], condition: Condition | bool
 ) -> Side:
     machine, recorder = domain.machine, domain.recorder
     before = len(recorder.builder.nodes)
@@ -283,7 +278,7 @@ def _run_side(
     except Contradiction:
         raise NotJoined("one side cannot happen") from None
     recorder.cx.facts = facts
-    returned, value = _run_until(machine, frame, places)
+    returned, value = _run_until(machine, frame, ends)
     nodes = list(recorder.builder.nodes[before:])
     if any(node.op.endswith("_") or OPS[node.op].random for node in nodes if node.op in OPS):
         raise NotJoined("a side writes a tensor")
@@ -316,13 +311,13 @@ def snapshot(value: Any, copied: dict[int, Any], depth: int = 6) -> Any:
     return twin
 
 
-def _run_until(machine: Interpreter, stop: Frame, places: frozenset[int]) -> tuple[bool, Any]:
-    """The interpreter's loop, until `stop` is about to execute one of `places` or returns."""
+def _run_until(machine: Interpreter, stop: Frame, ends: frozenset[int]) -> tuple[bool, Any]:
+    """The interpreter's loop, until `stop` is about to execute one of `ends` or returns."""
     while True:
         frame = machine.current()
         try:
             while True:
-                if frame is stop and frame.index in places:
+                if frame is stop and frame.index in ends:
                     return False, None
                 handler, arg = frame.instructions[frame.index]
                 frame.index += 1
@@ -337,6 +332,8 @@ def _run_until(machine: Interpreter, stop: Frame, places: frozenset[int]) -> tup
             raise
         except BaseException as error:
             raised = error
+            if is_interrupt(error):
+                raise
             if exception_origin.is_ours(error):
                 raise InterpreterBug(f"{type(error).__name__}: {error}") from error
         if unwinding.unwind(machine, raised) is None:
@@ -356,7 +353,7 @@ class _State:
 
 def _merge_into(merger: Merger, dropped: Side, kept: Side) -> _State:
     if dropped.returned is not kept.returned or dropped.modes != kept.modes:
-        raise NotJoined("the sides end in different places or modes")
+        raise NotJoined("the sides end in different instructions or modes")
     if kept.returned:
         return _State(True, merger.value(dropped.value, kept.live_value), [], [])
     if len(dropped.stack) != len(kept.stack):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from anyshape.capture.heap.iterators import same_place
+from anyshape.capture.heap.iterators import same_position
 from anyshape.capture.heap.values import PROXIES, ScalarValue, TensorValue
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.sizes import numbers
@@ -87,7 +87,7 @@ class Merger:
             for key in list(b):
                 b[key] = self.value(a[key], b[key], depth - 1)
             return b
-        if (ka in _EQUAL and a == b) or same_place(a, b):
+        if (ka in _EQUAL and a == b) or same_position(a, b):
             return b
         raise NotMerged(f"two objects of class {ka.__name__}")
 
@@ -258,7 +258,9 @@ def symbols_read(number: Any) -> frozenset[Symbol]:
 
 
 def definitions(nodes: list[Node]) -> dict[Value, tuple[Node, int]]:
-    return {value: (node, place) for node in nodes for place, value in enumerate(node.outputs)}
+    return {
+        value: (node, position) for node in nodes for position, value in enumerate(node.outputs)
+    }
 
 
 def hold_in_general(recorder: Recorder, nodes: list[Node], facts: Facts) -> None:

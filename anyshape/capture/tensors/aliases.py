@@ -19,13 +19,13 @@ from anyshape.capture.tensors.indexing import is_number
 from anyshape.ir.graph import Arg, Node, TensorType, Value, row_major, values_in
 from anyshape.ops import OPS
 from anyshape.ops.context import Undecided
-from anyshape.ops.layout import dense_order, view_strides
+from anyshape.ops.layout import dense_order, is_contiguous, view_strides
 from anyshape.ops.rules import is_empty
 from anyshape.symbolic import Condition, Dim, all_of, any_of, eq
 
 
 class PicksAreSeen(BaseException):
-    """A copy in the place of ``x[i]``, with a number in a tensor, would be told from the view."""
+    """A copy in the place of ``x[i]``, with a number in a tensor, would be uses from the view."""
 
 
 class Classes:
@@ -67,7 +67,14 @@ def memory_classes(recorder: Recorder) -> Classes:
     return classes
 
 
-def kept_apart(recorder: Recorder) -> NoAlias | None:
+def writes_arguments(recorder: Recorder) -> bool:
+    """Is anything written that the graph does not make itself?"""
+    classes = memory_classes(recorder)
+    inputs = {classes.of(entry.value) for entry in recorder.builder.inputs}
+    return any(classes.of(value) in inputs for value in recorder.written)
+
+
+def no_alias_of(recorder: Recorder) -> NoAlias | None:
     """What must be asked where the graph writes an input; None where it writes none, or is
     handed a single tensor without holes."""
     classes = memory_classes(recorder)
@@ -186,10 +193,10 @@ def _ask_for_views(
         together.join(maybe.source, maybe.copy)
     for maybe in others:
         seen.join(maybe.source, maybe.copy)
-    told = Counter(map(together.of, inputs | returned))
-    told.update(together.of(value) for value in (*written, *written))
+    uses = Counter(map(together.of, inputs | returned))
+    uses.update(together.of(value) for value in (*written, *written))
     outside = set(map(seen.of, returned))
-    if any(told[together.of(p.copy)] > 1 or seen.of(p.copy) in outside for p in picks):
+    if any(uses[together.of(p.copy)] > 1 or seen.of(p.copy) in outside for p in picks):
         raise PicksAreSeen
 
 
@@ -248,20 +255,18 @@ def _shares(recorder: Recorder, node: Node) -> bool:
         return True
     whole = is_row_major(kind)
     known = recorder.cx.known(whole)
-    if known or (known is False and node.op in COPIERS):
-        return known
-    if known is False or recorder.cx.hint(whole) is not True:
+    if known is False and node.op in COPIERS:
+        return False
+    if known is False or (known is None and recorder.cx.hint(whole) is not True):
         _rely(recorder, whole)
         if node.op not in COPIERS:
             _decide_view(recorder, node, kind)
         return False
     expected: Dim = 1
     for size, stride in zip(reversed(kind.shape), reversed(kind.strides)):
-        for part in (eq(size, 1), eq(stride, expected)):
-            if part is True or (
-                not isinstance(part, bool) and recorder.cx.hint(part) and recorder.decide(part)
-            ):
-                break
+        parts = (eq(size, 1), eq(stride, expected))
+        if not any(recorder.cx.known(part) for part in parts):
+            recorder.decide(next((part for part in parts if recorder.cx.hint(part)), parts[0]))
         expected = expected * size
     return True
 
@@ -271,9 +276,13 @@ def _decide_view(recorder: Recorder, node: Node, kind: TensorType) -> None:
     for size in kind.shape:
         _rely(recorder, eq(size, 1))
     kept = [d for d, size in enumerate(kind.shape) if not recorder.cx.known(eq(size, 1))]
+    apart: list[Dim] = [kind.shape[d] for d in kept[:1]]  # what lies together is one dimension
     for outer, inner in itertools.pairwise(kept):
-        _rely(recorder, eq(kind.strides[outer], kind.strides[inner] * kind.shape[inner]))
-    _decide_cuts(recorder, [kind.shape[d] for d in kept], node.output.tensor.shape)
+        if _rely(recorder, eq(kind.strides[outer], kind.strides[inner] * kind.shape[inner])):
+            apart[-1] = apart[-1] * kind.shape[inner]
+        else:
+            apart.append(kind.shape[inner])
+    _decide_cuts(recorder, apart, node.output.tensor.shape)
     if view_strides(recorder.cx, kind, node.output.tensor.shape, decide=True, ones=True):
         raise broken("undecided-size", condition=f"{node.op} shares memory at these sizes")
 
@@ -309,8 +318,9 @@ def _is_unsure(recorder: Recorder, node: Node) -> bool:
     before, after = node.read[0].tensor, node.output.tensor
     if node.op != "contiguous" and _is_view(recorder, before, after):
         return False
-    known = recorder.cx.known(is_row_major(before))
-    return known is None or (known is False and node.op not in COPIERS)
+    if is_contiguous(recorder.cx, before):
+        return False
+    return node.op not in COPIERS or recorder.cx.known(is_row_major(before)) is not False
 
 
 COPIERS = frozenset({"contiguous", "ravel"})

@@ -17,7 +17,7 @@ import torch
 from torch._ops import OpOverload
 
 from anyshape.capture.heap.breaks import broken
-from anyshape.eager import is_written, written_names
+from anyshape.custom_operators import is_written, written_names
 
 OWN = frozenset({"aten", "prims", "quantized", "mkldnn", "inductor"})
 UNSAID: Mapping[str, str] = MappingProxyType({"native_batch_norm": "_native_batch_norm_legit"})

@@ -50,10 +50,10 @@ def diff(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any])
     x, n, dim = given["input"], given.get("n", 1), given.get("dim", -1)
     if type(n) is not int or type(dim) is not int or given.get("out") is not None:
         return NotImplemented
-    if n == 0:  # a new tensor, written once
+    kind = domain.argument(x).tensor
+    if n == 0 and kind.rank:  # a new tensor, written once
         return call_row(domain, "copy_", call_row(domain, "zeros_like", x), x)
     parts = (given.get("prepend"), given.get("append"))
-    kind = domain.argument(x).tensor
     if n < 0 or not kind.rank or any(part is not None for part in parts):
         return NotImplemented
     try:

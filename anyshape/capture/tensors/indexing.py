@@ -40,8 +40,9 @@ def bound(recorder: Recorder, value: Dim | None, size: Dim, default: Dim) -> Dim
     return clamp(recorder, 0, recorder.cx.from_zero(value, size), size)
 
 
-def slice_of(recorder: Recorder, x: Value, dim: int, part: slice) -> Value:
-    """`x[start:stop:step]` along one dimension; `x` itself where the slice is all of it."""
+def slice_of(recorder: Recorder, x: Value, dim: int, part: slice, alone: bool = False) -> Value:
+    """`x[start:stop:step]` along one dimension; `x` itself where the slice is all of it, unless
+    gradients pass a slice that stands ``alone`` in the brackets: eager writes them into zeros."""
     size = x.shape[dim]
     step = 1 if part.step is None else part.step
     if not isinstance(step, int):
@@ -50,7 +51,7 @@ def slice_of(recorder: Recorder, x: Value, dim: int, part: slice) -> Value:
         raise ValueError("step must be greater than zero")
     start = bound(recorder, part.start, size, 0)
     stop = bound(recorder, part.stop, size, size)
-    if start == 0 and stop == size and step == 1:
+    if start == 0 and stop == size and step == 1 and not (alone and x.tensor.requires_grad):
         return x
     length = stop - start
     if not recorder.cx.known(ge(length, 0)):
@@ -110,7 +111,7 @@ def _assigned(x: Value, number: Any) -> Any:
 
 
 def _fitted(recorder: Recorder, view: Value, new: Value) -> Value:
-    """Leading ones that the place does not have are dropped, as eager does."""
+    """Leading ones that the index does not have are dropped, as eager does."""
     extra = len(new.shape) - len(view.shape)
     if extra <= 0:
         return new
@@ -149,17 +150,17 @@ def _basic(
     mixed = any(isinstance(part, (bool, Value)) and not is_number(part) for part in parts)
     indices: list[Value | None] = []
     dim = 0
-    for place, part in enumerate(parts):
+    for index, part in enumerate(parts):
         if part is None or is_truth(part):
             x = recorder.call("unsqueeze", x, dim)
             indices.append(None if part is None else _first_if(recorder, part, x))
             dim += 1
         elif isinstance(part, slice):
-            x = slice_of(recorder, x, dim, part)
+            x = slice_of(recorder, x, dim, part, alone=isinstance(key, slice))
             indices.append(None)
             dim += 1
         elif is_number(part) and (
-            mixed or (views and not _is_gathered(recorder, x, indices, parts[place + 1 :]))
+            mixed or (views and not _is_gathered(recorder, x, indices, parts[index + 1 :]))
         ):
             x = recorder.call("select", x, dim, _from_zero(recorder, part, x.shape[dim]))
         elif isinstance(part, Value):
@@ -183,13 +184,13 @@ def is_truth(part: Any) -> bool:
 
 
 def _first_if(recorder: Recorder, part: Value | bool, x: Value) -> Value:
-    """The place 0 where the truth is one, else no place."""
+    """The index 0 where the truth is one, else no index."""
     made: Value
     if isinstance(part, bool):
         made = recorder.call("full", (int(part),), 0, dtype=int64, device=x.tensor.device)
     else:
-        places = recorder.call("nonzero", recorder.call("reshape", part, (1,)))
-        made = recorder.call("select", places, 1, 0)
+        positions = recorder.call("nonzero", recorder.call("reshape", part, (1,)))
+        made = recorder.call("select", positions, 1, 0)
     return made
 
 
@@ -204,13 +205,13 @@ def _is_gathered(
     return is_contiguous(recorder.cx, x.tensor)
 
 
-def _from_zero(recorder: Recorder, place: Value, size: Dim) -> Any:
-    """A place that a tensor holds, counted from 0: one symbol, of which little is to be proved."""
-    known = recorder.held.content(place)
+def _from_zero(recorder: Recorder, index: Value, size: Dim) -> Any:
+    """An index that a tensor holds, counted from 0: one symbol, of which little is to be proved."""
+    known = recorder.contents.content(index)
     if known is not None:
         return known
-    before, again = recorder.call("lt", place, 0), recorder.call("add", place, size)
-    found = recorder.call("item", recorder.call("where", before, again, place)).type.expr
+    before, again = recorder.call("lt", index, 0), recorder.call("add", index, size)
+    found = recorder.call("item", recorder.call("where", before, again, index)).type.expr
     text = f"index is out of bounds for dimension with size {size}"
     recorder.decide_or_check(ge(found, 0), text)
     recorder.decide_or_check(lt(found, size), text)
@@ -234,10 +235,10 @@ def _consumes(part: Any) -> int:
 
 
 def _without_ellipsis(parts: list[Any], missing: int) -> list[Any]:
-    places = [i for i, part in enumerate(parts) if part is Ellipsis]
-    if not places:
+    positions = [i for i, part in enumerate(parts) if part is Ellipsis]
+    if not positions:
         return parts
-    if len(places) > 1:
+    if len(positions) > 1:
         raise broken("unknown-call", "an index with two ellipses")
-    at = places[0]
+    at = positions[0]
     return parts[:at] + [slice(None)] * missing + parts[at + 1 :]

@@ -13,6 +13,7 @@ is a graph break.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from anyshape.capture.guards.tensor_specs import DTYPE_OF_TORCH, TORCH_OF_DTYPE
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import Break, TensorValue
 from anyshape.capture.recording import gradients
+from anyshape.capture.recording.autocast import without_autocast
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.tensors import storage
 from anyshape.capture.tensors.aliases import memory_classes
@@ -39,7 +41,8 @@ from anyshape.capture.tensors.functional import (
     writes_nothing,
 )
 from anyshape.capture.tensors.tensor_ops import call_row
-from anyshape.eager import Functional, is_written, written_names
+from anyshape.custom_operators import Functional, is_written, written_names
+from anyshape.interrupts import is_interrupt
 from anyshape.ir.dtypes import DType
 from anyshape.ir.graph import TensorType, Value, values_in
 from anyshape.ops.context import NoRow, OpError, TypeContext
@@ -57,6 +60,7 @@ MOST_DIMS = 12  # of which sums and products are tried
 MOST_ELEMENTS = 1 << 20
 
 
+@functools.cache
 def _names() -> dict[Any, str]:
     """Dotted text of every callable in torch's public namespaces, but for what changes or asks
     torch's state: it is no operator, and would do so while its type is worked out."""
@@ -78,9 +82,6 @@ def _names() -> dict[Any, str]:
     return found
 
 
-NAMES = _names()
-
-
 def dotted_name(fn: Any) -> str | None:
     """Dotted text that resolves to the callable, also for `torch.ops`."""
     if isinstance(fn, Functional):
@@ -90,7 +91,7 @@ def dotted_name(fn: Any) -> str | None:
         return "torch.ops." + str(packet).replace("::", ".")
     if isinstance(fn, torch._ops.OpOverload):
         return f"torch.ops.{fn.namespace}.{fn._schema.name.split('::')[1]}.{fn._overloadname}"
-    return NAMES.get(fn)
+    return _names().get(fn)
 
 
 def eager_call(
@@ -109,8 +110,9 @@ def eager_call(
         read = [*values_in(domain.arguments((*args, *rest.values())))]
         for target in values_in(domain.argument(kwargs["out"])):
             refuse_out(domain.recorder.builder, shown, target, read, elementwise=False)
-        made = eager_call(domain, fn, args, rest)
-        return into(domain, shown, made, kwargs["out"])
+        with without_autocast(domain.recorder):
+            made = eager_call(domain, fn, args, rest)
+            return into(domain, shown, made, kwargs["out"])
     if writer is not None and not writes_nothing(writer, args):
         return _writing_call(domain, shown, writer, args, kwargs)
     if any(on for on, _ in domain.recorder.modes.autocast) and _is_composed(name):
@@ -189,7 +191,7 @@ def _writing_call(
     if twin is None:
         raise broken("operator-unknown", what=shown, why="it writes in place")
     given = list(args)
-    if domain.recorder.modes.grad and not twin.returns_written:
+    if domain.recorder.modes.grad:
         for place in twin.written:  # what is saved for gradients is not written afterwards
             given[place] = call_row(domain, "clone", args[place])
     made = eager_call(domain, twin.operator, tuple(given), {})
@@ -424,8 +426,13 @@ def _made_by_meta_kernel(
     data: DataDecides,
 ) -> Any:
     tensors: list[torch.Tensor] = []
-    made = [_concrete(cx, a, sizes, tensors) for a in args]
-    named = {k: _concrete(cx, v, sizes, tensors) for k, v in kwargs.items()}
+
+    def new(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        tensors.append(torch.empty_strided(shape, strides, dtype=dtype, device="meta"))
+        return tensors[-1]
+
+    made = [value_at(cx, a, sizes, new) for a in args]
+    named = {k: value_at(cx, v, sizes, new) for k, v in kwargs.items()}
     if "device" in named:
         named["device"] = "meta"
     if isinstance(named.get("memory_format"), str):
@@ -437,6 +444,8 @@ def _made_by_meta_kernel(
             if result is None:
                 result = fn(*made, **named)
     except Exception as error:
+        if is_interrupt(error):
+            raise
         reason = _unmeasured(error)
         if reason is not None:
             raise broken("operator-unknown", what=_shown(fn), why=reason) from None
@@ -467,9 +476,13 @@ def _shown(fn: Any) -> str:
     return dotted_name(fn) or str(getattr(fn, "__qualname__", fn))
 
 
-def _concrete(
-    cx: TypeContext, arg: Any, sizes: dict[Symbol, int], tensors: list[torch.Tensor]
-) -> Any:
+MakeTensor = Callable[[Sequence[int], Sequence[int], torch.dtype], torch.Tensor]
+"""From a shape, strides and a dtype."""
+
+
+def value_at(cx: TypeContext, arg: Any, sizes: Mapping[Symbol, int], new: MakeTensor) -> Any:
+    """The argument at these sizes; `OpError` where it has no value there."""
+
     def number(dim: Dim) -> int:
         found = cx.facts.simplify(dim)
         try:
@@ -482,15 +495,13 @@ def _concrete(
         shape, strides = [number(d) for d in t.shape], [number(d) for d in t.strides]
         if any(size < 0 for size in (*shape, *strides)):
             raise OpError("a size would be negative")
-        dtype = TORCH_OF_DTYPE[t.dtype]
-        tensors.append(torch.empty_strided(shape, strides, dtype=dtype, device="meta"))
-        return tensors[-1]
+        return new(shape, strides, TORCH_OF_DTYPE[t.dtype])
     if isinstance(arg, Expr):
         return number(arg)
     if isinstance(arg, DType):
         return TORCH_OF_DTYPE[arg]
     if isinstance(arg, (tuple, list)):
-        return tuple(_concrete(cx, item, sizes, tensors) for item in arg)
+        return tuple(value_at(cx, item, sizes, new) for item in arg)
     if arg is None or isinstance(arg, (bool, int, float, complex, str, slice)):
         return arg
     raise OpError(f"an argument of class {type(arg).__name__} has no value yet")

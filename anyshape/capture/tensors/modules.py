@@ -3,7 +3,8 @@ without hooks.
 
 In: the call of one of `nn.Module`'s own methods. Out: what it would do, or `NotImplemented` to
 have it interpreted. A module's hook dictionaries become one guard; parameters, buffers and
-children are guarded by identity where they are read.
+children are guarded by identity where they are read. Between segments, calls have the same fast
+path, so that program points are the same frames.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from typing import Any
 import torch
 from torch.nn.modules import module as torch_module
 
-from anyshape.capture.heap.values import NULL, PROXIES, Call
+from anyshape.capture.heap.quiet_reads import asks_the_program
+from anyshape.capture.heap.values import PROXIES, Call
+from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.recording.domain import RecordingDomain
 
 Module = torch.nn.Module
 TABLES = ("_parameters", "_buffers", "_modules")
 HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
+INSTEAD = ("forward", "_compiled_call_impl")  # what a module may have of its own, and call
 GLOBAL_HOOKS = tuple(
     getattr(torch_module, name)
     for name in (
@@ -47,8 +51,8 @@ def _getattr(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, A
     if heap.is_created(module) or heap.is_shadowed(module.__dict__):
         return NotImplemented
     recorder = domain.recorder
-    place = domain.place_of(module, "attr")
-    assert place is not None
+    own_source = domain.readable_source(module, "attr")
+    assert own_source is not None
     for table_name in TABLES:
         table = module.__dict__.get(table_name)
         if table is not None and name in table:
@@ -57,41 +61,55 @@ def _getattr(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, A
             value = table[name]
             if type(value) in PROXIES:
                 return value
-            source = recorder.sources.child(place, "attr", table_name)
-            if place.is_pinned and not source.is_pinned:
-                recorder.sources.pin(source, table)
+            source = recorder.sources.child(own_source, "attr", table_name)
+            if own_source.is_pinned and not source.is_pinned:
+                recorder.sources.pin(source, table, borrowed=own_source.is_borrowed)
             return domain.see(recorder.sources.child(source, "item", name), value)
     return NotImplemented
 
 
+def forward_alone(interpreter: Interpreter, module: Any) -> FunctionType | None:
+    """The function that a call of the module comes to, where there is nothing else on the way; None
+    where there are hooks, or a `forward` of its own."""
+    state = module.__dict__
+    if state.get("_compiled_call_impl") is not None or "forward" in state:
+        return None
+    if any(state.get(name) for name in HOOKS) or any(GLOBAL_HOOKS):
+        return None
+    forward = interpreter.lookup(type(module), "forward")
+    return forward if type(forward) is FunctionType else None
+
+
 def _call(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     module, *rest = args
-    heap = domain.machine.heap
+    heap, recorder = domain.machine.heap, domain.recorder
     state = module.__dict__
-    if heap.is_created(module) or heap.is_shadowed(state):
+    if heap.is_created(module) or heap.is_shadowed(state) or asks_the_program(module, "attr"):
         return NotImplemented
-    place = domain.place_of(module, "attr")
+    place = domain.readable_source(module, "attr")
     assert place is not None
-    if not place.is_pinned or state.get("_compiled_call_impl") is not None or "forward" in state:
+    forward = forward_alone(domain.machine, module)
+    if forward is None:
         return NotImplemented
-    hooks = [state.get(name) for name in HOOKS]
-    if any(hooks) or any(GLOBAL_HOOKS):
-        return NotImplemented
-    forward = domain.machine.lookup(type(module), "forward")
-    if forward is NULL or type(forward) is not FunctionType:
-        return NotImplemented
-    if not domain.recorder.hooks:
-        domain.recorder.hooks.extend(GLOBAL_HOOKS)
-    if domain.recorder.hook_tables(module, hooks):
-        namespace = domain.recorder.sources.child(place, "attr", "__dict__")
-        domain.recorder.sources.pin(namespace, state)
-        domain.recorder.guard(namespace, "contains", ("forward", False))
+    if not recorder.hooks:
+        recorder.hooks.extend(GLOBAL_HOOKS)
+    if not place.is_pinned:
+        if not state.keys().isdisjoint(INSTEAD):
+            return NotImplemented
+        child = recorder.sources.child
+        for name in HOOKS:
+            recorder.guard(child(place, "attr", name), "truth", False)
+        for name in INSTEAD:
+            recorder.guard(place, "missing", name)
+    elif recorder.hook_tables(module, [state.get(name) for name in HOOKS]):
+        namespace = recorder.sources.child(place, "attr", "__dict__")
+        recorder.sources.pin(namespace, state, borrowed=place.is_borrowed)
+        recorder.guard(namespace, "contains", ("forward", False))
     return Call(forward, (module, *rest), kwargs)
 
 
+CALLS = frozenset({Module.__call__, Module._call_impl, Module._wrapped_call_impl})
 FAST: dict[Any, Callable[..., Any]] = {
     Module.__getattr__: _getattr,
-    Module.__call__: _call,
-    Module._call_impl: _call,
-    Module._wrapped_call_impl: _call,
+    **dict.fromkeys(CALLS, _call),
 }

@@ -1,5 +1,5 @@
 """What depends on where a tensor lies in its storage: strides read as numbers, ``as_strided``, and
-copies that keep the place in the storage (``select_scatter`` and its relatives).
+copies that keep the offset in the storage (``select_scatter`` and its relatives).
 
 In: calls as they lie on the virtual stack. Out: proxies. What is made here has a storage of its own
 elements, one after the other; of what is handed in, the tensor itself is asked.
@@ -8,7 +8,7 @@ elements, one after the other; of what is handed in, the tensor itself is asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,9 +19,10 @@ from anyshape.capture.heap.sources import Source
 from anyshape.capture.heap.values import TensorValue
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.recorder import Recorder
+from anyshape.capture.recording.retyping import Retyped
 from anyshape.capture.tensors.aliases import shares
 from anyshape.capture.tensors.tensor_ops import Handler, call_row, getitem
-from anyshape.ir.graph import Arg, Node, TensorType, Value, row_major
+from anyshape.ir.graph import Node, TensorType, Value, row_major
 from anyshape.ops import OPS
 from anyshape.ops.context import OpError, TypeContext, Undecided
 from anyshape.ops.layout import (
@@ -34,9 +35,9 @@ from anyshape.ops.layout import (
 )
 from anyshape.ops.parts import Part
 from anyshape.ops.rules import dim_of, is_empty
-from anyshape.ops.table import Pointwise
+from anyshape.ops.table import OpDef, Pointwise
 from anyshape.ops.table import View as LoweredView
-from anyshape.symbolic import Condition, Dim, Expr, all_of, any_of, eq, ge, gt, le, maximum
+from anyshape.symbolic import Condition, Dim, all_of, any_of, eq, ge, gt, le, maximum
 
 View = tuple[Node, int]
 """A node that makes views, and which of its results it is."""
@@ -77,7 +78,7 @@ def strides_as_eager(domain: RecordingDomain, x: TensorValue) -> Shape:
         assert all(map(recorder.decide, several))
         return kind.strides
     try:
-        return _Retyped(recorder).type_of(x.value).strides
+        return _AsEager(recorder).type_of(x.value).strides
     except (OpError, Undecided) as error:
         raise broken("tensor-attribute", f"stride(), since {error}") from None
 
@@ -102,41 +103,36 @@ def _strides_of_some(cx: TypeContext, kind: TensorType) -> Shape:
     return kind.strides
 
 
-@dataclass(slots=True)
-class _Retyped:
-    """Types once more, from what is handed in on, where sizes of 0 and 1 are guarded and known."""
+class _AsEager(Retyped):
+    """Types where sizes of 0 and 1 are guarded and known."""
 
-    recorder: Recorder
-    found: dict[Value, TensorType] = field(default_factory=dict)
+    __slots__ = ("recorder",)
 
-    def type_of(self, value: Value) -> TensorType:
-        known = self.found.get(value)
-        if known is None:
-            known = self.found[value] = self._type(value)
-        return known
+    def __init__(self, recorder: Recorder) -> None:
+        Retyped.__init__(self, recorder.cx, recorder.builder.makers)
+        self.recorder = recorder
 
-    def _type(self, value: Value) -> TensorType:
-        recorder = self.recorder
-        kind = replace(value.tensor, shape=tuple(map(self._settled, value.shape)))
-        node = recorder.builder.makers.get(value)
+    def settled(self, value: Value, node: Node | None, row: OpDef | None) -> TensorType | None:
+        kind = self._sized(value)  # first: the rule of the row may rely on what is guarded here
         if node is None:
-            source, strides = recorder.source_of(value), kind.strides
-            if source is not None and not source.is_pinned:
-                strides = _strides_handed_in(recorder, value, source)
-                if strides != kind.strides:
-                    return self._specialized(replace(kind, strides=strides))
-            return replace(kind, strides=tuple(map(self._simplified, strides)))
-        row = OPS.get(node.op)
+            return self._handed_in(value, kind)
         if row is not None and row.mutates:
             return self.type_of(node.read[0])
-        if row is None or row.type is None or _lies_in_rows(recorder, node):
-            rows = value.tensor.strides == contiguous_strides(recorder.cx, value.shape)
-            return replace(kind, strides=row_major(kind.shape)) if rows else kind
-        args = tuple(map(self._again, node.args))
-        kwargs = {name: self._again(arg) for name, arg in node.kwargs.items()}
-        made = row.type(recorder.cx, *args, **kwargs)
-        own = made[node.outputs.index(value)] if isinstance(made, tuple) else made
-        return replace(kind, strides=tuple(map(self._simplified, own.strides)))
+        if row is not None and row.type is not None and not _lies_in_rows(self.recorder, node):
+            return None
+        rows = value.tensor.strides == contiguous_strides(self.cx, value.shape)
+        return replace(kind, strides=row_major(kind.shape)) if rows else kind
+
+    def kept(self, value: Value, made: TensorType) -> TensorType:
+        return replace(self._sized(value), strides=tuple(map(self.simplified, made.strides)))
+
+    def _handed_in(self, value: Value, kind: TensorType) -> TensorType:
+        source, strides = self.recorder.source_of(value), kind.strides
+        if source is not None and not source.is_pinned:
+            strides = _strides_handed_in(self.recorder, value, source)
+            if strides != kind.strides:
+                return self._specialized(replace(kind, strides=strides))
+        return replace(kind, strides=tuple(map(self.simplified, strides)))
 
     def _specialized(self, kind: TensorType) -> TensorType:
         """With the very sizes and strides, guarded: those that no size gives tie with any other."""
@@ -145,18 +141,10 @@ class _Retyped:
         strides = tuple([value(stride, "a stride") for stride in kind.strides])
         return replace(kind, shape=shape, strides=strides)
 
-    def _simplified(self, stride: Dim) -> Dim:
-        return stride if isinstance(stride, int) else self.recorder.cx.facts.simplify(stride)
+    def _sized(self, value: Value) -> TensorType:
+        return replace(value.tensor, shape=tuple(map(self._decided, value.shape)))
 
-    def _again(self, arg: Arg) -> Arg:
-        if isinstance(arg, tuple):
-            return tuple(map(self._again, arg))
-        if isinstance(arg, Expr):
-            return self._simplified(arg)
-        tensor = isinstance(arg, Value) and isinstance(arg.type, TensorType)
-        return Value(arg.name, self.type_of(arg)) if isinstance(arg, Value) and tensor else arg
-
-    def _settled(self, size: Dim) -> Dim:
+    def _decided(self, size: Dim) -> Dim:
         """A size of 0 or 1 is guarded to be so, one of two or more not to be."""
         recorder = self.recorder
         few = next((n for n in (0, 1) if recorder.cx.hint(eq(size, n))), None)
@@ -192,8 +180,8 @@ def _strides_handed_in(recorder: Recorder, value: Value, source: Source) -> Shap
     )
 
 
-def _stride_handed_in(recorder: Recorder, place: Source, stride: int, wanted: Dim) -> Dim:
-    read = recorder.measured(stride, place).expr
+def _stride_handed_in(recorder: Recorder, source: Source, stride: int, wanted: Dim) -> Dim:
+    read = recorder.measured(stride, source).expr
     alike = eq(read, wanted)
     if isinstance(alike, bool):
         return wanted if alike else read
@@ -202,7 +190,7 @@ def _stride_handed_in(recorder: Recorder, place: Source, stride: int, wanted: Di
 
 # ---- as_strided ----------------------------------------------------------------------------------
 def as_strided(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A view by places in the storage, which must hold them."""
+    """A view by offsets in the storage, which must hold them."""
     given = _named("input size stride storage_offset", args, kwargs)
     x = _tensor(domain, given, "input")
     root, steps = way_of(domain.recorder, x.value)
@@ -244,7 +232,7 @@ def _begins_at(recorder: Recorder, node: Node, position: int) -> Dim | None:
 def _require_inside(
     domain: RecordingDomain, size: Shape, stride: Shape, offset: Dim, count: Dim
 ) -> None:
-    """Eager refuses negative strides and places, and what ends past the storage."""
+    """Eager refuses negative strides and offsets, and what ends past the storage."""
     for number in (*stride, offset):
         _require(domain, "as_strided", ge(number, 0))
     last = dot([n - 1 for n in size], stride) + offset
@@ -263,11 +251,11 @@ def _require(domain: RecordingDomain, name: str, condition: Condition | bool) ->
     except OpError as error:
         raise broken("operator-raises", what=name, why=str(error)) from None
     except Undecided as undecided:
-        text = domain.recorder.told(undecided.condition)
+        text = domain.recorder.condition_text(undecided.condition)
         raise broken("undecided-size", what=name, condition=text) from None
 
 
-# ---- copies that keep the place in the storage ---------------------------------------------------
+# ---- copies that keep the offset in the storage --------------------------------------------------
 def scatter(name: str, parameters: str, view: Callable[..., Any]) -> Handler:
     """``x.select_scatter(source, ...)``: a copy of the storage, and ``source`` written to a part of
     the view of it that ``x`` is of its own."""
@@ -319,8 +307,8 @@ def _begins_its_storage(recorder: Recorder, root: Value) -> bool:
         return True
     if source is not None and not source.is_pinned:
         method = recorder.sources.child(source, "attr", "storage_offset")
-        place = recorder.sources.child(method, "call", ())
-        recorder.guard(place, "equals", real.storage_offset())
+        offset = recorder.sources.child(method, "call", ())
+        recorder.guard(offset, "equals", real.storage_offset())
     return real.storage_offset() == 0
 
 
@@ -335,8 +323,8 @@ def _slice(
     return getitem(domain, x, (*key, slice(start, end, step)))
 
 
-def _diagonal(domain: RecordingDomain, x: Any, *places: Any, **named: Any) -> Any:
-    return call_row(domain, "diagonal", x, *places, **named)
+def _diagonal(domain: RecordingDomain, x: Any, *dims: Any, **named: Any) -> Any:
+    return call_row(domain, "diagonal", x, *dims, **named)
 
 
 def _placed(

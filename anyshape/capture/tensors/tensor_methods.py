@@ -25,6 +25,7 @@ from anyshape.capture.heap.values import (
     SizeValue,
     TensorValue,
 )
+from anyshape.capture.recording.autocast import without_autocast
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.sizes import numbers
 from anyshape.capture.tensors import aliases, storage, torchmap
@@ -121,7 +122,9 @@ def _with_out(
     elementwise = isinstance(OPS[torchmap.ROWS[fn]].lower, Pointwise)
     for target in values_in(domain.argument(kwargs["out"])):
         refuse_out(domain.recorder.builder, str(fn), target, read, elementwise=elementwise)
-    return into(domain, str(fn), call_torch(domain, fn, args, rest), kwargs["out"])
+    with without_autocast(domain.recorder):
+        made = call_torch(domain, fn, args, rest)
+        return into(domain, str(fn), made, kwargs["out"])
 
 
 def size_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

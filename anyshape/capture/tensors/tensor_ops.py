@@ -99,17 +99,24 @@ def _noun(value: Any) -> Any:
     )
 
 
+def _keyword(domain: RecordingDomain, name: str, value: Any) -> Any:
+    """``device="cuda"`` is the current device, as capture names it."""
+    named = name == "device" and type(value) in (str, int)
+    return to_arg(domain, torch.device(value) if named else value)
+
+
 def call_row(domain: RecordingDomain, name: str, *args: Any, **kwargs: Any) -> Any:
     """Records one row and wraps its result; in-place rows give the very tensor that they write."""
     recorder = domain.recorder
     made = recorder.call(
         name,
         *(to_arg(domain, a) for a in args),
-        **{k: to_arg(domain, v) for k, v in kwargs.items()},
+        **{k: _keyword(domain, k, v) for k, v in kwargs.items()},
     )
-    if OPS[name].mutates and args:
-        domain.wrote_tensor(args[0])
-        return args[0]
+    if OPS[name].mutates:
+        target = args[0] if args else kwargs[OPS[name].mutates[0]]
+        domain.wrote_tensor(target)
+        return target
     result = recorder.wrap(made)
     if OPS[name].alias != "none":
         result = _the_very(result, (*args, *kwargs.values()))
@@ -466,8 +473,6 @@ def _outside_attribute(domain: RecordingDomain, x: TensorValue, name: str) -> An
     """Properties that only a real tensor has: `grad`, `grad_fn`, `names`, `_version`, ..."""
     if name == "grad_fn":
         return _grad_fn(domain, x)
-    if name == "grad" and not x.value.tensor.requires_grad:
-        return None
     if name in ("_base", "_backward_hooks", "_grad"):
         return None
     raise broken("tensor-attribute", name)

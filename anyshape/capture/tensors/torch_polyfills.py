@@ -7,12 +7,14 @@ polyfills.py) and gives what that function gives for plain tensors.
 from __future__ import annotations
 
 import types
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch._higher_order_ops.associative_scan import associative_scan as torch_scan
 from torch.masked import _ops as masked
+from torch.utils import _foreach_utils as foreach
 from torch.utils import _pytree as pytree
 
 from anyshape.capture.tensors.scans import is_linear
@@ -248,6 +250,53 @@ MEMBERS: Mapping[Any, Callable[..., Any]] = types.MappingProxyType(
 )
 """What gives iterators over lists of a module's own."""
 
+
+def enter_record_function(self: Any) -> Any:
+    """Profilers see segments and kernels, not what the program calls a part of its code."""
+    self.run_callbacks_on_exit = False
+    return self
+
+
+def group_tensors_by_device_and_dtype(tensorlistlist: Any, with_indices: bool = False) -> Any:
+    """Lists of tensors, taken apart by what the tensors of the first one are."""
+    groups: dict[Any, Any] = {}
+    for index, first in enumerate(tensorlistlist[0]):
+        key = (first.device, first.dtype)
+        if key not in groups:
+            groups[key] = ([[] for _ in tensorlistlist], [])
+        parts, indices = groups[key]
+        for part, tensors in zip(parts, tensorlistlist):
+            if tensors:
+                part.append(tensors[index])
+        if with_indices:
+            indices.append(index)
+    return groups
+
+
+def check_graph_capture(self: torch.optim.Optimizer) -> None:
+    """An optimizer refuses to be recorded in a CUDA graph unless it is made for that."""
+    if not torch.cuda.is_available():
+        return
+    capturable = all(group["capturable"] for group in self.param_groups)
+    capturing = torch.cuda.is_current_stream_capturing()
+    if capturing and not capturable:
+        name = self.__class__.__name__
+        raise RuntimeError(
+            f"Attempting CUDA graph capture of step() for an instance of {name} but param_groups' "
+            "capturable is False."
+        )
+    told = getattr(self, "_warned_capturable_if_run_uncaptured", False)
+    if capturable and not capturing and not told:
+        warnings.warn(
+            "This optimizer is capturable, but step() is running without CUDA graph capture.",
+            stacklevel=2,
+        )
+        self._warned_capturable_if_run_uncaptured = True
+
+
+HEALTH_CHECKS = ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check")
+"""What versions of torch call it."""
+
 STAND_INS: Mapping[Any, Callable[..., Any]] = types.MappingProxyType(
     {
         masked._input_mask: input_mask,
@@ -255,8 +304,15 @@ STAND_INS: Mapping[Any, Callable[..., Any]] = types.MappingProxyType(
         torch.nn.RNNBase._weights_have_changed: weights_have_changed,
         torch_scan: associative_scan,
         torch.nn.Module.to: move,
+        foreach._group_tensors_by_device_and_dtype: group_tensors_by_device_and_dtype,
+        torch.autograd.profiler.record_function.__enter__: enter_record_function,
         **{m: converting(CONVERSIONS[m], native) for m, native in CONVERTED_NATIVELY.items()},
         torch.nn.Module._named_members: named_members,
         **MEMBERS,
+        **{
+            getattr(torch.optim.Optimizer, name): check_graph_capture
+            for name in HEALTH_CHECKS
+            if hasattr(torch.optim.Optimizer, name)
+        },
     }
 )

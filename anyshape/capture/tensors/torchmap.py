@@ -59,23 +59,6 @@ def _row_index() -> Mapping[Any, str]:
 
 ROWS: Mapping[Any, str] = _row_index()
 
-# Methods whose sizes or dims may be given one by one: x.view(2, 3) and x.view((2, 3)).
-SPREAD = frozenset(
-    """view reshape permute expand broadcast_to repeat tile flip new_zeros new_ones new_empty
-sum_to_size""".split()
-)
-
-# Functions whose sizes may: torch.zeros(2, 3).
-SIZES_ALONE = frozenset({"zeros", "ones", "empty", "rand", "randn"})
-
-# Functions that take tensors one by one, and from which position on.
-VARIADIC = MappingProxyType(
-    {"einsum": 1, "meshgrid": 0, "broadcast_tensors": 0, "block_diag": 0, "cartesian_prod": 0}
-)
-
-# Functions of one tensor, or of several at once.
-ONE_OR_SEVERAL = frozenset({"atleast_1d", "atleast_2d", "atleast_3d"})
-
 # torch accepts numpy's names for some parameters.
 ALIASES = MappingProxyType(
     {
@@ -89,32 +72,15 @@ ALIASES = MappingProxyType(
 )
 
 
-def is_number(value: Any) -> bool:
-    return not isinstance(value, (tuple, list))
-
-
-def spread(args: Args, position: int) -> Args:
-    """`(x, 2, 3) -> (x, (2, 3))`."""
-    if len(args) > position and is_number(args[position]):
-        return (*args[:position], tuple(args[position:]))
-    return args
-
-
 def row_arguments(name: str, fn: Any, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
     """The arguments in the row's own form."""
     is_method = (
         hasattr(fn, "__objclass__")
         or getattr(torch.Tensor, getattr(fn, "__name__", ""), None) is fn
     )
-    method = getattr(fn, "__name__", name)
-    if name in VARIADIC:
-        args = spread(args, VARIADIC[name])
-    elif name in ONE_OR_SEVERAL and len(args) > 1:
-        args = (args,)
-    elif is_method and method in SPREAD:
-        args = spread(args, 1)
-    elif method in SIZES_ALONE:
-        args = spread(args, 0)
+    form = OPS[name].one_by_one
+    if form is not None:
+        args = form.given(args, is_method=is_method)
     signature = OPS[name].signature
     known = {parameter.name for parameter in signature.parameters}
     fixed: Kwargs = {}

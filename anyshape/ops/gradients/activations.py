@@ -62,6 +62,11 @@ def _elu(b: Any, g: Any, x: Any, alpha: Any = 1.0, inplace: bool = False) -> Any
     return b.where(b.le(x, 0), b.mul(b.mul(g, alpha), b.exp(x)), g)
 
 
+def _selu(b: Any, g: Any, x: Any, inplace: bool = False) -> Any:
+    scale, alpha = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
+    return b.where(b.le(x, 0), b.mul(b.mul(g, scale * alpha), b.exp(x)), b.mul(g, scale))
+
+
 def _softplus(b: Any, g: Any, x: Any, beta: Any = 1.0, threshold: Any = 20.0) -> Any:
     z = b.exp(b.mul(x, beta))
     return b.where(b.gt(b.mul(x, beta), threshold), g, b.div(b.mul(g, z), b.add(z, 1)))
@@ -92,6 +97,16 @@ SILU = _of_input(_silu)
 GELU = _of_input(_gelu)
 LEAKY_RELU = _of_input(_leaky)
 ELU = _of_input(_elu)
+CELU = _of_input(
+    lambda b, g, x, alpha=1.0, inplace=False: b.where(
+        b.le(x, 0), b.mul(g, b.exp(b.div(x, alpha))), g
+    )
+)
+SELU = _of_input(_selu)
+SHRINK = _of_input(lambda b, g, x, lambd=0.5: masked(b, b.logical_not(b.le(b.abs(x), lambd)), g))
+THRESHOLD = _of_input(
+    lambda b, g, x, threshold, value, inplace=False: masked(b, b.logical_not(b.le(x, threshold)), g)
+)
 SOFTPLUS = _of_input(_softplus)
 HARDTANH = _of_input(
     lambda b, g, x, low=-1.0, high=1.0, inplace=False: _between(b, g, x, low, high)

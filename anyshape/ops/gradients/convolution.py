@@ -46,14 +46,14 @@ def max_pool(n: int) -> Mapping[str, Rule]:
     """The cotangent goes to where the greatest element was."""
 
     def rule(b: Any, g: Any, y: Any, x: Any, *options: Any) -> Any:
-        (slope, _), (_, places) = g, y
+        (slope, _), (_, indices) = g, y
         if slope is None:
             return zeros(b, x)
         lead, count = x.shape[: len(x.shape) - n], len(x.shape) - n
         flat = (*lead, numel(x.shape[count:]))
         windows = (*lead, numel(slope.shape[count:]))
         start = b.full(flat, 0, slope.dtype, slope.type.device)
-        at, given = b.reshape(places, windows), b.reshape(slope, windows)
+        at, given = b.reshape(indices, windows), b.reshape(slope, windows)
         return b.reshape(b.scatter_add(start, count, at, given), x.shape)
 
     return {"input": rule}

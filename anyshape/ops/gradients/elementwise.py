@@ -29,7 +29,7 @@ def passed(b: Any, g: Any, *rest: Any, **options: Any) -> Any:
 
 def nothing(b: Any, g: Any, y: Any, *rest: Any, **options: Any) -> Any:
     """The gradient of a step function."""
-    return zeros(b, y)
+    return b.zeros_like(g)
 
 
 def _of_result(form: Callable[[Any, Any, Any], Any]) -> Mapping[str, Rule]:
@@ -81,6 +81,9 @@ UNARY: Mapping[str, Mapping[str, Rule]] = {
     "deg2rad": _of_result(lambda b, g, y: b.mul(g, math.pi / 180)),
     "rad2deg": _of_result(lambda b, g, y: b.mul(g, 180 / math.pi)),
     "frac": {"input": passed},
+    "erfinv": _of_input(
+        lambda b, g, x: b.mul(b.mul(b.exp(b.square(b.erfinv(x))), math.sqrt(math.pi) / 2), g)
+    ),
     **{name: {"input": nothing} for name in ("floor", "ceil", "trunc", "sign", "sgn")},
 }
 """By the name of the row."""
@@ -178,6 +181,60 @@ CLAMP_MAX = {
     "input": lambda b, g, y, x, high: _of_clamped(b, g, y, x, None, high),
     "max": lambda b, g, y, x, high: _of_high(b, g, y, x, None, high),
 }
+
+
+def _squares(b: Any, p: Any, q: Any) -> Any:
+    return b.add(b.mul(p, p), b.mul(q, q))
+
+
+ATAN2 = {
+    "input": lambda b, g, y, p, q: b.mul(b.mul(g, q), b.reciprocal(_squares(b, p, q))),
+    "other": lambda b, g, y, p, q: b.mul(b.mul(g, b.neg(p)), b.reciprocal(_squares(b, p, q))),
+}
+HYPOT = {
+    "input": lambda b, g, y, p, q: b.mul(g, b.div(p, y)),
+    "other": lambda b, g, y, p, q: b.mul(g, b.div(q, y)),
+}
+LOGADDEXP = {
+    "input": lambda b, g, y, p, q: b.div(g, b.add(b.exp(b.sub(q, p)), 1)),
+    "other": lambda b, g, y, p, q: b.div(g, b.add(b.exp(b.sub(p, q)), 1)),
+}
+LOGADDEXP2 = {
+    "input": lambda b, g, y, p, q: b.div(g, b.add(b.exp2(b.sub(q, p)), 1)),
+    "other": lambda b, g, y, p, q: b.div(g, b.add(b.exp2(b.sub(p, q)), 1)),
+}
+
+
+def _of_copied_sign(b: Any, g: Any, y: Any, p: Any, q: Any) -> Any:
+    return b.mul(g, masked(b, b.ne(p, 0), b.div(y, p)))
+
+
+COPYSIGN = {"input": _of_copied_sign, "other": nothing}
+
+
+def _of_modulus(rounding_mode: str) -> Mapping[str, Rule]:
+    def of_divisor(b: Any, g: Any, y: Any, p: Any, q: Any) -> Any:
+        return b.mul(b.neg(g), b.div(p, q, rounding_mode=rounding_mode))
+
+    return {"input": passed, "other": of_divisor}
+
+
+FMOD, REMAINDER = _of_modulus("trunc"), _of_modulus("floor")
+
+
+def _of_number_extreme(wins: str) -> Mapping[str, Rule]:
+    """Where the operands are equal, or the other one is no number, the first one is the result."""
+
+    def taken(b: Any, p: Any, q: Any) -> Any:
+        return b.logical_or(b.call(wins, p, q), b.isnan(q))
+
+    return {
+        "input": lambda b, g, y, p, q: masked(b, taken(b, p, q), g),
+        "other": lambda b, g, y, p, q: masked(b, b.logical_not(taken(b, p, q)), g),
+    }
+
+
+FMAX, FMIN = _of_number_extreme("ge"), _of_number_extreme("le")
 
 # --- three operands ---
 

@@ -13,7 +13,7 @@ from anyshape.symbolic import Dim
 
 
 def kept(b: Any, value: Any, x: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
-    """A result of a reduction of ``x``, with a size of 1 in the place of what was reduced."""
+    """A result of a reduction of ``x``, with a size of 1 where it was reduced."""
     shape = tuple(1 if d in dims else size for d, size in enumerate(x.shape))
     return value if keepdim or not dims else b.reshape(value, shape)
 
@@ -42,24 +42,24 @@ def _extreme(b: Any, g: Any, y: Any, x: Any, dims: Any, keepdim: bool) -> Any:
 
 
 def _extremum(b: Any, g: Any, y: Any, x: Any, dim: Any = None, *rest: Any, **options: Any) -> Any:
-    """torch.max and torch.min: of all of a tensor, or along a dimension with its places."""
+    """torch.max and torch.min: of all of a tensor, or along a dimension with its indices."""
     if options.get("other") is not None or is_tensor(dim):
         raise NoRow("the extremum of two tensors under the name of a reduction")
     if dim is None:
         return _extreme(b, g, y, x, tuple(range(len(x.shape))), False)
-    (values, _), (_, places) = g, y
+    (values, _), (_, indices) = g, y
     if values is None:
         return zeros(b, x)
     if not x.shape:
         return values
     keepdim = rest[0] if rest else options.get("keepdim", False)
     d = dim_of(dim, len(x.shape))
-    at, given = (kept(b, v, x, (d,), keepdim) for v in (places, values))
+    at, given = (kept(b, v, x, (d,), keepdim) for v in (indices, values))
     return placed(b, x, d, at, given)
 
 
 def placed(b: Any, x: Any, dim: int, index: Any, g: Any) -> Any:
-    """The gradient of ``x.gather(dim, index)``. Where there is one place along the dimension, each
+    """The gradient of ``x.gather(dim, index)``. Where the dimension has one element, each
     element is told by its number; else they are added up."""
     others = [d for d in range(len(x.shape)) if d != dim]
     if index.shape[dim] == 1 and all(b.cx.same(index.shape[d], x.shape[d]) for d in others):
@@ -70,7 +70,7 @@ def placed(b: Any, x: Any, dim: int, index: Any, g: Any) -> Any:
 
 
 def _picked(b: Any, g: Any, y: Any, x: Any, *rest: Any, dim: int, **options: Any) -> Any:
-    """Values taken out along a dimension, with their places."""
+    """Values taken out along a dimension, with their indices."""
     (values, _), (_, at) = g, y
     if values is None:
         return zeros(b, x)
@@ -140,7 +140,7 @@ def _last(x: Any, shape: Any) -> tuple[int, ...]:
     return tuple(range(len(x.shape) - count, len(x.shape)))
 
 
-def _normalised(b: Any, x: Any, dims: tuple[int, ...], eps: Any) -> tuple[Any, Any]:
+def normalised(b: Any, x: Any, dims: tuple[int, ...], eps: Any) -> tuple[Any, Any]:
     """What layer_norm makes of ``x`` before its weight, and by what it multiplies."""
     (work,) = widened(b, x)
     count = _count(x, dims)
@@ -165,7 +165,7 @@ def _layer_norm(
     eps: Any = 1e-5,
 ) -> Any:
     dims = _last(x, shape)
-    made, factor = _normalised(b, x, dims, eps)
+    made, factor = normalised(b, x, dims, eps)
     slope = _weighted(b, g, weight)
     level = b.mean(slope, dims, True)
     along = b.mul(made, b.mean(b.mul(slope, made), dims, True))
@@ -182,7 +182,7 @@ def _layer_norm_weight(
     bias: Any = None,
     eps: Any = 1e-5,
 ) -> Any:
-    made, _ = _normalised(b, x, _last(x, shape), eps)
+    made, _ = normalised(b, x, _last(x, shape), eps)
     return _over_rows(b, b.mul(*widened(b, g), made), weight)
 
 

@@ -2,7 +2,8 @@
 
 ``loop(trips, carried, captured)`` has one region, ``(turn, *carried, *captured) -> carried``;
 ``branch(predicate, captured)`` has two, ``(*captured) -> results``. ``trips`` and ``predicate`` are
-a size, a host number or a tensor of one element.
+a size, a host number or a tensor of one element; ``trips`` may be a vector of integers as well, the
+numbers of the turns.
 """
 
 from __future__ import annotations

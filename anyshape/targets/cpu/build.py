@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -129,7 +129,9 @@ class Builder:
             for name in part:
                 address = ctypes.cast(library[name], ctypes.c_void_p).value
                 assert address is not None
-                self.loaded[name] = Loaded(built_in(library, name), address)
+                from_python = functions[name].caller != "none"
+                call = built_in(library, name) if from_python else _for_c_alone
+                self.loaded[name] = Loaded(call, address)
 
     def _objects(self, sources: Sequence[str]) -> list[bytes]:
         """The shared object of each; those that are not kept are compiled side by side."""
@@ -146,6 +148,11 @@ class Builder:
                 self.cache.store(keys[source], {SOURCE: source.encode(), OBJECT: binary})
                 kept[source] = binary
         return [binary for binary in kept.values() if binary is not None]
+
+
+def _for_c_alone(*arguments: object) -> NoReturn:
+    """Stands for a function that only other C functions call."""
+    raise TypeError("Python does not call this function")
 
 
 def cores() -> int:
@@ -172,8 +179,8 @@ def has_sanitizer() -> bool:
 
 def compile_c(toolchain: Toolchain, source: str) -> bytes:
     """The shared object of a translation unit; AnyshapeError E602 with the compiler's words."""
-    place = roomy((tempfile.gettempdir(), *TEMPORARY_DIRECTORIES))
-    with tempfile.TemporaryDirectory(prefix="anyshape-", dir=place) as directory:
+    parent = roomy((tempfile.gettempdir(), *TEMPORARY_DIRECTORIES))
+    with tempfile.TemporaryDirectory(prefix="anyshape-", dir=parent) as directory:
         target = os.path.join(directory, OBJECT)
         environment = ("env", "-u", "LD_PRELOAD", f"TMPDIR={directory}")
         compiler = (toolchain.path, *toolchain.flags)

@@ -4,14 +4,15 @@ In: a ``Kernel`` and a name. Out: text of ``void NAME(pointers, sizes, scalars)`
 the kernel's parameters; it uses the helpers of ``c_prelude()``. Parallel axes are shared among
 threads where there is enough work; the innermost axis with unit steps is vectorised. Reductions
 have vectors of accumulators, by blocks, so that long rows lose no precision; what is left of a row
-goes sixteen at a time, the last under a mask. Read on: ``reduction_phases.py``, ``c_lanes.py``.
+goes sixteen at a time, the last under a mask. Read on: ``schedules.py``, ``reduction_phases.py``,
+``c_columns.py``, ``c_loops.py``, ``c_lanes.py``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from anyshape.costs import COSTS
 from anyshape.ir.dtypes import float16
 from anyshape.ir.loops import (
     SCALAR_OPS,
@@ -20,29 +21,23 @@ from anyshape.ir.loops import (
     Load,
     Op,
     Reduce,
-    Scan,
+    SizeParam,
     operands,
 )
+from anyshape.ir.variants import Variant
 from anyshape.symbolic import Dim
-from anyshape.targets.cpu.c_lanes import CONVERTED_WIDE, WIDE, LanePrinter, Work
-from anyshape.targets.cpu.c_texts import (
-    C_TYPES,
-    STORAGE,
-    c_combine,
-    c_identity,
-    total_type,
-)
+from anyshape.targets.cpu.c_columns import ColumnPrinter
+from anyshape.targets.cpu.c_lanes import WIDE, Work
+from anyshape.targets.cpu.c_texts import C_TYPES, STORAGE, c_identity, total_type
 from anyshape.targets.cpu.prelude import prelude
+from anyshape.targets.cpu.schedules import KernelSchedule, Walk, variants
+from anyshape.targets.cpu.sizes import to_c
 from anyshape.targets.reduction_phases import analyse, lane, step_of, thresholds, turned
 
 CHUNK = 2048
 """Cells of the innermost axis that one thread takes at a time."""
 BLOCK = 64
 """Cells that one accumulator of a lane takes before the total of its block is added."""
-ROWS = 128
-"""Cells of a strided row that are summed in the elements' own type."""
-LANES = 64
-"""Columns that a reduction over a strided row keeps at a time."""
 TILE = 64
 """Side of the tiles in which transposed operands are turned; ``as_turn`` knows it too."""
 SCRATCH_BYTES = 262144
@@ -56,9 +51,45 @@ def c_prelude() -> str:
     return prelude()
 
 
-def emit_c(kernel: Kernel, name: str) -> str:
-    """The kernel as a C function."""
-    return _Emitter(_rounding_once(kernel), name).text()
+def emit_c(kernel: Kernel, name: str, ways: Sequence[Variant[KernelSchedule]] = ()) -> str:
+    """The kernel as a C function, which runs the first of its variants that fits the sizes it is
+    called with: those of ``variants(kernel)``, unless ``ways`` says others."""
+    rounded = _rounding_once(kernel)
+    ways = ways or variants(kernel)
+    if not any(isinstance(p, SizeParam) and p.in_memory for p in kernel.params):
+        return _by_value(rounded, name, ways)
+    params = tuple(
+        replace(p, in_memory=False) if isinstance(p, SizeParam) else p for p in kernel.params
+    )
+    inner = f"{name}_by_value"
+    given = ", ".join(
+        f"*{p.name}" if isinstance(p, SizeParam) and p.in_memory else p.name for p in kernel.params
+    )
+    head = f"void {name}({_Emitter(kernel, name).parameters()})"
+    text = _by_value(replace(rounded, params=params), inner, ways, "static ")
+    return f"{text}{head} {{\n  {inner}({given});\n}}\n"
+
+
+def _by_value(
+    kernel: Kernel, name: str, ways: Sequence[Variant[KernelSchedule]], linkage: str = ""
+) -> str:
+    """The function that is handed the values of all sizes."""
+    *chosen, last = ways
+    if not chosen:
+        return _Emitter(kernel, name, linkage=linkage).text(last.schedule)
+    names = [f"{name}_{number}" for number in range(len(chosen) + 1)]
+    printers = [_Emitter(kernel, each, linkage="static ") for each in names]
+    texts = [
+        printer.text(way.schedule) for printer, way in zip(printers, (*chosen, last), strict=True)
+    ]
+    given = ", ".join(p.name for p in kernel.params)
+    calls = [
+        f"  if ({to_c(way.predicate)}) {{ {each}({given}); return; }}"
+        for way, each in zip(chosen, names, strict=False)
+    ]
+    calls.append(f"  {names[-1]}({given});")
+    head = f"{linkage}void {name}({printers[0].parameters()}) {{"
+    return "".join(texts) + "\n".join((head, *calls, "}", ""))
 
 
 def _rounding_once(kernel: Kernel) -> Kernel:
@@ -79,67 +110,61 @@ def _rounding_once(kernel: Kernel) -> Kernel:
 
 
 @dataclass(slots=True, eq=False)
-class _Emitter(LanePrinter):
+class _Emitter(ColumnPrinter):
+    linkage: str = ""  # what the function's text begins with
     started: set[int] = field(default_factory=set)
-    shared: str | None = None  # when the whole body is worth sharing among threads
 
-    def text(self) -> str:
+    def text(self, schedule: KernelSchedule) -> str:
+        """The function that walks the kernel so."""
         kernel = self.kernel
         self.phases = analyse(kernel)
         self.elements = list(kernel.elements)
         self.lane = lane(kernel, self.phases)
         if self.lane is not None and not kernel.ordered:
             self.splits = thresholds(self.phases, self.lane)
-        params = ", ".join(self._param(p) for p in kernel.params) or "void"
-        if not kernel.reduction_axes:
-            self._map()
-        elif self.lane != kernel.reduction_axes[-1].name:
-            self._by_column()
-        elif kernel.axes:
-            self._by_row()
-        else:
-            self._whole()
+        WALKS[schedule.walk](self)
         body = "\n".join(self.lines)
         if self.shared is None:
-            return f"void {self.name}({params}) {{\n{body}\n}}\n"
-        return self._with_threads(params, body)
+            return f"{self.linkage}void {self.name}({self.parameters()}) {{\n{body}\n}}\n"
+        return self._with_threads(body)
 
-    def _with_threads(self, params: str, body: str) -> str:
+    def parameters(self) -> str:
+        return ", ".join(self._param(p) for p in self.kernel.params) or "void"
+
+    def _with_threads(self, body: str) -> str:
         """The body as a function of its own, called by one thread or by all: to start threads that
         are not needed costs more than a small kernel."""
-        work = f"{self.name}_work"
+        params, work = self.parameters(), f"{self.name}_work"
         call = f"{work}({', '.join(p.name for p in self.kernel.params)});"
         return (
             f"static __attribute__((noinline)) void {work}({params}) {{\n{body}\n}}\n"
-            f"void {self.name}({params}) {{\n"
+            f"{self.linkage}void {self.name}({params}) {{\n"
             f"  if (!({self.shared})) {{ {call} return; }}\n"
             f"  #pragma omp parallel\n  {call}\n}}\n"
         )
 
     # --- shapes of kernels ---
 
-    def _map(self) -> None:
-        """No rows: every cell on its own."""
+    def walk_in_order(self) -> None:
+        """One cell after the other, where cells may write to one element."""
         axes = self.kernel.axes
         work = Work(stores=list(self.kernel.stores))
-        if axes and self.kernel.ordered and self._writes_apart(axes[-1]):
-            self._open_loops(axes[:-1])
-            known = self._outer_elements()
-            self._emit_elements(known)
-            work.known.update(known)
-            self._lane_loop(axes[-1], "0", self._dim(axes[-1].extent), work)
-            self._close(len(axes) - 1)
-            return
-        if not axes or self.kernel.ordered:
+        if not axes or not self._writes_apart(axes[-1]):
             self._open_loops(axes)
             self._cells(work)
             self._close(len(axes))
             return
-        *outer, inner = axes
-        across = turned(self.phases, inner.name)
-        if across is not None:
-            self._turned_map(inner, *across)
-            return
+        self._open_loops(axes[:-1])
+        known = self._outer_elements()
+        self._emit_elements(known)
+        work.known.update(known)
+        self._lane_loop(axes[-1], "0", self._dim(axes[-1].extent), work)
+        self._close(len(axes) - 1)
+
+    def walk_cells(self) -> None:
+        """Every cell on its own, with a vector over the last axis."""
+        work = Work(stores=list(self.kernel.stores))
+        *outer, inner = self.kernel.axes
         chunked = self._chunked(inner)
         self._parallel(len(outer) + chunked)
         self._open_loops(outer)
@@ -153,12 +178,15 @@ class _Emitter(LanePrinter):
         self._close(len(outer) + chunked)
 
     def _writes_apart(self, axis: Axis) -> bool:
-        """Does each turn of this loop write to a place of its own, next to the last?"""
+        """Does each turn of this loop write to an element of its own, next to the last?"""
         return all(step_of(self.phases, s, axis.name) == 1 for s in self.kernel.stores)
 
-    def _turned_map(self, inner: Axis, across: str, loads: list[int]) -> None:
+    def walk_tiles(self) -> None:
         """Some loads run along another axis than the stores: square tiles, turned in registers."""
         *outer, inner = self.kernel.axes
+        found = turned(self.phases, inner.name)
+        assert found is not None
+        across, loads = found
         others = [axis for axis in outer if axis.name != across]
         other = next(axis for axis in outer if axis.name == across)
         self._parallel(len(outer) + 1)
@@ -198,33 +226,25 @@ class _Emitter(LanePrinter):
             f"({word} *)w{number});"
         )
         self._close(1)
-        place = f"({other.name} - {other.name}b) * {TILE} + {inner.name} - {inner.name}b"
-        self.tiles[number] = f"w{number}[{place}]"
+        at = f"({other.name} - {other.name}b) * {TILE} + {inner.name} - {inner.name}b"
+        self.tiles[number] = f"w{number}[{at}]"
 
     def _chunked(self, axis: Axis) -> bool:
         return not isinstance(axis.extent, int) or axis.extent > 2 * CHUNK
-
-    def _open_blocks(self, axis: Axis, size: int) -> tuple[str, str]:
-        name, extent = axis.name, self._dim(axis.extent)
-        self._blocks(axis, size)
-        self._line(f"i64 {name}e = {name}b + {size} < {extent} ? {name}b + {size} : {extent};")
-        return f"{name}b", f"{name}e"
-
-    def _blocks(self, axis: Axis, size: int) -> None:
-        name = axis.name
-        head = f"for (i64 {name}b = 0; {name}b < {self._dim(axis.extent)}; {name}b += {size})"
-        self._open(head, name)
 
     def _outer_elements(self) -> list[int]:
         """The elements that do not vary along the lane."""
         needed = self.phases.closure((n for s in self.kernel.stores for n in operands(s)), set())
         return [n for n in needed if self.lane not in self.phases.axes_of[n]]
 
-    def _by_row(self) -> None:
-        """The row is the vector: one place of the parallel axes at a time, phase by phase."""
+    def walk_rows(self) -> None:
+        """The row is the vector: one position of the parallel axes at a time, phase by phase."""
         axes = self.kernel.axes
         self._find_kept()
-        self._parallel(len(axes), scratch=bool(self.kept))
+        if self.kept:
+            self._open("")
+            self._scratch()
+        self._parallel(len(axes))
         self._open_loops(axes)
         done: set[int] = set()
         for level in range(self.phases.count):
@@ -235,7 +255,7 @@ class _Emitter(LanePrinter):
         self._close(len(axes))
         self._free_scratch()
 
-    def _whole(self) -> None:
+    def walk_one_row(self) -> None:
         """One row in all: each phase is shared among threads by blocks, whose results are combined
         in order, so that the result does not depend on the number of threads."""
         self._find_kept()
@@ -262,24 +282,6 @@ class _Emitter(LanePrinter):
         plain = [n for n in new if not isinstance(self.elements[n], Reduce)]
         self._emit_elements(plain)
         done.update(plain)
-
-    def _work(self, level: int, done: set[int]) -> Work:
-        """What a phase computes for each cell."""
-        phases = self.phases
-        return Work(
-            stores=phases.stores(level, "cell"),
-            reduces=phases.reduces(level),
-            keep=[n for n in self.kept if phases.level[n] == level],
-            known=done | self._known_rows(level),
-        )
-
-    def _known_rows(self, level: int) -> set[int]:
-        """Reductions of earlier phases: their values are variables already."""
-        return {
-            n
-            for n, e in enumerate(self.elements)
-            if isinstance(e, Reduce) and self.phases.level[n] <= level
-        }
 
     def _row_pass(self, level: int, done: set[int]) -> None:
         kernel, work = self.kernel, self._work(level, done)
@@ -363,103 +365,6 @@ class _Emitter(LanePrinter):
         for n in work.reduces:
             self._line(f"const {self._type(n)} v{n} = d{n};")
 
-    # --- rows that are strided ---
-
-    def _by_column(self) -> None:
-        """The row is strided: ``LANES`` neighbouring rows at a time, with a vector over them."""
-        *outer, column = self.kernel.axes
-        self._parallel(len(outer) + 1)
-        self._open_loops(outer)
-        self._open_blocks(column, LANES)
-        for n, element in enumerate(self.elements):
-            if isinstance(element, Reduce):
-                self._line(f"{total_type(element)} t{n}[{LANES}]; {self._type(n)} a{n}[{LANES}];")
-                self._spread(column, f"t{n}[{_lane(column)}] = {c_identity(element)};")
-            elif isinstance(element, Scan):
-                self._line(f"{total_type(element)} c{n}[{LANES}];")
-        for level in range(self.phases.count):
-            self._column_pass(level, column)
-        self._close(len(outer) + 1)
-
-    def _spread(self, column: Axis, *lines: str) -> None:
-        """A vector loop over the columns of a block."""
-        self._open_columns(column)
-        for line in lines:
-            self._line(line)
-        self._close(1)
-
-    def _open_columns(self, column: Axis) -> None:
-        name = column.name
-        self._line("#pragma omp simd")
-        self._loop(name, f"{name}b", f"{name}e")
-
-    def _column_pass(self, level: int, column: Axis) -> None:
-        work, place = self._work(level, set()), _lane(column)
-        if work:
-            work.known.clear()
-            *outer, inner = self.kernel.reduction_axes
-            for n in self._scans(work):
-                self._spread(column, f"c{n}[{place}] = {c_identity(self.elements[n])};")
-            self._open_loops(outer)
-            self._open_blocks(inner, ROWS)
-            for n in work.reduces:
-                self._spread(column, f"a{n}[{place}] = {c_identity(self.elements[n])};")
-            name = inner.name
-            self._loop(name, f"{name}b", f"{name}e")
-            self._load_columns(self._roots(work), column)
-            self._open_columns(column)
-            self._columns_known(self._roots(work), column)
-            self.loaded = {}
-            for n in work.reduces:
-                element, total = self.elements[n], f"a{n}[{place}]"
-                assert isinstance(element, Reduce)
-                self._line(f"{total} = {c_combine(element, total, f'v{element.arg}')};")
-            for store in work.stores:
-                self._store(store)
-            self._close(2)
-            for n in work.reduces:
-                total = f"t{n}[{place}]"
-                self._spread(
-                    column, f"{total} = {c_combine(self.elements[n], total, f'a{n}[{place}]')};"
-                )
-            self._close(1 + len(outer))
-        after = self.phases.stores(level, "row")
-        if after:
-            self._open_columns(column)
-            self._columns_known([n for s in after for n in operands(s)], column)
-            for store in after:
-                self._store(store)
-            self._close(1)
-
-    def _load_columns(self, roots: list[int], column: Axis) -> None:
-        """What has helpers that convert it, for all columns of a block, into ``x{number}``."""
-        body = self.phases.closure(roots, set())
-        loads = self._converted_loads(body, column.name, CONVERTED_WIDE)
-        for n, _ in loads:
-            self._line(f"f32 x{n}[{LANES}];")
-        if loads:
-            left = f"(int)({column.name}e - {column.name}b) - h"
-            self._open(f"for (int h = 0; h < {LANES} && {left} > 0; h += 16)")
-            self._line(f"const i64 {column.name} = {column.name}b + h;")
-            for n, e in loads:
-                self._line(self._load_call(n, e, left))
-            self._close(1)
-        self.loaded = {n: f"x{n}[{_lane(column)}]" for n, _ in loads}
-
-    def _columns_known(self, roots: list[int], column: Axis) -> None:
-        """Elements of one column, reductions read back from their vectors."""
-        place = _lane(column)
-        for n in self.phases.closure(roots, set()):
-            element = self.elements[n]
-            if isinstance(element, Reduce):
-                self._line(f"const {self._type(n)} v{n} = t{n}[{place}];")
-            elif isinstance(element, Scan):
-                total = f"c{n}[{place}]"
-                self._line(f"{total} = {c_combine(element, total, f'v{element.arg}')};")
-                self._line(f"const {self._type(n)} v{n} = {total};")
-            else:
-                self._emit_elements([n])
-
     # --- what is kept between phases ---
 
     def _find_kept(self) -> None:
@@ -502,50 +407,17 @@ class _Emitter(LanePrinter):
             self._line(f"if ({extent} * sizeof({kind}) > {SCRATCH_BYTES}) free({name});")
         self._close(1)
 
-    # --- loops ---
-
-    def _parallel(self, loops: int, scratch: bool = False) -> None:
-        """The pragma for the nest of ``loops`` parallel loops that is all of the kernel, if there
-        is anything to share: threads share it where the kernel is called by several."""
-        self.shared = self._enough_work() if loops else None
-        if scratch:
-            self._open("")
-            self._scratch()
-        if self.shared:
-            collapse = f" collapse({loops})" if loops > 1 else ""
-            self._line(f"#pragma omp for schedule(static){collapse} nowait")
-
-    def _parallel_pass(self, loops: int) -> None:
-        """The pragma for a nest that is one of several."""
-        condition = self._enough_work()
-        if condition:
-            collapse = f" collapse({loops})" if loops > 1 else ""
-            self._line(f"#pragma omp parallel for schedule(static){collapse} if ({condition})")
-
-    def _enough_work(self) -> str | None:
-        """C text of "worth sharing among threads"; None where it is known not to be."""
-        cost = sum(
-            SCALAR_OPS[e.op].cost if isinstance(e, Op) else 1
-            for e in self.kernel.elements
-            if isinstance(e, (Op, Load, Reduce))
-        )
-        least = COSTS.cells_for_threads(cost)
-        cells: Dim = 1
-        for axis in (*self.kernel.axes, *self.kernel.reduction_axes):
-            cells = cells * axis.extent
-        if isinstance(cells, int):
-            return "1" if cells > least else None
-        return f"{self._dim(cells)} > {least}"
-
-    def _open_loops(self, axes: tuple[Axis, ...] | list[Axis]) -> None:
-        for axis in axes:
-            self._loop(axis.name, "0", self._dim(axis.extent))
-
-
-def _lane(column: Axis) -> str:
-    """The place of a column in its block."""
-    return f"{column.name} - {column.name}b"
-
 
 def _at_most(dim: Dim, limit: int) -> bool:
     return isinstance(dim, int) and dim <= limit
+
+
+WALKS: Mapping[Walk, Callable[[_Emitter], None]] = {
+    "cells": _Emitter.walk_cells,
+    "tiles": _Emitter.walk_tiles,
+    "in order": _Emitter.walk_in_order,
+    "rows": _Emitter.walk_rows,
+    "one row": _Emitter.walk_one_row,
+    "columns": _Emitter.walk_columns,
+    "folded columns": _Emitter.walk_folded_columns,
+}

@@ -1,7 +1,7 @@
 """What one cell of a kernel is in C: lines that compute elements and store them.
 
 In: a kernel whose loops someone else opens. Out: lines of text, kept in ``lines`` with their depth.
-Elements may be read from places where an earlier loop has put them (``kept`` rows, turned
+Elements may be read from memory where an earlier loop has put them (``kept`` rows, turned
 ``tiles``).
 """
 
@@ -80,8 +80,8 @@ class CellPrinter:
             case PointerParam(name=name, dtype=dtype, access=access):
                 const = "const " if access == "read" else ""
                 return f"{const}{STORAGE[dtype.name]}_u *{name}"
-            case SizeParam(name=name):
-                return f"i64 {name}"
+            case SizeParam(name=name, in_memory=in_memory):
+                return f"const i64 *{name}" if in_memory else f"i64 {name}"
             case ScalarParam(name=name, dtype=dtype):
                 return f"{'f64' if dtype.is_floating else 'i64'} {name}"
 
@@ -130,7 +130,7 @@ class CellPrinter:
     def _load(self, number: int, element: Load) -> str:
         if number in self.loaded:
             return self.loaded[number]
-        text = self.tiles.get(number) or self._place(element)
+        text = self.tiles.get(number) or self._lvalue(element)
         dtype = element.dtype
         if dtype.name in HALF:
             text = f"as_load_{HALF[dtype.name]}({text})"
@@ -156,7 +156,7 @@ class CellPrinter:
         """``text`` where this lane is a cell, else ``other``."""
         return f"(l < left ? {text} : {other})" if self.partial else text
 
-    def _place(self, item: Load | Store) -> str:
+    def _lvalue(self, item: Load | Store) -> str:
         return f"{item.pointer}[{self._dim(item.index)}]"
 
     def _store(self, store: Store) -> None:
@@ -164,18 +164,18 @@ class CellPrinter:
             self._line(f"{self.stored[store]}[l] = v{store.value};")
             return
         dtype = self.kernel.pointer(store.pointer).dtype
-        value, place = f"v{store.value}", self._place(store)
+        value, target = f"v{store.value}", self._lvalue(store)
         if store.mode != "set":
-            value = self._updated(store, dtype, place)
+            value = self._updated(store, dtype, target)
         if dtype.name in HALF:
             value = f"as_store_{HALF[dtype.name]}({value})"
         conditions = ["l < left"] if self.partial else []
         conditions += [] if store.mask is None else [f"v{store.mask}"]
         guard = f"if ({_all(conditions)}) " if conditions else ""
-        self._line(f"{guard}{place} = {value};")
+        self._line(f"{guard}{target} = {value};")
 
-    def _updated(self, store: Store, dtype: DType, place: str) -> str:
-        old = f"as_load_{HALF[dtype.name]}({place})" if dtype.name in HALF else place
+    def _updated(self, store: Store, dtype: DType, target: str) -> str:
+        old = f"as_load_{HALF[dtype.name]}({target})" if dtype.name in HALF else target
         ops = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
         text = c_scalar(ops[store.mode], dtype, [old, f"v{store.value}"])
         return f"as_round_{HALF[dtype.name]}({text})" if dtype.name in HALF else text

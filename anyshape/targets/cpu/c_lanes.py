@@ -55,7 +55,7 @@ class Work:
 
 @dataclass(slots=True, eq=False)
 class LanePrinter(CellPrinter):
-    """Prints innermost loops. ``splits`` are the places where conditions on the lane change."""
+    """Prints innermost loops. ``splits`` are the positions where conditions on the lane change."""
 
     lane: str | None = field(init=False)
     splits: dict[Dim, dict[int, bool]] = field(default_factory=dict)
@@ -63,18 +63,18 @@ class LanePrinter(CellPrinter):
     def _segments(self, axis: Axis, start: str, end: str, work: Work) -> None:
         """The lane loop, cut where conditions on the lane change, so that no cell decides them."""
         body = set(self.phases.closure(self._roots(work), work.known))
-        places = [p for p, truths in self.splits.items() if not body.isdisjoint(truths)]
+        positions = [p for p, truths in self.splits.items() if not body.isdisjoint(truths)]
         whole = self.elements
         plain = self._with_kept(work)
         self.elements = plain
         before = start
         self._open("")
-        for number, place in enumerate([*places, None]):
+        for number, position in enumerate([*positions, None]):
             after = end
-            if place is not None:
-                after = self._clamped(axis, number, place, before, end)
-            if places:
-                self.elements = specialize(plain, self._truths(places, number))
+            if position is not None:
+                after = self._clamped(axis, number, position, before, end)
+            if positions:
+                self.elements = specialize(plain, self._truths(positions, number))
             self._open("")
             self._lane_loop(axis, before, after, work)
             self._close(1)
@@ -89,17 +89,17 @@ class LanePrinter(CellPrinter):
             for n, e in enumerate(self.elements)
         ]
 
-    def _clamped(self, axis: Axis, number: int, place: Dim, low: str, high: str) -> str:
+    def _clamped(self, axis: Axis, number: int, position: Dim, low: str, high: str) -> str:
         name = f"{axis.name}c{number}"
-        self._line(f"i64 {name} = {self._dim(place)};")
+        self._line(f"i64 {name} = {self._dim(position)};")
         self._line(f"{name} = {name} < {low} ? {low} : {name} > {high} ? {high} : {name};")
         return name
 
-    def _truths(self, places: list[Dim], segment: int) -> dict[int, bool]:
-        """The conditions known in a segment: it lies below the places from ``segment`` on."""
+    def _truths(self, positions: list[Dim], segment: int) -> dict[int, bool]:
+        """The conditions known in a segment: it lies below the positions from ``segment`` on."""
         truths: dict[int, bool] = {}
-        for number, place in enumerate(places):
-            for condition, below in self.splits[place].items():
+        for number, position in enumerate(positions):
+            for condition, below in self.splits[position].items():
                 truths[condition] = below if segment <= number else not below
         return truths
 
@@ -239,12 +239,12 @@ class LanePrinter(CellPrinter):
     def _load_halves(
         self, name: str, lanes: int, count: str, body: list[int], dtypes: tuple[str, ...]
     ) -> None:
-        """Neighbouring halves of a vector, converted together into ``x{number}``."""
+        """Neighbouring halves of a vector, converted together into ``wide{number}``."""
         loads = self._converted_loads(body, name, dtypes)
         for n, _ in loads:
-            self._line(f"f32 x{n}[{lanes}];")
+            self._line(f"f32 wide{n}[{lanes}];")
         self._halves(name, lanes, [self._load_call(n, e, count) for n, e in loads])
-        self.loaded = {n: f"x{n}[l]" for n, _ in loads}
+        self.loaded = {n: f"wide{n}[l]" for n, _ in loads}
 
     def _converted_loads(
         self, body: list[int], name: str, dtypes: tuple[str, ...]
@@ -259,7 +259,7 @@ class LanePrinter(CellPrinter):
         ]
 
     def _load_call(self, number: int, load: Load, count: str) -> str:
-        return f"as_load16_{self._half(load)}(&{self._place(load)}, {count}, x{number} + h);"
+        return f"as_load16_{self._half(load)}(&{self._lvalue(load)}, {count}, wide{number} + h);"
 
     def _declare_halves(self, name: str, lanes: int, work: Work, dtypes: tuple[str, ...]) -> None:
         self.stored = {}
@@ -276,7 +276,7 @@ class LanePrinter(CellPrinter):
             name,
             lanes,
             [
-                f"as_store16_{self._half(s)}({y} + h, {count}, &{self._place(s)});"
+                f"as_store16_{self._half(s)}({y} + h, {count}, &{self._lvalue(s)});"
                 for s, y in self.stored.items()
             ],
         )

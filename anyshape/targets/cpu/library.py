@@ -9,14 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from anyshape.ir.buffers import Buffer, BufferRef, StepArg
+from anyshape.ir.buffers import Buffer, BufferRef, NativeArg, NativeKind, StepArg, TensorArg
 from anyshape.ir.dtypes import DType, bfloat16, float16, float32, float64
-from anyshape.ir.program import Call, LibraryCall, NativeArg, NativeKind, TensorArg
+from anyshape.ir.program import Call, LibraryCall
+from anyshape.schedule.placement import SizesInMemory
 from anyshape.symbolic import Dim
 
 LINEAR = "torch.nn.functional.linear"
 ATTENTION = "torch.nn.functional.scaled_dot_product_attention"
 DTYPES: frozenset[DType] = frozenset({float32, float64, bfloat16, float16})
+
+IN_MEMORY = SizesInMemory(
+    counting={"torch.nonzero": "anyshape.counted_nonzero"},
+    rowwise=frozenset({"torch.mm", LINEAR}),
+)
+"""For tests: on the CPU, sizes in memory save nothing."""
 
 Buffers = Mapping[str, Buffer]
 

@@ -1,49 +1,54 @@
-"""A native region as C: one small function a different step, and a table that says which runs on
-what.
+"""A native region as C: one small function a different step, and a plan of numbers that says
+which runs on what.
 
-In: a ``NativeRegion`` of a program. Out: a ``NativeFunction``, and what each entry of its table is.
-Equal steps, of equal layers say, share one function: they differ in the operands they are handed,
-which are places in one array of pointers ``v`` (table entries, buffers, tensor handles). Nothing
-that differs between processes (addresses) is in the text, so that the disk cache serves it.
-
-    long NAME(void **table, char *arena, char *outer0, ..., long size0, ..., double scalar0, ...)
+In: a ``NativeRegion`` of a program. Out: a ``PrintedRegion``. Equal steps, of equal layers say,
+share one function: they differ in the operands they are handed, slots of one array of pointers
+``v`` (table entries, buffers, tensor handles) and of numbers ``n`` (``region_numbers.py``). The
+plan is data, which one function follows that is every native region (``native_prelude.py:
+RUN_REGION``): the C compiler sees each different step once, and no size. Nothing that differs
+between processes (addresses) is in a text, so that the disk cache serves it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from anyshape.ir.buffers import Buffer, BufferRef
-from anyshape.ir.code import ArgType, NativeFunction, Reference
+from anyshape.ir.buffers import Buffer, BufferRef, SizeInMemory, StepArg, TensorArg, references
+from anyshape.ir.code import ArgType, NativeFunction, PrintedRegion, Reference
 from anyshape.ir.dtypes import DType, float64
 from anyshape.ir.loops import Kernel, PointerParam, ScalarParam, SizeParam
 from anyshape.ir.program import (
     Assertion,
+    Body,
     Call,
     Free,
     Launch,
     LibraryCall,
+    Loop,
+    NativeNested,
     NativeRegion,
     Program,
-    TensorArg,
     View,
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput
 from anyshape.ops.layout import numel
-from anyshape.symbolic import (
-    AllOf,
-    AnyOf,
-    Dim,
-    Expr,
-    NamedSums,
-    Relation,
-    Symbol,
-    nested_parts,
+from anyshape.schedule.arena import size_bytes
+from anyshape.symbolic import AllOf, AnyOf, Dim, Expr, Relation, Symbol
+from anyshape.targets.cpu.native_nesting import (
+    C_TYPES,
+    first_numbers,
+    in_arena,
+    loop_lines,
+    native_body,
+    number_lines,
+    room_text,
 )
-from anyshape.targets.cpu.sizes import to_c
+from anyshape.targets.cpu.native_prelude import RUN_REGION
+from anyshape.targets.cpu.native_regions import is_float
+from anyshape.targets.cpu.region_numbers import RegionNumbers
 
 DELETE = "aoti_torch_delete_tensor_object"
 FROM_BLOB = "aoti_torch_create_tensor_from_blob"
@@ -52,36 +57,38 @@ DISPATCH = "aoti_torch_call_dispatcher"
 SHARE = "aoti_torch_new_tensor_handle"
 SOME = "torch_new_stable_ivalue"
 RESULT = ("aoti_torch_get_data_ptr", "aoti_torch_get_strides", EMPTY, "aoti_torch_copy_", DELETE)
-MANY_SIZES = 256
-"""Numbers from which on a native region's own function, long straight text that runs once a call,
-is not optimized at all: gcc takes time quadratic in its length, and vectorizing it is worse."""
 CHECK_FAILED, LIBRARY_FAILED = 2, 3
 
 Slot = tuple[str, int]
-"""("table" | "pointer" | "handle", number): a place of ``v``; ("number", place): one of ``n``."""
+"""("table" | "pointer" | "handle", number): a slot of ``v``; ("number", index): one of ``n``."""
+Base = int | Slot
+"""Memory that addresses are near: the arena, an outer buffer, one of its own, or another slot."""
+ARENA = 0
+ENTRY = NativeFunction(RUN_REGION, returns_status=True, caller="own")
 
 
 def emit_native_region(
     region: NativeRegion,
     program: Program,
     kernel_names: Mapping[Kernel, str],
-    name: str,
+    placeholder: str,
     *,
     hollow: bool = False,
-    apart: bool = False,
-) -> tuple[NativeFunction, tuple[Reference, ...]]:
-    """Prints the native region as C, and says what the entries of its table are.
+    separate: bool = False,
+) -> PrintedRegion:
+    """Prints the steps of the native region as C, each under the name ``placeholder``, and says
+    what the entries of its table are.
 
     ``hollow`` is for measuring: an operator called by name only allocates what it would return, and
-    nothing fails. ``apart`` is for tests: each buffer has memory of its own instead of a place in
+    nothing fails. ``separate`` is for tests: each buffer has memory of its own instead of a slot in
     the arena or in memory that is lent, so that an access past its end is seen.
     """
-    return _Printer(region, program.buffers, kernel_names, hollow, apart).emit(name)
+    return _Printer(region, program.buffers, kernel_names, placeholder, hollow, separate).emit()
 
 
 @dataclass(slots=True)
 class _Part:
-    """One step as text over ``v[a[i]]``, and the slots that these are."""
+    """One step as text over ``v[a[i]]`` and ``n[a[i]]``, and the slots that these are."""
 
     lines: list[str] = field(default_factory=list)
     slots: list[Slot] = field(default_factory=list)
@@ -91,117 +98,104 @@ class _Part:
             self.slots.append(slot)
         return f"{'n' if slot[0] == 'number' else 'v'}[a[{self.slots.index(slot)}]]"
 
-    def shared(self, number: str) -> str:
-        """A place of ``n`` as an operand, so that steps over other sizes have the same text."""
-        place = number.removeprefix("n[").removesuffix("]")
-        return self(("number", int(place))) if number.startswith("n[") else number
-
 
 @dataclass(slots=True, eq=False)
 class _Printer:
     region: NativeRegion
     buffers: Mapping[str, Buffer]
     kernel_names: Mapping[Kernel, str]
+    placeholder: str
     hollow: bool
-    apart: bool
-    table: dict[Reference, int] = field(default_factory=dict)
+    separate: bool
+    table: dict[Reference, int] = field(default_factory=lambda: {("plan", 0): 0})
+    parts: dict[str, int] = field(default_factory=dict)  # text -> number
+    plans: list[tuple[int, ...]] = field(default_factory=list)  # its own, and those of bodies
     pointers: dict[str, Slot] = field(default_factory=dict)  # by buffer
-    places: dict[tuple[Slot | str, str], Slot] = field(default_factory=dict)  # by base and offset
-    setup: dict[Slot, str] = field(default_factory=dict)  # pointers known from the start
+    # By base and offset.
+    pointer_slots: dict[tuple[Base | str, int], Slot] = field(default_factory=dict)
+    setup: dict[Slot, tuple[Base, int]] = field(default_factory=dict)  # known from the start
     late: set[Slot] = field(default_factory=set)  # pointers that a step sets
     roots: dict[Slot, str] = field(default_factory=dict)  # late pointer -> whose memory it is in
     handles: dict[tuple[object, ...], Slot] = field(default_factory=dict)
-    symbols: dict[Symbol, str] = field(default_factory=dict)
-    scalars: dict[Operand, str] = field(default_factory=dict)
-    sizes: dict[str, int] = field(default_factory=dict)  # C text -> place in n
-    held: dict[Dim, str] = field(default_factory=dict)  # what sizes are made of, as C text
-    sums: NamedSums = field(default_factory=NamedSums)
-    rows: list[tuple[str, tuple[Slot, ...]]] = field(default_factory=list)
-    own: list[str] = field(default_factory=list)  # with ``apart``: the size of each buffer
+    numbers: RegionNumbers = field(default_factory=RegionNumbers)
+    scalars: dict[Operand, str | Slot] = field(default_factory=dict)
+    rows: list[tuple[Slot, tuple[Slot, ...]]] = field(default_factory=list)
+    own: list[int] = field(default_factory=list)  # with ``separate``: the size of each buffer
+    outer: int = 0
 
-    def emit(self, name: str) -> tuple[NativeFunction, tuple[Reference, ...]]:
-        parameters = ["void **table", "char *arena"]
-        types: list[ArgType] = ["pointer", "pointer"]
-        for index, buffer in enumerate(self.region.outer):
+    def emit(self) -> PrintedRegion:
+        self.print()
+        functions = (self._function(text) for text in self.parts)
+        parts = tuple(NativeFunction(text, caller="none") for text in functions)
+        return PrintedRegion(ENTRY, parts, tuple(self.table), tuple(self.plans))
+
+    def print(self) -> int:
+        """Prints the steps; the number of the plan."""
+        number = len(self.plans)
+        self.plans.append(())
+        for symbol in self.region.sizes:
+            self.numbers.hand(symbol)
+        integers = [scalar for scalar in self.region.scalars if not is_float(scalar)]
+        floats = self.region.scalars[len(integers) :]
+        assert all(map(is_float, floats)), "floats are handed over last"
+        self.scalars.update((scalar, ("number", self.numbers.hand())) for scalar in integers)
+        self.scalars.update((scalar, f"f[{index}]") for index, scalar in enumerate(floats))
+        for buffer in self.region.outer:
             if self.buffers[buffer].role == "constant":
                 self.pointers[buffer] = self._entry(("constant", buffer))
             else:
-                self.pointers[buffer] = self._place(f"o{index}", "0L")
-                parameters.append(f"char *o{index}")
-                types.append("pointer")
-        for index, symbol in enumerate(self.region.sizes):
-            self.symbols[symbol] = f"s{index}"
-            parameters.append(f"long s{index}")
-            types.append("int64")
-        floats = [scalar for scalar in self.region.scalars if _is_float(scalar)]
-        for index, scalar in enumerate(self.region.scalars):
-            is_float = _is_float(scalar)
-            parameters.append(f"{'double' if is_float else 'long'} f{index}")
-            types.append("double" if is_float else "int64")
-            self.scalars[scalar] = (
-                f"f[{floats.index(scalar)}]" if is_float else f"n[{self._number_of(f'f{index}')}]"
+                self.outer += 1
+                self.pointers[buffer] = self._pointer_slot(self.outer, self.numbers.index(0))
+        rooms = self._room_starts()
+        for buffer, (slot, offset) in self.region.inner.items():
+            start = self.numbers.offset(rooms[slot], offset)
+            self.pointers[buffer] = (
+                self._own(buffer) if self.separate else self._pointer_slot(ARENA, start)
             )
-        for buffer, (place, offset) in self.region.inner.items():
-            start = f"at{place}" if offset == 0 else f"at{place} + {self._size(offset)}"
-            inside = self._own(buffer) if self.apart else self._place("arena", start)
-            self.pointers[buffer] = inside
-        rooms = [tuple(map(self._size, room)) for room in self.region.rooms]
         for step in self.region.steps:
             self._step(step)
-        given = [f"f{i}" for i, s in enumerate(self.region.scalars) if _is_float(s)]
-        text = self._text(name, parameters, given, rooms)
-        return NativeFunction(text, tuple(types), returns_status=True), tuple(self.table)
+        delete = self._index(self._entry(("library", DELETE))) if self.handles else 0
+        self.plans[number] = self._plan(delete)
+        return number
 
     # --- the whole ---
 
-    def _text(
-        self,
-        name: str,
-        parameters: list[str],
-        floats: list[str],
-        rooms: list[tuple[str, ...]],
-    ) -> str:
-        delete = self._entry(("library", DELETE)) if self.handles else None
-        parts = {text: number for number, text in enumerate(dict.fromkeys(t for t, _ in self.rows))}
-        signature = "(void **v, const int *a, const long *n, const double *f)"
-        functions = (
-            f"static long {name}_{number}{signature}\n{{\n{text}    return 0;\n}}\n"
-            for text, number in parts.items()
+    def _function(self, text: str) -> str:
+        signature = "(void **v, const long *a, const long *n, const double *f)"
+        return f"long {self.placeholder}{signature}\n{{\n{text}    return 0;\n}}\n"
+
+    def _room_starts(self) -> list[int]:
+        """Where each slot of the arena begins, after the one before."""
+        starts = [self.numbers.index(0)]
+        for sizes in self.region.rooms[:-1]:
+            starts.append(self.numbers.running_total(starts[-1], sizes))
+        return starts
+
+    def _plan(self, delete: int) -> tuple[int, ...]:
+        """``anyshape_plan``, and what follows it."""
+        numbers, operands = self.numbers, list[int]()
+        steps: list[int] = []
+        for function, slots in self.rows:
+            steps += (self._index(function), len(operands))
+            operands += map(self._index, slots)
+        pointers: list[int] = []
+        for slot, (base, offset) in self.setup.items():
+            near = -1 - self._index(base) if isinstance(base, tuple) else base
+            pointers += (self._index(slot), near, offset)
+        floats = len(self.region.scalars) - (numbers.given - len(self.region.sizes))
+        count = len(self.table) + len(self.pointer_slots) + len(self.handles)
+        return (
+            *(self.outer, numbers.given, floats),
+            *(numbers.computed, len(self.own), len(self.table), len(self.setup), len(self.rows)),
+            *(len(self.handles), count, delete),
+            *(*numbers.code, *self.own, *pointers, *steps, *operands),
         )
-        operands: list[str] = []
-        steps: list[str] = []
-        for text, slots in self.rows:
-            steps.append(f"{{{name}_{parts[text]}, {len(operands)}}}")
-            operands += (str(self._index(slot)) for slot in slots)
-        first = len(self.table) + len(self.places)
-        end = first + len(self.handles)
-        lines = [
-            f"static const int operands[] = {{{', '.join(operands) or '0'}}};",
-            f"static const anyshape_step steps[] = {{{', '.join(steps)}}};",
-            f"long n[{max(len(self.sizes), 1)}];",
-            *(f"n[{place}] = {text};" for text, place in self.sizes.items()),
-            f"const double f[] = {{{', '.join(floats) or '0'}}};",
-            *_offsets(rooms),
-            f"void *v[{max(end, 1)}];",
-            *self._owned(),
-            f"__builtin_memcpy(v, table, {len(self.table)} * sizeof(void *));",
-            *(f"v[{self._index(slot)}] = {text};" for slot, text in self.setup.items()),
-            f"long status = anyshape_run(steps, {len(steps)}, operands, v, n, f, {first}, {end}, "
-            f"{'0' if delete is None else f'v[{self._index(delete)}]'});",
-            *(f"free(own[{number}]);" for number in range(len(self.own))),
-            "return status;",
-        ]
-        body = "\n".join(f"    {line}" for line in lines)
-        level = 1 if len(self.sizes) < MANY_SIZES else 0
-        once = f'__attribute__((optimize("O{level}"))) '
-        head = f"{once}long {name}({', '.join(parameters)})"
-        return "".join([*functions, f"{head}\n{{\n{body}\n}}\n"])
 
     def _index(self, slot: Slot) -> int:
         kind, number = slot
         if kind in ("table", "number"):
             return number
-        return number + len(self.table) + (len(self.places) if kind == "handle" else 0)
+        return number + len(self.table) + (len(self.pointer_slots) if kind == "handle" else 0)
 
     # --- steps ---
 
@@ -221,73 +215,69 @@ class _Printer:
                 self._fail_if(f"*(volatile char *){flag}", CHECK_FAILED, part)
             case Call():
                 self._product(step, part)
+            case NativeNested():
+                self._nested(step, part)
             case Free():
                 self._free(step, part)
             case _:
                 raise TypeError(f"{step} is not native")
         if part.lines:
             text = "".join(f"    {line}\n" for line in part.lines)
-            self.rows.append((text, tuple(part.slots)))
+            number = self.parts.setdefault(text, len(self.parts))
+            self.rows.append((self._entry(("part", number)), tuple(part.slots)))
 
     def _launch(self, step: Launch, part: _Part) -> None:
         function = part(self._entry(("kernel", self.kernel_names[step.kernel])))
         types, args = [], []
         for param, arg in zip(step.kernel.params, step.args, strict=True):
-            if isinstance(param, PointerParam):
+            if isinstance(arg, SizeInMemory):
+                types.append("void *")
+                args.append(part(self.pointers[arg.name]))
+            elif isinstance(param, PointerParam):
                 assert isinstance(arg, BufferRef)
                 types.append("void *")
-                pointer = self.pointers[arg.name]
+                pointer = part(self.pointers[arg.name])
                 offset = step.offsets.get(param.name, 0) * self.buffers[arg.name].dtype.size_bytes
-                args.append(_moved(part(pointer), part.shared(self._size(offset))))
+                moved = part(("number", self.numbers.index(offset))) if offset != 0 else ""
+                args.append(f"(char *){pointer} + {moved}" if moved else pointer)
             else:
-                is_float = isinstance(param, ScalarParam) and param.dtype.is_floating
-                types.append("double" if is_float else "long")
-                args.append(part.shared(self._number(arg)))
+                is_double = isinstance(param, ScalarParam) and param.dtype.is_floating
+                types.append("double" if is_double else "long")
+                args.append(self._number(arg, part))
         prototype = f"void (*)({', '.join(types)})"
         part.lines.append(f"(({prototype}){function})({', '.join(args)});")
 
     def _view(self, step: View, part: _Part) -> None:
         """Memory of the arena or from outside is known at once, torch's own when it is made."""
         made, pointer = step.output, self.pointers[step.base]
-        if self.apart and self._is_lent(made):
+        if self.separate and self._is_lent(made):
             self.pointers[made] = self._own(made)
             return
         if step.offset == 0:
             self.pointers[made] = pointer
             return
-        text = self._size(step.offset * self.buffers[step.base].dtype.size_bytes)
-        key = (pointer, text)
-        if key in self.places:
-            self.pointers[made] = self.places[key]
-            return
-        slot = self.pointers[made] = self.places[key] = ("pointer", len(self.places))
-        if pointer in self.late:
+        offset = step.offset * self.buffers[step.base].dtype.size_bytes
+        moved = self.numbers.index(offset)
+        if pointer not in self.late:
+            self.pointers[made] = self._pointer_slot(pointer, moved)
+        elif (pointer, moved) in self.pointer_slots:
+            self.pointers[made] = self.pointer_slots[pointer, moved]
+        else:
+            slot = self.pointers[made] = self._new_pointer_slot(pointer, moved)
             self.late.add(slot)
             self.roots[slot] = self.roots[pointer]
-            part.lines.append(f"{part(slot)} = {_moved(part(pointer), text)};")
-        else:
-            self.setup[slot] = _moved(self._early(pointer), text)
+            part.lines.append(f"{part(slot)} = {self._moved(part(pointer), offset, part)};")
 
     def _own(self, name: str) -> Slot:
         """The slot of memory that is only this buffer's."""
-        buffer = self.buffers[name]
-        self.own.append(self._size(numel(buffer.shape) * buffer.dtype.size_bytes))
-        return self._place(f"own[{len(self.own) - 1}]", "0L")
+        self.own.append(self.numbers.index(size_bytes(self.buffers[name])))
+        outer = sum(self.buffers[buffer].role != "constant" for buffer in self.region.outer)
+        return self._pointer_slot(outer + len(self.own), self.numbers.index(0))
 
     def _is_lent(self, name: str) -> bool:
         """Is the view no view of the program, but memory for what a step makes?"""
         calls = (step for step in self.region.steps if isinstance(step, (Call, LibraryCall)))
         return self.buffers[name].role == "temp" or any(name in call.defines() for call in calls)
-
-    def _owned(self) -> Iterator[str]:
-        if self.own:
-            yield f"void *own[{len(self.own)}];"
-        for number, size in enumerate(self.own):
-            yield f"own[{number}] = {size} ? malloc({size}) : 0;"
-
-    def _early(self, slot: Slot) -> str:
-        """A pointer that is known from the start, as text of the native region's own function."""
-        return f"table[{slot[1]}]" if slot[0] == "table" else self.setup[slot]
 
     def _product(self, step: Call, part: _Part) -> None:
         left, right, *bias = (arg for arg in step.args if isinstance(arg, BufferRef))
@@ -302,28 +292,144 @@ class _Printer:
         a_text, b_text, c = (part(self.pointers[x]) for x in (left.name, right.name, result.name))
         if bias:
             row = part(self.pointers[bias[0].name])
-            row_bytes = self._size(columns * result.dtype.size_bytes)
-            part.lines.append(f"anyshape_fill_rows({c}, {row}, {self._size(rows)}, {row_bytes});")
+            row_bytes = self._size(columns * result.dtype.size_bytes, part)
+            part.lines.append(
+                f"anyshape_fill_rows({c}, {row}, {self._size(rows, part)}, {row_bytes});"
+            )
         for operand in (left.name, right.name, result.name):
             self._touch(operand, self.buffers[operand].shape, self.buffers[operand].strides, part)
-        numbers = ", ".join(map(self._size, (rows, columns, inner)))
+        numbers = ", ".join(self._size(dim, part) for dim in (rows, columns, inner))
         part.lines.append(
             f"if (anyshape_gemm({gemm}, {int(result.dtype is float64)}, {int(a_transposed)}, "
-            f"{int(b_transposed)}, {numbers}, {a_text}, {self._size(lda)}, {b_text}, "
-            f"{self._size(ldb)}, {c}, {'1.0' if bias else '0.0'})) return 1;"
+            f"{int(b_transposed)}, {numbers}, {a_text}, {self._size(lda, part)}, {b_text}, "
+            f"{self._size(ldb, part)}, {c}, {'1.0' if bias else '0.0'})) return 1;"
         )
 
     def _touch(
         self, buffer: str, shape: tuple[Dim, ...], strides: tuple[Dim, ...], part: _Part
     ) -> None:
-        if self.apart:
-            dims = f"{len(shape)}, {self._array(shape)}, {self._array(strides)}"
+        if self.separate:
+            dims = f"{len(shape)}, {self._array(shape, part)}, {self._array(strides, part)}"
             width = self.buffers[buffer].dtype.size_bytes
-            place = part(self.pointers[buffer])
-            part.lines.append(f"anyshape_touch({place}, {width}, {dims});")
+            pointer = part(self.pointers[buffer])
+            part.lines.append(f"anyshape_touch({pointer}, {width}, {dims});")
 
     def _fail_if(self, condition: str, status: int, part: _Part) -> None:
         part.lines.append(f"{condition};" if self.hollow else f"if ({condition}) return {status};")
+
+    # --- loops and branches ---
+
+    def _nested(self, nested: NativeNested, part: _Part) -> None:
+        """The bodies have plans of their own and share the table: ``v`` begins with it."""
+        step, (number, *_) = nested.step, nested.step.given
+        given = [part(self.pointers[name]) for name in references(step.given[1:])]
+        made, spares = (
+            [part(self.pointers[name]) for name in names] for names in (step.outputs, nested.spares)
+        )
+        sizes = [self._size(size_bytes(self.buffers[name]), part) for name in step.outputs]
+        results = [f"*(long *){part(self.pointers[name])}" for name in nested.numbers]
+        if isinstance(step, Loop):
+            decides, turn = self._trips(number, part), self._turn(number, part)
+            (body,) = step.bodies
+            carried, numbered = len(made), range(len(results))
+            frm, to = ([f"{of}[{k}]" for k in range(carried)] for of in ("from", "to"))
+            now, after = ([f"{of}[{k}]" for k in numbered] for of in ("now", "next"))
+            given_inside = [*frm, *given[carried:]]
+            rooms, done = self._body(body, given_inside, to, sizes, ("number", *now), after, part)
+            first = [self._number(number, part) for number in first_numbers(step)]
+            lines = loop_lines(decides, turn, given[:carried], made, spares, sizes, first, done)
+            lines += [f"{result} = now[{k}];" for k, result in enumerate(results)]
+            part.lines += in_arena(rooms, lines)
+            return
+        decides = self._deciding(number, part)
+        for test, body in zip((decides, f"!({decides})"), step.bodies, strict=True):
+            rooms, done = self._body(body, given, made, sizes, (), results, part)
+            part.lines += [f"if ({test}) {{", *in_arena(rooms, done), "}"]
+
+    def _body(
+        self,
+        body: Body,
+        given: Sequence[str],
+        made: Sequence[str],
+        sizes: Sequence[str],
+        numbers: Sequence[str],
+        results: Sequence[str],
+        part: _Part,
+    ) -> tuple[list[str], list[str]]:
+        """Prints the body's steps. The sizes of its arena's slots; lines that run it, which set
+        ``status``. It is ``given`` buffers, and ``numbers``; it gives ``made``, whose bytes are
+        ``sizes``, and ``results``."""
+        native = native_body(body)
+        assert native is not None
+        named = dict(zip(native.handed, numbers, strict=True))
+        inside = {name: made[position] for position, name in native.made.items()}
+        memory = dict(zip(native.heads, given, strict=True)) | inside
+
+        def size(symbol: Symbol) -> str:
+            return named.get(symbol.name) or self._size(symbol.expr, part)
+
+        lines = []
+        if native.region is not None:
+            lines.append(f"status = {self._call(body, native.region, size, memory, part)};")
+        lines += [
+            f"if (!status && {sizes[k]}) __builtin_memcpy({made[k]}, {memory[name]}, {sizes[k]});"
+            for k, name in native.copied.items()
+        ]
+        for number, result in zip(native.numbers, results, strict=True):
+            lines += number_lines(number, result, size)
+        return [room_text([self._size(n, part) for n in room]) for room in native.rooms], lines
+
+    def _call(
+        self,
+        body: Body,
+        region: NativeRegion,
+        size: Callable[[Symbol], str],
+        memory: Mapping[str, str],
+        part: _Part,
+    ) -> str:
+        """Prints the steps of a body's native region; a call of it, where its buffers are."""
+        printer = _Printer(
+            region,
+            body.program.buffers,
+            self.kernel_names,
+            self.placeholder,
+            self.hollow,
+            self.separate,
+            table=self.table,
+            parts=self.parts,
+            plans=self.plans,
+        )
+        plan = part(self._entry(("plan", printer.print())))
+        run = part(self._entry(("entry", None)))
+        base = ["arena", *(memory[name] for name in region.outer)]
+        room = f"char *base[{len(base) + len(printer.own)}]; long m[{printer.numbers.count + 1}];"
+        filled = [f"base[{k}] = {pointer};" for k, pointer in enumerate(base)]
+        filled += [f"m[{k}] = {size(symbol)};" for k, symbol in enumerate(region.sizes)]
+        call = f"((anyshape_run *){run})({plan}, v, base, m, f);"
+        return f"({{{' '.join((room, *filled, call))}}})"
+
+    def _deciding(self, number: StepArg, part: _Part) -> str:
+        """A number that decides, as C."""
+        if isinstance(number, BufferRef):
+            return self._element(number, "0", part)
+        return self._number(number, part)
+
+    def _trips(self, trips: StepArg, part: _Part) -> str:
+        """How often a loop turns: as often as its list is long, if there is one."""
+        if isinstance(trips, BufferRef) and (shape := self.buffers[trips.name].shape):
+            return self._size(shape[0], part)
+        return self._deciding(trips, part)
+
+    def _turn(self, trips: StepArg, part: _Part) -> str:
+        """The number of a turn: an element of a list, else how many came before it."""
+        if not isinstance(trips, BufferRef) or not self.buffers[trips.name].shape:
+            return "turn"
+        (stride,) = self.buffers[trips.name].strides
+        return self._element(trips, f"turn * {self._size(stride, part)}", part)
+
+    def _element(self, tensor: BufferRef, index: str, part: _Part) -> str:
+        kind = C_TYPES[self.buffers[tensor.name].dtype.name]
+        return f"(({kind} *){part(self.pointers[tensor.name])})[{index}]"
 
     # --- torch's library ---
 
@@ -338,17 +444,20 @@ class _Printer:
         self._fail_if(call, LIBRARY_FAILED, part)
 
     def _given(self, value: object, part: _Part) -> str:
-        return self._tensor(value, part) if isinstance(value, TensorArg) else self._number(value)
+        return (
+            self._tensor(value, part) if isinstance(value, TensorArg) else self._number(value, part)
+        )
 
     def _dispatched(self, step: LibraryCall, part: _Part) -> None:
         """The operator by its name, on a stack of values that the dispatcher takes over."""
         (name,) = step.call.outputs
         result = self.buffers[name]
         handle = self.handles[name,] = ("handle", len(self.handles))
-        pointer = self.pointers[name] = self.places[name, ""] = ("pointer", len(self.places))
+        pointer = self.pointers[name] = self._new_pointer_slot(name, -1)
         self.late.add(pointer)
         self.roots[pointer] = name
-        dims = f"{len(result.shape)}, {self._array(result.shape)}, {self._array(result.strides)}"
+        arrays = f"{self._array(result.shape, part)}, {self._array(result.strides, part)}"
+        dims = f"{len(result.shape)}, {arrays}"
         dtype = part(self._dtype(result.dtype))
         if self.hollow:
             empty = part(self._entry(("library", EMPTY)))
@@ -363,10 +472,8 @@ class _Printer:
                 f"{part(handle)} = (void *)stack[0];",
             ]
         functions = ", ".join(part(self._entry(("library", symbol))) for symbol in RESULT)
-        places = f"&{part(handle)}, &{part(pointer)}"
-        part.lines.append(
-            f"if (anyshape_result({functions}, {dtype}, {dims}, {places})) return {LIBRARY_FAILED};"
-        )
+        given = f"{functions}, {dtype}, {dims}, &{part(handle)}, &{part(pointer)}"
+        part.lines.append(f"if (anyshape_result({given})) return {LIBRARY_FAILED};")
 
     def _stacked(self, kind: str, value: object, part: _Part) -> str:
         if value is None:
@@ -375,7 +482,7 @@ class _Printer:
             share = part(self._entry(("library", SHARE)))
             text = f"anyshape_share({share}, {self._tensor(value, part)})"
         else:
-            number = self._number(value)
+            number = self._number(value, part)
             text = f"anyshape_bits({number})" if kind.startswith("float") else number
         if kind.endswith("?"):
             return f"anyshape_some({part(self._entry(('library', SOME)))}, {text})"
@@ -395,11 +502,11 @@ class _Printer:
         if handle is None:
             handle = self.handles[key] = ("handle", len(self.handles))
         from_blob = part(self._entry(("library", FROM_BLOB)))
-        arrays = f"{len(tensor.shape)}, {self._array(tensor.shape)}, {self._array(tensor.strides)}"
+        arrays = f"{self._array(tensor.shape, part)}, {self._array(tensor.strides, part)}"
         self._touch(tensor.buffer, tensor.shape, tensor.strides, part)
         made = (
             f"anyshape_handle({from_blob}, {part(self._dtype(buffer.dtype))}, "
-            f"{part(pointer)}, {arrays}, &{part(handle)})"
+            f"{part(pointer)}, {len(tensor.shape)}, {arrays}, &{part(handle)})"
         )
         part.lines.append(f"if (!{part(handle)} && {made}) return {LIBRARY_FAILED};")
         return part(handle)
@@ -421,69 +528,42 @@ class _Printer:
     def _dtype(self, dtype: DType) -> Slot:
         return self._entry(("library", f"aoti_torch_dtype_{dtype.name}"))
 
-    def _place(self, base: str, text: str) -> Slot:
-        """The slot of an address that is known from the start."""
-        slot = self.places.get((base, text))
+    def _pointer_slot(self, base: Base, offset: int) -> Slot:
+        """The slot of an address that is known from the start, so far from what it is near."""
+        slot = self.pointer_slots.get((base, offset))
         if slot is None:
-            slot = self.places[base, text] = ("pointer", len(self.places))
-            self.setup[slot] = _moved(base, text)
+            slot = self._new_pointer_slot(base, offset)
+            self.setup[slot] = base, offset
         return slot
 
-    def _number(self, number: object) -> str:
+    def _new_pointer_slot(self, base: Base | str, offset: int) -> Slot:
+        slot = self.pointer_slots[base, offset] = ("pointer", len(self.pointer_slots))
+        return slot
+
+    def _number(self, number: object, part: _Part) -> str:
         if isinstance(number, (Scalar, ScalarInput)):
-            return self.scalars[number]
+            held = self.scalars[number]
+            return held if isinstance(held, str) else part(held)
         if isinstance(number, float):
             return _c_float(number)
         if isinstance(number, bool):
             return str(int(number))
         if isinstance(number, (Relation, AllOf, AnyOf)):
-            return f"n[{self._number_of(to_c(number, lambda symbol: self.symbols[symbol]))}]"
+            return part(("number", self.numbers.index(number)))
         assert isinstance(number, (int, Expr))
-        return self._size(number)
+        return self._size(number, part)
 
-    def _array(self, dims: tuple[Dim, ...]) -> str:
-        return f"(const long[]){{{', '.join(map(self._size, dims)) or '0'}}}"
+    def _array(self, dims: tuple[Dim, ...], part: _Part) -> str:
+        return f"(const long[]){{{', '.join(self._size(dim, part) for dim in dims) or '0'}}}"
 
-    def _size(self, dim: Dim) -> str:
-        """The size as C: a number, or a place of ``n``."""
+    def _size(self, dim: Dim, part: _Part) -> str:
+        """The size as C: a number, or an element of ``n``."""
         if isinstance(dim, int):
             return f"{int(dim)}L"
-        for part in nested_parts(dim, self.held):
-            self.held[part] = self._size(part)
-        near = self.sums.split(dim)
-        if near is None:
-            text = self._c(dim)
-        else:
-            held, rest = near
-            text = held if rest == 0 else f"{held} + {self._c(rest)}"
-            if text.startswith("n[") and rest == 0:
-                return text
-        place = self._number_of(text)
-        self.sums.note(dim, f"n[{place}]")
-        return f"n[{place}]"
+        return part(("number", self.numbers.index(dim)))
 
-    def _c(self, dim: Dim) -> str:
-        return to_c(dim, lambda symbol: self.symbols[symbol], held=self.held)
-
-    def _number_of(self, text: str) -> int:
-        return self.sizes.setdefault(text, len(self.sizes))
-
-
-def _offsets(rooms: list[tuple[str, ...]]) -> list[str]:
-    """Where each place of the arena begins, after the one before."""
-    lines = ["const long at0 = 0;"] if rooms else []
-    for number, sizes in enumerate(rooms[:-1]):
-        room = f"anyshape_largest({len(sizes)}, (const long[]){{{', '.join(sizes)}}})"
-        lines.append(f"const long at{number + 1} = at{number} + {room};")
-    return lines
-
-
-def _moved(pointer: str, offset: str) -> str:
-    return pointer if offset == "0L" else f"(char *){pointer} + {offset}"
-
-
-def _is_float(scalar: Operand) -> bool:
-    return isinstance(scalar, (Scalar, ScalarInput)) and scalar.kind == "float"
+    def _moved(self, pointer: str, offset: Dim, part: _Part) -> str:
+        return pointer if offset == 0 else f"(char *){pointer} + {self._size(offset, part)}"
 
 
 def _layout(buffer: Buffer) -> tuple[bool, Dim]:
@@ -510,7 +590,7 @@ def argument_types(kernel: Kernel) -> tuple[ArgType, ...]:
     """How a kernel's parameters are passed, in order."""
     kinds: dict[type, Callable[[Any], ArgType]] = {
         PointerParam: lambda _: "pointer",
-        SizeParam: lambda _: "int64",
+        SizeParam: lambda param: "pointer" if param.in_memory else "int64",
         ScalarParam: lambda param: "double" if param.dtype.is_floating else "int64",
     }
     return tuple(kinds[type(param)](param) for param in kernel.params)

@@ -1,5 +1,5 @@
-"""What every native region stands on, in C: BLAS, the loop over steps, and handles on torch's
-tensors.
+"""What every native region stands on, in C: BLAS, handles on torch's tensors, and the one function
+that runs a region as its plan says.
 
 Functions of torch's library are reached through pointers that the native region's table holds;
 their stable C interface is torch/csrc/inductor/aoti_torch/c/shim.h and torch/csrc/stable/c/shim.h.
@@ -37,6 +37,8 @@ static void anyshape_fill_rows(char *c, const char *row, long rows, long bytes)
     for (long i = 0; i < rows; i++) __builtin_memcpy(c + i * bytes, row, bytes);
 }
 
+void *aligned_alloc(unsigned long, unsigned long);
+
 static long anyshape_largest(long count, const long *sizes)
 {
     long largest = sizes[0];
@@ -59,23 +61,11 @@ static void anyshape_touch(const void *data, long width, long rank, const long *
     (void)p[(last + 1) * width - 1];
 }
 
-/* One step: its operands are the places `a` of `v`, the sizes `n` and the scalars `f`. */
-typedef long anyshape_part(void **v, const int *a, const long *n, const double *f);
-typedef struct { anyshape_part *part; int first; } anyshape_step;
+/* One step: its operands are the slots `a` of `v`, the sizes `n` and the scalars `f`. */
+typedef long anyshape_part(void **v, const long *a, const long *n, const double *f);
 
-/* Runs the steps up to the first that fails; handles left in v[first_handle..end) are deleted. */
-static long anyshape_run(const anyshape_step *steps, long count, const int *operands, void **v,
-                         const long *n, const double *f, long first_handle, long end,
-                         void *delete_handle)
-{
-    long status = 0;
-    for (long i = first_handle; i < end; i++) v[i] = 0;
-    for (long i = 0; i < count && !status; i++)
-        status = steps[i].part(v, operands + steps[i].first, n, f);
-    for (long i = first_handle; i < end; i++)
-        if (v[i]) ((int (*)(void *))delete_handle)(v[i]);
-    return status;
-}
+/* Runs a native region, or the body of a loop: see RUN_REGION. */
+typedef long anyshape_run(const void *plan, void **table, char **base, long *n, const double *f);
 
 /* A tensor on the CPU over memory that somebody else owns. */
 typedef int anyshape_from_blob(void *, long, const long *, const long *, long, int, int, int,
@@ -140,3 +130,109 @@ static unsigned long anyshape_some(void *new_value, unsigned long value)
     return (unsigned long)some;
 }
 """
+RUN_REGION = """
+enum {SUM, PRODUCT, MIN, MAX, BROADCAST, FLOORDIV, MOD, EQ, NE, GE, LE, ALL, ANY};
+
+AS_INLINE long anyshape_floordiv(long a, long b)
+{
+    if (b == 0) return 0; /* of a condition that does not hold */
+    if (b == -1) return -a;
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+/* Each instruction fills the next element of `n` from those before it. */
+AS_INLINE const long *anyshape_numbers(const long *code, long count, long *n, long next)
+{
+    for (long i = 0; i < count; i++, next++) {
+        long operation = code[0], many = code[1], r = code[2];
+        const long *a = code + 2;
+        code += 2 + many;
+        switch (operation) {
+        case SUM:
+            for (long j = 0; j < many; j++) r += a[1 + 2 * j] * n[a[2 + 2 * j]];
+            code += 1 + many;
+            break;
+        case PRODUCT:
+            for (r = 1; many--; a++) r *= n[*a];
+            break;
+        case MIN:
+            for (r = n[*a]; many--; a++) r = n[*a] < r ? n[*a] : r;
+            break;
+        case MAX:
+            for (r = n[*a]; many--; a++) r = n[*a] > r ? n[*a] : r;
+            break;
+        case BROADCAST:
+            for (r = 1; many-- && r == 1; a++) r = n[*a];
+            break;
+        case FLOORDIV: r = anyshape_floordiv(n[a[0]], n[a[1]]); break;
+        case MOD: r = n[a[0]] - n[a[1]] * anyshape_floordiv(n[a[0]], n[a[1]]); break;
+        case EQ: r = n[a[0]] == n[a[1]]; break;
+        case NE: r = n[a[0]] != n[a[1]]; break;
+        case GE: r = n[a[0]] >= n[a[1]]; break;
+        case LE: r = n[a[0]] <= n[a[1]]; break;
+        case ALL:
+            for (r = 1; many--; a++) r &= n[*a] != 0;
+            break;
+        case ANY:
+            for (r = 0; many--; a++) r |= n[*a] != 0;
+            break;
+        }
+        n[next] = r;
+    }
+    return code;
+}
+
+/* How a native region is run; the first entry of its table. `native.py: Plan` writes it. */
+typedef struct {
+    long outer, longs, doubles; /* what it is handed after its table and the arena */
+    long computed, owned, entries, pointers, steps, handles, slots, delete_handle;
+    long code[];
+} anyshape_plan;
+
+/* Runs the steps up to the first that fails; handles that are left are deleted. `base` begins with
+   the arena and outer buffers, `n` with what is handed over; both have room for the rest. */
+long ANYSHAPE_FUNCTION(const void *plan, void **table, char **base, long *n, const double *f)
+{
+    const anyshape_plan *p = plan;
+    const long *code = anyshape_numbers(p->code, p->computed, n, p->longs);
+    for (long i = 0; i < p->owned; i++) {
+        long bytes = n[*code++];
+        base[1 + p->outer + i] = bytes ? malloc(bytes) : 0;
+    }
+    void *v[p->slots];
+    __builtin_memcpy(v, table, p->entries * sizeof(void *));
+    for (long i = 0; i < p->pointers; i++, code += 3) /* slot, what it is near, how far from it */
+        v[code[0]] = (code[1] < 0 ? (char *)v[-1 - code[1]] : base[code[1]]) + n[code[2]];
+    const long *steps = code, *operands = code + 2 * p->steps;
+    long first_handle = p->slots - p->handles, status = 0;
+    for (long i = first_handle; i < p->slots; i++) v[i] = 0;
+    for (long i = 0; i < p->steps && !status; i++)
+        status = ((anyshape_part *)v[steps[2 * i]])(v, operands + steps[2 * i + 1], n, f);
+    for (long i = first_handle; i < p->slots; i++)
+        if (v[i]) ((int (*)(void *))v[p->delete_handle])(v[i]);
+    for (long i = 0; i < p->owned; i++) free(base[1 + p->outer + i]);
+    return status;
+}
+
+/* NAME(table, arena, address of each outer buffer, ..., integers, ..., floats, ...) of Python */
+void *call_ANYSHAPE_FUNCTION(void *self, void **arguments, long count)
+{
+    void **table = (void **)PyLong_AsUnsignedLongLongMask(arguments[0]);
+    const anyshape_plan *p = table[0];
+    if (count != 2 + p->outer + p->longs + p->doubles) { PyErr_BadArgument(); return 0; }
+    char *base[1 + p->outer + p->owned];
+    long n[p->longs + p->computed + 1];
+    double f[p->doubles + 1];
+    arguments++;
+    for (long i = 0; i < 1 + p->outer; i++)
+        base[i] = (char *)PyLong_AsUnsignedLongLongMask(*arguments++);
+    for (long i = 0; i < p->longs; i++) n[i] = PyLong_AsLong(*arguments++);
+    for (long i = 0; i < p->doubles; i++) f[i] = PyFloat_AsDouble(*arguments++);
+    if (PyErr_Occurred()) return 0;
+    void *state = PyEval_SaveThread();
+    long status = ANYSHAPE_FUNCTION(p, table, base, n, f);
+    PyEval_RestoreThread(state);
+    return PyLong_FromLong(status);
+}
+"""
+"""The function of Python that every native region is: its plan and its table say which."""

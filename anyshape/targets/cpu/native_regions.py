@@ -2,9 +2,9 @@
 
     launch k0; t1 = mm(t0, w); launch k1; del t0, t1   ->   native region(k0, mm, k1)
 
-Buffers that live and die inside a native region get a place in its arena (``arena.py``): a place
+Buffers that live and die inside a native region get a slot in its arena (``arena.py``): a slot
 serves several buffers that live at different times, an elementwise result may take its operand's
-place, and so does memory from outside that dies in the native region. What outlives it is allocated
+slot, and so does memory from outside that dies in the native region. What outlives it is allocated
 before it, or takes all the memory of a buffer that dies in it. ``BLAS_PRODUCTS`` are done by BLAS
 directly, the rows of ``library.py`` by torch's library; a step stays outside where a library must
 be called through Python.
@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
+from anyshape.costs import COSTS
 from anyshape.ir.buffers import Buffer, BufferRef, references
 from anyshape.ir.dtypes import DType, float32, float64
 from anyshape.ir.established import established_in
@@ -22,18 +24,23 @@ from anyshape.ir.loops import Load, PointerParam
 from anyshape.ir.program import (
     Allocate,
     Assertion,
+    BindItem,
+    Body,
+    Branch,
     Call,
     ExternCall,
     Free,
     Launch,
     LibraryCall,
+    Loop,
+    NativeNested,
     NativeRegion,
     Program,
     Step,
     View,
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput
-from anyshape.schedule.arena import Arena, Known, Life, apart, plan_arena
+from anyshape.schedule.arena import Arena, Known, Life, disjoint, plan_arena
 from anyshape.symbolic import (
     AllOf,
     AnyOf,
@@ -46,23 +53,53 @@ from anyshape.symbolic import (
     symbols_of_all,
 )
 from anyshape.targets.cpu.library import LINEAR, is_row_major, library_call
+from anyshape.targets.cpu.native_nesting import as_native_nested
 
 BLAS_PRODUCTS = frozenset({"torch.mm", LINEAR})
 PRODUCT_DTYPES: frozenset[DType] = frozenset({float32, float64})
-MIN_COMPUTE_STEPS = 2
-LONG = 8
-"""From so many computing steps on, the last ones are a native region of their own: their outputs
-are not allocated while the arena of the others is alive."""
 Run = list[tuple[int, Step]]
 
 
 def form_native_regions(program: Program, facts: Facts, *, library: bool = True) -> Program:
     """Groups what can be done without Python. ``library``: can C call torch's library?"""
-    program = program.with_bodies(
-        lambda body: replace(
-            body, program=form_native_regions(body.program, body.facts, library=library)
+    return _grouped(_with_bodies_formed(program, library), facts, library)
+
+
+def _with_bodies_formed(program: Program, library: bool) -> Program:
+    """The program with the bodies of its steps grouped. A step whose every body is one native
+    region is native itself."""
+    if not any(step.inside() for step in program.steps):
+        return program
+    steps: list[Step] = []
+    buffers = dict(program.buffers)
+    for step in program.steps:
+        if not isinstance(step, (Loop, Branch)):
+            steps.append(step)
+            continue
+        inner = step.with_bodies(
+            lambda body: replace(body, program=_with_bodies_formed(body.program, library))
         )
-    )
+        found = as_native_nested(inner.with_bodies(partial(_formed, library, True)), buffers)
+        if found is None:
+            steps.append(inner.with_bodies(partial(_formed, library, False)))
+            continue
+        native, made = found
+        buffers |= made
+        steps.append(native)
+        steps += [BindItem(n, name) for n, name in zip(step.numbers, native.numbers, strict=True)]
+        if native.spares or native.numbers:
+            steps.append(Free((*native.spares, *native.numbers)))
+    outputs = {name for name in references(program.outputs) if buffers[name].role == "temp"}
+    buffers |= {name: replace(buffers[name], role="output") for name in outputs}
+    return replace(program, steps=tuple(steps), buffers=buffers)
+
+
+def _formed(library: bool, whole: bool, body: Body) -> Body:
+    return replace(body, program=_grouped(body.program, body.facts, library, whole=whole))
+
+
+def _grouped(program: Program, facts: Facts, library: bool, *, whole: bool = False) -> Program:
+    """``whole``: as few native regions as there can be, whether they are worth it or not."""
     native = _native_steps(program, library)
     memory = _memory(program)
     steps: list[Step] = []
@@ -77,10 +114,10 @@ def form_native_regions(program: Program, facts: Facts, *, library: bool = True)
         if index in native:
             run.append((index, native[index]))
             continue
-        steps += _close(run, program, memory, holds, buffers)
+        steps += _close(run, program, memory, holds, buffers, whole)
         run = []
         steps.append(step)
-    steps += _close(run, program, memory, holds, buffers)
+    steps += _close(run, program, memory, holds, buffers, whole)
     symbols = (*program.symbols, *_newly_used(program, steps, buffers))
     return replace(program, steps=tuple(steps), buffers=buffers, symbols=symbols)
 
@@ -125,7 +162,7 @@ def as_native(step: Step, buffers: Mapping[str, Buffer], *, library: bool = True
     if any(name in buffers and buffers[name].device != "cpu" for name in touched):
         return None
     match step:
-        case Allocate() | Free() | Launch() | View() | Assertion(deferred=False):
+        case Allocate() | Free() | Launch() | View() | Assertion(deferred=False) | NativeNested():
             return step
         case ExternCall(function=function) if function in BLAS_PRODUCTS and _is_blas_product(
             step, buffers
@@ -211,15 +248,18 @@ def _close(
     memory: _Memory,
     holds: Known,
     buffers: dict[str, Buffer],
+    whole: bool,
 ) -> list[Step]:
     """The run as [allocations of what outlives it, the native region, its frees, views seen
     outside]."""
     if not run:
         return []
-    compute = [place for place, (_, step) in enumerate(run) if _is_compute(step)]
-    if len(compute) < MIN_COMPUTE_STEPS:
+    compute = [position for position, (_, step) in enumerate(run) if _is_compute(step)]
+    nested = any(isinstance(step, NativeNested) for _, step in run)
+    if len(compute) < (1 if whole or nested else COSTS.region_steps):
         return _Grouping(run, memory, holds, buffers).as_they_are(program.steps)
-    at = _tail(run, compute, memory.needed) if len(compute) >= LONG else 0
+    is_long = len(compute) >= COSTS.long_region_steps and not whole
+    at = _tail(run, compute, memory.needed) if is_long else 0
     parts = (run[:at], run[at:]) if at else (run,)
     groups = (_Grouping(part, memory, holds, buffers).steps() for part in parts)
     return [step for group in groups for step in group]
@@ -229,45 +269,47 @@ def _tail(run: Run, compute: Sequence[int], needed: Mapping[str, int]) -> int:
     """Where the last steps begin: before the last outliving buffer is first touched; 0: nowhere."""
     end = run[-1][0]
     first: dict[str, int] = {}
-    for place, (_, step) in enumerate(run):
+    for position, (_, step) in enumerate(run):
         if _is_compute(step):
             for name in step.mentions():
-                first.setdefault(name, place)
+                first.setdefault(name, position)
     made = {s.buffer for _, s in run if isinstance(s, Allocate)}
     made |= {name for _, s in run if _is_product(s) for name in s.defines()}
     late = [first[name] for name in made if needed.get(name, -1) > end and name in first]
     if not late:
         return 0
-    before = [place for place in compute if place <= max(late)]
-    at = compute[min(len(before), len(compute) - MIN_COMPUTE_STEPS + 1) - 1]
-    if at < compute[len(compute) // 2]:
+    before = [position for position in compute if position <= max(late)]
+    at = compute[min(len(before), len(compute) - COSTS.region_steps + 1) - 1]
+    if at < compute[len(compute) // 2] or at == compute[0]:  # nothing would be done before it
         return 0
     while at and isinstance(run[at - 1][1], Allocate):
         at -= 1
-    return 0 if _holds_across(run, at) else at
+    return 0 if _outlives_its_part(run, at) else at
 
 
-def _holds_across(run: Run, at: int) -> bool:
+def _outlives_its_part(run: Run, at: int) -> bool:
     """Would a result of torch's own outlive the part that makes it?"""
-    held = {n for _, s in run[:at] if _is_held(s) for n in s.defines()}
+    library_owned = {n for _, s in run[:at] if _is_allocated_by_library(s) for n in s.defines()}
     for view in (step for _, step in run if isinstance(step, View)):
-        if view.base in held:
-            held.add(view.output)
-    return any(name in held for _, step in run[at:] for name in step.mentions())
+        if view.base in library_owned:
+            library_owned.add(view.output)
+    return any(name in library_owned for _, step in run[at:] for name in step.mentions())
 
 
 def _is_compute(step: Step) -> bool:
-    return isinstance(step, (Launch, LibraryCall)) or _is_product(step)
+    return isinstance(step, (Launch, LibraryCall, NativeNested)) or _is_product(step)
 
 
 def _is_product(step: Step) -> bool:
     """Is the step's result allocated by us, though the program does not say so?"""
     if isinstance(step, LibraryCall):
         return not step.dispatched
+    if isinstance(step, NativeNested):
+        return True
     return isinstance(step, Call) and step.function in BLAS_PRODUCTS
 
 
-def _is_held(step: Step) -> bool:
+def _is_allocated_by_library(step: Step) -> bool:
     return isinstance(step, LibraryCall) and step.dispatched
 
 
@@ -278,7 +320,7 @@ class _Grouping:
     holds: Known
     buffers: dict[str, Buffer]
     made: dict[str, int] = field(default_factory=dict)
-    held: set[str] = field(default_factory=set)
+    library_owned: set[str] = field(default_factory=set)
     freed: dict[str, int] = field(default_factory=dict)
     views: dict[str, View] = field(default_factory=dict)
     taken: dict[str, str] = field(default_factory=dict)
@@ -307,7 +349,7 @@ class _Grouping:
         before += [Allocate(name, self.taken.get(name)) for name in self._outliving()]
         arena = self._plan(tuple(name for name in self.made if self._is_inner(name)))
         kept = (*(View(*pair) for pair in arena.lent.items()), *self._kept())
-        inside = {*arena.inner, *arena.lent, *self.views, *self.held}
+        inside = {*arena.inner, *arena.lent, *self.views, *self.library_owned}
         mentions = dict.fromkeys(name for step in kept for name in step.mentions())
         outer = tuple(name for name in mentions if name not in inside)
         numbers = free_numbers(kept, self.buffers, self._dims(kept, arena))
@@ -337,8 +379,8 @@ class _Grouping:
                 self.views[step.output] = step
             elif _is_product(step):
                 self.made.update(dict.fromkeys(step.defines(), index))
-            elif _is_held(step):
-                self.held.update(step.defines())
+            elif _is_allocated_by_library(step):
+                self.library_owned.update(step.defines())
             elif isinstance(step, Free):
                 self.freed.update(dict.fromkeys(step.buffers, index))
         return {name: step for name, step in self.views.items() if not self._dies(name)}
@@ -361,8 +403,8 @@ class _Grouping:
         for index, step, names in self.touched:
             if not isinstance(step, (Allocate, Free)):
                 yield step
-                held = (name for name in names if name in self.held)
-                dead = tuple(name for name in held if self.last[name] == index)
+                library_owned = (name for name in names if name in self.library_owned)
+                dead = tuple(name for name in library_owned if self.last[name] == index)
                 if dead:
                     yield Free(dead)
 
@@ -375,7 +417,7 @@ class _Grouping:
             self.last.update(dict.fromkeys(names, index))
 
     def _plan(self, inner: tuple[str, ...]) -> Arena:
-        """Places in the arena; outer memory that dies here comes first, then what outlives the
+        """Slots in the arena; outer memory that dies here comes first, then what outlives the
         native region, which is lent until its own first use."""
         outer = (*self._donors(), *self._outliving())
         taken = {*self.taken, *self.taken.values()}
@@ -391,7 +433,7 @@ class _Grouping:
         lives = self._lives((*free, *outliving))
         for name in outliving:
             for donor in free:
-                if self._alike(donor, name) and apart(lives[donor], lives[name], self._becomes):
+                if self._alike(donor, name) and disjoint(lives[donor], lives[name], self._becomes):
                     self.taken[name] = donor
                     free.remove(donor)
                     break
@@ -402,7 +444,7 @@ class _Grouping:
 
     def _donors(self) -> tuple[str, ...]:
         """Memory from outside that is touched here and needed no more after it."""
-        inside = {*self.made, *self.views, *self.held}
+        inside = {*self.made, *self.views, *self.library_owned}
         touched = self.memory.fresh & self.last.keys() - inside
         return tuple(name for name in self.freed if name in touched and self._dies(name))
 
@@ -434,10 +476,15 @@ class _Grouping:
         yield from (size for room in arena.rooms for size in room)
         yield from (offset for _, offset in arena.inner.values())
         for step in kept:
-            if _is_product(step) or _is_held(step):
+            if _is_product(step) or _is_allocated_by_library(step):
                 for name in step.mentions():
                     yield from self.buffers[name].shape
                     yield from self.buffers[name].strides
+
+
+def is_float(scalar: Operand) -> bool:
+    """Is the scalar handed over as a double?"""
+    return isinstance(scalar, (Scalar, ScalarInput)) and scalar.kind == "float"
 
 
 def writes_over(step: Launch, source: str, result: str) -> bool:
@@ -446,7 +493,7 @@ def writes_over(step: Launch, source: str, result: str) -> bool:
     Only kernels without rows and with one store, so that no element is read after a write.
     """
     kernel = step.kernel
-    if kernel.reduction_axes or kernel.ordered or len(kernel.stores) != 1 or step.offsets:
+    if kernel.reduction_axes or kernel.ordered or len(kernel.stores) != 1:
         return False
     names = {
         param.name: arg.name
@@ -462,6 +509,7 @@ def writes_over(step: Launch, source: str, result: str) -> bool:
     return (
         all(
             load.index == store.index
+            and load.pointer not in step.offsets
             and load.mask is None
             and kernel.pointer(load.pointer).dtype.size_bytes == width
             for load in kernel.elements
@@ -483,7 +531,7 @@ def _fresh(step: Step) -> tuple[str, ...]:
 def free_numbers(
     steps: Iterable[Step], buffers: Mapping[str, Buffer], dims: Iterable[Dim]
 ) -> tuple[tuple[Symbol, ...], tuple[Operand, ...]]:
-    """The symbols and scalars that the steps (and further sizes) read."""
+    """The symbols and scalars that the steps (and further sizes) read; floats are the last."""
     sizes: list[Sized] = []
     scalars: dict[Operand, None] = {}
 
@@ -499,4 +547,5 @@ def free_numbers(
     for step in steps:
         note(tuple(step.arguments(buffers)))
     note(tuple(dims))
-    return tuple(symbols_of_all(sizes)), tuple(scalars)
+    ordered = sorted(scalars, key=is_float)
+    return tuple(symbols_of_all(sizes)), tuple(ordered)

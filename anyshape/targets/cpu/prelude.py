@@ -335,10 +335,10 @@ AS_INLINE T as_join_NAME_T(T *b) {
 #if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
   typedef T V __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));
   typedef WORD M __attribute__((vector_size(64)));
-  const M place = PLACES;
+  const M lane = LANE_NUMBERS;
   V v = *(const V *)b;
   for (int h = LANES / 2; h; h /= 2) {
-    V w = __builtin_shuffle(v, place ^ h);
+    V w = __builtin_shuffle(v, lane ^ h);
     VECTORS;
   }
   return v[0];
@@ -393,9 +393,9 @@ def _join(name: str, kind: str) -> str:
     """One vector of accumulators combined into a number, by exchanging halves."""
     vectors, scalars = JOINS[name]
     lanes = JOIN_LANES[kind]
-    places = f"{{{', '.join(map(str, range(lanes)))}}}"
+    numbers = f"{{{', '.join(map(str, range(lanes)))}}}"
     text = JOIN.replace("VECTORS", vectors).replace("SCALARS", scalars).replace("NAME", name)
-    text = text.replace("LANES", str(lanes)).replace("PLACES", places)
+    text = text.replace("LANES", str(lanes)).replace("LANE_NUMBERS", numbers)
     text = text.replace("WORD", "i32" if lanes == 16 else "i64")
     return text.replace("_T(", f"_{kind}(").replace("T ", f"{kind} ").replace("(T)", f"({kind})")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from anyshape.symbolic import Condition, Dim
 from anyshape.symbolic.render import TruncatingText
-from anyshape.symbolic.text import NOTHING_HELD, Held, Name, name_of
+from anyshape.symbolic.text import NOTHING_COMPUTED, Computed, Name, name_of
 
 
 class _C(TruncatingText):
@@ -27,7 +27,7 @@ def to_c(
     name: Name = name_of,
     *,
     nonnegative: Callable[[Dim], bool] | None = None,
-    held: Held = NOTHING_HELD,
+    computed: Computed = NOTHING_COMPUTED,
 ) -> str:
     """C text over int64_t with floored division; C's own where both sides are `nonnegative`."""
-    return _C(name, nonnegative, held).condition(dim)
+    return _C(name, nonnegative, computed).condition(dim)

@@ -3,9 +3,11 @@
 In: a ``Kernel`` and a name. Out: Python text with the ``@triton.jit`` function and ``LAUNCH``, a
 table that says how to launch it. Parallel axes are one flat index, rows another; a program takes
 tiles of ``XBLOCK x RBLOCK`` cells until none are left, so that work follows the true sizes and one
-grid fits all. Sizes are arguments that Triton must not specialize on. Phases over a row are loops;
-what several need is loaded again. Read on: ``reduction_phases.py``; the same phases are printed as
-C in ``targets/cpu/c.py``. Of several writes to one place any may be the last, as with eager torch
+grid fits all. Sizes are arguments that Triton must not specialize on. A row is held in registers,
+as one tile or several (``pieces``), whose values have names of their own; or each phase over it is
+a loop, and what several phases need is loaded again. Where a row is cut into shares each phase is a
+kernel of its own. Read on: ``reduction_phases.py``; the same phases are printed as C in
+``targets/cpu/c.py``. Of several writes to one element any may be the last, as with eager torch
 on a GPU; where the program asks for deterministic algorithms, eager torch runs it."""
 
 from __future__ import annotations
@@ -26,100 +28,23 @@ from anyshape.ir.loops import (
     Read,
     Reduce,
     Scan,
+    SizeParam,
     Store,
+    element_of,
     index_names,
     operands,
 )
 from anyshape.symbolic import Dim, Symbol
 from anyshape.targets.reduction_phases import Phases, analyse
 from anyshape.targets.scalar import triton_scalar
+from anyshape.targets.triton.prelude import HEADER
 from anyshape.targets.triton.schedules import KernelSchedule, default_schedule
 from anyshape.targets.triton.sizes import to_triton
 
-HEADER = """import triton
-import triton.language as tl
-
-
-@triton.jit
-def as_max(a, b):
-    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
-
-
-@triton.jit
-def as_min(a, b):
-    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
-
-
-@triton.jit
-def as_times(a, b):
-    return a * b
-
-
-@triton.jit
-def as_tanh(x):
-    a = tl.abs(x)
-    s = x * x
-    r = tl.fma(tl.full([], 1.57394409e-2, x.dtype), s, tl.full([], -5.23025580e-2, x.dtype))
-    r = tl.fma(r, s, tl.full([], 1.33152470e-1, x.dtype))
-    r = tl.fma(r, s, tl.full([], -3.33327681e-1, x.dtype))
-    small = tl.fma(r * s, x, x)
-    big = 1.0 - tl.fdiv(tl.full([], 2.0, x.dtype), tl.exp(a + a) + 1.0)
-    return tl.where(a <= 0.55, small, tl.where(x < 0, -big, big))
-
-
-@triton.jit
-def as_expm1(x):
-    u = tl.exp(x)
-    return tl.where(u == 1.0, x, tl.where(u - 1.0 == -1.0, -1.0, (u - 1.0) * x / tl.log(u)))
-
-
-@triton.jit
-def as_log1p(x):
-    u = 1.0 + x
-    big = tl.abs(u) == float("inf")
-    return tl.where(u == 1.0, x, tl.where(big, tl.log(u), tl.log(u) * x / (u - 1.0)))
-
-
-@triton.jit
-def as_round(x):
-    f = tl.floor(x)
-    d = x - f
-    odd = f - 2.0 * tl.floor(f * 0.5) != 0.0
-    return tl.where((d > 0.5) | ((d == 0.5) & odd), f + 1.0, f)
-
-
-@triton.jit
-def as_mod(a, b):
-    r = tl.extra.cuda.libdevice.fmod(a, b)
-    return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)
-
-
-@triton.jit
-def as_int_divide(a, b):
-    safe = tl.where(b == 0, 1, b)
-    return tl.where(b == 0, 0, a // safe)
-
-
-@triton.jit
-def as_int_remainder(a, b):
-    safe = tl.where(b == 0, 1, b)
-    return tl.where(b == 0, 0, a % safe)
-
-
-@triton.jit
-def as_int_floordiv(a, b):
-    r = as_int_remainder(a, b)
-    return as_int_divide(a, b) - tl.where((r != 0) & ((r < 0) != (b < 0)), 1, 0)
-
-
-@triton.jit
-def as_int_mod(a, b):
-    r = as_int_remainder(a, b)
-    return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)
-"""
-
 TYPES = {"bool": "int1", "float16": "float16", "bfloat16": "bfloat16"}
-X, R = "x", "r"
+_EXTREMES = ("float32", "float64", "int32", "int64")
+ATOMICS = {"sum": ("float16", "bfloat16", *_EXTREMES), "max": _EXTREMES, "min": _EXTREMES}
+"""The dtypes that Triton combines in memory, by the mode of a write."""
 
 
 def emit_triton(kernel: Kernel, name: str, schedule: KernelSchedule | None = None) -> str:
@@ -145,7 +70,12 @@ def total_dtype(kernel: Kernel, number: int) -> DType:
 
 def block_sizes(schedule: KernelSchedule) -> dict[str, int]:
     """The constants of the function, by name."""
-    return {"XBLOCK": schedule.block} | ({"RBLOCK": schedule.row} if schedule.row else {})
+    sizes = {"XBLOCK": schedule.block}
+    if schedule.row:
+        sizes["RBLOCK"] = schedule.row
+    if schedule.phase is not None:
+        sizes["SBLOCK"] = schedule.totals
+    return sizes
 
 
 @dataclass(slots=True, eq=False)
@@ -155,24 +85,27 @@ class _Emitter:
     schedule: KernelSchedule
     lines: list[str] = field(default_factory=list)
     depth: int = 1
-    opened: set[str] = field(default_factory=set)
+    opened: set[int | None] = field(default_factory=set)
+    piece: int | None = None
+    """Which piece of a row is printed, where it has several."""
     phases: Phases = field(init=False)
     columns: frozenset[str] = field(init=False)
-    totals: tuple[int, ...] = field(init=False)
 
     def text(self) -> str:
-        kernel = self.kernel
-        if any(store.mode == "prod" for store in kernel.stores):
-            raise NotImplementedError("products written to places that may meet")
+        kernel, schedule = self.kernel, self.schedule
+        for store in kernel.stores:
+            _refuse_atomic(store.mode, kernel.pointer(store.pointer).dtype)
         self.phases = analyse(kernel)
-        self.totals = totals(kernel) if self.schedule.part != "whole" else ()
         self.columns = frozenset(axis.name for axis in kernel.axes)
         names = [p.name for p in kernel.params]
-        if self.schedule.part != "whole":
+        if schedule.phase is not None:
             names += [*map(scratch_name, totals(kernel)), "shares", "each"]
         sizes = [p.name for p in kernel.params if not isinstance(p, PointerParam)]
+        for param in kernel.params:
+            if isinstance(param, SizeParam) and param.in_memory:
+                self._line(f"{param.name} = tl.load({param.name})")
         self._body()
-        blocks = ["XBLOCK: tl.constexpr"] + ["RBLOCK: tl.constexpr"] * bool(kernel.reduction_axes)
+        blocks = [f"{name}: tl.constexpr" for name in block_sizes(schedule)]
         arguments = ", ".join(names + blocks)
         head = f"@triton.jit(do_not_specialize={sizes!r})\ndef {self.name}({arguments}):"
         body = "\n".join(self.lines)
@@ -211,24 +144,39 @@ class _Emitter:
         self._line("xmask = x < xtotal")
         self._line("zero = x * 0")
         self._decode("x", kernel.axes)
-        done: set[int] = set()
-        if self.schedule.part == "partial":
-            self._row_elements(0, done)
-            self._row_pass(0, done)
-            for n in self.totals:
-                place = f"tl.program_id(1).to({self._index}) * xtotal + x"
-                self._line(f"tl.store({scratch_name(n)} + {place}, a{n}t, mask=xmask)")
-            self.depth -= 1
-            return
-        for level in range(self.phases.count):
-            if self.schedule.part == "final" and level == 0:
-                self._combine_shares(done)
-            self._row_elements(level, done)
-            if kernel.reduction_axes and self.schedule.part != "final":
-                self._row_pass(level, done)
-            for store in self.phases.stores(level, "row" if kernel.reduction_axes else "cell"):
-                self._store(store)
+        if self.schedule.phase is None:
+            self._all_phases()
+        else:
+            self._one_phase(self.schedule.phase)
         self.depth -= 1
+
+    def _all_phases(self) -> None:
+        rows = bool(self.kernel.reduction_axes)
+        done: set[int] = set()
+        for level in range(self.phases.count):
+            self._row_elements(level, done)
+            if rows:
+                self._row_pass(level, done)
+            for store in self.phases.stores(level, "row" if rows else "cell"):
+                self._store(store)
+
+    def _one_phase(self, phase: int) -> None:
+        """A phase over one share of each row: totals of the phases before are combined from those
+        of their shares, and those of this one are left for the phases after it."""
+        done: set[int] = set()
+        for level in range(phase):
+            self._row_elements(level, done)
+            self._combine_shares(level, done)
+        self._row_elements(phase, done)
+        self._row_pass(phase, done)
+        for n in self.phases.reduces(phase):
+            index = f"tl.program_id(1).to({self._index}) * xtotal + x"
+            self._line(f"tl.store({scratch_name(n)} + {index}, a{n}t, mask=xmask)")
+        stores = self.phases.stores(phase, "row")
+        if stores:
+            self._line("xmask = xmask & (tl.program_id(1) == 0)")
+        for store in stores:
+            self._store(store, always_masked=True)
 
     def _flat_extent(self, name: str, axes: tuple[Axis, ...]) -> None:
         self._line(f"{name} = tl.full([], 1, {self._index})")
@@ -239,13 +187,13 @@ class _Emitter:
         """The axes' indices from the flat one."""
         if not axes:
             return
-        rest = flat
+        rest, end = flat, self._of_piece("")
         for axis in reversed(axes[1:]):
             extent = f"({self._dim(axis.extent)})"
-            self._line(f"{axis.name} = {rest} % {extent}")
-            self._line(f"{rest}_{axis.name} = {rest} // {extent}")
-            rest = f"{rest}_{axis.name}"
-        self._line(f"{axes[0].name} = {rest}")
+            self._line(f"{axis.name}{end} = {rest} % {extent}")
+            self._line(f"{flat}_{axis.name} = {rest} // {extent}")
+            rest = f"{flat}_{axis.name}"
+        self._line(f"{axes[0].name}{end} = {rest}")
 
     def _row_elements(self, level: int, done: set[int]) -> None:
         phases = self.phases
@@ -272,75 +220,107 @@ class _Emitter:
             if isinstance(e, Reduce) and phases.level[n] <= level
         }
         body = phases.closure(roots, done | known)
-        for n in reduces:
-            element = kernel.elements[n]
-            start, kind = _identity(element), _accumulator(element.dtype)
-            self._line(f"a{n} = tl.full([XBLOCK, RBLOCK], {start}, {kind})")
         for n in body:
             element = kernel.elements[n]
             if isinstance(element, Scan):
                 start, kind = _identity(element), _accumulator(element.dtype)
                 self._line(f"c{n} = tl.full([XBLOCK, 1], {start}, {kind})")
-        if self.schedule.whole:
-            if "r" not in self.opened:
-                self._row_indices("0")
-        elif self.schedule.part == "partial":
-            self._line(f"first = tl.program_id(1).to({self._index}) * each")
-            self._line("stop = tl.minimum(first + each, rtotal)")
-            self._open("for start in range(first, stop, RBLOCK):")
-            self._row_indices("start")
-        else:
-            self._open("for start in range(0, rtotal, RBLOCK):")
-            self._row_indices("start")
-        for n in body:
-            self._element(n)
-        for n in reduces:
-            self._accumulate(n)
-        for store in stores:
-            self._store(store)
-        if self.schedule.whole:
+        if self.schedule.pieces:
+            for piece in range(self.schedule.pieces):
+                self.piece = piece
+                self._cells(body, reduces, stores, f"{piece} * RBLOCK", first=piece == 0)
+            self.piece = None
             done |= set(body)
         else:
-            self.depth -= 1
+            self._row_loop(body, reduces, stores)
         for n in reduces:
             self._total(n)
         done |= set(reduces)
 
-    def _row_indices(self, start: str) -> None:
-        self.opened.add("r")
-        self._line(f"r = ({start} + tl.arange(0, RBLOCK).to({self._index}))[None, :]")
-        self._line(f"rmask = r < {'stop' if self.schedule.part == 'partial' else 'rtotal'}")
-        self._decode("r", self.kernel.reduction_axes)
-
-    def _combine_shares(self, done: set[int]) -> None:
-        """The totals of all rows, from those of their shares."""
-        for n in self.totals:
+    def _row_loop(self, body: list[int], reduces: list[int], stores: list[Store]) -> None:
+        for n in reduces:
             element = self.kernel.elements[n]
             start, kind = _identity(element), _accumulator(element.dtype)
             self._line(f"a{n} = tl.full([XBLOCK, RBLOCK], {start}, {kind})")
-        self._open("for start in range(0, shares, RBLOCK):")
-        self._line(f"s = (start + tl.arange(0, RBLOCK).to({self._index}))[None, :]")
-        self._line("rmask = s < shares")
-        for n in self.totals:
+        if self.schedule.phase is None:
+            self._open("for start in range(0, rtotal, RBLOCK):")
+        else:
+            self._line(f"first = tl.program_id(1).to({self._index}) * each")
+            self._line("stop = tl.minimum(first + each, rtotal)")
+            self._open("for start in range(first, stop, RBLOCK):")
+        self.opened.discard(None)
+        self._cells(body, reduces, stores, "start", first=False)
+        self.depth -= 1
+
+    def _cells(
+        self, body: list[int], reduces: list[int], stores: list[Store], start: str, *, first: bool
+    ) -> None:
+        """What is done for the cells of one tile."""
+        if self.piece not in self.opened:
+            self._row_indices(start)
+        for n in body:
+            self._element(n)
+        for n in reduces:
+            self._accumulate(n, first)
+        for store in stores:
+            self._store(store)
+
+    def _row_indices(self, start: str) -> None:
+        self.opened.add(self.piece)
+        r, mask = self._of_piece("r"), self._of_piece("rmask")
+        self._line(f"{r} = ({start} + tl.arange(0, RBLOCK).to({self._index}))[None, :]")
+        self._line(f"{mask} = {r} < {'rtotal' if self.schedule.phase is None else 'stop'}")
+        self._decode(r, self.kernel.reduction_axes)
+
+    def _combine_shares(self, level: int, done: set[int]) -> None:
+        """The totals of whole rows, from those of their shares."""
+        reduces = self.phases.reduces(level)
+        if not reduces:
+            return
+        for n in reduces:
+            element = self.kernel.elements[n]
+            start, kind = _identity(element), _accumulator(element.dtype)
+            self._line(f"a{n} = tl.full([XBLOCK, SBLOCK], {start}, {kind})")
+        self._open("for start in range(0, shares, SBLOCK):")
+        self._line(f"s = (start + tl.arange(0, SBLOCK).to({self._index}))[None, :]")
+        self._line("smask = xmask & (s < shares)")
+        for n in reduces:
             element = self.kernel.elements[n]
             assert isinstance(element, Reduce)
-            place = f"{scratch_name(n)} + (s * xtotal + x)"
-            self._line(f"w = tl.load({place}, mask=xmask & rmask, other={_identity(element)})")
+            index = f"{scratch_name(n)} + (s * xtotal + x)"
+            self._line(f"w = tl.load({index}, mask=smask, other={_identity(element)})")
             combined = _combined(element, f"a{n}", "w")
-            self._line(f"a{n} = tl.where(xmask & rmask, {combined}, a{n})")
+            self._line(f"a{n} = tl.where(smask, {combined}, a{n})")
         self.depth -= 1
-        for n in self.totals:
+        for n in reduces:
             self._total(n)
-        done |= set(self.totals)
+        done |= set(reduces)
 
-    def _accumulate(self, number: int) -> None:
+    @property
+    def _row_mask(self) -> str:
+        """The mask of elements in the row; nothing where all of the tile lies in it."""
+        schedule = self.schedule
+        full = schedule.pieces and (schedule.even or (self.piece or 0) < schedule.pieces - 1)
+        return "" if full else self._of_piece("rmask")
+
+    @property
+    def _cell_mask(self) -> str:
+        """The mask of elements along the parallel axes; nothing where a tile has one."""
+        return "" if self.schedule.block == 1 else "xmask"
+
+    def _accumulate(self, number: int, first: bool) -> None:
         element = self.kernel.elements[number]
         assert isinstance(element, Reduce)
-        value = f"v{element.arg}"
-        if element.dtype is bool_:
-            value = f"{value}.to(tl.int32)"
-        combined = _combined(element, f"a{number}", value)
-        self._line(f"a{number} = tl.where(xmask & rmask, {combined}, a{number})")
+        total, value = (
+            f"a{number}",
+            f"{self._value_of(element.arg)}.to({_accumulator(element.dtype)})",
+        )
+        mask = " & ".join(filter(None, (self._cell_mask, self._row_mask)))
+        if first:
+            made, other = f"tl.broadcast_to({value}, [XBLOCK, RBLOCK])", _identity(element)
+        else:
+            made, other = _combined(element, total, value), total
+        self._line(f"{total} = {f'tl.where({mask}, {made}, {other})' if mask else made}")
 
     def _total(self, number: int) -> None:
         element = self.kernel.elements[number]
@@ -351,14 +331,13 @@ class _Emitter:
                 self._line(f"{value} = tl.sum({part}, 1)[:, None]")
             case "prod":
                 self._line(f"{value} = tl.reduce({part}, 1, as_times)[:, None]")
+            case "max" | "min" if element.dtype.is_floating:
+                self._line(f"{value} = tl.reduce({part}, 1, as_{element.combine})[:, None]")
             case "max" | "any":
                 self._line(f"{value} = tl.max({part}, 1)[:, None]")
             case "min" | "all":
                 self._line(f"{value} = tl.min({part}, 1)[:, None]")
-        if element.combine in ("max", "min") and element.dtype.is_floating:
-            self._line(f"n{number}n = tl.max(({part} != {part}).to(tl.int32), 1)[:, None]")
-            self._line(f'{value} = tl.where(n{number}n > 0, float("nan"), {value})')
-        if self.schedule.part == "partial":
+        if self.schedule.phase is not None:
             self._line(f"a{number}t = {value}.to({_accumulator(element.dtype)})")
         if element.dtype is bool_:
             self._line(f"{value} = {value} != 0")
@@ -372,6 +351,25 @@ class _Emitter:
     def _line(self, text: str) -> None:
         self.lines.append("    " * self.depth + text)
 
+    # --- names ---
+
+    def _of_piece(self, name: str) -> str:
+        """What is of an element of the row has a name for each piece of the row."""
+        return name if self.piece is None or self.schedule.pieces == 1 else f"{name}_{self.piece}"
+
+    def _value_of(self, number: int) -> str:
+        return self._of_piece(f"v{number}") if self.phases.in_row(number) else f"v{number}"
+
+    def _symbol_name(self, symbol: Symbol) -> str:
+        number = element_of(symbol)
+        if number is not None:
+            return self._value_of(number)
+        return (
+            self._of_piece(symbol.name)
+            if symbol.name in self.phases.reduction_names
+            else symbol.name
+        )
+
     # --- elements ---
 
     def _element(self, number: int) -> None:
@@ -379,22 +377,29 @@ class _Emitter:
         if isinstance(element, Scan):
             self._scan(number, element)
             return
-        self._line(f"v{number} = {self._value(number, element)}")
+        self._line(f"{self._value_of(number)} = {self._value(number, element)}")
 
     def _scan(self, number: int, element: Scan) -> None:
-        kind, value = _accumulator(element.dtype), f"v{element.arg}"
-        start = _identity(element)
-        full = f"tl.where(rmask, {value}, {start}).to({kind}) + tl.zeros([XBLOCK, RBLOCK], {kind})"
-        if element.combine == "sum":
-            self._line(f"s{number} = {full}")
-            self._line(f"v{number} = c{number} + tl.cumsum(s{number}, 1)")
-            self._line(f"c{number} += tl.sum(s{number}, 1)[:, None]")
-        elif element.combine == "prod":
-            self._line(f"s{number} = {full}")
-            self._line(f"v{number} = c{number} * tl.cumprod(s{number}, 1)")
-            self._line(f"c{number} *= tl.reduce(s{number}, 1, as_times)[:, None]")
-        else:
-            raise NotImplementedError(f"a running {element.combine}")
+        kind, value = _accumulator(element.dtype), self._value_of(element.arg)
+        start, mask = _identity(element), self._row_mask
+        masked = f"tl.where({mask}, {value}, {start})" if mask else value
+        full = f"{masked}.to({kind}) + tl.zeros([XBLOCK, RBLOCK], {kind})"
+        made, carried = self._value_of(number), f"c{number}"
+        self._line(f"s{number} = {full}")
+        match element.combine:
+            case "sum":
+                self._line(f"{made} = {carried} + tl.cumsum(s{number}, 1)")
+                self._line(f"{carried} += tl.sum(s{number}, 1)[:, None]")
+            case "prod":
+                self._line(f"{made} = {carried} * tl.cumprod(s{number}, 1)")
+                self._line(f"{carried} *= tl.reduce(s{number}, 1, as_times)[:, None]")
+            case "max" | "min" as kind:
+                running = f"tl.associative_scan(s{number}, 1, as_{kind})"
+                self._line(f"{made} = as_{kind}({carried}, {running})")
+                total = f"tl.reduce(s{number}, 1, as_{kind})[:, None]"
+                self._line(f"{carried} = as_{kind}({carried}, {total})")
+            case _:
+                raise NotImplementedError(f"a running {element.combine}")
 
     def _value(self, number: int, element: Element) -> str:
         elements = self.kernel.elements
@@ -408,18 +413,18 @@ class _Emitter:
             case Load():
                 return self._load(number, element)
             case Op(op="cast", args=(arg,), dtype=dtype):
-                return _cast(f"v{arg}", elements[arg].dtype, dtype)
+                return _cast(self._value_of(arg), elements[arg].dtype, dtype)
             case Op(op="where", args=(condition, a, b)):
-                return f"tl.where(v{condition}, v{a}, v{b})"
+                return f"tl.where({', '.join(map(self._value_of, (condition, a, b)))})"
             case Op(op=op, args=args, dtype=dtype):
                 own = elements[args[0]].dtype
-                text = triton_scalar(op, own, [f"v{a}" for a in args])
-                if op == "tanh" and own.name == "float64":
-                    raise NotImplementedError("tanh of float64 in Triton")
+                text = triton_scalar(op, own, [*map(self._value_of, args)])
                 return text if dtype is bool_ else f"({text}).to({_type(dtype)})"
         raise NotImplementedError(type(element).__name__)
 
-    def _place(self, item: Load | Store, always_x: bool = False) -> tuple[str, str]:
+    def _access(
+        self, item: Load | Store, always_x: bool = False, always_masked: bool = False
+    ) -> tuple[str, str]:
         """(pointer text, mask text) of an access; both have the shape of all axes they vary
         over.
         """
@@ -429,17 +434,17 @@ class _Emitter:
         masks = []
         index = self._dim(item.index)
         if varies & self.columns or always_x:
-            masks.append("xmask")
+            masks.append("xmask" if always_masked else self._cell_mask)
             index += " + zero"
         if varies & self.phases.reduction_names:
-            masks.append("rmask")
-            index += " + (r * 0)"
+            masks.append(self._row_mask)
+            index += f" + ({self._of_piece('r')} * 0)"
         if item.mask is not None:
-            masks.append(f"v{item.mask}")
-        return f"{item.pointer} + ({index})", " & ".join(masks)
+            masks.append(self._value_of(item.mask))
+        return f"{item.pointer} + ({index})", " & ".join(filter(None, masks))
 
     def _load(self, number: int, element: Load) -> str:
-        pointer, mask = self._place(element)
+        pointer, mask = self._access(element)
         if self.kernel.reduction_axes and not self.phases.in_row(number):
             needed = self.phases.needed_in(number)
             turns = "" if self.kernel.reduction_axes[-1] not in needed else "(rtotal > 0)"
@@ -447,22 +452,27 @@ class _Emitter:
         text = f"tl.load({pointer}, mask={mask}, other=0)" if mask else f"tl.load({pointer})"
         return f"({text} != 0)" if element.dtype is bool_ else text
 
-    def _store(self, store: Store) -> None:
+    def _store(self, store: Store, always_masked: bool = False) -> None:
         dtype = self.kernel.pointer(store.pointer).dtype
-        pointer, mask = self._place(store, always_x=True)
-        value = f"v{store.value}.to({_type(dtype)})"
+        pointer, mask = self._access(store, True, always_masked)
+        value = f"{self._value_of(store.value)}.to({_type(dtype)})"
+        given = f"{pointer}, {value}, mask={mask}" if mask else f"{pointer}, {value}"
         if store.mode == "set":
-            self._line(f"tl.store({pointer}, {value}, mask={mask})")
+            self._line(f"tl.store({given})")
+        elif store.mode == "sum":
+            self._line(f"tl.atomic_add({given})")
         else:
-            atomic = {"sum": "add", "max": "max", "min": "min"}[store.mode]
-            self._line(f"tl.atomic_{atomic}({pointer}, {value}, mask={mask})")
+            module = "as_" if dtype.is_floating else "tl."
+            self._line(f"{module}atomic_{store.mode}({given})")
 
     def _dim(self, dim: Dim) -> str:
-        return to_triton(dim, _symbol_name)
+        return to_triton(dim, self._symbol_name)
 
 
-def _symbol_name(symbol: Symbol) -> str:
-    return symbol.name
+def _refuse_atomic(mode: str, dtype: DType) -> None:
+    """Raises NotImplementedError for what no atomic operation does."""
+    if mode != "set" and dtype.name not in ATOMICS.get(mode, ()):
+        raise NotImplementedError(f"{mode} of {dtype.name} written to places that may meet")
 
 
 def _type(dtype: DType) -> str:

@@ -2,14 +2,15 @@
 
 In: a kernel; at each launch its sizes and pointers. Out: a ``KernelSchedule``, of which there are
 few for each kernel: each is compiled when it is first chosen. Sizes choose a schedule and never a
-specialization. Rows that fit into one tile are read once; longer ones are walked in a loop.
+specialization. Rows that fit into registers are read once; longer ones are walked in a loop.
+Where there are fewer rows than a GPU has room for, rows are cut into shares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from anyshape.ir.loops import (
     Kernel,
@@ -19,38 +20,67 @@ from anyshape.ir.loops import (
     Scan,
     SizeParam,
     Store,
-    index_names,
+    element_of,
 )
 from anyshape.symbolic import Dim, Expr, Symbol, substitute, to_python
-from anyshape.targets.reduction_phases import analyse, lane
+from anyshape.targets.reduction_phases import Phases, analyse, lane
 
 DIVISOR = 16
 """Of addresses in bytes, and of sizes in elements: what the widest loads ask for."""
 WIDEST_ROW = 16_384
-"""Elements of a row that one tile may hold."""
+"""Elements of a row that are held in registers."""
+SHORT_ROW = 1024
+"""Rows of so many elements share tiles, which are powers of two."""
 FLAT_TILE = 1024
 LONG_ROW_TILE = 4096
-PROGRAMS = 1056
-"""Programs that keep a large GPU busy: eight for each of 132 multiprocessors."""
-MOST_SHARES = 1056
+COLUMNS_TILE = (64, 32)
+"""Cells and elements of a tile where neighbours in memory lie along the cells."""
+MULTIPROCESSORS = 132
+"""Of a large GPU."""
+SHORT_COLUMN, SHORT_CELLS = 32, 1024
+"""Strided rows of so few elements are held in registers, in tiles of so many cells."""
+LONGEST_TILE = 4096
+"""Elements of one of the tiles of a row in registers, where the row has several."""
+LEAST_SHARE = 2048
+"""Elements of a row that are worth a program of their own; 256 of a strided one."""
+LARGE = 1 << 25
+"""More elements than this come from memory, not from the cache."""
+MOST_TOTALS = 2048
+"""Totals of shares that are combined at a time."""
 LARGEST_INT32 = (1 << 31) - 1
+WIDEST_TILE = 1 << 17
+"""Indices past the end, which are masked, are at most so far past it."""
+FLAT_TILES = ((256, 2), (512, 2), (1024, 2), (1024, 4), (2048, 4), (2048, 8))
+COLUMNS_TILES = ((64, 16), (64, 32), (64, 64), (128, 32), (32, 32))
+MOST_PIECES = 8
+"""What else may be measured: tiles and warps."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelSchedule:
     """``block`` cells of the parallel axes and ``row`` elements of the row are one tile (``row`` is
-    0 where there are no rows). ``whole``: the tile holds the row. ``divisible``: positions of the
-    parameters that are multiples of 16. ``wide``: indices are 64 bits. ``part``: rows are shared
-    out among programs; the ``partial`` kernel leaves a total of each share, ``final`` combines
-    them."""
+    0 where there are no rows). ``pieces``: the row lies in so many tiles, which are held in
+    registers, all but the last of them full; 0: phases are loops over the row. ``even``: the last
+    is full, too. ``divisible``: positions of the parameters that are multiples of 16. ``wide``:
+    indices are 64 bits. ``phase``: rows are shared out among programs, and this is one phase over
+    them, for which ``totals`` shares of the phases before are combined at a time."""
 
     block: int
     row: int = 0
-    whole: bool = False
+    pieces: int = 0
+    even: bool = False
     warps: int = 4
     divisible: tuple[int, ...] = ()
     wide: bool = True
-    part: Literal["whole", "partial", "final"] = "whole"
+    phase: int | None = None
+    totals: int = 0
+
+    def __str__(self) -> str:
+        tile = f"{self.block} x {self.row}" if self.row else f"{self.block}"
+        row = f"rows in {self.pieces} tiles of " if self.pieces > 1 else "tiles of "
+        phase = "" if self.phase is None else f"phase {self.phase} over shares of rows, "
+        wide = ", 64-bit indices" if self.wide else ""
+        return f"{phase}{row}{tile}, {self.warps} warps{wide}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +94,29 @@ class Choice:
 
 
 def may_split(kernel: Kernel) -> bool:
-    """Is it one pass over the row, of which a number for each place is left?"""
-    phases = analyse(kernel)
-    reduces = [n for n, e in enumerate(kernel.elements) if isinstance(e, Reduce)]
-    one_pass = all(phases.level[kernel.elements[n].arg] == 0 for n in reduces)  # type: ignore[union-attr]
+    """May shares of a row be given to programs that run in any order?"""
+    reduces = any(isinstance(element, Reduce) for element in kernel.elements)
     scans = any(isinstance(element, Scan) for element in kernel.elements)
-    per_row = all(store.per == "row" for store in kernel.stores)
-    return bool(reduces) and one_pass and per_row and not scans
+    return reduces and not scans and not kernel.ordered
+
+
+def passes(kernel: Kernel) -> int:
+    """How often the row is walked where it is not held in registers."""
+    phases = analyse(kernel)
+    return sum(bool(works_in_row(phases, level)) for level in range(phases.count))
+
+
+def works_in_row(phases: Phases, level: int) -> bool:
+    """Does a phase do anything for each cell of a row?"""
+    return bool(phases.reduces(level) or phases.stores(level, "cell"))
 
 
 def default_schedule(kernel: Kernel) -> KernelSchedule:
     """One that is right for every size."""
     if not kernel.reduction_axes:
         return KernelSchedule(FLAT_TILE)
-    return KernelSchedule(1, FLAT_TILE) if walks_along_rows(kernel) else KernelSchedule(64, 16)
+    along = walks_along_rows(kernel)
+    return KernelSchedule(1, FLAT_TILE) if along else KernelSchedule(*COLUMNS_TILE)
 
 
 def walks_along_rows(kernel: Kernel) -> bool:
@@ -100,6 +139,7 @@ class Chooser:
     furthest: Callable[..., int]
     along_rows: bool
     may_split: bool
+    passes: int
     pointers: tuple[int, ...]
     sizes: tuple[int, ...]
 
@@ -113,44 +153,126 @@ class Chooser:
             _compiled(names, f"max({', '.join(_furthest(kernel))}, 0)"),
             bool(kernel.reduction_axes) and walks_along_rows(kernel),
             may_split(kernel),
+            passes(kernel),
             tuple(n for n, p in enumerate(kernel.params) if isinstance(p, PointerParam)),
             tuple(n for n, p in enumerate(kernel.params) if isinstance(p, SizeParam)),
         )
 
     def schedule(self, arguments: Sequence[int]) -> Choice:
-        """The schedule, the number of tiles of cells, and of shares of a row."""
+        """The schedule that the rule gives, the number of tiles of cells, and of shares of a
+        row."""
+        cells, row = self.cells(*arguments), self.row(*arguments)
+        return self._choice(*self._rule(cells, row), arguments)
+
+    def candidates(self, arguments: Sequence[int]) -> tuple[Choice, ...]:
+        """That of the rule, and others that do the same."""
+        cells, row = self.cells(*arguments), self.row(*arguments)
+        tile, shares = self._rule(cells, row)
+        others = dict.fromkeys(((tile, shares), *self._others(tile, shares, cells, row)))
+        return tuple(self._choice(*other, arguments) for other in others)
+
+    def kind(self, arguments: Sequence[int]) -> tuple[object, ...]:
+        """What sizes have in common whose candidates are alike: among them the number of cells, to
+        a factor of two."""
+        cells, row = self.cells(*arguments), self.row(*arguments)
+        tile, shares = self._rule(cells, row)
+        return replace(tile, even=False), shares.bit_length(), cells.bit_length(), row.bit_length()
+
+    def _choice(self, tile: KernelSchedule, shares: int, arguments: Sequence[int]) -> Choice:
         cells, row = self.cells(*arguments), self.row(*arguments)
         aligned = all(arguments[n] % DIVISOR == 0 for n in self.pointers)
         divisible: tuple[int, ...] = ()
         if aligned:
             divisible = (*self.pointers, *(n for n in self.sizes if arguments[n] % DIVISOR == 0))
         largest = max(self.furthest(*arguments), cells, row, *(arguments[n] for n in self.sizes))
-        wide = largest > LARGEST_INT32
-        block, tile, whole, warps = self._tile(row)
-        tiles = -(-cells // block)
-        shares = self._shares(row, tiles) if self.may_split else 1
+        each = 0
         if shares > 1:
-            tile, whole, warps = (LONG_ROW_TILE if self.along_rows else 64), False, 8
-            block = 1 if self.along_rows else block
-            tiles = -(-cells // block)
-        made = KernelSchedule(block, tile, whole, warps, divisible, wide)
-        return Choice(made, tiles, shares, -(-row // (tile * shares)) * tile if shares > 1 else 0)
+            each = -(-row // (tile.row * shares)) * tile.row
+            shares = -(-row // each)
+            tile = replace(tile, totals=power_of_two(min(shares, MOST_TOTALS // tile.block)))
+        wide = largest > LARGEST_INT32 - WIDEST_TILE
+        tile = replace(tile, divisible=divisible, wide=wide)
+        return Choice(tile, -(-cells // tile.block), shares, each)
+
+    def _rule(self, cells: int, row: int) -> tuple[KernelSchedule, int]:
+        """A tile, and the number of shares."""
+        tile = self._tile(cells, row)
+        shares = self._shares(row, -(-cells // tile.block)) if self.may_split else 1
+        if shares <= 1:
+            return tile, 1
+        if self.along_rows:
+            share = power_of_two(min(row // shares, LONG_ROW_TILE))
+            return KernelSchedule(1, share, warps=8), shares
+        return replace(tile, warps=8 if cells * row > LARGE else 4), shares
+
+    def _others(
+        self, tile: KernelSchedule, shares: int, cells: int, row: int
+    ) -> Iterator[tuple[KernelSchedule, int]]:
+        if not tile.row:
+            for block, warps in FLAT_TILES:
+                yield replace(tile, block=block, warps=warps), 1
+        elif tile.pieces:
+            for parts, warps in itertools.product((1, 2, 4), (2, 4, 8, 16)):
+                several = self.along_rows and tile.block == 1
+                alone = parts == 1 or (several and tile.pieces * parts <= MOST_PIECES)
+                if alone and 64 * warps <= tile.row // parts * tile.block <= 2048 * warps:
+                    made = replace(tile, row=tile.row // parts, pieces=tile.pieces * parts)
+                    yield replace(made, even=row == made.row * made.pieces, warps=warps), 1
+        elif self.along_rows:
+            for length, warps, more in itertools.product((2048, 4096, 8192), (8, 16), (1, 2, 4)):
+                least = row // length if shares > 1 else 1
+                yield replace(tile, row=length, warps=warps), max(1, min(shares * more, least))
+        else:
+            for (block, length), warps in itertools.product(COLUMNS_TILES, (4, 8)):
+                yield replace(tile, block=block, row=length, warps=warps), shares
 
     def _shares(self, row: int, tiles: int) -> int:
         """Into how many shares rows are cut so that every multiprocessor has work."""
-        least = LONG_ROW_TILE * 4 if self.along_rows else 256
-        return max(1, min(PROGRAMS // max(tiles, 1), row // least, MOST_SHARES))
+        programs = MULTIPROCESSORS * (4 if self.along_rows else 8)
+        room = programs // max(tiles, 1)
+        shares = min(room, row // (LEAST_SHARE if self.along_rows else 256))
+        few = 2 if self.passes == 1 else 8  # a launch for each pass, and rows are read again
+        return shares if room >= few and shares >= 4 else 1
 
-    def _tile(self, row: int) -> tuple[int, int, bool, int]:
+    def _tile(self, cells: int, row: int) -> KernelSchedule:
         if not self.kernel.reduction_axes:
-            return FLAT_TILE, 0, False, 4
+            few = cells <= FLAT_TILE * MULTIPROCESSORS
+            return KernelSchedule(FLAT_TILE // 4, warps=2) if few else KernelSchedule(FLAT_TILE)
         if not self.along_rows:
-            return 64, 16, False, 4
-        tile = max(16, 1 << max(row - 1, 0).bit_length())
-        if tile > WIDEST_ROW:
-            return 1, LONG_ROW_TILE * 2, False, 16
-        warps = 4 if tile <= 2048 else 8 if tile <= 8192 else 16
-        return max(1, FLAT_TILE // tile), tile, True, warps
+            return short_columns(row) if row <= SHORT_COLUMN else KernelSchedule(*COLUMNS_TILE)
+        if row > WIDEST_ROW:  # wide loads where rows begin at multiples of 16
+            return KernelSchedule(1, 2048 if row % DIVISOR else 8192, warps=16)
+        return row_in_registers(row, few=cells <= 2 * MULTIPROCESSORS)
+
+
+def power_of_two(number: int) -> int:
+    """The least that is not below the number; 16 at least."""
+    return max(16, 1 << max(number - 1, 0).bit_length())
+
+
+def short_columns(row: int) -> KernelSchedule:
+    """A tile that holds short strided rows of many neighbouring cells."""
+    tile = 1 << max(row - 1, 0).bit_length()
+    return KernelSchedule(max(COLUMNS_TILE[0], SHORT_CELLS // tile), tile, 1, row == tile)
+
+
+def row_in_registers(row: int, *, few: bool = False) -> KernelSchedule:
+    """Tiles that hold a row: a power of two, or three or five of a smaller one, so that no more
+    than a quarter of them is empty; long tiles are halved. Of a few rows each gets more threads."""
+    whole = power_of_two(row)
+    tile, pieces = whole, 1
+    if row > SHORT_ROW:
+        if row <= whole // 8 * 5:
+            tile, pieces = whole // 8, 5
+        elif row <= whole // 4 * 3:
+            tile, pieces = whole // 4, 3
+    while tile > LONGEST_TILE and pieces * 2 <= MOST_PIECES:
+        tile, pieces = tile // 2, pieces * 2
+    warps = 4 if whole <= 8192 else 8
+    if few and whole >= 2048:
+        warps *= 2
+    block = max(1, FLAT_TILE // whole)
+    return KernelSchedule(block, tile, pieces, row == tile * pieces, warps)
 
 
 def _product(extents: Iterable[Dim]) -> str:
@@ -158,25 +280,25 @@ def _product(extents: Iterable[Dim]) -> str:
 
 
 def _furthest(kernel: Kernel) -> list[str]:
-    """The largest index of each access, as Python text; nothing for those that loaded integers
-    decide, which are 64 bits anyway."""
+    """The largest index of each access, as Python text, without what loaded integers add to it:
+    they are 64 bits anyway."""
     axes = {axis.name: axis.extent for axis in (*kernel.axes, *kernel.reduction_axes)}
     found = ["0"]
     for item in (*kernel.elements, *kernel.stores):
         if isinstance(item, Load | Store) and isinstance(item.index, Expr):
-            if any(name[0] == "v" for name in index_names(item)):
+            loaded = {s: 0 for s in item.index.symbols if element_of(s) is not None}
+            index = substitute(item.index, loaded)
+            if not isinstance(index, Expr):
                 continue
-            if not _grows(item.index, axes):
+            if not _grows(index, axes):
                 return [str(LARGEST_INT32 + 1)]
-            ends: dict[Symbol, Dim] = {
-                s: axes[s.name] - 1 for s in item.index.symbols if s.name in axes
-            }
-            found.append(to_python(substitute(item.index, ends)))
+            ends: dict[Symbol, Dim] = {s: axes[s.name] - 1 for s in index.symbols if s.name in axes}
+            found.append(to_python(substitute(index, ends)))
     return found
 
 
 def _grows(index: Expr, axes: Mapping[str, Dim]) -> bool:
-    """Is the index largest at the last place of each axis, for its form alone?"""
+    """Is the index largest at the last element of each axis, for its form alone?"""
     for monomial, factor in index.terms.items():
         for atom in monomial:
             if not isinstance(atom, Symbol) or (factor < 0 and atom.name in axes):

@@ -23,7 +23,7 @@ import torch
 from anyshape.errors import AnyshapeWarning
 from tests.capture.by_reference import compiled
 
-SUBJECTS = ("containers", "control", "generators", "objects", "tensors")
+SUBJECTS = ("containers", "control", "generators", "objects", "state", "tensors")
 SHAPES = ((3, 4), (1, 4), (0, 4), (17, 4), (6, 2))
 STATE = ("COUNT", "TABLE", "HIST", "GT", "GTL")  # globals that programs write
 

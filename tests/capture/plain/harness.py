@@ -33,6 +33,7 @@ MODULES = (
     "library",
     "scopes",
     "semantics",
+    "as_c_does",
     "new_in_312",
 )
 Case = Callable[[], Any]

@@ -1,0 +1,153 @@
+"""``backward()`` inside a graph, replaced by the nodes that compute its gradients.
+
+    %y = mul(%x, %w); %gw = gradients((%y,), (%g,), (%w,))
+    ->
+    %y = mul(%x, %w); %gw = sum(mul(%g, %x), ...)
+
+In: a functional graph. What is differentiated are the nodes in front of ``gradients`` that its
+tensors are made by; what they are differentiated to are values like any other: a parameter that the
+graph has written is the newest version of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from anyshape.autograd.checkpoints import computed_again
+from anyshape.autograd.differentiate import Activity, Backward, continued
+from anyshape.autograd.memory import roots
+from anyshape.autograd.outline import NotDifferentiable, is_recorded, owns, requires
+from anyshape.ir.graph import Arg, Graph, Node, Value, map_values, values_in
+from anyshape.ops.build import Builder
+from anyshape.ops.gradients.backward import GRADIENTS
+from anyshape.ops.table import OpDef
+
+
+def calls_backward(graph: Graph) -> bool:
+    """Whether the program calls ``backward()`` itself."""
+    return any(node.op == GRADIENTS for node in graph.nodes)
+
+
+def refuse_uncovered(graph: Graph, ops: Mapping[str, OpDef]) -> tuple[int, ...]:
+    """The positions of outputs that require gradients, all of which ``backward()`` has gone
+    through: there is nothing left to differentiate. Raises ``NotDifferentiable``."""
+    _refuse_writes(graph, ops)
+    spent: set[Value] = set()
+    for node in reversed(graph.nodes):
+        if node.op == GRADIENTS and not node.args[-1]:
+            spent.update(filter(requires, values_in(node.args[0])))
+        elif is_recorded(node) and not spent.isdisjoint(node.outputs):
+            spent.update(filter(requires, node.inputs()))
+    found = []
+    for position, output in enumerate(graph.outputs):
+        left = [value for value in values_in(output) if requires(value)]
+        if left and (not isinstance(output, Value) or output not in spent):
+            raise NotDifferentiable("an output requires gradients that backward() has not taken")
+        found += [position] * len(left)
+    return tuple(found)
+
+
+def inline_gradients(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
+    """Raises ``NotDifferentiable``."""
+    builder = continued(replace(graph, nodes=()), ops)
+    builder.reserve(value.name for node in graph.nodes for value in node.outputs)
+    new: dict[Value, Arg] = {}
+
+    def current(value: Value) -> Arg:
+        return new.get(value, value)
+
+    for position, node in enumerate(graph.nodes):
+        node = replace(
+            node,
+            args=tuple(map_values(arg, current) for arg in node.args),
+            kwargs={name: map_values(arg, current) for name, arg in node.kwargs.items()},
+        )
+        if node.op != GRADIENTS:
+            builder.nodes.append(node)
+            continue
+        start = len(builder.nodes)
+        made = _gradients(builder, graph, ops, node)
+        new.update(zip(node.outputs, made, strict=True))
+        later = (v for other in graph.nodes[position + 1 :] for v in other.inputs())
+        read = (*graph.outputs, *later, *made)
+        builder.nodes = computed_again(builder.nodes, start, read, ops, builder.fresh_name)
+    outputs = tuple(map_values(output, current) for output in graph.outputs)
+    return replace(graph, nodes=tuple(builder.nodes), outputs=outputs)
+
+
+def _gradients(
+    builder: Builder, graph: Graph, ops: Mapping[str, OpDef], call: Node
+) -> Sequence[Value]:
+    of, cotangents, wanted, _ = call.args
+    assert isinstance(of, tuple) and isinstance(cotangents, tuple) and isinstance(wanted, tuple)
+    leaves = list(values_in(wanted))
+    nodes = _makers(builder.nodes, values_in(of))
+    active = Activity(replace(graph, nodes=tuple(nodes)), ops, leaves)
+    assert call.modes is not None
+    builder.location, builder.modes = call.location, replace(call.modes, grad=False, backward=True)
+    backward = Backward(builder, ops, active.values)
+    seeds = []
+    for value, seed in zip(of, cotangents, strict=True):
+        assert isinstance(value, Value)
+        seeds.append(_seed(builder, value, seed))
+        backward.add(value, seeds[-1])
+    for node in reversed(nodes):
+        if active.differentiates(node):
+            backward.node(node)
+    builder.location = call.location
+    made = backward.finished(leaves, seeds)
+    return [_laid_out(builder, g, out) for g, out in zip(made, call.outputs, strict=True)]
+
+
+def _makers(nodes: Sequence[Node], of: Iterable[Value]) -> list[Node]:
+    """The nodes that these values are made by, in order."""
+    needed, found = set(of), []
+    for node in reversed(nodes):
+        if not needed.isdisjoint(node.outputs):
+            needed.update(node.inputs())
+            found.append(node)
+    return found[::-1]
+
+
+def _seed(builder: Builder, value: Value, seed: Any) -> Value:
+    if isinstance(seed, Value):
+        return seed
+    kind = value.tensor
+    made: Value = builder.call("full", kind.shape, 1, kind.dtype, kind.device)
+    return made
+
+
+def _laid_out(builder: Builder, gradient: Value | None, out: Value) -> Value:
+    """In the layout that ``.grad`` has."""
+    if gradient is None:
+        raise NotDifferentiable("a tensor that requires gradients may get none")
+    if gradient.tensor.strides == out.tensor.strides:
+        return gradient
+    made: Value = builder.append("clone", (gradient,), {}, (out.type,))
+    return made
+
+
+def _refuse_writes(graph: Graph, ops: Mapping[str, OpDef]) -> None:
+    """A write is a pure operator where it is recorded, in memory that the graph makes, and where
+    it is not, in memory that was handed in: capture has seen that nothing was read from there
+    before, by what is differentiated."""
+    makers = {value: node for node in graph.nodes for value in node.outputs}
+    owner = roots(graph, ops)
+    inputs = {entry.value for entry in graph.inputs}
+    marked = filter(requires, (*inputs, *makers))
+    differentiated = {owner.get(value, value) for value in marked}
+    for node in graph.nodes:
+        row = ops.get(node.op)
+        if row is None or not row.mutates:
+            continue
+        target = next(node.inputs())
+        root = owner.get(target, target)
+        recorded = is_recorded(node) and any(map(requires, node.read))
+        if root not in differentiated and not recorded:
+            continue
+        if is_recorded(node) and owns(node.args[0], makers, ops):
+            continue
+        if recorded or root not in inputs:
+            raise NotDifferentiable(f"{node.op} writes in place what requires gradients", node)

@@ -1,0 +1,103 @@
+"""What the backward part of one graph computes again rather than keep: where a program calls
+``backward()`` itself, forward and backward are one graph, and this is its cut.
+
+    %s = sigmoid(%x); %y = mul(%x, %s); ...; %gx = <of %g, %x, %s>
+    ->
+    %s = sigmoid(%x); %y = mul(%x, %s); ...; %s2 = sigmoid(%x); %gx = <of %g, %x, %s2>
+
+In: a graph of core rows. Out: the same, with copies of elementwise work and views in front of their
+first reader in the backward part. A minimum cut chooses what is kept, by its
+bytes at the hints, as in ``partition.py``. Wherever the graph is cut, results are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from anyshape.autograd.checkpoints import Copier, runs_once
+from anyshape.autograd.memory import roots
+from anyshape.autograd.minimum_cut import minimum_cut
+from anyshape.autograd.sizes import size_bytes
+from anyshape.ir.graph import Graph, Node, TensorType, Value, values_in
+from anyshape.ops.build import Builder
+from anyshape.ops.context import TypeContext
+from anyshape.ops.table import OpDef, Pointwise, Structural, View
+
+
+def recompute_cheap(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
+    """See the module."""
+    start = _first_backward(graph.nodes)
+    forward, backward = graph.nodes[:start], graph.nodes[start:]
+    again = _again(graph, ops, forward, backward)
+    if not again:
+        return graph
+    builder = Builder(TypeContext(graph.space, graph.facts.fork(), graph.hints), ops)
+    builder.reserve(value.name for node in graph.nodes for value in node.outputs)
+    builder.reserve(entry.value.name for entry in graph.inputs)
+    copier = Copier(again, forward, -len(graph.nodes) - 1, builder.fresh_name)
+    nodes = list(forward)
+    for node in backward:
+        nodes += copier.missing(node.inputs())
+        nodes.append(copier.reading_copies(node))
+    return replace(graph, nodes=tuple(nodes))
+
+
+def _first_backward(nodes: Sequence[Node]) -> int:
+    """Where the backward part begins; what both parts compute lies in front of it."""
+    for position, node in enumerate(nodes):
+        if node.modes is not None and node.modes.backward:
+            return position
+    return len(nodes)
+
+
+def _again(
+    graph: Graph, ops: Mapping[str, OpDef], forward: Sequence[Node], backward: Sequence[Node]
+) -> frozenset[Value]:
+    """What is not kept of what the backward part reads, and of what that is made of."""
+    makers = {value: node for node in forward for value in node.outputs}
+    read = dict.fromkeys(v for node in backward for v in node.inputs())
+    needed = [v for v in read if v in makers and isinstance(v.type, TensorType)]
+    owner = roots(graph, ops)
+    alive = {owner.get(v, v) for v in values_in(graph.outputs)}
+    alive.update(entry.value for entry in graph.inputs)
+    capacities: dict[Value, int] = {}
+    edges: list[tuple[Value, Value]] = []
+    fed: list[Value] = []
+    waiting = list(needed)
+    while waiting:
+        value = waiting.pop()
+        if value in capacities:
+            continue
+        free = owner.get(value, value) in alive
+        capacities[value] = 0 if free else 1 + size_bytes(value.tensor, graph)
+        maker = makers.get(value)
+        if maker is None or not _is_cheap(maker, ops):
+            fed.append(value)
+            continue
+        sources = [v for v in maker.inputs() if isinstance(v.type, TensorType)]
+        edges.extend((source, value) for source in sources)
+        waiting.extend(sources)
+    kept = minimum_cut(capacities, edges, fed, needed)
+    return _not_kept(needed, kept, makers)
+
+
+def _is_cheap(node: Node, ops: Mapping[str, OpDef]) -> bool:
+    row = ops.get(node.op)
+    cheap = row is not None and isinstance(row.lower, (Pointwise, View, Structural))
+    return cheap and not runs_once(node, ops)
+
+
+def _not_kept(
+    needed: Sequence[Value], kept: set[Value], makers: Mapping[Value, Node]
+) -> frozenset[Value]:
+    again: set[Value] = set()
+    waiting = list(needed)
+    while waiting:
+        value = waiting.pop()
+        maker = makers.get(value)
+        if value in kept or value in again or maker is None:
+            continue
+        again.update(maker.outputs)
+        waiting.extend(v for v in maker.inputs() if isinstance(v.type, TensorType))
+    return frozenset(again)

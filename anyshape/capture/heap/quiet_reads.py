@@ -1,0 +1,63 @@
+"""Reads of objects that may be of other classes than capture saw, for explanations of failed
+guards: what only code of the program could answer is not there.
+
+A guard that holds has proven the classes on its way; one that is explained has not.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from typing import Any
+
+SLOTS_ASKED: Mapping[str, tuple[str, ...]] = {
+    "length": ("__len__",),
+    "keys": ("__iter__",),
+    "contains": ("__contains__", "__getitem__", "__iter__"),
+    "truth": ("__bool__", "__len__"),
+    "unset": ("__getattribute__", "__getattr__"),
+    "missing": ("__getattribute__",),
+    "buffer": ("__getattribute__",),
+    "attr": ("__getattribute__",),
+    "len": ("__len__",),
+    "item": ("__getitem__", "__missing__"),
+    "entry": ("__getitem__", "__missing__"),
+}
+"""The special methods that a guard of a kind, or a step of a path, calls."""
+
+
+def class_entry(cls: type, name: str) -> Any:
+    """What the first class of the MRO has under a name; None where none has it."""
+    for base in type.__dict__["__mro__"].__get__(cls):
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return None
+
+
+def asks_the_program(obj: Any, kind: str) -> bool:
+    """Whether a special method of the program's would answer."""
+    cls = type(obj)
+    return any(
+        type(class_entry(cls, name)) is types.FunctionType for name in SLOTS_ASKED.get(kind, ())
+    )
+
+
+def attribute(obj: Any, name: str) -> Any:
+    """`obj.name` where C code gives it; AttributeError where code of the program would."""
+    if asks_the_program(obj, "attr"):
+        raise AttributeError(name)
+    if isinstance(obj, type):
+        return vars(obj)[name] if name in vars(obj) else getattr(obj, name)
+    if name in getattr(obj, "__dict__", ()):
+        return vars(obj)[name]
+    found = class_entry(type(obj), name)
+    missing = found is None and type(class_entry(type(obj), "__getattr__")) is types.FunctionType
+    if missing or _runs_a_function(found):
+        raise AttributeError(name)
+    return getattr(obj, name)
+
+
+def _runs_a_function(descriptor: Any) -> bool:
+    if type(descriptor) is property:
+        return True
+    return type(class_entry(type(descriptor), "__get__")) is types.FunctionType

@@ -1,0 +1,48 @@
+"""Native calls as the program makes them: whoever looks at its caller, as `namedtuple` does for a
+module's name and `warnings` for a file and a line, finds the program.
+
+In: the virtual frame that calls, and the call. Out: its result. The real frame that calls has the
+globals, the file and the line of the virtual one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from types import CodeType, FunctionType
+from typing import Any
+
+from anyshape.capture.interpreter.frame import Code, Frame
+
+IN_C = frozenset({type(len), type(list.append), type(list.__len__)})
+"""Callables that ask for the innermost frame at most; `re` warns of the program that called it."""
+NAME = "<called for the program>"
+"""Of such a frame's code: tracebacks leave it out."""
+
+
+def call(
+    frame: Frame | None, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """`fn(*args, **kwargs)`, called by a frame like this one."""
+    deep = type(fn) not in IN_C or type(getattr(fn, "__self__", None)) is re.Pattern
+    while frame is not None:
+        if not frame.code.hidden:
+            line = frame.code.lines[max(frame.index - 1, 0)] or frame.code.code.co_firstlineno
+            caller = frame.code.callers.get(line) or _caller(frame.code, line)
+            fn, args, kwargs = FunctionType(caller, frame.globals), (fn, args, kwargs), {}
+            if not deep:
+                break
+        frame = frame.back
+    return fn(*args, **kwargs)
+
+
+def _template(fn: Any, args: Any, kwargs: Any) -> Any: return fn(*args, **kwargs)  # fmt: skip  # noqa: E704
+
+
+def _caller(code: Code, line: int) -> CodeType:
+    """The code that calls from this line; one line, as the template has."""
+    made = _template.__code__.replace(
+        co_filename=code.code.co_filename, co_firstlineno=line, co_name=NAME, co_qualname=NAME
+    )
+    code.callers[line] = made
+    return made

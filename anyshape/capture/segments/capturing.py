@@ -1,0 +1,347 @@
+"""One capture: a segment of the program, from a program point on, as one noun.
+
+In: a program point as an `Entry`, and what may not be relied on there. Out: a `Captured`: what was
+relied on, the graph, and how Python's objects are made of what it computes; or that the program
+runs natively where the same holds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from types import CodeType
+from typing import Any, NoReturn
+
+import torch
+
+from anyshape.capture.guards import execution_modes
+from anyshape.capture.guards.counters import counters
+from anyshape.capture.guards.guard_code import GuardSet
+from anyshape.capture.heap.breaks import GraphBreak, record_of
+from anyshape.capture.heap.values import Break, InterpreterBug, ProxyLeak
+from anyshape.capture.interpreter.frame import Code, Frame, locate, users_frame
+from anyshape.capture.interpreter.machine import Machine
+from anyshape.capture.interpreter.stressed import StressedMachine
+from anyshape.capture.python.language import PYTHON, python_machine
+from anyshape.capture.recording.forks import Refusal
+from anyshape.capture.recording.recorder import Recorder
+from anyshape.capture.segments.declared_results import prove_returned
+from anyshape.capture.segments.module_names import module_name
+from anyshape.capture.segments.native_steps import concrete_machine
+from anyshape.capture.segments.program_points import Entry, Numbers, inflate, numbers_of
+from anyshape.capture.segments.segment_end import finish
+from anyshape.capture.segments.symbolic_domain import SymbolicDomain
+from anyshape.capture.tensors import aliases
+from anyshape.capture.tensors.refused_by_eager import RefusedByEager, ask_eager
+from anyshape.errors import AnyshapeError, mistake, said, stage_of
+from anyshape.ir.graph import Graph, Location
+from anyshape.options import Options
+from anyshape.symbolic import Symbol
+from anyshape.symbolic.work import Work
+
+
+def never_rebuilt(outs: Sequence[Any], slots: Sequence[Any]) -> NoReturn:
+    """Of a segment that goes on natively from its very start."""
+    raise AssertionError("a segment without a graph has nothing to rebuild")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Captured:
+    """What one capture gives. ``graph`` None: under these guards the program runs natively, as it
+    raises, or leaves behind what cannot be rebuilt.
+
+    ``rebuild(outs, slots)`` makes Python objects and replays effects; it gives the result where
+    ``returns``, else the real frame that goes on natively.
+    """
+
+    guards: GuardSet
+    work: Work
+    graph: Graph | None = None
+    constants: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    rebuild: Callable[[Sequence[Any], Sequence[Any]], Any] = never_rebuilt
+    returns: bool = False
+    proved: bool = True  # what is declared of the result holds by what is known
+    once: bool = False  # it hands on what belongs to one run
+    restartable: bool = True  # it writes nothing outside
+    modes: execution_modes.TorchModes | None = None  # in which capture began
+    names: Mapping[Symbol, str] = field(default_factory=dict)  # where the symbols come from
+    joined: int = 0  # branches on sizes
+    guarded: int = 0
+    refusals: tuple[Refusal, ...] = ()
+    numbers: Numbers = frozenset()  # what is symbolic where it ends
+    end: tuple[Code, int] | None = None  # the instruction that is done natively; None: it returns
+    widen: frozenset[str] = frozenset()  # the slots whose values are not relied on
+    suspect: AnyshapeError | None = None  # what is to be told where eager torch raises nothing
+
+
+@dataclass(frozen=True, slots=True)
+class _Assumed:
+    """What a capture takes for granted until the program shows otherwise: see ``texts.py``,
+    ``aliases.py``, ``counters.py``, ``unread.py`` and ``checkpoints.py``."""
+
+    forms_texts: bool = True
+    picks_are_views: bool = False
+    counters: frozenset[str] = frozenset()
+    refused: frozenset[Location] = frozenset()
+    checkpoints: bool = True
+
+
+@dataclass(slots=True)
+class Capturer:
+    """Makes the captures of one function. `codes` are the functions decoded so far, `captured`
+    those that lie in segments, `breaks` the graph breaks that were met, `works` what each took."""
+
+    fn: Callable[..., Any]
+    options: Options
+    codes: dict[Any, Any] = field(default_factory=dict)
+    captured: set[CodeType] = field(default_factory=set)
+    breaks: list[GraphBreak] = field(default_factory=list)
+    works: list[Work] = field(default_factory=list)
+
+    def capture(
+        self, entry: Entry, widen: frozenset[str], *, general: bool, checkpoints: bool = True
+    ) -> Captured:
+        """One capture from the entry on. `widen` names the slots whose values are not relied on;
+        where it is to be `general`, nothing is that differs from call to call. Without
+        `checkpoints`, calls of `torch.utils.checkpoint` that record gradients end the segment.
+
+        Raises `AnyshapeError`, of a mistake of ours too.
+        """
+        assumed, breaks = _Assumed(checkpoints=checkpoints), len(self.breaks)
+        while True:
+            del self.breaks[breaks:]
+            try:
+                return self._capture(entry, widen, general, assumed)
+            except _LooksIntoTexts:
+                assumed = dataclasses.replace(assumed, forms_texts=False)
+            except aliases.PicksAreSeen:
+                assumed = dataclasses.replace(assumed, picks_are_views=True)
+            except _NotOnce:
+                assumed = dataclasses.replace(assumed, checkpoints=False)
+            except RefusedByEager as found:
+                assumed = dataclasses.replace(assumed, refused=assumed.refused | found.calls)
+            except _Counts as found:
+                assumed = dataclasses.replace(assumed, counters=assumed.counters | found.sources)
+            except (Break, ProxyLeak, InterpreterBug) as error:
+                raise mistake("the compiler", error) from error
+
+    def _capture(
+        self, entry: Entry, widen: frozenset[str], general: bool, assumed: _Assumed
+    ) -> Captured:
+        recorder = Recorder(
+            dynamic=self.options.dynamic is not False,
+            values=not general,
+            whole=self.options.fullgraph,
+            picks_are_views=assumed.picks_are_views,
+            refused=assumed.refused,
+            checkpoints=assumed.checkpoints,
+            resumed=entry.point is not None,
+        )
+        domain = SymbolicDomain(
+            recorder,
+            widen=widen | assumed.counters,
+            forks=self.options.fork_budget,
+            turns=self.options.unroll_budget,
+            forms_texts=assumed.forms_texts,
+        )
+        machine = self._machine(domain)
+        if entry.placed is not None:
+            recorder.declare(entry.placed)
+            recorder.front = entry.placed.front(entry.slots)
+        self.works.append(recorder.space.work)
+        try:
+            return self._segment(machine, domain, entry)
+        finally:
+            self.captured |= domain.interpreted
+            domain.forget()
+
+    def _machine(self, domain: SymbolicDomain) -> Machine:
+        every = self.options.break_every
+        if not every:
+            return python_machine(domain, self.codes)
+        random_ = random.Random(f"{self.options.break_seed} {len(self.works) + 1}")
+        count = random_.randint(1, 2 * every) if self.options.break_seed else every
+        return StressedMachine(domain, PYTHON, self.codes, count)
+
+    def _segment(self, machine: Machine, domain: SymbolicDomain, entry: Entry) -> Captured:
+        recorder = domain.recorder
+        try:
+            with stage_of("capture", recorder.last_location), recorder.space.work.stage("capture"):
+                ending, suspect = self._run(machine, domain, entry)
+                returns = not isinstance(ending, Frame)
+                proved = entry.placed is None or not returns or prove_returned(recorder, ending)
+                numbers = frozenset() if returns else numbers_of(ending, recorder.is_symbolic)
+                new_machine = partial(concrete_machine, self.codes)
+                outputs, rebuild, once = finish(domain, ending, new_machine)
+                outputs = aliases.settled(recorder, outputs)
+                ask_eager(recorder, outputs)
+        except Break as signal:
+            self._break(signal, machine)
+            return _native(recorder)
+        except _Escaped as escaped:  # natively the exception comes with its effects
+            certain = not recorder.builder.checks  # else data may have led elsewhere
+            return _native(recorder, suspect=escaped.suspect if certain else None)
+        with stage_of("the guards", recorder.last_location), recorder.space.work.stage("guards"):
+            _check_marks(recorder)
+            no_alias = aliases.no_alias_of(recorder)
+            if no_alias is not None and not no_alias.holds_for(entry.slots):
+                return _native(recorder, no_alias)
+            guards = guard_set(recorder, no_alias)
+            counted = counters(guards.guards, machine.heap, recorder.sources) - domain.widen
+            if counted and recorder.dynamic:
+                raise _Counts(counted)
+        return Captured(
+            guards,
+            recorder.space.work,
+            recorder.builder.finish(outputs),
+            recorder.constants,
+            rebuild,
+            returns=returns,
+            proved=proved,
+            once=once,
+            restartable=not aliases.writes_arguments(recorder),
+            modes=recorder.entry_modes,
+            names=recorder.symbol_names,
+            joined=domain.forks.joined,
+            guarded=domain.forks.guarded,
+            refusals=tuple(domain.forks.refusals),
+            numbers=numbers,
+            end=None if returns else (ending.code, ending.index),
+            widen=domain.widen,
+            suspect=suspect,
+        )
+
+    def _run(
+        self, machine: Machine, domain: SymbolicDomain, entry: Entry
+    ) -> tuple[Any, AnyshapeError | None]:
+        """Captures from the entry on: what the program returns, or the innermost frame at a
+        graph break with what of it may be a mistake of ours."""
+        recorder = domain.recorder
+        try:
+            virtual = self._see_slots(domain, entry)
+            if entry.point is None:
+                named = dict(zip(entry.names, virtual[entry.positional :]))
+                return machine.run(self.fn, *virtual[: entry.positional], **named), None
+            machine.frame = inflate(entry.point, virtual, domain.bound_method)
+            return machine.resume(), None
+        except Break as signal:
+            if domain.has_formed and signal.reason in LOOKING:
+                raise _LooksIntoTexts from None
+            if recorder.modes.checkpoint:
+                raise _NotOnce from None
+            if machine.frame is None or signal.reason == "escape":
+                raise
+            self._break(signal, machine)
+            why = signal.context.get("mistake")
+            location = recorder.last_location()
+            return machine.frame, mistake("capture", why, location) if why else None
+        except (ProxyLeak, InterpreterBug) as error:
+            raise mistake("capture", error, recorder.last_location()) from error
+        except BaseException as error:
+            if error is not machine.escaped:
+                raise
+            raise _Escaped(error) from None
+
+    def _see_slots(self, domain: SymbolicDomain, entry: Entry) -> list[Any]:
+        sources = domain.recorder.sources
+        owner = getattr(self.fn, "__self__", self.fn)
+        root = sources.const(owner, getattr(owner, "__name__", type(owner).__name__.lower()))
+        domain.recorder.guard(root, "type", type(owner))
+        declared = domain.recorder.declared
+        order = range(len(entry.slots)) if declared is None else declared.order(len(entry.slots))
+        texts = entry.slot_texts()
+        seen = {i: domain.see(sources.slot(i, texts[i]), entry.slots[i]) for i in order}
+        return [seen[i] for i in range(len(entry.slots))]
+
+    def _break(self, signal: Break, machine: Machine) -> None:
+        location = None
+        frame = users_frame(machine.frame)
+        if frame is not None:
+            index = frame.index if frame is machine.frame else frame.index - 1  # of the call
+            location = locate(frame.code, min(index, len(frame.code.lines) - 1))
+        found = record_of(signal, location, module_name(self.fn, machine.frame))
+        self.breaks.append(found)
+        if self.options.fullgraph and signal.reason != "operator-raises":
+            raise found.error()
+
+
+def _native(
+    recorder: Recorder, no_alias: Any = None, *, suspect: AnyshapeError | None = None
+) -> Captured:
+    guards = guard_set(recorder, no_alias, overlapping=no_alias is not None)
+    return Captured(guards, recorder.space.work, suspect=suspect)
+
+
+def guard_set(recorder: Recorder, no_alias: Any = None, *, overlapping: bool = False) -> GuardSet:
+    """All that a capture has relied on, in order."""
+    recorder.guard_identities()
+    return GuardSet(
+        recorder.entry_snapshot,
+        (*recorder.guards.values(), *recorder.relied.all_guards()),
+        (*recorder.entry_sizes, *recorder.sizes),
+        tuple(recorder.bindings),
+        tuple(source for source, _ in recorder.input_sources),
+        tuple(hook for hook in recorder.hooks if hook is not None),
+        tuple(recorder.parameters),
+        tuple(recorder.scalars),
+        no_alias,
+        overlapping,
+        recorder.front,
+        tuple([parameter.data_ptr() for parameter in recorder.parameters]),
+    )
+
+
+def _check_marks(recorder: Recorder) -> None:
+    """A size marked dynamic must not have become a constant."""
+    for symbol, _, name in recorder.marked:
+        value = recorder.cx.facts.simplify(symbol.expr)
+        if isinstance(value, int):
+            by = [
+                str(size.location)
+                for size in (*recorder.entry_sizes, *recorder.sizes)
+                if symbol in size.condition.symbols
+            ]
+            raise AnyshapeError(
+                "E301", dim=name, value=value, why=f"it is relied on at {by[0]}" if by else ""
+            )
+
+
+LOOKING = frozenset({"changing-value", "proxy-leak", "unknown-call"})
+"""Breaks that a text of sizes may cause by being formed in each call only."""
+
+
+class _Counts(BaseException):
+    """The program writes another number where it has read one: it is to be a symbol."""
+
+    def __init__(self, sources: frozenset[str]) -> None:
+        self.sources = sources
+
+
+class _NotOnce(BaseException):
+    """The segment ends inside a checkpoint: torch's own is to run."""
+
+
+class _LooksIntoTexts(BaseException):
+    """The program may look into a text of sizes: it is to be a constant."""
+
+
+class _Escaped(BaseException):
+    """The program itself raised, as far as capture can tell."""
+
+    def __init__(self, error: BaseException) -> None:
+        why = f"{said(error)}, which the program itself does not raise"
+        self.suspect = mistake("capture", why, _innermost(error))
+
+
+def _innermost(error: BaseException) -> Location | None:
+    """The line that raised."""
+    traceback = error.__traceback__
+    if traceback is None:
+        return None
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    code = traceback.tb_frame.f_code
+    return Location(code.co_filename, traceback.tb_lineno, 0, 0, code.co_qualname)

@@ -1,0 +1,203 @@
+"""Between segments: real frames run natively, instruction by instruction.
+
+In: the real frames that a segment left. Out: the frames after one instruction, after a region that
+is not worth a segment, or the program's result.
+"""
+
+from __future__ import annotations
+
+import types
+import weakref
+from collections.abc import Callable, Set
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import torch
+
+from anyshape.capture.heap.values import Call
+from anyshape.capture.interpreter import calls_of_the_program, unwinding
+from anyshape.capture.interpreter.concrete import Concrete
+from anyshape.capture.interpreter.continuations import Finished
+from anyshape.capture.interpreter.domain import Interpreter
+from anyshape.capture.interpreter.frame import Frame
+from anyshape.capture.interpreter.liveness import has_finalizer
+from anyshape.capture.interpreter.machine import Machine
+from anyshape.capture.interpreter.polyfills import raise_from
+from anyshape.capture.python.language import python_machine
+from anyshape.capture.segments.callables import answer, is_opaque
+from anyshape.capture.segments.marked_functions import compiled_by_torch, is_disabled
+from anyshape.capture.tensors import modules
+from anyshape.capture.tensors.torch_polyfills import MEMBERS
+from anyshape.costs import COSTS
+
+
+def _called(machine: Interpreter, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What the call gives. What it raises is raised by a frame, as if it had been interpreted: who
+    called it, a loop over an iterator for one, may wait for that."""
+    try:
+        return calls_of_the_program.call(machine.frame, fn, args, kwargs)
+    except Exception as error:
+        return Call(raise_from, ([error],))
+
+
+class Native(Concrete):
+    """The concrete domain between segments: what capture must not look into is called natively,
+    queries are answered as in capture. So is what `calls` says can not be gone on from."""
+
+    calls: Callable[[types.FunctionType, tuple[Any, ...]], bool] | None = None
+    sees_deaths = False
+    """Whether the program has made what tells it when an object dies: from there on, nothing may
+    hold one longer than CPython does, as guards and constants of segments would."""
+
+    def python_call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        answered = answer(fn, self.machine)
+        if answered is not None:
+            return answered
+        if fn.__module__ == "anyshape.api" and fn.__name__ == "is_compiling":
+            return True
+        if is_disabled(fn):
+            return fn(*args, **kwargs)
+        if fn in MEMBERS:  # an iterator over a list, as in capture: nobody runs frames for it
+            return iter([*fn(*args, **kwargs)])
+        original = compiled_by_torch(fn)
+        if original is not None:
+            return Call(original, args, kwargs)
+        if self.calls is not None and self.calls(fn, args):
+            return _called(self.machine, fn, args, kwargs)
+        if fn in modules.CALLS and args and isinstance(args[0], torch.nn.Module):
+            forward = modules.forward_alone(self.machine, args[0])
+            return NotImplemented if forward is None else Call(forward, args, kwargs)
+        return NotImplemented
+
+    def call_native(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if fn is weakref.proxy:
+            self._note_death()
+        return calls_of_the_program.call(self.machine.frame, fn, args, kwargs)
+
+    def _note_death(self) -> None:
+        """torch's own weak references are to what outlives the call."""
+        name = str(self.machine.current().globals.get("__name__", ""))
+        self.sees_deaths |= name.partition(".")[0] != "torch"
+
+    def instantiate(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A tensor is made whole: there is nothing to compile in how."""
+        if issubclass(cls, weakref.ReferenceType) or has_finalizer(cls):
+            self._note_death()
+        whole = issubclass(cls, torch.Tensor) and cls.__module__.partition(".")[0] == "torch"
+        return cls(*args, **kwargs) if whole else NotImplemented
+
+    def is_opaque(self, fn: Any) -> bool:
+        return is_opaque(fn)
+
+
+def concrete_machine(codes: dict[Any, Any], frame: Frame | None = None) -> Machine:
+    """A machine that runs real frames natively."""
+    machine = python_machine(Native(), codes)
+    machine.frame = frame
+    return machine
+
+
+def resume(machine: Machine) -> Any:
+    """Goes on natively to the program's end."""
+    domain = machine.domain
+    assert isinstance(domain, Native)
+    domain.calls = _any_function
+    return machine.resume()
+
+
+def sees_deaths(machine: Machine) -> bool:
+    """Whether the program sees when objects die: see `Native`."""
+    domain = machine.domain
+    assert isinstance(domain, Native)
+    return domain.sees_deaths
+
+
+def _any_function(fn: types.FunctionType, args: tuple[Any, ...]) -> bool:
+    return True
+
+
+def step(machine: Machine) -> tuple[bool, Any, bool]:
+    """Executes one instruction natively: whether the program has returned, its result, and
+    whether an exception goes to a handler of the program; raises what no handler takes."""
+    frame = machine.current()
+    handler, arg = frame.instructions[frame.index]
+    frame.index += 1
+    try:
+        handler(machine, frame, arg)
+    except Finished as finished:
+        machine.frame = None
+        return True, finished.value, False
+    except BaseException as error:
+        raised = error
+    else:
+        return False, None, False
+    if unwinding.unwind(machine, raised) is None:
+        unwinding.leave(machine.escaped or raised)
+    return False, None, True
+
+
+def interrupted(machine: Machine, error: BaseException) -> Any:
+    """Raises in the program, at its next instruction, what came while the segment from there on was
+    captured or ran; goes on natively if the program handles it."""
+    machine.current().index += 1
+    if unwinding.unwind(machine, error) is None:
+        unwinding.leave(machine.escaped or error)
+    return resume(machine)
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The program has returned."""
+
+    value: Any
+
+
+class Counting(Protocol):
+    """What counts the instructions of a call."""
+
+    instructions: int
+
+
+def run_through(
+    machine: Machine, ends_in: Callable[[Frame], Set[int]], call: Counting
+) -> Literal["ended", "long"] | Returned:
+    """Through a region natively, and the instruction at one of its ends; or as far as it seems
+    worth a segment after all."""
+    try:
+        return "ended" if _ends(machine, ends_in, call) else "long"
+    except Finished as finished:
+        machine.frame = None
+        return Returned(finished.value)
+
+
+def _ends(machine: Machine, ends_in: Callable[[Frame], Set[int]], call: Counting) -> bool:
+    tensors = 0
+    frame = machine.current()
+    ends = ends_in(frame)
+    for _ in range(COSTS.interpreted_instructions):
+        at = frame.index
+        call.instructions += 1
+        handler, arg = frame.instructions[at]
+        frame.index = at + 1
+        try:
+            switched = handler(machine, frame, arg)
+        except Finished:
+            raise
+        except BaseException as error:
+            raised: BaseException | None = error
+        else:
+            raised = None
+        if raised is not None:
+            if unwinding.unwind(machine, raised) is None:
+                unwinding.leave(machine.escaped or raised)
+            switched = machine.current()
+        if at in ends:
+            return True
+        if switched is not None and switched is not frame:
+            frame = switched
+            ends = ends_in(frame)
+        elif frame.stack and issubclass(type(frame.stack[-1]), torch.Tensor):
+            tensors += 1
+            if tensors > COSTS.interpreted_operators:
+                break
+    return False

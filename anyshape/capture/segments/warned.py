@@ -1,0 +1,36 @@
+"""`warnings.warn` of a program: an effect at the end of the segment, of the program's own line.
+
+In: the call. Out: nothing; the warning comes when the segment's writes do, once for each line as
+natively, since it goes by the file, the line and the registry of the frame that it is about.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any
+
+from anyshape.capture.python.builtin_objects import visible_frame
+from anyshape.capture.recording.domain import RecordingDomain
+
+
+def warn(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Defers the warning; one about a caller of the compiled function is left to `warnings`."""
+    given = dict(zip(("message", "category", "stacklevel"), args)) | kwargs
+    category = given.get("category") or UserWarning
+    level = given.get("stacklevel", 1)
+    plain = given.keys() <= {"message", "category", "stacklevel"} and "message" in given
+    frame = visible_frame(domain.machine, max(level, 1) - 1) if type(level) is int else None
+    if frame is None or not plain or not issubclass(category, Warning):
+        domain.defer(warnings.warn, args, kwargs)
+        return
+    line = frame.code.lines[max(frame.index - 1, 0)] or frame.code.code.co_firstlineno
+    line_of = frame.code.code.co_filename, line, frame.globals
+    domain.defer(functools.partial(_warn_at, line_of), (given["message"], category), {})
+
+
+def _warn_at(line_of: tuple[str, int, dict[str, Any]], message: Any, category: Any) -> None:
+    file, line, names = line_of
+    registry = names.setdefault("__warningregistry__", {})
+    module = names.get("__name__", "<string>")
+    warnings.warn_explicit(message, category, file, line, module, registry)

@@ -1,0 +1,174 @@
+"""Operators on lists of tensors, and optimizers' steps in one operator, a tensor at a time.
+
+    torch._foreach_addcdiv_(params, averages, roots, scales)
+    ->
+    for p, a, r, s in zip(params, averages, roots, scales): p.addcdiv_(a, r, value=s)
+
+Scheduling makes few kernels of them again. On the CPU torch itself does them one by one, so that
+results are the same to the bit; a fused step computes in float32 and rounds what it stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.values import Call, TensorValue
+from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.tensors.tensor_methods import call_torch
+
+Handler = Callable[[RecordingDomain, tuple[Any, ...], dict[str, Any]], Any]
+PREFIX = "_foreach_"
+OTHER_NAMES: Mapping[str, Any] = {
+    "norm": torch.linalg.vector_norm,
+    "maximum": torch.clamp_min,
+    "minimum": torch.clamp_max,
+}
+"""Where what is done to a tensor has another name, or another one where the operand is a number."""
+LAST_BY_NAME = frozenset({"addcmul", "addcdiv"})
+"""The number that comes last there is an option of the operator on one tensor."""
+
+
+def _handler(name: str) -> Handler | None:
+    """What `torch._foreach_name` does; None where there is no such operator on one tensor."""
+    plain = name.removesuffix("_")
+    one = OTHER_NAMES.get(plain) if name == "norm" else getattr(torch.Tensor, name, None)
+    if one is None:
+        return None
+
+    def handle(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        first, *rest = map(domain.seen, args)
+        if not isinstance(first, (list, tuple)):
+            raise _unknown(name)
+        options = {key: domain.seen(value) for key, value in kwargs.items()}
+        if plain in LAST_BY_NAME and len(rest) == 3:
+            options["value"] = rest.pop()
+        made = [
+            _call(domain, name, one, x, [_part(name, arg, i, len(first)) for arg in rest],
+                  {key: _part(name, value, i, len(first)) for key, value in options.items()})
+            for i, x in enumerate(first)
+        ]  # fmt: skip
+        return None if name.endswith("_") else tuple(made)
+
+    return handle
+
+
+def _part(name: str, arg: Any, index: int, count: int) -> Any:
+    """What of an argument belongs to the tensor at a place."""
+    if not isinstance(arg, (list, tuple)):
+        if type(arg) is TensorValue and arg.value.tensor.rank:
+            raise _unknown(name)
+        return arg
+    if len(arg) != count:
+        raise _unknown(name)
+    return arg[index]
+
+
+def _call(
+    domain: RecordingDomain,
+    name: str,
+    one: Any,
+    x: Any,
+    rest: list[Any],
+    options: dict[str, Any],
+) -> Any:
+    plain = name.removesuffix("_")
+    number = plain in ("maximum", "minimum") and type(rest[0]) is not TensorValue
+    if number and name != plain:
+        raise _unknown(name)
+    made = call_torch(domain, OTHER_NAMES[plain] if number else one, (x, *rest), options)
+    if made is NotImplemented:
+        raise _unknown(name)
+    return made
+
+
+def _unknown(name: str) -> Any:
+    return broken("unknown-call", f"torch.{PREFIX}{name}")
+
+
+# ---- steps in one operator -----------------------------------------------------------------------
+def _wide(x: Any) -> Any:
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+
+
+def fused_adam(
+    params: Any, grads: Any, averages: Any, squares: Any, greatest: Any, steps: Any,
+    lr: Any, beta1: Any, beta2: Any, weight_decay: Any, eps: Any, amsgrad: Any, maximize: Any,
+    decoupled: Any,
+) -> None:  # fmt: skip
+    """ATen's kernel, a tensor at a time."""
+    if isinstance(lr, torch.Tensor):
+        lr = lr.item()
+    for i, param in enumerate(params):
+        new, grad = _wide(param), _wide(grads[i])
+        average, square = _wide(averages[i]), _wide(squares[i])
+        step = steps[i].item()
+        if maximize:
+            grad = -grad
+        if decoupled:
+            new = new * (1 - lr * weight_decay)
+        elif weight_decay != 0:
+            grad = grad.add(new, alpha=weight_decay)
+        average = average.lerp(grad, 1 - beta1)
+        square = (square * beta2).addcmul(grad, grad, value=1 - beta2)
+        most = square
+        if amsgrad:
+            most = torch.maximum(_wide(greatest[i]), square)
+            greatest[i].copy_(most)
+        root = most.sqrt() / (1 - beta2**step) ** 0.5 + eps
+        param.copy_(new.addcdiv(average, root, value=-lr / (1 - beta1**step)))
+        averages[i].copy_(average)
+        squares[i].copy_(square)
+
+
+def fused_sgd(
+    params: Any, grads: Any, buffers: Any, weight_decay: Any, momentum: Any, lr: Any,
+    dampening: Any, nesterov: Any, maximize: Any, is_first_step: Any,
+) -> None:  # fmt: skip
+    """ATen's kernel, a tensor at a time."""
+    if isinstance(lr, torch.Tensor):
+        lr = lr.item()
+    for i, param in enumerate(params):
+        old, grad = _wide(param), _wide(grads[i])
+        if maximize:
+            grad = -grad
+        if weight_decay != 0:
+            grad = grad.add(old, alpha=weight_decay)
+        if momentum != 0:
+            held = grad if is_first_step else _wide(buffers[i]) * momentum
+            if not is_first_step:
+                held = held.add(grad, alpha=1 - dampening)
+            buffers[i].copy_(held)
+            grad = grad.add(held, alpha=momentum) if nesterov else held
+        param.copy_(old.add(grad, alpha=-lr))
+
+
+def _fused(polyfill: Callable[..., Any], **fixed: Any) -> Handler:
+    def handle(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        options = dict(kwargs)
+        if (
+            options.pop("grad_scale", None) is not None
+            or options.pop("found_inf", None) is not None
+        ):
+            raise broken("unknown-call", "a fused step of a GradScaler's")
+        return Call(polyfill, args, {**options, **fixed})
+
+    return handle
+
+
+HANDLERS: dict[Any, Handler] = {
+    function: handler
+    for function, handler in (
+        (getattr(torch, name), _handler(name.removeprefix(PREFIX)))
+        for name in dir(torch)
+        if name.startswith(PREFIX)
+    )
+    if handler is not None
+} | {
+    torch._fused_adam_: _fused(fused_adam, decoupled=False),
+    torch._fused_adamw_: _fused(fused_adam, decoupled=True),
+    torch._fused_sgd_: _fused(fused_sgd),
+}

@@ -1,0 +1,27 @@
+"""Builtins that the program has put something else in the place of: this code would meet it, too.
+
+In: the module of builtins. Out: whether one of those that the compiler calls is another one than
+when it was loaded. What only talks to the user, or imports, may be replaced.
+"""
+
+from __future__ import annotations
+
+import builtins
+import types
+
+_FUNCTIONS = (
+    *("len", "isinstance", "issubclass", "hash", "id", "iter", "next", "getattr", "hasattr"),
+    *("setattr", "callable", "repr", "vars", "min", "max", "sum", "sorted", "any", "all", "abs"),
+    *("divmod", "pow", "round", "ord", "chr", "format", "exec", "compile"),
+)
+_RELIED_ON = tuple(
+    (name, value)
+    for name, value in vars(builtins).items()
+    if isinstance(value, type) or name in _FUNCTIONS
+)
+
+
+def are_there(names: types.ModuleType = builtins) -> bool:
+    """Whether a builtin that the compiler relies on has been replaced."""
+    now = vars(names)
+    return any(now.get(name) is not value for name, value in _RELIED_ON)

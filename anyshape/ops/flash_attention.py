@@ -1,0 +1,103 @@
+"""Attention where gradients are recorded: ATen's flash kernel, whose gradients need the logsumexp
+of each row of scores and no weights; elsewhere the products (``ops/gradients/products.py``).
+
+    scaled_dot_product_attention(%q, %k, %v)
+    ->
+    %y, %l = flash_attention(%q, %k, %v)      gradients: flash_attention_gradients(%g, %q, ..., %l)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anyshape.ir.dtypes import bool_, float32, float64
+from anyshape.ir.graph import HOST, TensorType
+from anyshape.ops.context import TypeContext
+from anyshape.ops.gradients import products
+from anyshape.ops.layout import preserved_strides, strides_in_order
+from anyshape.ops.rules import tensor
+from anyshape.ops.table import Extern, op
+
+ORDER = (3, 1, 2, 0)
+"""The dimensions of what the flash kernel makes, innermost first: heads lie inside lengths."""
+
+
+def differentiated_attention(
+    b: Any, q: Any, k: Any, v: Any, mask: Any, dropout_p: Any, causal: Any, **named: Any
+) -> Any:
+    """Eager's attention without dropout, by rows that have gradients."""
+    if _takes_flash(b, q, k, v, mask, named["enable_gqa"]):
+        return b.call("flash_attention", q, k, v, mask, causal, scale=named["scale"])[0]
+    return b.call("attention_by_products", q, k, v, mask, dropout_p, causal, **named)
+
+
+def _takes_flash(b: Any, q: Any, k: Any, v: Any, mask: Any, grouped: Any) -> bool:
+    """Whether eager may take its flash kernel, as far as types tell; sizes decide at run time."""
+    chosen = b.modes is None or not b.modes.sdpa_backends
+    kinds = [t.type for t in (q, k, v)]
+    same = b.cx.same
+    return (
+        chosen
+        and not grouped
+        and all(t.device == HOST and t.rank == 4 and t.dtype is q.dtype for t in kinds)
+        and q.dtype.is_floating
+        and all(all(map(same, t.shape[:2], q.shape[:2])) for t in kinds)
+        and all(same(t.shape[3], q.shape[3]) and t.strides[3] == 1 for t in kinds)
+        and (mask is None or (mask.type.rank in (2, 4) and mask.dtype in (bool_, q.dtype)))
+    )
+
+
+def _type(
+    cx: TypeContext, q: Any, k: Any, v: Any, mask: Any, causal: Any, *, scale: Any = None
+) -> tuple[TensorType, TensorType]:
+    t = tensor(q)
+    shape = t.shape[:3]
+    sums = float64 if t.dtype is float64 else float32
+    return (
+        TensorType(t.dtype, t.device, t.shape, preserved_strides(cx, t)),
+        TensorType(sums, t.device, shape, strides_in_order(shape, (1, 2, 0))),
+    )
+
+
+def _gradient_types(
+    cx: TypeContext, g: Any, q: Any, k: Any, v: Any, *rest: Any, **named: Any
+) -> tuple[TensorType, ...]:
+    kinds = (tensor(value) for value in (q, k, v))
+    return tuple(
+        TensorType(t.dtype, t.device, t.shape, strides_in_order(t.shape, ORDER)) for t in kinds
+    )
+
+
+def _part(position: int) -> Any:
+    def gradient(
+        b: Any, g: Any, y: Any, q: Any, k: Any, v: Any, mask: Any, causal: Any, *, scale: Any = None
+    ) -> Any:
+        result, sums = y
+        parts = (g[0], q, k, v, result, sums, mask, causal)
+        return b.call("flash_attention_gradients", *parts, scale=scale)[position]
+
+    return gradient
+
+
+def _of_mask(
+    b: Any, g: Any, y: Any, q: Any, k: Any, v: Any, mask: Any, causal: Any, *, scale: Any = None
+) -> Any:
+    of = products.ATTENTION["attn_mask"]
+    return of(b, g[0], y[0], q, k, v, mask, 0.0, causal, scale=scale, enable_gqa=False)
+
+
+op(
+    "flash_attention",
+    "query, key, value, mask, causal, *, scale=None",
+    torch="anyshape.eager_attention.flash_attention",
+    type=_type,
+    lower=Extern("anyshape.eager_attention.flash_attention"),
+    vjp={"query": _part(0), "key": _part(1), "value": _part(2), "mask": _of_mask},
+)
+op(
+    "flash_attention_gradients",
+    "gradient, query, key, value, result, logsumexp, mask, causal, *, scale=None",
+    torch="anyshape.eager_attention.flash_attention_gradients",
+    type=_gradient_types,
+    lower=Extern("anyshape.eager_attention.flash_attention_gradients"),
+)

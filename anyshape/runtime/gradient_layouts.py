@@ -1,0 +1,148 @@
+"""How eager torch lays out the gradients of a graph, learned from one backward of eager's.
+
+In: eager's gradients and cotangents of one call. Out: for each gradient whose tensor it is, or the
+order of its dimensions in memory of its own; with that, the compiled gradients of later calls are
+laid out. Values are never taken from eager. ``.grad`` needs none of it: autograd lays that out as
+the leaf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import torch
+
+Tensor = torch.Tensor
+Form: TypeAlias = "tuple[Any, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """Memory of its own: dimensions, innermost first, and those along which one element repeats."""
+
+    order: tuple[int, ...]
+    repeated: frozenset[int]
+
+    def strides(self, shape: Sequence[int]) -> tuple[int, ...]:
+        found, step = [0] * len(shape), 1
+        for d in self.order:
+            if d not in self.repeated:
+                found[d] = step
+                step *= max(shape[d], 1)
+        return tuple(found)
+
+    def of(self, value: Tensor) -> Tensor:
+        """The values, laid out so."""
+        strides = self.strides(value.shape)
+        if value.stride() == strides:
+            return value
+        made = value.new_empty_strided(value.shape, strides)
+        once = tuple(
+            [slice(0, 1) if d in self.repeated else slice(None) for d in range(made.dim())]
+        )
+        made[once].copy_(value[once])
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Same:
+    """The very tensor that a cotangent, or a gradient before it, is."""
+
+    of: Literal["cotangent", "gradient"]
+    position: int
+
+
+Layout: TypeAlias = Own | Same | None
+"""None: there is no gradient."""
+
+
+def form_of(tensors: Sequence[Any]) -> Form:
+    """What decides how gradients are laid out: which sizes are 0 and 1, the order of strides."""
+    return tuple([_form(t) if isinstance(t, Tensor) else None for t in tensors])
+
+
+def _form(t: Tensor) -> Form:
+    shape, strides = t.shape, t.stride()
+    small = min(shape, default=2) < 2
+    if not small and t.is_contiguous():
+        return (len(shape),)
+    own = order_of(shape, strides)
+    dense = own.strides(shape) == strides
+    if small and not dense:  # a stride that no element depends on may be anything
+        return shape, strides
+    return tuple([min(size, 2) for size in shape]), own, dense
+
+
+def described(
+    gradients: Sequence[Tensor | None], cotangents: Sequence[Tensor | None], others: Sequence[Any]
+) -> tuple[Layout, ...] | None:
+    """How these gradients lie in memory; None where one is a view of others, or has holes."""
+    taken = {storage_of(t) for t in (*cotangents, *others) if isinstance(t, Tensor)}
+    found: list[Layout] = []
+    for position, gradient in enumerate(gradients):
+        if gradient is None:
+            found.append(None)
+            continue
+        same = _position_of(gradient, cotangents)
+        if same is not None:
+            found.append(Same("cotangent", same))
+            continue
+        same = _position_of(gradient, gradients[:position])
+        if same is not None:
+            found.append(Same("gradient", same))
+            continue
+        own = _own(gradient)
+        if own is None or storage_of(gradient) in taken:
+            return None
+        taken.add(storage_of(gradient))
+        found.append(own)
+    return tuple(found)
+
+
+def laid_out(
+    values: Sequence[Tensor | None],
+    layouts: Sequence[Layout],
+    cotangents: Sequence[Tensor | None],
+) -> list[Tensor | None]:
+    """The compiled gradients, as eager lays them out."""
+    made: list[Tensor | None] = []
+    for value, layout in zip(values, layouts, strict=True):
+        match layout:
+            case Own() if value is not None:
+                made.append(layout.of(value))
+            case Same("cotangent", position):
+                made.append(cotangents[position])
+            case Same("gradient", position):
+                made.append(made[position])
+            case _:
+                made.append(value)
+    return made
+
+
+def _position_of(gradient: Tensor, among: Sequence[Tensor | None]) -> int | None:
+    return next((n for n, t in enumerate(among) if t is gradient), None)
+
+
+def storage_of(t: Tensor) -> int:
+    """Tensors of one memory have one; torch's zeros that are not written out have none."""
+    return t.untyped_storage().data_ptr() if t.numel() and not t._is_zerotensor() else id(t)
+
+
+def order_of(shape: Sequence[int], strides: Sequence[int]) -> Own:
+    """The order of dimensions that strides like these tell."""
+    order = tuple(sorted(range(len(shape)), key=lambda d: (strides[d], shape[d] > 1, -d)))
+    return Own(order, frozenset(d for d in order if strides[d] == 0))
+
+
+def _own(gradient: Tensor) -> Own | None:
+    """How the tensor lies in memory of its own; None where it has holes."""
+    shape, strides = gradient.shape, gradient.stride()
+    own = order_of(shape, strides)
+    if gradient.numel() == 0:
+        return own
+    if gradient.storage_offset():
+        return None
+    pairs = zip(shape, own.strides(shape), strides, strict=True)
+    return own if all(size == 1 or a == b for size, a, b in pairs) else None

@@ -1,0 +1,235 @@
+"""Results get eager's strides at sizes of 0 and 1, where their types do not say them.
+
+In: a function whose results lie as their types say, and graphs that make some of them
+(``passes/ambiguous_layouts.py``). Where a size on the way is below 2, eager torch runs such a graph
+on zeros, on the devices of the program, once for each pattern of sizes; so does the result lie
+then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import torch
+
+from anyshape.interrupts import is_interrupt
+from anyshape.ir.graph import HOST, Graph, Input, ScalarType, TensorType, Value, row_major
+from anyshape.ir.known_sizes import symbol_given_by, symbol_value
+from anyshape.runtime.eager_function import eager_function
+from anyshape.runtime.gradient_layouts import Form, Own, form_of, order_of, storage_of
+from anyshape.runtime.launch import set_version
+from anyshape.runtime.rollback import version_of
+from anyshape.symbolic import Dim, Expr, Symbol, evaluate
+from anyshape.torch_names import torch_dtype
+
+Tensor = torch.Tensor
+Run = Callable[..., tuple[Any, ...]]
+Strides: TypeAlias = "tuple[tuple[int, ...], ...]"
+MOST = 256
+"""Of how many exact sizes strides are remembered."""
+
+
+def layouts_as_eager(
+    run: Run, inputs: Sequence[Input], usual: EagerLayouts | None, odd: EagerLayouts | None
+) -> Run:
+    """The function of a graph with these inputs, whose results lie as eager's. ``usual``: of the
+    results that lie otherwise at some sizes; ``odd``: of those that do so where an argument has a
+    stride of its own in a dimension of one element, or of none."""
+    kinds = [entry.value.type for entry in inputs if entry.kind == "argument"]
+    positions = () if odd is None else odd.positions
+
+    def laid_out(*arguments: Any) -> tuple[Any, ...]:
+        made = run(*arguments)
+        for position in positions:  # in every call: as little as can be
+            shape = made[position].shape
+            if (1 in shape or 0 in shape) and _any_is_odd(kinds, arguments):
+                assert odd is not None
+                return odd.laid_out(arguments, made)
+        if usual is not None and (usual.always or _is_small(arguments) or _is_small(made)):
+            return usual.laid_out(arguments, made)
+        return made
+
+    return run if usual is None and odd is None else laid_out
+
+
+def _any_is_odd(kinds: Sequence[TensorType | ScalarType], arguments: Sequence[Any]) -> bool:
+    return any(
+        isinstance(kind, TensorType)
+        and min(t.shape, default=2) < 2
+        and (kind.strides != row_major(kind.shape) or t.stride() != row_major(t.shape))
+        for kind, t in zip(kinds, arguments, strict=True)
+    )
+
+
+@dataclass(slots=True, eq=False)
+class EagerLayouts:
+    """How the results at ``positions`` lie, which ``graph`` makes. What was ``learned`` for a
+    pattern of sizes is None where data decides, and empty where it is no order of dimensions: then
+    the strides are those of these very sizes (``exact``)."""
+
+    graph: Graph
+    positions: tuple[int, ...]
+    constants: Mapping[str, Tensor]
+    always: bool = False
+    learned: dict[Form, tuple[Own, ...] | None] = field(default_factory=dict)
+    exact: dict[Form, Strides | None] = field(default_factory=dict)
+    _eager: Callable[..., Any] | None = None
+    on_host: bool = True
+
+    @classmethod
+    def of(
+        cls, graph: Graph, positions: tuple[int, ...], constants: Mapping[str, Tensor]
+    ) -> EagerLayouts:
+        """``always``: some value has a size of 0 or 1 in every call; ``on_host``: all lie there."""
+        read = (v for node in graph.nodes for v in (*node.outputs, *node.inputs()))
+        kinds = [v.type for v in read if not isinstance(v.type, ScalarType)]
+        always = any(dim == 0 or dim == 1 for kind in kinds for dim in kind.shape)
+        on_host = all(kind.device == HOST for kind in kinds)
+        return cls(graph, positions, constants, always, on_host=on_host)
+
+    def laid_out(self, arguments: Sequence[Any], made: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The results of a call, those at ``positions`` with eager's strides."""
+        results = [made[position] for position in self.positions]
+        found = self._strides(arguments, results)
+        if found is None:
+            return made
+        given = {id(a) for a in arguments}
+        others: dict[int, Tensor] = {}
+        for tensor, strides in zip(results, found, strict=True):
+            if tensor.stride() == strides or id(tensor) in given:
+                continue
+            if _same_elements(tensor, strides):
+                _restride(tensor, strides)
+            elif not _shares(tensor, (*arguments, *made)):
+                others[id(tensor)] = _copied(tensor, strides)
+        return tuple([others.get(id(t), t) for t in made]) if others else made
+
+    def _strides(self, arguments: Sequence[Any], results: Sequence[Tensor]) -> Strides | None:
+        """Eager's; None where data decides them."""
+        shapes = [t.shape for t in results]
+        sizes = tuple([tuple([min(n, 2) for n in shape]) for shape in shapes])
+        key = form_of(arguments), sizes
+        if key not in self.learned:
+            if self._is_recorded():
+                return None
+            exact = self._asked(arguments, shapes)
+            self.learned[key] = None if exact is None else _orders(shapes, exact)
+        layouts = self.learned[key]
+        if layouts is None:
+            return None
+        if layouts:
+            return tuple([own.strides(n) for own, n in zip(layouts, shapes, strict=True)])
+        exactly = tuple([(a.shape, a.stride()) if isinstance(a, Tensor) else a for a in arguments])
+        if exactly not in self.exact:
+            if self._is_recorded():
+                return None
+            if len(self.exact) >= MOST:
+                self.exact.clear()
+            self.exact[exactly] = self._asked(arguments, shapes)
+        return self.exact[exactly]
+
+    def _is_recorded(self) -> bool:
+        """Would what eager torch runs now be part of a CUDA graph of the caller's?"""
+        return not self.on_host and torch.cuda.is_current_stream_capturing()
+
+    def _asked(self, arguments: Sequence[Any], shapes: Sequence[torch.Size]) -> Strides | None:
+        # some operators refuse a divisor of 0; an index past the end is no exception on a GPU, but
+        # the end of its context
+        for number in (0, 1) if self.on_host else (0,):
+            try:
+                made = self._eagerly(arguments, number)
+            except Exception as error:
+                if is_interrupt(error):
+                    raise
+                continue
+            return tuple([t.stride() for t in made]) if [t.shape for t in made] == shapes else None
+        return None
+
+    def _eagerly(self, arguments: Sequence[Any], number: int) -> Sequence[Tensor]:
+        """What eager torch makes of tensors like these, filled with a number."""
+        if self._eager is None:
+            self._eager = eager_function(self.graph)
+        read = {value for node in self.graph.nodes for value in node.inputs()}
+        sizes: dict[Symbol, int] = {}
+        given, inputs = iter(arguments), []
+        for entry in self.graph.inputs:
+            value = entry.value
+            fixed = entry.kind != "argument"
+            like = self.constants[value.name] if fixed else next(given, None)
+            inputs.append(_filled(sizes, value, like, number if value in read else None))
+        devices = {t.device for t in inputs if isinstance(t, Tensor) and t.is_cuda}
+        with torch.no_grad(), torch.random.fork_rng(devices):  # nothing is drawn for the program
+            made: Sequence[Tensor] = self._eager(*inputs)
+        return made
+
+
+def _orders(shapes: Sequence[torch.Size], strides: Strides) -> tuple[Own, ...]:
+    """The orders of dimensions that give these strides; none if some has none."""
+    found = []
+    for shape, steps in zip(shapes, strides, strict=True):
+        own = order_of(shape, steps)
+        if own.strides(shape) != steps:
+            return ()
+        found.append(own)
+    return tuple(found)
+
+
+def _filled(sizes: dict[Symbol, int], value: Value, like: Any, number: int | None) -> Any:
+    """A tensor of the type, or laid out as the one that is given, which tells sizes; without
+    memory where there is no number. What is no tensor is itself."""
+    kind = value.type
+    if isinstance(kind, ScalarType):
+        if symbol := symbol_given_by(kind.expr):
+            sizes[symbol] = int(like)
+        return like
+    if like is None:
+        shape = [_number(dim, sizes) for dim in kind.shape]
+        dense = kind.strides == row_major(kind.shape)
+        strides = None if dense else [_number(dim, sizes) for dim in kind.strides]
+        like = torch.empty(shape, device="meta")
+        like = like if strides is None else torch.empty_strided(shape, strides, device="meta")
+    for dim, size in zip((*kind.shape, *kind.strides), (*like.shape, *like.stride())):
+        if isinstance(dim, Expr) and (symbol := symbol_given_by(dim)):
+            sizes.setdefault(symbol, symbol_value(dim, size))
+    shape, strides, dtype = like.shape, like.stride(), torch_dtype(kind.dtype)
+    if number is None:
+        return torch.empty_strided(shape, strides, dtype=dtype, device="meta")
+    reach = 1 + sum((n - 1) * s for n, s in zip(shape, strides)) if all(shape) else 0
+    filled = torch.full((reach,), number, dtype=dtype, device=kind.device)
+    return filled.as_strided(shape, strides)
+
+
+def _number(dim: Dim, sizes: Mapping[Symbol, int]) -> int:
+    return int(evaluate(dim, sizes)) if isinstance(dim, Expr) else dim
+
+
+def _is_small(tensors: Sequence[Any]) -> bool:
+    """Has one of them a size below 2?"""
+    return any(isinstance(t, Tensor) and min(t.shape, default=2) < 2 for t in tensors)
+
+
+def _same_elements(tensor: Tensor, strides: tuple[int, ...]) -> bool:
+    """Does no element depend on which of the two strides it has?"""
+    pairs = zip(tensor.shape, tensor.stride(), strides, strict=True)
+    return not tensor.numel() or all(size < 2 or a == b for size, a, b in pairs)
+
+
+def _shares(tensor: Tensor, others: Sequence[Any]) -> bool:
+    own = storage_of(tensor)
+    tensors = (t for t in others if isinstance(t, Tensor) and t is not tensor)
+    return any(storage_of(t) == own for t in tensors)
+
+
+def _restride(tensor: Tensor, strides: tuple[int, ...]) -> None:
+    version = version_of(tensor)
+    with torch.no_grad():
+        tensor.as_strided_(tensor.shape, strides)
+    set_version(tensor, version)
+
+
+def _copied(tensor: Tensor, strides: tuple[int, ...]) -> Tensor:
+    made = tensor.new_empty_strided(tensor.shape, strides).copy_(tensor)
+    set_version(made, version_of(tensor))
+    return made

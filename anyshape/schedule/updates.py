@@ -1,0 +1,176 @@
+"""Kernels that compute what is assigned to arguments write it there, last of all in a program.
+
+    launch %n <- f(%p, %g); ...; assign(%p, %n)   ->   ...; launch %p <- f(%p, %g); bump(%p)
+
+An optimizer's step needs no second copy of what it updates. It cannot be done twice, so it is done
+where nothing may fail any more: behind every other step, and in front of assignments that are left.
+A kernel may read what it writes where each of its cells reads the one element that it writes; what
+another of these kernels reads keeps its assignment.
+
+In: the steps of a program, before anything is freed. Out: the same, fewer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from anyshape.ir.buffers import Buffer, BufferRef, StepArg, references
+from anyshape.ir.program import Allocate, Assign, BumpVersion, Launch, Step, View
+from anyshape.ir.verify_program import reads_where_it_writes
+from anyshape.ops.layout import dense_order
+from anyshape.symbolic import Dim
+
+COPY = "torch.Tensor.copy_"
+
+
+Shape: TypeAlias = tuple[Dim, ...]
+
+
+def write_where_assigned(
+    steps: Sequence[Step],
+    buffers: Mapping[str, Buffer],
+    outputs: tuple[StepArg, ...],
+    simplify: Callable[[Shape], Shape],
+) -> list[Step]:
+    """See the module. ``simplify`` gives sizes as the facts have them."""
+    buffers = {
+        name: replace(b, shape=simplify(b.shape), strides=simplify(b.strides))
+        for name, b in buffers.items()
+    }
+    steps = _without_same_views(steps, buffers, frozenset(references(outputs)))
+    homes = {u.source: u.target for u in _updates(steps, buffers, frozenset(references(outputs)))}
+    if not homes:
+        return steps
+    first: list[Step] = []
+    moved: list[Step] = []
+    last: list[Step] = []
+    for step in steps:
+        if isinstance(step, Launch) and not homes.keys().isdisjoint(step.writes()):
+            moved.append(_into_homes(step, homes))
+        elif isinstance(step, (Assign, BumpVersion)):
+            last.append(_marked(step, homes))
+        elif not (isinstance(step, Allocate) and step.buffer in homes):
+            first.append(step)
+    return [*first, *moved, *last]
+
+
+def _without_same_views(
+    steps: Sequence[Step], buffers: Mapping[str, Buffer], returned: frozenset[str]
+) -> list[Step]:
+    """What a view shows that is all of its base, and that nobody else reads, is the base."""
+    same = {
+        step.output: step.base
+        for step in steps
+        if isinstance(step, View) and step.offset == 0 and step.output not in returned
+        if _layout(buffers[step.output]) == _layout(buffers[step.base])
+    }
+    for step in steps:
+        if not isinstance(step, Assign):
+            for name in step.reads():
+                same.pop(name, None)
+    return [
+        replace(step, args=tuple(_renamed(arg, same) for arg in step.args))
+        if isinstance(step, Assign)
+        else step
+        for step in steps
+        if not (isinstance(step, View) and step.output in same)
+    ]
+
+
+def _renamed(arg: StepArg, names: Mapping[str, str]) -> StepArg:
+    return BufferRef(names.get(arg.name, arg.name)) if isinstance(arg, BufferRef) else arg
+
+
+def _layout(buffer: Buffer) -> tuple[object, ...]:
+    return buffer.dtype, buffer.device, buffer.shape, buffer.strides
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Update:
+    """``launch`` writes ``source``, all of which is assigned to ``target``."""
+
+    launch: Launch
+    source: str
+    target: str
+
+
+def _updates(
+    steps: Sequence[Step], buffers: Mapping[str, Buffer], returned: frozenset[str]
+) -> list[_Update]:
+    readers: dict[str, list[Step]] = {}
+    for step in steps:
+        for name in dict.fromkeys(step.reads()):
+            readers.setdefault(name, []).append(step)
+    makers = {name: s for s in steps if isinstance(s, Launch) for name in s.writes()}
+    found = []
+    for source, target, assign in _assigned(steps):
+        launch = makers.get(source)
+        if launch is None or readers[source] != [assign] or source in returned:
+            continue
+        alone = all(isinstance(r, Assign) for w in launch.writes() for r in readers.get(w, ()))
+        if alone and _alike(buffers[source], buffers[target]):
+            found.append(_Update(launch, source, target))
+    shown = _memory(steps)
+    launches = {id(update.launch): update.launch for update in found}.values()
+    return [update for update in found if all(_lets(one, update, shown) for one in launches)]
+
+
+def _assigned(steps: Sequence[Step]) -> Iterator[tuple[str, str, Assign]]:
+    """What is copied to an argument, to which, and by which step; each argument but once."""
+    assigns = [step for step in steps if isinstance(step, Assign)]
+    targets = [step.target for step in assigns]
+    for step in assigns:
+        if step.function == COPY and targets.count(step.target) == 1:
+            (source,) = references(step.args)
+            yield source, step.target, step
+
+
+def _alike(source: Buffer, target: Buffer) -> bool:
+    """Does a kernel that fills the one fill the other?"""
+    dense = dense_order(target.shape, target.strides) is not None
+    return dense and _layout(source) == _layout(target)
+
+
+def _memory(steps: Iterable[Step]) -> Mapping[str, frozenset[str]]:
+    """In whose memory what steps make may lie, besides its own."""
+    found: dict[str, frozenset[str]] = {}
+    for step in steps:
+        bases = tuple(step.may_lie_in())
+        if bases:
+            memory = frozenset(bases).union(*(found.get(base, frozenset()) for base in bases))
+            found.update(dict.fromkeys(step.defines(), memory))
+    return found
+
+
+def _lets(launch: Launch, update: _Update, shown: Mapping[str, frozenset[str]]) -> bool:
+    """Whether the launch, done before or after the update is written, reads what it did."""
+    if any(update.target in shown.get(name, ()) for name in launch.reads()):
+        return False
+    if update.target not in launch.reads():
+        return True
+    if launch is not update.launch:
+        return False
+    (result,) = _parameters(launch, update.source)
+    sources = _parameters(launch, update.target)
+    return all(reads_where_it_writes(launch, source, result) for source in sources)
+
+
+def _parameters(launch: Launch, name: str) -> list[str]:
+    pairs = zip(launch.kernel.params, launch.args, strict=True)
+    return [p.name for p, arg in pairs if isinstance(arg, BufferRef) and arg.name == name]
+
+
+def _into_homes(launch: Launch, homes: Mapping[str, str]) -> Launch:
+    args = (
+        BufferRef(homes.get(arg.name, arg.name)) if isinstance(arg, BufferRef) else arg
+        for arg in launch.args
+    )
+    return replace(launch, args=tuple(args))
+
+
+def _marked(step: Assign | BumpVersion, homes: Mapping[str, str]) -> Step:
+    """A kernel has written it, of which autograd is notified."""
+    done = isinstance(step, Assign) and not homes.keys().isdisjoint(references(step.args))
+    return BumpVersion(step.target) if isinstance(step, Assign) and done else step

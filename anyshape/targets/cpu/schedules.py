@@ -1,0 +1,80 @@
+"""How C walks a kernel, and from which sizes on.
+
+In: a kernel. Out: its variants: conditions on its sizes, each with a ``KernelSchedule``. The form
+of the indices says which axis a vector runs over; sizes choose where that is not enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from anyshape.ir.loops import Kernel, Load, Position, Scan
+from anyshape.ir.variants import Variant
+from anyshape.symbolic import Condition, all_of, gt, le
+from anyshape.targets.reduction_phases import Phases, analyse, lane, step_of, turned
+
+Walk: TypeAlias = Literal[
+    "cells", "tiles", "in order", "rows", "one row", "columns", "folded columns"
+]
+LANES = 64
+"""Columns that a reduction over a strided row keeps at a time."""
+FOLDED_CELLS = 8192
+"""Fewer cells than this are not worth the blocks of a fold."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSchedule:
+    """How a vector runs over the cells.
+
+    ``cells``: along the last axis; ``tiles``: the same, as transposed operands are turned; ``in
+    order``: one cell after the other; ``rows``: along each row; ``one row``: along the only row,
+    whose blocks threads share; ``columns``: across strided rows; ``folded columns``: across a few
+    strided rows and several cells of each.
+    """
+
+    walk: Walk
+
+    def __str__(self) -> str:
+        return self.walk
+
+
+def variants(kernel: Kernel) -> tuple[Variant[KernelSchedule], ...]:
+    """The schedules of the kernel, in order; the last is right for every size."""
+    phases = analyse(kernel)
+    walk = _walk(kernel, phases)
+    last = Variant(True, KernelSchedule(walk))
+    few = _few_columns(kernel, phases) if walk == "columns" else False
+    return (last,) if few is False else (Variant(few, KernelSchedule("folded columns")), last)
+
+
+def _walk(kernel: Kernel, phases: Phases) -> Walk:
+    """How the kernel is walked whatever its sizes are."""
+    axes = kernel.axes
+    if kernel.reduction_axes:
+        if lane(kernel, phases) != kernel.reduction_axes[-1].name:
+            return "columns"
+        return "rows" if axes else "one row"
+    if kernel.ordered or not axes:
+        return "in order"
+    return "cells" if turned(phases, axes[-1].name) is None else "tiles"
+
+
+def _few_columns(kernel: Kernel, phases: Phases) -> Condition | bool:
+    """Where folding brings something; False where it cannot be done: what is reduced must run
+    through memory as if the columns and the cells of their rows were one axis."""
+    if len(kernel.axes) != 1 or len(kernel.reduction_axes) != 1:
+        return False
+    (column,), (row,) = kernel.axes, kernel.reduction_axes
+    if any(store.per == "cell" for store in kernel.stores):
+        return False
+    reduced = phases.reduced_by(n for level in range(phases.count) for n in phases.reduces(level))
+    for element in (kernel.elements[n] for n in phases.closure(reduced, frozenset())):
+        if isinstance(element, Scan):
+            return False
+        if isinstance(element, Load | Position):
+            along, across = (step_of(phases, element, axis.name) for axis in (row, column))
+            if along is None or across is None or along != across * column.extent:
+                return False
+    cells = column.extent * row.extent
+    return all_of(le(column.extent, LANES // 2), gt(cells, FOLDED_CELLS))

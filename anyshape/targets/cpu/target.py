@@ -1,0 +1,82 @@
+"""The CPU: C kernels, torch's own libraries, runs of steps as one C function."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from anyshape.ir.code import NativeFunction, PrintedRegion
+from anyshape.ir.loops import Kernel
+from anyshape.ir.program import Launch, NativeRegion, Program
+from anyshape.options import Options
+from anyshape.runtime.launch import Loaded, has_blas, has_library
+from anyshape.symbolic import Facts
+from anyshape.targets.cpu.build import Builder
+from anyshape.targets.cpu.c import c_prelude, emit_c
+from anyshape.targets.cpu.library import IN_MEMORY
+from anyshape.targets.cpu.native import argument_types, emit_native_region
+from anyshape.targets.cpu.native_prelude import NATIVE_PRELUDE
+from anyshape.targets.cpu.native_regions import form_native_regions
+from anyshape.targets.cpu.schedules import variants
+from anyshape.targets.target import Target
+
+
+@dataclass(slots=True)
+class _Builders:
+    """The loaded kernels of this process, by compiler and cache directory."""
+
+    found: dict[tuple[str, str, bool, bool], Builder] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+_BUILDERS = _Builders()
+
+
+def builder_of(options: Options) -> Builder:
+    """The builder that these options share; each text is compiled once. Raises AnyshapeError E601
+    where there is no C compiler."""
+    key = (options.cc, options.cache_dir, options.cache, options.sanitize)
+    with _BUILDERS.lock:
+        if key not in _BUILDERS.found:
+            _BUILDERS.found[key] = Builder.create(options, c_prelude() + NATIVE_PRELUDE)
+        return _BUILDERS.found[key]
+
+
+def _print_kernel(launch: Launch, name: str, device: str) -> NativeFunction:
+    text = emit_c(launch.kernel, name, launch.variants)
+    return NativeFunction(text, argument_types(launch.kernel))
+
+
+def _group(program: Program, facts: Facts) -> Program:
+    if not has_blas():
+        return program
+    return form_native_regions(program, facts, library=has_library())
+
+
+def _print_region(
+    region: NativeRegion,
+    program: Program,
+    kernel_names: Mapping[Kernel, str],
+    name: str,
+    options: Options,
+) -> PrintedRegion:
+    return emit_native_region(region, program, kernel_names, name, separate=options.sanitize)
+
+
+def _load(wanted: Mapping[str, NativeFunction], options: Options) -> Mapping[str, Loaded]:
+    return builder_of(options).load(wanted)
+
+
+CPU = Target(
+    "cpu",
+    NativeFunction,
+    _print_kernel,
+    _load,
+    prepare=builder_of,
+    variants=variants,
+    group=_group,
+    print_region=_print_region,
+    allocator="anyshape.empty_cpu",
+    sizes_in_memory=IN_MEMORY,
+)

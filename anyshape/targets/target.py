@@ -1,0 +1,105 @@
+"""A target: all that is known of one kind of device, as one value.
+
+The driver asks a table of targets (``table.py``) and knows no device itself.
+``docs/how-to-target.md`` says how to add one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from anyshape.ir.code import Function, PrintedRegion
+from anyshape.ir.loops import Kernel
+from anyshape.ir.program import Launch, NativeRegion, Program
+from anyshape.ir.variants import Variant, Variants
+from anyshape.options import Options
+from anyshape.runtime.launch import Loaded
+from anyshape.schedule.placement import SizesInMemory
+from anyshape.symbolic import Facts
+
+Run: TypeAlias = Callable[..., tuple[Any, ...]]
+Recorded: TypeAlias = Callable[[Run, Iterable[Any]], Run]
+PrintRegion: TypeAlias = Callable[
+    [NativeRegion, Program, Mapping[Kernel, str], str, Options],
+    PrintedRegion,
+]
+
+
+def one_way(kernel: Kernel) -> Variants:
+    """The target walks every kernel in one way."""
+    return (Variant(True, None),)
+
+
+def as_it_is(program: Program, facts: Facts) -> Program:
+    """The target forms no native regions."""
+    return program
+
+
+def at_once(options: Options) -> None:
+    """The target builds with what is always there."""
+
+
+def nothing() -> None:
+    """The target can be used in every process."""
+
+
+def no_region(*arguments: Any) -> PrintedRegion:
+    """For a target that forms none."""
+    raise NotImplementedError("native regions")
+
+
+def built_when_loaded(function: Any, arguments: tuple[Any, ...], options: Options) -> None:
+    """What is loaded is ready."""
+
+
+def none_chosen(function: Any, options: Options) -> Iterable[str]:
+    """All that is chosen stands in the text."""
+    return ()
+
+
+def run_as_it_is(run: Run, constants: Iterable[Any]) -> Run:
+    """Of a device that records nothing."""
+    return run
+
+
+def records_nothing(program: Program) -> str | None:
+    """The device has no way to do so."""
+    return "its device records nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One kind of device; ``kind`` is torch's name of it.
+
+    Needed: ``print_kernel(launch, name, device)`` prints a kernel as a ``function``, which is a
+    dataclass of the target's own with a ``text``; it raises NotImplementedError for a kernel that
+    it has no text for. ``load`` makes callables of these, by name.
+
+    ``prepare`` raises AnyshapeError where it can build nothing with these options.
+    ``missing`` says why the target cannot be used in this process, or None. ``variants`` are the
+    ways to walk a kernel. ``group`` forms native regions, ``print_region`` prints one.
+    ``allocator`` names a short way to new memory. ``sizes_in_memory``: what libraries do with
+    those; None where kernels read none. ``recorded`` makes of a running program and its constants
+    one that the device replays as a whole, where ``why_not_recorded`` says nothing against it.
+    ``expect`` is told of a function that is loaded, and of likely arguments (0 for an address),
+    before it is first called. ``schedules`` describes those that a function has run with, where
+    they are chosen at the launch.
+    """
+
+    kind: str
+    function: type[Function]
+    print_kernel: Callable[[Launch, str, str], Function]
+    load: Callable[[Mapping[str, Any], Options], Mapping[str, Loaded]]
+    prepare: Callable[[Options], object] = at_once
+    missing: Callable[[], str | None] = nothing
+    variants: Callable[[Kernel], Variants] = one_way
+    group: Callable[[Program, Facts], Program] = as_it_is
+    print_region: PrintRegion = no_region
+    allocator: str | None = None
+    sizes_in_memory: SizesInMemory | None = None
+    recorded: Recorded = run_as_it_is
+    why_not_recorded: Callable[[Program], str | None] = records_nothing
+    expect: Callable[[Any, tuple[Any, ...], Options], None] = built_when_loaded
+    schedules: Callable[[Any, Options], Iterable[str]] = none_chosen

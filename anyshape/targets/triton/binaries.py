@@ -1,0 +1,238 @@
+"""Kernels as machine code: made by Triton side by side, kept on disk, loaded by the driver.
+
+In: a ``DeviceFunction`` and a ``KernelSchedule``. Out: a ``Variant``, which the driver launches.
+Triton is imported where a kernel is not on disk, and no sooner. It is handed the types of the
+parameters, so that it specializes on no value.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.metadata
+import importlib.util
+import itertools
+import json
+import os
+import tempfile
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from anyshape.ir.code import DeviceFunction
+from anyshape.ir.loops import Kernel, Param, PointerParam, ScalarParam, SizeParam
+from anyshape.optional import require
+from anyshape.runtime.cache import DiskCache, digest
+from anyshape.targets.triton.kernel import (
+    block_sizes,
+    emit_triton,
+    scratch_name,
+    total_dtype,
+    totals,
+)
+from anyshape.targets.triton.schedules import KernelSchedule
+
+TYPES = {
+    "bool": "i1", "uint8": "u8", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
+    "float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64",
+}  # fmt: skip
+"""Triton's names of dtypes."""
+PLAIN_SHARED_BYTES = 48 << 10
+"""Of one program; more has to be asked for."""
+MOST_SHARED = 8
+"""The driver's CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
+NO_CONTEXT = 201
+"""The driver's CUDA_ERROR_INVALID_CONTEXT."""
+CUBIN, ABOUT = "kernel.cubin", "kernel.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """Machine code of one kernel: its name there, its threads, the shared bytes that it takes."""
+
+    code: bytes
+    name: str
+    threads: int
+    shared: int
+
+    def blobs(self) -> dict[str, bytes]:
+        """As the disk cache keeps it."""
+        about = {"name": self.name, "threads": self.threads, "shared": self.shared}
+        return {CUBIN: self.code, ABOUT: json.dumps(about).encode()}
+
+    @classmethod
+    def of_blobs(cls, blobs: dict[str, bytes]) -> Binary:
+        """What ``blobs`` made."""
+        return cls(blobs[CUBIN], **json.loads(blobs[ABOUT]))
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A kernel on a device: its address there, and how many threads and bytes it takes."""
+
+    function: int
+    threads: int
+    shared: int
+
+
+def signature(kernel: Kernel, schedule: KernelSchedule) -> dict[str, str]:
+    """The type of each parameter, and of each constant, as Triton spells it."""
+    types = {param.name: _type(param, schedule.wide) for param in kernel.params}
+    if schedule.phase is not None:
+        for n in totals(kernel):
+            types[scratch_name(n)] = f"*{TYPES[total_dtype(kernel, n).name]}"
+        types |= dict.fromkeys(("shares", "each"), "i64" if schedule.wide else "i32")
+    return types | dict.fromkeys(block_sizes(schedule), "constexpr")
+
+
+def divisible(kernel: Kernel, schedule: KernelSchedule) -> tuple[int, ...]:
+    """The positions of parameters that are multiples of 16: what the schedule says, and our own
+    memory for shares of rows, which are whole tiles."""
+    if schedule.phase is None:
+        return schedule.divisible
+    count, scratch = len(kernel.params), len(totals(kernel))
+    return (*schedule.divisible, *range(count, count + scratch), count + scratch + 1)
+
+
+def _type(param: Param, wide: bool) -> str:
+    match param:
+        case PointerParam(dtype=dtype):
+            return f"*{TYPES[dtype.name]}"
+        case ScalarParam(dtype=dtype):
+            return TYPES[dtype.name]
+        case SizeParam(in_memory=True):
+            return "*i64"
+    return "i64" if wide else "i32"
+
+
+def compile_kernel(
+    function: DeviceFunction, schedule: KernelSchedule, directory: Path, capability: int
+) -> Any:
+    """What Triton makes of the kernel for GPUs of this compute capability, as 90."""
+    compiler = require("triton", "compiler")
+    source = compiler.ASTSource(
+        _jit_function(function, schedule, directory),
+        signature(function.kernel, schedule),
+        constexprs=block_sizes(schedule),
+        attrs={(n,): [["tt.divisibility", 16]] for n in divisible(function.kernel, schedule)},
+    )
+    target = require("triton", "backends.compiler").GPUTarget("cuda", capability, 32)
+    options = {"num_warps": schedule.warps, "enable_fp_fusion": False}
+    return require("triton").compile(source, target=target, options=options)
+
+
+_numbers = itertools.count()
+
+
+def _jit_function(function: DeviceFunction, schedule: KernelSchedule, directory: Path) -> Any:
+    """Triton reads the source of a function from a file."""
+    path = directory / f"{function.name}_{next(_numbers)}.py"
+    path.write_text(emit_triton(function.kernel, function.name, schedule))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, function.name)
+
+
+@functools.cache
+def capability_of(device: int) -> int:
+    """As 90."""
+    major, minor = torch.cuda.get_device_capability(device)
+    return major * 10 + minor
+
+
+@functools.cache
+def _versions() -> str:
+    """What else decides the machine code of a text."""
+    return importlib.metadata.version("triton")
+
+
+@dataclass(slots=True)
+class Compiler:
+    """Makes machine code in threads of its own; one for the process. Triton's passes and the
+    assembler let go of Python's lock."""
+
+    pending: dict[tuple[str, KernelSchedule, int], Future[Binary]] = field(default_factory=dict)
+    threads: ThreadPoolExecutor | None = None
+    files: tempfile.TemporaryDirectory[str] | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def start(
+        self, function: DeviceFunction, schedule: KernelSchedule, cache: DiskCache
+    ) -> Future[Binary]:
+        """The machine code, once it is there."""
+        capability = capability_of(function.device)
+        wanted = function.name, schedule, capability
+        with self.lock:
+            if wanted not in self.pending:
+                if self.threads is None:
+                    self.threads = ThreadPoolExecutor(os.cpu_count() or 1, "anyshape-triton")
+                    self.files = tempfile.TemporaryDirectory(prefix="anyshape-triton-")
+                self.pending[wanted] = self.threads.submit(
+                    self._binary, function, schedule, capability, cache
+                )
+            return self.pending[wanted]
+
+    def _binary(
+        self, function: DeviceFunction, schedule: KernelSchedule, capability: int, cache: DiskCache
+    ) -> Binary:
+        text = emit_triton(function.kernel, "kernel", schedule)
+        asked = repr((signature(function.kernel, schedule), asdict(schedule)))
+        key = digest("triton", function.name, text, asked, str(capability), _versions())
+        kept = cache.load(key)
+        if kept is not None:
+            return Binary.of_blobs(kept)
+        assert self.files is not None
+        made = compile_kernel(function, schedule, Path(self.files.name), capability)
+        meta = made.metadata
+        binary = Binary(made.asm["cubin"], meta.name, meta.num_warps * 32, meta.shared)
+        cache.store(key, binary.blobs())
+        return binary
+
+
+COMPILER = Compiler()
+"""Of this process."""
+
+
+def load_binary(binary: Binary) -> Variant:
+    """The kernel on the current device, as long as this process lives."""
+    module, function, driver = ctypes.c_void_p(), ctypes.c_void_p(), _driver()
+    in_context(lambda: driver.cuModuleLoadData(ctypes.byref(module), binary.code))
+    name = binary.name.encode()
+    in_context(lambda: driver.cuModuleGetFunction(ctypes.byref(function), module, name))
+    if binary.shared > PLAIN_SHARED_BYTES:
+        in_context(lambda: driver.cuFuncSetAttribute(function, MOST_SHARED, binary.shared))
+    assert function.value is not None
+    return Variant(function.value, binary.threads, binary.shared)
+
+
+def in_context(call: Callable[[], int]) -> None:
+    """A call of the driver, again where the thread had no context on the device. RuntimeError
+    where the driver refuses it."""
+    status = call()
+    if status == NO_CONTEXT:
+        torch.cuda.current_stream().query()
+        status = call()
+    if status:
+        name = ctypes.c_char_p()
+        _driver().cuGetErrorName(status, ctypes.byref(name))
+        raise RuntimeError(f"the CUDA driver refused: {(name.value or b'').decode()} ({status})")
+
+
+@functools.cache
+def _driver() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")
+
+
+@functools.cache
+def driver_entry() -> int:
+    """The address of the driver's ``cuLaunchKernel``."""
+    found = ctypes.cast(_driver()["cuLaunchKernel"], ctypes.c_void_p).value
+    assert found is not None
+    return found

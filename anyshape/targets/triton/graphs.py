@@ -1,0 +1,233 @@
+"""A program as CUDA graphs: recorded for each layout of its arguments, replayed by one call.
+
+In: the running function of a program on one GPU. Out: a function that does the same. The second
+call of a layout is recorded, so that kernels are compiled and libraries have made what they keep. A
+graph reads its arguments where they were when it was recorded, so they are copied there; results
+are copied out, and are the caller's. All graphs of a program share memory, which is why no two run
+at a time. Where memory runs out, the graphs of all programs are let go, and the call is made again.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import torch
+
+from anyshape.ir.program import (
+    Allocate,
+    Assertion,
+    BindNumber,
+    CheckStep,
+    ExternCall,
+    Free,
+    Launch,
+    Program,
+    Step,
+    View,
+    ViewCall,
+)
+
+Run: TypeAlias = Callable[..., tuple[Any, ...]]
+MOST_GRAPHS = 64
+"""Of one program: the layouts that were used last."""
+RECORDED: tuple[type[Step], ...] = (
+    *(Allocate, Free, View, ViewCall, Launch, ExternCall, Assertion, BindNumber, CheckStep),
+)
+"""Steps that give work to the device, or ask about sizes and numbers, which are part of a layout;
+others wait for the device, write arguments, or are not known well enough."""
+
+
+def why_not_recorded(program: Program) -> str | None:
+    """Why the program is not recorded; None where it can be."""
+    for step in program.flat_steps():
+        if not isinstance(step, RECORDED):
+            return f"it has a step of the kind {type(step).__name__}"
+    return None
+
+
+def recorded(run: Run, constants: Iterable[torch.Tensor]) -> Run:
+    """``run`` by way of graphs, of a program that can be recorded."""
+    return Recordings(run, frozenset(map(_storage, constants)))
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A graph, the tensors that it reads in place of arguments, and those that it writes."""
+
+    graph: torch.cuda.CUDAGraph
+    inputs: list[torch.Tensor]
+    outputs: tuple[torch.Tensor, ...]
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class Recordings:
+    """The graphs of one program. ``seen``: layouts that were run once, and are recorded next."""
+
+    run: Run
+    constants: frozenset[int]
+    graphs: OrderedDict[tuple[Any, ...], Recording] = field(default_factory=OrderedDict)
+    seen: OrderedDict[tuple[Any, ...], None] = field(default_factory=OrderedDict)
+    pool: Any = None
+    side: torch.cuda.Stream | None = None
+    ready: torch.cuda.Event | None = None
+    refused: str = ""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        LIVE.add(self)
+
+    def __call__(self, *arguments: Any) -> tuple[Any, ...]:
+        try:
+            return self._called(arguments)
+        except torch.OutOfMemoryError:
+            if torch.cuda.is_current_stream_capturing() or not released():
+                raise
+        return self.run(*arguments)  # nothing that it did before is seen: it writes no argument
+
+    def release(self) -> bool:
+        """Lets go of its graphs and their memory, unless one of them is at work in a thread; false
+        where there are none."""
+        if not self.lock.acquire(blocking=False):
+            return False
+        try:
+            found = bool(self.graphs)
+            self.graphs.clear()
+            self.seen.clear()
+            self.pool = None
+            return found
+        finally:
+            self.lock.release()
+
+    def _called(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        if self.refused or torch.cuda.is_current_stream_capturing():
+            return self.run(*arguments)
+        if any(isinstance(a, torch.Tensor) and _overlaps(a) for a in arguments):
+            return self.run(*arguments)
+        key = tuple(map(_layout, arguments))
+        with self.lock:
+            found = self.graphs.get(key)
+            if found is None and key not in self.seen:
+                self._remember(self.seen, key, None)
+                return self.run(*arguments)
+            return self._replay(key, found, arguments)
+
+    def _remember(self, table: OrderedDict[Any, Any], key: tuple[Any, ...], made: Any) -> None:
+        table[key] = made
+        if len(table) > MOST_GRAPHS:
+            table.popitem(last=False)
+
+    def _replay(
+        self, key: tuple[Any, ...], found: Recording | None, arguments: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
+        current = torch.cuda.current_stream()
+        if self.ready is not None:
+            current.wait_event(self.ready)
+        if found is None:
+            found = self._record(arguments, current)
+            if found is None:
+                return self.run(*arguments)
+            self._remember(self.graphs, key, found)
+        else:
+            self.graphs.move_to_end(key)
+            given = [_once(a) for a in arguments if isinstance(a, torch.Tensor)]
+            if given:
+                torch._foreach_copy_(found.inputs, given)
+        found.graph.replay()
+        results = tuple(map(_copied, found.outputs))
+        if self.ready is None:
+            self.ready = torch.cuda.Event()
+        self.ready.record(current)
+        return results
+
+    def _record(self, arguments: tuple[Any, ...], current: torch.cuda.Stream) -> Recording | None:
+        """Records a call; the graph has not run then."""
+        inside = [_copied(a) if isinstance(a, torch.Tensor) else a for a in arguments]
+        inputs = [_once(a) for a in inside if isinstance(a, torch.Tensor)]
+        graph = torch.cuda.CUDAGraph()
+        try:
+            outputs = self._captured(graph, inside, current)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            self.refused = str(error)
+            return None
+        if not _apart(outputs, {*self.constants, *map(_storage, inputs)}):
+            self.refused = "a result is no tensor of its own"
+            return None
+        return Recording(graph, inputs, outputs)
+
+    def _captured(
+        self, graph: torch.cuda.CUDAGraph, inside: list[Any], current: torch.cuda.Stream
+    ) -> tuple[Any, ...]:
+        if self.pool is None or self.side is None:
+            self.pool, self.side = torch.cuda.graph_pool_handle(), torch.cuda.Stream()
+        self.side.wait_stream(current)
+        with torch.cuda.stream(self.side):
+            graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
+            try:
+                outputs = self.run(*inside)
+            finally:
+                graph.capture_end()
+        current.wait_stream(self.side)
+        return outputs
+
+
+LIVE: weakref.WeakSet[Recordings] = weakref.WeakSet()
+"""Of this process."""
+
+
+def released() -> bool:
+    """Gives the memory of all graphs back to torch's allocator; false where there was none."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()  # none is being replayed
+    found = [each.release() for each in [*LIVE]]
+    return any(found)
+
+
+def _layout(argument: Any) -> Any:
+    if isinstance(argument, torch.Tensor):
+        return argument.shape, argument.stride()
+    return argument.hex() if isinstance(argument, float) else argument  # 0.0 and -0.0 are two
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def _copied(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of the same layout and contents in memory of its own."""
+    made = torch.empty_strided(
+        tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
+    )
+    _once(made).copy_(_once(tensor))
+    return made
+
+
+def _once(tensor: torch.Tensor) -> torch.Tensor:
+    """Each element once: without what is repeated along a dimension of stride 0."""
+    if 0 not in tensor.stride():
+        return tensor
+    shape = [min(n, 1) if s == 0 else n for n, s in zip(tensor.shape, tensor.stride())]
+    return tensor.as_strided(shape, tensor.stride())
+
+
+def _overlaps(tensor: torch.Tensor) -> bool:
+    """May two elements lie at one address, other than along a dimension of stride 0?"""
+    steps = sorted((s, n) for n, s in zip(tensor.shape, tensor.stride()) if s != 0 and n > 1)
+    reach = 0  # of the last element so far
+    for step, count in steps:
+        if step <= reach:
+            return True
+        reach += step * (count - 1)
+    return False
+
+
+def _apart(outputs: tuple[Any, ...], used: set[int]) -> bool:
+    """Is each output a tensor in memory of its own, none of which is used?"""
+    own: list[int] = [_storage(o) for o in outputs if isinstance(o, torch.Tensor)]
+    return len({*own}) == len(outputs) and used.isdisjoint(own)

@@ -1,0 +1,182 @@
+"""What the text of every kernel begins with: operators that Triton has not, or has otherwise."""
+
+from __future__ import annotations
+
+HEADER = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def as_max(a, b):
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def as_min(a, b):
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def as_times(a, b):
+    return a * b
+
+
+@triton.jit
+def as_atomic_max(place, x, mask=True):
+    # bits of floats are ordered as integers, negative ones from the largest down; the NaN of the
+    # largest integer wins, and one of the other sign that was there is put back
+    if x.dtype == tl.float64:
+        bits, nan = x.to(tl.int64, bitcast=True), tl.full([], 0x7FFFFFFFFFFFFFFF, tl.int64)
+        signed = place.to(tl.pointer_type(tl.int64), bitcast=True)
+        unsigned = place.to(tl.pointer_type(tl.uint64), bitcast=True)
+    else:
+        bits, nan = x.to(tl.int32, bitcast=True), tl.full([], 0x7FFFFFFF, tl.int32)
+        signed = place.to(tl.pointer_type(tl.int32), bitcast=True)
+        unsigned = place.to(tl.pointer_type(tl.uint32), bitcast=True)
+    bits = tl.where(x != x, nan, bits)
+    above = tl.atomic_max(signed, bits, mask=(bits >= 0) & mask)
+    raw = bits.to(unsigned.dtype.element_ty, bitcast=True)
+    below = tl.atomic_min(unsigned, raw, mask=(bits < 0) & mask).to(bits.dtype, bitcast=True)
+    before = tl.where(bits < 0, below, above).to(x.dtype, bitcast=True)
+    tl.atomic_max(signed, bits * 0 + nan, mask=(before != before) & mask)
+
+
+@triton.jit
+def as_atomic_min(place, x, mask=True):
+    if x.dtype == tl.float64:
+        bits, nan = x.to(tl.int64, bitcast=True), tl.full([], -1, tl.int64)
+        signed = place.to(tl.pointer_type(tl.int64), bitcast=True)
+        unsigned = place.to(tl.pointer_type(tl.uint64), bitcast=True)
+    else:
+        bits, nan = x.to(tl.int32, bitcast=True), tl.full([], -1, tl.int32)
+        signed = place.to(tl.pointer_type(tl.int32), bitcast=True)
+        unsigned = place.to(tl.pointer_type(tl.uint32), bitcast=True)
+    bits = tl.where(x != x, nan, bits)
+    above = tl.atomic_min(signed, bits, mask=(bits >= 0) & mask)
+    raw = bits.to(unsigned.dtype.element_ty, bitcast=True)
+    below = tl.atomic_max(unsigned, raw, mask=(bits < 0) & mask).to(bits.dtype, bitcast=True)
+    before = tl.where(bits < 0, below, above).to(x.dtype, bitcast=True)
+    least = (bits * 0 + nan).to(unsigned.dtype.element_ty, bitcast=True)
+    tl.atomic_max(unsigned, least, mask=(before != before) & mask)
+
+
+@triton.jit
+def as_tanh(x):
+    a = tl.abs(x)
+    s = x * x
+    r = tl.fma(tl.full([], 1.57394409e-2, x.dtype), s, tl.full([], -5.23025580e-2, x.dtype))
+    r = tl.fma(r, s, tl.full([], 1.33152470e-1, x.dtype))
+    r = tl.fma(r, s, tl.full([], -3.33327681e-1, x.dtype))
+    small = tl.fma(r * s, x, x)
+    big = 1.0 - tl.fdiv(tl.full([], 2.0, x.dtype), tl.exp(a + a) + 1.0)
+    return tl.where(a <= 0.55, small, tl.where(x < 0, -big, big))
+
+
+@triton.jit
+def as_expm1(x):
+    u = tl.exp(x)
+    return tl.where(u == 1.0, x, tl.where(u - 1.0 == -1.0, -1.0, (u - 1.0) * x / tl.log(u)))
+
+
+@triton.jit
+def as_log1p(x):
+    u = 1.0 + x
+    big = tl.abs(u) == float("inf")
+    return tl.where(u == 1.0, x, tl.where(big, tl.log(u), tl.log(u) * x / (u - 1.0)))
+
+
+@triton.jit
+def as_round(x):
+    f = tl.floor(x)
+    d = x - f
+    odd = f - 2.0 * tl.floor(f * 0.5) != 0.0
+    return tl.where((d > 0.5) | ((d == 0.5) & odd), f + 1.0, f)
+
+
+@triton.jit
+def as_mod(a, b):
+    r = tl.extra.cuda.libdevice.fmod(a, b)
+    return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)
+
+
+@triton.jit
+def as_int_divide(a, b):
+    safe = tl.where(b == 0, 1, b)
+    return tl.where(b == 0, 0, a // safe)
+
+
+@triton.jit
+def as_int_remainder(a, b):
+    safe = tl.where(b == 0, 1, b)
+    return tl.where(b == 0, 0, a % safe)
+
+
+@triton.jit
+def as_int_floordiv(a, b):
+    r = as_int_remainder(a, b)
+    return as_int_divide(a, b) - tl.where((r != 0) & ((r < 0) != (b < 0)), 1, 0)
+
+
+@triton.jit
+def as_int_mod(a, b):
+    r = as_int_remainder(a, b)
+    return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)
+
+
+@triton.jit
+def as_int_pow(a, b):
+    left = tl.where(b < 0, 0, b)
+    r, base = a * 0 + 1, a
+    for _ in range(63):
+        r = tl.where((left & 1) != 0, r * base, r)
+        base = base * base
+        left = left >> 1
+    below = tl.where(a == 1, 1, tl.where(a + 1 == 0, tl.where((b & 1) == 0, 1, -1), 0))
+    return tl.where(b < 0, below, r)
+
+
+@triton.jit
+def as_shl(a, b):
+    out = (b < 0) | (b >= a.dtype.primitive_bitwidth)
+    return tl.where(out, 0, a << tl.where(out, 0, b))
+
+
+@triton.jit
+def as_shr(a, b):
+    out = (b < 0) | (b >= a.dtype.primitive_bitwidth)
+    return a >> tl.where(out, a.dtype.primitive_bitwidth - 1, b)
+
+
+@triton.jit
+def as_floordiv(a, b):
+    m = tl.extra.cuda.libdevice.fmod(a, b)
+    d = (a - m) / b
+    d = tl.where((m != 0) & ((b < 0) != (m < 0)), d - 1.0, d)
+    f = tl.floor(d)
+    f = tl.where(d - f > 0.5, f + 1.0, f)
+    f = tl.where(d != 0, f, tl.extra.cuda.libdevice.copysign(d * 0.0, a / b))
+    return tl.where(b == 0, a / b, f)
+
+
+@triton.jit
+def as_digamma(x):
+    a = x.to(tl.float64)
+    whole = tl.where(a < 0, tl.ceil(a), tl.floor(a))
+    turned = -3.14159265358979323846 / tl.extra.cuda.libdevice.tan(
+        3.14159265358979323846 * (a - whole)
+    )
+    y, r = tl.where(a < 0, 1.0 - a, a), tl.where(a < 0, turned, 0.0)
+    for _ in range(10):
+        r = tl.where(y < 10.0, r - 1.0 / y, r)
+        y = tl.where(y < 10.0, y + 1.0, y)
+    z = 1.0 / (y * y)
+    p = 4.16666666666666666667e-3 - z * (7.57575757575757575758e-3 - z * (
+        2.10927960927960927961e-2 - z * 8.33333333333333333333e-2))
+    p = z * (8.33333333333333333333e-2 - z * (8.33333333333333333333e-3 - z * (
+        3.96825396825396825397e-3 - z * p)))
+    r = r + tl.log(y) - 0.5 / y - p
+    pole = (a < 0) & (a == whole)
+    r = tl.where(pole, float("nan"), r)
+    zero = tl.extra.cuda.libdevice.copysign(tl.full(a.shape, float("inf"), tl.float64), -a)
+    return tl.where(a == 0, zero, r).to(x.dtype)
+"""

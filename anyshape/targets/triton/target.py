@@ -1,0 +1,79 @@
+"""NVIDIA GPUs: kernels in Triton, launched by the driver's own call."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+from anyshape.ir.code import DeviceFunction
+from anyshape.ir.loops import Kernel
+from anyshape.ir.program import Launch
+from anyshape.ir.variants import Variant, Variants
+from anyshape.optional import available
+from anyshape.options import Options
+from anyshape.runtime.launch import Loaded
+from anyshape.targets.cpu.target import builder_of
+from anyshape.targets.target import Target
+from anyshape.targets.triton.graphs import recorded, why_not_recorded
+from anyshape.targets.triton.kernel import emit_triton
+from anyshape.targets.triton.launch import TritonLoader
+from anyshape.targets.triton.schedules import default_schedule
+
+_LOADER = TritonLoader()
+"""The kernels of this process."""
+
+
+def _variants(kernel: Kernel) -> Variants:
+    """One that is right for every size; which is best for a launch is found when it runs."""
+    return (Variant(True, default_schedule(kernel)),)
+
+
+def _print_kernel(launch: Launch, name: str, device: str) -> DeviceFunction:
+    kernel = launch.kernel
+    return DeviceFunction(name, emit_triton(kernel, name), kernel, torch.device(device).index or 0)
+
+
+def _load(wanted: Mapping[str, DeviceFunction], options: Options) -> Mapping[str, Loaded]:
+    """C hands arguments to the driver: the CPU's builder makes these functions."""
+    return _LOADER.load(wanted, builder_of(options), tune=options.tune)
+
+
+def _expect(function: DeviceFunction, arguments: tuple[Any, ...], options: Options) -> None:
+    _LOADER.expect(function, arguments, tune=options.tune)
+
+
+def _missing() -> str | None:
+    if torch.are_deterministic_algorithms_enabled():
+        return "deterministic algorithms are asked for"
+    return _without_triton()
+
+
+@functools.cache
+def _without_triton() -> str | None:
+    if not available("triton"):
+        return "Triton is not installed"
+    if not torch.cuda.is_available():
+        return "no GPU was found"
+    return None
+
+
+def _schedules(function: DeviceFunction, options: Options) -> Iterable[str]:
+    return _LOADER.schedules(function, tune=options.tune)
+
+
+TRITON = Target(
+    "cuda",
+    DeviceFunction,
+    _print_kernel,
+    _load,
+    missing=_missing,
+    variants=_variants,
+    allocator="anyshape.empty_cuda",
+    recorded=recorded,
+    why_not_recorded=why_not_recorded,
+    expect=_expect,
+    schedules=_schedules,
+)

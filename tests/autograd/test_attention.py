@@ -1,0 +1,94 @@
+"""Attention's gradients in compiled functions: by ATen's flash kernel where eager takes it, at every
+size, and by products elsewhere; results and gradients are eager's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+import anyshape
+from tests.autograd.beside_eager import assert_same
+
+HEADS, WIDTH = 2, 8
+SHAPES = ((2, 5), (1, 1), (3, 20), (2, 0), (0, 4), (1, 7))
+attend = F.scaled_dot_product_attention
+WEIGHTS = torch.randn(3, WIDTH, WIDTH, generator=torch.Generator().manual_seed(0)) / 3
+
+
+def parts(x: Tensor) -> Any:
+    """Queries, keys and values of (batch, heads, n, width), each made of ``x``."""
+    return [F.linear(x, w.to(x.dtype)) for w in WEIGHTS]
+
+
+def turned(x: Tensor) -> Any:
+    """The same, of which heads lie inside lengths."""
+    return [t.transpose(1, 2).contiguous().transpose(1, 2) for t in parts(x)]
+
+
+PROGRAMS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "plain": lambda x, m: attend(*parts(x)),
+    "causal": lambda x, m: attend(*parts(x), is_causal=True),
+    "causal_by_size": lambda x, m: attend(*turned(x), is_causal=x.shape[2] > 1),
+    "scaled": lambda x, m: attend(*turned(x), scale=0.3),
+    "masked": lambda x, m: attend(*parts(x), m > 0),
+    "biased": lambda x, m: attend(*parts(x), m.to(x.dtype)),
+    "with_a_shared_mask": lambda x, m: attend(*parts(x), m.new_ones(m.shape[2:]).tril() > 0),
+    "with_dropout": lambda x, m: attend(*parts(x), dropout_p=0.5),
+    "of_three_dimensions": lambda x, m: attend(*[t.flatten(0, 1) for t in parts(x)]),
+}
+
+
+ROUNDED = ("plain", "causal_by_size", "masked")
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [*((name, torch.float64) for name in PROGRAMS), *((name, torch.bfloat16) for name in ROUNDED)],
+)
+def test_gradients_of_attention_are_eagers(name: str, dtype: torch.dtype) -> None:
+    program = PROGRAMS[name]
+    fast = anyshape.compile(program)
+    stream = torch.Generator().manual_seed(1)
+    for batch, length in SHAPES:
+        x = torch.randn(batch, HEADS, length, WIDTH, generator=stream).to(dtype)
+        mask = torch.randn(batch, 1, length, length, generator=stream)
+        found, expected = (_outcome(run, x, mask) for run in (fast, program))
+        assert_same(found, expected, 2e-2 if dtype is torch.bfloat16 else 1e-6)
+        assert [t.stride() for t in found] == [t.stride() for t in expected]
+    assert fast.stats().eager_graphs == ()
+
+
+def _outcome(run: Any, x: Tensor, mask: Tensor) -> list[Tensor]:
+    leaf = x.clone().requires_grad_()
+    torch.manual_seed(0)
+    made = run(leaf, mask)
+    made.square().sum().backward()
+    assert leaf.grad is not None
+    return [made.detach(), leaf.grad]
+
+
+def test_a_mask_that_requires_gradients_gets_some() -> None:
+    def program(x, m):
+        mask = m + x.mean()
+        return attend(*parts(x), mask)
+
+    fast = anyshape.compile(program)
+    for length in (5, 1, 3):
+        x, m = torch.randn(1, HEADS, length, WIDTH), torch.randn(1, HEADS, length, length)
+        given = [(x.clone().requires_grad_(), m.clone().requires_grad_()) for _ in range(2)]
+        for run, leaves in zip((fast, program), given):
+            run(*leaves).square().sum().backward()
+        assert_same([t.grad for t in given[0]], [t.grad for t in given[1]])
+
+
+def test_no_weights_of_attention_are_made_for_the_gradients() -> None:
+    fast = anyshape.compile(PROGRAMS["causal"])
+    fast(torch.randn(1, HEADS, 5, WIDTH, requires_grad=True), torch.zeros(())).sum().backward()
+    text = "".join(fast.graphs())
+    assert "flash_attention_gradients" in text and "softmax" not in text

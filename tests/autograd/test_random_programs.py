@@ -1,0 +1,13 @@
+"""Random programs have eager's gradients, in float64, at every size, differentiated from outside and
+by a `backward()` inside."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.autograd.random_programs import check
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_random_program_has_eagers_gradients(seed: int) -> None:
+    check(seed)

@@ -1,0 +1,108 @@
+"""What abstract classes answer may change by `register`; keys that compare by a function of the
+program's are Python."""
+
+from __future__ import annotations
+
+import abc
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import anyshape
+
+
+def asked_of_instance(cls: type, other: type) -> Callable[[Tensor], Tensor]:
+    thing = other()
+    return lambda x: x * 2 if isinstance(thing, (int, cls)) else x
+
+
+def asked_of_class(cls: type, other: type) -> Callable[[Tensor], Tensor]:
+    return lambda x: x * 2 if issubclass(other, cls) else x
+
+
+def test_a_class_that_is_registered_later_is_seen() -> None:
+    for make in (asked_of_instance, asked_of_class):
+        cls: Any = abc.ABCMeta("Abstract", (), {})
+        other: type = type("Other", (), {})
+        program = make(cls, other)
+        fast = anyshape.compile(program, fullgraph=True)
+        for length in (3, 0, 1):
+            assert torch.equal(fast(torch.ones(length)), torch.ones(length))
+        assert fast.stats().specializations == 1
+        cls.register(other)
+        for length in (3, 0, 1):
+            assert torch.equal(fast(torch.ones(length)), torch.full((length,), 2.0))
+        assert fast.stats().specializations == 2
+
+
+def by_length(a: Tensor, b: Tensor) -> int:
+    return a.ndim - b.ndim
+
+
+def ordered(x: Tensor) -> Any:
+    parts = [x * 2, x.sum(), x[None]]
+    key = functools.cmp_to_key(by_length)
+    parts.sort(key=key, reverse=True)
+    backwards = sorted(parts, key=functools.cmp_to_key(lambda a, b: by_length(b, a)))
+    return *parts, *backwards, max(parts, key=key), min(parts, key=key), key(x) == key(x + 1)
+
+
+def test_keys_that_compare_by_a_function_are_no_break() -> None:
+    fast = anyshape.compile(ordered, fullgraph=True)
+    for length in (3, 2, 1, 0, 17):
+        x = torch.rand(length)
+        for made, wanted in zip(fast(x), ordered(x), strict=True):
+            assert made is wanted if isinstance(wanted, bool) else torch.allclose(made, wanted)
+    assert fast.stats().specializations == 1
+
+
+class Named:
+    """A key whose hash follows its name."""
+
+    def __init__(self, name: int) -> None:
+        self.name = name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Named) and self.name == other.name
+
+
+def test_a_key_whose_hash_has_changed_is_found_as_in_eager() -> None:
+    key = Named(1)
+    factors = {key: 2.0}
+    program = lambda x: x * factors.get(key, 5.0)
+    for name in (1, 4, 1):
+        key.name = name
+        fast = anyshape.compile(program)
+        for length in (3, 0, 1):
+            assert torch.equal(fast(torch.ones(length)), program(torch.ones(length)))
+        assert not fast._lazy.machinery.warned
+
+
+class OwnSuper:
+    text = "own"
+
+    def __init__(self, *args: Any) -> None:
+        self.args = args
+
+
+def test_a_super_of_the_program_is_called_as_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Asked:
+        def without(self) -> Any:
+            return super().text, super().args  # type: ignore[misc]
+
+        def handed(self) -> Any:
+            return super(1, 2).text, super(1, 2).args  # type: ignore
+
+    def program(x: Any) -> Any:
+        return x + 1, Asked().without(), Asked().handed()
+
+    monkeypatch.setitem(globals(), "super", OwnSuper)
+    _, *found = anyshape.compile(program, fullgraph=True)(torch.ones(2))
+    assert found == [("own", ()), ("own", (1, 2))]

@@ -1,0 +1,106 @@
+"""`copy` and `pickle` see the iterators of C that a program has made, where generators of ours stand
+for them.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import anyshape
+
+
+class Items:
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __getitem__(self, index: int) -> int:
+        if index < self.count:
+            return index * 10
+        raise IndexError
+
+
+class Counter:
+    count = 0
+
+    def __call__(self) -> int:
+        self.count += 1
+        return self.count
+
+
+def negative(x: int) -> int:
+    return -x
+
+
+def small(x: int) -> bool:
+    return x < 3
+
+
+MAKERS: dict[str, Callable[[], Iterator[Any]]] = {
+    "map": lambda: map(negative, [1, 2, 3]),
+    "filter": lambda: filter(small, [1, 5, 2]),
+    "zip": lambda: zip([1, 2], Items(2)),
+    "strict zip": lambda: zip([1, 2], Items(2), strict=True),
+    "enumerate": lambda: enumerate(Items(3), 5),
+    "items": lambda: iter(Items(3)),
+    "calls": lambda: iter(Counter(), 3),
+    "starmap": lambda: itertools.starmap(pow, [(2, 3), (3, 2)]),
+    "takewhile": lambda: itertools.takewhile(small, [1, 2, 5, 1]),
+    "dropwhile": lambda: itertools.dropwhile(small, [5, 1, 6]),
+    "filterfalse": lambda: itertools.filterfalse(small, [5, 1, 6]),
+    "compress": lambda: itertools.compress(Items(3), [1, 0, 1]),
+}
+
+
+def pickled(iterator: Any) -> Any:
+    return pickle.loads(pickle.dumps(iterator))
+
+
+def shared(iterator: Any) -> Any:
+    return copy.copy(iterator)
+
+
+def program(x: Any, maker: Any, via: Any, taken: int) -> Any:
+    iterator = maker()
+    for _ in range(taken):
+        next(iterator, None)
+    other = via(iterator)
+    return x * 2, list(itertools.islice(other, 9)), next(iterator, "end")
+
+
+@pytest.mark.parametrize("taken", [0, 1, 9])
+@pytest.mark.parametrize("via", [pickled, copy.deepcopy, shared])
+@pytest.mark.parametrize("maker", MAKERS)
+def test_a_copy_goes_on_where_the_iterator_is(maker: str, via: Any, taken: int) -> None:
+    x = torch.ones(2)
+    _, *wanted = program(x, MAKERS[maker], via, taken)
+    result, *found = anyshape.compile(program)(x, MAKERS[maker], via, taken)
+    assert found == wanted
+    assert torch.equal(result, x * 2)
+
+
+@pytest.mark.parametrize("state", [-42, 0, 1, 7])
+def test_an_iterator_by_items_goes_on_at_a_state(state: int) -> None:
+    def program(x: Any, state: int) -> Any:
+        iterator = iter(Items(3))
+        before = hasattr((i for i in ()), "__setstate__")
+        iterator.__setstate__(state)
+        return x + 1, list(iterator), before
+
+    wanted = program(torch.ones(2), state)[1:]
+    assert anyshape.compile(program, fullgraph=True)(torch.ones(2), state)[1:] == wanted
+
+
+def test_one_tuple_is_given_again_where_nobody_holds_it() -> None:
+    def program(x: Any) -> Any:
+        return x + 1, len(set(map(id, itertools.combinations(range(5), 3))))
+
+    wanted = program(torch.ones(2))[1]
+    assert wanted == 1
+    assert anyshape.compile(program)(torch.ones(2))[1] == wanted

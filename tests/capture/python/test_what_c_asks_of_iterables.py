@@ -1,0 +1,106 @@
+"""What C code asks of an iterable of the program's: `__iter__`, `__len__`, how many elements, in which
+order; the same natively, in one graph and with a break after each instruction.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from anyshape.dispatch import Compiled
+from anyshape.options import Options
+from tests.capture.by_reference import ByReference
+
+LOG: list[str] = []
+
+
+class Sized:
+    """It notes what it is asked."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+    def __len__(self) -> int:
+        LOG.append("len")
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[Any]:
+        LOG.append("iter")
+        for item in self.items:
+            LOG.append(f"gives {item}")
+            yield item
+
+
+def _set(target: Any, key: Any, value: Any) -> Any:
+    target[key] = value
+    return target
+
+
+ASKED: dict[str, Callable[[Any], Any]] = {
+    **{
+        cls.__name__: cls for cls in (list, tuple, set, frozenset, deque, bytes, bytearray, Counter)
+    },
+    **{fn.__name__: fn for fn in (sorted, sum, max, min, any, all, math.prod, dict.fromkeys)},
+    "displays": lambda o: ([*o], (*o,), {*o}, [v for v in o]),
+    "calls": lambda o: (lambda *values: values)(*o),
+    "unpacking": lambda o: (lambda a, *b: (a, b))(*o),
+    "a slice": lambda o: _set([1, 2], slice(0, 1), o),
+    "a stepped slice": lambda o: _set([1, 2, 3, 4, 5], slice(0, 5, 2), o),
+    "bytes of a slice": lambda o: _set(bytearray(b"abc"), slice(0, 2), o),
+    "join": lambda o: [",".join(map(str, o)), ",".join(Sized(["a", "b"]))],
+    "extend": lambda o: [[].extend(o), deque().extend(o), deque().extendleft(o)],
+    "in place": lambda o: ([1].__iadd__(o), deque([1]).__iadd__(o)),
+    "update": lambda o: [set().update(o), {1, 2}.difference_update(o)],
+    "intersection": lambda o: ({1}.intersection(o), {1, 2}.intersection(o, o), {9}.intersection(o)),
+    "set questions": lambda o: (
+        {1}.union(o),
+        {1}.issuperset(o),
+        {7}.isdisjoint(o),
+        {1}.issubset(o),
+    ),
+    "lazy": lambda o: (list(zip(o, o)), list(map(abs, o)), list(enumerate(o)), 2 in o),
+    "heapq": lambda o: (heapq.nlargest(2, o), heapq.nsmallest(1, o)),
+    "pairs": lambda o: (dict([Sized([1, 2])]), {}.update([Sized(["k", "v"])])),
+    "truth": lambda o: (bool(o), not o, 1 if o else 2),
+}
+
+
+def asked_by(x: Any, name: str) -> Any:
+    LOG.append(name)
+    result = ASKED[name](Sized([1, 2, 3]))
+    return x + 1, result
+
+
+def unpacked(x: Any, name: str) -> Any:
+    a, b, c = Sized([1, 2, 3])
+    d, *e = Sized([1, 2, 3])
+    return x + 1, (a, b, c, d, e)
+
+
+def noted(call: Callable[..., Any], name: str) -> tuple[list[str], str]:
+    LOG.clear()
+    _, result = call(torch.ones(2), name)
+    return list(LOG), repr(result)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("every", [0, 1])
+@pytest.mark.parametrize("name", ASKED)
+def test_iterables_are_asked_what_c_asks(name: str, every: int) -> None:
+    fast = Compiled(asked_by, Options(break_every=every), ByReference)
+    for _ in range(2):
+        assert noted(fast, name) == noted(asked_by, name)
+    assert not fast.mistakes
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("every", [0, 1])
+def test_unpacking_asks_what_c_asks(every: int) -> None:
+    fast = Compiled(unpacked, Options(break_every=every), ByReference)
+    assert noted(fast, "") == noted(unpacked, "")

@@ -1,0 +1,72 @@
+"""C code and functions that are called natively look at their caller, and find the program."""
+
+from __future__ import annotations
+
+import collections
+import os
+import sys
+import traceback
+import warnings
+from typing import Any
+
+import pytest
+import torch
+
+import anyshape
+
+
+def a_named_tuple(x: Any) -> Any:
+    os.getpid()
+    made = collections.namedtuple("made", "a b")
+    return made.__module__
+
+
+def a_warning(x: Any) -> Any:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        os.getpid()
+        warnings.warn("here", stacklevel=1)
+        os.getpid()
+        _warns()
+        _warns()
+    return [(w.category.__name__, w.filename, w.lineno) for w in found]
+
+
+def _warns() -> None:
+    warnings.warn("there", DeprecationWarning, stacklevel=2)
+
+
+def the_callers_name(x: Any) -> Any:
+    os.getpid()
+    return sys._getframe(0).f_globals["__name__"], sys._getframe(0).f_code.co_name
+
+
+def lines_of_a_traceback(x: Any) -> Any:
+    def fails() -> None:
+        os.getpid()
+        sorted([1, "a"])  # type: ignore[list-item]
+
+    try:
+        fails()
+    except TypeError as error:
+        tb = error.__traceback__
+        assert tb is not None
+        seen = [(f.name, f.lineno, f.line) for f in traceback.extract_tb(tb)]
+        inner = tb.tb_next
+        assert inner is not None
+        return seen[1:], inner.tb_frame.f_lineno, inner.tb_next
+    return None
+
+
+PROGRAMS = [a_named_tuple, a_warning, the_callers_name, lines_of_a_traceback]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_it_finds_the_program(program: Any) -> None:
+    def around(x: Any) -> Any:
+        return x + 1, program(x)
+
+    wanted = around(torch.ones(2))[1]
+    fast = anyshape.compile(around)
+    for _ in range(2):
+        assert fast(torch.ones(2))[1] == wanted

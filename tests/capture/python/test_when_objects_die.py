@@ -1,0 +1,146 @@
+"""Objects die when CPython's do, where the program sees it: by weak references and `__del__`."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import anyshape
+
+
+class Plain:
+    pass
+
+
+def of_an_object(x: Any, log: list[Any]) -> Any:
+    held = Plain()
+    there = weakref.ref(held, lambda ref: log.append("gone"))
+    log.append(there() is held)
+    del held
+    log.append((there(), there.__callback__))
+    return x + 1
+
+
+def of_a_function(x: Any, log: list[Any]) -> Any:
+    def inner() -> None: ...
+
+    there = weakref.ref(inner)
+    log.append(there() is inner)
+    del inner
+    log.append(there() is None)
+    return x + 1
+
+
+def of_a_class_in_a_cycle(x: Any, log: list[Any]) -> Any:
+    class Made:
+        table: Any = OrderedDict()
+
+    Made.table[Made] = None
+    there = weakref.ref(Made)
+    del Made
+    gc.collect()
+    log.append(there() is None)
+    return x + 1
+
+
+def of_a_proxy(x: Any, log: list[Any]) -> Any:
+    held = Plain()
+    proxy = weakref.proxy(held)
+    proxy.name = 1
+    log.append(held.name)
+    del held
+    try:
+        log.append(proxy.name)
+    except ReferenceError:
+        log.append("gone")
+    return x + 1
+
+
+def of_keys(x: Any, log: list[Any]) -> Any:
+    keys = [Plain(), Plain(), Plain()]
+    table = weakref.WeakKeyDictionary((key, i) for i, key in enumerate(keys))
+    del keys[0]
+    log.append(sorted(table.values()))
+    keys.pop()
+    log.append(list(table.values()))
+    return x + 1
+
+
+def at_the_end_of_a_loop(x: Any, log: list[Any]) -> Any:
+    class Last(list):  # type: ignore[type-arg]
+        def __del__(self) -> None:
+            log.append("gone")
+
+    iterator = iter(Last([1]))
+    for value in iterator:
+        log.append(value)
+    log.append("after")
+    del iterator
+    log.append("end")
+    return x + 1
+
+
+def by_finalize(x: Any, log: list[Any]) -> Any:
+    held = Plain()
+    ending = weakref.finalize(held, log.append, "gone")
+    log.append(ending.alive)
+    del held
+    log.append(ending.alive)
+    return x + 1
+
+
+PROGRAMS = [
+    of_an_object,
+    of_a_function,
+    of_a_class_in_a_cycle,
+    of_a_proxy,
+    of_keys,
+    at_the_end_of_a_loop,
+    by_finalize,
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_program_sees_the_same_deaths(program: Callable[..., Any]) -> None:
+    fast = anyshape.compile(program)
+    x = torch.ones(3)
+    for _ in range(2):
+        wanted: list[Any] = []
+        found: list[Any] = []
+        program(x, wanted)
+        assert torch.equal(fast(x, found), x + 1)
+        assert found == wanted
+    assert fast.stats().internal_errors == 0
+
+
+def test_what_the_program_traces_is_traced() -> None:
+    def traced(x: Any) -> Any:
+        y = x + 1
+        return y * 2
+
+    def program(x: Any) -> Any:
+        lines: list[int] = []
+
+        def trace(frame: Any, event: str, arg: Any) -> Any:
+            if frame.f_code is traced.__code__ and event == "line":
+                lines.append(frame.f_lineno - frame.f_code.co_firstlineno)
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            y = traced(x)
+        finally:
+            sys.settrace(before)
+        return y, lines
+
+    result, lines = anyshape.compile(program)(torch.ones(2))
+    assert lines == [1, 2]
+    assert torch.equal(result, torch.full((2,), 4.0))

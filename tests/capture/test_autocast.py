@@ -1,0 +1,110 @@
+"""What autocast casts, on the CPU beside eager, and on GPUs by torch's own lists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import anyshape
+from anyshape.capture.recording.autocast import CLASSES, Casting
+from anyshape.ir.dtypes import DTYPES
+from anyshape.ir.graph import TensorType
+from anyshape.ops import OPS
+from anyshape.ops.build import Builder
+from anyshape.ops.context import TypeContext
+from anyshape.symbolic import Facts, Space
+
+HEADER = Path(torch.__file__).parent / "include/ATen/autocast_mode.h"
+MACROS = {
+    "LOWER_PRECISION_FP": "lower",
+    "FP32": "float32",
+    "FP32_SET_OPT_DTYPE": "float32",
+    "PROMOTE": "promote",
+}
+
+
+def torchs_lists() -> dict[str, str]:
+    """Function -> what torch's header says that autocast does to it on GPUs."""
+    found = {}
+    for macro, kind in MACROS.items():
+        (body,) = re.findall(
+            rf"#define AT_FORALL_{macro}\(_\)((?:.*\\\n)*.*\n)", HEADER.read_text()
+        )
+        found |= dict.fromkeys(re.findall(r"_\((\w+)", body), kind)
+    return found
+
+
+@pytest.mark.skipif(not HEADER.exists(), reason="torch was installed without its headers")
+def test_the_lists_of_gpus_are_torchs():
+    theirs, ours = torchs_lists(), CLASSES["cuda"]
+    assert len(theirs) > 80
+    assert {n: k for n, k in theirs.items() if ours.get(n, k) != k} == {}
+    assert {n for n in theirs if n in OPS and n not in ours} == set()
+
+
+def test_every_row_that_torch_casts_on_gpus_is_in_a_list():
+    cast = set()
+    for name in torch._C._dispatch_get_all_op_names():
+        if torch._C._dispatch_has_kernel_for_dispatch_key(name, "AutocastCUDA"):
+            cast.add(name.partition("::")[2].partition(".")[0])
+    assert len(cast) > 80
+    assert {name for name in cast if name in OPS and name not in CLASSES["cuda"]} == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "wanted"),
+    [
+        ("mm", ["float32", "float32"], ["bfloat16", "bfloat16"]),
+        ("addmv", ["float32", "float32", "float32"], ["bfloat16"] * 3),
+        ("mm", ["float64", "float32"], ["float64", "bfloat16"]),
+        ("sinh", ["bfloat16"], ["float32"]),
+        ("logsumexp", ["float16"], ["float32"]),
+        ("rms_norm", ["bfloat16"], ["float32"]),
+        ("scatter_add", ["bfloat16", "int64", "float32"], ["float32", "int64", "float32"]),
+        ("dot", ["bfloat16", "float16"], ["bfloat16", "bfloat16"]),
+        ("cat", ["bfloat16", "float32"], ["bfloat16", "float32"]),
+        ("add", ["bfloat16", "float32"], ["bfloat16", "float32"]),
+    ],
+)
+def test_arguments_on_a_gpu_are_cast(name, given, wanted):
+    space = Space()
+    builder = Builder(TypeContext(space, Facts(space), on_check=lambda condition, message: None))
+    size = space.symbol("s0")
+    kinds = [TensorType(DTYPES[dtype], "cuda:0", (size,), (1,)) for dtype in given]
+    values = [builder.input(kind, "argument", f"x_{n}") for n, kind in enumerate(kinds)]
+    casting = Casting(builder, ((False, torch.bfloat16), (True, torch.bfloat16)))
+    made, _ = casting.arguments(name, tuple(values), {})
+    assert [value.dtype.name for value in made] == wanted
+    off = Casting(builder, ((True, torch.bfloat16), (False, torch.bfloat16)))
+    assert off.arguments(name, tuple(values), {})[0] == tuple(values)
+
+
+WRITING = {
+    "mm": lambda c, a, b: torch.mm(a, b, out=torch.empty(5, 7)),
+    "matmul": lambda c, a, b: torch.matmul(a, b, out=torch.zeros(5, 7)) + 1,
+    "addmm": lambda c, a, b: torch.addmm(c, a, b, out=torch.empty(5, 7)),
+    "bmm": lambda c, a, b: torch.bmm(a[None], b[None], out=torch.empty(1, 5, 7)),
+    "cat": lambda c, a, b: torch.cat((a, a.bfloat16()), out=torch.empty(10, 6)),
+    "in place": lambda c, a, b: c.clone().addmm_(a, b),
+    "then as usual": lambda c, a, b: (torch.mm(a, b, out=torch.empty(5, 7)), a @ b),
+}
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_what_writes_its_result_into_a_tensor_is_not_cast(name):
+    program, fast = WRITING[name], anyshape.compile(WRITING[name])
+    given = torch.randn(5, 7), torch.randn(5, 6), torch.randn(6, 7)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        wanted, made = program(*given), fast(*given)
+    for ours, eager in zip(flat(made), flat(wanted), strict=True):
+        assert ours.dtype is eager.dtype
+        torch.testing.assert_close(ours, eager, rtol=1e-5, atol=1e-5)
+    assert fast.stats().internal_errors == 0
+
+
+def flat(made: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return made if isinstance(made, tuple) else (made,)

@@ -1,0 +1,70 @@
+"""Machine code of Triton kernels: made once for each schedule, in threads, and kept on disk. Without a GPU: for sm_90."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("triton")
+
+from anyshape.ir.code import DeviceFunction
+from anyshape.ir.dtypes import float32
+from anyshape.ir.loops import Axis, Kernel, Load, Op, PointerParam, SizeParam, Store
+from anyshape.runtime.cache import DiskCache
+from anyshape.symbolic import Space
+from anyshape.targets.triton import binaries
+from anyshape.targets.triton.binaries import Binary, Compiler
+from anyshape.targets.triton.schedules import KernelSchedule
+
+
+@pytest.fixture(autouse=True)
+def one_gpu(monkeypatch):
+    monkeypatch.setattr(binaries, "capability_of", lambda device: 90)
+
+
+def doubled() -> DeviceFunction:
+    space = Space()
+    i, size = space.symbol("i0"), space.symbol("n0")
+    kernel = Kernel(
+        (
+            PointerParam("p0", float32, "read"),
+            PointerParam("p1", float32, "write"),
+            SizeParam("n0"),
+        ),
+        (Axis("i0", size),),
+        (),
+        (Load("p0", i, float32), Op("add", (0, 0), float32)),
+        (Store("p1", i, 1, "cell"),),
+    )
+    return DeviceFunction("add_1f", "", kernel, 0)
+
+
+SCHEDULES = [KernelSchedule(1024), KernelSchedule(256, warps=2), KernelSchedule(1024, wide=False)]
+
+
+def test_kernels_are_made_once_each_and_come_from_disk_without_triton(tmp_path, monkeypatch):
+    cache, compiler, function = DiskCache.open(str(tmp_path)), Compiler(), doubled()
+    made = [compiler.start(function, schedule, cache).result() for schedule in SCHEDULES]
+    assert compiler.start(function, SCHEDULES[0], cache).result() is made[0]
+    assert [binary.threads for binary in made] == [128, 64, 128]
+    assert all(binary.code.startswith(b"\x7fELF") for binary in made)
+    assert len({binary.code for binary in made}) == 3
+
+    def missing(*arguments):
+        raise AssertionError("Triton was asked")
+
+    monkeypatch.setattr(binaries, "compile_kernel", missing)
+    assert [Compiler().start(function, each, cache).result() for each in SCHEDULES] == made
+
+
+def test_a_failed_compile_is_raised_where_the_kernel_is_needed(monkeypatch):
+    def failing(*arguments):
+        raise RuntimeError("out of registers")
+
+    monkeypatch.setattr(binaries, "compile_kernel", failing)
+    with pytest.raises(RuntimeError, match="out of registers"):
+        Compiler().start(doubled(), SCHEDULES[0], DiskCache(None)).result()
+
+
+def test_machine_code_is_read_as_it_was_written():
+    binary = Binary(b"\x7fELF", "add_1f", 128, 512)
+    assert Binary.of_blobs(binary.blobs()) == binary

@@ -1,0 +1,93 @@
+"""Schedules of Triton kernels: every one that may be chosen covers the cells and the row, without a GPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from anyshape.ir.dtypes import float32, int64
+from anyshape.ir.loops import Axis, Kernel, Load, Op, PointerParam, Reduce, SizeParam, Store
+from anyshape.symbolic import Space
+from anyshape.targets.triton.schedules import Chooser, row_in_registers
+
+SPACE = Space()
+I, R, ROWS, COLUMNS = (SPACE.symbol(name) for name in ("i0", "r0", "n0", "n1"))
+V = SPACE.symbol("v0")
+POINTERS = (PointerParam("p0", float32, "read"), PointerParam("p1", float32, "write"))
+SIZES = (SizeParam("n0"), SizeParam("n1"))
+
+
+def rows(index) -> Kernel:
+    elements = (Load("p0", index, float32), Reduce("sum", 0, float32))
+    stores = (Store("p1", I, 1, "row"),)
+    return Kernel(
+        (*POINTERS, *SIZES), (Axis("i0", ROWS),), (Axis("r0", COLUMNS),), elements, stores
+    )
+
+
+def gathered() -> Kernel:
+    pointers = (
+        PointerParam("p0", int64, "read"),
+        *(POINTERS[1],),
+        PointerParam("p2", float32, "read"),
+    )
+    elements = (
+        Load("p0", I, int64),
+        Load("p2", I * COLUMNS + V, float32),
+        Op("neg", (1,), float32),
+    )
+    return Kernel(
+        (*pointers, *SIZES), (Axis("i0", ROWS),), (), elements, (Store("p1", I, 2, "cell"),)
+    )
+
+
+LENGTHS = [*range(1, 40), 511, 512, 513, 640, 768, 769, 2560, 5120, 5121, 6144, 7168, 12000, 16384]
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_pieces_hold_a_row_and_all_but_the_last_are_full(length):
+    made = row_in_registers(length)
+    assert made.row * (made.pieces - 1) < length <= made.row * made.pieces
+    assert made.even == (length == made.row * made.pieces)
+    assert length > 1024 or made.pieces == 1
+    assert made.row * made.pieces <= max(16, 2 * length)
+
+
+@pytest.mark.parametrize("index", [I * COLUMNS + R, R * ROWS + I], ids=["rows", "columns"])
+@pytest.mark.parametrize(
+    "sizes",
+    [(1, 1), (3, 131072), (70, 5120), (1, 10**7), (4096, 64), (10**6, 7), (10**6, 8), (5, 33)],
+)
+def test_every_candidate_covers_cells_and_row(index, sizes):
+    cells, row = sizes
+    chooser = Chooser.of(rows(index))
+    arguments = (0, 0, *sizes)
+    choices = chooser.candidates(arguments)
+    assert choices[0] == chooser.schedule(arguments)
+    for choice in choices:
+        schedule = choice.schedule
+        assert choice.tiles * schedule.block >= cells > (choice.tiles - 1) * schedule.block
+        if choice.shares > 1:
+            assert not schedule.pieces and choice.each % schedule.row == 0
+            assert choice.shares * choice.each >= row > (choice.shares - 1) * choice.each
+        elif schedule.pieces:
+            assert schedule.row * (schedule.pieces - 1) < row <= schedule.row * schedule.pieces
+            assert schedule.even == (row == schedule.row * schedule.pieces)
+
+
+def test_indices_are_64_bits_where_the_largest_place_or_a_masked_one_after_it_needs_them():
+    chooser = Chooser.of(rows(I * COLUMNS + R))
+    assert not chooser.schedule((0, 0, 16384, 65536)).schedule.wide
+    assert chooser.schedule((0, 0, 16384, 151936)).schedule.wide
+    assert chooser.schedule((0, 0, 1, (1 << 31) - 100)).schedule.wide
+
+
+def test_what_is_added_to_a_loaded_integer_counts():
+    chooser = Chooser.of(gathered())
+    assert not chooser.schedule((0, 0, 0, 128, 151936)).schedule.wide
+    assert chooser.schedule((0, 0, 0, 16384, 151936)).schedule.wide
+
+
+def test_few_long_rows_are_cut_and_many_are_not():
+    chooser = Chooser.of(rows(I * COLUMNS + R))
+    assert chooser.schedule((0, 0, 3, 131072)).shares > 8
+    assert chooser.schedule((0, 0, 16384, 4096)).shares == 1

@@ -1,0 +1,146 @@
+"""What callers hand in is let go of when they drop it: modules, optimizers, containers, tensors."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import anyshape
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.scale = nn.Parameter(torch.randn(4, 4)), 2.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x @ self.weight) * self.scale
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = Scaled(), Scaled()
+        self.log: list[Tensor] = []
+        self.bound = self.forward  # a cycle through its own dictionary
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.first(x) + self.second(x)
+
+
+class Holder:
+    def __init__(self) -> None:
+        self.model, self.table = Model(), {"weight": torch.randn(4, 4)}
+
+
+def trained() -> torch.optim.Optimizer:
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    model(torch.randn(3, 4)).sum().backward()
+    optimizer.step()
+    return optimizer
+
+
+def stepped(optimizer: Any, x: Tensor) -> Tensor:
+    optimizer.step()
+    return x * 2
+
+
+def broken(model: Any, x: Tensor) -> Tensor:
+    y = model(x)
+    y = y * 2 if y.sum() > 0 else y * 3
+    return model.first(y)
+
+
+def kept(model: Any, x: Tensor) -> tuple[Any, Tensor]:
+    model.log.append(x * 2)
+    return model, model(x)
+
+
+def parts(handed: Any) -> list[Any]:
+    """All modules and tensors that are reached from what was handed in."""
+    model = handed.model if isinstance(handed, Holder) else handed
+    model = model[0] if isinstance(model, list) else getattr(model, "__self__", model)
+    if isinstance(model, torch.optim.Optimizer):
+        states = [t for state in model.state.values() for t in state.values()]
+        return [model, *states, *model.param_groups[0]["params"]]
+    return [*model.modules(), *model.parameters()]
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], Any]]] = {
+    "a module": (lambda model, x: model(x), Model),
+    "a method": (lambda method, x: method(x), lambda: Model().forward),
+    "a list": (lambda models, x: models[0](x), lambda: [Model()]),
+    "an object": (lambda holder, x: holder.model(x) @ holder.table["weight"], Holder),
+    "an optimizer": (stepped, trained),
+    "across a break": (broken, Model),
+    "written to and returned": (kept, Model),
+}
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_was_handed_in_dies_when_the_caller_drops_it(name: str, gradients: bool) -> None:
+    program, make = PROGRAMS[name]
+    fast = anyshape.compile(program)
+    handed = make()
+    held = [weakref.ref(part) for part in parts(handed)]
+    with torch.set_grad_enabled(gradients):
+        for rows in (3, 5, 1):
+            fast(handed, torch.randn(rows, 4))
+    assert fast.stats().specializations
+    del handed
+    gc.collect()
+    assert [ref() for ref in held if ref() is not None] == []
+
+
+def test_what_was_compiled_for_a_module_that_is_gone_is_still_told() -> None:
+    fast, model = anyshape.compile(lambda model, x: model(x)), Model()
+    with torch.no_grad():
+        fast(model, torch.randn(3, 4))
+        before = fast.stats()
+        del model
+        gc.collect()
+        assert (fast.stats(), len(fast.graphs())) == (before, 1) and "extern" not in fast.guards()
+        assert "an object that is gone" in fast.guards() and fast.code()
+        other, x = Model(), torch.randn(2, 4)
+        torch.testing.assert_close(fast(other, x), other(x))
+    assert fast.stats().recompiles == 1
+
+
+def test_a_module_made_anew_in_each_call_is_an_argument_in_the_end() -> None:
+    fast, x = anyshape.compile(lambda model, x: model(x)), torch.randn(2, 4)
+    with torch.no_grad():
+        for _ in range(8):
+            model = Model()
+            torch.testing.assert_close(fast(model, x), model(x))
+    assert fast.stats().specializations == 4
+
+
+def test_a_module_handed_in_is_seen_as_it_is_in_each_call() -> None:
+    fast, model, x = anyshape.compile(lambda model, x: model(x)), Model(), torch.randn(2, 4)
+
+    def replaced(name: str, value: Any) -> Callable[[], object]:
+        return lambda: setattr(model, name, value)
+
+    changes: list[Callable[[], object]] = [
+        lambda: setattr(model.first, "scale", 5.0),
+        replaced("second", Scaled()),
+        lambda: setattr(model.first.weight, "data", torch.randn(4, 4)),
+        replaced("__dict__", dict(model.__dict__)),
+        replaced("_modules", {**model._modules, "first": Scaled()}),
+        replaced("forward", lambda x: x * 7),
+        lambda: delattr(model, "forward"),
+        replaced("__class__", type("Other", (Model,), {"forward": lambda self, x: x * 9})),
+    ]
+    with torch.no_grad():
+        torch.testing.assert_close(fast(model, x), model(x))
+        for change in changes:
+            change()
+            torch.testing.assert_close(fast(model, x), model(x))

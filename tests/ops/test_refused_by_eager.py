@@ -1,0 +1,97 @@
+"""What eager refuses for the dtype, the rank or the size of an argument, the compiled program
+refuses too, whether somebody reads the result or not.
+
+The cases are torch's own samples, one argument of which is made unfit: of each operator one that
+eager refuses.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import anyshape
+from tests.ops.test_op_db import CASES, IDS, samples
+
+UNFIT: dict[str, Callable[[Tensor], Tensor]] = {
+    "int64": lambda t: t.to(torch.int64),
+    "bool": lambda t: t.bool(),
+    "complex64": lambda t: t.to(torch.complex64),
+    "float64": lambda t: t.double(),
+    "one dimension more": lambda t: t.unsqueeze(0),
+    "one dimension fewer": lambda t: t.select(0, 0),
+    "one dimension": lambda t: t.flatten(),
+    "none": lambda t: t.flatten()[0],
+}
+MOST_SAMPLES = 2
+BY_VALUES = {
+    "cholesky", "histogram", "index_add", "index_copy", "index_select", "linalg.cholesky",
+    "linalg.inv", "linalg.ldl_solve", "linalg.lu_factor", "squeeze_copy",
+}  # fmt: skip
+"""Whether eager takes the arguments is decided by numbers in them: these may break in vain."""
+
+
+def _unfit(entry: Any) -> Iterator[tuple[Any, ...]]:
+    """Arguments, by position and by name, that eager refuses."""
+    for args, kwargs in samples(entry, torch.float32, MOST_SAMPLES):
+        tensors = [i for i, arg in enumerate(args) if isinstance(arg, Tensor)]
+        for place, made in itertools.product(tensors, UNFIT.values()):
+            try:
+                changed = (*args[:place], made(args[place].detach()), *args[place + 1 :])
+            except (IndexError, RuntimeError):  # there is no such dimension
+                continue
+            try:
+                entry.op(*_copies(changed), **kwargs)
+            except Exception as error:
+                yield changed, kwargs, type(error)
+
+
+def _copies(args: tuple[Any, ...]) -> list[Any]:
+    return [arg.clone() if isinstance(arg, Tensor) else arg for arg in args]
+
+
+@pytest.mark.parametrize("entry", CASES, ids=IDS)
+def test_what_eager_refuses_is_refused(entry: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        refused = list(_unfit(entry))
+        if not refused:
+            pytest.skip("eager takes all of these")
+        for number, read in enumerate((False, True)):
+            args, kwargs, error = refused[(len(entry.name) + number) % len(refused)]
+
+            def program(*given: Any) -> Any:
+                made = entry.op(*given, **kwargs)
+                return made if read else 1
+
+            fast = anyshape.compile(program)
+            with pytest.raises(error):
+                fast(*_copies(args))
+            assert not fast.stats().internal_errors
+
+
+@pytest.mark.parametrize(
+    "entry", [c for c in CASES if c.name not in BY_VALUES], ids=lambda e: e.name
+)
+def test_what_eager_takes_is_no_graph_break_unread(entry: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for args, kwargs in samples(entry, torch.float32, 1):
+            read, unread = (_program(entry, kwargs, reads) for reads in (True, False))
+            for program in (read, unread):
+                program(*_copies(args))
+            assert unread.stats().graph_breaks <= read.stats().graph_breaks
+
+
+def _program(entry: Any, kwargs: dict[str, Any], reads: bool) -> Any:
+    def program(*given: Any) -> Any:
+        made = entry.op(*given, **kwargs)
+        return made if reads else 1
+
+    return anyshape.compile(program)

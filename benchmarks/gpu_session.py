@@ -76,7 +76,8 @@ def jobs(folder: Path) -> Iterator[Job]:
         yield Job("b", f"attention {check}", module("benchmarks.attention_check", check), 420)
     for suite in SUITES:
         tests = f"tests/gpu/{suite}.py"
-        yield Job("c", suite, module("pytest", "-q", "-m", "gpu", "-x", "--no-header", tests), 420)
+        command = module("pytest", "-q", "-m", "gpu", "--no-header", tests)
+        yield Job("c", suite, command, 420, alone=suite == "test_memory")
     moe = module("pytest", "-q", "-m", "gpu", "--no-header", "tests/moe")
     yield Job("c", "tests of moe", moe, 420)
     for tables in TABLES:

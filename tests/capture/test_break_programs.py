@@ -151,7 +151,7 @@ BREAKS: dict[str, int] = {
     "objects.equal_tuples_of_other_types": 16,
     "state.what_lies_in_a_dict_of_attributes": 3,
     "state.one_bound_method_is_one_object": 3,
-    "state.a_set_of_a_subclass_is_written_once": 2,
+    "state.a_set_of_a_subclass_is_written_once": 4,  # one more for each write that puts texts in an order of their hashes
     "state.an_object_that_does_not_say_its_class": 3,
     "state.what_c_code_refuses": 6,
     "state.a_class_is_written_by_what_is_called_natively": 5,

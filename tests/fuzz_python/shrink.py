@@ -7,9 +7,12 @@ from __future__ import annotations
 import ast
 import copy
 import re
+import time
 from collections.abc import Callable, Iterator
 
 MOST_TRIES = 1000
+SECONDS = 90
+"""After so long the smallest found so far is told."""
 KEPT = {"world", "program", "A0", "A1", "B"}
 Differs = Callable[[str], str]
 Edit = Callable[[], object]
@@ -27,10 +30,13 @@ def shrunk(text: str, differs: Differs) -> tuple[str, str]:
     """The smallest program found, and how it differs."""
     found = differs(text)
     wanted, tries, at = cause(found), 0, 0
+    until = time.monotonic() + SECONDS
     while found and tries < MOST_TRIES:
         candidates = list(_smaller(text, at))
         for number, candidate in candidates:
             tries += 1
+            if time.monotonic() > until:
+                return text, found
             said = differs(candidate)
             if said and cause(said) == wanted:
                 text, found, at = candidate, said, number

@@ -1,7 +1,8 @@
 """Random programs of Python do what CPython does: compiled, and with breaks at many instructions.
 
 `make test` runs the same programs each time; `make fuzz-python` others, as many as wanted. A failure
-prints the program, made small; once mended, it becomes a function in `test_found.py`.
+prints the program, made small; once mended, it becomes a function in
+`tests/capture/python/test_found_by_fuzzing.py`.
 """
 
 from __future__ import annotations

@@ -57,9 +57,7 @@ def test_graphs_are_let_go_where_memory_runs_out() -> None:
     first = anyshape.compile(lambda x: x.exp().cumsum(0).softmax(-1), mode="reduce-overhead")
     second = anyshape.compile(lambda x: x.sin().cumsum(0).softmax(-1), mode="reduce-overhead")
     free, _ = torch.cuda.mem_get_info()
-    rows = (
-        free // 5 // (4096 * 4)
-    )  # a graph keeps what it reads, what it writes, and what is between
+    rows = free // 5 // (4096 * 4)  # a graph keeps what it reads, writes, and what is between
     for fast, function in ((first, torch.exp), (second, torch.sin)):
         x = torch.randn(rows, 4096, device="cuda")
         for _ in range(3):

@@ -49,6 +49,10 @@ class Failure:
         return f"{self.guard}; now {self.found}{where}"
 
 
+UNREADABLE = LookupError, AttributeError, TypeError, ValueError, ReferenceError
+"""What is raised where nothing lies at a source any more; `ValueError`: an empty cell."""
+
+
 def explain_failure(
     guards: GuardSet, modes: tuple[Any, ...], slots: Sequence[Any]
 ) -> Failure | None:
@@ -105,7 +109,7 @@ def replaced(
         if guard.kind in IDENTIFYING and (expected is None or isinstance(expected, kind)):
             try:
                 found = read_path(guard.source, values)
-            except (KeyError, AttributeError, IndexError, TypeError):
+            except UNREADABLE:
                 continue
             if found is not expected and isinstance(found, kind):
                 yield expected, guard.source.text
@@ -154,7 +158,7 @@ def explain_guard(guard: Guard, values: list[Any]) -> Failure | None:
             if relation is None
             else relation(found, guard.expected, values)
         )
-    except (KeyError, AttributeError, IndexError, TypeError) as error:
+    except UNREADABLE as error:
         return Failure(str(guard), f"{type(error).__name__}: {error}", guard.location)
     if holds:
         return None

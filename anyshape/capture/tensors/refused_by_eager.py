@@ -120,6 +120,10 @@ def _form(arg: Any) -> object:
         return arg.type
     if isinstance(arg, (tuple, list)):
         return tuple([_form(item) for item in arg])
+    if isinstance(arg, slice):
+        return slice, _form((arg.start, arg.stop, arg.step))
+    if isinstance(arg, Expr):  # its text may be far longer than what it is made of
+        return arg
     return type(arg), repr(arg)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._library.simple_registry import SimpleLibraryRegistry
 
 import anyshape
 
@@ -80,3 +81,10 @@ def test_a_refusal_is_eagers() -> None:
 
     with pytest.raises(IndexError):
         fast(torch.randn(3))
+
+
+def test_the_registry_of_descriptions_is_asked_as_every_supported_torch_has_it(monkeypatch):
+    monkeypatch.delattr(SimpleLibraryRegistry, "get", raising=False)  # torch 2.11 has none
+    fast = anyshape.compile(lambda x: ops().few(x + 1.0, 2) * 2.0, fullgraph=True)
+    x = torch.randn(5)
+    torch.testing.assert_close(fast(x), ops().few(x + 1.0, 2) * 2.0)

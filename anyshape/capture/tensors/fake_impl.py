@@ -37,8 +37,8 @@ def made_by_description(
     operator = getattr(fn, "default", fn)
     if not isinstance(operator, torch._ops.OpOverload):
         return None
-    entry = simple_registry.singleton.get(operator._schema.name)
-    description = None if entry is None else entry.fake_impl.kernel
+    entry = simple_registry.singleton.find(operator._schema.name)  # torch 2.11 has no `get`
+    description = entry.fake_impl.kernel
     if description is None:
         return None
     parameters = operator._schema.arguments

@@ -283,10 +283,16 @@ def _padded_positions(b: Any, x: Any, dim: int, low: Any, high: Any, mode: str) 
     return b.clamp(positions, 0, size - 1)  # replicate
 
 
+def _aten_pad(x: Any, pad: Arg, mode: str = "constant", value: Any = None) -> str:
+    kind = {"reflect": "reflection", "replicate": "replication"}.get(mode, mode)
+    return f"{kind}_pad{len(sequence(pad)) // 2}d"
+
+
 op(
     "torch_pad",
     "input, pad, mode='constant', value=None",
     torch="torch.nn.functional.pad",
+    aten=_aten_pad,
     image_order="input",
     vjp="expansion",
     expand=_torch_pad_expand,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 import anyshape
@@ -108,3 +109,46 @@ def test_what_writes_its_result_into_a_tensor_is_not_cast(name):
 
 def flat(made: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return made if isinstance(made, tuple) else (made,)
+
+
+def test_every_operator_that_torch_casts_on_the_cpu_is_in_a_list():
+    cast = set()
+    for name in torch._C._dispatch_get_all_op_names():
+        if torch._C._dispatch_has_kernel_for_dispatch_key(name, "AutocastCPU"):
+            cast.add(name.partition("::")[2].partition(".")[0])
+    assert len(cast) > 80
+    assert cast - set(CLASSES["cpu"]) == set()
+
+
+CAST_ON_THE_CPU = {
+    "reflect, 1": lambda x: F.pad(x[:, 0], (1, 2), mode="reflect"),
+    "reflect, 3: not cast": lambda x: F.pad(x[None], (1, 2, 1, 1, 1, 1), mode="reflect"),
+    "replicate, 2": lambda x: F.pad(x, (1, 2, 1, 1), mode="replicate"),
+    "circular: not cast": lambda x: F.pad(x, (1, 2, 1, 1), mode="circular"),
+    "constant: not cast": lambda x: F.pad(x, (1, 2, 1, 1)),
+    "adaptive_max_pool3d": lambda x: F.adaptive_max_pool3d(x, 2),
+    "max_unpool2d": lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2),
+    "vecdot": lambda x: torch.linalg.vecdot(x, x),
+    "qr": lambda x: torch.linalg.qr(x)[1],
+    "lu_solve: not cast": lambda x: torch.linalg.lu_solve(
+        *torch.linalg.lu_factor(torch.eye(5).expand(2, 3, 5, 5)), x.mT
+    ),
+    "loss of images": lambda x: F.cross_entropy(x, x.argmax(1)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", CAST_ON_THE_CPU)
+def test_the_dtype_on_the_cpu_is_eagers(name, dtype):
+    program, fast = CAST_ON_THE_CPU[name], anyshape.compile(CAST_ON_THE_CPU[name])
+    x = torch.randn(2, 3, 4, 5).to(dtype)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        try:
+            wanted = program(x)
+        except RuntimeError as error:
+            with pytest.raises(RuntimeError, match=re.escape(str(error)[:40])):
+                fast(x)
+            return
+        made = fast(x)
+    assert made.dtype is wanted.dtype
+    torch.testing.assert_close(made, wanted, rtol=2e-2, atol=2e-2)

@@ -24,11 +24,13 @@ from anyshape.ir.dtypes import DType, float32, float64
 from anyshape.ir.graph import TensorType, Value, map_values, values_in
 from anyshape.ops import OPS
 from anyshape.ops.build import Builder
+from anyshape.ops.table import OpDef
 
 _CPU_LOWER = """
 conv1d conv2d conv3d convolution conv_transpose1d conv_transpose2d conv_transpose3d bmm mm
 baddbmm addmm addbmm linear matmul conv_tbc prelu scaled_dot_product_attention
-chain_matmul linalg_vecdot
+chain_matmul linalg_vecdot _addmm_activation _convolution mkldnn_rnn_layer
+_native_multi_head_attention
 """
 _CPU_FLOAT32 = """
 avg_pool3d binary_cross_entropy grid_sampler grid_sample polar prod quantile nanquantile stft
@@ -36,7 +38,16 @@ cdist trace view_as_complex cholesky cholesky_inverse cholesky_solve inverse lu_
 ormqr pinverse max_pool3d adaptive_avg_pool3d mse_loss cosine_embedding_loss nll_loss
 hinge_embedding_loss poisson_nll_loss smooth_l1_loss cross_entropy l1_loss huber_loss
 margin_ranking_loss soft_margin_loss triplet_margin_loss multi_margin_loss ctc_loss kl_div
-multilabel_margin_loss binary_cross_entropy_with_logits
+multilabel_margin_loss multilabel_margin_loss_forward binary_cross_entropy_with_logits
+cross_entropy_loss nll_loss2d grid_sampler_2d _grid_sampler_2d_cpu_fallback grid_sampler_3d
+_lu_with_info reflection_pad1d reflection_pad2d replication_pad1d
+replication_pad2d replication_pad3d adaptive_max_pool3d fractional_max_pool2d
+fractional_max_pool3d max_unpool2d max_unpool3d fake_quantize_per_tensor_affine
+fft_fft fft_ifft fft_fft2 fft_ifft2 fft_fftn fft_ifftn fft_rfft fft_irfft fft_rfft2 fft_irfft2
+fft_rfftn fft_irfftn fft_hfft fft_ihfft geqrf linalg_cholesky linalg_cholesky_ex linalg_cond
+linalg_eig linalg_eigh linalg_eigvals linalg_eigvalsh linalg_householder_product linalg_inv
+linalg_inv_ex linalg_lstsq linalg_matrix_rank linalg_qr linalg_solve linalg_svd linalg_svdvals
+linalg_tensorinv linalg_tensorsolve qr svd triangular_solve
 """
 _CPU_PROMOTE = "stack cat concat concatenate index_copy"
 
@@ -131,7 +142,7 @@ class Casting:
         if not found:
             return args, kwargs
         device = _device(found[0])
-        target = self._target(name, device, found)
+        target = self._target(name, device, found, args, kwargs)
         if target is None:
             return args, kwargs
 
@@ -146,10 +157,16 @@ class Casting:
         named = {key: map_values(value, cast) for key, value in kwargs.items()}
         return tuple(map_values(arg, cast) for arg in args), named
 
-    def _target(self, name: str, device: str, found: list[Value]) -> DType | None:
+    def _target(
+        self,
+        name: str,
+        device: str,
+        found: list[Value],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> DType | None:
         """The dtype that floats are cast to; None where autocast leaves them alone."""
-        row = OPS[name]
-        known = row.torch.rpartition(".")[2] if row.guessed else name
+        known = _aten_name(OPS[name], args, kwargs)
         kind = CLASSES.get(device, {}).get(known)
         on, lower = dict(zip(AUTOCAST_DEVICES, self.modes)).get(device, (False, None))
         if kind is None or lower is None or not on:
@@ -160,6 +177,19 @@ class Casting:
             return DTYPE_OF_TORCH[lower] if kind == "lower" else float32
         eligible = [v.dtype for v in found if v.dtype.is_floating and v.dtype is not float64]
         return float32 if float32 in eligible else eligible[0] if eligible else None
+
+
+def _aten_name(row: OpDef, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """The name under which autocast knows an operator: ``torch.linalg.qr`` is ``linalg_qr``."""
+    if row.aten is not None:
+        return row.aten(*args, **kwargs)
+    return _name_of_function(row.torch) if row.guessed else row.name
+
+
+@functools.cache
+def _name_of_function(dotted: str) -> str:
+    *_, space, name = ("", *dotted.removesuffix(".default").split("."))
+    return f"{space}_{name}" if hasattr(torch.ops.aten, f"{space}_{name}") else name
 
 
 def _device(value: Value) -> str:

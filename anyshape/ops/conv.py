@@ -219,6 +219,16 @@ def _with_indices(n: int) -> Callable[..., Any]:
     return expand
 
 
+def _aten_pool(n: int) -> Callable[..., str]:
+    """Autocast knows the pool that gives no places."""
+
+    def name(x: Any, *options: Any, return_indices: Any = False, **_: Any) -> str:
+        with_indices = return_indices or options[5:6] == (True,)
+        return f"max_pool{n}d_with_indices" if with_indices else f"max_pool{n}d"
+
+    return name
+
+
 for _n in (1, 2, 3):
     op(
         f"max_pool{_n}d",
@@ -231,6 +241,7 @@ for _n in (1, 2, 3):
         lower=Extern(f"anyshape.eager.max_pool{_n}d"),
         expand=_with_indices(_n),
         vjp="expansion",
+        aten=_aten_pool(_n),
     )
     op(
         f"torch_max_pool{_n}d",
@@ -239,6 +250,7 @@ for _n in (1, 2, 3):
         image_order="input",
         type=lambda cx, x, k, s, p, g, c, n=_n: _pool_type(n, True)(cx, x, k, s, p, g, c, False),
         lower=Extern(f"torch.max_pool{_n}d"),
+        aten=_aten_pool(_n),
     )
     op(
         f"max_pool{_n}d_with_indices",

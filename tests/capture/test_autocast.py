@@ -67,6 +67,7 @@ def test_every_row_that_torch_casts_on_gpus_is_in_a_list():
         ("rms_norm", ["bfloat16"], ["float32"]),
         ("scatter_add", ["bfloat16", "int64", "float32"], ["float32", "int64", "float32"]),
         ("dot", ["bfloat16", "float16"], ["bfloat16", "bfloat16"]),
+        ("rpow", ["bfloat16", "bfloat16"], ["float32", "float32"]),
         ("cat", ["bfloat16", "float32"], ["bfloat16", "float32"]),
         ("add", ["bfloat16", "float32"], ["bfloat16", "float32"]),
     ],
@@ -128,6 +129,10 @@ CAST_ON_THE_CPU = {
     "constant: not cast": lambda x: F.pad(x, (1, 2, 1, 1)),
     "adaptive_max_pool3d": lambda x: F.adaptive_max_pool3d(x, 2),
     "max_unpool2d": lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2),
+    "max_pool3d": lambda x: F.max_pool3d(x, 2),
+    "max_pool3d with places: not cast": lambda x: F.max_pool3d(x, 2, return_indices=True)[0],
+    "frexp: has a namesake of numbers": lambda x: torch.frexp(x)[0],
+    "rmatmul": lambda x: x[0, 0, 0].__rmatmul__(x),
     "vecdot": lambda x: torch.linalg.vecdot(x, x),
     "qr": lambda x: torch.linalg.qr(x)[1],
     "lu_solve: not cast": lambda x: torch.linalg.lu_solve(
@@ -151,4 +156,5 @@ def test_the_dtype_on_the_cpu_is_eagers(name, dtype):
             return
         made = fast(x)
     assert made.dtype is wanted.dtype
+    assert not fast.stats().internal_errors
     torch.testing.assert_close(made, wanted, rtol=2e-2, atol=2e-2)

@@ -149,11 +149,11 @@ def _is_composed(name: str) -> bool:
     *rest, last = name.removesuffix(".default").split(".")
     packets = (getattr(torch.ops.aten, n, None) for n in ("_".join((*rest[-1:], last)), last))
     found = next(filter(None, packets), None)
-    return found is not None and any(
-        torch._C._dispatch_has_kernel_for_dispatch_key(
-            getattr(found, overload)._name, "CompositeImplicitAutograd"
-        )
-        for overload in found.overloads()
+    names = [getattr(found, overload)._name for overload in found.overloads()] if found else []
+    return any(
+        torch._C._dispatch_has_kernel_for_dispatch_key(n, "CompositeImplicitAutograd")
+        for n in names
+        if torch._C._dispatch_has_kernel(n)  # some are of numbers, and no dispatcher knows them
     )
 
 

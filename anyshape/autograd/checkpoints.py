@@ -5,8 +5,9 @@
     again: %a; given: %y; read: %x. %m, which is drawn, may be saved
 
 In: nodes that say which call they belong to (`Modes.checkpoint`). Random numbers are drawn once:
-what is made of draws alone is saved. What has effects, or gives numbers, runs once too. Where
-forward and backward are one graph, the backward nodes read copies of the nodes (`computed_again`).
+what is made of draws alone is saved, and so is what the last bit decides (`decisions.py`). What has
+effects, or gives numbers, runs once too. Where forward and backward are one graph, the backward
+nodes read copies of the nodes (`computed_again`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from anyshape.autograd.decisions import in_front_of_decisions
 from anyshape.ir.graph import Arg, Modes, Node, ScalarType, TensorType, Value, map_values, values_in
+from anyshape.ops.gradients.decisions import decides
 from anyshape.ops.table import OpDef
 
 
@@ -42,7 +45,8 @@ class Checkpoints:
             given.update(crossing)
             if is_checkpointed(node):
                 read.update(crossing)
-                if runs_once(node, ops) or (tensors and drawn.issuperset(tensors)):
+                once = runs_once(node, ops) or decides(node)
+                if once or (tensors and drawn.issuperset(tensors)):
                     drawn.update(node.outputs)
         inside = {value for node in nodes if is_checkpointed(node) for value in node.outputs}
         return cls(frozenset(inside - given - drawn), frozenset(inside & given), frozenset(read))
@@ -85,7 +89,11 @@ def computed_again(
         return list(nodes)
     copier = Copier(again, forward, -start, fresh_name)
     made = list(forward)
+    compared = in_front_of_decisions(backward)
     for node in backward:
+        if node in compared:
+            made.append(node)
+            continue
         made += copier.missing(node.inputs())
         made.append(copier.reading_copies(_numbered(node, -start)))
     return made

@@ -36,6 +36,7 @@ from anyshape.ir.graph import (
     values_in,
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput, names_of
+from anyshape.ops.gradients.decisions import decides
 from anyshape.ops.table import OpDef, Pointwise, Structural, View, tests_arguments
 from anyshape.symbolic import AllOf, AnyOf, Expr, Facts, Relation, Symbol
 
@@ -215,6 +216,8 @@ class _Partition:
 
     def _again(self, node: Node) -> bool:
         """Whether the backward half may run the node: it is cheap, or runs nowhere else."""
+        if decides(node):
+            return False
         if node in self.required and not is_checkpointed(node):
             return isinstance(self.ops[node.op].lower, (Pointwise, View, Structural))
         return not runs_once(node, self.ops)

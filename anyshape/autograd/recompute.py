@@ -16,12 +16,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from anyshape.autograd.checkpoints import Copier, runs_once
+from anyshape.autograd.decisions import in_front_of_decisions
 from anyshape.autograd.memory import roots
 from anyshape.autograd.minimum_cut import minimum_cut
 from anyshape.autograd.sizes import size_bytes
 from anyshape.ir.graph import Graph, Node, TensorType, Value, values_in
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
+from anyshape.ops.gradients.decisions import decides
 from anyshape.ops.table import OpDef, Pointwise, Structural, View
 
 
@@ -61,6 +63,7 @@ def _again(
     owner = roots(graph, ops)
     alive = {owner.get(v, v) for v in values_in(graph.outputs)}
     alive.update(entry.value for entry in graph.inputs)
+    compared = {v for node in in_front_of_decisions(backward) for v in node.inputs()}
     capacities: dict[Value, int] = {}
     edges: list[tuple[Value, Value]] = []
     fed: list[Value] = []
@@ -72,7 +75,7 @@ def _again(
         free = owner.get(value, value) in alive
         capacities[value] = 0 if free else 1 + size_bytes(value.tensor, graph)
         maker = makers.get(value)
-        if maker is None or not _is_cheap(maker, ops):
+        if maker is None or value in compared or not _is_cheap(maker, ops):
             fed.append(value)
             continue
         sources = [v for v in maker.inputs() if isinstance(v.type, TensorType)]
@@ -85,7 +88,7 @@ def _again(
 def _is_cheap(node: Node, ops: Mapping[str, OpDef]) -> bool:
     row = ops.get(node.op)
     cheap = row is not None and isinstance(row.lower, (Pointwise, View, Structural))
-    return cheap and not runs_once(node, ops)
+    return cheap and not runs_once(node, ops) and not decides(node)
 
 
 def _not_kept(

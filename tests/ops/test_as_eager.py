@@ -387,12 +387,20 @@ def test_autocast_leaves_products_of_one_element_alone(name: str, dtype: torch.d
         torch.testing.assert_close(fast(x, y), program(x, y), rtol=2e-2, atol=2e-2)
 
 
-def test_pictures_in_both_orders_are_not_copied() -> None:
-    fast = anyshape.compile(lambda x: x.contiguous(memory_format=torch.channels_last))
+@pytest.mark.parametrize("depth", [(), (1,), (3,)])
+def test_pictures_in_both_orders_are_not_copied(depth: tuple[int, ...]) -> None:
+    wanted = torch.channels_last_3d if depth else torch.channels_last
+
+    def program(x: Tensor) -> tuple[Tensor, Tensor]:
+        made = x * 2
+        made.contiguous(memory_format=wanted).add_(1)
+        return made, x.contiguous(memory_format=wanted)
+
+    fast = anyshape.compile(program)
     for shape in ((2, 3, 4, 5), (2, 1, 4, 5), (2, 3, 1, 1), (1, 1, 1, 1), (2, 3, 1, 5)):
-        x = floats(*shape)
-        ours, theirs = fast(x), x.contiguous(memory_format=torch.channels_last)
-        assert (ours is x) == (theirs is x)
+        x = floats(*shape[:2], *depth, *shape[2:])
+        ours, theirs = fast(x), program(x)
+        assert (ours[1] is x) == (theirs[1] is x)
         assert_same(ours, theirs)
 
 

@@ -295,7 +295,7 @@ def _fills_channels_last(domain: RecordingDomain, x: TensorValue) -> bool:
 def _is_in_both_orders(domain: RecordingDomain, x: TensorValue) -> bool:
     """Whether row by row is channels innermost as well: of one channel, or of single pixels."""
     kind, cx = x.value.tensor, domain.recorder.cx
-    if kind.rank != 4 or cx.known(aliases.is_row_major(kind)) is not True:
+    if kind.rank not in RANKS.values() or cx.known(aliases.is_row_major(kind)) is not True:
         return False
     same = any_of(eq(kind.shape[1], 1), all_of(*(eq(n, 1) for n in kind.shape[2:])))
     known = cx.known(same)

@@ -190,7 +190,7 @@ TRITON_TEXTS: Mapping[str, Text] = MappingProxyType(
         "tanh": Text("as_tanh({0})"),
         "erf": Text("tl.erf({0})"),
         "erfp1": Text("(1.0 + tl.erf({0}))"),
-        "sigmoid": Text("tl.sigmoid({0})"),
+        "sigmoid": Text("as_sigmoid({0})"),
         "floor": Text("tl.floor({0})", "{0}"),
         "ceil": Text("tl.ceil({0})", "{0}"),
         "trunc": Text("tl.where({0} < 0, tl.ceil({0}), tl.floor({0}))", "{0}"),
@@ -219,6 +219,7 @@ TRITON_TEXTS: Mapping[str, Text] = MappingProxyType(
 
 TRITON_DOUBLES: Mapping[str, str] = MappingProxyType(
     {name: f"tl.extra.cuda.libdevice.{name}({{0}})" for name in ("tanh", "expm1", "log1p")}
+    | {"sigmoid": "tl.sigmoid({0})"}
 )
 """Where the text for float32 is not exact enough."""
 

@@ -4,9 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from anyshape.ir.dtypes import float32, int64
-from anyshape.ir.loops import Axis, Kernel, Load, Op, PointerParam, Reduce, SizeParam, Store
+from anyshape.ir.dtypes import bool_, float32, int64
+from anyshape.ir.loops import (
+    Axis,
+    Const,
+    Kernel,
+    Load,
+    Op,
+    PointerParam,
+    Position,
+    Reduce,
+    SizeParam,
+    Store,
+)
 from anyshape.symbolic import Space
+from anyshape.targets.reduction_phases import analyse
+from anyshape.targets.triton.narrow import narrow_elements, row_start
 from anyshape.targets.triton.schedules import Chooser, row_in_registers
 
 SPACE = Space()
@@ -91,3 +104,65 @@ def test_few_long_rows_are_cut_and_many_are_not():
     chooser = Chooser.of(rows(I * COLUMNS + R))
     assert chooser.schedule((0, 0, 3, 131072)).shares > 8
     assert chooser.schedule((0, 0, 16384, 4096)).shares == 1
+
+
+def reading(*elements, index=I * COLUMNS + R) -> Kernel:
+    loaded = (Load("p0", index, float32), *elements)
+    store = Store("p1", I, len(loaded) - 1, "row")
+    pointers = (POINTERS[0], PointerParam("p1", loaded[-1].dtype, "write"))
+    return Kernel(
+        (*pointers, *SIZES), (Axis("i0", ROWS),), (Axis("r0", COLUMNS),), loaded, (store,)
+    )
+
+
+def test_long_rows_that_begin_at_any_address_are_walked_in_aligned_tiles():
+    chooser = Chooser.of(rows(I * COLUMNS + R))
+    assert chooser.schedule((0, 0, 4096, 50257)).schedule.aligned
+    assert not chooser.schedule((0, 0, 4096, 50256)).schedule.aligned
+    assert not chooser.schedule((0, 0, 4096, 4097)).schedule.aligned  # in registers
+    assert not Chooser.of(rows(R * ROWS + I)).schedule((0, 0, 4097, 50257)).schedule.aligned
+
+
+@pytest.mark.parametrize("index", [R, R * 2 + I * COLUMNS, COLUMNS - R], ids=str)
+def test_rows_that_share_a_start_or_have_gaps_are_not_aligned(index):
+    assert row_start(rows(index), analyse(rows(index))) is None
+
+
+def test_a_row_begins_where_most_of_what_is_done_for_its_cells_begins():
+    kernel = rows(I * COLUMNS + R)
+    assert row_start(kernel, analyse(kernel)) == I * COLUMNS
+
+
+def test_places_in_a_row_are_narrow_and_what_else_reads_them_is_not():
+    highest = (1 << 63) - 1
+    places = (
+        Op("isnan", (0,), bool_),
+        Position(R, int64),
+        Const(highest, int64),
+        Op("where", (1, 2, 3), int64),
+        Reduce("min", 4, int64),
+    )
+    assert narrow_elements(reading(*places)) == {2, 3, 4, 5}
+    assert not narrow_elements(reading(*places[:-1], Reduce("sum", 4, int64)))
+    wide = (places[0], Position(R * COLUMNS, int64), *places[2:])
+    assert not narrow_elements(reading(*wide))
+    large = (*places[:2], Const(1 << 40, int64), *places[3:])
+    assert not narrow_elements(reading(*large))
+    kernel = reading(*places, Op("add", (2, 5), int64))
+    assert not narrow_elements(kernel)
+
+
+def test_a_lone_row_is_cut_where_one_pass_is_enough():
+    chooser = Chooser.of(rows(I * COLUMNS + R))
+    assert chooser.schedule((0, 0, 1, 4096)).shares == 16
+    assert chooser.schedule((0, 0, 1, 2048)).shares == 1
+    twice = reading(
+        Reduce("max", 0, float32), Op("sub", (0, 1), float32), Reduce("sum", 2, float32)
+    )
+    assert Chooser.of(twice).schedule((0, 0, 1, 4096)).shares == 1
+
+
+@pytest.mark.parametrize("row", range(1, 9))
+def test_each_element_of_the_shortest_strided_rows_is_a_tile(row):
+    made = Chooser.of(rows(R * ROWS + I)).schedule((0, 0, 131072, row)).schedule
+    assert (made.row, made.pieces, made.even) == (1, row, True)

@@ -49,6 +49,7 @@ from anyshape.targets.scalar import triton_scalar
 from anyshape.targets.table import Targets
 from anyshape.targets.triton.binaries import compile_kernel
 from anyshape.targets.triton.kernel import emit_triton, total_dtype, totals
+from anyshape.targets.triton.narrow import row_start
 from anyshape.targets.triton.prelude import HEADER
 from anyshape.targets.triton.schedules import (
     Chooser,
@@ -71,12 +72,12 @@ NOT_BUILT = replace(CPU, load=lambda wanted, options: dict.fromkeys(wanted, Load
 """The CPU's kernels, which nothing calls here, without gcc."""
 
 
-TURNS = 4
+TURNS = 5
 
 
 def schedule_of(kernel, turn, row):
     """The default one; one of narrow indices that holds rows in registers; one that
-    holds them in pieces of 64; one for rows that are cut into shares."""
+    holds them in pieces of 64; one whose tiles are aligned; one for rows that are cut into shares."""
     if turn == 0:
         return default_schedule(kernel)
     if not kernel.reduction_axes:
@@ -87,6 +88,9 @@ def schedule_of(kernel, turn, row):
         return replace(short_columns(row), wide=False)
     if turn == 2:
         return KernelSchedule(1, 64, pieces=max(1, -(-row // 64)), even=row == 64, wide=False)
+    if turn == 3:
+        aligned = row_start(kernel, analyse(kernel)) is not None and walks_along_rows(kernel)
+        return KernelSchedule(1, 64, aligned=aligned, wide=False)
     return KernelSchedule(4, 16, wide=False, totals=16)
 
 

@@ -17,7 +17,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -178,6 +178,13 @@ class Compiler:
                     self._binary, function, schedule, capability, cache
                 )
             return self.pending[wanted]
+
+    def settle(self) -> None:
+        """Returns once nothing is made: while something is, the host is slow, and what is measured
+        on the device waits for it."""
+        with self.lock:
+            pending = [*self.pending.values()]
+        wait(pending)
 
     def _binary(
         self, function: DeviceFunction, schedule: KernelSchedule, capability: int, cache: DiskCache

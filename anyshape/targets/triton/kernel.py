@@ -37,14 +37,17 @@ from anyshape.ir.loops import (
 from anyshape.symbolic import Dim, Symbol
 from anyshape.targets.reduction_phases import Phases, analyse
 from anyshape.targets.scalar import triton_scalar
+from anyshape.targets.triton.narrow import HIGHEST, LOWEST, narrow_elements, row_start, start_of
 from anyshape.targets.triton.prelude import HEADER
-from anyshape.targets.triton.schedules import KernelSchedule, default_schedule
+from anyshape.targets.triton.schedules import DIVISOR, KernelSchedule, default_schedule
 from anyshape.targets.triton.sizes import to_triton
 
 TYPES = {"bool": "int1", "float16": "float16", "bfloat16": "bfloat16"}
 _EXTREMES = ("float32", "float64", "int32", "int64")
 ATOMICS = {"sum": ("float16", "bfloat16", *_EXTREMES), "max": _EXTREMES, "min": _EXTREMES}
 """The dtypes that Triton combines in memory, by the mode of a write."""
+LOW, HIGH = -(1 << 31), (1 << 31) - 1
+"""The ends of 32 bits, which stand for those of 64."""
 
 
 def emit_triton(kernel: Kernel, name: str, schedule: KernelSchedule | None = None) -> str:
@@ -88,8 +91,12 @@ class _Emitter:
     opened: set[int | None] = field(default_factory=set)
     piece: int | None = None
     """Which piece of a row is printed, where it has several."""
+    start: Dim | None = None
+    """Where rows begin in memory, while tiles that lie in them as a whole are printed."""
     phases: Phases = field(init=False)
     columns: frozenset[str] = field(init=False)
+    narrow: frozenset[int] = frozenset()
+    """64-bit elements that are kept in 32 bits."""
 
     def text(self) -> str:
         kernel, schedule = self.kernel, self.schedule
@@ -97,6 +104,8 @@ class _Emitter:
             _refuse_atomic(store.mode, kernel.pointer(store.pointer).dtype)
         self.phases = analyse(kernel)
         self.columns = frozenset(axis.name for axis in kernel.axes)
+        if not schedule.wide and schedule.phase is None:
+            self.narrow = narrow_elements(kernel)
         names = [p.name for p in kernel.params]
         if schedule.phase is not None:
             names += [*map(scratch_name, totals(kernel)), "shares", "each"]
@@ -239,9 +248,11 @@ class _Emitter:
 
     def _row_loop(self, body: list[int], reduces: list[int], stores: list[Store]) -> None:
         for n in reduces:
-            element = self.kernel.elements[n]
-            start, kind = _identity(element), _accumulator(element.dtype)
+            start, kind = self._identity(n), self._accumulator(n)
             self._line(f"a{n} = tl.full([XBLOCK, RBLOCK], {start}, {kind})")
+        if self.schedule.aligned:
+            self._aligned_loops(body, reduces, stores)
+            return
         if self.schedule.phase is None:
             self._open("for start in range(0, rtotal, RBLOCK):")
         else:
@@ -251,6 +262,25 @@ class _Emitter:
         self.opened.discard(None)
         self._cells(body, reduces, stores, "start", first=False)
         self.depth -= 1
+
+    def _aligned_loops(self, body: list[int], reduces: list[int], stores: list[Store]) -> None:
+        """A loop over the tiles that lie in the row as a whole, which begin at multiples of 16 in
+        memory, and one over the first and the last."""
+        begin = row_start(self.kernel, self.phases)
+        assert begin is not None and self.schedule.block == 1
+        self._line(f"begin = tl.sum(tl.sum({self._dim(begin)} + zero, 1), 0)  # one number")
+        self._line(f"before = begin & {DIVISOR - 1}")
+        self._line("count = tl.cdiv(rtotal + before, RBLOCK)")
+        for inside in (True, False):
+            turns = "1, count - 1" if inside else "0, tl.minimum(count, 2)"
+            self._open(f"for turn in range({turns}):")
+            self.start, start = begin if inside else None, "turn"
+            if not inside:
+                start = "(turn * (count - 1))"
+            self.opened.discard(None)
+            self._cells(body, reduces, stores, f"{start} * RBLOCK - before", first=False)
+            self.start = None
+            self.depth -= 1
 
     def _cells(
         self, body: list[int], reduces: list[int], stores: list[Store], start: str, *, first: bool
@@ -268,8 +298,13 @@ class _Emitter:
     def _row_indices(self, start: str) -> None:
         self.opened.add(self.piece)
         r, mask = self._of_piece("r"), self._of_piece("rmask")
-        self._line(f"{r} = ({start} + tl.arange(0, RBLOCK).to({self._index}))[None, :]")
+        self._line(f"{r} = {start} + tl.arange(0, RBLOCK).to({self._index})[None, :]")
         self._line(f"{mask} = {r} < {'rtotal' if self.schedule.phase is None else 'stop'}")
+        if self.schedule.aligned:
+            self._line(f"{mask} = {mask} & ({r} >= 0)")
+        if self.start is not None:
+            self._line(f"first = tl.multiple_of(begin - before + turn * RBLOCK, {DIVISOR})")
+            self._line(f"inside = first + tl.arange(0, RBLOCK).to({self._index})[None, :]")
         self._decode(r, self.kernel.reduction_axes)
 
     def _combine_shares(self, level: int, done: set[int]) -> None:
@@ -301,7 +336,7 @@ class _Emitter:
         """The mask of elements in the row; nothing where all of the tile lies in it."""
         schedule = self.schedule
         full = schedule.pieces and (schedule.even or (self.piece or 0) < schedule.pieces - 1)
-        return "" if full else self._of_piece("rmask")
+        return "" if full or self.start is not None else self._of_piece("rmask")
 
     @property
     def _cell_mask(self) -> str:
@@ -313,11 +348,11 @@ class _Emitter:
         assert isinstance(element, Reduce)
         total, value = (
             f"a{number}",
-            f"{self._value_of(element.arg)}.to({_accumulator(element.dtype)})",
+            f"{self._value_of(element.arg)}.to({self._accumulator(number)})",
         )
         mask = " & ".join(filter(None, (self._cell_mask, self._row_mask)))
         if first:
-            made, other = f"tl.broadcast_to({value}, [XBLOCK, RBLOCK])", _identity(element)
+            made, other = f"tl.broadcast_to({value}, [XBLOCK, RBLOCK])", self._identity(number)
         else:
             made, other = _combined(element, total, value), total
         self._line(f"{total} = {f'tl.where({mask}, {made}, {other})' if mask else made}")
@@ -339,10 +374,24 @@ class _Emitter:
                 self._line(f"{value} = tl.min({part}, 1)[:, None]")
         if self.schedule.phase is not None:
             self._line(f"a{number}t = {value}.to({_accumulator(element.dtype)})")
-        if element.dtype is bool_:
+        if number in self.narrow:
+            wide = f"tl.where({value} == {LOW}, {LOWEST}, {value}.to(tl.int64))"
+            self._line(f"{value} = tl.where({value} == {HIGH}, {HIGHEST}, {wide})")
+        elif element.dtype is bool_:
             self._line(f"{value} = {value} != 0")
         elif not element.dtype.is_floating:
             self._line(f"{value} = {value}.to({_type(element.dtype)})")
+
+    def _accumulator(self, number: int) -> str:
+        """The type in which a reduction is done."""
+        narrow = number in self.narrow
+        return "tl.int32" if narrow else _accumulator(self.kernel.elements[number].dtype)
+
+    def _identity(self, number: int) -> str:
+        element = self.kernel.elements[number]
+        if number in self.narrow and isinstance(element, Reduce):
+            return str(HIGH if element.combine == "min" else LOW)
+        return _identity(element)
 
     def _open(self, head: str) -> None:
         self._line(head)
@@ -404,12 +453,15 @@ class _Emitter:
     def _value(self, number: int, element: Element) -> str:
         elements = self.kernel.elements
         match element:
+            case Const(value=value) if number in self.narrow:
+                return f"tl.full([], {min(max(value, LOW), HIGH)}, tl.int32)"
             case Const(value=value, dtype=dtype):
                 return f"tl.full([], {_number(value, dtype)}, {_type(dtype)})"
             case Read(param=param, dtype=dtype):
                 return f"tl.full([], 0, {_type(dtype)}) + {param}"
             case Position(index=index):
-                return f"(tl.full([], 0, tl.int64) + {self._dim(index)})"
+                kind = "tl.int32" if number in self.narrow else "tl.int64"
+                return f"(tl.full([], 0, {kind}) + {self._dim(index)})"
             case Load():
                 return self._load(number, element)
             case Op(op="cast", args=(arg,), dtype=dtype):
@@ -441,6 +493,8 @@ class _Emitter:
             index += f" + ({self._of_piece('r')} * 0)"
         if item.mask is not None:
             masks.append(self._value_of(item.mask))
+        if self.start is not None and start_of(self.phases, item.index) == self.start:
+            index = "inside"
         return f"{item.pointer} + ({index})", " & ".join(filter(None, masks))
 
     def _load(self, number: int, element: Load) -> str:

@@ -127,6 +127,7 @@ class Launcher:
             )
 
         self.expect(arguments)
+        COMPILER.settle()
         return self.tuned.best(self.chooser.kind(arguments), choices, run)
 
     def _repeatable(self, arguments: tuple[Any, ...]) -> bool:

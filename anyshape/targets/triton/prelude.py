@@ -61,6 +61,13 @@ def as_atomic_min(place, x, mask=True):
 
 
 @triton.jit
+def as_sigmoid(x):
+    # a quarter of 1 + exp(-x) is never so large that its reciprocal is flushed to zero
+    quarter = tl.fma(tl.exp2(x * -1.4426950408889634), 0.25, 0.25)
+    return tl.extra.cuda.libdevice.fast_dividef(1.0, quarter) * 0.25
+
+
+@triton.jit
 def as_tanh(x):
     a = tl.abs(x)
     s = x * x

@@ -24,6 +24,7 @@ from anyshape.ir.loops import (
 )
 from anyshape.symbolic import Dim, Expr, Symbol, substitute, to_python
 from anyshape.targets.reduction_phases import Phases, analyse, lane
+from anyshape.targets.triton.narrow import row_start
 
 DIVISOR = 16
 """Of addresses in bytes, and of sizes in elements: what the widest loads ask for."""
@@ -33,16 +34,19 @@ SHORT_ROW = 1024
 """Rows of so many elements share tiles, which are powers of two."""
 FLAT_TILE = 1024
 LONG_ROW_TILE = 4096
-COLUMNS_TILE = (64, 32)
-"""Cells and elements of a tile where neighbours in memory lie along the cells."""
+COLUMNS_TILE, LARGE_COLUMNS_TILE, ODD_COLUMNS_TILE = (64, 32), (64, 128), (128, 32)
+"""Cells and elements of a tile where neighbours in memory lie along the cells; of tensors that come
+from memory, cut into shares, and of those whose rows begin at any address."""
 MULTIPROCESSORS = 132
 """Of a large GPU."""
 SHORT_COLUMN, SHORT_CELLS = 32, 1024
 """Strided rows of so few elements are held in registers, in tiles of so many cells."""
-LONGEST_TILE = 4096
+LONGEST_TILE = 2048
 """Elements of one of the tiles of a row in registers, where the row has several."""
 LEAST_SHARE = 2048
-"""Elements of a row that are worth a program of their own; 256 of a strided one."""
+"""Elements of a row that are worth a program of their own; 256 of a strided one, and of a row that
+is all there is, of so many elements at least, in so many shares at most."""
+LONE_ROW, LONE_SHARE, LONE_SHARES = 4096, 256, 64
 LARGE = 1 << 25
 """More elements than this come from memory, not from the cache."""
 MOST_TOTALS = 2048
@@ -61,7 +65,8 @@ class KernelSchedule:
     """``block`` cells of the parallel axes and ``row`` elements of the row are one tile (``row`` is
     0 where there are no rows). ``pieces``: the row lies in so many tiles, which are held in
     registers, all but the last of them full; 0: phases are loops over the row. ``even``: the last
-    is full, too. ``divisible``: positions of the parameters that are multiples of 16. ``wide``:
+    is full, too. ``aligned``: tiles of a loop begin at multiples of 16 elements in memory, wherever
+    the row begins. ``divisible``: positions of the parameters that are multiples of 16. ``wide``:
     indices are 64 bits. ``phase``: rows are shared out among programs, and this is one phase over
     them, for which ``totals`` shares of the phases before are combined at a time."""
 
@@ -74,10 +79,12 @@ class KernelSchedule:
     wide: bool = True
     phase: int | None = None
     totals: int = 0
+    aligned: bool = False
 
     def __str__(self) -> str:
         tile = f"{self.block} x {self.row}" if self.row else f"{self.block}"
         row = f"rows in {self.pieces} tiles of " if self.pieces > 1 else "tiles of "
+        row = "aligned tiles of " if self.aligned else row
         phase = "" if self.phase is None else f"phase {self.phase} over shares of rows, "
         wide = ", 64-bit indices" if self.wide else ""
         return f"{phase}{row}{tile}, {self.warps} warps{wide}"
@@ -139,6 +146,7 @@ class Chooser:
     furthest: Callable[..., int]
     along_rows: bool
     may_split: bool
+    may_align: bool
     passes: int
     pointers: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -153,6 +161,7 @@ class Chooser:
             _compiled(names, f"max({', '.join(_furthest(kernel))}, 0)"),
             bool(kernel.reduction_axes) and walks_along_rows(kernel),
             may_split(kernel),
+            row_start(kernel, analyse(kernel)) is not None,
             passes(kernel),
             tuple(n for n, p in enumerate(kernel.params) if isinstance(p, PointerParam)),
             tuple(n for n, p in enumerate(kernel.params) if isinstance(p, SizeParam)),
@@ -202,7 +211,9 @@ class Chooser:
             return tile, 1
         if self.along_rows:
             share = power_of_two(min(row // shares, LONG_ROW_TILE))
-            return KernelSchedule(1, share, warps=8), shares
+            return KernelSchedule(1, share, warps=max(1, min(8, share // 128))), shares
+        if cells * row > LARGE and self.passes == 1:
+            return KernelSchedule(*LARGE_COLUMNS_TILE, warps=8), max(shares // 2, 2)
         return replace(tile, warps=8 if cells * row > LARGE else 4), shares
 
     def _others(
@@ -228,6 +239,9 @@ class Chooser:
 
     def _shares(self, row: int, tiles: int) -> int:
         """Into how many shares rows are cut so that every multiprocessor has work."""
+        if tiles == 1 and self.along_rows and self.passes == 1 and row >= LONE_ROW:
+            few = min(row // LONE_SHARE, LONE_SHARES)
+            return max(few, min(row // LEAST_SHARE, MULTIPROCESSORS * 4))
         programs = MULTIPROCESSORS * (4 if self.along_rows else 8)
         room = programs // max(tiles, 1)
         shares = min(room, row // (LEAST_SHARE if self.along_rows else 256))
@@ -239,10 +253,25 @@ class Chooser:
             few = cells <= FLAT_TILE * MULTIPROCESSORS
             return KernelSchedule(FLAT_TILE // 4, warps=2) if few else KernelSchedule(FLAT_TILE)
         if not self.along_rows:
-            return short_columns(row) if row <= SHORT_COLUMN else KernelSchedule(*COLUMNS_TILE)
-        if row > WIDEST_ROW:  # wide loads where rows begin at multiples of 16
+            if row <= SHORT_COLUMN:
+                return short_columns(row)
+            if self.passes == 1 and cells % DIVISOR and cells * row > LARGE:
+                return KernelSchedule(*ODD_COLUMNS_TILE, warps=8)
+            return KernelSchedule(*COLUMNS_TILE)
+        if row > WIDEST_ROW:
+            if row % DIVISOR and self.may_align:
+                return self._aligned_tile()
             return KernelSchedule(1, 2048 if row % DIVISOR else 8192, warps=16)
         return row_in_registers(row, few=cells <= 2 * MULTIPROCESSORS)
+
+    def _aligned_tile(self) -> KernelSchedule:
+        """Of long rows that begin at any address. Where they are read three times fewer of them are
+        under way, so that they stay in the cache."""
+        if all(store.per == "row" for store in self.kernel.stores):
+            return KernelSchedule(1, 4096, aligned=True, warps=16)
+        if self.passes > 2:
+            return KernelSchedule(1, 2048, aligned=True, warps=16)
+        return KernelSchedule(1, 1024, aligned=True, warps=4)
 
 
 def power_of_two(number: int) -> int:
@@ -251,7 +280,10 @@ def power_of_two(number: int) -> int:
 
 
 def short_columns(row: int) -> KernelSchedule:
-    """A tile that holds short strided rows of many neighbouring cells."""
+    """A tile that holds short strided rows of many neighbouring cells; of the shortest each
+    element is a tile, so that no two threads have parts of one row."""
+    if row <= MOST_PIECES:
+        return KernelSchedule(SHORT_CELLS // 2, 1, row, True)
     tile = 1 << max(row - 1, 0).bit_length()
     return KernelSchedule(max(COLUMNS_TILE[0], SHORT_CELLS // tile), tile, 1, row == tile)
 

@@ -28,7 +28,7 @@ from anyshape.capture.heap.values import (
 from anyshape.capture.recording.autocast import without_autocast
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.sizes import numbers
-from anyshape.capture.tensors import aliases, storage, torchmap
+from anyshape.capture.tensors import aliases, legacy, storage, torchmap
 from anyshape.capture.tensors.given_back import diff, perhaps_in_place
 from anyshape.capture.tensors.meta import eager_call, into
 from anyshape.capture.tensors.tensor_ops import (
@@ -555,6 +555,7 @@ HANDLERS: dict[Any, Handler] = {
     T.type: type_method,
     T.type_as: type_as,
     T.contiguous: contiguous,
+    T.new: legacy.new,
     T.cpu: lambda domain, args, kwargs: to_method(domain, args[:1], {"device": "cpu"}),
     T.cuda: lambda domain, args, kwargs: to_method(domain, args[:1], {"device": "cuda"}),
     T.item: item,

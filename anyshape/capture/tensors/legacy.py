@@ -28,4 +28,5 @@ def new(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         return call_row(domain, "new_empty", x, size, **options)
     if len(given) == 1 and type(given[0]) in (list, tuple):
         return NotImplemented
-    raise broken("operator-unknown", what="Tensor.new", why="it is called with neither size nor data")
+    why = "it is called with neither a size nor data"
+    raise broken("operator-unknown", what="Tensor.new", why=why)

@@ -41,7 +41,7 @@ def mapping_behind(view: Any) -> Any:
     away the dict's type only; so ask the collector.
     """
     for referent in gc.get_referents(view):
-        if isinstance(referent, dict):
+        if issubclass(type(referent), dict):
             return referent
     return None
 
@@ -83,7 +83,9 @@ def _mirror_tuple(read: Read, obj: Any) -> Any:
 
 def _mirror_dict(read: Read, obj: Any) -> Any:
     keys = (
-        tuple(dict.keys(obj)) if not isinstance(obj, OrderedDict) else tuple(OrderedDict.keys(obj))
+        tuple(dict.keys(obj))
+        if not issubclass(type(obj), OrderedDict)
+        else tuple(OrderedDict.keys(obj))
     )
     read(obj, "keys", None, keys)
     twin = _empty_dict_like(obj)
@@ -92,7 +94,7 @@ def _mirror_dict(read: Read, obj: Any) -> Any:
         if not dict.__contains__(obj, key):
             raise broken("unknown-call", "a dict with a key whose hash has changed")
         value = read(obj, step, key, dict.__getitem__(obj, key))
-        if isinstance(obj, OrderedDict):
+        if issubclass(type(obj), OrderedDict):
             OrderedDict.__setitem__(twin, key, value)
         else:
             dict.__setitem__(twin, key, value)
@@ -100,7 +102,7 @@ def _mirror_dict(read: Read, obj: Any) -> Any:
 
 
 def _empty_dict_like(obj: Any) -> Any:
-    base: Any = next(b for b in (defaultdict, OrderedDict, dict) if isinstance(obj, b))
+    base: Any = next(b for b in (defaultdict, OrderedDict, dict) if issubclass(type(obj), b))
     twin = base.__new__(type(obj))
     if base is defaultdict:
         factory: Any = vars(defaultdict)["default_factory"]
@@ -124,17 +126,22 @@ def _mirror_set(read: Read, obj: Any) -> Any:
 
 def require_growth_of(twin: Any, real: Any) -> None:
     """Breaks where a set has another table than the set it stands for: written, the two would come
-    to have other orders."""
-    if isinstance(real, set) and (twin is real or set.__sizeof__(twin) != set.__sizeof__(real)):
+    to have other orders. So does a bytearray from outside, which refuses to grow and to shrink
+    while a view of it lives."""
+    if issubclass(type(real), bytearray):
+        raise broken("unknown-call", "what writes a bytearray from outside")
+    if issubclass(type(real), set) and (
+        twin is real or set.__sizeof__(twin) != set.__sizeof__(real)
+    ):
         raise broken("unknown-call", "what writes a set whose order its elements do not tell")
 
 
 def _in_order(obj: Any) -> tuple[Any, ...]:
-    return tuple(set.__iter__(obj) if isinstance(obj, set) else frozenset.__iter__(obj))
+    return tuple(set.__iter__(obj) if issubclass(type(obj), set) else frozenset.__iter__(obj))
 
 
 def _set_like(obj: Any, elements: tuple[Any, ...] | set[Any]) -> Any:
-    if isinstance(obj, frozenset):
+    if issubclass(type(obj), frozenset):
         return frozenset.__new__(type(obj), elements)
     twin = set.__new__(type(obj))
     set.update(twin, elements)

@@ -129,7 +129,9 @@ def _adopt(heap: Heap, value: Any, depth: int) -> None:
 def _pairs(heap: Heap, arg: Any) -> Any:
     """The argument of `dict(...)`: a mapping, or an iterable of pairs, which are read too."""
     state = heap.mirror(arg)
-    return [heap.mirror(pair) for pair in state] if isinstance(state, (list, tuple)) else state
+    return (
+        [heap.mirror(pair) for pair in state] if issubclass(type(state), (list, tuple)) else state
+    )
 
 
 def _mutate(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -146,8 +148,8 @@ def _mutate(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     state = heap.write(target)
     if fn in purity.COMPARING_MUTATORS:
         heap.look_inside((*state, *rest))
-    if fn in purity.STEPWISE and isinstance(state, (list, dict)):
-        trial = list(state) if isinstance(state, list) else dict(state)
+    if fn in purity.STEPWISE and issubclass(type(state), (list, dict)):
+        trial = list(state) if issubclass(type(state), list) else dict(state)
         heap.domain.call_native(fn, (trial, *rest), kwargs)
     result = heap.domain.call_native(fn, (state, *rest), kwargs)
     if id(state) in heap.owners and result is not NotImplemented:
@@ -164,8 +166,8 @@ def _given(heap: Heap, arg: Any) -> Any:
 
 
 def _makes_class(fn: Any) -> bool:
-    return isinstance(fn, type) and issubclass(fn, type)
+    return issubclass(type(fn), type) and issubclass(fn, type)
 
 
 def _is_container(obj: Any) -> bool:
-    return isinstance(obj, (list, dict, set, deque, bytearray))
+    return issubclass(type(obj), (list, dict, set, deque, bytearray))

@@ -29,7 +29,7 @@ def containers_in(state: Any, seen_as: Callable[[Any], Any]) -> Iterator[Any]:
 
 def values_of(container: Any) -> Any:
     """What a container holds; of a dict, its values. No code of a subclass is asked."""
-    if isinstance(container, dict):
+    if issubclass(type(container), dict):
         return dict.values(container)
     base: Any = next((c for c in CONTAINERS if isinstance(container, c)), None)
     return container if base is None else base.__iter__(container)

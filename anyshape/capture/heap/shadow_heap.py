@@ -37,6 +37,7 @@ from anyshape.capture.heap.values import IMMUTABLE, NULL, PROXIES, Break, conten
 
 _set_attribute = object.__setattr__
 _delete_attribute = object.__delattr__
+IN_ORDER, BY_KEY = (list, tuple, deque), (dict, set, frozenset)
 
 
 class Heap:
@@ -297,27 +298,26 @@ class Heap:
         appended = self._appended(obj)
         if appended and type(key) is int and -len(appended) <= key < 0:
             return appended[key]
-        if isinstance(obj, dict) and is_key(key) and id(obj) in self.unread:
+        if issubclass(type(obj), dict) and is_key(key) and id(obj) in self.unread:
             value = self._stored(obj, key)
             return self._outside_item(obj, key) if value is NULL else value
-        known = self._known(obj)
+        known, in_order = self._known(obj), issubclass(type(obj), IN_ORDER)
         if known is not None:
             return self._taken(known.state[key], key)
-        if type(key) is slice or (isinstance(obj, (list, tuple, deque)) and type(key) is not int):
-            state = self.mirror(obj)
-            return self._taken(state[key], key)
-        if isinstance(obj, (list, tuple, deque)) and key < 0:
+        if type(key) is slice or (in_order and type(key) is not int):
+            return self._taken(self.mirror(obj)[key], key)
+        if in_order and key < 0:
             key += self.domain.read(obj, "count", None, len(obj))
         return self._outside_item(obj, key)
 
     def _taken(self, value: Any, key: Any) -> Any:
         """What C code gave for a key: for a slice, a new container."""
-        new = type(key) is slice and isinstance(value, (list, tuple, bytearray))
+        new = type(key) is slice and issubclass(type(value), (list, tuple, bytearray))
         return self.create(value) if new else value
 
     def _outside_item(self, obj: Any, key: Any) -> Any:
         key = self.domain.outside_key(key)
-        if isinstance(obj, dict) and not dict.__contains__(obj, key):
+        if issubclass(type(obj), dict) and not dict.__contains__(obj, key):
             self.domain.read(obj, "contains", key, False)
             return obj[key]
         return self.domain.read(obj, "item", key, obj[key])
@@ -340,9 +340,9 @@ class Heap:
 
     def read_contains(self, container: Any, item: Any) -> Any:
         """The container in which `in` looks: sequences and views are read as a whole."""
-        if isinstance(container, dict) and self._stored(container, item) is not NULL:
+        if issubclass(type(container), dict) and self._stored(container, item) is not NULL:
             return self.created.setdefault(id(found := self.unread[id(container)].entries), found)
-        if isinstance(container, (dict, set, frozenset)):
+        if issubclass(type(container), BY_KEY):
             known = self.mirrors.get(id(container))
             return container if known is None else known.state
         state = self.mirror(container)
@@ -384,7 +384,7 @@ class Heap:
 
     def answer_contains(self, container: Any, item: Any, value: bool) -> bool:
         """Report `item in container` of an outside dict or set."""
-        if isinstance(container, (dict, set, frozenset)) and id(container) not in self.created:
+        if issubclass(type(container), BY_KEY) and id(container) not in self.created:
             self.domain.read(container, "contains", item, value)
         return value
 
@@ -427,7 +427,7 @@ class Heap:
 
     def absent(self, obj: Any, name: str, kind: str = "missing") -> None:
         """The program relies on an object having no such name of its own."""
-        fixed = type(obj) in IMMUTABLE and not isinstance(obj, type)
+        fixed = type(obj) in IMMUTABLE and not issubclass(type(obj), type)
         if id(obj) not in self.created and not fixed:
             self.domain.read(obj, kind, name, NULL)
 
@@ -583,13 +583,13 @@ class Heap:
     def native_setattr(self, obj: Any, name: str, value: Any) -> None:
         """Set an attribute of a class, a function or another C object by C code."""
         if not self.domain.records or id(obj) in self.created:
-            if isinstance(obj, type):
+            if issubclass(type(obj), type):
                 self.domain.class_changed()
             if self.journal is not None:
                 self.journal.append(undo.undo_attribute(obj, name))
             undo.set_attribute(obj, name, value)
             return
-        if isinstance(obj, ModuleType):
+        if issubclass(type(obj), ModuleType):
             return self.set_instance_attribute(obj, vars(obj), name, value)
         raise Break("outside-setattr", f"attribute {name!r} of {type(obj).__name__} is set")
 

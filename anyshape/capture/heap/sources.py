@@ -185,7 +185,11 @@ def expression(source: Source, constant: Callable[[Any, str], str]) -> str:
     if source.kind == "attr":
         if base.is_constant and _in_instance_dict(base.pinned, source.key):
             return _in_names_of(base, source.key, constant)
-        if base.is_constant and isinstance(base.pinned, type) and source.key in vars(base.pinned):
+        if (
+            base.is_constant
+            and issubclass(type(base.pinned), type)
+            and source.key in vars(base.pinned)
+        ):
             return _in_names_of(base, source.key, constant)
         if str(source.key).isidentifier():
             return f"{expression(base, constant)}.{source.key}"
@@ -225,7 +229,7 @@ def path_expression(source: Source, constant: Callable[[Any, str], str]) -> str:
 
 
 def _in_instance_dict(obj: Any, name: Any) -> bool:
-    return not isinstance(obj, type) and name in getattr(obj, "__dict__", ())
+    return not issubclass(type(obj), type) and name in getattr(obj, "__dict__", ())
 
 
 def read_source(source: Source, slots: list[Any]) -> Any:

@@ -8,9 +8,10 @@ import operator
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from types import CellType, FunctionType, MemberDescriptorType
+from types import CellType, FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
+from anyshape.capture.heap.quiet_reads import class_entry
 from anyshape.capture.heap.values import NULL, Break
 
 HEAP_TYPE = 1 << 9
@@ -26,28 +27,28 @@ def write_cell(cell: CellType, value: Any = NULL) -> None:
 
 def undo_contents(obj: Any) -> Callable[[], None]:
     """For a container, a cell or an instance's dict."""
-    if isinstance(obj, (list, deque)):
+    if issubclass(type(obj), (list, deque)):
         saved = list(obj)
         return lambda: _refill(obj, saved)
-    if isinstance(obj, OrderedDict):
+    if issubclass(type(obj), OrderedDict):
         items = list(OrderedDict.items(obj))
         return lambda: _refill_dict(obj, items, OrderedDict)
-    if isinstance(obj, dict):
+    if issubclass(type(obj), dict):
         pairs = list(dict.items(obj))
         return lambda: _refill_dict(obj, pairs, dict)
-    if isinstance(obj, set):
+    if issubclass(type(obj), set):
         members = list(obj)
         return lambda: _refill_set(obj, members)
-    if isinstance(obj, CellType):
+    if issubclass(type(obj), CellType):
         return _undo_cell(obj)
-    if isinstance(obj, bytearray):
+    if issubclass(type(obj), bytearray):
         content = bytes(obj)
         return lambda: operator.setitem(obj, slice(None), content)
     raise Break("fork-write", f"a write to {type(obj).__name__} inside a fork")
 
 
 def _refill(obj: Any, saved: list[Any]) -> None:
-    if isinstance(obj, list):
+    if issubclass(type(obj), list):
         list.__setitem__(obj, slice(None), saved)
     else:
         obj.clear()
@@ -90,7 +91,12 @@ def undo_slot(obj: Any, descriptor: Any) -> Callable[[], None]:
 
 def undo_attribute(obj: Any, name: str) -> Callable[[], None]:
     namespace = vars(obj) if hasattr(obj, "__dict__") else {}
-    if name in namespace or (isinstance(obj, type) and hasattr(vars(type).get(name), "__set__")):
+    slot = class_entry(type(obj), name)
+    if name not in namespace and type(slot) in (GetSetDescriptorType, MemberDescriptorType):
+        return undo_slot(obj, slot)
+    if name in namespace or (
+        issubclass(type(obj), type) and hasattr(vars(type).get(name), "__set__")
+    ):
         value = namespace[name] if name in namespace else getattr(obj, name)
         return lambda: set_attribute(obj, name, value)
     return lambda: set_attribute(obj, name, NULL)
@@ -98,7 +104,7 @@ def undo_attribute(obj: Any, name: str) -> Callable[[], None]:
 
 def set_attribute(obj: Any, name: str, value: Any) -> None:
     """Set (or, with `NULL`, delete) an attribute by C code, past what a metaclass makes of it."""
-    if isinstance(obj, type):
+    if issubclass(type(obj), type):
         setter, deleter = type.__setattr__, type.__delattr__
     else:
         setter, deleter = setattr, delattr

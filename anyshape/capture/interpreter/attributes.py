@@ -67,11 +67,10 @@ def load_attr(machine: Interpreter, obj: Any, name: str) -> Any:
         if hook is NULL:
             return generic_getattr(machine, obj, cls, name)
         return _getattr_with_hook(machine, obj, cls, name, hook)
-    if type(getattribute) is FunctionType:
+    if not _is_slot(getattribute, "__getattribute__"):
         known = machine.heap.recalled(obj, name) if machine.recording else NULL
         return Call(polyfills.custom_getattr, (obj, name)) if known is NULL else known
-    in_c = type(getattribute) is WRAPPER_DESCRIPTOR  # pybind11's metaclass has one of its own
-    if getattribute is _type_getattribute or (in_c and isinstance(obj, type)):
+    if issubclass(cls, type):  # pybind11's metaclass has one of its own
         return type_getattr(machine, obj, cls, name)
     if getattribute is _module_getattribute:
         return _module_getattr(machine, obj, cls, name)
@@ -80,13 +79,13 @@ def load_attr(machine: Interpreter, obj: Any, name: str) -> Any:
     if not cls.__flags__ & HEAP_TYPE or cls in _FORWARDING or _is_foreign(cls):
         return _native_getattr(machine, obj, name)
     hook = machine.lookup(cls, "__getattr__")
-    if type(hook) is FunctionType:
+    if hook is not NULL:
         return _getattr_with_hook(machine, obj, cls, name, hook)
     return generic_getattr(machine, obj, cls, name)
 
 
 def _native_getattr(machine: Interpreter, obj: Any, name: str) -> Any:
-    if type(obj) is GenericAlias or isinstance(obj, MethodType):
+    if type(obj) is GenericAlias or issubclass(type(obj), MethodType):
         value = getattr(obj, name, NULL)
         if value is NULL:
             return Call(polyfills.raise_it, (_no_attribute(obj, name),))
@@ -317,11 +316,16 @@ def store_attr(machine: Interpreter, obj: Any, name: str, value: Any) -> Any:
     if cls is Generator:
         return obj.set_attribute(name, value)
     setter = machine.lookup(cls, "__setattr__")
-    if type(setter) is FunctionType:
-        return Call(setter, (obj, name, value))
+    if not _is_slot(setter, "__setattr__"):
+        return call_bound(machine, setter, obj, (name, value), None)
     if setter is _object_setattr or _is_generic_setter(cls):
         return generic_setattr(machine, obj, name, value)
     return machine.heap.native_setattr(obj, name, value)
+
+
+def _is_slot(attribute: Any, name: str) -> bool:
+    """Whether C code of this name does it, and neither Python's nor C's of another name."""
+    return type(attribute) is WRAPPER_DESCRIPTOR and attribute.__name__ == name
 
 
 def _is_foreign(cls: type) -> bool:
@@ -335,7 +339,7 @@ def _is_generic_setter(cls: type) -> bool:
 def generic_setattr(machine: Interpreter, obj: Any, name: str, value: Any) -> Any:
     """`object.__setattr__` (and, with `value` NULL, `object.__delattr__`)."""
     cls = type(obj)
-    if isinstance(obj, type):
+    if issubclass(type(obj), type):
         return machine.heap.native_setattr(obj, name, value)
     attribute = machine.lookup(cls, name)
     kind = type(attribute)
@@ -365,7 +369,7 @@ def _refuse_write(attribute: property, obj: Any, value: Any) -> None:
 
 def _set_in_dict(machine: Interpreter, obj: Any, name: str, value: Any, attribute: Any) -> Any:
     namespace = instance_dict(obj)
-    if namespace is None or (machine.recording is False and not isinstance(obj, ModuleType)):
+    if namespace is None or (machine.recording is False and not issubclass(type(obj), ModuleType)):
         # The C function itself: its key sharing and its error texts.
         if value is NULL:
             return _object_delattr(obj, name)
@@ -381,8 +385,8 @@ def delete_attr(machine: Interpreter, obj: Any, name: str) -> Any:
     if cls is Generator:
         return obj.set_attribute(name, NULL)
     deleter = machine.lookup(cls, "__delattr__")
-    if type(deleter) is FunctionType:
-        return Call(deleter, (obj, name))
+    if not _is_slot(deleter, "__delattr__"):
+        return call_bound(machine, deleter, obj, (name,), None)
     if deleter is _object_delattr or _is_generic_setter(cls):
         return generic_setattr(machine, obj, name, NULL)
     return machine.heap.native_setattr(obj, name, NULL)

@@ -75,7 +75,7 @@ def runs_program_code(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> b
     prints in Python, or call back a function of the program?"""
     owner = getattr(fn, "__self__", None)
     if type(owner) is re.Pattern and fn.__name__ in SUBSTITUTIONS:
-        return bool(args) and isinstance(args[0], (FunctionType, MethodType))
+        return bool(args) and issubclass(type(args[0]), (FunctionType, MethodType))
     if fn is getattr(operator, "call", None):
         return True
     if fn in _INDEXERS:

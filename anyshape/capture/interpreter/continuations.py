@@ -129,7 +129,7 @@ class Raise(Continuation):
     __slots__ = ()
 
     def returned(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
-        if not isinstance(value, BaseException):
+        if not issubclass(type(value), BaseException):
             raise TypeError(
                 "calling an exception class should have returned an instance of BaseException, "
                 f"not {type(value)}"

@@ -259,7 +259,7 @@ class Domain:
     def type_of(self, value: Any) -> type:
         """The class that a proxy, or a tuple that holds some, shows (`type(value)`,
         `value.__class__`, isinstance)."""
-        if isinstance(value, tuple):
+        if issubclass(type(value), tuple):
             return type(value)
         raise _unexpected("type_of", value)
 

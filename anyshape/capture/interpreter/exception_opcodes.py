@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import FunctionType, MethodType
-from typing import Any
+from typing import Any, NoReturn
 
 from anyshape.capture.heap.values import NULL, PROXIES, Call
 from anyshape.capture.interpreter import attributes, polyfills
@@ -12,7 +12,7 @@ from anyshape.capture.interpreter.continuations import RAISE, Continuation
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.opcode_results import also, enter, push, push_by
-from anyshape.capture.interpreter.unwinding import handled_exception
+from anyshape.capture.interpreter.unwinding import handled_exception, set_context
 
 
 # ---- exceptions ----------------------------------------------------------------------------------
@@ -56,12 +56,26 @@ def _raise_made(machine: Interpreter, frame: Frame, arg: int, made: Frame) -> Fr
 
 
 def _set_cause(machine: Interpreter, error: BaseException, cause: Any) -> None:
-    if isinstance(cause, type) and issubclass(cause, BaseException):
+    if issubclass(type(cause), type) and issubclass(cause, BaseException):
         cause = cause()
-    if cause is not None and not isinstance(cause, BaseException):
+    if cause is not None and not issubclass(type(cause), BaseException):
         raise TypeError("exception causes must derive from BaseException")
     machine.heap.will_raise(error)
     error.__cause__ = cause
+
+
+def raise_thrown(
+    machine: Interpreter,
+    args: tuple[BaseException, BaseException | None],
+    kwargs: dict[str, Any],
+) -> NoReturn:
+    """`generator.throw`: who calls it, and what is handled there, leaves no trace."""
+    error, handled = args
+    _will_raise(machine, error)
+    machine.heap.will_raise(error)
+    set_context(error, handled)
+    machine.fresh_raise = False
+    raise error
 
 
 def push_exc_info(machine: Interpreter, frame: Frame, arg: Any) -> None:
@@ -81,7 +95,7 @@ _NO_EXCEPTION_CLASS = "catching classes that do not inherit from BaseException i
 
 def _check_classes(classes: Any) -> None:
     for cls in classes if type(classes) is tuple else (classes,):
-        if not (isinstance(cls, type) and issubclass(cls, BaseException)):
+        if not (issubclass(type(cls), type) and issubclass(cls, BaseException)):
             raise TypeError(_NO_EXCEPTION_CLASS)
 
 
@@ -139,7 +153,7 @@ def _reraise_star(original: Any, raised: list[Any]) -> Any:
     errors = [error for error in raised if error is not None]
     if not errors:
         return None
-    if not isinstance(original, BaseExceptionGroup):
+    if not issubclass(type(original), BaseExceptionGroup):
         return errors[0]
     new = [error for error in errors if not _same_metadata(error, original)]
     kept = [error for error in errors if _same_metadata(error, original)]

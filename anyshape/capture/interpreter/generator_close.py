@@ -8,6 +8,7 @@ do not. Where it passes, nothing tells a dropped generator from one that was clo
 from __future__ import annotations
 
 import builtins
+from typing import Any
 
 from anyshape.capture.interpreter.frame import Frame
 
@@ -42,5 +43,5 @@ def closes_quietly(frame: Frame) -> bool:
 
 def _lets_exits_pass(frame: Frame, name: str) -> bool:
     """Whether `except <name>` has no interest in GeneratorExit."""
-    kind = frame.globals.get(name, getattr(builtins, name, None))
-    return isinstance(kind, type) and issubclass(kind, Exception)
+    kind: Any = frame.globals.get(name, getattr(builtins, name, None))
+    return issubclass(type(kind), type) and issubclass(kind, Exception)

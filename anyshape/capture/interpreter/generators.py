@@ -48,6 +48,7 @@ STOOD_FOR: Mapping[str, type] = {
     "enumerated": enumerate,
     "calls_until": type(iter(int, 1)),
     "items_until_index_error": type(iter(_Items())),
+    "reversed_of": reversed,
     "chain_from_iterable": itertools.chain,
     "_rows": itertools.product,
     "_group": type(next(itertools.groupby("a"))[1]),
@@ -124,6 +125,14 @@ class Generator:
             module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
             text = f"'{module}{kind.__name__}' object has no attribute '{name}'"
             raise AttributeError(text, name=name, obj=self)
+
+    def left_of_reversed(self) -> tuple[Any, int]:
+        """What a `reversed` goes through, and how many of its items it has not given."""
+        code = self.frame.code
+        if not code.hidden or code.code.co_name != "reversed_of" or self.finished:
+            return (), 0
+        obj, index = self.frame.locals[:2]
+        return obj, index + 1 - self.started
 
     def set_attribute(self, name: str, value: Any) -> None:
         """As a generator of C has it, whose names are texts and cannot be deleted."""
@@ -240,11 +249,10 @@ class Generator:
         if self.running:
             raise ValueError("generator already executing")
         self.touched = True
-        if self.finished or not self.started:
-            if not self.finished:
-                self._remember()
-            self.finished = True
-            raise error
+        if self.finished:
+            raiser = _polyfill_frame(self.machine, polyfills.throw_it, error, None)
+            raiser.continuation = continuation
+            return raiser
         self._remember()
         frame = self.frame
         frame.continuation = continuation
@@ -253,13 +261,17 @@ class Generator:
         self.running = True
         delegate = self.delegate()
         if delegate is NULL:
-            raiser = _polyfill_frame(self.machine, polyfills.raise_it, error)
+            raiser = _polyfill_frame(self.machine, polyfills.throw_it, error, frame.handled)
         elif isinstance(error, GeneratorExit):
-            raiser = _polyfill_frame(self.machine, polyfills.close_and_raise, delegate, error)
+            raiser = _polyfill_frame(
+                self.machine, polyfills.close_and_raise, delegate, error, frame.handled
+            )
         else:
             send_index = frame.index - 2
             frame.index -= 1
-            raiser = _polyfill_frame(self.machine, polyfills.throw_into, delegate, error)
+            raiser = _polyfill_frame(
+                self.machine, polyfills.throw_into, delegate, error, frame.handled
+            )
             raiser.continuation = SendCall(
                 frame.instructions[send_index][1].target, PYTHON >= (3, 12)
             )
@@ -426,14 +438,14 @@ def _beginning(code: Code) -> int:
 
 def thrown_exception(kind: Any, value: Any = None, traceback: Any = None) -> BaseException:
     """The exception that `generator.throw(kind, value, traceback)` raises."""
-    if isinstance(kind, type) and issubclass(kind, BaseException):
+    if issubclass(type(kind), type) and issubclass(kind, BaseException):
         if isinstance(value, kind):
             error = value
         elif value is None:
             error = kind()
         else:
-            error = kind(*value) if isinstance(value, tuple) else kind(value)
-    elif isinstance(kind, BaseException):
+            error = kind(*value) if issubclass(type(value), tuple) else kind(value)
+    elif issubclass(type(kind), BaseException):
         if value is not None:
             raise TypeError("instance exception may not have a separate value")
         error = kind

@@ -54,6 +54,12 @@ def remembered(obj: Any, name: str, value: Any) -> Any:
     _only_interpreted("remembered")
 
 
+def raise_thrown(error: BaseException, handled: BaseException | None) -> NoReturn:
+    """Raise what was thrown into a generator that handles an exception, or none: that, and not what
+    its callers handle, becomes the context."""
+    _only_interpreted("raise_thrown")
+
+
 def sorts(values: list[Any], begins: bool) -> bool:
     """Say that a list is being sorted from here on, or no more: was it written meanwhile?"""
     _only_interpreted("sorts")

@@ -86,6 +86,15 @@ def elements_of(iterator: Any) -> Any:
         values.append(value)
 
 
+def hint_of_reversed(obj: Any, left: Any, default: Any) -> Any:
+    """`operator.length_hint` of a `reversed` that has so many items left."""
+    try:
+        length = len(obj)
+    except TypeError:
+        return default
+    return 0 if length < left else left
+
+
 def length_hint(obj: Any, default: Any) -> Any:
     cls = type(obj)
     if find(cls, "__len__") is not ABSENT:
@@ -365,8 +374,7 @@ def filtered(fn: Any, iterator: Any) -> Any:
             yield value
 
 
-def reversed_of(obj: Any, length: Any) -> Any:
-    index = length - 1
+def reversed_of(obj: Any, index: Any) -> Any:
     while index >= 0:
         yield obj[index]
         index -= 1
@@ -540,4 +548,4 @@ def dict_from_mapping(mapping: Any) -> Any:
 
 
 def reversed_by_getitem(obj: Any) -> Any:
-    return reversed_of(obj, len(obj))
+    return reversed_of(obj, len(obj) - 1)

@@ -255,7 +255,7 @@ class Machine:
     ) -> Any:
         if kind in PROXIES:
             return self.domain.call(fn, args, kwargs)
-        if isinstance(fn, type):
+        if issubclass(kind, type):
             return self.instantiate(fn, args, kwargs)
         if kind is _METHOD_WRAPPER:
             for base in type(fn.__self__).__mro__:  # past a Python override: `super().__setitem__`
@@ -279,7 +279,7 @@ class Machine:
         object.
         """
         owner = fn.__self__
-        if isinstance(owner, type):
+        if issubclass(type(owner), type):
             handler = self.language.class_methods.get((owner, fn.__name__))
             if handler is not None:
                 return handler(self, fn, args, kwargs)

@@ -149,7 +149,7 @@ def _is_mapping(machine: Interpreter, names: Any) -> bool:
 
 
 def _from_names(machine: Interpreter, names: Any, name: str) -> Any:
-    if machine.recording and isinstance(names, dict):
+    if machine.recording and issubclass(type(names), dict):
         return machine.heap.item_or_null(names, name)
     try:
         return names[name]

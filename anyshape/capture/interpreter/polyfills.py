@@ -22,6 +22,7 @@ from anyshape.capture.interpreter.intrinsic_names import (
     generic_getattr,
     is_subtype,
     native,
+    raise_thrown,
     remembered,
 )
 
@@ -32,13 +33,17 @@ def raise_it(error: Any) -> Any:
     raise error
 
 
+def throw_it(error: Any, handled: Any) -> Any:
+    raise_thrown(error, handled)
+
+
 def raise_from(box: Any) -> Any:
     """Raises what lies in a box, and leaves it empty: the frames of whoever was called hold those
     that called them, and these the box."""
     raise box.pop()
 
 
-def close_and_raise(delegate: Any, error: Any) -> Any:
+def close_and_raise(delegate: Any, error: Any, handled: Any) -> Any:
     try:
         close = getattr(delegate, "close", None)
     except BaseException as failed:
@@ -46,7 +51,7 @@ def close_and_raise(delegate: Any, error: Any) -> Any:
         close = None
     if close is not None:
         close()
-    raise error
+    raise_thrown(error, handled)
 
 
 def unraisable(error: Any, owner: Any) -> None:
@@ -59,10 +64,10 @@ def send_to(delegate: Any, value: Any) -> Any:
     return delegate.send(value)
 
 
-def throw_into(delegate: Any, error: Any) -> Any:
+def throw_into(delegate: Any, error: Any, handled: Any) -> Any:
     throw = getattr(delegate, "throw", None)
     if throw is None:
-        raise error
+        raise_thrown(error, handled)
     return throw(error)
 
 

@@ -118,11 +118,15 @@ def binary(machine: Interpreter, op: Operator, a: Any, b: Any) -> Any:
 
 def _taken_in_place(machine: Interpreter, method: str, a: Any, b: Any) -> Call | None:
     """`a += b` and `a |= b` where C code would iterate over what is the program's."""
-    if method == "__iadd__" and isinstance(a, (list, deque)) and needs_interpretation(machine, b):
-        append = iteration_polyfills.extend_list if isinstance(a, list) else deque.extend
+    if (
+        method == "__iadd__"
+        and issubclass(type(a), (list, deque))
+        and needs_interpretation(machine, b)
+    ):
+        append = iteration_polyfills.extend_list if issubclass(type(a), list) else deque.extend
         return Call(iteration_polyfills.extended, (append, a, b))
-    if method == "__ior__" and isinstance(a, dict) and must_be_taken_first(machine, b):
-        store = OrderedDict.__setitem__ if isinstance(a, OrderedDict) else dict.__setitem__
+    if method == "__ior__" and issubclass(type(a), dict) and must_be_taken_first(machine, b):
+        store = OrderedDict.__setitem__ if issubclass(type(a), OrderedDict) else dict.__setitem__
         return Call(iteration_polyfills.dict_updated, (store, a, b))
     return None
 
@@ -153,7 +157,7 @@ def _proxy_binary(machine: Interpreter, op: Operator, a: Any, b: Any) -> Any:
 def _decides(machine: Interpreter, obj: Any, method: str) -> bool:
     """Whether a method of a Python class is asked where the object meets a proxy."""
     cls = type(obj)
-    if cls in PROXIES or not cls.__flags__ & HEAP_TYPE or isinstance(obj, (int, float)):
+    if cls in PROXIES or not cls.__flags__ & HEAP_TYPE or issubclass(type(obj), (int, float)):
         return False
     return is_python(machine, cls, method) and not hasattr(cls, "__torch_function__")
 
@@ -209,7 +213,7 @@ def _compare_containers(
                     return equal
                 return not equal if type(equal) is bool else machine.domain.unary("not", equal)
             return Call(polyfills.sequence_compare, (a, b, sign))
-    if isinstance(a, dict) and isinstance(b, dict):
+    if issubclass(type(a), dict) and issubclass(type(b), dict):
         return Call(polyfills.dict_compare, (a, b, sign))
     return machine.native(function, (a, b), {})
 
@@ -237,7 +241,7 @@ def holds_proxy(value: Any, depth: int = 3) -> bool:
         return True
     if depth == 0:
         return False
-    if isinstance(value, (list, tuple, dict)):
+    if issubclass(type(value), (list, tuple, dict)):
         return any(holds_proxy(item, depth - 1) for item in values_of(value))
     if kind is slice:
         return (
@@ -281,7 +285,7 @@ def truth(machine: Interpreter, value: Any) -> Any:
         return Call(polyfills.truth_by_bool, (value,))
     if machine.lookup(cls, "__bool__") is NULL and is_python(machine, cls, "__len__"):
         return Call(polyfills.truth_by_len, (value,))
-    if machine.recording and isinstance(value, SIZED):
+    if machine.recording and issubclass(type(value), SIZED):
         return truth(machine, machine.heap.length(value))
     if machine.lookup(cls, "__bool__") is NULL and machine.lookup(cls, "__len__") is NULL:
         return True
@@ -322,17 +326,17 @@ def contains(machine: Interpreter, container: Any, item: Any) -> Any:
 
 def _recorded_contains(machine: Interpreter, container: Any, item: Any) -> Any:
     container = machine.heap.behind(container)
-    if isinstance(container, (dict, set, frozenset)):
+    if issubclass(type(container), (dict, set, frozenset)):
         item = plain_key(machine, item)
     container = machine.heap.read_contains(container, item)
-    if isinstance(container, (list, tuple, deque)) and any(
+    if issubclass(type(container), (list, tuple, deque)) and any(
         holds_proxy(value) or c_callbacks.defines(machine, value, c_callbacks.EQUALITY)
         for value in (item, container)
     ):
         return Call(polyfills.contains_by_iteration, (container, item))
     if type(container) is range and type(item) in PROXIES:
         return Call(polyfills.range_contains, (container, item))
-    if isinstance(container, (str, bytes)) and type(item) in PROXIES:
+    if issubclass(type(container), (str, bytes)) and type(item) in PROXIES:
         raise Break("proxy-leak", "a text that differs from call to call")
     if hasattr(type(container), "__next__"):
         return Call(polyfills.contains_by_iteration, (container, item))
@@ -365,15 +369,15 @@ def load_item(machine: Interpreter, obj: Any, key: Any) -> Any:
         return machine.domain.getitem(obj, key)
     attribute = machine.lookup(cls, "__getitem__")
     if attribute is NULL:
-        if isinstance(obj, type):
+        if issubclass(type(obj), type):
             return _class_item(machine, obj, key)
         raise TypeError(f"{cls.__name__!r} object is not subscriptable")
     if type(attribute) not in C_FUNCTIONS:
         return call_bound(machine, attribute, obj, (key,), None)
-    if isinstance(obj, dict) and is_python(machine, cls, "__missing__"):
+    if issubclass(type(obj), dict) and is_python(machine, cls, "__missing__"):
         return Call(polyfills.item_or_missing, (obj, key))
     if machine.recording:
-        if isinstance(obj, defaultdict):
+        if issubclass(type(obj), defaultdict):
             return recorded_default(machine, obj, key)
         return _recorded_item(machine, obj, key)
     return machine.native(operator.getitem, (obj, key), {})
@@ -390,11 +394,11 @@ def plain_key(machine: Interpreter, key: Any) -> Any:
 
 def _recorded_item(machine: Interpreter, obj: Any, key: Any) -> Any:
     obj = machine.heap.behind(obj)
-    if (type(key) in PROXIES and not isinstance(obj, dict)) or (
+    if (type(key) in PROXIES and not issubclass(type(obj), dict)) or (
         type(key) is slice and holds_proxy(key)
     ):
         return machine.domain.getitem(obj, key)
-    if isinstance(obj, dict):
+    if issubclass(type(obj), dict):
         return machine.heap.item(obj, plain_key(machine, key))
     kind = type(key)
     if kind is slice and any(
@@ -431,7 +435,7 @@ def store_item(machine: Interpreter, obj: Any, key: Any, value: Any) -> Any:
     name = "__delitem__" if delete else "__setitem__"
     attribute = NULL if cls in PROXIES else machine.lookup(cls, name)
     in_python = attribute is not NULL and type(attribute) not in C_FUNCTIONS
-    if cls in PROXIES or (type(key) in PROXIES and not (in_python or isinstance(obj, dict))):
+    if cls in PROXIES or (type(key) in PROXIES and not (in_python or issubclass(type(obj), dict))):
         return (
             machine.domain.delitem(obj, key) if delete else machine.domain.setitem(obj, key, value)
         )
@@ -440,11 +444,11 @@ def store_item(machine: Interpreter, obj: Any, key: Any, value: Any) -> Any:
         return operator.delitem(obj, shown) if delete else operator.setitem(obj, shown, None)
     if in_python:
         return call_bound(machine, attribute, obj, (key,) if delete else (key, value), None)
-    fills = type(key) is slice and isinstance(obj, (list, bytearray))
+    fills = type(key) is slice and issubclass(type(obj), (list, bytearray))
     if fills and must_be_taken_first(machine, value):
         return Call(iteration_polyfills.store_slice, (obj, key, value))
     if machine.recording:
-        key = plain_key(machine, key) if isinstance(obj, dict) else key
+        key = plain_key(machine, key) if issubclass(type(obj), dict) else key
         return machine.native(attribute, (obj, key) if delete else (obj, key, value), {})
     if delete:
         return operator.delitem(obj, key)

@@ -62,9 +62,9 @@ def is_shown(machine: Interpreter, value: Any, outer: tuple[Any, ...] = ()) -> b
     if kind is dict:
         plain = all(type(key) in PLAIN for key in value)
         return plain and all(is_shown(machine, item, outer) for item in value.values())
-    if kind is list or (isinstance(value, tuple) and kind.__repr__ is tuple.__repr__):
+    if kind is list or (issubclass(type(value), tuple) and kind.__repr__ is tuple.__repr__):
         return all(is_shown(machine, item, outer) for item in values_of(value))
-    return kind.__module__ == "torch" and isinstance(value, tuple)  # a size without symbols
+    return kind.__module__ == "torch" and issubclass(type(value), tuple)  # a size without symbols
 
 
 def numbers_in(value: Any) -> Iterator[Any]:
@@ -74,7 +74,7 @@ def numbers_in(value: Any) -> Iterator[Any]:
         found = pending.pop()
         if type(found) in (SizeValue, ScalarValue) or is_text(found):
             yield found
-        elif isinstance(found, (tuple, list, dict)):
+        elif issubclass(type(found), (tuple, list, dict)):
             inside = list(values_of(found))
             pending += [item for item in inside if id(item) not in seen]
             seen.update(map(id, inside))

@@ -33,7 +33,7 @@ def unwind(machine: Interpreter, error: BaseException) -> Frame | None:
     error.__traceback__ = _program_part(error.__traceback__)
     machine.heap.will_raise(error)
     if fresh:
-        _set_context(error, handled_exception(frame))
+        set_context(error, handled_exception(frame))
         _add_traceback(error, frame)
     while True:
         row = frame.code.handled_by[frame.index - 1]
@@ -95,7 +95,7 @@ def handled_exception(frame: Frame | None) -> BaseException | None:
     return None
 
 
-def _set_context(error: BaseException, handled: BaseException | None) -> None:
+def set_context(error: BaseException, handled: BaseException | None) -> None:
     """`_PyErr_SetObject`: the handled exception becomes the context, and no cycle comes about."""
     if handled is None or handled is error:
         return

@@ -346,7 +346,7 @@ def dict_update(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
     target, source = frame.stack[-arg - 1], frame.stack[-1]
     if _is_python_mapping(machine, source):
         return again(machine, frame, Call(iteration_polyfills.dict_from_mapping, (source,)))
-    if not isinstance(source, dict) and not hasattr(source, "keys"):
+    if not issubclass(type(source), dict) and not hasattr(source, "keys"):
         raise TypeError(f"{type(source).__name__!r} object is not a mapping")
     entries = machine.heap.mirror(source) if machine.recording else source
     write_into(machine, dict.update, target, entries)
@@ -355,7 +355,7 @@ def dict_update(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
 
 
 def _is_python_mapping(machine: Interpreter, source: Any) -> bool:
-    if isinstance(source, dict):
+    if issubclass(type(source), dict):
         return attributes.is_python(machine, type(source), "__iter__")
     return (
         attributes.is_python(machine, type(source), "keys")
@@ -369,7 +369,7 @@ def dict_merge(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
     if _is_python_mapping(machine, source):
         return again(machine, frame, Call(iteration_polyfills.dict_from_mapping, (source,)))
     callee = frame.stack[-arg - 3]
-    if not isinstance(source, dict) and not hasattr(source, "keys"):
+    if not issubclass(type(source), dict) and not hasattr(source, "keys"):
         raise TypeError(
             f"{shown_callable(callee)} argument after ** must be a mapping, "
             f"not {type(source).__name__}"

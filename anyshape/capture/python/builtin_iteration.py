@@ -248,9 +248,9 @@ def _fromkeys(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
 
 def _is_python_source(machine: Interpreter, source: Any) -> bool:
     cls = type(source)
-    if isinstance(source, dict):
+    if issubclass(type(source), dict):
         return attributes.is_python(machine, cls, "__iter__")
-    if isinstance(source, (list, tuple)):  # of pairs, which C iterates over
+    if issubclass(type(source), (list, tuple)):  # of pairs, which C iterates over
         if any(protocol.needs_interpretation(machine, pair) for pair in source):
             return True
     return (
@@ -258,7 +258,7 @@ def _is_python_source(machine: Interpreter, source: Any) -> bool:
         or attributes.is_python(machine, cls, "keys")
         or (
             attributes.is_python(machine, cls, "__getitem__")
-            and not isinstance(source, (list, tuple))
+            and not issubclass(type(source), (list, tuple))
         )
     )
 
@@ -393,8 +393,9 @@ def _list_sort(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     key, reverse = kwargs.get("key"), kwargs.get("reverse", False)
     if key is None and all_plain(_seen(machine, args[0])):
         return machine.native(list.sort, args, kwargs)
-    if isinstance(key, type) and machine.lookup(key, "__del__") is not NULL:
-        raise broken("unknown-call", f"list.sort, by keys of class {key.__name__},")
+    made_by = key if key is not None and issubclass(type(key), type) else object
+    if machine.lookup(made_by, "__del__") is not NULL:
+        raise broken("unknown-call", f"list.sort, by keys of class {made_by.__name__},")
     return Call(iteration_polyfills.sort_in_place, (args[0], key, reverse))
 
 
@@ -416,7 +417,11 @@ def _join_bytes(method: Any) -> Handler:
 def _join(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 2 and protocol.must_be_taken_first(machine, args[1]):
         return Call(iteration_polyfills.join_of, (str.join, *args))
-    if len(args) == 2 and isinstance(args[1], (list, tuple)) and protocol.holds_proxy(args[1], 1):
+    if (
+        len(args) == 2
+        and issubclass(type(args[1]), (list, tuple))
+        and protocol.holds_proxy(args[1], 1)
+    ):
         if size_texts.are_texts(args[0], *args[1]):
             return size_texts.joined([t for text in args[1] for t in (args[0], text)][1:])
         raise Break("proxy-leak", "a text that differs from call to call")

@@ -55,6 +55,9 @@ def _reduce_ex(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 def _holds_attributes_only(kind: type) -> bool:
     bases = kind.__mro__[:-1]
     said = any(name in vars(base) for base in bases for name in ("__slots__", *_STATE))
+    said = said or any(
+        vars(base).get("__slotnames__") for base in bases
+    )  # [] where copyreg says so
     return bool(bases) and not said and all(b.__flags__ & attributes.HEAP_TYPE for b in bases)
 
 
@@ -95,6 +98,13 @@ def _object_getattribute(machine: Interpreter, args: Args, kwargs: Kwargs) -> An
 
 
 def _type_getattribute(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if (
+        len(args) != 2
+        or kwargs
+        or not issubclass(type(args[0]), type)
+        or not isinstance(args[1], str)
+    ):
+        return machine.native(type.__getattribute__, args, kwargs)
     return attributes.type_getattr(machine, args[0], type(args[0]), args[1])
 
 
@@ -103,7 +113,7 @@ def _super_getattribute(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any
 
 
 def _object_setattr(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-    if len(args) != 3 or isinstance(args[0], type):
+    if len(args) != 3 or issubclass(type(args[0]), type):
         return machine.native(object.__setattr__, args, kwargs)
     return _none_after(attributes.generic_setattr(machine, *args))
 
@@ -140,10 +150,10 @@ def made_class(machine: Interpreter, make: Any, args: Args, kwargs: Kwargs) -> A
     if machine.heap.journal is not None:
         raise Break("fork-write", "a class is made inside a fork")  # C calls `__set_name__`
     frame = visible_frame(machine)
-    namespace = args[-1] if args else None
+    namespace: Any = args[-1] if args else None
     if machine.recording and _tells_the_program(machine, args, namespace):
         raise broken("unknown-call", "a class statement that C code tells the program of,")
-    if isinstance(namespace, dict) and len(args) in (3, 4) and frame is not None:
+    if issubclass(type(namespace), dict) and len(args) in (3, 4) and frame is not None:
         module = frame.globals.get("__name__", NULL)
         if module is not NULL and "__module__" not in namespace:
             args = (*args[:-1], {**namespace, "__module__": module})
@@ -154,10 +164,10 @@ def made_class(machine: Interpreter, make: Any, args: Args, kwargs: Kwargs) -> A
 def _tells_the_program(machine: Interpreter, args: Args, namespace: Any) -> bool:
     """Whether C code calls a `__set_name__` or an `__init_subclass__` in Python, which may write to
     what was there before; those of the standard library write to what they are handed."""
-    if not isinstance(namespace, dict) or len(args) < 3:
+    if not issubclass(type(namespace), dict) or len(args) < 3:
         return False
     told = [machine.lookup(type(value), "__set_name__") for value in dict.values(namespace)]
-    mro = [cls for base in args[-2] if isinstance(base, type) for cls in base.__mro__]
+    mro = [cls for base in args[-2] if issubclass(type(base), type) for cls in base.__mro__]
     inherited = next((vars(c)[SUBCLASS] for c in mro if SUBCLASS in vars(c)), None)
     told.append(getattr(inherited, "__func__", inherited))
     library = machine.heap.is_created(namespace)
@@ -218,7 +228,7 @@ def _isinstance(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 def _has_plain_check(machine: Interpreter, cls: Any, name: str, plain: tuple[Any, ...]) -> bool:
     if type(cls) is type:
         return True
-    return isinstance(cls, type) and any(
+    return issubclass(type(cls), type) and any(
         machine.lookup(type(cls), name) is check for check in plain
     )
 
@@ -264,7 +274,7 @@ def _issubclass(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 def _subclass_of(machine: Interpreter, sub: Any, cls: Any) -> Any:
     found = machine.native(issubclass, (sub, cls), {})
-    if found is False and type(cls) is not type and isinstance(sub, type):
+    if found is False and type(cls) is not type and issubclass(type(sub), type):
         machine.domain.not_a_subclass(sub, cls)
     return found
 
@@ -331,7 +341,7 @@ def _dir(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
             return Call(class_polyfills.dir_by_method, args)
         return machine.native(dir, args, kwargs)
     names = _locals(machine, args, kwargs)
-    if not isinstance(names, dict) or attributes.is_python(machine, type(names), "keys"):
+    if not issubclass(type(names), dict) or attributes.is_python(machine, type(names), "keys"):
         return Call(class_polyfills.dir_of_names, (names,))
     return sorted(names)
 
@@ -392,7 +402,7 @@ def _run_source(machine: Interpreter, mode: str, args: Args, kwargs: Kwargs) -> 
         globals_ = frame.globals
         if names is None:
             names = _locals(machine, (), {})
-    elif not isinstance(globals_, dict):
+    elif not issubclass(type(globals_), dict):
         raise TypeError(f"{mode}() globals must be a dict, not {type(globals_).__name__}")
     if names is None:
         names = globals_
@@ -405,7 +415,7 @@ def _run_source(machine: Interpreter, mode: str, args: Args, kwargs: Kwargs) -> 
         scope = frame.builtins
         machine.native(dict.__setitem__, (globals_, "__builtins__", scope), {})
     slots = [NULL] * decoded.local_count
-    scope = scope if isinstance(scope, dict) else vars(scope)
+    scope = scope if issubclass(type(scope), dict) else vars(scope)
     if type(scope) is not dict:  # which C asks by its own methods
         return machine.native(exec if mode == "exec" else eval, args, kwargs)
     return Frame(decoded, globals_, scope, slots, names)

@@ -20,12 +20,14 @@ from typing import Any
 from anyshape.capture.heap.values import ABSENT, NULL, PROXIES, Call
 from anyshape.capture.interpreter import (
     attributes,
+    exception_opcodes,
     intrinsic_names,
     iteration_polyfills,
     polyfills,
     protocol,
 )
 from anyshape.capture.interpreter.domain import Interpreter
+from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.python.builtin_exceptions import EXCEPTION_BUILTINS
 from anyshape.capture.python.builtin_iteration import (
     CLASS_METHODS,
@@ -48,6 +50,9 @@ def _len(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 def _length_hint(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     if len(args) in (1, 2) and not kwargs:
+        if type(args[0]) is Generator and args[0].python_type is reversed:
+            polyfill = iteration_polyfills.hint_of_reversed
+            return Call(polyfill, (*args[0].left_of_reversed(), (*args, 0)[1]))
         return Call(iteration_polyfills.length_hint, (*args, 0)[:2])
     return machine.native(operator.length_hint, args, kwargs)
 
@@ -191,10 +196,10 @@ def _item(method: Any) -> Handler:
     """`operator.getitem` and `dict.__getitem__`, which ask a dict for what is missing."""
 
     def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-        if len(args) == 2 and isinstance(args[0], dict):
+        if len(args) == 2 and issubclass(type(args[0]), dict):
             if attributes.is_python(machine, type(args[0]), "__missing__"):
                 return Call(polyfills.item_or_missing, args)
-            if machine.recording and isinstance(args[0], defaultdict):
+            if machine.recording and issubclass(type(args[0]), defaultdict):
                 return protocol.recorded_default(machine, *args)
         return machine.native(method, args, kwargs)
 
@@ -368,6 +373,7 @@ BUILTINS: dict[Any, Handler] = {
     intrinsic_names.is_subtype: _is_subtype,
     intrinsic_names.global_name: _global_name,
     intrinsic_names.native: _native,
+    intrinsic_names.raise_thrown: exception_opcodes.raise_thrown,
     intrinsic_names.sorts: _sorts,
     intrinsic_names.created: _created,
     intrinsic_names.remembered: _remembered,

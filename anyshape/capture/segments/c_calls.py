@@ -77,7 +77,7 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
 def _refuse_weak(domain: RecordingDomain, fn: Any, args: tuple[Any, ...]) -> None:
     """When an object made here dies, or one that earlier segments hand on, nobody knows while
     capturing."""
-    weak = fn is weakref.proxy or (isinstance(fn, type) and issubclass(fn, WEAK))
+    weak = fn is weakref.proxy or (issubclass(type(fn), type) and issubclass(fn, WEAK))
     if weak and any(_dies_with_the_call(domain, arg) for arg in args):
         raise unknown(domain, fn)
 
@@ -110,7 +110,7 @@ def _reads_nothing_else(
 
 def _parts(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """What lies in the tuples among the values, all the way down."""
-    tuples = [value for value in values if isinstance(value, tuple)]
+    tuples = [value for value in values if issubclass(type(value), tuple)]
     inside = tuple(part for value in tuples for part in value)
     return (*inside, *_parts(inside)) if inside else ()
 
@@ -134,7 +134,7 @@ def _call_pure(
 def unknown(domain: RecordingDomain, fn: Any) -> Break:
     """The break before a call that capture cannot follow."""
     name = name_of(fn)
-    if isinstance(fn, types.FunctionType):
+    if issubclass(type(fn), types.FunctionType):
         unsupported = domain.machine.decoded(fn.__code__).unsupported
         if unsupported is not None:
             return broken("opcode", name, why=unsupported)
@@ -150,7 +150,7 @@ def _refuse_outside_iterators(domain: RecordingDomain, fn: Any, args: tuple[Any,
         if hasattr(type(arg), "__next__") and domain.recorder.sources.of(arg) is not None:
             if getattr(fn, "__objclass__", None) not in type(arg).__mro__:
                 raise broken("outside-iterator", type(arg).__name__)
-            if isinstance(arg, io.IOBase):
+            if issubclass(type(arg), io.IOBase):
                 raise broken("python-effect", f"{type(arg).__name__}.{fn.__name__}")
             raise unknown(domain, fn)
 
@@ -160,8 +160,8 @@ def _reads_outside(domain: RecordingDomain, args: tuple[Any, ...]) -> bool:
     array, a counter, ...)."""
     heap, sources = domain.machine.heap, domain.recorder.sources
     for arg in args:
-        if type(arg) in CONSTANTS or isinstance(
-            arg, (*IDENTITY, *EQUAL, tuple, list, dict, set, frozenset)
+        if type(arg) in CONSTANTS or issubclass(
+            type(arg), (*IDENTITY, *EQUAL, tuple, list, dict, set, frozenset)
         ):
             continue
         if not heap.is_created(arg) and sources.of(arg) is not None:

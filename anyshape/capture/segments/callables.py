@@ -126,10 +126,10 @@ def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
             or (issubclass(owner, BaseException) and _leaves_as_it_is(fn, args))
             or owner is object
         )
-    if isinstance(fn, type):
+    if issubclass(type(fn), type):
         return fn.__module__ not in purity.IMPURE_MODULES
     bound = getattr(fn, "__self__", None)
-    if bound is not None and not isinstance(bound, types.ModuleType):
+    if bound is not None and not issubclass(type(bound), types.ModuleType):
         return type(bound) in purity.PURE_TYPES or type(bound) in CONTAINERS or bound in CONTAINERS
     return (getattr(fn, "__module__", None) or "") in PURE_MODULES
 
@@ -223,7 +223,7 @@ _KEEPING_MODULES = frozenset({"types", "functools", "weakref"})
 
 def keeps(fn: Any) -> bool:
     """Whether C code reads no container that it is given, or has been given its mirror."""
-    if isinstance(fn, type) and (
+    if issubclass(type(fn), type) and (
         issubclass(fn, BaseException) or fn.__module__ in _KEEPING_MODULES
     ):
         return True

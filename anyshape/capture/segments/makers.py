@@ -61,11 +61,11 @@ def _dict(rebuilder: Rebuilder, value: dict[Any, Any]) -> str:
     rebuilder.add(
         f"{name} = {{}}" if kind is dict else f"{name} = {made}.__new__({rebuilder.constant(kind)})"
     )
-    if isinstance(value, defaultdict):
+    if issubclass(type(value), defaultdict):
         factory = vars(defaultdict)["default_factory"]
         text, setter = rebuilder.text(factory.__get__(value)), rebuilder.constant(factory.__set__)
         rebuilder.add(f"{setter}({name}, {text})")
-    base = OrderedDict if isinstance(value, OrderedDict) else dict
+    base = OrderedDict if issubclass(type(value), OrderedDict) else dict
     setter = rebuilder.constant(base.__setitem__)
     for key, item in base.items(value):
         text = rebuilder.text(item)

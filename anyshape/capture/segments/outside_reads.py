@@ -45,7 +45,7 @@ def _read_attr(domain: RecordingDomain, source: Source, key: Any, value: Any) ->
 
 def _is_computed(obj: Any, key: str, value: Any) -> bool:
     """Whether C code makes the attribute anew each time it is asked."""
-    if isinstance(obj, type) or key in getattr(obj, "__dict__", ()):
+    if issubclass(type(obj), type) or key in getattr(obj, "__dict__", ()):
         return False
     return getattr(obj, key, None) is not value
 
@@ -93,7 +93,7 @@ def _refuse_changing(domain: RecordingDomain, source: Source, what: str) -> None
 
 def _read_count(domain: RecordingDomain, source: Source, key: Any, value: Any) -> Any:
     _refuse_changing(domain, source, "the length")
-    if not (source.is_pinned and isinstance(source.pinned, (tuple, frozenset, str))):
+    if not (source.is_pinned and issubclass(type(source.pinned), (tuple, frozenset, str))):
         domain.recorder.guard(source, "length", value)
     return value
 
@@ -155,7 +155,7 @@ def read_by_code(cls: type) -> frozenset[str]:
 def names_past_code(obj: Any) -> dict[str, Any] | None:
     """The dictionary of an object's own names, for which no code of the program is asked; None
     where it has none that is plain."""
-    if isinstance(obj, type) or type(class_entry(type(obj), "__dict__")) not in GETSETS:
+    if issubclass(type(obj), type) or type(class_entry(type(obj), "__dict__")) not in GETSETS:
         return None
     names = object.__getattribute__(obj, "__dict__")
     return names if type(names) is dict else None

@@ -99,7 +99,9 @@ class ReadingDomain(RecordingDomain):
         return self._read_plainly(obj, kind, key, value)
 
     def _read_plainly(self, obj: Any, kind: str, key: Any, value: Any) -> Any:
-        called = kind in ABSENCES or (kind in ("global", "attr") and isinstance(value, CALLED))
+        called = kind in ABSENCES or (
+            kind in ("global", "attr") and issubclass(type(value), CALLED)
+        )
         if called and self.relied.is_library(obj, kind):
             self.relied.found(obj, key, value)
             return value
@@ -341,4 +343,4 @@ class ReadingDomain(RecordingDomain):
         items = [self.seen(item) for item in state]
         if all(a is b for a, b in zip(items, state)):
             return state
-        return items if isinstance(value, list) else tuple.__new__(type(value), items)
+        return items if issubclass(type(value), list) else tuple.__new__(type(value), items)

@@ -277,7 +277,7 @@ class Rebuilder:
             return self.constant(value)
         parts = ", ".join(self.text(item) for item in value)
         made_by_itself = hasattr(type(value), "n_sequence_fields")  # a struct sequence of C
-        if made_by_itself or isinstance(value, torch.Size):  # which tuple.__new__ refuses
+        if made_by_itself or issubclass(type(value), torch.Size):  # which tuple.__new__ refuses
             return self._named_tuple(value, f"{self.constant(type(value))}([{parts}])")
         made = f"tuple.__new__({self.constant(type(value))}, [{parts}])"
         name = self._named_tuple(value, made)
@@ -288,7 +288,7 @@ class Rebuilder:
         """Whether a tuple holds only constants, all the way down. An object of a subclass is one
         that the program may tell from another."""
         return type(value) in PLAIN_TUPLES and all(
-            self.is_fixed(item) if isinstance(item, tuple) else type(item) in SIMPLE
+            self.is_fixed(item) if issubclass(type(item), tuple) else type(item) in SIMPLE
             for item in value
         )
 
@@ -436,16 +436,16 @@ LOOKED_INTO = (list, tuple, dict, set, deque, types.CellType, types.MethodType, 
 
 
 def _contents(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
+    if issubclass(type(value), dict):
         return [*dict.keys(value), *dict.values(value)]
-    if isinstance(value, types.CellType):
+    if issubclass(type(value), types.CellType):
         try:
             return [value.cell_contents]
         except ValueError:
             return []
-    if isinstance(value, types.MethodType):
+    if issubclass(type(value), types.MethodType):
         return [value.__self__]
-    if isinstance(value, functools.partial):
+    if issubclass(type(value), functools.partial):
         return [value.func, value.args, value.keywords]
     return value
 

@@ -177,7 +177,7 @@ class SymbolicDomain(ReadingDomain):
     def will_look_inside(self, obj: Any) -> None:
         """Only what a guard can compare, where it holds what may change."""
         iterates = type(getattr(type(obj), "__iter__", None)) in C_FUNCTIONS
-        if not iterates or isinstance(obj, UNCHANGING) or hasattr(type(obj), "__next__"):
+        if not iterates or issubclass(type(obj), UNCHANGING) or hasattr(type(obj), "__next__"):
             return
         if self.recorder.sources.of(obj) is None:
             return
@@ -320,11 +320,13 @@ class SymbolicDomain(ReadingDomain):
             or isinstance(b, torch.Tensor)
         ):
             made = tensor_ops.binary(self, op, a, b)
-        elif op == "%" and isinstance(a, (str, bytes)):
+        elif op == "%" and issubclass(type(a), (str, bytes)):
             return operator.mod(a, self.concrete(b, "a format"))
-        elif sign == "|=" and isinstance(a, dict):  # which takes pairs from it
+        elif sign == "|=" and issubclass(type(a), dict):  # which takes pairs from it
             return self.machine.native(operator.ior, (a, self.concrete(b, "pairs")), {})
-        elif op in ("+", "*") and (isinstance(a, SEQUENCES) or isinstance(b, SEQUENCES)):
+        elif op in ("+", "*") and (
+            issubclass(type(a), SEQUENCES) or issubclass(type(b), SEQUENCES)
+        ):
             a, b = self.concrete(a, "a repetition"), self.concrete(b, "a repetition")
             return self.machine.native(OF_SEQUENCES[sign], (a, b), {})
         else:
@@ -336,7 +338,7 @@ class SymbolicDomain(ReadingDomain):
 
     def _repeated(self, count: Any, other: Any) -> Any:
         """`[0] * count` reads from a tensor how often."""
-        if type(count) is not TensorValue or not isinstance(other, SEQUENCES):
+        if type(count) is not TensorValue or not issubclass(type(other), SEQUENCES):
             return count
         return tensor_ops.read_number(self, count, "index")
 
@@ -523,7 +525,7 @@ class SymbolicDomain(ReadingDomain):
     def type_of(self, value: Any) -> type:
         if type(value) is TensorValue:
             return value.python or torch.Tensor
-        if isinstance(value, tuple):
+        if issubclass(type(value), tuple):
             return value.__class__
         return int if type(value) is SizeValue else value.kind
 

@@ -243,3 +243,119 @@ def case_metaclass_that_guards_its_attributes():
         Colour.RED = 2
     except AttributeError as error:
         return str(error), list(Colour)
+
+
+def case_what_is_thrown_into_generators_has_the_context_of_their_own():
+    def chain(error):
+        return repr(error), repr(error.__context__), repr(error.__cause__)
+
+    def plain():
+        try:
+            yield 1
+        finally:
+            pass
+
+    def handling():
+        try:
+            raise IndexError(5)
+        except IndexError:
+            yield 1
+
+    def delegating(inner):
+        yield from inner
+
+    found = []
+    try:
+        raise KeyError(1)
+    except KeyError:
+        for make in (plain, handling, lambda: delegating(handling())):
+            for advances in (0, 1, 3):
+                for thrown in (ValueError(2), ValueError, StopIteration(3)):
+                    made = make()
+                    for _ in range(advances):
+                        next(made, None)
+                    try:
+                        made.throw(thrown)
+                    except (Exception, StopIteration) as error:
+                        found.append(chain(error))
+    return found
+
+
+def case_a_stack_of_exits_keeps_the_order_of_contexts():
+    import contextlib
+
+    @contextlib.contextmanager
+    def raising(error):
+        try:
+            yield
+        finally:
+            raise error
+
+    errors = [Exception(n) for n in range(4)]
+    try:
+        with contextlib.ExitStack() as stack:
+            for error in errors[:3]:
+                stack.enter_context(raising(error))
+            raise errors[3]
+    except Exception as error:
+        chain = [error]
+        while chain[-1].__context__ is not None:
+            chain.append(chain[-1].__context__)
+        return [errors.index(found) for found in chain]
+
+
+def case_slots_of_attributes_are_whatever_the_class_names():
+    class Stored(dict):
+        __setattr__ = dict.__setitem__
+        __delattr__ = dict.__delitem__
+
+    class Read(dict):
+        __getattribute__ = dict.__getitem__
+
+    class Missing(dict):
+        __getattr__ = dict.__getitem__
+
+    stored, read, missing = Stored(), Read(k=3), Missing(k=4)
+    stored.y = 42
+    stored.z = 43
+    del stored.z
+    said = []
+    for refused in (lambda: read.q, lambda: missing.q, lambda: type.__getattribute__(list, type)):
+        try:
+            refused()
+        except Exception as error:
+            said.append(repr(error))
+    return dict.items(stored), read.k, missing.k, said
+
+
+def case_what_is_left_of_a_reversed_sequence():
+    class Numbers:
+        def __init__(self, *lengths):
+            self.lengths = list(lengths)
+
+        def __len__(self):
+            return self.lengths.pop() if self.lengths else 1 // 0
+
+        def __getitem__(self, index):
+            return index * 2
+
+    backwards = reversed(Numbers(3, 4, 4, 4))
+    found = [type(backwards), operator.length_hint(backwards), next(backwards)]
+    found += [operator.length_hint(backwards), operator.length_hint(backwards)]
+    try:
+        operator.length_hint(backwards)
+    except ZeroDivisionError as error:
+        found.append(repr(error))
+    return found, [value for value in backwards], operator.length_hint(backwards, 7)
+
+
+def case_names_of_slots_are_asked_for_when_an_object_is_reduced():
+    class Named:
+        __slotnames__ = ["spam"]
+
+        def __getattr__(self, name):
+            if name == "spam":
+                return 42
+            raise AttributeError(name)
+
+    return Named().__reduce_ex__(2)[2]

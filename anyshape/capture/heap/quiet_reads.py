@@ -46,7 +46,7 @@ def attribute(obj: Any, name: str) -> Any:
     """`obj.name` where C code gives it; AttributeError where code of the program would."""
     if asks_the_program(obj, "attr"):
         raise AttributeError(name)
-    if issubclass(type(obj), type):
+    if issubclass(type(obj), type) and not issubclass(obj, type):
         return vars(obj)[name] if name in vars(obj) else getattr(obj, name)
     if name in getattr(obj, "__dict__", ()):
         return vars(obj)[name]

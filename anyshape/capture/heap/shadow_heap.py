@@ -285,9 +285,7 @@ class Heap:
         known = self._known(obj)
         if known is not None:
             return len(known.state)
-        if type(obj) in IMMUTABLE or id(obj) in self.created:
-            return len(obj)
-        if type(obj) in VIEWS:
+        if type(obj) in IMMUTABLE or id(obj) in self.created or type(obj) in VIEWS:
             return len(self.mirror(obj))
         return self.domain.read(obj, "len", None, len(obj))
 
@@ -582,7 +580,8 @@ class Heap:
 
     def native_setattr(self, obj: Any, name: str, value: Any) -> None:
         """Set an attribute of a class, a function or another C object by C code."""
-        if not self.domain.records or id(obj) in self.created:
+        moves = name == "__bases__" and issubclass(type(obj), type)  # and `mro` is called
+        if not self.domain.records or (id(obj) in self.created and not moves):
             if issubclass(type(obj), type):
                 self.domain.class_changed()
             if self.journal is not None:

@@ -188,6 +188,7 @@ def expression(source: Source, constant: Callable[[Any, str], str]) -> str:
         if (
             base.is_constant
             and issubclass(type(base.pinned), type)
+            and not issubclass(base.pinned, type)  # whose own attributes are of its instances
             and source.key in vars(base.pinned)
         ):
             return _in_names_of(base, source.key, constant)

@@ -307,6 +307,10 @@ def _print(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any
     for name in kwargs:
         if name not in PRINT_OPTIONS:
             raise TypeError(f"{name!r} is an invalid keyword argument for print()")
+    heap, sources = domain.machine.heap, domain.recorder.sources
+    replaced = heap.is_shadowed(vars(sys)) or sources.of(sys.stdout) is not None
+    if replaced and kwargs.get("file") is None:
+        raise broken("unknown-call", "print, where the program may look at what is printed,")
     domain.defer(print, args, kwargs)
 
 

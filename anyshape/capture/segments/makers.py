@@ -15,7 +15,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from anyshape.capture.heap.breaks import broken
-from anyshape.capture.interpreter.attributes import HEAP_TYPE
+from anyshape.capture.heap.quiet_reads import asks_the_program
+from anyshape.capture.interpreter.attributes import HEAP_TYPE, instance_dict
 
 if TYPE_CHECKING:
     from anyshape.capture.segments.segment_end import Rebuilder
@@ -249,11 +250,13 @@ def _slots(kind: type) -> list[str]:
 
 def attributes(rebuilder: Rebuilder, name: str, value: Any) -> None:
     """What lies in the object's `__dict__` and slots."""
-    namespace = getattr(value, "__dict__", None)
+    namespace = instance_dict(value)
     if namespace:
         items = [(key, rebuilder.text(item)) for key, item in namespace.items()]
+        plain = not asks_the_program(value, "attr")
+        held = f"{name}.__dict__" if plain else f"object.__getattribute__({name}, '__dict__')"
         for key, text in items:
-            rebuilder.add(f"{name}.__dict__[{rebuilder.text(key)}] = {text}")
+            rebuilder.add(f"{held}[{rebuilder.text(key)}] = {text}")
     for slot in _slots(type(value)):
         try:
             item = object.__getattribute__(value, slot)

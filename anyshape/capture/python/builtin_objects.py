@@ -102,7 +102,7 @@ def _type_getattribute(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         len(args) != 2
         or kwargs
         or not issubclass(type(args[0]), type)
-        or not isinstance(args[1], str)
+        or not issubclass(type(args[1]), str)
     ):
         return machine.native(type.__getattribute__, args, kwargs)
     return attributes.type_getattr(machine, args[0], type(args[0]), args[1])

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import anyshape
-from anyshape.symbolic import Facts, Space, ge, le
+from anyshape.symbolic import Facts, Space, eq, ge, le, minimum
 from benchmarks import growth
 
 Program = tuple[Callable[..., Any], tuple[Tensor, ...]]
@@ -143,7 +143,7 @@ def counted(make: Callable[[int], Program], count: int) -> tuple[int, int]:
     return fast.stats().questions, fast.stats().solver_steps
 
 
-@pytest.mark.parametrize("name", MANY_SIZES)
+@pytest.mark.parametrize("name", (*MANY_SIZES, "found_and_joined"))
 def test_questions_and_their_steps_are_linear_in_the_number_of_sizes(name: str) -> None:
     few, many = (counted(growth.PROGRAMS[name], count) for count in (24, 96))
     assert many[0] < SLACK * 4 * few[0]
@@ -194,3 +194,48 @@ def test_questions_about_one_of_a_chain_of_sizes_look_at_no_other() -> None:
     facts.assume(le(sizes[0] + sizes[3], 100))
     assert not facts.trees.apart(sizes[200].symbols)
     assert facts.known(le(sizes[3] + sizes[5], 100)) is True
+
+
+def test_a_new_size_beside_nested_ones_leaves_their_answers() -> None:
+    """A first fact about a size says nothing of the older ones, however they are nested in it."""
+    space = Space()
+    facts = Facts(space)
+    size = space.fresh("s")
+    asked = []
+    for _ in range(12):
+        found = space.fresh("u")
+        facts.assume(le(found, size))
+        asked.append(ge(size + found, 16))
+        assert facts.known(asked[-1]) is None
+        size = minimum(size + found, 16)
+    before = space.work.questions
+    assert [facts.known(one) for one in asked] == [None] * 12
+    assert space.work.questions == before
+    steps = space.work.steps
+    assert facts.known(eq(size, 1)) is None and space.work.steps - steps < 2000
+
+
+def test_what_an_operation_says_itself_is_seen_among_many_facts() -> None:
+    """The steps of one question are spent on the operands long before the whole is looked at."""
+    space = Space()
+    facts = Facts(space)
+    size = space.fresh("s")
+    for _ in range(16):
+        found = space.fresh("u")
+        facts.assume(le(found, size))
+        grown = size + found
+        size = minimum(grown, 16)
+    under = facts.under(ge(size, 1))
+    assert under.known(ge(grown, size)) is True and under.known(ge(size, grown)) is None
+
+
+def test_ranges_of_deep_chains_need_no_search() -> None:
+    space = Space()
+    facts = Facts(space)
+    size = space.fresh("s")
+    for number in range(1500):
+        size = minimum(size + space.fresh("u"), 16 + number % 2)
+    steps = space.work.steps
+    assert facts.known(ge(size, 0)) is True and facts.known(le(size, 17)) is True
+    assert facts.bounds(size * 2 + 1) == (1, 35)
+    assert space.work.steps == steps

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from anyshape.symbolic.atoms import Atom, Monomial, Symbol, age, deep, product_of
+from anyshape.symbolic.atoms import DEEP, Atom, Monomial, Symbol, age, deep, product_of
 from anyshape.symbolic.conditions import AnyOf, Condition, Relation, eq, ge, le
 from anyshape.symbolic.expr import Dim, Expr, divide, floordiv, mod
 from anyshape.symbolic.knowledge import MONOMIALS, KnownFacts, linear
@@ -20,6 +20,8 @@ from anyshape.symbolic.models import undecided
 from anyshape.symbolic.ranges import bounds_of, congruence_of
 from anyshape.symbolic.simplify import common_factor, relation_simplified, simplified
 
+FEW = 8  # facts; with more, what is true of the operations in a relation is tried without them
+OWN = 512  # steps of that
 LINKS = 16  # facts taken for one symbol
 NEARBY = 48  # facts looked at for one proof
 MENTIONED = 256  # symbols in them, each as often as a fact has it
@@ -86,7 +88,9 @@ def decide(facts: KnownFacts, relation: Relation) -> bool | None:
         found = _by_order(facts, now)
     if found is None:
         core = core_of(facts, now.form)
-        if core is not None and not undecided(facts, now, core):
+        if core is not None and len(core) > FEW and now.form.depth:
+            found = _by_itself(facts, now)
+        if found is None and core is not None and not undecided(facts, now, core):
             found = _by_elimination(facts, now, core)
     return found
 
@@ -170,7 +174,7 @@ def core_of(facts: KnownFacts, form: Expr) -> dict[Expr | AnyOf, None] | None:
         return None if plain else {}
     if facts.trees.apart(form.symbols):
         return None if plain else {}
-    found = _nearby(facts, form.symbols)
+    found = _nearby(facts, _outside(form))
     _drop_hanging(found, form.symbols)
     return found if found or not plain else None
 
@@ -189,12 +193,20 @@ def _nearby(facts: KnownFacts, symbols: frozenset[Symbol]) -> dict[Expr | AnyOf,
                 continue
             found[fact] = None
             mentioned += len(fact.symbols)
-            for other in sorted(fact.symbols - seen, key=age):
+            for other in sorted(_outside(fact) - seen, key=age):
                 seen.add(other)
                 waiting.append(other)
         if len(found) > NEARBY:
             break
     return found
+
+
+def _outside(fact: Expr | AnyOf) -> frozenset[Symbol]:
+    """Its symbols, without those that are only inside an operation that is not looked into."""
+    if isinstance(fact, AnyOf) or fact.depth <= DEEP:
+        return fact.symbols
+    seen = [atom.symbols for m in fact.terms for atom in m if not deep(atom)]
+    return frozenset().union(*seen)
 
 
 def _drop_hanging(found: dict[Expr | AnyOf, None], symbols: frozenset[Symbol]) -> None:
@@ -243,6 +255,18 @@ def _by_elimination(
     system = System(facts, steps)
     system.reach(relation.form, core)
     return _by_refutation(system, relation)
+
+
+def _by_itself(facts: KnownFacts, relation: Relation) -> bool | None:
+    """What is true of the operations in the relation alone: x >= min(x, y). It has steps of its
+    own, as what it needs does not grow with what is known."""
+    system = System(facts, Steps(OWN))
+    system.row(relation.form, 0)
+    for monomial in tuple(system.waiting):
+        system.about(monomial)
+    found = _by_refutation(system, relation)
+    facts.space.work.steps += OWN - system.steps.left
+    return found
 
 
 def _by_refutation(system: System, relation: Relation) -> bool | None:
@@ -355,9 +379,10 @@ class System:
             if len(self.columns) < MONOMIALS:
                 self._fact(fact)
         while self.waiting and len(self.columns) < MONOMIALS:
-            self._about(self.waiting.pop(0))
+            self.about(self.waiting.pop(0))
 
-    def _about(self, monomial: Monomial) -> None:
+    def about(self, monomial: Monomial) -> None:
+        """Adds what is true of a monomial."""
         space = monomial[0].space
         expr = space.term(monomial)
         lo, hi, source = self.facts.range_with_source(expr)

@@ -80,6 +80,7 @@ class Space:
         "_exprs",
         "_salt",
         "_symbols",
+        "anyway",
         "evaluators",
         "memo",
         "multiples",
@@ -96,7 +97,8 @@ class Space:
         self._atom_count = 0
         self._salt = Random(0).getrandbits
         self.memo: dict[tuple[object, ...], Dim] = {}
-        self.evaluators: dict[Expr, Callable[[Mapping[Symbol, int]], int]] = {}
+        self.anyway: dict[Atom, tuple[int | None, int | None]] = {}  # ranges that need no facts
+        self.evaluators: dict[Expr, Callable[[Mapping[Symbol, int], dict[Atom, int]], int]] = {}
         self.multiples: dict[tuple[Expr, int], Expr] = {}
         self.products: dict[tuple[Polynomial, Dim], Dim] = {}
         self.relations: dict[tuple[object, ...], Any] = {}

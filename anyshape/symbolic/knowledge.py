@@ -9,7 +9,7 @@ fact.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from anyshape.symbolic.atoms import Atom, Symbol, age
@@ -329,7 +329,7 @@ class Knowledge:
             plain = isinstance(fact, Expr) and linear(fact) and len(fact.terms) > 1
             self.trees.tie(symbols, plain=plain)
         new = [symbol for symbol in symbols if self.links.get(symbol) is None]
-        if new and len(new) < len(symbols) and isinstance(fact, Expr) and linear(fact):
+        if new and len(new) < len(symbols) and isinstance(fact, Expr) and _alone_in(fact, new):
             symbols = new
         self.anchors[fact] = tuple(symbols)
         for symbol in symbols:
@@ -367,6 +367,15 @@ class Knowledge:
 def linear(expr: Expr) -> bool:
     """Whether every term is a symbol times a constant."""
     return all(len(monomial) == 1 and not monomial[0].word for monomial in expr.terms)
+
+
+def _alone_in(fact: Expr, symbols: Iterable[Symbol]) -> bool:
+    """Whether each of the symbols stands in the fact as a term of its own, and nowhere else."""
+    plain = {m[0] for m in fact.terms if len(m) == 1 and not m[0].word}
+    others = [atom for m in fact.terms if len(m) > 1 or m[0].word for atom in m]
+    return plain.issuperset(symbols) and not any(
+        symbol in atom.symbols for atom in others for symbol in symbols
+    )
 
 
 def symbols_in_order(expr: Expr) -> list[Symbol]:

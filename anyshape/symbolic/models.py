@@ -27,6 +27,8 @@ STEPS = 4096  # symbols of claims that are looked at in one search
 TRIES = 8  # moves that may mend one broken claim
 
 Sizes = dict[Symbol, int]
+Seen = dict[Atom, int]
+"""The values of operations under some sizes: nested forms share most of theirs."""
 
 
 @dataclass(slots=True, eq=False)
@@ -43,10 +45,16 @@ class _Claim:
     def symbols(self) -> frozenset[Symbol]:
         return self.form.symbols
 
-    def goals(self, env: Sizes) -> list[tuple[Expr, int]]:
+    def goals(self, env: Sizes, seen: Seen) -> list[tuple[Expr, int]]:
         """Values that forms should have instead; none where the claim holds."""
-        value = evaluator(self.form)(env)
+        value = evaluator(self.form)(env, seen)
         return [(self.form, goal) for goal in self._nearest(value) if goal != value]
+
+    def distance(self, env: Sizes) -> int:
+        """How far these sizes are from what is claimed."""
+        seen: Seen = {}
+        value = evaluator(self.form)(env, seen)
+        return min((abs(goal - value) for _, goal in self.goals(env, seen)), default=0)
 
     def _nearest(self, value: int) -> Iterator[int]:
         """The value itself, if it may be; else some that may, though perhaps past an end."""
@@ -78,11 +86,11 @@ class _Either:
     def symbols(self) -> frozenset[Symbol]:
         return self.fact.symbols
 
-    def goals(self, env: Sizes) -> list[tuple[Expr, int]]:
+    def goals(self, env: Sizes, seen: Seen) -> list[tuple[Expr, int]]:
         """The first goal of each case, if none of them holds."""
         found = []
         for case in self.cases:
-            broken = [goals for claim in case if (goals := claim.goals(env))]
+            broken = [goals for claim in case if (goals := claim.goals(env, seen))]
             if not broken:
                 return []
             found += broken[0]
@@ -130,8 +138,9 @@ class _Search:
     ) -> Symbol | None:
         """Gives one symbol the size with which most claims hold."""
         best: tuple[int, Symbol, int] | None = None
+        seen: Seen = {}
         for form, value in goals:
-            for symbol, wanted in islice(_moves(env, form, value), TRIES):
+            for symbol, wanted in _tried(env, seen, form, value):
                 lo, hi = self.ends[symbol]
                 size = min(max(wanted, lo), hi)
                 if size == env[symbol]:
@@ -149,7 +158,8 @@ class _Search:
     ) -> list[list[tuple[Expr, int]]]:
         """What is wanted instead by each claim that does not hold."""
         self.left -= sum([len(claim.symbols) for claim in claims])
-        return [goals for claim in claims if (goals := claim.goals(env))]
+        seen: Seen = {}
+        return [goals for claim in claims if (goals := claim.goals(env, seen))]
 
     def _broken(self, env: Sizes, symbol: Symbol, size: int, goal: _Claim | None) -> int:
         """How many claims about the symbol do not hold when it has this size."""
@@ -165,13 +175,22 @@ class _Search:
             env[symbol] = before
 
 
-def _moves(env: Sizes, form: Expr, goal: int) -> Iterator[tuple[Symbol, int]]:
+def _tried(env: Sizes, seen: Seen, form: Expr, goal: int) -> Iterator[tuple[Symbol, int]]:
+    """The first of the moves below; where operations are nested, the oldest size too, on which the
+    others often hang: in min(min(s + u, 16) + v, 16), with u <= s, nothing else makes it small."""
+    yield from islice(_moves(env, seen, form, goal), TRIES)
+    if form.depth > 1:
+        oldest = min(form.symbols, key=age)
+        yield oldest, env[oldest] + goal - evaluator(form)(env, seen)
+
+
+def _moves(env: Sizes, seen: Seen, form: Expr, goal: int) -> Iterator[tuple[Symbol, int]]:
     """Sizes of single symbols with which the form comes near to the goal, those of the youngest
     terms first; of an operation, those with which an operand does."""
-    change = goal - evaluator(form)(env)
+    change = goal - evaluator(form)(env, seen)
     for monomial, c in reversed(form.terms.items()):
         for atom in dict.fromkeys(reversed(monomial)):
-            others = [evaluator(other.expr)(env) for other in monomial if other is not atom]
+            others = [evaluator(other.expr)(env, seen) for other in monomial if other is not atom]
             slope = c * prod(others)
             if not slope:
                 continue
@@ -179,24 +198,25 @@ def _moves(env: Sizes, form: Expr, goal: int) -> Iterator[tuple[Symbol, int]]:
             if isinstance(atom, Symbol):
                 yield atom, env[atom] + step
             elif not deep(atom):
-                yield from _operand_moves(env, atom, step)
+                yield from _operand_moves(env, seen, atom, step)
 
 
-def _operand_moves(env: Sizes, atom: Atom, step: int) -> Iterator[tuple[Symbol, int]]:
+def _operand_moves(env: Sizes, seen: Seen, atom: Atom, step: int) -> Iterator[tuple[Symbol, int]]:
     """Moves with which an operation's value changes by so much."""
-    value = evaluator(atom.expr)(env) + step
+    value = evaluator(atom.expr)(env, seen) + step
     a, b = atom.args[:2]
     match atom.word:
         case "//":
             if isinstance(a, Expr):
-                yield from _moves(env, a, value * (b if isinstance(b, int) else evaluator(b)(env)))
+                divisor = b if isinstance(b, int) else evaluator(b)(env, seen)
+                yield from _moves(env, seen, a, value * divisor)
         case "%":
             if isinstance(a, Expr):
-                yield from _moves(env, a, evaluator(a)(env) + step)
+                yield from _moves(env, seen, a, evaluator(a)(env, seen) + step)
         case _:
             for arg in reversed(atom.args):
                 if isinstance(arg, Expr):
-                    yield from _moves(env, arg, value)
+                    yield from _moves(env, seen, arg, value)
 
 
 def undecided(facts: KnownFacts, relation: Relation, core: Iterable[Expr | AnyOf]) -> bool:
@@ -227,7 +247,10 @@ def _disagree(facts: KnownFacts, relation: Relation, search: _Search) -> bool:
     if not truths or truths[0] is not truths[-1]:
         return bool(truths)
     goals = list(_turned(relation, truths[0]))
-    return any(search.repaired(sizes, goal) is not None for sizes in found for goal in goals)
+    near = sorted(
+        ((s, goal) for s in found for goal in goals), key=lambda at: at[1].distance(at[0])
+    )
+    return any(search.repaired(sizes, goal) is not None for sizes, goal in near)
 
 
 def _turned(relation: Relation, truth: bool) -> Iterator[_Claim]:

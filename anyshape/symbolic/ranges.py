@@ -11,7 +11,7 @@ from functools import partial
 from math import gcd
 from typing import TypeAlias, cast
 
-from anyshape.symbolic.atoms import Atom, Monomial, Symbol, deep
+from anyshape.symbolic.atoms import Atom, Monomial, Symbol, age, deep
 from anyshape.symbolic.expr import Dim, Expr
 from anyshape.symbolic.knowledge import KnownFacts, linear
 from anyshape.symbolic.polynomial import (
@@ -257,10 +257,49 @@ def atom_bounds(facts: KnownFacts, atom: Atom, depth: int) -> Bounds:
     if isinstance(atom, Symbol):
         return own if atom.signed else (highest(own[0], 0), own[1])
     if deep(atom):
-        operands = [(arg, arg) if isinstance(arg, int) else UNBOUNDED for arg in atom.args]
+        operands = [_anyway(arg) for arg in atom.args]
     else:
         operands = [bounds_of(facts, arg, depth) for arg in atom.args]
     return meet(own, BY_WORD[atom.word](*operands))
+
+
+def _anyway(dim: Dim) -> Bounds:
+    """The interval of a dim whatever its sizes are, which no fact changes: worked out once for each
+    operation, those inside first, so that chains of them may be long."""
+    if isinstance(dim, int):
+        return dim, dim
+    table = dim.space.anyway
+    found: set[Atom] = set()
+    waiting = [dim]
+    while waiting:
+        inside = {atom for monomial in waiting.pop().terms for atom in monomial if atom.word}
+        for atom in inside.difference(found, table):
+            found.add(atom)
+            waiting += [arg for arg in atom.args if not isinstance(arg, int)]
+    for atom in sorted(found, key=age):
+        table[atom] = BY_WORD[atom.word](*map(_anyway_of_terms, atom.args))
+    return _anyway_of_terms(dim)
+
+
+def _anyway_of_terms(dim: Dim) -> Bounds:
+    """The same, once it is known of the operations in it."""
+    if isinstance(dim, int):
+        return dim, dim
+    lo: int | None = dim.constant
+    hi: int | None = dim.constant
+    for monomial, c in dim.terms.items():
+        term = c, c
+        for atom in monomial:
+            term = _product(term, _anyway_of_atom(atom))
+        lo = None if lo is None or term[0] is None else lo + term[0]
+        hi = None if hi is None or term[1] is None else hi + term[1]
+    return lo, hi
+
+
+def _anyway_of_atom(atom: Atom) -> Bounds:
+    if isinstance(atom, Symbol):
+        return (None if atom.signed else 0), None
+    return atom.space.anyway[atom]
 
 
 def _floordiv_bounds(a: Bounds, b: Bounds) -> Bounds:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TypeAlias
 
 from anyshape.symbolic.atoms import Atom, Broadcast, FloorDiv, Max, Min, Mod, Symbol, age, deep
 from anyshape.symbolic.conditions import AllOf, AnyOf, Condition, Kind, Relation
@@ -14,6 +15,8 @@ from anyshape.symbolic.text import NOTHING_COMPUTED, Computed, Name, Printer, na
 SHALLOW = 4  # operations in one another up to which an evaluator is Python code
 SHORT = 128  # terms of such a form
 NESTED = 12  # operations in one another through which signs are followed
+
+Evaluator: TypeAlias = Callable[[Mapping[Symbol, int], dict[Atom, int]], int]
 
 
 class PythonText(Printer):
@@ -160,9 +163,9 @@ def evaluate(
             return dim
 
 
-def evaluator(form: Expr) -> Callable[[Mapping[Symbol, int]], int]:
-    """A function of the sizes that gives what `evaluate` does: Python code for a form of a few
-    operations, for evaluating it often."""
+def evaluator(form: Expr) -> Evaluator:
+    """A function of the sizes, and of the values of operations seen under them, that gives what
+    `evaluate` does: Python code for a form of a few operations, for evaluating it often."""
     table = form.space.evaluators
     found = table.get(form)
     if found is None:
@@ -170,15 +173,15 @@ def evaluator(form: Expr) -> Callable[[Mapping[Symbol, int]], int]:
     return found
 
 
-def _evaluator(form: Expr) -> Callable[[Mapping[Symbol, int]], int]:
+def _evaluator(form: Expr) -> Evaluator:
     if not form.depth:
-        return partial(_value, form, seen={})
+        return partial(_value, form)
     if form.depth > SHALLOW or len(form.terms) > SHORT:
-        return lambda sizes: int(evaluate(form, sizes))
+        return lambda sizes, seen: int(evaluate(form, sizes, seen))
     names: dict[str, object] = {"one_of": _broadcast_value}
     names |= {f"s{symbol.index}": symbol for symbol in form.symbols}
     text = ValueText(lambda symbol: f"sizes[s{symbol.index}]").dim(form)
-    found: Callable[[Mapping[Symbol, int]], int] = eval(f"lambda sizes: {text}", names)
+    found: Evaluator = eval(f"lambda sizes, seen: {text}", names)
     return found
 
 

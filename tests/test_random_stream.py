@@ -36,6 +36,10 @@ def in_a_loop(x: Tensor) -> Tensor:
     return x
 
 
+def into_another_shape(x: Tensor) -> Tensor:
+    return torch.randn(x.shape, out=torch.empty(0)) + torch.rand(1)
+
+
 def unused(x: Tensor) -> Tensor:
     torch.rand(3)
     torch.randn_like(x)
@@ -75,6 +79,7 @@ DRAWS: dict[str, Callable[[Tensor], object]] = {
     "after a branch on a size": branching,
     "across a break": across_a_break,
     "in a loop": in_a_loop,
+    "into another shape": into_another_shape,
     "numbers that nobody reads": unused,
     "a seed set within": seeded_within,
 }

@@ -104,14 +104,18 @@ def shown(value: Value) -> Arg:
 
 
 def midrun_numbers(arg: Arg) -> Iterator[Symbol | ScalarInput]:
-    """The sizes and numbers in an argument that only the run decides."""
-    match arg:
-        case Expr() | Relation() | AllOf() | AnyOf():
-            yield from (s for s in arg.symbols if s.knowledge == "midrun")
-        case ScalarInput():
-            yield arg
-        case Scalar():
-            yield from midrun_numbers(arg.args)
-        case tuple():
-            for item in arg:
-                yield from midrun_numbers(item)
+    """The sizes and numbers in an argument that only the run decides; numbers may be nested as
+    deep as a program is long."""
+    seen: set[int] = set()
+    waiting = [arg]
+    while waiting:
+        match part := waiting.pop():
+            case Expr() | Relation() | AllOf() | AnyOf():
+                yield from (s for s in part.symbols if s.knowledge == "midrun")
+            case ScalarInput():
+                yield part
+            case Scalar() if id(part) not in seen:
+                seen.add(id(part))
+                waiting.extend(reversed(part.args))
+            case tuple():
+                waiting.extend(reversed(part))

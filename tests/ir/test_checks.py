@@ -8,10 +8,11 @@ import torch
 from anyshape import reference
 from anyshape.eager import CheckFailed
 from anyshape.ir.dtypes import float32, int64
-from anyshape.ir.established import hoist_checks
+from anyshape.ir.established import hoist_checks, midrun_numbers
 from anyshape.ir.graph import CHECK, Graph, TensorType
 from anyshape.ir.parse import parse_graph
 from anyshape.ir.program import BindItem, BindSize, CheckStep
+from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ir.text import print_graph
 from anyshape.ops import OPS
 from anyshape.ops.build import Builder
@@ -83,3 +84,10 @@ def test_whoever_runs_a_graph_raises_where_a_check_does_not_hold(run, n, m, mess
         return
     with pytest.raises(CheckFailed, match=message):
         run(numbers_and_checks(), given)
+
+
+def test_numbers_nested_as_deep_as_a_program_is_long() -> None:
+    number: Scalar | ScalarInput = ScalarInput("n0", "float")
+    for _ in range(5_000):
+        number = Scalar("float", "add", (number, number))
+    assert len(list(midrun_numbers(number))) == 2

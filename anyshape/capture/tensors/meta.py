@@ -30,7 +30,6 @@ from anyshape.capture.heap.values import Break, TensorValue
 from anyshape.capture.recording import gradients
 from anyshape.capture.recording.autocast import without_autocast
 from anyshape.capture.recording.domain import RecordingDomain
-from anyshape.capture.tensors import storage
 from anyshape.capture.tensors.aliases import memory_classes
 from anyshape.capture.tensors.fake_impl import DataDecides, made_by_description
 from anyshape.capture.tensors.functional import (
@@ -40,6 +39,7 @@ from anyshape.capture.tensors.functional import (
     writer_of,
     writes_nothing,
 )
+from anyshape.capture.tensors.outs import all_or_nothing, into, write
 from anyshape.capture.tensors.tensor_ops import call_row
 from anyshape.custom_operators import Functional, is_written, written_names
 from anyshape.interrupts import is_interrupt
@@ -48,7 +48,14 @@ from anyshape.ir.graph import TensorType, Value, values_in
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides, numel, strides_in_order
 from anyshape.ops.table import OPS, OpDef, Signature, add_row
-from anyshape.symbolic import Dim, Expr, Symbol, all_of, eq, evaluate, floordiv, minimum
+from anyshape.symbolic import (
+    Dim,
+    Expr,
+    Symbol,
+    evaluate,
+    floordiv,
+    minimum,
+)
 
 NAMESPACES = (
     "torch", "torch.Tensor", "torch.special", "torch.linalg", "torch.fft", "torch.nn.functional",
@@ -110,7 +117,7 @@ def eager_call(
         read = [*values_in(domain.arguments((*args, *rest.values())))]
         for target in values_in(domain.argument(kwargs["out"])):
             refuse_out(domain.recorder.builder, shown, target, read, elementwise=False)
-        with without_autocast(domain.recorder):
+        with all_or_nothing(domain), without_autocast(domain.recorder):
             made = eager_call(domain, fn, args, rest)
             return into(domain, shown, made, kwargs["out"])
     if writer is not None and not writes_nothing(writer, args):
@@ -157,28 +164,6 @@ def _is_composed(name: str) -> bool:
     )
 
 
-def into(domain: RecordingDomain, shown: str, made: Any, out: Any) -> Any:
-    """Writes results into the tensors given as `out=`, which must have their shapes."""
-    pairs = list(zip(made, out, strict=True)) if isinstance(made, tuple) else [(made, out)]
-    for new, old in pairs:
-        if type(old) is not TensorValue or type(new) is not TensorValue:
-            raise broken("unknown-call", f"{shown} with out=")
-        if not torch.can_cast(TORCH_OF_DTYPE[new.value.dtype], TORCH_OF_DTYPE[old.value.dtype]):
-            raise broken("operator-raises", what=shown, why="out= has a dtype of another category")
-        _write(domain, shown, old, new)
-    return out
-
-
-def _write(domain: RecordingDomain, shown: str, old: TensorValue, new: TensorValue) -> None:
-    cx, shapes = domain.recorder.cx, (old.value.shape, new.value.shape)
-    alike = len(shapes[0]) == len(shapes[1]) and all_of(*map(eq, *shapes))
-    if cx.known(alike) is False or not (isinstance(alike, bool) or cx.hint(alike) is not False):
-        storage.way_of(domain.recorder, old.value)  # it may write over what that is a view of
-        raise broken("operator-unknown", what=shown, why="it changes the shape of an argument")
-    domain.require(alike, f"{shown} changes the shape of an argument")
-    call_row(domain, "copy_", old, new)
-
-
 def _writing_call(
     domain: RecordingDomain,
     shown: str,
@@ -198,7 +183,7 @@ def _writing_call(
     made = made if isinstance(made, tuple) else (made,)
     times = times_written(writer.name.removesuffix("_"), args[1] if len(args) > 1 else None)
     for place, new in [*zip(twin.written, made[twin.results :], strict=True)] * times:
-        _write(domain, shown, args[place], new)
+        write(domain, shown, args[place], new)
     if twin.returns_written:
         return args[twin.written[0]]
     return made[0] if twin.results == 1 else made[: twin.results]
@@ -225,7 +210,7 @@ def _custom_writing_call(
     made = eager_call(domain, Functional(path), args, kwargs)
     made = made if isinstance(made, tuple) else (made,)
     for x, new in zip(written, made[len(made) - len(written) :], strict=True):
-        _write(domain, shown, x, new)
+        write(domain, shown, x, new)
     own = iter(made)
     results = tuple(
         _argument_of(operator, r, given) if is_written(r) else next(own)

@@ -30,7 +30,8 @@ from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.sizes import numbers
 from anyshape.capture.tensors import aliases, legacy, storage, torchmap
 from anyshape.capture.tensors.given_back import diff, perhaps_in_place
-from anyshape.capture.tensors.meta import eager_call, into
+from anyshape.capture.tensors.meta import eager_call
+from anyshape.capture.tensors.outs import all_or_nothing, into
 from anyshape.capture.tensors.tensor_ops import (
     SizeTuple,
     attribute,
@@ -122,7 +123,7 @@ def _with_out(
     elementwise = isinstance(OPS[torchmap.ROWS[fn]].lower, Pointwise)
     for target in values_in(domain.argument(kwargs["out"])):
         refuse_out(domain.recorder.builder, str(fn), target, read, elementwise=elementwise)
-    with without_autocast(domain.recorder):
+    with all_or_nothing(domain), without_autocast(domain.recorder):
         made = call_torch(domain, fn, args, rest)
         return into(domain, str(fn), made, kwargs["out"])
 

@@ -302,11 +302,13 @@ AS_INLINE i32 as_int32_f32(f32 x) { return x >= -0x1p31f && x < 0x1p31f ? (i32)x
 """
 
 TURN = """
-AS_INLINE void as_turn_scalar_S(const S_u *p, i64 step, i64 t, i64 te, i64 l, i64 le, S *w) {
+typedef S as_any_S __attribute__((aligned(1), may_alias));
+AS_INLINE void as_turn_scalar_S(const as_any_S *p, i64 step, i64 t, i64 te, i64 l, i64 le,
+    as_any_S *w) {
   for (i64 j = l; j < le; j++) for (i64 i = t; i < te; i++) w[i * 64 + j] = p[j * step + i];
 }
 static __attribute__((unused, noinline))
-    void as_turn_S(const S_u *p, i64 step, i64 ts, i64 ls, S *w) {
+    void as_turn_S(const as_any_S *p, i64 step, i64 ts, i64 ls, as_any_S *w) {
   i64 t = 0, l = 0;
 #if defined(__GNUC__) && !defined(__clang__)
   typedef S V __attribute__((vector_size(N * sizeof(S)), aligned(1), may_alias));
@@ -406,6 +408,7 @@ def _turn(word: str, count: int) -> str:
     high = ", ".join(f"{count // 2 + n // 2 + count * (n % 2)}" for n in range(count))
     text = TURN.replace("LOW", f"{{{low}}}").replace("HIGH", f"{{{high}}}")
     for old, new in (
+        ("as_any_S", f"as_any_{word}"),
         ("_S(", f"_{word}("),
         ("S *", f"{word} *"),
         ("S_u *", f"{word}_u *"),

@@ -1,0 +1,66 @@
+"""Results written into tensors of the program's: `out=`, and what an operator writes.
+
+In: the results, and the tensors that they are for. Out: copies as nodes, or a graph break.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from anyshape.capture.guards.tensor_specs import TORCH_OF_DTYPE
+from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.values import Break, TensorValue
+from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.tensors import storage
+from anyshape.capture.tensors.tensor_ops import call_row
+from anyshape.symbolic import Condition, all_of, eq
+
+
+@contextmanager
+def all_or_nothing(domain: RecordingDomain) -> Iterator[None]:
+    """Where it ends in a graph break, nothing of it stays recorded: it runs natively then, and
+    random numbers are drawn once."""
+    mark = domain.recorder.mark()
+    try:
+        yield
+    except Break:
+        domain.recorder.rollback(mark)
+        raise
+
+
+def into(domain: RecordingDomain, shown: str, made: Any, out: Any) -> Any:
+    """Writes results into the tensors given as `out=`, which must have their shapes."""
+    pairs = list(zip(made, out, strict=True)) if isinstance(made, tuple) else [(made, out)]
+    for new, old in pairs:
+        if type(old) is not TensorValue or type(new) is not TensorValue:
+            raise broken("unknown-call", f"{shown} with out=")
+        if not torch.can_cast(TORCH_OF_DTYPE[new.value.dtype], TORCH_OF_DTYPE[old.value.dtype]):
+            raise broken("operator-raises", what=shown, why="out= has a dtype of another category")
+    for new, old in pairs:
+        _alike(domain, shown, old, new)
+    for new, old in pairs:
+        write(domain, shown, old, new)
+    return out
+
+
+def _alike(
+    domain: RecordingDomain, shown: str, old: TensorValue, new: TensorValue
+) -> Condition | bool:
+    """Whether both have one shape; a graph break where they do not."""
+    cx, shapes = domain.recorder.cx, (old.value.shape, new.value.shape)
+    alike = len(shapes[0]) == len(shapes[1]) and all_of(*map(eq, *shapes))
+    if cx.known(alike) is False or not (isinstance(alike, bool) or cx.hint(alike) is not False):
+        storage.way_of(domain.recorder, old.value)  # it may write over what that is a view of
+        raise broken("operator-unknown", what=shown, why="it changes the shape of an argument")
+    return alike
+
+
+def write(domain: RecordingDomain, shown: str, old: TensorValue, new: TensorValue) -> None:
+    """Copies ``new`` into ``old``, which must have its shape."""
+    alike = _alike(domain, shown, old, new)
+    domain.require(alike, f"{shown} changes the shape of an argument")
+    call_row(domain, "copy_", old, new)

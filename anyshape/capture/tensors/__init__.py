@@ -3,7 +3,8 @@
 tensor_ops.py        operators, attributes, methods; tensor_methods.py: calls whose parameters are
                      not their row's own; torchmap.py: which row a torch callable is
 indexing.py          `x[...]` taken apart; aliases.py: copy or view
-refused_by_eager.py  what eager refuses; outs.py, legacy.py: `out=`, and constructors of a size or of data
+refused_by_eager.py  what eager refuses
+outs.py legacy.py    `out=`; constructors that take a size or data
 meta.py fake_impl.py functional.py   operators without a row
 modules.py torch_polyfills.py scans.py snapshots.py
 """

@@ -431,7 +431,7 @@ def holds_proxy(value: Any) -> bool:
     return False
 
 
-MADE_BY_C = (list, dict, set, deque, bytearray, Iterator)
+MADE_BY_C = (list, dict, set, deque, bytearray, Iterator, BaseException)
 LOOKED_INTO = (list, tuple, dict, set, deque, types.CellType, types.MethodType, functools.partial)
 
 

@@ -5,8 +5,10 @@ locks. `fullgraph=False`, beside CPython.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -125,3 +127,34 @@ def test_a_bytearray_that_is_locked_refuses() -> None:
         fast(x, written)
     assert written == b"a\x07"
     assert torch.equal(fast(x, written), x + 3)
+
+
+def closing(values: Any) -> Iterator[Any]:
+    try:
+        yield from values
+    finally:
+        torch.is_tensor(values)
+
+
+def refused_by_c_in_a_generator(x: Tensor, into: Any) -> Tensor:
+    y = x + 1
+    into.extendleft(closing(object()))
+    return y
+
+
+def lines_of(error: BaseException) -> list[str]:
+    names = [part.name for part in traceback.extract_tb(error.__traceback__)]
+    return [name for name in names if name in ("closing", "refused_by_c_in_a_generator")]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("every", [1, 2, 3, 4])
+def test_what_c_raises_is_another_exception_in_each_call(every: int) -> None:
+    fast = anyshape.compile(refused_by_c_in_a_generator, options={"break_every": every})
+    raised = []
+    for length in (3, 1, 4):
+        with pytest.raises(TypeError) as info:
+            fast(torch.zeros(length), collections.deque([1]))
+        raised.append(info.value)
+        assert lines_of(info.value) == ["refused_by_c_in_a_generator", "closing"]
+    assert len({*map(id, raised)}) == 3

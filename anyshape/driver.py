@@ -42,6 +42,7 @@ from anyshape.ir.scalars import evaluate_scalar
 from anyshape.ir.step_labels import kernel_uses, segment_label, step_labels
 from anyshape.ir.text import print_graph
 from anyshape.ops import OPS
+from anyshape.ops.gradients.recorded import RECORDING
 from anyshape.ops.write_back import WrittenThrough
 from anyshape.options import Options
 from anyshape.passes.ambiguous_layouts import ambiguous_layouts
@@ -75,6 +76,7 @@ COUNTED: Mapping[str, type[Step] | tuple[type[Step], ...]] = {
     "extern": ExternCall,
     "eager": EagerCall,
     "launch": Launch,
+    "recorded": ExternCall,
     "sync": (BindItem, BindSize),
 }
 """What ``CompiledGraph.count`` can count."""
@@ -149,8 +151,10 @@ class CompiledGraph:
 
     def count(self, kind: str) -> int:
         """How many steps are ``extern``, ``eager`` or ``launch``; or ``sync``, which wait for a
-        device."""
-        found = (step for step in self.program.flat_steps() if isinstance(step, COUNTED[kind]))
+        device; or ``recorded``, which torch's autograd records."""
+        found = [step for step in self.program.flat_steps() if isinstance(step, COUNTED[kind])]
+        if kind == "recorded":
+            return sum(isinstance(s, ExternCall) and s.function in RECORDING for s in found)
         return sum(kind != "sync" or self._waits(step) for step in found)
 
     def _waits(self, step: Step) -> bool:

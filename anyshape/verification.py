@@ -121,7 +121,9 @@ def _copied(tensor: Any, copies: dict[int, torch.UntypedStorage]) -> Any:
     memory = tensor.untyped_storage()
     copy = copies.setdefault(memory.data_ptr(), memory.clone())
     made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-    return made.set_(copy, tensor.storage_offset(), tensor.shape, tensor.stride())
+    made.set_(copy, tensor.storage_offset(), tensor.shape, tensor.stride())
+    made.__dict__.update(tensor.__dict__)  # what a handle carries
+    return made
 
 
 def _compare(name: str, expected: Outcome, found: Outcome) -> None:

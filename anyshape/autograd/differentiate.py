@@ -17,6 +17,7 @@ from typing import Any
 
 from anyshape.autograd.memory import roots, views
 from anyshape.autograd.outline import NotDifferentiable
+from anyshape.autograd.recorded import in_callers_memory, may_be_recorded, recorded
 from anyshape.ir.graph import (
     Arg,
     Graph,
@@ -29,6 +30,7 @@ from anyshape.ir.graph import (
 )
 from anyshape.ops.build import Builder
 from anyshape.ops.context import OpError, TypeContext, Undecided
+from anyshape.ops.gradients.recorded import RECORDED
 from anyshape.ops.table import OpDef
 from anyshape.ops.write_back import WrittenThrough
 from anyshape.symbolic import eq
@@ -75,7 +77,7 @@ def differentiate(
     builder = continued(graph, ops)
     present = [position for position in differentiable if position not in absent]
     seeds = [_seed(builder, graph, position) for position in present]
-    backward = Backward(builder, ops, active.values)
+    backward = Backward(builder, ops, active.values, in_callers_memory(graph, ops))
     for position, seed in zip(present, seeds):
         output = graph.outputs[position]
         assert isinstance(output, Value)
@@ -167,7 +169,7 @@ class Activity:
         floating = [v for v in made if v.tensor.dtype.is_floating]
         if not floating:
             return
-        if row is None or not _has_rule(row):
+        if row is None or not (_has_rule(row) or may_be_recorded(node, row)):
             raise NotDifferentiable(f"{node.op} has no gradient rule", node)
         self.nodes.add(node)
         self.values.update(floating)
@@ -192,6 +194,7 @@ class Backward:
     builder: Builder
     ops: Mapping[str, OpDef]
     active: set[Value]
+    callers: frozenset[Value] = frozenset()  # in whose memory only the caller writes
     found: dict[Value, Value] = field(default_factory=dict)
 
     def add(self, value: Value, gradient: Value) -> None:
@@ -210,26 +213,49 @@ class Backward:
             builder.modes = replace(node.modes, grad=False, backward=True)
             builder.cx.default_dtype = node.modes.default_dtype
             builder.cx.default_device = node.modes.default_device
+        start = len(builder.nodes)
         try:
             if _is_written_back(row):
                 self._view(node, row, given)
             else:
                 self._by_rules(node, row, given)
-        except (OpError, Undecided, WrittenThrough) as error:
-            raise NotDifferentiable(f"the gradient of {node.op}: {error}", node) from error
+        except (OpError, Undecided, WrittenThrough, NotDifferentiable) as error:
+            if not may_be_recorded(node, row) or node.op in RECORDED.values():
+                raise self._refused(node, error) from error
+            del builder.nodes[start:]
+            self._recorded(node, row, given)
+
+    def _refused(self, node: Node, error: Exception) -> NotDifferentiable:
+        if isinstance(error, NotDifferentiable):
+            return error
+        return NotDifferentiable(f"the gradient of {node.op}: {error}", node)
+
+    def _recorded(self, node: Node, row: OpDef, given: tuple[Value | None, ...]) -> None:
+        """By torch's autograd, which records the node."""
+        handle = self.builder.fresh_name("handle")
+        made = recorded(node, row, self.active, self.callers, handle)
+        nodes = self.builder.nodes
+        position = next(i for i, other in enumerate(nodes) if other is node)
+        nodes[position] = made
+        self._by_rules(made, self.ops[made.op], (*given, None))
 
     def _by_rules(self, node: Node, row: OpDef, given: tuple[Value | None, ...]) -> None:
+        """Raises ``NotDifferentiable`` before anything is handed out."""
         rules = row.vjp
-        assert isinstance(rules, Mapping)
+        if not isinstance(rules, Mapping):
+            raise NotDifferentiable(f"{node.op} has no gradient rule", node)
         single = len(node.outputs) == 1
         g: Any = given[0] if single else given
         y: Any = node.outputs[0] if single else node.outputs
+        made: list[tuple[Arg, Any]] = []
         for name, arg in self._arguments(node, row):
             if not any(v in self.active for v in values_in(arg)):
                 continue
             if name not in rules:
                 raise NotDifferentiable(f"{node.op} has no gradient rule for {name}", node)
-            self._hand_out(arg, rules[name](self.builder, g, y, *node.args, **node.kwargs))
+            made.append((arg, rules[name](self.builder, g, y, *node.args, **node.kwargs)))
+        for arg, gradient in made:
+            self._hand_out(arg, gradient)
 
     def _arguments(self, node: Node, row: OpDef) -> Iterator[tuple[str, Arg]]:
         yield from zip(row.signature.names, node.args)

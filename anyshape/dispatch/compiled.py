@@ -511,6 +511,7 @@ class Compiled:
             launches=total("launch"),
             externs=total("extern"),
             eager_ops=total("eager"),
+            recorded=total("recorded"),
             joined=sum(v.captured.joined for v in variants),
             guarded=sum(v.captured.guarded for v in variants),
             internal_errors=len(self.mistakes),

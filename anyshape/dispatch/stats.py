@@ -41,6 +41,7 @@ class Stats:
     questions: int = _count("questions about sizes that were worked out")
     solver_steps: int = _count("steps of search and elimination that these took")
     gradients: int = _count("variants with a compiled backward half")
+    recorded: int = _count("operators without a gradient rule, recorded by torch's autograd")
     eager_graphs: tuple[str, ...] = field(
         default=(), metadata={"meaning": "why eager torch runs a graph whole, each time it does"}
     )

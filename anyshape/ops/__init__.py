@@ -32,7 +32,7 @@ from anyshape.ops import (
     split,
     view,
 )
-from anyshape.ops.gradients import backward
+from anyshape.ops.gradients import backward, recorded
 from anyshape.ops.table import OPS, SPELLINGS
 
 __all__ = [
@@ -56,6 +56,7 @@ __all__ = [
     "permute",
     "pointwise",
     "random",
+    "recorded",
     "reduce",
     "regions",
     "reshape",

@@ -1,0 +1,88 @@
+"""A node whose row has no gradient rule becomes one that torch's autograd records.
+
+    %y = cdist(%a, %b)   ->   %y, %h = recorded("torch.cdist", (%a, %b), (), (), (0, 1), (1,))
+
+Of what the graph is given, eager's own rule says what a later write spoils: autograd keeps it as it
+lies. Anything else that it keeps is copied, since the program may write that memory again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import replace
+
+from anyshape.autograd.memory import roots
+from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value
+from anyshape.ir.scalars import Scalar, ScalarInput
+from anyshape.ops.gradients.recorded import HANDLE, RECORDED, SEVERAL, is_tensor, tensors_in
+from anyshape.ops.table import OpDef
+from anyshape.symbolic import Expr
+
+
+def may_be_recorded(node: Node, row: OpDef | None) -> bool:
+    """Whether the row has no rule, and torch's function gives all the results of the node and does
+    nothing else."""
+    return (
+        row is not None
+        and row.vjp is None
+        and row.alias == "none"
+        and not row.mutates
+        and not node.regions
+        and row.resource in RECORDED
+        and all(isinstance(value.type, TensorType) for value in node.outputs)
+        and (row.name in SEVERAL or sum(v.dtype.is_floating for v in node.outputs) == 1)
+        and not _gives_sparse(node, row)
+        and not any(map(_hides_tensors, (*node.args, *node.kwargs.values())))
+    )
+
+
+def _gives_sparse(node: Node, row: OpDef) -> bool:
+    """Whether eager's gradients may be sparse."""
+    given = dict(zip(row.signature.names, node.args)) | dict(node.kwargs)
+    return any(given.get(name, False) is not False for name in ("sparse", "sparse_grad"))
+
+
+def _hides_tensors(arg: Arg) -> bool:
+    if isinstance(arg, tuple):
+        return any(map(_hides_tensors, arg))
+    return isinstance(arg, slice) and bool(tensors_in(arg))
+
+
+def recorded(node: Node, row: OpDef, active: Set[Value], callers: Set[Value], handle: str) -> Node:
+    """The node that gives the same results, and a handle of this name behind them. ``active``: what
+    has gradients; ``callers``: what lies in memory that only the caller writes."""
+    first, options = node.args[:1], dict(node.kwargs)
+    function = row.torch
+    if row.number_first is not None and any(map(_is_number, first)):
+        function = row.number_first
+        options = {name: value for name, value in options.items() if value is not None}
+    named = tuple(options.values())
+    tensors = tensors_in((node.args, named))
+    wanted = tuple(i for i, value in enumerate(tensors) if value in active)
+    held = tuple(i for i, value in enumerate(tensors) if value in callers)
+    return replace(
+        node,
+        op=RECORDED[row.resource],
+        args=(function, node.args, tuple(options), named, wanted, held),
+        kwargs={},
+        outputs=(*node.outputs, Value(handle, HANDLE)),
+    )
+
+
+def in_callers_memory(graph: Graph, ops: Mapping[str, OpDef]) -> frozenset[Value]:
+    """The inputs of the graph, and views of them."""
+    inputs = {entry.value for entry in graph.inputs if is_tensor(entry.value)}
+    owner = roots(graph, ops)
+    return frozenset(inputs | {value for value, root in owner.items() if root in inputs})
+
+
+def recorded_functions(graph: Graph) -> tuple[str, ...]:
+    """The functions that torch's autograd records in a graph."""
+    names = set(RECORDED.values())
+    return tuple(str(node.args[0]) for node in graph.nodes if node.op in names)
+
+
+def _is_number(arg: Arg) -> bool:
+    return isinstance(arg, (int, float, Expr, Scalar, ScalarInput)) or (
+        isinstance(arg, Value) and not is_tensor(arg)
+    )

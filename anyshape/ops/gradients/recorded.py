@@ -1,0 +1,104 @@
+"""Rows without a gradient rule, for which torch's autograd records the one call.
+
+    %y = cdist(%a, %b)
+    ->
+    %y, %h = recorded("torch.cdist", (%a, %b), ...); %ga, %gb = recorded_gradients(%h, (%g,))
+
+``autograd/recorded.py`` writes the first node where a gradient is wanted; the second one is its
+gradient. What autograd keeps lies behind the handle ``%h`` (``eager_recorded.py``), which is saved
+as any other tensor is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import count
+from typing import Any
+
+from anyshape.ir.dtypes import uint8
+from anyshape.ir.graph import HOST, Arg, TensorType, Value, row_major, values_in
+from anyshape.ops.context import NoRow, TypeContext
+from anyshape.ops.table import Extern, Resource, op
+
+HANDLE = TensorType(uint8, HOST, (), ())
+"""Of what autograd keeps of one call."""
+
+RECORDED: Mapping[Resource | None, str] = {
+    None: "recorded",
+    "generator": "recorded_draw",
+    "unknown": "recorded_guess",
+}
+"""The row that records a row, by what that touches besides values."""
+
+RECORDING = frozenset(f"anyshape.eager_recorded.{name}" for name in RECORDED.values())
+"""The functions that do so."""
+
+SEVERAL = frozenset("linalg_qr linalg_eigh linalg_slogdet linalg_svd svd var_mean std_mean".split())
+"""Rows of several results of floats, all of which have gradients; of others that is not known."""
+
+GRADIENTS = "recorded_gradients"
+
+
+def is_tensor(arg: Arg) -> bool:
+    """Whether the argument is a tensor at run time."""
+    return isinstance(arg, Value) and isinstance(arg.type, TensorType)
+
+
+def tensors_in(arg: Arg) -> list[Value]:
+    """The tensors inside an argument, in the order in which they are counted."""
+    return [value for value in values_in(arg) if is_tensor(value)]
+
+
+def _gradient_type(kind: TensorType) -> TensorType:
+    return TensorType(kind.dtype, kind.device, kind.shape, row_major(kind.shape))
+
+
+def _type(cx: TypeContext, *args: Any) -> TensorType:
+    """Who writes the nodes knows the types."""
+    raise NoRow("differentiation alone writes these nodes")
+
+
+def _gradients_of(part: str) -> Any:
+    """The rule of the positional arguments, or of the others: both are those of one node."""
+
+    def rule(
+        b: Any, g: Any, y: Any, function: Any, args: Any, names: Any, options: Any,
+        wanted: Any, callers: Any,
+    ) -> Any:  # fmt: skip
+        tensors = tensors_in((args, options))
+        kinds = tuple(_gradient_type(tensors[position].tensor) for position in wanted)
+        made = b.append(GRADIENTS, (y[-1], tuple(g[:-1])), {}, kinds, single=False)
+        by_position = dict(zip(wanted, made, strict=True))
+        position = count()
+
+        def placed(arg: Arg) -> Any:
+            if isinstance(arg, tuple):
+                return tuple(map(placed, arg))
+            return by_position.get(next(position)) if is_tensor(arg) else None
+
+        gradients = {"args": placed(args), "options": placed(options)}
+        return gradients[part]
+
+    return rule
+
+
+for _resource, _name in RECORDED.items():
+    op(
+        _name,
+        "function, args, names, options, wanted, callers",
+        torch=f"anyshape.eager_recorded.{_name}",
+        type=_type,
+        lower=Extern(f"anyshape.eager_recorded.{_name}"),
+        random=_resource == "generator",
+        guessed=_resource == "unknown",
+        raises=True,
+        vjp={part: _gradients_of(part) for part in ("args", "options")},
+    )
+op(
+    GRADIENTS,
+    "handle, cotangents",
+    torch=f"anyshape.eager_recorded.{GRADIENTS}",
+    type=_type,
+    lower=Extern(f"anyshape.eager_recorded.{GRADIENTS}"),
+    differentiable=False,
+)

@@ -1,0 +1,140 @@
+"""Operators without a gradient rule: torch's autograd records the one call inside of a compiled graph,
+and behaves as it does in eager torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import anyshape
+from tests.autograd.beside_eager import assert_same
+
+SIZES = (3, 1, 0, 8)
+
+
+def leaf(*shape: int, seed: int = 0) -> Tensor:
+    stream = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=stream, dtype=torch.float64).requires_grad_()
+
+
+def of_distances(x: Tensor, w: Tensor) -> Tensor:
+    made = torch.tanh(x @ w)
+    return torch.special.i1(torch.cdist(made, made * 0.5 + 1)).sum()
+
+
+def of_memory_that_is_written_again(x: Tensor, w: Tensor) -> Tensor:
+    made = torch.special.i1(x @ w + 1)  # what it reads and what it gives is dead behind it
+    return (torch.exp(made * 2) * 3).sum()
+
+
+def of_no_result_that_is_used(x: Tensor, w: Tensor) -> Tensor:
+    values, places = torch.kthvalue(x @ w, 2, dim=1)
+    return (places * 2).sum() + torch.sin(x).sum() + (values * 0).sum()
+
+
+def of_two_results(x: Tensor, w: Tensor) -> Tensor:
+    q, r = torch.linalg.qr(w @ w.mT + torch.eye(4, dtype=w.dtype))
+    return (x @ q).square().sum() + r.diagonal().sum()
+
+
+PROGRAMS = (
+    of_distances,
+    of_memory_that_is_written_again,
+    of_no_result_that_is_used,
+    of_two_results,
+)
+
+
+def inside(program: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def step(*given: Tensor) -> Tensor:
+        loss = program(*given)
+        loss.backward()
+        return loss.detach()
+
+    return step
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_gradients_are_eagers_at_every_size(program: Callable[..., Tensor]) -> None:
+    outside, within = anyshape.compile(program), anyshape.compile(inside(program))
+    for size in SIZES:
+        x, w = leaf(size, 4), leaf(4, 4, seed=1)
+        expected = torch.autograd.grad(program(x, w), (x, w))
+        assert_same(torch.autograd.grad(outside(x, w), (x, w)), expected)
+        within(x, w)
+        assert_same((x.grad, w.grad), expected)
+    for stats in (outside.stats(), within.stats()):
+        assert stats.eager_graphs == () and stats.internal_errors == 0
+        assert stats.recorded >= 1 and stats.kernels >= 1
+
+
+def test_it_is_gone_through_twice_and_kept_for_as_long() -> None:
+    fast = anyshape.compile(of_distances)
+    grads = []
+    for run in (fast, of_distances):
+        x, w = leaf(3, 4), leaf(4, 4, seed=1)
+        loss = run(x, w)
+        loss.backward(retain_graph=True)
+        run(x * 2, w)  # another call between, with a handle of its own
+        loss.backward()
+        grads.append((x.grad, w.grad))
+    assert_same(*grads)
+
+
+@pytest.mark.parametrize(
+    "program", [lambda x: torch.special.i1(x * 1).sum(), lambda x: torch.special.i1(x).sum()]
+)
+def test_a_later_write_raises_where_eager_raises(program: Callable[[Tensor], Tensor]) -> None:
+    def outcome(run: Callable[[Tensor], Tensor]) -> Any:
+        x = leaf(4)
+        loss = run(x)
+        with torch.no_grad():
+            x.add_(1)
+        try:
+            loss.backward()
+        except RuntimeError as error:
+            return str(error)[:60]
+        return x.grad
+
+    expected, found = outcome(program), outcome(anyshape.compile(program))
+    assert_same(found, expected)
+
+
+def test_an_operator_of_the_program_runs_once_and_its_own_backward_is_used() -> None:
+    calls = []
+
+    @torch.library.custom_op("anyshape_tests::recorded_cube", mutates_args=())
+    def cube(x: Tensor) -> Tensor:
+        calls.append("forward")
+        return x**3
+
+    @cube.register_fake
+    def _(x: Tensor) -> Tensor:
+        return torch.empty_like(x)
+
+    def keep(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.kept = inputs[0]  # where autograd does not see it
+
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        calls.append("backward")
+        return g * ctx.kept**2 * 3
+
+    cube.register_autograd(backward, setup_context=keep)
+
+    def program(x: Tensor) -> Tensor:
+        return (cube(torch.sin(x)) * 2).exp().sum()
+
+    fast = anyshape.compile(program)
+    for size in SIZES:
+        x = leaf(size)
+        expected = torch.autograd.grad(program(x), x)
+        fast(x)
+        del calls[:]
+        fast(x).backward()
+        assert calls == ["forward", "backward"]
+        assert_same((x.grad,), expected)
+    assert fast.stats().recorded == 1 and fast.stats().internal_errors == 0

@@ -46,7 +46,7 @@ outside afterwards, who is the same object, the order of effects, and what is ra
 causes, contexts and lines, over three calls of one compiled function. `make test` runs seeds 0
 to 499; `make fuzz-python PROGRAMS=200000` runs more, goes on where it was stopped and prints
 what differs by cause; `tests/fuzz_python/test_hash_seeds.py` runs some under other seeds of hashes.
-Seeds 1057, 1293, 1355, 1467, 1469, 1490, 2018 and 910077 are known to differ. What was found and
+Seeds 1355, 1467, 1469, 1490, 2018 and 910077 are known to differ. What was found and
 mended is in
 `tests/capture/python/test_found_by_fuzzing.py`, `test_in_place.py` and
 `test_what_c_asks_of_iterables.py`.

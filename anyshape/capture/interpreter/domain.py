@@ -130,8 +130,9 @@ class Domain:
     def identify(self, obj: Any) -> None:
         """The program asks which object this is."""
 
-    def is_one(self, a: Any, b: Any) -> bool:
-        """Whether two values that differ while recording are one object of the program."""
+    def is_one(self, a: Any, b: Any) -> Any:
+        """Whether two values that differ while recording are one object of the program; a symbolic
+        truth where sizes or data say so."""
         return False
 
     # ---- calls -----------------------------------------------------------------------------------

@@ -178,7 +178,11 @@ def is_op(machine: Interpreter, frame: Frame, arg: int) -> None:
     a, b = stack[-2:]
     if machine.recording and a is not b:
         _refuse_unread(a, b)
-    same = a is b or (machine.recording and machine.domain.is_one(a, b)) or _is_frame_of(a, b)
+    same: Any = a is b or (machine.recording and machine.domain.is_one(a, b))
+    if type(same) in PROXIES:
+        stack[-2:] = [machine.domain.unary("not", same) if arg else same]
+        return
+    same = same or _is_frame_of(a, b)
     del stack[-1]
     stack[-1] = same != bool(arg)
     if machine.recording and not same:

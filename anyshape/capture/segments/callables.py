@@ -327,12 +327,15 @@ def _id(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return id(args[0])
 
 
-def _same_object(same: bool) -> Callable[..., bool]:
-    def answer(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _same_object(same: bool) -> Callable[..., Any]:
+    def answer(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         a, b = args
         domain.identify(a)
         domain.identify(b)
-        return (a is b or domain.is_one(a, b)) is same
+        found = a is b or domain.is_one(a, b)
+        if type(found) is bool:
+            return found is same
+        return found if same else domain.unary("not", found)
 
     return answer
 

@@ -77,6 +77,7 @@ SEQUENCES = (list, tuple, str, bytes, bytearray, deque)
 OF_SEQUENCES = {"+": operator.add, "*": operator.mul, "+=": operator.iadd, "*=": operator.imul}
 UNCHANGING = (str, bytes, range, type, types.GenericAlias)
 TURNS = "the allowed number of turns of its loops"
+SYMBOLIC_NUMBERS = frozenset({SizeValue, ScalarValue})
 GUARD_TURNS = 50
 """How many turns of unrolled loops a guard on a branch counts for: it costs as much to capture."""
 
@@ -197,13 +198,25 @@ class SymbolicDomain(ReadingDomain):
         if source is not None:
             self.recorder.identified[source] = None
 
-    def is_one(self, a: Any, b: Any) -> bool:
+    def is_one(self, a: Any, b: Any) -> Any:
+        if type(a) in SYMBOLIC_NUMBERS or type(b) in SYMBOLIC_NUMBERS:
+            return self._is_one_number(a, b)
         if type(a) is not TensorValue or type(b) is not TensorValue:
             return False
         given_back = aliases.is_given_back
         return given_back(self.recorder, a.value, b.value) or given_back(
             self.recorder, b.value, a.value
         )
+
+    def _is_one_number(self, a: Any, b: Any) -> Any:
+        """Of symbolic numbers. There are one True and one False; which equal ints or floats are one
+        object, CPython decides."""
+        kinds = [numbers.kind_of(value) for value in (a, b)]
+        if kinds[0] is not kinds[1]:
+            return False
+        if kinds[0] is not bool:
+            raise broken("changing-value", "is")
+        return self.compare("==", a, b) if type(a) in SYMBOLIC_NUMBERS else self.compare("==", b, a)
 
     def outside_iterators(self) -> dict[int, tuple[Any, Any]]:
         return dict(self._iterators)

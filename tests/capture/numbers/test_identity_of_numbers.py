@@ -1,0 +1,80 @@
+"""`is` between numbers that are symbolic: there are one True and one False; of ints and floats
+CPython decides, and the graph is cut."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import anyshape
+
+
+ONE, THREE = 1, 3
+
+
+def matched(flag: Any) -> int:
+    match flag:
+        case True:
+            return 1
+        case None:
+            return 2
+        case _:
+            return 3
+
+
+def masked(x: Tensor) -> Tensor:
+    causal = x.shape[0] > 1 and x.shape[1] > 2
+    if causal is True:
+        return x.tril()
+    return x * 2
+
+
+TRUTHS: dict[str, Callable[[Tensor], Any]] = {
+    "is True": lambda x: (x.shape[0] > 2) is True,
+    "is False": lambda x: (x.shape[0] > 2) is False,
+    "is not True": lambda x: (x.shape[0] > 2) is not True,
+    "True is": lambda x: True is (x.shape[0] == x.shape[1]),
+    "two of them": lambda x: (x.shape[0] > 2) is (x.shape[1] > 2),
+    "of a call": lambda x: bool(x.shape[0] > 2) is True,
+    "negated": lambda x: (not x.shape[0] > 2) is False,
+    "operator.is_": lambda x: operator.is_(x.shape[0] > 2, True),
+    "operator.is_not": lambda x: operator.is_not(x.shape[0] > 2, True),
+    "of data": lambda x: (x.sum() > 6).item() is True,
+    "of floats": lambda x: (float(x.sum()) > 6.5) is False,
+    "a match": lambda x: matched(x.shape[0] > 2),
+    "a branch": masked,
+    "no None": lambda x: (x.shape[0] > 2) is None,
+    "no number": lambda x: (x.shape[0] > 0) is ONE,
+    "a size is no truth": lambda x: x.shape[0] is True,
+    "a size is not None": lambda x: x.shape[0] is not None,
+}
+CUT: dict[str, Callable[[Tensor], Any]] = {
+    "a size and a number": lambda x: x.shape[0] is THREE,
+    "a size, twice": lambda x: x.shape[0] is x.shape[0],
+    "two sizes": lambda x: x.shape[0] is x.size(1),
+    "an item": lambda x: x.sum().item() is x.sum().item(),
+}
+SIZES = ((3, 3), (5, 2), (1, 1), (3, 4), (0, 3))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", TRUTHS)
+def test_a_truth_is_one_of_two_objects(name: str) -> None:
+    program, fast = TRUTHS[name], anyshape.compile(TRUTHS[name], fullgraph=True)
+    for size in SIZES:
+        x = torch.ones(size)
+        torch.testing.assert_close(fast(x), program(x))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CUT)
+def test_whether_equal_numbers_are_one_object_is_cpythons(name: str) -> None:
+    program, fast = CUT[name], anyshape.compile(CUT[name])
+    for size in SIZES:
+        x = torch.ones(size)
+        assert fast(x) is program(x)

@@ -13,7 +13,6 @@ from torch import Tensor
 
 import anyshape
 
-
 ONE, THREE = 1, 3
 
 

@@ -30,6 +30,7 @@ class RecordingDomain(Domain):
     forms_texts: bool
     has_formed: bool
     took_id: bool = False  # the program knows the id of an object that it has made
+    ids: set[int]  # of objects that may be others in another call
 
     # ---- outside objects -------------------------------------------------------------------------
     @abstractmethod

@@ -184,6 +184,13 @@ class Recorder:
             return
         self.guards[key] = Guard(source, kind, expected, self.location())
 
+    def is_the_same(self, obj: Any) -> bool:
+        """Whether an object is the very one in each call: one that no source has is."""
+        source = self.sources.of(obj)
+        return source is None or any(
+            (id(source), kind, id(obj)) in self.guards for kind in ("is", "refers")
+        )
+
     def guard_identities(self) -> None:
         """Relies on different objects being different ones, where that matters."""
         first, *others = distinct_objects(

@@ -322,9 +322,20 @@ def _import(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def _id(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    domain.identify(args[0])
-    domain.took_id |= domain.machine.heap.is_created(args[0])
-    return id(args[0])
+    """It may serve until the segment ends: in another call, another object may be here."""
+    obj, recorder = args[0], domain.recorder
+    if type(obj) is TensorValue and recorder.source_of(obj.value) is not None:
+        raise broken("changing-value", "id")
+    domain.identify(obj)
+    if domain.machine.heap.is_created(obj):
+        domain.took_id = True
+    elif type(obj) in PROXIES or type(obj) in WRITTEN_AS_VALUES or not recorder.is_the_same(obj):
+        domain.ids.add(id(obj))
+    return id(obj)
+
+
+WRITTEN_AS_VALUES = frozenset({int, float, complex, str, bytes, tuple})
+"""Classes whose objects are relied on by their values."""
 
 
 def _same_object(same: bool) -> Callable[..., Any]:

@@ -142,6 +142,8 @@ class Rebuilder:
             return self.read(value.source)
         if kind is TextValue:
             return f"''.join(({', '.join(map(self._part, value.parts))},))"
+        if kind is int and value in self.domain.ids:
+            raise broken("escape", "the id of an object that may be another one")
         if value is None or kind is bool or kind is str or (kind is int and -LARGE < value < LARGE):
             return repr(value)
         if value is NULL:

@@ -99,6 +99,7 @@ class SymbolicDomain(ReadingDomain):
         super().__init__(recorder, widen)
         self.forms_texts = forms_texts  # of sizes known at entry, in each call
         self.has_formed = False
+        self.ids = set()
         self.turns_left = turns
         self.jumps_left = turns
         self.forks = Forks(left=forks)

@@ -51,7 +51,7 @@ BREAKS: dict[str, int] = {
     "containers.glob": 2,
     "containers.dflt": 2,
     "containers.slicel": 2,
-    "containers.ba": 2,
+    "containers.ba": 3,
     "control.try_finally": 2,
     "control.print_in_loop": 16,
     "control.context_managers": 5,

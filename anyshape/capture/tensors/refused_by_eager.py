@@ -206,11 +206,15 @@ def _error(
     try:
         with torch.inference_mode(False), torch.no_grad(), torch.random.fork_rng(devices=[]):
             function(*args, **kwargs)
-    except Exception as error:
+    except REFUSALS as error:
         if is_interrupt(error):
             raise
         return error
     return None
+
+
+REFUSALS = RuntimeError, TypeError, ValueError, LookupError
+"""What torch raises; anything else is a mistake of ours."""
 
 
 def _asked(

@@ -221,14 +221,11 @@ class Backward:
                 self._by_rules(node, row, given)
         except (OpError, Undecided, WrittenThrough, NotDifferentiable) as error:
             if not may_be_recorded(node, row) or node.op in RECORDED.values():
-                raise self._refused(node, error) from error
+                if isinstance(error, NotDifferentiable):
+                    raise
+                raise NotDifferentiable(f"the gradient of {node.op}: {error}", node) from error
             del builder.nodes[start:]
             self._recorded(node, row, given)
-
-    def _refused(self, node: Node, error: Exception) -> NotDifferentiable:
-        if isinstance(error, NotDifferentiable):
-            return error
-        return NotDifferentiable(f"the gradient of {node.op}: {error}", node)
 
     def _recorded(self, node: Node, row: OpDef, given: tuple[Value | None, ...]) -> None:
         """By torch's autograd, which records the node."""

@@ -580,7 +580,7 @@ class Heap:
 
     def native_setattr(self, obj: Any, name: str, value: Any) -> None:
         """Set an attribute of a class, a function or another C object by C code."""
-        moves = name == "__bases__" and issubclass(type(obj), type)  # and `mro` is called
+        moves = name == "__bases__" and type(obj) is not type  # and its `mro` is called
         if not self.domain.records or (id(obj) in self.created and not moves):
             if issubclass(type(obj), type):
                 self.domain.class_changed()

@@ -222,6 +222,7 @@ IMMUTABLE = frozenset(
 )
 """Classes whose objects nobody can write to."""
 
+SYMBOLIC_NUMBERS: frozenset[type] = frozenset({SizeValue, ScalarValue})
 PROXIES: frozenset[type] = frozenset({SizeValue, ScalarValue, TensorValue, OpaqueValue, TextValue})
 
 

@@ -34,6 +34,11 @@ def is_subtype(cls: type, base: type) -> bool:
     _only_interpreted("is_subtype")
 
 
+def has_identity(a: Any, b: Any) -> bool:
+    """Whether `a is b` says more than `a == b`: not of symbolic numbers, unless both may be NaN."""
+    _only_interpreted("has_identity")
+
+
 def native(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a C function as it is, without a handler."""
     _only_interpreted("native")

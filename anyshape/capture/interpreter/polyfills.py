@@ -20,6 +20,7 @@ from anyshape.capture.interpreter.intrinsic_names import (
     bind,
     find,
     generic_getattr,
+    has_identity,
     is_subtype,
     native,
     raise_thrown,
@@ -247,6 +248,11 @@ def compare_by(a: Any, b: Any, cls: Any, method: Any) -> Any:
     return bound(b)
 
 
+def is_or_equals(a: Any, b: Any) -> Any:
+    """Whether C code takes two elements for equal: they are one object, or `==` says so."""
+    return (has_identity(a, b) and a is b) or a == b
+
+
 def sequence_compare(a: Any, b: Any, sign: Any) -> Any:
     """Comparing two elements may change the sequences: their lengths are asked for each time."""
     equality = sign == "==" or sign == "!="
@@ -255,7 +261,7 @@ def sequence_compare(a: Any, b: Any, sign: Any) -> Any:
     index = 0
     while index < native(len, a) and index < native(len, b):
         x, y = native(operator.getitem, a, index), native(operator.getitem, b, index)
-        if not (x is y or x == y):
+        if not is_or_equals(x, y):
             break
         index += 1
     if index >= native(len, a) or index >= native(len, b):
@@ -281,7 +287,7 @@ def dict_compare(a: Any, b: Any, sign: Any) -> Any:
     if equal:
         for key, value in native(dict.items, a):
             other = native(dict.get, b, key, ABSENT)
-            if other is ABSENT or not (value is other or value == other):
+            if other is ABSENT or not is_or_equals(value, other):
                 equal = False
                 break
     return equal if sign == "==" else not equal
@@ -324,7 +330,7 @@ def contains_by_method(container: Any, item: Any) -> Any:
 
 def contains_by_iteration(container: Any, item: Any) -> Any:
     for value in container:
-        if value is item or value == item:
+        if is_or_equals(value, item):
             return True
     return False
 

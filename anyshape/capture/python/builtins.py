@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from anyshape.capture.heap.values import ABSENT, NULL, PROXIES, Call
+from anyshape.capture.heap.values import ABSENT, NULL, PROXIES, SYMBOLIC_NUMBERS, Call, ScalarValue
 from anyshape.capture.interpreter import (
     attributes,
     exception_opcodes,
@@ -35,6 +35,7 @@ from anyshape.capture.python.builtin_iteration import (
     ITERATION_TYPES,
 )
 from anyshape.capture.python.builtin_objects import OBJECT_BUILTINS, OBJECT_TYPES
+from anyshape.ir.scalars import ScalarInput
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
@@ -283,6 +284,20 @@ def _is_subtype(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     return args[1] in type.__dict__["__mro__"].__get__(args[0])
 
 
+def _has_identity(machine: Interpreter, args: Args, kwargs: Kwargs) -> bool:
+    a, b = args
+    if a is b or (type(a) not in SYMBOLIC_NUMBERS and type(b) not in SYMBOLIC_NUMBERS):
+        return True
+    return _may_be_shared_nan(a) and _may_be_shared_nan(b)
+
+
+def _may_be_shared_nan(value: Any) -> bool:
+    """Two numbers that are one object are equal, but for NaN; a computed one is a new object."""
+    if type(value) is ScalarValue:
+        return value.kind is float and type(value.scalar) is ScalarInput
+    return type(value) is float and value != value
+
+
 def _global_name(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     globals_, builtins, name = args
     if machine.recording:
@@ -370,6 +385,7 @@ BUILTINS: dict[Any, Handler] = {
     intrinsic_names.find: _find,
     intrinsic_names.bind: _bind,
     intrinsic_names.generic_getattr: _generic_getattr,
+    intrinsic_names.has_identity: _has_identity,
     intrinsic_names.is_subtype: _is_subtype,
     intrinsic_names.global_name: _global_name,
     intrinsic_names.native: _native,

@@ -23,6 +23,7 @@ from anyshape.capture.heap.effects import Effect
 from anyshape.capture.heap.mirrors import buffer_of
 from anyshape.capture.heap.values import (
     PROXIES,
+    SYMBOLIC_NUMBERS,
     Call,
     Formed,
     OpaqueValue,
@@ -77,7 +78,6 @@ SEQUENCES = (list, tuple, str, bytes, bytearray, deque)
 OF_SEQUENCES = {"+": operator.add, "*": operator.mul, "+=": operator.iadd, "*=": operator.imul}
 UNCHANGING = (str, bytes, range, type, types.GenericAlias)
 TURNS = "the allowed number of turns of its loops"
-SYMBOLIC_NUMBERS = frozenset({SizeValue, ScalarValue})
 GUARD_TURNS = 50
 """How many turns of unrolled loops a guard on a branch counts for: it costs as much to capture."""
 
@@ -212,7 +212,7 @@ class SymbolicDomain(ReadingDomain):
     def _is_one_number(self, a: Any, b: Any) -> Any:
         """Of symbolic numbers. There are one True and one False; which equal ints or floats are one
         object, CPython decides."""
-        kinds = [numbers.kind_of(value) for value in (a, b)]
+        kinds = [self.type_of(v) if type(v) in SYMBOLIC_NUMBERS else type(v) for v in (a, b)]
         if kinds[0] is not kinds[1]:
             return False
         if kinds[0] is not bool:

@@ -308,13 +308,6 @@ def negated(condition: Condition | bool) -> Condition | bool:
     return (not condition) if isinstance(condition, bool) else ~condition
 
 
-def kind_of(value: Any) -> type:
-    """The class that the program sees a number have."""
-    if type(value) is SizeValue:
-        return int
-    return value.kind if type(value) is ScalarValue else type(value)
-
-
 def condition_of(value: Any) -> Condition | bool | None:
     """The truth of a number as a condition on sizes; None where it depends on floats or on data."""
     if isinstance(value, bool):

@@ -3,6 +3,8 @@ CPython decides, and the graph is cut."""
 
 from __future__ import annotations
 
+import itertools
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -77,3 +79,41 @@ def test_whether_equal_numbers_are_one_object_is_cpythons(name: str) -> None:
     for size in SIZES:
         x = torch.ones(size)
         assert fast(x) is program(x)
+
+
+ELEMENTS: dict[str, Callable[[Tensor, int], Any]] = {
+    "in a tuple": lambda x, n: n in (x.shape[0], 7),
+    "in an iterator": lambda x, n: n in iter([1, x.shape[0]]),
+    "lists": lambda x, n: [x.shape[0], x] == [n, x],
+    "in order": lambda x, n: (x.shape[0], 1) < (n, 2),
+    "dicts": lambda x, n: {1: x.shape[0]} == {1: n},
+    "truths": lambda x, n: (n > 1) in [x.shape[0] > 2],
+    "groups": lambda x, n: [key for key, _ in itertools.groupby([n, x.shape[0], 3])],
+}
+
+
+@pytest.mark.parametrize("name", ELEMENTS)
+def test_elements_that_c_code_compares_are_not_asked_for_their_identity(name: str) -> None:
+    program, fast = ELEMENTS[name], anyshape.compile(ELEMENTS[name], fullgraph=True)
+    for n, size in itertools.product(range(5), SIZES):
+        x = torch.ones(size)
+        assert fast(x, n) == program(x, n)
+
+
+NAN = float("nan")
+SHARED: dict[str, Callable[[Tensor, float, float], Any]] = {
+    "two arguments": lambda x, a, b: a in (b,),
+    "a constant": lambda x, a, b: a in (math.nan,),
+    "lists": lambda x, a, b: [a, 1] == [b, 1],
+    "computed": lambda x, a, b: (a * 2) in (b * 2,),
+    "groups": lambda x, a, b: len(list(itertools.groupby([a, b]))),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", SHARED)
+def test_one_nan_equals_itself_as_an_element(name: str) -> None:
+    program, fast = SHARED[name], anyshape.compile(SHARED[name])
+    for a, b in ((1.0, 1.0), (2.0, 3.0), (3.5, 3.5), (NAN, NAN), (NAN, math.nan), (math.nan, 1.0)):
+        x = torch.ones(2)
+        assert fast(x, a, b) == program(x, a, b)

@@ -31,7 +31,6 @@ OTHER_NAMES = {
 """Files whose tables name something else that is called alike."""
 
 REWRITES = {
-    "capture/recording/autocast.py": "rows that torch composes of others, cast inside",
     "passes/layouts.py": "pools and joins around convolutions",
     "schedule/plan.py": "views whose strides are found by their shapes",
 }

@@ -4,7 +4,8 @@ is captured.
 Stands above capture and runtime, and knows both; the driver's `compile_graph` is handed to it.
 """
 
-from anyshape.dispatch.compiled import Compiled, parameters_of
+from anyshape.dispatch.callables import parameters_of
+from anyshape.dispatch.compiled import Compiled
 from anyshape.dispatch.stats import Explanation, Stats
 
 __all__ = ["Compiled", "Explanation", "Stats", "parameters_of"]

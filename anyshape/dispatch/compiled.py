@@ -10,9 +10,9 @@ what captures them.
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -37,8 +37,9 @@ from anyshape.capture.segments.native_steps import (
     step,
 )
 from anyshape.capture.segments.program_points import Entry, Numbers, flatten
-from anyshape.declare import Declaration, Parameters, check_returned
+from anyshape.declare import Declaration, check_returned
 from anyshape.dispatch import replaced_builtins, slow_paths
+from anyshape.dispatch.callables import current_stance, own_line, parameters_of
 from anyshape.dispatch.guard_report import describe_guards
 from anyshape.dispatch.interpreted_regions import InterpretedRegions
 from anyshape.dispatch.printed_graphs import printed_graphs
@@ -133,6 +134,7 @@ class Compiled:
     ) -> Any:
         if not has_not_happened(variant, error):
             raise error
+        traceback.clear_frames(error.__traceback__)  # their tensors: memory may have run out
         result = self.fn(*args, **kwargs)
         self._note(error, variant.line())
         return result
@@ -575,28 +577,3 @@ class Compiled:
             self.capturer.breaks.clear()
             self.failures = []
             self.mistakes = {}
-
-
-def parameters_of(fn: Callable[..., Any]) -> Parameters:
-    """The names of parameters, for guards to be read and for declarations."""
-    try:
-        return Parameters.of(
-            inspect.signature(fn.forward if isinstance(fn, torch.nn.Module) else fn)
-        )
-    except (TypeError, ValueError):
-        return Parameters(())
-
-
-def own_line(fn: Callable[..., Any]) -> Location | None:
-    """Where the function is written."""
-    code = getattr(getattr(fn, "forward", fn), "__code__", None)
-    if code is None:
-        return None
-    return Location(code.co_filename, code.co_firstlineno, 0, 0, code.co_qualname)
-
-
-def current_stance() -> str:
-    """`torch.compiler.set_stance`, read without importing torch._dynamo."""
-    module = sys.modules.get("torch._dynamo.eval_frame")
-    stance = getattr(module, "_stance", None)
-    return getattr(stance, "stance", "default")

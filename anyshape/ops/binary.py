@@ -402,7 +402,7 @@ op(
     "rpow",
     "input, other",
     torch="torch.Tensor.__rpow__",
-    aten=lambda *_, **__: "pow",
+    aten="pow",
     vjp="expansion",
     type=lambda cx, x, y: _power_type(cx, y, x, _swapped(cx, x, y).dtype),
     expand=lambda b, x, y: b.pow(y, x),

@@ -321,7 +321,7 @@ class OpDef:
     one_by_one: OneByOne | None = None
     scatters: bool = False
     holds: ContentRule | None = None
-    aten: Callable[..., str] | None = None
+    aten: str | Callable[..., str] | None = None
 
     @property
     def resource(self) -> Resource | None:
@@ -398,9 +398,9 @@ def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     ``holds(facts, operands, kwargs)``: the size or the condition that a result without dimensions
     holds, where its operands are sizes or hold some (``ranges.py``).
     ``one_by_one``: torch takes the items of one parameter one by one as well. ``scatters``: eager's
-    may write an element before it has read all, as those with ``Scatter`` do. ``aten(*args,
-    **kwargs)``: ATen's operator for these arguments, by whose name autocast knows it, where that is
-    not the row's.
+    may write an element before it has read all, as those with ``Scatter`` do. ``aten``:
+    ATen's name of the operator, by which autocast knows it, where that is not the row's; or a
+    function that gives it for these arguments.
     """
     row = OpDef(name, Signature.parse(signature), torch, **rest)
     add_row(row)

@@ -44,7 +44,7 @@ from anyshape.capture.heap.sources import Source, Sources
 from anyshape.capture.heap.values import Break, ScalarValue, SizeValue, TensorValue
 from anyshape.capture.interpreter.control_flow import targets_of
 from anyshape.capture.interpreter.frame import Frame, locate, users_frame
-from anyshape.capture.recording.autocast import COMPOSED, Casting
+from anyshape.capture.recording.autocast import Casting
 from anyshape.capture.recording.called import Called
 from anyshape.capture.recording.entry_sizes import argument_shape, argument_strides
 from anyshape.capture.recording.gradients import propagate
@@ -73,6 +73,7 @@ from anyshape.ir.scalars import (
     render_scalar,
     scalar_inputs,
 )
+from anyshape.ops.autocast import COMPOSED
 from anyshape.ops.build import Builder
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
 from anyshape.ops.refusals import refuse_dtypes, refuse_numbers, refuse_ranks

@@ -85,7 +85,7 @@ op(
     "x, y, *, dim=-1",
     torch="torch.linalg.vecdot",
     expand=_vecdot_expand,
-    aten=lambda *_, **__: "linalg_vecdot",
+    aten="linalg_vecdot",
     vjp="expansion",
 )
 

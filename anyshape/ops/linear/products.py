@@ -186,7 +186,7 @@ op(
     "rmatmul",
     "input, other",
     torch="torch.Tensor.__rmatmul__",
-    aten=lambda *_, **__: "matmul",
+    aten="matmul",
     vjp="expansion",
     type=lambda cx, x, y: _matmul_type(cx, y, x),
     expand=lambda b, x, y: b.matmul(y, x),

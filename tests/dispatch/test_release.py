@@ -144,3 +144,33 @@ def test_a_module_handed_in_is_seen_as_it_is_in_each_call() -> None:
         for change in changes:
             change()
             torch.testing.assert_close(fast(model, x), model(x))
+
+
+LIVE: list[bool] = []
+STEPS: list[weakref.ref[Any]] = []
+FAILING: list[Exception] = []
+
+
+@torch.library.custom_op("anyshape_tests::fails_once", mutates_args=())
+def fails_once(x: Tensor) -> Tensor:
+    """Notes which tensors of earlier calls are alive; raises what lies in `FAILING`."""
+    LIVE[:] = [step() is not None for step in STEPS]
+    STEPS.append(weakref.ref(x.untyped_storage()))
+    if FAILING:
+        raise FAILING.pop()
+    return x.clone()
+
+
+@fails_once.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+def test_a_failed_calls_tensors_are_freed_before_eager_runs_it() -> None:
+    fast = anyshape.compile(lambda x: fails_once(x * 2 + 1).sum())
+    x = torch.ones(100)
+    assert fast(x) == 300
+    STEPS.clear()
+    FAILING.append(RuntimeError("out of memory"))
+    assert fast(x) == 300
+    assert LIVE == [False]  # the second run of this call, by eager: the first one's is gone

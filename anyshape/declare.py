@@ -1,10 +1,10 @@
 """What users declare about shapes: names for sizes, which bind across arguments and results.
 
 In: `shapes={"x": "batch time 64", "return": "batch 2*time"}` and `assumptions=["time <= 4096"]`.
-Out: a `Declaration`, and for one way of calling a `Placed`: `values` tests the arguments and says
-what is wrong, `front` is the same test as one straight-line function. The declared sizes stay
-expressions over the declaration's own symbols; capture restates them in its space. The only thing
-that this module knows of a tensor is its `.shape`. docs/how-to-declare-sizes.md is for users.
+Out: a `Declaration`, and for one way of calling a `BoundDeclaration`: `values` tests the arguments
+and says what is wrong, `front` is the same test as one straight-line function. The declared sizes
+stay expressions over the declaration's own symbols; capture restates them in its space. The only
+thing that this module knows of a tensor is its `.shape`. docs/how-to-declare-sizes.md is for users.
 """
 
 from __future__ import annotations
@@ -344,7 +344,9 @@ class Parameters:
                 why = f"the function has no parameter {root!r}"
                 _refuse(f"shapes[{pattern.path.text!r}]", why, near(root, known))
 
-    def place(self, declaration: Declaration, positional: int, keywords: Sequence[str]) -> Placed:
+    def bind(
+        self, declaration: Declaration, positional: int, keywords: Sequence[str]
+    ) -> BoundDeclaration:
         """The declaration for calls with so many positional and with these keyword arguments."""
         slots = {name: i for i, name in enumerate(self.positional[:positional])}
         slots |= {name: positional + i for i, name in enumerate(keywords)}
@@ -357,11 +359,11 @@ class Parameters:
                 path = replace(path, steps=path.steps[1:])
             if slot is not None:
                 found.append((slot, replace(pattern, path=path)))
-        return Placed(declaration, tuple(found))
+        return BoundDeclaration(declaration, tuple(found))
 
 
 @dataclass(frozen=True)
-class Placed:
+class BoundDeclaration:
     """A declaration for calls with certain positional and keyword arguments: each pattern, and the
     slot that its root is handed in at."""
 
@@ -523,17 +525,17 @@ def check_returned(declaration: Declaration, result: Any, values: Mapping[Symbol
 class _Front:
     """Writes `front(slots) -> bool` for one set of arguments that are there."""
 
-    def __init__(self, placed: Placed, slots: Sequence[Any]) -> None:
-        self.placed = placed
+    def __init__(self, declared: BoundDeclaration, slots: Sequence[Any]) -> None:
+        self.declared = declared
         self.slots = slots
         self.lines: list[str] = []
-        self.present = placed.present(slots)
+        self.present = declared.present(slots)
         self.variables: dict[tuple[Pattern, int], str] = {}
 
     def compile(self) -> Callable[[Sequence[Any]], bool]:
-        """See `Placed.front`."""
+        """See `BoundDeclaration.front`."""
         there = {pattern for _, pattern in self.present}
-        for number, (slot, pattern) in enumerate(self.placed.patterns):
+        for number, (slot, pattern) in enumerate(self.declared.patterns):
             if pattern in there:
                 self._unpack(slot, pattern)
             else:
@@ -542,7 +544,7 @@ class _Front:
         for step in steps:
             self._emit(step)
         known = {step.symbol for step in steps if isinstance(step, Solve)}
-        for assumption in self.placed.declaration.assumptions:
+        for assumption in self.declared.declaration.assumptions:
             condition = assumption.condition
             if isinstance(condition, bool) or condition.symbols <= known:
                 self.lines.append(f"if not ({to_python(condition, _local)}): return False")
@@ -552,7 +554,7 @@ class _Front:
         caught = "(LookupError, AttributeError, TypeError, ValueError, ZeroDivisionError)"
         body = "".join(f"        {line}\n" for line in (*self.lines, "return True"))
         text = f"def front(slots):\n    try:\n{body}    except {caught}:\n        return False\n"
-        scope: dict[str, Any] = {"absent": self.placed.is_absent}
+        scope: dict[str, Any] = {"absent": self.declared.is_absent}
         exec(compile(text, "<anyshape declared sizes>", "exec"), scope)
         front: Callable[[Sequence[Any]], bool] = scope.pop("front")
         return front

@@ -51,15 +51,15 @@ MODIFIED = (
 @dataclass(slots=True, eq=False)
 class Recorder:
     """One call. ``wanted`` and ``callers`` count the tensors among the arguments, in order: those
-    that gradients are wanted of, and those in the caller's memory. ``apart``: the function may keep
-    tensors in ways that autograd does not see, so that all it is handed is copied."""
+    that gradients are wanted of, and those in the caller's memory. ``isolated``: the function may
+    keep tensors in ways that autograd does not see, so that all it is handed is copied."""
 
     wanted: Sequence[int]
     callers: Sequence[int]
-    apart: bool
+    isolated: bool
     leaves: list[Tensor] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
-    held: set[int] = field(default_factory=set)  # storages of the caller
+    callers_storages: set[int] = field(default_factory=set)  # storages of the caller
     written: set[int] = field(default_factory=set)  # storages that the program may write again
     count: int = 0
 
@@ -74,8 +74,8 @@ class Recorder:
         self.count += 1
         made = arg.detach()
         if position in self.callers:
-            self.held.add(_storage(made))
-        elif self.apart:
+            self.callers_storages.add(_storage(made))
+        elif self.isolated:
             made = made.clone()
         else:
             self.written.add(_storage(made))
@@ -85,7 +85,7 @@ class Recorder:
 
     def save(self, tensor: Tensor) -> Kept:
         """What autograd saves, as it does."""
-        kept = Kept(tensor, tensor._version if _storage(tensor) in self.held else None)
+        kept = Kept(tensor, tensor._version if _storage(tensor) in self.callers_storages else None)
         self.kept.append(kept)
         return kept
 
@@ -94,10 +94,10 @@ class Recorder:
         if self.leaves and any(p.is_floating_point() and not p.requires_grad for p in parts):
             raise CheckFailed("a result of an operator without a rule has no gradients")
         edges = tuple([get_gradient_edge(part) if part.requires_grad else None for part in parts])
-        taken = {*self.held, *self.written}
+        taken = {*self.callers_storages, *self.written}
         outs = []
         for part in parts:
-            shares = self.apart or _storage(part) in taken
+            shares = self.isolated or _storage(part) in taken
             outs.append(part.detach().clone() if shares else part.detach())
             taken.add(_storage(outs[-1]))
         self.written.update(map(_storage, outs))

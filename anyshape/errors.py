@@ -387,7 +387,7 @@ class PerformanceWarning(UserWarning):
 
 
 PERFORMANCE = frozenset({"E230", "E231", "E232"})
-"""Codes of what is told by a `PerformanceWarning`."""
+"""Codes of what is reported by a `PerformanceWarning`."""
 
 
 def warn(why: AnyshapeError) -> None:

@@ -92,11 +92,11 @@ def compile_training(
     compile_backward: CompileHalf,
 ) -> CompiledTraining:
     """Raises ``NotDifferentiable``."""
-    told = outline(graph, OPS)
-    _refuse_shared(told)
+    outlined = outline(graph, OPS)
+    _refuse_shared(outlined)
     with _refusals(), stage_of("differentiation", graph.first_line):
-        pure = _last(DIFFERENTIABLE, told.graph)
-        whole = _joint(pure, told)
+        pure = _last(DIFFERENTIABLE, outlined.graph)
+        whole = _joint(pure, outlined)
         halves = partition(whole, OPS)
     compiled: list[Any] = [compile_forward(halves.forward, constants)]
     known: dict[tuple[int, ...], Any] = {}
@@ -108,7 +108,7 @@ def compile_training(
             backward, given = halves.backward, halves.given
             if absent:
                 with _refusals(), stage_of("differentiation", graph.first_line):
-                    part = _joint(pure, told, absent)
+                    part = _joint(pure, outlined, absent)
                     backward = backward_over(part, whole, OPS, halves)
                 given = tuple(i for i, g in enumerate(part.gradients) if g is not None)
             half = compile_backward(backward, {})
@@ -117,14 +117,14 @@ def compile_training(
         compiled.append(half)
         return half.run, given
 
-    if len(told.differentiable) == 1:  # what will be needed is known, and refused now or never
+    if len(outlined.differentiable) == 1:  # what will be needed is known, and refused now or never
         half = compile_backward(halves.backward, {})
         compiled.append(half)
         known[()] = half.run, halves.given
     boundary = Boundary(
         graph,
         constants,
-        _layout(told, halves, independent(graph, OPS, told.differentiable)),
+        _layout(outlined, halves, independent(graph, OPS, outlined.differentiable)),
         compiled[0].run,
         make_backward,
         random=any(node.op in OPS and OPS[node.op].random for node in graph.nodes),
@@ -169,12 +169,12 @@ def whole_step(graph: Graph) -> Step:
     """Raises ``NotDifferentiable``."""
     spent = refuse_uncovered(graph, OPS)
     with _refusals(), stage_of("differentiation", graph.first_line):
-        told = without_marks(graph)
-        plain = inline_gradients(_last(DIFFERENTIABLE, told), OPS)
+        outlined = without_marks(graph)
+        plain = inline_gradients(_last(DIFFERENTIABLE, outlined), OPS)
         core = _last(JOINT, plain)
         if sum(node.op == GRADIENTS for node in graph.nodes) == 1:
             core = recompute_cheap(core, OPS)
-        own = separate_outputs(told, core, OPS)
+        own = separate_outputs(outlined, core, OPS)
     return Step(own, (("differentiated", core),), spent)
 
 
@@ -194,12 +194,12 @@ def _refusals() -> Iterator[None]:
         raise
 
 
-def _joint(pure: Graph, told: Outline, absent: tuple[int, ...] = ()) -> Joint:
-    joint = differentiate(pure, OPS, told.wanted, told.differentiable, absent)
+def _joint(pure: Graph, outlined: Outline, absent: tuple[int, ...] = ()) -> Joint:
+    joint = differentiate(pure, OPS, outlined.wanted, outlined.differentiable, absent)
     core = _last(JOINT, joint.graph)
-    own = separate_outputs(told.graph, _cut_to(core, joint.outputs), OPS)
+    own = separate_outputs(outlined.graph, _cut_to(core, joint.outputs), OPS)
     outputs = (*own.outputs, *core.outputs[joint.outputs :])
-    kept_inputs, kept_outputs = kept_by_eager(told.graph, OPS)
+    kept_inputs, kept_outputs = kept_by_eager(outlined.graph, OPS)
     return replace(
         joint,
         graph=replace(own, outputs=outputs),
@@ -218,13 +218,13 @@ def _last(pipeline: Pipeline, graph: Graph) -> Graph:
     return graph
 
 
-def _refuse_shared(told: Outline) -> None:
+def _refuse_shared(outlined: Outline) -> None:
     """Outputs that require gradients own their memory, each alone: eager's views know a base."""
-    owner = roots(told.graph, OPS)
-    inputs = {entry.value for entry in told.graph.inputs}
+    owner = roots(outlined.graph, OPS)
+    inputs = {entry.value for entry in outlined.graph.inputs}
     taken: set[Value] = set()
-    for position in told.differentiable:
-        output = told.graph.outputs[position]
+    for position in outlined.differentiable:
+        output = outlined.graph.outputs[position]
         assert isinstance(output, Value)
         root = owner.get(output, output)
         if root in inputs:
@@ -234,12 +234,12 @@ def _refuse_shared(told: Outline) -> None:
         taken.add(root)
 
 
-def _layout(told: Outline, halves: Halves, groups: Sequence[Group]) -> Layout:
-    outputs = len(told.graph.outputs)
+def _layout(outlined: Outline, halves: Halves, groups: Sequence[Group]) -> Layout:
+    outputs = len(outlined.graph.outputs)
     return Layout(
         outputs,
-        told.wanted,
-        told.differentiable,
+        outlined.wanted,
+        outlined.differentiable,
         tuple(map(_saved_value, halves.residuals)),
         tuple(map(_saved_value, halves.watched)),
         outputs + halves.extra,

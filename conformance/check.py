@@ -194,7 +194,7 @@ def _classified(outcome: Outcome, fast: Any) -> Outcome:
     if stats.graph_breaks or stats.segments == 0:
         reasons = [str(b).partition("\n")[0] for b in compiled.explain().breaks]
         return _worse(outcome, "break", "; ".join(reasons)[:300] or "ran natively")
-    variants = compiled._variants()
+    variants = compiled._specializations()
     graphs = [v.captured.graph for v in variants if v.captured.graph is not None]
     nodes = [node for graph in graphs for node in graph.nodes]
     outcome.own_rows = not any(OPS[node.op].guessed for node in nodes)

@@ -80,7 +80,7 @@ class Fault:
 
     @contextmanager
     def while_compiling(self) -> Iterator[None]:
-        variant = Specializer.variant
+        variant = Specializer.specialization
 
         def traced(*args: Any) -> Any:
             before = sys.gettrace()
@@ -91,7 +91,7 @@ class Fault:
                 sys.settrace(before)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Specializer, "variant", traced)
+            patch.setattr(Specializer, "specialization", traced)
             yield
 
 

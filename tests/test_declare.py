@@ -224,7 +224,7 @@ def test_a_result_is_proved_at_capture_where_it_can_be() -> None:
     fast = anyshape.compile(masked, shapes=SHAPES)
     fast(torch.ones(2, 3, 4), torch.ones(2, 3))
     (machinery,) = [fast._lazy.machinery]
-    (variant,) = [v for p in machinery.points.values() for v in p.variants]
+    (variant,) = [v for p in machinery.points.values() for v in p.specializations]
     assert variant.rebuild.__name__ != "checked"
 
 
@@ -348,7 +348,7 @@ def test_the_compiled_test_holds_exactly_where_the_slow_one_raises_nothing(
         assert error.code == "E310"
         return
     assert declaration is not None
-    placed = Parameters(("x0", "x1", "x2")).place(declaration, len(patterns), ())
+    placed = Parameters(("x0", "x1", "x2")).bind(declaration, len(patterns), ())
     fitting = [
         SimpleNamespace(shape=(*[1] * leading[i], *(7 if t == "_" else max(eval(t, {}, env), 0) for t in row)))
         for i, row in enumerate(patterns)

@@ -19,7 +19,7 @@ from anyshape.kernels import checks
 
 
 class Batch(NamedTuple):
-    """What `write_pages` and `ragged_paged_attention` are told of a step: page_table [S, C],
+    """What `write_pages` and `ragged_paged_attention` are given of a step: page_table [S, C],
     starts [S + 1], lengths [S], all int32, and how many sequences there are, int32 [1].
     """
 
@@ -73,10 +73,10 @@ class PagedCache:
         shape = (layers, pages, key_heads, page_size)
         self._k = torch.zeros(*shape, head_size, dtype=dtype, device=device)
         self._v = torch.zeros(*shape, value_size or head_size, dtype=dtype, device=device)
-        place = self._k.device
-        self._table = torch.zeros(max_sequences, width, dtype=torch.int32, device=place)
+        device = self._k.device
+        self._table = torch.zeros(max_sequences, width, dtype=torch.int32, device=device)
         # starts, lengths and the number of sequences go to the device as one tensor
-        self._numbers = torch.zeros(2 * max_sequences + 2, dtype=torch.int32, device=place)
+        self._numbers = torch.zeros(2 * max_sequences + 2, dtype=torch.int32, device=device)
         self._shown: list[tuple[int, ...]] = [()] * max_sequences
         self._free = list(range(pages - 1, -1, -1))
         self._references = [0] * pages
@@ -198,7 +198,7 @@ class PagedCache:
             entry.pages[-1] = page
 
     def _show(self, counts: Mapping[int, int]) -> Batch:
-        """Write what the device is told."""
+        """Write what the device reads."""
         lengths = [self._sequences[sequence].length for sequence in counts]
         starts = [0]
         for count in counts.values():

@@ -39,7 +39,7 @@ def _products(qs, k_bufs, slot, SET: gl.constexpr):
 @gluon.jit
 def _queries(work, q_slot, PART: gl.constexpr, SET: gl.constexpr):
     """This part's queries, CHUNK columns at a time: where they lie, or in registers, so that the
-    next ones can be loaded to their place.
+    next ones can be loaded to their stage.
     """
     CHUNKS: gl.constexpr = SET.size // CHUNK
     layout: gl.constexpr = accumulator_layout(gl.num_warps(), SET.bn, 16)
@@ -117,7 +117,7 @@ def attend(
     PART: gl.constexpr,
     SET: gl.constexpr,
 ):
-    """(sums [64, DV], maxima, sums of weights, place in the ring) of rows against tiles `low` to
+    """(sums [64, DV], maxima, sums of weights, stage of the ring) of rows against tiles `low` to
     `high` of keys. `seen` has the rows' positions and how many keys there are; tiles after the
     first and before `middle` need no mask.
     """

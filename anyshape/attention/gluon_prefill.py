@@ -37,12 +37,12 @@ from anyshape.attention.gluon_tiles import (
 from anyshape.kernels.gluon_parts import (
     accumulator_layout,
     advance,
-    hear_numbers,
     line_layout,
-    make_told,
+    make_channel,
     number_of,
+    receive_numbers,
+    send,
     take,
-    tell,
 )
 from anyshape.kernels.launches import quick
 
@@ -96,7 +96,7 @@ def _tile_range(
 def _produce(loads, SET: gl.constexpr):
     """Load the queries of every tile, and its keys and values tile by tile."""
     q_desc, k_desc, v_desc, q_bufs, k_bufs, v_bufs, bars = loads[0]
-    starts, lengths, sequences, table, counter, told, numbers, k_places, v_places = loads[1]
+    starts, lengths, sequences, table, counter, channel, numbers, k_places, v_places = loads[1]
     out, totals, faults, strides = loads[2]
     rows, capacity, most, table_row, window = numbers
     full_q, empty_q, full_k, empty_k, full_v, empty_v = bars
@@ -128,7 +128,7 @@ def _produce(loads, SET: gl.constexpr):
         key_first, keys = keys_at(lengths, s, True, most, PAGED)
         tile = (queries * SET.group + BM - 1) // BM - 1 - (at - base) // SET.heads
         head = (at - base) % SET.heads
-        turn, parity = tell(told, turn, parity, (start, queries, keys, tile, head, 0))
+        turn, parity = send(channel, turn, parity, (start, queries, keys, tile, head, 0))
         if not SET.overlap:
             taken = take(counter)
         else:
@@ -175,14 +175,14 @@ def _produce(loads, SET: gl.constexpr):
     if SET.faults:
         if bad:
             gl.atomic_or(faults, PAGE_TABLE)
-    tell(told, turn, parity, (-1, 0, 0, 0, 0, 0))
+    send(channel, turn, parity, (-1, 0, 0, 0, 0, 0))
 
 
 @gluon.jit
 def _attend(
     work, told_numbers, slot, phase, q_slot, q_phase, PART: gl.constexpr, SET: gl.constexpr
 ):
-    """(sums [64, DV], maxima, sums of weights, rows, place in the ring) of this part of a tile."""
+    """(sums [64, DV], maxima, sums of weights, rows, stage of the ring) of this part of a tile."""
     start, queries, keys, tile, head = told_numbers
     window = work[4][2]
     BM: gl.constexpr = CONSUMERS * ROWS
@@ -234,13 +234,13 @@ def _store(o, m, l, row, told_numbers, target, SET: gl.constexpr):
 
 
 @gluon.jit
-def _consume(work, told, target, PART: gl.constexpr, SET: gl.constexpr):
+def _consume(work, channel, target, PART: gl.constexpr, SET: gl.constexpr):
     """Attend and store this part's rows of every tile."""
     slot = 0
     phase = 0
     q_slot = 0
     q_phase = 0
-    value, turn, parity = hear_numbers(told, 0, 0)
+    value, turn, parity = receive_numbers(channel, 0, 0)
     start = number_of(value, 0)
     while start >= 0:
         numbers = (
@@ -253,15 +253,15 @@ def _consume(work, told, target, PART: gl.constexpr, SET: gl.constexpr):
         o, m, l, row, slot, phase = _attend(work, numbers, slot, phase, q_slot, q_phase, PART, SET)
         q_slot, q_phase = advance(q_slot, q_phase, SET.q_stages)
         _store(o, m, l, row, numbers, target, SET)
-        value, turn, parity = hear_numbers(told, turn, parity)
+        value, turn, parity = receive_numbers(channel, turn, parity)
         start = number_of(value, 0)
 
 
 @gluon.jit
-def _part(loads, work, told, target, PART: gl.constexpr, SET: gl.constexpr):
+def _part(loads, work, channel, target, PART: gl.constexpr, SET: gl.constexpr):
     """What one part of the kernel does: the last one loads, the others multiply."""
     if PART < CONSUMERS:
-        _consume(work, told, target, PART, SET)
+        _consume(work, channel, target, PART, SET)
     else:
         _produce(loads, SET)
 
@@ -311,7 +311,7 @@ def prefill_kernel(
         mbarrier.init(full_v.index(i), count=1)
         mbarrier.init(empty_k.index(i), count=CONSUMERS)
         mbarrier.init(empty_v.index(i), count=CONSUMERS)
-    told = make_told(CONSUMERS)
+    channel = make_channel(CONSUMERS)
     fence_async_shared()
     bars = (full_q, empty_q, full_k, empty_k, full_v, empty_v)
     loads = (
@@ -322,7 +322,7 @@ def prefill_kernel(
             sequences,
             table,
             counter,
-            told,
+            channel,
             (rows, capacity, most, table_row, window),
             (k_row_page, k_row_head, k_column_head, pages),
             (v_row_page, v_row_head, v_column_head, pages),
@@ -332,7 +332,7 @@ def prefill_kernel(
     work = (q_bufs, k_bufs, v_bufs, bars, (factor, soft_cap, window))
     target = (out, totals, sinks, out_token, out_head, totals_token)
     gl.warp_specialize(
-        [(_part, (loads, work, told, target, part, SET)) for part in (0, 1, 2)],
+        [(_part, (loads, work, channel, target, part, SET)) for part in (0, 1, 2)],
         [4, 1],
         [SET.consumer_registers, SET.producer_registers],
     )

@@ -37,11 +37,11 @@ from anyshape.attention.gluon_tiles import (
 from anyshape.kernels.gluon_parts import (
     accumulator_layout,
     advance,
-    hear_numbers,
     line_layout,
-    make_told,
+    make_channel,
     number_of,
-    tell,
+    receive_numbers,
+    send,
 )
 from anyshape.kernels.launches import quick
 
@@ -110,14 +110,14 @@ def _next_part(at, base, begin, stop, s, tiles, size, SET: gl.constexpr):
     head = (at - base) // tiles
     tile = (at - base) - head * tiles
     taken = gl.minimum(tiles - tile, stop - at)
-    place = gl.program_id(0) * 2 + (at > begin).to(gl.int32)
+    position = gl.program_id(0) * 2 + (at > begin).to(gl.int32)
     if SET.splits:
         part = (tile + size - 1) // size
         at += gl.minimum(part * size, tiles) - tile
         tile = part * size
         taken = gl.where(at < stop, gl.minimum(size, tiles - tile), 0)
-        place = (s * SET.heads + head) * SET.splits + part
-    return at, head, tile, taken, gl.where(taken == tiles, -1, place)
+        position = (s * SET.heads + head) * SET.splits + part
+    return at, head, tile, taken, gl.where(taken == tiles, -1, position)
 
 
 @gluon.jit
@@ -162,7 +162,7 @@ def _load_segment(loads, segment, table_at, ring, SET: gl.constexpr):
 @gluon.jit
 def _produce(loads, SET: gl.constexpr):
     """Load the queries, keys and values of this program's piece of the work."""
-    starts, lengths, sequences, table, counter, told, numbers, k_places, v_places = loads[1]
+    starts, lengths, sequences, table, counter, channel, numbers, k_places, v_places = loads[1]
     out, faults, strides = loads[2]
     rows, capacity, most, table_row, window = numbers
     layout: gl.constexpr = line_layout(gl.num_warps())
@@ -198,12 +198,11 @@ def _produce(loads, SET: gl.constexpr):
             s += 1
         else:
             low, tiles, size = _split_of(queries, keys, window, SET)
-            at, head, tile, taken, place = _next_part(at, base, begin, stop, s, tiles, size, SET)
+            at, head, tile, taken, position = _next_part(at, base, begin, stop, s, tiles, size, SET)
             if taken > 0:
                 first = low + tile
-                turn, parity = tell(
-                    told, turn, parity, (start, queries, keys, head, first, first + taken, place), 7
-                )
+                message = (start, queries, keys, head, first, first + taken, position)
+                turn, parity = send(channel, turn, parity, message, 7)
                 ring, gone = _load_segment(
                     loads, (start, keys, head, first, first + taken),
                     table + s.to(gl.int64) * table_row, ring, SET,
@@ -213,7 +212,7 @@ def _produce(loads, SET: gl.constexpr):
             if at == base + tiles * SET.heads:
                 base = at
                 s += 1
-    tell(told, turn, parity, (-1, 0, 0, 0, 0, 0, 0), 7)
+    send(channel, turn, parity, (-1, 0, 0, 0, 0, 0, 0), 7)
     if SET.tail:
         end = gl.minimum(gl.maximum(gl.load(starts + count).to(gl.int32), 0), rows)
         zero_tail(out, out, end, rows, strides, layout, SET)
@@ -232,7 +231,7 @@ def _produce(loads, SET: gl.constexpr):
 def _store(o, m, l, row, numbers, target, SET: gl.constexpr):
     """Store a whole result, or leave a part of it in its slot."""
     out, slots, sums, sinks, out_token, out_head = target
-    start, queries, head, place = numbers
+    start, queries, head, position = numbers
     DV: gl.constexpr = SET.value_size
     o_layout: gl.constexpr = o.type.layout
     side: gl.constexpr = gl.SliceLayout(1, o_layout)
@@ -240,7 +239,7 @@ def _store(o, m, l, row, numbers, target, SET: gl.constexpr):
     real = row // SET.group < queries
     of = head * SET.group + row % SET.group
     mask = gl.convert_layout(real, side)[:, None]
-    if place < 0:
+    if position < 0:
         shrink = gl.full_like(m, 1.0)
         if SET.sinks:
             sink = gl.load(sinks + of, mask=real, other=0.0).to(gl.float32) * LOG2E
@@ -254,7 +253,7 @@ def _store(o, m, l, row, numbers, target, SET: gl.constexpr):
         at = gl.convert_layout(token * out_token + of * out_head, side)
         gl.store(out + at[:, None] + column[None, :], value, mask=mask)
     else:
-        line = place.to(gl.int64) * (SET.few * SET.group) + row
+        line = position.to(gl.int64) * (SET.few * SET.group) + row
         at = gl.convert_layout(line * DV, side)
         gl.store(slots + at[:, None] + column[None, :], o, mask=mask)
         gl.store(sums + line * 2, m, mask=real)
@@ -262,7 +261,7 @@ def _store(o, m, l, row, numbers, target, SET: gl.constexpr):
 
 
 @gluon.jit
-def _consume(work, told, target, SET: gl.constexpr):
+def _consume(work, channel, target, SET: gl.constexpr):
     """Attend and store every segment of this program's piece."""
     row_layout: gl.constexpr = gl.SliceLayout(1, accumulator_layout(gl.num_warps(), SET.bn, 16))
     row = gl.arange(0, ROWS, row_layout)
@@ -270,7 +269,7 @@ def _consume(work, told, target, SET: gl.constexpr):
     phase = 0
     q_slot = 0
     q_phase = 0
-    value, turn, parity = hear_numbers(told, 0, 0)
+    value, turn, parity = receive_numbers(channel, 0, 0)
     start = number_of(value, 0)
     while start >= 0:
         queries = number_of(value, 1)
@@ -278,7 +277,7 @@ def _consume(work, told, target, SET: gl.constexpr):
         head = number_of(value, 3)
         first = number_of(value, 4)
         end = number_of(value, 5)
-        place = number_of(value, 6)
+        position = number_of(value, 6)
         seen = (keys - queries + row // SET.group, keys)
         # tiles that all queries see whole
         middle = first + 1
@@ -291,16 +290,16 @@ def _consume(work, told, target, SET: gl.constexpr):
             work, seen, first, middle, end, slot, phase, q_slot, q_phase, 0, SET
         )
         q_slot, q_phase = advance(q_slot, q_phase, SET.q_stages)
-        _store(o, m, l, row, (start, queries, head, place), target, SET)
-        value, turn, parity = hear_numbers(told, turn, parity)
+        _store(o, m, l, row, (start, queries, head, position), target, SET)
+        value, turn, parity = receive_numbers(channel, turn, parity)
         start = number_of(value, 0)
 
 
 @gluon.jit
-def _part(loads, work, told, target, PART: gl.constexpr, SET: gl.constexpr):
+def _part(loads, work, channel, target, PART: gl.constexpr, SET: gl.constexpr):
     """What one part of the kernel does: the first multiplies, the second loads."""
     if PART == 0:
-        _consume(work, told, target, SET)
+        _consume(work, channel, target, SET)
     else:
         _produce(loads, SET)
 
@@ -356,7 +355,7 @@ def split_kernel(
         mbarrier.init(full_v.index(i), count=1)
         mbarrier.init(empty_k.index(i), count=1)
         mbarrier.init(empty_v.index(i), count=1)
-    told = make_told(1)
+    channel = make_channel(1)
     fence_async_shared()
     bars = (full_q, empty_q, full_k, empty_k, full_v, empty_v)
     loads = (
@@ -367,7 +366,7 @@ def split_kernel(
             sequences,
             table,
             counter,
-            told,
+            channel,
             (rows, capacity, most, table_row, window),
             (k_row_page, k_row_head, k_column_head, pages),
             (v_row_page, v_row_head, v_column_head, pages),
@@ -377,7 +376,7 @@ def split_kernel(
     work = (q_loads, k_bufs, v_bufs, bars, (factor, soft_cap, window))
     target = (out, slots, sums, sinks, out_token, out_head)
     gl.warp_specialize(
-        [(_part, (loads, work, told, target, part, SET)) for part in (0, 1)],
+        [(_part, (loads, work, channel, target, part, SET)) for part in (0, 1)],
         [1],
         [SET.producer_registers],
     )

@@ -105,9 +105,9 @@ def _to_keys(
     the last query are zeros, and so is what they give.
     """
     for tile in range(low, high):
-        place = tile * BM + tl.arange(0, BM)
-        query = place // G
-        of = head * G + place % G
+        position = tile * BM + tl.arange(0, BM)
+        query = position // G
+        of = head * G + position % G
         real = query < queries
         token = start + query
         rows_q = _block(q, token, of, q_token, q_head, real, D, BLOCK_D)
@@ -156,9 +156,9 @@ def queries_kernel(
         key_first, keys = rows_of(key_starts, s, True, most)
         tile = (queries * G + BM - 1) // BM - 1 - (at - base) // HEADS
         head = (at - base) % HEADS
-        place = tile * BM + index
-        query = place // G
-        of = head * G + place % G
+        position = tile * BM + index
+        query = position // G
+        of = head * G + position % G
         real = query < queries
         token = start + query
         rows_q = _block(q, token, of, q_token, q_head, real, D, BLOCK_D)
@@ -277,7 +277,7 @@ def keys_kernel(
 
 
 def _tile(blocks: Blocks) -> dict[str, int]:
-    """What a launch is told of its blocks."""
+    """The sizes of a launch's blocks."""
     return {
         "BM": blocks.bm,
         "BN": blocks.bn,

@@ -96,9 +96,9 @@ def tiles_kernel(
         tiles = (queries * G + BM - 1) // BM
         tile = tiles - 1 - (at - base) // HEADS
         head = (at - base) % HEADS
-        place = tile * BM + index
-        query = place // G
-        of = head * G + place % G
+        position = tile * BM + index
+        query = position // G
+        of = head * G + position % G
         real = query < queries
         token = (start + query).to(tl.int64)
         mask = real[:, None]

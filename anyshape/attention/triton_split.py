@@ -54,10 +54,10 @@ def _store(
         value = finish(acc, l, 1.0).to(out.dtype.element_ty)
         tl.store(at[:, None] + dv[None, :], value, mask=mask)
     else:
-        place = slot.to(tl.int64) * (FEW * G) + index
-        tl.store(slots + place[:, None] * DV + dv[None, :], acc, mask=mask)
-        tl.store(sums + place * 2, m, mask=real)
-        tl.store(sums + place * 2 + 1, l, mask=real)
+        position = slot.to(tl.int64) * (FEW * G) + index
+        tl.store(slots + position[:, None] * DV + dv[None, :], acc, mask=mask)
+        tl.store(sums + position * 2, m, mask=real)
+        tl.store(sums + position * 2 + 1, l, mask=real)
 
 
 @quick

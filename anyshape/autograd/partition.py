@@ -361,7 +361,7 @@ def _number(value: Value) -> Operand:
 
 def _numbers(facts: Facts, nodes: Sequence[Node], values: Sequence[Value]) -> list[Value]:
     """Values for the sizes and numbers that the nodes and the types of these values name, and for
-    those that known sizes are told by."""
+    those that known sizes are read from."""
     found: dict[Symbol | ScalarInput, None] = {}
     for node in nodes:
         found.update(dict.fromkeys(_named((*node.args, *node.kwargs.values()))))

@@ -59,11 +59,11 @@ def recorded(node: Node, row: OpDef, active: Set[Value], callers: Set[Value], ha
     named = tuple(options.values())
     tensors = tensors_in((node.args, named))
     wanted = tuple(i for i, value in enumerate(tensors) if value in active)
-    held = tuple(i for i, value in enumerate(tensors) if value in callers)
+    callers_own = tuple(i for i, value in enumerate(tensors) if value in callers)
     return replace(
         node,
         op=RECORDED[row.resource],
-        args=(function, node.args, tuple(options), named, wanted, held),
+        args=(function, node.args, tuple(options), named, wanted, callers_own),
         kwargs={},
         outputs=(*node.outputs, Value(handle, HANDLE)),
     )

@@ -1,4 +1,4 @@
-"""Values of two graphs over the same inputs, told to be the same by how they are computed.
+"""Values of two graphs over the same inputs, found to be the same by how they are computed.
 
 In: nodes. Out: a number for each value, equal for equal computations of equal inputs. Two nodes
 that draw, or read the host, are the same where each is the n-th of its kind.

@@ -1,10 +1,10 @@
 """Per compiled function: look up the program point, test guards, run the compiled segment, replay
 effects; capture on a miss.
 
-In: calls. Out: results. A point has variants, tried in order, the last one used first; each
-variant is one guard function, one compiled graph and one function that rebuilds Python objects.
-How a variant is made is in `specialize.py`; what runs between segments in `native_steps.py`, beside
-what captures them.
+In: calls. Out: results. A point has specializations, tried in order, the last one used first; each
+is one guard function, one compiled graph and one function that rebuilds Python objects. How one is
+made is in `specialize.py`; what runs between segments in `native_steps.py`, beside what captures
+them.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from anyshape.capture.segments.program_points import Entry, Numbers, flatten
 from anyshape.declare import Declaration, check_returned
 from anyshape.dispatch import replaced_builtins, slow_paths
 from anyshape.dispatch.callables import current_stance, own_line, parameters_of
-from anyshape.dispatch.guard_report import describe_guards
+from anyshape.dispatch.inside import code_text, counts, guards_text, kernels_text
 from anyshape.dispatch.interpreted_regions import InterpretedRegions
 from anyshape.dispatch.printed_graphs import printed_graphs
 from anyshape.dispatch.profitability import CallRecord, largest
 from anyshape.dispatch.ranks import warn_once
-from anyshape.dispatch.specialize import CompileGraph, Specializer
-from anyshape.dispatch.stats import Explanation, Stats
-from anyshape.dispatch.variants import (
+from anyshape.dispatch.specializations import (
     Point,
-    Variant,
+    Specialization,
     has_not_happened,
 )
+from anyshape.dispatch.specialize import CompileGraph, Specializer
+from anyshape.dispatch.stats import Explanation, Stats
 from anyshape.errors import MISTAKES, PASSING, AnyshapeError, mistake, raised
 from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import Location
@@ -64,13 +64,13 @@ MAX_POINTS = 256
 ATTEMPTS = 3  # at a specialization: another thread may change what it relies on, a tool may fail
 HOLDERS = (tuple, list, dict, set)  # of the state that a program keeps between calls
 MAX_SPENT = 2  # specializations of a point that could run once only
-SHARING = 8  # so many variants for each that a point may have, where they run the same programs
+SHARING = 8  # a point may have so many times as many that run the same programs
 MAX_VALUES = 3  # specializations of a point that differ in a value alone
 MAX_VALUES_BETWEEN = 1  # of one behind a graph break: another break costs little more
 
 
 def _watchers() -> tuple[Any, Any]:
-    """What is told of each line and call of this thread."""
+    """What watches each line and call of this thread."""
     return sys.gettrace(), sys.getprofile()
 
 
@@ -115,28 +115,32 @@ class Compiled:
         slots = [*args, *kwargs.values()] if kwargs else list(args)
         point = self.points.get((len(args), *kwargs))
         if point is not None:
-            for variant in point.variants:
-                inputs = variant.entry(slots)
+            for specialization in point.specializations:
+                inputs = specialization.entry(slots)
                 if inputs is not None:
-                    if variant.returns and variant.run is not None:
+                    if specialization.returns and specialization.run is not None:
                         try:
-                            outs = variant.run(*inputs)
+                            outs = specialization.run(*inputs)
                         except Exception as error:
                             failed = error
                         else:
-                            return variant.rebuild(outs, slots)
-                        return self._rerun(variant, failed, args, kwargs)
+                            return specialization.rebuild(outs, slots)
+                        return self._rerun(specialization, failed, args, kwargs)
                     break
         return self._slow(args, kwargs, slots)
 
     def _rerun(
-        self, variant: Variant, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        specialization: Specialization,
+        error: Exception,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:
-        if not has_not_happened(variant, error):
+        if not has_not_happened(specialization, error):
             raise error
         traceback.clear_frames(error.__traceback__)  # their tensors: memory may have run out
         result = self.fn(*args, **kwargs)
-        self._note(error, variant.line())
+        self._note(error, specialization.line())
         return result
 
     def _note(self, error: Exception, line: Location | None) -> None:
@@ -153,19 +157,19 @@ class Compiled:
         texts = [
             self.names[i] if i < len(self.names) else f"args[{i}]" for i in range(len(args))
         ] + list(kwargs)
-        placed = None
+        declared = None
         if self.declaration is not None:
-            placed = self.parameters.place(self.declaration, len(args), tuple(kwargs))
+            declared = self.parameters.bind(self.declaration, len(args), tuple(kwargs))
         entry = Entry(
             *((len(args), *kwargs), slots, texts, len(args), tuple(kwargs)),
-            placed=placed,
+            declared=declared,
             dynamic=self.options.dynamic is True,
         )
-        if placed is None:
+        if declared is None:
             return self._enter(entry, args, kwargs, stance)
-        sizes = placed.values(slots)
+        sizes = declared.values(slots)
         result = self._enter(entry, args, kwargs, stance)
-        check_returned(placed.declaration, result, sizes)
+        check_returned(declared.declaration, result, sizes)
         return result
 
     def _enter(
@@ -173,25 +177,25 @@ class Compiled:
     ) -> Any:
         """Runs the function from its first instruction on."""
         slots = entry.slots
-        variant, inputs = self._variant(entry, stance)
-        if variant is None or variant.run is None or inputs is None:
+        specialization, inputs = self._specialization(entry, stance)
+        if specialization is None or specialization.run is None or inputs is None:
             result = self.fn(*args, **kwargs)
-            if variant is not None and variant.captured.suspect is not None:
-                self._mistaken(variant.captured.suspect)
+            if specialization is not None and specialization.captured.suspect is not None:
+                self._mistaken(specialization.captured.suspect)
             return result
-        if variant.profitability.is_lost(slots) and not self.stressed:
+        if specialization.profitability.is_lost(slots) and not self.stressed:
             self.uncompiled += 1
             return self.fn(*args, **kwargs)
         try:
-            outs = variant.run(*inputs)
+            outs = specialization.run(*inputs)
         except Exception as error:
-            return self._rerun(variant, error, args, kwargs)
-        if variant.returns:
-            return variant.rebuild(outs, slots)
-        machine = concrete_machine(self.capturer.codes, variant.rebuild(outs, slots))
-        suspect, numbers = variant.captured.suspect, variant.captured.numbers
+            return self._rerun(specialization, error, args, kwargs)
+        if specialization.returns:
+            return specialization.rebuild(outs, slots)
+        machine = concrete_machine(self.capturer.codes, specialization.rebuild(outs, slots))
+        suspect, numbers = specialization.captured.suspect, specialization.captured.numbers
         call, elements = CallRecord(given=frozenset(map(id, slots))), largest(slots)
-        call.segment(variant.node_count(), slots, outs)
+        call.segment(specialization.node_count(), slots, outs)
         del outs, slots, entry, inputs
         try:
             result = self._go_on(machine, stance, suspect, numbers, call)
@@ -201,7 +205,7 @@ class Compiled:
             result = interrupted(machine, error)
         finally:
             machine.frame = None  # a machine is in a cycle: what frames hold would wait for gc
-        variant.profitability.settle(call, elements)
+        specialization.profitability.settle(call, elements)
         return result
 
     def _go_on(
@@ -215,7 +219,7 @@ class Compiled:
         """The trampoline: an instruction natively, then the segment of the point that it leads
         to, until the program returns. Nothing here holds what the program has dropped.
 
-        `suspect` is what capture could not do at this instruction; told where eager torch can.
+        `suspect` is what capture could not do at this instruction; reported where eager torch can.
         `numbers` are those that were symbolic where the last segment ended, and stay so. `call`
         are counted.
         """
@@ -236,47 +240,49 @@ class Compiled:
             if at.holds_finalized(call.given):
                 continue  # a segment would hold it after the program has dropped it
             entry = Entry(at.key, at.slots, point=at, numbers=numbers)
-            variant, inputs = self._variant(entry, stance)
-            if variant is None or variant.run is None or inputs is None:
+            specialization, inputs = self._specialization(entry, stance)
+            if specialization is None or specialization.run is None or inputs is None:
                 del at, entry
-                if variant is None:
+                if specialization is None:
                     return resume(machine)
                 continue
             try:
-                outs = variant.run(*inputs)
+                outs = specialization.run(*inputs)
             except Exception as error:
-                if not has_not_happened(variant, error):
+                if not has_not_happened(specialization, error):
                     raise
                 del at, entry, inputs
                 resumed = resume(machine)
-                self._note(error, variant.line())
+                self._note(error, specialization.line())
                 return resumed
-            call.segment(variant.node_count(), at.slots, outs)
-            if variant.returns:
-                return variant.rebuild(outs, at.slots)
-            machine.go_on_from(variant.rebuild(outs, at.slots))
-            suspect, numbers = variant.captured.suspect, variant.captured.numbers
+            call.segment(specialization.node_count(), at.slots, outs)
+            if specialization.returns:
+                return specialization.rebuild(outs, at.slots)
+            machine.go_on_from(specialization.rebuild(outs, at.slots))
+            suspect, numbers = specialization.captured.suspect, specialization.captured.numbers
             del at, entry, inputs, outs
         return resume(machine)
 
-    # ---- variants --------------------------------------------------------------------------------
-    def _variant(self, entry: Entry, stance: str) -> tuple[Variant | None, list[Any] | None]:
-        """The variant whose guards hold, with the inputs of its graph, captured if there is none;
-        None: run natively from here on."""
+    # ---- specializations -------------------------------------------------------------------------
+    def _specialization(
+        self, entry: Entry, stance: str
+    ) -> tuple[Specialization | None, list[Any] | None]:
+        """The one whose guards hold, with the inputs of its graph, captured if there is none; None:
+        run natively from here on."""
         if execution_modes.is_watched():
-            self._tell(slow_paths.of_mode(self.fn, execution_modes.watching()))
+            self._warn(slow_paths.of_mode(self.fn, execution_modes.watching()))
             return None, None
         point = self.points.get(entry.key) or Point()
-        for known in point.variants:
+        for known in point.specializations:
             inputs = known.entry(entry.slots)
             if inputs is not None:
                 return known, inputs
         native = point.native or replaced_builtins.are_there()
-        variant = None if native else self._new(point, entry, stance)
-        return variant, None if variant is None else variant.entry(entry.slots)
+        specialization = None if native else self._new(point, entry, stance)
+        return specialization, None if specialization is None else specialization.entry(entry.slots)
 
-    def _new(self, point: Point, entry: Entry, stance: str) -> Variant | None:
-        """A variant for this entry; None where none may be made, or a mistake of ours keeps one
+    def _new(self, point: Point, entry: Entry, stance: str) -> Specialization | None:
+        """One for this entry; None where none may be made, or where a mistake of ours keeps one
         from being made."""
         if stance == "fail_on_recompile" and self.points:
             failure = self._explain_miss(point, entry.slots)
@@ -291,24 +297,26 @@ class Compiled:
             return None
         point = self._widened(point, entry)
         for _ in range(ATTEMPTS):
-            variant = self._try(point, entry)
-            if variant is None:
+            specialization = self._try(point, entry)
+            if specialization is None:
                 return None
-            if variant.entry(entry.slots) is not None:
-                return self._publish(entry, point, variant)
-            failure = explain_failure(variant.guards, execution_modes.snapshot(), entry.slots)
+            if specialization.entry(entry.slots) is not None:
+                return self._publish(entry, point, specialization)
+            failure = explain_failure(
+                specialization.guards, execution_modes.snapshot(), entry.slots
+            )
             why = f"a new specialization does not fit its own arguments: {failure}"
-            suspect = mistake("the guards", why, variant.line())
+            suspect = mistake("the guards", why, specialization.line())
         self._go_native(entry.key, suspect)
         return None
 
-    def _try(self, point: Point, entry: Entry) -> Variant | None:
-        """A variant, whose guards may fail if another thread has written meanwhile; None where a
-        mistake of ours keeps one from being made."""
+    def _try(self, point: Point, entry: Entry) -> Specialization | None:
+        """One whose guards may fail if another thread has written meanwhile; None where a mistake
+        of ours keeps one from being made."""
         breaks = self.capturer.breaks
         before = len(breaks)
         try:
-            variant = self.specializer.variant(point, entry)
+            specialization = self.specializer.specialization(point, entry)
         except AnyshapeError as error:
             if error.code not in MISTAKES:
                 raise
@@ -319,67 +327,75 @@ class Compiled:
             self._go_native(entry.key, mistake("the compiler", error))
         else:
             for found in breaks[before:]:
-                self._tell(slow_paths.of_break(found, variant))
-            self._tell(slow_paths.of_eager_graph(variant))
-            return variant
+                self._warn(slow_paths.of_break(found, specialization))
+            self._warn(slow_paths.of_eager_graph(specialization))
+            return specialization
         return None
 
     def _without_used(self, point: Point, entry: Entry) -> Point:
-        """Without the variants that ran their only time; where each call needs a new one, the
-        program runs natively from there on."""
-        kept = tuple(variant for variant in point.variants if not variant.used)
-        if len(kept) == len(point.variants):
+        """Without those that ran their only time; where each call needs a new one, the program runs
+        natively from there on."""
+        kept = tuple(
+            specialization for specialization in point.specializations if not specialization.used
+        )
+        if len(kept) == len(point.specializations):
             return point
-        spent = point.spent + len(point.variants) - len(kept)
+        spent = point.spent + len(point.specializations) - len(kept)
         native = spent >= MAX_SPENT and not (self.options.fullgraph or self.stressed)
-        updated = dataclasses.replace(point, variants=kept, spent=spent, native=native)
+        updated = dataclasses.replace(point, specializations=kept, spent=spent, native=native)
         with self.lock:
             self.points = {**self.points, entry.key: updated}
         return updated
 
     def _is_full(self, point: Point) -> bool:
-        """Whether it may have no further variant. Those that run one program are one towards the
-        limit: what tells adapters apart is guards."""
+        """Whether it may have no further one. Those that run one program count as one: adapters are
+        distinguished by guards."""
         most = self.options.max_variants
-        return point.programs() >= most or len(point.variants) >= SHARING * most
+        return point.programs() >= most or len(point.specializations) >= SHARING * most
 
     def _without_stale(self, point: Point, entry: Entry) -> Point:
-        """At the limit: without the variants whose parameters, modules or functions have been
-        replaced since."""
-        if len(point.variants) < self.options.max_variants:
+        """At the limit: without those whose parameters, modules or functions have been replaced
+        since."""
+        if len(point.specializations) < self.options.max_variants:
             return point
         snapshot = execution_modes.snapshot()
-        kept = tuple(v for v in point.variants if not self._is_stale(v, snapshot, entry))
-        updated = dataclasses.replace(point, variants=kept)
+        kept = tuple(v for v in point.specializations if not self._is_stale(v, snapshot, entry))
+        updated = dataclasses.replace(point, specializations=kept)
         with self.lock:
             self.points = {**self.points, entry.key: updated}
         return updated
 
-    def _is_stale(self, variant: Variant, snapshot: tuple[Any, ...], entry: Entry) -> bool:
-        if moved(variant.guards):
+    def _is_stale(
+        self, specialization: Specialization, snapshot: tuple[Any, ...], entry: Entry
+    ) -> bool:
+        if moved(specialization.guards):
             return True
-        failure = explain_failure(variant.guards, snapshot, entry.slots)
+        failure = explain_failure(specialization.guards, snapshot, entry.slots)
         return failure is not None and failure.stale
 
     def _widened(self, point: Point, entry: Entry) -> Point:
         """A number handed in with another value than before becomes symbolic from now on, and a
-        tensor or a container that was told by its identity and has been replaced becomes an
+        tensor or a container that was known by its identity and has been replaced becomes an
         argument; so does, after some specializations, a parameter whose data is. After some on
         values alone, what they are is relied on no more, and a text that native code makes is not
         looked into."""
         names = {*point.widen, *entry.symbolic()}
         most = MAX_VALUES if entry.point is None else MAX_VALUES_BETWEEN
         by_value: list[Failure] = []
-        for variant in point.variants:
-            names |= changed_numbers(variant.guards, entry.slots)
-            for tensor, source in replaced(variant.guards, entry.slots, torch.Tensor):
-                often = type(tensor) is torch.Tensor or len(point.variants) >= MAX_VALUES
+        for specialization in point.specializations:
+            names |= changed_numbers(specialization.guards, entry.slots)
+            for tensor, source in replaced(specialization.guards, entry.slots, torch.Tensor):
+                often = type(tensor) is torch.Tensor or len(point.specializations) >= MAX_VALUES
                 names |= {source} if often else set()
-            names |= {p for _, p in replaced(variant.guards, entry.slots, HOLDERS)}
-            if len(point.variants) >= most:  # made anew in each call, or another layer of a model
-                names |= {p for _, p in replaced(variant.guards, entry.slots, torch.nn.Module)}
-                names |= moved(variant.guards)
-            failure = explain_failure(variant.guards, variant.guards.modes, entry.slots)
+            names |= {p for _, p in replaced(specialization.guards, entry.slots, HOLDERS)}
+            if len(point.specializations) >= most:  # new in each call, or another layer
+                names |= {
+                    p for _, p in replaced(specialization.guards, entry.slots, torch.nn.Module)
+                }
+                names |= moved(specialization.guards)
+            failure = explain_failure(
+                specialization.guards, specialization.guards.modes, entry.slots
+            )
             if failure is not None and failure.by_value:
                 by_value.append(failure)
         often = len(by_value) >= most
@@ -395,35 +411,39 @@ class Compiled:
                 names.add(contents_of(failure.source))
         return dataclasses.replace(point, widen=frozenset(names), general=general)
 
-    def _publish(self, entry: Entry, point: Point, variant: Variant) -> Variant:
-        """Makes the variant known, unless another thread was first: then that one's is used."""
+    def _publish(
+        self, entry: Entry, point: Point, specialization: Specialization
+    ) -> Specialization:
+        """Makes it known, unless another thread was first: then that one's is used."""
         with self.lock:
             now = self.points.get(entry.key, point)
-            for other in now.variants:
-                if other not in point.variants and other.entry(entry.slots) is not None:
+            for other in now.specializations:
+                if other not in point.specializations and other.entry(entry.slots) is not None:
                     return other
-            if entry.point is not None and variant.run is not None:
-                self.interpreted.note(entry.point, variant.captured.end, variant.node_count())
-            if now.variants:
+            if entry.point is not None and specialization.run is not None:
+                self.interpreted.note(
+                    entry.point, specialization.captured.end, specialization.node_count()
+                )
+            if now.specializations:
                 self.failures.append(str(self._explain_miss(now, entry.slots)))
             updated = Point(
-                (variant, *now.variants),
-                variant.captured.widen | now.widen,
+                (specialization, *now.specializations),
+                specialization.captured.widen | now.widen,
                 now.native,
                 spent=now.spent,
             )
             self.points = {**self.points, entry.key: updated}
-        return variant
+        return specialization
 
     def _explain_miss(self, point: Point, slots: list[Any]) -> Failure | None:
         snapshot = execution_modes.snapshot()
-        for variant in point.variants:
-            failure = explain_failure(variant.guards, snapshot, slots)
+        for specialization in point.specializations:
+            failure = explain_failure(specialization.guards, snapshot, slots)
             if failure is not None:
                 return failure
         return (
             Failure("parameters are as they were", "a parameter's data, dtype or shape changed")
-            if point.variants
+            if point.specializations
             else None
         )
 
@@ -432,10 +452,10 @@ class Compiled:
         count, snapshot = self.options.max_variants, execution_modes.snapshot()
         if not self._is_full(point):
             why = f"graph breaks have cut it into more than {MAX_POINTS} pieces"
-            return AnyshapeError("E222", count=len(self._variants()), why=why)
-        found = (explain_failure(v.guards, snapshot, entry.slots) for v in point.variants)
+            return AnyshapeError("E222", count=len(self._specializations()), why=why)
+        found = (explain_failure(v.guards, snapshot, entry.slots) for v in point.specializations)
         why = "\n".join(dict.fromkeys(str(f) for f in found if f is not None))
-        return AnyshapeError("E222", location=point.variants[0].line(), count=count, why=why)
+        return AnyshapeError("E222", location=point.specializations[0].line(), count=count, why=why)
 
     def _go_native(self, key: Any, why: AnyshapeError) -> None:
         """Runs natively from this point on: for good, or until a later call's attempt. A mistake of
@@ -462,44 +482,31 @@ class Compiled:
         if first:
             warn_once(why)
 
-    def _tell(self, why: AnyshapeError | None) -> None:
-        """One warning of each kind of what is right and slower than it could be."""
+    def _warn(self, why: AnyshapeError | None) -> None:
+        """One visible warning of each code for each compiled function."""
         if why is not None and why.code not in self.slow_paths:
             self.slow_paths.add(why.code)
             warn_once(why)
 
-    def _warn(self, why: AnyshapeError) -> None:
-        """One visible warning of each other code for each compiled function."""
-        if why.code not in self.slow_paths:
-            self.slow_paths.add(why.code)
-            warn_once(why)
-
     # ---- seeing inside ---------------------------------------------------------------------------
-    def _variants(self) -> list[Variant]:
+    def _specializations(self) -> list[Specialization]:
         return [
             v
             for point in self.points.values()
-            for v in reversed(point.variants)
+            for v in reversed(point.specializations)
             if v.graph is not None
         ]
 
     def stats(self) -> Stats:
         """The counts so far."""
-        variants = self._variants()
         stages = summed(self.specializer.stages)
-
-        def total(kind: str) -> int:
-            return sum(v.compiled.count(kind) for v in variants if hasattr(v.compiled, "count"))
-
         return Stats(
-            specializations=len(variants),
             programs=sum(point.programs() for point in self.points.values()),
             segments=sum(
-                any(v.graph is not None for v in p.variants) for p in self.points.values()
+                any(v.graph is not None for v in p.specializations) for p in self.points.values()
             ),
             graph_breaks=len(self.capturer.breaks),
             recompiles=len(self.failures),
-            host_syncs=total("sync"),
             calls=self.calls,
             uncompiled=self.uncompiled,
             compile_seconds=self.specializer.compile_seconds,
@@ -507,49 +514,25 @@ class Compiled:
             questions=sum(stage.questions for stage in stages),
             solver_steps=sum(stage.steps for stage in stages),
             stages=stages,
-            kernels=len(
-                {name for v in variants for name in getattr(v.compiled, "kernel_names", ())}
-            ),
-            launches=total("launch"),
-            externs=total("extern"),
-            eager_ops=total("eager"),
-            recorded=total("recorded"),
-            joined=sum(v.captured.joined for v in variants),
-            guarded=sum(v.captured.guarded for v in variants),
             internal_errors=len(self.mistakes),
-            gradients=sum(getattr(v.compiled, "differentiated", False) for v in variants),
-            eager_graphs=tuple(why for v in variants if (why := getattr(v.compiled, "why", ""))),
+            **counts(self._specializations()),
         )
 
     def guards(self) -> str:
         """What is relied on, each with the user's line that made it."""
-        parts = []
-        for number, variant in enumerate(self._variants()):
-            assert variant.graph is not None
-            parts.append(f"specialization {number}")
-            parts += describe_guards(
-                variant.guards,
-                variant.graph,
-                variant.captured.names,
-                variant.placed,
-            )
-        return "\n".join(parts)
+        return guards_text(self._specializations())
 
     def graphs(self) -> list[str]:
         """The captured graphs as Python, each followed by what differentiation made of it."""
-        return [text for variant in self._variants() for text in printed_graphs(variant)]
+        return [text for made in self._specializations() for text in printed_graphs(made)]
 
     def code(self) -> str:
         """The generated code."""
-        return "\n\n".join(str(getattr(v.compiled, "linked", "")) for v in self._variants())
+        return code_text(self._specializations())
 
     def kernels(self, times: Mapping[str, float]) -> str:
         """The generated kernels, each with what it computes, and its time where that is known."""
-        lines: dict[str, None] = {}
-        for variant in self._variants():
-            if hasattr(variant.compiled, "kernels"):
-                lines |= dict.fromkeys(variant.compiled.kernels(times))
-        return "\n".join(lines)
+        return kernels_text(self._specializations(), times)
 
     def recompiles(self) -> list[str]:
         """Which guard failed each time that a specialization was made after the first."""
@@ -558,7 +541,9 @@ class Compiled:
     def explain(self) -> Explanation:
         """Every break, and the counts."""
         refusals = dict.fromkeys(
-            str(r) for variant in self._variants() for r in variant.captured.refusals
+            str(r)
+            for specialization in self._specializations()
+            for r in specialization.captured.refusals
         )
         return Explanation(
             tuple(self.capturer.breaks),
@@ -566,7 +551,9 @@ class Compiled:
             tuple(refusals),
             self.guards(),
             tuple(self.mistakes.values()),
-            tuple(filter(None, (getattr(v.compiled, "saved", "") for v in self._variants()))),
+            tuple(
+                filter(None, (getattr(v.compiled, "saved", "") for v in self._specializations()))
+            ),
         )
 
     def reset(self) -> None:

@@ -1,9 +1,9 @@
 """What one specialization relies on, as text: `fast.guards()` and the end of `explain`.
 
-In: the guards of a variant, its graph with the facts, and where its symbols came from. Out: lines,
-section by section: symbols with their bounds and every fact about them, what is declared, guards
-(tested before running; they choose the specialization), predicates (tested at a launch; they choose
-a kernel), checks (tested while running; where one fails, the segment runs natively).
+In: the guards of a specialization, its graph with the facts, and where its symbols came from. Out:
+lines, section by section: symbols with their bounds and every fact about them, what is declared,
+guards (tested before running; they choose the specialization), predicates (tested at a launch;
+they choose a kernel), checks (tested while running; where one fails, the segment runs natively).
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from anyshape.capture.guards.guard_code import GuardSet
-from anyshape.declare import Placed
+from anyshape.declare import BoundDeclaration
 from anyshape.ir.graph import CHECK, Graph, Node, TensorType, checked
 from anyshape.ir.nesting import nodes_in
 from anyshape.symbolic import Expr, Facts, Symbol
 
 
 def describe_guards(
-    guards: GuardSet, graph: Graph, names: Mapping[Symbol, str], placed: Placed | None
+    guards: GuardSet, graph: Graph, names: Mapping[Symbol, str], declared: BoundDeclaration | None
 ) -> Iterator[str]:
     """The lines of one specialization."""
     sections = (
         ("symbols", [*_symbols(graph, names)]),
-        ("declared", [*_declared(placed)]),
-        ("guards", [_line(text, place) for text, place in guards.lines()]),
+        ("declared", [*_declared(declared)]),
+        ("guards", [_line(text, at) for text, at in guards.lines()]),
         ("predicates", ["none: each launch has one kernel"]),
         ("checks", [*_checks(graph)]),
     )
@@ -78,11 +78,11 @@ def _at(node: Node) -> str:
     return "" if node.location is None else f" at {node.location}"
 
 
-def _declared(placed: Placed | None) -> Iterator[str]:
-    if placed is not None:
-        for _, pattern in placed.patterns:
+def _declared(declared: BoundDeclaration | None) -> Iterator[str]:
+    if declared is not None:
+        for _, pattern in declared.patterns:
             yield f"{pattern.path.text}: {pattern.rule}"
-        for assumption in placed.declaration.assumptions:
+        for assumption in declared.declaration.assumptions:
             yield f"assumed: {assumption.rule}"
 
 

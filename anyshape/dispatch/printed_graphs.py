@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from anyshape.dispatch.variants import Variant
+from anyshape.dispatch.specializations import Specialization
 from anyshape.ir.text import print_graph
 from anyshape.ops import OPS
 
@@ -12,13 +12,13 @@ DIFFERENTIATED = ("forward", "backward", "differentiated")
 """Stages of a compiled graph that are shown beside what was captured (`training.py`)."""
 
 
-def printed_graphs(variant: Variant) -> Iterator[str]:
+def printed_graphs(specialization: Specialization) -> Iterator[str]:
     """What was captured, and the halves of it that gradients made."""
-    graph = variant.graph
+    graph = specialization.graph
     if graph is None:
         return
     yield print_graph(graph, _spelled)
-    for name, made in getattr(variant.compiled, "stages", ()):
+    for name, made in getattr(specialization.compiled, "stages", ()):
         if name in DIFFERENTIATED:
             yield print_graph(made, _spelled, name)
 

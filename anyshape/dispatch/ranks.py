@@ -9,7 +9,7 @@ from anyshape.errors import MISTAKES, AnyshapeError, warn
 
 def warn_once(why: AnyshapeError) -> None:
     """The warning, unless another process of the job gives it. Mistakes of ours need not be alike,
-    and are told by each."""
+    and are reported by each."""
     if why.code in MISTAKES or not _is_behind():
         warn(why)
 

@@ -1,4 +1,4 @@
-"""What is told, once each, of a function that does not run as one compiled whole: its first graph
+"""What is reported, once each, of a function that is not one compiled whole: its first graph
 break, the first graph that eager torch runs, and a mode under which it runs natively.
 
 In: what dispatch has met. Out: the texts, as errors that are given as warnings.
@@ -11,12 +11,12 @@ from typing import Any
 
 from anyshape.capture.heap.breaks import BREAKS, GraphBreak
 from anyshape.costs import COSTS
+from anyshape.dispatch.specializations import Specialization
 from anyshape.dispatch.stats import counted
-from anyshape.dispatch.variants import Variant
 from anyshape.errors import AnyshapeError
 
 
-def of_break(found: GraphBreak, variant: Variant) -> AnyshapeError | None:
+def of_break(found: GraphBreak, specialization: Specialization) -> AnyshapeError | None:
     """None where the program asks for the break itself, or eager torch raises there as well."""
     kind = BREAKS.get(found.id)
     if kind is not None and kind.asked:
@@ -26,20 +26,20 @@ def of_break(found: GraphBreak, variant: Variant) -> AnyshapeError | None:
         location=found.location,
         where=f" in {found.module}" if found.module else "",
         reason=found.reason,
-        before=counted(variant.node_count(), "operator"),
+        before=counted(specialization.node_count(), "operator"),
         cost=round(COSTS.segment_us),
         remedy=found.hint or "move this out of the compiled function",
         id=found.id,
     )
 
 
-def of_eager_graph(variant: Variant) -> AnyshapeError | None:
+def of_eager_graph(specialization: Specialization) -> AnyshapeError | None:
     """None where the graph has kernels, or nothing to run."""
-    why = getattr(variant.compiled, "why", "")
-    if not why or not variant.node_count():
+    why = getattr(specialization.compiled, "why", "")
+    if not why or not specialization.node_count():
         return None
-    location = getattr(variant.compiled, "location", None) or variant.line()
-    count = counted(variant.node_count(), "operator")
+    location = getattr(specialization.compiled, "location", None) or specialization.line()
+    count = counted(specialization.node_count(), "operator")
     return AnyshapeError("E231", location=location, count=count, reason=why)
 
 

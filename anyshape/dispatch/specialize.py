@@ -1,7 +1,7 @@
 """One specialization: a segment is captured from its entry on, and its graph compiled.
 
-In: a program point, with what has been widened there, and an entry. Out: a `Variant`. Where the
-program ends in what cannot be rebuilt, or raises, the variant says to run it natively.
+In: a program point, with what has been widened there, and an entry. Out: a `Specialization`.
+Where the program ends in what cannot be rebuilt, or raises, it says to run that natively.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from anyshape.capture.heap.allocation_age import collection_paused
 from anyshape.capture.segments.capturing import Captured, Capturer
 from anyshape.capture.segments.program_points import Entry
 from anyshape.dispatch.parameter_guards import entry_of
-from anyshape.dispatch.variants import (
+from anyshape.dispatch.specializations import (
     EMPTY,
     Point,
-    Variant,
+    Specialization,
     released_with_modules,
     replayable,
     run_once,
@@ -39,7 +39,7 @@ CompileGraph = Callable[[Graph, Mapping[str, torch.Tensor]], Any]
 
 @dataclass(slots=True)
 class Specializer:
-    """Makes the variants of one function; see `Compiled` for `compile_graph`."""
+    """Makes the specializations of one function; see `Compiled` for `compile_graph`."""
 
     capturer: Capturer
     options: Options
@@ -52,20 +52,20 @@ class Specializer:
         """The stages of all compiles."""
         return [stage for work in self.capturer.works for stage in work.stages]
 
-    def variant(self, point: Point, entry: Entry) -> Variant:
+    def specialization(self, point: Point, entry: Entry) -> Specialization:
         """One capture from the entry on, compiled."""
         started, first = time.perf_counter(), len(self.capturer.works)
         with collection_paused():
             try:
-                variant = self._made(point, entry)
-                if _runs_checkpoints_eagerly(variant):
-                    variant = self._made(point, entry, checkpoints=False)
-                return released_with_modules(variant)
+                specialization = self._made(point, entry)
+                if _runs_checkpoints_eagerly(specialization):
+                    specialization = self._made(point, entry, checkpoints=False)
+                return released_with_modules(specialization)
             finally:
                 self.compile_seconds += time.perf_counter() - started
                 self._tell(self.capturer.works[first:])
 
-    def _made(self, point: Point, entry: Entry, *, checkpoints: bool = True) -> Variant:
+    def _made(self, point: Point, entry: Entry, *, checkpoints: bool = True) -> Specialization:
         started = time.perf_counter()
         captured = self.capturer.capture(
             entry, point.widen, general=point.general, checkpoints=checkpoints
@@ -82,34 +82,34 @@ class Specializer:
             lines = [f"anyshape: {name}", *map(str, stages)]
             sys.stderr.write("".join(f"{line}\n" for line in lines))
 
-    def _compiled(self, captured: Captured, entry: Entry) -> Variant:
+    def _compiled(self, captured: Captured, entry: Entry) -> Specialization:
         graph, guards = captured.graph, captured.guards
         first = graph.first_line if graph is not None else lambda: None
         with stage_of("the guards", first), captured.work.stage("guards"):
             test, fresh = entry_of(guards, execution_modes.snapshot, self.options)
         if graph is None:
-            return Variant(captured, test, None, captured.rebuild, returns=captured.returns)
+            return Specialization(captured, test, None, captured.rebuild, returns=captured.returns)
         needed = graph.nodes or graph.outputs
         compiled = self.compile_graph(graph, captured.constants) if needed else EMPTY
         run = replayable(compiled.run, graph, captured.restartable)
-        variant = Variant(
+        specialization = Specialization(
             captured,
             test,
             run if captured.modes is None else without_autocast(run, captured.modes),
-            captured.rebuild if captured.proved else tested(entry.placed, captured.rebuild),
+            captured.rebuild if captured.proved else tested(entry.declared, captured.rebuild),
             fresh,
             compiled,
-            entry.placed,
+            entry.declared,
             returns=captured.returns,
         )
         if captured.once:
-            run_once(variant)
-        return variant
+            run_once(specialization)
+        return specialization
 
 
-def _runs_checkpoints_eagerly(variant: Variant) -> bool:
+def _runs_checkpoints_eagerly(specialization: Specialization) -> bool:
     """Whether eager torch runs the graph, and would keep all that checkpoints compute in it."""
-    compiled, graph = variant.compiled, variant.graph
+    compiled, graph = specialization.compiled, specialization.graph
     if graph is None or not getattr(compiled, "why", ""):
         return False
     return any(node.modes is not None and node.modes.checkpoint for node in graph.nodes)

@@ -21,18 +21,18 @@ def _seconds(meaning: str) -> float:
 class Stats:
     """Counts of one compiled function so far; `print(stats)` is a table with a verdict on top."""
 
-    specializations: int = _count("compiled variants, of all segments")
+    specializations: int = _count("compiled specializations, of all segments")
     programs: int = _count("programs that they run: equal ones are compiled once")
     segments: int = _count("pieces that graph breaks cut the program into")
     graph_breaks: int = _count("how often it was cut")
-    recompiles: int = _count("variants made because a guard failed; fast.recompiles() says which")
+    recompiles: int = _count("made because a guard failed; fast.recompiles() says which")
     host_syncs: int = _count("numbers that one pass waits for from another device")
     calls: int = _count("calls so far")
     uncompiled: int = _count("calls of the original, as segments would cost more than they save")
     compile_seconds: float = _seconds("to capture and to compile")
     capture_seconds: float = _seconds("of these, to capture")
     kernels: int = _count("different generated kernels")
-    launches: int = _count("launches of kernels in one pass through each variant")
+    launches: int = _count("launches of kernels in one pass through each specialization")
     externs: int = _count("library functions in such a pass")
     eager_ops: int = _count("operators that eager torch runs in such a pass")
     joined: int = _count("branches on sizes of which both sides were captured")
@@ -40,7 +40,7 @@ class Stats:
     internal_errors: int = _count("mistakes of ours, for which a part ran eagerly")
     questions: int = _count("questions about sizes that were worked out")
     solver_steps: int = _count("steps of search and elimination that these took")
-    gradients: int = _count("variants with a compiled backward half")
+    gradients: int = _count("specializations with a compiled backward half")
     recorded: int = _count("operators without a gradient rule, recorded by torch's autograd")
     eager_graphs: tuple[str, ...] = field(
         default=(), metadata={"meaning": "why eager torch runs a graph whole, each time it does"}

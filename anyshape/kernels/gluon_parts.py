@@ -8,8 +8,8 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
-# the most numbers that are told at once
-PLACE = gl.constexpr(8)
+# the most numbers in one message
+NUMBERS = gl.constexpr(8)
 
 
 @gluon.constexpr_function
@@ -29,7 +29,7 @@ def pick(condition, yes, no):
 
 @gluon.jit
 def advance(slot, phase, STAGES: gl.constexpr):
-    """The next place in the ring, and the parity its barriers then have."""
+    """The next stage of the ring, and the parity its barriers then have."""
     wrap = slot == STAGES - 1
     return gl.where(wrap, 0, slot + 1), gl.where(wrap, phase ^ 1, phase)
 
@@ -49,16 +49,16 @@ def take(counter):
 
 
 @gluon.constexpr_function
-def place_layout(warps):
-    """Every thread has all the numbers of a place."""
-    return gl.BlockedLayout([PLACE], [32], [warps], [0])
+def message_layout(warps):
+    """Every thread has all the numbers of a message."""
+    return gl.BlockedLayout([NUMBERS], [32], [warps], [0])
 
 
 @gluon.jit
-def make_told(LISTENERS: gl.constexpr):
-    """Room for the places of two tiles: (numbers, "full" and "empty" barriers)."""
+def make_channel(LISTENERS: gl.constexpr):
+    """Room for two messages: (numbers, "full" and "empty" barriers)."""
     layout: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
-    numbers = gl.allocate_shared_memory(gl.int32, [2, PLACE], layout)
+    numbers = gl.allocate_shared_memory(gl.int32, [2, NUMBERS], layout)
     full = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
     for i in gl.static_range(2):
@@ -68,15 +68,15 @@ def make_told(LISTENERS: gl.constexpr):
 
 
 @gluon.jit
-def tell(told, turn, parity, place, COUNT: gl.constexpr = 6):
-    """Tell the other parts where the next tile is: COUNT numbers."""
-    numbers, full, empty = told
+def send(channel, turn, parity, message, COUNT: gl.constexpr = 6):
+    """Send the other warps where the next tile is: COUNT numbers."""
+    numbers, full, empty = channel
     mbarrier.wait(empty.index(turn), parity)
-    layout: gl.constexpr = place_layout(gl.num_warps())
-    index = gl.arange(0, PLACE, layout)
-    value = gl.zeros([PLACE], gl.int32, layout)
+    layout: gl.constexpr = message_layout(gl.num_warps())
+    index = gl.arange(0, NUMBERS, layout)
+    value = gl.zeros([NUMBERS], gl.int32, layout)
     for i in gl.static_range(COUNT):
-        value = gl.where(index == i, place[i], value)
+        value = gl.where(index == i, message[i], value)
     numbers.index(turn).store(value)
     mbarrier.arrive(full.index(turn), count=1)
     return advance(turn, parity, 2)
@@ -84,16 +84,16 @@ def tell(told, turn, parity, place, COUNT: gl.constexpr = 6):
 
 @gluon.jit
 def number_of(value, I: gl.constexpr):
-    index = gl.arange(0, PLACE, value.type.layout)
+    index = gl.arange(0, NUMBERS, value.type.layout)
     return gl.sum(gl.where(index == I, value, 0), 0)
 
 
 @gluon.jit
-def hear_numbers(told, turn, parity):
-    """The numbers that were told next (see `number_of`), and where to listen for those behind."""
-    numbers, full, empty = told
+def receive_numbers(channel, turn, parity):
+    """The numbers of the next message (see `number_of`), and where the one behind it will be."""
+    numbers, full, empty = channel
     mbarrier.wait(full.index(turn), parity)
-    value = numbers.index(turn).load(place_layout(gl.num_warps()))
+    value = numbers.index(turn).load(message_layout(gl.num_warps()))
     mbarrier.arrive(empty.index(turn), count=1)
     turn, parity = advance(turn, parity, 2)
     return value, turn, parity

@@ -78,5 +78,5 @@ DOWN_FEW = operators.define(
 def pays(tokens: int, top_k: int, experts: int) -> bool:
     """Whether so few tokens share so few experts that each pair had better read its own."""
     pairs = tokens * top_k
-    apart = tokens == 1 or pairs * EXPERTS_A_PAIR <= experts
-    return 0 < pairs <= FEW_PAIRS and apart and experts <= MOST_EXPERTS
+    sparse = tokens == 1 or pairs * EXPERTS_A_PAIR <= experts
+    return 0 < pairs <= FEW_PAIRS and sparse and experts <= MOST_EXPERTS

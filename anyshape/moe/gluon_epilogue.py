@@ -11,7 +11,7 @@ from anyshape.kernels.gluon_parts import pick
 
 @gluon.jit
 def beside(where, columns):
-    """A place that many columns on."""
+    """An address that many columns on."""
     group, start, row, column, count, all_columns = where
     return group, start, row, column + columns, count, all_columns
 
@@ -34,11 +34,11 @@ def act(gate, up, alpha, limit, KIND: gl.constexpr):
 
 
 @gluon.jit
-def split_gates(acc, APART: gl.constexpr):
+def split_gates(acc, SEPARATE: gl.constexpr):
     """(gate, up) of sums whose columns are all gates and then all ups, or both in turn."""
     WM: gl.constexpr = acc.shape[0]
     HALF: gl.constexpr = acc.shape[1] // 2
-    if APART:
+    if SEPARATE:
         return acc.reshape([WM, 2, HALF]).permute((0, 2, 1)).split()
     else:
         return acc.reshape([WM, HALF, 2]).split()
@@ -54,8 +54,8 @@ def activate(gate, up, where, others, curve, SWAP: gl.constexpr, SET: gl.constex
     if SET.biased:
         N: gl.constexpr = gate.shape[pick(SWAP, 0, 1)]
         c = column + gl.arange(0, N, columns_of(gate.type.layout, SWAP))
-        first = bias + group * stride_bias + pick(SET.apart, 1, 2) * c
-        if SET.apart:
+        first = bias + group * stride_bias + pick(SET.separate, 1, 2) * c
+        if SET.separate:
             second = first + columns
         else:
             second = first + 1
@@ -108,11 +108,11 @@ def finish(acc, where, others, factors, SWAP: gl.constexpr, SET: gl.constexpr):
         b = gl.load(bias + group * stride_bias + c, mask=c < columns, other=0.0).to(gl.float32)
         acc = acc + along_columns(b, SWAP)
     if SET.weighted:
-        place = (start + r).to(gl.int64)
+        position = (start + r).to(gl.int64)
         if SET.factors:
-            token = gl.load(scatter_indices + place, mask=r < count, other=0).to(gl.int64)
-            place = token * weight_token + group.to(gl.int64) * weight_group
-        rw = gl.load(row_weights + place, mask=r < count, other=0.0).to(gl.float32)
+            token = gl.load(scatter_indices + position, mask=r < count, other=0).to(gl.int64)
+            position = token * weight_token + group.to(gl.int64) * weight_group
+        rw = gl.load(row_weights + position, mask=r < count, other=0.0).to(gl.float32)
         acc = acc * along_rows(rw, SWAP)
     return acc
 

@@ -29,5 +29,5 @@ def row_pointers(x, indices, row, count, x_row, WM: gl.constexpr, BK: gl.constex
 @gluon.jit
 def copy_rows(buffer, pointers, k):
     """Start copying elements k and on of the rows to `buffer`; zeros where there is no row."""
-    place = gl.max_contiguous(gl.multiple_of(pointers[0] + k, [1, 16]), [1, 8])
-    async_copy.async_copy_global_to_shared(buffer, place, mask=pointers[1])
+    position = gl.max_contiguous(gl.multiple_of(pointers[0] + k, [1, 16]), [1, 8])
+    async_copy.async_copy_global_to_shared(buffer, position, mask=pointers[1])

@@ -131,7 +131,7 @@ def launch(
     groups, w_rows, _ = w.shape
     columns = out.shape[1]
     out_n = tile.wn if gate is None else tile.wn // 2
-    apart = gate is not None and not gate.interleaved
+    separate = gate is not None and not gate.interleaved
     factors = row_weights is not None and row_weights.dim() == 2
     staged = tile.staged and not tile.swap and in_lines(out)
     if tile.extra and (not staged or (gate is not None and gate.interleaved)):
@@ -146,7 +146,7 @@ def launch(
         x_desc,
         descriptor(
             w.as_strided((groups * w_rows, inner), (w.stride(1), 1)),
-            [tile.wn // (1 + apart), tile.bk],
+            [tile.wn // (1 + separate), tile.bk],
         ),
         descriptor(x, [tile.extra, tile.bk]) if tile.extra else x_desc,
         descriptor(out, [tile.wm, min(out_n, tile.store_n)]) if staged else x_desc,
@@ -169,7 +169,7 @@ def launch(
             scatter=scatter_indices is not None,
             staged=staged,
             gated=gate is not None,
-            apart=apart,
+            separate=separate,
             kind="none" if gate is None else gate.kind,
             gather=gather_indices is not None,
             consumer_registers=consumer,

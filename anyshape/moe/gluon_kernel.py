@@ -3,7 +3,7 @@ multiply and store.
 
 Tiles of all groups form one list, whose length and order the loading part works out from the group
 sizes on the device. Programs stay, and take the next tile that nobody has taken; loads run ahead
-across tiles, and the consumers are told where each tile is. The ring of STAGES tiles is guarded by
+across tiles, and the consumers are sent where each tile is. The ring of STAGES tiles is guarded by
 two barriers a stage, "full" and "empty".
 Each consumer has its own WM x WN piece of a tile; they share what they have in common, and a piece
 without rows is neither loaded nor multiplied. With SWAP the weights are the first operand, so that
@@ -31,10 +31,10 @@ from anyshape.kernels.gluon_parts import (
     accumulator_layout,
     advance,
     line_layout,
-    make_told,
+    make_channel,
     pick,
+    send,
     take,
-    tell,
 )
 from anyshape.kernels.launches import quick
 from anyshape.moe.gemm_tiles import Tile
@@ -48,7 +48,7 @@ from anyshape.moe.gluon_epilogue import (
     store_tile,
 )
 from anyshape.moe.gluon_gather import copy_rows, row_pointers
-from anyshape.moe.gluon_tiles import final_layout, hear, locate, plan
+from anyshape.moe.gluon_tiles import final_layout, locate, plan, receive
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Settings:
     """What a kernel is compiled for: a tile, room for the groups, which operands there are, what
     becomes of the sums, and how many registers each part gets.
 
-    `gated`: half of a tile's rows of w are gates and half are ups, which lie `apart` unless they
+    `gated`: half of a tile's rows of w are gates and half are ups, which lie `separate` unless they
     alternate. `gather`: the rows are those of x that `gather_indices` names. `staged`: results
     leave by way of shared memory.
     """
@@ -71,7 +71,7 @@ class Settings:
     scatter: bool
     staged: bool
     gated: bool
-    apart: bool
+    separate: bool
     kind: str
     gather: bool
     consumer_registers: int
@@ -83,7 +83,7 @@ def _expect(loads, bar, live, longer, SET: gl.constexpr):
     """Say how many bytes will come by TMA: weights, and the rows that are not copied by index."""
     x_desc, w_desc, few_desc, x_bufs, w_bufs, few_bufs, full, empty = loads
     PIECES: gl.constexpr = SET.tile.pieces_m
-    w_bytes: gl.constexpr = pick(SET.apart, 2, SET.tile.pieces_n) * w_desc.block_type.nbytes
+    w_bytes: gl.constexpr = pick(SET.separate, 2, SET.tile.pieces_n) * w_desc.block_type.nbytes
     x_bytes: gl.constexpr = x_desc.block_type.nbytes
     most: gl.constexpr = w_bytes + PIECES * x_bytes + few_desc.block_type.nbytes
     if SET.gather:
@@ -113,27 +113,27 @@ def _load_rows(loads, bar, slot, k, row, live, longer, pointers, SET: gl.constex
         async_copy.mbarrier_arrive(bar, increment_count=False)
     else:
         for i in gl.static_range(PIECES):
-            place = [row + i * SET.tile.wm, k]
+            position = [row + i * SET.tile.wm, k]
             buffer = x_bufs.index(slot * PIECES + i)
-            tma.async_copy_global_to_shared(x_desc, place, bar, buffer, pred=i < live)
+            tma.async_copy_global_to_shared(x_desc, position, bar, buffer, pred=i < live)
         if SET.tile.extra:
-            place = [row + PIECES * SET.tile.wm, k]
+            position = [row + PIECES * SET.tile.wm, k]
             buffer = few_bufs.index(slot)
-            tma.async_copy_global_to_shared(few_desc, place, bar, buffer, pred=longer)
+            tma.async_copy_global_to_shared(few_desc, position, bar, buffer, pred=longer)
 
 
 @gluon.jit
 def _produce(loads, SET: gl.constexpr):
     """Load the pieces of every tile, `inner` by `inner`, into the ring."""
     x_desc, w_desc, few_desc, x_bufs, w_bufs, few_bufs, full, empty = loads[0]
-    sizes, counter, told, x, gather_indices, groups, rows, columns, inner, x_stride = loads[1]
+    sizes, counter, channel, x, gather_indices, groups, rows, columns, inner, x_stride = loads[1]
     WM: gl.constexpr = SET.tile.wm
     WN: gl.constexpr = SET.tile.wn
     BK: gl.constexpr = SET.tile.bk
     PIECES: gl.constexpr = SET.tile.pieces_m
     EXTRA: gl.constexpr = SET.tile.extra
     HALF: gl.constexpr = pick(SET.gated, WN // 2, WN)
-    LOADS: gl.constexpr = pick(SET.apart, 2, SET.tile.pieces_n)
+    LOADS: gl.constexpr = pick(SET.separate, 2, SET.tile.pieces_n)
     layout: gl.constexpr = line_layout(gl.num_warps())
     tiles_n = (columns + HALF * SET.tile.pieces_n - 1) // (HALF * SET.tile.pieces_n)
     row_ends, ends, total = plan(
@@ -148,10 +148,10 @@ def _produce(loads, SET: gl.constexpr):
         group, start, count, row, longer, tile_n = locate(
             tile, row_ends, ends, groups, rows, tiles_n, SET
         )
-        place = (group, start, count, row, longer.to(gl.int32), tile_n)
-        turn, parity = tell(told, turn, parity, place)
+        message = (group, start, count, row, longer.to(gl.int32), tile_n)
+        turn, parity = send(channel, turn, parity, message)
         taken = take(counter)
-        if SET.apart:
+        if SET.separate:
             w_row = group * columns * 2 + tile_n * HALF
             step = columns
         else:
@@ -179,7 +179,7 @@ def _produce(loads, SET: gl.constexpr):
                 _load_rows(loads[0], bar, slot, k, start + row, live, longer, pointers, SET)
                 slot, phase = advance(slot, phase, SET.tile.stages)
         tile = gl.sum(taken, 0) + gl.num_programs(0)
-    tell(told, turn, parity, (-1, 0, 0, 0, 0, 0))
+    send(channel, turn, parity, (-1, 0, 0, 0, 0, 0))
 
 
 @gluon.jit
@@ -213,8 +213,8 @@ def _multiply_longer(acc, ring, slot, phase, inner, PIECE: gl.constexpr, SET: gl
     """
     x_bufs, w_bufs, few_bufs, w_blocks, full, empty = ring
     STAGES: gl.constexpr = SET.tile.stages
-    FIRST: gl.constexpr = pick(SET.apart, PIECE, PIECE * 2)
-    SECOND: gl.constexpr = pick(SET.apart, PIECE + 2, PIECE * 2 + 1)
+    FIRST: gl.constexpr = pick(SET.separate, PIECE, PIECE * 2)
+    SECOND: gl.constexpr = pick(SET.separate, PIECE + 2, PIECE * 2 + 1)
     EXTRA: gl.constexpr = SET.tile.extra
     k_width: gl.constexpr = 256 // few_bufs.dtype.primitive_bitwidth
     layout: gl.constexpr = accumulator_layout(gl.num_warps(), EXTRA, k_width)
@@ -242,7 +242,7 @@ def _finish(acc, where, endings, SWAP: gl.constexpr, SET: gl.constexpr):
     """What is stored of sums: act(gate) * up, or the sums scaled, biased and weighted."""
     others, factors, curve = endings
     if SET.gated:
-        gate, up = split_gates(acc, SET.apart)
+        gate, up = split_gates(acc, SET.separate)
         return activate(gate, up, where, others, curve, SWAP, SET)
     else:
         return finish(acc, where, others, factors, SWAP, SET)
@@ -280,7 +280,7 @@ def _skip(ring, slot, phase, inner, SET: gl.constexpr):
 @gluon.jit
 def _consume(work, PIECE: gl.constexpr, SET: gl.constexpr):
     """Multiply and store piece PIECE of every tile."""
-    ring, told, out_desc, out_bufs, target, endings, numbers = work
+    ring, channel, out_desc, out_bufs, target, endings, numbers = work
     groups, columns, inner = numbers
     WM: gl.constexpr = SET.tile.wm
     WN: gl.constexpr = SET.tile.wn
@@ -295,7 +295,7 @@ def _consume(work, PIECE: gl.constexpr, SET: gl.constexpr):
     final: gl.constexpr = final_layout(SWAP, mma, gl.num_warps())
     slot = 0
     phase = 0
-    group, start, count, top, longer, tile_n, turn, parity = hear(told, 0, 0)
+    group, start, count, top, longer, tile_n, turn, parity = receive(channel, 0, 0)
     while group >= 0:
         row = top + PIECE % SET.tile.pieces_m * WM
         column = tile_n * TILE_N + PIECE // SET.tile.pieces_m * OUT_N
@@ -331,7 +331,7 @@ def _consume(work, PIECE: gl.constexpr, SET: gl.constexpr):
             if SET.tile.extra:
                 if longer:
                     store(nothing, target, behind, SWAP, False)
-        group, start, count, top, longer, tile_n, turn, parity = hear(told, turn, parity)
+        group, start, count, top, longer, tile_n, turn, parity = receive(channel, turn, parity)
     if SET.staged:
         tma.store_wait(0)
 
@@ -380,7 +380,7 @@ def grouped_gemm_kernel(
     """out = (x @ w.T) group by group; see the module."""
     STAGES: gl.constexpr = SET.tile.stages
     CONSUMERS: gl.constexpr = SET.tile.pieces_m * SET.tile.pieces_n
-    LOADS: gl.constexpr = pick(SET.apart, 2, SET.tile.pieces_n)
+    LOADS: gl.constexpr = pick(SET.separate, 2, SET.tile.pieces_n)
     PRODUCER_WARPS: gl.constexpr = pick(SET.gather, 4, 1)
     x_bufs = gl.allocate_shared_memory(
         x_desc.dtype, [STAGES * SET.tile.pieces_m] + x_desc.block_type.shape, x_desc.layout
@@ -388,7 +388,7 @@ def grouped_gemm_kernel(
     w_bufs = gl.allocate_shared_memory(
         w_desc.dtype, [STAGES * LOADS] + w_desc.block_type.shape, w_desc.layout
     )
-    if SET.apart:
+    if SET.separate:
         shape: gl.constexpr = [STAGES, SET.tile.wn, SET.tile.bk]
         w_pieces = w_bufs._reinterpret(w_desc.dtype, shape, w_desc.layout)  # noqa: SLF001
     else:
@@ -413,11 +413,11 @@ def grouped_gemm_kernel(
     for i in gl.static_range(STAGES):
         mbarrier.init(full.index(i), count=1 + 32 * PRODUCER_WARPS * SET.gather)
         mbarrier.init(empty.index(i), count=CONSUMERS)
-    told = make_told(CONSUMERS)
+    channel = make_channel(CONSUMERS)
     fence_async_shared()
     loads = (
         (x_desc, w_desc, few_desc, x_bufs, w_bufs, few_bufs, full, empty),
-        (sizes, counter, told, x, gather_indices, groups, rows, columns, inner, x_row),
+        (sizes, counter, channel, x, gather_indices, groups, rows, columns, inner, x_row),
     )
     endings = (
         (x_scales, w_scales, bias, stride_bias),
@@ -427,7 +427,7 @@ def grouped_gemm_kernel(
     ring = (x_bufs, w_pieces, few_bufs, w_blocks, full, empty)
     target = (out, scatter_indices, stride_out)
     numbers = (groups, columns, inner)
-    work = (ring, told, out_desc, out_bufs, target, endings, numbers)
+    work = (ring, channel, out_desc, out_bufs, target, endings, numbers)
     gl.warp_specialize(
         [(_part, (loads, work, part, SET)) for part in (0, 1, 2, 3)[: CONSUMERS + 1]],
         [4] * (CONSUMERS - 1) + [PRODUCER_WARPS],

@@ -9,7 +9,7 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from anyshape.kernels.gluon_parts import hear_numbers, number_of
+from anyshape.kernels.gluon_parts import number_of, receive_numbers
 
 
 @gluon.constexpr_function
@@ -94,9 +94,9 @@ def locate(tile, row_ends, ends, groups, rows, tiles_n, SET: gl.constexpr):
 
 
 @gluon.jit
-def hear(told, turn, parity):
-    """The next place that was told, and where to listen for the one behind it."""
-    value, turn, parity = hear_numbers(told, turn, parity)
+def receive(channel, turn, parity):
+    """The next message, and where the one behind it will be."""
+    value, turn, parity = receive_numbers(channel, turn, parity)
     group, start, count = number_of(value, 0), number_of(value, 1), number_of(value, 2)
     row, longer, tile_n = number_of(value, 3), number_of(value, 4), number_of(value, 5)
     return group, start, count, row, longer > 0, tile_n, turn, parity

@@ -1,7 +1,7 @@
 """Hugging Face's mixture-of-experts blocks, read: one row a family, weights used and not copied.
 
 In: a block of a transformers model (5.17 to 5.23 have the same blocks). Out: the parts of a `MoE`,
-which hold the block's own parameters. Blocks are told apart by their class's name and module, so
+which hold the block's own parameters. Blocks are distinguished by their class's name and module, so
 nothing is imported from transformers, and their structure is checked: what does not look as
 expected is refused with a reason, never guessed.
 """

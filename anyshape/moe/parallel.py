@@ -142,8 +142,8 @@ class ParallelMoE(nn.Module):
 
     def _shares_stay(self) -> bool:
         """Whether tokens come in shares, and nothing here needs those of other ranks."""
-        apart = self.exchange.deduplicate and self.mesh.ep.group is not None
-        return self.exchange.sequence_parallel and apart and self.shared is None
+        exchanged = self.exchange.deduplicate and self.mesh.ep.group is not None
+        return self.exchange.sequence_parallel and exchanged and self.shared is None
 
     def _view(self, tokens: Tensor) -> View:
         """The tokens that this rank needs, and the share of them that it sends over the ep axis."""

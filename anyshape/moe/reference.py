@@ -274,8 +274,8 @@ def grouped_rows(
 
 def group_of_rows(m_sizes: Tensor, rows: int) -> Tensor:
     """The group [M] of each of `rows` rows; rows past the last group count as its."""
-    place = torch.arange(rows, device=m_sizes.device)
-    group = torch.searchsorted(m_sizes.cumsum(0), place, right=True)
+    position = torch.arange(rows, device=m_sizes.device)
+    group = torch.searchsorted(m_sizes.cumsum(0), position, right=True)
     return group.clamp(max=len(m_sizes) - 1)
 
 

@@ -87,7 +87,7 @@ def _rows(
     gather_indices,
     x_row,
     first,
-    place,
+    position,
     row_mask,
     k,
     inner,
@@ -99,7 +99,7 @@ def _rows(
     """
     if not GATHER:
         return x_desc.load([first, k])
-    token = tl.load(gather_indices + place, mask=row_mask, other=0).to(tl.int64)
+    token = tl.load(gather_indices + position, mask=row_mask, other=0).to(tl.int64)
     column = k + tl.arange(0, BK)
     mask = row_mask[:, None] & (column < inner)[None, :]
     return tl.load(x + token[:, None] * x_row + column[None, :], mask=mask, other=0.0)
@@ -155,7 +155,7 @@ def _grouped(
         )
         row = tile_m * BM + tl.arange(0, BM)
         row_mask = (row < count) & (start + row < rows)
-        place = (start + row).to(tl.int64)
+        position = (start + row).to(tl.int64)
         w_row = group * columns + tile_n * BN
         if SWAP:
             acc = tl.zeros([BN, BM], tl.float32)
@@ -166,7 +166,7 @@ def _grouped(
         for step in range(steps):
             a = _rows(
                 *(x, x_desc, gather_indices, x_row, start + tile_m * BM),
-                *(place, row_mask, step * BK, inner, BK, GATHER),
+                *(position, row_mask, step * BK, inner, BK, GATHER),
             )
             b = w_desc.load([w_row, step * BK])
             if SWAP:
@@ -180,12 +180,12 @@ def _grouped(
         real = column_mask & (group < groups)
         others = (x_scales, w_scales, bias, row_weights, stride_bias, weight_token, weight_group)
         acc = finish(
-            *(acc, group, place, row_mask, column, real, columns, others),
+            *(acc, group, position, row_mask, column, real, columns, others),
             *(gather_indices, scatter_indices, GATHER, SCALED, BIASED, WEIGHTED, FACTORS),
         )
         value = acc.to(out.dtype.element_ty)
         mask = row_mask[:, None] & column_mask[None, :]
-        put(value, out, scatter_indices, place, row_mask, column, mask, stride_out, SCATTER)
+        put(value, out, scatter_indices, position, row_mask, column, mask, stride_out, SCATTER)
 
 
 @quick
@@ -237,7 +237,7 @@ def _gated(
         )
         row = tile_m * BM + tl.arange(0, BM)
         row_mask = (row < count) & (start + row < rows)
-        place = (start + row).to(tl.int64)
+        position = (start + row).to(tl.int64)
         first = group * columns * 2 + tile_n * BN * (2 if INTERLEAVED else 1)
         second = first + (BN if INTERLEAVED else columns)
         if SWAP:
@@ -251,7 +251,7 @@ def _gated(
         for step in range(steps):
             a = _rows(
                 *(x, x_desc, gather_indices, x_row, start + tile_m * BM),
-                *(place, row_mask, step * BK, inner, BK, GATHER),
+                *(position, row_mask, step * BK, inner, BK, GATHER),
             )
             b = w_desc.load([first, step * BK])
             c = w_desc.load([second, step * BK])
@@ -265,9 +265,9 @@ def _gated(
             gate = tl.trans(gate)
             up = tl.trans(up)
         if FACTORED:
-            token = place
+            token = position
             if GATHER:
-                token = tl.load(gather_indices + place, mask=row_mask, other=0).to(tl.int64)
+                token = tl.load(gather_indices + position, mask=row_mask, other=0).to(tl.int64)
             at = factors + token * factor_token + group.to(tl.int64) * factor_group
             factor = tl.load(at, mask=row_mask & (group < groups), other=0.0).to(tl.float32)
             gate *= factor[:, None]
@@ -281,7 +281,7 @@ def _gated(
         if INIT_TAIL:
             value = tl.where(group < groups, value, 0.0)
         mask = row_mask[:, None] & (column < columns)[None, :]
-        target = out + place[:, None] * columns + column[None, :]
+        target = out + position[:, None] * columns + column[None, :]
         tl.store(target, value.to(out.dtype.element_ty), mask=mask)
 
 

@@ -1,7 +1,7 @@
 """What the Triton kernels of the grouped product do with their sums: scales, bias and row weights,
 or gates and ups; and how rows are stored, or added to their tokens.
 
-A tile's `place` is where its rows lie among all rows, `row_mask` which of them there are.
+A tile's `position` is where its rows lie among all rows, `row_mask` which of them there are.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from anyshape.moe.triton_activation import gated
 def finish(
     acc,
     group,
-    place,
+    position,
     row_mask,
     column,
     real,
@@ -35,9 +35,9 @@ def finish(
     """
     x_scales, w_scales, bias, row_weights, stride_bias, weight_token, weight_group = others
     if SCALED:
-        source = place
+        source = position
         if GATHER:
-            source = tl.load(gather_indices + place, mask=row_mask, other=0).to(tl.int64)
+            source = tl.load(gather_indices + position, mask=row_mask, other=0).to(tl.int64)
         a_scale = tl.load(x_scales + source, mask=row_mask, other=0.0)
         b_scale = tl.load(w_scales + group * columns + column, mask=real, other=0.0)
         acc = acc * a_scale[:, None] * b_scale[None, :]
@@ -45,9 +45,9 @@ def finish(
         added = tl.load(bias + group * stride_bias + column, mask=real, other=0.0)
         acc += added.to(tl.float32)[None, :]
     if WEIGHTED:
-        at = place
+        at = position
         if FACTORS:
-            token = tl.load(scatter_indices + place, mask=row_mask, other=0).to(tl.int64)
+            token = tl.load(scatter_indices + position, mask=row_mask, other=0).to(tl.int64)
             at = token * weight_token + group.to(tl.int64) * weight_group
         weight = tl.load(row_weights + at, mask=row_mask, other=0.0)
         acc *= weight.to(tl.float32)[:, None]
@@ -56,15 +56,15 @@ def finish(
 
 @triton.jit
 def put(
-    value, out, scatter_indices, place, row_mask, column, mask, stride_out, SCATTER: tl.constexpr
+    value, out, scatter_indices, position, row_mask, column, mask, stride_out, SCATTER: tl.constexpr
 ):
     """Store a tile's rows, or add them to those that `scatter_indices` names."""
     if SCATTER:
-        token = tl.load(scatter_indices + place, mask=row_mask, other=0).to(tl.int64)
+        token = tl.load(scatter_indices + position, mask=row_mask, other=0).to(tl.int64)
         target = out + token[:, None] * stride_out + column[None, :]
         tl.atomic_add(target, value, mask=mask, sem="relaxed")
     else:
-        tl.store(out + place[:, None] * stride_out + column[None, :], value, mask=mask)
+        tl.store(out + position[:, None] * stride_out + column[None, :], value, mask=mask)
 
 
 @triton.jit

@@ -56,7 +56,7 @@ def _choose_few(
     BLOCK_S: tl.constexpr,
     OVERLAP: tl.constexpr,
 ):
-    """Program t: the experts of token t, best first, and their weights. The place of an expert is
+    """Program t: the experts of token t, best first, and their weights. The rank of an expert is
     the number of better ones, ties to the lower: keys are integers, and none is the largest.
     """
     get_ready(OVERLAP)
@@ -73,13 +73,13 @@ def _choose_few(
     keys = once(tl.reshape(keys, [BLOCK_E]))
     column = tl.arange(0, BLOCK_E)
     lower = (column[:, None] < column[None, :]).to(tl.int32)
-    place = tl.sum((keys[:, None] + lower > keys[None, :]).to(tl.int32), 0)
+    position = tl.sum((keys[:, None] + lower > keys[None, :]).to(tl.int32), 0)
     weight = tl.reshape(all_weights, [BLOCK_E])
     if RENORMALIZE:
-        weight = weight / (tl.sum(tl.where(place < top_k, weight, 0.0)) + 1e-20)
-    pair = token * top_k + place
-    tl.store(experts + pair, expert, mask=place < top_k)
-    tl.store(weights + pair, weight * scale, mask=place < top_k)
+        weight = weight / (tl.sum(tl.where(position < top_k, weight, 0.0)) + 1e-20)
+    pair = token * top_k + position
+    tl.store(experts + pair, expert, mask=position < top_k)
+    tl.store(weights + pair, weight * scale, mask=position < top_k)
 
 
 @quick
@@ -219,8 +219,8 @@ def _down_few(
     row = tl.program_id(0) * BLOCK_D + tl.arange(0, BLOCK_D)
     inside = row < columns
     chosen = ()
-    for place in tl.static_range(TOP_K):
-        chosen = chosen + (tl.load(experts + token * TOP_K + place).to(tl.int64),)
+    for position in tl.static_range(TOP_K):
+        chosen = chosen + (tl.load(experts + token * TOP_K + position).to(tl.int64),)
     acc = tl.zeros([BLOCK_D, BLOCK_K], tl.float32)
     for batch in tl.static_range((TOP_K * BLOCKS + BATCH - 1) // BATCH):
         loaded = ()
@@ -244,11 +244,11 @@ def _down_few(
             acc += loaded[i - batch * BATCH].to(tl.float32) * h
     total = tl.sum(acc, 1)
     if EXPERT_BIASED:
-        for place in tl.static_range(TOP_K):
-            added = tl.load(bias + chosen[place] * bias_row + row, mask=inside, other=0.0)
+        for position in tl.static_range(TOP_K):
+            added = tl.load(bias + chosen[position] * bias_row + row, mask=inside, other=0.0)
             weight = 1.0
             if not ON_INPUT:
-                weight = tl.load(weights + token * TOP_K + place)
+                weight = tl.load(weights + token * TOP_K + position)
             total += added.to(tl.float32) * weight
     if BASED:
         at = base + token.to(tl.int64) * base_row + row

@@ -86,12 +86,12 @@ def _grouped_gemm(
         column = tile_n * BN + tl.arange(0, BN)
         row_mask = (row < count) & (start + row < rows)
         column_mask = column < columns
-        place = (start + row).to(tl.int64)
+        position = (start + row).to(tl.int64)
         acc = tl.zeros([BM, BN], tl.float32)
         if group < groups:
-            source = place
+            source = position
             if GATHER:
-                source = tl.load(gather_indices + place, mask=row_mask, other=0).to(tl.int64)
+                source = tl.load(gather_indices + position, mask=row_mask, other=0).to(tl.int64)
             k = tl.arange(0, BK)
             x_tile = x + source[:, None] * x_row + k[None, :] * x_inner
             w_tile = w + group.to(tl.int64) * w_group + column.to(tl.int64)[None, :] * w_row
@@ -113,12 +113,12 @@ def _grouped_gemm(
                 weight_group,
             )
             acc = finish(
-                *(acc, group, place, row_mask, column, column_mask, columns, others),
+                *(acc, group, position, row_mask, column, column_mask, columns, others),
                 *(gather_indices, scatter_indices, GATHER, SCALED, BIASED, WEIGHTED, FACTORS),
             )
         value = acc.to(out.dtype.element_ty)
         mask = row_mask[:, None] & column_mask[None, :]
-        put(value, out, scatter_indices, place, row_mask, column, mask, stride_out, SCATTER)
+        put(value, out, scatter_indices, position, row_mask, column, mask, stride_out, SCATTER)
 
 
 def blocks(rows: int, groups: int, bits: int) -> tuple[int, int, int]:

@@ -86,10 +86,10 @@ def weigh(
     """(what experts are ranked by, keys of the same order, weights) of BLOCK_T tokens' rows, whose
     logits are sums of SPLITS parts.
     """
-    place = token.to(tl.int64)[:, None] * EXPERTS + expert[None, :]
-    x = tl.load(logits + place, mask=mask, other=0.0).to(tl.float32)
+    position = token.to(tl.int64)[:, None] * EXPERTS + expert[None, :]
+    x = tl.load(logits + position, mask=mask, other=0.0).to(tl.float32)
     for split in tl.static_range(1, SPLITS):
-        x += tl.load(logits + split * split_stride + place, mask=mask, other=0.0).to(tl.float32)
+        x += tl.load(logits + split * split_stride + position, mask=mask, other=0.0).to(tl.float32)
     if LOGIT_BIASED:
         x += tl.load(logit_biases + expert, mask=real, other=0.0).to(tl.float32)[None, :]
     if SIGMOID:
@@ -144,7 +144,7 @@ def _scores(
     column = tl.arange(0, BLOCK_E)
     expert, real = places(EXPERTS, GROUPS, BLOCK_G, BLOCK_S)
     token = tl.program_id(0) * BLOCK_T + tl.arange(0, BLOCK_T)
-    place = token.to(tl.int64)[:, None] * EXPERTS + expert[None, :]
+    position = token.to(tl.int64)[:, None] * EXPERTS + expert[None, :]
     mask = (token < tokens)[:, None] & real[None, :]
     ranked, keys, weights = weigh(
         *(logits, router_biases, logit_biases, token, mask, expert, real),
@@ -159,8 +159,8 @@ def _scores(
             total += tl.sum(tl.where(taken, weights, 0.0), 1)
             keys = tl.where(taken, TAKEN_KEY, keys)
         weights = weights / (total + 1e-20)[:, None]
-    tl.store(scores + place, ranked, mask=mask)
-    tl.store(factors + place, weights * scale, mask=mask)
+    tl.store(scores + position, ranked, mask=mask)
+    tl.store(factors + position, weights * scale, mask=mask)
 
 
 @quick

@@ -139,8 +139,8 @@ def _choose(
         target = choices + token.to(tl.int64) * top_k + k
         tl.store(target, choice.to(tl.int16), mask=token < tokens)
     if COUNTED:
-        place = block_counts + tl.program_id(0).to(tl.int64) * experts + expert
-        tl.store(place, tl.sum(chosen, 0), mask=expert < experts)
+        position = block_counts + tl.program_id(0).to(tl.int64) * experts + expert
+        tl.store(position, tl.sum(chosen, 0), mask=expert < experts)
 
 
 @triton.jit
@@ -204,10 +204,10 @@ def _sum_blocks(
     carried = tl.zeros([BLOCK_E], tl.int32)
     for start in range(0, blocks, BLOCK_B):
         block = start + tl.arange(0, BLOCK_B)
-        place = block_counts + block.to(tl.int64)[:, None] * experts + expert[None, :]
+        position = block_counts + block.to(tl.int64)[:, None] * experts + expert[None, :]
         known = (block < blocks)[:, None] & (expert < experts)[None, :]
-        number = tl.load(place, mask=known, other=0)
-        tl.store(place, carried[None, :] + tl.cumsum(number, 0) - number, mask=known)
+        number = tl.load(position, mask=known, other=0)
+        tl.store(position, carried[None, :] + tl.cumsum(number, 0) - number, mask=known)
         carried += tl.sum(number, 0)
     tl.store(counts + expert, carried, mask=expert < experts)
 
@@ -237,8 +237,8 @@ def _place_block(
     first = tl.cumsum(total, 0) - total + tl.load(earlier, mask=expert < experts, other=0)
     chosen = tl.zeros([BLOCK_T, BLOCK_E], tl.int32)
     for k in range(top_k):
-        place = choices + token.to(tl.int64) * top_k + k
-        choice = tl.load(place, mask=token < tokens, other=32767).to(tl.int32)
+        position = choices + token.to(tl.int64) * top_k + k
+        choice = tl.load(position, mask=token < tokens, other=32767).to(tl.int32)
         chosen += (choice[:, None] == expert[None, :]).to(tl.int32)
     mine = (chosen > 0) & (expert < experts)[None, :]
     row = first[None, :] + tl.cumsum(chosen, 0) - 1
@@ -411,8 +411,8 @@ def _move_rows(
     elif program < pieces + tails:
         for i in range(program - pieces, rows - expert_start, tails):
             for start in range(0, columns, BLOCK_D):
-                place = target + (expert_start + i).to(tl.int64) * columns + start + column
-                tl.store(place, 0, mask=start + column < columns)
+                position = target + (expert_start + i).to(tl.int64) * columns + start + column
+                tl.store(position, 0, mask=start + column < columns)
     elif COMBINE:
         tl.store(sums + expert - first, totals, mask=inside)
         tl.store(sums + owned, tl.sum(tl.where(inside, totals, 0)))

@@ -232,7 +232,7 @@ def _indexed(
 ) -> TensorType:
     """The result where the dimensions that have positions are replaced by the index shape.
 
-    ATen moves indexed dimensions to the front if they are apart, and lets TensorIterator go over
+    ATen moves indexed dimensions to the front if not adjacent, and lets TensorIterator go over
     the input, with strides of 0 in what is replaced, and over the positions, viewed with ones for
     what is kept (ATen/native/TensorAdvancedIndexing.cpp, ``AdvancedIndex``).
     """

@@ -317,9 +317,9 @@ def _repeat_expand(b: Any, x: Any, repeats: Arg) -> Any:
             "Number of dimensions of repeat dims can not be smaller than that of the tensor"
         )
     sizes = (*(1,) * (rank - len(x.shape)), *x.shape)
-    apart = [part for size in sizes for part in (1, size)]
+    split = [part for size in sizes for part in (1, size)]
     spread = [part for n, size in zip(times, sizes) for part in (n, size)]
-    wide = b.expand(b.reshape(x, tuple(apart)), tuple(spread))
+    wide = b.expand(b.reshape(x, tuple(split)), tuple(spread))
     return b.clone(b.reshape(wide, tuple(n * size for n, size in zip(times, sizes))))
 
 

@@ -172,7 +172,7 @@ def _settled_order(
     """The shape and its order of iteration; guarded is whether a size is 1, where the order of the
     other dimensions depends on it; where nobody may guard, it is checked that it is not 1.
 
-    Strides that tie at such a size are apart at every other; where an operand broadcasts, so that
+    Strides that tie at such a size differ at every other; where an operand broadcasts, so that
     not all pairs compare, that decides for third dimensions too.
     """
     order = _iteration_order(cx, shape, operands)

@@ -378,10 +378,10 @@ op(
 def _pixel_shuffle_expand(b: Any, x: Any, factor: int) -> Any:
     *batch, channels, height, width = x.shape
     n = len(batch)
-    apart = b.reshape(
+    split = b.reshape(
         x, (*batch, floordiv(channels, factor * factor), factor, factor, height, width)
     )
-    moved = b.permute(apart, (*range(n), n, n + 3, n + 1, n + 4, n + 2))
+    moved = b.permute(split, (*range(n), n, n + 3, n + 1, n + 4, n + 2))
     return b.reshape(
         moved, (*batch, floordiv(channels, factor * factor), height * factor, width * factor)
     )
@@ -398,8 +398,8 @@ def _pixel_unshuffle_expand(b: Any, x: Any, factor: int) -> Any:
     *batch, channels, height, width = x.shape
     n = len(batch)
     rows, columns = floordiv(height, factor), floordiv(width, factor)
-    apart = b.reshape(x, (*batch, channels, rows, factor, columns, factor))
-    moved = b.permute(apart, (*range(n), n, n + 2, n + 4, n + 1, n + 3))
+    split = b.reshape(x, (*batch, channels, rows, factor, columns, factor))
+    moved = b.permute(split, (*range(n), n, n + 2, n + 4, n + 1, n + 3))
     return b.reshape(moved, _pixel_unshuffle_type(b.cx, x, factor).shape)
 
 

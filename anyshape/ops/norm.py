@@ -398,9 +398,9 @@ def _group_norm_expand(
     wider = cast(b, x, wide(x.dtype))
     n, channels, *space = x.shape
     each = b.cx.facts.simplify(floordiv(channels, groups))
-    apart = b.reshape(wider, (n, groups, each * numel(space)))
-    spread, center = variance(b, apart, (2,), True, 0)
-    scaled = b.reshape(b.mul(b.sub(apart, center), b.rsqrt(b.add(spread, eps))), x.shape)
+    split = b.reshape(wider, (n, groups, each * numel(space)))
+    spread, center = variance(b, split, (2,), True, 0)
+    scaled = b.reshape(b.mul(b.sub(split, center), b.rsqrt(b.add(spread, eps))), x.shape)
     rows = [None if v is None else _channelwise(b, v, x, wider.dtype) for v in (weight, bias)]
     return cast(b, _affine(b, scaled, *rows), x.dtype)
 

@@ -3,7 +3,7 @@
     cat(x0, ..., x99)   ->   cat(cat(x0, ..., x14), ..., cat(x90, ..., x99))
 
 A kernel has a loop for each part that it reads; the many small joins share one kernel, the few of
-the next level another. The fuser keeps them apart (``schedule/fuse.py``).
+the next level another. The fuser does not join them (``schedule/fuse.py``).
 """
 
 from __future__ import annotations

@@ -33,9 +33,9 @@ def separate_outputs(captured: Graph, final: Graph, ops: Mapping[str, OpDef]) ->
     nodes = list(final.nodes)
     aliases: dict[tuple[Value, Value], Value] = {}
 
-    def apart(was: Arg, now: Arg) -> Arg:
+    def separated(was: Arg, now: Arg) -> Arg:
         if isinstance(was, tuple) and isinstance(now, tuple):
-            return tuple(map(apart, was, now))
+            return tuple(map(separated, was, now))
         if not isinstance(was, Value) or not isinstance(now, Value):
             return now
         owner = objects.get(was, was)
@@ -50,7 +50,7 @@ def separate_outputs(captured: Graph, final: Graph, ops: Mapping[str, OpDef]) ->
             nodes.append(Node("expand", (now, now.shape), {}, (view,)))
         return aliases[now, owner]
 
-    outputs = tuple(map(apart, captured.outputs, final.outputs))
+    outputs = tuple(map(separated, captured.outputs, final.outputs))
     return replace(final, nodes=tuple(nodes), outputs=outputs) if aliases else final
 
 

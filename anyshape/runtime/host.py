@@ -329,11 +329,11 @@ class _Printer:
             several = step.guessed or len(targets) > 1
             self.lines.append(f"{', '.join(targets)}{',' if several else ''} = {call}")
         if step.guessed:
-            apart = self._name("require_new_memory", ("function", "anyshape.require_new_memory"))
+            required = self._name("require_new_memory", ("function", "anyshape.require_new_memory"))
             given = sorted({*step.reads()})
             made = [target for target in targets if target != "_"]
             names = "".join(f"{name}, " for name in (*made, *map(self._buffer, given)))
-            self.lines.append(f"{apart}({len(made)}, ({names}))")
+            self.lines.append(f"{required}({len(made)}, ({names}))")
 
     def _called(self, step: Call | ViewCall) -> str:
         args = [self._arg(arg) for arg in step.args]

@@ -55,7 +55,7 @@ class Refusal:
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.value.name} is kept apart from {self.reader.name}: {self.reason}"
+        return f"{self.value.name} is not fused with {self.reader.name}: {self.reason}"
 
 
 class _ExtraRows(Exception):

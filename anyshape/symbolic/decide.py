@@ -164,7 +164,7 @@ def _by_order(facts: KnownFacts, relation: Relation) -> bool | None:
 def core_of(facts: KnownFacts, form: Expr) -> dict[Expr | AnyOf, None] | None:
     """The facts that could decide more of the form than ranges do; None if ranges say it all.
 
-    A fact that hangs on one symbol, where the symbol stands alone in a term, has told that symbol's
+    A fact that hangs on one symbol, where the symbol stands alone in a term, decides that symbol's
     range all it knows when it was learned; so have those that hang on such a fact.
     """
     if len(form.terms) > MONOMIALS:
@@ -172,7 +172,7 @@ def core_of(facts: KnownFacts, form: Expr) -> dict[Expr | AnyOf, None] | None:
     plain = linear(form)
     if not facts.linked(form):
         return None if plain else {}
-    if facts.trees.apart(form.symbols):
+    if facts.trees.independent(form.symbols):
         return None if plain else {}
     found = _nearby(facts, _outside(form))
     _drop_hanging(found, form.symbols)
@@ -507,9 +507,9 @@ class System:
             return
         self.reached.add(("holes", form))
         for hole in self.facts.holes_of(form):
-            apart = [[("ge", form - hole - 1)], [("ge", hole - form - 1)]]
+            independent = [[("ge", form - hole - 1)], [("ge", hole - form - 1)]]
             self.row(form, 0)
-            self.splits.append((apart, self.facts.sources_about(form)))
+            self.splits.append((independent, self.facts.sources_about(form)))
 
     def _alternatives(self, fact: AnyOf) -> None:
         alternatives = [claims for part in fact.parts for claims in _cases(part)]

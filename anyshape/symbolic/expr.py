@@ -521,7 +521,7 @@ class Arithmetic:
         return isinstance(term, int)
 
     def operations(self, term: Dim) -> Iterable[str]:
-        """The words of the atoms in the term's monomials, symbols apart."""
+        """The words of the atoms in the term's monomials, without the symbols."""
         if isinstance(term, int):
             return ()
         return [atom.word for monomial in term.terms for atom in monomial if atom.word]

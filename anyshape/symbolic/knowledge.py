@@ -346,7 +346,7 @@ class Knowledge:
         followed = sorted(fact.symbols, key=age)
         for other in followed:
             followers = self.followers.get(other)
-            if len(symbols) > MANY:  # too many to be looked at: they need not be told apart
+            if len(symbols) > MANY:  # too many to be looked at: they need not be distinguished
                 self.followers[other] = (symbols[0], followers, MANY + 1)
                 continue
             for symbol in symbols:

@@ -229,7 +229,7 @@ def _about_others(facts: KnownFacts, form: Expr, skip: tuple[Atom, ...]) -> None
 
 
 def _sums(values: list[int | None]) -> list[int | None]:
-    """For each place the sum of the values at all others, None where one of them is."""
+    """For each position the sum of the values at all others, None where one of them is."""
     missing = values.count(None)
     total = sum(value for value in values if value is not None)
     return [

@@ -2,7 +2,7 @@
 
     u1 <= u0, u2 <= u1, v <= n   ->   two trees: {u0, u1, u2} and {v, n}
 
-A fact that shares one symbol at most with all the others, as a plain term, has told that symbol's
+A fact that shares one symbol at most with all the others, as a plain term, decides that symbol's
 range all it knows when it was learned (``decide.py: core_of``). In a tree of facts one can be left
 out after the other until none is left, so a question about one of its symbols needs none of them,
 and need not look for them either. Sets are joined as in Galler and Fischer's algorithm, by size.
@@ -49,7 +49,7 @@ class Trees:
         if circular:
             self.circular[largest] = True
 
-    def apart(self, symbols: Iterable[Symbol]) -> bool:
+    def independent(self, symbols: Iterable[Symbol]) -> bool:
         """Does each of the symbols lie in a tree of its own?"""
         roots: set[Symbol] = set()
         for symbol in symbols:

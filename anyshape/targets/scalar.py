@@ -2,7 +2,7 @@
 
 In: an operator, its operands' texts and dtype. Out: an expression with torch's semantics. A row
 has a text for floats and one for integers (``None``: the operator has no such form); helpers that
-a text calls are in the target's prelude. bfloat16 and float16 elements are held as float32 and
+a text calls are in the target's prelude. bfloat16 and float16 elements are kept as float32 and
 rounded by ``cast``.
 """
 

@@ -83,7 +83,7 @@ class Target:
     ``allocator`` names a short way to new memory. ``sizes_in_memory``: what libraries do with
     those; None where kernels read none. ``recorded`` makes of a running program and its constants
     one that the device replays as a whole, where ``why_not_recorded`` says nothing against it.
-    ``expect`` is told of a function that is loaded, and of likely arguments (0 for an address),
+    ``expect`` is handed a function that is loaded, and of likely arguments (0 for an address),
     before it is first called. ``schedules`` describes those that a function has run with, where
     they are chosen at the launch.
     """

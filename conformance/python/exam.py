@@ -111,7 +111,7 @@ def _judged(case: unittest.TestCase, fn: Callable[..., Any], machinery: Callable
 
 def _is_interpreted(made: Any) -> bool:
     points = made.points.values()
-    left = any(p.native or any(v.run is None for v in p.variants) for p in points)
+    left = any(p.native or any(v.run is None for v in p.specializations) for p in points)
     return not left and not made.uncompiled
 
 

@@ -58,7 +58,7 @@ def test_the_cut_is_the_least_of_all(seed: int) -> None:
 def compiled(fn: Callable[..., Tensor], *args: Tensor):
     fast = anyshape.compile(fn)
     fast(*args)
-    ((variant,),) = (point.variants for point in fast._lazy.machinery.points.values())
+    ((variant,),) = (point.specializations for point in fast._lazy.machinery.points.values())
     return variant.compiled
 
 

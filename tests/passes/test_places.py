@@ -65,7 +65,7 @@ def test_a_known_range_needs_no_check():
         "check_false" not in fast.graphs()[0]
         and "native_region_failed" not in fast.code().split("def run")[0]
     )
-    variant = next(iter(fast._lazy.machinery._variants()))
+    variant = next(iter(fast._lazy.machinery._specializations()))
     final = variant.compiled.stages[-1][1]
     assert not [node for node in final.nodes if node.op == "check_false"]
 

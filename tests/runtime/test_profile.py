@@ -96,7 +96,7 @@ def test_a_stack_of_calls_names_the_function() -> None:
     fast = anyshape.compile(Model())
     with torch.no_grad():
         fast(torch.randn(3, 4))
-    (variant,) = fast.stats.__self__._lazy.machinery._variants()
+    (variant,) = fast.stats.__self__._lazy.machinery._specializations()
     assert variant.compiled.linked.run.__code__.co_filename == "<anyshape Model>"
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anyshape.capture.heap.sources import Source
-from anyshape.declare import Assumption, Pattern, Placed
+from anyshape.declare import Assumption, BoundDeclaration, Pattern
 from anyshape.symbolic import (
     Condition,
     Dim,
@@ -47,7 +47,7 @@ class Stated:
 class DeclaredSizes:
     """The names of one capture, as far as they are known."""
 
-    placed: Placed
+    binding: BoundDeclaration
     learn: Learn  # takes a fact
     values: dict[Symbol, Dim] = field(default_factory=dict)
     _assumed: list[Assumption] = field(init=False)
@@ -55,14 +55,14 @@ class DeclaredSizes:
     _at: dict[tuple[Any, ...], Pattern] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._at = {(slot, *p.path.steps): p for slot, p in self.placed.patterns}
-        self._assumed = list(self.placed.declaration.assumptions)
+        self._at = {(slot, *p.path.steps): p for slot, p in self.binding.patterns}
+        self._assumed = list(self.binding.declaration.assumptions)
 
     def order(self, count: int) -> list[int]:
         """The slots in the order to look at them: those that give names plainly come first."""
         derived = {
             slot
-            for slot, pattern in self.placed.patterns
+            for slot, pattern in self.binding.patterns
             if any(not isinstance(d, int) and d.symbol is None for _, d in pattern.sizes)
         }
         return sorted(range(count), key=lambda slot: slot in derived)

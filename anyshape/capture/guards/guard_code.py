@@ -97,7 +97,7 @@ Namer = Callable[[Any, str], str]
 
 @dataclass(frozen=True, slots=True)
 class GuardKind:
-    """How one kind of guard is tested fast, tested slowly, and told."""
+    """How one kind of guard is tested fast, tested slowly, and reported."""
 
     fails: Callable[[str, Any, Namer], str]
     holds: Callable[[Any, Any], bool]

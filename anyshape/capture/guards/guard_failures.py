@@ -101,7 +101,7 @@ def contents_of(text: str) -> str:
 def replaced(
     guards: GuardSet, slots: Sequence[Any], kind: type | tuple[type, ...]
 ) -> Iterator[tuple[Any, str]]:
-    """What of this class was told by its identity and has been replaced by another of it since,
+    """What of this class was known by its identity and has been replaced by another of it since,
     with where it lay."""
     values = list(slots)
     for guard in guards.guards:

@@ -2,8 +2,8 @@
 
 In: the arguments of a row that writes its first one. Out: nothing, or a break where a part of
 what it reads may be written before it is read. Eager refuses most of those, and computes the rest
-in an order of its own. Views of different tensors are apart, and so are parts that the facts show
-to be; the very same elements on both sides are read before they are written.
+in an order of its own. Views of different tensors are disjoint, and so are parts that facts show to
+be; the very same elements on both sides are read before they are written.
 """
 
 from __future__ import annotations

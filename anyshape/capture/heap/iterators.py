@@ -104,16 +104,18 @@ def held_elsewhere(slots: Sequence[Sequence[Any]], created: Mapping[int, Any]) -
     """The iterators in the slots of frames that something else holds as well: a list, a cell, a
     generator. In the place of one of these no copy will do, since who holds it would not see it.
     ``created`` are the objects that a trace has made, which it holds too."""
-    found = [v for held in slots for v in held if can_fork(v) and type(v) not in SETTABLE]
+    found = [
+        v for slot_values in slots for v in slot_values if can_fork(v) and type(v) not in SETTABLE
+    ]
     known: dict[int, int] = {}
     for iterator in found:
         known[id(iterator)] = known.get(id(iterator), 0) + PER_SLOT
-    apart = {
+    distinct = {
         id(v): v
         for v in found
         if sys.getrefcount(v) > known[id(v)] + IN_PASSING + (id(v) in created)
     }
-    return list(apart.values())
+    return list(distinct.values())
 
 
 PER_SLOT, IN_PASSING = 3, 2

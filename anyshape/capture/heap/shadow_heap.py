@@ -50,7 +50,7 @@ class Heap:
         "created",
         "domain",
         "effects",
-        "held",
+        "iterators",
         "journal",
         "marks",
         "mirrors",
@@ -58,7 +58,7 @@ class Heap:
         "owners",
         "slots",
         "sorting",
-        "told",
+        "answers",
         "unread",
     )
 
@@ -68,14 +68,14 @@ class Heap:
         self.mirrors: dict[int, Mirror] = {}
         self.namespaces: dict[int, Any] = {}  # id of a `__dict__` made here -> its object
         self.owners: dict[int, int] = {}  # id of a mirror's state -> id of the real object
-        self.told: dict[tuple[int, str], tuple[int, Any, Any]] = {}
+        self.answers: dict[tuple[int, str], tuple[int, Any, Any]] = {}
         self.unread: dict[int, Unread] = {}
         self.slots: dict[tuple[int, str], tuple[Any, Any]] = {}  # (id(obj), name) -> (obj, value)
         self.effects: list[Effect] = []
         self.journal: list[Callable[[], object]] | None = None
         self.marks: list[tuple[int, int]] = []  # positions in the journal and in `births`
         self.births: dict[int, int] = {}
-        self.held: dict[int, Any] = {}
+        self.iterators: dict[int, Any] = {}
         self.sorting = SortedLists()
 
     # ---- which objects ---------------------------------------------------------------------------
@@ -95,11 +95,11 @@ class Heap:
         return id(value) in self.created
 
     # ---- forks -----------------------------------------------------------------------------------
-    def checkpoint(self, held: Iterable[Any] = ()) -> int:
-        """``held``: iterators that lie on the stack of a frame, and that others hold."""
+    def checkpoint(self, iterators: Iterable[Any] = ()) -> int:
+        """``iterators``: iterators that lie on the stack of a frame, and that others hold."""
         if self.journal is None:
             self.journal = []
-        self.held.update((id(iterator), iterator) for iterator in held)
+        self.iterators.update((id(iterator), iterator) for iterator in iterators)
         self.marks.append((len(self.journal), len(self.births)))
         return len(self.journal)
 
@@ -116,7 +116,7 @@ class Heap:
         if not self.marks:
             self.journal = None
             self.births.clear()
-            self.held.clear()
+            self.iterators.clear()
 
     def will_write(self, obj: Any) -> None:
         """Called before a real write to a created container, cell or instance dict: the journal
@@ -143,7 +143,7 @@ class Heap:
                 position = iterator.__reduce__()[2]
                 self.journal.append(lambda: iterator.__setstate__(position))
             elif not self.is_young(iterator):
-                if shared or id(iterator) in self.held or not can_fork(iterator):
+                if shared or id(iterator) in self.iterators or not can_fork(iterator):
                     kind = type(iterator).__name__
                     raise Break("fork-iterator", f"{kind} was advanced inside a fork")
         return next(iterator, NULL)
@@ -408,19 +408,19 @@ class Heap:
     def recalled(self, obj: Any, name: str) -> Any:
         """What code of the program gave for an attribute of an outside object, if nothing outside
         was written since; else `NULL`."""
-        found = self.told.get((id(obj), name))
+        found = self.answers.get((id(obj), name))
         if found is not None and found[0] == len(self.effects):
             return found[2]
         if id(obj) not in self.created:
-            self.told[id(obj), name] = (len(self.effects), obj, NULL)
+            self.answers[id(obj), name] = (len(self.effects), obj, NULL)
         return NULL
 
     def remember(self, obj: Any, name: str, value: Any) -> Any:
         """Keeps a constant that `recalled` asked for, if that wrote nothing outside."""
-        found = self.told.get((id(obj), name))
+        found = self.answers.get((id(obj), name))
         if found is not None:
             constant = type(value) in IMMUTABLE and found[0] == len(self.effects)
-            self.told[id(obj), name] = (found[0], obj, value if constant else NULL)
+            self.answers[id(obj), name] = (found[0], obj, value if constant else NULL)
         return value
 
     def absent(self, obj: Any, name: str, kind: str = "missing") -> None:

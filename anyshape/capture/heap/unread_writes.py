@@ -33,7 +33,7 @@ def is_blind(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def is_key(value: Any) -> bool:
-    """Whether C compares it for a key without a surprise: a tensor is told by its identity."""
+    """Whether C compares it for a key without a surprise: a tensor is compared by its identity."""
     return type(value) in PLAIN_KEYS or type(value) is TensorValue
 
 

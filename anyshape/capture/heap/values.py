@@ -162,7 +162,7 @@ class TensorValue(Proxy):
         self.value = value
         self.python = python
         self.attributes: dict[str, Any] | None = None
-        self.identified: Callable[[], None] | None = None  # told when its identity matters
+        self.identified: Callable[[], None] | None = None  # called when its identity matters
 
     def __hash__(self) -> int:
         """As a tensor's: by identity."""

@@ -90,7 +90,7 @@ class Become(Continuation):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttributeOf(Continuation):
-    """The frame gives an attribute: an AttributeError that does not say of what is told."""
+    """The frame gives an attribute: an AttributeError that does not say of what gets it."""
 
     owner: Any
     name: str

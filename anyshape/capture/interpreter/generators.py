@@ -152,8 +152,8 @@ class Generator:
         code = self.frame.code
         name = code.code.co_name
         if code.hidden and name in STATES and not self.running:
-            held = dict(zip(code.local_names, self.frame.locals))
-            return ENDED[name] if self.finished else STATES[name](held, self.started)
+            values = dict(zip(code.local_names, self.frame.locals))
+            return ENDED[name] if self.finished else STATES[name](values, self.started)
         raise TypeError(f"cannot pickle '{self.python_type.__name__}' object")
 
     def __setstate__(self, state: Any) -> None:

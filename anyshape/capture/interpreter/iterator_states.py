@@ -18,33 +18,33 @@ State = tuple[Any, ...]
 def _over(cls: type, *names: str) -> Callable[[Locals, bool], State]:
     """`cls` called with what lies in these locals."""
 
-    def state(held: Locals, started: bool) -> State:
-        return cls, tuple(held[name] for name in names)
+    def state(values: Locals, started: bool) -> State:
+        return cls, tuple(values[name] for name in names)
 
     return state
 
 
-def _mapped(held: Locals, started: bool) -> State:
-    return map, (held["fn"], *held["iterators"])
+def _mapped(values: Locals, started: bool) -> State:
+    return map, (values["fn"], *values["iterators"])
 
 
-def _zipped(held: Locals, started: bool) -> State:
-    made = zip, tuple(held["iterators"])
-    return (*made, True) if held["strict"] else made
+def _zipped(values: Locals, started: bool) -> State:
+    made = zip, tuple(values["iterators"])
+    return (*made, True) if values["strict"] else made
 
 
-def _dropwhile(held: Locals, started: bool) -> State:
-    source = held["iterator"] if started else held["iterable"]
-    return itertools.dropwhile, (held["predicate"], source), int(started or held["begun"])
+def _dropwhile(values: Locals, started: bool) -> State:
+    source = values["iterator"] if started else values["iterable"]
+    return itertools.dropwhile, (values["predicate"], source), int(started or values["begun"])
 
 
-def _takewhile(held: Locals, started: bool) -> State:
-    return itertools.takewhile, (held["predicate"], held["iterable"]), 0
+def _takewhile(values: Locals, started: bool) -> State:
+    return itertools.takewhile, (values["predicate"], values["iterable"]), 0
 
 
-def _items(held: Locals, started: bool) -> State:
+def _items(values: Locals, started: bool) -> State:
     """An iterator by `__getitem__`: between two items the index is that of the last one."""
-    return iter, (held["obj"],), held["index"] + started
+    return iter, (values["obj"],), values["index"] + started
 
 
 STATES: Mapping[str, Callable[[Locals, bool], State]] = {
@@ -52,7 +52,7 @@ STATES: Mapping[str, Callable[[Locals, bool], State]] = {
     "filtered": _over(filter, "fn", "iterator"),
     "zipped": _zipped,
     "enumerated": _over(enumerate, "iterator", "count"),
-    "calls_until": lambda held, started: (iter, (held["fn"], held["sentinel"])),
+    "calls_until": lambda values, started: (iter, (values["fn"], values["sentinel"])),
     "items_until_index_error": _items,
     "starmap": _over(itertools.starmap, "function", "iterable"),
     "filterfalse": _over(itertools.filterfalse, "predicate", "iterable"),

@@ -382,13 +382,13 @@ class Machine:
         """Remember heap and frames as they are now; from here on the heap keeps an undo journal."""
         assert self.frame is not None
         frames = list(self.frames())
-        held = held_elsewhere(
+        iterators = held_elsewhere(
             [(*frame.locals, *frame.stack) for frame in frames], self.heap.created
         )
-        uncopied = self.domain.outside_iterators() | {id(i): (i, i) for i in held}
+        uncopied = self.domain.outside_iterators() | {id(i): (i, i) for i in iterators}
         memo = dict(uncopied)
         saved = tuple((frame, frame.copy(memo)) for frame in frames)
-        return Mark(self.frame, saved, self.heap.checkpoint(held), uncopied)
+        return Mark(self.frame, saved, self.heap.checkpoint(iterators), uncopied)
 
     def rollback(self, mark: Mark) -> None:
         """Put heap and frames back to `mark`; the mark stays good."""

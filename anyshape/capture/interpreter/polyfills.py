@@ -57,8 +57,8 @@ def close_and_raise(delegate: Any, error: Any, handled: Any) -> Any:
 
 def unraisable(error: Any, owner: Any) -> None:
     """An exception that nobody can be given."""
-    told = (type(error), error, error.__traceback__, None, owner)
-    sys.unraisablehook(native(sys.UnraisableHookArgs, told))
+    report = (type(error), error, error.__traceback__, None, owner)
+    sys.unraisablehook(native(sys.UnraisableHookArgs, report))
 
 
 def send_to(delegate: Any, value: Any) -> Any:

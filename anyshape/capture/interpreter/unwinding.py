@@ -39,14 +39,14 @@ def unwind(machine: Interpreter, error: BaseException) -> Frame | None:
         row = frame.code.handled_by[frame.index - 1]
         if row is not None:
             stack = frame.stack
-            held = stack[row.depth :]
+            dropped = stack[row.depth :]
             del stack[row.depth :]
             if row.lasti:
                 stack.append(frame.index - 1)
             stack.append(error)
             frame.index = row.target
             machine.frame = frame
-            return _closing(machine, frame, held) if machine.recording else frame
+            return _closing(machine, frame, dropped) if machine.recording else frame
         _show_exit(error, frame)
         if frame.generator is not None:
             error = frame.generator.failed(error)
@@ -74,13 +74,13 @@ def leave(error: BaseException) -> NoReturn:
             error.__context__ = context
 
 
-def _closing(machine: Interpreter, frame: Frame, held: list[Any]) -> Frame:
+def _closing(machine: Interpreter, frame: Frame, dropped: list[Any]) -> Frame:
     """The frame to go on with, once the generators that lay on the stack are closed."""
-    while held:
-        if type(held[-1]) is Generator:
-            closer = release(machine, frame, held, -1)
+    while dropped:
+        if type(dropped[-1]) is Generator:
+            closer = release(machine, frame, dropped, -1)
             frame = frame if closer is None else closer
-        held.pop()
+        dropped.pop()
     return frame
 
 

@@ -88,8 +88,8 @@ def _generator_throw(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _iterator_reduce(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-    made, held, *rest = Generator.__reduce_ex__(*args)
-    return machine.heap.create((made, machine.heap.create(held), *rest))
+    made, state, *rest = Generator.__reduce_ex__(*args)
+    return machine.heap.create((made, machine.heap.create(state), *rest))
 
 
 def _iterator_set(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
@@ -218,11 +218,11 @@ def _adder(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     return machine.native(math.fsum, args, kwargs)
 
 
-def _dict_maker(make: Any, place: int = 0) -> Handler:
-    """`dict(source)`; `place` is that of the source among the arguments."""
+def _dict_maker(make: Any, position: int = 0) -> Handler:
+    """`dict(source)`; `position` is that of the source among the arguments."""
 
     def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-        if len(args) == place + 1 and _is_python_source(machine, args[place]):
+        if len(args) == position + 1 and _is_python_source(machine, args[position]):
             return Call(iteration_polyfills.dict_of, (make, args, kwargs))
         return machine.native(make, args, kwargs)
 

@@ -166,12 +166,12 @@ def _tells_the_program(machine: Interpreter, args: Args, namespace: Any) -> bool
     what was there before; those of the standard library write to what they are handed."""
     if not issubclass(type(namespace), dict) or len(args) < 3:
         return False
-    told = [machine.lookup(type(value), "__set_name__") for value in dict.values(namespace)]
+    hooks = [machine.lookup(type(value), "__set_name__") for value in dict.values(namespace)]
     mro = [cls for base in args[-2] if issubclass(type(base), type) for cls in base.__mro__]
     inherited = next((vars(c)[SUBCLASS] for c in mro if SUBCLASS in vars(c)), None)
-    told.append(getattr(inherited, "__func__", inherited))
+    hooks.append(getattr(inherited, "__func__", inherited))
     library = machine.heap.is_created(namespace)
-    return any(_may_write(method, library) for method in told)
+    return any(_may_write(method, library) for method in hooks)
 
 
 def _may_write(method: Any, library: bool) -> bool:

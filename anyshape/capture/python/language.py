@@ -1,4 +1,4 @@
-"""Python as the interpreter is told of it: every handler of a builtin, and the machine that has
+"""Python as the interpreter knows it: every handler of a builtin, and the machine that has
 them all.
 
 In: a domain. Out: a `Machine`. The files of polyfills are hidden from tracebacks and from guards.

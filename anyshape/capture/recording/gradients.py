@@ -1,4 +1,4 @@
-"""Which results require gradients: eager's rules, told by the types of values.
+"""Which results require gradients: eager's rules, decided by the types of values.
 
 In: the nodes that a call has just made. Out: their results' types, and those of what they write,
 say whether eager's would require gradients.

@@ -53,7 +53,7 @@ from anyshape.capture.recording.integers import with_integers
 from anyshape.capture.recording.marks import RecorderMark
 from anyshape.capture.recording.number_checks import check_numbers
 from anyshape.capture.recording.scalar_contents import ScalarContents
-from anyshape.declare import Placed
+from anyshape.declare import BoundDeclaration
 from anyshape.errors import origin, said
 from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import (
@@ -479,9 +479,9 @@ class Recorder:
         return ScalarValue(number, {"float": float, "bool": bool}[made.type.kind])
 
     # ---- inputs ----------------------------------------------------------------------------------
-    def declare(self, placed: Placed) -> DeclaredSizes:
+    def declare(self, binding: BoundDeclaration) -> DeclaredSizes:
         """Takes the declaration of this call; from now on arguments have declared sizes."""
-        self.declared = DeclaredSizes(placed, self.learn)
+        self.declared = DeclaredSizes(binding, self.learn)
         return self.declared
 
     def learn(self, condition: Condition | bool, reason: object) -> None:

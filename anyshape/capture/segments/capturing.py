@@ -74,7 +74,7 @@ class Captured:
     numbers: Numbers = frozenset()  # what is symbolic where it ends
     end: tuple[Code, int] | None = None  # the instruction that is done natively; None: it returns
     widen: frozenset[str] = frozenset()  # the slots whose values are not relied on
-    suspect: AnyshapeError | None = None  # what is to be told where eager torch raises nothing
+    suspect: AnyshapeError | None = None  # what is to be reported where eager torch raises nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +148,9 @@ class Capturer:
             forms_texts=assumed.forms_texts,
         )
         machine = self._machine(domain)
-        if entry.placed is not None:
-            recorder.declare(entry.placed)
-            recorder.front = entry.placed.front(entry.slots)
+        if entry.declared is not None:
+            recorder.declare(entry.declared)
+            recorder.front = entry.declared.front(entry.slots)
         self.works.append(recorder.space.work)
         try:
             return self._segment(machine, domain, entry)
@@ -172,7 +172,7 @@ class Capturer:
             with stage_of("capture", recorder.last_location), recorder.space.work.stage("capture"):
                 ending, suspect = self._run(machine, domain, entry)
                 returns = not isinstance(ending, Frame)
-                proved = entry.placed is None or not returns or prove_returned(recorder, ending)
+                proved = entry.declared is None or not returns or prove_returned(recorder, ending)
                 numbers = frozenset() if returns else numbers_of(ending, recorder.is_symbolic)
                 new_machine = partial(concrete_machine, self.codes)
                 outputs, rebuild, once = finish(domain, ending, new_machine)

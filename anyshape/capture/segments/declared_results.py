@@ -19,7 +19,7 @@ def prove_returned(recorder: Recorder, result: Any) -> bool:
     """Whether a captured result is proved to have its declared sizes; else each call tests it."""
     sizes = recorder.declared
     assert sizes is not None
-    patterns = sizes.placed.declaration.returned
+    patterns = sizes.binding.declaration.returned
     return all([_prove(recorder, sizes, pattern, result) for pattern in patterns])
 
 

@@ -25,7 +25,7 @@ LOOKED_THROUGH = (
 
 class MadeClasses:
     """`belonging`: the classes made in the trace and the objects of it that they hold, by id;
-    `unfit`: those of them that hold a symbolic value or a generator, or are held with one."""
+    `unfit`: those of them that hold a symbolic value or a generator, or lie beside one."""
 
     def __init__(self, heap: Heap) -> None:
         self.belonging: dict[int, Any] = {}
@@ -35,11 +35,13 @@ class MadeClasses:
                 self._add(heap, value)
 
     def _add(self, heap: Heap, made: type) -> None:
-        held = dict(_held(heap, made))
-        if any(type(value) in PROXIES or type(value) is Generator for value in held.values()):
-            self.unfit.update(held)
+        reachable = dict(_held(heap, made))
+        if any(type(value) in PROXIES or type(value) is Generator for value in reachable.values()):
+            self.unfit.update(reachable)
         self.belonging.update(
-            (key, value) for key, value in held.items() if heap.is_created(value) or value is made
+            (key, value)
+            for key, value in reachable.items()
+            if heap.is_created(value) or value is made
         )
 
 

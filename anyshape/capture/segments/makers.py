@@ -250,13 +250,13 @@ def _slots(kind: type) -> list[str]:
 
 def attributes(rebuilder: Rebuilder, name: str, value: Any) -> None:
     """What lies in the object's `__dict__` and slots."""
-    namespace = instance_dict(value)
-    if namespace:
-        items = [(key, rebuilder.text(item)) for key, item in namespace.items()]
+    values = instance_dict(value)
+    if values:
+        items = [(key, rebuilder.text(item)) for key, item in values.items()]
         plain = not asks_the_program(value, "attr")
-        held = f"{name}.__dict__" if plain else f"object.__getattribute__({name}, '__dict__')"
+        namespace = f"{name}.__dict__" if plain else f"object.__getattribute__({name}, '__dict__')"
         for key, text in items:
-            rebuilder.add(f"{held}[{rebuilder.text(key)}] = {text}")
+            rebuilder.add(f"{namespace}[{rebuilder.text(key)}] = {text}")
     for slot in _slots(type(value)):
         try:
             item = object.__getattribute__(value, slot)

@@ -54,8 +54,8 @@ def _read_item(domain: RecordingDomain, source: Source, key: Any, value: Any) ->
     if type(key) in PROXIES:
         raise broken("unknown-call", "an outside dict with a symbolic key")
     sources = domain.recorder.sources
-    place = sources.of(key) if isinstance(key, torch.Tensor) else None
-    text = None if place is None else f"{source.text}[{place.text}]"
+    key_source = sources.of(key) if isinstance(key, torch.Tensor) else None
+    text = None if key_source is None else f"{source.text}[{key_source.text}]"
     return domain.see(sources.child(source, "item", key, text), value)
 
 

@@ -18,7 +18,7 @@ from anyshape.capture.interpreter.frame import Code, Frame
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.interpreter.liveness import is_finalized, is_live, live_at
 from anyshape.capture.segments.segment_end import BOUND_METHODS, descriptor_of
-from anyshape.declare import Placed
+from anyshape.declare import BoundDeclaration
 
 _PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None)})
 
@@ -146,7 +146,7 @@ class ProgramPoint:
     scopes: list[tuple[Any, Any]]
 
     def holds_finalized(self, given: frozenset[int]) -> bool:
-        """Whether something is told when it is dropped, and is none of what was `given`, by id: a
+        """Whether something is called when it is dropped, and is none of what was `given`, by id: a
         segment would hold it after the program has dropped it."""
         return any(is_finalized(v) and id(v) not in given for v in self.slots)
 
@@ -177,7 +177,7 @@ class Entry:
     positional: int = 0
     names: tuple[str, ...] = ()
     point: ProgramPoint | None = None
-    placed: Placed | None = None
+    declared: BoundDeclaration | None = None
     numbers: Numbers = frozenset()  # what was symbolic where the last segment ended
     dynamic: bool = False  # the numbers among the arguments are symbolic
 

@@ -109,7 +109,7 @@ class SymbolicDomain(ReadingDomain):
 
     # ---- values ----------------------------------------------------------------------------------
     def forget(self) -> None:
-        """The capture is over: what it has met is held by nobody but the program."""
+        """The capture is over: what it has met is kept by nobody but the program."""
         machine = self.machine
         machine.frame = machine.escaped = None
         for table in (
@@ -118,7 +118,7 @@ class SymbolicDomain(ReadingDomain):
             machine.heap.created,
             machine.heap.mirrors,
             machine.heap.unread,
-            machine.heap.told,
+            machine.heap.answers,
             self._plain,
         ):
             table.clear()
@@ -183,10 +183,10 @@ class SymbolicDomain(ReadingDomain):
             return
         if self.recorder.sources.of(obj) is None:
             return
-        held = buffer_of(obj)
-        if held is None:
+        content = buffer_of(obj)
+        if content is None:
             raise broken("unknown-call", f"what a {type(obj).__name__} from outside holds")
-        self.read(obj, "buffer", None, held)
+        self.read(obj, "buffer", None, content)
 
     def key(self, value: Any) -> Any:
         if type(value) is tuple:
@@ -389,10 +389,10 @@ class SymbolicDomain(ReadingDomain):
     @unread
     def branch(self, value: Any, frame: Frame) -> bool:
         if type(value) is TensorValue:
-            held = self.recorder.contents.read(value.value)
-            if held is None:
+            content = self.recorder.contents.read(value.value)
+            if content is None:
                 return self._branch_on_data(value, frame)
-            value = self.recorder.wrap(held)
+            value = self.recorder.wrap(content)
             if type(value) not in PROXIES:
                 return bool(value)
         condition = numbers.condition_of(value)

@@ -123,7 +123,7 @@ def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
 
 
 def _is_known(domain: RecordingDomain, value: Any) -> bool:
-    """Whether it can be told, by a guard on what is known at entry."""
+    """Whether it can be decided, by a guard on what is known at entry."""
     if type(value) is SizeValue:
         return domain.recorder.hint_of(value.expr) is not None
     if type(value) is ScalarValue and value.kind is float:

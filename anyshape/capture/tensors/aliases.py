@@ -276,22 +276,22 @@ def _decide_view(recorder: Recorder, node: Node, kind: TensorType) -> None:
     for size in kind.shape:
         _rely(recorder, eq(size, 1))
     kept = [d for d, size in enumerate(kind.shape) if not recorder.cx.known(eq(size, 1))]
-    apart: list[Dim] = [kind.shape[d] for d in kept[:1]]  # what lies together is one dimension
+    merged: list[Dim] = [kind.shape[d] for d in kept[:1]]  # what lies together is one dimension
     for outer, inner in itertools.pairwise(kept):
         if _rely(recorder, eq(kind.strides[outer], kind.strides[inner] * kind.shape[inner])):
-            apart[-1] = apart[-1] * kind.shape[inner]
+            merged[-1] = merged[-1] * kind.shape[inner]
         else:
-            apart.append(kind.shape[inner])
-    _decide_cuts(recorder, apart, node.output.tensor.shape)
+            merged.append(kind.shape[inner])
+    _decide_cuts(recorder, merged, node.output.tensor.shape)
     if view_strides(recorder.cx, kind, node.output.tensor.shape, decide=True, ones=True):
         raise broken("undecided-size", condition=f"{node.op} shares memory at these sizes")
 
 
-def _decide_cuts(recorder: Recorder, apart: Sequence[Dim], shape: Sequence[Dim]) -> None:
+def _decide_cuts(recorder: Recorder, merged: Sequence[Dim], shape: Sequence[Dim]) -> None:
     """Dimensions that do not lie together are viewed in another shape where it is cut as they are:
     (n, m) as (m, n) where the two are equal."""
     left = list(shape)
-    for size in apart[:-1]:
+    for size in merged[:-1]:
         whole: Dim = 1
         for count, dim in enumerate(left, 1):
             whole = whole * dim

@@ -57,7 +57,7 @@ def _handler(name: str) -> Handler | None:
 
 
 def _part(name: str, arg: Any, index: int, count: int) -> Any:
-    """What of an argument belongs to the tensor at a place."""
+    """What of an argument belongs to the tensor at a position."""
     if not isinstance(arg, (list, tuple)):
         if type(arg) is TensorValue and arg.value.tensor.rank:
             raise _unknown(name)
@@ -138,11 +138,11 @@ def fused_sgd(
         if weight_decay != 0:
             grad = grad.add(old, alpha=weight_decay)
         if momentum != 0:
-            held = grad if is_first_step else _wide(buffers[i]) * momentum
+            momentum_buffer = grad if is_first_step else _wide(buffers[i]) * momentum
             if not is_first_step:
-                held = held.add(grad, alpha=1 - dampening)
-            buffers[i].copy_(held)
-            grad = grad.add(held, alpha=momentum) if nesterov else held
+                momentum_buffer = momentum_buffer.add(grad, alpha=1 - dampening)
+            buffers[i].copy_(momentum_buffer)
+            grad = grad.add(momentum_buffer, alpha=momentum) if nesterov else momentum_buffer
         param.copy_(old.add(grad, alpha=-lr))
 
 

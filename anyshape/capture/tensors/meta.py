@@ -177,13 +177,13 @@ def _writing_call(
         raise broken("operator-unknown", what=shown, why="it writes in place")
     given = list(args)
     if domain.recorder.modes.grad:
-        for place in twin.written:  # what is saved for gradients is not written afterwards
-            given[place] = call_row(domain, "clone", args[place])
+        for position in twin.written:  # what is saved for gradients is not written afterwards
+            given[position] = call_row(domain, "clone", args[position])
     made = eager_call(domain, twin.operator, tuple(given), {})
     made = made if isinstance(made, tuple) else (made,)
     times = times_written(writer.name.removesuffix("_"), args[1] if len(args) > 1 else None)
-    for place, new in [*zip(twin.written, made[twin.results :], strict=True)] * times:
-        write(domain, shown, args[place], new)
+    for position, new in [*zip(twin.written, made[twin.results :], strict=True)] * times:
+        write(domain, shown, args[position], new)
     if twin.returns_written:
         return args[twin.written[0]]
     return made[0] if twin.results == 1 else made[: twin.results]

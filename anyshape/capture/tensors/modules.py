@@ -86,24 +86,24 @@ def _call(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]
     state = module.__dict__
     if heap.is_created(module) or heap.is_shadowed(state) or asks_the_program(module, "attr"):
         return NotImplemented
-    place = domain.readable_source(module, "attr")
-    assert place is not None
+    source = domain.readable_source(module, "attr")
+    assert source is not None
     forward = forward_alone(domain.machine, module)
     if forward is None:
         return NotImplemented
     if not recorder.hooks:
         recorder.hooks.extend(GLOBAL_HOOKS)
-    if not place.is_pinned:
+    if not source.is_pinned:
         if not state.keys().isdisjoint(INSTEAD):
             return NotImplemented
         child = recorder.sources.child
         for name in HOOKS:
-            recorder.guard(child(place, "attr", name), "truth", False)
+            recorder.guard(child(source, "attr", name), "truth", False)
         for name in INSTEAD:
-            recorder.guard(place, "missing", name)
+            recorder.guard(source, "missing", name)
     elif recorder.hook_tables(module, [state.get(name) for name in HOOKS]):
-        namespace = recorder.sources.child(place, "attr", "__dict__")
-        recorder.sources.pin(namespace, state, borrowed=place.is_borrowed)
+        namespace = recorder.sources.child(source, "attr", "__dict__")
+        recorder.sources.pin(namespace, state, borrowed=source.is_borrowed)
         recorder.guard(namespace, "contains", ("forward", False))
     return Call(forward, (module, *rest), kwargs)
 

@@ -1,4 +1,4 @@
-"""What a scan does at each step, told from what capture has recorded of one step.
+"""What a scan does at each step, found from what capture has recorded of one step.
 
 In: the tensors that the program's function was given and what it made of them. Out: whether that
 is the step of a linear recurrence, for which there is a row.

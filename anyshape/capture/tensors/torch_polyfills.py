@@ -55,13 +55,13 @@ def named_members(
         modules = [(prefix, self)]
     known = set()
     found = []
-    for place, module in modules:
+    for position, module in modules:
         for key, value in get_members_fn(module):
             if value is None or id(value) in known:
                 continue
             if remove_duplicate:
                 known.add(id(value))
-            found.append((f"{place}.{key}" if place else key, value))
+            found.append((f"{position}.{key}" if position else key, value))
     return iter(found)
 
 
@@ -162,7 +162,7 @@ def associative_scan(
     leaves, form = pytree.tree_flatten(xs)
     if combine_mode != "generic" or not are_scanned(leaves, dim):
         return SCANNED_NATIVELY(combine_fn, xs, dim, reverse, combine_mode)
-    left, right = ([x.select(dim, place) for x in leaves] for place in (0, -1))
+    left, right = ([x.select(dim, position) for x in leaves] for position in (0, -1))
     tree = [pytree.tree_unflatten(part, form) for part in (left, right)]
     if not is_linear(left, right, pytree.tree_leaves(combine_fn(*tree))):
         return SCANNED_NATIVELY(combine_fn, xs, dim, reverse, combine_mode)
@@ -285,8 +285,8 @@ def check_graph_capture(self: torch.optim.Optimizer) -> None:
             f"Attempting CUDA graph capture of step() for an instance of {name} but param_groups' "
             "capturable is False."
         )
-    told = getattr(self, "_warned_capturable_if_run_uncaptured", False)
-    if capturable and not capturing and not told:
+    warned = getattr(self, "_warned_capturable_if_run_uncaptured", False)
+    if capturable and not capturing and not warned:
         warnings.warn(
             "This optimizer is capturable, but step() is running without CUDA graph capture.",
             stacklevel=2,

@@ -105,8 +105,8 @@ def _gathered(b: Any, g: Any, x: Any) -> Any:
     if b.cx.same(g.shape[-3], heads):
         return g
     group = floordiv(g.shape[-3], heads)
-    apart = b.reshape(g, (*batch, heads, group, length, width))
-    return b.sum(apart, (len(batch) + 1,), False)
+    split = b.reshape(g, (*batch, heads, group, length, width))
+    return b.sum(split, (len(batch) + 1,), False)
 
 
 class _Attention:

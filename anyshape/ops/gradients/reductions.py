@@ -60,7 +60,7 @@ def _extremum(b: Any, g: Any, y: Any, x: Any, dim: Any = None, *rest: Any, **opt
 
 def placed(b: Any, x: Any, dim: int, index: Any, g: Any) -> Any:
     """The gradient of ``x.gather(dim, index)``. Where the dimension has one element, each
-    element is told by its number; else they are added up."""
+    element is found by its number; else they are added up."""
     others = [d for d in range(len(x.shape)) if d != dim]
     if index.shape[dim] == 1 and all(b.cx.same(index.shape[d], x.shape[d]) for d in others):
         shape = tuple(x.shape[d] if d == dim else 1 for d in range(len(x.shape)))

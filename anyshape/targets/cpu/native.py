@@ -542,8 +542,8 @@ class _Printer:
 
     def _number(self, number: object, part: _Part) -> str:
         if isinstance(number, (Scalar, ScalarInput)):
-            held = self.scalars[number]
-            return held if isinstance(held, str) else part(held)
+            known = self.scalars[number]
+            return known if isinstance(known, str) else part(known)
         if isinstance(number, float):
             return _c_float(number)
         if isinstance(number, bool):

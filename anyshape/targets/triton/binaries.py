@@ -1,6 +1,7 @@
 """Kernels as machine code: made by Triton side by side, kept on disk, loaded by the driver.
 
-In: a ``DeviceFunction`` and a ``KernelSchedule``. Out: a ``Variant``, which the driver launches.
+In: a ``DeviceFunction`` and a ``KernelSchedule``. Out: a ``LoadedKernel``, which the driver
+launches.
 Triton is imported where a kernel is not on disk, and no sooner. It is handed the types of the
 parameters, so that it specializes on no value.
 """
@@ -72,7 +73,7 @@ class Binary:
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
+class LoadedKernel:
     """A kernel on a device: its address there, and how many threads and bytes it takes."""
 
     function: int
@@ -207,7 +208,7 @@ COMPILER = Compiler()
 """Of this process."""
 
 
-def load_binary(binary: Binary) -> Variant:
+def load_binary(binary: Binary) -> LoadedKernel:
     """The kernel on the current device, as long as this process lives."""
     module, function, driver = ctypes.c_void_p(), ctypes.c_void_p(), _driver()
     in_context(lambda: driver.cuModuleLoadData(ctypes.byref(module), binary.code))
@@ -216,7 +217,7 @@ def load_binary(binary: Binary) -> Variant:
     if binary.shared > PLAIN_SHARED_BYTES:
         in_context(lambda: driver.cuFuncSetAttribute(function, MOST_SHARED, binary.shared))
     assert function.value is not None
-    return Variant(function.value, binary.threads, binary.shared)
+    return LoadedKernel(function.value, binary.threads, binary.shared)
 
 
 def in_context(call: Callable[[], int]) -> None:

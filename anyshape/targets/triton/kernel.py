@@ -3,7 +3,7 @@
 In: a ``Kernel`` and a name. Out: Python text with the ``@triton.jit`` function and ``LAUNCH``, a
 table that says how to launch it. Parallel axes are one flat index, rows another; a program takes
 tiles of ``XBLOCK x RBLOCK`` cells until none are left, so that work follows the true sizes and one
-grid fits all. Sizes are arguments that Triton must not specialize on. A row is held in registers,
+grid fits all. Sizes are arguments that Triton must not specialize on. A row is kept in registers,
 as one tile or several (``pieces``), whose values have names of their own; or each phase over it is
 a loop, and what several phases need is loaded again. Where a row is cut into shares each phase is a
 kernel of its own. Read on: ``reduction_phases.py``; the same phases are printed as C in

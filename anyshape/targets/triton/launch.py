@@ -24,7 +24,7 @@ from anyshape.targets.reduction_phases import analyse
 from anyshape.targets.triton.binaries import (
     COMPILER,
     Binary,
-    Variant,
+    LoadedKernel,
     driver_entry,
     in_context,
     load_binary,
@@ -43,15 +43,16 @@ LARGEST_GRID = (1 << 31) - 1
 MOST_SIZES = 4096
 """Combinations of sizes that a launcher keeps what it chose for."""
 Launch = Callable[[int, tuple[Any, ...]], None]
+Chosen = tuple[LoadedKernel | None, int, Launch]
 
 
 @dataclass(slots=True)
 class Launcher:
     """One kernel on one device, with machine code for each schedule that was chosen.
 
-    ``chosen``: what to launch, by sizes and by the lowest bits of all addresses: a variant and its
-    number of tiles, or a function that launches several. ``direct`` and ``cut`` hand arguments to
-    the driver: those of the kernel, and of its phases over shares.
+    ``chosen``: what to launch, by sizes and by the lowest bits of all addresses: a loaded kernel
+    and its number of tiles, or a function that launches several. ``direct`` and ``cut`` hand
+    arguments to the driver: those of the kernel, and of its phases over shares.
     """
 
     function: DeviceFunction
@@ -60,8 +61,8 @@ class Launcher:
     cut: Callable[..., int]
     cache: DiskCache
     tuned: Tuned | None = None
-    compiled: dict[KernelSchedule, Variant] = field(default_factory=dict)
-    chosen: dict[tuple[int, ...], tuple[Variant | None, int, Launch]] = field(default_factory=dict)
+    compiled: dict[KernelSchedule, LoadedKernel] = field(default_factory=dict)
+    chosen: dict[tuple[int, ...], Chosen] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def call(self) -> Callable[..., None]:
@@ -75,9 +76,9 @@ class Launcher:
     found = table.get(key)
     if found is None:
         found = choose(key, ({given},))
-    variant, tiles, slow = found
-    if variant is None or direct(
-        entry, variant.function, stream(device), tiles, 1, variant.threads, variant.shared, {given}
+    loaded, tiles, slow = found
+    if loaded is None or direct(
+        entry, loaded.function, stream(device), tiles, 1, loaded.threads, loaded.shared, {given}
     ):
         slow(stream(device), ({given},))
 """
@@ -102,9 +103,7 @@ class Launcher:
             for schedule, _ in self._parts(choice):
                 self._start(schedule)
 
-    def _choose(
-        self, key: tuple[int, ...], arguments: tuple[Any, ...]
-    ) -> tuple[Variant | None, int, Launch]:
+    def _choose(self, key: tuple[int, ...], arguments: tuple[Any, ...]) -> Chosen:
         with self.lock:
             choice = self._choice(arguments)
             if len(self.chosen) >= MOST_SIZES:
@@ -139,23 +138,23 @@ class Launcher:
             address for access, address in pointers if access == "read"
         )
 
-    def _chosen(self, choice: Choice) -> tuple[Variant | None, int, Launch]:
+    def _chosen(self, choice: Choice) -> Chosen:
         tiles = min(choice.tiles, LARGEST_GRID)
         if not tiles:
             return None, 0, _nothing
         if choice.shares > 1:
             return None, 0, self._cut(choice, tiles)
-        variant = self._compiled(choice.schedule)
+        loaded = self._compiled(choice.schedule)
 
         def launch(stream: int, arguments: tuple[Any, ...]) -> None:
-            in_context(lambda: self._launched(self.direct, variant, stream, tiles, 1, arguments))
+            in_context(lambda: self._launched(self.direct, loaded, stream, tiles, 1, arguments))
 
-        return variant, tiles, launch
+        return loaded, tiles, launch
 
     def _start(self, schedule: KernelSchedule) -> Future[Binary]:
         return COMPILER.start(self.function, schedule, self.cache)
 
-    def _compiled(self, schedule: KernelSchedule) -> Variant:
+    def _compiled(self, schedule: KernelSchedule) -> LoadedKernel:
         if schedule not in self.compiled:
             self.compiled[schedule] = load_binary(self._start(schedule).result())
         return self.compiled[schedule]
@@ -188,9 +187,9 @@ class Launcher:
             scratch = torch.empty(end, dtype=torch.uint8, device=device)
             start = scratch.data_ptr()
             given = (*arguments, *(start + end for end in ends), shares, choice.each)
-            for variant, count in parts:
-                if self._launched(self.cut, variant, stream, tiles, count, given):
-                    again = (self.cut, variant, stream, tiles, count, given)
+            for loaded, count in parts:
+                if self._launched(self.cut, loaded, stream, tiles, count, given):
+                    again = (self.cut, loaded, stream, tiles, count, given)
                     in_context(lambda again=again: self._launched(*again))  # type: ignore[misc]
 
         return launch
@@ -198,15 +197,15 @@ class Launcher:
     @staticmethod
     def _launched(
         by: Callable[..., int],
-        variant: Variant,
+        loaded: LoadedKernel,
         stream: int,
         tiles: int,
         shares: int,
         arguments: tuple[Any, ...],
     ) -> int:
         """The driver's status."""
-        about = tiles, shares, variant.threads, variant.shared
-        return by(driver_entry(), variant.function, stream, *about, *arguments)
+        about = tiles, shares, loaded.threads, loaded.shared
+        return by(driver_entry(), loaded.function, stream, *about, *arguments)
 
 
 def _nothing(stream: int, arguments: tuple[Any, ...]) -> None:

@@ -24,7 +24,7 @@ from anyshape.symbolic import Dim, Expr, substitute
 from anyshape.targets.reduction_phases import Phases, accesses, coefficient
 
 LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
-"""Of 64 bits; at 32 the ends of 32 bits stand for them, at which no place is."""
+"""Of 64 bits; at 32 the ends of 32 bits stand for them, which no index reaches."""
 INSIDE = (1 << 31) - 1
 
 
@@ -89,7 +89,7 @@ def row_start(kernel: Kernel, phases: Phases) -> Dim | None:
 
 
 def start_of(phases: Phases, index: Dim) -> Dim | None:
-    """``index`` without the place in the row, None where neighbours in the row are not neighbours
+    """``index`` without the offset in the row, None where neighbours in the row are not neighbours
     in memory, or where data says where they are."""
     (row,) = phases.reduction_names
     if not isinstance(index, Expr) or coefficient(index, row) != 1:

@@ -22,17 +22,17 @@ def as_times(a, b):
 
 
 @triton.jit
-def as_atomic_max(place, x, mask=True):
+def as_atomic_max(address, x, mask=True):
     # bits of floats are ordered as integers, negative ones from the largest down; the NaN of the
     # largest integer wins, and one of the other sign that was there is put back
     if x.dtype == tl.float64:
         bits, nan = x.to(tl.int64, bitcast=True), tl.full([], 0x7FFFFFFFFFFFFFFF, tl.int64)
-        signed = place.to(tl.pointer_type(tl.int64), bitcast=True)
-        unsigned = place.to(tl.pointer_type(tl.uint64), bitcast=True)
+        signed = address.to(tl.pointer_type(tl.int64), bitcast=True)
+        unsigned = address.to(tl.pointer_type(tl.uint64), bitcast=True)
     else:
         bits, nan = x.to(tl.int32, bitcast=True), tl.full([], 0x7FFFFFFF, tl.int32)
-        signed = place.to(tl.pointer_type(tl.int32), bitcast=True)
-        unsigned = place.to(tl.pointer_type(tl.uint32), bitcast=True)
+        signed = address.to(tl.pointer_type(tl.int32), bitcast=True)
+        unsigned = address.to(tl.pointer_type(tl.uint32), bitcast=True)
     bits = tl.where(x != x, nan, bits)
     above = tl.atomic_max(signed, bits, mask=(bits >= 0) & mask)
     raw = bits.to(unsigned.dtype.element_ty, bitcast=True)
@@ -42,15 +42,15 @@ def as_atomic_max(place, x, mask=True):
 
 
 @triton.jit
-def as_atomic_min(place, x, mask=True):
+def as_atomic_min(address, x, mask=True):
     if x.dtype == tl.float64:
         bits, nan = x.to(tl.int64, bitcast=True), tl.full([], -1, tl.int64)
-        signed = place.to(tl.pointer_type(tl.int64), bitcast=True)
-        unsigned = place.to(tl.pointer_type(tl.uint64), bitcast=True)
+        signed = address.to(tl.pointer_type(tl.int64), bitcast=True)
+        unsigned = address.to(tl.pointer_type(tl.uint64), bitcast=True)
     else:
         bits, nan = x.to(tl.int32, bitcast=True), tl.full([], -1, tl.int32)
-        signed = place.to(tl.pointer_type(tl.int32), bitcast=True)
-        unsigned = place.to(tl.pointer_type(tl.uint32), bitcast=True)
+        signed = address.to(tl.pointer_type(tl.int32), bitcast=True)
+        unsigned = address.to(tl.pointer_type(tl.uint32), bitcast=True)
     bits = tl.where(x != x, nan, bits)
     above = tl.atomic_min(signed, bits, mask=(bits >= 0) & mask)
     raw = bits.to(unsigned.dtype.element_ty, bitcast=True)

@@ -29,7 +29,7 @@ from anyshape.targets.triton.narrow import row_start
 DIVISOR = 16
 """Of addresses in bytes, and of sizes in elements: what the widest loads ask for."""
 WIDEST_ROW = 16_384
-"""Elements of a row that are held in registers."""
+"""Elements of a row that are kept in registers."""
 SHORT_ROW = 1024
 """Rows of so many elements share tiles, which are powers of two."""
 FLAT_TILE = 1024
@@ -40,7 +40,7 @@ from memory, cut into shares, and of those whose rows begin at any address."""
 MULTIPROCESSORS = 132
 """Of a large GPU."""
 SHORT_COLUMN, SHORT_CELLS = 32, 1024
-"""Strided rows of so few elements are held in registers, in tiles of so many cells."""
+"""Strided rows of so few elements are kept in registers, in tiles of so many cells."""
 LONGEST_TILE = 2048
 """Elements of one of the tiles of a row in registers, where the row has several."""
 LEAST_SHARE = 2048
@@ -63,7 +63,7 @@ MOST_PIECES = 8
 @dataclass(frozen=True, slots=True)
 class KernelSchedule:
     """``block`` cells of the parallel axes and ``row`` elements of the row are one tile (``row`` is
-    0 where there are no rows). ``pieces``: the row lies in so many tiles, which are held in
+    0 where there are no rows). ``pieces``: the row lies in so many tiles, which are kept in
     registers, all but the last of them full; 0: phases are loops over the row. ``even``: the last
     is full, too. ``aligned``: tiles of a loop begin at multiples of 16 elements in memory, wherever
     the row begins. ``divisible``: positions of the parameters that are multiples of 16. ``wide``:
@@ -108,7 +108,7 @@ def may_split(kernel: Kernel) -> bool:
 
 
 def passes(kernel: Kernel) -> int:
-    """How often the row is walked where it is not held in registers."""
+    """How often the row is walked where it is not kept in registers."""
     phases = analyse(kernel)
     return sum(bool(works_in_row(phases, level)) for level in range(phases.count))
 

@@ -1,6 +1,6 @@
-"""The nouns of dispatch: program points and their variants.
+"""The nouns of dispatch: program points and their specializations.
 
-In: what one capture gave and what was compiled from it. Out: a `Variant`, one
+In: what one capture gave and what was compiled from it. Out: a `Specialization`, one
 specialization of a segment: guards, a function that runs, and one that rebuilds Python objects.
 """
 
@@ -17,7 +17,7 @@ import torch
 from anyshape.capture.guards import execution_modes
 from anyshape.capture.guards.guard_code import GuardSet
 from anyshape.capture.segments.capturing import Captured, never_rebuilt
-from anyshape.declare import Placed, check_returned
+from anyshape.declare import BoundDeclaration, check_returned
 from anyshape.dispatch.profitability import Profitability
 from anyshape.eager import CheckFailed, DeviceError
 from anyshape.interrupts import is_interrupt
@@ -27,7 +27,7 @@ from anyshape.ops import OPS
 
 
 @dataclass(slots=True, eq=False)
-class Variant:
+class Specialization:
     """One specialization of a segment.
 
     `entry(slots)` gives the inputs of its graph where the guards hold, `run` computes it, `rebuild`
@@ -41,7 +41,7 @@ class Variant:
     rebuild: Callable[[Sequence[Any], Sequence[Any]], Any]
     fresh: Callable[[], bool] | None = None
     compiled: Any = None
-    placed: Placed | None = None
+    declared: BoundDeclaration | None = None
     profitability: Profitability = field(default_factory=Profitability)
     returns: bool = False  # its end is the function's
     used: bool = False  # of one that hands on what belongs to one run: it has run
@@ -59,7 +59,7 @@ class Variant:
 
     @property
     def program(self) -> Any:
-        """What tells whether another variant runs the same program, on other constants."""
+        """What tells whether another specialization runs the same program, on other constants."""
         return getattr(self.compiled, "translation", None) or self
 
     def node_count(self) -> int:
@@ -73,24 +73,24 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A program point and its variants, the newest first. `widen` names the slots whose numbers
-    are symbolic, and whose texts are not looked into."""
+    """A program point and its specializations, the newest first. `widen` names the slots whose
+    numbers are symbolic, and whose texts are not looked into."""
 
-    variants: tuple[Variant, ...] = ()
+    specializations: tuple[Specialization, ...] = ()
     widen: frozenset[str] = frozenset()
     native: bool = False
     general: bool = False  # what differs from call to call is not relied on by its value
-    failed: int = 0  # attempts at a variant
-    spent: int = 0  # variants that ran their only time
+    failed: int = 0  # attempts at a specialization
+    spent: int = 0  # specializations that ran their only time
 
     def programs(self) -> int:
-        """How many different ones its variants run."""
-        return len({id(v.program) for v in self.variants if v.graph is not None})
+        """How many different ones its specializations run."""
+        return len({id(v.program) for v in self.specializations if v.graph is not None})
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What is still told of a graph that ran with a module that is gone."""
+    """What is still reported of a graph that ran with a module that is gone."""
 
     counts: Mapping[str, int]
     kernel_names: frozenset[str]
@@ -102,26 +102,26 @@ class Released:
         return self.counts.get(kind, 0)
 
 
-def released_with_modules(variant: Variant) -> Variant:
-    """A variant that dies with any of the modules that callers handed in: it can never be entered
-    again then, and parameters, submodules and code are let go of."""
-    refers = [guard.expected for guard in variant.guards.guards if guard.kind == "refers"]
+def released_with_modules(specialization: Specialization) -> Specialization:
+    """One that dies with any of the modules that callers handed in: it can never be entered again
+    then, and parameters, submodules and code are let go of."""
+    refers = [guard.expected for guard in specialization.guards.guards if guard.kind == "refers"]
 
     def release(gone: object) -> None:
-        _release(variant)
+        _release(specialization)
 
     modules = (ref() for ref in refers)  # whose truth is their length, where they have one
-    variant.borrowed = tuple(weakref.ref(m, release) for m in modules if m is not None)
-    return variant
+    specialization.borrowed = tuple(weakref.ref(m, release) for m in modules if m is not None)
+    return specialization
 
 
-def _release(variant: Variant) -> None:
-    """Keeps what is told and counted, and why another call does not enter it."""
-    compiled = variant.compiled
-    _close(variant)
-    if variant.captured.graph is not None:
+def _release(specialization: Specialization) -> None:
+    """Keeps what is reported and counted, and why another call does not enter it."""
+    compiled = specialization.compiled
+    _close(specialization)
+    if specialization.captured.graph is not None:
         linked = getattr(compiled, "linked", "")
-        variant.compiled = Released(
+        specialization.compiled = Released(
             {kind: compiled.count(kind) for kind in COUNTED},
             getattr(compiled, "kernel_names", frozenset()),
             getattr(linked, "code", linked),
@@ -130,37 +130,37 @@ def _release(variant: Variant) -> None:
         )
 
 
-def _close(variant: Variant) -> None:
+def _close(specialization: Specialization) -> None:
     """Nobody enters it again: it holds nothing that a call has handed in or made."""
-    captured = variant.captured
+    captured = specialization.captured
     guards = captured.guards
     kept = tuple(guard for guard in guards.guards if guard.kind == "refers")
-    variant.captured = dataclasses.replace(
+    specialization.captured = dataclasses.replace(
         captured,
         guards=GuardSet(guards.modes, kept, (), (), ()),
         constants={},
         rebuild=never_rebuilt,
     )
-    variant.entry, variant.rebuild = never_entered, never_rebuilt
-    variant.run = variant.fresh = variant.placed = None
+    specialization.entry, specialization.rebuild = never_entered, never_rebuilt
+    specialization.run = specialization.fresh = specialization.declared = None
 
 
 COUNTED = ("sync", "launch", "extern", "eager")
 """The kinds of steps that are counted."""
 
 
-def run_once(variant: Variant) -> None:
-    """Lets a variant run once: it hands on a class that it has made, and what that holds, and holds
+def run_once(specialization: Specialization) -> None:
+    """Lets it run once: it hands on a class that it has made, and what that holds, and holds
     neither itself any longer."""
-    rebuild = variant.rebuild
+    rebuild = specialization.rebuild
 
     def rebuilt(outs: Sequence[Any], slots: Sequence[Any]) -> Any:
-        variant.used = True
+        specialization.used = True
         result = rebuild(outs, slots)
-        _close(variant)
+        _close(specialization)
         return result
 
-    variant.rebuild = rebuilt
+    specialization.rebuild = rebuilt
 
 
 def replayable(run: Callable[..., Any], graph: Graph, restartable: bool) -> Callable[..., Any]:
@@ -195,27 +195,27 @@ def without_autocast(
     return undisturbed
 
 
-def has_not_happened(variant: Variant, error: Exception) -> bool:
+def has_not_happened(specialization: Specialization, error: Exception) -> bool:
     """Whether the segment can be run again: it writes nothing outside, or a check failed, and
     checks come before writes. What a device found in an earlier call is no failure of this one,
     nor is an interrupt."""
     if isinstance(error, DeviceError) or is_interrupt(error):
         return False
-    return variant.captured.restartable or isinstance(error, CheckFailed)
+    return specialization.captured.restartable or isinstance(error, CheckFailed)
 
 
 def never_entered(slots: Sequence[Any]) -> None:
     """Of a segment whose guards can never hold again."""
 
 
-def tested(placed: Placed | None, rebuild: Callable[..., Any]) -> Callable[..., Any]:
+def tested(declared: BoundDeclaration | None, rebuild: Callable[..., Any]) -> Callable[..., Any]:
     """`rebuild`, which tests what is declared of the result."""
-    assert placed is not None
+    assert declared is not None
 
     def checked(outs: Sequence[Any], slots: Sequence[Any]) -> Any:
-        sizes = placed.values(slots)
+        sizes = declared.values(slots)
         result = rebuild(outs, slots)
-        check_returned(placed.declaration, result, sizes)
+        check_returned(declared.declaration, result, sizes)
         return result
 
     return checked

@@ -18,10 +18,11 @@ from itertools import islice
 from anyshape.ir.buffers import Buffer
 from anyshape.ir.program import Step
 from anyshape.schedule.arena_occupancy import Occupancy, numbers
-from anyshape.symbolic import Dim, Relation, evaluate, le, total
+from anyshape.symbolic import Dim, Relation, Symbol, age, evaluate, le, symbols_of, total
 
 ALIGNMENT = 64
 QUESTIONS = 8  # asked to find a larger slot for one buffer
+APART = 3  # where the two sizes have no symbol in common
 LOOKED_AT = 8  # slots, and parts and sizes of one, that are tried one by one
 
 
@@ -121,6 +122,7 @@ class _Planner:
         self.ends: dict[int, list[int]] = {}  # the slots where a buffer ends at a step
         self.starts: dict[int, list[int]] = {}
         self.sized: dict[Dim, int] = {}  # the slots with this size among theirs
+        self.mentioned: dict[Symbol, list[Dim]] = {}  # the same sizes, by their symbols
         self.shelved = 0
         self.fixed = (1 << len(donors)) - 1
         for slot in donors:
@@ -156,6 +158,9 @@ class _Planner:
         self.starts.setdefault(life.start, []).append(number)
 
     def _has_room(self, number: int, size: Dim) -> None:
+        if size not in self.sized:
+            for symbol in symbols_of(size):
+                self.mentioned.setdefault(symbol, []).append(size)
         self.sized[size] = self.sized.get(size, 0) | 1 << number
 
     def _handed_on(self, life: Life) -> int:
@@ -172,14 +177,26 @@ class _Planner:
         yield from numbers(same & ~self.fixed)
         yield from numbers(same & self.fixed)
         asked = 0
-        for room, slots in reversed(self.sized.items()):  # the nearest sizes come last
+        for room, most in self._rooms(size):  # the nearest sizes come last
+            slots = self.sized[room]
             if room is not size and slots & free:
                 asked += (size, room) not in self.known
-                if asked > QUESTIONS:
+                if asked > most:
                     return
                 if self._at_most(size, room):
                     yield from numbers(slots & free & ~self.fixed)
                     yield from numbers(slots & free & self.fixed)
+
+    def _rooms(self, size: Dim) -> Iterator[tuple[Dim, int]]:
+        """The sizes of slots, the newest first, those with a symbol in common before the others,
+        and how many questions may have been asked by then."""
+        if isinstance(size, int):
+            yield from ((room, QUESTIONS) for room in reversed(self.sized))
+            return
+        common = (self.mentioned.get(s, ()) for s in sorted(size.symbols, key=age)[-LOOKED_AT:])
+        near = dict.fromkeys(room for rooms in common for room in reversed(rooms))
+        yield from ((room, QUESTIONS) for room in near)
+        yield from ((room, APART) for room in reversed(self.sized) if room not in near)
 
     def _put_beside(self, size: Dim, life: Life, slots: int) -> bool:
         """Gives the buffer a part of a slot: one that is there, else a new one."""

@@ -8,13 +8,23 @@ hold before. Where no fact ties such a size to another one, the same facts hold 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from anyshape.ir.graph import CHECK, Arg, Graph, Node, TensorType, Value, checked
 from anyshape.ir.program import CheckStep, Program
 from anyshape.ir.scalars import Scalar, ScalarInput
-from anyshape.symbolic import AllOf, AnyOf, Expr, Facts, Relation, Symbol
+from anyshape.symbolic import (
+    AllOf,
+    AnyOf,
+    Expr,
+    Facts,
+    Relation,
+    Symbol,
+    SymbolsSeen,
+    age,
+    nothing_cancelled,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,15 +58,10 @@ def established_by(facts: Facts, positions: Mapping[Symbol, int]) -> Established
 
 def established(graph: Graph) -> Established:
     """What is known at each node, by its position."""
-    positions: dict[Symbol, int] = {}
     if not graph.facts.tie_midrun():
         return Established((graph.facts,), ())
-    for position, node in enumerate(graph.nodes):
-        for output in node.outputs:
-            for number in midrun_numbers(shown(output)):
-                if isinstance(number, Symbol):
-                    positions.setdefault(number, position)
-    return established_by(graph.facts, positions)
+    binders = binders_of(graph.nodes)
+    return established_by(graph.facts, {s: n for s, n in binders.items() if isinstance(s, Symbol)})
 
 
 def hoist_checks(graph: Graph) -> Graph:
@@ -64,18 +69,13 @@ def hoist_checks(graph: Graph) -> Graph:
 
     n = nonzero(x); y = x + 1; check(n >= 2)   ->   n = nonzero(x); check(n >= 2); y = x + 1
     """
-    binders: dict[Symbol | ScalarInput, int] = {}
     checks: dict[int, list[Node]] = {}
     nodes = [node for node in graph.nodes if node.op != CHECK]
     if len(nodes) == len(graph.nodes):
         return graph
-    for position, node in enumerate(nodes):
-        for output in node.outputs:
-            for number in midrun_numbers(shown(output)):
-                binders.setdefault(number, position)
+    last = Last(binders_of(nodes))
     for check in (node for node in graph.nodes if node.op == CHECK):
-        bound = (binders[size] for size in midrun_numbers(checked(check)[0]) if size in binders)
-        checks.setdefault(max(bound, default=-1), []).append(check)
+        checks.setdefault(last.of(checked(check)[0]), []).append(check)
     ordered = [*checks.get(-1, ())]
     for position, node in enumerate(nodes):
         ordered += [node, *checks.get(position, ())]
@@ -86,16 +86,82 @@ def established_in(program: Program, facts: Facts) -> Established:
     """What is known at each step: a fact holds behind the last check of the size in it that is the
     last to have a value."""
     positions: dict[Symbol, int] = {}
+    behind: dict[int, Symbol] = {}  # the size that a check was the last one of, by the check
     if not facts.tie_midrun():
         return Established((facts,), ())
     for number, step in enumerate(program.steps):
         for symbol in step.binds():
             positions.setdefault(symbol, number)
-        if isinstance(step, CheckStep):
-            bound = [symbol for symbol in midrun_numbers(step.condition) if symbol in positions]
+        if isinstance(step, CheckStep) and not isinstance(step.condition, bool):
+            bound = step.condition.symbols & positions.keys()
             if bound:
-                positions[max(bound, key=positions.__getitem__)] = number
+                latest = max(map(positions.__getitem__, bound))
+                together = (symbol for symbol in bound if positions[symbol] == latest)
+                newest = behind.get(latest) or max(together, key=age)
+                positions[newest] = number
+                behind[number] = newest
     return established_by(facts, positions)
+
+
+def binders_of(nodes: Iterable[Node]) -> dict[Symbol | ScalarInput, int]:
+    """The position of the node that gives each size and number its value that only the run decides;
+    what partial sums share is looked at once."""
+    found: dict[Symbol | ScalarInput, int] = {}
+    sizes = SymbolsSeen()
+    for position, node in enumerate(nodes):
+        for output in node.outputs:
+            seen = shown(output)
+            for part in seen if isinstance(seen, tuple) else (seen,):
+                numbers = sizes.add(part) if isinstance(part, Expr) else midrun_numbers(part)
+                for number in numbers:
+                    if isinstance(number, ScalarInput) or number.knowledge == "midrun":
+                        found.setdefault(number, position)
+    return found
+
+
+@dataclass(slots=True, eq=False)
+class Last:
+    """Which of the sizes and numbers in an argument is the last to have a value: its position, -1
+    where all have theirs from the beginning. Of partial sums only what was added is looked at."""
+
+    binders: Mapping[Symbol | ScalarInput, int]
+    known: dict[Expr, int] = field(default_factory=dict)
+
+    def of(self, arg: Arg) -> int:
+        """The position for an argument; numbers may be nested as deep as a program is long."""
+        last = -1
+        seen: set[int] = set()
+        waiting = [arg] if self.binders else []
+        while waiting:
+            match part := waiting.pop():
+                case Expr():
+                    last = max(last, self._of_size(part))
+                case Relation():
+                    last = max(last, self._of_size(part.form))
+                case ScalarInput():
+                    last = max(last, self.binders.get(part, -1))
+                case AllOf() | AnyOf():
+                    waiting.extend(part.parts)
+                case Scalar() if id(part) not in seen:
+                    seen.add(id(part))
+                    waiting.extend(part.args)
+                case tuple():
+                    waiting.extend(part)
+        return last
+
+    def _of_size(self, size: Expr) -> int:
+        made: list[tuple[Expr, Expr]] = []
+        while (last := self.known.get(size)) is None and size.parts is not None:
+            if not nothing_cancelled(size):
+                break
+            made.append((size, size.parts[1]))
+            size = size.parts[0]
+        if last is None:
+            bound = map(self.binders.__getitem__, size.symbols & self.binders.keys())
+            last = self.known[size] = max(bound, default=-1)
+        for later, added in reversed(made):
+            last = self.known[later] = max(last, self._of_size(added))
+        return last
 
 
 def shown(value: Value) -> Arg:

@@ -7,12 +7,12 @@ form. Views are looked through: the readers of a value are the nodes that comput
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
-from anyshape.ir.established import Established, established, midrun_numbers, shown
+from anyshape.ir.established import Established, Last, binders_of, established, shown
 from anyshape.ir.graph import CHECK, Graph, Node, TensorType, Value, values_in
 from anyshape.ir.scalars import ScalarInput
 from anyshape.ops.context import TypeContext
@@ -46,7 +46,8 @@ class Analysis:
     scheduled: list[bool] = field(default_factory=list)
     copies: set[int] = field(default_factory=set)
     weights: list[int] = field(default_factory=list)
-    binders: dict[Symbol | ScalarInput, int] = field(default_factory=dict)
+    binders: Mapping[Symbol | ScalarInput, int] = field(default_factory=dict)
+    bound: list[int] = field(default_factory=list)  # see `tested_at`
     over_reductions: list[bool] = field(default_factory=list)
     barriers: list[Order] = field(default_factory=list)
     checked: dict[int, int] = field(default_factory=dict)  # see `tested_at`
@@ -80,24 +81,13 @@ class Analysis:
         """The order after which the node can run: its sources, the check of its own indices, what
         gives its sizes and numbers, and the checks of the facts that it was made under."""
         sources = (self.order[source] for source in self.sources[position])
-        tested = self.tested_at(self.numbers_read(self.nodes[position]))
-        return max(self.barriers[position], tested, max(sources, default=-1))
+        return max(self.barriers[position], self.tested_at(position), max(sources, default=-1))
 
-    def numbers_read(self, node: Node) -> Iterator[Symbol | ScalarInput]:
-        """What only the run decides of the node, and of the views that it looks through."""
-        if not self.binders:
-            return
-        yield from numbers_of(node)
-        for value in node.inputs():
-            above = self.producer.get(value)
-            if above is not None and self.kinds[above] == "view":
-                yield from self.numbers_read(self.nodes[above])
-
-    def tested_at(self, numbers: Iterable[Symbol | ScalarInput]) -> int:
-        """The order from which on all the sizes and numbers have values that have been tested: of
-        the last of the checks that stand behind what gives the last of them its value."""
-        bound = (self.binders[number] for number in numbers if number in self.binders)
-        return self.checked[max(bound, default=-1)]
+    def tested_at(self, position: int) -> int:
+        """The order from which on all the sizes and numbers of a node, and of the views that it
+        looks through, have values that have been tested: of the last of the checks that stand
+        behind what gives the last of them its value."""
+        return self.checked[self.bound[position]]
 
     def sources_of(self, node: Node) -> set[int]:
         """The nodes whose results the node reads, views looked through."""
@@ -110,8 +100,13 @@ class Analysis:
 
     def link_sources(self) -> None:
         """Once it is known which views are steps of their own."""
+        last = Last(self.binders)
         for position, node in enumerate(self.nodes):
             self.sources[position] = self.sources_of(node)
+            own = last.of((tuple(map(shown, node.outputs)), node.args, *node.kwargs.values()))
+            views = (n for n in map(self.producer.get, node.inputs()) if n is not None)
+            below = (self.bound[view] for view in views if self.kinds[view] == "view")
+            self.bound.append(max((own, *below)))
 
     def memory_of(self, value: Value) -> Value:
         """Whose memory holds the value: its own, or an input's that it is written into."""
@@ -144,6 +139,7 @@ def analyse(graph: Graph, ops: Mapping[str, OpDef]) -> Analysis:
     found = Analysis(graph, ops, known, Sizes(facts), Symbols(graph.space), cx)
     found.looked[facts] = found.sizes, cx
     found.checked = _last_checks(graph)
+    found.binders = binders_of(graph.nodes)
     asserted = -1
     for position, node in enumerate(graph.nodes):
         row = ops.get(node.op)
@@ -155,8 +151,6 @@ def analyse(graph: Graph, ops: Mapping[str, OpDef]) -> Analysis:
         found.kinds.append(kind)
         for output in node.outputs:
             found.producer[output] = position
-            for number in midrun_numbers(shown(output)):
-                found.binders.setdefault(number, position)
         sources = found.sources_of(node)
         found.sources.append(sources)
         found.order.append(position)
@@ -183,14 +177,6 @@ def _over_rows(found: Analysis, node: Node, sources: set[int]) -> bool:
     if isinstance(lowering, Reduce):
         return True
     return isinstance(lowering, Pointwise) and any(found.over_reductions[s] for s in sources)
-
-
-def numbers_of(node: Node) -> Iterator[Symbol | ScalarInput]:
-    """What only the run decides of a node's result and of its arguments that are no tensors."""
-    for output in node.outputs:
-        yield from midrun_numbers(shown(output))
-    for arg in (*node.args, *node.kwargs.values()):
-        yield from midrun_numbers(arg)
 
 
 def _weight(found: Analysis, node: Node, sources: set[int]) -> int:

@@ -256,8 +256,8 @@ class _Attempt:
     def _expand(self, node: Node, index: Index) -> None:
         rule = rule_of(self.found.ops[node.op]) or PARTS[self.part]
         self.lowering.mask = None
-        tested = self.found.tested_at(self.found.numbers_read(node))
-        self.low = max(self.low, tested, self.found.barriers[self.found.producer[node.output]])
+        position = self.found.producer[node.output]
+        self.low = max(self.low, self.found.tested_at(position), self.found.barriers[position])
         self.parts += joined_parts(node)
         self.depth = self.conditions.get(node.output, 0) + (node.op in CONDITIONAL)
         rule(self.lowering, node, index)

@@ -47,7 +47,7 @@ from anyshape.symbolic.expr import (
 )
 from anyshape.symbolic.facts import Contradiction, Facts
 from anyshape.symbolic.parse import parse_condition, parse_dim
-from anyshape.symbolic.polynomial import split_since
+from anyshape.symbolic.polynomial import nothing_cancelled, split_since
 from anyshape.symbolic.render import evaluate, to_python
 from anyshape.symbolic.solve import Mismatch, bind, restate, solvable, substitute, unify
 from anyshape.symbolic.sums import (
@@ -101,6 +101,7 @@ __all__ = [
     "mod",
     "ne",
     "nested_parts",
+    "nothing_cancelled",
     "parse_condition",
     "parse_dim",
     "restate",

@@ -229,7 +229,7 @@ def _drop_hanging(found: dict[Expr | AnyOf, None], symbols: frozenset[Symbol]) -
 
 def _restated(facts: KnownFacts, fact: Expr | AnyOf) -> bool:
     """Whether an equality replaced a symbol of the fact, which was then said again without it."""
-    return any(facts.value_of(symbol) is not None for symbol in fact.symbols)
+    return not facts.values.lacks(fact.symbols)
 
 
 def _hangs(fact: Expr | AnyOf, uses: Counter[Symbol]) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from math import gcd, inf
 from random import Random
 from typing import Any, TypeAlias
@@ -29,8 +30,10 @@ from anyshape.symbolic.atoms import (
     quotient_of,
 )
 from anyshape.symbolic.polynomial import (
+    LONG,
     MASK,
     ONE_SALT,
+    SALT,
     Polynomial,
     content,
     divide_exactly,
@@ -156,6 +159,9 @@ class Space:
     def digest(self, terms: Mapping[Monomial, int], constant: int) -> int:
         """The linear hash of these terms."""
         result = constant * ONE_SALT
+        if len(terms) >= LONG and max(map(len, terms)) == 1:
+            salts = map(SALT, chain.from_iterable(terms))
+            return (result + sum(map(operator.mul, salts, terms.values()))) & MASK
         for monomial, coefficient in terms.items():
             for atom in monomial:
                 coefficient = coefficient * atom.salt & MASK

@@ -274,12 +274,9 @@ class Knowledge:
 
     def linked(self, expr: Expr) -> bool:
         """Whether facts about more than one symbol could say something of this expression."""
-        if not self.links:
-            return False
-        get = self.links.get
         if isinstance(expr.atom, Symbol):
-            return get(expr.atom) is not None
-        return any(get(symbol) is not None for symbol in expr.symbols)
+            return self.links.get(expr.atom) is not None
+        return bool(self.links) and not self.links.lacks(expr.symbols)
 
     def alone(self, symbol: Symbol) -> bool:
         """Whether nothing but its own range, residue and excluded values is known of a symbol."""
@@ -366,7 +363,7 @@ class Knowledge:
 
 def linear(expr: Expr) -> bool:
     """Whether every term is a symbol times a constant."""
-    return all(len(monomial) == 1 and not monomial[0].word for monomial in expr.terms)
+    return not expr.depth and max(map(len, expr.terms)) == 1
 
 
 def _alone_in(fact: Expr, symbols: Iterable[Symbol]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key")
@@ -25,6 +26,12 @@ class Layered(Generic[Key, Value]):
             if key in layer:
                 return layer[key]
         return None
+
+    def lacks(self, keys: Set[Key]) -> bool:
+        """Has it none of these?"""
+        return self.own.keys().isdisjoint(keys) and all(
+            layer.keys().isdisjoint(keys) for layer in self.older
+        )
 
     def __setitem__(self, key: Key, value: Value) -> None:
         self.own[key] = value

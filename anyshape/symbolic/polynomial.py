@@ -8,7 +8,9 @@ are first asked for. Keeping all partial sums of n symbols so takes time and mem
 
 from __future__ import annotations
 
+from itertools import chain
 from math import gcd
+from operator import attrgetter
 from typing import TYPE_CHECKING, NoReturn, TypeAlias, cast, overload
 
 from anyshape.symbolic.atoms import Atom, Monomial, Symbol, age, monomial_order, product_of
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 MASK = (1 << 61) - 1
 ONE_SALT = 0x9E3779B97F4A7C1  # stands for the hash of the monomial 1
 LONG = 32  # terms from which a sum may find its terms later
+SALT, DEPTH, INDEX, WORD = map(attrgetter, ("salt", "depth", "index", "word"))
 FEW = 4  # terms of a sum by which the parts of a long one are multiplied
 
 
@@ -214,11 +217,10 @@ def _symbols_of_sum(expr: Polynomial) -> frozenset[Symbol]:
         long, short, _ = expr.parts
         if len(expr.terms) == len(long.terms) + len(short.terms):  # nothing has cancelled
             return long.symbols | short.symbols
-    plain = frozenset(m[0] for m in expr.terms if len(m) == 1 and m[0].__class__ is Symbol)
-    if len(plain) == len(expr.terms):
-        return plain
-    others = {atom for monomial in expr.terms for atom in monomial} - plain
-    return plain.union(*[atom.symbols for atom in others])
+    atoms = frozenset(chain.from_iterable(expr.terms))
+    if not any(map(WORD, atoms)):
+        return cast("frozenset[Symbol]", atoms)
+    return frozenset().union(*[atom.symbols for atom in atoms])
 
 
 def _measured(expr: Polynomial) -> Measure:
@@ -240,13 +242,13 @@ def _measured(expr: Polynomial) -> Measure:
 
 
 def _measured_terms(expr: Polynomial) -> Measure:
-    newest = depth = 0
-    for monomial in expr.terms:
-        for atom in monomial:
-            age_inside = max(map(age, atom.symbols)) if atom.word else atom.index
-            newest, depth = max(newest, age_inside), max(depth, atom.depth)
-    signs = {c > 0 for c in expr.terms.values()}
-    return newest, depth, 0 if len(signs) > 1 else 1 if True in signs else -1
+    depth = max(map(DEPTH, chain.from_iterable(expr.terms)))
+    if depth:
+        newest = max(map(age, expr.symbols))
+    else:
+        newest = max(map(INDEX, chain.from_iterable(expr.terms)))
+    values = expr.terms.values()
+    return newest, depth, 1 if min(values) > 0 else -1 if max(values) < 0 else 0
 
 
 def nothing_cancelled(expr: Polynomial) -> bool:
@@ -416,7 +418,7 @@ def negative(dim: Dim) -> bool:
     if max(values) < 0:
         return True
     if max(map(len, dim.terms)) == 1:  # the oldest atom's, as in `monomial_order`, found sooner
-        return dim.terms[min(dim.terms, key=lambda monomial: monomial[0].index)] < 0
+        return dim.terms[min(chain.from_iterable(dim.terms), key=INDEX).unit] < 0
     return min(dim.terms.items(), key=monomial_order)[1] < 0
 
 

@@ -58,7 +58,7 @@ def bounds_of(facts: KnownFacts, dim: Dim, depth: int = 0) -> Bounds:
 
 def _bounds(facts: KnownFacts, expr: Expr, depth: int) -> Bounds:
     found = interval(facts, expr, 0)
-    if None in found and len(expr.terms) > 1:
+    if None in found and expr.depth and len(expr.terms) > 1:
         found = _with_quotients_apart(facts, expr, found)
     if depth and len(expr.terms) <= SHORT and (None in found or found[0] != found[1]):
         return _refined(facts, expr, depth, found)

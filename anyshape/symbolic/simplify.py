@@ -74,12 +74,7 @@ def _sum_plain(facts: KnownFacts, expr: Expr) -> bool:
 
 
 def _all_plain(facts: KnownFacts, expr: Expr) -> bool:
-    value_of = facts.value_of
-    for monomial in expr.terms:
-        for atom in monomial:
-            if atom.word or value_of(atom) is not None:
-                return False
-    return True
+    return not expr.depth and facts.values.lacks(expr.symbols)
 
 
 def _terms(facts: KnownFacts, expr: Expr) -> Dim:

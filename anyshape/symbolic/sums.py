@@ -7,7 +7,7 @@ Nested operations share their operands, which are to be named before: as text th
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
@@ -100,10 +100,11 @@ class SymbolsSeen:
     seen: set[Sized] = field(default_factory=set)
     symbols: dict[Symbol, None] = field(default_factory=dict)
 
-    def add(self, number: Sized) -> None:
-        """Its symbols, the oldest first, after those of the numbers before."""
+    def add(self, number: Sized) -> Sequence[Symbol]:
+        """Its symbols, the oldest first, after those of the numbers before; returns those of the
+        parts that no number before had."""
         if number in self.seen:
-            return
+            return ()
         new: set[Symbol] = set()
         waiting = [number]
         while waiting:
@@ -115,7 +116,9 @@ class SymbolsSeen:
                 waiting += part.parts[:2]
             else:
                 new |= part.symbols
-        self.symbols.update(dict.fromkeys(sorted(new, key=age)))
+        ordered = sorted(new, key=age)
+        self.symbols.update(dict.fromkeys(ordered))
+        return ordered
 
 
 def symbols_of_all(numbers: Iterable[Sized]) -> dict[Symbol, None]:

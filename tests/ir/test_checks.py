@@ -17,6 +17,7 @@ from anyshape.ir.text import print_graph
 from anyshape.ops import OPS
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
+from anyshape.passes.integers import check_integers
 from anyshape.runtime.eager_graph import EagerGraph
 from anyshape.schedule import schedule
 from anyshape.symbolic import Facts, Space, ge, le
@@ -58,6 +59,12 @@ def test_a_check_goes_where_the_last_of_its_sizes_gets_its_value_and_order_stays
 def test_a_hoisted_graph_stays_as_it_is() -> None:
     once = hoist_checks(numbers_and_checks())
     assert hoist_checks(once).nodes == once.nodes
+
+
+def test_a_check_of_integers_of_any_size_needs_no_other_check() -> None:
+    """Python compares them, and its integers have no largest one."""
+    graph = numbers_and_checks()
+    assert check_integers(graph, OPS).nodes == graph.nodes
 
 
 def test_the_program_checks_before_anything_that_may_rely_on_it() -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import anyshape
+from benchmarks import growth
 
 Function = Callable[[torch.Tensor], torch.Tensor]
 
@@ -105,3 +106,15 @@ def test_launches_grow_with_the_chain_and_kernels_do_not() -> None:
         seen.append((stats.kernels, stats.launches))
     assert all(kernels <= 3 for kernels, _ in seen)
     assert [launches for _, launches in seen] == [6, 11, 21]
+
+
+def test_slices_of_slices_by_data_compile_deep_in_the_callers_stack(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Views of views, each with a size of its own, are looked through without recursion. Without
+    the verifier, which takes longer than all else."""
+    monkeypatch.setenv("ANYSHAPE_VERIFY_PROGRAMS", "0")
+    run, inputs = growth.sliced_again(600)
+    fast = anyshape.compile(run, fullgraph=True)
+    torch.testing.assert_close(nested(500, lambda: fast(*inputs)), run(*inputs))
+    assert fast.stats().specializations == 1

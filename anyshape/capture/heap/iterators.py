@@ -8,11 +8,15 @@ other iterator is left shared (`can_fork` says which).
 
 from __future__ import annotations
 
+import dataclasses
+import gc
 import itertools
 import sys
 from collections import OrderedDict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+from anyshape.capture.heap.values import Break
 
 _LEAVES: frozenset[type] = frozenset(
     {
@@ -95,7 +99,13 @@ def copy_iterator(value: Any, memo: dict[int, Any], *, inside: bool = False) -> 
         return value
     if id(value) in memo:
         return memo[id(value)][1]
-    twin = _rebuild(value.__reduce__(), memo, deep=kind in _COMPOSITES)
+    if kind in STARTS:
+        position = position_of(value)
+        if position is None:
+            raise Break("fork-iterator", f"{kind.__name__} of a container that has changed")
+        twin: Any = position.iterator()
+    else:
+        twin = _rebuild(value.__reduce__(), memo, deep=kind in _COMPOSITES)
     memo[id(value)] = (value, twin)
     return twin
 
@@ -139,6 +149,79 @@ def _same_state(a: Any, b: Any) -> bool:
     if type(a) in (tuple, list):
         return len(a) == len(b) and all(map(_same_state, a, b))
     return a == b if type(a) in (int, str, bytes, range) else same_position(a, b)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Position:
+    """An iterator over a mapping or a set: what makes one of its kind, and how many items of the
+    container it has given. `container` is None where it is exhausted."""
+
+    container: Any
+    start: Callable[[Any], Iterator[Any]]
+    given: int
+
+    def iterator(self) -> Iterator[Any]:
+        """Another one at the same position."""
+        return advanced(self.start(self.container), self.given)
+
+
+def advanced(iterator: Iterator[Any], count: int) -> Iterator[Any]:
+    """The iterator, once it has given so many items."""
+    deque(itertools.islice(iterator, count), maxlen=0)
+    return iterator
+
+
+def position_of(value: Any) -> Position | None:
+    """Where an iterator over a mapping or a set is, in which container: what it tells by
+    `__reduce__` is a list of what is left. None if that cannot be said, since the container was
+    changed behind its back, or a view of an OrderedDict cannot be told from another."""
+    starts = STARTS[type(value)]
+    container = next((c for c in gc.get_referents(value) if issubclass(type(c), ITERATED)), None)
+    if container is None:
+        start, empty = starts[0]
+        return Position(None, _ended(start, empty), 0)
+    try:
+        left = list(value.__reduce__()[1][0])
+    except RuntimeError:
+        return None
+    found = []
+    for start, _ in starts:
+        items = list(start(container))
+        given = len(items) - len(left)
+        if given >= 0 and all(map(_is_same_item, items[given:], left)):
+            found.append(Position(container, start, given))
+    alike = len(found) == 1 or not left
+    return found[0] if found and alike else None
+
+
+def _ended(start: Callable[[Any], Iterator[Any]], empty: type) -> Callable[[Any], Iterator[Any]]:
+    return lambda _: advanced(start(empty()), 1)
+
+
+def _is_same_item(a: Any, b: Any) -> bool:
+    """`items` gives a tuple of its own for each pair."""
+    pairs = type(a) is type(b) is tuple and len(a) == len(b)
+    return a is b or (pairs and all(x is y for x, y in zip(a, b)))
+
+
+def _starts(kind: Any) -> list[tuple[Callable[[Any], Iterator[Any]], type]]:
+    """Iterators over a mapping's keys, values and items, forwards and backwards, whatever methods
+    classes of the program have."""
+    views = (kind.keys, kind.values, kind.items)
+    forwards = [(lambda c, view=view: iter(view(c)), kind) for view in views]
+    return [*forwards, *((lambda c, view=view: reversed(view(c)), kind) for view in views)]
+
+
+def _members(container: Any) -> Iterator[Any]:
+    return (set if issubclass(type(container), set) else frozenset).__iter__(container)
+
+
+ITERATED = (dict, set, frozenset)
+STARTS: dict[type, list[tuple[Callable[[Any], Iterator[Any]], type]]] = {
+    **{type(start({})): [(start, made)] for start, made in _starts(dict)},
+    type(iter(OrderedDict())): _starts(OrderedDict),
+    type(iter(set())): [(_members, set)],
+}
 
 
 def _rebuild(state: tuple[Any, ...], memo: dict[int, Any], *, deep: bool) -> Any:

@@ -13,6 +13,7 @@ import weakref
 from collections import OrderedDict
 from types import (
     BuiltinFunctionType,
+    CellType,
     FunctionType,
     GenericAlias,
     GetSetDescriptorType,
@@ -90,6 +91,8 @@ def _native_getattr(machine: Interpreter, obj: Any, name: str) -> Any:
         if value is NULL:
             return Call(polyfills.raise_it, (_no_attribute(obj, name),))
         return value
+    if type(obj) is CellType and name == "cell_contents" and machine.recording:
+        return _cell_contents(machine, obj)
     try:
         value = getattr(obj, name)
     except AttributeError:
@@ -111,6 +114,14 @@ def _getattr_with_hook(machine: Interpreter, obj: Any, cls: type, name: str, hoo
     if type(result) is Call:
         return Call(polyfills.getattr_or_hook, (obj, name, hook))
     return result
+
+
+def _cell_contents(machine: Interpreter, cell: CellType) -> Any:
+    """What the segment has written there, or what lies there."""
+    value = machine.heap.cell(cell, "cell_contents")
+    if value is NULL:
+        raise ValueError("Cell is empty")
+    return value
 
 
 def generic_getattr(machine: Interpreter, obj: Any, cls: type, name: str) -> Any:

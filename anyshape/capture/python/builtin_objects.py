@@ -150,6 +150,8 @@ def made_class(machine: Interpreter, make: Any, args: Args, kwargs: Kwargs) -> A
     if machine.heap.journal is not None:
         raise Break("fork-write", "a class is made inside a fork")  # C calls `__set_name__`
     frame = visible_frame(machine)
+    if args and machine.recording and issubclass(type(args[-1]), dict):
+        args = (*args[:-1], machine.heap.mirror(args[-1]))
     namespace: Any = args[-1] if args else None
     if machine.recording and _tells_the_program(machine, args, namespace):
         raise broken("unknown-call", "a class statement that C code tells the program of,")
@@ -157,8 +159,25 @@ def made_class(machine: Interpreter, make: Any, args: Args, kwargs: Kwargs) -> A
         module = frame.globals.get("__name__", NULL)
         if module is not NULL and "__module__" not in namespace:
             args = (*args[:-1], {**namespace, "__module__": module})
+    cell = _cell_from_outside(machine, args)
+    if cell is not None:
+        args = (*args[:-1], {k: v for k, v in dict.items(args[-1]) if k != CLASS_CELL})
     made = machine.native(make, args, kwargs)
+    if cell is not None:
+        machine.heap.set_cell(cell, made)
     return machine.heap.create(made) if machine.recording else made
+
+
+def _cell_from_outside(machine: Interpreter, args: Args) -> CellType | None:
+    """The cell of `__class__`, where the body of the class has run in another segment: C code would
+    fill it while capturing, and no other run of this segment would."""
+    if not machine.recording or not args or not issubclass(type(args[-1]), dict):
+        return None
+    cell = dict.get(args[-1], CLASS_CELL)
+    return cell if type(cell) is CellType and not machine.heap.is_created(cell) else None
+
+
+CLASS_CELL = "__classcell__"
 
 
 def _tells_the_program(machine: Interpreter, args: Args, namespace: Any) -> bool:

@@ -15,11 +15,57 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.iterators import Position, advanced, position_of
 from anyshape.capture.heap.quiet_reads import asks_the_program
+from anyshape.capture.heap.values import IMMUTABLE
 from anyshape.capture.interpreter.attributes import HEAP_TYPE, instance_dict
 
 if TYPE_CHECKING:
     from anyshape.capture.segments.segment_end import Rebuilder
+
+
+def keyed_iterator(rebuilder: Rebuilder, value: Any) -> str:
+    """An iterator over a mapping or a set sees what is written to it later: it is made over the
+    container itself, once that is as the segment leaves it."""
+    kind = type(value).__name__
+    position = position_of(value)
+    if position is None:
+        raise broken("escape", f"a {kind} of a container that has changed")
+    container = position.container
+    if container is None:
+        name = rebuilder.fresh(value)
+        rebuilder.add(f"{name} = {rebuilder.constant(position.start)}(None)")
+        return name
+    if not _is_final(rebuilder, container) or not _keeps_order(rebuilder, position):
+        raise broken("escape", f"a {kind} of a container that is made anew")
+    text = rebuilder.text(container)
+    name = rebuilder.fresh(value)
+    start, forward = rebuilder.constant(position.start), rebuilder.constant(advanced)
+    rebuilder.add(f"{name} = {forward}({start}({text}), {position.given})")
+    return name
+
+
+def _is_final(rebuilder: Rebuilder, container: Any) -> bool:
+    """Whether nothing more is written to the container where its iterator is made."""
+    heap = rebuilder.heap
+    waits = rebuilder.replaying and heap.is_shadowed(heap.real(container))
+    return not waits and id(container) not in rebuilder.making
+
+
+def _keeps_order(rebuilder: Rebuilder, position: Position) -> bool:
+    """Whether a set lies at run time as it does here; what is made in a run has another hash."""
+    container, heap = position.container, rebuilder.heap
+    if issubclass(type(container), dict):
+        return True
+    items = list(position.start(container))
+    real = heap.real(container)
+    if real is not container:
+        lying: Any = list(position.start(real))
+    elif heap.is_created(container) and all(type(item) in IMMUTABLE for item in items):
+        lying = list(set(items))
+    else:
+        lying = [] if heap.is_created(container) else items
+    return len(lying) == len(items) and all(a is b for a, b in zip(lying, items))
 
 
 def _partial(rebuilder: Rebuilder, value: Any) -> str:

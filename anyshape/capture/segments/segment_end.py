@@ -22,7 +22,7 @@ from anyshape.capture.guards import execution_modes
 from anyshape.capture.heap.allocation_age import may_be_young, young_objects
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.effects import Effect
-from anyshape.capture.heap.iterators import TELLING
+from anyshape.capture.heap.iterators import STARTS, TELLING
 from anyshape.capture.heap.mirrors import VIEWS, mapping_behind
 from anyshape.capture.heap.sources import Source, expression
 from anyshape.capture.heap.values import (
@@ -41,7 +41,7 @@ from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.segments.made_classes import MadeClasses
-from anyshape.capture.segments.makers import MAKERS, attributes, instance
+from anyshape.capture.segments.makers import MAKERS, attributes, instance, keyed_iterator
 from anyshape.capture.segments.suspended_generators import STATE
 from anyshape.capture.tensors.tensor_ops import SizeTuple
 from anyshape.ir.graph import Arg
@@ -78,6 +78,8 @@ class Rebuilder:
         self._young: frozenset[int] | None = None
         self._held: set[int] = set()  # generators that the program goes on with
         self._classes = MadeClasses(self.heap)
+        self.making: set[int] = set()
+        self.replaying = False  # whether writes to what lies outside are still to be replayed
         self.once = False  # whether something is handed on that belongs to one run
 
     # ---- names -----------------------------------------------------------------------------------
@@ -200,7 +202,10 @@ class Rebuilder:
             return self._outside(value)
         for base, maker in MAKERS:
             if issubclass(kind, base):
-                return maker(self, value)
+                self.making.add(id(value))
+                text = maker(self, value)
+                self.making.discard(id(value))
+                return text
         if kind is Generator:
             return self._generator(value)
         if issubclass(kind, Iterator):  # its `__class__` is not asked for: it may be a property
@@ -382,6 +387,8 @@ class Rebuilder:
     def _iterator(self, value: Any) -> str:
         """A native iterator over rebuilt containers. It takes its position when all writes have
         been replayed: one behind the end of a list, so far, would become the end."""
+        if type(value) in STARTS:
+            return keyed_iterator(self, value)
         make, args, *rest = value.__reduce__()
         name = self.fresh(value)
         self.add(f"{name} = {self.constant(make)}({', '.join(self.text(arg) for arg in args)})")
@@ -494,8 +501,10 @@ def _finish(
     domain: RecordingDomain, result: Any, new_machine: Callable[[], Any]
 ) -> tuple[tuple[Arg, ...], Rebuild, bool]:
     rebuilder = Rebuilder(domain, new_machine)
+    rebuilder.replaying = True
     for effect in domain.machine.heap.effects:
         rebuilder.effect(effect)
+    rebuilder.replaying = False
     text = rebuilder.frames(result) if isinstance(result, Frame) else rebuilder.text(result)
     rebuilder.generators()
     rebuilder.refuse_lost_generators()

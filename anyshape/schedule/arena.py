@@ -18,11 +18,11 @@ from itertools import islice
 from anyshape.ir.buffers import Buffer
 from anyshape.ir.program import Step
 from anyshape.schedule.arena_occupancy import Occupancy, numbers
-from anyshape.symbolic import Dim, Relation, Symbol, age, evaluate, le, symbols_of, total
+from anyshape.symbolic import Dim, Relation, Symbol, age, evaluate, le, total
 
 ALIGNMENT = 64
 QUESTIONS = 8  # asked to find a larger slot for one buffer
-APART = 3  # where the two sizes have no symbol in common
+UNRELATED = 3  # where the two sizes have no symbol in common
 LOOKED_AT = 8  # slots, and parts and sizes of one, that are tried one by one
 
 
@@ -122,7 +122,7 @@ class _Planner:
         self.ends: dict[int, list[int]] = {}  # the slots where a buffer ends at a step
         self.starts: dict[int, list[int]] = {}
         self.sized: dict[Dim, int] = {}  # the slots with this size among theirs
-        self.mentioned: dict[Symbol, list[Dim]] = {}  # the same sizes, by their symbols
+        self.mentioned: dict[Symbol, list[Dim]] = {}  # the same sizes, by what is added in them
         self.shelved = 0
         self.fixed = (1 << len(donors)) - 1
         for slot in donors:
@@ -159,7 +159,7 @@ class _Planner:
 
     def _has_room(self, number: int, size: Dim) -> None:
         if size not in self.sized:
-            for symbol in symbols_of(size):
+            for symbol in _added(size):
                 self.mentioned.setdefault(symbol, []).append(size)
         self.sized[size] = self.sized.get(size, 0) | 1 << number
 
@@ -188,15 +188,17 @@ class _Planner:
                     yield from numbers(slots & free & self.fixed)
 
     def _rooms(self, size: Dim) -> Iterator[tuple[Dim, int]]:
-        """The sizes of slots, the newest first, those with a symbol in common before the others,
-        and how many questions may have been asked by then."""
+        """The sizes of slots, the newest first, those that may be as large for a symbol in common
+        before the others, of which no long sum: it would have to be bounded as a whole. With each,
+        how many questions may have been asked by then."""
         if isinstance(size, int):
             yield from ((room, QUESTIONS) for room in reversed(self.sized))
             return
         common = (self.mentioned.get(s, ()) for s in sorted(size.symbols, key=age)[-LOOKED_AT:])
         near = dict.fromkeys(room for rooms in common for room in reversed(rooms))
         yield from ((room, QUESTIONS) for room in near)
-        yield from ((room, APART) for room in reversed(self.sized) if room not in near)
+        short = (r for r in reversed(self.sized) if isinstance(r, int) or r.least <= LOOKED_AT)
+        yield from ((room, UNRELATED) for room in short if room not in near)
 
     def _put_beside(self, size: Dim, life: Life, slots: int) -> bool:
         """Gives the buffer a part of a slot: one that is there, else a new one."""
@@ -280,6 +282,13 @@ def plan_arena(
         for tenant in shelf.tenants
     }
     return Arena(inner_slots, tuple(slot.sizes() for slot in own), lent)
+
+
+def _added(size: Dim) -> set[Symbol]:
+    """The symbols in it that are not only taken away."""
+    if isinstance(size, int):
+        return set()
+    return {s for m, c in size.terms.items() if c > 0 for atom in m for s in atom.symbols}
 
 
 def _magnitude(size: Dim) -> int:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import anyshape
-from anyshape.symbolic import Facts, Space, eq, ge, le, minimum
+from anyshape.symbolic import Facts, Space, eq, ge, le, minimum, total
 from benchmarks import growth
 
 Program = tuple[Callable[..., Any], tuple[Tensor, ...]]
@@ -198,10 +198,46 @@ def test_questions_about_one_of_a_chain_of_sizes_look_at_no_other() -> None:
         facts.assume(le(next_one, one))
     steps = space.work.steps
     assert all(facts.known(ge(size, 3)) is None for size in sizes)
-    assert facts.trees.apart(sizes[200].symbols) and space.work.steps == steps
+    assert facts.trees.independent(sizes[200].symbols) and space.work.steps == steps
     facts.assume(le(sizes[0] + sizes[3], 100))
-    assert not facts.trees.apart(sizes[200].symbols)
+    assert not facts.trees.independent(sizes[200].symbols)
     assert facts.known(le(sizes[3] + sizes[5], 100)) is True
+
+
+@pytest.mark.parametrize("count", [20, 80, 300])
+def test_facts_about_many_sizes_hear_of_each_of_them(count: int) -> None:
+    """Those about more than some are kept in one list, and not at each size."""
+    space = Space()
+    facts, whole = Facts(space), space.fresh("s")
+    sizes = [space.fresh("u") for _ in range(count)]
+    facts.assume(le(total(sizes), whole))
+    few = le(total(sizes), 10)
+    assert facts.known(few) is None and facts.known(le(sizes[3], 10)) is None
+    known, solved = facts.fork(), facts.fork()
+    known.assume(le(whole, 10))
+    assert known.known(few) is (True if count < 48 else None)
+    assert known.known(le(sizes[3], 10)) is (True if count < 256 else None)
+    solved.assume(eq(whole, 10))
+    assert solved.known(few) is True
+    assert facts.known(few) is None
+
+
+def test_facts_about_partial_sums_are_not_kept_at_each_of_their_sizes() -> None:
+    space = Space()
+    facts, whole = Facts(space), space.fresh("s")
+    first = offset = space.fresh("u")
+    for _ in range(400):
+        offset = offset + space.fresh("u")
+        facts.assume(le(offset, whole))
+    (symbol,) = first.symbols
+    kept = [table.get(symbol) for table in (facts.mentions, facts.followers)]
+    assert all(chain is not None and chain[2] < 100 for chain in kept)
+
+
+def test_buffers_are_compared_with_what_may_be_larger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The arena asks no more of a sum of 16 other sizes, nor of one that these are taken from."""
+    monkeypatch.setenv("ANYSHAPE_VERIFY_PROGRAMS", "0")
+    assert counted(growth.packed, 256)[0] < 8 * 256
 
 
 def test_a_new_size_beside_nested_ones_leaves_their_answers() -> None:

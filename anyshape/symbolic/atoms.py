@@ -6,6 +6,8 @@ nothing simpler.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 if TYPE_CHECKING:
@@ -136,9 +138,8 @@ def monomial_order(term: tuple[Monomial, int]) -> tuple[int, ...]:
     return (-len(monomial), *[atom.index for atom in monomial])
 
 
-def age(atom: Atom) -> int:
-    """Sorts atoms by when they were made."""
-    return atom.index
+age: Callable[[Atom], int] = attrgetter("index")
+"""Sorts atoms by when they were made."""
 
 
 def product_of(a: Monomial, b: Monomial) -> Monomial:

@@ -58,7 +58,9 @@ class Knowledge:
         "followers",
         "holes",
         "intervals",
+        "in_long",
         "links",
+        "long",
         "mentions",
         "moved",
         "moves",
@@ -128,6 +130,10 @@ class Knowledge:
         self.followers: Layered[Symbol, Chain] = (
             Layered() if parent is None else parent.followers.fork()
         )
+        # Facts about more than MANY symbols, and these symbols: not noted at each of them, so that
+        # facts about partial sums cost one look at their terms.
+        self.long: Chain | None = None if parent is None else parent.long
+        self.in_long: Layered[Symbol, bool] = Layered() if parent is None else parent.in_long.fork()
         self.trees: Trees = Trees() if parent is None else parent.trees.fork()
         # The symbols whose own ranges changed, one after the other, and how many changes there are.
         self.moved: Layered[int, Symbol] = Layered() if parent is None else parent.moved.fork()
@@ -209,6 +215,28 @@ class Knowledge:
             while chain is not None:
                 follower, chain, _ = chain
                 waiting.append(follower)
+            if self.in_long.get(symbol) and not self._follow_long(symbol, waiting):
+                self.floor = self.version
+                return
+
+    def _follow_long(self, symbol: Symbol, waiting: list[Symbol]) -> bool:
+        """Adds the symbols from which long facts about this one are found, if they are few."""
+        assert self.long is not None
+        if self.long[2] > MANY:
+            return False
+        found: dict[Symbol, None] = {}
+        for fact in self.long_facts(symbol):
+            found.update(dict.fromkeys(self.anchors.get(fact) or ()))
+        waiting += found
+        return len(found) <= MANY
+
+    def long_facts(self, symbol: Symbol) -> Iterator[Any]:
+        """Facts about this and many other symbols, the newest first."""
+        chain = self.long
+        while chain is not None:
+            fact, chain, _ = chain
+            if symbol in fact.symbols:
+                yield fact
 
     def remembered(self, condition: Condition) -> bool | None:
         """An answer that holds for ever."""
@@ -314,7 +342,12 @@ class Knowledge:
 
     def mention(self, fact: Expr | AnyOf | Relation) -> None:
         """Makes a fact findable for saying it again when one of its symbols gets a value."""
-        for symbol in sorted(fact.symbols, key=age):
+        symbols = fact.symbols
+        if len(symbols) > MANY:
+            self.long = (fact, self.long, 1 if self.long is None else self.long[2] + 1)
+            self.in_long.update(dict.fromkeys(self.in_long.missing(symbols), True))
+            return
+        for symbol in sorted(symbols, key=age):
             chain = self.mentions.get(symbol)
             self.mentions[symbol] = (fact, chain, 1 if chain is None else chain[2] + 1)
 
@@ -325,7 +358,7 @@ class Knowledge:
         if len(symbols) <= MONOMIALS:
             plain = isinstance(fact, Expr) and linear(fact) and len(fact.terms) > 1
             self.trees.tie(symbols, plain=plain)
-        new = [symbol for symbol in symbols if self.links.get(symbol) is None]
+        new = sorted(self.links.missing(fact.symbols), key=age)
         if new and len(new) < len(symbols) and isinstance(fact, Expr) and _alone_in(fact, new):
             symbols = new
         self.anchors[fact] = tuple(symbols)
@@ -340,12 +373,8 @@ class Knowledge:
         for symbol in symbols:
             chain = self.links.get(symbol)
             self.links[symbol] = (fact, chain, 1 if chain is None else chain[2] + 1)
-        followed = sorted(fact.symbols, key=age)
-        for other in followed:
+        for other in sorted(fact.symbols, key=age) if len(fact.symbols) <= MANY else ():
             followers = self.followers.get(other)
-            if len(symbols) > MANY:  # too many to be looked at: they need not be distinguished
-                self.followers[other] = (symbols[0], followers, MANY + 1)
-                continue
             for symbol in symbols:
                 if other is not symbol:
                     count = 0 if followers is None else followers[2]

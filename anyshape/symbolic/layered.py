@@ -33,6 +33,16 @@ class Layered(Generic[Key, Value]):
             layer.keys().isdisjoint(keys) for layer in self.older
         )
 
+    def missing(self, keys: Set[Key]) -> Set[Key]:
+        """Those of these that it has not."""
+        for layer in (self.own, *self.older):
+            keys = keys - layer.keys()
+        return keys
+
+    def update(self, entries: dict[Key, Value]) -> None:
+        """Sets them all."""
+        self.own.update(entries)
+
     def __setitem__(self, key: Key, value: Value) -> None:
         self.own[key] = value
 

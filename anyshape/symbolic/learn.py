@@ -318,6 +318,8 @@ def _solve(facts: KnownFacts, form: Expr, bound: int, why: Why) -> None:
         while chain is not None:
             fact, chain, _ = chain
             _renewed(facts, fact, target, why)
+        for fact in facts.long_facts(symbol):
+            _renewed(facts, fact, target, why)
 
 
 def _moved(facts: KnownFacts, old: Expr, new: Dim, why: Why) -> None:

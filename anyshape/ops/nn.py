@@ -15,10 +15,8 @@ from anyshape.ops.layout import (
     Shape,
     channels_last_strides,
     contiguous_strides,
-    dense_order,
     numel,
     preserved_strides,
-    strides_in_order,
     suggests_channels_last,
 )
 from anyshape.ops.reduce import cast, wide
@@ -182,17 +180,13 @@ def _sdpa_type(
     if not enable_gqa:
         batch = cx.broadcast_shapes((query.shape[:-2], key.shape[:-2], value.shape[:-2]))
     shape = (*batch, query.shape[-2], value.shape[-1])
-    flash = _is_flash(cx, query, key, value, mask, dropout_p)
-    strides = _as_query(cx, query, shape) if flash else contiguous_strides(cx, shape)
+    strides = contiguous_strides(cx, shape)
+    if _may_be_flash(query, key, value, mask, dropout_p):
+        as_query = preserved_strides(cx, query)
+        is_plain = as_query == contiguous_strides(cx, query.shape)
+        if not is_plain and _are_flash_sizes(cx, query, key, value, bool(enable_gqa)):
+            strides = as_query
     return TensorType(query.dtype, query.device, shape, strides)
-
-
-def _as_query(cx: TypeContext, query: TensorType, shape: Shape) -> Shape:
-    """The strides of ``empty_like(query)``; where batches may broadcast, in the query's order."""
-    if all(map(cx.same, shape, query.shape)):
-        return preserved_strides(cx, query)
-    order = dense_order(query.shape, query.strides)
-    return contiguous_strides(cx, shape) if order is None else strides_in_order(shape, order)
 
 
 def _equal(cx: TypeContext, a: Dim, b: Dim) -> None:
@@ -200,19 +194,29 @@ def _equal(cx: TypeContext, a: Dim, b: Dim) -> None:
         cx.require(eq(a, b), "query, key and value have sizes that do not go together")
 
 
-def _is_flash(
-    cx: TypeContext, q: TensorType, k: TensorType, v: TensorType, mask: Any, dropout_p: Any
-) -> bool:
-    """The conditions of ``sdp::use_flash_attention_cpp`` that can be read off the types."""
+def _may_be_flash(q: TensorType, k: TensorType, v: TensorType, mask: Any, dropout_p: Any) -> bool:
+    """The conditions of ``sdp::use_flash_attention_cpp`` that no unknown size decides."""
     return (
         q.rank == k.rank == v.rank == 4
         and dropout_p in (0, 0.0)
         and q.dtype.is_floating
-        and cx.same(q.shape[-1], v.shape[-1])
         and all(t.strides[-1] == 1 for t in (q, k, v))
         and (mask is None or tensor(mask).rank in (2, 4))
         and 0 not in (q.shape[-2], k.shape[-2])
     )
+
+
+def _are_flash_sizes(
+    cx: TypeContext, q: TensorType, k: TensorType, v: TensorType, grouped: bool
+) -> bool:
+    """Its conditions on sizes, by a guard where they are not known: no batch is broadcast, and
+    results are as wide as queries."""
+    batches = (0,) if grouped else (0, 1)
+    pairs = [
+        (q.shape[-1], v.shape[-1]),
+        *((q.shape[d], t.shape[d]) for d in batches for t in (k, v)),
+    ]
+    return all(cx.decide(eq(a, b)) for a, b in pairs)
 
 
 op(

@@ -133,6 +133,23 @@ PROGRAMS: dict[str, tuple[Program, list[tuple[Any, ...]]]] = {
         [(floats(b, n, h, d), floats(b, h, n, d))
          for b, n, h, d in ((2, 5, 3, 4), (1, 5, 3, 4), (2, 1, 3, 4), (2, 5, 3, 2))],
     ),
+    "attention whose sizes nothing ties together": (
+        lambda q, k, v: [
+            (y, y.is_contiguous(), y + 1)
+            for y in (
+                F.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)),
+                F.scaled_dot_product_attention(q.mT.contiguous().mT.transpose(1, 2), k, v, is_causal=True)
+                if k.shape[1:3] == q.shape[1:3] else q,
+            )
+        ],
+        [(floats(b, n, h, d), floats(c, m, g, d), floats(c, m, g, e))
+         for b, n, h, d, c, m, g, e in ((2, 5, 3, 4, 2, 7, 3, 4), (2, 5, 3, 4, 2, 5, 3, 6), (2, 5, 3, 4, 1, 5, 3, 4),
+                                        (2, 5, 3, 4, 2, 5, 1, 4), (3, 4, 2, 2, 3, 4, 2, 2))],
+    ),
+    **{
+        f"{k} pieces": (lambda x, k=k: x.tensor_split(k), [(floats(n),) for n in (4, 0, 1)])
+        for k in (2, 0, -1)
+    },
     **{
         f"scatter_reduce by {reduce}": (
             lambda x, i, y, reduce=reduce: (

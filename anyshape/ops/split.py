@@ -10,7 +10,7 @@ from typing import Any
 
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops import parts, write_back
-from anyshape.ops.context import NoRow, TypeContext, Undecided
+from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
 from anyshape.ops.rules import dim_of, is_tensor, size_of, sizes_of, tensor
 from anyshape.ops.table import op
 from anyshape.ops.view import Normal, viewed
@@ -223,6 +223,8 @@ def _tensor_split_expand(b: Any, x: Any, positions: Any, dim: Arg = 0) -> tuple[
         return tuple(b.slice(x, d, s, _beyond(cx, s, e), 1) for s, e in zip(starts, ends))
     if not isinstance(positions, int):
         raise NoRow("data decides the number of pieces")
+    if positions <= 0:
+        raise OpError(f"number of sections must be larger than 0, got {positions}")
     lengths = tuple(floordiv(size + positions - 1 - i, positions) for i in range(positions))
     return _pieces_expand(b, x, lengths, d)
 

@@ -132,7 +132,20 @@ def size_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str
     x, *rest = args
     dim = kwargs.get("dim", rest[0] if rest else None)
     shape = shape_of(domain, x)
-    return shape if dim is None else shape[_int(domain, dim)]
+    return shape if dim is None else _of_dimension(shape, _int(domain, dim))
+
+
+def _of_dimension(parts: Any, dim: int) -> Any:
+    """The size or stride there; raises what eager does where there is no such dimension."""
+    rank = len(parts)
+    if not rank:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    if not -rank <= dim < rank:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], "
+            f"but got {dim})"
+        )
+    return parts[dim]
 
 
 def _int(domain: RecordingDomain, value: Any) -> int:
@@ -145,7 +158,7 @@ def stride_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[s
     x, *rest = args
     dim = kwargs.get("dim", rest[0] if rest else None)
     strides = tuple(numbers.size(s) for s in storage.strides_as_eager(domain, x))
-    return strides if dim is None else strides[_int(domain, dim)]
+    return strides if dim is None else _of_dimension(strides, _int(domain, dim))
 
 
 def numel_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -187,8 +200,9 @@ def to_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, 
         dtype, device = torch_dtype(other), torch_device(other)
     memory_format = given.get("memory_format") or torch.preserve_format
     result = x
-    if device is not None and device_text(torch.device(device)) != x.value.tensor.device:
-        result = call_row(domain, "to_device", result, torch.device(device))
+    place = None if device is None else torch.device(*(device,))  # unpacked: as in `make_tensor`
+    if place is not None and device_text(place) != x.value.tensor.device:
+        result = call_row(domain, "to_device", result, place)
     if dtype is not None and result.value.dtype is not DTYPE_OF_TORCH[dtype]:
         result = call_row(domain, "to_dtype", result, dtype)
     if result is x:
@@ -423,10 +437,10 @@ def make_tensor(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str
         return call_row(domain, "stack", tuple(parts), 0)
     if not holds_numbers(data):  # an array, say: memory that no guard covers
         raise broken("unknown-call", f"torch.tensor of a {type(data).__name__}")
+    where = device or domain.recorder.node_modes().default_device
+    options: dict[str, Any] = {"dtype": dtype, "device": where}
     with torch.no_grad():
-        real = torch.tensor(
-            data, dtype=dtype, device=device or domain.recorder.node_modes().default_device
-        )
+        real = torch.tensor(data, **options)  # unpacked: what it raises is the program's
     fixed = TensorValue(domain.recorder.constant(real, f"torch.tensor({data!r:.60})"))
     return call_row(domain, "clone", fixed)
 

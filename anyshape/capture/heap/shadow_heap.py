@@ -301,6 +301,7 @@ class Heap:
             return self._outside_item(obj, key) if value is NULL else value
         known, in_order = self._known(obj), issubclass(type(obj), IN_ORDER)
         if known is not None:
+            self.domain.outside_key(key)
             return self._taken(known.state[key], key)
         if type(key) is slice or (in_order and type(key) is not int):
             return self._taken(self.mirror(obj)[key], key)
@@ -325,12 +326,12 @@ class Heap:
         stored = self._stored(obj, key)
         if stored is not NULL:
             return stored
-        known = self.mirrors.get(id(obj))
-        if known is not None:
-            obj = known.state
         if id(obj) in self.created:
             return dict.get(obj, key, NULL)
-        key = self.domain.outside_key(key)
+        known, outside = self.mirrors.get(id(obj)), self.domain.outside_key(key)
+        if known is not None:
+            return dict.get(known.state, key, NULL)
+        key = outside
         if not dict.__contains__(obj, key):
             self.domain.read(obj, "contains", key, False)
             return NULL
@@ -338,6 +339,8 @@ class Heap:
 
     def read_contains(self, container: Any, item: Any) -> Any:
         """The container in which `in` looks: sequences and views are read as a whole."""
+        if id(container) not in self.created or id(container) in self.owners:
+            self.domain.outside_key(item)
         if issubclass(type(container), dict) and self._stored(container, item) is not NULL:
             return self.created.setdefault(id(found := self.unread[id(container)].entries), found)
         if issubclass(type(container), BY_KEY):
@@ -504,10 +507,7 @@ class Heap:
         """Write a cell; `NULL` empties it."""
         if id(cell) in self.created or not self.domain.records:
             self.will_write(cell)
-            if value is NULL:
-                del cell.cell_contents
-            else:
-                cell.cell_contents = value
+            undo.write_cell(cell, value)
             return
         self._set_slot(cell, "cell_contents", value)
         self.log(undo.write_cell, cell, (value,))

@@ -272,6 +272,9 @@ class Domain:
         """The slice `part` of a tuple `value`, in the class that the program sees."""
         return part
 
+    def will_compare(self, a: Any, b: Any) -> None:
+        """`a < b` and the like are about to be asked."""
+
     def will_advance(self, iterator: Any) -> None:
         """A recording machine is about to advance a native iterator."""
 

@@ -175,6 +175,8 @@ def compare(machine: Interpreter, sign: str, a: Any, b: Any) -> Any:
     """`a < b` and the like."""
     left, right = type(a), type(b)
     method, reflected, function = COMPARISONS[sign]
+    if machine.recording:
+        machine.domain.will_compare(a, b)
     if left in PLAIN and right in PLAIN:
         return function(a, b)
     if left in PROXIES or right in PROXIES:

@@ -14,10 +14,12 @@ from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import ABSENT, NULL, PROXIES, Break, Call
 from anyshape.capture.interpreter import (
     attributes,
+    c_callbacks,
     generators,
     iteration_polyfills,
     polyfills,
     protocol,
+    search_polyfills,
     size_texts,
 )
 from anyshape.capture.interpreter.continuations import RESUME, ResumeOr
@@ -387,6 +389,36 @@ def _sorted(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     return Call(iteration_polyfills.sorted_of, (args[0], key, reverse))
 
 
+def _search(method: Any, polyfill: Any) -> Handler:
+    """`list.index` and the like, where elements are symbolic or compared by code of the program.
+    Such code may change a deque, which then says so in a way of its own."""
+    owner = method.__objclass__
+    most = 4 if method.__name__ == "index" else 2
+
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        right = not kwargs and 2 <= len(args) <= most and issubclass(type(args[0]), owner)
+        if not right or not machine.recording:
+            return machine.native(method, args, kwargs)
+        values = machine.heap.mirror(args[0])
+        asked = [*args[1:], *owner.__iter__(values)]
+        by_code = any(c_callbacks.defines(machine, value, c_callbacks.EQUALITY) for value in asked)
+        if owner is deque and by_code:
+            return machine.native(method, args, kwargs)
+        if by_code or any(map(protocol.holds_proxy, asked)):
+            return Call(polyfill, (values, *args[1:]))
+        return machine.native(method, args, kwargs)
+
+    return handler
+
+
+_SEARCHES: dict[Any, Any] = {
+    **{kind.index: search_polyfills.index_of for kind in (list, tuple, deque)},
+    **{kind.count: search_polyfills.count_of for kind in (list, tuple, deque)},
+    list.remove: search_polyfills.remove_from_list,
+    deque.remove: search_polyfills.remove_from_deque,
+}
+
+
 def _list_sort(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     if not machine.recording or len(args) != 1 or set(kwargs) - {"key", "reverse"}:
         return machine.native(list.sort, args, kwargs)
@@ -464,6 +496,7 @@ ITERATION_BUILTINS: dict[Any, Handler] = {
     max: _extreme("max"),
     sorted: _sorted,
     list.sort: _list_sort,
+    **{method: _search(method, polyfill) for method, polyfill in _SEARCHES.items()},
     str.join: _join,
     **{method: _join_bytes(method) for method in (bytes.join, bytearray.join)},
     functools.reduce: _reduce,

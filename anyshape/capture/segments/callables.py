@@ -324,11 +324,24 @@ def _import(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, An
 def _id(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     """It may serve until the segment ends: in another call, another object may be here."""
     obj, recorder = args[0], domain.recorder
+    if type(obj) in PROXIES:
+        return _id_behind(domain, obj)
     domain.identify(obj)
     if domain.machine.heap.is_created(obj):
         domain.took_id = True
-    elif type(obj) in PROXIES or type(obj) in WRITTEN_AS_VALUES or not recorder.is_the_same(obj):
+    elif type(obj) in WRITTEN_AS_VALUES or not recorder.is_the_same(obj):
         domain.ids.add(id(obj))
+    return id(obj)
+
+
+def _id_behind(domain: RecordingDomain, obj: Any) -> int:
+    """That of the tensor that is the same one in each call. Another's is known at run time only:
+    that of its proxy serves to compare tensors of the segment with each other (`will_compare`)."""
+    source = domain.recorder.source_of(obj.value) if type(obj) is TensorValue else None
+    if source is not None and source.is_pinned:
+        return id(source.pinned)
+    domain.identify(obj)
+    domain.ids.add(id(obj))
     return id(obj)
 
 

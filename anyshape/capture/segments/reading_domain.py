@@ -250,8 +250,19 @@ class ReadingDomain(RecordingDomain):
 
     def outside_key(self, key: Any) -> Any:
         """A tensor that is the same one in each call, for its proxy."""
+        if self._is_unknown_id(key):
+            raise broken("unknown-call", "looking for the id of an object that may be another one,")
         source = self.recorder.source_of(key.value) if type(key) is TensorValue else None
         return source.pinned if source is not None and source.is_pinned else key
+
+    def will_compare(self, a: Any, b: Any) -> None:
+        """Ids that are known at run time only are different from each other, or one; of any other
+        number they say nothing."""
+        if self.ids and self._is_unknown_id(a) != self._is_unknown_id(b):
+            raise broken("unknown-call", "comparing the id of an object that may be another one,")
+
+    def _is_unknown_id(self, value: Any) -> bool:
+        return type(value) is int and value in self.ids
 
     def twin(self, real: Any) -> Any:
         """What stands for an outside function or generator in this trace; None if nothing yet."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -117,3 +118,94 @@ def test_one_nan_equals_itself_as_an_element(name: str) -> None:
     for a, b in ((1.0, 1.0), (2.0, 3.0), (3.5, 3.5), (NAN, NAN), (NAN, math.nan), (math.nan, 1.0)):
         x = torch.ones(2)
         assert fast(x, a, b) == program(x, a, b)
+
+
+class Same:
+    """Equal to what has its number; comparing may change a list."""
+
+    def __init__(self, number: Any, emptied: Any = None) -> None:
+        self.number, self.emptied = number, emptied
+
+    def __eq__(self, other: object) -> Any:
+        if self.emptied is not None:
+            self.emptied.clear()
+        return self.number == other
+
+
+class Twice(list):  # type: ignore[type-arg]
+    def __iter__(self) -> Any:
+        return iter([5, 5])
+
+
+def without(values: Any, item: Any) -> Any:
+    values.remove(item)
+    return values
+
+
+def said(do: Callable[[], Any]) -> Any:
+    try:
+        return do()
+    except (ValueError, TypeError) as error:
+        return type(error).__name__, *map(str, error.args)
+
+
+def emptied_meanwhile(x: Tensor, n: int, method: str) -> Any:
+    values: list[Any] = [7, 8]
+    values += [Same(x.shape[0], values), n, n]
+    return said(lambda: getattr(values, method)(n)), len(values)
+
+
+SEARCHES: dict[str, Callable[[Tensor, int], Any]] = {
+    "index in a list": lambda x, n: [7, x.shape[0], n].index(n),
+    "index in a tuple": lambda x, n: (7, x.shape[0], n).index(n),
+    "index in a deque": lambda x, n: deque([7, x.shape[0], n]).index(n),
+    "index from": lambda x, n: said(lambda: [x.shape[0], n, 7, n, x.shape[0]].index(n, 2)),
+    "index from behind": lambda x, n: said(lambda: [n, x.shape[0], 7].index(n, -2)),
+    "index until": lambda x, n: said(lambda: [7, 8, x.shape[0], n].index(n, 0, -1) > 1),
+    "index from a size": lambda x, n: said(lambda: (n, 7, n, 8, n).index(n, x.shape[0], 9)),
+    "index until a size": lambda x, n: said(lambda: deque([8, 9, n]).index(n, 0, x.shape[0])),
+    "index of none in a tuple": lambda x, n: said(lambda: (x.shape[0], n).index(n + 9)),
+    "index of a constant": lambda x, n: said(lambda: [x.shape[0], n, 3].index(3)),
+    "index of none": lambda x, n: said(lambda: [x.shape[0] + 50, n + 50].index(3)),
+    "index of none in a deque": lambda x, n: said(lambda: deque([n + 50]).index(3)),
+    "index by code": lambda x, n: [Same(x.shape[0]), Same(n)].index(n),
+    "index of what compares": lambda x, n: said(lambda: [1, x.shape[0], n].index(Same(n), 1)),
+    "index with another iter": lambda x, n: said(lambda: Twice([x.shape[0], n]).index(n)),
+    "index, too many": lambda x, n: said(lambda: [n].index(n, 0, 1, 2)),
+    "count in a list": lambda x, n: [x.shape[0], n, n + 1].count(n),
+    "count in a tuple": lambda x, n: (x.shape[0], n, 2).count(n),
+    "count in a deque": lambda x, n: deque([x.shape[0], n, 2]).count(n),
+    "count of nested ones": lambda x, n: [(x.shape[0], n), (n, n)].count((n, n)),
+    "remove from a list": lambda x, n: without([7, x.shape[0], n, n], n),
+    "remove from a deque": lambda x, n: without(deque([7, x.shape[0], n, n]), n),
+    "remove none": lambda x, n: said(lambda: [x.shape[0] + 50].remove(n)),
+    "remove none from a deque": lambda x, n: said(lambda: deque([x.shape[0] + 50]).remove(n)),
+    "emptied, index": lambda x, n: emptied_meanwhile(x, n, "index"),
+    "emptied, count": lambda x, n: emptied_meanwhile(x, n, "count"),
+    "emptied, remove": lambda x, n: emptied_meanwhile(x, n, "remove"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:E222")
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_search_for_a_symbolic_number_is_cpythons(name: str) -> None:
+    program, fast = SEARCHES[name], anyshape.compile(SEARCHES[name], fullgraph=True)
+    for n, size in itertools.product(range(5), SIZES):
+        x = torch.ones(size)
+        assert fast(x, n) == program(x, n)
+
+
+def removed_outside(x: Tensor, held: Any, n: int) -> Any:
+    held.remove(n)
+    return x + 1, held.count(n), held.index(9)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", [list, deque])
+def test_a_search_in_a_list_from_outside_is_cpythons(kind: Any) -> None:
+    fast = anyshape.compile(removed_outside)
+    for n in (3, 4, 5, 4):
+        ours, theirs = kind([3, n, 5, 4, n, 9]), kind([3, n, 5, 4, n, 9])
+        x = torch.ones(3)
+        assert fast(x, ours, n)[1:] == removed_outside(x, theirs, n)[1:]
+        assert ours == theirs

@@ -31,6 +31,26 @@ def noted(x: Tensor, value: Any) -> bool:
     return id(value) in SEEN
 
 
+OUTSIDE_SET: set[int] = set()
+OUTSIDE_LIST: list[int] = []
+OUTSIDE_DICT: dict[int, str] = {}
+
+
+def among_others(x: Tensor, value: Any) -> Any:
+    """Some of the objects of these calls lie outside, and their ids there."""
+    ids = (id(x), id(value))
+    found = [i in OUTSIDE_SET for i in ids]
+    listed = [i in OUTSIDE_LIST for i in ids]
+    kept = [i in OUTSIDE_DICT for i in ids]
+    return found, listed, kept, [OUTSIDE_DICT.get(i) for i in ids], x + 1
+
+
+def in_a_written_set(x: Tensor, value: Any) -> Any:
+    OUTSIDE_SET.add(0)
+    OUTSIDE_DICT[0] = ""
+    return id(value) in OUTSIDE_SET, id(value) in sorted(OUTSIDE_SET), id(x) in OUTSIDE_DICT
+
+
 PROGRAMS: dict[str, Callable[[Tensor, Any], Any]] = {
     "of a value": lambda x, value: id(value),
     "in a tuple": lambda x, value: (x.shape[0], (id(value),)),
@@ -78,3 +98,41 @@ def test_a_copy_of_what_lies_outside_is_one_graph() -> None:
         made = fast(torch.ones(3))[1]
         assert made == held
         assert made["a"] is not held["a"]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["integers", "floats", "lists"])
+@pytest.mark.parametrize("program", [among_others, in_a_written_set])
+def test_an_id_is_looked_for_outside_as_that_of_the_object_of_this_call(
+    program: Callable[[Tensor, Any], Any], kind: str
+) -> None:
+    fast = anyshape.compile(program)
+    for index in (0, 1, 3, 2, 1):
+        x, value = torch.ones(3), VALUES[kind][index]
+        known = {id(x): "x", id(value): "v"} if index % 2 else {}
+        OUTSIDE_DICT.clear()
+        OUTSIDE_DICT.update(known)
+        OUTSIDE_SET.clear()
+        OUTSIDE_SET.update(known)
+        OUTSIDE_LIST[:] = known
+        assert repr(fast(x, value)) == repr(program(x, value))
+    assert not fast.stats().internal_errors
+
+
+WEIGHT = torch.nn.Parameter(torch.ones(3))
+
+
+def test_the_id_of_a_tensor_that_is_the_same_one_in_each_call_is_its_own() -> None:
+    known = {id(WEIGHT): "weight"}
+    fast = anyshape.compile(lambda x: (x + WEIGHT, known[id(WEIGHT)]), fullgraph=True)
+    for size in (3, 1):
+        assert fast(torch.ones(size))[1] == "weight"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_ids_of_arguments_are_compared_as_they_are() -> None:
+    x = torch.ones(3)
+    held = id(x)
+    fast = anyshape.compile(lambda a, b: (a + 1, id(a) == id(b), id(a) == held, id(a.shape[0])))
+    for a, b in ((x, x), (torch.ones(3), x), (x, torch.ones(3))):
+        assert fast(a, b)[1:] == (a is b, a is x, id(3))

@@ -268,6 +268,9 @@ FOUND = {
     "inplace=True of what is a view where a size is one": over(
         "a 2 b 4", "torch.nn.functional.relu(x0.transpose(0, 1).reshape(-1), inplace=True)", "x0 * 2"
     ),
+    "a list whose last tensor is refused after a write": over(
+        "a b, a b", "x1.mul_(2)", "torch._foreach_mul_([x1, x1[:1].expand(3, -1)], 3)", "x0 * 1, x1"
+    ),
     "a write to a ravelled column": over(
         "a b, 4", "x0[:, 0].ravel().add_(2)", "x1.ravel().mul_(3)", "x0[:, 0].ravel().mul_(2), x0 * 1, x1", layouts="plain stepped"
     ),

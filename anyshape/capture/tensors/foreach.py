@@ -18,6 +18,7 @@ import torch
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import Call, TensorValue
 from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.tensors.outs import all_or_nothing
 from anyshape.capture.tensors.tensor_methods import call_torch
 
 Handler = Callable[[RecordingDomain, tuple[Any, ...], dict[str, Any]], Any]
@@ -46,11 +47,12 @@ def _handler(name: str) -> Handler | None:
         options = {key: domain.seen(value) for key, value in kwargs.items()}
         if plain in LAST_BY_NAME and len(rest) == 3:
             options["value"] = rest.pop()
-        made = [
-            _call(domain, name, one, x, [_part(name, arg, i, len(first)) for arg in rest],
-                  {key: _part(name, value, i, len(first)) for key, value in options.items()})
-            for i, x in enumerate(first)
-        ]  # fmt: skip
+        with all_or_nothing(domain):  # eager may refuse the last before it writes the first
+            made = [
+                _call(domain, name, one, x, [_part(name, arg, i, len(first)) for arg in rest],
+                      {key: _part(name, value, i, len(first)) for key, value in options.items()})
+                for i, x in enumerate(first)
+            ]  # fmt: skip
         return None if name.endswith("_") else tuple(made)
 
     return handle

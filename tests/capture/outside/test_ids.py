@@ -136,3 +136,19 @@ def test_ids_of_arguments_are_compared_as_they_are() -> None:
     fast = anyshape.compile(lambda a, b: (a + 1, id(a) == id(b), id(a) == held, id(a.shape[0])))
     for a, b in ((x, x), (torch.ones(3), x), (x, torch.ones(3))):
         assert fast(a, b)[1:] == (a is b, a is x, id(3))
+
+
+HELD = torch.ones(3)
+HELD_ID = id(HELD)
+
+
+def is_held(a: Tensor) -> Any:
+    y = a + 1
+    return y, id(a) == HELD_ID, id(a) != HELD_ID
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_id_of_an_argument_is_compared_with_one_kept_outside() -> None:
+    fast = anyshape.compile(is_held)
+    for a in (HELD, torch.ones(3), HELD):
+        assert fast(a)[1:] == (a is HELD, a is not HELD)

@@ -25,6 +25,7 @@ from anyshape.capture.heap.sources import (
     path_expression,
     read_source,
 )
+from anyshape.capture.heap.values import is_empty
 from anyshape.ir.graph import Location
 from anyshape.ir.scalars import Scalar, ScalarInput, evaluate_scalar, names_of, render_scalar
 from anyshape.symbolic import Condition, Symbol, to_python
@@ -271,6 +272,11 @@ KINDS: Mapping[str, GuardKind] = {
         lambda path, expected, name: f"hasattr({path}, {expected!r})",
         lambda obj, name: not hasattr(obj, name),
         lambda path, expected: f"{path} has no attribute {expected!r}",
+    ),
+    "empty": GuardKind(
+        lambda path, expected, name: f"not {name(is_empty, 'is_empty')}({path})",
+        lambda cell, expected: is_empty(cell),
+        lambda path, expected: f"{path} of {expected!r} is empty",
     ),
     "function": GuardKind(
         lambda path, expected, name: expected.fails(path, name),

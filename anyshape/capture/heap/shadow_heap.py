@@ -316,9 +316,20 @@ class Heap:
 
     def _outside_item(self, obj: Any, key: Any) -> Any:
         key = self.domain.outside_key(key)
-        if issubclass(type(obj), dict) and not dict.__contains__(obj, key):
+        if issubclass(type(obj), dict):
+            entry = self._entry_or_null(obj, key)
+            return obj[key] if entry is NULL else entry  # or it raises
+        try:
+            value = obj[key]
+        except IndexError:
+            self.domain.read(obj, "count", None, len(obj))
+            raise
+        return self.domain.read(obj, "item", key, value)
+
+    def _entry_or_null(self, obj: dict[Any, Any], key: Any) -> Any:
+        if not dict.__contains__(obj, key):
             self.domain.read(obj, "contains", key, False)
-            return obj[key]
+            return NULL
         return self.domain.read(obj, "item", key, obj[key])
 
     def item_or_null(self, obj: dict[Any, Any], key: Any) -> Any:
@@ -331,11 +342,7 @@ class Heap:
         known, outside = self.mirrors.get(id(obj)), self.domain.outside_key(key)
         if known is not None:
             return dict.get(known.state, key, NULL)
-        key = outside
-        if not dict.__contains__(obj, key):
-            self.domain.read(obj, "contains", key, False)
-            return NULL
-        return self.domain.read(obj, "item", key, obj[key])
+        return self._entry_or_null(obj, outside)
 
     def read_contains(self, container: Any, item: Any) -> Any:
         """The container in which `in` looks: sequences and views are read as a whole."""
@@ -408,29 +415,17 @@ class Heap:
             return NULL
         return self.domain.read(obj, "attr", name, value)
 
-    def recalled(self, obj: Any, name: str) -> Any:
-        """What code of the program gave for an attribute of an outside object, if nothing outside
-        was written since; else `NULL`."""
-        found = self.answers.get((id(obj), name))
-        if found is not None and found[0] == len(self.effects):
-            return found[2]
-        if id(obj) not in self.created:
-            self.answers[id(obj), name] = (len(self.effects), obj, NULL)
-        return NULL
-
-    def remember(self, obj: Any, name: str, value: Any) -> Any:
-        """Keeps a constant that `recalled` asked for, if that wrote nothing outside."""
-        found = self.answers.get((id(obj), name))
-        if found is not None:
-            constant = type(value) in IMMUTABLE and found[0] == len(self.effects)
-            self.answers[id(obj), name] = (found[0], obj, value if constant else NULL)
-        return value
-
     def absent(self, obj: Any, name: str, kind: str = "missing") -> None:
         """The program relies on an object having no such name of its own."""
         fixed = type(obj) in IMMUTABLE and not issubclass(type(obj), type)
         if id(obj) not in self.created and not fixed:
             self.domain.read(obj, kind, name, NULL)
+
+    def refused(self, obj: Any, name: str, error: Exception) -> None:
+        """C code raised something else than AttributeError for an attribute: of an outside object,
+        no guard can say when it will again."""
+        if id(obj) not in self.created:
+            raise Break("unknown-call", f"{type(obj).__name__}.{name}, which raised") from error
 
     def attribute(self, obj: Any, name: str, value: Any) -> Any:
         """An attribute that C code gave."""
@@ -460,6 +455,9 @@ class Heap:
         except AttributeError:
             self.absent(obj, name, "unset")
             raise
+        except Exception as error:
+            self.refused(obj, name, error)
+            raise
         if name == "__dict__" and type(value) is dict:
             return self._instance_namespace(obj, value)
         if id(obj) in self.created:
@@ -486,6 +484,10 @@ class Heap:
         if id(globals_) not in self.created and name not in globals_:
             self.domain.read(globals_, "unbound", name, NULL)
         value = self.mirror_of(builtins).get(name, NULL)
+        if id(builtins) not in self.created:
+            value = self.domain.read(
+                builtins, "global" if value is not NULL else "unbound", name, value
+            )
         if value is NULL:
             raise NameError(f"name {name!r} is not defined", name=name)
         return value
@@ -496,11 +498,12 @@ class Heap:
         if written is not None:
             return written[1]
         value = contents(cell)
-        return (
-            value
-            if value is NULL or id(cell) in self.created
-            else self.domain.read(cell, "closure", name, value)
-        )
+        if id(cell) in self.created:
+            return value
+        if value is NULL:
+            self.absent(cell, name, "empty")
+            return NULL
+        return self.domain.read(cell, "closure", name, value)
 
     # ---- writes ----------------------------------------------------------------------------------
     def set_cell(self, cell: CellType, value: Any) -> None:
@@ -559,8 +562,8 @@ class Heap:
         outside = self.domain.records and id(obj) not in self.created
         state = namespace
         if outside or id(namespace) in self.mirrors:
-            known = self._known(namespace)
-            state = self._mirror_namespace(namespace) if known is None else known.state
+            old = self._known(namespace)  # a new one is read entry by entry
+            state = old.state if old else self._make_mirror(namespace, lambda _, real: dict(real))
         self.will_write(state)
         if value is NULL:
             if outside:  # that it is there, or not, is relied on
@@ -573,10 +576,6 @@ class Heap:
             state[name] = value
         if state is not namespace:
             self._log_attribute(obj, name, value)
-
-    def _mirror_namespace(self, namespace: dict[str, Any]) -> Any:
-        """A mirror of an instance's or module's dict, read entry by entry."""
-        return self._make_mirror(namespace, lambda read, real: dict(real))
 
     def native_setattr(self, obj: Any, name: str, value: Any) -> None:
         """Set an attribute of a class, a function or another C object by C code."""

@@ -226,6 +226,11 @@ SYMBOLIC_NUMBERS: frozenset[type] = frozenset({SizeValue, ScalarValue})
 PROXIES: frozenset[type] = frozenset({SizeValue, ScalarValue, TensorValue, OpaqueValue, TextValue})
 
 
+def is_empty(cell: CellType) -> bool:
+    """Whether nothing lies in a cell: its variable has no value."""
+    return contents(cell) is NULL
+
+
 def contents(cell: CellType) -> Any:
     """What lies in a cell; NULL where it is empty."""
     try:

@@ -24,6 +24,7 @@ from types import (
 )
 from typing import Any
 
+from anyshape.capture.heap import answers
 from anyshape.capture.heap.values import NULL, PROXIES, REFUSAL_CODE, Call
 from anyshape.capture.interpreter import polyfills
 from anyshape.capture.interpreter.domain import Interpreter
@@ -69,7 +70,7 @@ def load_attr(machine: Interpreter, obj: Any, name: str) -> Any:
             return generic_getattr(machine, obj, cls, name)
         return _getattr_with_hook(machine, obj, cls, name, hook)
     if not _is_slot(getattribute, "__getattribute__"):
-        known = machine.heap.recalled(obj, name) if machine.recording else NULL
+        known = answers.recalled(machine.heap, obj, name) if machine.recording else NULL
         return Call(polyfills.custom_getattr, (obj, name)) if known is NULL else known
     if issubclass(cls, type):  # pybind11's metaclass has one of its own
         return type_getattr(machine, obj, cls, name)
@@ -96,8 +97,12 @@ def _native_getattr(machine: Interpreter, obj: Any, name: str) -> Any:
     try:
         value = getattr(obj, name)
     except AttributeError:
-        if machine.recording and instance_dict(obj) is not None:
-            machine.heap.absent(obj, name)
+        if machine.recording:
+            machine.heap.absent(obj, name, "unset" if instance_dict(obj) is None else "missing")
+        raise
+    except Exception as error:
+        if machine.recording:
+            machine.heap.refused(obj, name, error)
         raise
     if name == "__class__":
         return value

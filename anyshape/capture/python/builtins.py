@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
+from anyshape.capture.heap import answers
 from anyshape.capture.heap.values import ABSENT, NULL, PROXIES, SYMBOLIC_NUMBERS, Call, ScalarValue
 from anyshape.capture.interpreter import (
     attributes,
@@ -314,7 +315,7 @@ def _native(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _remembered(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-    return machine.heap.remember(*args) if machine.recording else args[2]
+    return answers.remember(machine.heap, *args) if machine.recording else args[2]
 
 
 def _sorts(machine: Interpreter, args: Args, kwargs: Kwargs) -> bool:

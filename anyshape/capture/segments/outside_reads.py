@@ -187,6 +187,7 @@ READS: Mapping[str, Callable[[RecordingDomain, Source, Any, Any], Any]] = {
     "contains": _read_contains,
     "missing": _lacks("missing"),
     "unset": _lacks("unset"),
+    "empty": _lacks("empty"),
     "unbound": _read_unbound,
     "iter": lambda domain, source, key, value: value,
 }

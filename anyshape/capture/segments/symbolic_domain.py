@@ -173,6 +173,10 @@ class SymbolicDomain(ReadingDomain):
     def behind(self, view: Any, mapping: Any) -> None:
         sources = self.recorder.sources
         source = sources.of(view)
+        if (
+            source is None and type(view) is types.MappingProxyType
+        ):  # of a class, a new one each time
+            source = sources.const(view, "__dict__")
         if source is not None and sources.of(mapping) is None:
             sources.remember(mapping, sources.child(source, "behind", None))
 

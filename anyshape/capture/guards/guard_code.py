@@ -273,7 +273,7 @@ KINDS: Mapping[str, GuardKind] = {
         lambda obj, name: not hasattr(obj, name),
         lambda path, expected: f"{path} has no attribute {expected!r}",
     ),
-    "empty": GuardKind(
+    "no_content": GuardKind(
         lambda path, expected, name: f"not {name(is_empty, 'is_empty')}({path})",
         lambda cell, expected: is_empty(cell),
         lambda path, expected: f"{path} of {expected!r} is empty",

@@ -501,7 +501,7 @@ class Heap:
         if id(cell) in self.created:
             return value
         if value is NULL:
-            self.absent(cell, name, "empty")
+            self.absent(cell, name, "no_content")
             return NULL
         return self.domain.read(cell, "closure", name, value)
 

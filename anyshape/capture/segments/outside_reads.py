@@ -187,7 +187,7 @@ READS: Mapping[str, Callable[[RecordingDomain, Source, Any, Any], Any]] = {
     "contains": _read_contains,
     "missing": _lacks("missing"),
     "unset": _lacks("unset"),
-    "empty": _lacks("empty"),
+    "no_content": _lacks("no_content"),
     "unbound": _read_unbound,
     "iter": lambda domain, source, key, value: value,
 }

@@ -133,7 +133,7 @@ class ReadingDomain(RecordingDomain):
             return sources.const(obj, str(obj.get("__name__", "globals")))
         if issubclass(type(obj), (tuple, list, dict, set, frozenset)) or type(obj) in CONSTANTS:
             return None
-        if kind in ("closure", "empty"):
+        if kind in ("closure", "no_content"):
             return sources.const(obj, "closure")
         named = getattr(obj, "__qualname__", None) or getattr(obj, "__name__", type(obj).__name__)
         return sources.const(obj, str(named))

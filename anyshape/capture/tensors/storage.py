@@ -21,7 +21,7 @@ from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.recording.retyping import Retyped
 from anyshape.capture.tensors.aliases import shares
-from anyshape.capture.tensors.tensor_ops import Handler, call_row, getitem
+from anyshape.capture.tensors.tensor_ops import Handler, call_row, getitem, read_index
 from anyshape.ir.graph import Node, TensorType, Value, row_major
 from anyshape.ops import OPS
 from anyshape.ops.context import OpError, TypeContext, Undecided
@@ -196,8 +196,11 @@ def as_strided(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str,
     root, steps = way_of(domain.recorder, x.value)
     if domain.recorder.source_of(root) is not None or root.name in domain.recorder.constants:
         return NotImplemented  # torch knows their storage
-    size, stride = (tuple(domain.argument(given[name])) for name in ("size", "stride"))
-    offset = domain.argument(given.get("storage_offset"))
+    size, stride = (
+        domain.arguments(read_index(domain, part) for part in given[name])
+        for name in ("size", "stride")
+    )
+    offset = domain.argument(read_index(domain, given.get("storage_offset")))
     offset = offset_of(domain.recorder, steps) if offset is None else offset
     order = dense_order(root.shape, root.tensor.strides)
     if offset is None or order is None or len(size) != len(stride):

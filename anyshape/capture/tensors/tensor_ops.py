@@ -259,7 +259,7 @@ def _index_part(domain: RecordingDomain, part: Any) -> Any:
         dtype = int64 if int64 in kinds else uint8 if uint8 in kinds else bool_
         return to_arg(domain, _places(domain, part, TORCH_OF_DTYPE[dtype]))
     if isinstance(part, slice):
-        part = slice(*(_bound(domain, end) for end in (part.start, part.stop, part.step)))
+        part = slice(*(read_index(domain, end) for end in (part.start, part.stop, part.step)))
     return to_arg(domain, part)
 
 
@@ -298,8 +298,8 @@ def _places(domain: RecordingDomain, part: Any, dtype: torch.dtype) -> Any:
     return call_row(domain, "full", (), part, dtype=dtype)
 
 
-def _bound(domain: RecordingDomain, part: Any) -> Any:
-    """An end of a slice; a tensor is read as an index."""
+def read_index(domain: RecordingDomain, part: Any) -> Any:
+    """An end of a slice, a size, a stride: a tensor is read as an index."""
     if isinstance(part, torch.Tensor):
         part = domain.lift(part)
     return read_number(domain, part, "index") if isinstance(part, TensorValue) else part

@@ -92,3 +92,37 @@ def test_a_quotient_under_one_side_of_a_branch_is_not_that_of_the_other() -> Non
     for length in (8, 1, 3, 0, 5):
         x = torch.zeros(2, length)
         assert torch.equal(fast(x), program(x))
+
+
+AS_A_NUMBER: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "view": lambda x, n: x.view(n, -1),
+    "zeros": lambda x, n: torch.zeros((n, 2)),
+    "expand": lambda x, n: x[:1].expand(n, x.shape[1]),
+    "slice": lambda x, n: x[:n],
+    "narrow": lambda x, n: x.narrow(0, n, 1),
+    "arange": lambda x, n: torch.arange(n),
+    "pad": lambda x, n: torch.nn.functional.pad(x, (n, 0)),
+    "unflatten": lambda x, n: x.unflatten(0, (n, -1)),
+    "select": lambda x, n: x.select(0, n),
+    "diagonal": lambda x, n: x.diagonal(n),
+    "a dimension": lambda x, n: x.sum(n - 2),
+    "topk": lambda x, n: x.topk(n, 0)[0],
+    "sizes of as_strided": lambda x, n: (x * 1).as_strided((n, 2), (1, 1)),
+    "strides of as_strided": lambda x, n: (x * 1).as_strided((2, 2), (n, 1), n),
+    "an argument's as_strided": lambda x, n: x.as_strided((n, 2), (1, 1)),
+}
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("name", AS_A_NUMBER)
+def test_a_tensor_where_a_number_is_wanted(name: str, known: bool) -> None:
+    read = AS_A_NUMBER[name]
+
+    def program(x: Tensor, n: Tensor) -> Any:
+        return read(x, torch.tensor(x.shape[0] // 2) if known else n)
+
+    fast = anyshape.compile(program)
+    for rows in (4, 6):
+        x = torch.arange(rows * 3.0).reshape(rows, 3)
+        torch.testing.assert_close(fast(x, torch.tensor(2)), program(x, torch.tensor(2)))
+    assert fast.stats().internal_errors == 0

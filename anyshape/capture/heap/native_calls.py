@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from functools import partial
 from sys import getrefcount
+from types import FunctionType, ModuleType
 from typing import Any
 
 from anyshape.capture.heap import purity
@@ -29,6 +30,7 @@ def native(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     """
     domain = heap.domain
     _refuse_iterators(heap, fn, args)
+    _refuse_written(heap, fn, args)
     if type(fn) not in purity.CALLABLE_TYPES:
         result = _result(heap, domain.call_native(fn, args, kwargs))
         return heap.create(result) if _makes_class(fn) else result
@@ -90,6 +92,22 @@ def _refuse_iterators(heap: Heap, fn: Any, args: tuple[Any, ...]) -> None:
         _refuse_to_take(fn, args)
         if heap.journal is not None:
             _refuse_old_iterators(heap, args)
+
+
+def _refuse_written(heap: Heap, fn: Any, args: tuple[Any, ...]) -> None:
+    """C code that is handed a module or a function would not see what this segment wrote to it."""
+    for arg in args:
+        if type(arg) is FunctionType or issubclass(type(arg), ModuleType):
+            names = vars(arg)
+            known = heap.mirrors.get(id(names))
+            if known is not None and not _shows(known.state, names):
+                name = getattr(fn, "__qualname__", type(fn).__name__)
+                raise Break("unknown-call", f"{name} of a {type(arg).__name__} that was written to")
+
+
+def _shows(state: dict[str, Any], names: dict[str, Any]) -> bool:
+    """Whether a mirror of names has what is outside, object by object."""
+    return state.keys() == names.keys() and all(names[name] is state[name] for name in names)
 
 
 def _refuse_to_take(fn: Any, args: tuple[Any, ...]) -> None:

@@ -120,7 +120,8 @@ def takes(descriptor: Any, value: Any) -> bool:
     owner = getattr(descriptor, "__objclass__", None)
     if owner is FunctionType:
         texts = descriptor.__name__ in ("__name__", "__qualname__") and type(value) is str
-        return texts or descriptor.__name__ in ("__doc__", "__module__")
+        objects = descriptor.__name__ in ("__doc__", "__module__")  # deleted, they are None
+        return texts or (objects and value is not NULL)
     return type(descriptor) is MemberDescriptorType and bool(
         descriptor.__objclass__.__flags__ & HEAP_TYPE
     )

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from inspect import CO_OPTIMIZED
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NoReturn
 
@@ -319,7 +320,8 @@ class Machine:
             locals_ = binding.bind(self, fn, code, args, kwargs)
         if fn.__closure__ is not None:
             locals_[-len(fn.__closure__) :] = fn.__closure__
-        return Frame(code, fn.__globals__, _builtins_of(fn), locals_)
+        names = None if fn.__code__.co_flags & CO_OPTIMIZED else fn.__globals__  # of no `def`
+        return Frame(code, fn.__globals__, _builtins_of(fn), locals_, names)
 
     def native(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call what is not interpreted; a recording machine first sees to outside containers."""

@@ -1,0 +1,87 @@
+"""What a program writes to functions and modules from outside is seen by C code that reads them."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import anyshape
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+WORTH = compile("worth * 2", "<test>", "eval")
+
+
+def function() -> Any:
+    def made(a: int = 1) -> int:
+        """A text."""
+        return a
+
+    return made
+
+
+def module() -> Any:
+    return types.ModuleType("made")
+
+
+READS: dict[str, Callable[[Any], Any]] = {
+    "dir": lambda o: "worth" in dir(o),
+    "members": lambda o: dict(inspect.getmembers(o)).get("worth"),
+    "names": lambda o: o.__dict__.copy().get("worth"),
+    "attribute": lambda o: getattr(o, "worth", None),
+    "static": lambda o: inspect.getattr_static(o, "worth"),
+    "shown": lambda o: repr(o).partition(" at ")[0],
+    "copied": lambda o: copy.copy(o).worth if isinstance(o, types.FunctionType) else None,
+    "globals": lambda o: types.FunctionType(WORTH, o.__dict__)(),
+    "evaluated": lambda o: eval("worth", o.__dict__),
+}
+
+
+@pytest.mark.parametrize("make", [function, module])
+@pytest.mark.parametrize("name", READS)
+def test_c_code_sees_what_was_written(name: str, make: Callable[[], Any]) -> None:
+    read = READS[name]
+
+    def program(x: Tensor, owner: Any) -> tuple[Tensor, Any]:
+        y = x + 1
+        owner.worth = 7
+        owner.__name__ = "renamed"
+        return y * 2, read(owner)
+
+    def natively(x: Tensor) -> tuple[Tensor, Any]:
+        return program(x, natively_written)
+
+    def compiled(x: Tensor) -> tuple[Tensor, Any]:
+        return program(x, written)
+
+    natively_written, written = make(), make()
+    fast = anyshape.compile(compiled)
+    for _ in range(2):
+        made, wanted = fast(torch.ones(2)), natively(torch.ones(2))
+        assert torch.equal(made[0], wanted[0])
+        assert made[1] == wanted[1]
+    assert written.worth == 7
+    assert fast.stats().internal_errors == 0
+
+
+@pytest.mark.parametrize("name", ["__doc__", "__module__", "__defaults__", "__kwdefaults__"])
+def test_what_is_deleted_of_a_function_is_none(name: str) -> None:
+    owner = function()
+
+    def program(x: Tensor) -> tuple[Tensor, Any]:
+        y = x + 1
+        delattr(owner, name)
+        return y * 2, getattr(owner, name)
+
+    fast = anyshape.compile(program)
+    for _ in range(2):
+        made, wanted = fast(torch.ones(2)), program(torch.ones(2))
+        assert torch.equal(made[0], wanted[0])
+        assert made[1] is wanted[1] is None
+    assert fast.stats().internal_errors == 0

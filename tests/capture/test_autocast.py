@@ -11,11 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import anyshape
-from anyshape.capture.recording.autocast import Casting
+from anyshape.capture.recording.autocast import CLASSES, Casting
 from anyshape.ir.dtypes import DTYPES
 from anyshape.ir.graph import TensorType
 from anyshape.ops import OPS
-from anyshape.ops.autocast import CLASSES
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
 from anyshape.symbolic import Facts, Space

@@ -476,6 +476,9 @@ def iterate(machine: Interpreter, obj: Any) -> Any:
     return made if made is obj else machine.heap.create(made)
 
 
+ASKED_BY_ITERATION = ("__iter__", "__next__", "__len__", "__length_hint__")
+
+
 def needs_interpretation(machine: Interpreter, iterable: Any) -> bool:
     """Whether native code that iterated over it would run code of the virtual program."""
     cls = type(iterable)
@@ -483,10 +486,8 @@ def needs_interpretation(machine: Interpreter, iterable: Any) -> bool:
         return False
     if cls is Generator or cls in PROXIES:
         return True
-    return (
-        is_python(machine, cls, "__iter__")
-        or is_python(machine, cls, "__next__")
-        or (machine.lookup(cls, "__iter__") is NULL and is_python(machine, cls, "__getitem__"))
+    return any(is_python(machine, cls, name) for name in ASKED_BY_ITERATION) or (
+        machine.lookup(cls, "__iter__") is NULL and is_python(machine, cls, "__getitem__")
     )
 
 

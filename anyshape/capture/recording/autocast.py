@@ -19,9 +19,15 @@ from anyshape.capture.guards.tensor_specs import DTYPE_OF_TORCH
 from anyshape.ir.dtypes import DType, float32, float64
 from anyshape.ir.graph import TensorType, Value, map_values, values_in
 from anyshape.ops import OPS
-from anyshape.ops.autocast import CLASSES
+from anyshape.ops.autocast import ON_ACCELERATOR, ON_HOST, AutocastClass
 from anyshape.ops.build import Builder
 from anyshape.ops.table import OpDef
+
+FALLBACK = "_grid_sampler_2d_cpu_fallback"  # in torch's list, and of one device by its name
+CLASSES: Mapping[str, Mapping[str, AutocastClass]] = {
+    "cpu": {**ON_HOST, FALLBACK: "float32"},
+    "cuda": ON_ACCELERATOR,
+}
 
 
 @functools.cache

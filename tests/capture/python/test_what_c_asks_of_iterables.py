@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
+import anyshape
 from anyshape.dispatch import Compiled
 from anyshape.options import Options
 from tests.capture.by_reference import ByReference
@@ -104,3 +106,45 @@ def test_iterables_are_asked_what_c_asks(name: str, every: int) -> None:
 def test_unpacking_asks_what_c_asks(every: int) -> None:
     fast = Compiled(unpacked, Options(break_every=every), ByReference)
     assert noted(fast, "") == noted(unpacked, "")
+
+
+ASKED: list[str] = []
+
+
+class Counted(deque[Any]):
+    """Its length is code of the program; its iterator is C's."""
+
+    def __len__(self) -> int:
+        ASKED.append("length")
+        return super().__len__()
+
+
+def grown(values: list[Any]) -> list[Any]:
+    values += Counted([1, 2])
+    return values
+
+
+HINTED: dict[str, Callable[[], Any]] = {
+    "list": lambda: list(Counted([1])),
+    "tuple": lambda: tuple(Counted([1])),
+    "display": lambda: [0, *Counted([1])],
+    "sorted": lambda: sorted(Counted([2, 1])),
+    "in place": lambda: grown([0]),
+    "a set": lambda: set(Counted([1])),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", HINTED)
+def test_a_length_is_asked_for_as_often_as_c_asks(name: str) -> None:
+    make = HINTED[name]
+
+    def program(x: Tensor) -> tuple[Tensor, Any]:
+        return x + 1, make()
+
+    fast, x = anyshape.compile(program), torch.ones(2)
+    for _ in range(3):
+        ASKED.clear()
+        wanted = program(x)[1], len(ASKED)
+        ASKED.clear()
+        assert (fast(x)[1], len(ASKED)) == wanted

@@ -108,14 +108,14 @@ def test_unpacking_asks_what_c_asks(every: int) -> None:
     assert noted(fast, "") == noted(unpacked, "")
 
 
-ASKED: list[str] = []
+LENGTHS: list[str] = []
 
 
 class Counted(deque[Any]):
     """Its length is code of the program; its iterator is C's."""
 
     def __len__(self) -> int:
-        ASKED.append("length")
+        LENGTHS.append("length")
         return super().__len__()
 
 
@@ -144,7 +144,7 @@ def test_a_length_is_asked_for_as_often_as_c_asks(name: str) -> None:
 
     fast, x = anyshape.compile(program), torch.ones(2)
     for _ in range(3):
-        ASKED.clear()
-        wanted = program(x)[1], len(ASKED)
-        ASKED.clear()
-        assert (fast(x)[1], len(ASKED)) == wanted
+        LENGTHS.clear()
+        wanted = program(x)[1], len(LENGTHS)
+        LENGTHS.clear()
+        assert (fast(x)[1], len(LENGTHS)) == wanted

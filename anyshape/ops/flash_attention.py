@@ -16,7 +16,7 @@ from anyshape.ops.context import TypeContext
 from anyshape.ops.gradients import products
 from anyshape.ops.layout import preserved_strides, strides_in_order
 from anyshape.ops.rules import tensor
-from anyshape.ops.table import Extern, op
+from anyshape.ops.table import CausalMask, Extern, op
 
 ORDER = (3, 1, 2, 0)
 """The dimensions of what the flash kernel makes, innermost first: heads lie inside lengths."""
@@ -93,6 +93,7 @@ op(
     type=_type,
     lower=Extern("anyshape.eager_attention.flash_attention"),
     vjp={"query": _part(0), "key": _part(1), "value": _part(2), "mask": _of_mask},
+    causal=CausalMask(mask=3, flag=4),
 )
 op(
     "flash_attention_gradients",
@@ -100,4 +101,5 @@ op(
     torch="anyshape.eager_attention.flash_attention_gradients",
     type=_gradient_types,
     lower=Extern("anyshape.eager_attention.flash_attention_gradients"),
+    causal=CausalMask(mask=6, flag=7),
 )

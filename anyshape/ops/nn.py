@@ -21,7 +21,7 @@ from anyshape.ops.layout import (
 )
 from anyshape.ops.reduce import cast, wide
 from anyshape.ops.rules import is_empty, like, new, require_sizes, tensor
-from anyshape.ops.table import Extern, op
+from anyshape.ops.table import CausalMask, Extern, op
 from anyshape.ops.view import Normal
 from anyshape.symbolic import Dim, eq, floordiv, ge, minimum, mod, ne
 
@@ -231,6 +231,7 @@ op(
         None if p in (0, 0.0) else "attention_with_dropout"
     ),
     expand=lambda b, *args, **named: differentiated_attention(b, *args, **named),
+    causal=CausalMask(mask=3, flag=5),
 )
 op(
     "attention_by_products",

@@ -269,7 +269,7 @@ def _dropped_attention(
 ) -> Any:
     """ATen's own composition, which draws for each weight."""
     if enable_gqa:
-        k, v = (_repeated_heads(b, t, q) for t in (k, v))
+        k, v = (products.repeated_heads(b, t, q) for t in (k, v))
     weights = _attention_weights(b, q, k, mask, is_causal, scale)
     return b.matmul(b.random_dropout(cast(b, weights, q.dtype), dropout_p), v)
 
@@ -304,14 +304,9 @@ def _explicit_expand(
     if dropout_p not in (0, 0.0):
         raise NoRow("attention with dropout has no row")
     if enable_gqa:
-        k, v = (_repeated_heads(b, t, q) for t in (k, v))
+        k, v = (products.repeated_heads(b, t, q) for t in (k, v))
     weights = _attention_weights(b, q, k, mask, is_causal, scale)
     return cast(b, b.matmul(weights, cast(b, v, wide(q.dtype))), q.dtype)
-
-
-def _repeated_heads(b: Any, t: Any, q: Any) -> Any:
-    heads, have = q.shape[-3], t.shape[-3]
-    return t if b.cx.same(heads, have) else b.repeat_interleave(t, floordiv(heads, have), -3)
 
 
 def _masked(b: Any, scores: Any, mask: Any, is_causal: Any) -> Any:

@@ -91,7 +91,7 @@ LINEAR = {
 # --- attention: the products that are its gradient, over weights that are computed again ---
 
 
-def _shared(b: Any, x: Any, q: Any) -> Any:
+def repeated_heads(b: Any, x: Any, q: Any) -> Any:
     """The heads of keys or values, repeated for each head of the queries."""
     have, want = x.shape[-3], q.shape[-3]
     if b.cx.same(have, want):
@@ -128,7 +128,7 @@ class _Attention:
             scale = b.pow(b.full((), size, work, q.type.device), -0.5)
         self.scale = scale
         if named.get("enable_gqa"):
-            k, v = _shared(b, k, q), _shared(b, v, q)
+            k, v = repeated_heads(b, k, q), repeated_heads(b, v, q)
         self.g, self.q, self.k, self.v = (b.to_dtype(t, work) for t in (g, q, k, v))
         scores = b.mul(b.matmul(self.q, _turned(b, self.k)), scale)
         self.weights = self._weights(scores, mask, causal)

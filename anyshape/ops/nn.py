@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from anyshape.ir.dtypes import bool_, int64
+from anyshape.ir.dtypes import bool_
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
@@ -316,14 +316,7 @@ def _masked(b: Any, scores: Any, mask: Any, is_causal: Any) -> Any:
             if mask.dtype is bool_
             else b.add(scores, mask)
         )
-    if is_causal is False:
-        return scores
-    rows, columns = scores.shape[-2], scores.shape[-1]
-    row = b.unsqueeze(b.arange(rows, 0, 1, int64, scores.type.device), 1)
-    later = b.gt(b.arange(columns, 0, 1, int64, scores.type.device), row)
-    if is_causal is not True:  # a bool that sizes decide
-        later = b.logical_and(later, b.full((), is_causal, bool_, scores.type.device))
-    return b.masked_fill(scores, later, float("-inf"))
+    return products.without_later_keys(b, scores, is_causal)
 
 
 op(

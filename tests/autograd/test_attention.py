@@ -31,6 +31,12 @@ def turned(x: Tensor) -> Any:
     return [t.transpose(1, 2).contiguous().transpose(1, 2) for t in parts(x)]
 
 
+def shared(x: Tensor) -> Any:
+    """Four heads of queries, and two of keys and values."""
+    q, k, v = (t.transpose(1, 2).reshape(t.shape[0], t.shape[2], 4, 4) for t in parts(x))
+    return [t.transpose(1, 2) for t in (q, k[:, :, :2], v[:, :, 2:])]
+
+
 PROGRAMS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "plain": lambda x, m: attend(*parts(x)),
     "causal": lambda x, m: attend(*parts(x), is_causal=True),
@@ -42,9 +48,7 @@ PROGRAMS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "masked": lambda x, m: attend(*parts(x), m > 0),
     "biased": lambda x, m: attend(*parts(x), m.to(x.dtype)),
     "with_a_shared_mask": lambda x, m: attend(*parts(x), m.new_ones(m.shape[2:]).tril() > 0),
-    "with_shared_heads": lambda x, m: attend(
-        parts(x)[0], *[t[:, :1] for t in parts(x)[1:]], is_causal=True, enable_gqa=True
-    ),
+    "with_shared_heads": lambda x, m: attend(*shared(x), is_causal=True, enable_gqa=True),
     "with_dropout": lambda x, m: attend(*parts(x), dropout_p=0.5),
     "of_three_dimensions": lambda x, m: attend(*[t.flatten(0, 1) for t in parts(x)]),
 }

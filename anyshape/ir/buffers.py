@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -34,6 +34,9 @@ class Buffer:
     def allocated(self) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
         """The shape and the strides that memory is allocated for."""
         return (self.shape, self.strides) if self.capacity is None else ((self.capacity,), (1,))
+
+
+Buffers: TypeAlias = Mapping[str, Buffer]
 
 
 @dataclass(frozen=True, slots=True)

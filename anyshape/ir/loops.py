@@ -219,8 +219,11 @@ class Kernel:
     stores: tuple[Store, ...]
     ordered: bool = False
     text: str = field(default="", init=False)
+    pointers: tuple[PointerParam, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
+        pointers = tuple([p for p in self.params if isinstance(p, PointerParam)])
+        object.__setattr__(self, "pointers", pointers)
         object.__setattr__(self, "text", print_kernel(self))
 
     def __eq__(self, other: object) -> bool:
@@ -231,10 +234,6 @@ class Kernel:
 
     def __str__(self) -> str:
         return self.text
-
-    @property
-    def pointers(self) -> tuple[PointerParam, ...]:
-        return tuple(p for p in self.params if isinstance(p, PointerParam))
 
     def pointer(self, name: str) -> PointerParam:
         """The pointer parameter of that name."""

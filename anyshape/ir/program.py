@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self, TypeAlias
+from typing import ClassVar, Literal, Self, TypeAlias
 
 from anyshape.ir.buffers import (
-    Buffer,
     BufferRef,
+    Buffers,
     NativeArg,
     SizeInMemory,
     StepArg,
@@ -24,12 +24,10 @@ from anyshape.ir.buffers import (
     references,
 )
 from anyshape.ir.graph import Location
-from anyshape.ir.loops import Kernel
+from anyshape.ir.loops import Kernel, PointerParam
 from anyshape.ir.scalars import Operand, ScalarInput
 from anyshape.ir.variants import Variants
 from anyshape.symbolic import Condition, Dim, Facts, Symbol
-
-Buffers: TypeAlias = Mapping[str, Buffer]
 
 
 class Effects:
@@ -39,8 +37,9 @@ class Effects:
     say so.)
     """
 
-    __slots__ = ()
+    __slots__ = ("_mentions",)
     may_fail: ClassVar[bool] = False
+    _mentions: Mapping[str, None]
 
     def reads(self) -> Iterator[str]:
         """The buffers whose contents, or whose sizes, it reads."""
@@ -74,16 +73,18 @@ class Effects:
         """The step with its bodies changed."""
         return self
 
-    def mentions(self) -> dict[str, None]:
+    def mentions(self) -> Mapping[str, None]:
         """The buffers that it reads, writes or defines, in this order, each once."""
-        return dict.fromkeys((*self.reads(), *self.writes(), *self.defines()))
+        if not hasattr(self, "_mentions"):  # each step is asked many times
+            mentions = dict.fromkeys((*self.reads(), *self.writes(), *self.defines()))
+            object.__setattr__(self, "_mentions", mentions)
+        return self._mentions
 
 
 @dataclass(frozen=True, slots=True)
 class Allocate(Effects):
     """Uninitialised memory for a buffer of role temp or output: new memory, or all of that of
-    ``over``, a buffer laid out alike, which nothing reads after the buffer is first written.
-    """
+    ``over``, a buffer laid out alike, which nothing reads after the buffer is first written."""
 
     buffer: str
     over: str | None = None
@@ -117,21 +118,21 @@ class Launch(Effects):
     variants: Variants = ()
 
     def reads(self) -> Iterator[str]:
-        yield from self._pointers("read", "update")
+        yield from self._pointers("read")
         yield from (arg.name for arg in self.args if isinstance(arg, SizeInMemory))
 
     def writes(self) -> Iterator[str]:
-        return self._pointers("write", "update")
+        return self._pointers("write")
 
     def arguments(self, buffers: Buffers) -> Iterator[StepArg]:
         yield from self.args
         yield from self.offsets.values()
 
-    def _pointers(self, *access: str) -> Iterator[str]:
-        wanted = {p.name for p in self.kernel.pointers if p.access in access}
+    def _pointers(self, access: Literal["read", "write"]) -> Iterator[str]:
         for parameter, arg in zip(self.kernel.params, self.args, strict=True):
-            if parameter.name in wanted and isinstance(arg, BufferRef):
-                yield arg.name
+            if isinstance(parameter, PointerParam) and isinstance(arg, BufferRef):
+                if parameter.access in (access, "update"):
+                    yield arg.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +157,7 @@ class Call(Effects):
     @property
     def may_alias(self) -> bool:
         """May a result lie in an argument's memory? A row says so of itself (``OpDef.alias``), and
-        then results are left as they are; of guessed ones it is tested.
-        """
+        then results are left as they are; of guessed ones it is tested."""
         return not self.restride and not self.guessed
 
     def reads(self) -> Iterator[str]:
@@ -532,7 +532,7 @@ class Program:
     sizes are, where that was asked.
     """
 
-    buffers: Mapping[str, Buffer]
+    buffers: Buffers
     inputs: tuple[str, ...]
     steps: tuple[Step, ...]
     outputs: tuple[StepArg, ...]

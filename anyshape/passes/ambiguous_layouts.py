@@ -47,7 +47,6 @@ def ambiguous_layouts(
 ) -> tuple[AmbiguousLayouts | None, AmbiguousLayouts | None]:
     """Of arguments that lie as their types say, and of those that have strides of their own where
     sizes are 0 and 1. None where there are none, or where data or regions decide how they lie."""
-    builder = Builder(TypeContext(graph.space, graph.facts.fork(), graph.hints), ops)
     given = {entry.value for entry in graph.inputs}
     returned = [
         (position, output)
@@ -59,6 +58,7 @@ def ambiguous_layouts(
     ]
     if not returned:
         return None, None
+    builder = Builder(TypeContext(graph.space, graph.facts.fork(), graph.hints), ops)
     certain, open_nodes = _decided_by_rows(graph, builder, {output for _, output in returned})
     as_typed = _certain(builder, open_nodes, certain | given)
     usual = _part(graph, builder, given, as_typed, returned)

@@ -45,11 +45,18 @@ class RefusedByEager(BaseException):
 
 def ask_eager(recorder: Recorder, outputs: Sequence[Arg]) -> None:
     """Raises ``RefusedByEager``."""
+    with torch.inference_mode(False), torch.no_grad(), torch.random.fork_rng(devices=[]):
+        found = _refused(recorder, outputs)
+    if found - recorder.refused:
+        raise RefusedByEager(frozenset(found))
+
+
+def _refused(recorder: Recorder, outputs: Sequence[Arg]) -> set[Location]:
     nodes = recorder.builder.nodes
     read = _read(nodes, outputs)
     made = {value for node in nodes for value in node.outputs}
     answers: dict[object, bool] = {}
-    found = set()
+    found: set[Location] = set()
     for call in recorder.calls:
         if call.location is None:
             continue
@@ -59,8 +66,7 @@ def ask_eager(recorder: Recorder, outputs: Sequence[Arg]) -> None:
             refused = call.happens and _is_refused_as_read(recorder, call, answers)
         if refused:
             found.add(call.location)
-    if found - recorder.refused:
-        raise RefusedByEager(frozenset(found))
+    return found
 
 
 def _is_refused_as_read(recorder: Recorder, call: Called, answers: dict[object, bool]) -> bool:
@@ -206,8 +212,7 @@ def _error(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Exception | None:
     try:
-        with torch.inference_mode(False), torch.no_grad(), torch.random.fork_rng(devices=[]):
-            function(*args, **kwargs)
+        function(*args, **kwargs)
     except REFUSALS as error:
         if is_interrupt(error):
             raise

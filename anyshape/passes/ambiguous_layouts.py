@@ -169,9 +169,11 @@ def _as_its_row_says(builder: Builder, row: OpDef, node: Node) -> bool:
 
 
 def _blind(builder: Builder, row: OpDef, node: Node) -> bool:
-    """Are the results row-major however the arguments lie? Asked with all of them turned, and with
-    images whose channels are innermost."""
-    return all(_row_major_of(builder, row, node, lie) for lie in (_turned, _channels_last))
+    """Are the results row-major however the arguments lie? Asked with images whose channels are
+    innermost, which says most, and with all of them turned."""
+    is_turned = all(len(v.shape) <= 2 for v in node.inputs() if _is_tensor(v))
+    ways = (_turned,) if is_turned else (_channels_last, _turned)
+    return all(_row_major_of(builder, row, node, lie) for lie in ways)
 
 
 def _turned(shape: Shape) -> Shape:

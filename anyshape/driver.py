@@ -468,10 +468,7 @@ def _laid_out(
     """The outputs of the captured graph with eager's strides, also at sizes of 0 and 1."""
     usual, odd = [
         None if found is None else EagerLayouts.of(found.graph, found.outputs, constants)
-        for found in (
-            ambiguous_layouts(graph, OPS),
-            ambiguous_layouts(graph, OPS, arguments_lie_as_typed=False),
-        )
+        for found in ambiguous_layouts(graph, OPS)
     ]
     run = layouts_as_eager(compiled.run, graph.inputs, usual, odd)
     return replace(compiled, run=run)

@@ -11,11 +11,15 @@ from __future__ import annotations
 import dis
 import functools
 import signal
+
+# `signal.getsignal` makes two members of enums of each answer, which costs more than all the rest
+from _signal import getsignal  # type: ignore[import-not-found]
 from collections.abc import Iterator
 from types import CodeType, FrameType, MethodType, TracebackType
 from typing import Any
 
 RAISES = frozenset({"RAISE_VARARGS", "RERAISE"})
+SIGNALS = tuple(map(int, signal.valid_signals()))
 
 
 def is_interrupt(error: BaseException) -> bool:
@@ -49,13 +53,15 @@ def _calls(traceback: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def _handlers() -> Iterator[CodeType]:
-    for number in signal.valid_signals():
-        code = _code_of(signal.getsignal(number))
+    for number in SIGNALS:
+        code = _code_of(getsignal(number))
         if code is not None:
             yield code
 
 
 def _code_of(handler: Any) -> CodeType | None:
+    if handler is None or type(handler) is int:  # C's, or the system's
+        return None
     while isinstance(handler, functools.partial):
         handler = handler.func
     function = handler.__func__ if isinstance(handler, MethodType) else handler

@@ -7,6 +7,7 @@ when it was loaded. What only talks to the user, or imports, may be replaced.
 from __future__ import annotations
 
 import builtins
+import operator
 import types
 
 _FUNCTIONS = (
@@ -14,14 +15,14 @@ _FUNCTIONS = (
     *("setattr", "callable", "repr", "vars", "min", "max", "sum", "sorted", "any", "all", "abs"),
     *("divmod", "pow", "round", "ord", "chr", "format", "exec", "compile"),
 )
-_RELIED_ON = tuple(
-    (name, value)
+_RELIED_ON = {
+    name: value
     for name, value in vars(builtins).items()
     if isinstance(value, type) or name in _FUNCTIONS
-)
+}
 
 
 def are_there(names: types.ModuleType = builtins) -> bool:
     """Whether a builtin that the compiler relies on has been replaced."""
-    now = vars(names)
-    return any(now.get(name) is not value for name, value in _RELIED_ON)
+    now = map(vars(names).get, _RELIED_ON)
+    return any(map(operator.is_not, now, _RELIED_ON.values()))

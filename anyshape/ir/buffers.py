@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Literal, TypeAlias
 
+from anyshape.frozen import frozen
 from anyshape.ir.dtypes import DType
 from anyshape.ir.scalars import Operand
 from anyshape.symbolic import Dim
@@ -13,7 +13,7 @@ from anyshape.symbolic import Dim
 Role: TypeAlias = Literal["input", "constant", "output", "temp", "result"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Buffer:
     """Memory with a type. ``strides`` are the layout in memory, in elements.
 
@@ -36,14 +36,17 @@ class Buffer:
         return (self.shape, self.strides) if self.capacity is None else ((self.capacity,), (1,))
 
 
-@dataclass(frozen=True, slots=True)
+Buffers: TypeAlias = Mapping[str, Buffer]
+
+
+@frozen()
 class BufferRef:
     """A buffer as an argument of a step."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class SizeInMemory:
     """A size that a kernel reads: the one int64 of a buffer, which is ``size``."""
 
@@ -57,7 +60,7 @@ StepArg: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class TensorArg:
     """A buffer's memory as a tensor of this shape, from its first element on."""
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
+from anyshape.frozen import frozen
 from anyshape.ir.dtypes import DType, float32
 from anyshape.ir.scalars import Kind, Operand, Scalar, ScalarInput
 from anyshape.symbolic import Condition, Dim, Expr, Facts, Space, Symbol
@@ -20,7 +21,7 @@ HOST: Final = "cpu"
 """The device whose memory the host itself reads."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Location:
     """A location in the user's source; columns are 0-based, ``line`` is 1-based."""
 
@@ -34,7 +35,7 @@ class Location:
         return f"{self.file}:{self.line}" + (f", in {self.function}" if self.function else "")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Modes:
     """The modes a node runs under. Autocast is already resolved into casts when a node is made.
 
@@ -54,7 +55,7 @@ class Modes:
     backward: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class TensorType:
     """What is known of a tensor before it exists. ``strides`` are logical: eager's, in elements.
 
@@ -84,7 +85,7 @@ def row_major(shape: Sequence[Dim]) -> tuple[Dim, ...]:
     return tuple(reversed(strides))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ScalarType:
     """A host number that a node reads from data: an ``int`` is the symbol in ``expr``."""
 
@@ -125,7 +126,7 @@ class Value:
 Arg: TypeAlias = "Value | Operand | complex | str | None | DType | slice | tuple[Arg, ...]"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Node:
     """One application of an operator. ``op`` is the name of a row; ``outputs`` is flat.
 
@@ -158,7 +159,7 @@ class Node:
 InputKind = Literal["argument", "parameter", "constant"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Input:
     """A value that exists before the graph runs, with the Python text of where it comes from."""
 

@@ -13,10 +13,11 @@ Indices are polynomials of ``anyshape.symbolic`` over axes, sizes and *loaded in
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
+from anyshape.frozen import frozen
 from anyshape.ir.dtypes import DType
 from anyshape.symbolic import Dim, Expr, Symbol
 
@@ -24,7 +25,7 @@ Access = Literal["read", "write", "update"]
 Result = Literal["same", "bool", "given"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ScalarOp:
     """One scalar operator: how many operands, whether its result is of their dtype, and what it
     costs beside an addition."""
@@ -76,7 +77,7 @@ COMBINES = ("sum", "prod", "max", "min", "any", "all")
 """How a reduction or a scan combines two of its elements; max and min propagate NaN."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class PointerParam:
     """The first element of a buffer; ``update`` is both read and written."""
 
@@ -85,7 +86,7 @@ class PointerParam:
     access: Access
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class SizeParam:
     """An int64 made of sizes, an extent, a stride or an offset: the host computes it, or the kernel
     is handed where it is ``in_memory``."""
@@ -94,7 +95,7 @@ class SizeParam:
     in_memory: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ScalarParam:
     """A host number: ``dtype`` is float64, int64 or bool."""
 
@@ -105,7 +106,7 @@ class ScalarParam:
 Param: TypeAlias = PointerParam | SizeParam | ScalarParam
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Axis:
     """A loop variable, ``0 <= name < extent``."""
 
@@ -113,7 +114,7 @@ class Axis:
     extent: Dim
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Const:
     """A number of the source program; 0.0 and -0.0 are two."""
 
@@ -130,7 +131,7 @@ class Const:
         return repr(self.value), self.dtype
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Read:
     """A scalar parameter, as ``dtype``."""
 
@@ -138,7 +139,7 @@ class Read:
     dtype: DType
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Position:
     """The value of an index expression, as int64."""
 
@@ -146,7 +147,7 @@ class Position:
     dtype: DType
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Load:
     """One element of a buffer. Where ``mask`` (an element) is false nothing is read; the value is
     0.
@@ -158,7 +159,7 @@ class Load:
     mask: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Op:
     """A scalar operator on earlier elements."""
 
@@ -167,7 +168,7 @@ class Op:
     dtype: DType
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Reduce:
     """The combination of ``arg`` over all rows: one value for each index of the parallel axes."""
 
@@ -176,7 +177,7 @@ class Reduce:
     dtype: DType
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Scan:
     """The inclusive running combination of ``arg`` along the last row axis."""
 
@@ -188,7 +189,7 @@ class Scan:
 Element: TypeAlias = Const | Read | Position | Load | Op | Reduce | Scan
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Store:
     """Writes ``value`` once for each ``cell``, or once for each ``row`` (position of the parallel
     axes).
@@ -204,7 +205,7 @@ class Store:
     mode: Literal["set", "sum", "prod", "max", "min"] = "set"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Kernel:
     """See the module. ``ordered`` says that cells must run in order (scatters whose elements may
     meet).
@@ -219,8 +220,11 @@ class Kernel:
     stores: tuple[Store, ...]
     ordered: bool = False
     text: str = field(default="", init=False)
+    pointers: tuple[PointerParam, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
+        pointers = tuple([p for p in self.params if isinstance(p, PointerParam)])
+        object.__setattr__(self, "pointers", pointers)
         object.__setattr__(self, "text", print_kernel(self))
 
     def __eq__(self, other: object) -> bool:
@@ -231,10 +235,6 @@ class Kernel:
 
     def __str__(self) -> str:
         return self.text
-
-    @property
-    def pointers(self) -> tuple[PointerParam, ...]:
-        return tuple(p for p in self.params if isinstance(p, PointerParam))
 
     def pointer(self, name: str) -> PointerParam:
         """The pointer parameter of that name."""

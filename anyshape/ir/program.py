@@ -11,12 +11,13 @@ Liveness, frees, arenas and native regions are made of these answers (``mentions
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self, TypeAlias
+from dataclasses import field, replace
+from typing import ClassVar, Literal, Self, TypeAlias
 
+from anyshape.frozen import frozen
 from anyshape.ir.buffers import (
-    Buffer,
     BufferRef,
+    Buffers,
     NativeArg,
     SizeInMemory,
     StepArg,
@@ -24,12 +25,10 @@ from anyshape.ir.buffers import (
     references,
 )
 from anyshape.ir.graph import Location
-from anyshape.ir.loops import Kernel
+from anyshape.ir.loops import Kernel, PointerParam
 from anyshape.ir.scalars import Operand, ScalarInput
 from anyshape.ir.variants import Variants
 from anyshape.symbolic import Condition, Dim, Facts, Symbol
-
-Buffers: TypeAlias = Mapping[str, Buffer]
 
 
 class Effects:
@@ -39,8 +38,9 @@ class Effects:
     say so.)
     """
 
-    __slots__ = ()
+    __slots__ = ("_mentions",)
     may_fail: ClassVar[bool] = False
+    _mentions: Mapping[str, None]
 
     def reads(self) -> Iterator[str]:
         """The buffers whose contents, or whose sizes, it reads."""
@@ -74,16 +74,18 @@ class Effects:
         """The step with its bodies changed."""
         return self
 
-    def mentions(self) -> dict[str, None]:
+    def mentions(self) -> Mapping[str, None]:
         """The buffers that it reads, writes or defines, in this order, each once."""
-        return dict.fromkeys((*self.reads(), *self.writes(), *self.defines()))
+        if not hasattr(self, "_mentions"):  # each step is asked many times
+            mentions = dict.fromkeys((*self.reads(), *self.writes(), *self.defines()))
+            object.__setattr__(self, "_mentions", mentions)
+        return self._mentions
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Allocate(Effects):
     """Uninitialised memory for a buffer of role temp or output: new memory, or all of that of
-    ``over``, a buffer laid out alike, which nothing reads after the buffer is first written.
-    """
+    ``over``, a buffer laid out alike, which nothing reads after the buffer is first written."""
 
     buffer: str
     over: str | None = None
@@ -95,14 +97,14 @@ class Allocate(Effects):
         yield from _layout(buffers, self.buffer)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Free(Effects):
     """The buffers are dead from here on."""
 
     buffers: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Launch(Effects):
     """Runs a generated kernel. ``args`` go with ``kernel.params`` one by one: ``BufferRef`` for a
     pointer, a ``Dim`` for a size, an ``Operand`` for a scalar.
@@ -117,24 +119,24 @@ class Launch(Effects):
     variants: Variants = ()
 
     def reads(self) -> Iterator[str]:
-        yield from self._pointers("read", "update")
+        yield from self._pointers("read")
         yield from (arg.name for arg in self.args if isinstance(arg, SizeInMemory))
 
     def writes(self) -> Iterator[str]:
-        return self._pointers("write", "update")
+        return self._pointers("write")
 
     def arguments(self, buffers: Buffers) -> Iterator[StepArg]:
         yield from self.args
         yield from self.offsets.values()
 
-    def _pointers(self, *access: str) -> Iterator[str]:
-        wanted = {p.name for p in self.kernel.pointers if p.access in access}
+    def _pointers(self, access: Literal["read", "write"]) -> Iterator[str]:
         for parameter, arg in zip(self.kernel.params, self.args, strict=True):
-            if parameter.name in wanted and isinstance(arg, BufferRef):
-                yield arg.name
+            if isinstance(parameter, PointerParam) and isinstance(arg, BufferRef):
+                if parameter.access in (access, "update"):
+                    yield arg.name
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Call(Effects):
     """Calls a dotted Python function (``torch.mm``) on tensors and numbers; see its two kinds.
 
@@ -156,8 +158,7 @@ class Call(Effects):
     @property
     def may_alias(self) -> bool:
         """May a result lie in an argument's memory? A row says so of itself (``OpDef.alias``), and
-        then results are left as they are; of guessed ones it is tested.
-        """
+        then results are left as they are; of guessed ones it is tested."""
         return not self.restride and not self.guessed
 
     def reads(self) -> Iterator[str]:
@@ -178,7 +179,7 @@ class Call(Effects):
             yield from buffer.shape if self.guessed else ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ExternCall(Call):
     """A library does the operator, on purpose. ``new_memory``: nothing else refers to the memory of
     its result, so that the program may write there once the result is dead."""
@@ -186,7 +187,7 @@ class ExternCall(Call):
     new_memory: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class CountedCall(Call):
     """The host does not know how much it makes: ``outputs`` are a buffer with room for all that
     there may be, and one int64 that says how much there is."""
@@ -196,12 +197,12 @@ class CountedCall(Call):
         return False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class EagerCall(Call):
     """An operator that has no lowering: eager torch does it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class View(Effects):
     """The memory of ``base`` from element ``offset`` on, laid out as the buffer ``output``."""
 
@@ -223,7 +224,7 @@ class View(Effects):
         yield self.offset
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ViewCall(Effects):
     """A view that a function of torch's makes, of the first of its arguments: what no element
     depends on, as the stride of a dimension of one element, is eager's then too."""
@@ -251,7 +252,7 @@ class ViewCall(Effects):
         yield from self.kwargs.values()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Assign(Effects):
     """``function(target, *args)`` copies into an argument of the program, and bumps its version."""
 
@@ -269,7 +270,7 @@ class Assign(Effects):
         return iter(self.args)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Assertion(Effects):
     """Fails where the one-element buffer is true. On the host the segment has not happened;
     ``deferred``: a device notes it, and the error comes at a later call."""
@@ -283,7 +284,7 @@ class Assertion(Effects):
         yield self.buffer
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class LibraryCall(Effects):
     """``call`` as native code makes it, inside a native region.
 
@@ -309,7 +310,7 @@ class LibraryCall(Effects):
                 yield value
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class BindSize(Effects):
     """From here on the symbol is the size of dimension ``dim`` of a buffer that a call returned."""
 
@@ -324,7 +325,7 @@ class BindSize(Effects):
         yield self.symbol
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class BindItem(Effects):
     """Reads a one-element buffer to the host (a sync where it lies on another device)."""
 
@@ -339,7 +340,7 @@ class BindItem(Effects):
             yield self.target
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class KeepSize(Effects):
     """From here on the symbol is the one int64 of the buffer, which the host does not read."""
 
@@ -353,7 +354,7 @@ class KeepSize(Effects):
         yield self.symbol
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class BindNumber(Effects):
     """Computes a number on the host by a function that Python may raise in: then the segment has
     not happened."""
@@ -371,7 +372,7 @@ class BindNumber(Effects):
         return iter(self.operands)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class CheckStep(Effects):
     """The condition must hold, or the segment has not happened (DESIGN.md, idea 3)."""
 
@@ -384,7 +385,7 @@ class CheckStep(Effects):
         yield self.condition
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class BumpVersion(Effects):
     """A kernel wrote into this input in place; tell autograd."""
 
@@ -394,7 +395,7 @@ class BumpVersion(Effects):
         yield self.buffer
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class NativeRegion(Effects):
     """Steps that one native function does, with no Python between them: launches, products, views,
     library calls, and frees of what those return.
@@ -435,7 +436,7 @@ Step: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Nested(Effects):
     """Runs bodies on what it is ``given``; what they return is ``outputs``, and may be what they
     were given, and ``numbers`` behind them. See its two kinds."""
@@ -470,20 +471,20 @@ class Nested(Effects):
         return replace(self, bodies=tuple(map(change, self.bodies)))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Loop(Nested):
     """``given`` trips, what is carried and what is captured. The body runs so often, on the number
     of the turn, what is carried and what is captured; what it returns is carried on. Where the
     trips are a vector, its elements are the numbers of the turns."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Branch(Nested):
     """``given`` a predicate and what is captured. The first of two bodies runs where the predicate
     is true, else the second, on what is captured."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class NativeNested(Effects):
     """A loop or branch inside a native region; each body is its outputs and one native region.
 
@@ -513,7 +514,7 @@ class NativeNested(Effects):
         return self.step.arguments(buffers)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Placement:
     """Where a size is that data decides: in the one int64 of ``memory``, else, for ``reason``, on
     the host."""
@@ -522,7 +523,7 @@ class Placement:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Program:
     """Steps in order. ``inputs`` name the graph's inputs in order: input and constant buffers, and
     numbers, which are none.
@@ -532,7 +533,7 @@ class Program:
     sizes are, where that was asked.
     """
 
-    buffers: Mapping[str, Buffer]
+    buffers: Buffers
     inputs: tuple[str, ...]
     steps: tuple[Step, ...]
     outputs: tuple[StepArg, ...]
@@ -585,7 +586,7 @@ class Program:
                         yield inner
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Body:
     """A program inside a step. It reads its inputs, and sizes ``around`` it, and nothing else."""
 

@@ -77,6 +77,7 @@ class Builder:
     type_fallback: Callable[[OpDef, tuple[Any, ...], Mapping[str, Any]], Any] | None = None
     prepare: Callable[[str, tuple[Any, ...], dict[str, Any]], Any] | None = None  # see `call`
     _counters: dict[str, int] = field(default_factory=dict)
+    _reserved: list[Iterable[str]] = field(default_factory=list)  # not counted yet
     _sized: dict[Hashable, Any] = field(default_factory=dict)  # types with sizes made for them
 
     def call(self, name: str, *args: Arg, **kwargs: Arg) -> Any:
@@ -186,18 +187,24 @@ class Builder:
         self.checks.append((len(self.nodes), check))
 
     def fresh_name(self, name: str) -> str:
+        self._count_reserved()
         number = self._counters.get(name, 0)
         self._counters[name] = number + 1
         return f"{name}_{number}"
 
     def reserve(self, names: Iterable[str]) -> None:
         """Fresh names will differ from these (``add_3`` reserves ``add_0`` to ``add_3``)."""
-        for name in names:
-            stem, _, number = name.rpartition("_")
-            if stem and number.isdigit():
-                self._counters[stem] = max(self._counters.get(stem, 0), int(number) + 1)
+        self._reserved.append(names)  # nobody may want a fresh name
+
+    def _count_reserved(self) -> None:
+        while self._reserved:
+            for name in self._reserved.pop():
+                stem, _, number = name.rpartition("_")
+                if stem and number.isdigit():
+                    self._counters[stem] = max(self._counters.get(stem, 0), int(number) + 1)
 
     def mark(self) -> BuilderMark:
+        self._count_reserved()
         return BuilderMark(
             len(self.nodes), len(self.inputs), len(self.checks), dict(self._counters)
         )

@@ -10,7 +10,7 @@ values whose strides are certain.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from anyshape.ir.graph import (
@@ -21,7 +21,6 @@ from anyshape.ir.graph import (
     Value,
     map_values,
     row_major,
-    values_in,
 )
 from anyshape.ops.build import Builder
 from anyshape.ops.context import OpError, TypeContext, Undecided
@@ -44,28 +43,47 @@ class AmbiguousLayouts:
 
 
 def ambiguous_layouts(
-    graph: Graph, ops: Mapping[str, OpDef], *, arguments_lie_as_typed: bool = True
-) -> AmbiguousLayouts | None:
-    """None where there are none, or where data or regions decide how they lie."""
-    builder = Builder(TypeContext(graph.space, graph.facts.fork(), graph.hints), ops)
+    graph: Graph, ops: Mapping[str, OpDef]
+) -> tuple[AmbiguousLayouts | None, AmbiguousLayouts | None]:
+    """Of arguments that lie as their types say, and of those that have strides of their own where
+    sizes are 0 and 1. None where there are none, or where data or regions decide how they lie."""
     given = {entry.value for entry in graph.inputs}
-    certain = _certain(graph, builder, given if arguments_lie_as_typed else set())
-    positions = tuple(
-        position
+    returned = [
+        (position, output)
         for position, output in enumerate(graph.outputs)
         if isinstance(output, Value)
         and isinstance(output.type, TensorType)
         and output.tensor.rank > 1
-        and output not in certain
         and output not in given
-    )
+    ]
+    if not returned:
+        return None, None
+    builder = Builder(TypeContext(graph.space, graph.facts.fork(), graph.hints), ops)
+    certain, open_nodes = _decided_by_rows(graph, builder, {output for _, output in returned})
+    as_typed = _certain(builder, open_nodes, certain | given)
+    usual = _part(graph, builder, given, as_typed, returned)
+    return usual, _part(graph, builder, given, _certain(builder, open_nodes, certain), returned)
+
+
+def _part(
+    graph: Graph,
+    builder: Builder,
+    given: set[Value],
+    certain: set[Value],
+    returned: Sequence[tuple[int, Value]],
+) -> AmbiguousLayouts | None:
+    """The graph of those results that are not ``certain``."""
+    positions, outputs = [], []
+    for position, output in returned:
+        if output not in certain:
+            positions.append(position)
+            outputs.append(output)
     if not positions:
         return None
-    outputs = tuple(graph.outputs[position] for position in positions)
-    wanted = set(values_in(outputs))
+    wanted = set(outputs)
     nodes: list[Node] = []
     for node in reversed(graph.nodes):
-        row = ops.get(node.op)
+        row = builder.ops.get(node.op)
         is_view = row is not None and row.alias == "view"
         if wanted.isdisjoint(node.outputs) or (certain.issuperset(node.outputs) and not is_view):
             continue
@@ -78,22 +96,45 @@ def ambiguous_layouts(
     made = {value for node in nodes for value in node.outputs}
     cut = [Input(v, "argument", "") for v in sorted(wanted - given - made, key=_name)]
     inputs = (*graph.inputs, *cut)
-    part = replace(graph, inputs=inputs, nodes=tuple(nodes[::-1]), outputs=outputs)
-    return AmbiguousLayouts(part, positions)
+    part = replace(graph, inputs=inputs, nodes=tuple(nodes[::-1]), outputs=tuple(outputs))
+    return AmbiguousLayouts(part, tuple(positions))
 
 
 def _name(value: Value) -> str:
     return value.name
 
 
-def _certain(graph: Graph, builder: Builder, given: set[Value]) -> set[Value]:
-    """The values whose strides are eager's at all sizes, if those that are ``given`` lie so."""
-    found = set(given)
-    for node in graph.nodes:
+def _decided_by_rows(
+    graph: Graph, builder: Builder, wanted: set[Value]
+) -> tuple[set[Value], list[Node]]:
+    """Of the values that ``wanted`` are made of: those whose strides are eager's however their
+    arguments lie, and the nodes that make others. Nobody asks how what lies behind the first was
+    made."""
+    wanted, found, open_nodes = set(wanted), set[Value](), []
+    for node in reversed(graph.nodes):
         row = builder.ops.get(node.op)
-        read = [v for v in node.inputs() if isinstance(v.type, TensorType)]
-        if row is None:
+        if row is None or wanted.isdisjoint(node.outputs):
             continue
+        if _is_of_one_layout(builder, row, node):
+            found.update(v for v in node.outputs if not _is_tensor(v) or _row_major(v))
+        if not found.issuperset(node.outputs):
+            open_nodes.append(node)
+            wanted.update(node.inputs())
+    return found, open_nodes[::-1]
+
+
+def _is_of_one_layout(builder: Builder, row: OpDef, node: Node) -> bool:
+    copies = row.alias == "none" and node.op not in LIKE_WHERE_EMPTY
+    decided = row.mutates or node.op in DECIDED_BY_ONES
+    return copies and not decided and _blind(builder, row, node)
+
+
+def _certain(builder: Builder, nodes: Sequence[Node], known: set[Value]) -> set[Value]:
+    """The values of these nodes, too, whose strides are eager's if those of ``known`` are."""
+    found = set(known)
+    for node in nodes:
+        row = builder.ops[node.op]
+        read = [v for v in node.inputs() if _is_tensor(v)]
         if node.op in DECIDED_BY_ONES:
             continue
         if row.alias == "view" or row.mutates:
@@ -101,13 +142,14 @@ def _certain(graph: Graph, builder: Builder, given: set[Value]) -> set[Value]:
                 found.update(node.outputs)
             continue
         plain = all(v in found and _row_major(v) for v in read)
-        copies = row.alias == "none" and node.op not in LIKE_WHERE_EMPTY
         for value in node.outputs:
-            if not isinstance(value.type, TensorType) or (
-                _row_major(value) and (plain or (copies and _blind(builder, row, node)))
-            ):
+            if not _is_tensor(value) or (plain and _row_major(value)):
                 found.add(value)
     return found
+
+
+def _is_tensor(value: Value) -> bool:
+    return isinstance(value.type, TensorType)
 
 
 def _row_major(value: Value) -> bool:
@@ -127,9 +169,11 @@ def _as_its_row_says(builder: Builder, row: OpDef, node: Node) -> bool:
 
 
 def _blind(builder: Builder, row: OpDef, node: Node) -> bool:
-    """Are the results row-major however the arguments lie? Asked with all of them turned, and with
-    images whose channels are innermost."""
-    return all(_row_major_of(builder, row, node, lie) for lie in (_turned, _channels_last))
+    """Are the results row-major however the arguments lie? Asked with images whose channels are
+    innermost, which says most, and with all of them turned."""
+    is_turned = all(len(v.shape) <= 2 for v in node.inputs() if _is_tensor(v))
+    ways = (_turned,) if is_turned else (_channels_last, _turned)
+    return all(_row_major_of(builder, row, node, lie) for lie in ways)
 
 
 def _turned(shape: Shape) -> Shape:

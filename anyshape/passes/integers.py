@@ -44,7 +44,8 @@ def check_integers(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     magnitudes: dict[int, Magnitudes] = {}
     for position, node in enumerate(graph.nodes):
         facts = known.at(position)
-        magnitude = magnitudes.setdefault(id(facts), Magnitudes(facts))
+        if (magnitude := magnitudes.get(id(facts))) is None:
+            magnitude = magnitudes[id(facts)] = Magnitudes(facts)
         for number in _numbers_of(node, ops.get(node.op)):
             if number not in tested and magnitude(number) > GREATEST:
                 fits = all_of(ge(number, LEAST), le(number, GREATEST))

@@ -22,19 +22,25 @@ from anyshape.symbolic import total
 
 def split_long_cats(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """No cat of the result has more parts than one kernel joins."""
+    if not any(map(_is_long, graph.nodes)):
+        return graph
     reader = Reader.of(graph)
     builder = Builder(reader.cx, ops)
     builder.reserve(value.name for node in graph.nodes for value in node.outputs)
     builder.reserve(entry.value.name for entry in graph.inputs)
 
     def split(node: Node, out: Rebuilding) -> tuple[Arg, ...]:
-        if node.op == "cat" and len(_parts(node)) > COSTS.kernel_parts:
+        if _is_long(node):
             builder.location, builder.modes = node.location, node.modes
             out.nodes.extend(_Tree(node, builder).nodes())
             return node.outputs
         return out.emit(node)
 
     return rebuild(graph, split, reader=reader)
+
+
+def _is_long(node: Node) -> bool:
+    return node.op == "cat" and len(_parts(node)) > COSTS.kernel_parts
 
 
 def _parts(node: Node) -> tuple[Value, ...]:

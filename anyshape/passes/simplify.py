@@ -92,16 +92,17 @@ def _without_dead(graph: Graph, is_removable: Callable[[Node], bool]) -> Graph:
     """The graph without removable nodes that nothing reads; a size that is needed keeps the node
     that decides it."""
     live: set[Value] = set(values_in(graph.outputs))
-    needed = SymbolsSeen()
-    _note_sizes(needed, graph.outputs)
     makers = _makers(graph)
+    needed = SymbolsSeen()
+    if makers:
+        _note_sizes(needed, graph.outputs)
     kept: list[Node] = []
     for index in range(len(graph.nodes) - 1, -1, -1):
         node = graph.nodes[index]
         makes = not needed.symbols.keys().isdisjoint(makers.get(index, ()))
         if makes or not live.isdisjoint(node.outputs) or not is_removable(node):
             live.update(node.read)
-            for inner in with_nested(node):
+            for inner in with_nested(node) if makers else ():
                 shapes = (v.shape for v in inner.outputs if isinstance(v.type, TensorType))
                 _note_sizes(needed, (*shapes, *_numbers_of(inner)))
             kept.append(node)

@@ -31,6 +31,8 @@ class Moves:
 
 def moves(graph: Graph, ops: Mapping[str, OpDef]) -> Moves:
     """What the writes of a graph, as it was captured, do to version counters."""
+    if not any(ops[node.op].mutates for node in graph.nodes if node.op in ops):
+        return Moves({}, {})
     found = _Counters()
     found.read(graph, ops)
     written, given = found.written, {entry.value for entry in graph.inputs}

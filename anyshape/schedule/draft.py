@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from anyshape.frozen import frozen
 from anyshape.ir.dtypes import DType, bool_, float32, float64, int64, promote_two
 from anyshape.ir.loops import (
     SCALAR_OPS,
@@ -33,7 +34,7 @@ from anyshape.symbolic import Dim, Expr, Space, Symbol
 Number: TypeAlias = "int | float | bool"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Cell:
     """One element of a draft, as a body sees it: it knows its dtype and may be used with
     operators.

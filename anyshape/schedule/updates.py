@@ -35,6 +35,8 @@ def write_where_assigned(
     simplify: Callable[[Shape], Shape],
 ) -> list[Step]:
     """See the module. ``simplify`` gives sizes as the facts have them."""
+    if not any(isinstance(step, Assign) for step in steps):
+        return list(steps)
     buffers = {
         name: replace(b, shape=simplify(b.shape), strides=simplify(b.strides))
         for name, b in buffers.items()

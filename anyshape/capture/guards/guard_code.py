@@ -26,12 +26,13 @@ from anyshape.capture.heap.sources import (
     read_source,
 )
 from anyshape.capture.heap.values import is_empty
+from anyshape.frozen import frozen
 from anyshape.ir.graph import Location
 from anyshape.ir.scalars import Scalar, ScalarInput, evaluate_scalar, names_of, render_scalar
 from anyshape.symbolic import Condition, Symbol, to_python
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Guard:
     """One atom: what lies at `source` is as `expected` in the sense of `kind` (a row of
     `KINDS`)."""
@@ -46,7 +47,7 @@ class Guard:
         return KINDS[self.kind].text(self.source.text, self.expected)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class SizeGuard:
     """A relation between sizes that the program relies on."""
 

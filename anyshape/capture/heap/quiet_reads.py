@@ -37,9 +37,10 @@ def class_entry(cls: type, name: str) -> Any:
 def asks_the_program(obj: Any, kind: str) -> bool:
     """Whether a special method of the program's would answer."""
     cls = type(obj)
-    return any(
-        type(class_entry(cls, name)) is types.FunctionType for name in SLOTS_ASKED.get(kind, ())
-    )
+    for name in SLOTS_ASKED.get(kind, ()):
+        if type(class_entry(cls, name)) is types.FunctionType:
+            return True
+    return False
 
 
 def attribute(obj: Any, name: str) -> Any:

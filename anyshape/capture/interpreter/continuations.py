@@ -15,6 +15,7 @@ from typing import Any
 from anyshape.capture.heap.values import NULL
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame
+from anyshape.frozen import frozen
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class Become(Continuation):
         return frame
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class AttributeOf(Continuation):
     """The frame gives an attribute: an AttributeError that does not say of what gets it."""
 

@@ -12,6 +12,7 @@ import dis
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from types import CellType, CodeType, FrameType
 from typing import Any, Protocol
 
@@ -270,8 +271,14 @@ def _raw_instructions(code: CodeType) -> tuple[list[tuple[int, str, Any]], Calla
     kept: list[tuple[int, str, Any]] = []
     index_at: dict[int, int] = {}
     names: tuple[str, ...] = ()
-    for offset, op, arg in _PRIVATE._unpack_opargs(code.co_code):
+    data, high = code.co_code, 0
+    for offset in range(0, len(data), 2):
         index_at[offset] = len(kept)
+        op = data[offset]
+        if not op:  # CACHE
+            continue
+        arg: Any = data[offset + 1] | high if op >= dis.HAVE_ARGUMENT else None
+        high = arg << 8 if op == dis.EXTENDED_ARG else 0
         name = dis.opname[op]
         if name == "KW_NAMES":
             names = code.co_consts[arg]
@@ -280,7 +287,7 @@ def _raw_instructions(code: CodeType) -> tuple[list[tuple[int, str, Any]], Calla
             names = ()
         elif name not in ELIDED:
             kept.append((offset, name, arg))
-    end = len(code.co_code)
+    end = len(data)
 
     def start_of(offset: int) -> int:
         while offset < end and offset not in index_at:
@@ -361,10 +368,8 @@ def locate(code: Code, index: int) -> Location:
     """The location of an instruction in the user's source, with columns where the code has them."""
     real = code.code
     line = code.lines[index] or real.co_firstlineno
-    column = end = 0
-    for position, (start_line, end_line, start, stop) in enumerate(real.co_positions()):
-        if position * 2 == code.offsets[index]:
-            if start is not None and start_line == end_line and stop is not None:
-                column, end = start, stop
-            break
+    at, column, end = code.offsets[index] // 2, 0, 0
+    for start_line, end_line, start, stop in islice(real.co_positions(), at, at + 1):
+        if start is not None and start_line == end_line and stop is not None:
+            column, end = start, stop
     return Location(real.co_filename, line, column, end, real.co_qualname)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from anyshape.frozen import frozen
 from anyshape.ir.graph import Location
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Called:
     """A row as the program calls it, and what that made; ``happens``: at the example sizes, too,
     unlike what lies on one side of a branch."""

@@ -240,7 +240,9 @@ def _refuse_older_writes(machine: Interpreter, journal: int, known: int) -> None
     """A side may write only what it made itself: the journal's undo functions tell what was
     written."""
     undone = (machine.heap.journal or [])[journal:]
-    if undone and has_older_writes(undone, frozenset(islice(machine.heap.created, known, None))):
+    created = machine.heap.created
+    fresh = frozenset(islice(reversed(created), max(len(created) - known, 0)))
+    if undone and has_older_writes(undone, fresh):
         raise NotJoined("a side writes what was there before")
 
 

@@ -45,22 +45,39 @@ class RefusedByEager(BaseException):
 
 def ask_eager(recorder: Recorder, outputs: Sequence[Arg]) -> None:
     """Raises ``RefusedByEager``."""
+    with torch.inference_mode(False), torch.no_grad(), torch.random.fork_rng(devices=[]):
+        found = _refused(recorder, outputs)
+    if found - recorder.refused:
+        raise RefusedByEager(frozenset(found))
+
+
+def _refused(recorder: Recorder, outputs: Sequence[Arg]) -> set[Location]:
     nodes = recorder.builder.nodes
     read = _read(nodes, outputs)
     made = {value for node in nodes for value in node.outputs}
     answers: dict[object, bool] = {}
-    found = set()
+    found: set[Location] = set()
     for call in recorder.calls:
         if call.location is None:
             continue
         if _is_unread(frozenset(values_in(call.made)), made, read):
             refused = _is_refused(recorder, call, MOST_ELEMENTS)
         else:
-            refused = _is_code_of_ours(recorder, call) and _answer(recorder, call, answers)
+            refused = call.happens and _is_refused_as_read(recorder, call, answers)
         if refused:
             found.add(call.location)
-    if found - recorder.refused:
-        raise RefusedByEager(frozenset(found))
+    return found
+
+
+def _is_refused_as_read(recorder: Recorder, call: Called, answers: dict[object, bool]) -> bool:
+    """The answer, remembered by the form of the arguments: most calls of a model are alike."""
+    key = call.name, _form(call.args), _form(tuple(call.kwargs.items()))
+    refused = answers.get(key)
+    if refused is None:
+        refused = _is_code_of_ours(recorder, call)
+        refused = refused and _is_refused(recorder, call, MOST_ELEMENTS_READ)
+        answers[key] = refused
+    return refused
 
 
 def _is_code_of_ours(recorder: Recorder, call: Called) -> bool:
@@ -69,8 +86,7 @@ def _is_code_of_ours(recorder: Recorder, call: Called) -> bool:
     values = list(values_in((*call.args, *call.kwargs.values())))
     tensors = [v.type for v in values if isinstance(v.type, TensorType)]
     return (
-        call.happens
-        and (row.lower is not None or row.expand is not None)
+        (row.lower is not None or row.expand is not None)
         and not isinstance(row.lower, Extern)
         and all(kind.device == HOST for kind in tensors)
         and _has_example_sizes(recorder, call)
@@ -105,14 +121,6 @@ def _symbols(arg: Any) -> set[Symbol]:
         case Expr():
             return set(symbols_of(arg))
     return set()
-
-
-def _answer(recorder: Recorder, call: Called, answers: dict[object, bool]) -> bool:
-    """The answer, remembered by the form of the arguments: most calls of a model are alike."""
-    key = call.name, _form(call.args), _form(tuple(call.kwargs.items()))
-    if key not in answers:
-        answers[key] = _is_refused(recorder, call, MOST_ELEMENTS_READ)
-    return answers[key]
 
 
 def _form(arg: Any) -> object:
@@ -204,8 +212,7 @@ def _error(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Exception | None:
     try:
-        with torch.inference_mode(False), torch.no_grad(), torch.random.fork_rng(devices=[]):
-            function(*args, **kwargs)
+        function(*args, **kwargs)
     except REFUSALS as error:
         if is_interrupt(error):
             raise

@@ -106,7 +106,8 @@ def _rounding_once(kernel: Kernel) -> Kernel:
         ):
             store = replace(store, value=value.args[0])
         stores.append(store)
-    return replace(kernel, stores=tuple(stores))
+    rounded = tuple(stores)
+    return kernel if rounded == kernel.stores else replace(kernel, stores=rounded)
 
 
 @dataclass(slots=True, eq=False)

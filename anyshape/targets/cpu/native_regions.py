@@ -100,8 +100,8 @@ def _formed(library: bool, whole: bool, body: Body) -> Body:
 
 def _grouped(program: Program, facts: Facts, library: bool, *, whole: bool = False) -> Program:
     """``whole``: as few native regions as there can be, whether they are worth it or not."""
-    native = _native_steps(program, library)
     memory = _memory(program)
+    native = _native_steps(program, memory, library)
     steps: list[Step] = []
     buffers = dict(program.buffers)
     tested = established_in(program, facts)
@@ -122,19 +122,18 @@ def _grouped(program: Program, facts: Facts, library: bool, *, whole: bool = Fal
     return replace(program, steps=tuple(steps), buffers=buffers, symbols=symbols)
 
 
-def _native_steps(program: Program, library: bool) -> dict[int, Step]:
+def _native_steps(program: Program, memory: _Memory, library: bool) -> dict[int, Step]:
     """The steps that C can do, as C does them; what torch allocates must die where it is made."""
     native: dict[int, Step] = {}
     for index, step in enumerate(program.steps):
         done = as_native(step, program.buffers, library=library)
         if done is not None:
             native[index] = done
-    needed = _memory(program).needed
     for index, step in reversed(list(native.items())):
         if not isinstance(step, LibraryCall) or not step.dispatched:
             continue
         (name,) = step.call.outputs
-        if any(later not in native for later in range(index, needed[name] + 1)):
+        if any(later not in native for later in range(index, memory.needed[name] + 1)):
             del native[index]
     return native
 
@@ -211,7 +210,9 @@ class _Memory:
 
     def below(self, name: str) -> tuple[str, ...]:
         """All buffers that this one may lie in the memory of."""
-        found = dict.fromkeys(self.lies_in.get(name, ()))
+        if name not in self.lies_in:
+            return ()
+        found = dict.fromkeys(self.lies_in[name])
         waiting = list(found)
         while waiting:
             bases = dict.fromkeys(self.lies_in.get(waiting.pop(), ()))
@@ -411,8 +412,9 @@ class _Grouping:
     def _find_touched(self) -> None:
         """Notes what each step mentions, what that is a view of included, and who is the last."""
         for index, step in self.run:
-            own = step.mentions()
-            names = own | dict.fromkeys(base for name in own for base in self.memory.below(name))
+            names = dict(step.mentions())
+            for name in step.mentions():
+                names |= dict.fromkeys(self.memory.below(name))
             self.touched.append((index, step, tuple(names)))
             self.last.update(dict.fromkeys(names, index))
 

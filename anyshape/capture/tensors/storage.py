@@ -33,10 +33,9 @@ from anyshape.ops.layout import (
     numel,
     strides_in_order,
 )
-from anyshape.ops.parts import Part
+from anyshape.ops.offsets import begins_at
 from anyshape.ops.rules import dim_of, is_empty
 from anyshape.ops.table import OpDef, Pointwise
-from anyshape.ops.table import View as LoweredView
 from anyshape.symbolic import Condition, Dim, all_of, any_of, eq, ge, gt, le, maximum
 
 View = tuple[Node, int]
@@ -213,23 +212,8 @@ def as_strided(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str,
 
 def offset_of(recorder: Recorder, steps: Sequence[View]) -> Dim | None:
     """How many elements after its base a view begins; None where nobody says."""
-    offsets = [_begins_at(recorder, *step) for step in steps]
+    offsets = [begins_at(recorder.cx, OPS[step[0].op], *step) for step in steps]
     return None if None in offsets else sum(offsets, 0)  # type: ignore[arg-type] # no None
-
-
-def _begins_at(recorder: Recorder, node: Node, position: int) -> Dim | None:
-    row, before = OPS[node.op], node.read[0]
-    if row.part is not None:
-        whole = Part(tuple((0, 1, n) for n in before.shape), tuple(range(len(before.shape))))
-        first: Sequence[Any] = [start for start, _, _ in row.part(whole, node, position).spans]
-    elif row.mutates or row.keeps_elements:
-        return 0
-    elif isinstance(row.lower, LoweredView):
-        origin = (0,) * len(node.outputs[position].shape)
-        first = row.lower.index(recorder.cx, origin, before.tensor, *node.args[1:])
-    else:
-        return None
-    return dot(first, before.tensor.strides)
 
 
 def _require_inside(

@@ -19,6 +19,7 @@ from anyshape.ops.layout import (
     preserved_strides,
     suggests_channels_last,
 )
+from anyshape.ops.random import times_noise
 from anyshape.ops.reduce import cast, wide
 from anyshape.ops.rules import is_empty, like, new, require_sizes, tensor
 from anyshape.ops.table import Extern, op
@@ -83,7 +84,7 @@ op(
     "random_dropout",
     "input, p",
     torch="anyshape.eager.random_dropout",
-    type=like(0),
+    type=times_noise,
     random=True,
     lower=Extern("anyshape.eager.random_dropout"),
     expand=lambda b, x, p: b.mul(x, b.dropout_noise(x, p)),

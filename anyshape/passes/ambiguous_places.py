@@ -31,8 +31,8 @@ class AmbiguousPlaces:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a value begins in the storage of what it views, if every copy on the way is a view; None
-    where nobody says. ``unsure``: there are such copies."""
+    """Where a value begins in the storage of what it views, if every copy is a view; None where
+    nobody says. ``unsure``: there are such copies."""
 
     begins: Dim | None
     unsure: bool = False

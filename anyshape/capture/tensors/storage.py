@@ -24,6 +24,7 @@ from anyshape.capture.tensors.aliases import shares
 from anyshape.capture.tensors.tensor_ops import Handler, call_row, getitem, read_index
 from anyshape.ir.graph import Node, TensorType, Value, row_major
 from anyshape.ops import OPS
+from anyshape.ops.build import Builder
 from anyshape.ops.context import OpError, TypeContext, Undecided
 from anyshape.ops.layout import (
     Shape,
@@ -34,6 +35,7 @@ from anyshape.ops.layout import (
     strides_in_order,
 )
 from anyshape.ops.offsets import begins_at
+from anyshape.ops.row_major_results import makes_rows
 from anyshape.ops.rules import dim_of, is_empty
 from anyshape.ops.table import OpDef, Pointwise
 from anyshape.symbolic import Condition, Dim, all_of, any_of, eq, ge, gt, le, maximum
@@ -117,6 +119,8 @@ class _AsEager(Retyped):
             return self._handed_in(value, kind)
         if row is not None and row.mutates:
             return self.type_of(node.read[0])
+        if row is not None and row.guessed:
+            raise OpError(f"nobody says how the result of {row.name} lies")
         if row is not None and row.type is not None and not _lies_in_rows(self.recorder, node):
             return None
         rows = value.tensor.strides == contiguous_strides(self.cx, value.shape)
@@ -164,7 +168,10 @@ def _lies_in_rows(recorder: Recorder, node: Node) -> bool:
     if elementwise and not alike:
         return False
     kinds = (*made, *read) if elementwise else made
-    return all(t.strides == contiguous_strides(recorder.cx, t.shape) for t in kinds)
+    if any(t.strides != contiguous_strides(recorder.cx, t.shape) for t in kinds):
+        return False
+    cx = TypeContext(recorder.cx.space, recorder.cx.facts.fork(), recorder.cx.hints)
+    return elementwise or makes_rows(Builder(cx, OPS), row, node)
 
 
 def _strides_handed_in(recorder: Recorder, value: Value, source: Source) -> Shape:

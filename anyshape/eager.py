@@ -200,6 +200,10 @@ def round_(input: Tensor, *, decimals: int | None = None) -> Tensor:
     return torch.round(input, decimals=decimals)
 
 
+def masked_elements(input: Tensor, mask: Tensor, positions: Any) -> Tensor:
+    return torch.masked_select(input, mask)
+
+
 def masked_index(input: Tensor, indices: Any) -> Tensor:
     return index(input, indices)
 

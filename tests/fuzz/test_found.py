@@ -271,6 +271,12 @@ FOUND = {
     "a list whose last tensor is refused after a write": over(
         "a b, a b", "x1.mul_(2)", "torch._foreach_mul_([x1, x1[:1].expand(3, -1)], 3)", "x0 * 1, x1"
     ),
+    "results with no operator in common add to one gradient": over(
+        "a b 2, a b 2", "t = x0.flatten().dot(x0.flatten()).clamp(-8, 8), x1 * 2", "x0.mT.reshape(-1), x1.mT.reshape(-1), *t", gradients=True
+    ),
+    "gradients of what a mask selects lie as the argument": over(
+        "a b 4, a 1 b", "x0.masked_select(x0 > 0), x1.masked_select(x1.mT > 0) * 2", layouts="permuted plain gaps transposed", gradients=True
+    ),
     "a write to a ravelled column": over(
         "a b, 4", "x0[:, 0].ravel().add_(2)", "x1.ravel().mul_(3)", "x0[:, 0].ravel().mul_(2), x0 * 1, x1", layouts="plain stepped"
     ),

@@ -451,8 +451,12 @@ def one_hot_of_data(input: Tensor, num_classes: int = -1) -> Tensor:
     return F.one_hot(input, num_classes)
 
 
-def scan_of_scalar(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+def cumsum_of_scalar(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     return torch.cumsum(input, dim, dtype=dtype)
+
+
+def cumprod_of_scalar(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    return torch.cumprod(input, dim, dtype=dtype)
 
 
 def _median(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -277,6 +277,9 @@ FOUND = {
     "gradients of what a mask selects lie as the argument": over(
         "a b 4, a 1 b", "x0.masked_select(x0 > 0), x1.masked_select(x1.mT > 0) * 2", layouts="permuted plain gaps transposed", gradients=True
     ),
+    "a product of one number that is written behind it": over(
+        ", a", "t = x0.sign().cumprod(-1)", "t.view_as(t).add_(0)", "t, x0.exp(), x1.sigmoid().cumprod(0).add_(1)", gradients=True
+    ),
     "a write to a ravelled column": over(
         "a b, 4", "x0[:, 0].ravel().add_(2)", "x1.ravel().mul_(3)", "x0[:, 0].ravel().mul_(2), x0 * 1, x1", layouts="plain stepped"
     ),

@@ -17,13 +17,20 @@ from anyshape.ops.table import OpDef
 
 
 def makes_rows(builder: Builder, row: OpDef, node: Node) -> bool:
-    """Are the results row-major however the arguments lie? Asked with all of them turned, and with
-    images whose channels are innermost."""
-    return all(_of_arguments(builder, row, node, lie) for lie in (_turned, _channels_last))
+    """Are the results row-major however the arguments lie? Asked with all of them turned, with rows
+    in another order, and with images whose channels are innermost."""
+    ways = (_turned, _other_rows, _channels_last)
+    return all(_of_arguments(builder, row, node, lie) for lie in ways)
 
 
 def _turned(shape: Shape) -> Shape:
     return strides_in_order(shape, range(len(shape)))
+
+
+def _other_rows(shape: Shape) -> Shape:
+    """The last dimension is innermost, as attention wants it."""
+    last = len(shape) - 1
+    return strides_in_order(shape, (last, *range(last)))
 
 
 def _channels_last(shape: Shape) -> Shape:

@@ -3,6 +3,7 @@ any way."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -84,3 +85,20 @@ def test_strides_read_are_those_of_eager(name: str) -> None:
         for sizes in SIZES:
             x = layout(*sizes)
             assert read(fast, x) == read(program, x), (sizes, x.stride())
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_strides_of_attention_are_those_of_eager(turned: bool) -> None:
+    def program(q: Tensor, k: Tensor, v: Tensor) -> tuple[tuple[int, ...], Tensor]:
+        made = F.scaled_dot_product_attention(q, k, v)
+        return made.stride(), made
+
+    def argument(b: int, n: int, heads: int) -> Tensor:
+        made = torch.rand(b, n, heads, 8).transpose(1, 2)
+        return made if turned else made.contiguous()
+
+    fast = anyshape.compile(program)
+    for sizes in itertools.product((2, 1), (5, 1), (4, 1)):
+        given = [argument(*sizes) for _ in range(3)]
+        (read, made), (wanted, eagers) = fast(*given), program(*given)
+        assert (read, made.stride()) == (wanted, eagers.stride()), sizes

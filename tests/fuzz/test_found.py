@@ -280,6 +280,9 @@ FOUND = {
     "a product of one number that is written behind it": over(
         ", a", "t = x0.sign().cumprod(-1)", "t.view_as(t).add_(0)", "t, x0.exp(), x1.sigmoid().cumprod(0).add_(1)", gradients=True
     ),
+    "what a check of two sizes from data says of an argument's": over(
+        "2 a b", "t = x0.transpose(0, 1).reshape(-1)", "u = torch.cat([t[t > 0], t[t <= 0]])", "x0.clamp_(-3, 3)", "u, u.unfold(-1, 2, 1)"
+    ),
     "a write to a ravelled column": over(
         "a b, 4", "x0[:, 0].ravel().add_(2)", "x1.ravel().mul_(3)", "x0[:, 0].ravel().mul_(2), x0 * 1, x1", layouts="plain stepped"
     ),

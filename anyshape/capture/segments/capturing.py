@@ -277,8 +277,8 @@ def _failing_checks(recorder: Recorder) -> Iterator[None]:
     try:
         yield
     except Contradiction as error:
-        checked = {node.location for _, node in recorder.builder.checks}
-        failing = [reason for reason in error.reasons if reason in checked - recorder.refused]
+        checked = {node.location for _, node in recorder.builder.checks} - recorder.refused
+        failing = [at for at in error.reasons if isinstance(at, Location) and at in checked]
         if not failing:
             raise
         raise RefusedByEager(frozenset(failing[-1:])) from error

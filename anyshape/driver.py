@@ -46,6 +46,7 @@ from anyshape.ops.gradients.recorded import RECORDING
 from anyshape.ops.write_back import WrittenThrough
 from anyshape.options import Options
 from anyshape.passes.ambiguous_layouts import ambiguous_layouts
+from anyshape.passes.ambiguous_places import ambiguous_places
 from anyshape.passes.pipeline import INFERENCE
 from anyshape.passes.versions import Moves, moves
 from anyshape.runtime.boundary import spending
@@ -62,7 +63,12 @@ from anyshape.runtime.launch import (
     set_version,
 )
 from anyshape.runtime.profile import Launched, Times, recorded
-from anyshape.runtime.result_layouts import EagerLayouts, layouts_as_eager
+from anyshape.runtime.result_layouts import (
+    EagerLayouts,
+    EagerPlaces,
+    layouts_as_eager,
+    places_as_eager,
+)
 from anyshape.schedule import schedule
 from anyshape.schedule.causal_masks import without_causal_masks
 from anyshape.schedule.placement import assign_placements
@@ -470,7 +476,10 @@ def _laid_out(
         None if found is None else EagerLayouts.of(found.graph, found.outputs, constants)
         for found in ambiguous_layouts(graph, OPS)
     ]
+    apart = ambiguous_places(graph, OPS)
+    places = None if apart is None else EagerPlaces(apart.graph, apart.outputs, constants)
     run = layouts_as_eager(compiled.run, graph.inputs, usual, odd)
+    run = places_as_eager(run, places)
     return replace(compiled, run=run)
 
 

@@ -200,6 +200,10 @@ def round_(input: Tensor, *, decimals: int | None = None) -> Tensor:
     return torch.round(input, decimals=decimals)
 
 
+def masked_elements(input: Tensor, mask: Tensor, positions: Any) -> Tensor:
+    return torch.masked_select(input, mask)
+
+
 def masked_index(input: Tensor, indices: Any) -> Tensor:
     return index(input, indices)
 
@@ -447,8 +451,12 @@ def one_hot_of_data(input: Tensor, num_classes: int = -1) -> Tensor:
     return F.one_hot(input, num_classes)
 
 
-def scan_of_scalar(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+def cumsum_of_scalar(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     return torch.cumsum(input, dim, dtype=dtype)
+
+
+def cumprod_of_scalar(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    return torch.cumprod(input, dim, dtype=dtype)
 
 
 def _median(function: Callable[..., Any]) -> Callable[..., Any]:

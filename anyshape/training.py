@@ -31,6 +31,7 @@ from anyshape.autograd.outline import (
 )
 from anyshape.autograd.partition import Halves, Residual, backward_over, partition
 from anyshape.autograd.recompute import recompute_cheap
+from anyshape.autograd.written_since import written_since
 from anyshape.errors import AnyshapeError, stage_of
 from anyshape.ir.graph import Graph, Node, TensorType, Value
 from anyshape.ops import OPS
@@ -40,6 +41,7 @@ from anyshape.passes.outputs import separate_outputs
 from anyshape.passes.pipeline import DIFFERENTIABLE, JOINT, Pipeline
 from anyshape.runtime.boundary import Boundary, Layout, Part, SavedValue
 from anyshape.runtime.profile import Times
+from anyshape.runtime.saved_by_eager import reads_what_is_written
 from anyshape.schedule.causal_masks import without_causal_masks
 
 CompileHalf = Callable[[Graph, Mapping[str, torch.Tensor]], Any]
@@ -169,6 +171,9 @@ class Step:
 def whole_step(graph: Graph) -> Step:
     """Raises ``NotDifferentiable``."""
     spent = refuse_uncovered(graph, OPS)
+    for node, written in written_since(graph, OPS):
+        if reads_what_is_written(graph, node, written):
+            raise NotDifferentiable("what its gradient reads may have been written since", node)
     with _refusals(), stage_of("differentiation", graph.first_line):
         outlined = without_marks(graph)
         plain = inline_gradients(_last(DIFFERENTIABLE, outlined), OPS)

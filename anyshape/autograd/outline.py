@@ -113,7 +113,8 @@ class Group:
 def independent(
     graph: Graph, ops: Mapping[str, OpDef], differentiable: Sequence[int]
 ) -> tuple[Group, ...]:
-    """Those outputs in groups: autograd sees no node that lies in front of outputs of two."""
+    """Those outputs in groups: autograd sees no node that lies in front of outputs of two. The
+    group whose operators read an input last comes last: autograd has its gradients first."""
     owner = roots(graph, ops)
     given = {entry.value: position for position, entry in enumerate(graph.inputs)}
     behind: dict[Value, set[int]] = {}  # of what owns memory: the outputs that it lies in front of
@@ -139,7 +140,8 @@ def independent(
         joined.update(dict.fromkeys(map(first, met), min(map(first, met))))
         for value in owners(node.inputs()):
             behind.setdefault(value, set()).update(met)
-    return tuple(
+    read_at = _last_reads(graph, differentiable)
+    found = [
         Group(
             tuple(p for p in differentiable if first(p) == start),
             tuple(
@@ -150,7 +152,26 @@ def independent(
         )
         for start in differentiable
         if first(start) == start
-    )
+    ]
+    return tuple(sorted(found, key=lambda group: max(read_at[p] for p in group.outputs)))
+
+
+def _last_reads(graph: Graph, differentiable: Sequence[int]) -> dict[int, int]:
+    """The number of the last node on the way to each of these outputs that reads an input."""
+    given = {entry.value for entry in graph.inputs}
+    behind: dict[Value, set[int]] = {}
+    found = dict.fromkeys(differentiable, -1)
+    for position in differentiable:
+        output = graph.outputs[position]
+        assert isinstance(output, Value)
+        behind.setdefault(output, set()).add(position)
+    for number, node in reversed(list(enumerate(graph.nodes))):
+        met = {p for value in node.outputs for p in behind.get(value, ())}
+        for value in filter(requires, node.inputs()):
+            behind.setdefault(value, set()).update(met)
+            if value in given:
+                found.update((p, number) for p in met if found[p] < number)
+    return found
 
 
 def without_marks(graph: Graph) -> Graph:

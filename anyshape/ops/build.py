@@ -33,7 +33,8 @@ from anyshape.symbolic import Condition, Dim, ge
 
 COMPLEX_ROWS = frozenset(
     """
-masked_index masked_index_put masked_select nonzero_tuple argwhere matmul rmatmul mv einsum stack
+masked_index masked_index_put masked_select masked_elements nonzero_tuple argwhere
+matmul rmatmul mv einsum stack
 overwrite filled zeroed true_divide where_method select_written slice_written
 """.split()
 )

@@ -15,6 +15,7 @@ from anyshape.ir.dtypes import DType, bool_, float32, float64, int64
 from anyshape.ir.graph import HOST, Arg, ScalarType, TensorType
 from anyshape.ir.scalars import Kind, ScalarInput
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
+from anyshape.ops.index import index_type, unmasked
 from anyshape.ops.layout import contiguous_strides, numel
 from anyshape.ops.rules import dim_of, is_tensor, new, tensor
 from anyshape.ops.split import decided_count
@@ -104,9 +105,19 @@ def _masked_select(b: Any, x: Any, mask: Any) -> Any:
     wide = [v if v.shape == shape else b.expand(v, shape) for v in (x, mask)]
     if not shape:
         wide = [b.unsqueeze(v, 0) for v in wide]
-    return b.masked_index(wide[0], (wide[1],))
+    return b.masked_elements(*wide, unmasked(b, wide[0], (wide[1],)))
 
 
+# The elements at positions that a mask has given: in eager their gradient lies as the argument, and
+# that of an index does not.
+op(
+    "masked_elements",
+    "input, mask, positions",
+    torch="anyshape.eager.masked_elements",
+    type=lambda cx, x, mask, positions: index_type(cx, x, positions),
+    expand=lambda b, x, mask, positions: b.index(x, positions),
+    vjp="expansion",
+)
 op(
     "masked_select",
     "input, mask",

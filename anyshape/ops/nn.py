@@ -15,10 +15,12 @@ from anyshape.ops.layout import (
     Shape,
     channels_last_strides,
     contiguous_strides,
+    is_contiguous,
     numel,
     preserved_strides,
     suggests_channels_last,
 )
+from anyshape.ops.random import times_noise
 from anyshape.ops.reduce import cast, wide
 from anyshape.ops.rules import is_empty, like, new, require_sizes, tensor
 from anyshape.ops.table import CausalMask, Extern, op
@@ -83,7 +85,7 @@ op(
     "random_dropout",
     "input, p",
     torch="anyshape.eager.random_dropout",
-    type=like(0),
+    type=times_noise,
     random=True,
     lower=Extern("anyshape.eager.random_dropout"),
     expand=lambda b, x, p: b.mul(x, b.dropout_noise(x, p)),
@@ -182,11 +184,21 @@ def _sdpa_type(
     shape = (*batch, query.shape[-2], value.shape[-1])
     strides = contiguous_strides(cx, shape)
     if _may_be_flash(query, key, value, mask, dropout_p):
-        as_query = preserved_strides(cx, query)
+        as_query = _as_query(cx, query)
         is_plain = as_query == contiguous_strides(cx, query.shape)
         if not is_plain and _are_flash_sizes(cx, query, key, value, bool(enable_gqa)):
             strides = as_query
     return TensorType(query.dtype, query.device, shape, strides)
+
+
+def _as_query(cx: TypeContext, query: TensorType) -> Shape:
+    """In the format of the query whose heads come behind its rows."""
+    order = (0, 2, 1, 3)
+    shape, strides = (tuple(dims[d] for d in order) for dims in (query.shape, query.strides))
+    turned = replace(query, shape=shape, strides=strides)
+    rows = is_contiguous(cx, turned)
+    made = contiguous_strides(cx, shape) if rows else preserved_strides(cx, turned)
+    return tuple(made[d] for d in order)
 
 
 def _equal(cx: TypeContext, a: Dim, b: Dim) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from anyshape.ir.dtypes import int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import TypeContext
-from anyshape.ops.layout import formatted_strides
+from anyshape.ops.layout import formatted_strides, pointwise_strides
 from anyshape.ops.rules import created, like, new, of_numbers, same_as, sizes_of, tensor
 from anyshape.ops.table import Extern, OneByOne, OpDef, Signature, add_row, op
 from anyshape.ops.view import Normal, sequence
@@ -197,11 +198,26 @@ op(
     torch="torch.nn.functional.rrelu",
     expand=_rrelu,
 )
+
+
+def times_noise(cx: TypeContext, x: Any, *rest: Arg) -> TensorType:
+    """The product of the argument and what is drawn in its format."""
+    kept = _like(cx, x)
+    return replace(kept, strides=pointwise_strides(cx, kept.shape, (tensor(x), kept)))
+
+
+def _times_features(cx: TypeContext, x: Any, *rest: Arg) -> TensorType:
+    """The product of the argument and one number for each of its channels."""
+    t = tensor(x)
+    noise = new(cx, t, (*t.shape[:2], *(1,) * (t.rank - 2)))
+    return replace(t, strides=pointwise_strides(cx, t.shape, (t, noise)))
+
+
 for _name in ("dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"):
     random(
         f"random_{_name}",
         "input, p=0.5, training=True, inplace=False",
-        lambda cx, x, *rest: _like(cx, x),
+        _times_features if _name[-2:] in ("1d", "2d", "3d") or "feature" in _name else times_noise,
         torch=f"anyshape.eager_random.random_{_name}",
     )
 

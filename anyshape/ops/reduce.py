@@ -552,10 +552,18 @@ def _scan_of_scalar(b: Any, x: Any, dim: Any, *, dtype: Any = None) -> Any:
 
 
 op(
-    "scan_of_scalar",
+    "cumsum_of_scalar",
     "input, dim, *, dtype=None",
-    torch="anyshape.eager.scan_of_scalar",
+    torch="anyshape.eager.cumsum_of_scalar",
     inline=True,
+    expand=_scan_of_scalar,
+)
+op(  # whose formula reads its result in eager
+    "cumprod_of_scalar",
+    "input, dim, *, dtype=None",
+    torch="anyshape.eager.cumprod_of_scalar",
+    type=_scan_type,
+    normalize=_scan_dim,
     expand=_scan_of_scalar,
 )
 for _name, _scan in (("cumsum", Scan("sum")), ("cumprod", Scan("prod"))):
@@ -564,7 +572,7 @@ for _name, _scan in (("cumsum", Scan("sum")), ("cumprod", Scan("prod"))):
         "input, dim, *, dtype=None",
         torch=f"torch.{_name}",
         spellings=(f"torch.Tensor.{_name}",),
-        overload=lambda x, *rest, **kw: None if tensor(x).shape else "scan_of_scalar",
+        overload=lambda x, *_, own=f"{_name}_of_scalar", **kw: None if tensor(x).shape else own,
         type=_scan_type,
         normalize=_scan_dim,
         lower=_scan,

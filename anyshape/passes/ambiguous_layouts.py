@@ -10,7 +10,7 @@ values whose strides are certain.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from anyshape.ir.graph import (
@@ -19,12 +19,11 @@ from anyshape.ir.graph import (
     Node,
     TensorType,
     Value,
-    map_values,
     row_major,
 )
 from anyshape.ops.build import Builder
 from anyshape.ops.context import OpError, TypeContext, Undecided
-from anyshape.ops.layout import Shape, channels_last_strides, strides_in_order
+from anyshape.ops.row_major_results import makes_rows
 from anyshape.ops.table import OpDef
 
 LIKE_WHERE_EMPTY = frozenset({"roll"})
@@ -126,7 +125,7 @@ def _decided_by_rows(
 def _is_of_one_layout(builder: Builder, row: OpDef, node: Node) -> bool:
     copies = row.alias == "none" and node.op not in LIKE_WHERE_EMPTY
     decided = row.mutates or node.op in DECIDED_BY_ONES
-    return copies and not decided and _blind(builder, row, node)
+    return copies and not decided and makes_rows(builder, row, node)
 
 
 def _certain(builder: Builder, nodes: Sequence[Node], known: set[Value]) -> set[Value]:
@@ -166,35 +165,3 @@ def _as_its_row_says(builder: Builder, row: OpDef, node: Node) -> bool:
     made = types if isinstance(types, tuple) else (types,)
     pairs = zip(made, node.outputs, strict=True)
     return all(t.strides == v.tensor.strides for t, v in pairs if isinstance(t, TensorType))
-
-
-def _blind(builder: Builder, row: OpDef, node: Node) -> bool:
-    """Are the results row-major however the arguments lie? Asked with images whose channels are
-    innermost, which says most, and with all of them turned."""
-    is_turned = all(len(v.shape) <= 2 for v in node.inputs() if _is_tensor(v))
-    ways = (_turned,) if is_turned else (_channels_last, _turned)
-    return all(_row_major_of(builder, row, node, lie) for lie in ways)
-
-
-def _turned(shape: Shape) -> Shape:
-    return strides_in_order(shape, range(len(shape)))
-
-
-def _channels_last(shape: Shape) -> Shape:
-    return channels_last_strides(shape) if len(shape) > 2 else _turned(shape)
-
-
-def _row_major_of(builder: Builder, row: OpDef, node: Node, lie: Callable[[Shape], Shape]) -> bool:
-    """Are the results row-major of arguments that lie so?"""
-    others: dict[Value, Value] = {}
-    for value in node.inputs():
-        if isinstance(value.type, TensorType):
-            others[value] = Value(value.name, replace(value.tensor, strides=lie(value.shape)))
-    args = tuple(map_values(arg, lambda v: others.get(v, v)) for arg in node.args)
-    kwargs = {k: map_values(arg, lambda v: others.get(v, v)) for k, arg in node.kwargs.items()}
-    try:
-        types = builder.type_of(row, args, kwargs)
-    except (OpError, Undecided, LookupError):
-        return False
-    made = types if isinstance(types, tuple) else (types,)
-    return all(not isinstance(t, TensorType) or t.strides == row_major(t.shape) for t in made)

@@ -1,4 +1,5 @@
-"""Results get eager's strides at sizes of 0 and 1, where their types do not say them.
+"""Results get eager's strides at sizes of 0 and 1, where their types do not say them,
+and begin where eager's do in their storage.
 
 In: a function whose results lie as their types say, and graphs that make some of them
 (``passes/ambiguous_layouts.py``). Where a size on the way is below 2, eager torch runs such a graph
@@ -8,7 +9,7 @@ then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -29,6 +30,14 @@ Run = Callable[..., tuple[Any, ...]]
 Strides: TypeAlias = "tuple[tuple[int, ...], ...]"
 MOST = 256
 """Of how many exact sizes strides are remembered."""
+
+
+def places_as_eager(run: Run, places: EagerPlaces | None) -> Run:
+    """The function of a graph whose results begin where eager's do."""
+    if places is None:
+        return run
+    placed = places.placed
+    return lambda *arguments: placed(arguments, run(*arguments))
 
 
 def layouts_as_eager(
@@ -152,17 +161,75 @@ class EagerLayouts:
         if self._eager is None:
             self._eager = eager_function(self.graph)
         read = {value for node in self.graph.nodes for value in node.inputs()}
-        sizes: dict[Symbol, int] = {}
-        given, inputs = iter(arguments), []
-        for entry in self.graph.inputs:
-            value = entry.value
-            fixed = entry.kind != "argument"
-            like = self.constants[value.name] if fixed else next(given, None)
-            inputs.append(_filled(sizes, value, like, number if value in read else None))
+        inputs = _inputs_like(self.graph, self.constants, arguments, read, number)
         devices = {t.device for t in inputs if isinstance(t, Tensor) and t.is_cuda}
         with torch.no_grad(), torch.random.fork_rng(devices):  # nothing is drawn for the program
             made: Sequence[Tensor] = self._eager(*inputs)
         return made
+
+
+@dataclass(slots=True, eq=False)
+class EagerPlaces:
+    """Where the results at ``positions`` begin in their storage, which ``graph`` makes by views;
+    found by torch without memory, for each combination of sizes."""
+
+    graph: Graph
+    positions: tuple[int, ...]
+    constants: Mapping[str, Tensor]
+    found: dict[Form, Sequence[Tensor] | None] = field(default_factory=dict)
+    _eager: Callable[..., Any] | None = None
+
+    def placed(self, arguments: Sequence[Any], made: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The results of a call, those at ``positions`` in a storage as eager's."""
+        exactly = tuple([(a.shape, a.stride()) if isinstance(a, Tensor) else a for a in arguments])
+        if exactly not in self.found:
+            if len(self.found) >= MOST:
+                self.found.clear()
+            self.found[exactly] = self._asked(arguments)
+        likes = self.found[exactly]
+        if likes is None:
+            return made
+        others: dict[int, Tensor] = {}
+        for position, like in zip(self.positions, likes, strict=True):
+            tensor = made[position]
+            begins = like.storage_offset()
+            if tensor.storage_offset() == begins or tensor.shape != like.shape:
+                continue
+            if not _shares(tensor, (*arguments, *made)):
+                others[id(tensor)] = _moved(tensor, like)
+        return tuple([others.get(id(t), t) for t in made]) if others else made
+
+    def _asked(self, arguments: Sequence[Any]) -> Sequence[Tensor] | None:
+        """Results without memory; None where data decides where they lie."""
+        try:
+            if self._eager is None:
+                self._eager = eager_function(self.graph)
+            with torch.no_grad():
+                inputs = _inputs_like(self.graph, self.constants, arguments, frozenset(), None)
+                made: Sequence[Tensor] = self._eager(*inputs)
+        except Exception as error:
+            if is_interrupt(error):
+                raise
+            return None
+        return made
+
+
+def _inputs_like(
+    graph: Graph,
+    constants: Mapping[str, Tensor],
+    arguments: Sequence[Any],
+    read: Set[Value],
+    number: int | None,
+) -> list[Any]:
+    """What the graph is handed: tensors like the arguments, those that are ``read`` filled with a
+    number, the others without memory."""
+    sizes: dict[Symbol, int] = {}
+    given, inputs = iter(arguments), []
+    for entry in graph.inputs:
+        value = entry.value
+        like = constants[value.name] if entry.kind != "argument" else next(given, None)
+        inputs.append(_filled(sizes, value, like, number if value in read else None))
+    return inputs
 
 
 def _orders(shapes: Sequence[torch.Size], strides: Strides) -> tuple[Own, ...]:
@@ -231,5 +298,14 @@ def _restride(tensor: Tensor, strides: tuple[int, ...]) -> None:
 
 def _copied(tensor: Tensor, strides: tuple[int, ...]) -> Tensor:
     made = tensor.new_empty_strided(tensor.shape, strides).copy_(tensor)
+    set_version(made, version_of(tensor))
+    return made
+
+
+def _moved(tensor: Tensor, like: Tensor) -> Tensor:
+    """In a storage as long as that of ``like``, where that lies there."""
+    length = like.untyped_storage().nbytes() // like.element_size()
+    storage = tensor.new_empty((length,))
+    made = storage.as_strided(like.shape, like.stride(), like.storage_offset()).copy_(tensor)
     set_version(made, version_of(tensor))
     return made

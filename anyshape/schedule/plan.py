@@ -180,13 +180,18 @@ class _Plan:
         return (value for value in inputs if isinstance(value.type, TensorType))
 
     def _copied_below(self, value: Value) -> Iterator[int]:
-        """Reshapes in the chain of views that copy in eager, though later facts make them views:
-        what the caller gets shares no memory with what they read."""
+        """What copies in eager in the chain of views of a result: reshapes, though later facts make
+        them views, since what the caller gets shares no memory with what they read; and what a
+        kernel looks through (``flip``), where the result begins in the middle of the copy."""
         for view in self._views_below(value):
             position = self.found.producer[view]
             node = self.found.nodes[position]
             source = node.args[0]
             assert isinstance(source, Value)
+            if self.ops[node.op].alias == "none" and view is not value:
+                strided = self._stride_over(value, view, self._whole(view))
+                if strided is None or strided.offset != 0:
+                    yield position
             if node.op != "reshape":
                 continue
             self.found.stand_at(position)

@@ -271,6 +271,18 @@ FOUND = {
     "a list whose last tensor is refused after a write": over(
         "a b, a b", "x1.mul_(2)", "torch._foreach_mul_([x1, x1[:1].expand(3, -1)], 3)", "x0 * 1, x1"
     ),
+    "results with no operator in common add to one gradient": over(
+        "a b 2, a b 2", "t = x0.flatten().dot(x0.flatten()).clamp(-8, 8), x1 * 2", "x0.mT.reshape(-1), x1.mT.reshape(-1), *t", gradients=True
+    ),
+    "gradients of what a mask selects lie as the argument": over(
+        "a b 4, a 1 b", "x0.masked_select(x0 > 0), x1.masked_select(x1.mT > 0) * 2", layouts="permuted plain gaps transposed", gradients=True
+    ),
+    "a product of one number that is written behind it": over(
+        ", a", "t = x0.sign().cumprod(-1)", "t.view_as(t).add_(0)", "t, x0.exp(), x1.sigmoid().cumprod(0).add_(1)", gradients=True
+    ),
+    "what a check of two sizes from data says of an argument's": over(
+        "2 a b", "t = x0.transpose(0, 1).reshape(-1)", "u = torch.cat([t[t > 0], t[t <= 0]])", "x0.clamp_(-3, 3)", "u, u.unfold(-1, 2, 1)"
+    ),
     "a write to a ravelled column": over(
         "a b, 4", "x0[:, 0].ravel().add_(2)", "x1.ravel().mul_(3)", "x0[:, 0].ravel().mul_(2), x0 * 1, x1", layouts="plain stepped"
     ),

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import CodeType
@@ -39,7 +40,7 @@ from anyshape.capture.tensors.refused_by_eager import RefusedByEager, ask_eager
 from anyshape.errors import AnyshapeError, mistake, said, stage_of
 from anyshape.ir.graph import Graph, Location
 from anyshape.options import Options
-from anyshape.symbolic import Symbol
+from anyshape.symbolic import Contradiction, Symbol
 from anyshape.symbolic.work import Work
 
 
@@ -176,7 +177,8 @@ class Capturer:
                 numbers = frozenset() if returns else numbers_of(ending, recorder.is_symbolic)
                 new_machine = partial(concrete_machine, self.codes)
                 outputs, rebuild, once = finish(domain, ending, new_machine)
-                outputs = aliases.settled(recorder, outputs)
+                with _failing_checks(recorder):
+                    outputs = aliases.settled(recorder, outputs)
                 ask_eager(recorder, outputs)
         except Break as signal:
             self._break(signal, machine)
@@ -266,6 +268,20 @@ class Capturer:
         self.breaks.append(found)
         if self.options.fullgraph and signal.reason != "operator-raises":
             raise found.error()
+
+
+@contextmanager
+def _failing_checks(recorder: Recorder) -> Iterator[None]:
+    """A check of what data decides that cannot hold at the example sizes is one that eager raises
+    for; raises ``RefusedByEager``."""
+    try:
+        yield
+    except Contradiction as error:
+        checked = {node.location for _, node in recorder.builder.checks} - recorder.refused
+        failing = [at for at in error.reasons if isinstance(at, Location) and at in checked]
+        if not failing:
+            raise
+        raise RefusedByEager(frozenset(failing[-1:])) from error
 
 
 def _native(

@@ -24,6 +24,7 @@ from anyshape.capture.tensors.aliases import shares
 from anyshape.capture.tensors.tensor_ops import Handler, call_row, getitem, read_index
 from anyshape.ir.graph import Node, TensorType, Value, row_major
 from anyshape.ops import OPS
+from anyshape.ops.build import Builder
 from anyshape.ops.context import OpError, TypeContext, Undecided
 from anyshape.ops.layout import (
     Shape,
@@ -33,10 +34,10 @@ from anyshape.ops.layout import (
     numel,
     strides_in_order,
 )
-from anyshape.ops.parts import Part
+from anyshape.ops.offsets import begins_at
+from anyshape.ops.row_major_results import makes_rows
 from anyshape.ops.rules import dim_of, is_empty
 from anyshape.ops.table import OpDef, Pointwise
-from anyshape.ops.table import View as LoweredView
 from anyshape.symbolic import Condition, Dim, all_of, any_of, eq, ge, gt, le, maximum
 
 View = tuple[Node, int]
@@ -118,6 +119,8 @@ class _AsEager(Retyped):
             return self._handed_in(value, kind)
         if row is not None and row.mutates:
             return self.type_of(node.read[0])
+        if row is not None and row.guessed:
+            raise OpError(f"nobody says how the result of {row.name} lies")
         if row is not None and row.type is not None and not _lies_in_rows(self.recorder, node):
             return None
         rows = value.tensor.strides == contiguous_strides(self.cx, value.shape)
@@ -165,7 +168,10 @@ def _lies_in_rows(recorder: Recorder, node: Node) -> bool:
     if elementwise and not alike:
         return False
     kinds = (*made, *read) if elementwise else made
-    return all(t.strides == contiguous_strides(recorder.cx, t.shape) for t in kinds)
+    if any(t.strides != contiguous_strides(recorder.cx, t.shape) for t in kinds):
+        return False
+    cx = TypeContext(recorder.cx.space, recorder.cx.facts.fork(), recorder.cx.hints)
+    return elementwise or makes_rows(Builder(cx, OPS), row, node)
 
 
 def _strides_handed_in(recorder: Recorder, value: Value, source: Source) -> Shape:
@@ -213,23 +219,8 @@ def as_strided(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str,
 
 def offset_of(recorder: Recorder, steps: Sequence[View]) -> Dim | None:
     """How many elements after its base a view begins; None where nobody says."""
-    offsets = [_begins_at(recorder, *step) for step in steps]
+    offsets = [begins_at(recorder.cx, OPS[step[0].op], *step) for step in steps]
     return None if None in offsets else sum(offsets, 0)  # type: ignore[arg-type] # no None
-
-
-def _begins_at(recorder: Recorder, node: Node, position: int) -> Dim | None:
-    row, before = OPS[node.op], node.read[0]
-    if row.part is not None:
-        whole = Part(tuple((0, 1, n) for n in before.shape), tuple(range(len(before.shape))))
-        first: Sequence[Any] = [start for start, _, _ in row.part(whole, node, position).spans]
-    elif row.mutates or row.keeps_elements:
-        return 0
-    elif isinstance(row.lower, LoweredView):
-        origin = (0,) * len(node.outputs[position].shape)
-        first = row.lower.index(recorder.cx, origin, before.tensor, *node.args[1:])
-    else:
-        return None
-    return dot(first, before.tensor.strides)
 
 
 def _require_inside(

@@ -1,0 +1,55 @@
+"""Which operators make row-major results, however their arguments lie.
+
+In: a node, and the builder whose facts its type rule may ask. Out: whether the rule of its row
+gives row-major strides to arguments that are laid out in other ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from anyshape.ir.graph import Node, TensorType, Value, map_values, row_major
+from anyshape.ops.build import Builder
+from anyshape.ops.context import OpError, Undecided
+from anyshape.ops.layout import Shape, channels_last_strides, strides_in_order
+from anyshape.ops.table import OpDef
+
+
+def makes_rows(builder: Builder, row: OpDef, node: Node) -> bool:
+    """Are the results row-major however the arguments lie? Asked with images whose channels are
+    innermost, which says most, with rows in another order, and with all of them turned."""
+    tensors = (value for value in node.inputs() if isinstance(value.type, TensorType))
+    are_planes = all(len(value.shape) <= 2 for value in tensors)
+    ways = (_turned,) if are_planes else (_channels_last, _other_rows, _turned)
+    return all(_of_arguments(builder, row, node, lie) for lie in ways)
+
+
+def _turned(shape: Shape) -> Shape:
+    return strides_in_order(shape, range(len(shape)))
+
+
+def _other_rows(shape: Shape) -> Shape:
+    """The last dimension is innermost, as attention wants it."""
+    last = len(shape) - 1
+    return strides_in_order(shape, (last, *range(last)))
+
+
+def _channels_last(shape: Shape) -> Shape:
+    return channels_last_strides(shape) if len(shape) > 2 else _turned(shape)
+
+
+def _of_arguments(builder: Builder, row: OpDef, node: Node, lie: Callable[[Shape], Shape]) -> bool:
+    """Are the results row-major of arguments that lie so?"""
+    others: dict[Value, Value] = {}
+    for value in node.inputs():
+        if isinstance(value.type, TensorType):
+            others[value] = Value(value.name, replace(value.tensor, strides=lie(value.shape)))
+    args = tuple(map_values(arg, lambda v: others.get(v, v)) for arg in node.args)
+    kwargs = {k: map_values(arg, lambda v: others.get(v, v)) for k, arg in node.kwargs.items()}
+    try:
+        types = builder.type_of(row, args, kwargs)
+    except (OpError, Undecided, LookupError):
+        return False
+    made = types if isinstance(types, tuple) else (types,)
+    return all(not isinstance(t, TensorType) or t.strides == row_major(t.shape) for t in made)

@@ -1,0 +1,102 @@
+"""Outputs that begin in the middle of a storage at some sizes, and are copies at others.
+
+    %y = mul(%x, 2); %d = diagonal(%y, 1); %c = contiguous(%d)
+
+``%c`` is ``%d`` itself, one element after the beginning of ``%y``, where ``%d`` has one element; a
+returned tensor shows that. In: a captured graph. Out: the graph that makes those outputs, by
+views of values that have a storage of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from anyshape.ir.graph import Graph, Input, Node, Value, map_values, values_in
+from anyshape.ops.build import Builder
+from anyshape.ops.context import TypeContext
+from anyshape.ops.offsets import begins_at
+from anyshape.ops.table import OpDef
+from anyshape.symbolic import Dim
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AmbiguousPlaces:
+    """``graph`` has the inputs of the program, then values that it makes, and some of its outputs.
+    ``outputs`` are their positions."""
+
+    graph: Graph
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a value begins in the storage of what it views, if every copy is a view; None where
+    nobody says. ``unsure``: there are such copies."""
+
+    begins: Dim | None
+    unsure: bool = False
+
+
+def ambiguous_places(graph: Graph, ops: Mapping[str, OpDef]) -> AmbiguousPlaces | None:
+    """None where there are none."""
+    places = _places(graph, ops)
+    positions = tuple(
+        position
+        for position, output in enumerate(graph.outputs)
+        if isinstance(output, Value)
+        and (place := places.get(output)) is not None
+        and place.unsure
+        and place.begins != 0
+    )
+    return _part(graph, ops, positions) if positions else None
+
+
+def _places(graph: Graph, ops: Mapping[str, OpDef]) -> dict[Value, _Place]:
+    cx = Builder(TypeContext(graph.space, graph.facts.fork(), graph.hints), ops).cx
+    found: dict[Value, _Place] = {}
+    for node in graph.nodes:
+        row = ops.get(node.op)
+        if row is None or not node.read or not (_passes(row) or row.mutates):
+            continue
+        source = node.read[0]
+        before = found.get(source, _Place(0))
+        unsure = before.unsure or (row.views_where is not None and not row.views_where(cx, node))
+        for position, output in enumerate(node.outputs):
+            after = begins_at(cx, row, node, position)
+            if before.begins is None or after is None:
+                found[output] = _Place(None, unsure)
+            else:
+                found[output] = _Place(cx.facts.simplify(before.begins + after), unsure)
+    return found
+
+
+def _passes(row: OpDef) -> bool:
+    return row.alias == "view" or row.views_where is not None
+
+
+def _part(
+    graph: Graph, ops: Mapping[str, OpDef], positions: tuple[int, ...]
+) -> AmbiguousPlaces | None:
+    """The views on the way to these outputs; None where they are told more than tensors."""
+    written = {n.output: n.read[0] for n in graph.nodes if n.op in ops and ops[n.op].mutates}
+
+    def unwritten(value: Value) -> Value:
+        while value in written:
+            value = written[value]
+        return value
+
+    outputs = tuple(map_values(graph.outputs[position], unwritten) for position in positions)
+    wanted = set(values_in(outputs))
+    nodes: list[Node] = []
+    for node in reversed(graph.nodes):
+        if wanted.isdisjoint(node.outputs) or not _passes(ops[node.op]):
+            continue
+        node = replace(node, args=tuple(map_values(arg, unwritten) for arg in node.args))
+        nodes.append(node)
+        wanted.update(node.inputs())
+    made = {value for node in nodes for value in node.outputs}
+    given = {entry.value for entry in graph.inputs}
+    cut = [Input(v, "argument", "") for v in sorted(wanted - given - made, key=lambda v: v.name)]
+    part = replace(graph, inputs=(*graph.inputs, *cut), nodes=tuple(nodes[::-1]), outputs=outputs)
+    return AmbiguousPlaces(part, positions)

@@ -1,0 +1,69 @@
+"""Whether eager's gradient formula of an operator reads what was written since: eager is asked.
+
+In: a node, and which of its arguments and results are written after it. Out: whether torch's
+``backward`` refuses to go on. Tensors have no memory, so that asking costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import replace
+
+import torch
+
+from anyshape.interrupts import is_interrupt
+from anyshape.ir.graph import Graph, Input, Node, ScalarType, TensorType, Value
+from anyshape.runtime.eager_function import eager_function
+from anyshape.symbolic import Dim, Expr, Symbol, evaluate
+from anyshape.torch_names import torch_dtype
+
+Tensor = torch.Tensor
+UNKNOWN_SIZE = 2
+
+
+def reads_what_is_written(graph: Graph, node: Node, written: Set[Value]) -> bool:
+    """True where nobody can say, too: then eager torch runs the graph."""
+    given = {entry.value: entry for entry in graph.inputs}
+    others = [Input(v, "argument", "") for v in dict.fromkeys(node.inputs()) if v not in given]
+    inputs = (*(replace(entry, kind="argument") for entry in graph.inputs), *others)
+    part = replace(graph, inputs=inputs, nodes=(node,), outputs=node.outputs)
+    values = [entry.value for entry in inputs]
+    try:
+        with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]):
+            leaves = [_like(graph, value) for value in values]
+            wanted = [t for t in leaves if isinstance(t, Tensor) and t.requires_grad]
+            tensors = [t.clone() if isinstance(t, Tensor) else t for t in leaves]
+            made = eager_function(part)(*tensors)
+            for value, tensor in zip((*values, *node.outputs), (*tensors, *made), strict=True):
+                if value in written:
+                    tensor.detach().zero_()  # which counts as a write, as any other
+            torch.autograd.grad(
+                [t for t in made if t.requires_grad],
+                wanted,
+                [torch.empty_like(t) for t in made if t.requires_grad],
+                allow_unused=True,
+            )
+    except Exception as error:
+        if is_interrupt(error):
+            raise
+        return True
+    return False
+
+
+def _like(graph: Graph, value: Value) -> object:
+    """A result of the type, at the example sizes; numbers are 1."""
+    kind = value.type
+    sizes = dict(graph.hints)
+    if isinstance(kind, ScalarType):
+        return _size(kind.expr, sizes) if isinstance(kind.expr, Expr) else 1
+    assert isinstance(kind, TensorType)
+    shape, strides = ([_size(dim, sizes) for dim in dims] for dims in (kind.shape, kind.strides))
+    made = torch.empty_strided(shape, strides, dtype=torch_dtype(kind.dtype), device="meta")
+    return made.requires_grad_(kind.requires_grad)
+
+
+def _size(dim: Dim, sizes: dict[Symbol, int]) -> int:
+    if not isinstance(dim, Expr):
+        return dim
+    known = {symbol: sizes.get(symbol, UNKNOWN_SIZE) for symbol in dim.symbols}
+    return int(evaluate(dim, known))

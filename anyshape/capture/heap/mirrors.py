@@ -19,6 +19,7 @@ Read = Callable[[Any, str, Any, Any], Any]
 Copier = Callable[[Read, Any], Any]
 HELD_AT_MOST = 1 << 16
 """Bytes that a guard compares."""
+MAXLEN = vars(deque)["maxlen"].__get__
 VIEWS = {
     type(getattr(made(), name)()): name
     for made in (dict, OrderedDict)
@@ -152,14 +153,15 @@ def _mirror_deque(read: Read, obj: Any) -> Any:
     read(obj, "count", None, deque.__len__(obj))
     values = enumerate(deque.__iter__(obj))
     twin = deque.__new__(type(obj))
-    deque.__init__(twin, [read(obj, "item", i, value) for i, value in values], obj.maxlen)
+    deque.__init__(twin, [read(obj, "item", i, value) for i, value in values], MAXLEN(obj))
     return twin
 
 
 def _mirror_bytes(read: Read, obj: Any) -> Any:
-    read(obj, "keys", None, tuple(obj))
+    content = bytes(bytearray.__iter__(obj))
+    read(obj, "keys", None, tuple(content))
     twin = bytearray.__new__(type(obj))
-    bytearray.__init__(twin, bytes(obj))
+    bytearray.__init__(twin, content)
     return twin
 
 

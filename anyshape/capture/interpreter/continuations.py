@@ -96,7 +96,7 @@ class AttributeOf(Continuation):
     name: str
 
     def raised(self, machine: Interpreter, frame: Frame, error: BaseException) -> Frame | None:
-        if isinstance(error, AttributeError) and error.name is None and error.obj is None:
+        if issubclass(type(error), AttributeError) and error.name is None and error.obj is None:
             error.name, error.obj = self.name, self.owner
         return None
 
@@ -209,7 +209,7 @@ class ForCall(ForNext):
         return frame
 
     def raised(self, machine: Interpreter, frame: Frame, error: BaseException) -> Frame | None:
-        if not isinstance(error, StopIteration):
+        if not issubclass(type(error), StopIteration):
             return None
         return ForNext.returned(self, machine, frame, None)
 
@@ -243,7 +243,7 @@ class SendCall(SendNext):
         return frame
 
     def raised(self, machine: Interpreter, frame: Frame, error: BaseException) -> Frame | None:
-        if not isinstance(error, StopIteration):
+        if not issubclass(type(error), StopIteration):
             return None
         return SendNext.returned(self, machine, frame, error.value)
 

@@ -208,7 +208,7 @@ def _compare_containers(
     machine: Interpreter, sign: str, a: Any, b: Any, function: Callable[[Any, Any], Any]
 ) -> Any:
     for base in (list, tuple):
-        if isinstance(a, base) and isinstance(b, base):
+        if issubclass(type(a), base) and issubclass(type(b), base):
             if sign in ("==", "!=") and _are_sizes(a) and _are_sizes(b):
                 equal = _equal_sizes(machine, a, b)
                 if sign == "==":

@@ -390,7 +390,7 @@ def dict_merge(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
 
 def shown_callable(fn: Any) -> str:
     name = getattr(fn, "__qualname__", None)
-    if not isinstance(name, str):
+    if not issubclass(type(name), str):
         return str(fn)
     module = getattr(fn, "__module__", None)
     prefix = "" if module in (None, "builtins") else f"{module}."

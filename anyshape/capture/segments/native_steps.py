@@ -64,7 +64,7 @@ class Native(Concrete):
             return Call(original, args, kwargs)
         if self.calls is not None and self.calls(fn, args):
             return _called(self.machine, fn, args, kwargs)
-        if fn in modules.CALLS and args and isinstance(args[0], torch.nn.Module):
+        if fn in modules.CALLS and args and issubclass(type(args[0]), torch.nn.Module):
             forward = modules.forward_alone(self.machine, args[0])
             return NotImplemented if forward is None else Call(forward, args, kwargs)
         return NotImplemented

@@ -24,6 +24,7 @@ from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.effects import Effect
 from anyshape.capture.heap.iterators import STARTS, TELLING
 from anyshape.capture.heap.mirrors import VIEWS, mapping_behind
+from anyshape.capture.heap.nested_containers import values_of
 from anyshape.capture.heap.sources import Source, expression
 from anyshape.capture.heap.values import (
     IMMUTABLE,
@@ -282,7 +283,7 @@ class Rebuilder:
     def _tuple_subclass(self, value: Any) -> str:
         if type(value) is torch.Size and self.is_fixed(value):
             return self.constant(value)
-        parts = ", ".join(self.text(item) for item in value)
+        parts = ", ".join(self.text(item) for item in tuple.__iter__(value))
         made_by_itself = hasattr(type(value), "n_sequence_fields")  # a struct sequence of C
         if made_by_itself or issubclass(type(value), torch.Size):  # which tuple.__new__ refuses
             return self._named_tuple(value, f"{self.constant(type(value))}([{parts}])")
@@ -380,7 +381,7 @@ class Rebuilder:
         for entry in dataclasses.fields(made):
             value = getattr(made, entry.name)
             parts.append(
-                self._continuation(value) if isinstance(value, Continuation) else self.text(value)
+                self._continuation(value) if issubclass(type(value), Continuation) else self.text(value)
             )
         return f"{self.constant(type(made))}({', '.join(parts)})"
 
@@ -433,7 +434,7 @@ def holds_proxy(value: Any) -> bool:
         found = pending.pop()
         if type(found) in PROXIES:
             return True
-        if id(found) in seen or not isinstance(found, LOOKED_INTO):
+        if id(found) in seen or not issubclass(type(found), LOOKED_INTO):
             continue
         seen.add(id(found))
         pending.extend(_contents(found))
@@ -456,7 +457,7 @@ def _contents(value: Any) -> Iterable[Any]:
         return [value.__self__]
     if issubclass(type(value), functools.partial):
         return [value.func, value.args, value.keywords]
-    return value
+    return values_of(value)
 
 
 BOUND_METHODS = frozenset({types.BuiltinFunctionType, types.MethodWrapperType})

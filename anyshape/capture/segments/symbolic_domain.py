@@ -272,11 +272,11 @@ class SymbolicDomain(ReadingDomain):
             table = sources.const(fn.__kwdefaults__, f"defaults of {fn.__qualname__}")
             return self.see(sources.child(table, "item", name), value)
         self.relied.default(fn, name, value)
-        return self.lift(value) if isinstance(value, torch.Tensor) else value
+        return self.lift(value) if issubclass(type(value), torch.Tensor) else value
 
     def remembered(self, fn: Any, args: tuple[Any, ...], result: Any) -> Any:
         self.relied.remembered(fn, args, result)
-        return self.lift(result) if isinstance(result, torch.Tensor) else result
+        return self.lift(result) if issubclass(type(result), torch.Tensor) else result
 
     def is_opaque(self, fn: Any) -> bool:
         return fn not in self._plain and callables.is_opaque(fn)
@@ -334,8 +334,8 @@ class SymbolicDomain(ReadingDomain):
         if (
             type(a) is TensorValue
             or type(b) is TensorValue
-            or isinstance(a, torch.Tensor)
-            or isinstance(b, torch.Tensor)
+            or issubclass(type(a), torch.Tensor)
+            or issubclass(type(b), torch.Tensor)
         ):
             made = tensor_ops.binary(self, op, a, b)
         elif op == "%" and issubclass(type(a), (str, bytes)):
@@ -495,7 +495,7 @@ class SymbolicDomain(ReadingDomain):
                 key = tensor_ops.read_number(self, key, "index")
             key = self.concrete(key, "an index")
         result = self.machine.heap.item(value, key)
-        return self.created(result) if type(key) is slice and isinstance(result, list) else result
+        return self.created(result) if type(key) is slice and issubclass(type(result), list) else result
 
     @unread
     def setitem(self, value: Any, key: Any, new: Any) -> Any:
@@ -558,7 +558,7 @@ class SymbolicDomain(ReadingDomain):
     # ---- facts and effects -----------------------------------------------------------------------
     def require(self, condition: Condition | bool, message: Any) -> None:
         """A precondition that the program states: `torch._check`."""
-        text = message if isinstance(message, str) else "check failed"
+        text = message if issubclass(type(message), str) else "check failed"
         self.recorder.here()
         try:
             self.recorder.cx.require(condition, text)

@@ -98,7 +98,7 @@ def runs_program_code(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> b
     if any(_is_asked(machine, arg, names) for arg, names in _asked(fn, args)):
         return True
     if fn in _PRINTERS:
-        methods: tuple[str, ...] = TEXT
+        methods: tuple[str, ...] = (*TEXT, *NUMBER, "__getitem__")
     elif fn in _SORTERS:
         methods = ORDER
     elif fn in _COMPARERS:
@@ -219,8 +219,18 @@ ASKED: dict[Any, tuple[str, ...]] = {
     **dict.fromkeys((repr, str, hash), ()),  # asked all the way down: see below
 }
 """What a function asks the classes of its arguments for, where that is not anything."""
+_REDUCED = (*MAPPING, "__reduce__", "__getstate__", "__getnewargs__", "__getnewargs_ex__")
 RECEIVER_ASKED: dict[Any, tuple[str, ...]] = {
     dict.__getitem__: ("__missing__",),
+    **dict.fromkeys((dict.copy, dict.__or__, dict.__ror__), MAPPING),
+    **dict.fromkeys((object.__reduce_ex__, object.__reduce__, set.__reduce__), _REDUCED),
+    **dict.fromkeys((frozenset.__reduce__, bytearray.__reduce_ex__, deque.__reduce__), _REDUCED),
+    **dict.fromkeys((deque.copy, deque.__copy__, deque.__add__, deque.__mul__), ITERATION),
+    object.__getstate__: ("__getattribute__", "__getattr__"),
+    object.__dir__: ATTRIBUTES,
+    object.__format__: TEXT,
+    object.__str__: TEXT,
+    object.__ne__: EQUALITY,
     **{
         vars(OrderedDict)[name]: MAPPING
         for name in ("copy", "update", "pop", "popitem", "setdefault", "__eq__", "__reduce__")

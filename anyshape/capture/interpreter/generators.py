@@ -220,8 +220,12 @@ class Generator:
         self.running = False
         self.finished = True
         self.frame.generator = None
-        if not self.machine.recording:  # what its code held dies with the frame that is left
-            self.frame = Frame(self.frame.code, {}, {}, [])
+        if not self.machine.recording:
+            self.let_go()
+
+    def let_go(self) -> None:
+        """What its code held dies with the frame that is left."""
+        self.frame = Frame(self.frame.code, {}, {}, [])
 
     def closed_unstarted(self) -> None:
         """It was closed before it had begun."""

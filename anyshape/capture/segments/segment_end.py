@@ -344,6 +344,7 @@ class Rebuilder:
     def _leave(self, name: str, value: Generator) -> None:
         if value.finished:
             self._state(name, value, None)
+            self.add(f"{name}.let_go()")
             return
         frame = self._frame(value.frame, None)
         self._state(name, value, frame)

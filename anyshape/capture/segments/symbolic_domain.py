@@ -111,6 +111,10 @@ class SymbolicDomain(ReadingDomain):
     def forget(self) -> None:
         """The capture is over: what it has met is kept by nobody but the program."""
         machine = self.machine
+        made = [v for v in machine.heap.created.values() if type(v) is Generator]
+        generators = [*made, *(twin for _, twin in self._twins.values() if type(twin) is Generator)]
+        for frame in [*machine.frames(), *(each.frame for each in generators)]:
+            frame.back = frame.generator = None  # no cycle: what a frame holds may have a `__del__`
         machine.frame = machine.escaped = None
         for table in (
             self._twins,

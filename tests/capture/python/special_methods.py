@@ -11,6 +11,7 @@ import bisect
 import collections
 import copy
 import functools
+import gc
 import heapq
 import itertools
 import json
@@ -478,6 +479,8 @@ def seen(call: Callable[..., Any], made: type, name: str, where: str) -> tuple[A
     given, key = BUILTINS[base]
     make = functools.partial(made, *given)
     x, operation = torch.ones(2), OPERATIONS[name]
+    if "__del__" in vars(made):
+        gc.collect()  # what earlier cells have left
     arguments = (make,) if where == "inside" else (make(), make())
     LOG.clear()
     try:
@@ -503,6 +506,8 @@ def differences(
 ) -> Iterator[str]:
     """What differs in a row of the grid: one builtin, one method, all operations."""
     made = subclass(base, method)
+    gc.collect()
+    gc.freeze()
     for where, program in PROGRAMS.items():
         for name in operations:
             wanted = seen(program, made, name, where)

@@ -36,7 +36,7 @@ ARITHMETIC = ("__add__", "__radd__", "__iadd__", "__mul__", "__rmul__", "__neg__
 ANY = tuple(
     dict.fromkeys(
         (*NUMBER, *TEXT, *ORDER, *MAPPING, *ARITHMETIC, "__ne__", "__hash__", "__bool__")
-        + ("__contains__", "__missing__", "__call__", "__bytes__", "__fspath__", "__divmod__")
+        + ("__contains__", "__missing__", "__call__", "__bytes__", "__fspath__", "__divmod__", "__del__")
     )
 )
 """What C code may ask the class of an argument for, where no table says less."""
@@ -219,6 +219,10 @@ ASKED: dict[Any, tuple[str, ...]] = {
     **dict.fromkeys((repr, str, hash), ()),  # asked all the way down: see below
 }
 """What a function asks the classes of its arguments for, where that is not anything."""
+_MAKING_SETS = (
+    *("copy", "union", "intersection", "difference", "symmetric_difference"),
+    *("__or__", "__and__", "__sub__", "__xor__"),
+)
 _REDUCED = (*MAPPING, "__reduce__", "__getstate__", "__getnewargs__", "__getnewargs_ex__")
 RECEIVER_ASKED: dict[Any, tuple[str, ...]] = {
     dict.__getitem__: ("__missing__",),
@@ -226,7 +230,8 @@ RECEIVER_ASKED: dict[Any, tuple[str, ...]] = {
     **dict.fromkeys((object.__reduce_ex__, object.__reduce__, set.__reduce__), _REDUCED),
     **dict.fromkeys((frozenset.__reduce__, bytearray.__reduce_ex__, deque.__reduce__), _REDUCED),
     **dict.fromkeys((deque.copy, deque.__copy__, deque.__add__, deque.__mul__), ITERATION),
-    object.__getstate__: ("__getattribute__", "__getattr__"),
+    **{vars(cls)[name]: ("__del__",) for cls in (set, frozenset) for name in _MAKING_SETS},
+    object.__getstate__: ATTRIBUTES,
     object.__dir__: ATTRIBUTES,
     object.__format__: TEXT,
     object.__str__: TEXT,

@@ -39,6 +39,8 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
         return fn(*args, **kwargs)  # C's own refusal
     _refuse_unhashed(domain, fn)
     _refuse_weak(domain, fn, args)
+    if args and issubclass(type(args[0]), type) and getattr(fn, "__name__", "") == "__new__":
+        callables.refuse_deaths(domain, args[0])
     text = (
         formed_texts.formed(domain, fn, args, kwargs)
         if fn in formed_texts.FORMERS

@@ -101,6 +101,12 @@ def is_torch(fn: Any) -> bool:
     return isinstance(module, str) and module.partition(".")[0] == "torch"
 
 
+def refuse_deaths(domain: RecordingDomain, cls: type) -> None:
+    """When an object made here is dropped, nobody knows while capturing."""
+    if type(domain.machine.lookup(cls, "__del__")) is types.FunctionType:
+        raise broken("unknown-call", f"{cls.__name__}.__del__, when the object is dropped,")
+
+
 def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
     """Whether a C function of constants may simply be called."""
     try:

@@ -254,7 +254,7 @@ def _getter(rebuilder: Rebuilder, value: Any) -> str:
     """An `operator.itemgetter` or the like, by what it says that it was made of."""
     make, args, *_ = value.__reduce__()
     parts = ", ".join(rebuilder.text(arg) for arg in args)
-    return f"{rebuilder.text(make)}({parts})"
+    return rebuilder.named(value, f"{rebuilder.text(make)}({parts})")
 
 
 def _bytearray(rebuilder: Rebuilder, value: bytearray) -> str:

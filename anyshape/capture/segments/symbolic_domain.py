@@ -311,8 +311,7 @@ class SymbolicDomain(ReadingDomain):
             return torch.Size(parts)
         if issubclass(cls, torch.Tensor):
             raise broken("unknown-call", f"making a {cls.__name__}")
-        if type(self.machine.lookup(cls, "__del__")) is types.FunctionType:
-            raise broken("unknown-call", f"{cls.__name__}.__del__, when the object is dropped,")
+        callables.refuse_deaths(self, cls)
         return NotImplemented
 
     # ---- proxies ---------------------------------------------------------------------------------
@@ -463,11 +462,13 @@ class SymbolicDomain(ReadingDomain):
         return types.MethodType(found, value)
 
     @unread
-    def bound_method(self, value: Any, method: Any) -> Any:
+    def bound_method(self, value: Any, method: Any, slot: int) -> Any:
         """A C method of a value, as an earlier segment left it on a stack."""
         if type(value) in PROXIES:
             return self.getattr(value, method.__name__)
-        return method.__get__(value)
+        made, sources = method.__get__(value), self.recorder.sources
+        sources.remember_constant(made, sources.slot(slot, method.__name__))
+        return made
 
     @unread
     def setattr(self, value: Any, name: str, new: Any) -> Any:

@@ -363,6 +363,8 @@ class Rebuilder:
             self.add(f"{name}.frame = {frame}")
 
     def _frame(self, frame: Frame, continuation: Any) -> str:
+        if frame.instructions is not frame.code.instructions:
+            raise broken("escape", "what both sides of a branch return")
         name = self.fresh(frame)
         locals_ = ", ".join(self.text(value) for value in frame.locals)
         stack = ", ".join(self.text(value) for value in frame.stack)

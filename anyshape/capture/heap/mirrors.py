@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.quiet_reads import class_entry
 
 Read = Callable[[Any, str, Any, Any], Any]
 Copier = Callable[[Read, Any], Any]
 HELD_AT_MOST = 1 << 16
 """Bytes that a guard compares."""
+MAXLEN = vars(deque)["maxlen"].__get__
 VIEWS = {
     type(getattr(made(), name)()): name
     for made in (dict, OrderedDict)
@@ -152,14 +154,15 @@ def _mirror_deque(read: Read, obj: Any) -> Any:
     read(obj, "count", None, deque.__len__(obj))
     values = enumerate(deque.__iter__(obj))
     twin = deque.__new__(type(obj))
-    deque.__init__(twin, [read(obj, "item", i, value) for i, value in values], obj.maxlen)
+    deque.__init__(twin, [read(obj, "item", i, value) for i, value in values], MAXLEN(obj))
     return twin
 
 
 def _mirror_bytes(read: Read, obj: Any) -> Any:
-    read(obj, "keys", None, tuple(obj))
+    content = bytes(bytearray.__iter__(obj))
+    read(obj, "keys", None, tuple(content))
     twin = bytearray.__new__(type(obj))
-    bytearray.__init__(twin, bytes(obj))
+    bytearray.__init__(twin, content)
     return twin
 
 
@@ -172,6 +175,14 @@ _COPIERS: tuple[tuple[type, Copier], ...] = (
     (deque, _mirror_deque),
     (bytearray, _mirror_bytes),
 )
+
+
+def dies_in_python(kind: type) -> bool:
+    """Whether code of the program runs where an object of the class dies: a copy would be one."""
+    return bool(kind.__flags__ & HEAP_TYPE) and class_entry(kind, "__del__") is not None
+
+
+HEAP_TYPE = 1 << 9
 
 
 def copier_of(obj: Any) -> Copier | None:

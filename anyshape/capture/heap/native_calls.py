@@ -15,6 +15,7 @@ from typing import Any
 
 from anyshape.capture.heap import purity
 from anyshape.capture.heap.iterators import FORKABLE, TELLING, may_give
+from anyshape.capture.heap.nested_containers import values_of
 from anyshape.capture.heap.shadow_heap import Heap
 from anyshape.capture.heap.unread_writes import is_blind, is_key
 from anyshape.capture.heap.values import IMMUTABLE, NULL, PROXIES, Break
@@ -68,7 +69,7 @@ def native(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 def _writer_in_place(fn: Any, args: tuple[Any, ...]) -> Any:
     """The method of a container's class in C that an operator calls, if it writes."""
     for base, method in purity.IN_PLACE[fn].items():
-        if args and isinstance(args[0], base):
+        if args and issubclass(type(args[0]), base):
             return method
     return None
 
@@ -165,9 +166,9 @@ def _mutate(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         rest = tuple([_given(heap, arg) if outside else heap.mirror(arg) for arg in rest])
     state = heap.write(target)
     if fn in purity.COMPARING_MUTATORS:
-        heap.look_inside((*state, *rest))
+        heap.look_inside((*values_of(state), *rest))
     if fn in purity.STEPWISE and issubclass(type(state), (list, dict)):
-        trial = list(state) if issubclass(type(state), list) else dict(state)
+        trial = [*list.__iter__(state)] if issubclass(type(state), list) else {**state}
         heap.domain.call_native(fn, (trial, *rest), kwargs)
     result = heap.domain.call_native(fn, (state, *rest), kwargs)
     if id(state) in heap.owners and result is not NotImplemented:

@@ -6,11 +6,12 @@ way down, once, however they hold each other.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+BASES = (list, tuple, OrderedDict, dict, set, frozenset, deque, bytearray)
 
 
 def containers_in(state: Any, seen_as: Callable[[Any], Any]) -> Iterator[Any]:
@@ -31,5 +32,11 @@ def values_of(container: Any) -> Any:
     """What a container holds; of a dict, its values. No code of a subclass is asked."""
     if issubclass(type(container), dict):
         return dict.values(container)
-    base: Any = next((c for c in CONTAINERS if isinstance(container, c)), None)
+    return elements_of(container)
+
+
+def elements_of(container: Any) -> Any:
+    """What a container gives by the `__iter__` of C, whatever a subclass says; anything else as it
+    is."""
+    base: Any = next((c for c in BASES if issubclass(type(container), c)), None)
     return container if base is None else base.__iter__(container)

@@ -19,6 +19,7 @@ from types import CellType, MappingProxyType, ModuleType
 from typing import Any
 
 from anyshape.capture.heap import purity, undo
+from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.effects import Effect
 from anyshape.capture.heap.iterators import SETTABLE, can_fork
 from anyshape.capture.heap.mirrors import (
@@ -26,6 +27,7 @@ from anyshape.capture.heap.mirrors import (
     Copier,
     Mirror,
     copier_of,
+    dies_in_python,
     mapping_behind,
     require_growth_of,
 )
@@ -225,6 +227,8 @@ class Heap:
         return obj if known is None else known.state
 
     def _make_mirror(self, obj: Any, copier: Copier, read: Any = None) -> Any:
+        if dies_in_python(type(obj)):
+            raise broken("unknown-call", f"{type(obj).__name__}.__del__, of a copy,")
         state = copier(read or self.domain.read, obj)
         if state is obj:
             return obj

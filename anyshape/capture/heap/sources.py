@@ -70,6 +70,7 @@ class Sources:
         self._interned: dict[tuple[int, str, Any], Source] = {}
         self._of: dict[int, Source] = {}
         self._alive: list[Any] = []
+        self._constants: dict[int, tuple[Any, Source]] = {}
 
     def slot(self, index: int, text: str) -> Source:
         """The value handed in at `index` when the program point is entered."""
@@ -102,6 +103,17 @@ class Sources:
             self._of[id(obj)] = source
             self._alive.append(obj)
 
+    def remember_constant(self, obj: Any, source: Source) -> None:
+        """Remembers where a text, a number or a tuple of such was handed in: its value is relied
+        on, and given back it is the object that this call was handed."""
+        if type(obj) is not int or not -5 <= obj <= 256:  # which is one object everywhere
+            self._constants.setdefault(id(obj), (obj, source))
+
+    def of_constant(self, obj: Any) -> Source | None:
+        """Where such an object was handed in, if it was."""
+        found = self._constants.get(id(obj))
+        return None if found is None else found[1]
+
     def of(self, obj: Any) -> Source | None:
         """Where the object was first read from, if it was."""
         return self._of.get(id(obj))
@@ -117,6 +129,7 @@ class Sources:
         """No more sources are asked for: which object came from where is forgotten."""
         self._of.clear()
         self._alive.clear()
+        self._constants.clear()
         for source in self._interned.values():
             if source.is_borrowed:
                 source.pinned = ABSENT

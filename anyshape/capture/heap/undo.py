@@ -4,13 +4,13 @@ The heap's journal holds them.
 
 from __future__ import annotations
 
-import operator
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from types import CellType, FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
+from anyshape.capture.heap.nested_containers import elements_of
 from anyshape.capture.heap.quiet_reads import class_entry
 from anyshape.capture.heap.values import NULL, Break
 
@@ -28,7 +28,7 @@ def write_cell(cell: CellType, value: Any = NULL) -> None:
 def undo_contents(obj: Any) -> Callable[[], None]:
     """For a container, a cell or an instance's dict."""
     if issubclass(type(obj), (list, deque)):
-        saved = list(obj)
+        saved = [*elements_of(obj)]
         return lambda: _refill(obj, saved)
     if issubclass(type(obj), OrderedDict):
         items = list(OrderedDict.items(obj))
@@ -37,13 +37,13 @@ def undo_contents(obj: Any) -> Callable[[], None]:
         pairs = list(dict.items(obj))
         return lambda: _refill_dict(obj, pairs, dict)
     if issubclass(type(obj), set):
-        members = list(obj)
+        members = [*set.__iter__(obj)]
         return lambda: _refill_set(obj, members)
     if issubclass(type(obj), CellType):
         return _undo_cell(obj)
     if issubclass(type(obj), bytearray):
-        content = bytes(obj)
-        return lambda: operator.setitem(obj, slice(None), content)
+        content = bytes(bytearray.__iter__(obj))
+        return lambda: bytearray.__setitem__(obj, slice(None), content)
     raise Break("fork-write", f"a write to {type(obj).__name__} inside a fork")
 
 
@@ -51,8 +51,8 @@ def _refill(obj: Any, saved: list[Any]) -> None:
     if issubclass(type(obj), list):
         list.__setitem__(obj, slice(None), saved)
     else:
-        obj.clear()
-        obj.extend(saved)
+        deque.clear(obj)
+        deque.extend(obj, saved)
 
 
 def _refill_dict(obj: Any, items: list[Any], base: Any) -> None:

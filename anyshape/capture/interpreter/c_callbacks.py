@@ -12,22 +12,35 @@ import builtins
 import dis
 import functools
 import heapq
+import itertools
 import operator
 import re
-from collections import deque
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Iterator
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from anyshape.capture.heap import purity
-from anyshape.capture.heap.nested_containers import values_of
+from anyshape.capture.heap.nested_containers import elements_of, values_of
 from anyshape.capture.heap.values import NULL, PROXIES, contents
 from anyshape.capture.interpreter.domain import Interpreter
 
 EQUALITY = ("__eq__",)
 ORDER = ("__lt__", "__gt__", "__le__", "__ge__", "__eq__")
 NUMBER = ("__index__", "__int__", "__float__", "__complex__", "__trunc__", "__round__")
-_HEAP_TYPE = 1 << 9
 TEXT = ("__repr__", "__str__", "__format__")
+ITERATION = ("__iter__", "__next__", "__len__", "__length_hint__", "__getitem__", "__reversed__")
+ATTRIBUTES = ("__getattribute__", "__getattr__")
+MAPPING = ("keys", "items", "__getitem__", *ITERATION, *ATTRIBUTES)
+ARITHMETIC = ("__add__", "__radd__", "__iadd__", "__mul__", "__rmul__", "__neg__", "__abs__")
+ANY = tuple(
+    dict.fromkeys(
+        (*NUMBER, *TEXT, *ORDER, *MAPPING, *ARITHMETIC, "__ne__", "__hash__", "__bool__")
+        + ("__contains__", "__missing__", "__call__", "__bytes__", "__fspath__", "__divmod__", "__del__")
+    )
+)
+"""What C code may ask the class of an argument for, where no table says less."""
+_HEAP_TYPE = 1 << 9
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None), type, FunctionType})
 
@@ -82,10 +95,10 @@ def runs_program_code(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> b
         return any(_is_index(machine, arg) for arg in args[1:])
     if fn in _HASHERS:
         return any(_hashes_elements(machine, arg) for arg in args)
-    if any(defines_number(machine, arg) for arg in args):
-        return type(fn) not in purity.CALLABLE_TYPES or fn not in purity.UNLOOKING
+    if any(_is_asked(machine, arg, names) for arg, names in _asked(fn, args)):
+        return True
     if fn in _PRINTERS:
-        methods: tuple[str, ...] = TEXT
+        methods: tuple[str, ...] = (*TEXT, *NUMBER, "__getitem__")
     elif fn in _SORTERS:
         methods = ORDER
     elif fn in _COMPARERS:
@@ -102,19 +115,30 @@ def defines(machine: Interpreter, value: Any, methods: tuple[str, ...], depth: i
         return False
     if issubclass(kind, functools.partial):
         value = (value.func, value.args, value.keywords, (*value.keywords,))
-    if issubclass(type(value), CONTAINERS):
-        if depth == 0:
-            return False
-        return any(defines(machine, item, methods, depth - 1) for item in values_of(value))
-    return any(_is_of_the_program(machine.lookup(kind, name)) for name in methods)
+    if issubclass(type(value), CONTAINERS) and depth:
+        inside = (*values_of(value), *(dict.keys(value) if issubclass(kind, dict) else ()))
+        if any(defines(machine, item, methods, depth - 1) for item in inside):
+            return True
+    return kind.__flags__ & _HEAP_TYPE != 0 and any(_is_of_the_program(machine.lookup(kind, name)) for name in methods)
 
 
-def defines_number(machine: Interpreter, value: Any) -> bool:
-    """Does the class of the value say in Python which number it is?"""
+def _asked(fn: Any, args: tuple[Any, ...]) -> Iterator[tuple[Any, tuple[str, ...]]]:
+    """Each argument, and which methods of its class the function may call."""
+    known = type(fn) in purity.CALLABLE_TYPES
+    names = ASKED.get(fn, ANY) if known else ANY
+    of_receiver = RECEIVER_ASKED.get(fn, ()) if known and hasattr(fn, "__objclass__") else names
+    for arg in args[:1]:
+        yield arg, of_receiver
+    for arg in args[1:]:
+        yield arg, names
+
+
+def _is_asked(machine: Interpreter, value: Any, names: tuple[str, ...]) -> bool:
+    """Does the class of the value define one of the methods in Python?"""
     kind = type(value)
-    if kind in PLAIN or kind in PROXIES or not kind.__flags__ & _HEAP_TYPE:
+    if not names or kind in PROXIES or not kind.__flags__ & _HEAP_TYPE:
         return False
-    return any(_is_of_the_program(machine.lookup(kind, name)) for name in NUMBER)
+    return any(_is_of_the_program(machine.lookup(kind, name)) for name in names)
 
 
 def _is_index(machine: Interpreter, value: Any) -> bool:
@@ -123,7 +147,7 @@ def _is_index(machine: Interpreter, value: Any) -> bool:
 
 
 def _hashes_elements(machine: Interpreter, value: Any) -> bool:
-    elements = value if issubclass(type(value), CONTAINERS) else (value,)
+    elements = elements_of(value) if issubclass(type(value), CONTAINERS) else (value,)
     return any(hashes_outside(machine, element) for element in elements)
 
 
@@ -169,6 +193,52 @@ _MORE = (*_STORES, "LOAD_NAME", "DELETE_", "RAISE", "YIELD", "IMPORT", "MAKE_")
 
 
 def _is_of_the_program(method: Any) -> bool:
-    if method is NULL or type(method) is not FunctionType:
-        return False
-    return not purity.is_library(method.__module__ or "")
+    if type(method) is FunctionType:
+        return not purity.is_library(method.__module__ or "")
+    written = method is not NULL and method is not None and type(method) not in _MADE_IN_C
+    return written and not purity.is_library(type(method).__module__)
+
+
+_MADE_IN_C = purity.C_DESCRIPTORS
+_ITERATING = frozenset(
+    [
+        *[list, tuple, deque, zip, enumerate, reversed, map, filter, iter, next],
+        *[value for value in vars(itertools).values() if issubclass(type(value), type)],
+        *[list.extend, list.__iadd__, list.__init__, tuple.__new__],
+        *[deque.extend, deque.extendleft, deque.__iadd__, deque.__init__],
+    ]
+)
+ASKED: dict[Any, tuple[str, ...]] = {
+    **dict.fromkeys(purity.UNLOOKING, ()),
+    **dict.fromkeys(_ITERATING, ITERATION),
+    **dict.fromkeys((dict, OrderedDict, defaultdict, dict.update, dict.__init__), MAPPING),
+    **dict.fromkeys((super, property, staticmethod, classmethod, slice, object), ()),
+    **dict.fromkeys((getattr, hasattr, setattr), ATTRIBUTES),
+    len: ("__len__",),
+    bool: ("__bool__", "__len__"),
+    **dict.fromkeys((repr, str, hash), ()),  # asked all the way down: see below
+}
+"""What a function asks the classes of its arguments for, where that is not anything."""
+_MAKING_SETS = (
+    *("copy", "union", "intersection", "difference", "symmetric_difference"),
+    *("__or__", "__and__", "__sub__", "__xor__"),
+)
+_REDUCED = (*MAPPING, "__reduce__", "__getstate__", "__getnewargs__", "__getnewargs_ex__")
+RECEIVER_ASKED: dict[Any, tuple[str, ...]] = {
+    dict.__getitem__: ("__missing__",),
+    **dict.fromkeys((dict.copy, dict.__or__, dict.__ror__), MAPPING),
+    **dict.fromkeys((object.__reduce_ex__, object.__reduce__, set.__reduce__), _REDUCED),
+    **dict.fromkeys((frozenset.__reduce__, bytearray.__reduce_ex__, deque.__reduce__), _REDUCED),
+    **dict.fromkeys((deque.copy, deque.__copy__, deque.__add__, deque.__mul__), ITERATION),
+    **{vars(cls)[name]: ("__del__",) for cls in (set, frozenset) for name in _MAKING_SETS},
+    object.__getstate__: ATTRIBUTES,
+    object.__dir__: ATTRIBUTES,
+    object.__format__: TEXT,
+    object.__str__: TEXT,
+    object.__ne__: EQUALITY,
+    **{
+        vars(OrderedDict)[name]: MAPPING
+        for name in ("copy", "update", "pop", "popitem", "setdefault", "__eq__", "__reduce__")
+    },
+}
+"""And that of the object whose method it is: C code knows how its own containers lie."""

@@ -41,7 +41,7 @@ def build_class(body: Any, name: Any, bases: Any, metaclass: Any, kwargs: Any) -
     resolved = resolve_bases(bases)
     if metaclass is ABSENT:
         metaclass = type(resolved[0]) if resolved else type
-    if isinstance(metaclass, type):
+    if is_subtype(type(metaclass), type):
         for base in resolved:
             candidate = type(base)
             if is_subtype(metaclass, candidate):
@@ -56,14 +56,14 @@ def build_class(body: Any, name: Any, bases: Any, metaclass: Any, kwargs: Any) -
     prepare = getattr(metaclass, "__prepare__", None)
     namespace = {} if prepare is None else prepare(name, resolved, **kwargs)
     if find(type(namespace), "__getitem__") is ABSENT:
-        owner = metaclass.__name__ if isinstance(metaclass, type) else "<metaclass>"
+        owner = metaclass.__name__ if is_subtype(type(metaclass), type) else "<metaclass>"
         kind = type(namespace).__name__
         raise TypeError(f"{owner}.__prepare__() must return a mapping, not {kind}")
     cell = run_class_body(body, namespace)
     if resolved is not bases:
         namespace["__orig_bases__"] = bases
     cls = metaclass(name, resolved, namespace, **kwargs)
-    if cell is not None and isinstance(cls, type):
+    if cell is not None and is_subtype(type(cls), type):
         try:
             filled = cell.cell_contents
         except ValueError:
@@ -80,12 +80,12 @@ def resolve_bases(bases: Any) -> Any:
     resolved = []
     changed = False
     for base in bases:
-        entries = None if isinstance(base, type) else getattr(base, "__mro_entries__", None)
+        entries = None if is_subtype(type(base), type) else getattr(base, "__mro_entries__", None)
         if entries is None:
             resolved.append(base)
             continue
         replacement = entries(bases)
-        if not isinstance(replacement, tuple):
+        if not is_subtype(type(replacement), tuple):
             raise TypeError("__mro_entries__ must return a tuple")
         resolved.extend(replacement)
         changed = True
@@ -108,7 +108,7 @@ def instance_by_class(obj: Any, cls: Any) -> Any:
     if is_subtype(kind, cls):
         return True
     shown = getattr(obj, "__class__", ABSENT)
-    if isinstance(shown, type) and shown is not kind and issubclass(shown, cls):
+    if is_subtype(type(shown), type) and shown is not kind and issubclass(shown, cls):
         return True
     return issubclass(kind, cls)
 
@@ -141,7 +141,7 @@ def match_keys(subject: Any, keys: Any) -> Any:
 
 def match_class(subject: Any, cls: Any, count: Any, names: Any) -> Any:
     """The attributes that a class pattern binds, or None."""
-    if not isinstance(cls, type):
+    if not is_subtype(type(cls), type):
         raise TypeError(f"called match pattern must be a {_CLASS_WORD}")
     if not isinstance(subject, cls):
         return None
@@ -157,7 +157,7 @@ def match_class(subject: Any, cls: Any, count: Any, names: Any) -> Any:
         names = (*positional, *names)
     seen = set()
     for name in names:
-        if not isinstance(name, str):
+        if not is_subtype(type(name), str):
             shown = type(name).__name__
             raise TypeError(f"__match_args__ elements must be strings (got {shown})")
         if name in seen:
@@ -171,7 +171,7 @@ def match_class(subject: Any, cls: Any, count: Any, names: Any) -> Any:
 
 
 def positional_names(cls: Any, wanted: Any, count: Any) -> Any:
-    if not isinstance(wanted, tuple):
+    if not is_subtype(type(wanted), tuple):
         shown = type(wanted).__name__
         raise TypeError(f"{cls.__name__}.__match_args__ must be a tuple (got {shown})")
     check_positional(cls, len(wanted), count)

@@ -97,7 +97,7 @@ class AttributeOf(Continuation):
     name: str
 
     def raised(self, machine: Interpreter, frame: Frame, error: BaseException) -> Frame | None:
-        if isinstance(error, AttributeError) and error.name is None and error.obj is None:
+        if issubclass(type(error), AttributeError) and error.name is None and error.obj is None:
             error.name, error.obj = self.name, self.owner
         return None
 
@@ -210,7 +210,7 @@ class ForCall(ForNext):
         return frame
 
     def raised(self, machine: Interpreter, frame: Frame, error: BaseException) -> Frame | None:
-        if not isinstance(error, StopIteration):
+        if not issubclass(type(error), StopIteration):
             return None
         return ForNext.returned(self, machine, frame, None)
 
@@ -244,7 +244,7 @@ class SendCall(SendNext):
         return frame
 
     def raised(self, machine: Interpreter, frame: Frame, error: BaseException) -> Frame | None:
-        if not isinstance(error, StopIteration):
+        if not issubclass(type(error), StopIteration):
             return None
         return SendNext.returned(self, machine, frame, error.value)
 

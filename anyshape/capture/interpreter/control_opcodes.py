@@ -256,7 +256,7 @@ def end_send(machine: Interpreter, frame: Frame, arg: Any) -> None:
 def cleanup_throw(machine: Interpreter, frame: Frame, arg: Any) -> None:
     """A throw into a `yield from` ended: by StopIteration with a value, or not."""
     error = frame.stack[-1]
-    if not isinstance(error, StopIteration):
+    if not issubclass(type(error), StopIteration):
         machine.fresh_raise = False
         raise error
     frame.stack[-3:] = [NULL, error.value]
@@ -413,10 +413,10 @@ def import_from(machine: Interpreter, frame: Frame, arg: str) -> Frame | None:
     if hasattr(module, arg):
         return push(machine, frame, 0, attributes.load_attr(machine, module, arg))
     package = getattr(module, "__name__", None)
-    found = sys.modules.get(f"{package}.{arg}", NULL) if isinstance(package, str) else NULL
+    found = sys.modules.get(f"{package}.{arg}", NULL) if issubclass(type(package), str) else NULL
     if found is NULL:
         origin = getattr(module, "__file__", None) or "unknown location"
-        shown = package if isinstance(package, str) else "<unknown module name>"
+        shown = package if issubclass(type(package), str) else "<unknown module name>"
         message = f"cannot import name {arg!r} from {shown!r} ({origin})"
         raise ImportError(message, name=package, path=getattr(module, "__file__", None))
     frame.stack.append(found)

@@ -27,12 +27,12 @@ def raise_varargs(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
     stack = frame.stack
     error = stack[-arg]
     cause = stack[-1] if arg == 2 else NULL
-    if isinstance(error, type) and issubclass(error, BaseException):
+    if issubclass(type(error), type) and issubclass(error, BaseException):
         made = machine.call(error, ())
         if type(made) is Frame:
             return _raise_made(machine, frame, arg, made)
         error = made
-    if not isinstance(error, BaseException):
+    if not issubclass(type(error), BaseException):
         raise TypeError("exceptions must derive from BaseException")
     _will_raise(machine, error)
     if cause is not NULL:
@@ -118,7 +118,7 @@ def check_eg_match(machine: Interpreter, frame: Frame, arg: Any) -> None:
             raise TypeError(
                 "catching ExceptionGroup with except* is not allowed. Use except instead."
             )
-    if isinstance(error, BaseException):  # its parts share its traceback
+    if issubclass(type(error), BaseException):  # its parts share its traceback
         _will_raise(machine, error)
     matched, rest = _split_group(error, classes)
     stack[-2:] = [rest, matched]
@@ -129,13 +129,13 @@ def check_eg_match(machine: Interpreter, frame: Frame, arg: Any) -> None:
 def _split_group(error: Any, classes: Any) -> tuple[Any, Any]:
     if error is None:
         return None, None
-    if isinstance(error, classes):
-        if isinstance(error, BaseExceptionGroup):
+    if issubclass(type(error), classes):
+        if issubclass(type(error), BaseExceptionGroup):
             return error, None
         wrapped = BaseExceptionGroup("", [error])
         wrapped.__traceback__ = error.__traceback__
         return wrapped, None
-    if isinstance(error, BaseExceptionGroup):
+    if issubclass(type(error), BaseExceptionGroup):
         return error.split(classes)
     return None, error
 
@@ -167,7 +167,7 @@ def _reraise_star(original: Any, raised: list[Any]) -> Any:
 
 def _same_metadata(error: Any, original: BaseExceptionGroup[Any]) -> bool:
     return (
-        isinstance(error, BaseExceptionGroup)
+        issubclass(type(error), BaseExceptionGroup)
         and getattr(error, "__notes__", None) is getattr(original, "__notes__", None)
         and error.__traceback__ is original.__traceback__
         and error.__cause__ is original.__cause__
@@ -183,7 +183,7 @@ def _projection(original: BaseExceptionGroup[Any], kept: list[Any]) -> Any:
 
 
 def _collect_leaves(error: Any, leaves: set[int]) -> None:
-    if isinstance(error, BaseExceptionGroup):
+    if issubclass(type(error), BaseExceptionGroup):
         for inner in error.exceptions:
             _collect_leaves(inner, leaves)
     else:
@@ -245,7 +245,7 @@ def with_except_start(machine: Interpreter, frame: Frame, arg: Any) -> Frame | N
 def stop_iteration_error(machine: Interpreter, frame: Frame, arg: Any) -> None:
     """PEP 479: a StopIteration that leaves a generator becomes a RuntimeError."""
     error = frame.stack[-1]
-    if isinstance(error, StopIteration):
+    if issubclass(type(error), StopIteration):
         replaced = RuntimeError("generator raised StopIteration")
         replaced.__cause__ = replaced.__context__ = error
         frame.stack[-1] = replaced

@@ -32,14 +32,14 @@ PLACES = frozenset(
 def is_ours(error: BaseException) -> bool:
     """Whether a line of the compiler failed by itself."""
     last = innermost(error)
-    if last is None or not isinstance(error, Exception) or isinstance(error, MemoryError):
+    if last is None or not issubclass(type(error), Exception) or issubclass(type(error), MemoryError):
         return False
     module = last.tb_frame.f_globals.get("__name__", "")
     if not module.startswith(OURS):
         return False
     instruction = instruction_of(last)
     if instruction in RAISES:
-        return isinstance(error, AssertionError) and not module.endswith(".exception_opcodes")
+        return issubclass(type(error), AssertionError) and not module.endswith(".exception_opcodes")
     if instruction == "CALL_FUNCTION_EX":
         return False
     return instruction not in ASKED_FOR or module not in PLACES

@@ -142,7 +142,7 @@ class Generator:
             if hasattr(self.python_type, name):
                 raise AttributeError(f"attribute {name!r} of {kind!r} objects is not writable")
             raise AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=self)
-        if not isinstance(value, str):
+        if not issubclass(type(value), str):
             raise TypeError(f"{name} must be set to a string object")
         if self.machine.recording:
             raise broken("python-effect", f"setting {name} of a generator")
@@ -220,8 +220,12 @@ class Generator:
         self.running = False
         self.finished = True
         self.frame.generator = None
-        if not self.machine.recording:  # what its code held dies with the frame that is left
-            self.frame = Frame(self.frame.code, {}, {}, [])
+        if not self.machine.recording:
+            self.let_go()
+
+    def let_go(self) -> None:
+        """What its code held dies with the frame that is left."""
+        self.frame = Frame(self.frame.code, {}, {}, [])
 
     def closed_unstarted(self) -> None:
         """It was closed before it had begun."""
@@ -230,7 +234,7 @@ class Generator:
 
     def failed(self, error: BaseException) -> BaseException:
         """The generator's code let `error` out: what its caller sees (PEP 479)."""
-        if self._is_one_of(GOING_ON) and not isinstance(error, StopIteration):
+        if self._is_one_of(GOING_ON) and not issubclass(type(error), StopIteration):
             self._remember_state()
             self.running = self.started = False
             frame = self.frame
@@ -238,7 +242,7 @@ class Generator:
             frame.index, frame.handled, frame.generator = _beginning(frame.code), None, None
             return error
         self.returned()
-        if isinstance(error, StopIteration) and PYTHON < (3, 12):
+        if issubclass(type(error), StopIteration) and PYTHON < (3, 12):
             replaced = RuntimeError("generator raised StopIteration")
             replaced.__cause__ = replaced.__context__ = error
             return replaced
@@ -262,7 +266,7 @@ class Generator:
         delegate = self.delegate()
         if delegate is NULL:
             raiser = _polyfill_frame(self.machine, polyfills.throw_it, error, frame.handled)
-        elif isinstance(error, GeneratorExit):
+        elif issubclass(type(error), GeneratorExit):
             raiser = _polyfill_frame(
                 self.machine, polyfills.close_and_raise, delegate, error, frame.handled
             )
@@ -408,7 +412,7 @@ class Closing(Continuation):
         raise RuntimeError("generator ignored GeneratorExit")
 
     def raised(self, machine: Interpreter, frame: Frame, error: BaseException) -> Frame | None:
-        if not isinstance(error, (GeneratorExit, StopIteration)):
+        if not issubclass(type(error), (GeneratorExit, StopIteration)):
             return None
         frame.stack.append(None)
         return frame
@@ -439,7 +443,7 @@ def _beginning(code: Code) -> int:
 def thrown_exception(kind: Any, value: Any = None, traceback: Any = None) -> BaseException:
     """The exception that `generator.throw(kind, value, traceback)` raises."""
     if issubclass(type(kind), type) and issubclass(kind, BaseException):
-        if isinstance(value, kind):
+        if issubclass(type(value), kind):
             error = value
         elif value is None:
             error = kind()

@@ -35,7 +35,7 @@ def _type_parameter(kind: str) -> Callable[[Interpreter, Frame, Any], None]:
 def _generic(machine: Interpreter, frame: Frame, arg: Any) -> None:
     """`Generic[T, *Ts, **P]`: type variable tuples are unpacked."""
     kinds: Any = typing.TypeVarTuple
-    parameters = [typing.Unpack[p] if isinstance(p, kinds) else p for p in frame.stack[-1]]
+    parameters = [typing.Unpack[p] if issubclass(type(p), kinds) else p for p in frame.stack[-1]]
     alias: Any = getattr(typing, "_GenericAlias")  # noqa: B009 # what Generic[...] makes; no stub
     frame.stack[-1] = alias(typing.Generic, tuple(parameters))
 

@@ -14,6 +14,7 @@ from anyshape.capture.interpreter.intrinsic_names import (
     created,
     find,
     global_name,
+    is_subtype,
     native,
     sorts,
 )
@@ -111,7 +112,7 @@ def length_hint(obj: Any, default: Any) -> Any:
         return default
     if result is NotImplemented:
         return default
-    if not isinstance(result, int):
+    if not is_subtype(type(result), int):
         raise TypeError(f"__length_hint__ must be an integer, not {type(result).__name__}")
     if result < 0:
         raise ValueError("__length_hint__() should return >= 0")
@@ -253,57 +254,6 @@ def delete_name(names: Any, name: Any) -> Any:
     raise NameError(f"name {name!r} is not defined", name=name)
 
 
-def pairs_of(iterable: Any) -> Any:
-    pairs = []
-    position = 0
-    for pair in iterable:
-        parts = taken(pair)
-        if len(parts) != 2:
-            raise ValueError(
-                f"dictionary update sequence element #{position} has length {len(parts)}; "
-                "2 is required"
-            )
-        pairs.append(parts)
-        position += 1
-    return pairs
-
-
-def mapping_pairs(mapping: Any) -> Any:
-    return [(key, mapping[key]) for key in mapping.keys()]
-
-
-def dict_of(make: Any, args: Any, kwargs: Any) -> Any:
-    *before, source = args
-    pairs = mapping_pairs(source) if hasattr(source, "keys") else pairs_of(source)
-    return created(make(*before, pairs, **kwargs))
-
-
-def dict_update_from(store: Any, receiver: Any, source: Any, kwargs: Any) -> None:
-    """`dict.update`: each pair is stored before the next one is asked for."""
-    if hasattr(source, "keys"):
-        for key in source.keys():
-            store(receiver, key, source[key])
-    else:
-        position = 0
-        for pair in source:
-            parts = taken(pair)
-            if len(parts) != 2:
-                raise ValueError(
-                    f"dictionary update sequence element #{position} has length {len(parts)}; "
-                    "2 is required"
-                )
-            store(receiver, parts[0], parts[1])
-            position += 1
-    for name in kwargs:
-        store(receiver, name, kwargs[name])
-
-
-def dict_updated(store: Any, receiver: Any, source: Any) -> Any:
-    """`receiver |= source`."""
-    dict_update_from(store, receiver, source, {})
-    return receiver
-
-
 def zip_of(iterables: Any, strict: Any) -> Any:
     return zipped([iter(iterable) for iterable in iterables], strict)
 
@@ -406,7 +356,7 @@ def all_of(iterable: Any) -> Any:
 
 
 def sum_of(iterable: Any, start: Any) -> Any:
-    if isinstance(start, str):
+    if is_subtype(type(start), str):
         raise TypeError("sum() can't sum strings [use ''.join(seq) instead]")
     total = start
     for value in iterable:
@@ -445,7 +395,7 @@ def sorted_of(iterable: Any, key: Any, reverse: Any) -> Any:
 
 def sort_in_place(values: Any, key: Any, reverse: Any) -> None:
     """`list.sort`: the list is empty meanwhile, so that a key or a comparison cannot change it."""
-    items = native(list, values)
+    items = native(list.__getitem__, values, slice(None))
     native(list.clear, values)
     sorts(values, True)
     try:
@@ -458,7 +408,7 @@ def sort_in_place(values: Any, key: Any, reverse: Any) -> None:
             order.reverse()
         items = [items[index] for index in order]
     finally:
-        changed = sorts(values, False) or native(len, values) > 0
+        changed = sorts(values, False) or native(list.__len__, values) > 0
         native(list.__setitem__, values, slice(None), items)
     if changed:
         raise ValueError("list modified during sort")
@@ -537,13 +487,6 @@ def unpack_list(iterable: Any, count: Any) -> Any:
         if value is ABSENT:
             break
         values.append(value)
-    return values
-
-
-def dict_from_mapping(mapping: Any) -> Any:
-    values = {}
-    for key in mapping.keys():
-        values[key] = mapping[key]
     return values
 
 

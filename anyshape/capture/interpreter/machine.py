@@ -157,7 +157,7 @@ class Machine:
             left = unwinding.unwind(self, raised) is None
             del raised  # it dies when the program drops it
             if left:
-                self._leave()
+                unwinding.leave(self)
 
     def execute(self, frame: Frame) -> NoReturn:
         """Instruction after instruction, until one of them raises."""
@@ -192,18 +192,7 @@ class Machine:
         left = unwinding.unwind(self, raised) is None
         del raised
         if left:
-            self._leave()
-
-    def _leave(self) -> NoReturn:
-        """Raise what has escaped; a recording machine says afterwards what that was."""
-        escaped = self.escaped
-        assert escaped is not None
-        if not self.recording:
-            self.escaped = None
-        try:
-            unwinding.leave(escaped)
-        finally:
-            del escaped  # the exception holds this frame
+            unwinding.leave(self)
 
     # ---- code ------------------------------------------------------------------------------------
     def decoded(self, code: CodeType) -> Code:

@@ -135,7 +135,7 @@ def binary_op(a: Any, b: Any, method: Any, reflected: Any, in_place: Any, sign: 
     last = ABSENT  # sq_concat and sq_repeat come after the number slots
     if in_place is not None:
         slot = find(left, in_place)
-        if _of_a_sequence(slot, sign):
+        if _of_a_sequence(slot, sign) and (sign == "*" or _is_sequence(left)):
             last = slot
         elif slot is not ABSENT:
             result = bind(slot, a, left)(b)
@@ -143,7 +143,7 @@ def binary_op(a: Any, b: Any, method: Any, reflected: Any, in_place: Any, sign: 
                 return result
     slot = find(left, method)
     other = find(right, reflected)
-    if _of_a_sequence(slot, sign):
+    if _of_a_sequence(slot, sign) and not _is_in_python(find(left, reflected), sign):
         last = slot if last is ABSENT else last
         slot = ABSENT
     if (
@@ -170,7 +170,20 @@ def binary_op(a: Any, b: Any, method: Any, reflected: Any, in_place: Any, sign: 
 
 
 def _of_a_sequence(slot: Any, sign: Any) -> Any:
-    return sign in "+*" and getattr(slot, "__objclass__", None) in _SEQUENCES
+    return sign in "+*" and _is_sequence(getattr(slot, "__objclass__", None))
+
+
+def _is_in_python(slot: Any, sign: Any) -> Any:
+    """Whether a class has a number slot of its own, by this method: C asks it before sequences."""
+    return slot is not ABSENT and not _of_a_sequence(slot, sign)
+
+
+def _is_sequence(cls: Any) -> Any:
+    """Of C itself: a subclass has `+=` in a number slot."""
+    for base in _SEQUENCES:
+        if cls is base:
+            return True
+    return False
 
 
 def proxy_right(a: Any, b: Any, methods: Any, sign: Any) -> Any:
@@ -298,7 +311,7 @@ def asked(value: Any, method: Any, kind: Any, refusal: Any) -> Any:
     """What the method of the class answers, which must be of a kind."""
     cls = type(value)
     result = bind(find(cls, method), value, cls)()
-    if not isinstance(result, kind):
+    if not is_subtype(type(result), kind):
         raise TypeError(refusal.format(type(result).__name__))
     return result
 
@@ -314,7 +327,7 @@ def truth_by_len(value: Any) -> Any:
 def length_by_len(value: Any) -> Any:
     cls = type(value)
     result = bind(find(cls, "__len__"), value, cls)()
-    if not isinstance(result, int):
+    if not is_subtype(type(result), int):
         result = operator.index(result)
     if result < 0:
         raise ValueError("__len__() should return >= 0")
@@ -393,7 +406,7 @@ def proxy_repr(mapping: Any) -> Any:
 def text_by_method(value: Any, method: Any) -> Any:
     cls = type(value)
     result = bind(find(cls, method), value, cls)()
-    if not isinstance(result, str):
+    if not is_subtype(type(result), str):
         raise TypeError(f"{method} returned non-string (type {type(result).__name__})")
     return result
 
@@ -401,7 +414,7 @@ def text_by_method(value: Any, method: Any) -> Any:
 def format_by_method(value: Any, spec: Any) -> Any:
     cls = type(value)
     result = bind(find(cls, "__format__"), value, cls)(spec)
-    if not isinstance(result, str):
+    if not is_subtype(type(result), str):
         raise TypeError(f"__format__ must return a str, not {type(result).__name__}")
     return result
 
@@ -432,7 +445,7 @@ def int_by_method(make: Any, value: Any, method: Any) -> Any:
     if method == "__trunc__":
         return make(truncated(value))
     result = bind(find(cls, method), value, cls)()
-    if not isinstance(result, int):
+    if not is_subtype(type(result), int):
         raise TypeError(f"{method} returned non-int (type {type(result).__name__})")
     warn_of_subclass(result, method, int)
     return make(result)
@@ -442,7 +455,7 @@ def truncated(value: Any) -> Any:
     cls = type(value)
     warn("The delegation of int() to __trunc__ is deprecated.")
     result = bind(find(cls, "__trunc__"), value, cls)()
-    if isinstance(result, int):
+    if is_subtype(type(result), int):
         return result
     kind = type(result)
     if find(kind, "__index__") is ABSENT:
@@ -469,7 +482,7 @@ def warn(text: Any) -> None:
 def float_by_method(make: Any, value: Any, method: Any) -> Any:
     cls = type(value)
     result = bind(find(cls, method), value, cls)()
-    if method == "__float__" and not isinstance(result, float):
+    if method == "__float__" and not is_subtype(type(result), float):
         raise TypeError(
             f"{cls.__name__}.__float__ returned non-float (type {type(result).__name__})"
         )

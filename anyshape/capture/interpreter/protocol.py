@@ -18,7 +18,13 @@ from typing import Any
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.nested_containers import values_of
 from anyshape.capture.heap.values import NULL, PROXIES, Break, Call, SizeValue
-from anyshape.capture.interpreter import c_callbacks, iteration_polyfills, polyfills, size_texts
+from anyshape.capture.interpreter import (
+    c_callbacks,
+    iteration_polyfills,
+    mapping_polyfills,
+    polyfills,
+    size_texts,
+)
 from anyshape.capture.interpreter.attributes import (
     C_FUNCTIONS,
     HEAP_TYPE,
@@ -103,6 +109,7 @@ def binary(machine: Interpreter, op: Operator, a: Any, b: Any) -> Any:
         return _proxy_binary(machine, op, a, b)
     if (
         is_python(machine, left, op.method)
+        or is_python(machine, left, op.reflected)  # a number slot, which comes before sequences'
         or is_python(machine, right, op.reflected)
         or (op.in_place is not None and is_python(machine, left, op.in_place))
     ):
@@ -125,9 +132,11 @@ def _taken_in_place(machine: Interpreter, method: str, a: Any, b: Any) -> Call |
     ):
         append = iteration_polyfills.extend_list if issubclass(type(a), list) else deque.extend
         return Call(iteration_polyfills.extended, (append, a, b))
-    if method == "__ior__" and issubclass(type(a), dict) and must_be_taken_first(machine, b):
-        store = OrderedDict.__setitem__ if issubclass(type(a), OrderedDict) else dict.__setitem__
-        return Call(iteration_polyfills.dict_updated, (store, a, b))
+    if method == "__ior__" and issubclass(type(a), dict):
+        if must_be_taken_first(machine, b) or is_python_mapping(machine, b):
+            ordered = issubclass(type(a), OrderedDict)
+            update = mapping_polyfills.ordered_update_from if ordered else FROM_SOURCE
+            return Call(mapping_polyfills.dict_updated, (update, a, b))
     return None
 
 
@@ -208,7 +217,7 @@ def _compare_containers(
     machine: Interpreter, sign: str, a: Any, b: Any, function: Callable[[Any, Any], Any]
 ) -> Any:
     for base in (list, tuple):
-        if isinstance(a, base) and isinstance(b, base):
+        if issubclass(type(a), base) and issubclass(type(b), base):
             if sign in ("==", "!=") and _are_sizes(a) and _are_sizes(b):
                 equal = _equal_sizes(machine, a, b)
                 if sign == "==":
@@ -498,6 +507,20 @@ def must_be_taken_first(machine: Interpreter, iterable: Any) -> bool:
     """
     advanced = machine.recording and hasattr(type(iterable), "__next__")
     return advanced or needs_interpretation(machine, iterable)
+
+
+FROM_SOURCE = mapping_polyfills.dict_update_from
+
+
+def is_python_mapping(machine: Interpreter, source: Any) -> bool:
+    """Whether C code that merges a mapping, or looks whether it is one, would run code of the
+    program."""
+    cls = type(source)
+    if cls in CONTAINERS or cls in PLAIN or cls is Generator or cls in PROXIES:
+        return False
+    if not cls.__flags__ & HEAP_TYPE and issubclass(cls, (dict, *CONTAINERS)):
+        return False
+    return any(is_python(machine, cls, name) for name in c_callbacks.MAPPING)
 
 
 # ---- text ----------------------------------------------------------------------------------------

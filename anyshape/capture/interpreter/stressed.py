@@ -30,7 +30,7 @@ class StressedMachine(Machine):
             handler, arg = instructions[frame.index]
             frame.index += 1
             self.left -= 1
-            if self.left < 0:
+            if self.left < 0 and instructions is frame.code.instructions:
                 raise Break("stress")
             switched = handler(self, frame, arg)
             if switched is not None:

@@ -64,14 +64,21 @@ def unwind(machine: Interpreter, error: BaseException) -> Frame | None:
         _add_traceback(error, frame)
 
 
-def leave(error: BaseException) -> NoReturn:
-    """Raise what has escaped, as it is: no context is added to one that has its own."""
+def leave(machine: Interpreter) -> NoReturn:
+    """Raise what has escaped, as it is: no context is added to one that has its own. A recording
+    machine says afterwards what that was. The traceback holds this frame, which must hold no
+    exception."""
+    error = machine.escaped
+    assert error is not None
+    if not machine.recording:
+        machine.escaped = None
     context = error.__context__
     try:
         raise error
     finally:
         if context is not None:
             error.__context__ = context
+        del error, context
 
 
 def _closing(machine: Interpreter, frame: Frame, dropped: list[Any]) -> Frame:

@@ -10,6 +10,7 @@ from anyshape.capture.heap.values import NULL, PROXIES, Break, Call, OpaqueValue
 from anyshape.capture.interpreter import (
     attributes,
     iteration_polyfills,
+    mapping_polyfills,
     polyfills,
     protocol,
     size_texts,
@@ -348,36 +349,26 @@ def set_update(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
 
 def dict_update(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
     target, source = frame.stack[-arg - 1], frame.stack[-1]
-    if _is_python_mapping(machine, source):
-        return again(machine, frame, Call(iteration_polyfills.dict_from_mapping, (source,)))
+    refusal = f"{type(source).__name__!r} object is not a mapping"
+    if protocol.is_python_mapping(machine, source):
+        return again(machine, frame, Call(mapping_polyfills.dict_from_mapping, (source, refusal)))
     if not issubclass(type(source), dict) and not hasattr(source, "keys"):
-        raise TypeError(f"{type(source).__name__!r} object is not a mapping")
+        raise TypeError(refusal)
     entries = machine.heap.mirror(source) if machine.recording else source
     write_into(machine, dict.update, target, entries)
     frame.stack.pop()
     return None
 
 
-def _is_python_mapping(machine: Interpreter, source: Any) -> bool:
-    if issubclass(type(source), dict):
-        return attributes.is_python(machine, type(source), "__iter__")
-    return (
-        attributes.is_python(machine, type(source), "keys")
-        or attributes.is_python(machine, type(source), "__getitem__")
-        or attributes.is_python(machine, type(source), "__iter__")
-    )
-
-
 def dict_merge(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
     target, source = frame.stack[-arg - 1], frame.stack[-1]
-    if _is_python_mapping(machine, source):
-        return again(machine, frame, Call(iteration_polyfills.dict_from_mapping, (source,)))
     callee = frame.stack[-arg - 3]
+    kind = type(source).__name__
+    refusal = f"{shown_callable(callee)} argument after ** must be a mapping, not {kind}"
+    if protocol.is_python_mapping(machine, source):
+        return again(machine, frame, Call(mapping_polyfills.dict_from_mapping, (source, refusal)))
     if not issubclass(type(source), dict) and not hasattr(source, "keys"):
-        raise TypeError(
-            f"{shown_callable(callee)} argument after ** must be a mapping, "
-            f"not {type(source).__name__}"
-        )
+        raise TypeError(refusal)
     entries = machine.heap.mirror(source) if machine.recording else source
     for key in entries.keys():
         if key in target:
@@ -390,7 +381,7 @@ def dict_merge(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
 
 def shown_callable(fn: Any) -> str:
     name = getattr(fn, "__qualname__", None)
-    if not isinstance(name, str):
+    if not issubclass(type(name), str):
         return str(fn)
     module = getattr(fn, "__module__", None)
     prefix = "" if module in (None, "builtins") else f"{module}."

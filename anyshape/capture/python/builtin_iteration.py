@@ -11,12 +11,14 @@ from typing import Any
 
 from anyshape.capture.heap import purity
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.nested_containers import elements_of
 from anyshape.capture.heap.values import ABSENT, NULL, PROXIES, Break, Call
 from anyshape.capture.interpreter import (
     attributes,
     c_callbacks,
     generators,
     iteration_polyfills,
+    mapping_polyfills,
     polyfills,
     protocol,
     search_polyfills,
@@ -222,21 +224,23 @@ def _adder(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 def _dict_maker(make: Any, position: int = 0) -> Handler:
     """`dict(source)`; `position` is that of the source among the arguments."""
+    update = mapping_polyfills.ordered_update_from if make is OrderedDict else FROM_SOURCE
 
     def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         if len(args) == position + 1 and _is_python_source(machine, args[position]):
-            return Call(iteration_polyfills.dict_of, (make, args, kwargs))
+            return Call(mapping_polyfills.dict_of, (update, make, args, kwargs))
         return machine.native(make, args, kwargs)
 
     return handler
 
 
 def _dict_update(method: Any) -> Handler:
-    store = OrderedDict.__setitem__ if method is OrderedDict.update else dict.__setitem__
+    ordered = method in (OrderedDict.update, OrderedDict.__init__)
+    update = mapping_polyfills.ordered_update_from if ordered else FROM_SOURCE
 
     def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         if len(args) == 2 and _is_python_source(machine, args[1]):
-            return Call(iteration_polyfills.dict_update_from, (store, *args, kwargs))
+            return Call(update, (*args, kwargs))
         return machine.native(method, args, kwargs)
 
     return handler
@@ -248,21 +252,16 @@ def _fromkeys(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     return machine.native(fn, args, kwargs)
 
 
+FROM_SOURCE = mapping_polyfills.dict_update_from
+
+
 def _is_python_source(machine: Interpreter, source: Any) -> bool:
-    cls = type(source)
-    if issubclass(type(source), dict):
-        return attributes.is_python(machine, cls, "__iter__")
+    if protocol.is_python_mapping(machine, source):
+        return True
     if issubclass(type(source), (list, tuple)):  # of pairs, which C iterates over
-        if any(protocol.needs_interpretation(machine, pair) for pair in source):
+        if any(protocol.needs_interpretation(machine, pair) for pair in elements_of(source)):
             return True
-    return (
-        protocol.must_be_taken_first(machine, source)
-        or attributes.is_python(machine, cls, "keys")
-        or (
-            attributes.is_python(machine, cls, "__getitem__")
-            and not issubclass(type(source), (list, tuple))
-        )
-    )
+    return protocol.must_be_taken_first(machine, source)
 
 
 def _zip(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
@@ -473,6 +472,7 @@ ITERATION_TYPES: dict[Any, Handler] = {
     reversed: _reversed,
 }
 
+DICT_UPDATES = (dict.update, dict.__init__, OrderedDict.update, OrderedDict.__init__)
 # C methods that iterate over their arguments.
 _FILLERS = (
     *_STORING,
@@ -510,7 +510,7 @@ ITERATION_BUILTINS: dict[Any, Handler] = {
         method: _set_question(method, iteration_polyfills.is_superset)
         for method in (set.issuperset, frozenset.issuperset)
     },
-    **{method: _dict_update(method) for method in (dict.update, dict.__init__, OrderedDict.update)},
+    **{method: _dict_update(method) for method in DICT_UPDATES},
     **{cls.__new__: _new_container(cls.__new__) for cls in (tuple, frozenset)},
     Generator.__next__: _generator_next,
     Generator.send: _generator_send,

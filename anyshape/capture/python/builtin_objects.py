@@ -10,6 +10,7 @@ import functools
 import inspect
 import operator
 import sys
+from collections import defaultdict, deque
 from collections.abc import Callable
 from types import CellType, CodeType, FrameType, FunctionType, TracebackType
 from typing import Any
@@ -475,13 +476,19 @@ def _compile_builtin(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 OBJECT_TYPES: dict[Any, Handler] = {type: _type, super: _super, TracebackType: _traceback}
 
+GENERIC = (
+    *(object, list, tuple, dict, set, frozenset, deque, defaultdict),
+    *(str, bytes, bytearray, int, float, complex, range, slice),
+)
+"""Classes of C whose attributes are found as `object` has it."""
+
 OBJECT_BUILTINS: dict[Any, Handler] = {
     object.__reduce_ex__: _reduce_ex,
     getattr: _getattr,
     hasattr: _hasattr,
     setattr: _setattr,
     delattr: _delattr,
-    object.__getattribute__: _object_getattribute,
+    **{vars(cls)["__getattribute__"]: _object_getattribute for cls in GENERIC},
     type.__getattribute__: _type_getattribute,
     super.__getattribute__: _super_getattribute,
     object.__setattr__: _object_setattr,

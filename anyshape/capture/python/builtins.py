@@ -282,7 +282,7 @@ def _generic_getattr(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _is_subtype(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-    return args[1] in type.__dict__["__mro__"].__get__(args[0])
+    return any(base is args[1] for base in type.__dict__["__mro__"].__get__(args[0]))
 
 
 def _has_identity(machine: Interpreter, args: Args, kwargs: Kwargs) -> bool:

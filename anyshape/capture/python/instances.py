@@ -55,7 +55,7 @@ def construct(machine: Interpreter, cls: Any, args: tuple[Any, ...], kwargs: dic
     """`type.__call__(cls, *args, **kwargs)`."""
     new = machine.lookup(cls, "__new__")
     init = machine.lookup(cls, "__init__")
-    if isinstance(new, staticmethod):
+    if issubclass(type(new), staticmethod):
         new = new.__func__
     if type(new) is FunctionType:
         return Call(class_polyfills.construct, (cls, new, args, kwargs))

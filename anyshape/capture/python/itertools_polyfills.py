@@ -8,6 +8,7 @@ import operator
 from typing import Any
 
 from anyshape.capture.heap.values import ABSENT
+from anyshape.capture.interpreter.iteration_polyfills import list_of
 
 
 def chain(*iterables: Any) -> Any:
@@ -107,7 +108,7 @@ def cycle(iterable: Any) -> Any:
 
 
 def product(*iterables: Any, repeat: Any = 1) -> Any:
-    return _rows([tuple(pool) for pool in iterables] * repeat)
+    return _rows([list_of(pool) for pool in iterables] * repeat)
 
 
 def _rows(pools: Any) -> Any:

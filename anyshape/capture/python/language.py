@@ -9,7 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 from types import CodeType
 
-from anyshape.capture.interpreter import class_polyfills, iteration_polyfills, polyfills
+from anyshape.capture.interpreter import (
+    class_polyfills,
+    iteration_polyfills,
+    mapping_polyfills,
+    polyfills,
+    search_polyfills,
+)
 from anyshape.capture.interpreter.domain import Domain
 from anyshape.capture.interpreter.frame import Code
 from anyshape.capture.interpreter.machine import Language, Machine
@@ -25,7 +31,10 @@ PYTHON = Language(
     instantiate=instances.instantiate,
     polyfill_files=frozenset(
         str(module.__file__)
-        for module in (polyfills, class_polyfills, iteration_polyfills, itertools_polyfills)
+        for module in (
+            *(polyfills, class_polyfills, iteration_polyfills, mapping_polyfills),
+            *(search_polyfills, itertools_polyfills),
+        )
     )
     | {TORCH_POLYFILLS},
 )

@@ -36,7 +36,7 @@ def _lazy(function: Any, polyfill: Callable[..., Any]) -> Handler:
             first, last = places = ITERATED[function.__name__]
             shown = [() if first <= i < last else stand_in(arg) for i, arg in enumerate(args)]
             function(*shown, **{name: stand_in(arg, name) for name, arg in kwargs.items()})
-            if function is itertools.chain or kwargs.keys() & NAMES:
+            if function in AT_ONCE or kwargs.keys() & NAMES:
                 return Call(polyfill, args, kwargs)
             return Call(itertools_polyfills.at_once, (polyfill, places, args, kwargs))
         return machine.native(function, args, kwargs)
@@ -62,6 +62,8 @@ ITERATED: dict[str, tuple[int, int]] = {
     **dict.fromkeys(("zip_longest",), (0, sys.maxsize)),
 }
 """From which to which argument C code iterates; all but `chain` ask for an iterator at once."""
+AT_ONCE = (itertools.chain, itertools.product)
+"""Polyfills that see to that themselves."""
 NAMES = frozenset({"iterable", "data", "selectors"})  # of such arguments
 
 

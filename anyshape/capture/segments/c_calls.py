@@ -35,8 +35,12 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
     """What the call gives: a value of the graph, what it gives natively, or a break."""
     if type(fn) is weakref.ref and not args and not kwargs:  # its hash is that of what it leads to
         return domain.read(fn, "target", None, fn())
+    if not callable(fn):
+        return fn(*args, **kwargs)  # C's own refusal
     _refuse_unhashed(domain, fn)
     _refuse_weak(domain, fn, args)
+    if args and issubclass(type(args[0]), type) and getattr(fn, "__name__", "") == "__new__":
+        callables.refuse_deaths(domain, args[0])
     text = (
         formed_texts.formed(domain, fn, args, kwargs)
         if fn in formed_texts.FORMERS
@@ -111,7 +115,7 @@ def _reads_nothing_else(
 def _parts(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """What lies in the tuples among the values, all the way down."""
     tuples = [value for value in values if issubclass(type(value), tuple)]
-    inside = tuple(part for value in tuples for part in value)
+    inside = tuple(part for value in tuples for part in tuple.__iter__(value))
     return (*inside, *_parts(inside)) if inside else ()
 
 
@@ -138,10 +142,18 @@ def unknown(domain: RecordingDomain, fn: Any) -> Break:
         unsupported = domain.machine.decoded(fn.__code__).unsupported
         if unsupported is not None:
             return broken("opcode", name, why=unsupported)
-    module = getattr(fn, "__module__", None)
-    if "." not in name and isinstance(module, str) and module != "builtins":
+    module = _module_of(fn)
+    if "." not in name and issubclass(type(module), str) and module != "builtins":
         name = f"{module}.{name}"
     return broken("unknown-call", name)
+
+
+def _module_of(fn: Any) -> Any:
+    """Where a function, or the class of an object, is from; the object itself is not asked."""
+    if type(fn) in purity.CALLABLE_TYPES:
+        return getattr(fn, "__module__", None)
+    cls = fn if issubclass(type(fn), type) else type(fn)
+    return type.__getattribute__(cls, "__module__")
 
 
 def _refuse_outside_iterators(domain: RecordingDomain, fn: Any, args: tuple[Any, ...]) -> None:
@@ -177,7 +189,7 @@ def _call_torch(
         if name.startswith(callables.QUERIES) or fn in callables.PURE_TORCH:
             args = tuple(map(domain.machine.heap.read_whole, args))
             answer = _asked(domain, fn, args, kwargs)
-            if isinstance(answer, torch.Tensor):  # as of a generator: another one in each call
+            if issubclass(type(answer), torch.Tensor):  # as of a generator: another one in each call
                 raise unknown(domain, fn)
             return answer
     return eager_call(domain, fn, args, kwargs)

@@ -101,6 +101,12 @@ def is_torch(fn: Any) -> bool:
     return isinstance(module, str) and module.partition(".")[0] == "torch"
 
 
+def refuse_deaths(domain: RecordingDomain, cls: type) -> None:
+    """When an object made here is dropped, nobody knows while capturing."""
+    if type(domain.machine.lookup(cls, "__del__")) is types.FunctionType:
+        raise broken("unknown-call", f"{cls.__name__}.__del__, when the object is dropped,")
+
+
 def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
     """Whether a C function of constants may simply be called."""
     try:
@@ -145,7 +151,7 @@ REMEMBERING = type(functools.lru_cache(lambda: None))
 
 def is_notice(fn: Any, args: tuple[Any, ...]) -> bool:
     """Whether a logger is to say something that it has not said before: nobody uses the result."""
-    return type(fn) is REMEMBERING and bool(args) and isinstance(args[0], logging.Logger)
+    return type(fn) is REMEMBERING and bool(args) and issubclass(type(args[0]), logging.Logger)
 
 
 CONTAINERS = (
@@ -390,7 +396,7 @@ def _packet(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, An
     made = tensor_methods.operator_call(domain, packet, tuple(rest), kwargs)
     if made is NotImplemented:
         made = eager_call(domain, packet, tuple(rest), kwargs)
-    return _as_returned(domain, packet, made) if isinstance(made, tuple) else made
+    return _as_returned(domain, packet, made) if issubclass(type(made), tuple) else made
 
 
 def _as_returned(domain: RecordingDomain, operator: Any, made: tuple[Any, ...]) -> Any:
@@ -490,7 +496,7 @@ def _may_want_gradient(value: Any) -> bool:
         return value.value.tensor.requires_grad
     if type(value) is OpaqueValue:
         return issubclass(value.kind, torch.Tensor)
-    return isinstance(value, torch.Tensor) and value.requires_grad
+    return issubclass(type(value), torch.Tensor) and value.requires_grad
 
 
 # What the program is answer_of of its compilation, in capture and between segments alike.

@@ -22,7 +22,7 @@ from anyshape.capture.guards import execution_modes
 from anyshape.capture.guards.counters import counters
 from anyshape.capture.guards.guard_code import GuardSet
 from anyshape.capture.heap.breaks import GraphBreak, record_of
-from anyshape.capture.heap.values import Break, InterpreterBug, ProxyLeak
+from anyshape.capture.heap.values import NULL, Break, InterpreterBug, ProxyLeak
 from anyshape.capture.interpreter.frame import Code, Frame, locate, users_frame
 from anyshape.capture.interpreter.machine import Machine
 from anyshape.capture.interpreter.stressed import StressedMachine
@@ -255,8 +255,13 @@ class Capturer:
         declared = domain.recorder.declared
         order = range(len(entry.slots)) if declared is None else declared.order(len(entry.slots))
         texts = entry.slot_texts()
-        seen = {i: domain.see(sources.slot(i, texts[i]), entry.slots[i]) for i in order}
-        return [seen[i] for i in range(len(entry.slots))]
+        methods = frozenset() if entry.point is None else entry.point.methods
+        seen = {
+            i: domain.see(sources.slot(i, texts[i]), entry.slots[i])
+            for i in order
+            if i not in methods
+        }
+        return [seen.get(i, NULL) for i in range(len(entry.slots))]
 
     def _break(self, signal: Break, machine: Machine) -> None:
         location = None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.iterators import Position, advanced, position_of
+from anyshape.capture.heap.mirrors import MAXLEN
 from anyshape.capture.heap.quiet_reads import asks_the_program
 from anyshape.capture.heap.values import IMMUTABLE
 from anyshape.capture.interpreter.attributes import HEAP_TYPE, instance_dict
@@ -151,7 +152,7 @@ def _deque(rebuilder: Rebuilder, value: deque[Any]) -> str:
     rebuilder.add(f"{name} = {made}.__new__({kind})")
     attributes(rebuilder, name, value)
     items = ", ".join(rebuilder.text(item) for item in deque.__iter__(value))
-    rebuilder.add(f"{made}.__init__({name}, [{items}], {value.maxlen!r})")
+    rebuilder.add(f"{made}.__init__({name}, [{items}], {MAXLEN(value)!r})")
     return name
 
 
@@ -253,14 +254,14 @@ def _getter(rebuilder: Rebuilder, value: Any) -> str:
     """An `operator.itemgetter` or the like, by what it says that it was made of."""
     make, args, *_ = value.__reduce__()
     parts = ", ".join(rebuilder.text(arg) for arg in args)
-    return f"{rebuilder.text(make)}({parts})"
+    return rebuilder.named(value, f"{rebuilder.text(make)}({parts})")
 
 
 def _bytearray(rebuilder: Rebuilder, value: bytearray) -> str:
     name = rebuilder.fresh(value)
     made, kind = rebuilder.constant(bytearray), rebuilder.constant(type(value))
     rebuilder.add(f"{name} = {made}.__new__({kind})")
-    rebuilder.add(f"{made}.__init__({name}, {bytes(value)!r})")
+    rebuilder.add(f"{made}.__init__({name}, {bytes(bytearray.__iter__(value))!r})")
     attributes(rebuilder, name, value)
     return name
 

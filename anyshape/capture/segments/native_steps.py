@@ -64,7 +64,7 @@ class Native(Concrete):
             return Call(original, args, kwargs)
         if self.calls is not None and self.calls(fn, args):
             return _called(self.machine, fn, args, kwargs)
-        if fn in modules.CALLS and args and isinstance(args[0], torch.nn.Module):
+        if fn in modules.CALLS and args and issubclass(type(args[0]), torch.nn.Module):
             forward = modules.forward_alone(self.machine, args[0])
             return NotImplemented if forward is None else Call(forward, args, kwargs)
         return NotImplemented
@@ -131,8 +131,10 @@ def step(machine: Machine) -> tuple[bool, Any, bool]:
         raised = error
     else:
         return False, None, False
-    if unwinding.unwind(machine, raised) is None:
-        unwinding.leave(machine.escaped or raised)
+    left = unwinding.unwind(machine, raised) is None
+    del raised  # its traceback holds this frame
+    if left:
+        unwinding.leave(machine)
     return False, None, True
 
 
@@ -140,8 +142,10 @@ def interrupted(machine: Machine, error: BaseException) -> Any:
     """Raises in the program, at its next instruction, what came while the segment from there on was
     captured or ran; goes on natively if the program handles it."""
     machine.current().index += 1
-    if unwinding.unwind(machine, error) is None:
-        unwinding.leave(machine.escaped or error)
+    left = unwinding.unwind(machine, error) is None
+    del error
+    if left:
+        unwinding.leave(machine)
     return resume(machine)
 
 
@@ -188,8 +192,10 @@ def _ends(machine: Machine, ends_in: Callable[[Frame], Set[int]], call: Counting
         else:
             raised = None
         if raised is not None:
-            if unwinding.unwind(machine, raised) is None:
-                unwinding.leave(machine.escaped or raised)
+            left = unwinding.unwind(machine, raised) is None
+            raised = None  # its traceback holds this frame
+            if left:
+                unwinding.leave(machine)
             switched = machine.current()
         if at in ends:
             return True

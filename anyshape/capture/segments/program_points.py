@@ -30,10 +30,11 @@ class _Flattener:
     slots: list[Any] = field(default_factory=list)
     known: dict[int, int] = field(default_factory=dict)
     positions: list[tuple[Any, ...]] = field(default_factory=list)
+    methods: set[int] = field(default_factory=set)
 
     def slot(self, value: Any) -> Any:
         """The number of the slot; -1 where there is no value; a C method bound to an object is
-        that object's slot and the method of its class."""
+        that object's slot, the method of its class and a slot of its own."""
         kind, slots = type(value), self.slots
         if kind in _PLAIN:
             slots.append(value)
@@ -42,12 +43,20 @@ class _Flattener:
             return -1
         method = descriptor_of(value) if kind in BOUND_METHODS else None
         if method is not None:
-            return (self.slot(value.__self__), method)
+            return (self.slot(value.__self__), method, self.unseen(value))
         found = self.known.setdefault(id(value), len(slots))
         if found == len(slots):
             slots.append(value)
             if kind is Generator and not value.finished:
                 self.positions.append((found, value.frame.code, value.frame.index))
+        return found
+
+    def unseen(self, value: Any) -> int:
+        """A slot that nothing is relied on of: what lies there is given back as it is."""
+        found = self.known.setdefault(id(value), len(self.slots))
+        if found == len(self.slots):
+            self.slots.append(value)
+            self.methods.add(found)
         return found
 
     def continuation(self, made: Continuation | None) -> Any:
@@ -144,6 +153,7 @@ class ProgramPoint:
     key: tuple[Any, ...]
     slots: list[Any]
     scopes: list[tuple[Any, Any]]
+    methods: frozenset[int]  # slots of bound methods, which are told by those of their objects
 
     def holds_finalized(self, given: frozenset[int]) -> bool:
         """Whether something is called when it is dropped, and is none of what was `given`, by id: a
@@ -204,7 +214,7 @@ def flatten(frame: Frame) -> ProgramPoint:
         scopes.append((current.globals, current.builtins))
         current = current.back
     parts.append(tuple(flattener.positions))
-    return ProgramPoint(tuple(parts), flattener.slots, scopes)
+    return ProgramPoint(tuple(parts), flattener.slots, scopes, frozenset(flattener.methods))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,17 +223,20 @@ class _Values:
     cycle, and hold the values until they are collected."""
 
     values: list[Any]
-    bind: Callable[[Any, Any], Any]
+    bind: Callable[[Any, Any, int], Any]
 
     def __call__(self, slot: Any) -> Any:
         if type(slot) is tuple:
-            return self.bind(self(slot[0]), slot[1])
+            owner, method, place = slot
+            if self.values[place] is NULL:
+                self.values[place] = self.bind(self(owner), method, place)
+            return self.values[place]
         return NULL if slot < 0 else self.values[slot]
 
 
-def inflate(point: ProgramPoint, values: list[Any], bind: Callable[[Any, Any], Any]) -> Frame:
+def inflate(point: ProgramPoint, values: list[Any], bind: Callable[[Any, Any, int], Any]) -> Frame:
     """The innermost of new frames that hold `values` where the point has its slots; `bind`
-    gives a method of a value."""
+    gives a method of a value that lies in a slot."""
     value = _Values(values, bind)
     innermost: Frame | None = None
     inner: Frame | None = None

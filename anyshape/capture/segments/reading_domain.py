@@ -152,6 +152,8 @@ class ReadingDomain(RecordingDomain):
                 recorder.guard(source, "type", kind)
                 return OpaqueValue(source, kind)
             recorder.guard(source, "equals", value)
+            if value is not None and kind is not bool and is_handed_in(source):
+                recorder.sources.remember_constant(value, source)
             return value
         if issubclass(type(value), torch.Tensor):
             return self._see_tensor(source, value)
@@ -161,6 +163,8 @@ class ReadingDomain(RecordingDomain):
             or is_numpy_number(value)
         ):
             recorder.guard(source, "equals", value)
+            if is_handed_in(source):
+                recorder.sources.remember_constant(value, source)
             return value
         if kind is Generator:
             return see_generator(self, source, value)
@@ -205,7 +209,10 @@ class ReadingDomain(RecordingDomain):
         self.recorder.guard(source, "type", kind)
         self.recorder.guard(source, "length", len(value))
         items = [self.see(sources.child(source, "item", i), item) for i, item in enumerate(value)]
-        return tuple(items) if kind is tuple else tensor_ops.SizeTuple(items)
+        made = tuple(items) if kind is tuple else tensor_ops.SizeTuple(items)
+        if is_handed_in(source):
+            sources.remember_constant(made, source)
+        return made
 
     def _see_method(self, source: Source, value: Any) -> Any:
         """A bound method is made anew each time: what it is made of is relied on."""

@@ -24,6 +24,8 @@ from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.effects import Effect
 from anyshape.capture.heap.iterators import STARTS, TELLING
 from anyshape.capture.heap.mirrors import VIEWS, mapping_behind
+from anyshape.capture.heap.nested_containers import values_of
+from anyshape.capture.heap.quiet_reads import asks_the_program, class_entry
 from anyshape.capture.heap.sources import Source, expression
 from anyshape.capture.heap.values import (
     IMMUTABLE,
@@ -143,9 +145,13 @@ class Rebuilder:
         if kind is OpaqueValue:
             return self.read(value.source)
         if kind is TextValue:
-            return f"''.join(({', '.join(map(self._part, value.parts))},))"
+            parts = ", ".join(map(self._part, value.parts))
+            return self._made.get(id(value)) or self.named(value, f"''.join(({parts},))")
         if kind is int and value in self.domain.ids:
             raise broken("escape", "the id of an object that may be another one")
+        handed = self.recorder.sources.of_constant(value)
+        if handed is not None:
+            return self.read(handed)
         if value is None or kind is bool or kind is str or (kind is int and -LARGE < value < LARGE):
             return repr(value)
         if value is NULL:
@@ -195,7 +201,7 @@ class Rebuilder:
             return self._any_tuple(value)
         small = self._small_object(value, kind)
         if small is not None:
-            return small
+            return self.named(value, small)
         if kind in TELLING and self.recorder.sources.of(value) is None:
             return self._iterator(value)
         if not self.heap.is_created(value) and not self._is_ours(value):
@@ -213,23 +219,22 @@ class Rebuilder:
         return instance(self, value)
 
     def _small_object(self, value: Any, kind: type) -> str | None:
-        """What is made anew wherever it is needed."""
+        """The expression that makes what is made by one."""
         if kind is slice:
             return (
                 f"slice({self.text(value.start)}, {self.text(value.stop)}, {self.text(value.step)})"
             )
         if kind is types.MethodType:
             function, owner = self.text(value.__func__), self.text(value.__self__)
-            name = self.fresh(value)
-            self.add(f"{name} = {self.constant(types.MethodType)}({function}, {owner})")
-            return name
+            return f"{self.constant(types.MethodType)}({function}, {owner})"
         if kind is super and self.recorder.sources.of(value) is None:
             return f"super({self.text(value.__thisclass__)}, {self.text(value.__self__)})"
         method = None if self.recorder.sources.of(value) is not None else descriptor_of(value)
         if method is not None:
             owner, name = value.__self__, value.__name__
-            if getattr(type(owner), name, None) is method:  # an iterator may be made as another one
-                return f"getattr({self.text(owner)}, {name!r})"
+            plain = not asks_the_program(owner, "attr")
+            if plain and class_entry(type(owner), name) is method:
+                return f"getattr({self.text(owner)}, {name!r})"  # made as another one, maybe
             return f"{self.constant(method)}.__get__({self.text(owner)})"
         ours = kind in VIEWS and self.recorder.sources.of(value) is None
         mapping = mapping_behind(value) if ours else None
@@ -265,13 +270,14 @@ class Rebuilder:
     def _tuple(self, value: tuple[Any, ...]) -> str:
         parts = [self.text(item) for item in value]
         if type(value) is SizeTuple:
-            return f"{self.constant(torch.Size)}([{', '.join(parts)}])"
+            return self.named(value, f"{self.constant(torch.Size)}([{', '.join(parts)}])")
         if self.is_fixed(value):
             return self.constant(value)
-        return self._named_tuple(value, f"({', '.join(parts)},)")
+        return self.named(value, f"({', '.join(parts)},)")
 
-    def _named_tuple(self, value: Any, text: str) -> str:
-        """One that lies in itself, by way of a list, has been made by now."""
+    def named(self, value: Any, text: str) -> str:
+        """The name of what an expression makes: it is one object wherever it is needed. One that
+        lies in itself, by way of a list, has been made by now."""
         known = self._made.get(id(value))
         if known is not None:
             return known
@@ -282,12 +288,12 @@ class Rebuilder:
     def _tuple_subclass(self, value: Any) -> str:
         if type(value) is torch.Size and self.is_fixed(value):
             return self.constant(value)
-        parts = ", ".join(self.text(item) for item in value)
+        parts = ", ".join(self.text(item) for item in tuple.__iter__(value))
         made_by_itself = hasattr(type(value), "n_sequence_fields")  # a struct sequence of C
         if made_by_itself or issubclass(type(value), torch.Size):  # which tuple.__new__ refuses
-            return self._named_tuple(value, f"{self.constant(type(value))}([{parts}])")
+            return self.named(value, f"{self.constant(type(value))}([{parts}])")
         made = f"tuple.__new__({self.constant(type(value))}, [{parts}])"
-        name = self._named_tuple(value, made)
+        name = self.named(value, made)
         attributes(self, name, value)
         return name
 
@@ -343,6 +349,7 @@ class Rebuilder:
     def _leave(self, name: str, value: Generator) -> None:
         if value.finished:
             self._state(name, value, None)
+            self.add(f"{name}.let_go()")
             return
         frame = self._frame(value.frame, None)
         self._state(name, value, frame)
@@ -356,6 +363,8 @@ class Rebuilder:
             self.add(f"{name}.frame = {frame}")
 
     def _frame(self, frame: Frame, continuation: Any) -> str:
+        if frame.instructions is not frame.code.instructions:
+            raise broken("escape", "what both sides of a branch return")
         name = self.fresh(frame)
         locals_ = ", ".join(self.text(value) for value in frame.locals)
         stack = ", ".join(self.text(value) for value in frame.stack)
@@ -380,7 +389,7 @@ class Rebuilder:
         for entry in dataclasses.fields(made):
             value = getattr(made, entry.name)
             parts.append(
-                self._continuation(value) if isinstance(value, Continuation) else self.text(value)
+                self._continuation(value) if issubclass(type(value), Continuation) else self.text(value)
             )
         return f"{self.constant(type(made))}({', '.join(parts)})"
 
@@ -433,7 +442,7 @@ def holds_proxy(value: Any) -> bool:
         found = pending.pop()
         if type(found) in PROXIES:
             return True
-        if id(found) in seen or not isinstance(found, LOOKED_INTO):
+        if id(found) in seen or not issubclass(type(found), LOOKED_INTO):
             continue
         seen.add(id(found))
         pending.extend(_contents(found))
@@ -456,7 +465,7 @@ def _contents(value: Any) -> Iterable[Any]:
         return [value.__self__]
     if issubclass(type(value), functools.partial):
         return [value.func, value.args, value.keywords]
-    return value
+    return values_of(value)
 
 
 BOUND_METHODS = frozenset({types.BuiltinFunctionType, types.MethodWrapperType})

@@ -111,6 +111,10 @@ class SymbolicDomain(ReadingDomain):
     def forget(self) -> None:
         """The capture is over: what it has met is kept by nobody but the program."""
         machine = self.machine
+        made = [v for v in machine.heap.created.values() if type(v) is Generator]
+        generators = [*made, *(twin for _, twin in self._twins.values() if type(twin) is Generator)]
+        for frame in [*machine.frames(), *(each.frame for each in generators)]:
+            frame.back = frame.generator = None  # no cycle: what a frame holds may have a `__del__`
         machine.frame = machine.escaped = None
         for table in (
             self._twins,
@@ -272,11 +276,11 @@ class SymbolicDomain(ReadingDomain):
             table = sources.const(fn.__kwdefaults__, f"defaults of {fn.__qualname__}")
             return self.see(sources.child(table, "item", name), value)
         self.relied.default(fn, name, value)
-        return self.lift(value) if isinstance(value, torch.Tensor) else value
+        return self.lift(value) if issubclass(type(value), torch.Tensor) else value
 
     def remembered(self, fn: Any, args: tuple[Any, ...], result: Any) -> Any:
         self.relied.remembered(fn, args, result)
-        return self.lift(result) if isinstance(result, torch.Tensor) else result
+        return self.lift(result) if issubclass(type(result), torch.Tensor) else result
 
     def is_opaque(self, fn: Any) -> bool:
         return fn not in self._plain and callables.is_opaque(fn)
@@ -307,8 +311,7 @@ class SymbolicDomain(ReadingDomain):
             return torch.Size(parts)
         if issubclass(cls, torch.Tensor):
             raise broken("unknown-call", f"making a {cls.__name__}")
-        if type(self.machine.lookup(cls, "__del__")) is types.FunctionType:
-            raise broken("unknown-call", f"{cls.__name__}.__del__, when the object is dropped,")
+        callables.refuse_deaths(self, cls)
         return NotImplemented
 
     # ---- proxies ---------------------------------------------------------------------------------
@@ -334,8 +337,8 @@ class SymbolicDomain(ReadingDomain):
         if (
             type(a) is TensorValue
             or type(b) is TensorValue
-            or isinstance(a, torch.Tensor)
-            or isinstance(b, torch.Tensor)
+            or issubclass(type(a), torch.Tensor)
+            or issubclass(type(b), torch.Tensor)
         ):
             made = tensor_ops.binary(self, op, a, b)
         elif op == "%" and issubclass(type(a), (str, bytes)):
@@ -459,11 +462,13 @@ class SymbolicDomain(ReadingDomain):
         return types.MethodType(found, value)
 
     @unread
-    def bound_method(self, value: Any, method: Any) -> Any:
+    def bound_method(self, value: Any, method: Any, slot: int) -> Any:
         """A C method of a value, as an earlier segment left it on a stack."""
         if type(value) in PROXIES:
             return self.getattr(value, method.__name__)
-        return method.__get__(value)
+        made, sources = method.__get__(value), self.recorder.sources
+        sources.remember_constant(made, sources.slot(slot, method.__name__))
+        return made
 
     @unread
     def setattr(self, value: Any, name: str, new: Any) -> Any:
@@ -495,7 +500,7 @@ class SymbolicDomain(ReadingDomain):
                 key = tensor_ops.read_number(self, key, "index")
             key = self.concrete(key, "an index")
         result = self.machine.heap.item(value, key)
-        return self.created(result) if type(key) is slice and isinstance(result, list) else result
+        return self.created(result) if type(key) is slice and issubclass(type(result), list) else result
 
     @unread
     def setitem(self, value: Any, key: Any, new: Any) -> Any:
@@ -558,7 +563,7 @@ class SymbolicDomain(ReadingDomain):
     # ---- facts and effects -----------------------------------------------------------------------
     def require(self, condition: Condition | bool, message: Any) -> None:
         """A precondition that the program states: `torch._check`."""
-        text = message if isinstance(message, str) else "check failed"
+        text = message if issubclass(type(message), str) else "check failed"
         self.recorder.here()
         try:
             self.recorder.cx.require(condition, text)

@@ -31,11 +31,14 @@ LIBRARY = (
     *("aoti_torch_delete_tensor_object", "aoti_torch_empty_strided", "aoti_torch_copy_"),
     *("aoti_torch_get_data_ptr", "aoti_torch_get_strides"),
     *("aoti_torch_call_dispatcher", "torch_new_stable_ivalue"),
-    *("aoti_torch_cpu_mm_out", "aoti_torch_cpu_bmm_out", "aoti_torch_cpu_addmm_out"),
     *(f"aoti_torch_dtype_{name}" for name in ("float16", "bfloat16", "float32", "float64")),
 )
-"""Stable C functions of torch that native regions call; where one is missing, Python calls
-libraries."""
+PRODUCTS = ("mm_out", "bmm_out", "addmm_out")
+"""Stable C functions of torch that native regions call, and those that each kind of device has;
+where one is missing, Python calls libraries."""
+LIBRARIES = ("libtorch_cpu.so", "libtorch_cuda.so")
+DEVICE_TYPES = {"cpu": 0, "cuda": 1}
+"""As torch's C functions are told them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +152,20 @@ class Resolver:
 
 
 @functools.cache
-def torch_library() -> ctypes.CDLL:
-    """torch's own library, which exports the BLAS that torch itself calls."""
-    return ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+def torch_libraries() -> tuple[ctypes.CDLL, ...]:
+    """torch's own libraries; that of the CPU exports the BLAS that torch itself calls."""
+    folder = Path(torch.__file__).parent / "lib"
+    return tuple(ctypes.CDLL(str(folder / name)) for name in LIBRARIES if (folder / name).exists())
 
 
 def library_function(symbol: str) -> Any:
-    """A C function of torch's library; AttributeError where it exports none of that name."""
-    return torch_library()[symbol]
+    """A C function of torch's; AttributeError where no library exports one of that name."""
+    for library in torch_libraries():
+        try:
+            return library[symbol]
+        except AttributeError:
+            pass
+    raise AttributeError(symbol)
 
 
 @functools.cache
@@ -173,13 +182,19 @@ def new_handle(tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int
     handle, rank = ctypes.c_void_p(), len(shape)
     sizes, steps = (ctypes.c_int64 * rank)(*shape), (ctypes.c_int64 * rank)(*strides)
     code = library_function(f"aoti_torch_dtype_{str(tensor.dtype).removeprefix('torch.')}")()
-    device = (ctypes.c_int64(0), ctypes.c_int32(code), ctypes.c_int32(0), ctypes.c_int32(-1))
+    about = (code, *device_code(tensor.device))
+    device = (ctypes.c_int64(0), *map(ctypes.c_int32, about))
     make = library_function("aoti_torch_create_tensor_from_blob")
     data = ctypes.c_void_p(tensor.data_ptr())
     if make(data, ctypes.c_int64(rank), sizes, steps, *device, ctypes.byref(handle)):
         raise AnyshapeError("E901", stage="linking", why="torch made no tensor of a constant")
     assert handle.value is not None
     return handle.value
+
+
+def device_code(device: torch.device) -> tuple[int, int]:
+    """The type and the number of a device, as torch's C functions are told them."""
+    return DEVICE_TYPES[device.type], -1 if device.type == "cpu" else device.index or 0
 
 
 def delete_handles(handles: Sequence[int | None]) -> None:
@@ -189,10 +204,11 @@ def delete_handles(handles: Sequence[int | None]) -> None:
 
 
 @functools.cache
-def has_library() -> bool:
-    """Does torch's library export the stable C functions that native regions call?"""
+def has_library(kind: str = "cpu") -> bool:
+    """Does torch export the stable C functions that native regions on such a device call?"""
+    products = (f"aoti_torch_{kind}_{name}" for name in PRODUCTS)
     try:
-        return all(map(library_function, LIBRARY))
+        return all(map(library_function, (*LIBRARY, *products)))
     except (OSError, AttributeError):
         return False
 
@@ -216,8 +232,16 @@ def check_failed(step: CheckStep) -> NoReturn:
     raise CheckFailed(step.message)
 
 
+RAISED: dict[int, BaseException] = {}
+"""What Python raised while C called it, by thread, until the call of C has come back."""
+
+
 def native_region_failed() -> NoReturn:
-    """A check inside a native region failed, or BLAS cannot take a size: eager does it instead."""
+    """Raises what Python raised inside a native region. Else a check failed, or a library cannot
+    take a size: eager does it instead."""
+    error = RAISED.pop(threading.get_ident(), None)
+    if error is not None:
+        raise error
     raise CheckFailed("an index is out of range, or a size past 2**31 - 1")
 
 

@@ -46,6 +46,7 @@ from anyshape.targets.cpu.native_nesting import (
     number_lines,
     room_text,
 )
+from anyshape.targets.cpu.native_part import Base, Part, Slot
 from anyshape.targets.cpu.native_prelude import RUN_REGION
 from anyshape.targets.cpu.native_regions import is_float
 from anyshape.targets.cpu.region_numbers import RegionNumbers
@@ -59,10 +60,6 @@ SOME = "torch_new_stable_ivalue"
 RESULT = ("aoti_torch_get_data_ptr", "aoti_torch_get_strides", EMPTY, "aoti_torch_copy_", DELETE)
 CHECK_FAILED, LIBRARY_FAILED = 2, 3
 
-Slot = tuple[str, int]
-"""("table" | "pointer" | "handle", number): a slot of ``v``; ("number", index): one of ``n``."""
-Base = int | Slot
-"""Memory that addresses are near: the arena, an outer buffer, one of its own, or another slot."""
 ARENA = 0
 ENTRY = NativeFunction(RUN_REGION, returns_status=True, caller="own")
 
@@ -83,24 +80,13 @@ def emit_native_region(
     nothing fails. ``separate`` is for tests: each buffer has memory of its own instead of a slot in
     the arena or in memory that is lent, so that an access past its end is seen.
     """
-    return _Printer(region, program.buffers, kernel_names, placeholder, hollow, separate).emit()
-
-
-@dataclass(slots=True)
-class _Part:
-    """One step as text over ``v[a[i]]`` and ``n[a[i]]``, and the slots that these are."""
-
-    lines: list[str] = field(default_factory=list)
-    slots: list[Slot] = field(default_factory=list)
-
-    def __call__(self, slot: Slot) -> str:
-        if slot not in self.slots:
-            self.slots.append(slot)
-        return f"{'n' if slot[0] == 'number' else 'v'}[a[{self.slots.index(slot)}]]"
+    return RegionPrinter(
+        region, program.buffers, kernel_names, placeholder, hollow, separate
+    ).emit()
 
 
 @dataclass(slots=True, eq=False)
-class _Printer:
+class RegionPrinter:
     region: NativeRegion
     buffers: Mapping[str, Buffer]
     kernel_names: Mapping[Kernel, str]
@@ -122,6 +108,7 @@ class _Printer:
     rows: list[tuple[Slot, tuple[Slot, ...]]] = field(default_factory=list)
     own: list[int] = field(default_factory=list)  # with ``separate``: the size of each buffer
     outer: int = 0
+    device: str = "0, -1"  # as torch's C functions are told it: its type and its number
 
     def emit(self) -> PrintedRegion:
         self.print()
@@ -200,7 +187,7 @@ class _Printer:
     # --- steps ---
 
     def _step(self, step: object) -> None:
-        part = _Part()
+        part = Part()
         match step:
             case Launch():
                 self._launch(step, part)
@@ -221,12 +208,15 @@ class _Printer:
                 self._free(step, part)
             case _:
                 raise TypeError(f"{step} is not native")
+        self._row(part)
+
+    def _row(self, part: Part) -> None:
         if part.lines:
             text = "".join(f"    {line}\n" for line in part.lines)
             number = self.parts.setdefault(text, len(self.parts))
             self.rows.append((self._entry(("part", number)), tuple(part.slots)))
 
-    def _launch(self, step: Launch, part: _Part) -> None:
+    def _launch(self, step: Launch, part: Part) -> None:
         function = part(self._entry(("kernel", self.kernel_names[step.kernel])))
         types, args = [], []
         for param, arg in zip(step.kernel.params, step.args, strict=True):
@@ -247,7 +237,7 @@ class _Printer:
         prototype = f"void (*)({', '.join(types)})"
         part.lines.append(f"(({prototype}){function})({', '.join(args)});")
 
-    def _view(self, step: View, part: _Part) -> None:
+    def _view(self, step: View, part: Part) -> None:
         """Memory of the arena or from outside is known at once, torch's own when it is made."""
         made, pointer = step.output, self.pointers[step.base]
         if self.separate and self._is_lent(made):
@@ -279,7 +269,7 @@ class _Printer:
         calls = (step for step in self.region.steps if isinstance(step, (Call, LibraryCall)))
         return self.buffers[name].role == "temp" or any(name in call.defines() for call in calls)
 
-    def _product(self, step: Call, part: _Part) -> None:
+    def _product(self, step: Call, part: Part) -> None:
         left, right, *bias = (arg for arg in step.args if isinstance(arg, BufferRef))
         a, b = self.buffers[left.name], self.buffers[right.name]
         result = self.buffers[step.outputs[0]]
@@ -306,7 +296,7 @@ class _Printer:
         )
 
     def _touch(
-        self, buffer: str, shape: tuple[Dim, ...], strides: tuple[Dim, ...], part: _Part
+        self, buffer: str, shape: tuple[Dim, ...], strides: tuple[Dim, ...], part: Part
     ) -> None:
         if self.separate:
             dims = f"{len(shape)}, {self._array(shape, part)}, {self._array(strides, part)}"
@@ -314,12 +304,12 @@ class _Printer:
             pointer = part(self.pointers[buffer])
             part.lines.append(f"anyshape_touch({pointer}, {width}, {dims});")
 
-    def _fail_if(self, condition: str, status: int, part: _Part) -> None:
+    def _fail_if(self, condition: str, status: int, part: Part) -> None:
         part.lines.append(f"{condition};" if self.hollow else f"if ({condition}) return {status};")
 
     # --- loops and branches ---
 
-    def _nested(self, nested: NativeNested, part: _Part) -> None:
+    def _nested(self, nested: NativeNested, part: Part) -> None:
         """The bodies have plans of their own and share the table: ``v`` begins with it."""
         step, (number, *_) = nested.step, nested.step.given
         given = [part(self.pointers[name]) for name in references(step.given[1:])]
@@ -354,7 +344,7 @@ class _Printer:
         sizes: Sequence[str],
         numbers: Sequence[str],
         results: Sequence[str],
-        part: _Part,
+        part: Part,
     ) -> tuple[list[str], list[str]]:
         """Prints the body's steps. The sizes of its arena's slots; lines that run it, which set
         ``status``. It is ``given`` buffers, and ``numbers``; it gives ``made``, whose bytes are
@@ -385,10 +375,10 @@ class _Printer:
         region: NativeRegion,
         size: Callable[[Symbol], str],
         memory: Mapping[str, str],
-        part: _Part,
+        part: Part,
     ) -> str:
         """Prints the steps of a body's native region; a call of it, where its buffers are."""
-        printer = _Printer(
+        printer = RegionPrinter(
             region,
             body.program.buffers,
             self.kernel_names,
@@ -408,32 +398,32 @@ class _Printer:
         call = f"((anyshape_run *){run})({plan}, v, base, m, f);"
         return f"({{{' '.join((room, *filled, call))}}})"
 
-    def _deciding(self, number: StepArg, part: _Part) -> str:
+    def _deciding(self, number: StepArg, part: Part) -> str:
         """A number that decides, as C."""
         if isinstance(number, BufferRef):
             return self._element(number, "0", part)
         return self._number(number, part)
 
-    def _trips(self, trips: StepArg, part: _Part) -> str:
+    def _trips(self, trips: StepArg, part: Part) -> str:
         """How often a loop turns: as often as its list is long, if there is one."""
         if isinstance(trips, BufferRef) and (shape := self.buffers[trips.name].shape):
             return self._size(shape[0], part)
         return self._deciding(trips, part)
 
-    def _turn(self, trips: StepArg, part: _Part) -> str:
+    def _turn(self, trips: StepArg, part: Part) -> str:
         """The number of a turn: an element of a list, else how many came before it."""
         if not isinstance(trips, BufferRef) or not self.buffers[trips.name].shape:
             return "turn"
         (stride,) = self.buffers[trips.name].strides
         return self._element(trips, f"turn * {self._size(stride, part)}", part)
 
-    def _element(self, tensor: BufferRef, index: str, part: _Part) -> str:
+    def _element(self, tensor: BufferRef, index: str, part: Part) -> str:
         kind = C_TYPES[self.buffers[tensor.name].dtype.name]
         return f"(({kind} *){part(self.pointers[tensor.name])})[{index}]"
 
     # --- torch's library ---
 
-    def _library_call(self, step: LibraryCall, part: _Part) -> None:
+    def _library_call(self, step: LibraryCall, part: Part) -> None:
         types, args = [], []
         for kind, value in step.args:
             types.append("void *" if kind == "tensor" else "double" if kind == "float" else "long")
@@ -443,12 +433,12 @@ class _Printer:
         call = f"(({prototype}){function})({', '.join(args)})"
         self._fail_if(call, LIBRARY_FAILED, part)
 
-    def _given(self, value: object, part: _Part) -> str:
+    def _given(self, value: object, part: Part) -> str:
         return (
             self._tensor(value, part) if isinstance(value, TensorArg) else self._number(value, part)
         )
 
-    def _dispatched(self, step: LibraryCall, part: _Part) -> None:
+    def _dispatched(self, step: LibraryCall, part: Part) -> None:
         """The operator by its name, on a stack of values that the dispatcher takes over."""
         (name,) = step.call.outputs
         result = self.buffers[name]
@@ -461,7 +451,9 @@ class _Printer:
         dtype = part(self._dtype(result.dtype))
         if self.hollow:
             empty = part(self._entry(("library", EMPTY)))
-            part.lines.append(f"anyshape_empty({empty}, {dtype}, {dims}, &{part(handle)});")
+            part.lines.append(
+                f"anyshape_empty({empty}, {dtype}, {self.device}, {dims}, &{part(handle)});"
+            )
         else:
             stack = ", ".join(self._stacked(kind, value, part) for kind, value in step.args)
             call = part(self._entry(("library", DISPATCH)))
@@ -472,10 +464,10 @@ class _Printer:
                 f"{part(handle)} = (void *)stack[0];",
             ]
         functions = ", ".join(part(self._entry(("library", symbol))) for symbol in RESULT)
-        given = f"{functions}, {dtype}, {dims}, &{part(handle)}, &{part(pointer)}"
+        given = f"{functions}, {dtype}, {self.device}, {dims}, &{part(handle)}, &{part(pointer)}"
         part.lines.append(f"if (anyshape_result({given})) return {LIBRARY_FAILED};")
 
-    def _stacked(self, kind: str, value: object, part: _Part) -> str:
+    def _stacked(self, kind: str, value: object, part: Part) -> str:
         if value is None:
             return "0"
         if isinstance(value, TensorArg):
@@ -488,7 +480,7 @@ class _Printer:
             return f"anyshape_some({part(self._entry(('library', SOME)))}, {text})"
         return text
 
-    def _tensor(self, tensor: TensorArg, part: _Part) -> str:
+    def _tensor(self, tensor: TensorArg, part: Part) -> str:
         """A handle on the memory, made at its first use and kept until the memory dies."""
         buffer = self.buffers[tensor.buffer]
         pointer = self.pointers[tensor.buffer]
@@ -505,13 +497,13 @@ class _Printer:
         arrays = f"{self._array(tensor.shape, part)}, {self._array(tensor.strides, part)}"
         self._touch(tensor.buffer, tensor.shape, tensor.strides, part)
         made = (
-            f"anyshape_handle({from_blob}, {part(self._dtype(buffer.dtype))}, "
+            f"anyshape_handle({from_blob}, {part(self._dtype(buffer.dtype))}, {self.device}, "
             f"{part(pointer)}, {len(tensor.shape)}, {arrays}, &{part(handle)})"
         )
         part.lines.append(f"if (!{part(handle)} && {made}) return {LIBRARY_FAILED};")
         return part(handle)
 
-    def _free(self, step: Free, part: _Part) -> None:
+    def _free(self, step: Free, part: Part) -> None:
         """What torch allocated, and the handles on it."""
         for key, handle in self.handles.items():
             if key[0] in step.buffers:
@@ -540,7 +532,7 @@ class _Printer:
         slot = self.pointer_slots[base, offset] = ("pointer", len(self.pointer_slots))
         return slot
 
-    def _number(self, number: object, part: _Part) -> str:
+    def _number(self, number: object, part: Part) -> str:
         if isinstance(number, (Scalar, ScalarInput)):
             known = self.scalars[number]
             return known if isinstance(known, str) else part(known)
@@ -553,16 +545,16 @@ class _Printer:
         assert isinstance(number, (int, Expr))
         return self._size(number, part)
 
-    def _array(self, dims: tuple[Dim, ...], part: _Part) -> str:
+    def _array(self, dims: tuple[Dim, ...], part: Part) -> str:
         return f"(const long[]){{{', '.join(self._size(dim, part) for dim in dims) or '0'}}}"
 
-    def _size(self, dim: Dim, part: _Part) -> str:
+    def _size(self, dim: Dim, part: Part) -> str:
         """The size as C: a number, or an element of ``n``."""
         if isinstance(dim, int):
             return f"{int(dim)}L"
         return part(("number", self.numbers.index(dim)))
 
-    def _moved(self, pointer: str, offset: Dim, part: _Part) -> str:
+    def _moved(self, pointer: str, offset: Dim, part: Part) -> str:
         return pointer if offset == 0 else f"(char *){pointer} + {self._size(offset, part)}"
 
 

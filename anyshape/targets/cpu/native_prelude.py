@@ -67,28 +67,31 @@ typedef long anyshape_part(void **v, const long *a, const long *n, const double 
 /* Runs a native region, or the body of a loop: see RUN_REGION. */
 typedef long anyshape_run(const void *plan, void **table, char **base, long *n, const double *f);
 
-/* A tensor on the CPU over memory that somebody else owns. */
+/* A tensor on a device, of this type and number, over memory that somebody else owns. */
 typedef int anyshape_from_blob(void *, long, const long *, const long *, long, int, int, int,
                                void **);
 
-static int anyshape_handle(void *from_blob, void *dtype, void *data, long rank, const long *sizes,
-                           const long *strides, void **handle)
+static int anyshape_handle(void *from_blob, void *dtype, int device, int number, void *data,
+                           long rank, const long *sizes, const long *strides, void **handle)
 {
     int code = ((int (*)(void))dtype)();
-    return ((anyshape_from_blob *)from_blob)(data, rank, sizes, strides, 0, code, 0, -1, handle);
+    for (long i = 0; i < rank; i++) /* where nothing lies, no device is asked whose it is */
+        if (sizes[i] == 0) data = 0;
+    return ((anyshape_from_blob *)from_blob)(data, rank, sizes, strides, 0, code, device, number,
+                                             handle);
 }
 
-static int anyshape_empty(void *empty, void *dtype, long rank, const long *sizes,
-                          const long *strides, void **handle)
+static int anyshape_empty(void *empty, void *dtype, int device, int number, long rank,
+                          const long *sizes, const long *strides, void **handle)
 {
     return ((int (*)(long, const long *, const long *, int, int, int, void **))empty)(
-        rank, sizes, strides, ((int (*)(void))dtype)(), 0, -1, handle);
+        rank, sizes, strides, ((int (*)(void))dtype)(), device, number, handle);
 }
 
 /* The memory of what torch returned; copied where its strides are not those that eager's are. */
 static int anyshape_result(void *get_data, void *get_strides, void *empty, void *copy,
-                           void *delete_handle, void *dtype, long rank, const long *sizes,
-                           const long *strides, void **handle, void **data)
+                           void *delete_handle, void *dtype, int device, int number, long rank,
+                           const long *sizes, const long *strides, void **handle, void **data)
 {
     long *found, differ = 0, count = 1;
     if (((int (*)(void *, long **))get_strides)(*handle, &found)) return 1;
@@ -98,7 +101,7 @@ static int anyshape_result(void *get_data, void *get_strides, void *empty, void 
     }
     if (differ && count) {
         void *dense;
-        if (anyshape_empty(empty, dtype, rank, sizes, strides, &dense)) return 1;
+        if (anyshape_empty(empty, dtype, device, number, rank, sizes, strides, &dense)) return 1;
         int failed = ((int (*)(void *, void *, int))copy)(dense, *handle, 0);
         ((int (*)(void *))delete_handle)(*handle);
         *handle = dense;

@@ -12,7 +12,7 @@ be called through Python.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -60,12 +60,27 @@ PRODUCT_DTYPES: frozenset[DType] = frozenset({float32, float64})
 Run = list[tuple[int, Step]]
 
 
-def form_native_regions(program: Program, facts: Facts, *, library: bool = True) -> Program:
-    """Groups what can be done without Python. ``library``: can C call torch's library?"""
-    return _grouped(_with_bodies_formed(program, library), facts, library)
+@dataclass(frozen=True, slots=True)
+class Native:
+    """What C does on a kind of device: ``step`` gives a step as C does it, None where it cannot;
+    ``nested``: loops and branches, too."""
+
+    step: Callable[[Step, Mapping[str, Buffer]], Step | None]
+    nested: bool = False
 
 
-def _with_bodies_formed(program: Program, library: bool) -> Program:
+def form_native_regions(program: Program, facts: Facts, native: Native | None = None) -> Program:
+    """Groups what can be done without Python, by default on the CPU, with torch's library."""
+    native = native or on_cpu()
+    return _grouped(_with_bodies_formed(program, native), facts, native)
+
+
+def on_cpu(*, library: bool = True) -> Native:
+    """``library``: can C call torch's library?"""
+    return Native(partial(as_native, library=library), nested=True)
+
+
+def _with_bodies_formed(program: Program, native: Native) -> Program:
     """The program with the bodies of its steps grouped. A step whose every body is one native
     region is native itself."""
     if not any(step.inside() for step in program.steps):
@@ -77,30 +92,31 @@ def _with_bodies_formed(program: Program, library: bool) -> Program:
             steps.append(step)
             continue
         inner = step.with_bodies(
-            lambda body: replace(body, program=_with_bodies_formed(body.program, library))
+            lambda body: replace(body, program=_with_bodies_formed(body.program, native))
         )
-        found = as_native_nested(inner.with_bodies(partial(_formed, library, True)), buffers)
+        whole = inner.with_bodies(partial(_formed, native, True)) if native.nested else None
+        found = as_native_nested(whole, buffers) if whole is not None else None
         if found is None:
-            steps.append(inner.with_bodies(partial(_formed, library, False)))
+            steps.append(inner.with_bodies(partial(_formed, native, False)))
             continue
-        native, made = found
+        done, made = found
         buffers |= made
-        steps.append(native)
-        steps += [BindItem(n, name) for n, name in zip(step.numbers, native.numbers, strict=True)]
-        if native.spares or native.numbers:
-            steps.append(Free((*native.spares, *native.numbers)))
+        steps.append(done)
+        steps += [BindItem(n, name) for n, name in zip(step.numbers, done.numbers, strict=True)]
+        if done.spares or done.numbers:
+            steps.append(Free((*done.spares, *done.numbers)))
     outputs = {name for name in references(program.outputs) if buffers[name].role == "temp"}
     buffers |= {name: replace(buffers[name], role="output") for name in outputs}
     return replace(program, steps=tuple(steps), buffers=buffers)
 
 
-def _formed(library: bool, whole: bool, body: Body) -> Body:
-    return replace(body, program=_grouped(body.program, body.facts, library, whole=whole))
+def _formed(native: Native, whole: bool, body: Body) -> Body:
+    return replace(body, program=_grouped(body.program, body.facts, native, whole=whole))
 
 
-def _grouped(program: Program, facts: Facts, library: bool, *, whole: bool = False) -> Program:
+def _grouped(program: Program, facts: Facts, native: Native, *, whole: bool = False) -> Program:
     """``whole``: as few native regions as there can be, whether they are worth it or not."""
-    native = _native_steps(program, library)
+    done = _native_steps(program, native)
     memory = _memory(program)
     steps: list[Step] = []
     buffers = dict(program.buffers)
@@ -111,8 +127,8 @@ def _grouped(program: Program, facts: Facts, library: bool, *, whole: bool = Fal
         return tested.at(run[0][0]).known(relation) is True
 
     for index, step in enumerate(program.steps):
-        if index in native:
-            run.append((index, native[index]))
+        if index in done:
+            run.append((index, done[index]))
             continue
         steps += _close(run, program, memory, holds, buffers, whole)
         run = []
@@ -122,21 +138,21 @@ def _grouped(program: Program, facts: Facts, library: bool, *, whole: bool = Fal
     return replace(program, steps=tuple(steps), buffers=buffers, symbols=symbols)
 
 
-def _native_steps(program: Program, library: bool) -> dict[int, Step]:
+def _native_steps(program: Program, native: Native) -> dict[int, Step]:
     """The steps that C can do, as C does them; what torch allocates must die where it is made."""
-    native: dict[int, Step] = {}
+    found: dict[int, Step] = {}
     for index, step in enumerate(program.steps):
-        done = as_native(step, program.buffers, library=library)
+        done = native.step(step, program.buffers)
         if done is not None:
-            native[index] = done
+            found[index] = done
     needed = _memory(program).needed
-    for index, step in reversed(list(native.items())):
+    for index, step in reversed(list(found.items())):
         if not isinstance(step, LibraryCall) or not step.dispatched:
             continue
         (name,) = step.call.outputs
-        if any(later not in native for later in range(index, needed[name] + 1)):
-            del native[index]
-    return native
+        if any(later not in found for later in range(index, needed[name] + 1)):
+            del found[index]
+    return found
 
 
 def _newly_used(

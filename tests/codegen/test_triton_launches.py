@@ -1,0 +1,129 @@
+"""Native regions on a GPU, with a driver that runs kernels on the CPU: plans, records, misses, threads."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+sys.path.insert(0, str(Path(__file__).parent.parent / "schedule"))
+from models import llama
+from programs import OPTIONS, compile_sketch, same_as_reference
+from random_graphs import Maker
+
+from anyshape.driver import Driver
+from anyshape.ir.program import Launch, LibraryCall, NativeRegion
+from tests.fake_gpu import FakeGpu, counter
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    return FakeGpu(monkeypatch)
+
+
+def regions(compiled):
+    return [step for step in compiled.program.steps if isinstance(step, NativeRegion)]
+
+
+def chain(b, x, w):
+    """Products, each followed by a kernel."""
+    for _ in range(4):
+        x = b.tanh(b.mm(x, w))
+    return x
+
+
+SIZES = [(1, 1), (3, 7), (0, 5), (5, 0), (33, 64), (300, 257), (3, 7)]
+
+
+def test_one_region_does_products_and_kernels_at_every_size(gpu):
+    compiled = compile_sketch(chain, "a b", "b b", driver=Driver(OPTIONS, targets=gpu.targets))
+    (region,) = regions(compiled)[:1]
+    kinds = [type(step) for each in regions(compiled) for step in each.steps]
+    assert kinds.count(LibraryCall) == 4 and kinds.count(Launch) == 4
+    for a, b in SIZES:
+        same_as_reference(compiled, torch.randn(a, b), torch.randn(b, b) / 8, tolerance=1e-4)
+    assert counter("wrong_streams").value == 0
+
+
+def test_what_was_chosen_for_sizes_is_not_asked_for_again(gpu):
+    compiled = compile_sketch(chain, "a b", "b b", driver=Driver(OPTIONS, targets=gpu.targets))
+    x, w = torch.randn(3, 8), torch.randn(8, 8)
+    compiled.run(x, w)
+    chosen = gpu.chosen
+    assert chosen
+    before, reads = counter("launches").value, counter("streams").value
+    for _ in range(3):
+        compiled.run(x, w)
+    assert gpu.chosen == chosen
+    assert counter("launches").value == before + 12
+    assert counter("streams").value == reads + 3 * len(regions(compiled))
+    compiled.run(torch.randn(4, 8), w)
+    assert gpu.chosen > chosen
+
+
+def test_a_launch_that_the_driver_refuses_is_made_again_from_python(gpu):
+    compiled = compile_sketch(chain, "a b", "b b", driver=Driver(OPTIONS, targets=gpu.targets))
+    x, w = torch.randn(3, 8), torch.randn(8, 8)
+    for _ in range(2):
+        counter("refusals").value = 1
+        same_as_reference(compiled, x, w)
+        assert counter("refusals").value == 0
+
+
+def test_what_python_raises_while_it_chooses_is_raised_by_the_call(gpu, monkeypatch):
+    compiled = compile_sketch(chain, "a b", "b b", driver=Driver(OPTIONS, targets=gpu.targets))
+
+    def failing(launcher, arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("anyshape.targets.triton.launch.Launcher._choice", failing)
+        with pytest.raises(KeyboardInterrupt):
+            compiled.run(torch.randn(3, 8), torch.randn(8, 8))
+    same_as_reference(compiled, torch.randn(3, 8), torch.randn(8, 8))
+
+
+def test_more_sizes_than_a_record_keeps_and_threads_that_share_it(gpu):
+    compiled = compile_sketch(chain, "a b", "b b", driver=Driver(OPTIONS, targets=gpu.targets))
+    weights = torch.randn(8, 8) / 8
+    failed = []
+
+    def work(start: int) -> None:
+        for turn in range(400):
+            x = torch.randn((start + turn * 7) % 300, 8)
+            wanted = x
+            for _ in range(4):
+                wanted = torch.tanh(wanted @ weights)
+            (found,) = compiled.run(x, weights)
+            if not torch.allclose(found, wanted, atol=1e-5):
+                failed.append(x.shape)
+
+    threads = [threading.Thread(target=work, args=(start,)) for start in (0, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+
+
+def test_rows_that_are_cut_are_launched_from_python_each_time(gpu):
+    def program(b, x, y):
+        return b.softmax(b.add(x, y), -1), b.mul(x, y)
+
+    compiled = compile_sketch(program, "a b", "a b", driver=Driver(OPTIONS, targets=gpu.targets))
+    for a, b in ((2, 100000), (2, 30), (2, 100000)):
+        same_as_reference(compiled, torch.randn(a, b), torch.randn(a, b))
+
+
+@pytest.mark.parametrize("start", range(0, 20, 5))
+def test_random_graphs_give_the_references_numbers(start, gpu):
+    driver = Driver(OPTIONS, targets=gpu.targets)
+    for seed in range(start, start + 5):
+        maker = Maker(seed)
+        compiled = driver.compile_graph(maker.graph(10), {})
+        for a, b in [(1, 1), (3, 2), (0, 2), (7, 70)]:
+            same_as_reference(compiled, *maker.tensors(a, b), tolerance=1e-3)

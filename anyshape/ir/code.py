@@ -19,7 +19,7 @@ Reference = tuple[str, object]
 ("constant" | "pointer", name of a constant input) | ("module", name) | ("object", what it is) |
 ("twin", None): what runs while a profiler records |
 ("library", symbol of torch's own library) | ("tensor", (constant, shape, strides)) |
-("plan", numbers)"""
+("plan", numbers) | ("flag", (device, site)): what ``Traps`` knows of them, as a tensor"""
 
 
 @dataclass(frozen=True, slots=True)

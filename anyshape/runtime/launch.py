@@ -132,7 +132,8 @@ class Resolver:
         entries = self.code.tables[name]
         addresses = [self.address(*entry) for entry in entries]
         table = (ctypes.c_void_p * max(len(entries), 1))(*addresses)
-        owned = [a for a, (kind, _) in zip(addresses, entries, strict=True) if kind == "tensor"]
+        pairs = zip(addresses, entries, strict=True)
+        owned = [a for a, (kind, _) in pairs if kind in ("tensor", "flag")]
         if owned:
             weakref.finalize(table, delete_handles, owned)
         table.made = addresses  # type: ignore[attr-defined]
@@ -144,6 +145,10 @@ class Resolver:
         if kind == "tensor":
             constant, shape, strides = what
             return new_handle(self.constants[constant], shape, strides)
+        if kind == "flag":
+            seen = TRAPS.flag(*what).seen
+            assert seen is not None
+            return new_handle(seen, (), ())
         if kind == "plan":
             return Address.of((ctypes.c_long * len(what))(*what))
         if kind == "library":
@@ -316,12 +321,15 @@ class Traps:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def note(self, condition: torch.Tensor, site: str) -> None:
-        key = condition.device, site
-        found = self.flags.get(key)
+        self.flag(condition.device, site).set_where(condition.view(()))
+
+    def flag(self, device: torch.device, site: str) -> Flag:
+        """That of the site."""
+        found = self.flags.get((device, site))
         if found is None:
             with self.lock:
-                found = self.flags.setdefault(key, Flag.on(condition.device))
-        found.set_where(condition.view(()))
+                found = self.flags.setdefault((device, site), Flag.on(device))
+        return found
 
     def raise_traps(self) -> None:
         """Raises ``DeviceError`` for the first flag that has arrived."""
@@ -335,6 +343,12 @@ class Traps:
 
 
 TRAPS = Traps()
+
+
+@functools.cache
+def is_seen(device: str) -> bool:
+    """Does the host see what the device sets, without a copy?"""
+    return Flag.on(torch.device(device)).seen is not None
 
 
 def number(function: str, operands: tuple[Any, ...]) -> int | float:

@@ -11,7 +11,6 @@ import torch
 
 pytest.importorskip("triton")
 sys.path.insert(0, str(Path(__file__).parent.parent / "schedule"))
-from models import llama
 from programs import OPTIONS, compile_sketch, same_as_reference
 from random_graphs import Maker
 

@@ -39,8 +39,11 @@ def library_call(step: Call, buffers: Buffers, kind: str = "cpu") -> LibraryCall
     if not on_device or buffers[step.outputs[0]].dtype not in DTYPES:
         return None
     call = row(step, buffers)
-    if call is None or call.dispatched:
-        return call
+    return call if call is None or call.dispatched else of_kind(call, kind)
+
+
+def of_kind(call: LibraryCall, kind: str) -> LibraryCall:
+    """The call of a function as that of a kind of device is named."""
     return replace(call, function=f"aoti_torch_{kind}_{call.function}")
 
 
@@ -119,7 +122,7 @@ def _attention(step: Call, buffers: Buffers) -> LibraryCall | None:
     kinds: tuple[NativeKind, ...] = (
         "tensor", "tensor", "tensor", "tensor?", "float", "bool", "float?", "bool",
     )  # fmt: skip
-    args = tuple((kind, _value(given[name], buffers)) for kind, name in zip(kinds, names))
+    args = tuple((kind, as_value(given[name], buffers)) for kind, name in zip(kinds, names))
     return LibraryCall(step, "aten::scaled_dot_product_attention", args, dispatched=True)
 
 
@@ -136,7 +139,7 @@ def _operands(step: Call, buffers: Buffers) -> list[Buffer]:
     return [buffers[arg.name] for arg in step.args if isinstance(arg, BufferRef)]
 
 
-def _value(arg: StepArg, buffers: Buffers) -> StepArg | TensorArg:
+def as_value(arg: StepArg, buffers: Buffers) -> StepArg | TensorArg:
     return _whole(buffers[arg.name]) if isinstance(arg, BufferRef) else arg
 
 

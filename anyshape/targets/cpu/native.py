@@ -11,13 +11,12 @@ between processes (addresses) is in a text, so that the disk cache serves it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from anyshape.ir.buffers import Buffer, BufferRef, SizeInMemory, StepArg, TensorArg, references
-from anyshape.ir.code import ArgType, NativeFunction, PrintedRegion, Reference
+from anyshape.ir.buffers import Buffer, BufferRef, SizeInMemory, StepArg, references
+from anyshape.ir.code import ArgType, NativeFunction, PrintedRegion
 from anyshape.ir.dtypes import DType, float64
 from anyshape.ir.loops import Kernel, PointerParam, ScalarParam, SizeParam
 from anyshape.ir.program import (
@@ -33,10 +32,10 @@ from anyshape.ir.program import (
     Program,
     View,
 )
-from anyshape.ir.scalars import Operand, Scalar, ScalarInput
 from anyshape.ops.layout import numel
 from anyshape.schedule.arena import size_bytes
-from anyshape.symbolic import AllOf, AnyOf, Dim, Expr, Relation, Symbol
+from anyshape.symbolic import Dim, Symbol
+from anyshape.targets.cpu.native_calls import CHECK_FAILED, DELETE, CallPrinter
 from anyshape.targets.cpu.native_nesting import (
     C_TYPES,
     first_numbers,
@@ -46,19 +45,9 @@ from anyshape.targets.cpu.native_nesting import (
     number_lines,
     room_text,
 )
-from anyshape.targets.cpu.native_part import Base, Part, Slot
+from anyshape.targets.cpu.native_part import Part, Slot
 from anyshape.targets.cpu.native_prelude import RUN_REGION
 from anyshape.targets.cpu.native_regions import is_float
-from anyshape.targets.cpu.region_numbers import RegionNumbers
-
-DELETE = "aoti_torch_delete_tensor_object"
-FROM_BLOB = "aoti_torch_create_tensor_from_blob"
-EMPTY = "aoti_torch_empty_strided"
-DISPATCH = "aoti_torch_call_dispatcher"
-SHARE = "aoti_torch_new_tensor_handle"
-SOME = "torch_new_stable_ivalue"
-RESULT = ("aoti_torch_get_data_ptr", "aoti_torch_get_strides", EMPTY, "aoti_torch_copy_", DELETE)
-CHECK_FAILED, LIBRARY_FAILED = 2, 3
 
 ARENA = 0
 ENTRY = NativeFunction(RUN_REGION, returns_status=True, caller="own")
@@ -86,30 +75,7 @@ def emit_native_region(
 
 
 @dataclass(slots=True, eq=False)
-class RegionPrinter:
-    region: NativeRegion
-    buffers: Mapping[str, Buffer]
-    kernel_names: Mapping[Kernel, str]
-    placeholder: str
-    hollow: bool
-    separate: bool
-    table: dict[Reference, int] = field(default_factory=lambda: {("plan", 0): 0})
-    parts: dict[str, int] = field(default_factory=dict)  # text -> number
-    plans: list[tuple[int, ...]] = field(default_factory=list)  # its own, and those of bodies
-    pointers: dict[str, Slot] = field(default_factory=dict)  # by buffer
-    # By base and offset.
-    pointer_slots: dict[tuple[Base | str, int], Slot] = field(default_factory=dict)
-    setup: dict[Slot, tuple[Base, int]] = field(default_factory=dict)  # known from the start
-    late: set[Slot] = field(default_factory=set)  # pointers that a step sets
-    roots: dict[Slot, str] = field(default_factory=dict)  # late pointer -> whose memory it is in
-    handles: dict[tuple[object, ...], Slot] = field(default_factory=dict)
-    numbers: RegionNumbers = field(default_factory=RegionNumbers)
-    scalars: dict[Operand, str | Slot] = field(default_factory=dict)
-    rows: list[tuple[Slot, tuple[Slot, ...]]] = field(default_factory=list)
-    own: list[int] = field(default_factory=list)  # with ``separate``: the size of each buffer
-    outer: int = 0
-    device: str = "0, -1"  # as torch's C functions are told it: its type and its number
-
+class RegionPrinter(CallPrinter):
     def emit(self) -> PrintedRegion:
         self.print()
         functions = (self._function(text) for text in self.parts)
@@ -191,15 +157,14 @@ class RegionPrinter:
         match step:
             case Launch():
                 self._launch(step, part)
-            case LibraryCall(dispatched=True):
-                self._dispatched(step, part)
+            case LibraryCall(gives_memory=True):
+                self._giving(step, part)
             case LibraryCall():
                 self._library_call(step, part)
             case View():
                 self._view(step, part)
             case Assertion():
-                flag = part(self.pointers[step.buffer])
-                self._fail_if(f"*(volatile char *){flag}", CHECK_FAILED, part)
+                self._assertion(step, part)
             case Call():
                 self._product(step, part)
             case NativeNested():
@@ -236,6 +201,10 @@ class RegionPrinter:
                 args.append(self._number(arg, part))
         prototype = f"void (*)({', '.join(types)})"
         part.lines.append(f"(({prototype}){function})({', '.join(args)});")
+
+    def _assertion(self, step: Assertion, part: Part) -> None:
+        flag = part(self.pointers[step.buffer])
+        self._fail_if(f"*(volatile char *){flag}", CHECK_FAILED, part)
 
     def _view(self, step: View, part: Part) -> None:
         """Memory of the arena or from outside is known at once, torch's own when it is made."""
@@ -294,18 +263,6 @@ class RegionPrinter:
             f"{int(b_transposed)}, {numbers}, {a_text}, {self._size(lda, part)}, {b_text}, "
             f"{self._size(ldb, part)}, {c}, {'1.0' if bias else '0.0'})) return 1;"
         )
-
-    def _touch(
-        self, buffer: str, shape: tuple[Dim, ...], strides: tuple[Dim, ...], part: Part
-    ) -> None:
-        if self.separate:
-            dims = f"{len(shape)}, {self._array(shape, part)}, {self._array(strides, part)}"
-            width = self.buffers[buffer].dtype.size_bytes
-            pointer = part(self.pointers[buffer])
-            part.lines.append(f"anyshape_touch({pointer}, {width}, {dims});")
-
-    def _fail_if(self, condition: str, status: int, part: Part) -> None:
-        part.lines.append(f"{condition};" if self.hollow else f"if ({condition}) return {status};")
 
     # --- loops and branches ---
 
@@ -421,142 +378,6 @@ class RegionPrinter:
         kind = C_TYPES[self.buffers[tensor.name].dtype.name]
         return f"(({kind} *){part(self.pointers[tensor.name])})[{index}]"
 
-    # --- torch's library ---
-
-    def _library_call(self, step: LibraryCall, part: Part) -> None:
-        types, args = [], []
-        for kind, value in step.args:
-            types.append("void *" if kind == "tensor" else "double" if kind == "float" else "long")
-            args.append(self._given(value, part))
-        function = part(self._entry(("library", step.function)))
-        prototype = f"int (*)({', '.join(types)})"
-        call = f"(({prototype}){function})({', '.join(args)})"
-        self._fail_if(call, LIBRARY_FAILED, part)
-
-    def _given(self, value: object, part: Part) -> str:
-        return (
-            self._tensor(value, part) if isinstance(value, TensorArg) else self._number(value, part)
-        )
-
-    def _dispatched(self, step: LibraryCall, part: Part) -> None:
-        """The operator by its name, on a stack of values that the dispatcher takes over."""
-        (name,) = step.call.outputs
-        result = self.buffers[name]
-        handle = self.handles[name,] = ("handle", len(self.handles))
-        pointer = self.pointers[name] = self._new_pointer_slot(name, -1)
-        self.late.add(pointer)
-        self.roots[pointer] = name
-        arrays = f"{self._array(result.shape, part)}, {self._array(result.strides, part)}"
-        dims = f"{len(result.shape)}, {arrays}"
-        dtype = part(self._dtype(result.dtype))
-        if self.hollow:
-            empty = part(self._entry(("library", EMPTY)))
-            part.lines.append(
-                f"anyshape_empty({empty}, {dtype}, {self.device}, {dims}, &{part(handle)});"
-            )
-        else:
-            stack = ", ".join(self._stacked(kind, value, part) for kind, value in step.args)
-            call = part(self._entry(("library", DISPATCH)))
-            part.lines += [
-                f"unsigned long stack[] = {{{stack}}};",
-                f"if (((int (*)(const char *, const char *, unsigned long *)){call})"
-                f'("{step.function}", "", stack)) return {LIBRARY_FAILED};',
-                f"{part(handle)} = (void *)stack[0];",
-            ]
-        functions = ", ".join(part(self._entry(("library", symbol))) for symbol in RESULT)
-        given = f"{functions}, {dtype}, {self.device}, {dims}, &{part(handle)}, &{part(pointer)}"
-        part.lines.append(f"if (anyshape_result({given})) return {LIBRARY_FAILED};")
-
-    def _stacked(self, kind: str, value: object, part: Part) -> str:
-        if value is None:
-            return "0"
-        if isinstance(value, TensorArg):
-            share = part(self._entry(("library", SHARE)))
-            text = f"anyshape_share({share}, {self._tensor(value, part)})"
-        else:
-            number = self._number(value, part)
-            text = f"anyshape_bits({number})" if kind.startswith("float") else number
-        if kind.endswith("?"):
-            return f"anyshape_some({part(self._entry(('library', SOME)))}, {text})"
-        return text
-
-    def _tensor(self, tensor: TensorArg, part: Part) -> str:
-        """A handle on the memory, made at its first use and kept until the memory dies."""
-        buffer = self.buffers[tensor.buffer]
-        pointer = self.pointers[tensor.buffer]
-        dims = (*tensor.shape, *tensor.strides)
-        if pointer[0] == "table" and all(isinstance(dim, int) for dim in dims):
-            _, constant = list(self.table)[pointer[1]]
-            return part(self._entry(("tensor", (constant, tensor.shape, tensor.strides))))
-        root = self.roots.get(pointer, "")
-        key = (root, pointer, tensor.shape, tensor.strides, buffer.dtype)
-        handle = self.handles.get(key)
-        if handle is None:
-            handle = self.handles[key] = ("handle", len(self.handles))
-        from_blob = part(self._entry(("library", FROM_BLOB)))
-        arrays = f"{self._array(tensor.shape, part)}, {self._array(tensor.strides, part)}"
-        self._touch(tensor.buffer, tensor.shape, tensor.strides, part)
-        made = (
-            f"anyshape_handle({from_blob}, {part(self._dtype(buffer.dtype))}, {self.device}, "
-            f"{part(pointer)}, {len(tensor.shape)}, {arrays}, &{part(handle)})"
-        )
-        part.lines.append(f"if (!{part(handle)} && {made}) return {LIBRARY_FAILED};")
-        return part(handle)
-
-    def _free(self, step: Free, part: Part) -> None:
-        """What torch allocated, and the handles on it."""
-        for key, handle in self.handles.items():
-            if key[0] in step.buffers:
-                delete = part(self._entry(("library", DELETE)))
-                there = part(handle)
-                part.lines.append(f"if ({there}) ((int (*)(void *)){delete})({there});")
-                part.lines.append(f"{there} = 0;")
-
-    # --- operands ---
-
-    def _entry(self, entry: Reference) -> Slot:
-        return "table", self.table.setdefault(entry, len(self.table))
-
-    def _dtype(self, dtype: DType) -> Slot:
-        return self._entry(("library", f"aoti_torch_dtype_{dtype.name}"))
-
-    def _pointer_slot(self, base: Base, offset: int) -> Slot:
-        """The slot of an address that is known from the start, so far from what it is near."""
-        slot = self.pointer_slots.get((base, offset))
-        if slot is None:
-            slot = self._new_pointer_slot(base, offset)
-            self.setup[slot] = base, offset
-        return slot
-
-    def _new_pointer_slot(self, base: Base | str, offset: int) -> Slot:
-        slot = self.pointer_slots[base, offset] = ("pointer", len(self.pointer_slots))
-        return slot
-
-    def _number(self, number: object, part: Part) -> str:
-        if isinstance(number, (Scalar, ScalarInput)):
-            known = self.scalars[number]
-            return known if isinstance(known, str) else part(known)
-        if isinstance(number, float):
-            return _c_float(number)
-        if isinstance(number, bool):
-            return str(int(number))
-        if isinstance(number, (Relation, AllOf, AnyOf)):
-            return part(("number", self.numbers.index(number)))
-        assert isinstance(number, (int, Expr))
-        return self._size(number, part)
-
-    def _array(self, dims: tuple[Dim, ...], part: Part) -> str:
-        return f"(const long[]){{{', '.join(self._size(dim, part) for dim in dims) or '0'}}}"
-
-    def _size(self, dim: Dim, part: Part) -> str:
-        """The size as C: a number, or an element of ``n``."""
-        if isinstance(dim, int):
-            return f"{int(dim)}L"
-        return part(("number", self.numbers.index(dim)))
-
-    def _moved(self, pointer: str, offset: Dim, part: Part) -> str:
-        return pointer if offset == 0 else f"(char *){pointer} + {self._size(offset, part)}"
-
 
 def _layout(buffer: Buffer) -> tuple[bool, Dim]:
     """(transposed, leading dimension) of a matrix with one stride of 1."""
@@ -568,14 +389,6 @@ def _layout(buffer: Buffer) -> tuple[bool, Dim]:
 
 def _gemm(dtype: DType) -> str:
     return "dgemm_" if dtype is float64 else "sgemm_"
-
-
-def _c_float(number: float) -> str:
-    if math.isfinite(number):
-        return number.hex()
-    return (
-        '__builtin_nan("")' if math.isnan(number) else f"{'-' if number < 0 else ''}__builtin_inf()"
-    )
 
 
 def argument_types(kernel: Kernel) -> tuple[ArgType, ...]:

@@ -147,10 +147,10 @@ def _native_steps(program: Program, native: Native) -> dict[int, Step]:
             found[index] = done
     needed = _memory(program).needed
     for index, step in reversed(list(found.items())):
-        if not isinstance(step, LibraryCall) or not step.dispatched:
+        if not _is_allocated_by_library(step):
             continue
-        (name,) = step.call.outputs
-        if any(later not in found for later in range(index, needed[name] + 1)):
+        end = max(needed.get(name, index) for name in step.defines())
+        if any(later not in found for later in range(index, end + 1)):
             del found[index]
     return found
 
@@ -319,14 +319,14 @@ def _is_compute(step: Step) -> bool:
 def _is_product(step: Step) -> bool:
     """Is the step's result allocated by us, though the program does not say so?"""
     if isinstance(step, LibraryCall):
-        return not step.dispatched
+        return not step.gives_memory
     if isinstance(step, NativeNested):
         return True
     return isinstance(step, Call) and step.function in BLAS_PRODUCTS
 
 
 def _is_allocated_by_library(step: Step) -> bool:
-    return isinstance(step, LibraryCall) and step.dispatched
+    return isinstance(step, LibraryCall) and step.gives_memory
 
 
 @dataclass(slots=True, eq=False)

@@ -14,11 +14,12 @@ from functools import partial
 
 import torch
 
-from anyshape.ir.buffers import Buffer, BufferRef
+from anyshape.ir.buffers import Buffer, BufferRef, TensorArg
 from anyshape.ir.code import PrintedRegion
 from anyshape.ir.loops import Kernel, PointerParam, ScalarParam
 from anyshape.ir.program import (
     Allocate,
+    Assertion,
     ExternCall,
     Free,
     Launch,
@@ -27,12 +28,13 @@ from anyshape.ir.program import (
     Step,
     View,
 )
-from anyshape.runtime.launch import device_code
+from anyshape.runtime.launch import device_code, is_seen
 from anyshape.symbolic import Facts
-from anyshape.targets.cpu.library import library_call
-from anyshape.targets.cpu.native import LIBRARY_FAILED, RegionPrinter
+from anyshape.targets.cpu.native import RegionPrinter
+from anyshape.targets.cpu.native_calls import DELETE, LIBRARY_FAILED, SHARE
 from anyshape.targets.cpu.native_part import Part, Slot
 from anyshape.targets.cpu.native_regions import Native, form_native_regions
+from anyshape.targets.triton.library import gpu_call
 
 STREAM = "aoti_torch_get_current_cuda_stream"
 LAUNCH_FAILED = 4
@@ -55,9 +57,10 @@ def as_native(device: str, step: Step, buffers: Mapping[str, Buffer]) -> Step | 
     match step:
         case Allocate() | Free() | Launch() | View():
             return step
+        case Assertion(deferred=True) if is_seen(device):
+            return step
         case ExternCall():
-            call = library_call(step, buffers, device.partition(":")[0])
-            return None if call is None or call.dispatched else call
+            return gpu_call(step, buffers, device.partition(":")[0])
     return None
 
 
@@ -74,16 +77,16 @@ def emit_gpu_region(
     return _Printer(
         *(region, program.buffers, kernel_names, placeholder, False, False),
         device="{}, {}".format(*device_code(device)),
-        number=device.index or 0,
+        where=device,
         current=stream,
     ).emit()
 
 
 @dataclass(slots=True, eq=False)
 class _Printer(RegionPrinter):
-    """``number`` is that of the device."""
+    """``where``: the device; ``stream``: the slot of its current stream, once that is read."""
 
-    number: int = 0
+    where: torch.device = torch.device("cuda")
     current: str = STREAM
     stream: Slot | None = None
 
@@ -107,6 +110,16 @@ class _Printer(RegionPrinter):
             f" return {LAUNCH_FAILED};",
         ]
 
+    def _assertion(self, step: Assertion, part: Part) -> None:
+        """Set from here on where the one element is true; ``raise_traps`` tells later."""
+        place = self.where, str(step.location or "an unknown line")
+        flag = part(self._entry(("flag", place)))
+        condition = self._tensor(TensorArg(step.buffer, (), ()), part)
+        share, delete = (part(self._entry(("library", name))) for name in (SHARE, DELETE))
+        given = (f"anyshape_share({share}, {handle})" for handle in (flag, condition, flag))
+        self._dispatch("aten::logical_or", "out", ", ".join(given), part)
+        part.lines.append(f"((int (*)(void *)){delete})((void *)stack[0]);")
+
     def _stream(self) -> Slot:
         """The slot of the current stream, which is read before the first launch."""
         if self.stream is None:
@@ -114,7 +127,7 @@ class _Printer(RegionPrinter):
             self.late.add(self.stream)
             part = Part()
             read = part(self._entry(("library", self.current)))
-            call = f"((int (*)(int, void **)){read})({self.number}, &{part(self.stream)})"
+            call = f"((int (*)(int, void **)){read})({self.where.index or 0}, &{part(self.stream)})"
             part.lines.append(f"if ({call}) return {LIBRARY_FAILED};")
             self._row(part)
         return self.stream

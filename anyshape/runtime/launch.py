@@ -30,7 +30,7 @@ LIBRARY = (
     *("aoti_torch_create_tensor_from_blob", "aoti_torch_new_tensor_handle"),
     *("aoti_torch_delete_tensor_object", "aoti_torch_empty_strided", "aoti_torch_copy_"),
     *("aoti_torch_get_data_ptr", "aoti_torch_get_strides"),
-    *("aoti_torch_call_dispatcher", "torch_new_stable_ivalue"),
+    *("aoti_torch_call_dispatcher", "_Znwm"),
     *(f"aoti_torch_dtype_{name}" for name in ("float16", "bfloat16", "float32", "float64")),
 )
 PRODUCTS = ("mm_out", "bmm_out", "addmm_out")
@@ -174,12 +174,18 @@ def library_function(symbol: str) -> Any:
 
 
 @functools.cache
-def has_blas() -> bool:
-    """Does torch's library export the products that native regions call?"""
+def is_exported(symbol: str) -> bool:
+    """Does this version of torch have the C function?"""
     try:
-        return all(map(library_function, ("sgemm_", "dgemm_")))
+        return library_function(symbol) is not None
     except (OSError, AttributeError):
         return False
+
+
+@functools.cache
+def has_blas() -> bool:
+    """Does torch's library export the products that native regions call?"""
+    return all(map(is_exported, ("sgemm_", "dgemm_")))
 
 
 def new_handle(tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int]) -> int:
@@ -212,10 +218,7 @@ def delete_handles(handles: Sequence[int | None]) -> None:
 def has_library(kind: str = "cpu") -> bool:
     """Does torch export the stable C functions that native regions on such a device call?"""
     products = (f"aoti_torch_{kind}_{name}" for name in PRODUCTS)
-    try:
-        return all(map(library_function, (*LIBRARY, *products)))
-    except (OSError, AttributeError):
-        return False
+    return all(map(is_exported, (*LIBRARY, *products)))
 
 
 def resolve_dotted(name: str) -> Any:

@@ -16,6 +16,7 @@ from anyshape.ir.dtypes import DType
 from anyshape.ir.loops import Kernel
 from anyshape.ir.program import Free, LibraryCall, NativeRegion
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput
+from anyshape.runtime.launch import is_exported
 from anyshape.symbolic import AllOf, AnyOf, Dim, Expr, Relation
 from anyshape.targets.cpu.native_part import Base, Part, Slot
 from anyshape.targets.cpu.region_numbers import RegionNumbers
@@ -25,7 +26,8 @@ FROM_BLOB = "aoti_torch_create_tensor_from_blob"
 EMPTY = "aoti_torch_empty_strided"
 DISPATCH = "aoti_torch_call_dispatcher"
 SHARE = "aoti_torch_new_tensor_handle"
-SOME = "torch_new_stable_ivalue"
+SOME, NEW = "torch_new_stable_ivalue", "_Znwm"
+"""Memory for an optional value: of torch since 2.13; before, C++'s own, as its headers have it."""
 RESULT = ("aoti_torch_get_data_ptr", "aoti_torch_get_strides", EMPTY, "aoti_torch_copy_", DELETE)
 CHECK_FAILED, LIBRARY_FAILED = 2, 3
 
@@ -133,7 +135,10 @@ class CallPrinter:
             number = self._number(value, part)
             text = f"anyshape_bits({number})" if kind.startswith("float") else number
         if kind.endswith("?"):
-            return f"anyshape_some({part(self._entry(('library', SOME)))}, {text})"
+            new = SOME if is_exported(SOME) else NEW
+            return (
+                f"anyshape_some({part(self._entry(('library', new)))}, {int(new is NEW)}, {text})"
+            )
         return text
 
     def _tensor(self, tensor: TensorArg, part: Part) -> str:

@@ -125,10 +125,11 @@ static unsigned long anyshape_bits(double number)
     return bits;
 }
 
-static unsigned long anyshape_some(void *new_value, unsigned long value)
+static unsigned long anyshape_some(void *new_value, int is_plain, unsigned long value)
 {
     unsigned long *some = 0;
-    ((int (*)(unsigned long **))new_value)(&some);
+    if (is_plain) some = ((unsigned long *(*)(unsigned long))new_value)(sizeof value);
+    else ((int (*)(unsigned long **))new_value)(&some);
     if (some) *some = value;
     return (unsigned long)some;
 }

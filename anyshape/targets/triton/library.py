@@ -1,25 +1,24 @@
 """Library calls that C makes on a GPU beside those of ``targets/cpu/library.py``.
 
-In: a ``Call``. Out: a ``LibraryCall`` of a stable C function that gives its results as memory of
-torch's, None where only Python can make it. The functions are those of
+In: a ``Call``. Out: a ``LibraryCall`` that gives its results as memory of torch's, None where only
+Python can make it. The functions are those of
 torch/csrc/inductor/aoti_torch/generated/c_shim_cuda.h.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from anyshape.ir.buffers import NativeKind, StepArg
 from anyshape.ir.program import Call, LibraryCall
-from anyshape.runtime.launch import library_function
+from anyshape.runtime.launch import is_exported
 from anyshape.targets.cpu.library import Buffers, as_value, library_call, of_kind
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """How a function of Python's is one of C: its ``parameters`` in order, by kind, ``defaults`` of
+    """How a function of Python's is one of C, or an operator by name (``aten::``): its ``parameters`` in order, by kind, ``defaults`` of
     those that may be left out, and those that must be as they are in ``fixed``, whether C has them
     or not."""
 
@@ -54,7 +53,7 @@ ROWS: Mapping[str, Row] = {
         {},
     ),
     "torch._grouped_mm": Row(
-        "_grouped_mm",
+        "aten::_grouped_mm",
         {
             "input": "tensor", "mat2": "tensor", "offs": "tensor?", "bias": "tensor?",
             "out_dtype": "int?",
@@ -74,14 +73,7 @@ def gpu_call(step: Call, buffers: Buffers, kind: str = "cuda") -> LibraryCall | 
     if given is None or step.guessed or step.may_alias:
         return None
     args = tuple((kind, as_value(given[name], buffers)) for name, kind in row.parameters.items())
+    if "::" in row.function:
+        return LibraryCall(step, row.function, args, dispatched=True)
     call = of_kind(LibraryCall(step, row.function, args, returned=True), kind)
     return call if is_exported(call.function) else None
-
-
-@functools.cache
-def is_exported(symbol: str) -> bool:
-    """Does this version of torch have the C function?"""
-    try:
-        return library_function(symbol) is not None
-    except AttributeError:
-        return False

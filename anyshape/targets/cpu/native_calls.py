@@ -135,10 +135,9 @@ class CallPrinter:
             number = self._number(value, part)
             text = f"anyshape_bits({number})" if kind.startswith("float") else number
         if kind.endswith("?"):
-            new = SOME if is_exported(SOME) else NEW
-            return (
-                f"anyshape_some({part(self._entry(('library', new)))}, {int(new is NEW)}, {text})"
-            )
+            is_plain = not is_exported(SOME)
+            new = part(self._entry(("library", NEW if is_plain else SOME)))
+            return f"anyshape_some({new}, {int(is_plain)}, {text})"
         return text
 
     def _tensor(self, tensor: TensorArg, part: Part) -> str:

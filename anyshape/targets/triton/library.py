@@ -18,9 +18,9 @@ from anyshape.targets.cpu.library import Buffers, as_value, library_call, of_kin
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """How a function of Python's is one of C, or an operator by name (``aten::``): its ``parameters`` in order, by kind, ``defaults`` of
-    those that may be left out, and those that must be as they are in ``fixed``, whether C has them
-    or not."""
+    """How a function of Python's is one of C, or an operator by name (``aten::``): its
+    ``parameters`` in order, by kind, ``defaults`` of those that may be left out, and those that
+    must be as they are in ``fixed``, whether C has them or not."""
 
     function: str
     parameters: Mapping[str, NativeKind]

@@ -15,11 +15,13 @@ from typing import Any
 
 import torch
 
+from anyshape.driver import Driver
 from anyshape.ir.code import DeviceFunction, NativeFunction
 from anyshape.ir.loops import Kernel, PointerParam, ScalarParam
+from anyshape.ir.program import Assertion, Program
 from anyshape.options import Options
 from anyshape.runtime import launch as runtime_launch
-from anyshape.runtime.launch import Loaded
+from anyshape.runtime.launch import Flag, Loaded
 from anyshape.targets.cpu.build import Toolchain, compile_c, load_shared_object
 from anyshape.targets.cpu.c import emit_c
 from anyshape.targets.cpu.schedules import variants
@@ -84,6 +86,18 @@ def runner(kernel: Kernel, name: str) -> str:
     return f"{text}\nvoid run_{name}(void **values)\n{{\n    c_{name}({given});\n}}\n"
 
 
+def deferred(program: Program) -> Program:
+    """Indices out of range are told later, as on a GPU."""
+    steps = (replace(s, deferred=True) if isinstance(s, Assertion) else s for s in program.steps)
+    return replace(program, steps=tuple(steps))
+
+
+def flag(device: torch.device) -> Flag:
+    """One byte, which the device sees."""
+    pinned = torch.zeros((), dtype=torch.bool)
+    return Flag(device, pinned, pinned, pinned)
+
+
 class FakeGpu:
     """``targets`` compile for it; ``chosen`` counts what Python was asked to choose."""
 
@@ -99,7 +113,7 @@ class FakeGpu:
             load=self.load,
             prepare=builder_of,
             missing=nothing,
-            group=lambda program, facts: form_gpu_regions(program, facts, "cpu"),
+            group=lambda program, facts: form_gpu_regions(deferred(program), facts, "cpu"),
             print_region=lambda *given: emit_gpu_region(*given[:4], stream="fake_stream"),
             allocator="anyshape.empty_cpu",
             expect=lambda function, arguments, options: None,
@@ -120,6 +134,9 @@ class FakeGpu:
         monkeypatch.setattr(Launcher, "_compiled", self._compiled)
         monkeypatch.setattr(Launcher, "_start", lambda *given: Future())
         monkeypatch.setattr(Launcher, "_cut", self._cut)
+        monkeypatch.setattr(Driver, "create", self._driver)
+        monkeypatch.setattr(Flag, "on", flag)
+        monkeypatch.setattr(Flag, "clear", lambda flag: flag.pinned.zero_())
         stream = "_cuda_getCurrentRawStream"
         monkeypatch.setattr(torch._C, stream, lambda device: STREAM, raising=False)
 
@@ -132,6 +149,9 @@ class FakeGpu:
         built = builder.load(texts)
         self.addresses |= {name: built[f"run_{name}"].address or 0 for name in wanted}
         return self.loader.load(wanted, builder, tune=False)
+
+    def _driver(self, options: Options, name: str = "a graph") -> Driver:
+        return Driver(options, name, targets=self.targets)
 
     @property
     def _compiled(self) -> Any:

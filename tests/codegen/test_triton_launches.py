@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
+
+import anyshape
 
 pytest.importorskip("triton")
 sys.path.insert(0, str(Path(__file__).parent.parent / "schedule"))
@@ -16,6 +19,7 @@ from random_graphs import Maker
 
 from anyshape.driver import Driver
 from anyshape.ir.program import Launch, LibraryCall, NativeRegion
+from anyshape.runtime.launch import TRAPS
 from tests.fake_gpu import FakeGpu, counter
 
 
@@ -126,3 +130,51 @@ def test_random_graphs_give_the_references_numbers(start, gpu):
         compiled = driver.compile_graph(maker.graph(10), {})
         for a, b in [(1, 1), (3, 2), (0, 2), (7, 70)]:
             same_as_reference(compiled, *maker.tensors(a, b), tolerance=1e-3)
+
+
+def attends(x, w):
+    q = (x @ w).view(1, x.shape[0], 2, x.shape[1] // 2).transpose(1, 2)
+    k = torch.sigmoid(q)
+    made = F.scaled_dot_product_attention(q, k, k * 2, is_causal=True, scale=0.3)
+    return made.transpose(1, 2).reshape(x.shape) @ w + 1
+
+
+def routed(x, w):
+    scores = torch.softmax(x @ w, -1)
+    best, which = scores.topk(2, dim=-1)
+    places, order = which.reshape(-1).sort()
+    counts = torch.histc(places.float(), bins=8, min=0, max=7)
+    return best / best.sum(-1, keepdim=True), counts.cumsum(0) * 2 + order.sum()
+
+
+def dropped(x, w):
+    """Of two results one is used, and the other is a size of a view."""
+    best, _ = torch.tanh(x).topk(2, dim=-1)
+    return torch.tanh(best[:, 1:] + (x @ w)[:, :1])
+
+
+@pytest.mark.parametrize("program", [attends, routed, dropped])
+def test_libraries_that_give_memory_of_their_own(gpu, program):
+    fast = anyshape.compile(program, fullgraph=True, options={"fallback": "error"})
+    for rows, columns in ((3, 8), (1, 8), (33, 64), (0, 8), (3, 8)):
+        given = torch.randn(rows, columns), torch.randn(columns, columns) / 8
+        torch.testing.assert_close(fast(*given), program(*given), rtol=1e-4, atol=1e-4)
+    assert "torch_" not in fast.code().split("\n\n")[0].replace("torch_as_strided", "")
+
+
+def test_flags_of_indices_are_set_in_regions(gpu):
+    def program(table, places, w):
+        x = torch.tanh(F.embedding(places, table) @ w)
+        return torch.tanh((x * 2) @ w)
+
+    fast = anyshape.compile(program, options={"fallback": "error"})
+    table, w, places = torch.randn(100, 32), torch.randn(32, 32) / 8, torch.arange(10)
+    for _ in range(2):
+        torch.testing.assert_close(fast(table, places, w), program(table, places, w))
+        TRAPS.raise_traps()
+    fast(table, places + 95, w)
+    with pytest.raises(IndexError, match="test_triton_launches.py"):
+        TRAPS.raise_traps()
+    assert "trap_if" not in fast.code()
+    fast(table, places, w)
+    TRAPS.raise_traps()

@@ -46,6 +46,8 @@ class CostModel:
     long_region_steps: int = 8
     """From so many on, the last ones are a native region of their own: their outputs are not
     allocated while the arena of the others is alive."""
+    long_gpu_region_steps: int = 4
+    """The same on a GPU, whose memory is scarcer."""
     interpreted_instructions: int = 5_000
     """Run between segments before a segment is tried again."""
 

@@ -21,7 +21,7 @@ from anyshape.ir.loops import Kernel, PointerParam, ScalarParam
 from anyshape.ir.program import Assertion, Program
 from anyshape.options import Options
 from anyshape.runtime import launch as runtime_launch
-from anyshape.runtime.launch import Flag, Loaded
+from anyshape.runtime.launch import Flag, Loaded, library_function
 from anyshape.targets.cpu.build import Toolchain, compile_c, load_shared_object
 from anyshape.targets.cpu.c import emit_c
 from anyshape.targets.cpu.schedules import variants
@@ -36,8 +36,24 @@ from anyshape.targets.triton.schedules import Choice, KernelSchedule
 from anyshape.targets.triton.target import TRITON
 
 STREAM = 77
+COUNTERS = ("launches", "refusals", "streams", "wrong_streams", "handles", "deleted")
 DRIVER = f"""
-long fake_launches, fake_refusals, fake_streams, fake_wrong_streams;
+long fake_launches, fake_refusals, fake_streams, fake_wrong_streams, fake_handles, fake_deleted;
+void *fake_make, *fake_delete;
+
+int aoti_torch_create_tensor_from_blob(void *data, long rank, void *sizes, void *strides, long offset, int dtype,
+                                       int device, int number, void *handle)
+{{
+    __atomic_fetch_add(&fake_handles, 1, __ATOMIC_RELAXED);
+    return ((int (*)(void *, long, void *, void *, long, int, int, int, void *))fake_make)(
+        data, rank, sizes, strides, offset, dtype, device, number, handle);
+}}
+
+int aoti_torch_delete_tensor_object(void *handle)
+{{
+    __atomic_fetch_add(&fake_deleted, 1, __ATOMIC_RELAXED);
+    return ((int (*)(void *))fake_delete)(handle);
+}}
 
 int fake_launch(void *function, unsigned grid, unsigned y, unsigned z, unsigned threads, unsigned ty, unsigned tz,
                 unsigned shared, void *stream, void **values, void **extra)
@@ -66,7 +82,12 @@ int fake_stream(int device, void **stream)
 def driver() -> ctypes.CDLL:
     toolchain = Toolchain.find("")
     assert toolchain is not None
-    return load_shared_object(compile_c(toolchain, DRIVER))
+    made = load_shared_object(compile_c(toolchain, DRIVER))
+    wrapped = {"make": "create_tensor_from_blob", "delete": "delete_tensor_object"}
+    for name, symbol in wrapped.items():
+        real = ctypes.cast(library_function(f"aoti_torch_{symbol}"), ctypes.c_void_p).value
+        ctypes.c_void_p.in_dll(made, f"fake_{name}").value = real
+    return made
 
 
 def counter(name: str) -> ctypes.c_long:
@@ -105,7 +126,7 @@ class FakeGpu:
         self.loader = TritonLoader()
         self.addresses: dict[str, int] = {}
         self.chosen = 0
-        for name in ("launches", "refusals", "streams", "wrong_streams"):
+        for name in COUNTERS:
             counter(name).value = 0
         target = replace(
             TRITON,
@@ -120,7 +141,7 @@ class FakeGpu:
             schedules=lambda function, options: (),
         )
         self.targets = Targets({"cpu": target, "native": replace(CPU, group=as_it_is)})
-        libraries = (*runtime_launch.torch_libraries(), driver())
+        libraries = (driver(), *runtime_launch.torch_libraries())
         entry = ctypes.cast(driver()["fake_launch"], ctypes.c_void_p).value
         choose = Launcher._choose
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
+import itertools
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, Self
 
 import torch
 
@@ -88,10 +89,10 @@ def link(
 class Address(int):
     """Where something lies in memory, which lives as long as this number."""
 
-    owner: object
+    owner: ctypes.Array[Any]
 
     @classmethod
-    def of(cls, owner: ctypes.Array[Any]) -> Address:
+    def of(cls, owner: ctypes.Array[Any]) -> Self:
         """The address of what ctypes made."""
         made = cls(ctypes.addressof(owner))
         made.owner = owner
@@ -132,10 +133,11 @@ class Resolver:
         entries = self.code.tables[name]
         addresses = [self.address(*entry) for entry in entries]
         table = (ctypes.c_void_p * max(len(entries), 1))(*addresses)
-        pairs = zip(addresses, entries, strict=True)
+        pairs = [*zip(addresses, entries, strict=True)]
         owned = [a for a, (kind, _) in pairs if kind in ("tensor", "flag")]
-        if owned:
-            weakref.finalize(table, delete_handles, owned)
+        kept = [address for address in addresses if isinstance(address, Kept)]
+        if owned or kept:
+            weakref.finalize(table, delete_handles, owned, kept)
         table.made = addresses  # type: ignore[attr-defined]
         return Address.of(table)
 
@@ -149,6 +151,8 @@ class Resolver:
             seen = TRAPS.flag(*what).seen
             assert seen is not None
             return new_handle(seen, (), ())
+        if kind == "kept":
+            return Kept.of_sizes(what)
         if kind == "plan":
             return Address.of((ctypes.c_long * len(what))(*what))
         if kind == "library":
@@ -208,9 +212,27 @@ def device_code(device: torch.device) -> tuple[int, int]:
     return DEVICE_TYPES[device.type], -1 if device.type == "cpu" else device.index or 0
 
 
-def delete_handles(handles: Sequence[int | None]) -> None:
+class Kept(Address):
+    """Where native regions keep handles of tensors from one call to the next: after a flag, cells
+    that begin with one each."""
+
+    starts: tuple[int, ...]
+
+    @classmethod
+    def of_sizes(cls, sizes: Sequence[int]) -> Kept:
+        """``sizes`` of the flag and of the cells."""
+        made = cls.of((ctypes.c_long * sum(sizes))())
+        made.starts = tuple(itertools.accumulate(sizes))[:-1]
+        return made
+
+    def handles(self) -> Iterator[int]:
+        """Those that are kept now."""
+        return filter(None, (self.owner[start] for start in self.starts))
+
+
+def delete_handles(handles: Sequence[int | None], kept: Sequence[Kept] = ()) -> None:
     """Forgets tensors that C knows."""
-    for handle in handles:
+    for handle in (*handles, *(handle for each in kept for handle in each.handles())):
         library_function("aoti_torch_delete_tensor_object")(ctypes.c_void_p(handle))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from pathlib import Path
@@ -66,6 +67,21 @@ def test_what_was_chosen_for_sizes_is_not_asked_for_again(gpu):
     assert counter("streams").value == reads + 3 * len(regions(compiled))
     compiled.run(torch.randn(4, 8), w)
     assert gpu.chosen > chosen
+
+
+def test_handles_are_kept_while_addresses_stay_and_deleted_with_the_program(gpu):
+    compiled = compile_sketch(chain, "a b", "b b", driver=Driver(OPTIONS, targets=gpu.targets))
+    x, w = torch.randn(3, 8), torch.randn(8, 8)
+    compiled.run(x, w)
+    first = counter("handles").value
+    assert first > 4 and not counter("deleted").value
+    for _ in range(20):
+        compiled.run(x, w)  # what is new may lie elsewhere each time, the arguments do not
+    assert counter("handles").value - first <= 20 * (first - 2)
+    same_as_reference(compiled, torch.randn(5, 8), w)
+    del compiled
+    gc.collect()
+    assert counter("handles").value == counter("deleted").value
 
 
 def test_a_launch_that_the_driver_refuses_is_made_again_from_python(gpu):

@@ -80,12 +80,13 @@ class RegionPrinter(CallPrinter):
         self.print()
         functions = (self._function(text) for text in self.parts)
         parts = tuple(NativeFunction(text, caller="none") for text in functions)
-        return PrintedRegion(ENTRY, parts, tuple(self.table), tuple(self.plans))
+        return PrintedRegion(ENTRY, parts, tuple(self.table), tuple(self.plans), tuple(self.kept))
 
     def print(self) -> int:
         """Prints the steps; the number of the plan."""
-        number = len(self.plans)
+        number = self.number = len(self.plans)
         self.plans.append(())
+        self.kept.append(())
         for symbol in self.region.sizes:
             self.numbers.hand(symbol)
         integers = [scalar for scalar in self.region.scalars if not is_float(scalar)]
@@ -107,8 +108,10 @@ class RegionPrinter(CallPrinter):
             )
         for step in self.region.steps:
             self._step(step)
-        delete = self._index(self._entry(("library", DELETE))) if self.handles else 0
-        self.plans[number] = self._plan(delete)
+        made = self.handles or self.blobs
+        delete = self._index(self._entry(("library", DELETE))) if made else 0
+        self.plans[number] = self._plan(delete, self._index(self._cells()) if self.blobs else 0)
+        self.kept[number] = tuple(self.cells)
         return number
 
     # --- the whole ---
@@ -124,7 +127,7 @@ class RegionPrinter(CallPrinter):
             starts.append(self.numbers.running_total(starts[-1], sizes))
         return starts
 
-    def _plan(self, delete: int) -> tuple[int, ...]:
+    def _plan(self, delete: int, kept: int) -> tuple[int, ...]:
         """``anyshape_plan``, and what follows it."""
         numbers, operands = self.numbers, list[int]()
         steps: list[int] = []
@@ -136,11 +139,11 @@ class RegionPrinter(CallPrinter):
             near = -1 - self._index(base) if isinstance(base, tuple) else base
             pointers += (self._index(slot), near, offset)
         floats = len(self.region.scalars) - (numbers.given - len(self.region.sizes))
-        count = len(self.table) + len(self.pointer_slots) + len(self.handles)
+        count = self._index(("blob", len(self.blobs)))
         return (
             *(self.outer, numbers.given, floats),
             *(numbers.computed, len(self.own), len(self.table), len(self.setup), len(self.rows)),
-            *(len(self.handles), count, delete),
+            *(len(self.handles), len(self.blobs), count, delete, kept),
             *(*numbers.code, *self.own, *pointers, *steps, *operands),
         )
 
@@ -148,7 +151,9 @@ class RegionPrinter(CallPrinter):
         kind, number = slot
         if kind in ("table", "number"):
             return number
-        return number + len(self.table) + (len(self.pointer_slots) if kind == "handle" else 0)
+        number += len(self.table)
+        number += 0 if kind == "pointer" else len(self.pointer_slots)
+        return number + (len(self.handles) if kind == "blob" else 0)
 
     # --- steps ---
 
@@ -345,6 +350,7 @@ class RegionPrinter(CallPrinter):
             table=self.table,
             parts=self.parts,
             plans=self.plans,
+            kept=self.kept,
         )
         plan = part(self._entry(("plan", printer.print())))
         run = part(self._entry(("entry", None)))

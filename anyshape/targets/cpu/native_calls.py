@@ -30,6 +30,8 @@ SOME, NEW = "torch_new_stable_ivalue", "_Znwm"
 """Memory for an optional value: of torch since 2.13; before, C++'s own, as its headers have it."""
 RESULT = ("aoti_torch_get_data_ptr", "aoti_torch_get_strides", EMPTY, "aoti_torch_copy_", DELETE)
 CHECK_FAILED, LIBRARY_FAILED = 2, 3
+WORD = 8
+"""Bytes of an element of what is kept."""
 
 
 @dataclass(slots=True, eq=False)
@@ -51,12 +53,17 @@ class CallPrinter:
     setup: dict[Slot, tuple[Base, int]] = field(default_factory=dict)  # known from the start
     late: set[Slot] = field(default_factory=set)  # pointers that a step sets
     roots: dict[Slot, str] = field(default_factory=dict)  # late pointer -> whose memory it is in
-    handles: dict[tuple[object, ...], Slot] = field(default_factory=dict)
+    handles: dict[str, Slot] = field(default_factory=dict)  # on what torch allocated, by buffer
+    # On other memory: slots, and where what is kept of them is, in elements.
+    blobs: dict[tuple[object, ...], tuple[Slot, int]] = field(default_factory=dict)
+    cells: list[int] = field(default_factory=lambda: [1])  # elements of each, after the flag
+    kept: list[tuple[int, ...]] = field(default_factory=list)  # the same of each plan
     numbers: RegionNumbers = field(default_factory=RegionNumbers)
     scalars: dict[Operand, str | Slot] = field(default_factory=dict)
     rows: list[tuple[Slot, tuple[Slot, ...]]] = field(default_factory=list)
     own: list[int] = field(default_factory=list)  # with ``separate``: the size of each buffer
     outer: int = 0
+    number: int = 0  # of its plan
     device: str = "0, -1"  # as torch's C functions are told it: its type and its number
 
     # --- torch's library ---
@@ -87,8 +94,8 @@ class CallPrinter:
         """A call whose results are memory of torch's; what nobody names is let go of at the end."""
         names = [name or f"{n} of {len(self.handles)}" for n, name in enumerate(step.call.outputs)]
         for name in names:
-            self.handles[name,] = ("handle", len(self.handles))
-        results = [part(self.handles[name,]) for name in names]
+            self.handles[name] = ("handle", len(self.handles))
+        results = [part(self.handles[name]) for name in names]
         if self.hollow:
             for name, result in zip(names, results, strict=True):
                 empty = part(self._entry(("library", EMPTY)))
@@ -148,27 +155,33 @@ class CallPrinter:
         if pointer[0] == "table" and all(isinstance(dim, int) for dim in dims):
             _, constant = list(self.table)[pointer[1]]
             return part(self._entry(("tensor", (constant, tensor.shape, tensor.strides))))
-        root = self.roots.get(pointer, "")
-        key = (root, pointer, tensor.shape, tensor.strides, buffer.dtype)
-        handle = self.handles.get(key)
-        if handle is None:
-            handle = self.handles[key] = ("handle", len(self.handles))
-        from_blob = part(self._entry(("library", FROM_BLOB)))
-        arrays = f"{self._array(tensor.shape, part)}, {self._array(tensor.strides, part)}"
+        key = (self.roots.get(pointer, ""), pointer, *dims, len(tensor.shape), buffer.dtype)
+        if key not in self.blobs:
+            self.blobs[key] = ("blob", len(self.blobs)), sum(self.cells)
+            self.cells.append(2 + len(dims))
+        slot, at = self.blobs[key]
+        cells = self._cells()
+        given = [part(cells), part(self._pointer_slot(cells, self.numbers.index(at * WORD)))]
+        given += [part(self._entry(("library", name))) for name in (DELETE, FROM_BLOB)]
+        given += [part(self._dtype(buffer.dtype)), self.device, part(pointer)]
+        given += [str(len(tensor.shape))]
+        given += [self._array(dims, part) for dims in (tensor.shape, tensor.strides)]
         self._touch(tensor.buffer, tensor.shape, tensor.strides, part)
-        made = (
-            f"anyshape_handle({from_blob}, {part(self._dtype(buffer.dtype))}, {self.device}, "
-            f"{part(pointer)}, {len(tensor.shape)}, {arrays}, &{part(handle)})"
-        )
-        part.lines.append(f"if (!{part(handle)} && {made}) return {LIBRARY_FAILED};")
-        return part(handle)
+        handle = part(slot)
+        made = f"anyshape_blob({', '.join(given)}, &{handle})"
+        part.lines.append(f"if (!{handle} && {made}) return {LIBRARY_FAILED};")
+        return handle
+
+    def _cells(self) -> Slot:
+        """The entry of what is kept from one call to the next."""
+        return self._entry(("kept", self.number))
 
     def _free(self, step: Free, part: Part) -> None:
-        """What torch allocated, and the handles on it."""
-        for key, handle in self.handles.items():
-            if key[0] in step.buffers:
+        """What torch allocated."""
+        for name in step.buffers:
+            if name in self.handles:
                 delete = part(self._entry(("library", DELETE)))
-                there = part(handle)
+                there = part(self.handles[name])
                 part.lines.append(f"if ({there}) ((int (*)(void *)){delete})({there});")
                 part.lines.append(f"{there} = 0;")
 

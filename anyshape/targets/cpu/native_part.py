@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 Slot = tuple[str, int]
-"""("table" | "pointer" | "handle", number): a slot of ``v``; ("number", index): one of ``n``."""
+"""("table" | "pointer" | "handle" | "blob", number): a slot of ``v``; ("number", index): one of
+``n``."""
 Base = int | Slot
 """Memory that addresses are near: the arena, an outer buffer, one of its own, or another slot."""
 

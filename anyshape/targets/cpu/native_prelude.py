@@ -81,6 +81,32 @@ static int anyshape_handle(void *from_blob, void *dtype, int device, int number,
                                              handle);
 }
 
+/* The same, kept from one call to the next: `cell` has the handle, its data and its dimensions.
+   A run that does not have the cells for itself makes its own. */
+static int anyshape_blob(void *mine, long *cell, void *delete_handle, void *from_blob, void *dtype,
+                         int device, int number, void *data, long rank, const long *sizes,
+                         const long *strides, void **handle)
+{
+    if (mine && cell[0]) {
+        long differ = cell[1] != (long)data;
+        for (long i = 0; i < rank; i++)
+            differ |= (cell[2 + i] != sizes[i]) | (cell[2 + rank + i] != strides[i]);
+        if (!differ) {
+            *handle = (void *)cell[0];
+            return 0;
+        }
+        ((int (*)(void *))delete_handle)((void *)cell[0]);
+        cell[0] = 0;
+    }
+    if (anyshape_handle(from_blob, dtype, device, number, data, rank, sizes, strides, handle))
+        return 1;
+    if (!mine) return 0;
+    cell[0] = (long)*handle;
+    cell[1] = (long)data;
+    for (long i = 0; i < rank; i++) cell[2 + i] = sizes[i], cell[2 + rank + i] = strides[i];
+    return 0;
+}
+
 static int anyshape_empty(void *empty, void *dtype, int device, int number, long rank,
                           const long *sizes, const long *strides, void **handle)
 {
@@ -189,12 +215,14 @@ AS_INLINE const long *anyshape_numbers(const long *code, long count, long *n, lo
 /* How a native region is run; the first entry of its table. `native.py: Plan` writes it. */
 typedef struct {
     long outer, longs, doubles; /* what it is handed after its table and the arena */
-    long computed, owned, entries, pointers, steps, handles, slots, delete_handle;
+    long computed, owned, entries, pointers, steps, handles, blobs, slots, delete_handle;
+    long kept; /* the entry of the cells of handles on memory that is not torch's; 0: none */
     long code[];
 } anyshape_plan;
 
-/* Runs the steps up to the first that fails; handles that are left are deleted. `base` begins with
-   the arena and outer buffers, `n` with what is handed over; both have room for the rest. */
+/* Runs the steps up to the first that fails; handles that are left are deleted, but for those that
+   are kept. `base` begins with the arena and outer buffers, `n` with what is handed over; both have
+   room for the rest. */
 long ANYSHAPE_FUNCTION(const void *plan, void **table, char **base, long *n, const double *f)
 {
     const anyshape_plan *p = plan;
@@ -208,12 +236,15 @@ long ANYSHAPE_FUNCTION(const void *plan, void **table, char **base, long *n, con
     for (long i = 0; i < p->pointers; i++, code += 3) /* slot, what it is near, how far from it */
         v[code[0]] = (code[1] < 0 ? (char *)v[-1 - code[1]] : base[code[1]]) + n[code[2]];
     const long *steps = code, *operands = code + 2 * p->steps;
-    long first_handle = p->slots - p->handles, status = 0;
+    long first_blob = p->slots - p->blobs, first_handle = first_blob - p->handles, status = 0;
     for (long i = first_handle; i < p->slots; i++) v[i] = 0;
+    long *kept = p->kept ? v[p->kept] : 0; /* its first element: does a thread have the cells? */
+    if (kept && __atomic_exchange_n(kept, 1, __ATOMIC_ACQUIRE)) v[p->kept] = kept = 0;
     for (long i = 0; i < p->steps && !status; i++)
         status = ((anyshape_part *)v[steps[2 * i]])(v, operands + steps[2 * i + 1], n, f);
-    for (long i = first_handle; i < p->slots; i++)
+    for (long i = first_handle; i < (kept ? first_blob : p->slots); i++)
         if (v[i]) ((int (*)(void *))v[p->delete_handle])(v[i]);
+    if (kept) __atomic_store_n(kept, 0, __ATOMIC_RELEASE);
     for (long i = 0; i < p->owned; i++) free(base[1 + p->outer + i]);
     return status;
 }

@@ -63,10 +63,11 @@ Run = list[tuple[int, Step]]
 @dataclass(frozen=True, slots=True)
 class Native:
     """What C does on a kind of device: ``step`` gives a step as C does it, None where it cannot;
-    ``nested``: loops and branches, too."""
+    ``nested``: loops and branches, too. From ``long_steps`` on a native region has two parts."""
 
     step: Callable[[Step, Mapping[str, Buffer]], Step | None]
     nested: bool = False
+    long_steps: int = COSTS.long_region_steps
 
 
 def form_native_regions(program: Program, facts: Facts, native: Native | None = None) -> Program:
@@ -122,6 +123,7 @@ def _grouped(program: Program, facts: Facts, native: Native, *, whole: bool = Fa
     buffers = dict(program.buffers)
     tested = established_in(program, facts)
     run: Run = []
+    long_steps = 0 if whole else native.long_steps
 
     def holds(relation: Relation) -> bool:
         return tested.at(run[0][0]).known(relation) is True
@@ -130,10 +132,10 @@ def _grouped(program: Program, facts: Facts, native: Native, *, whole: bool = Fa
         if index in done:
             run.append((index, done[index]))
             continue
-        steps += _close(run, program, memory, holds, buffers, whole)
+        steps += _close(run, program, memory, holds, buffers, long_steps)
         run = []
         steps.append(step)
-    steps += _close(run, program, memory, holds, buffers, whole)
+    steps += _close(run, program, memory, holds, buffers, long_steps)
     symbols = (*program.symbols, *_newly_used(program, steps, buffers))
     return replace(program, steps=tuple(steps), buffers=buffers, symbols=symbols)
 
@@ -264,17 +266,17 @@ def _close(
     memory: _Memory,
     holds: Known,
     buffers: dict[str, Buffer],
-    whole: bool,
+    long_steps: int,
 ) -> list[Step]:
     """The run as [allocations of what outlives it, the native region, its frees, views seen
-    outside]."""
+    outside]; the same twice where it has so many steps. With 0 it is one, however short it is."""
     if not run:
         return []
     compute = [position for position, (_, step) in enumerate(run) if _is_compute(step)]
     nested = any(isinstance(step, NativeNested) for _, step in run)
-    if len(compute) < (1 if whole or nested else COSTS.region_steps):
+    if len(compute) < (1 if nested or not long_steps else COSTS.region_steps):
         return _Grouping(run, memory, holds, buffers).as_they_are(program.steps)
-    is_long = len(compute) >= COSTS.long_region_steps and not whole
+    is_long = 0 < long_steps <= len(compute)
     at = _tail(run, compute, memory.needed) if is_long else 0
     parts = (run[:at], run[at:]) if at else (run,)
     groups = (_Grouping(part, memory, holds, buffers).steps() for part in parts)

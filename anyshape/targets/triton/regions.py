@@ -14,6 +14,7 @@ from functools import partial
 
 import torch
 
+from anyshape.costs import COSTS
 from anyshape.ir.buffers import Buffer, BufferRef, TensorArg
 from anyshape.ir.code import PrintedRegion
 from anyshape.ir.loops import Kernel, PointerParam, ScalarParam
@@ -46,7 +47,8 @@ def form_gpu_regions(program: Program, facts: Facts, kind: str = "cuda") -> Prog
     own = [device for device in devices if device.partition(":")[0] == kind]
     if len(own) != 1:
         return program
-    return form_native_regions(program, facts, Native(partial(as_native, own[0])))
+    native = Native(partial(as_native, own[0]), long_steps=COSTS.long_gpu_region_steps)
+    return form_native_regions(program, facts, native)
 
 
 def as_native(device: str, step: Step, buffers: Mapping[str, Buffer]) -> Step | None:

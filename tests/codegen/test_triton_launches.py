@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "schedule"))
 from programs import OPTIONS, compile_sketch, same_as_reference
 from random_graphs import Maker
 
+from anyshape.costs import COSTS
 from anyshape.driver import Driver
 from anyshape.ir.program import Launch, LibraryCall, NativeRegion
 from anyshape.runtime.launch import TRAPS
@@ -194,3 +195,20 @@ def test_flags_of_indices_are_set_in_regions(gpu):
     assert "trap_if" not in fast.code()
     fast(table, places, w)
     TRAPS.raise_traps()
+
+
+def test_long_runs_are_cut_where_nothing_of_torchs_outlives_a_part(gpu):
+    def program(b, x, w):
+        for turn in range(40):
+            x = b.tanh(b.mm(x, w))
+            if turn % 3 == 0:
+                best, places = b.topk(x, 4, 1, True, True)
+                x = b.add(b.sum(best, (1,), True), b.mul(x, 0.5))
+        return x
+
+    compiled = compile_sketch(program, "a b", "b b", driver=Driver(OPTIONS, targets=gpu.targets))
+    found = regions(compiled)
+    counts = [sum(isinstance(s, (Launch, LibraryCall)) for s in each.steps) for each in found]
+    assert sum(counts) > 90 and max(counts) <= COSTS.gpu_region_steps + 2 and len(found) >= 4
+    for a, b in ((3, 8), (1, 8), (0, 4), (33, 64)):
+        same_as_reference(compiled, torch.randn(a, b), torch.randn(b, b) / 8, tolerance=1e-4)

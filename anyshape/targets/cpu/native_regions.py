@@ -63,11 +63,13 @@ Run = list[tuple[int, Step]]
 @dataclass(frozen=True, slots=True)
 class Native:
     """What C does on a kind of device: ``step`` gives a step as C does it, None where it cannot;
-    ``nested``: loops and branches, too. From ``long_steps`` on a native region has two parts."""
+    ``nested``: loops and branches, too. A native region has ``most_steps`` that compute, if there
+    is a limit, and from ``long_steps`` on it has two parts."""
 
     step: Callable[[Step, Mapping[str, Buffer]], Step | None]
     nested: bool = False
     long_steps: int = COSTS.long_region_steps
+    most_steps: int | None = None
 
 
 def form_native_regions(program: Program, facts: Facts, native: Native | None = None) -> Program:
@@ -123,7 +125,7 @@ def _grouped(program: Program, facts: Facts, native: Native, *, whole: bool = Fa
     buffers = dict(program.buffers)
     tested = established_in(program, facts)
     run: Run = []
-    long_steps = 0 if whole else native.long_steps
+    into = None if whole else native
 
     def holds(relation: Relation) -> bool:
         return tested.at(run[0][0]).known(relation) is True
@@ -132,10 +134,10 @@ def _grouped(program: Program, facts: Facts, native: Native, *, whole: bool = Fa
         if index in done:
             run.append((index, done[index]))
             continue
-        steps += _close(run, program, memory, holds, buffers, long_steps)
+        steps += _close(run, program, memory, holds, buffers, into)
         run = []
         steps.append(step)
-    steps += _close(run, program, memory, holds, buffers, long_steps)
+    steps += _close(run, program, memory, holds, buffers, into)
     symbols = (*program.symbols, *_newly_used(program, steps, buffers))
     return replace(program, steps=tuple(steps), buffers=buffers, symbols=symbols)
 
@@ -266,26 +268,50 @@ def _close(
     memory: _Memory,
     holds: Known,
     buffers: dict[str, Buffer],
-    long_steps: int,
+    into: Native | None,
 ) -> list[Step]:
     """The run as [allocations of what outlives it, the native region, its frees, views seen
-    outside]; the same twice where it has so many steps. With 0 it is one, however short it is."""
+    outside], for each of its parts; with None it is one, however short it is."""
     if not run:
         return []
-    compute = [position for position, (_, step) in enumerate(run) if _is_compute(step)]
     nested = any(isinstance(step, NativeNested) for _, step in run)
-    if len(compute) < (1 if nested or not long_steps else COSTS.region_steps):
+    if len(_computing(run)) < (1 if nested or into is None else COSTS.region_steps):
         return _Grouping(run, memory, holds, buffers).as_they_are(program.steps)
-    is_long = 0 < long_steps <= len(compute)
-    at = _tail(run, compute, memory.needed) if is_long else 0
-    parts = (run[:at], run[at:]) if at else (run,)
+    parts = [run] if into is None else _parts(run, into, memory.needed)
     groups = (_Grouping(part, memory, holds, buffers).steps() for part in parts)
     return [step for group in groups for step in group]
 
 
-def _tail(run: Run, compute: Sequence[int], needed: Mapping[str, int]) -> int:
+def _computing(run: Run) -> list[int]:
+    return [position for position, (_, step) in enumerate(run) if _is_compute(step)]
+
+
+def _parts(run: Run, into: Native, needed: Mapping[str, int]) -> list[Run]:
+    """Parts that are no longer than they may be, unless what torch allocates outlives them: what
+    they leave is allocated before them, and what dies in them freed after them. The last is cut
+    once more."""
+    parts: list[Run] = []
+    while into.most_steps is not None:
+        starts = (_without_allocations(run, at) for at in _computing(run)[into.most_steps :])
+        at = next((at for at in starts if not _outlives_its_part(run, at)), 0)
+        if not at:
+            break
+        parts.append(run[:at])
+        run = run[at:]
+    at = _tail(run, needed) if len(_computing(run)) >= into.long_steps else 0
+    return [*parts, run[:at], run[at:]] if at else [*parts, run]
+
+
+def _without_allocations(run: Run, at: int) -> int:
+    """Where the steps that are before ``at`` end, but for allocations."""
+    while at and isinstance(run[at - 1][1], Allocate):
+        at -= 1
+    return at
+
+
+def _tail(run: Run, needed: Mapping[str, int]) -> int:
     """Where the last steps begin: before the last outliving buffer is first touched; 0: nowhere."""
-    end = run[-1][0]
+    end, compute = run[-1][0], _computing(run)
     first: dict[str, int] = {}
     for position, (_, step) in enumerate(run):
         if _is_compute(step):
@@ -300,8 +326,7 @@ def _tail(run: Run, compute: Sequence[int], needed: Mapping[str, int]) -> int:
     at = compute[min(len(before), len(compute) - COSTS.region_steps + 1) - 1]
     if at < compute[len(compute) // 2] or at == compute[0]:  # nothing would be done before it
         return 0
-    while at and isinstance(run[at - 1][1], Allocate):
-        at -= 1
+    at = _without_allocations(run, at)
     return 0 if _outlives_its_part(run, at) else at
 
 

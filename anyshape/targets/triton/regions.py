@@ -47,7 +47,11 @@ def form_gpu_regions(program: Program, facts: Facts, kind: str = "cuda") -> Prog
     own = [device for device in devices if device.partition(":")[0] == kind]
     if len(own) != 1:
         return program
-    native = Native(partial(as_native, own[0]), long_steps=COSTS.long_gpu_region_steps)
+    native = Native(
+        partial(as_native, own[0]),
+        long_steps=COSTS.long_gpu_region_steps,
+        most_steps=COSTS.gpu_region_steps,
+    )
     return form_native_regions(program, facts, native)
 
 

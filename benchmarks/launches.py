@@ -2,15 +2,17 @@
 
     python -m benchmarks.launches OUT_FOLDER [chain|models|first ...] [--no-peers]
 
-`host` is the median time until a call returns, the device idle before it; `device` the sum of its
-kernels under torch's profiler; `waited` the time until the device is done, too. The chain is 64
-products of 64 x 64, each followed by a pointwise kernel. `first` times first calls in processes of
-their own, of which the second finds the disk cache filled.
+`host` is the median time until a call returns, the device idle before it; `waited` the time until
+the device is done, too; `device` the sum of its kernels under torch's profiler, which comes last:
+every launch of a process takes longer once it was profiled. The chain is 64 products of 64 x 64,
+each followed by a pointwise kernel. `first` times first calls in processes of their own, of which
+the second finds the disk cache filled.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -20,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,51 +88,41 @@ def device(call: Callable[[], object]) -> tuple[float, int]:
     return sum(e.time_range.elapsed_us() for e in found), len(found)
 
 
-def measured(sides: dict[str, Callable[[], object]]) -> dict[str, dict[str, float]]:
-    rows = {}
-    for side, call in sides.items():
-        took, count = device(call)
-        rows[side] = {
-            "host us": round(host(call), 1), "waited us": round(waited(call) * 1e3, 1),
-            "device us": round(took, 1), "kernels": count,
-        }  # fmt: skip
-    return rows
+Sides = dict[str, Callable[[], object]]
+Found = Iterator[tuple[dict[str, Any], Sides]]
 
 
-def chains(peers: bool) -> Iterator[dict[str, Any]]:
+def chains(peers: bool) -> Found:
     x = torch.randn(SIZE, SIZE, device="cuda")
     w = torch.randn(SIZE, SIZE, device="cuda") / SIZE**0.5
     for name, program in PROGRAMS.items():
         ours = anyshape.compile(program, fullgraph=True, options={"fallback": "error"})
         torch.testing.assert_close(ours(x, w), program(x, w), rtol=1e-3, atol=1e-3)
-        sides: dict[str, Callable[[], object]]
-        sides = {"ours": lambda f=ours: f(x, w), "eager": lambda f=program: f(x, w)}  # type: ignore[misc]
+        sides: Sides = {"ours": partial(ours, x, w), "eager": partial(program, x, w)}
         if peers:
-            peer = torch.compile(program)
-            sides["torch.compile"] = lambda f=peer: f(x, w)  # type: ignore[misc]
-        yield {"program": name} | measured(sides)
+            sides["torch.compile"] = partial(torch.compile(program), x, w)
+        yield {"program": name}, sides
 
 
-def models(peers: bool) -> Iterator[dict[str, Any]]:
+def models(peers: bool) -> Found:
+    """The peer compiles for each shape."""
+    made = {}
     for name, make in MODELS.items():
         torch.manual_seed(0)
         with torch.device("cuda"):
             model = make().to(torch.bfloat16).eval()
-        compiled = {"ours": anyshape.compile(model), "eager": model}
-        for batch, length in SHAPES:
-            ids = torch.randint(0, VOCABULARY, (batch, length), device="cuda")
-            if peers:
-                torch.compiler.reset()
-                compiled["torch.compile"] = torch.compile(model)
-            sides = {
-                side: lambda call=call, ids=ids: call(ids, use_cache=False)  # type: ignore[misc]
-                for side, call in compiled.items()
-            }
-            made, wanted = (sides[side]().logits.float() for side in ("ours", "eager"))  # type: ignore[attr-defined]
-            error = ((made - wanted).norm() / wanted.norm()).item()
-            yield {"model": name, "shape": (batch, length), "from eager": error} | measured(sides)
-        del model, compiled, sides
-        torch.cuda.empty_cache()
+        made[name] = model, anyshape.compile(model)
+    for shape, (name, (model, ours)) in itertools.product(SHAPES, made.items()):
+        ids = torch.randint(0, VOCABULARY, shape, device="cuda")
+        calls = {"ours": ours, "eager": model}
+        if peers:
+            calls["torch.compile"] = torch.compile(model, dynamic=False)
+        sides: Sides = {side: partial(call, ids, use_cache=False) for side, call in calls.items()}
+        found, wanted = (
+            calls[side](ids, use_cache=False).logits.float() for side in ("ours", "eager")
+        )
+        error = ((found - wanted).norm() / wanted.norm()).item()
+        yield {"model": name, "shape": shape, "from eager": error}, sides
 
 
 FIRST = """
@@ -149,7 +142,7 @@ print(time.perf_counter() - start, "triton" in sys.modules)
 """
 
 
-def first(peers: bool) -> Iterator[dict[str, Any]]:
+def first(peers: bool) -> Found:
     for name in MODELS:
         with tempfile.TemporaryDirectory() as cache:
             took = {}
@@ -160,7 +153,7 @@ def first(peers: bool) -> Iterator[dict[str, Any]]:
                     capture_output=True, text=True, check=True,
                 )  # fmt: skip
                 took[side] = finished.stdout.split()
-        yield {"model": name, "first call, s; was Triton imported": took}
+        yield {"model": name, "first call, s; was Triton imported": took}, {}
 
 
 TABLES = {"chain": chains, "models": models, "first": first}
@@ -180,13 +173,25 @@ def main() -> None:
         "python": platform.python_version(), "ceilings": ceilings(),
     }  # fmt: skip
     print(json.dumps(content), flush=True)
+    rows: list[tuple[dict[str, Any], Sides]] = []
     with torch.no_grad():
         for table in chosen.tables:
             content[table] = []
-            for row in TABLES[table](not chosen.no_peers):
+            for row, sides in TABLES[table](not chosen.no_peers):
+                row |= {
+                    side: {"host us": host(call), "waited us": waited(call) * 1e3}
+                    for side, call in sides.items()
+                }
                 print(json.dumps(row), flush=True)
                 content[table].append(row)
+                rows.append((row, sides))
                 path.write_text(json.dumps(content, indent=1) + "\n")
+        for row, sides in rows:
+            for side, call in sides.items():
+                took, count = device(call)
+                row[side] |= {"device us": took, "kernels": count}
+            path.write_text(json.dumps(content, indent=1) + "\n")
+    print(path.read_text())
 
 
 if __name__ == "__main__":

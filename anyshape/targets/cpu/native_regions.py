@@ -64,11 +64,11 @@ Run = list[tuple[int, Step]]
 class Native:
     """What C does on a kind of device: ``step`` gives a step as C does it, None where it cannot;
     ``nested``: loops and branches, too. A native region has ``most_steps`` that compute, if there
-    is a limit, and from ``long_steps`` on it has two parts."""
+    is a limit, and from ``long_steps`` on (by default what ``COSTS`` says) it has two parts."""
 
     step: Callable[[Step, Mapping[str, Buffer]], Step | None]
     nested: bool = False
-    long_steps: int = COSTS.long_region_steps
+    long_steps: int | None = None
     most_steps: int | None = None
 
 
@@ -298,7 +298,8 @@ def _parts(run: Run, into: Native, needed: Mapping[str, int]) -> list[Run]:
             break
         parts.append(run[:at])
         run = run[at:]
-    at = _tail(run, needed) if len(_computing(run)) >= into.long_steps else 0
+    long_steps = COSTS.long_region_steps if into.long_steps is None else into.long_steps
+    at = _tail(run, needed) if len(_computing(run)) >= long_steps else 0
     return [*parts, run[:at], run[at:]] if at else [*parts, run]
 
 

@@ -131,7 +131,8 @@ class Resolver:
     def _table(self, name: str) -> Address:
         """Where the entries are; what is made for them lives as long as the table."""
         entries = self.code.tables[name]
-        addresses = [self.address(*entry) for entry in entries]
+        with torch.inference_mode(False):  # its tensors may be written in every mode
+            addresses = [self.address(*entry) for entry in entries]
         table = (ctypes.c_void_p * max(len(entries), 1))(*addresses)
         pairs = [*zip(addresses, entries, strict=True)]
         owned = [a for a, (kind, _) in pairs if kind in ("tensor", "flag")]
@@ -352,7 +353,7 @@ class Traps:
         """That of the site."""
         found = self.flags.get((device, site))
         if found is None:
-            with self.lock:
+            with self.lock, torch.inference_mode(False):
                 found = self.flags.setdefault((device, site), Flag.on(device))
         return found
 

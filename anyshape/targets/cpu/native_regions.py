@@ -292,7 +292,7 @@ def _parts(run: Run, into: Native, needed: Mapping[str, int]) -> list[Run]:
     once more."""
     parts: list[Run] = []
     while into.most_steps is not None:
-        starts = (_without_allocations(run, at) for at in _computing(run)[into.most_steps :])
+        starts = (_prepared(run, at) for at in _computing(run)[into.most_steps :])
         at = next((at for at in starts if not _outlives_its_part(run, at)), 0)
         if not at:
             break
@@ -303,9 +303,9 @@ def _parts(run: Run, into: Native, needed: Mapping[str, int]) -> list[Run]:
     return [*parts, run[:at], run[at:]] if at else [*parts, run]
 
 
-def _without_allocations(run: Run, at: int) -> int:
-    """Where the steps that are before ``at`` end, but for allocations."""
-    while at and isinstance(run[at - 1][1], Allocate):
+def _prepared(run: Run, at: int) -> int:
+    """Where the allocations and views begin that stand before ``at``."""
+    while at and isinstance(run[at - 1][1], Allocate | View):
         at -= 1
     return at
 
@@ -327,7 +327,7 @@ def _tail(run: Run, needed: Mapping[str, int]) -> int:
     at = compute[min(len(before), len(compute) - COSTS.region_steps + 1) - 1]
     if at < compute[len(compute) // 2] or at == compute[0]:  # nothing would be done before it
         return 0
-    at = _without_allocations(run, at)
+    at = _prepared(run, at)
     return 0 if _outlives_its_part(run, at) else at
 
 

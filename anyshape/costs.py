@@ -46,6 +46,10 @@ class CostModel:
     long_region_steps: int = 8
     """From so many on, the last ones are a native region of their own: their outputs are not
     allocated while the arena of the others is alive."""
+    long_gpu_region_steps: int = 4
+    gpu_region_steps: int = 32
+    """The same on a GPU, whose memory is scarcer, and of how many steps one is: what they leave is
+    allocated before them."""
     interpreted_instructions: int = 5_000
     """Run between segments before a segment is tried again."""
 

@@ -529,6 +529,8 @@ def _entry(
     match entry:
         case "plan", int(number):
             return "plan", printed.plans[number]
+        case "kept", int(number):
+            return "kept", printed.kept[number]
         case "part", int(number):
             return "kernel", parts[number][0]
         case "entry", _:

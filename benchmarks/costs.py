@@ -40,6 +40,8 @@ CHOSEN: Mapping[str, str] = MappingProxyType(
     {
         "patience": "how sure one is that a function loses: a call may be slow by chance",
         "retry_growth": "arguments that grow by less do not change what is worth it",
+        "long_gpu_region_steps": "two regions of two steps each: a GPU's memory is dear",
+        "gpu_region_steps": "what a step leaves is allocated at most so many steps before it",
     }
 )
 """What no measurement decides, and why."""

@@ -42,8 +42,8 @@ CHECKS = (
     *("writing", "compilers", "operators"),
 )
 SUITES = (
-    *("test_compiled", "test_graphs", "test_guest", "test_two_devices", "test_memory"),
-    *("test_large", "test_sanitized"),
+    *("test_compiled", "test_launches", "test_graphs", "test_guest", "test_two_devices"),
+    *("test_memory", "test_large", "test_sanitized"),
 )
 KERNELS = (
     *("softmax", "cross entropy", "norm + GELU", "rms norm", "residual norm", "argmax", "SwiGLU"),

@@ -69,7 +69,7 @@ class TensorArg:
     strides: tuple[Dim, ...]
 
 
-NativeKind: TypeAlias = Literal["tensor", "tensor?", "float", "float?", "bool", "int"]
+NativeKind: TypeAlias = Literal["tensor", "tensor?", "float", "float?", "bool", "int", "int?"]
 NativeArg: TypeAlias = "tuple[NativeKind, StepArg | TensorArg]"
 
 

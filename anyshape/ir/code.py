@@ -19,7 +19,8 @@ Reference = tuple[str, object]
 ("constant" | "pointer", name of a constant input) | ("module", name) | ("object", what it is) |
 ("twin", None): what runs while a profiler records |
 ("library", symbol of torch's own library) | ("tensor", (constant, shape, strides)) |
-("plan", numbers)"""
+("plan", numbers) | ("kept", sizes of cells that calls keep something in) |
+("flag", (device, site)): what ``Traps`` knows of them, as a tensor"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +52,15 @@ Function: TypeAlias = NativeFunction | DeviceFunction
 @dataclass(frozen=True, slots=True)
 class PrintedRegion:
     """A native region: the function that the host calls, the functions of its steps, the entries of
-    the table that it is handed, and its plan and those of its bodies, which are data. An entry is a
-    reference, ("part", number of a step's function), ("plan", number) or ("entry", None)."""
+    the table that it is handed, and its plan and those of its bodies, which are data, with sizes of
+    what each keeps. An entry is a reference, ("part", number of a step's function), ("plan",
+    number), ("kept", number of a plan) or ("entry", None)."""
 
     entry: Function
     parts: tuple[Function, ...]
     table: tuple[Reference, ...]
     plans: tuple[tuple[int, ...], ...]
+    kept: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -288,15 +288,21 @@ class Assertion(Effects):
 class LibraryCall(Effects):
     """``call`` as native code makes it, inside a native region.
 
-    ``function`` is a function of the target's library that writes into its first argument; or,
-    where it is ``dispatched``, an operator by name, whose one result is memory of the library's.
+    ``function`` is a function of the target's library that writes into its first argument; or one
+    that gives its results through its last ones (``returned``), or an operator by name
+    (``dispatched``): then results are memory of the library's.
     """
 
     call: Call
     function: str
     args: tuple[NativeArg, ...]
     dispatched: bool = False
+    returned: bool = False
     may_fail: ClassVar[bool] = True
+
+    @property
+    def gives_memory(self) -> bool:
+        return self.dispatched or self.returned
 
     def reads(self) -> Iterator[str]:
         return self.call.reads()

@@ -234,16 +234,16 @@ class _Run:
         for name in handed:
             if name not in known:
                 raise Malformed(f"{at} is handed {name}, which its call does not name")
-        self._call(at, call, dispatched=step.dispatched)
+        self._call(at, call, gives_memory=step.gives_memory)
 
-    def _call(self, at: _At, step: Call, *, dispatched: bool = False) -> None:
+    def _call(self, at: _At, step: Call, *, gives_memory: bool = False) -> None:
         handed, made = tuple(step.reads()), tuple(step.defines())
         for name in made:
             if name not in self.buffers:
                 raise Malformed(f"{at}: {name} is no buffer")
         for name in handed:
             self._read(at, name)
-        if self.scope is not None and not dispatched:
+        if self.scope is not None and not gives_memory:
             for name in made:
                 self._library_writes(at, name, handed)
             return

@@ -230,17 +230,17 @@ class _Printer:
         whole = buffer.capacity is None
         if whole and buffer.role == "output" and buffer.strides == row_major(buffer.shape):
             steps = self._row_steps(buffer.shape)
-        if buffer.device in self.allocators:
-            short = self.allocators[buffer.device]
-            empty = self._name(short.rpartition(".")[2], ("function", short))
-            call = f"{empty}({shape}, {steps}, {self._dtype(buffer.dtype)})"
-        else:
-            empty = self._name("empty_strided", ("function", "torch.empty_strided"))
-            call = (
-                f"{empty}({shape}, {steps}, dtype={self._dtype(buffer.dtype)}, "
-                f"device={buffer.device!r})"
-            )
+        call = self._empty(buffer.device, shape, steps, buffer.dtype)
         self.lines.append(f"{_local(step.buffer)} = {call}")
+
+    def _empty(self, device: str, shape: str, steps: str, dtype: DType) -> str:
+        """A call that gives new memory."""
+        if device in self.allocators:
+            short = self.allocators[device]
+            empty = self._name(short.rpartition(".")[2], ("function", short))
+            return f"{empty}({shape}, {steps}, {self._dtype(dtype)})"
+        empty = self._name("empty_strided", ("function", "torch.empty_strided"))
+        return f"{empty}({shape}, {steps}, dtype={self._dtype(dtype)}, device={device!r})"
 
     def _row_steps(self, shape: tuple[Dim, ...]) -> str:
         """Row-major strides as eager has them, which counts a size of 0 as 1."""
@@ -284,9 +284,9 @@ class _Printer:
         function = self._name(name, ("kernel", name))
         args = [self._name(table, ("table", table)), "0"]
         if step.rooms:
-            empty = self._name("empty_cpu", ("function", "anyshape.empty_cpu"))
             size = " + ".join(map(self._largest, step.rooms))
-            self.lines.append(f"arena = {empty}(({size},), (1,), {self._dtype(uint8)})")
+            (device, *_) = (self.program.buffers[name].device for name in step.inner)
+            self.lines.append(f"arena = {self._empty(device, f'({size},)', '(1,)', uint8)}")
             args[1] = "arena.data_ptr()"
         args += [self._pointer(n, 0) for n in step.outer if self._role(n) != "constant"]
         args += [_symbol_local(symbol) for symbol in step.sizes]

@@ -10,12 +10,13 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
+import itertools
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, Self
 
 import torch
 
@@ -30,12 +31,15 @@ LIBRARY = (
     *("aoti_torch_create_tensor_from_blob", "aoti_torch_new_tensor_handle"),
     *("aoti_torch_delete_tensor_object", "aoti_torch_empty_strided", "aoti_torch_copy_"),
     *("aoti_torch_get_data_ptr", "aoti_torch_get_strides"),
-    *("aoti_torch_call_dispatcher", "torch_new_stable_ivalue"),
-    *("aoti_torch_cpu_mm_out", "aoti_torch_cpu_bmm_out", "aoti_torch_cpu_addmm_out"),
+    *("aoti_torch_call_dispatcher", "_Znwm"),
     *(f"aoti_torch_dtype_{name}" for name in ("float16", "bfloat16", "float32", "float64")),
 )
-"""Stable C functions of torch that native regions call; where one is missing, Python calls
-libraries."""
+PRODUCTS = ("mm_out", "bmm_out", "addmm_out")
+"""Stable C functions of torch that native regions call, and those that each kind of device has;
+where one is missing, Python calls libraries."""
+LIBRARIES = ("libtorch_cpu.so", "libtorch_cuda.so")
+DEVICE_TYPES = {"cpu": 0, "cuda": 1}
+"""As torch's C functions are told them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +89,10 @@ def link(
 class Address(int):
     """Where something lies in memory, which lives as long as this number."""
 
-    owner: object
+    owner: ctypes.Array[Any]
 
     @classmethod
-    def of(cls, owner: ctypes.Array[Any]) -> Address:
+    def of(cls, owner: ctypes.Array[Any]) -> Self:
         """The address of what ctypes made."""
         made = cls(ctypes.addressof(owner))
         made.owner = owner
@@ -127,11 +131,14 @@ class Resolver:
     def _table(self, name: str) -> Address:
         """Where the entries are; what is made for them lives as long as the table."""
         entries = self.code.tables[name]
-        addresses = [self.address(*entry) for entry in entries]
+        with torch.inference_mode(False):  # its tensors may be written in every mode
+            addresses = [self.address(*entry) for entry in entries]
         table = (ctypes.c_void_p * max(len(entries), 1))(*addresses)
-        owned = [a for a, (kind, _) in zip(addresses, entries, strict=True) if kind == "tensor"]
-        if owned:
-            weakref.finalize(table, delete_handles, owned)
+        pairs = [*zip(addresses, entries, strict=True)]
+        owned = [a for a, (kind, _) in pairs if kind in ("tensor", "flag")]
+        kept = [address for address in addresses if isinstance(address, Kept)]
+        if owned or kept:
+            weakref.finalize(table, delete_handles, owned, kept)
         table.made = addresses  # type: ignore[attr-defined]
         return Address.of(table)
 
@@ -141,6 +148,12 @@ class Resolver:
         if kind == "tensor":
             constant, shape, strides = what
             return new_handle(self.constants[constant], shape, strides)
+        if kind == "flag":
+            seen = TRAPS.flag(*what).seen
+            assert seen is not None
+            return new_handle(seen, (), ())
+        if kind == "kept":
+            return Kept.of_sizes(what)
         if kind == "plan":
             return Address.of((ctypes.c_long * len(what))(*what))
         if kind == "library":
@@ -149,23 +162,35 @@ class Resolver:
 
 
 @functools.cache
-def torch_library() -> ctypes.CDLL:
-    """torch's own library, which exports the BLAS that torch itself calls."""
-    return ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+def torch_libraries() -> tuple[ctypes.CDLL, ...]:
+    """torch's own libraries; that of the CPU exports the BLAS that torch itself calls."""
+    folder = Path(torch.__file__).parent / "lib"
+    return tuple(ctypes.CDLL(str(folder / name)) for name in LIBRARIES if (folder / name).exists())
 
 
 def library_function(symbol: str) -> Any:
-    """A C function of torch's library; AttributeError where it exports none of that name."""
-    return torch_library()[symbol]
+    """A C function of torch's; AttributeError where no library exports one of that name."""
+    for library in torch_libraries():
+        try:
+            return library[symbol]
+        except AttributeError:
+            pass
+    raise AttributeError(symbol)
+
+
+@functools.cache
+def is_exported(symbol: str) -> bool:
+    """Does this version of torch have the C function?"""
+    try:
+        return library_function(symbol) is not None
+    except (OSError, AttributeError):
+        return False
 
 
 @functools.cache
 def has_blas() -> bool:
     """Does torch's library export the products that native regions call?"""
-    try:
-        return all(map(library_function, ("sgemm_", "dgemm_")))
-    except (OSError, AttributeError):
-        return False
+    return all(map(is_exported, ("sgemm_", "dgemm_")))
 
 
 def new_handle(tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int]) -> int:
@@ -173,7 +198,8 @@ def new_handle(tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int
     handle, rank = ctypes.c_void_p(), len(shape)
     sizes, steps = (ctypes.c_int64 * rank)(*shape), (ctypes.c_int64 * rank)(*strides)
     code = library_function(f"aoti_torch_dtype_{str(tensor.dtype).removeprefix('torch.')}")()
-    device = (ctypes.c_int64(0), ctypes.c_int32(code), ctypes.c_int32(0), ctypes.c_int32(-1))
+    about = (code, *device_code(tensor.device))
+    device = (ctypes.c_int64(0), *map(ctypes.c_int32, about))
     make = library_function("aoti_torch_create_tensor_from_blob")
     data = ctypes.c_void_p(tensor.data_ptr())
     if make(data, ctypes.c_int64(rank), sizes, steps, *device, ctypes.byref(handle)):
@@ -182,19 +208,40 @@ def new_handle(tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int
     return handle.value
 
 
-def delete_handles(handles: Sequence[int | None]) -> None:
+def device_code(device: torch.device) -> tuple[int, int]:
+    """The type and the number of a device, as torch's C functions are told them."""
+    return DEVICE_TYPES[device.type], -1 if device.type == "cpu" else device.index or 0
+
+
+class Kept(Address):
+    """Where native regions keep handles of tensors from one call to the next: after a flag, cells
+    that begin with one each."""
+
+    starts: tuple[int, ...]
+
+    @classmethod
+    def of_sizes(cls, sizes: Sequence[int]) -> Kept:
+        """``sizes`` of the flag and of the cells."""
+        made = cls.of((ctypes.c_long * sum(sizes))())
+        made.starts = tuple(itertools.accumulate(sizes))[:-1]
+        return made
+
+    def handles(self) -> Iterator[int]:
+        """Those that are kept now."""
+        return filter(None, (self.owner[start] for start in self.starts))
+
+
+def delete_handles(handles: Sequence[int | None], kept: Sequence[Kept] = ()) -> None:
     """Forgets tensors that C knows."""
-    for handle in handles:
+    for handle in (*handles, *(handle for each in kept for handle in each.handles())):
         library_function("aoti_torch_delete_tensor_object")(ctypes.c_void_p(handle))
 
 
 @functools.cache
-def has_library() -> bool:
-    """Does torch's library export the stable C functions that native regions call?"""
-    try:
-        return all(map(library_function, LIBRARY))
-    except (OSError, AttributeError):
-        return False
+def has_library(kind: str = "cpu") -> bool:
+    """Does torch export the stable C functions that native regions on such a device call?"""
+    products = (f"aoti_torch_{kind}_{name}" for name in PRODUCTS)
+    return all(map(is_exported, (*LIBRARY, *products)))
 
 
 def resolve_dotted(name: str) -> Any:
@@ -216,8 +263,16 @@ def check_failed(step: CheckStep) -> NoReturn:
     raise CheckFailed(step.message)
 
 
+RAISED: dict[int, BaseException] = {}
+"""What Python raised while C called it, by thread, until the call of C has come back."""
+
+
 def native_region_failed() -> NoReturn:
-    """A check inside a native region failed, or BLAS cannot take a size: eager does it instead."""
+    """Raises what Python raised inside a native region. Else a check failed, or a library cannot
+    take a size: eager does it instead."""
+    error = RAISED.pop(threading.get_ident(), None)
+    if error is not None:
+        raise error
     raise CheckFailed("an index is out of range, or a size past 2**31 - 1")
 
 
@@ -292,12 +347,15 @@ class Traps:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def note(self, condition: torch.Tensor, site: str) -> None:
-        key = condition.device, site
-        found = self.flags.get(key)
+        self.flag(condition.device, site).set_where(condition.view(()))
+
+    def flag(self, device: torch.device, site: str) -> Flag:
+        """That of the site."""
+        found = self.flags.get((device, site))
         if found is None:
-            with self.lock:
-                found = self.flags.setdefault(key, Flag.on(condition.device))
-        found.set_where(condition.view(()))
+            with self.lock, torch.inference_mode(False):
+                found = self.flags.setdefault((device, site), Flag.on(device))
+        return found
 
     def raise_traps(self) -> None:
         """Raises ``DeviceError`` for the first flag that has arrived."""
@@ -311,6 +369,12 @@ class Traps:
 
 
 TRAPS = Traps()
+
+
+@functools.cache
+def is_seen(device: str) -> bool:
+    """Does the host see what the device sets, without a copy?"""
+    return Flag.on(torch.device(device)).seen is not None
 
 
 def number(function: str, operands: tuple[Any, ...]) -> int | float:

@@ -20,6 +20,7 @@ from anyshape.passes.pipeline import INFERENCE
 from anyshape.schedule import schedule
 from anyshape.symbolic import Facts
 from anyshape.targets.cpu.native_regions import form_native_regions
+from anyshape.targets.triton.regions import form_gpu_regions
 
 
 def scheduled(seed: int, steps: int) -> tuple[Program, Facts]:
@@ -33,6 +34,7 @@ def test_nothing_is_read_that_was_not_written_or_was_written_over(start):
         program, facts = scheduled(seed, 30)
         verify_program(program, facts)
         verify_program(form_native_regions(program, facts), facts)
+        verify_program(form_gpu_regions(program, facts, "cpu"), facts)
 
 
 @pytest.mark.parametrize("start", range(0, 30, 6))

@@ -8,6 +8,7 @@ dispatcher, gives the very bits that the Python line gives, and for which operan
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from anyshape.ir.buffers import Buffer, BufferRef, NativeArg, NativeKind, StepArg, TensorArg
 from anyshape.ir.dtypes import DType, bfloat16, float16, float32, float64
@@ -28,15 +29,22 @@ IN_MEMORY = SizesInMemory(
 Buffers = Mapping[str, Buffer]
 
 
-def library_call(step: Call, buffers: Buffers) -> LibraryCall | None:
-    """The call as C makes it, None where it cannot."""
+def library_call(step: Call, buffers: Buffers, kind: str = "cpu") -> LibraryCall | None:
+    """The call as C makes it for a kind of device, None where it cannot."""
     row = ROWS.get(step.function)
     if row is None:
         return None
     used = [buffers[name] for name in step.mentions()]
-    if any(b.device != "cpu" for b in used) or buffers[step.outputs[0]].dtype not in DTYPES:
+    on_device = all(b.device.partition(":")[0] == kind for b in used)
+    if not on_device or buffers[step.outputs[0]].dtype not in DTYPES:
         return None
-    return row(step, buffers)
+    call = row(step, buffers)
+    return call if call is None or call.dispatched else of_kind(call, kind)
+
+
+def of_kind(call: LibraryCall, kind: str) -> LibraryCall:
+    """The call of a function as that of a kind of device is named."""
+    return replace(call, function=f"aoti_torch_{kind}_{call.function}")
 
 
 def is_row_major(buffer: Buffer) -> bool:
@@ -50,11 +58,11 @@ def is_row_major(buffer: Buffer) -> bool:
 
 
 def _mm(step: Call, buffers: Buffers) -> LibraryCall | None:
-    return _product(step, buffers, "aoti_torch_cpu_mm_out", 2)
+    return _product(step, buffers, "mm_out", 2)
 
 
 def _bmm(step: Call, buffers: Buffers) -> LibraryCall | None:
-    return _product(step, buffers, "aoti_torch_cpu_bmm_out", 3)
+    return _product(step, buffers, "bmm_out", 3)
 
 
 def _product(step: Call, buffers: Buffers, function: str, rank: int) -> LibraryCall | None:
@@ -78,7 +86,7 @@ def _addmm(step: Call, buffers: Buffers) -> LibraryCall | None:
     if not isinstance(beta, (int, float)) or not isinstance(alpha, (int, float)):
         return None
     args = (*_tensors(result, *operands), ("float", beta), ("float", alpha))
-    return LibraryCall(step, "aoti_torch_cpu_addmm_out", args)
+    return LibraryCall(step, "addmm_out", args)
 
 
 def _linear(step: Call, buffers: Buffers) -> LibraryCall | None:
@@ -98,8 +106,8 @@ def _linear(step: Call, buffers: Buffers) -> LibraryCall | None:
     tensors = (out, *map(_whole, bias), left, right)
     args: tuple[NativeArg, ...] = tuple(("tensor", tensor) for tensor in tensors)
     if not bias:
-        return LibraryCall(step, "aoti_torch_cpu_mm_out", args)
-    return LibraryCall(step, "aoti_torch_cpu_addmm_out", (*args, ("float", 1), ("float", 1)))
+        return LibraryCall(step, "mm_out", args)
+    return LibraryCall(step, "addmm_out", (*args, ("float", 1), ("float", 1)))
 
 
 def _attention(step: Call, buffers: Buffers) -> LibraryCall | None:
@@ -114,7 +122,7 @@ def _attention(step: Call, buffers: Buffers) -> LibraryCall | None:
     kinds: tuple[NativeKind, ...] = (
         "tensor", "tensor", "tensor", "tensor?", "float", "bool", "float?", "bool",
     )  # fmt: skip
-    args = tuple((kind, _value(given[name], buffers)) for kind, name in zip(kinds, names))
+    args = tuple((kind, as_value(given[name], buffers)) for kind, name in zip(kinds, names))
     return LibraryCall(step, "aten::scaled_dot_product_attention", args, dispatched=True)
 
 
@@ -131,7 +139,7 @@ def _operands(step: Call, buffers: Buffers) -> list[Buffer]:
     return [buffers[arg.name] for arg in step.args if isinstance(arg, BufferRef)]
 
 
-def _value(arg: StepArg, buffers: Buffers) -> StepArg | TensorArg:
+def as_value(arg: StepArg, buffers: Buffers) -> StepArg | TensorArg:
     return _whole(buffers[arg.name]) if isinstance(arg, BufferRef) else arg
 
 

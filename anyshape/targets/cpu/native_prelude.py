@@ -67,28 +67,57 @@ typedef long anyshape_part(void **v, const long *a, const long *n, const double 
 /* Runs a native region, or the body of a loop: see RUN_REGION. */
 typedef long anyshape_run(const void *plan, void **table, char **base, long *n, const double *f);
 
-/* A tensor on the CPU over memory that somebody else owns. */
+/* A tensor on a device, of this type and number, over memory that somebody else owns. */
 typedef int anyshape_from_blob(void *, long, const long *, const long *, long, int, int, int,
                                void **);
 
-static int anyshape_handle(void *from_blob, void *dtype, void *data, long rank, const long *sizes,
-                           const long *strides, void **handle)
+static int anyshape_handle(void *from_blob, void *dtype, int device, int number, void *data,
+                           long rank, const long *sizes, const long *strides, void **handle)
 {
     int code = ((int (*)(void))dtype)();
-    return ((anyshape_from_blob *)from_blob)(data, rank, sizes, strides, 0, code, 0, -1, handle);
+    for (long i = 0; i < rank; i++) /* where nothing lies, no device is asked whose it is */
+        if (sizes[i] == 0) data = 0;
+    return ((anyshape_from_blob *)from_blob)(data, rank, sizes, strides, 0, code, device, number,
+                                             handle);
 }
 
-static int anyshape_empty(void *empty, void *dtype, long rank, const long *sizes,
-                          const long *strides, void **handle)
+/* The same, kept from one call to the next: `cell` has the handle, its data and its dimensions.
+   A run that does not have the cells for itself makes its own. */
+static int anyshape_blob(void *mine, long *cell, void *delete_handle, void *from_blob, void *dtype,
+                         int device, int number, void *data, long rank, const long *sizes,
+                         const long *strides, void **handle)
+{
+    if (mine && cell[0]) {
+        long differ = cell[1] != (long)data;
+        for (long i = 0; i < rank; i++)
+            differ |= (cell[2 + i] != sizes[i]) | (cell[2 + rank + i] != strides[i]);
+        if (!differ) {
+            *handle = (void *)cell[0];
+            return 0;
+        }
+        ((int (*)(void *))delete_handle)((void *)cell[0]);
+        cell[0] = 0;
+    }
+    if (anyshape_handle(from_blob, dtype, device, number, data, rank, sizes, strides, handle))
+        return 1;
+    if (!mine) return 0;
+    cell[0] = (long)*handle;
+    cell[1] = (long)data;
+    for (long i = 0; i < rank; i++) cell[2 + i] = sizes[i], cell[2 + rank + i] = strides[i];
+    return 0;
+}
+
+static int anyshape_empty(void *empty, void *dtype, int device, int number, long rank,
+                          const long *sizes, const long *strides, void **handle)
 {
     return ((int (*)(long, const long *, const long *, int, int, int, void **))empty)(
-        rank, sizes, strides, ((int (*)(void))dtype)(), 0, -1, handle);
+        rank, sizes, strides, ((int (*)(void))dtype)(), device, number, handle);
 }
 
 /* The memory of what torch returned; copied where its strides are not those that eager's are. */
 static int anyshape_result(void *get_data, void *get_strides, void *empty, void *copy,
-                           void *delete_handle, void *dtype, long rank, const long *sizes,
-                           const long *strides, void **handle, void **data)
+                           void *delete_handle, void *dtype, int device, int number, long rank,
+                           const long *sizes, const long *strides, void **handle, void **data)
 {
     long *found, differ = 0, count = 1;
     if (((int (*)(void *, long **))get_strides)(*handle, &found)) return 1;
@@ -98,7 +127,7 @@ static int anyshape_result(void *get_data, void *get_strides, void *empty, void 
     }
     if (differ && count) {
         void *dense;
-        if (anyshape_empty(empty, dtype, rank, sizes, strides, &dense)) return 1;
+        if (anyshape_empty(empty, dtype, device, number, rank, sizes, strides, &dense)) return 1;
         int failed = ((int (*)(void *, void *, int))copy)(dense, *handle, 0);
         ((int (*)(void *))delete_handle)(*handle);
         *handle = dense;
@@ -122,10 +151,11 @@ static unsigned long anyshape_bits(double number)
     return bits;
 }
 
-static unsigned long anyshape_some(void *new_value, unsigned long value)
+static unsigned long anyshape_some(void *new_value, int is_plain, unsigned long value)
 {
     unsigned long *some = 0;
-    ((int (*)(unsigned long **))new_value)(&some);
+    if (is_plain) some = ((unsigned long *(*)(unsigned long))new_value)(sizeof value);
+    else ((int (*)(unsigned long **))new_value)(&some);
     if (some) *some = value;
     return (unsigned long)some;
 }
@@ -185,12 +215,14 @@ AS_INLINE const long *anyshape_numbers(const long *code, long count, long *n, lo
 /* How a native region is run; the first entry of its table. `native.py: Plan` writes it. */
 typedef struct {
     long outer, longs, doubles; /* what it is handed after its table and the arena */
-    long computed, owned, entries, pointers, steps, handles, slots, delete_handle;
+    long computed, owned, entries, pointers, steps, handles, blobs, slots, delete_handle;
+    long kept; /* the entry of the cells of handles on memory that is not torch's; 0: none */
     long code[];
 } anyshape_plan;
 
-/* Runs the steps up to the first that fails; handles that are left are deleted. `base` begins with
-   the arena and outer buffers, `n` with what is handed over; both have room for the rest. */
+/* Runs the steps up to the first that fails; handles that are left are deleted, but for those that
+   are kept. `base` begins with the arena and outer buffers, `n` with what is handed over; both have
+   room for the rest. */
 long ANYSHAPE_FUNCTION(const void *plan, void **table, char **base, long *n, const double *f)
 {
     const anyshape_plan *p = plan;
@@ -204,12 +236,15 @@ long ANYSHAPE_FUNCTION(const void *plan, void **table, char **base, long *n, con
     for (long i = 0; i < p->pointers; i++, code += 3) /* slot, what it is near, how far from it */
         v[code[0]] = (code[1] < 0 ? (char *)v[-1 - code[1]] : base[code[1]]) + n[code[2]];
     const long *steps = code, *operands = code + 2 * p->steps;
-    long first_handle = p->slots - p->handles, status = 0;
+    long first_blob = p->slots - p->blobs, first_handle = first_blob - p->handles, status = 0;
     for (long i = first_handle; i < p->slots; i++) v[i] = 0;
+    long *kept = p->kept ? v[p->kept] : 0; /* its first element: does a thread have the cells? */
+    if (kept && __atomic_exchange_n(kept, 1, __ATOMIC_ACQUIRE)) v[p->kept] = kept = 0;
     for (long i = 0; i < p->steps && !status; i++)
         status = ((anyshape_part *)v[steps[2 * i]])(v, operands + steps[2 * i + 1], n, f);
-    for (long i = first_handle; i < p->slots; i++)
+    for (long i = first_handle; i < (kept ? first_blob : p->slots); i++)
         if (v[i]) ((int (*)(void *))v[p->delete_handle])(v[i]);
+    if (kept) __atomic_store_n(kept, 0, __ATOMIC_RELEASE);
     for (long i = 0; i < p->owned; i++) free(base[1 + p->outer + i]);
     return status;
 }

@@ -12,7 +12,7 @@ be called through Python.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -60,12 +60,30 @@ PRODUCT_DTYPES: frozenset[DType] = frozenset({float32, float64})
 Run = list[tuple[int, Step]]
 
 
-def form_native_regions(program: Program, facts: Facts, *, library: bool = True) -> Program:
-    """Groups what can be done without Python. ``library``: can C call torch's library?"""
-    return _grouped(_with_bodies_formed(program, library), facts, library)
+@dataclass(frozen=True, slots=True)
+class Native:
+    """What C does on a kind of device: ``step`` gives a step as C does it, None where it cannot;
+    ``nested``: loops and branches, too. A native region has ``most_steps`` that compute, if there
+    is a limit, and from ``long_steps`` on (by default what ``COSTS`` says) it has two parts."""
+
+    step: Callable[[Step, Mapping[str, Buffer]], Step | None]
+    nested: bool = False
+    long_steps: int | None = None
+    most_steps: int | None = None
 
 
-def _with_bodies_formed(program: Program, library: bool) -> Program:
+def form_native_regions(program: Program, facts: Facts, native: Native | None = None) -> Program:
+    """Groups what can be done without Python, by default on the CPU, with torch's library."""
+    native = native or on_cpu()
+    return _grouped(_with_bodies_formed(program, native), facts, native)
+
+
+def on_cpu(*, library: bool = True) -> Native:
+    """``library``: can C call torch's library?"""
+    return Native(partial(as_native, library=library), nested=True)
+
+
+def _with_bodies_formed(program: Program, native: Native) -> Program:
     """The program with the bodies of its steps grouped. A step whose every body is one native
     region is native itself."""
     if not any(step.inside() for step in program.steps):
@@ -77,65 +95,67 @@ def _with_bodies_formed(program: Program, library: bool) -> Program:
             steps.append(step)
             continue
         inner = step.with_bodies(
-            lambda body: replace(body, program=_with_bodies_formed(body.program, library))
+            lambda body: replace(body, program=_with_bodies_formed(body.program, native))
         )
-        found = as_native_nested(inner.with_bodies(partial(_formed, library, True)), buffers)
+        whole = inner.with_bodies(partial(_formed, native, True)) if native.nested else None
+        found = as_native_nested(whole, buffers) if whole is not None else None
         if found is None:
-            steps.append(inner.with_bodies(partial(_formed, library, False)))
+            steps.append(inner.with_bodies(partial(_formed, native, False)))
             continue
-        native, made = found
+        done, made = found
         buffers |= made
-        steps.append(native)
-        steps += [BindItem(n, name) for n, name in zip(step.numbers, native.numbers, strict=True)]
-        if native.spares or native.numbers:
-            steps.append(Free((*native.spares, *native.numbers)))
+        steps.append(done)
+        steps += [BindItem(n, name) for n, name in zip(step.numbers, done.numbers, strict=True)]
+        if done.spares or done.numbers:
+            steps.append(Free((*done.spares, *done.numbers)))
     outputs = {name for name in references(program.outputs) if buffers[name].role == "temp"}
     buffers |= {name: replace(buffers[name], role="output") for name in outputs}
     return replace(program, steps=tuple(steps), buffers=buffers)
 
 
-def _formed(library: bool, whole: bool, body: Body) -> Body:
-    return replace(body, program=_grouped(body.program, body.facts, library, whole=whole))
+def _formed(native: Native, whole: bool, body: Body) -> Body:
+    return replace(body, program=_grouped(body.program, body.facts, native, whole=whole))
 
 
-def _grouped(program: Program, facts: Facts, library: bool, *, whole: bool = False) -> Program:
+def _grouped(program: Program, facts: Facts, native: Native, *, whole: bool = False) -> Program:
     """``whole``: as few native regions as there can be, whether they are worth it or not."""
     memory = _memory(program)
-    native = _native_steps(program, memory, library)
+    done = _native_steps(program, memory, native)
     steps: list[Step] = []
     buffers = dict(program.buffers)
     tested = established_in(program, facts)
     run: Run = []
+    into = None if whole else native
 
     def holds(relation: Relation) -> bool:
         return tested.at(run[0][0]).known(relation) is True
 
     for index, step in enumerate(program.steps):
-        if index in native:
-            run.append((index, native[index]))
+        if index in done:
+            run.append((index, done[index]))
             continue
-        steps += _close(run, program, memory, holds, buffers, whole)
+        steps += _close(run, program, memory, holds, buffers, into)
         run = []
         steps.append(step)
-    steps += _close(run, program, memory, holds, buffers, whole)
+    steps += _close(run, program, memory, holds, buffers, into)
     symbols = (*program.symbols, *_newly_used(program, steps, buffers))
     return replace(program, steps=tuple(steps), buffers=buffers, symbols=symbols)
 
 
-def _native_steps(program: Program, memory: _Memory, library: bool) -> dict[int, Step]:
+def _native_steps(program: Program, memory: _Memory, native: Native) -> dict[int, Step]:
     """The steps that C can do, as C does them; what torch allocates must die where it is made."""
-    native: dict[int, Step] = {}
+    found: dict[int, Step] = {}
     for index, step in enumerate(program.steps):
-        done = as_native(step, program.buffers, library=library)
+        done = native.step(step, program.buffers)
         if done is not None:
-            native[index] = done
-    for index, step in reversed(list(native.items())):
-        if not isinstance(step, LibraryCall) or not step.dispatched:
+            found[index] = done
+    for index, step in reversed(list(found.items())):
+        if not _is_allocated_by_library(step):
             continue
-        (name,) = step.call.outputs
-        if any(later not in native for later in range(index, memory.needed[name] + 1)):
-            del native[index]
-    return native
+        end = max(memory.needed.get(name, index) for name in step.defines())
+        if any(later not in found for later in range(index, end + 1)):
+            del found[index]
+    return found
 
 
 def _newly_used(
@@ -249,26 +269,51 @@ def _close(
     memory: _Memory,
     holds: Known,
     buffers: dict[str, Buffer],
-    whole: bool,
+    into: Native | None,
 ) -> list[Step]:
     """The run as [allocations of what outlives it, the native region, its frees, views seen
-    outside]."""
+    outside], for each of its parts; with None it is one, however short it is."""
     if not run:
         return []
-    compute = [position for position, (_, step) in enumerate(run) if _is_compute(step)]
     nested = any(isinstance(step, NativeNested) for _, step in run)
-    if len(compute) < (1 if whole or nested else COSTS.region_steps):
+    if len(_computing(run)) < (1 if nested or into is None else COSTS.region_steps):
         return _Grouping(run, memory, holds, buffers).as_they_are(program.steps)
-    is_long = len(compute) >= COSTS.long_region_steps and not whole
-    at = _tail(run, compute, memory.needed) if is_long else 0
-    parts = (run[:at], run[at:]) if at else (run,)
+    parts = [run] if into is None else _parts(run, into, memory.needed)
     groups = (_Grouping(part, memory, holds, buffers).steps() for part in parts)
     return [step for group in groups for step in group]
 
 
-def _tail(run: Run, compute: Sequence[int], needed: Mapping[str, int]) -> int:
+def _computing(run: Run) -> list[int]:
+    return [position for position, (_, step) in enumerate(run) if _is_compute(step)]
+
+
+def _parts(run: Run, into: Native, needed: Mapping[str, int]) -> list[Run]:
+    """Parts that are no longer than they may be, unless what torch allocates outlives them: what
+    they leave is allocated before them, and what dies in them freed after them. The last is cut
+    once more."""
+    parts: list[Run] = []
+    while into.most_steps is not None:
+        starts = (_prepared(run, at) for at in _computing(run)[into.most_steps :])
+        at = next((at for at in starts if not _outlives_its_part(run, at)), 0)
+        if not at:
+            break
+        parts.append(run[:at])
+        run = run[at:]
+    long_steps = COSTS.long_region_steps if into.long_steps is None else into.long_steps
+    at = _tail(run, needed) if len(_computing(run)) >= long_steps else 0
+    return [*parts, run[:at], run[at:]] if at else [*parts, run]
+
+
+def _prepared(run: Run, at: int) -> int:
+    """Where the allocations and views begin that stand before ``at``."""
+    while at and isinstance(run[at - 1][1], Allocate | View):
+        at -= 1
+    return at
+
+
+def _tail(run: Run, needed: Mapping[str, int]) -> int:
     """Where the last steps begin: before the last outliving buffer is first touched; 0: nowhere."""
-    end = run[-1][0]
+    end, compute = run[-1][0], _computing(run)
     first: dict[str, int] = {}
     for position, (_, step) in enumerate(run):
         if _is_compute(step):
@@ -283,8 +328,7 @@ def _tail(run: Run, compute: Sequence[int], needed: Mapping[str, int]) -> int:
     at = compute[min(len(before), len(compute) - COSTS.region_steps + 1) - 1]
     if at < compute[len(compute) // 2] or at == compute[0]:  # nothing would be done before it
         return 0
-    while at and isinstance(run[at - 1][1], Allocate):
-        at -= 1
+    at = _prepared(run, at)
     return 0 if _outlives_its_part(run, at) else at
 
 
@@ -304,14 +348,14 @@ def _is_compute(step: Step) -> bool:
 def _is_product(step: Step) -> bool:
     """Is the step's result allocated by us, though the program does not say so?"""
     if isinstance(step, LibraryCall):
-        return not step.dispatched
+        return not step.gives_memory
     if isinstance(step, NativeNested):
         return True
     return isinstance(step, Call) and step.function in BLAS_PRODUCTS
 
 
 def _is_allocated_by_library(step: Step) -> bool:
-    return isinstance(step, LibraryCall) and step.dispatched
+    return isinstance(step, LibraryCall) and step.gives_memory
 
 
 @dataclass(slots=True, eq=False)

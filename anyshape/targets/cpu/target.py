@@ -17,7 +17,7 @@ from anyshape.targets.cpu.c import c_prelude, emit_c
 from anyshape.targets.cpu.library import IN_MEMORY
 from anyshape.targets.cpu.native import argument_types, emit_native_region
 from anyshape.targets.cpu.native_prelude import NATIVE_PRELUDE
-from anyshape.targets.cpu.native_regions import form_native_regions
+from anyshape.targets.cpu.native_regions import form_native_regions, on_cpu
 from anyshape.targets.cpu.schedules import variants
 from anyshape.targets.target import Target
 
@@ -51,7 +51,7 @@ def _print_kernel(launch: Launch, name: str, device: str) -> NativeFunction:
 def _group(program: Program, facts: Facts) -> Program:
     if not has_blas():
         return program
-    return form_native_regions(program, facts, library=has_library())
+    return form_native_regions(program, facts, on_cpu(library=has_library()))
 
 
 def _print_region(

@@ -1,8 +1,9 @@
 """Kernels of this process: made when a schedule is first chosen, launched by address.
 
 In: ``DeviceFunction``s. Out: functions that take addresses and numbers, as kernels of other targets
-do. A launch reads the caller's current stream. What is going to be launched first can be said
-before (``expect``), so that it is compiled side by side.
+do, and records by which C launches them (``records.py``). A launch reads the caller's current
+stream. What is going to be launched first can be said before (``expect``), so that it is compiled
+side by side.
 """
 
 from __future__ import annotations
@@ -30,6 +31,12 @@ from anyshape.targets.triton.binaries import (
     load_binary,
 )
 from anyshape.targets.triton.kernel import total_dtype, totals
+from anyshape.targets.triton.records import (
+    LAUNCH_FUNCTION,
+    LAUNCH_NAME,
+    Launched,
+    Record,
+)
 from anyshape.targets.triton.schedules import (
     DIVISOR,
     Choice,
@@ -93,6 +100,21 @@ class Launcher:
         exec(compile(text, f"<launch of {self.function.name}>", "exec"), namespace)
         made: Callable[..., None] = namespace.pop("launch")
         return made
+
+    def launched(self, arguments: tuple[Any, ...], stream: int, refused: bool) -> Launched | None:
+        """What C is to launch, or None where that was done: of several kernels, or where the driver
+        refused it in C."""
+        sizes, bits = (arguments[n] for n in self.chooser.sizes), 0
+        for n in self.chooser.pointers:
+            bits |= arguments[n]
+        key = (*sizes, bits & (DIVISOR - 1))
+        loaded, tiles, launch = self.chosen.get(key) or self._choose(key, arguments)
+        if launch is _nothing:
+            return 0, 0, 0, 0
+        if loaded is None or refused:
+            launch(stream, arguments)
+            return None
+        return loaded.function, tiles, loaded.threads, loaded.shared
 
     def expect(self, arguments: tuple[Any, ...]) -> None:
         """Begins to make what a launch with such arguments needs."""
@@ -242,6 +264,7 @@ class TritonLoader:
     """Loads kernels for one process; each function is one launcher."""
 
     launchers: dict[tuple[str, int, bool], Launcher] = field(default_factory=dict)
+    records: dict[tuple[str, int, bool], Record] = field(default_factory=dict)
     loaded: dict[tuple[str, int, bool], Loaded] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -255,6 +278,8 @@ class TritonLoader:
             for name, f in wanted.items()
         }
         built = builder.functions(dict(call for pair in calls.values() for call in pair))
+        launch = builder.load({LAUNCH_NAME: LAUNCH_FUNCTION})[LAUNCH_NAME].address
+        assert launch is not None
         with self.lock:
             for name, function in wanted.items():
                 key = name, function.device, tune
@@ -263,7 +288,9 @@ class TritonLoader:
                     tuned = Tuned(name, function.device, builder.cache) if tune else None
                     chooser = Chooser.of(function.kernel)
                     launcher = Launcher(function, chooser, direct, cut, builder.cache, tuned)
-                    self.launchers[key], self.loaded[key] = launcher, Loaded(launcher.call())
+                    record = Record.of(function.kernel, launcher.launched, launch, driver_entry())
+                    self.launchers[key], self.records[key] = launcher, record
+                    self.loaded[key] = Loaded(launcher.call(), record.address)
             return {name: self.loaded[name, f.device, tune] for name, f in wanted.items()}
 
     def expect(self, function: DeviceFunction, arguments: tuple[Any, ...], *, tune: bool) -> None:

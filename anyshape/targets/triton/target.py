@@ -8,18 +8,20 @@ from typing import Any
 
 import torch
 
-from anyshape.ir.code import DeviceFunction
+from anyshape.ir.code import DeviceFunction, PrintedRegion
 from anyshape.ir.loops import Kernel
-from anyshape.ir.program import Launch
+from anyshape.ir.program import Launch, NativeRegion, Program
 from anyshape.ir.variants import Variant, Variants
 from anyshape.optional import available
 from anyshape.options import Options
-from anyshape.runtime.launch import Loaded
+from anyshape.runtime.launch import Loaded, has_library
+from anyshape.symbolic import Facts
 from anyshape.targets.cpu.target import builder_of
 from anyshape.targets.target import Target
 from anyshape.targets.triton.graphs import recorded, why_not_recorded
 from anyshape.targets.triton.kernel import emit_triton
 from anyshape.targets.triton.launch import TritonLoader
+from anyshape.targets.triton.regions import emit_gpu_region, form_gpu_regions
 from anyshape.targets.triton.schedules import default_schedule
 
 _LOADER = TritonLoader()
@@ -34,6 +36,20 @@ def _variants(kernel: Kernel) -> Variants:
 def _print_kernel(launch: Launch, name: str, device: str) -> DeviceFunction:
     kernel = launch.kernel
     return DeviceFunction(name, emit_triton(kernel, name), kernel, torch.device(device).index or 0)
+
+
+def _group(program: Program, facts: Facts) -> Program:
+    return form_gpu_regions(program, facts) if has_library("cuda") else program
+
+
+def _print_region(
+    region: NativeRegion,
+    program: Program,
+    kernel_names: Mapping[Kernel, str],
+    name: str,
+    options: Options,
+) -> PrintedRegion:
+    return emit_gpu_region(region, program, kernel_names, name)
 
 
 def _load(wanted: Mapping[str, DeviceFunction], options: Options) -> Mapping[str, Loaded]:
@@ -71,6 +87,8 @@ TRITON = Target(
     _load,
     missing=_missing,
     variants=_variants,
+    group=_group,
+    print_region=_print_region,
     allocator="anyshape.empty_cuda",
     recorded=recorded,
     why_not_recorded=why_not_recorded,

@@ -1,0 +1,216 @@
+"""Native regions on a GPU, with a driver that runs kernels on the CPU: plans, records, misses, threads."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import anyshape
+
+pytest.importorskip("triton")
+sys.path.insert(0, str(Path(__file__).parent.parent / "schedule"))
+from programs import OPTIONS, compile_sketch, same_as_reference
+from random_graphs import Maker
+
+from anyshape.costs import COSTS
+from anyshape.driver import Driver
+from anyshape.ir.program import Launch, LibraryCall, NativeRegion
+from anyshape.runtime.launch import TRAPS
+from tests.fake_gpu import FakeGpu, counter
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    return FakeGpu(monkeypatch)
+
+
+def regions(compiled):
+    return [step for step in compiled.program.steps if isinstance(step, NativeRegion)]
+
+
+def chain(b, x, w):
+    """Products, each followed by a kernel."""
+    for _ in range(4):
+        x = b.tanh(b.mm(x, w))
+    return x
+
+
+SIZES = [(1, 1), (3, 7), (0, 5), (5, 0), (33, 64), (300, 257), (3, 7)]
+
+
+def test_one_region_does_products_and_kernels_at_every_size(gpu):
+    compiled = compile_sketch(chain, "a b", "b b", driver=Driver(OPTIONS, targets=gpu.targets))
+    (region,) = regions(compiled)[:1]
+    kinds = [type(step) for each in regions(compiled) for step in each.steps]
+    assert kinds.count(LibraryCall) == 4 and kinds.count(Launch) == 4
+    for a, b in SIZES:
+        same_as_reference(compiled, torch.randn(a, b), torch.randn(b, b) / 8, tolerance=1e-4)
+    assert counter("wrong_streams").value == 0
+
+
+def test_what_was_chosen_for_sizes_is_not_asked_for_again(gpu):
+    compiled = compile_sketch(chain, "a b", "b b", driver=Driver(OPTIONS, targets=gpu.targets))
+    x, w = torch.randn(3, 8), torch.randn(8, 8)
+    compiled.run(x, w)
+    chosen = gpu.chosen
+    assert chosen
+    before, reads = counter("launches").value, counter("streams").value
+    for _ in range(3):
+        compiled.run(x, w)
+    assert gpu.chosen == chosen
+    assert counter("launches").value == before + 12
+    assert counter("streams").value == reads + 3 * len(regions(compiled))
+    compiled.run(torch.randn(4, 8), w)
+    assert gpu.chosen > chosen
+
+
+def test_handles_are_kept_while_addresses_stay_and_deleted_with_the_program(gpu):
+    compiled = compile_sketch(chain, "a b", "b b", driver=Driver(OPTIONS, targets=gpu.targets))
+    x, w = torch.randn(3, 8), torch.randn(8, 8)
+    compiled.run(x, w)
+    first = counter("handles").value
+    assert first > 4 and not counter("deleted").value
+    for _ in range(20):
+        compiled.run(x, w)  # what is new may lie elsewhere each time, the arguments do not
+    assert counter("handles").value - first <= 20 * (first - 2)
+    same_as_reference(compiled, torch.randn(5, 8), w)
+    del compiled
+    gc.collect()
+    assert counter("handles").value == counter("deleted").value
+
+
+def test_a_launch_that_the_driver_refuses_is_made_again_from_python(gpu):
+    compiled = compile_sketch(chain, "a b", "b b", driver=Driver(OPTIONS, targets=gpu.targets))
+    x, w = torch.randn(3, 8), torch.randn(8, 8)
+    for _ in range(2):
+        counter("refusals").value = 1
+        same_as_reference(compiled, x, w)
+        assert counter("refusals").value == 0
+
+
+def test_what_python_raises_while_it_chooses_is_raised_by_the_call(gpu, monkeypatch):
+    compiled = compile_sketch(chain, "a b", "b b", driver=Driver(OPTIONS, targets=gpu.targets))
+
+    def failing(launcher, arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("anyshape.targets.triton.launch.Launcher._choice", failing)
+        with pytest.raises(KeyboardInterrupt):
+            compiled.run(torch.randn(3, 8), torch.randn(8, 8))
+    same_as_reference(compiled, torch.randn(3, 8), torch.randn(8, 8))
+
+
+def test_more_sizes_than_a_record_keeps_and_threads_that_share_it(gpu):
+    compiled = compile_sketch(chain, "a b", "b b", driver=Driver(OPTIONS, targets=gpu.targets))
+    weights = torch.randn(8, 8) / 8
+    failed = []
+
+    def work(start: int) -> None:
+        for turn in range(400):
+            x = torch.randn((start + turn * 7) % 300, 8)
+            wanted = x
+            for _ in range(4):
+                wanted = torch.tanh(wanted @ weights)
+            (found,) = compiled.run(x, weights)
+            if not torch.allclose(found, wanted, atol=1e-5):
+                failed.append(x.shape)
+
+    threads = [threading.Thread(target=work, args=(start,)) for start in (0, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+
+
+def test_rows_that_are_cut_are_launched_from_python_each_time(gpu):
+    def program(b, x, y):
+        return b.softmax(b.add(x, y), -1), b.mul(x, y)
+
+    compiled = compile_sketch(program, "a b", "a b", driver=Driver(OPTIONS, targets=gpu.targets))
+    for a, b in ((2, 100000), (2, 30), (2, 100000)):
+        same_as_reference(compiled, torch.randn(a, b), torch.randn(a, b))
+
+
+@pytest.mark.parametrize("start", range(0, 20, 5))
+def test_random_graphs_give_the_references_numbers(start, gpu):
+    driver = Driver(OPTIONS, targets=gpu.targets)
+    for seed in range(start, start + 5):
+        maker = Maker(seed)
+        compiled = driver.compile_graph(maker.graph(10), {})
+        for a, b in [(1, 1), (3, 2), (0, 2), (7, 70)]:
+            same_as_reference(compiled, *maker.tensors(a, b), tolerance=1e-3)
+
+
+def attends(x, w):
+    q = (x @ w).view(1, x.shape[0], 2, x.shape[1] // 2).transpose(1, 2)
+    k = torch.sigmoid(q)
+    made = F.scaled_dot_product_attention(q, k, k * 2, is_causal=True, scale=0.3)
+    return made.transpose(1, 2).reshape(x.shape) @ w + 1
+
+
+def routed(x, w):
+    scores = torch.softmax(x @ w, -1)
+    best, which = scores.topk(2, dim=-1)
+    places, order = which.reshape(-1).sort()
+    counts = torch.histc(places.float(), bins=8, min=0, max=7)
+    return best / best.sum(-1, keepdim=True), counts.cumsum(0) * 2 + order.sum()
+
+
+def dropped(x, w):
+    """Of two results one is used, and the other is a size of a view."""
+    best, _ = torch.tanh(x).topk(2, dim=-1)
+    return torch.tanh(best[:, 1:] + (x @ w)[:, :1])
+
+
+@pytest.mark.parametrize("program", [attends, routed, dropped])
+def test_libraries_that_give_memory_of_their_own(gpu, program):
+    fast = anyshape.compile(program, fullgraph=True, options={"fallback": "error"})
+    for rows, columns in ((3, 8), (1, 8), (33, 64), (0, 8), (3, 8)):
+        given = torch.randn(rows, columns), torch.randn(columns, columns) / 8
+        torch.testing.assert_close(fast(*given), program(*given), rtol=1e-4, atol=1e-4)
+    assert "torch_" not in fast.code().split("\n\n")[0].replace("torch_as_strided", "")
+
+
+def test_flags_of_indices_are_set_in_regions(gpu):
+    def program(table, places, w):
+        x = torch.tanh(F.embedding(places, table) @ w)
+        return torch.tanh((x * 2) @ w)
+
+    fast = anyshape.compile(program, options={"fallback": "error"})
+    table, w, places = torch.randn(100, 32), torch.randn(32, 32) / 8, torch.arange(10)
+    with torch.inference_mode():
+        fast(table, places, w)
+    for _ in range(2):
+        torch.testing.assert_close(fast(table, places, w), program(table, places, w))
+        TRAPS.raise_traps()
+    fast(table, places + 95, w)
+    with pytest.raises(IndexError, match="test_triton_launches.py"):
+        TRAPS.raise_traps()
+    assert "trap_if" not in fast.code()
+    fast(table, places, w)
+    TRAPS.raise_traps()
+
+
+def test_long_runs_are_cut_where_nothing_of_torchs_outlives_a_part(gpu):
+    def program(b, x, w):
+        for turn in range(40):
+            x = b.tanh(b.mm(x, w))
+            if turn % 3 == 0:
+                best, places = b.topk(x, 4, 1, True, True)
+                x = b.add(b.sum(best, (1,), True), b.mul(x, 0.5))
+        return x
+
+    compiled = compile_sketch(program, "a b", "b b", driver=Driver(OPTIONS, targets=gpu.targets))
+    found = regions(compiled)
+    counts = [sum(isinstance(s, (Launch, LibraryCall)) for s in each.steps) for each in found]
+    assert sum(counts) > 90 and max(counts) <= COSTS.gpu_region_steps + 2 and len(found) >= 4
+    for a, b in ((3, 8), (1, 8), (0, 4), (33, 64)):
+        same_as_reference(compiled, torch.randn(a, b), torch.randn(b, b) / 8, tolerance=1e-4)

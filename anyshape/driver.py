@@ -464,7 +464,7 @@ def _laid_out(
         for found in ambiguous_layouts(graph, OPS)
     ]
     run = layouts_as_eager(compiled.run, graph.inputs, usual, odd)
-    return replace(compiled, run=run)
+    return compiled if run is compiled.run else replace(compiled, run=run)
 
 
 def _devices(program: Program) -> frozenset[str]:

@@ -9,6 +9,7 @@ so that a full or read-only disk cannot stop it.
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import platform
 import shutil
@@ -72,6 +73,7 @@ class Toolchain:
         return None
 
 
+@functools.cache
 def cpu_identity() -> str:
     """The instruction set that ``-march=native`` means here."""
     try:

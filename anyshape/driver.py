@@ -480,7 +480,7 @@ def _laid_out(
     places = None if apart is None else EagerPlaces(apart.graph, apart.outputs, constants)
     run = layouts_as_eager(compiled.run, graph.inputs, usual, odd)
     run = places_as_eager(run, places)
-    return replace(compiled, run=run)
+    return compiled if run is compiled.run else replace(compiled, run=run)
 
 
 def _devices(program: Program) -> frozenset[str]:

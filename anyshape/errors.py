@@ -15,8 +15,7 @@ import linecache
 import platform
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from types import MappingProxyType
@@ -316,21 +315,22 @@ PASSING = frozenset({"E602"})
 """Those of them that may be over by the next call, such as a compiler killed for memory."""
 
 
-@contextmanager
-def stage_of(
-    stage: str, location: Callable[[], SourceLocation | None] = lambda: None
-) -> Iterator[None]:
+@dataclass(slots=True, eq=False)
+class stage_of:
     """A failure inside is a mistake of ours: E901, with the name of the stage and the location."""
-    try:
-        yield
-    except AnyshapeError as error:
-        if error.code in MISTAKES and error.location is None:
-            raise error.at(location()) from error
-        raise
-    except Exception as error:
-        if is_interrupt(error):
-            raise
-        raise mistake(stage, error, location()) from error
+
+    stage: str
+    location: Callable[[], SourceLocation | None] = lambda: None
+
+    def __enter__(self) -> None:
+        """Nothing is done before."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, AnyshapeError):
+            if error.code in MISTAKES and error.location is None:
+                raise error.at(self.location()) from error
+        elif isinstance(error, Exception) and not is_interrupt(error):
+            raise mistake(self.stage, error, self.location()) from error
 
 
 def mistake(

@@ -42,7 +42,8 @@ CHECKS = (
     *("writing", "compilers", "operators"),
 )
 SUITES = (
-    *("test_launches", "test_large", "test_sanitized", "test_attention_gradients", "test_demo"),
+    *("test_compiled", "test_launches", "test_graphs", "test_guest", "test_two_devices"),
+    *("test_memory", "test_large", "test_sanitized", "test_attention_gradients", "test_demo"),
 )
 KERNELS = (
     *("softmax", "cross entropy", "norm + GELU", "rms norm", "residual norm", "argmax", "SwiGLU"),

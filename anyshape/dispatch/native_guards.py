@@ -64,4 +64,4 @@ FUNCTIONS = {
 @functools.cache
 def compared(options: Options) -> Mapping[str, Callable[..., int]]:
     """The functions by name; raises `AnyshapeError` where there is no C compiler, or it fails."""
-    return MappingProxyType(Builder.create(options, "").functions(FUNCTIONS))
+    return MappingProxyType(Builder.create(options).functions(FUNCTIONS))

@@ -255,18 +255,23 @@ def index_elements(index: Dim) -> Iterator[int]:
 def operands(element: Element | Store) -> tuple[int, ...]:
     """The numbers of the elements that this one reads, loaded integers of its index included."""
     match element:
-        case Const() | Read():
-            return ()
-        case Position(index=index):
-            return tuple(index_elements(index))
-        case Load(index=index, mask=mask):
-            return (*index_elements(index), *(() if mask is None else (mask,)))
+        case Position(index=index) | Load(index=index) | Store(index=index):
+            return (*index_elements(index), *beside_index(element))
+    return beside_index(element)
+
+
+def beside_index(element: Element | Store) -> tuple[int, ...]:
+    """As ``operands``, without the loaded integers of its index."""
+    match element:
         case Op(args=args):
             return args
+        case Load(mask=mask):
+            return () if mask is None else (mask,)
         case Reduce(arg=arg) | Scan(arg=arg):
             return (arg,)
-        case Store(index=index, value=value, mask=mask):
-            return (*index_elements(index), value, *(() if mask is None else (mask,)))
+        case Store(value=value, mask=mask):
+            return (value,) if mask is None else (value, mask)
+    return ()
 
 
 def index_names(element: Element | Store) -> frozenset[str]:

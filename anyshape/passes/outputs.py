@@ -42,7 +42,9 @@ def separate_outputs(captured: Graph, final: Graph, ops: Mapping[str, OpDef]) ->
         first = owners.setdefault(now, owner) is owner
         if not isinstance(now.type, TensorType) or not isinstance(was.type, TensorType):
             return now
-        kind = replace(now.type, requires_grad=was.type.requires_grad)
+        kind = now.type
+        if kind.requires_grad is not was.type.requires_grad:
+            kind = replace(kind, requires_grad=was.type.requires_grad)
         if first and (owner in inputs or kind == now.type):
             return now
         if (now, owner) not in aliases:

@@ -88,5 +88,7 @@ def rebuild(
                 out.substitutes[old] = new
     if finish is not None:
         finish(out)
+    if not out.substitutes and out.nodes == list(graph.nodes):
+        return graph
     outputs = tuple(out.rewrite(output) for output in graph.outputs)
     return replace(graph, nodes=tuple(out.nodes), outputs=outputs)

@@ -31,7 +31,7 @@ from anyshape.ir.loops import (
     Scan,
     SizeParam,
     Store,
-    operands,
+    beside_index,
 )
 from anyshape.ir.program import Launch
 from anyshape.ir.scalars import Operand
@@ -108,10 +108,10 @@ def _operands(drafted: Drafted, element: Element | Store) -> list[int]:
     """Elements read, with loaded integers found by the draft's own symbols."""
     integers = drafted.draft.integers
     index = getattr(element, "index", None)
-    if not isinstance(index, Expr) or not isinstance(element, (Load, Position, Store)):
-        return [*operands(element)]
+    if not isinstance(index, Expr) or not integers:
+        return [*beside_index(element)]
     found = sorted(integers[s] for s in _recent(index, integers) if s in integers)
-    return [*found, *operands(replace(element, index=0))]
+    return [*found, *beside_index(element)]
 
 
 def _recent(index: Expr, wanted: Iterable[Symbol]) -> set[Symbol]:

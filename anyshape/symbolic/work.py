@@ -7,8 +7,7 @@ decided by it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 
@@ -34,16 +33,27 @@ class Work:
     steps: int = 0
     stages: list[Stage] = field(default_factory=list)
 
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
+    def stage(self, name: str) -> Counted:
         """Notes what is done inside as one stage."""
-        started, questions, steps = time.perf_counter(), self.questions, self.steps
-        try:
-            yield
-        finally:
-            seconds = time.perf_counter() - started
-            counts = self.questions - questions, self.steps - steps
-            self.stages.append(Stage(name, seconds, *counts))
+        return Counted(self, name)
+
+
+@dataclass(slots=True, eq=False)
+class Counted:
+    """See ``Work.stage``."""
+
+    work: Work
+    name: str
+    before: tuple[float, int, int] = (0.0, 0, 0)
+
+    def __enter__(self) -> None:
+        self.before = time.perf_counter(), self.work.questions, self.work.steps
+
+    def __exit__(self, *failure: object) -> None:
+        started, questions, steps = self.before
+        seconds = time.perf_counter() - started
+        counts = self.work.questions - questions, self.work.steps - steps
+        self.work.stages.append(Stage(self.name, seconds, *counts))
 
 
 def summed(stages: Iterable[Stage]) -> tuple[Stage, ...]:

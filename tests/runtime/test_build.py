@@ -54,7 +54,7 @@ def test_parts_are_compiled_and_kept_apart(
 ) -> None:
     monkeypatch.setattr(build, "cores", lambda: hands)
     options = Options(cache_dir=str(tmp_path))
-    first, second = Builder.create(options, prelude=""), Builder.create(options, prelude="")
+    first, second = Builder.create(options), Builder.create(options)
     assert_adds(first)
     assert_adds(second)
     assert (first.compiled, second.compiled) == (min(hands, MOST_PARTS), 0)
@@ -73,7 +73,7 @@ def test_a_part_that_fails_is_told_and_another_attempt_makes_what_is_missing(
         return whole(compiler, source)
 
     monkeypatch.setattr(build, "compile_c", once)
-    builder = Builder.create(Options(cache_dir=str(tmp_path)), prelude="")
+    builder = Builder.create(Options(cache_dir=str(tmp_path)))
     with pytest.raises(AnyshapeError, match="SIGKILL"):
         assert_adds(builder)
     assert not builder.loaded

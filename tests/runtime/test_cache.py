@@ -22,7 +22,7 @@ BUMP = {"bump": NativeFunction(SOURCE, ("pointer", "int64"))}
 
 
 def new_builder(directory: Path) -> Builder:
-    return Builder.create(Options(cache_dir=str(directory)), prelude="")
+    return Builder.create(Options(cache_dir=str(directory)))
 
 
 def bumps(builder: Builder) -> bool:
@@ -208,7 +208,7 @@ def test_a_directory_of_another_user_is_not_used(tmp_path):
 
 
 def test_no_directory_at_all_is_no_error():
-    builder = Builder.create(Options(cache_dir=""), prelude="")
+    builder = Builder.create(Options(cache_dir=""))
     assert builder.cache.root is None and bumps(builder)
 
 
@@ -295,7 +295,7 @@ def test_a_killed_compiler_is_an_error_that_says_so_and_caches_nothing(tmp_path)
     compiler = tmp_path / "cc"
     compiler.write_text("#!/bin/sh\nkill -9 $$\n")
     compiler.chmod(0o755)
-    builder = Builder.create(Options(cache_dir=str(tmp_path / "cache"), cc=str(compiler)), "")
+    builder = Builder.create(Options(cache_dir=str(tmp_path / "cache"), cc=str(compiler)))
     with pytest.raises(AnyshapeError, match="E602(.|\n)*ended by SIGKILL"):
         bumps(builder)
     assert not stored_objects(tmp_path)
@@ -308,8 +308,8 @@ def test_the_compilers_own_words_are_in_the_error():
 
 
 def test_libraries_with_the_same_function_name_stay_apart(tmp_path):
-    first = Builder.create(Options(cache_dir=str(tmp_path)), prelude="")
-    second = Builder.create(Options(cache_dir=str(tmp_path)), prelude="")
+    first = Builder.create(Options(cache_dir=str(tmp_path)))
+    second = Builder.create(Options(cache_dir=str(tmp_path)))
     numbers = (ctypes.c_float * 1)(1)
     first.functions(BUMP)["bump"](ctypes.addressof(numbers), 1)
     other = NativeFunction(SOURCE.replace("+= 1", "+= 10"), ("pointer", "int64"))

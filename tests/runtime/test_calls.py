@@ -32,7 +32,7 @@ FUNCTIONS = {
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     options = Options(cache_dir=str(tmp_path_factory.mktemp("cache")))
-    return Builder.create(options, prelude="").functions(FUNCTIONS)
+    return Builder.create(options).functions(FUNCTIONS)
 
 
 def test_numbers_reach_the_function_and_a_status_comes_back(made):

@@ -9,6 +9,7 @@ so that a full or read-only disk cannot stop it.
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import platform
 import shutil
@@ -31,6 +32,7 @@ from anyshape.options import Options
 from anyshape.runtime.cache import DiskCache, digest, roomy
 from anyshape.runtime.launch import Loaded
 from anyshape.targets.cpu.calls import CALLS_PRELUDE, built_in, caller
+from anyshape.targets.cpu.prelude import Part, standing_before
 
 FLAGS = (
     "-O3", "-march=native", "-fopenmp", "-ffp-contract=off", "-fno-math-errno",
@@ -71,6 +73,7 @@ class Toolchain:
         return None
 
 
+@functools.cache
 def cpu_identity() -> str:
     """The instruction set that ``-march=native`` means here."""
     try:
@@ -90,13 +93,13 @@ class Builder:
 
     toolchain: Toolchain
     cache: DiskCache
-    prelude: str
+    prelude: Sequence[Part]
     loaded: dict[str, Loaded] = field(default_factory=dict)
     compiled: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
-    def create(cls, options: Options, prelude: str) -> Builder:
+    def create(cls, options: Options, prelude: Sequence[Part] = ()) -> Builder:
         """Raises AnyshapeError E601 where no C compiler is found, E604 where what it makes could
         not be loaded."""
         toolchain = Toolchain.find(options.cc, SANITIZED if options.sanitize else FLAGS)
@@ -122,8 +125,7 @@ class Builder:
     def _load(self, functions: Mapping[str, NativeFunction]) -> None:
         texts = {n: functions[n].text + caller(n, functions[n]) for n in sorted(functions)}
         parts = dealt({name: len(text) for name, text in texts.items()}, cores())
-        prelude = (self.prelude, CALLS_PRELUDE)
-        sources = ["\n".join((*prelude, *(texts[name] for name in part))) for part in parts]
+        sources = [self._source([texts[name] for name in part]) for part in parts]
         for part, binary in zip(parts, self._objects(sources), strict=True):
             library = load_shared_object(binary)
             for name in part:
@@ -132,6 +134,10 @@ class Builder:
                 from_python = functions[name].caller != "none"
                 call = built_in(library, name) if from_python else _for_c_alone
                 self.loaded[name] = Loaded(call, address)
+
+    def _source(self, texts: Sequence[str]) -> str:
+        own = "\n".join((CALLS_PRELUDE, *texts))
+        return f"{standing_before(own, self.prelude)}\n{own}"
 
     def _objects(self, sources: Sequence[str]) -> list[bytes]:
         """The shared object of each; those that are not kept are compiled side by side."""

@@ -1,7 +1,7 @@
 """A kernel as one C function.
 
 In: a ``Kernel`` and a name. Out: text of ``void NAME(pointers, sizes, scalars)`` in the order of
-the kernel's parameters; it uses the helpers of ``c_prelude()``. Parallel axes are shared among
+the kernel's parameters; it uses the helpers of ``prelude.py``. Parallel axes are shared among
 threads where there is enough work; the innermost axis with unit steps is vectorised. Reductions
 have vectors of accumulators, by blocks, so that long rows lose no precision; what is left of a row
 goes sixteen at a time, the last under a mask. Read on: ``schedules.py``, ``reduction_phases.py``,
@@ -29,7 +29,6 @@ from anyshape.symbolic import Dim
 from anyshape.targets.cpu.c_columns import ColumnPrinter
 from anyshape.targets.cpu.c_lanes import WIDE, Work
 from anyshape.targets.cpu.c_texts import C_TYPES, STORAGE, c_identity, total_type
-from anyshape.targets.cpu.prelude import prelude
 from anyshape.targets.cpu.schedules import KernelSchedule, Walk, variants
 from anyshape.targets.cpu.sizes import to_c
 from anyshape.targets.reduction_phases import analyse, lane, step_of, thresholds, turned
@@ -44,11 +43,6 @@ SCRATCH_BYTES = 262144
 """Rows up to this size are kept on the stack between phases."""
 VECTOR_BYTES = 512
 """What the last vector of a row may read and write behind what is kept: ``WIDE`` lanes."""
-
-
-def c_prelude() -> str:
-    """Text that must come before any kernel."""
-    return prelude()
 
 
 def emit_c(kernel: Kernel, name: str, ways: Sequence[Variant[KernelSchedule]] = ()) -> str:

@@ -1,5 +1,6 @@
-"""What every generated C file starts with: types, conversions, and scalar functions that vectorise.
+"""What generated C files start with: types, conversions, and scalar functions that vectorise.
 
+In: the text of kernels. Out: the parts that it has names of, as a compiler reads all it is given.
 Plain C without headers. float32 functions are polynomials that any compiler vectorises (errors near
 one unit in the last place, see tests/codegen/test_scalar.py); the rest is the C library's, in
 glibc's vector versions where the machine has them. Sources: Cephes (exp, log), N. Juffa (erf,
@@ -7,6 +8,10 @@ tanh); erfp1 is a least-squares fit (reweighted until errors are even) of log2(e
 """
 
 from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 TYPES = """
 #if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
@@ -106,6 +111,14 @@ AS_INLINE void as_store16_f16(const f32 *w, int left, u16_u *p) {
 #endif
 """
 
+UNARY = (
+    *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos"),
+    *("atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc"),
+)
+BINARY = ("pow", "atan2", "hypot")
+SCALAR = ("lgamma", "fmod", "nextafter")
+"""Functions of the C library, in double precision; in single precision an f is behind the name."""
+
 LIBRARY = """
 #if defined(__x86_64__) && defined(__OPTIMIZE__) && __has_include(<features.h>)
 #include <features.h>
@@ -121,14 +134,11 @@ LIBRARY = """
 #endif
 #define AS_UNARY(name) AS_SIMD f64 name(f64); AS_SIMD f32 name##f(f32);
 #define AS_BINARY(name) AS_SIMD f64 name(f64, f64); AS_SIMD f32 name##f(f32, f32);
-AS_UNARY(exp) AS_UNARY(exp2) AS_UNARY(expm1) AS_UNARY(log) AS_UNARY(log2) AS_UNARY(log10)
-    AS_UNARY(log1p)
-AS_UNARY(sin) AS_UNARY(cos) AS_UNARY(tan) AS_UNARY(asin) AS_UNARY(acos) AS_UNARY(atan)
-AS_UNARY(sinh) AS_UNARY(cosh) AS_UNARY(tanh) AS_UNARY(asinh) AS_UNARY(acosh) AS_UNARY(atanh)
-AS_UNARY(erf) AS_UNARY(erfc) AS_BINARY(pow) AS_BINARY(atan2) AS_BINARY(hypot)
 f64 lgamma(f64); f32 lgammaf(f32);
 f64 fmod(f64, f64); f32 fmodf(f32, f32); f64 nextafter(f64, f64); f32 nextafterf(f32, f32);
 """
+LIBRARY += " ".join(f"AS_UNARY({name})" for name in UNARY) + "\n"
+LIBRARY += " ".join(f"AS_BINARY({name})" for name in BINARY) + "\n"
 
 FLOATS = """
 AS_INLINE f32 as_exp_f32(f32 x) {
@@ -374,8 +384,43 @@ UNSIGNED = {"u8": "u32", "i8": "u32", "i16": "u32", "i32": "u32", "i64": "u64"}
 """The type in which a product of each integer type wraps."""
 
 
-def prelude() -> str:
-    """The text, one for all kernels."""
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part, and the names that it gives to what stands behind it; without names it always
+    stands there."""
+
+    text: str
+    names: tuple[str, ...] = ()
+
+
+NAMES = re.compile(r"\b(?:as|AS|anyshape)_\w+")
+
+
+def parts(*further: str) -> tuple[Part, ...]:
+    """Those of kernels, then the further ones. A name belongs to the first part that has it."""
+    found = [Part(TYPES)]
+    known = set(NAMES.findall(TYPES))
+    for text in (*_texts(), *further):
+        names = NAMES.findall(text)
+        if text is LIBRARY:
+            names += [f"{name}{kind}(" for name in (*UNARY, *BINARY, *SCALAR) for kind in ("", "f")]
+        found.append(Part(text, tuple(dict.fromkeys(name for name in names if name not in known))))
+        known.update(names)
+    return tuple(found)
+
+
+def standing_before(text: str, given: Sequence[Part]) -> str:
+    """The parts that the text needs, and those that these need in turn."""
+    needed: list[str] = []
+    for part in reversed(given):
+        if not part.names or any(name in text for name in part.names):
+            needed.append(part.text)
+            text += part.text
+    return "\n".join(reversed(needed))
+
+
+def _texts() -> list[str]:
+    """What stands behind the types, in order."""
     floats = [
         FLOAT_OPERATORS.replace("S(", f"{suffix}(").replace("T ", f"{suffix} ")
         .replace("(T)", f"({suffix})").replace("F(", f"{letter}(")
@@ -388,7 +433,7 @@ def prelude() -> str:
     ]  # fmt: skip
     turns = [_turn(f"u{8 * size}", 64 // max(size, 4)) for size in (1, 2, 4, 8)]
     joins = [_join(name, kind) for name in JOINS for kind in JOIN_LANES]
-    return "\n".join([TYPES, HALVES, LIBRARY, FLOATS, *floats, *integers, CASTS, *turns, *joins])
+    return [HALVES, LIBRARY, FLOATS, *floats, *integers, CASTS, *turns, *joins]
 
 
 def _join(name: str, kind: str) -> str:

@@ -13,11 +13,12 @@ from anyshape.options import Options
 from anyshape.runtime.launch import Loaded, has_blas, has_library
 from anyshape.symbolic import Facts
 from anyshape.targets.cpu.build import Builder
-from anyshape.targets.cpu.c import c_prelude, emit_c
+from anyshape.targets.cpu.c import emit_c
 from anyshape.targets.cpu.library import IN_MEMORY
 from anyshape.targets.cpu.native import argument_types, emit_native_region
 from anyshape.targets.cpu.native_prelude import NATIVE_PRELUDE
 from anyshape.targets.cpu.native_regions import form_native_regions, on_cpu
+from anyshape.targets.cpu.prelude import parts
 from anyshape.targets.cpu.schedules import variants
 from anyshape.targets.target import Target
 
@@ -39,7 +40,7 @@ def builder_of(options: Options) -> Builder:
     key = (options.cc, options.cache_dir, options.cache, options.sanitize)
     with _BUILDERS.lock:
         if key not in _BUILDERS.found:
-            _BUILDERS.found[key] = Builder.create(options, c_prelude() + NATIVE_PRELUDE)
+            _BUILDERS.found[key] = Builder.create(options, parts(NATIVE_PRELUDE))
         return _BUILDERS.found[key]
 
 

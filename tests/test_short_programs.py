@@ -1,0 +1,118 @@
+"""Short programs stay short: what a first call does besides what the program asks for.
+
+Counts, not seconds: modules imported, calls of functions, runs of the C compiler and the text that
+it reads. The times are in benchmarks/overhead.py.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import pstats
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+import anyshape
+from anyshape.options import Options
+from anyshape.targets.cpu import build
+from anyshape.targets.cpu.native_prelude import NATIVE_PRELUDE
+from anyshape.targets.cpu.prelude import parts, standing_before
+from anyshape.targets.cpu.target import builder_of
+
+CALLS = 5_500  # of functions, in the first call of `x + 1`: a fifth more than there are
+TEXT = 6_000  # bytes of C
+
+
+def profiled(fast, *args) -> pstats.Stats:
+    profile = cProfile.Profile()
+    profile.enable()
+    fast(*args)
+    profile.disable()
+    return pstats.Stats(profile)
+
+
+def calls_of(stats: pstats.Stats, file: str, name: str) -> int:
+    return sum(
+        found[1]
+        for (path, _, own), found in stats.stats.items()
+        if path.endswith(file) and own == name
+    )
+
+
+@pytest.fixture
+def sources(tmp_path, monkeypatch) -> list[str]:
+    """What the C compiler reads, from an empty cache on."""
+    read: list[str] = []
+    compile_c = build.compile_c
+
+    def noting(toolchain, source):
+        read.append(source)
+        return compile_c(toolchain, source)
+
+    monkeypatch.setattr(build, "compile_c", noting)
+    monkeypatch.setenv("ANYSHAPE_CACHE_DIR", str(tmp_path))
+    return read
+
+
+def test_importing_anyshape_imports_a_handful_of_modules():
+    count = "import sys, torch; n = len(sys.modules); import anyshape; print(len(sys.modules) - n)"
+    done = subprocess.run([sys.executable, "-c", count], capture_output=True, text=True, check=True)
+    assert int(done.stdout) <= 8
+
+
+def test_a_first_call_of_x_plus_one_is_little_work():
+    x = torch.randn(8)
+    anyshape.compile(lambda x: x + 1)(x)
+    assert profiled(anyshape.compile(lambda x: x + 1), x).total_calls < CALLS
+
+
+def test_the_compiler_reads_what_a_kernel_names(sources):
+    fast = anyshape.compile(lambda x: x + 1)
+    assert fast(torch.ones(8)).tolist() == [2.0] * 8
+    assert len(sources) == 1 and len(sources[0]) < TEXT
+
+
+def forty(x, w):
+    names = "sin cos tanh exp sigmoid abs neg sqrt rsqrt log log1p expm1 erf atan sinh cosh asinh"
+    for name in (*names.split(), "floor", "relu", "sign"):
+        f = getattr(torch, name)
+        x = f(x) @ w
+        x = (f(x) - x) @ w
+    return x
+
+
+@pytest.mark.parametrize("cores", (1, 2))
+def test_forty_kernels_are_one_run_of_the_compiler_on_each_core(sources, monkeypatch, cores):
+    monkeypatch.setattr(build, "cores", lambda: cores)
+    fast = anyshape.compile(forty)
+    fast(torch.rand(6, 7), torch.rand(7, 7))
+    assert fast.stats().kernels == 40
+    assert len(sources) == cores
+
+
+@pytest.mark.parametrize(
+    "file, name",
+    (("refused_by_eager.py", "_is_code_of_ours"), ("ambiguous_layouts.py", "_row_major_of")),
+)
+def test_what_is_asked_of_calls_does_not_grow_with_equal_layers(file, name):
+    def asked(count: int) -> int:
+        made = (nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8), nn.GELU()) for _ in range(count))
+        model = nn.Sequential(*made).eval()
+        with torch.no_grad():
+            return calls_of(profiled(anyshape.compile(model), torch.ones(5, 8)), file, name)
+
+    assert asked(2) == asked(6)
+
+
+def test_each_part_of_the_prelude_stands_on_those_that_it_names():
+    given = parts(NATIVE_PRELUDE)
+    toolchain = builder_of(Options()).toolchain
+    for number, part in enumerate(given):
+        text = f"{standing_before(part.text, given[:number])}\n{part.text}"
+        build.compile_c(toolchain, text)
+    assert standing_before("", given) == given[0].text
+    assert standing_before("as_erf_f32(x)", given).count("as_erf_f32(f32 x)") == 1
+    assert "as_load_bf16" not in standing_before("as_erf_f32(x)", given)

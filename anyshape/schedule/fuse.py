@@ -40,7 +40,7 @@ from anyshape.schedule.lower import (
     view_index,
 )
 from anyshape.schedule.scatter import copied, update_shape, updated
-from anyshape.symbolic import Dim, Expr, Symbol
+from anyshape.symbolic import Dim, Expr, Symbol, substitute
 
 Part = Literal["whole", "copy", "update"]
 CONDITIONAL = frozenset({"pad", "cat"})
@@ -391,8 +391,15 @@ class _Attempt:
             if set(axes) & wide == wide:
                 return Stored(node.output, index, "cell")
             if rows and set(axes) & wide == wide - rows:
-                return Stored(node.output, index, "row")
+                return Stored(node.output, self._outside_rows(index), "row")
         return None
+
+    def _outside_rows(self, index: Index) -> Index:
+        """The index where no row is open: along what there is one of, which it may name."""
+        first: dict[Symbol, Dim] = {
+            r.symbol: 0 for r in self.reduction_axes if r.symbol is not None
+        }
+        return tuple(substitute(i, first) for i in index)
 
     def _waste(self, position: int, indices: tuple[Index, ...]) -> str | None:
         """Would computing it here repeat costly work?"""

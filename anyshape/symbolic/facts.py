@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import gcd
 
-from anyshape.symbolic.atoms import Symbol
-from anyshape.symbolic.conditions import AllOf, Condition, Relation
+from anyshape.symbolic.atoms import Symbol, age
+from anyshape.symbolic.conditions import AllOf, AnyOf, Condition, Relation
 from anyshape.symbolic.decide import decide, quick
 from anyshape.symbolic.expr import Dim, Space
 from anyshape.symbolic.extent import upper
@@ -270,7 +270,25 @@ class Facts(KnownFacts):
             return True
         if None not in answers:
             return False
+        if self._is_left_of_alternatives(condition):
+            return True
         return True if self._impossible([~part for part in condition.parts]) else None
+
+    def _is_left_of_alternatives(self, condition: AnyOf) -> bool:
+        """Whether alternatives were stated of which all but these are known to be false by now."""
+        parts = frozenset(condition.parts)
+        for fact in self._alternatives_near(condition):
+            others = frozenset(fact.parts) - parts
+            if len(others) < len(fact.parts) and all(self.known(p) is False for p in others):
+                self.use(self.sources_of(fact))
+                return True
+        return False
+
+    def _alternatives_near(self, condition: AnyOf) -> list[AnyOf]:
+        """The newest that tie its symbols."""
+        symbols = sorted(condition.symbols, key=age)
+        found = dict.fromkeys(f for s in symbols for f in self.links_at(s, ALTERNATIVES))
+        return [fact for fact in found if isinstance(fact, AnyOf)]
 
     def trace(self, derive: Callable[[], object]) -> Why:
         """The numbers of the facts that a derivation uses."""

@@ -283,6 +283,10 @@ FOUND = {
     "what a check of two sizes from data says of an argument's": over(
         "2 a b", "t = x0.transpose(0, 1).reshape(-1)", "u = torch.cat([t[t > 0], t[t <= 0]])", "x0.clamp_(-3, 3)", "u, u.unfold(-1, 2, 1)"
     ),
+    "rows of which there is one, of a size that is written otherwise": over(
+        "b", "t = torch.nn.functional.one_hot(x0.long() % 3, 3)", "t[t.sum() > 3] += 0", "t.add_(1)", "torch.ops.aten.chunk(x0, 2)[0].unique().shape", "t",
+        layouts="stepped", dtypes="bool"
+    ),
     "a write to a ravelled column": over(
         "a b, 4", "x0[:, 0].ravel().add_(2)", "x1.ravel().mul_(3)", "x0[:, 0].ravel().mul_(2), x0 * 1, x1", layouts="plain stepped"
     ),

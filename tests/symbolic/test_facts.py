@@ -367,6 +367,15 @@ def test_broadcasts_are_decided_by_ones(w):
     assert w.facts.simplify(broadcast(a, b)) is broadcast(a, b)
 
 
+def test_alternatives_hold_without_one_that_is_false_by_now(w):
+    a, b, u = w.s[0], w.s[1], w.u[0]
+    low = minimum(a * b, mod(u, 7))
+    facts = knowing(w, any_of(eq(b, 1), eq(low, 1), eq(b, low)), ne(b, 1))
+    assert facts.known(any_of(eq(b, low), eq(low, 1))) is True
+    assert facts.known(any_of(eq(a, low), eq(low, 1))) is None
+    assert len(facts.why(any_of(eq(b, low), eq(low, 1)))) == 2
+
+
 def test_alternatives_are_used_when_all_but_one_are_gone(w):
     a, b = w.s[:2]
     facts = knowing(w, any_of(eq(a, 1), eq(b, 1), eq(a, b)), ge(a, 2), ne(b, 1))

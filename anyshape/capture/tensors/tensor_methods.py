@@ -28,7 +28,7 @@ from anyshape.capture.heap.values import (
 from anyshape.capture.recording.autocast import without_autocast
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.sizes import numbers
-from anyshape.capture.tensors import aliases, legacy, storage, torchmap
+from anyshape.capture.tensors import aliases, argument_forms, legacy, storage, torchmap
 from anyshape.capture.tensors.given_back import diff, perhaps_in_place
 from anyshape.capture.tensors.meta import eager_call
 from anyshape.capture.tensors.outs import all_or_nothing, into
@@ -62,6 +62,7 @@ def call_torch(
     if handler is None and name is None:
         return NotImplemented
     args, kwargs = tuple(map(domain.seen, args)), domain.seen(kwargs)
+    argument_forms.refuse_forms(fn, args, kwargs)
     if fn is not T.type:  # which takes no class
         args = tuple([_dtype_of_class(arg) for arg in args])
         kwargs = {key: _dtype_of_class(value) for key, value in kwargs.items()}

@@ -1,0 +1,75 @@
+"""What torch's parser of arguments does not take is a ``TypeError`` in what is compiled, too: of
+every method and function of torch that is captured."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import anyshape
+from anyshape.capture.tensors import torchmap
+from anyshape.capture.tensors.tensor_methods import HANDLERS
+
+FORMS: Sequence[tuple[tuple[Any, ...], Mapping[str, Any]]] = [
+    ((), {}),
+    ((3,), {}),
+    ((0.5,), {}),
+    (("x",), {}),
+    ((None,), {}),
+    ((True,), {}),
+    ((3, 3, 3, 3, 3), {}),
+    ((0, 0.5), {}),
+    (((0, 1),), {}),
+    ((), {"nonsense": 1}),
+    ((0,), {"dim": 0}),
+]
+
+
+def captured(owner: Any) -> list[Callable[..., Any]]:
+    found = {name: getattr(owner, name, None) for name in dir(owner)}
+    known = HANDLERS.keys() | torchmap.ROWS.keys()
+    return [fn for fn in found.values() if callable(fn) and fn in known]
+
+
+def raised(program: Callable[[Tensor], Any]) -> type[Exception] | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program(torch.rand(3, 3))
+    except Exception as error:
+        return type(error)
+    return None
+
+
+@pytest.mark.parametrize("owner", [Tensor, torch])
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_what_the_parser_refuses_is_a_type_error(owner: Any, form: Any) -> None:
+    args, options = form
+    wrong = []
+    for fn in captured(owner):
+
+        def program(x: Tensor, fn: Any = fn) -> Any:
+            return fn(x, *args, **options)
+
+        if raised(program) is TypeError:
+            fast = anyshape.compile(program, options={"cache": False})
+            if raised(fast) is not TypeError:
+                wrong.append(fn.__name__)
+    assert wrong == []
+
+
+def test_methods_are_called_with_what_fits() -> None:
+    def program(x: Tensor, n: int) -> tuple[Any, ...]:
+        made = x.triu(1), x.triu(n), x.sum(0), x.sum((0, 1), True), x.sum(dim=-1, keepdim=True)
+        return *made, x.view(-1, x.shape[0]), x.new_zeros(x.shape), x.new_full((n,), x.shape[0] / 2)
+
+    fast = anyshape.compile(program, fullgraph=True)
+    for n in (2, 3):
+        x = torch.rand(n, n)
+        for a, b in zip(fast(x, n), program(x, n), strict=True):
+            torch.testing.assert_close(a, b)

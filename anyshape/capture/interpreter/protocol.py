@@ -209,6 +209,7 @@ def _is_compared_in_python(machine: Interpreter, value: Any) -> bool:
     return (
         holds_proxy(value)
         or c_callbacks.defines(machine, value, c_callbacks.ORDER)
+        or (issubclass(type(value), deque) and is_python(machine, type(value), "__iter__"))
         or machine.heap.holds_changed(value)
     )
 
@@ -216,15 +217,16 @@ def _is_compared_in_python(machine: Interpreter, value: Any) -> bool:
 def _compare_containers(
     machine: Interpreter, sign: str, a: Any, b: Any, function: Callable[[Any, Any], Any]
 ) -> Any:
+    equality = sign in ("==", "!=")
     for base in (list, tuple):
         if issubclass(type(a), base) and issubclass(type(b), base):
-            if sign in ("==", "!=") and _are_sizes(a) and _are_sizes(b):
+            if equality and _are_sizes(a) and _are_sizes(b):
                 equal = _equal_sizes(machine, a, b)
                 if sign == "==":
                     return equal
                 return not equal if type(equal) is bool else machine.domain.unary("not", equal)
             return Call(polyfills.sequence_compare, (a, b, sign))
-    if issubclass(type(a), dict) and issubclass(type(b), dict):
+    if equality and issubclass(type(a), dict) and issubclass(type(b), dict):
         return Call(polyfills.dict_compare, (a, b, sign))
     return machine.native(function, (a, b), {})
 
@@ -521,6 +523,12 @@ def is_python_mapping(machine: Interpreter, source: Any) -> bool:
     if not cls.__flags__ & HEAP_TYPE and issubclass(cls, (dict, *CONTAINERS)):
         return False
     return any(is_python(machine, cls, name) for name in c_callbacks.MAPPING)
+
+
+def must_be_taken_for_a_set(machine: Interpreter, iterable: Any) -> bool:
+    """The same of what a set is filled from: C code looks into sets, whatever `__iter__` says."""
+    in_c = issubclass(type(iterable), (set, frozenset))
+    return not in_c and must_be_taken_first(machine, iterable)
 
 
 # ---- text ----------------------------------------------------------------------------------------

@@ -241,7 +241,7 @@ OPERATIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "percent one": lambda o, p, k: "%s" % o,
     "percent number": lambda o, p, k: "%d" % (o,),
     "percent mapping": lambda o, p, k: "%(a)s" % o,
-    "str.format": lambda o, p, k: "{} {!r} {0[0]}".format(o, o) if k == 7 else "{}".format(o),
+    "str.format": lambda o, p, k: "{} {!r}".format(o, o),
     "format_map": lambda o, p, k: "{a}".format_map(o),
     "list display": lambda o, p, k: [0, *o],
     "tuple display": lambda o, p, k: (*o, 0),

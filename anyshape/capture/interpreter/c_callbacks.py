@@ -25,8 +25,8 @@ from anyshape.capture.heap.nested_containers import elements_of, values_of
 from anyshape.capture.heap.values import NULL, PROXIES, contents
 from anyshape.capture.interpreter.domain import Interpreter
 
-EQUALITY = ("__eq__",)
-ORDER = ("__lt__", "__gt__", "__le__", "__ge__", "__eq__")
+EQUALITY = ("__eq__", "__iter__")  # two deques are compared as they iterate
+ORDER = ("__lt__", "__gt__", "__le__", "__ge__", *EQUALITY)
 NUMBER = ("__index__", "__int__", "__float__", "__complex__", "__trunc__", "__round__")
 TEXT = ("__repr__", "__str__", "__format__")
 ITERATION = ("__iter__", "__next__", "__len__", "__length_hint__", "__getitem__", "__reversed__")
@@ -243,6 +243,7 @@ RECEIVER_ASKED: dict[Any, tuple[str, ...]] = {
     **dict.fromkeys((object.__reduce_ex__, object.__reduce__, set.__reduce__), _REDUCED),
     **dict.fromkeys((frozenset.__reduce__, bytearray.__reduce_ex__, deque.__reduce__), _REDUCED),
     **dict.fromkeys((deque.copy, deque.__copy__, deque.__add__, deque.__mul__), ITERATION),
+    deque.__imul__: ITERATION,
     **{vars(cls)[name]: ("__del__",) for cls in (set, frozenset) for name in _MAKING_SETS},
     object.__getstate__: ATTRIBUTES,
     object.__dir__: ATTRIBUTES,

@@ -149,9 +149,9 @@ def _bytes(make: Any) -> Handler:
             cls = type(args[0])
             if make is bytes and attributes.is_python(machine, cls, "__bytes__"):
                 return Call(polyfills.bytes_by_method, args)
-            if issubclass(cls, (str, bytes)) or (make is bytearray and issubclass(cls, bytearray)):
+            if issubclass(cls, (int, str, bytes)) or make is bytearray and issubclass(cls, make):
                 return machine.native(make, args, kwargs)
-            if attributes.is_python(machine, cls, "__index__"):
+            if protocol.asks_index(machine, cls):
                 return Call(polyfills.bytes_by_index, (make, *args))
         return by_elements(machine, args, kwargs)
 

@@ -35,8 +35,6 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
     """What the call gives: a value of the graph, what it gives natively, or a break."""
     if type(fn) is weakref.ref and not args and not kwargs:  # its hash is that of what it leads to
         return domain.read(fn, "target", None, fn())
-    if not callable(fn):
-        return fn(*args, **kwargs)  # C's own refusal
     _refuse(domain, fn, args)
     text = (
         formed_texts.formed(domain, fn, args, kwargs)
@@ -76,6 +74,8 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
 
 
 def _refuse(domain: RecordingDomain, fn: Any, args: tuple[Any, ...]) -> None:
+    if not callable(fn):
+        fn(*args)  # C's own refusal
     _refuse_unhashed(domain, fn)
     _refuse_weak(domain, fn, args)
     if args and issubclass(type(args[0]), type) and getattr(fn, "__name__", "") == "__new__":

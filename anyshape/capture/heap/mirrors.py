@@ -188,5 +188,7 @@ HEAP_TYPE = 1 << 9
 def copier_of(obj: Any) -> Copier | None:
     for kind, copier in _COPIERS:
         if issubclass(type(obj), kind):
+            if dies_in_python(type(obj)):
+                raise broken("unknown-call", f"{type(obj).__name__}.__del__, of a copy,")
             return copier
     return None

@@ -35,6 +35,19 @@ def values_of(container: Any) -> Any:
     return elements_of(container)
 
 
+def length_of(container: Any) -> int:
+    """`len` of it by C, whatever a subclass says."""
+    base: Any = next((c for c in BASES if issubclass(type(container), c)), None)
+    return len(container) if base is None else base.__len__(container)
+
+
+def item_of(container: Any, key: Any) -> Any:
+    """`container[key]` by C, whatever a subclass says."""
+    base: Any = next((c for c in BASES if issubclass(type(container), c)), None)
+    by_base = hasattr(base, "__getitem__")
+    return base.__getitem__(container, key) if by_base else container[key]
+
+
 def elements_of(container: Any) -> Any:
     """What a container gives by the `__iter__` of C, whatever a subclass says; anything else as it
     is."""

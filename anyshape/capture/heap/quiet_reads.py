@@ -12,7 +12,7 @@ from typing import Any
 
 SLOTS_ASKED: Mapping[str, tuple[str, ...]] = {
     "length": ("__len__",),
-    "keys": ("__iter__",),
+    "keys": ("__iter__", "__len__"),
     "contains": ("__contains__", "__getitem__", "__iter__"),
     "truth": ("__bool__", "__len__"),
     "unset": ("__getattribute__", "__getattr__"),

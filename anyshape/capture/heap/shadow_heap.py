@@ -19,7 +19,6 @@ from types import CellType, MappingProxyType, ModuleType
 from typing import Any
 
 from anyshape.capture.heap import purity, undo
-from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.effects import Effect
 from anyshape.capture.heap.iterators import SETTABLE, can_fork
 from anyshape.capture.heap.mirrors import (
@@ -27,11 +26,10 @@ from anyshape.capture.heap.mirrors import (
     Copier,
     Mirror,
     copier_of,
-    dies_in_python,
     mapping_behind,
     require_growth_of,
 )
-from anyshape.capture.heap.nested_containers import containers_in, values_of
+from anyshape.capture.heap.nested_containers import containers_in, item_of, length_of, values_of
 from anyshape.capture.heap.observer import Observer
 from anyshape.capture.heap.sorted_lists import SortedLists
 from anyshape.capture.heap.unread_writes import Unread, is_key
@@ -227,8 +225,6 @@ class Heap:
         return obj if known is None else known.state
 
     def _make_mirror(self, obj: Any, copier: Copier, read: Any = None) -> Any:
-        if dies_in_python(type(obj)):
-            raise broken("unknown-call", f"{type(obj).__name__}.__del__, of a copy,")
         state = copier(read or self.domain.read, obj)
         if state is obj:
             return obj
@@ -283,20 +279,20 @@ class Heap:
         obj = self.behind(obj)
         appended = self._appended(obj)
         if appended:
-            before = self.domain.read(obj, "len", None, len(obj))
+            before = self.domain.read(obj, "len", None, length_of(obj))
             count, plain = len(appended), type(before) is int
             return before + count if plain else self.domain.binary("+", before, count)
         known = self._known(obj)
         if known is not None:
-            return len(known.state)
+            return length_of(known.state)
         if type(obj) in IMMUTABLE or id(obj) in self.created or type(obj) in VIEWS:
-            return len(self.mirror(obj))
-        return self.domain.read(obj, "len", None, len(obj))
+            return length_of(self.mirror(obj))
+        return self.domain.read(obj, "len", None, length_of(obj))
 
     def item(self, obj: Any, key: Any) -> Any:
         """`obj[key]` by C code."""
         if type(obj) in IMMUTABLE or id(obj) in self.created:
-            return self._taken(obj[key], key)
+            return self._taken(item_of(obj, key), key)
         appended = self._appended(obj)
         if appended and type(key) is int and -len(appended) <= key < 0:
             return appended[key]
@@ -306,11 +302,11 @@ class Heap:
         known, in_order = self._known(obj), issubclass(type(obj), IN_ORDER)
         if known is not None:
             self.domain.outside_key(key)
-            return self._taken(known.state[key], key)
+            return self._taken(item_of(known.state, key), key)
         if type(key) is slice or (in_order and type(key) is not int):
-            return self._taken(self.mirror(obj)[key], key)
+            return self._taken(item_of(self.mirror(obj), key), key)
         if in_order and key < 0:
-            key += self.domain.read(obj, "count", None, len(obj))
+            key += self.domain.read(obj, "count", None, length_of(obj))
         return self._outside_item(obj, key)
 
     def _taken(self, value: Any, key: Any) -> Any:
@@ -322,11 +318,11 @@ class Heap:
         key = self.domain.outside_key(key)
         if issubclass(type(obj), dict):
             entry = self._entry_or_null(obj, key)
-            return obj[key] if entry is NULL else entry  # or it raises
+            return item_of(obj, key) if entry is NULL else entry  # or it raises
         try:
-            value = obj[key]
+            value = item_of(obj, key)
         except IndexError:
-            self.domain.read(obj, "count", None, len(obj))
+            self.domain.read(obj, "count", None, length_of(obj))
             raise
         return self.domain.read(obj, "item", key, value)
 
@@ -334,7 +330,7 @@ class Heap:
         if not dict.__contains__(obj, key):
             self.domain.read(obj, "contains", key, False)
             return NULL
-        return self.domain.read(obj, "item", key, obj[key])
+        return self.domain.read(obj, "item", key, dict.__getitem__(obj, key))
 
     def item_or_null(self, obj: dict[Any, Any], key: Any) -> Any:
         """`obj.get(key, NULL)` of a dict."""

@@ -25,8 +25,8 @@ from anyshape.capture.heap.nested_containers import elements_of, values_of
 from anyshape.capture.heap.values import NULL, PROXIES, contents
 from anyshape.capture.interpreter.domain import Interpreter
 
-EQUALITY = ("__eq__",)
-ORDER = ("__lt__", "__gt__", "__le__", "__ge__", "__eq__")
+EQUALITY = ("__eq__", "__iter__")  # two deques are compared as they iterate
+ORDER = ("__lt__", "__gt__", "__le__", "__ge__", *EQUALITY)
 NUMBER = ("__index__", "__int__", "__float__", "__complex__", "__trunc__", "__round__")
 TEXT = ("__repr__", "__str__", "__format__")
 ITERATION = ("__iter__", "__next__", "__len__", "__length_hint__", "__getitem__", "__reversed__")
@@ -36,7 +36,15 @@ ARITHMETIC = ("__add__", "__radd__", "__iadd__", "__mul__", "__rmul__", "__neg__
 ANY = tuple(
     dict.fromkeys(
         (*NUMBER, *TEXT, *ORDER, *MAPPING, *ARITHMETIC, "__ne__", "__hash__", "__bool__")
-        + ("__contains__", "__missing__", "__call__", "__bytes__", "__fspath__", "__divmod__", "__del__")
+        + (
+            "__contains__",
+            "__missing__",
+            "__call__",
+            "__bytes__",
+            "__fspath__",
+            "__divmod__",
+            "__del__",
+        )
     )
 )
 """What C code may ask the class of an argument for, where no table says less."""
@@ -98,7 +106,7 @@ def runs_program_code(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> b
     if any(_is_asked(machine, arg, names) for arg, names in _asked(fn, args)):
         return True
     if fn in _PRINTERS:
-        methods: tuple[str, ...] = (*TEXT, *NUMBER, "__getitem__")
+        methods: tuple[str, ...] = (*TEXT, *NUMBER, *ITERATION)
     elif fn in _SORTERS:
         methods = ORDER
     elif fn in _COMPARERS:
@@ -119,7 +127,9 @@ def defines(machine: Interpreter, value: Any, methods: tuple[str, ...], depth: i
         inside = (*values_of(value), *(dict.keys(value) if issubclass(kind, dict) else ()))
         if any(defines(machine, item, methods, depth - 1) for item in inside):
             return True
-    return kind.__flags__ & _HEAP_TYPE != 0 and any(_is_of_the_program(machine.lookup(kind, name)) for name in methods)
+    return kind.__flags__ & _HEAP_TYPE != 0 and any(
+        _is_of_the_program(machine.lookup(kind, name)) for name in methods
+    )
 
 
 def _asked(fn: Any, args: tuple[Any, ...]) -> Iterator[tuple[Any, tuple[str, ...]]]:
@@ -158,10 +168,13 @@ def hashes_outside(machine: Interpreter, value: Any, depth: int = 3) -> bool:
     if kind in PLAIN or kind in PROXIES or depth == 0:
         return False
     if issubclass(kind, (tuple, frozenset)):
-        return any(hashes_outside(machine, item, depth - 1) for item in values_of(value))
+        if any(hashes_outside(machine, item, depth - 1) for item in values_of(value)):
+            return True
+        if not kind.__flags__ & _HEAP_TYPE:
+            return False
     methods = [machine.lookup(kind, name) for name in ("__hash__", "__eq__")]
     if not machine.heap.is_created(value):
-        return any(map(_is_of_the_program, methods[:1]))
+        return any(map(_is_of_the_program, methods))
     return any(_is_of_the_program(method) and not reads_itself(method) for method in methods)
 
 
@@ -230,6 +243,7 @@ RECEIVER_ASKED: dict[Any, tuple[str, ...]] = {
     **dict.fromkeys((object.__reduce_ex__, object.__reduce__, set.__reduce__), _REDUCED),
     **dict.fromkeys((frozenset.__reduce__, bytearray.__reduce_ex__, deque.__reduce__), _REDUCED),
     **dict.fromkeys((deque.copy, deque.__copy__, deque.__add__, deque.__mul__), ITERATION),
+    deque.__imul__: ITERATION,
     **{vars(cls)[name]: ("__del__",) for cls in (set, frozenset) for name in _MAKING_SETS},
     object.__getstate__: ATTRIBUTES,
     object.__dir__: ATTRIBUTES,

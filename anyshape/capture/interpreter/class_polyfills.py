@@ -107,7 +107,7 @@ def instance_by_class(obj: Any, cls: Any) -> Any:
     kind = type(obj)
     if is_subtype(kind, cls):
         return True
-    shown = getattr(obj, "__class__", ABSENT)
+    shown: Any = getattr(obj, "__class__", ABSENT)
     if is_subtype(type(shown), type) and shown is not kind and issubclass(shown, cls):
         return True
     return issubclass(kind, cls)
@@ -130,10 +130,10 @@ def issubclass_any(sub: Any, classes: Any) -> Any:
 def match_keys(subject: Any, keys: Any) -> Any:
     """The values for a mapping pattern, or None where a key is missing."""
     values = []
-    get = subject.get
+    get, absent = subject.get, native(object)
     for key in keys:
-        value = get(key, ABSENT)
-        if value is ABSENT:
+        value = get(key, absent)
+        if value is absent:
             return None
         values.append(value)
     return native(tuple, values)

@@ -96,7 +96,7 @@ class AttributeOf(Continuation):
     owner: Any
     name: str
 
-    def raised(self, machine: Interpreter, frame: Frame, error: BaseException) -> Frame | None:
+    def raised(self, machine: Interpreter, frame: Frame, error: Any) -> Frame | None:
         if issubclass(type(error), AttributeError) and error.name is None and error.obj is None:
             error.name, error.obj = self.name, self.owner
         return None
@@ -243,7 +243,7 @@ class SendCall(SendNext):
         frame.stack.append(value)
         return frame
 
-    def raised(self, machine: Interpreter, frame: Frame, error: BaseException) -> Frame | None:
+    def raised(self, machine: Interpreter, frame: Frame, error: Any) -> Frame | None:
         if not issubclass(type(error), StopIteration):
             return None
         return SendNext.returned(self, machine, frame, error.value)

@@ -16,9 +16,10 @@ ASKED_FOR = frozenset({"CALL", "PRECALL", "CALL_FUNCTION_EX", "CALL_KW", "BINARY
 PLACES = frozenset(
     f"{OURS}capture.{module}"
     for module in (
-        *("heap.iterators", "heap.shadow_heap", "heap.undo"),
+        *("heap.iterators", "heap.nested_containers", "heap.shadow_heap", "heap.undo"),
         *("interpreter.attributes", "interpreter.class_polyfills", "interpreter.domain"),
-        *("interpreter.iteration_polyfills", "interpreter.name_opcodes", "interpreter.polyfills"),
+        *("interpreter.iteration_polyfills", "interpreter.mapping_polyfills"),
+        *("interpreter.search_polyfills", "interpreter.name_opcodes", "interpreter.polyfills"),
         *("interpreter.protocol", "interpreter.value_opcodes"),
         *("python.builtin_iteration", "python.builtin_objects", "python.builtins"),
         *("python.instances", "python.itertools_polyfills", "python.stdlib"),
@@ -32,7 +33,11 @@ PLACES = frozenset(
 def is_ours(error: BaseException) -> bool:
     """Whether a line of the compiler failed by itself."""
     last = innermost(error)
-    if last is None or not issubclass(type(error), Exception) or issubclass(type(error), MemoryError):
+    if (
+        last is None
+        or not issubclass(type(error), Exception)
+        or issubclass(type(error), MemoryError)
+    ):
         return False
     module = last.tb_frame.f_globals.get("__name__", "")
     if not module.startswith(OURS):

@@ -358,6 +358,9 @@ def all_of(iterable: Any) -> Any:
 def sum_of(iterable: Any, start: Any) -> Any:
     if is_subtype(type(start), str):
         raise TypeError("sum() can't sum strings [use ''.join(seq) instead]")
+    for base in (bytes, bytearray):
+        if is_subtype(type(start), base):
+            raise TypeError(f"sum() can't sum {base.__name__} [use b''.join(seq) instead]")
     total = start
     for value in iterable:
         total = total + value

@@ -30,6 +30,10 @@ from anyshape.capture.interpreter.intrinsic_names import (
 PYTHON = sys.version_info[:2]
 
 
+def given(value: Any) -> Any:
+    return value
+
+
 def raise_it(error: Any) -> Any:
     raise error
 

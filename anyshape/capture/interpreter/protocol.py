@@ -16,13 +16,14 @@ from types import GenericAlias, MappingProxyType
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
-from anyshape.capture.heap.nested_containers import values_of
+from anyshape.capture.heap.nested_containers import length_of, values_of
 from anyshape.capture.heap.values import NULL, PROXIES, Break, Call, SizeValue
 from anyshape.capture.interpreter import (
     c_callbacks,
     iteration_polyfills,
     mapping_polyfills,
     polyfills,
+    search_polyfills,
     size_texts,
 )
 from anyshape.capture.interpreter.attributes import (
@@ -209,6 +210,7 @@ def _is_compared_in_python(machine: Interpreter, value: Any) -> bool:
     return (
         holds_proxy(value)
         or c_callbacks.defines(machine, value, c_callbacks.ORDER)
+        or (issubclass(type(value), deque) and is_python(machine, type(value), "__iter__"))
         or machine.heap.holds_changed(value)
     )
 
@@ -216,27 +218,28 @@ def _is_compared_in_python(machine: Interpreter, value: Any) -> bool:
 def _compare_containers(
     machine: Interpreter, sign: str, a: Any, b: Any, function: Callable[[Any, Any], Any]
 ) -> Any:
+    equality = sign in ("==", "!=")
     for base in (list, tuple):
         if issubclass(type(a), base) and issubclass(type(b), base):
-            if sign in ("==", "!=") and _are_sizes(a) and _are_sizes(b):
+            if equality and _are_sizes(a) and _are_sizes(b):
                 equal = _equal_sizes(machine, a, b)
                 if sign == "==":
                     return equal
                 return not equal if type(equal) is bool else machine.domain.unary("not", equal)
             return Call(polyfills.sequence_compare, (a, b, sign))
-    if issubclass(type(a), dict) and issubclass(type(b), dict):
+    if equality and issubclass(type(a), dict) and issubclass(type(b), dict):
         return Call(polyfills.dict_compare, (a, b, sign))
     return machine.native(function, (a, b), {})
 
 
 def _are_sizes(values: Sequence[Any]) -> bool:
-    return all(type(value) is int or type(value) is SizeValue for value in values)
+    return all(type(value) is int or type(value) is SizeValue for value in values_of(values))
 
 
 def _equal_sizes(machine: Interpreter, a: Sequence[Any], b: Sequence[Any]) -> Any:
     """Whether two shapes are equal: one condition, and not a branch for each size."""
-    equal: Any = len(a) == len(b)
-    for x, y in zip(a, b):
+    equal: Any = length_of(a) == length_of(b)
+    for x, y in zip(values_of(a), values_of(b)):
         same = equal if equal is False else compare(machine, "==", x, y)
         if same is False or equal is True:
             equal = same
@@ -344,7 +347,7 @@ def _recorded_contains(machine: Interpreter, container: Any, item: Any) -> Any:
         holds_proxy(value) or c_callbacks.defines(machine, value, c_callbacks.EQUALITY)
         for value in (item, container)
     ):
-        return Call(polyfills.contains_by_iteration, (container, item))
+        return Call(search_polyfills.is_among, (container, item))
     if type(container) is range and type(item) in PROXIES:
         return Call(polyfills.range_contains, (container, item))
     if issubclass(type(container), (str, bytes)) and type(item) in PROXIES:
@@ -362,6 +365,11 @@ def will_exhaust(machine: Interpreter, iterable: Any) -> None:
 
 
 # ---- items ---------------------------------------------------------------------------------------
+def asks_index(machine: Interpreter, cls: type) -> bool:
+    """Whether C code that wants an index asks code of the program: an integer is one as it is."""
+    return not issubclass(cls, int) and is_python(machine, cls, "__index__")
+
+
 def load_item(machine: Interpreter, obj: Any, key: Any) -> Any:
     """`obj[key]`."""
     cls = type(obj)
@@ -372,7 +380,7 @@ def load_item(machine: Interpreter, obj: Any, key: Any) -> Any:
             cls is not dict
             and cls not in PLAIN
             and type(key) is not int
-            and is_python(machine, type(key), "__index__")
+            and asks_index(machine, type(key))
         ):
             return Call(polyfills.item_by_index, (obj, key))
         return obj[key]
@@ -413,10 +421,10 @@ def _recorded_item(machine: Interpreter, obj: Any, key: Any) -> Any:
         return machine.heap.item(obj, plain_key(machine, key))
     kind = type(key)
     if kind is slice and any(
-        is_python(machine, type(part), "__index__") for part in (key.start, key.stop, key.step)
+        asks_index(machine, type(part)) for part in (key.start, key.stop, key.step)
     ):
         return Call(polyfills.item_by_slice, (obj, key))
-    if kind not in PLAIN and is_python(machine, kind, "__index__"):
+    if kind not in PLAIN and asks_index(machine, kind):
         return Call(polyfills.item_by_index, (obj, key))
     found = machine.heap.item(obj, key)
     return machine.domain.part_of(obj, found) if kind is slice and type(obj) is not list else found
@@ -451,7 +459,7 @@ def store_item(machine: Interpreter, obj: Any, key: Any, value: Any) -> Any:
             machine.domain.delitem(obj, key) if delete else machine.domain.setitem(obj, key, value)
         )
     if attribute is NULL:  # C's own refusal, whose text depends on the kind of class
-        shown = 0 if is_python(machine, type(key), "__index__") else key
+        shown = 0 if asks_index(machine, type(key)) else key
         return operator.delitem(obj, shown) if delete else operator.setitem(obj, shown, None)
     if in_python:
         return call_bound(machine, attribute, obj, (key,) if delete else (key, value), None)
@@ -521,6 +529,12 @@ def is_python_mapping(machine: Interpreter, source: Any) -> bool:
     if not cls.__flags__ & HEAP_TYPE and issubclass(cls, (dict, *CONTAINERS)):
         return False
     return any(is_python(machine, cls, name) for name in c_callbacks.MAPPING)
+
+
+def must_be_taken_for_a_set(machine: Interpreter, iterable: Any) -> bool:
+    """The same of what a set is filled from: C code looks into sets, whatever `__iter__` says."""
+    in_c = issubclass(type(iterable), (set, frozenset))
+    return not in_c and must_be_taken_first(machine, iterable)
 
 
 # ---- text ----------------------------------------------------------------------------------------

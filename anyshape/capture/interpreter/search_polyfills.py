@@ -59,6 +59,13 @@ def count_of(values: Any, item: Any) -> Any:
     return count
 
 
+def is_among(values: Any, item: Any) -> Any:
+    for value in own_elements(values):
+        if is_or_equals(value, item):
+            return True
+    return False
+
+
 def remove_from_list(values: Any, item: Any) -> None:
     index = 0
     for value in own_elements(values):

@@ -339,7 +339,7 @@ def _iterator(machine: Interpreter, iterable: Any, complaint: str) -> Any:
 
 def set_update(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
     target, iterable = frame.stack[-arg - 1], frame.stack[-1]
-    if protocol.must_be_taken_first(machine, iterable):
+    if protocol.must_be_taken_for_a_set(machine, iterable):
         return again(machine, frame, Call(iteration_polyfills.taken, (iterable,)))
     items = machine.heap.mirror(iterable) if machine.recording else iterable
     write_into(machine, set.update, target, items)

@@ -110,10 +110,17 @@ def _generator_close(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     return generator.throwing(GeneratorExit(), CLOSING)
 
 
+def _asks(stores: bool, filled: Any) -> Callable[[Interpreter, Any], bool]:
+    """Whether what is iterated over must be interpreted, by what is filled from it."""
+    if stores:
+        return protocol.needs_interpretation
+    in_set = filled in (set, frozenset)
+    return protocol.must_be_taken_for_a_set if in_set else protocol.must_be_taken_first
+
+
 def _container(make: Any) -> Handler:
     """`list(values)` and the like; `bytes` asks its elements for numbers as `set` hashes them."""
-    stores = make in (list, tuple, deque)
-    needs = protocol.needs_interpretation if stores else protocol.must_be_taken_first
+    needs = _asks(make in (list, tuple, deque), make)
     polyfill = (
         iteration_polyfills.make_from_list
         if make in (list, tuple, bytes)
@@ -142,7 +149,9 @@ def _bytes(make: Any) -> Handler:
             cls = type(args[0])
             if make is bytes and attributes.is_python(machine, cls, "__bytes__"):
                 return Call(polyfills.bytes_by_method, args)
-            if attributes.is_python(machine, cls, "__index__"):
+            if issubclass(cls, (int, str, bytes)) or make is bytearray and issubclass(cls, make):
+                return machine.native(make, args, kwargs)
+            if protocol.asks_index(machine, cls):
                 return Call(polyfills.bytes_by_index, (make, *args))
         return by_elements(machine, args, kwargs)
 
@@ -151,8 +160,7 @@ def _bytes(make: Any) -> Handler:
 
 def _new_container(new: Any) -> Handler:
     """`tuple.__new__(cls, iterable)`."""
-    stores = new is tuple.__new__
-    needs = protocol.needs_interpretation if stores else protocol.must_be_taken_first
+    needs = _asks(new is tuple.__new__, tuple if new is tuple.__new__ else frozenset)
 
     def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         if len(args) == 2 and needs(machine, args[1]):
@@ -180,7 +188,7 @@ _STEPWISE: dict[Any, tuple[Any, ...]] = {
 
 def _filler(method: Any) -> Handler:
     """`list.extend` and the like, which iterate over their arguments."""
-    needs = protocol.needs_interpretation if method in _STORING else protocol.must_be_taken_first
+    needs = _asks(method in _STORING, getattr(method, "__objclass__", None))
     whole = (iteration_polyfills.fill_from_elements, method)
     polyfill, *first = _STEPWISE.get(method, whole)
 
@@ -208,7 +216,7 @@ def _set_question(method: Any, polyfill: Any) -> Handler:
     """`set.isdisjoint` and the like, which take elements until one is decisive."""
 
     def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-        if len(args) == 2 and not kwargs and protocol.must_be_taken_first(machine, args[1]):
+        if len(args) == 2 and not kwargs and protocol.must_be_taken_for_a_set(machine, args[1]):
             return Call(polyfill, args)
         return machine.native(method, args, kwargs)
 

@@ -163,7 +163,7 @@ def _pow(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 def _index(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 1 and type(args[0]) in PROXIES:
         return machine.domain.unary("index", args[0])
-    if len(args) == 1 and attributes.is_python(machine, type(args[0]), "__index__"):
+    if len(args) == 1 and protocol.asks_index(machine, type(args[0])):
         return Call(polyfills.index_by_method, args)
     return machine.native(operator.index, args, kwargs)
 

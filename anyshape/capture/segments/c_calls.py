@@ -35,12 +35,7 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
     """What the call gives: a value of the graph, what it gives natively, or a break."""
     if type(fn) is weakref.ref and not args and not kwargs:  # its hash is that of what it leads to
         return domain.read(fn, "target", None, fn())
-    if not callable(fn):
-        return fn(*args, **kwargs)  # C's own refusal
-    _refuse_unhashed(domain, fn)
-    _refuse_weak(domain, fn, args)
-    if args and issubclass(type(args[0]), type) and getattr(fn, "__name__", "") == "__new__":
-        callables.refuse_deaths(domain, args[0])
+    _refuse(domain, fn, args)
     text = (
         formed_texts.formed(domain, fn, args, kwargs)
         if fn in formed_texts.FORMERS
@@ -76,6 +71,15 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
     if callables.is_pure(fn, args) and _reads_nothing_else(domain, fn, args, kwargs):
         return _call_pure(domain, fn, args, kwargs)
     raise unknown(domain, fn)
+
+
+def _refuse(domain: RecordingDomain, fn: Any, args: tuple[Any, ...]) -> None:
+    if not callable(fn):
+        fn(*args)  # C's own refusal
+    _refuse_unhashed(domain, fn)
+    _refuse_weak(domain, fn, args)
+    if args and issubclass(type(args[0]), type) and getattr(fn, "__name__", "") == "__new__":
+        callables.refuse_deaths(domain, args[0])
 
 
 def _refuse_weak(domain: RecordingDomain, fn: Any, args: tuple[Any, ...]) -> None:
@@ -189,7 +193,9 @@ def _call_torch(
         if name.startswith(callables.QUERIES) or fn in callables.PURE_TORCH:
             args = tuple(map(domain.machine.heap.read_whole, args))
             answer = _asked(domain, fn, args, kwargs)
-            if issubclass(type(answer), torch.Tensor):  # as of a generator: another one in each call
+            if issubclass(
+                type(answer), torch.Tensor
+            ):  # as of a generator: another one in each call
                 raise unknown(domain, fn)
             return answer
     return eager_call(domain, fn, args, kwargs)

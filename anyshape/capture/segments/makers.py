@@ -269,7 +269,7 @@ def _bytearray(rebuilder: Rebuilder, value: bytearray) -> str:
 def instance(rebuilder: Rebuilder, value: Any) -> str:
     """An object with nothing but attributes; breaks where C code has made more of it."""
     kind = type(value)
-    bare = kind.__new__ is not object.__new__ and not hasattr(value, "__dict__")
+    bare = kind.__new__ is not object.__new__ and instance_dict(value) is None
     if (bare and not _slots(kind)) or not _is_plain(kind):
         raise broken("escape", f"an object of class {kind.__name__}")
     name = rebuilder.fresh(value)

@@ -22,7 +22,7 @@ from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.liveness import has_finalizer
 from anyshape.capture.interpreter.machine import Machine
-from anyshape.capture.interpreter.polyfills import raise_from
+from anyshape.capture.interpreter.polyfills import given, raise_from
 from anyshape.capture.python.language import python_machine
 from anyshape.capture.segments.callables import answer, is_opaque
 from anyshape.capture.segments.marked_functions import compiled_by_torch, is_disabled
@@ -35,9 +35,14 @@ def _called(machine: Interpreter, fn: Any, args: tuple[Any, ...], kwargs: dict[s
     """What the call gives. What it raises is raised by a frame, as if it had been interpreted: who
     called it, a loop over an iterator for one, may wait for that."""
     try:
-        return calls_of_the_program.call(machine.frame, fn, args, kwargs)
+        return _answer(calls_of_the_program.call(machine.frame, fn, args, kwargs))
     except Exception as error:
         return Call(raise_from, ([error],))
+
+
+def _answer(value: Any) -> Any:
+    """A value that is an answer, whatever it is: NotImplemented says that there is none."""
+    return Call(given, (value,)) if value is NotImplemented else value
 
 
 class Native(Concrete):
@@ -56,7 +61,7 @@ class Native(Concrete):
         if fn.__module__ == "anyshape.api" and fn.__name__ == "is_compiling":
             return True
         if is_disabled(fn):
-            return fn(*args, **kwargs)
+            return _answer(fn(*args, **kwargs))
         if fn in MEMBERS:  # an iterator over a list, as in capture: nobody runs frames for it
             return iter([*fn(*args, **kwargs)])
         original = compiled_by_torch(fn)

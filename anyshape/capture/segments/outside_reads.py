@@ -134,7 +134,7 @@ CONTAINERS = (*SEQUENCES, dict, set, frozenset, bytearray)
 # A special method, the classes whose C code is past it, and the reads that guards repeat by it.
 TOLD_BY: tuple[tuple[str, Any, frozenset[str]], ...] = (
     ("__getattribute__", object, ATTRIBUTES),
-    ("__len__", CONTAINERS, frozenset({"len", "count"})),
+    ("__len__", CONTAINERS, frozenset({"len", "count", "keys"})),
     ("__getitem__", SEQUENCES, frozenset({"item"})),
     ("__iter__", CONTAINERS, frozenset({"keys"})),
     ("keys", dict, frozenset({"keys"})),

@@ -22,6 +22,7 @@ from anyshape.capture.heap.iterators import FORKABLE
 from anyshape.capture.heap.numpy_scalars import is_numpy_number
 from anyshape.capture.heap.sources import Source
 from anyshape.capture.heap.values import PROXIES, OpaqueValue, TensorValue
+from anyshape.capture.interpreter import c_callbacks
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.recorder import Recorder
@@ -77,6 +78,8 @@ class ReadingDomain(RecordingDomain):
     def read(self, obj: Any, kind: str, key: Any, value: Any) -> Any:
         if type(value) in PROXIES:
             return value
+        if kind == "keys" and any(c_callbacks.hashes_outside(self.machine, key) for key in value):
+            raise broken("unknown-call", f"__hash__ of keys of a {type(obj).__name__}")
         if kind in self._read_by_code(obj):
             if kind not in ATTRIBUTES:
                 raise broken("unknown-call", f"code of {type(obj).__name__} that guards would call")
@@ -151,10 +154,7 @@ class ReadingDomain(RecordingDomain):
             if kind in OPAQUE and source.text in self.widen:
                 recorder.guard(source, "type", kind)
                 return OpaqueValue(source, kind)
-            recorder.guard(source, "equals", value)
-            if value is not None and kind is not bool and is_handed_in(source):
-                recorder.sources.remember_constant(value, source)
-            return value
+            return self._see_value(source, value)
         if issubclass(type(value), torch.Tensor):
             return self._see_tensor(source, value)
         if (
@@ -162,10 +162,7 @@ class ReadingDomain(RecordingDomain):
             or (kind is tuple and is_simple(value))
             or is_numpy_number(value)
         ):
-            recorder.guard(source, "equals", value)
-            if is_handed_in(source):
-                recorder.sources.remember_constant(value, source)
-            return value
+            return self._see_value(source, value)
         if kind is Generator:
             return see_generator(self, source, value)
         if not self._is_fixed(source):
@@ -182,6 +179,13 @@ class ReadingDomain(RecordingDomain):
         ):
             return self._see_fixed(source, value)
         return self._see_object(source, value)
+
+    def _see_value(self, source: Source, value: Any) -> Any:
+        """What is relied on by its value; what is given back of it is what this call was given."""
+        self.recorder.guard(source, "equals", value)
+        if value is not None and type(value) is not bool and is_handed_in(source):
+            self.recorder.sources.remember_constant(value, source)
+        return value
 
     def _see_object(self, source: Source, value: Any) -> Any:
         """An object that may be another one in each call."""

@@ -389,7 +389,9 @@ class Rebuilder:
         for entry in dataclasses.fields(made):
             value = getattr(made, entry.name)
             parts.append(
-                self._continuation(value) if issubclass(type(value), Continuation) else self.text(value)
+                self._continuation(value)
+                if issubclass(type(value), Continuation)
+                else self.text(value)
             )
         return f"{self.constant(type(made))}({', '.join(parts)})"
 

@@ -500,7 +500,11 @@ class SymbolicDomain(ReadingDomain):
                 key = tensor_ops.read_number(self, key, "index")
             key = self.concrete(key, "an index")
         result = self.machine.heap.item(value, key)
-        return self.created(result) if type(key) is slice and issubclass(type(result), list) else result
+        return (
+            self.created(result)
+            if type(key) is slice and issubclass(type(result), list)
+            else result
+        )
 
     @unread
     def setitem(self, value: Any, key: Any, new: Any) -> Any:

@@ -63,7 +63,7 @@ ANSWERS: dict[str, Callable[..., Any]] = {
     "__iter__": lambda s: iter(()),
     "__reversed__": lambda s: iter(()),
     "__contains__": lambda s, o: True,
-    "__getitem__": lambda s, k: 7,
+    "__getitem__": lambda s, k: (7, 8)[k if type(k) is int else 0],  # and then IndexError
     "__setitem__": lambda s, k, v: None,
     "__delitem__": lambda s, k: None,
     "__missing__": lambda s, k: 5,
@@ -241,7 +241,7 @@ OPERATIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "percent one": lambda o, p, k: "%s" % o,
     "percent number": lambda o, p, k: "%d" % (o,),
     "percent mapping": lambda o, p, k: "%(a)s" % o,
-    "str.format": lambda o, p, k: "{} {!r} {0[0]}".format(o, o) if k == 7 else "{}".format(o),
+    "str.format": lambda o, p, k: "{} {!r}".format(o, o),
     "format_map": lambda o, p, k: "{a}".format_map(o),
     "list display": lambda o, p, k: [0, *o],
     "tuple display": lambda o, p, k: (*o, 0),
@@ -439,21 +439,21 @@ class Shown:
         kind = type(value)
         name = kind.__name__
         for base in (list, tuple, deque, set, frozenset):
-            if isinstance(value, base):
+            if issubclass(kind, base):
                 items = [self.text(item) for item in base.__iter__(value)]
                 return (name, *(sorted(items, key=repr) if base in (set, frozenset) else items))
         for base in (OrderedDict, dict):
-            if isinstance(value, base):
+            if issubclass(kind, base):
                 pairs = base.items(value)
                 return (name, *[(self.text(key), self.text(held)) for key, held in pairs])
         for base in (str, bytes, bytearray, float, int, complex):
-            if isinstance(value, base):
+            if issubclass(kind, base):
                 return name, base.__repr__(value)
-        if isinstance(value, BaseException):
+        if issubclass(kind, BaseException):
             return name, *map(self.text, value.args)
-        if isinstance(value, (UserList, UserDict, UserString)):
+        if issubclass(kind, (UserList, UserDict, UserString)):
             return name, self.text(object.__getattribute__(value, "__dict__")["data"])
-        if isinstance(value, types.MethodType):
+        if issubclass(kind, types.MethodType):
             return name, value.__name__, self.text(value.__self__)
         return (name,)
 

@@ -64,6 +64,7 @@ from anyshape.runtime.launch import (
 from anyshape.runtime.profile import Launched, Times, recorded
 from anyshape.runtime.result_layouts import EagerLayouts, layouts_as_eager
 from anyshape.schedule import schedule
+from anyshape.schedule.causal_masks import without_causal_masks
 from anyshape.schedule.placement import assign_placements
 from anyshape.symbolic import Symbol
 from anyshape.targets.table import TARGETS, Targets, on_device
@@ -98,6 +99,12 @@ class Translation:
     def structure(self) -> str:
         """What has to be equal."""
         return _structure(self.graph)
+
+
+def _passed(graph: Graph) -> tuple[tuple[str, Graph], ...]:
+    """The graph after each pass, by its name; the last one is for the scheduler."""
+    passed = tuple(INFERENCE.stages(graph, OPS))
+    return (*passed, ("causal-masks", without_causal_masks(passed[-1][1], OPS)))
 
 
 def _structure(graph: Graph) -> str:
@@ -313,7 +320,7 @@ class Driver:
         line, work = graph.first_line, graph.space.work
         try:
             with work.stage("passes"):
-                passed = tuple(INFERENCE.stages(graph, OPS))
+                passed = _passed(graph)
         except AnyshapeError as error:
             if isinstance(error.__cause__, WrittenThrough):
                 return str(error.__cause__)

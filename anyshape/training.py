@@ -40,6 +40,7 @@ from anyshape.passes.outputs import separate_outputs
 from anyshape.passes.pipeline import DIFFERENTIABLE, JOINT, Pipeline
 from anyshape.runtime.boundary import Boundary, Layout, Part, SavedValue
 from anyshape.runtime.profile import Times
+from anyshape.schedule.causal_masks import without_causal_masks
 
 CompileHalf = Callable[[Graph, Mapping[str, torch.Tensor]], Any]
 """Compiles a graph that records nothing; raises ``NotDifferentiable`` where eager torch has to run
@@ -196,7 +197,7 @@ def _refusals() -> Iterator[None]:
 
 def _joint(pure: Graph, outlined: Outline, absent: tuple[int, ...] = ()) -> Joint:
     joint = differentiate(pure, OPS, outlined.wanted, outlined.differentiable, absent)
-    core = _last(JOINT, joint.graph)
+    core = without_causal_masks(_last(JOINT, joint.graph), OPS)
     own = separate_outputs(outlined.graph, _cut_to(core, joint.outputs), OPS)
     outputs = (*own.outputs, *core.outputs[joint.outputs :])
     kept_inputs, kept_outputs = kept_by_eager(outlined.graph, OPS)

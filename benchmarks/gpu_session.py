@@ -43,7 +43,7 @@ CHECKS = (
 )
 SUITES = (
     *("test_compiled", "test_launches", "test_graphs", "test_guest", "test_two_devices"),
-    *("test_memory", "test_large", "test_sanitized"),
+    *("test_memory", "test_large", "test_sanitized", "test_attention_gradients", "test_demo"),
 )
 KERNELS = (
     *("softmax", "cross entropy", "norm + GELU", "rms norm", "residual norm", "argmax", "SwiGLU"),

@@ -27,6 +27,7 @@ OTHER_NAMES = {
     "ir/parse.py": "functions of host numbers",
     "ir/scalars.py": "functions of host numbers, which are defined there",
     "schedule/draft.py": "scalar operators of kernels",
+    "schedule/known_elements.py": "scalar operators of kernels",
 }
 """Files whose tables name something else that is called alike."""
 

@@ -1,5 +1,6 @@
-"""Attention where gradients are recorded: ATen's flash kernel, whose gradients need the logsumexp
-of each row of scores and no weights; elsewhere the products (``ops/gradients/products.py``).
+"""Attention where gradients are recorded: the kernel that eager takes, whose gradients need the
+logsumexp of each row of scores and no weights (``eager_attention.py``); elsewhere the products
+(``ops/gradients/products.py``).
 
     scaled_dot_product_attention(%q, %k, %v)
     ->
@@ -16,7 +17,7 @@ from anyshape.ops.context import TypeContext
 from anyshape.ops.gradients import products
 from anyshape.ops.layout import preserved_strides, strides_in_order
 from anyshape.ops.rules import tensor
-from anyshape.ops.table import Extern, op
+from anyshape.ops.table import CausalMask, Extern, op
 
 ORDER = (3, 1, 2, 0)
 """The dimensions of what the flash kernel makes, innermost first: heads lie inside lengths."""
@@ -26,20 +27,22 @@ def differentiated_attention(
     b: Any, q: Any, k: Any, v: Any, mask: Any, dropout_p: Any, causal: Any, **named: Any
 ) -> Any:
     """Eager's attention without dropout, by rows that have gradients."""
-    if _takes_flash(b, q, k, v, mask, named["enable_gqa"]):
-        return b.call("flash_attention", q, k, v, mask, causal, scale=named["scale"])[0]
+    keys, values = k, v
+    if named["enable_gqa"]:
+        keys, values = (products.repeated_heads(b, t, q) for t in (k, v))
+    if _takes_flash(b, q, keys, values, mask):
+        return b.call("flash_attention", q, keys, values, mask, causal, scale=named["scale"])[0]
     return b.call("attention_by_products", q, k, v, mask, dropout_p, causal, **named)
 
 
-def _takes_flash(b: Any, q: Any, k: Any, v: Any, mask: Any, grouped: Any) -> bool:
-    """Whether eager may take its flash kernel, as far as types tell; sizes decide at run time."""
+def _takes_flash(b: Any, q: Any, k: Any, v: Any, mask: Any) -> bool:
+    """Whether eager may take such a kernel, as far as types tell; sizes decide at run time."""
     chosen = b.modes is None or not b.modes.sdpa_backends
     kinds = [t.type for t in (q, k, v)]
     same = b.cx.same
     return (
         chosen
-        and not grouped
-        and all(t.device == HOST and t.rank == 4 and t.dtype is q.dtype for t in kinds)
+        and all(t.device == q.type.device and t.rank == 4 and t.dtype is q.dtype for t in kinds)
         and q.dtype.is_floating
         and all(all(map(same, t.shape[:2], q.shape[:2])) for t in kinds)
         and all(same(t.shape[3], q.shape[3]) and t.strides[3] == 1 for t in kinds)
@@ -53,9 +56,10 @@ def _type(
     t = tensor(q)
     shape = t.shape[:3]
     sums = float64 if t.dtype is float64 else float32
+    order = (1, 2, 0) if t.device == HOST else (2, 1, 0)
     return (
         TensorType(t.dtype, t.device, t.shape, preserved_strides(cx, t)),
-        TensorType(sums, t.device, shape, strides_in_order(shape, (1, 2, 0))),
+        TensorType(sums, t.device, shape, strides_in_order(shape, order)),
     )
 
 
@@ -93,6 +97,7 @@ op(
     type=_type,
     lower=Extern("anyshape.eager_attention.flash_attention"),
     vjp={"query": _part(0), "key": _part(1), "value": _part(2), "mask": _of_mask},
+    causal=CausalMask(mask=3, flag=4),
 )
 op(
     "flash_attention_gradients",
@@ -100,4 +105,5 @@ op(
     torch="anyshape.eager_attention.flash_attention_gradients",
     type=_gradient_types,
     lower=Extern("anyshape.eager_attention.flash_attention_gradients"),
+    causal=CausalMask(mask=6, flag=7),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from anyshape.ir.dtypes import bool_, int64
+from anyshape.ir.dtypes import bool_
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
@@ -21,7 +21,7 @@ from anyshape.ops.layout import (
 )
 from anyshape.ops.reduce import cast, wide
 from anyshape.ops.rules import is_empty, like, new, require_sizes, tensor
-from anyshape.ops.table import Extern, op
+from anyshape.ops.table import CausalMask, Extern, op
 from anyshape.ops.view import Normal
 from anyshape.symbolic import Dim, eq, floordiv, ge, minimum, mod, ne
 
@@ -231,6 +231,7 @@ op(
         None if p in (0, 0.0) else "attention_with_dropout"
     ),
     expand=lambda b, *args, **named: differentiated_attention(b, *args, **named),
+    causal=CausalMask(mask=3, flag=5),
 )
 op(
     "attention_by_products",
@@ -268,7 +269,7 @@ def _dropped_attention(
 ) -> Any:
     """ATen's own composition, which draws for each weight."""
     if enable_gqa:
-        k, v = (_repeated_heads(b, t, q) for t in (k, v))
+        k, v = (products.repeated_heads(b, t, q) for t in (k, v))
     weights = _attention_weights(b, q, k, mask, is_causal, scale)
     return b.matmul(b.random_dropout(cast(b, weights, q.dtype), dropout_p), v)
 
@@ -303,14 +304,9 @@ def _explicit_expand(
     if dropout_p not in (0, 0.0):
         raise NoRow("attention with dropout has no row")
     if enable_gqa:
-        k, v = (_repeated_heads(b, t, q) for t in (k, v))
+        k, v = (products.repeated_heads(b, t, q) for t in (k, v))
     weights = _attention_weights(b, q, k, mask, is_causal, scale)
     return cast(b, b.matmul(weights, cast(b, v, wide(q.dtype))), q.dtype)
-
-
-def _repeated_heads(b: Any, t: Any, q: Any) -> Any:
-    heads, have = q.shape[-3], t.shape[-3]
-    return t if b.cx.same(heads, have) else b.repeat_interleave(t, floordiv(heads, have), -3)
 
 
 def _masked(b: Any, scores: Any, mask: Any, is_causal: Any) -> Any:
@@ -320,14 +316,7 @@ def _masked(b: Any, scores: Any, mask: Any, is_causal: Any) -> Any:
             if mask.dtype is bool_
             else b.add(scores, mask)
         )
-    if is_causal is False:
-        return scores
-    rows, columns = scores.shape[-2], scores.shape[-1]
-    row = b.unsqueeze(b.arange(rows, 0, 1, int64, scores.type.device), 1)
-    later = b.gt(b.arange(columns, 0, 1, int64, scores.type.device), row)
-    if is_causal is not True:  # a bool that sizes decide
-        later = b.logical_and(later, b.full((), is_causal, bool_, scores.type.device))
-    return b.masked_fill(scores, later, float("-inf"))
+    return products.without_later_keys(b, scores, is_causal)
 
 
 op(

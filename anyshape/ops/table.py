@@ -262,6 +262,15 @@ Lowering: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True)
+class CausalMask:
+    """The positions of attention's mask, and of the flag that means the mask of which key ``j`` is
+    seen by query ``i`` where ``j <= i``."""
+
+    mask: int
+    flag: int
+
+
+@dataclass(frozen=True, slots=True)
 class OneByOne:
     """From which position on torch takes the items of one parameter one by one, as in
     ``zeros(2, 3)``: every callable of the row, its method alone, or only where there are several.
@@ -321,6 +330,7 @@ class OpDef:
     one_by_one: OneByOne | None = None
     scatters: bool = False
     holds: ContentRule | None = None
+    causal: CausalMask | None = None
     aten: str | Callable[..., str] | None = None
 
     @property
@@ -397,6 +407,7 @@ def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     ``guessed``: its types come from samples and are tested at each call.
     ``holds(facts, operands, kwargs)``: the size or the condition that a result without dimensions
     holds, where its operands are sizes or hold some (``ranges.py``).
+    ``causal``: which arguments of attention are its mask and the flag that hides later keys.
     ``one_by_one``: torch takes the items of one parameter one by one as well. ``scatters``: eager's
     may write an element before it has read all, as those with ``Scatter`` do. ``aten``:
     ATen's name of the operator, by which autocast knows it, where that is not the row's; or a

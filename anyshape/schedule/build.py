@@ -6,13 +6,14 @@ symbols, and the loop variables with their extents. ``tile.py`` makes the canoni
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
 from anyshape.ir.graph import Node, Value
 from anyshape.ir.loops import Store
+from anyshape.ops.table import Reduce, Scan
 from anyshape.schedule.analysis import Analysis
 from anyshape.schedule.draft import Cell, Draft
 from anyshape.schedule.fuse import Group, Stored
@@ -64,6 +65,7 @@ class _Build:
     memo: dict[tuple[Value, Index, int], Cell] = field(default_factory=dict)
     pointers: dict[Value, str] = field(default_factory=dict)
     depth: int = 0
+    zeros: Set[Value] = frozenset()
 
     def read(self, value: Value, index: Index, *, whole: bool = False) -> Cell:
         mask = self.lowering.mask
@@ -83,6 +85,8 @@ class _Build:
         while position is not None and found.kinds[position] == "view":
             value, index = view_index(self.lowering, found.nodes[position], index)
             position = found.producer.get(value)
+        if value in self.zeros:
+            return self.lowering.draft.const(0, value.dtype)
         if value in self.inlined:
             assert position is not None
             return self.expand(found.nodes[position], index)
@@ -146,6 +150,23 @@ def _start(
         found.ops, found.cx, settled, Draft(found.symbols), extents, build.read, reduction_axes
     )
     return build
+
+
+def draft_element(
+    found: Analysis, value: Value, index: Index, zeros: Set[Value]
+) -> tuple[Draft, int]:
+    """A draft, and the number of the value's element in it. What elementwise work lies above it is
+    inlined; ``zeros`` are known to be 0 everywhere."""
+    inlined = frozenset(v for v, n in found.producer.items() if _is_elementwise(found, n))
+    build = _start(found, inlined, {}, ())
+    build.zeros = zeros
+    cell = build.finish(lambda: build.read(value, index))
+    return build.lowering.draft, cell.number
+
+
+def _is_elementwise(found: Analysis, position: int) -> bool:
+    row = found.ops[found.nodes[position].op]
+    return found.kinds[position] == "kernel" and not isinstance(row.lower, (Reduce, Scan))
 
 
 def draft_group(found: Analysis, group: Group) -> Drafted:

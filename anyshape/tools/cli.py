@@ -23,6 +23,7 @@ from anyshape.dispatch.stats import counted
 from anyshape.errors import CODES, AnyshapeError
 from anyshape.options import from_environment, list_options, near
 from anyshape.runtime.cache import DiskCache
+from anyshape.targets.table import TARGETS
 from anyshape.tools import break_pages, demo, doctor, models
 from anyshape.tools.models import Recipe
 
@@ -94,6 +95,9 @@ def add_demo(command: argparse.ArgumentParser) -> None:
         "--against", choices=(demo.PEER,), help="time the peer in the same process as well"
     )
     command.add_argument(
+        "--device", type=torch.device, metavar="DEVICE", help="default: a GPU, if one is served"
+    )
+    command.add_argument(
         "--json", type=writable, metavar="FILE", help="write the figures there too"
     )
     command.set_defaults(run=run_demo)
@@ -137,12 +141,20 @@ def run_demo(arguments: argparse.Namespace) -> int:
         recipe=Recipe(arguments.layers, DTYPES[arguments.dtype], arguments.attention),
         mask=arguments.mask,
         against=arguments.against is not None,
+        device=arguments.device or served_device(),
     )
     results = demo.run(settings, sys.stdout)
     if arguments.json:
         text = json.dumps(demo.as_json(settings, results), indent=2)
         arguments.json.write_text(text + "\n", encoding="utf-8")
     return 0 if all(result.right for result in results) else 1
+
+
+def served_device() -> torch.device:
+    """The first GPU, if programs compile on it."""
+    target = TARGETS.of("cuda:0")
+    served = torch.cuda.is_available() and target is not None and target.missing() is None
+    return torch.device("cuda:0" if served else "cpu")
 
 
 def print_options(arguments: argparse.Namespace) -> int:

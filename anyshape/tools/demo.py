@@ -9,7 +9,7 @@ accuracy.py, and one specialization a model.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TextIO
 
@@ -37,6 +37,7 @@ class Settings:
     mask: Mask = "none"
     against: bool = False
     rounds: int = 11
+    device: torch.device = torch.device("cpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +106,8 @@ def run_model(result: ModelResult, settings: Settings, out: TextIO) -> None:
     """Compile one model and fill in `result`, shape by shape."""
     name, recipe = result.name, settings.recipe
     with doing(f"{name}: building"):
-        module = models.build(name, recipe)
-        reference = accuracy.reference_model(name, module, recipe)
+        module = models.build(name, recipe).to(settings.device)
+        reference = accuracy.reference_model(name, module, recipe).to(settings.device)
     fast: Any = api.compile(module, fullgraph=True, options={"fallback": "error"})
     peer = None
     if settings.against:
@@ -136,10 +137,13 @@ def run_shape(
 ) -> ShapeResult:
     """First calls, the verdict, and times of later calls, at one shape."""
     module, fast, peer, reference = candidates
-    arguments = models.inputs(name, batch, length, settings.mask, settings.recipe)
+    device = settings.device
+    arguments = on_device(
+        models.inputs(name, batch, length, settings.mask, settings.recipe), device
+    )
     case = f"{name} at ({batch}, {length})"
     with doing(f"{case}: compiling"):
-        first_seconds, output = timed(lambda: fast(**arguments))
+        first_seconds, output = timed(waited(lambda: fast(**arguments), device))
     with doing(f"{case}: checking"):
         truth = reference(**accuracy.in_float64(arguments))
         verdict = accuracy.judge(output, module(**arguments), truth)
@@ -147,10 +151,11 @@ def run_shape(
     peer_first_seconds = None
     if peer is not None:
         with doing(f"{case}: torch.compile is compiling"):
-            peer_first_seconds, _ = timed(lambda: peer(**arguments))
+            peer_first_seconds, _ = timed(waited(lambda: peer(**arguments), device))
         calls[PEER] = lambda: peer(**arguments)
     with doing(f"{case}: timing"):
-        timing = interleaved(calls, settings.rounds)
+        waiting = {who: waited(call, device) for who, call in calls.items()}
+        timing = interleaved(waiting, settings.rounds)
     return ShapeResult(
         batch=batch,
         length=length,
@@ -168,6 +173,26 @@ def run_shape(
     )
 
 
+def on_device(arguments: Mapping[str, object], device: torch.device) -> dict[str, Any]:
+    return {
+        name: value.to(device) if isinstance(value, torch.Tensor) else value
+        for name, value in arguments.items()
+    }
+
+
+def waited(call: Callable[[], object], device: torch.device) -> Callable[[], object]:
+    """The call, which ends when the device has done its work."""
+    if device.type == "cpu":
+        return call
+
+    def waiting() -> object:
+        result = call()
+        torch.accelerator.synchronize(device)
+        return result
+
+    return waiting
+
+
 def timed(call: Callable[[], object]) -> tuple[float, object]:
     start = time.perf_counter()
     output = call()
@@ -177,12 +202,19 @@ def timed(call: Callable[[], object]) -> tuple[float, object]:
 # --- what is printed ---
 
 
+def place(device: torch.device) -> str:
+    """What the models run on."""
+    if device.type == "cpu":
+        return f"{torch.get_num_threads()} threads"
+    return torch.cuda.get_device_name(device)
+
+
 def heading(settings: Settings, out: TextIO) -> None:
     recipe = settings.recipe
     dtype = str(recipe.dtype).removeprefix("torch.")
     out.write(
         f"{counted(recipe.layers, 'layer')}, {dtype}, {recipe.attention} attention, "
-        f"mask: {settings.mask}, {torch.get_num_threads()} threads, torch {torch.__version__}\n\n"
+        f"mask: {settings.mask}, {place(settings.device)}, torch {torch.__version__}\n\n"
     )
     columns = (
         f"{'model':<10} {'shape':>9} {'first call':>11} {'eager':>9} {'anyshape':>9} {'speed':>7}"
@@ -248,6 +280,7 @@ def as_json(settings: Settings, results: Sequence[ModelResult]) -> dict[str, obj
     """The same as the table, for machines."""
     return {
         "torch": torch.__version__,
+        "device": str(settings.device),
         "threads": torch.get_num_threads(),
         "layers": settings.recipe.layers,
         "dtype": str(settings.recipe.dtype).removeprefix("torch."),

@@ -31,14 +31,24 @@ def turned(x: Tensor) -> Any:
     return [t.transpose(1, 2).contiguous().transpose(1, 2) for t in parts(x)]
 
 
+def shared(x: Tensor) -> Any:
+    """Four heads of queries, and two of keys and values."""
+    q, k, v = (t.transpose(1, 2).reshape(t.shape[0], t.shape[2], 4, 4) for t in parts(x))
+    return [t.transpose(1, 2) for t in (q, k[:, :, :2], v[:, :, 2:])]
+
+
 PROGRAMS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "plain": lambda x, m: attend(*parts(x)),
     "causal": lambda x, m: attend(*parts(x), is_causal=True),
     "causal_by_size": lambda x, m: attend(*turned(x), is_causal=x.shape[2] > 1),
+    "causal_by_size_of_three": lambda x, m: attend(
+        *[t.flatten(0, 1) for t in parts(x)], is_causal=x.shape[2] > 1
+    ),
     "scaled": lambda x, m: attend(*turned(x), scale=0.3),
     "masked": lambda x, m: attend(*parts(x), m > 0),
     "biased": lambda x, m: attend(*parts(x), m.to(x.dtype)),
     "with_a_shared_mask": lambda x, m: attend(*parts(x), m.new_ones(m.shape[2:]).tril() > 0),
+    "with_shared_heads": lambda x, m: attend(*shared(x), is_causal=True, enable_gqa=True),
     "with_dropout": lambda x, m: attend(*parts(x), dropout_p=0.5),
     "of_three_dimensions": lambda x, m: attend(*[t.flatten(0, 1) for t in parts(x)]),
 }

@@ -17,7 +17,7 @@ from torch import nn
 import anyshape
 from anyshape import api
 from anyshape.runtime.cache import DiskCache
-from anyshape.tools import cli, models
+from anyshape.tools import cli, demo, models
 from anyshape.tools.colour import painted
 
 ROOT = Path(anyshape.__file__).parents[1]
@@ -125,6 +125,23 @@ def test_json_has_what_the_table_has(compiler: Callable[..., None], tmp_path: Pa
     assert [shape["length"] for shape in model["shapes"]] == [5, 8]
     assert (model["joined"], model["guarded"]) == (5, 1)
     assert json.loads(file.read_text())["dtype"] == "bfloat16"
+
+
+def test_models_run_on_the_device_that_is_named(
+    compiler: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device of another type is waited for in each call that is timed."""
+    waits: list[torch.device] = []
+    monkeypatch.setattr(demo, "on_device", lambda arguments, device: arguments)
+    monkeypatch.setattr(torch.accelerator, "synchronize", waits.append)
+    monkeypatch.setattr(nn.Module, "to", lambda module, device: module)
+    monkeypatch.setattr(demo, "place", str)
+    compiler()
+    file = tmp_path / "figures.json"
+    flags = ["--lengths", "3", "--layers", "1", "--device", "meta", "--json", str(file)]
+    assert cli.main(["demo", "llama", *flags]) == 0
+    assert json.loads(file.read_text())["device"] == "meta"
+    assert len(waits) > 2 and set(waits) == {torch.device("meta")}
 
 
 def test_an_unknown_model_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:

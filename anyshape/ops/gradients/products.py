@@ -91,7 +91,7 @@ LINEAR = {
 # --- attention: the products that are its gradient, over weights that are computed again ---
 
 
-def _shared(b: Any, x: Any, q: Any) -> Any:
+def repeated_heads(b: Any, x: Any, q: Any) -> Any:
     """The heads of keys or values, repeated for each head of the queries."""
     have, want = x.shape[-3], q.shape[-3]
     if b.cx.same(have, want):
@@ -109,6 +109,20 @@ def _gathered(b: Any, g: Any, x: Any) -> Any:
     return b.sum(split, (len(batch) + 1,), False)
 
 
+def without_later_keys(b: Any, scores: Any, causal: Any) -> Any:
+    """The scores, -inf where a key is behind its query; where ``causal`` is true, if it is a bool
+    that sizes decide."""
+    if causal is False:
+        return scores
+    rows, columns = scores.shape[-2:]
+    device = scores.type.device
+    row = b.unsqueeze(b.arange(rows, 0, 1, int64, device), 1)
+    later = b.gt(b.arange(columns, 0, 1, int64, device), row)
+    if causal is not True:
+        later = b.logical_and(later, b.full((), causal, bool_, device))
+    return b.masked_fill(scores, later, float("-inf"))
+
+
 class _Attention:
     """The parts of attention that its gradients are made of."""
 
@@ -117,8 +131,6 @@ class _Attention:
     ) -> None:
         if p not in (0, 0.0):
             raise NoRow("attention with dropout has no gradient rule")
-        if not isinstance(causal, bool):
-            raise NoRow("attention that a size makes causal has no gradient rule")
         self.b = b
         work = wide(q.dtype)
         self.work = work
@@ -128,20 +140,15 @@ class _Attention:
             scale = b.pow(b.full((), size, work, q.type.device), -0.5)
         self.scale = scale
         if named.get("enable_gqa"):
-            k, v = _shared(b, k, q), _shared(b, v, q)
+            k, v = repeated_heads(b, k, q), repeated_heads(b, v, q)
         self.g, self.q, self.k, self.v = (b.to_dtype(t, work) for t in (g, q, k, v))
         scores = b.mul(b.matmul(self.q, _turned(b, self.k)), scale)
         self.weights = self._weights(scores, mask, causal)
 
-    def _weights(self, scores: Any, mask: Any, causal: bool) -> Any:
+    def _weights(self, scores: Any, mask: Any, causal: Any) -> Any:
         b = self.b
-        if causal:
-            rows, columns = scores.shape[-2:]
-            row = b.unsqueeze(b.arange(rows, 0, 1, int64, scores.type.device), 1)
-            seen = b.le(b.arange(columns, 0, 1, int64, scores.type.device), row)
-            return b.softmax(b.masked_fill(scores, b.logical_not(seen), float("-inf")), -1)
         if mask is None:
-            return b.softmax(scores, -1)
+            return b.softmax(without_later_keys(b, scores, causal), -1)
         if mask.dtype is not bool_:
             return b.softmax(b.add(scores, mask), -1)
         weights = b.softmax(b.masked_fill(scores, b.logical_not(mask), float("-inf")), -1)

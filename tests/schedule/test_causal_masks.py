@@ -1,0 +1,164 @@
+"""Masks that hide later keys and nothing else are flags of attention, and no mask is made."""
+
+from __future__ import annotations
+
+import operator
+import random
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import anyshape
+
+LENGTHS = ((5, 5), (7, 3), (3, 7), (1, 1), (1, 6), (6, 1), (33, 33))
+
+
+def places(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    """Of queries, as a column, and of keys."""
+    return torch.arange(q.shape[-2])[:, None], torch.arange(k.shape[-2])
+
+
+def packed(start: Tensor) -> Tensor:
+    """Which packed sequence each place is of, where places that follow each other are of one."""
+    ahead = torch.diff(start, prepend=start[..., :1] - 1, dim=-1)
+    return (ahead != 1).cumsum(-1)
+
+
+def of_packed(q: Tensor, k: Tensor) -> Tensor:
+    at, keys = places(q, k)
+    of = packed(torch.arange(max(q.shape[-2], k.shape[-2])))
+    return (keys <= at) & (of[keys] == of[at])
+
+
+CAUSAL = {
+    "keys are not behind": lambda q, k: (lambda i, j: j <= i)(*places(q, k)),
+    "turned round": lambda q, k: (lambda i, j: i >= j)(*places(q, k)),
+    "below the next": lambda q, k: (lambda i, j: j < i + 1)(*places(q, k)),
+    "not behind": lambda q, k: (lambda i, j: ~(j > i))(*places(q, k)),
+    "a triangle": lambda q, k: torch.ones(q.shape[-2], k.shape[-2]).bool().tril(),
+    "no triangle": lambda q, k: ~torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).triu(1),
+    "and all": lambda q, k: (lambda i, j: (j <= i) & (j >= 0) & True)(*places(q, k)),
+    "of each head": lambda q, k: (lambda i, j: j <= i)(*places(q, k)).expand(2, 3, -1, -1),
+    "places that were moved": lambda q, k: (lambda i, j: j + 3 <= i + 3)(*places(q, k)),
+    "packed, all one": of_packed,
+}
+OTHERS = {
+    "the next one too": lambda q, k: (lambda i, j: j <= i + 1)(*places(q, k)),
+    "a window": lambda q, k: (lambda i, j: (j <= i) & (j > i - 3))(*places(q, k)),
+    "ahead": lambda q, k: (lambda i, j: (j >= i) | (j == 0))(*places(q, k)),
+    "the last keys": lambda q, k: (lambda i, j: j <= i + max(k.shape[-2] - q.shape[-2], 0))(
+        *places(q, k)
+    ),
+    "of data": lambda q, k: (lambda i, j: (j <= i) & (k[0, 0, :, 0].isfinite()))(*places(q, k)),
+    "every second": lambda q, k: (lambda i, j: (j <= i) & ((i - j) * 3 < 9))(*places(q, k)),
+    "packed in twos": lambda q, k: (lambda i, j: (j <= i) & (i // 2 == j // 2))(*places(q, k)),
+    "a sum that grows": lambda q, k: (lambda i, j: (j <= i) & ((j >= 1).long().cumsum(0) < 3))(
+        *places(q, k)
+    ),
+}
+
+
+def operands(n: int, m: int) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(n * 100 + m)
+    return tuple(torch.randn(2, 3, length, 8, generator=generator) for length in (n, m, m))
+
+
+def flags(mask) -> set[tuple[bool, object]]:
+    """(is there a mask, is it causal) of each attention, where the mask is right at all lengths."""
+
+    def program(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask(q, k))
+
+    fast = anyshape.compile(program, fullgraph=True)
+    for n, m in LENGTHS:
+        given = operands(n, m)
+        torch.testing.assert_close(fast(*given), program(*given), equal_nan=True)
+    found = set()
+    for made in fast._lazy.machinery._specializations():
+        for node in made.compiled.stages[-1][1].nodes:
+            if node.op == "scaled_dot_product_attention":
+                found.add((node.args[3] is not None, node.args[5]))
+    return found
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+def test_a_mask_that_hides_later_keys_is_a_flag(name):
+    assert flags(CAUSAL[name]) == {(False, True)}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_any_other_mask_stays(name):
+    assert flags(OTHERS[name]) == {(True, False)}
+
+
+def test_no_mask_is_made_and_the_one_that_is_read_elsewhere_stays():
+    def program(q: Tensor, k: Tensor, v: Tensor, both: bool) -> tuple[Tensor, ...]:
+        at, keys = places(q, k)
+        mask = keys <= at
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return (y, mask) if both else (y,)
+
+    q, k, v = operands(5, 5)
+    alone, shared = anyshape.compile(program), anyshape.compile(program)
+    torch.testing.assert_close(alone(q, k, v, False), program(q, k, v, False))
+    torch.testing.assert_close(shared(q, k, v, True), program(q, k, v, True))
+    assert (alone.stats().kernels, shared.stats().kernels) == (0, 1)
+
+
+def test_a_window_that_no_length_reaches_hides_later_keys():
+    def program(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        if q.shape[-2] > 64:
+            return q
+        at, keys = places(q, k)
+        mask = (keys <= at) & (keys > at - 64)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+    fast = anyshape.compile(program)
+    for n in (7, 1, 64):
+        given = operands(n, n)
+        torch.testing.assert_close(fast(*given), program(*given))
+    assert fast.stats().kernels == 0
+
+
+def test_gradients_need_no_mask_either():
+    def program(x: Tensor) -> Tensor:
+        at, keys = places(x, x)
+        return F.scaled_dot_product_attention(x, x * 2, x + 1, attn_mask=keys <= at)
+
+    fast = anyshape.compile(program, fullgraph=True)
+    for n in (5, 1, 33):
+        ours, theirs = (operands(n, n)[0].requires_grad_() for _ in range(2))
+        fast(ours).square().sum().backward()
+        program(theirs).square().sum().backward()
+        torch.testing.assert_close(ours.grad, theirs.grad)
+    (made,) = fast._lazy.machinery._specializations()
+    joint = dict(made.compiled.stages)["joint"]
+    assert {n.op for n in joint.nodes}.isdisjoint({"arange", "le"})
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_masks_are_right_at_every_length(seed):
+    """Masks of random comparisons of places, of which some hide later keys and nothing else."""
+    flags(random_mask(random.Random(seed)))
+
+
+def random_mask(choose: random.Random):
+    compare = [operator.le, operator.lt, operator.ge, operator.gt, operator.eq, operator.ne]
+    join = [operator.and_, operator.or_, lambda a, b: torch.where(a, b, ~b)]
+    parts = [
+        (choose.choice(compare), *(choose.randint(-2, 2) for _ in range(5)))
+        for _ in range(choose.randint(1, 2))
+    ]
+    joins = [choose.choice(join) for _ in parts]
+
+    def mask(q: Tensor, k: Tensor) -> Tensor:
+        i, j = places(q, k)
+        made = j <= i
+        for joined, (compared, a, b, c, d, e) in zip(joins, parts, strict=True):
+            left = torch.where(j < a, j + b, j - c) if d else j + a
+            made = joined(made, compared(left, i + d if e > 0 else d))
+        return made
+
+    return mask

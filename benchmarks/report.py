@@ -61,6 +61,12 @@ BENCHMARKS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Overhead of a call",
             "What a call costs besides its kernels.",
         ),
+        "short": (
+            "Short programs",
+            "Imports behind torch's, and first calls in a process that has compiled before, with "
+            "an empty cache of kernels and with a full one. Milliseconds of a processor, the C "
+            "compiler's included; the median of seven processes.",
+        ),
         "symbols": (
             "Thousands of sizes that data decides",
             "Rounds of sizes from a tensor, split, flip, cat and pointwise work, as one graph. The "

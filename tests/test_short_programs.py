@@ -1,7 +1,7 @@
 """Short programs stay short: what a first call does besides what the program asks for.
 
 Counts, not seconds: modules imported, calls of functions, runs of the C compiler and the text that
-it reads. The times are in benchmarks/overhead.py.
+it reads. The times are in benchmarks/short.py.
 """
 
 from __future__ import annotations

@@ -23,8 +23,9 @@ from anyshape.symbolic import Condition, all_of, eq
 @contextmanager
 def all_or_nothing(domain: RecordingDomain) -> Iterator[None]:
     """Where it ends in a graph break, nothing of it stays recorded: it runs natively then, and
-    random numbers are drawn once."""
+    random numbers are drawn once. Nor is what was learned known: its guards are taken back."""
     mark = domain.recorder.mark()
+    domain.recorder.cx.facts = mark.facts.fork()
     try:
         yield
     except Break:

@@ -111,3 +111,21 @@ def test_each_cost_is_measured_or_chosen_for_a_reason() -> None:
 )
 def test_a_machine_that_is_far_from_the_model_is_told(model: float, here: float, said: str) -> None:
     assert verdict(model, here) == said
+
+
+def test_memory_is_taken_before_it_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where no native region is formed, and the host does each step."""
+    with_costs(monkeypatch, region_steps=100)
+
+    def program(x: Tensor) -> tuple[Tensor, Tensor]:
+        t = x + 1
+        count = torch.nonzero(t).shape[0]
+        t.view(-1)[-1:] = 0.5
+        x[x.sum(1) > 4] = 2
+        return t, torch.zeros(count)
+
+    fast = anyshape.compile(program, options={"cache": False})
+    for n in (2, 3, 1):
+        x = torch.arange(3.0 * n).view(n, 3)
+        found, wanted = fast(x.clone()), program(x.clone())
+        assert all(map(torch.equal, found, wanted))

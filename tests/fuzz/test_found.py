@@ -287,6 +287,9 @@ FOUND = {
         "b", "t = torch.nn.functional.one_hot(x0.long() % 3, 3)", "t[t.sum() > 3] += 0", "t.add_(1)", "torch.ops.aten.chunk(x0, 2)[0].unique().shape", "t",
         layouts="stepped", dtypes="bool"
     ),
+    "out= of another shape, of what is a view where a size is one": over(
+        "a b 2, 1 b", "t = x0.transpose(0, 1).reshape(-1)", "torch.sum(x1, 0, out=t)", "t.neg_()", "t", layouts="plain offset"
+    ),
     "a write to a ravelled column": over(
         "a b, 4", "x0[:, 0].ravel().add_(2)", "x1.ravel().mul_(3)", "x0[:, 0].ravel().mul_(2), x0 * 1, x1", layouts="plain stepped"
     ),

@@ -47,7 +47,8 @@ def _handler(name: str) -> Handler | None:
         options = {key: domain.seen(value) for key, value in kwargs.items()}
         if plain in LAST_BY_NAME and len(rest) == 3:
             options["value"] = rest.pop()
-        with all_or_nothing(domain):  # eager may refuse the last before it writes the first
+        written = tuple(first) if name.endswith("_") else ()
+        with all_or_nothing(domain, written):  # eager may refuse the last before it writes one
             made = [
                 _call(domain, name, one, x, [_part(name, arg, i, len(first)) for arg in rest],
                       {key: _part(name, value, i, len(first)) for key, value in options.items()})

@@ -117,7 +117,7 @@ def eager_call(
         read = [*values_in(domain.arguments((*args, *rest.values())))]
         for target in values_in(domain.argument(kwargs["out"])):
             refuse_out(domain.recorder.builder, shown, target, read, elementwise=False)
-        with all_or_nothing(domain), without_autocast(domain.recorder):
+        with all_or_nothing(domain, kwargs["out"]), without_autocast(domain.recorder):
             made = eager_call(domain, fn, args, rest)
             return into(domain, shown, made, kwargs["out"])
     if writer is not None and not writes_nothing(writer, args):

@@ -17,18 +17,23 @@ from anyshape.capture.heap.values import Break, TensorValue
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.tensors import storage
 from anyshape.capture.tensors.tensor_ops import call_row
+from anyshape.ir.graph import values_in
 from anyshape.symbolic import Condition, all_of, eq
 
 
 @contextmanager
-def all_or_nothing(domain: RecordingDomain) -> Iterator[None]:
+def all_or_nothing(domain: RecordingDomain, written: Any) -> Iterator[None]:
     """Where it ends in a graph break, nothing of it stays recorded: it runs natively then, and
-    random numbers are drawn once."""
+    random numbers are drawn once. Nor is anything known that was learned in it: its guards are
+    taken back. What it has ``written`` are views or copies by then: either may be made larger."""
     mark = domain.recorder.mark()
+    domain.recorder.cx.facts = mark.facts.fork()
     try:
         yield
     except Break:
         domain.recorder.rollback(mark)
+        for value in values_in(domain.argument(written)):
+            storage.way_of(domain.recorder, value)
         raise
 
 
@@ -54,7 +59,6 @@ def _alike(
     cx, shapes = domain.recorder.cx, (old.value.shape, new.value.shape)
     alike = len(shapes[0]) == len(shapes[1]) and all_of(*map(eq, *shapes))
     if cx.known(alike) is False or not (isinstance(alike, bool) or cx.hint(alike) is not False):
-        storage.way_of(domain.recorder, old.value)  # it may write over what that is a view of
         raise broken("operator-unknown", what=shown, why="it changes the shape of an argument")
     return alike
 

@@ -124,9 +124,8 @@ def _with_out(
     elementwise = isinstance(OPS[torchmap.ROWS[fn]].lower, Pointwise)
     for target in values_in(domain.argument(kwargs["out"])):
         refuse_out(domain.recorder.builder, str(fn), target, read, elementwise=elementwise)
-    with all_or_nothing(domain), without_autocast(domain.recorder):
-        made = call_torch(domain, fn, args, rest)
-        return into(domain, str(fn), made, kwargs["out"])
+    with all_or_nothing(domain, kwargs["out"]), without_autocast(domain.recorder):
+        return into(domain, str(fn), call_torch(domain, fn, args, rest), kwargs["out"])
 
 
 def size_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

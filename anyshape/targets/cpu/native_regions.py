@@ -373,16 +373,22 @@ class _Grouping:
     last: dict[str, int] = field(default_factory=dict)
 
     def as_they_are(self, steps: Sequence[Step]) -> list[Step]:
-        """The steps, each by itself."""
+        """The steps, each by itself; memory that another buffer takes is let go of behind that."""
         self._find_made()
         self._find_touched()
         self._find_taken()
-        return [
-            Allocate(step.buffer, self.taken.get(step.buffer))
-            if isinstance(step, Allocate)
-            else step
-            for step in (steps[index] for index, _ in self.run)
-        ]
+        waiting, kept = set(self.taken.values()), list[Step]()
+        for step in (steps[index] for index, _ in self.run):
+            if isinstance(step, Allocate) and (over := self.taken.get(step.buffer)) is not None:
+                kept.append(replace(step, over=over))
+                waiting.discard(over)
+                if self.freed[over] < self.made[step.buffer]:
+                    kept.append(Free((over,)))
+            elif not isinstance(step, Free) or waiting.isdisjoint(step.buffers):
+                kept.append(step)
+            elif left := tuple(name for name in step.buffers if name not in waiting):
+                kept.append(Free(left))
+        return kept
 
     def steps(self) -> list[Step]:
         """One native region, what it needs before and what it leaves after it."""

@@ -99,14 +99,14 @@ def runs_program_code(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> b
         return bool(args) and issubclass(type(args[0]), (FunctionType, MethodType))
     if fn is getattr(operator, "call", None):
         return True
+    if any(_is_asked(machine, arg, names) for arg, names in _asked(fn, args)):
+        return True
     if fn in _INDEXERS:
         return any(_is_index(machine, arg) for arg in args[1:])
     if fn in _HASHERS:
         return any(_hashes_elements(machine, arg) for arg in args)
-    if any(_is_asked(machine, arg, names) for arg, names in _asked(fn, args)):
-        return True
     if fn in _PRINTERS:
-        methods: tuple[str, ...] = (*TEXT, *NUMBER, *ITERATION)
+        methods: tuple[str, ...] = (*TEXT, *NUMBER, *MAPPING)
     elif fn in _SORTERS:
         methods = ORDER
     elif fn in _COMPARERS:

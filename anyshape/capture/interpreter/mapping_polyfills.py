@@ -73,12 +73,12 @@ def ordered_update_from(receiver: Any, source: Any, kwargs: Any) -> None:
 
 
 def store_from(receiver: Any, source: Any) -> None:
-    keys = getattr(source, "keys", ABSENT)
+    keys: Any = getattr(source, "keys", ABSENT)
     if keys is not ABSENT:
         for key in keys():
             receiver[key] = source[key]
         return
-    items = getattr(source, "items", ABSENT)
+    items: Any = getattr(source, "items", ABSENT)
     store_pairs(receiver, source if items is ABSENT else items())
 
 

@@ -273,6 +273,12 @@ class ReadingDomain(RecordingDomain):
         if self.ids and self._is_unknown_id(a) != self._is_unknown_id(b):
             raise broken("unknown-call", "comparing the id of an object that may be another one,")
 
+    def will_compute(self, *values: Any) -> None:
+        """The id of an object that may be another one is good to be compared and kept; any other
+        number made of it would be that of the first call."""
+        if self.ids and any(map(self._is_unknown_id, values)):
+            raise broken("unknown-call", "computing with the id of an object that may be another,")
+
     def _is_unknown_id(self, value: Any) -> bool:
         return type(value) is int and value in self.ids
 

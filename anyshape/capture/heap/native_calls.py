@@ -168,7 +168,9 @@ def _mutate(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     if fn in purity.COMPARING_MUTATORS:
         heap.look_inside((*values_of(state), *rest))
     if fn in purity.STEPWISE and issubclass(type(state), (list, dict)):
-        trial = [*list.__iter__(state)] if issubclass(type(state), list) else {**state}
+        trial = (
+            [*list.__iter__(state)] if issubclass(type(state), list) else dict(dict.items(state))
+        )
         heap.domain.call_native(fn, (trial, *rest), kwargs)
     result = heap.domain.call_native(fn, (state, *rest), kwargs)
     if id(state) in heap.owners and result is not NotImplemented:

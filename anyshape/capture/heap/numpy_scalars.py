@@ -22,11 +22,11 @@ def plain_number(value: Any) -> int | float | complex | None:
     if is_numpy_number(value, REAL):
         number: int | float = value.item()
         return number
-    if isinstance(value, int):
+    if issubclass(type(value), int):
         return value if type(value) is int else int.__int__(value)
-    if isinstance(value, float):
+    if issubclass(type(value), float):
         return value if type(value) is float else float.__float__(value)
-    if isinstance(value, complex):
+    if issubclass(type(value), complex):
         return value if type(value) is complex else complex.__complex__(value)
     return None
 

@@ -99,14 +99,14 @@ def runs_program_code(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> b
         return bool(args) and issubclass(type(args[0]), (FunctionType, MethodType))
     if fn is getattr(operator, "call", None):
         return True
+    if any(_is_asked(machine, arg, names) for arg, names in _asked(fn, args)):
+        return True
     if fn in _INDEXERS:
         return any(_is_index(machine, arg) for arg in args[1:])
     if fn in _HASHERS:
         return any(_hashes_elements(machine, arg) for arg in args)
-    if any(_is_asked(machine, arg, names) for arg, names in _asked(fn, args)):
-        return True
     if fn in _PRINTERS:
-        methods: tuple[str, ...] = (*TEXT, *NUMBER, *ITERATION)
+        methods: tuple[str, ...] = (*TEXT, *NUMBER, *MAPPING)
     elif fn in _SORTERS:
         methods = ORDER
     elif fn in _COMPARERS:
@@ -128,7 +128,7 @@ def defines(machine: Interpreter, value: Any, methods: tuple[str, ...], depth: i
         if any(defines(machine, item, methods, depth - 1) for item in inside):
             return True
     return kind.__flags__ & _HEAP_TYPE != 0 and any(
-        _is_of_the_program(machine.lookup(kind, name)) for name in methods
+        _is_of_the_program(machine, kind, name) for name in methods
     )
 
 
@@ -148,12 +148,12 @@ def _is_asked(machine: Interpreter, value: Any, names: tuple[str, ...]) -> bool:
     kind = type(value)
     if not names or kind in PROXIES or not kind.__flags__ & _HEAP_TYPE:
         return False
-    return any(_is_of_the_program(machine.lookup(kind, name)) for name in names)
+    return any(_is_of_the_program(machine, kind, name) for name in names)
 
 
 def _is_index(machine: Interpreter, value: Any) -> bool:
     parts = (value.start, value.stop, value.step) if type(value) is slice else (value,)
-    return any(_is_of_the_program(machine.lookup(type(part), "__index__")) for part in parts)
+    return any(_is_of_the_program(machine, type(part), "__index__") for part in parts)
 
 
 def _hashes_elements(machine: Interpreter, value: Any) -> bool:
@@ -172,10 +172,12 @@ def hashes_outside(machine: Interpreter, value: Any, depth: int = 3) -> bool:
             return True
         if not kind.__flags__ & _HEAP_TYPE:
             return False
-    methods = [machine.lookup(kind, name) for name in ("__hash__", "__eq__")]
     if not machine.heap.is_created(value):
-        return any(map(_is_of_the_program, methods))
-    return any(_is_of_the_program(method) and not reads_itself(method) for method in methods)
+        return any(_is_of_the_program(machine, kind, name) for name in HASHED)
+    return any(
+        _is_of_the_program(machine, kind, name) and not reads_itself(machine.lookup(kind, name))
+        for name in HASHED
+    )
 
 
 def reads_itself(method: FunctionType) -> bool:
@@ -205,13 +207,22 @@ _STORES = ("STORE_ATTR", "STORE_SUBSCR", "STORE_GLOBAL", "STORE_DEREF", "STORE_N
 _MORE = (*_STORES, "LOAD_NAME", "DELETE_", "RAISE", "YIELD", "IMPORT", "MAKE_")
 
 
-def _is_of_the_program(method: Any) -> bool:
+def _is_of_the_program(machine: Interpreter, kind: type, name: str) -> bool:
+    """Is the method of this name written by the program? One of the standard library's is as good
+    as that where it calls others of a class of the program."""
+    method = machine.lookup(kind, name)
     if type(method) is FunctionType:
-        return not purity.is_library(method.__module__ or "")
+        module = method.__module__ or ""
+        if not purity.is_library(module):
+            return True
+        hooked = type(machine.lookup(kind, "__getattribute__")) is FunctionType
+        return (hooked or module in _CALLING_OTHERS) and not purity.is_library(kind.__module__)
     written = method is not NULL and method is not None and type(method) not in _MADE_IN_C
     return written and not purity.is_library(type(method).__module__)
 
 
+HASHED = ("__hash__", "__eq__")
+_CALLING_OTHERS = frozenset({"collections", "_collections_abc"})
 _MADE_IN_C = purity.C_DESCRIPTORS
 _ITERATING = frozenset(
     [

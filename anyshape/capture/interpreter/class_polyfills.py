@@ -102,10 +102,11 @@ def subclass_check(sub: Any, cls: Any) -> Any:
     return True if bind(find(meta, "__subclasscheck__"), cls, meta)(sub) else False
 
 
-def instance_by_class(obj: Any, cls: Any) -> Any:
-    """`isinstance` of an object whose code says what its `__class__` is."""
+def instance_by_class(obj: Any, cls: Any, abstract: Any) -> Any:
+    """`isinstance` of an object whose code says what its `__class__` is, which abstract classes ask
+    first."""
     kind = type(obj)
-    if is_subtype(kind, cls):
+    if not abstract and is_subtype(kind, cls):
         return True
     shown: Any = getattr(obj, "__class__", ABSENT)
     if is_subtype(type(shown), type) and shown is not kind and issubclass(shown, cls):

@@ -273,7 +273,10 @@ class Domain:
         return part
 
     def will_compare(self, a: Any, b: Any) -> None:
-        """`a < b` and the like are about to be asked."""
+        """`a == b` and the like are about to be asked."""
+
+    def will_compute(self, *values: Any) -> None:
+        """Something is about to be made of the values, or their order is asked for."""
 
     def will_advance(self, iterator: Any) -> None:
         """A recording machine is about to advance a native iterator."""

@@ -64,15 +64,22 @@ _dict_iter = dict.__iter__
 
 def ordered_update_from(receiver: Any, source: Any, kwargs: Any) -> None:
     """`OrderedDict.update`, which stores by `receiver[key] = value`."""
-    if type(source) is not dict and hasattr(source, "keys"):
-        for key in source.keys():
-            receiver[key] = source[key]
-    elif type(source) is not dict and hasattr(source, "items"):
+    if type(source) is dict:
         store_pairs(receiver, source.items())
     else:
-        store_pairs(receiver, source.items() if type(source) is dict else source)
+        store_from(receiver, source)
     if kwargs:
         store_pairs(receiver, kwargs.items())
+
+
+def store_from(receiver: Any, source: Any) -> None:
+    keys: Any = getattr(source, "keys", ABSENT)
+    if keys is not ABSENT:
+        for key in keys():
+            receiver[key] = source[key]
+        return
+    items: Any = getattr(source, "items", ABSENT)
+    store_pairs(receiver, source if items is ABSENT else items())
 
 
 def store_pairs(receiver: Any, pairs: Any) -> None:

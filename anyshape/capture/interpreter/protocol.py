@@ -104,6 +104,8 @@ COMPARISONS: dict[str, tuple[str, str, Callable[[Any, Any], Any]]] = {
 def binary(machine: Interpreter, op: Operator, a: Any, b: Any) -> Any:
     """`a op b`, or `a op= b` for an operator of `INPLACE`."""
     left, right = type(a), type(b)
+    if machine.recording:
+        machine.domain.will_compute(a, b)
     if left in PLAIN and right in PLAIN:
         return op.function(a, b)
     if left in PROXIES or right in PROXIES:
@@ -187,6 +189,8 @@ def compare(machine: Interpreter, sign: str, a: Any, b: Any) -> Any:
     method, reflected, function = COMPARISONS[sign]
     if machine.recording:
         machine.domain.will_compare(a, b)
+        if sign not in ("==", "!="):
+            machine.domain.will_compute(a, b)
     if left in PLAIN and right in PLAIN:
         return function(a, b)
     if left in PROXIES or right in PROXIES:
@@ -278,6 +282,8 @@ def unary(machine: Interpreter, op: str, a: Any) -> Any:
     """`-a`, `+a`, `~a`, `abs(a)`."""
     cls = type(a)
     method, function = UNARY[op]
+    if machine.recording:
+        machine.domain.will_compute(a)
     if cls in PLAIN:
         return function(a)
     if cls in PROXIES:
@@ -565,6 +571,8 @@ def text(machine: Interpreter, kind: str, value: Any) -> Any:
 def format_value(machine: Interpreter, value: Any, spec: str) -> Any:
     """`format(value, spec)`."""
     cls = type(value)
+    if machine.recording:
+        machine.domain.will_compute(value)
     if cls in PLAIN:
         return format(value, spec)
     if cls in PROXIES or size_texts.is_shown_later(machine, value):

@@ -265,10 +265,11 @@ def _instance_of(machine: Interpreter, obj: Any, cls: type) -> Any:
     kind = type(obj)
     if kind in PROXIES:
         return issubclass(machine.domain.type_of(obj), cls)
-    if cls in kind.__mro__:
+    abstract = type(cls) is not type
+    if kind is cls or (not abstract and any(base is cls for base in kind.__mro__)):
         return True
     if _says_its_class(machine, kind):
-        return Call(class_polyfills.instance_by_class, (obj, cls))
+        return Call(class_polyfills.instance_by_class, (obj, cls, abstract))
     found = isinstance(obj, cls)
     if not found and type(cls) is not type:
         machine.domain.not_a_subclass(kind, cls)

@@ -194,18 +194,21 @@ def _slice(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     return slice(*args) if proxies and not kwargs else machine.native(slice, args, kwargs)
 
 
-def _item(method: Any) -> Handler:
-    """`operator.getitem` and `dict.__getitem__`, which ask a dict for what is missing."""
+def _getitem(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    """`operator.getitem`: of a dict, what Python has; C code reads the rest."""
+    if len(args) == 2 and issubclass(type(args[0]), dict) and not kwargs:
+        return protocol.load_item(machine, *args)
+    return machine.native(operator.getitem, args, kwargs)
 
-    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-        if len(args) == 2 and issubclass(type(args[0]), dict):
-            if attributes.is_python(machine, type(args[0]), "__missing__"):
-                return Call(polyfills.item_or_missing, args)
-            if machine.recording and issubclass(type(args[0]), defaultdict):
-                return protocol.recorded_default(machine, *args)
-        return machine.native(method, args, kwargs)
 
-    return handler
+def _dict_item(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    """`dict.__getitem__`, which asks for what is missing."""
+    if len(args) == 2 and issubclass(type(args[0]), dict):
+        if attributes.is_python(machine, type(args[0]), "__missing__"):
+            return Call(polyfills.item_or_missing, args)
+        if machine.recording and issubclass(type(args[0]), defaultdict):
+            return protocol.recorded_default(machine, *args)
+    return machine.native(dict.__getitem__, args, kwargs)
 
 
 def _shown(name: str) -> Handler:
@@ -375,8 +378,8 @@ BUILTINS: dict[Any, Handler] = {
     operator.pos: _unary_operator("+"),
     operator.invert: _unary_operator("~"),
     operator.truth: _bool,
-    dict.__getitem__: _item(dict.__getitem__),
-    operator.getitem: _item(operator.getitem),
+    dict.__getitem__: _dict_item,
+    operator.getitem: _getitem,
     DEFAULT: _default,
     FUNCTION_GET: _bound_function,
     **{vars(types.MappingProxyType)[name]: _shown(name) for name in PROXY_METHODS},

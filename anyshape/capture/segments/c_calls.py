@@ -20,6 +20,7 @@ from anyshape.capture.guards.constant_kinds import CONSTANTS, EQUAL, IDENTITY
 from anyshape.capture.heap import purity
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import name_of
+from anyshape.capture.heap.nested_containers import CONTAINERS, values_of
 from anyshape.capture.heap.values import PROXIES, Break
 from anyshape.capture.interpreter import c_callbacks, calls_of_the_program, protocol
 from anyshape.capture.recording.domain import RecordingDomain
@@ -64,6 +65,7 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
         return domain.defer(fn, args, kwargs)
     if callables.is_torch(fn):
         return _call_torch(domain, fn, args, kwargs)
+    _refuse_ids(domain, fn, (*args, *kwargs.values()))
     if any(type(a) in PROXIES for a in args) or any(type(a) in PROXIES for a in kwargs.values()):
         return _call_with_proxies(domain, fn, args, kwargs)
     if c_callbacks.runs_program_code(domain.machine, fn, (*args, *kwargs.values())):
@@ -114,6 +116,24 @@ def _reads_nothing_else(
     if type(fn) is callables.REMEMBERING:  # it looks the arguments up, whatever tuples they lie in
         given = (*given, *_parts(given))
     return not _reads_outside(domain, given)
+
+
+def _refuse_ids(domain: RecordingDomain, fn: Any, values: tuple[Any, ...]) -> None:
+    if domain.ids and (type(fn) not in purity.CALLABLE_TYPES or fn not in _KEEPING_IDS):
+        domain.will_compute(*_items(values))
+
+
+_KEEPING_IDS = purity.UNLOOKING | purity.KEYED | {list, tuple, set, frozenset, dict, len, id}
+"""Functions that store numbers or look for them, and make no others of them."""
+
+
+def _items(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The values, and what lies in the containers among them."""
+    return (*values, *(item for value in values for item in _lying_in(value)))
+
+
+def _lying_in(value: Any) -> tuple[Any, ...]:
+    return tuple(values_of(value)) if issubclass(type(value), CONTAINERS) else ()
 
 
 def _parts(values: tuple[Any, ...]) -> tuple[Any, ...]:

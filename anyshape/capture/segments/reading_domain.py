@@ -183,7 +183,11 @@ class ReadingDomain(RecordingDomain):
     def _see_value(self, source: Source, value: Any) -> Any:
         """What is relied on by its value; what is given back of it is what this call was given."""
         self.recorder.guard(source, "equals", value)
-        if value is not None and type(value) is not bool and is_handed_in(source):
+        return value if value is None or type(value) is bool else self._handed(value, source)
+
+    def _handed(self, value: Any, source: Source) -> Any:
+        """What stands for an object that was handed in, and is it where it is given back."""
+        if is_handed_in(source):
             self.recorder.sources.remember_constant(value, source)
         return value
 
@@ -213,10 +217,7 @@ class ReadingDomain(RecordingDomain):
         self.recorder.guard(source, "type", kind)
         self.recorder.guard(source, "length", len(value))
         items = [self.see(sources.child(source, "item", i), item) for i, item in enumerate(value)]
-        made = tuple(items) if kind is tuple else tensor_ops.SizeTuple(items)
-        if is_handed_in(source):
-            sources.remember_constant(made, source)
-        return made
+        return self._handed(tuple(items) if kind is tuple else tensor_ops.SizeTuple(items), source)
 
     def _see_method(self, source: Source, value: Any) -> Any:
         """A bound method is made anew each time: what it is made of is relied on."""
@@ -224,7 +225,7 @@ class ReadingDomain(RecordingDomain):
         self.recorder.guard(source, "type", types.MethodType)
         function = self.see(sources.child(source, "attr", "__func__"), value.__func__)
         owner = self.see(sources.child(source, "attr", "__self__"), value.__self__)
-        return types.MethodType(function, owner)
+        return self._handed(types.MethodType(function, owner), source)
 
     def _see_super(self, source: Source, value: Any) -> Any:
         """What `super()` gave before the segment: it is made again of what it was made of."""
@@ -234,7 +235,7 @@ class ReadingDomain(RecordingDomain):
         owner = self.see(child(source, "attr", "__self__"), value.__self__)
         if type(owner) in PROXIES:  # no instance of the class that it shows
             raise broken("unknown-call", "super() of a tensor or a number, made before a break")
-        return super(this, owner)
+        return self._handed(super(this, owner), source)
 
     def _see_function(self, source: Source, value: Any) -> Any:
         """A function that a call may make anew: its code is relied on; closure and defaults are
@@ -271,6 +272,12 @@ class ReadingDomain(RecordingDomain):
         number they say nothing."""
         if self.ids and self._is_unknown_id(a) != self._is_unknown_id(b):
             raise broken("unknown-call", "comparing the id of an object that may be another one,")
+
+    def will_compute(self, *values: Any) -> None:
+        """The id of an object that may be another one is good to be compared and kept; any other
+        number made of it would be that of the first call."""
+        if self.ids and any(map(self._is_unknown_id, values)):
+            raise broken("unknown-call", "computing with the id of an object that may be another,")
 
     def _is_unknown_id(self, value: Any) -> bool:
         return type(value) is int and value in self.ids

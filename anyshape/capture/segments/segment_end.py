@@ -301,9 +301,13 @@ class Rebuilder:
         """Whether a tuple holds only constants, all the way down. An object of a subclass is one
         that the program may tell from another."""
         return type(value) in PLAIN_TUPLES and all(
-            self.is_fixed(item) if issubclass(type(item), tuple) else type(item) in SIMPLE
+            self.is_fixed(item) if issubclass(type(item), tuple) else self._is_simple(item)
             for item in value
         )
+
+    def _is_simple(self, item: Any) -> bool:
+        """Whether it is written as it is; what was handed in is another object in each call."""
+        return type(item) in SIMPLE and self.recorder.sources.of_constant(item) is None
 
     # ---- frames ----------------------------------------------------------------------------------
     def frames(self, frame: Frame) -> str:

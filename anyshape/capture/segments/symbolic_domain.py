@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from anyshape.capture.heap import purity
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import class_name, name_of
 from anyshape.capture.heap.effects import Effect
@@ -553,7 +554,8 @@ class SymbolicDomain(ReadingDomain):
         if type(value) is TensorValue:
             return value.python or torch.Tensor
         if issubclass(type(value), tuple):
-            return value.__class__
+            ours = purity.is_library(type(value).__module__)  # a size shows `torch.Size`
+            return value.__class__ if ours else type(value)
         return int if type(value) is SizeValue else value.kind
 
     def is_instance(self, value: Any, cls: type) -> bool:

@@ -47,7 +47,11 @@ def shown(
         return value
     rest = (specification,) if specification else ()
     made = Formed(FUNCTIONS[function], (_kept(domain, value), *rest))
-    if isinstance(value, (tuple, list, dict)) or is_text(value) or not _is_known(domain, value):
+    if (
+        issubclass(type(value), (tuple, list, dict))
+        or is_text(value)
+        or not _is_known(domain, value)
+    ):
         return TextValue((made,))
     if domain.forms_texts and type(value) in (SizeValue, ScalarValue):
         domain.has_formed = True
@@ -106,18 +110,18 @@ def _constant(domain: RecordingDomain, fn: Any, value: Any) -> Any:
 def _kept(domain: RecordingDomain, value: Any) -> Any:
     """As it is now, whatever is written into it later."""
     kept = _mapped(lambda number: number, value)
-    return domain.created(kept) if isinstance(kept, (list, dict)) else kept
+    return domain.created(kept) if issubclass(type(kept), (list, dict)) else kept
 
 
 def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
     """The same with each symbolic number and text in it replaced."""
     if type(value) in (SizeValue, ScalarValue) or is_text(value):
         return function(value)
-    if isinstance(value, dict):
+    if issubclass(type(value), dict):
         return {key: _mapped(function, item) for key, item in value.items()}
-    if isinstance(value, list):
+    if issubclass(type(value), list):
         return [_mapped(function, item) for item in value]
-    if isinstance(value, tuple) and any(True for _ in numbers_in(value)):
+    if issubclass(type(value), tuple) and any(True for _ in numbers_in(value)):
         return type(value)([_mapped(function, item) for item in value])
     return value
 

@@ -120,9 +120,9 @@ def truth_value(value: Condition | bool) -> Any:
 
 def operand(value: Any) -> Operand | None:
     """A number as an operand of scalars; None for anything else."""
-    if isinstance(value, SizeValue):
+    if type(value) is SizeValue:
         return value.expr
-    if isinstance(value, ScalarValue):
+    if type(value) is ScalarValue:
         return value.scalar
     number = plain_number(value)
     return None if isinstance(number, complex) else number
@@ -146,14 +146,14 @@ def wrapped(value: Operand) -> Any:
 
 def is_int(value: Any) -> bool:
     """Whether a value on the virtual stack is an int (bools count)."""
-    if isinstance(value, ScalarValue):
+    if type(value) is ScalarValue:
         return value.kind is bool
-    return isinstance(value, SizeValue) or isinstance(plain_number(value), int)
+    return type(value) is SizeValue or isinstance(plain_number(value), int)
 
 
 def dim(value: Any) -> Dim | None:
     """The expression of an int; None for a symbolic bool or float."""
-    if isinstance(value, SizeValue):
+    if type(value) is SizeValue:
         return value.expr
     number = plain_number(value)
     return int(number) if isinstance(number, int) else None

@@ -152,3 +152,30 @@ def test_the_id_of_an_argument_is_compared_with_one_kept_outside() -> None:
     fast = anyshape.compile(is_held)
     for a in (HELD, torch.ones(3), HELD):
         assert fast(a)[1:] == (a is HELD, a is not HELD)
+
+
+COMPUTED: dict[str, Callable[[Any, Any], Any]] = {
+    "remainder": lambda a, b: id(a) % 16 + id(a) // 16,
+    "difference": lambda a, b: id(a) - id(b),
+    "order": lambda a, b: id(a) < id(b),
+    "text": lambda a, b: (f"{id(a):x}", hex(id(a)), str(id(b)), "%d" % id(a)),
+    "negative": lambda a, b: -id(a),
+    "sorted": lambda a, b: sorted([id(a), id(b)]) == [id(a), id(b)],
+    "hash": lambda a, b: hash(id(a)) ^ hash((id(a), 1)),
+    "sum": lambda a, b: sum([id(a), id(b)]),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", COMPUTED)
+def test_what_is_computed_of_an_id_is_of_this_call(name: str) -> None:
+    compute = COMPUTED[name]
+
+    def program(x: Tensor, a: Any, b: Any) -> Any:
+        return x + 1, compute(a, b)
+
+    fast = anyshape.compile(program)
+    values = [[i] for i in range(6)]
+    for a, b in zip(values, reversed(values), strict=True):
+        assert fast(torch.ones(3), a, b)[1] == compute(a, b)
+    assert not fast.stats().internal_errors

@@ -1,0 +1,88 @@
+"""One object that is given back twice is one object, whatever expression makes it, and what is handed
+in is given back itself, over any break."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from anyshape.dispatch import Compiled
+from anyshape.options import Options
+from tests.capture.by_reference import ByReference
+
+MADE: dict[str, Callable[[Tensor, list[int]], Any]] = {
+    "attrgetter": lambda x, v: operator.attrgetter("a"),
+    "itemgetter": lambda x, v: operator.itemgetter(1, x.shape[0]),
+    "methodcaller": lambda x, v: operator.methodcaller("a", 1),
+    "slice": lambda x, v: slice(0, x.shape[0]),
+    "fixed slice": lambda x, v: slice(0, 2),
+    "method of C": lambda x, v: v.append,
+    "method wrapper": lambda x, v: v.__len__,
+    "method of what is made": lambda x, v: [x.shape[0]].append,
+    "view": lambda x, v: {"a": x.shape[0]}.keys(),
+    "text": lambda x, v: f"{x.shape[0]} elements",
+    "shape": lambda x, v: x.shape,
+    "tuple": lambda x, v: (x.shape[0], "a"),
+    "super": lambda x, v: super(Sub, Sub()),
+    "bound method": lambda x, v: Sub().method,
+}
+
+
+class Sub(list[Any]):
+    def method(self) -> None:
+        """Does nothing."""
+
+
+def compiled(fn: Callable[..., Any], every: int) -> Compiled:
+    return Compiled(fn, Options(break_every=every), ByReference)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("every", [0, 1, 2])
+@pytest.mark.parametrize("name", MADE)
+def test_one_object_is_one_object(name: str, every: int) -> None:
+    make = MADE[name]
+
+    def program(x: Tensor, values: list[int]) -> Any:
+        y = x + 1
+        made = make(x, values)
+        holders = [made, y], {"made": made}
+        return y * 2, holders, made
+
+    fast = compiled(program, every)
+    for n in (2, 3, 3, 5):
+        _, (first, second), third = fast(torch.ones(n), [1, 2])
+        assert first[0] is second["made"] is third
+    assert not fast.mistakes
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("every", [0, 1])
+def test_what_is_handed_in_is_given_back_itself(every: int) -> None:
+    def program(x: Tensor, *values: Any) -> Any:
+        y = x + 1
+        torch.get_num_threads()
+        number = float(y.sum().numpy())
+        return y * number, values
+
+    fast = compiled(program, every)
+    for _ in range(3):
+        values = (f"text {7 + every}", (1, "a" * 30, (2.5,)), int("1000"), float("1.5"), b"x" * 9)
+        _, found = fast(torch.ones(2), *values)
+        assert all(a is b for a, b in zip(found, values, strict=True))
+    assert not fast.mistakes
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_lies_in_a_list_is_given_back_itself() -> None:
+    fast = compiled(lambda x, values: (x + 1, values[0], values[1]), 0)
+    for _ in range(3):
+        values = ["some text " * 2, (1000, "b" * 20)]
+        _, first, second = fast(torch.ones(2), values)
+        assert first is values[0]
+        assert second is values[1]

@@ -408,8 +408,9 @@ class NativeRegion(Effects):
 
     ``outer`` are the program's buffers that it is handed, ``inner`` where those lie that live in
     its arena: in which slot, how many bytes from its beginning. A slot is as large as the largest
-    of its ``rooms``, in bytes. Constants reach the native region through a table made when it is
-    linked. Floats are the last of the ``scalars``."""
+    of its ``rooms``, in bytes; where they lie ``apart`` it is handed the address of each. Constants
+    reach the native region through a table made when it is linked. Floats are the last of the
+    ``scalars``."""
 
     steps: tuple[Step, ...]
     outer: tuple[str, ...]
@@ -417,6 +418,7 @@ class NativeRegion(Effects):
     rooms: tuple[tuple[Dim, ...], ...]
     sizes: tuple[Symbol, ...]
     scalars: tuple[Operand, ...]
+    apart: bool = False
 
     def inside(self) -> tuple[Body, ...]:
         return tuple(body for step in self.steps for body in step.inside())

@@ -283,17 +283,24 @@ class _Printer:
         name, table = self.region_names[step]
         function = self._name(name, ("kernel", name))
         args = [self._name(table, ("table", table)), "0"]
-        if step.rooms:
-            size = " + ".join(map(self._largest, step.rooms))
-            (device, *_) = (self.program.buffers[name].device for name in step.inner)
-            self.lines.append(f"arena = {self._empty(device, f'({size},)', '(1,)', uint8)}")
-            args[1] = "arena.data_ptr()"
         args += [self._pointer(n, 0) for n in step.outer if self._role(n) != "constant"]
+        if step.rooms:
+            sizes = [self._largest(room) for room in step.rooms]
+            (device, *_) = (self.program.buffers[name].device for name in step.inner)
+            if step.apart:
+                slots = self._name("slots", ("function", "anyshape.slots"))
+                new = self._empty(device, "(size,)", "(1,)", uint8)
+                self.lines.append(f"arena = {slots}(lambda size: {new}, {', '.join(sizes)})")
+                args.append("*arena[0]")
+            else:
+                size = f"({' + '.join(sizes)},)"
+                self.lines.append(f"arena = {self._empty(device, size, '(1,)', uint8)}")
+                args[1] = "arena.data_ptr()"
         args += [_symbol_local(symbol) for symbol in step.sizes]
         args += [self._scalar(scalar) for scalar in step.scalars]
         failed = self._name("native_region_failed", ("function", "anyshape.native_region_failed"))
         self.lines.append(f"if {function}({', '.join(args)}): {failed}()")
-        if args[1] != "0":
+        if step.rooms:
             self.lines.append("del arena")
 
     def _largest(self, sizes: tuple[Dim, ...]) -> str:

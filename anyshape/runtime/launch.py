@@ -263,6 +263,8 @@ def check_failed(step: CheckStep) -> NoReturn:
     raise CheckFailed(step.message)
 
 
+SMALL_ARENA = 1 << 24
+"""Bytes of an arena that are one allocation at any rate."""
 RAISED: dict[int, BaseException] = {}
 """What Python raised while C called it, by thread, until the call of C has come back."""
 
@@ -471,6 +473,18 @@ def _same_layout(tensor: torch.Tensor, strides: tuple[int, ...]) -> bool:
     return all(size == 1 or a == b for size, a, b in pairs)
 
 
+def slots(
+    empty: Callable[[int], torch.Tensor], *sizes: int
+) -> tuple[list[int], torch.Tensor | list[torch.Tensor]]:
+    """Addresses of memory of these sizes, and what keeps it alive: one tensor where all is small.
+    Large ones are allocations of their own, whose memory serves others of many sizes later."""
+    if sum(sizes) > SMALL_ARENA:
+        several = [empty(size) for size in sizes]
+        return [tensor.data_ptr() for tensor in several], several
+    whole = empty(sum(sizes))
+    return [*itertools.accumulate(sizes[:-1], initial=whole.data_ptr())], whole
+
+
 def _empty_cpu(
     shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype
 ) -> torch.Tensor:
@@ -499,6 +513,7 @@ RUNTIME_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "anyshape.counted_nonzero": counted_nonzero,
     "anyshape.check_failed": check_failed,
     "anyshape.native_region_failed": native_region_failed,
+    "anyshape.slots": slots,
     "anyshape.check_false": check_false,
     "anyshape.trap_if": trap_if,
     "anyshape.empty_cuda": _fast_empty_cuda,

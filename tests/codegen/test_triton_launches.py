@@ -21,7 +21,7 @@ from random_graphs import Maker
 from anyshape.costs import COSTS
 from anyshape.driver import Driver
 from anyshape.ir.program import Launch, LibraryCall, NativeRegion
-from anyshape.runtime.launch import TRAPS
+from anyshape.runtime.launch import TRAPS, slots
 from tests.fake_gpu import FakeGpu, counter
 
 
@@ -42,6 +42,29 @@ def chain(b, x, w):
 
 
 SIZES = [(1, 1), (3, 7), (0, 5), (5, 0), (33, 64), (300, 257), (3, 7)]
+
+
+def test_slots_of_an_arena_are_apart_where_they_are_large(gpu, monkeypatch):
+    def program(b, x, w):
+        left, right = b.mm(x, w), b.mm(b.tanh(x), w)
+        return b.mm(b.add(b.softmax(left, 0), b.softmax(right, 1)), w)
+
+    compiled = compile_sketch(program, "a b", "b b", driver=Driver(OPTIONS, targets=gpu.targets))
+    asked, empty = [], torch.empty
+
+    def counted(size):
+        asked.append(size)
+        return empty(size, dtype=torch.uint8)
+
+    assert "slots(" in compiled.linked.code.host.text
+    for small in (1 << 24, 1000):
+        monkeypatch.setattr("anyshape.runtime.launch.SMALL_ARENA", small)
+        for a, b in SIZES:
+            same_as_reference(compiled, torch.randn(a, b), torch.randn(b, b) / 8, tolerance=1e-4)
+    addresses, alive = slots(counted, 1024, 2048, 64)
+    assert len(alive) == len(addresses) == 3 and asked == [1024, 2048, 64]
+    addresses, whole = slots(counted, 64, 128, 64)
+    assert asked[3:] == [256] and addresses == [whole.data_ptr() + n for n in (0, 64, 192)]
 
 
 def test_one_region_does_products_and_kernels_at_every_size(gpu):

@@ -45,7 +45,7 @@ from anyshape.targets.cpu.native_nesting import (
     number_lines,
     room_text,
 )
-from anyshape.targets.cpu.native_part import Part, Slot
+from anyshape.targets.cpu.native_part import Base, Part, Slot
 from anyshape.targets.cpu.native_prelude import RUN_REGION
 from anyshape.targets.cpu.native_regions import is_float
 
@@ -100,11 +100,12 @@ class RegionPrinter(CallPrinter):
             else:
                 self.outer += 1
                 self.pointers[buffer] = self._pointer_slot(self.outer, self.numbers.index(0))
-        rooms = self._room_starts()
+        rooms = self._room_places()
         for buffer, (slot, offset) in self.region.inner.items():
-            start = self.numbers.offset(rooms[slot], offset)
+            base, start = rooms[slot]
+            start = self.numbers.offset(start, offset)
             self.pointers[buffer] = (
-                self._own(buffer) if self.separate else self._pointer_slot(ARENA, start)
+                self._own(buffer) if self.separate else self._pointer_slot(base, start)
             )
         for step in self.region.steps:
             self._step(step)
@@ -120,12 +121,17 @@ class RegionPrinter(CallPrinter):
         signature = "(void **v, const long *a, const long *n, const double *f)"
         return f"long {self.placeholder}{signature}\n{{\n{text}    return 0;\n}}\n"
 
-    def _room_starts(self) -> list[int]:
-        """Where each slot of the arena begins, after the one before."""
+    def _room_places(self) -> list[tuple[Base, int]]:
+        """Where each slot of the arena begins: after the one before, or at an address of its
+        own."""
         starts = [self.numbers.index(0)]
+        if self.region.apart:
+            first = self.outer + 1
+            self.outer += len(self.region.rooms)
+            return [(first + n, starts[0]) for n in range(len(self.region.rooms))]
         for sizes in self.region.rooms[:-1]:
             starts.append(self.numbers.running_total(starts[-1], sizes))
-        return starts
+        return [(ARENA, start) for start in starts]
 
     def _plan(self, delete: int, kept: int) -> tuple[int, ...]:
         """``anyshape_plan``, and what follows it."""
@@ -235,8 +241,7 @@ class RegionPrinter(CallPrinter):
     def _own(self, name: str) -> Slot:
         """The slot of memory that is only this buffer's."""
         self.own.append(self.numbers.index(size_bytes(self.buffers[name])))
-        outer = sum(self.buffers[buffer].role != "constant" for buffer in self.region.outer)
-        return self._pointer_slot(outer + len(self.own), self.numbers.index(0))
+        return self._pointer_slot(self.outer + len(self.own), self.numbers.index(0))
 
     def _is_lent(self, name: str) -> bool:
         """Is the view no view of the program, but memory for what a step makes?"""

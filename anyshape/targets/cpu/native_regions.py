@@ -64,12 +64,14 @@ Run = list[tuple[int, Step]]
 class Native:
     """What C does on a kind of device: ``step`` gives a step as C does it, None where it cannot;
     ``nested``: loops and branches, too. A native region has ``most_steps`` that compute, if there
-    is a limit, and from ``long_steps`` on (by default what ``COSTS`` says) it has two parts."""
+    is a limit, and from ``long_steps`` on (by default what ``COSTS`` says) it has two parts.
+    ``apart``: slots of its arena may be allocations of their own."""
 
     step: Callable[[Step, Mapping[str, Buffer]], Step | None]
     nested: bool = False
     long_steps: int | None = None
     most_steps: int | None = None
+    apart: bool = False
 
 
 def form_native_regions(program: Program, facts: Facts, native: Native | None = None) -> Program:
@@ -279,7 +281,8 @@ def _close(
     if len(_computing(run)) < (1 if nested or into is None else COSTS.region_steps):
         return _Grouping(run, memory, holds, buffers).as_they_are(program.steps)
     parts = [run] if into is None else _parts(run, into, memory.needed)
-    groups = (_Grouping(part, memory, holds, buffers).steps() for part in parts)
+    apart = into is not None and into.apart
+    groups = (_Grouping(part, memory, holds, buffers).steps(apart) for part in parts)
     return [step for group in groups for step in group]
 
 
@@ -390,7 +393,7 @@ class _Grouping:
                 kept.append(Free(left))
         return kept
 
-    def steps(self) -> list[Step]:
+    def steps(self, apart: bool) -> list[Step]:
         """One native region, what it needs before and what it leaves after it."""
         views_outside = self._find_made()
         self._find_touched()
@@ -404,7 +407,7 @@ class _Grouping:
         mentions = dict.fromkeys(name for step in kept for name in step.mentions())
         outer = tuple(name for name in mentions if name not in inside)
         numbers = free_numbers(kept, self.buffers, self._dims(kept, arena))
-        region = NativeRegion(kept, outer, arena.inner, arena.rooms, *numbers)
+        region = NativeRegion(kept, outer, arena.inner, arena.rooms, *numbers, apart)
         dead = tuple(
             name
             for _, step in self.run

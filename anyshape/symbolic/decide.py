@@ -175,7 +175,7 @@ def core_of(facts: KnownFacts, form: Expr) -> dict[Expr | AnyOf, None] | None:
     if facts.trees.independent(form.symbols):
         return None if plain else {}
     found = _nearby(facts, _outside(form))
-    _drop_hanging(found, form.symbols)
+    _drop_hanging(found, _outside(form))
     return found if found or not plain else None
 
 

@@ -101,7 +101,7 @@ class Space:
         self._salt = Random(0).getrandbits
         self.memo: dict[tuple[object, ...], Dim] = {}
         self.anyway: dict[Atom, tuple[int | None, int | None]] = {}  # ranges that need no facts
-        self.evaluators: dict[Expr, Callable[[Mapping[Symbol, int], dict[Atom, int]], int]] = {}
+        self.evaluators: dict[Expr, Callable[[Mapping[Atom, int], dict[Atom, int]], int]] = {}
         self.multiples: dict[tuple[Expr, int], Expr] = {}
         self.products: dict[tuple[Polynomial, Dim], Dim] = {}
         self.relations: dict[tuple[object, ...], Any] = {}

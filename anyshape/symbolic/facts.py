@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import gcd
 
-from anyshape.symbolic.atoms import Symbol
+from anyshape.symbolic.atoms import Atom, Symbol
 from anyshape.symbolic.conditions import AllOf, Condition, Relation
 from anyshape.symbolic.decide import decide, quick
-from anyshape.symbolic.expr import Dim, Space
+from anyshape.symbolic.expr import Dim, Expr, Space
 from anyshape.symbolic.extent import upper
 from anyshape.symbolic.knowledge import Chain, Knowledge, KnownFacts, Refuted, Why
 from anyshape.symbolic.learn import learn
 from anyshape.symbolic.linear import Steps
 from anyshape.symbolic.ranges import Bounds, bounds_of, congruence_of
+from anyshape.symbolic.render import unknowns
 from anyshape.symbolic.simplify import simplified
 
 ALTERNATIVES = 6  # conditions assumed together to decide a conjunction or disjunction
@@ -201,12 +202,13 @@ class Facts(KnownFacts):
         """
         crossing: dict[int, list[tuple[Condition, object]]] = {}
         others = []
+        spans: dict[Atom, tuple[int, int]] = {}
         for entry in self.all():
-            found = {ranks.get(symbol, -1) for symbol in entry[0].symbols}
-            if len(found) < 2:
+            first, last = _span(entry[0], ranks, spans)
+            if first == last:
                 others.append(entry)
             else:
-                crossing.setdefault(max(found), []).append(entry)
+                crossing.setdefault(last, []).append(entry)
         if not crossing:
             return ((-1, self),)
         learned = [crossing[rank] for rank in sorted(crossing)]
@@ -340,3 +342,31 @@ class Facts(KnownFacts):
             if not any(shown is other or shown == other for other in reasons):
                 reasons.append(shown)
         return reasons
+
+
+def _span(
+    condition: Condition, ranks: Mapping[Symbol, int], spans: dict[Atom, tuple[int, int]]
+) -> tuple[int, int]:
+    """The lowest and the highest rank of the symbols in it; ``spans`` has those of operations, so
+    that what nested ones share is looked at once."""
+    form = condition.form if isinstance(condition, Relation) else None
+    inside = condition.symbols if form is None else unknowns(form)
+    waiting = [atom for atom in inside if atom.word]
+    while waiting:
+        operands = [unknowns(arg) for arg in waiting[-1].args if isinstance(arg, Expr)]
+        below = frozenset[Atom]().union(*operands)
+        missing = [atom for atom in below if atom.word and atom not in spans]
+        if missing:
+            waiting += missing
+        else:
+            spans[waiting.pop()] = _span_of(below, ranks, spans)
+    return _span_of(inside, ranks, spans)
+
+
+def _span_of(
+    atoms: Iterable[Atom], ranks: Mapping[Symbol, int], spans: Mapping[Atom, tuple[int, int]]
+) -> tuple[int, int]:
+    found = [
+        (ranks.get(atom, -1),) * 2 if isinstance(atom, Symbol) else spans[atom] for atom in atoms
+    ]
+    return min([low for low, _ in found], default=-1), max([high for _, high in found], default=-1)

@@ -7,7 +7,18 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeAlias
 
-from anyshape.symbolic.atoms import Atom, Broadcast, FloorDiv, Max, Min, Mod, Symbol, age, deep
+from anyshape.symbolic.atoms import (
+    DEEP,
+    Atom,
+    Broadcast,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Symbol,
+    age,
+    deep,
+)
 from anyshape.symbolic.conditions import AllOf, AnyOf, Condition, Kind, Relation
 from anyshape.symbolic.expr import Dim, Expr
 from anyshape.symbolic.text import NOTHING_COMPUTED, Computed, Name, Printer, name_of
@@ -16,7 +27,7 @@ SHALLOW = 4  # operations in one another up to which an evaluator is Python code
 SHORT = 128  # terms of such a form
 NESTED = 12  # operations in one another through which signs are followed
 
-Evaluator: TypeAlias = Callable[[Mapping[Symbol, int], dict[Atom, int]], int]
+Evaluator: TypeAlias = Callable[[Mapping[Atom, int], dict[Atom, int]], int]
 
 
 class PythonText(Printer):
@@ -161,6 +172,16 @@ def evaluate(
             return any(evaluate(part, env, values) for part in dim.parts)
         case _:
             return dim
+
+
+def unknowns(form: Expr) -> frozenset[Atom]:
+    """What has to have a size for the form to have a value: its symbols, and operations that are
+    not looked into instead of the symbols in them."""
+    if form.depth <= DEEP:
+        return form.symbols
+    atoms = [atom for monomial in form.terms for atom in monomial]
+    inside = [atom.symbols for atom in atoms if not deep(atom)]
+    return frozenset(filter(deep, atoms)).union(*inside)
 
 
 def evaluator(form: Expr) -> Evaluator:

@@ -133,8 +133,8 @@ class _Printer:
         """Prints the steps; the number of the plan."""
         number = len(self.plans)
         self.plans.append(())
-        for symbol in self.region.sizes:
-            self.numbers.hand(symbol)
+        for atom in self.region.sizes:
+            self.numbers.hand(atom)
         integers = [scalar for scalar in self.region.scalars if not is_float(scalar)]
         floats = self.region.scalars[len(integers) :]
         assert all(map(is_float, floats)), "floats are handed over last"

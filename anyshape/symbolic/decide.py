@@ -13,18 +13,19 @@ from collections.abc import Sequence
 
 from anyshape.symbolic.atoms import DEEP, Atom, Monomial, Symbol, age, deep, product_of
 from anyshape.symbolic.conditions import AnyOf, Condition, Relation, eq, ge, le
-from anyshape.symbolic.expr import Dim, Expr, divide, floordiv, mod
+from anyshape.symbolic.expr import Dim, Expr, divide, floordiv, mod, symbols_of
 from anyshape.symbolic.knowledge import MONOMIALS, KnownFacts, linear
 from anyshape.symbolic.linear import Row, Steps, refute
 from anyshape.symbolic.models import undecided
 from anyshape.symbolic.ranges import bounds_of, congruence_of
 from anyshape.symbolic.simplify import common_factor, relation_simplified, simplified
 
-FEW = 8  # facts; with more, what is true of the operations in a relation is tried without them
+FEW = 8  # facts, or terms; with more facts, what is true of the operations in a relation is tried without them
 OWN = 512  # steps of that
 LINKS = 16  # facts taken for one symbol
 NEARBY = 48  # facts looked at for one proof
 MENTIONED = 256  # symbols in them, each as often as a fact has it
+CHOICES = 64  # operands of extrema that are tried in one proof
 SPLITS = 5  # case distinctions in one proof
 
 
@@ -84,8 +85,10 @@ def decide(facts: KnownFacts, relation: Relation) -> bool | None:
     found = quick(facts, now)
     if found is None and now.bound == 0:
         found = _by_factors(facts, now)
-    if found is None and len(now.form.terms) == 2 and now.kind in ("ge", "le"):
-        found = _by_order(facts, now)
+    if found is None and now.kind in ("ge", "le"):
+        found = _by_choice(facts, now)
+        if found is None and len(now.form.terms) == 2:
+            found = _by_order(facts, now)
     if found is None:
         core = core_of(facts, now.form)
         if core is not None and len(core) > FEW and now.form.depth:
@@ -138,6 +141,46 @@ def _by_factors(facts: KnownFacts, relation: Relation) -> bool | None:
         return None
     answer = facts.known(ge(rest, 0) if relation.kind == "ge" else le(rest, 0))
     return answer if answer is True or lo >= 1 else None
+
+
+def _by_choice(facts: KnownFacts, relation: Relation) -> bool | None:
+    """max(x, y) + z >= k from x + z >= k; min(x, y) + z >= k from x + z >= k and y + z >= k, where
+    ranges answer for the operands: a difference of two extrema of the same operands needs no more.
+    """
+    excess = relation.excess()
+    if len(relation.form.terms) > FEW or not relation.form.depth:
+        return None
+    if _at_least_0(facts, excess, Steps(CHOICES)):
+        return True
+    return False if _at_least_0(facts, -1 - excess, Steps(CHOICES)) else None
+
+
+def _at_least_0(facts: KnownFacts, dim: Dim, tries: Steps) -> bool:
+    if isinstance(dim, int):
+        return dim >= 0
+    tries.left -= 1
+    if tries.left < 0:
+        return False
+    lo = bounds_of(facts, dim)[0]
+    if lo is not None and lo >= 0:
+        return True
+    every, some = [], []  # operands: all of them are to do, or one of them
+    for monomial, c in dim.terms.items():
+        atom = monomial[0]
+        if len(monomial) == 1 and atom.word in ("min", "max") and not deep(atom):
+            rest = dim - dim.space.term(monomial, c)
+            if (c > 0) != (atom.word == "max"):
+                every.append([(rest, c, arg) for arg in atom.args])
+            elif isinstance(rest, Expr):  # ranges have answered for what cancels nothing of it
+                about = rest.symbols
+                near = (arg for arg in atom.args if not about.isdisjoint(symbols_of(arg)))
+                some += [rest + c * arg for arg in near]
+    if any(isinstance(left, int) and left >= 0 for left in some):
+        return True
+    return any(
+        all(_at_least_0(facts, rest + c * arg, tries) for rest, c, arg in operands)
+        for operands in every
+    ) or any(_at_least_0(facts, left, tries) for left in some)
 
 
 def _by_order(facts: KnownFacts, relation: Relation) -> bool | None:

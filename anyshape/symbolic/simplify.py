@@ -144,13 +144,18 @@ def _rule(facts: KnownFacts, word: str, operands: Sequence[Dim]) -> Dim | None:
 
 
 def _choice(facts: KnownFacts, word: str, operands: Sequence[Dim]) -> Dim | None:
-    """Two operands of a min, max or broadcast joined to one, if facts choose."""
-    for position, x in enumerate(operands):
-        for later, y in enumerate(operands[position + 1 :], position + 1):
-            found = _rule(facts, word, (x, y))
-            if found is not None:
-                others = [z for i, z in enumerate(operands) if i not in (position, later)]
-                return BUILDERS[word](found, *others)
+    """Two operands of a min, max or broadcast joined to one, if facts choose: of all but the last
+    one, for which it is remembered, else the last one and another."""
+    *others, last = operands
+    if len(others) > 1:
+        without = BUILDERS[word](*others)
+        found = simplified(facts, without)
+        if found is not without:
+            return BUILDERS[word](found, last)
+    for position, x in enumerate(others):
+        joined = _rule(facts, word, (x, last))
+        if joined is not None:
+            return BUILDERS[word](joined, *others[:position], *others[position + 1 :])
     return None
 
 

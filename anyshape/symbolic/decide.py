@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from anyshape.symbolic.atoms import DEEP, Atom, Monomial, Symbol, age, deep, product_of
+from anyshape.symbolic.atoms import Atom, Monomial, Symbol, age, deep, opaque, product_of
 from anyshape.symbolic.conditions import AnyOf, Condition, Relation, eq, ge, le
 from anyshape.symbolic.expr import Dim, Expr, divide, floordiv, mod, symbols_of
 from anyshape.symbolic.knowledge import MONOMIALS, KnownFacts, linear
 from anyshape.symbolic.linear import Row, Steps, refute
 from anyshape.symbolic.models import undecided
 from anyshape.symbolic.ranges import bounds_of, congruence_of
+from anyshape.symbolic.render import unknowns
 from anyshape.symbolic.simplify import common_factor, relation_simplified, simplified
 
 FEW = 8  # facts, or terms; with more facts, what is true of the operations in a relation is tried without them
@@ -246,10 +247,9 @@ def _nearby(facts: KnownFacts, symbols: frozenset[Symbol]) -> dict[Expr | AnyOf,
 
 def _outside(fact: Expr | AnyOf) -> frozenset[Symbol]:
     """Its symbols, without those that are only inside an operation that is not looked into."""
-    if isinstance(fact, AnyOf) or fact.depth <= DEEP:
+    if isinstance(fact, AnyOf):
         return fact.symbols
-    seen = [atom.symbols for m in fact.terms for atom in m if not deep(atom)]
-    return frozenset().union(*seen)
+    return frozenset([atom for atom in unknowns(fact) if isinstance(atom, Symbol)])
 
 
 def _drop_hanging(found: dict[Expr | AnyOf, None], symbols: frozenset[Symbol]) -> None:
@@ -442,7 +442,7 @@ class System:
         if isinstance(atom, Symbol):
             if not atom.signed and (lo is None or lo < 0):
                 self.claim("ge", expr)
-        elif deep(atom):
+        elif opaque(atom):
             return
         elif atom.word in ("//", "%"):
             self._division(atom)

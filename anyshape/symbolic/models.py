@@ -255,9 +255,7 @@ def _disagree(facts: KnownFacts, relation: Relation, search: _Search) -> bool:
             kept.update(sizes)
             found.append(sizes)
     value = evaluator(relation.form)
-    truths = [
-        COMPARE[relation.kind](value(sizes, _seen(sizes)), relation.bound) for sizes in found
-    ]
+    truths = [COMPARE[relation.kind](value(sizes, _seen(sizes)), relation.bound) for sizes in found]
     if not truths or truths[0] is not truths[-1]:
         return bool(truths)
     goals = list(_turned(relation, truths[0]))

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from anyshape.symbolic.atoms import (
     DEEP,
+    MANY,
     Atom,
     Broadcast,
     FloorDiv,
@@ -18,6 +19,7 @@ from anyshape.symbolic.atoms import (
     Symbol,
     age,
     deep,
+    opaque,
 )
 from anyshape.symbolic.conditions import AllOf, AnyOf, Condition, Kind, Relation
 from anyshape.symbolic.expr import Dim, Expr
@@ -177,11 +179,11 @@ def evaluate(
 def unknowns(form: Expr) -> frozenset[Atom]:
     """What has to have a size for the form to have a value: its symbols, and operations that are
     not looked into instead of the symbols in them."""
-    if form.depth <= DEEP:
+    if not form.depth or (form.depth <= DEEP and len(form.symbols) <= MANY):
         return form.symbols
     atoms = [atom for monomial in form.terms for atom in monomial]
-    inside = [atom.symbols for atom in atoms if not deep(atom)]
-    return frozenset(filter(deep, atoms)).union(*inside)
+    inside = [atom.symbols for atom in atoms if not opaque(atom)]
+    return frozenset(filter(opaque, atoms)).union(*inside)
 
 
 def evaluator(form: Expr) -> Evaluator:

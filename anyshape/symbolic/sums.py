@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Generic, Protocol, TypeVar
 
-from anyshape.symbolic.atoms import DEEP as LOOKED_INTO
 from anyshape.symbolic.atoms import Atom, Operation, Symbol, age
 from anyshape.symbolic.conditions import AllOf, AnyOf, Condition, Relation
 from anyshape.symbolic.expr import Dim, Expr, total
@@ -153,7 +152,7 @@ def unknowns_of_all(numbers: Iterable[Expr | Condition]) -> tuple[Atom, ...]:
             waiting += number.parts
             continue
         form = number.form if isinstance(number, Relation) else number
-        if form.depth <= LOOKED_INTO:
+        if not form.depth:
             found.add(form)
             continue
         for atom in sorted(unknowns(form), key=age):

@@ -412,6 +412,13 @@ class NativeRegion(Effects):
     sizes: tuple[Atom, ...]
     scalars: tuple[Operand, ...]
 
+    @property
+    def symbols(self) -> tuple[Symbol, ...]:
+        """Its sizes where it lies in a body, whose head gives symbols alone."""
+        found = tuple(atom for atom in self.sizes if isinstance(atom, Symbol))
+        assert len(found) == len(self.sizes)
+        return found
+
     def inside(self) -> tuple[Body, ...]:
         return tuple(body for step in self.steps for body in step.inside())
 

@@ -189,8 +189,8 @@ class _Planner:
 
     def _rooms(self, size: Dim) -> Iterator[tuple[Dim, int]]:
         """The sizes of slots, the newest first, those that may be as large for an unknown in
-        common before the others, of which no long sum: it would have to be bounded as a whole. With each,
-        how many questions may have been asked by then."""
+        common before the others, of which no long sum: it would have to be bounded as a whole.
+        With each, how many questions may have been asked by then."""
         if isinstance(size, int):
             yield from ((room, QUESTIONS) for room in reversed(self.sized))
             return

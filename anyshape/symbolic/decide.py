@@ -21,7 +21,7 @@ from anyshape.symbolic.ranges import bounds_of, congruence_of
 from anyshape.symbolic.render import unknowns
 from anyshape.symbolic.simplify import common_factor, relation_simplified, simplified
 
-FEW = 8  # facts, or terms; with more facts, what is true of the operations in a relation is tried without them
+FEW = 8  # terms; or facts: with more, what is true of the operations alone is tried first
 OWN = 512  # steps of that
 LINKS = 16  # facts taken for one symbol
 NEARBY = 48  # facts looked at for one proof

@@ -45,7 +45,6 @@ from anyshape.symbolic.polynomial import (
 from anyshape.symbolic.rules import ALWAYS
 from anyshape.symbolic.work import Work
 
-
 WIDE = 16  # operands of one operation: each is compared with each
 
 

@@ -85,7 +85,7 @@ class Knowledge:
         self.budget = 0
         self.asking = False
         self.open: set[Atom] = set()  # operations whose values are being simplified
-        # Large and small sizes, of symbols and deep operations, with which the search for some that satisfy facts begins: no answer
+        # Large and small sizes with which the search for some that satisfy facts begins: no answer
         # depends on them.
         self.sizes: tuple[dict[Atom, int], dict[Atom, int]] = (
             ({}, {}) if parent is None else parent.sizes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from anyshape.symbolic.atoms import (
     DEEP,
@@ -200,7 +200,8 @@ def _evaluator(form: Expr) -> Evaluator:
     if not form.depth:
         return partial(_value, form)
     if form.depth > SHALLOW or len(form.terms) > SHORT:
-        return lambda sizes, seen: int(evaluate(form, sizes, seen))
+        # What is no symbol among the sizes is among the values that were seen.
+        return lambda sizes, seen: int(evaluate(form, cast("Mapping[Symbol, int]", sizes), seen))
     names: dict[str, object] = {"one_of": _broadcast_value}
     names |= {f"s{symbol.index}": symbol for symbol in form.symbols}
     text = ValueText(lambda symbol: f"sizes[s{symbol.index}]").dim(form)

@@ -152,7 +152,7 @@ def typed_picture_in_text(batch: int, length: int, generator: torch.Generator) -
 
 
 def pages(batch: int, cells: int, generator: torch.Generator) -> dict[str, object]:
-    """Scanned pages of cells by cells patches of 8 pixels, a token (98) for each four; then text."""
+    """Pages of cells by cells patches of 8 pixels, a token (98) for each four; then text."""
     spots = torch.full((batch, (cells // 2) ** 2), 98)
     text = torch.randint(3, 97, (batch, 5), generator=generator)
     side = 8 * cells

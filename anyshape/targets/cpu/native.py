@@ -404,7 +404,7 @@ class _Printer:
         base = ["arena", *(memory[name] for name in region.outer)]
         room = f"char *base[{len(base) + len(printer.own)}]; long m[{printer.numbers.count + 1}];"
         filled = [f"base[{k}] = {pointer};" for k, pointer in enumerate(base)]
-        filled += [f"m[{k}] = {size(symbol)};" for k, symbol in enumerate(region.sizes)]
+        filled += [f"m[{k}] = {size(symbol)};" for k, symbol in enumerate(region.symbols)]
         call = f"((anyshape_run *){run})({plan}, v, base, m, f);"
         return f"({{{' '.join((room, *filled, call))}}})"
 

@@ -19,6 +19,7 @@ from anyshape.symbolic.linear import Row, Steps, refute
 from anyshape.symbolic.models import undecided
 from anyshape.symbolic.ranges import bounds_of, congruence_of
 from anyshape.symbolic.render import unknowns
+from anyshape.symbolic.residues import never_negative
 from anyshape.symbolic.simplify import common_factor, relation_simplified, simplified
 
 FEW = 8  # terms; or facts: with more, what is true of the operations alone is tried first
@@ -90,6 +91,8 @@ def decide(facts: KnownFacts, relation: Relation) -> bool | None:
         found = _by_choice(facts, now)
         if found is None and len(now.form.terms) == 2:
             found = _by_order(facts, now)
+        if found is None:
+            found = _by_residues(facts, now)
     if found is None:
         core = core_of(facts, now.form)
         if core is not None and len(core) > FEW and now.form.depth:
@@ -203,6 +206,18 @@ def _by_order(facts: KnownFacts, relation: Relation) -> bool | None:
     if facts.known(ge(y - x + k * z, 0)) is True:
         return True
     return False if facts.known(ge(x - y - (k + 1) * z, 0)) is True else None
+
+
+def _by_residues(facts: KnownFacts, relation: Relation) -> bool | None:
+    """x // 8 >= 4 * (x // 32) and the like, in products too (`residues.py`)."""
+    form, excess, steps = relation.form, relation.excess(), facts.allowance
+    if steps is None or not form.depth or not 2 <= len(form.terms) <= FEW:
+        return None
+    assert isinstance(excess, Expr)
+    for claim, answer in ((excess, True), (-1 - excess, False)):
+        if isinstance(claim, Expr) and never_negative(facts, claim, steps):
+            return answer
+    return None
 
 
 def core_of(facts: KnownFacts, form: Expr) -> dict[Expr | AnyOf, None] | None:

@@ -1,9 +1,9 @@
 """Decides relations: ranges and residues first, then elimination over the linear facts that matter.
 
-`quick` looks at intervals, congruences and excluded values. `decide` also proves a relation by
-refuting its opposite: the facts around its symbols, and what is true of every division, minimum,
-maximum, broadcast and product among them, are linear rows over monomials, given to
-`linear.refute`.
+`quick` looks at intervals, congruences and excluded values. `decide` also looks at the form of the
+relation (`by_form.py`), and proves it by refuting its opposite: the facts around its symbols, and
+what is true of every division, minimum, maximum, broadcast and product among them, are linear rows
+over monomials, given to `linear.refute`.
 """
 
 from __future__ import annotations
@@ -11,23 +11,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from anyshape.symbolic.atoms import Atom, Monomial, Symbol, age, deep, opaque, product_of
-from anyshape.symbolic.conditions import AnyOf, Condition, Relation, eq, ge, le
-from anyshape.symbolic.expr import Dim, Expr, divide, floordiv, mod, symbols_of
+from anyshape.symbolic.atoms import Atom, Monomial, Symbol, age, opaque, product_of
+from anyshape.symbolic.by_form import by_form
+from anyshape.symbolic.conditions import AnyOf, Condition, Relation
+from anyshape.symbolic.expr import Dim, Expr, floordiv, mod
 from anyshape.symbolic.knowledge import MONOMIALS, KnownFacts, linear
 from anyshape.symbolic.linear import Row, Steps, refute
 from anyshape.symbolic.models import undecided
 from anyshape.symbolic.ranges import bounds_of, congruence_of
 from anyshape.symbolic.render import unknowns
-from anyshape.symbolic.residues import never_negative
-from anyshape.symbolic.simplify import common_factor, relation_simplified, simplified
+from anyshape.symbolic.simplify import relation_simplified, simplified
 
-FEW = 8  # terms; or facts: with more, what is true of the operations alone is tried first
+FEW = 8  # facts; with more, what is true of the operations in a relation is tried without them
 OWN = 512  # steps of that
 LINKS = 16  # facts taken for one symbol
 NEARBY = 48  # facts looked at for one proof
 MENTIONED = 256  # symbols in them, each as often as a fact has it
-CHOICES = 64  # operands of extrema that are tried in one proof
 SPLITS = 5  # case distinctions in one proof
 
 
@@ -85,14 +84,8 @@ def decide(facts: KnownFacts, relation: Relation) -> bool | None:
         if found is not None:
             return found
     found = quick(facts, now)
-    if found is None and now.bound == 0:
-        found = _by_factors(facts, now)
-    if found is None and now.kind in ("ge", "le"):
-        found = _by_choice(facts, now)
-        if found is None and len(now.form.terms) == 2:
-            found = _by_order(facts, now)
-        if found is None:
-            found = _by_residues(facts, now)
+    if found is None:
+        found = by_form(facts, now)
     if found is None:
         core = core_of(facts, now.form)
         if core is not None and len(core) > FEW and now.form.depth:
@@ -122,102 +115,6 @@ def _of_one_symbol(facts: KnownFacts, relation: Relation, symbol: Symbol) -> boo
 def _below(a: int | None, b: int | None) -> bool | None:
     """False where a < b is certain."""
     return False if a is not None and b is not None and a < b else None
-
-
-def _by_factors(facts: KnownFacts, relation: Relation) -> bool | None:
-    """x*y == 0, x*y >= 0 and the like from the signs of x and of y."""
-    form = relation.form
-    factors = common_factor(form)
-    if not factors or form.atom is not None:
-        return None
-    rest = divide(form, form.space.term(factors))[0]
-    parts: list[Dim] = [atom.expr for atom in dict.fromkeys(factors)]
-    if not isinstance(rest, int):
-        parts.append(rest)
-    if relation.kind in ("eq", "ne"):
-        zeros = [facts.known(eq(part, 0)) for part in parts]
-        same = True if True in zeros else None if None in zeros else False
-        return same if same is None or relation.kind == "eq" else not same
-    if isinstance(rest, int):
-        return None
-    lo = bounds_of(facts, form.space.term(factors))[0]
-    if lo is None or lo < 0:
-        return None
-    answer = facts.known(ge(rest, 0) if relation.kind == "ge" else le(rest, 0))
-    return answer if answer is True or lo >= 1 else None
-
-
-def _by_choice(facts: KnownFacts, relation: Relation) -> bool | None:
-    """max(x, y) + z >= k from x + z >= k; min(x, y) + z >= k from x + z >= k and y + z >= k, where
-    ranges answer for the operands: a difference of two extrema of the same operands needs no more.
-    """
-    excess = relation.excess()
-    if len(relation.form.terms) > FEW or not relation.form.depth:
-        return None
-    if _at_least_0(facts, excess, Steps(CHOICES)):
-        return True
-    return False if _at_least_0(facts, -1 - excess, Steps(CHOICES)) else None
-
-
-def _at_least_0(facts: KnownFacts, dim: Dim, tries: Steps) -> bool:
-    if isinstance(dim, int):
-        return dim >= 0
-    tries.left -= 1
-    if tries.left < 0:
-        return False
-    lo = bounds_of(facts, dim)[0]
-    if lo is not None and lo >= 0:
-        return True
-    every, some = [], []  # operands: all of them are to do, or one of them
-    for monomial, c in dim.terms.items():
-        atom = monomial[0]
-        if len(monomial) == 1 and atom.word in ("min", "max") and not deep(atom):
-            rest = dim - dim.space.term(monomial, c)
-            if (c > 0) != (atom.word == "max"):
-                every.append([(rest, c, arg) for arg in atom.args])
-            elif isinstance(rest, Expr):  # ranges have answered for what cancels nothing of it
-                about = rest.symbols
-                near = (arg for arg in atom.args if not about.isdisjoint(symbols_of(arg)))
-                some += [rest + c * arg for arg in near]
-    if any(isinstance(left, int) and left >= 0 for left in some):
-        return True
-    return any(
-        all(_at_least_0(facts, rest + c * arg, tries) for rest, c, arg in operands)
-        for operands in every
-    ) or any(_at_least_0(facts, left, tries) for left in some)
-
-
-def _by_order(facts: KnownFacts, relation: Relation) -> bool | None:
-    """x // z - y // z >= k from x - y >= k*z, where z >= 1 is a symbol's."""
-    form, k = relation.form, relation.bound
-    (one, first), (other, second) = form.terms.items()
-    if len(one) != 1 or len(other) != 1 or {first, second} != {1, -1}:
-        return None
-    more, less = (one[0], other[0]) if first == 1 else (other[0], one[0])
-    if more.word != "//" or less.word != "//" or more.args[1] is not less.args[1]:
-        return None
-    (x, z), (y, _) = more.args, less.args
-    if isinstance(z, int) or facts.known(ge(z, 1)) is not True:
-        return None
-    if relation.kind == "ge":
-        if facts.known(ge(x - y - k * z, 0)) is True:
-            return True
-        return False if facts.known(ge(y - x - (1 - k) * z, 0)) is True else None
-    if facts.known(ge(y - x + k * z, 0)) is True:
-        return True
-    return False if facts.known(ge(x - y - (k + 1) * z, 0)) is True else None
-
-
-def _by_residues(facts: KnownFacts, relation: Relation) -> bool | None:
-    """x // 8 >= 4 * (x // 32) and the like, in products too (`residues.py`)."""
-    form, excess, steps = relation.form, relation.excess(), facts.allowance
-    if steps is None or not form.depth or not 2 <= len(form.terms) <= FEW:
-        return None
-    assert isinstance(excess, Expr)
-    for claim, answer in ((excess, True), (-1 - excess, False)):
-        if isinstance(claim, Expr) and never_negative(facts, claim, steps):
-            return answer
-    return None
 
 
 def core_of(facts: KnownFacts, form: Expr) -> dict[Expr | AnyOf, None] | None:

@@ -22,11 +22,14 @@ from anyshape.symbolic.learn import learn
 from anyshape.symbolic.linear import Steps
 from anyshape.symbolic.ranges import Bounds, bounds_of, congruence_of
 from anyshape.symbolic.render import unknowns
+from anyshape.symbolic.residues import least
 from anyshape.symbolic.simplify import simplified
 
 ALTERNATIVES = 6  # conditions assumed together to decide a conjunction or disjunction
 STEPS = 1 << 14  # of search and elimination for one question, and for those that it asks
 CONSEQUENCES = 64  # sums whose terms hear of one new fact
+BOUND = 512  # steps for a bound from quotients
+SHORT = 8  # terms of a sum that is bounded by them
 PRECISE = 12  # facts behind an answer that are tried one by one for being needed
 
 
@@ -228,7 +231,14 @@ class Facts(KnownFacts):
 
     def bounds(self, dim: Dim) -> Bounds:
         """The least and greatest value, None where unbounded."""
-        return bounds_of(self, simplified(self, dim), 1)
+        now = simplified(self, dim)
+        lo, hi = bounds_of(self, now, 1)
+        if isinstance(now, Expr) and now.depth and 1 < len(now.terms) <= SHORT:
+            if lo is None:
+                lo = least(self, now, Steps(BOUND))
+            if hi is None and (below := least(self, -now, Steps(BOUND))) is not None:
+                hi = -below
+        return lo, hi
 
     def upper(self, dim: Dim, allowed: Callable[[Symbol], bool]) -> Dim | None:
         """An expression over allowed symbols that is never less than the dim, if one is known."""

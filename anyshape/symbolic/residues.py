@@ -51,26 +51,27 @@ class _Divided:
         return sorted(found)
 
 
-def never_negative(facts: KnownFacts, dim: Expr, steps: Steps) -> bool:
-    """Whether the sum is never negative, as far as its quotients say; False is no answer."""
+def least(facts: KnownFacts, dim: Expr, steps: Steps, wanted: int | None = None) -> int | None:
+    """A bound that the sum is never below, as far as its quotients say; None where none was found,
+    or only one below what is wanted."""
     found = _divided(dim)
-    if not found:
-        return False
     stepped = [divided.steps() for divided in found]
     count = prod(map(len, stepped))
-    if count > CLASSES or steps.left < count * len(dim.terms):
-        return False
-    least = _least_values(facts, dim, found)
-    if least is None:
-        return False
+    if not found or count > CLASSES or steps.left < count * len(dim.terms):
+        return None
+    values = _least_values(facts, dim, found)
+    if values is None:
+        return None
+    lowest: int | None = None
     for remainders in product(*stepped):
         steps.left -= len(dim.terms)
-        values: dict[Atom, Terms] = {**least}
         for divided, remainder in zip(found, remainders, strict=True):
             values.update(_values(facts, divided, remainder))
-        if not _never_negative(dim, values):
-            return False
-    return True
+        bound = _least_of(dim, values)
+        if bound is None or (wanted is not None and bound < wanted):
+            return None
+        lowest = bound if lowest is None else min(lowest, bound)
+    return lowest
 
 
 def _divided(dim: Expr) -> list[_Divided]:
@@ -131,7 +132,8 @@ def _sum(terms: Mapping[Product, int]) -> Terms:
     return {unknowns: c for unknowns, c in terms.items() if c}
 
 
-def _never_negative(dim: Expr, values: Mapping[Atom, Terms]) -> bool:
+def _least_of(dim: Expr, values: Mapping[Atom, Terms]) -> int | None:
+    """The constant of the sum, if no coefficient is negative."""
     whole: Terms = {(): dim.constant}
     for monomial, c in dim.terms.items():
         term: Terms = {(): c}
@@ -139,7 +141,8 @@ def _never_negative(dim: Expr, values: Mapping[Atom, Terms]) -> bool:
             term = _times(term, values[atom])
         for unknowns, coefficient in term.items():
             whole[unknowns] = whole.get(unknowns, 0) + coefficient
-    return min(whole.values()) >= 0
+    constant = whole.pop(())
+    return constant if all(c >= 0 for c in whole.values()) else None
 
 
 def _times(a: Terms, b: Terms) -> Terms:

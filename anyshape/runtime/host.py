@@ -296,7 +296,7 @@ class _Printer:
                 size = f"({' + '.join(sizes)},)"
                 self.lines.append(f"arena = {self._empty(device, size, '(1,)', uint8)}")
                 args[1] = "arena.data_ptr()"
-        args += [_symbol_local(symbol) for symbol in step.sizes]
+        args += [self._size(atom.expr) for atom in step.sizes]
         args += [self._scalar(scalar) for scalar in step.scalars]
         failed = self._name("native_region_failed", ("function", "anyshape.native_region_failed"))
         self.lines.append(f"if {function}({', '.join(args)}): {failed}()")

@@ -44,13 +44,15 @@ from anyshape.schedule.arena import Arena, Known, Life, disjoint, plan_arena
 from anyshape.symbolic import (
     AllOf,
     AnyOf,
+    Atom,
+    Condition,
     Dim,
     Expr,
     Facts,
     Relation,
-    Sized,
     Symbol,
     symbols_of_all,
+    unknowns_of_all,
 )
 from anyshape.targets.cpu.library import LINEAR, is_row_major, library_call
 from anyshape.targets.cpu.native_nesting import as_native_nested
@@ -164,17 +166,21 @@ def _newly_used(
     program: Program, steps: Iterable[Step], buffers: Mapping[str, Buffer]
 ) -> Iterable[Symbol]:
     """Entry sizes that only native regions and their allocations read: products named none."""
+    shapes = (buffers[name].shape for name in program.inputs if name in buffers)
+    given = {dim.symbol for shape in shapes for dim in shape if isinstance(dim, Expr)}
     used: set[Symbol] = set()
     for step in steps:
         if isinstance(step, NativeRegion):
-            used.update(step.sizes)
+            dims: Iterable[Dim] = (atom.expr for atom in step.sizes)
         elif isinstance(step, Allocate):
             buffer = buffers[step.buffer]
             dims = (*buffer.shape, *buffer.strides)
-            used.update(s for dim in dims if isinstance(dim, Expr) for s in dim.symbols)
-    shapes = (buffers[name].shape for name in program.inputs if name in buffers)
-    given = {dim.symbol for shape in shapes for dim in shape if isinstance(dim, Expr)}
-    return sorted((used & given) - set(program.symbols), key=lambda s: s.name)
+        else:
+            continue
+        for dim in dims:
+            if isinstance(dim, Expr):
+                used |= dim.symbols & given
+    return sorted(used - set(program.symbols), key=lambda s: s.name)
 
 
 def as_native(step: Step, buffers: Mapping[str, Buffer], *, library: bool = True) -> Step | None:
@@ -279,10 +285,10 @@ def _close(
         return []
     nested = any(isinstance(step, NativeNested) for _, step in run)
     if len(_computing(run)) < (1 if nested or into is None else COSTS.region_steps):
-        return _Grouping(run, memory, holds, buffers).as_they_are(program.steps)
+        return _Grouping(run, memory, holds, buffers, into is None).as_they_are(program.steps)
     parts = [run] if into is None else _parts(run, into, memory.needed)
     apart = into is not None and into.apart
-    groups = (_Grouping(part, memory, holds, buffers).steps(apart) for part in parts)
+    groups = (_Grouping(part, memory, holds, buffers, into is None).steps(apart) for part in parts)
     return [step for group in groups for step in group]
 
 
@@ -367,6 +373,7 @@ class _Grouping:
     memory: _Memory
     holds: Known
     buffers: dict[str, Buffer]
+    inside: bool  # a body
     made: dict[str, int] = field(default_factory=dict)
     library_owned: set[str] = field(default_factory=set)
     freed: dict[str, int] = field(default_factory=dict)
@@ -406,7 +413,7 @@ class _Grouping:
         inside = {*arena.inner, *arena.lent, *self.views, *self.library_owned}
         mentions = dict.fromkeys(name for step in kept for name in step.mentions())
         outer = tuple(name for name in mentions if name not in inside)
-        numbers = free_numbers(kept, self.buffers, self._dims(kept, arena))
+        numbers = free_numbers(kept, self.buffers, self._dims(kept, arena), self.inside)
         region = NativeRegion(kept, outer, arena.inner, arena.rooms, *numbers, apart)
         dead = tuple(
             name
@@ -584,10 +591,14 @@ def _fresh(step: Step) -> tuple[str, ...]:
 
 
 def free_numbers(
-    steps: Iterable[Step], buffers: Mapping[str, Buffer], dims: Iterable[Dim]
-) -> tuple[tuple[Symbol, ...], tuple[Operand, ...]]:
-    """The symbols and scalars that the steps (and further sizes) read; floats are the last."""
-    sizes: list[Sized] = []
+    steps: Iterable[Step], buffers: Mapping[str, Buffer], dims: Iterable[Dim], inside: bool
+) -> tuple[tuple[Atom, ...], tuple[Operand, ...]]:
+    """The symbols and scalars that the steps (and further sizes) read; floats are the last.
+
+    Deep operations are computed before the native region, once for all that follow; ``inside`` a
+    body, whose head gives symbols their values, they are computed there.
+    """
+    sizes: list[Expr | Condition] = []
     scalars: dict[Operand, None] = {}
 
     def note(number: object) -> None:
@@ -603,4 +614,5 @@ def free_numbers(
         note(tuple(step.arguments(buffers)))
     note(tuple(dims))
     ordered = sorted(scalars, key=is_float)
-    return tuple(symbols_of_all(sizes)), tuple(ordered)
+    read = tuple(symbols_of_all(sizes)) if inside else unknowns_of_all(sizes)
+    return read, tuple(ordered)

@@ -225,7 +225,7 @@ class Driver:
     ) -> CompiledGraph | EagerGraph:
         """A program that calls ``backward()`` itself: gradients are values like any other."""
         try:
-            step = whole_step(graph)
+            step = whole_step(graph, self.options.activation_memory_budget)
             made = _laid_out(self._half(step.graph, constants, moves(graph, OPS)), graph, constants)
         except NotDifferentiable as refused:
             return self._records_eagerly(graph, constants, refused)
@@ -243,7 +243,8 @@ class Driver:
             return _laid_out(self._half(half, tensors, written), graph, constants)
 
         try:
-            return compile_training(graph, constants, forward, self._half)
+            budget = self.options.activation_memory_budget
+            return compile_training(graph, constants, forward, self._half, budget)
         except NotDifferentiable as refused:
             return self._records_eagerly(graph, constants, refused)
 

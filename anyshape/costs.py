@@ -34,6 +34,9 @@ class CostModel:
     threads_cells: int = 1 << 15
     """Cells of a kernel, weighted by what they cost, below which threads cost more than they
     bring."""
+    whole_launch: int = 8
+    """Times so many cells as are worth threads: a launch of a list that has more is shared by
+    threads even where each could do one of its own."""
     kernel_operators: int = 96
     """Of one kernel: more make its compile longer, and save little memory traffic."""
     kernel_parts: int = 16

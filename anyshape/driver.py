@@ -25,6 +25,7 @@ from anyshape.ir.buffers import BufferRef, SizeInMemory
 from anyshape.ir.code import Code, DeviceFunction, Function, PrintedRegion, Reference
 from anyshape.ir.graph import HOST, Graph, Node, TensorType, Value
 from anyshape.ir.loops import Kernel, fused_words
+from anyshape.ir.native_regions import native_regions
 from anyshape.ir.nesting import nodes_in
 from anyshape.ir.program import (
     Assign,
@@ -34,6 +35,7 @@ from anyshape.ir.program import (
     EagerCall,
     ExternCall,
     Launch,
+    LaunchList,
     NativeRegion,
     Program,
     Step,
@@ -82,7 +84,7 @@ PLACEHOLDER = "ANYSHAPE_FUNCTION"
 COUNTED: Mapping[str, type[Step] | tuple[type[Step], ...]] = {
     "extern": ExternCall,
     "eager": EagerCall,
-    "launch": Launch,
+    "launch": (Launch, LaunchList),
     "recorded": ExternCall,
     "sync": (BindItem, BindSize),
 }
@@ -236,7 +238,7 @@ class Driver:
     ) -> CompiledGraph | EagerGraph:
         """A program that calls ``backward()`` itself: gradients are values like any other."""
         try:
-            step = whole_step(graph)
+            step = whole_step(graph, self.options.activation_memory_budget)
             made = _laid_out(self._half(step.graph, constants, moves(graph, OPS)), graph, constants)
         except NotDifferentiable as refused:
             return self._records_eagerly(graph, constants, refused)
@@ -254,7 +256,8 @@ class Driver:
             return _laid_out(self._half(half, tensors, written), graph, constants)
 
         try:
-            return compile_training(graph, constants, forward, self._half)
+            budget = self.options.activation_memory_budget
+            return compile_training(graph, constants, forward, self._half, budget)
         except NotDifferentiable as refused:
             return self._records_eagerly(graph, constants, refused)
 
@@ -338,6 +341,7 @@ class Driver:
             if self.options.sizes == "device":
                 libraries = targets.sizes_in_memory
                 program = assign_placements(program, final.facts, libraries, targets.variants)
+            program = targets.listed(program)
         if self.options.verify:
             refuse_malformed(graph, passed, program.kernels())
         proven = self.options.verify or self.options.verify_programs
@@ -368,10 +372,10 @@ class Driver:
         """The running program; where kernels are built when they are launched, it says at the first
         call of each combination of sizes what will be launched."""
         launches = [
-            (step, self.functions[self._name(step, _device_of(step, inside))])
+            (launch, self.functions[self._name(launch, _device_of(launch, inside))])
             for inside in program.nested()
             for step in inside.own_steps()
-            if isinstance(step, Launch)
+            for launch in step.launched()
         ]
         late = [(s, f) for s, f in launches if self.targets.builds_late(f)]
         readers = entry_sizes(linked.parameters, program.buffers)
@@ -409,7 +413,7 @@ class Driver:
         functions = {name: self.functions[name] for name in kernel_names.values()}
         tables: dict[str, tuple[Reference, ...]] = {}
         region_names = {}
-        for step, inside in program.native_regions():
+        for step, inside in native_regions(program):
             target = self._target(_device_in(step, inside))
             printed = target.print_region(step, inside, kernel_names, PLACEHOLDER, self.options)
             name, functions[name] = _named(printed.entry, "region")
@@ -425,10 +429,10 @@ class Driver:
     def _names(self, program: Program) -> dict[Kernel, str]:
         """Kernels by the device that they run on."""
         return {
-            step.kernel: self._name(step, _device_of(step, inside))
+            launch.kernel: self._name(launch, _device_of(launch, inside))
             for inside in program.nested()
             for step in inside.own_steps()
-            if isinstance(step, Launch)
+            for launch in step.launched()
         }
 
     def _name(self, launch: Launch, device: str) -> str:

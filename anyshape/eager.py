@@ -485,13 +485,13 @@ def random_dropout(input: Tensor, p: float) -> Tensor:
     return F.dropout(input, p, training=True)
 
 
-def dropout_noise(input: Tensor, p: float) -> Tensor:
-    """What dropout multiplies by, drawn as ATen draws it."""
+def dropout_kept(input: Tensor, p: float) -> Tensor:
+    """Which elements dropout keeps, drawn as ATen draws them."""
     if input.device.type != "cpu":
-        return torch.native_dropout(torch.ones_like(input), p, True)[0]
+        return torch.native_dropout(input, p, True)[1]
     if p == 1:
-        return torch.zeros_like(input)
-    return torch.empty_like(input).bernoulli_(1 - p).div_(1 - p)
+        return torch.zeros_like(input, dtype=torch.bool)
+    return torch.empty_like(input, dtype=torch.bool).bernoulli_(1 - p)
 
 
 def _conv_gradient(dims: int, of_input: bool) -> Callable[..., Tensor]:

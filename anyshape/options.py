@@ -73,6 +73,12 @@ class Options:
         "choose how kernels on a GPU are walked by measuring them, once for each kind of sizes; "
         "what was found is kept on disk",
     )
+    # memory against time
+    activation_memory_budget: float = option(
+        1.0,
+        "of the bytes that are saved for gradients, the share that may be: below 1 products and "
+        "reductions are computed again; 0: all that can be",
+    )
     # where kernels come from
     cache: bool = option(True, "keep kernels and programs on disk")
     cache_dir: str = option("", "directory of the cache; empty: no place for one was found")
@@ -199,6 +205,8 @@ def _fits(value: object, expected: object) -> bool:
         return False
     if expected is int and isinstance(value, int):
         return value > 0
+    if expected is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
     return isinstance(expected, type) and isinstance(value, expected)
 
 
@@ -210,6 +218,8 @@ def _describe(expected: object) -> str:
         return " or ".join(_describe(part) for part in get_args(expected))
     if expected is int:
         return "an int above 0"
+    if expected is float:
+        return "a number from 0 to 1"
     assert isinstance(expected, type), expected
     return "None" if expected is type(None) else f"a {expected.__name__}"
 

@@ -93,14 +93,16 @@ def compile_training(
     constants: Mapping[str, torch.Tensor],
     compile_forward: CompileHalf,
     compile_backward: CompileHalf,
+    budget: float,
 ) -> CompiledTraining:
-    """Raises ``NotDifferentiable``."""
+    """``budget``: the share of what would be saved that may be (``autograd/budget.py``). Raises
+    ``NotDifferentiable``."""
     outlined = outline(graph, OPS)
     _refuse_shared(outlined)
     with _refusals(), stage_of("differentiation", graph.first_line):
         pure = _last(DIFFERENTIABLE, outlined.graph)
         whole = _joint(pure, outlined)
-        halves = partition(whole, OPS)
+        halves = partition(whole, OPS, budget)
     compiled: list[Any] = [compile_forward(halves.forward, constants)]
     known: dict[tuple[int, ...], Any] = {}
 
@@ -168,7 +170,7 @@ class Step:
     spent: tuple[int, ...]
 
 
-def whole_step(graph: Graph) -> Step:
+def whole_step(graph: Graph, budget: float) -> Step:
     """Raises ``NotDifferentiable``."""
     spent = refuse_uncovered(graph, OPS)
     for node, written in written_since(graph, OPS):
@@ -179,7 +181,7 @@ def whole_step(graph: Graph) -> Step:
         plain = inline_gradients(_last(DIFFERENTIABLE, outlined), OPS)
         core = _last(JOINT, plain)
         if sum(node.op == GRADIENTS for node in graph.nodes) == 1:
-            core = recompute_cheap(core, OPS)
+            core = recompute_cheap(core, OPS, budget)
         own = separate_outputs(outlined, core, OPS)
     return Step(own, (("differentiated", core),), spent)
 

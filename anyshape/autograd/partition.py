@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from anyshape.autograd.budget import Allowed, costly_nodes, is_cheap, within_budget
 from anyshape.autograd.checkpoints import Checkpoints, is_checkpointed, runs_once
 from anyshape.autograd.differentiate import Joint
 from anyshape.autograd.memory import roots
@@ -37,7 +38,7 @@ from anyshape.ir.graph import (
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput, names_of
 from anyshape.ops.gradients.decisions import decides
-from anyshape.ops.table import OpDef, Pointwise, Structural, View, tests_arguments
+from anyshape.ops.table import OpDef, tests_arguments
 from anyshape.symbolic import AllOf, AnyOf, Expr, Facts, Relation, Symbol
 
 ASSIGNMENTS = ("assign", "assign_data")
@@ -68,9 +69,10 @@ class Halves:
     given: tuple[int, ...]
 
 
-def partition(joint: Joint, ops: Mapping[str, OpDef]) -> Halves:
-    """Raises ``NotDifferentiable`` where something must be saved that eager does not save."""
-    return _Partition(joint, ops).cut()
+def partition(joint: Joint, ops: Mapping[str, OpDef], budget: float = 1.0) -> Halves:
+    """``budget``: see ``autograd/budget.py``. Raises ``NotDifferentiable`` where something must be
+    saved that eager does not save."""
+    return _Partition(joint, ops).cut(budget)
 
 
 def backward_over(joint: Joint, whole: Joint, ops: Mapping[str, OpDef], halves: Halves) -> Graph:
@@ -151,8 +153,9 @@ class _Partition:
         return row is None or row.raises or tests_arguments(row)
 
     # ---- what to save ----------------------------------------------------------------------------
-    def cut(self) -> Halves:
-        saved = self._saved()
+    def cut(self, budget: float) -> Halves:
+        costly = costly_nodes(self.early_nodes, self.graph, self.ops)
+        saved = within_budget(budget, costly, self._saved)
         positions = self._positions()
         extra = [value for value in saved if value not in positions]
         residuals = [
@@ -182,7 +185,8 @@ class _Partition:
         seen += [Residual("output", i) for i in sorted(self.joint.saved_outputs)]
         return tuple(one for one in seen if one not in residuals)
 
-    def _saved(self) -> list[Value]:
+    def _saved(self, allowed: Allowed) -> tuple[list[Value], int]:
+        """What is saved where the nodes that are allowed may be computed again, and its bytes."""
         needed = self._needed()
         capacities: dict[Value, int] = {}
         edges: list[tuple[Value, Value]] = []
@@ -195,7 +199,7 @@ class _Partition:
                 continue
             capacities[value] = costs.of(value)
             maker = self.makers.get(value)
-            if maker is None or value in self.checkpoints.given or not self._again(maker):
+            if maker is None or value in self.checkpoints.given or not self._again(maker, allowed):
                 fed.append(value)
                 continue
             sources = [v for v in maker.inputs() if isinstance(v.type, TensorType)]
@@ -207,19 +211,20 @@ class _Partition:
             raise NotDifferentiable(
                 "the gradients read what the program can see and eager does not save"
             ) from None
-        return [value for value in self.tensors() if value in chosen]
+        saved = [value for value in self.tensors() if value in chosen]
+        return saved, sum(capacities[value] for value in saved)
 
     def _needed(self) -> list[Value]:
         read = (value for node in self.late_nodes for value in node.inputs())
         wanted = dict.fromkeys((*read, *self.gradients))
         return [v for v in wanted if v not in self.late and isinstance(v.type, TensorType)]
 
-    def _again(self, node: Node) -> bool:
+    def _again(self, node: Node, allowed: Allowed) -> bool:
         """Whether the backward half may run the node: it is cheap, or runs nowhere else."""
         if decides(node):
             return False
         if node in self.required and not is_checkpointed(node):
-            return isinstance(self.ops[node.op].lower, (Pointwise, View, Structural))
+            return node in allowed or is_cheap(node, self.ops)
         return not runs_once(node, self.ops)
 
     # ---- the halves ------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from anyshape.autograd.budget import Allowed, costly_nodes, is_cheap, within_budget
 from anyshape.autograd.checkpoints import Copier, runs_once
 from anyshape.autograd.decisions import in_front_of_decisions
 from anyshape.autograd.memory import roots
@@ -24,14 +25,18 @@ from anyshape.ir.graph import Graph, Node, TensorType, Value, values_in
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
 from anyshape.ops.gradients.decisions import decides
-from anyshape.ops.table import OpDef, Pointwise, Structural, View
+from anyshape.ops.table import OpDef
 
 
-def recompute_cheap(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
-    """See the module."""
+def recompute_cheap(graph: Graph, ops: Mapping[str, OpDef], budget: float = 1.0) -> Graph:
+    """See the module; ``budget``: see ``autograd/budget.py``."""
     start = _first_backward(graph.nodes)
     forward, backward = graph.nodes[:start], graph.nodes[start:]
-    again = _again(graph, ops, forward, backward)
+    again = within_budget(
+        budget,
+        costly_nodes(forward, graph, ops),
+        lambda allowed: _again(graph, ops, forward, backward, allowed),
+    )
     if not again:
         return graph
     builder = Builder(TypeContext(graph.space, graph.facts.fork(), graph.hints), ops)
@@ -54,9 +59,14 @@ def _first_backward(nodes: Sequence[Node]) -> int:
 
 
 def _again(
-    graph: Graph, ops: Mapping[str, OpDef], forward: Sequence[Node], backward: Sequence[Node]
-) -> frozenset[Value]:
-    """What is not kept of what the backward part reads, and of what that is made of."""
+    graph: Graph,
+    ops: Mapping[str, OpDef],
+    forward: Sequence[Node],
+    backward: Sequence[Node],
+    allowed: Allowed,
+) -> tuple[frozenset[Value], int]:
+    """What is not kept of what the backward part reads, and of what that is made of, where the
+    nodes that are allowed may be computed again; the bytes that are kept."""
     makers = {value: node for node in forward for value in node.outputs}
     read = dict.fromkeys(v for node in backward for v in node.inputs())
     needed = [v for v in read if v in makers and isinstance(v.type, TensorType)]
@@ -75,20 +85,18 @@ def _again(
         free = owner.get(value, value) in alive
         capacities[value] = 0 if free else 1 + size_bytes(value.tensor, graph)
         maker = makers.get(value)
-        if maker is None or value in compared or not _is_cheap(maker, ops):
+        if maker is None or value in compared or not (maker in allowed or _is_cheap(maker, ops)):
             fed.append(value)
             continue
         sources = [v for v in maker.inputs() if isinstance(v.type, TensorType)]
         edges.extend((source, value) for source in sources)
         waiting.extend(sources)
     kept = minimum_cut(capacities, edges, fed, needed)
-    return _not_kept(needed, kept, makers)
+    return _not_kept(needed, kept, makers), sum(capacities[value] for value in kept)
 
 
 def _is_cheap(node: Node, ops: Mapping[str, OpDef]) -> bool:
-    row = ops.get(node.op)
-    cheap = row is not None and isinstance(row.lower, (Pointwise, View, Structural))
-    return cheap and not runs_once(node, ops) and not decides(node)
+    return is_cheap(node, ops) and not runs_once(node, ops) and not decides(node)
 
 
 def _not_kept(

@@ -35,6 +35,11 @@ class Buffer:
         """The shape and the strides that memory is allocated for."""
         return (self.shape, self.strides) if self.capacity is None else ((self.capacity,), (1,))
 
+    def layout(self) -> tuple[Dim, ...]:
+        """The sizes that memory is allocated for, extents and strides."""
+        shape, strides = self.allocated()
+        return (*shape, *strides)
+
 
 Buffers: TypeAlias = Mapping[str, Buffer]
 
@@ -52,6 +57,15 @@ class SizeInMemory:
 
     name: str
     size: Dim
+
+
+@frozen()
+class Placement:
+    """Where a size is that data decides: in the one int64 of ``memory``, else, for ``reason``, on
+    the host."""
+
+    memory: str | None
+    reason: str
 
 
 StepArg: TypeAlias = (

@@ -1,7 +1,7 @@
 """What a segment's graph becomes: buffers and an ordered list of steps, all that the runtime needs.
 
-Made by the scheduler, read by ``runtime.host`` (which prints it as one Python function) and by
-``runtime.launch``. Each step says what it reads, writes and defines; nothing else is asked of it.
+Made by the scheduler, read by ``runtime.host``, which prints it as one Python function. Each step
+says what it reads, writes and defines; nothing else is asked of it.
 
 A step *reads* the contents of buffers, *writes* into memory that another step has defined, and
 *defines* buffers: from here on they have their names. It *binds* sizes that it alone knows.
@@ -19,6 +19,7 @@ from anyshape.ir.buffers import (
     BufferRef,
     Buffers,
     NativeArg,
+    Placement,
     SizeInMemory,
     StepArg,
     TensorArg,
@@ -74,6 +75,10 @@ class Effects:
         """The step with its bodies changed."""
         return self
 
+    def launched(self) -> tuple[Launch, ...]:
+        """The launches that it is."""
+        return ()
+
     def mentions(self) -> Mapping[str, None]:
         """The buffers that it reads, writes or defines, in this order, each once."""
         if not hasattr(self, "_mentions"):  # each step is asked many times
@@ -94,7 +99,7 @@ class Allocate(Effects):
         yield self.buffer
 
     def arguments(self, buffers: Buffers) -> Iterator[StepArg]:
-        yield from _layout(buffers, self.buffer)
+        yield from buffers[self.buffer].layout()
 
 
 @frozen()
@@ -129,11 +134,35 @@ class Launch(Effects):
         yield from self.args
         yield from self.offsets.values()
 
+    def launched(self) -> tuple[Launch, ...]:
+        return (self,)
+
     def _pointers(self, access: Literal["read", "write"]) -> Iterator[str]:
         for parameter, arg in zip(self.kernel.params, self.args, strict=True):
             if isinstance(parameter, PointerParam) and isinstance(arg, BufferRef):
                 if parameter.access in (access, "update"):
                     yield arg.name
+
+
+@frozen()
+class LaunchList(Effects):
+    """Launches of one kernel at once: none touches what another writes. ``divided``: the last two
+    sizes of each say which cell is its first, and how many, so that a part of it is a launch."""
+
+    launches: tuple[Launch, ...]
+    divided: bool
+
+    def reads(self) -> Iterator[str]:
+        return (name for launch in self.launches for name in launch.reads())
+
+    def writes(self) -> Iterator[str]:
+        return (name for launch in self.launches for name in launch.writes())
+
+    def arguments(self, buffers: Buffers) -> Iterator[StepArg]:
+        return (arg for launch in self.launches for arg in launch.arguments(buffers))
+
+    def launched(self) -> tuple[Launch, ...]:
+        return self.launches
 
 
 @frozen()
@@ -220,7 +249,7 @@ class View(Effects):
         yield self.output
 
     def arguments(self, buffers: Buffers) -> Iterator[StepArg]:
-        yield from _layout(buffers, self.output)
+        yield from buffers[self.output].layout()
         yield self.offset
 
 
@@ -446,9 +475,9 @@ class NativeRegion(Effects):
 
 
 Step: TypeAlias = (
-    "Allocate | Free | Launch | Call | View | ViewCall | Assign | Assertion | LibraryCall"
-    " | BindSize | BindItem | KeepSize | BindNumber | CheckStep | BumpVersion | NativeRegion | Loop"
-    " | Branch | NativeNested"
+    "Allocate | Free | Launch | LaunchList | Call | View | ViewCall | Assign | Assertion"
+    " | LibraryCall | BindSize | BindItem | KeepSize | BindNumber | CheckStep | BumpVersion"
+    " | NativeRegion | Loop | Branch | NativeNested"
 )
 
 
@@ -531,22 +560,11 @@ class NativeNested(Effects):
 
 
 @frozen()
-class Placement:
-    """Where a size is that data decides: in the one int64 of ``memory``, else, for ``reason``, on
-    the host."""
-
-    memory: str | None
-    reason: str
-
-
-@frozen()
 class Program:
     """Steps in order. ``inputs`` name the graph's inputs in order: input and constant buffers, and
-    numbers, which are none.
-
-    ``outputs`` go with the graph's outputs; ``symbols`` are those that must be bound from the
-    inputs' sizes (or handed in as scalars) before the first step. ``placements``: where the other
-    sizes are, where that was asked.
+    numbers, which are none. ``outputs`` go with the graph's outputs; ``symbols`` are those that
+    must be bound from the inputs' sizes (or handed in as scalars) before the first step.
+    ``placements``: where the other sizes are, where that was asked.
     """
 
     buffers: Buffers
@@ -570,20 +588,10 @@ class Program:
             return self
         return replace(self, steps=tuple(step.with_bodies(change) for step in self.steps))
 
-    def native_regions(self) -> Iterator[tuple[NativeRegion, Program]]:
-        """The native regions that the host calls, each with the program that it stands in: none of
-        those that native code calls."""
-        for step in self.steps:
-            if isinstance(step, NativeRegion):
-                yield step, self
-            else:
-                for body in step.inside():
-                    yield from body.program.native_regions()
-
     def kernels(self) -> tuple[Kernel, ...]:
         """The different kernels, in order of first launch."""
-        launched = (step.kernel for step in self.flat_steps() if isinstance(step, Launch))
-        return tuple(dict.fromkeys(launched))
+        launched = (launch for step in self.flat_steps() for launch in step.launched())
+        return tuple(dict.fromkeys(launch.kernel for launch in launched))
 
     def flat_steps(self) -> Iterator[Step]:
         """Every step, those in native regions and in bodies one by one, what native code does its
@@ -595,11 +603,8 @@ class Program:
         """As ``flat_steps``, without those in bodies."""
         for step in self.steps:
             for inner in step.steps if isinstance(step, NativeRegion) else (step,):
-                match inner:
-                    case LibraryCall(call=what) | NativeNested(step=what):
-                        yield what
-                    case _:
-                        yield inner
+                known = inner.call if isinstance(inner, LibraryCall) else inner
+                yield known.step if isinstance(known, NativeNested) else known
 
 
 @frozen(eq=False)
@@ -609,8 +614,3 @@ class Body:
     program: Program
     facts: Facts
     around: tuple[Symbol, ...]
-
-
-def _layout(buffers: Buffers, name: str) -> tuple[Dim, ...]:
-    shape, strides = buffers[name].allocated()
-    return (*shape, *strides)

@@ -31,11 +31,11 @@ def step_labels(
     makers = {value.name: node for node in nodes_in(graph) for value in node.outputs}
     labels = {}
     for step in program.flat_steps():
-        if isinstance(step, Launch):
-            nodes = tuple(computed_by(step, makers))
-            parts = kernel_names[step.kernel], _several(node.op for node in nodes)
-            labels[id(step)] = _label(*parts, locations=[node.location for node in nodes])
-        elif isinstance(step, Call):
+        for launch in step.launched():
+            nodes = tuple(computed_by(launch, makers))
+            parts = kernel_names[launch.kernel], _several(node.op for node in nodes)
+            labels[id(launch)] = _label(*parts, locations=[node.location for node in nodes])
+        if isinstance(step, Call):
             labels[id(step)] = call_label(step.function, step.location)
     return labels
 
@@ -66,8 +66,8 @@ def kernel_uses(
     makers = {value.name: node for node in nodes_in(graph) for value in node.outputs}
     launches: dict[str, list[Launch]] = {}
     for step in program.flat_steps():
-        if isinstance(step, Launch):
-            launches.setdefault(kernel_names[step.kernel], []).append(step)
+        for launch in step.launched():
+            launches.setdefault(kernel_names[launch.kernel], []).append(launch)
     found = []
     for name, steps in launches.items():
         nodes = [node for step in steps for node in computed_by(step, makers)]

@@ -54,8 +54,7 @@ def verify_bounds(program: Program, facts: Facts) -> None:
 
 def _launches(step: Step) -> Iterator[Launch]:
     for inner in step.steps if isinstance(step, NativeRegion) else (step,):
-        if isinstance(inner, Launch):
-            yield inner
+        yield from inner.launched()
 
 
 def _says(facts: Facts, runs: Condition | bool, inside: Condition | bool) -> bool:

@@ -35,6 +35,7 @@ from anyshape.ir.program import (
     Free,
     KeepSize,
     Launch,
+    LaunchList,
     LibraryCall,
     Loop,
     NativeNested,
@@ -147,8 +148,8 @@ class _Run:
                 self._allocate(at, step)
             case Free():
                 self._free(at, step)
-            case Launch():
-                self._launch(at, step)
+            case Launch() | LaunchList():
+                self._launches(at, step.launched())
             case LibraryCall():
                 self._library_call(at, step)
             case Call():
@@ -226,6 +227,18 @@ class _Run:
             if param in access.parts:
                 self._holds(at, name)
             self._write(at, name, once=param in dict(reads))
+
+    def _launches(self, at: _At, launches: tuple[Launch, ...]) -> None:
+        """Several are done as if one came after the other, in any order."""
+        for launch in launches:
+            self._launch(at, launch)
+        writers = {name: launch for launch in launches for name in launch.writes()}
+        for launch in launches:
+            for name in launch.mentions():
+                spoiled = self.live[name].spoiled
+                by = name if spoiled is None or spoiled[0] is not at else spoiled[1]
+                if writers.get(by, launch) is not launch:
+                    raise Malformed(f"{at}: one launch touches {name}, another one writes {by}")
 
     def _library_call(self, at: _At, step: LibraryCall) -> None:
         call = step.call
@@ -522,6 +535,8 @@ def _said(step: Step) -> str:
         case Launch():
             names = [_name(step.args[index]) for index, _ in _access(step.kernel).writes]
             return f"a kernel that writes {', '.join(names)}"
+        case LaunchList():
+            return " beside ".join(map(_said, step.launches[:2]))
         case LibraryCall():
             return _said(step.call)
         case NativeNested():

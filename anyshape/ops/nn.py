@@ -22,7 +22,7 @@ from anyshape.ops.layout import (
 )
 from anyshape.ops.random import times_noise
 from anyshape.ops.reduce import cast, wide
-from anyshape.ops.rules import is_empty, like, new, require_sizes, tensor
+from anyshape.ops.rules import is_empty, like, new, of_numbers, require_sizes, tensor
 from anyshape.ops.table import CausalMask, Extern, op
 from anyshape.ops.view import Normal
 from anyshape.symbolic import Dim, eq, floordiv, ge, minimum, mod, ne
@@ -81,6 +81,12 @@ def _eval_only(b: Any, x: Any, p: Any, train: Any, name: str) -> Any:
     return b.call(f"random_{function}", x, p)
 
 
+def _dropout_noise(b: Any, x: Any, p: Any) -> Any:
+    """What dropout multiplies by. Of what is drawn a byte for each element decides the gradient."""
+    kept = b.dropout_kept(x, p)
+    return b.where(kept, b.div(b.to_dtype(kept, x.dtype), of_numbers("sub", 1, p)), 0)
+
+
 op(
     "random_dropout",
     "input, p",
@@ -88,18 +94,17 @@ op(
     type=times_noise,
     random=True,
     lower=Extern("anyshape.eager.random_dropout"),
-    expand=lambda b, x, p: b.mul(x, b.dropout_noise(x, p)),
+    expand=lambda b, x, p: b.mul(x, _dropout_noise(b, x, p)),
     vjp="expansion",
 )
-# What is multiplied by: it decides the gradient.
 op(
-    "dropout_noise",
+    "dropout_kept",
     "input, p",
-    torch="anyshape.eager.dropout_noise",
-    type=like(0),
+    torch="anyshape.eager.dropout_kept",
+    type=lambda cx, x, p: replace(like(0)(cx, x), dtype=bool_),
     random=True,
     differentiable=False,
-    lower=Extern("anyshape.eager.dropout_noise"),
+    lower=Extern("anyshape.eager.dropout_kept"),
 )
 for _name, _training in (
     ("dropout1d", True),

@@ -38,6 +38,7 @@ from anyshape.ir.program import (
     Free,
     KeepSize,
     Launch,
+    LaunchList,
     Loop,
     NativeRegion,
     Program,
@@ -279,6 +280,10 @@ class _Printer:
                 args.append(self._arg(arg))
         self.lines.append(f"{kernel}({', '.join(args)})")
 
+    def launch_list(self, step: LaunchList) -> None:
+        for launch in step.launches:
+            self._step(launch)
+
     def region(self, step: NativeRegion) -> None:
         name, table = self.region_names[step]
         function = self._name(name, ("kernel", name))
@@ -513,6 +518,7 @@ STATEMENTS: Mapping[type[Step], Callable[[_Printer, Any], None]] = {
     Allocate: _Printer.allocate,
     Free: _Printer.free,
     Launch: _Printer.launch,
+    LaunchList: _Printer.launch_list,
     ExternCall: _Printer.call,
     CountedCall: _Printer.call,
     EagerCall: _Printer.call,

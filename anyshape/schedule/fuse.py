@@ -29,6 +29,7 @@ from anyshape.schedule.indices import (
     covers_all,
     dot,
 )
+from anyshape.schedule.inplace import ASSIGN
 from anyshape.schedule.lower import (
     Lowering,
     arguments,
@@ -320,6 +321,8 @@ class _Attempt:
         if isinstance(lowering, Reduce | Scan):
             if self.part == "update":
                 return "writes in order have no rows"
+            if self._updates() and found.readers[node.output] - self.members:
+                return "an argument is updated by a kernel that reads its gradient from memory"
             reason = self._row_refusal(node, indices)
             if reason:
                 return reason
@@ -371,6 +374,12 @@ class _Attempt:
         self.stored.append(stored)
         self.members.add(position)
         return None
+
+    def _updates(self) -> bool:
+        """Is all that it computes assigned to arguments? Such kernels are alike, whatever they
+        read, so that one list of launches does them all."""
+        nodes, readers = self.found.nodes, self.found.readers[self.stored[0].value]
+        return all(r < len(nodes) and nodes[r].op == ASSIGN for r in readers)
 
     def _cheap(self, position: int, indices: tuple[Index, ...]) -> bool:
         sources = self.found.sources[position]

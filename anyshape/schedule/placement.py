@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 
-from anyshape.ir.buffers import Buffer, BufferRef, SizeInMemory, StepArg, references
+from anyshape.ir.buffers import Buffer, BufferRef, Placement, SizeInMemory, StepArg, references
 from anyshape.ir.dtypes import int64
 from anyshape.ir.established import established_in
 from anyshape.ir.loops import Kernel, SizeParam
@@ -29,7 +29,6 @@ from anyshape.ir.program import (
     Free,
     KeepSize,
     Launch,
-    Placement,
     Program,
     Step,
     View,

@@ -55,6 +55,12 @@ class Targets:
         target = self.of(device)
         return None if target is None else target.sizes_in_memory
 
+    def listed(self, program: Program) -> Program:
+        """Each target makes lists of launches of its own."""
+        for target in self.by_kind.values():
+            program = target.listed(program)
+        return program
+
     def group(self, program: Program, facts: Facts) -> Program:
         """Each target forms native regions of its own steps."""
         for target in self.by_kind.values():

@@ -37,6 +37,11 @@ def as_it_is(program: Program, facts: Facts) -> Program:
     return program
 
 
+def one_by_one(program: Program) -> Program:
+    """The target launches kernels one by one."""
+    return program
+
+
 def at_once(options: Options) -> None:
     """The target builds with what is always there."""
 
@@ -79,10 +84,11 @@ class Target:
 
     ``prepare`` raises AnyshapeError where it can build nothing with these options.
     ``missing`` says why the target cannot be used in this process, or None. ``variants`` are the
-    ways to walk a kernel. ``group`` forms native regions, ``print_region`` prints one.
-    ``allocator`` names a short way to new memory. ``sizes_in_memory``: what libraries do with
-    those; None where kernels read none. ``recorded`` makes of a running program and its constants
-    one that the device replays as a whole, where ``why_not_recorded`` says nothing against it.
+    ways to walk a kernel. ``listed`` makes launches that may be done at once into lists.
+    ``group`` forms native regions, ``print_region`` prints one. ``allocator`` names a short way to
+    new memory. ``sizes_in_memory``: what libraries do with those; None where kernels read none.
+    ``recorded`` makes of a running program and its constants one that the device replays as a
+    whole, where ``why_not_recorded`` says nothing against it.
     ``expect`` is handed a function that is loaded, and of likely arguments (0 for an address),
     before it is first called. ``schedules`` describes those that a function has run with, where
     they are chosen at the launch.
@@ -95,6 +101,7 @@ class Target:
     prepare: Callable[[Options], object] = at_once
     missing: Callable[[], str | None] = nothing
     variants: Callable[[Kernel], Variants] = one_way
+    listed: Callable[[Program], Program] = one_by_one
     group: Callable[[Program, Facts], Program] = as_it_is
     print_region: PrintRegion = no_region
     allocator: str | None = None

@@ -126,3 +126,24 @@ def test_hints_choose_and_decide_no_result() -> None:
             found = torch.autograd.grad(fast(a, b), (a, b))
             torch.testing.assert_close(found, torch.autograd.grad(loss(a, b), (a, b)))
         assert fast.stats().specializations == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("p", [0.1, 0.5, 1.0])
+def test_dropout_saves_a_byte_for_each_element(dtype: torch.dtype, p: float) -> None:
+    def dropped(x: Tensor) -> Tensor:
+        return F.dropout(x.mT.exp(), p)
+
+    fast = anyshape.compile(dropped)
+    for size in (6, 1, 33):
+        given = [torch.randn(size, 5, dtype=dtype, requires_grad=True) for _ in range(2)]
+        given[1].data.copy_(given[0].data)
+        made = []
+        for run, x in zip((fast, dropped), given):
+            torch.manual_seed(size)
+            y = run(x)
+            y.backward(torch.ones_like(y))
+            made.append((y, x.grad, torch.rand(1)))
+        torch.testing.assert_close(*made)
+    kept = fast(given[0]).grad_fn.saved_tensors
+    assert sorted(str(t.dtype) for t in kept) == sorted([str(dtype), "torch.bool"])

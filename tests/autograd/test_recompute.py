@@ -64,7 +64,7 @@ def test_gradients_are_eagers(program: Callable[[Tensor, Tensor, Tensor], None])
     [
         (gated, "mm", 3 + 6),
         (gated, "silu", 1 + 1),
-        (drawn, "dropout_noise", 1),
+        (drawn, "dropout_kept", 1),
         (normed, "mm", 2 + 4),
     ],
 )

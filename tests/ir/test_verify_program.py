@@ -23,6 +23,7 @@ from anyshape.ir.program import (
     ExternCall,
     Free,
     Launch,
+    LaunchList,
     LibraryCall,
     Loop,
     NativeNested,
@@ -77,6 +78,10 @@ SOME = kernel("a", "c", update=True)
 
 def launch(made: Kernel, *names: str) -> Launch:
     return Launch(made, (*map(BufferRef, names), N))
+
+
+def at_once(*launches: Launch) -> LaunchList:
+    return LaunchList(launches, divided=False)
 
 
 def view(made: str, base: str, offset: int = 0) -> View:
@@ -259,6 +264,26 @@ PLANTED: dict[str, Planted] = {
             launch(TWO, "g", "h", "k"), outputs="k",
         ),
         r"step 4 \(a kernel that writes k\) reads h, over which step 2 .* has written g",
+    ),
+    "one launch of a list reads what another one writes": Planted(
+        program(
+            Allocate("g"), Allocate("k"), at_once(launch(ONE, "x", "g"), launch(ONE, "y", "k")), outputs="g k",
+        ),
+        program(
+            Allocate("g"), Allocate("k"), at_once(launch(ONE, "x", "g"), launch(ONE, "g", "k")), outputs="g k",
+        ),
+        r"step 2 .*: one launch touches g, another one writes g",
+    ),
+    "one launch of a list writes over what another one reads": Planted(
+        program(
+            conv("h", "x"), Allocate("g", "h"), Allocate("k"),
+            at_once(launch(ONE, "h", "g"), launch(ONE, "y", "k")), outputs="g k",
+        ),
+        program(
+            conv("h", "x"), Allocate("g", "h"), Allocate("k"),
+            at_once(launch(ONE, "h", "k"), launch(ONE, "y", "g")), outputs="g k",
+        ),
+        r"step 3 .*: one launch touches h, another one writes g",
     ),
     "a library writes where it reads": Planted(
         shared(mm("r", "x", "y"), inner={}),

@@ -13,6 +13,7 @@ from anyshape.driver import Driver
 from anyshape.eager import CheckFailed
 from anyshape.ir.dtypes import bool_, float32, int32, int64, uint8
 from anyshape.ir.graph import Graph, TensorType
+from anyshape.ir.native_regions import native_regions
 from anyshape.ir.nesting import graphs_in, nodes_in
 from anyshape.ir.parse import parse_graph
 from anyshape.ir.program import Branch, Loop
@@ -94,7 +95,7 @@ def test_regions_have_kernels_of_their_own() -> None:
 @pytest.mark.parametrize("name", NATIVE)
 def test_the_host_calls_native_code_once_whatever_the_number_of_turns(name: str) -> None:
     compiled = Driver.create(OPTIONS).compile_graph(graph_of(CASES[name].build), {})
-    assert len([*compiled.program.native_regions()]) == 1
+    assert len([*native_regions(compiled.program)]) == 1
     assert not any(isinstance(step, Loop | Branch) for step in compiled.program.steps)
     assert "def body" not in Driver.create(OPTIONS).generate(compiled.program).host.text
 
@@ -165,7 +166,7 @@ def test_a_loop_reads_weights_and_numbers_of_the_graph_around() -> None:
     weight = torch.randn(4, 4)
     name = next(e.value.name for e in graph.inputs if e.kind == "parameter")
     compiled = Driver.create(OPTIONS).compile_graph(graph, {name: weight})
-    assert len([*compiled.program.native_regions()]) == 1
+    assert len([*native_regions(compiled.program)]) == 1
     for sizes in GIVEN:
         x, w, n = tensors(*sizes)
         small = weight

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+from anyshape.ir.code import ArgType
 from anyshape.ir.dtypes import float16
 from anyshape.ir.loops import (
     SCALAR_OPS,
@@ -20,7 +22,9 @@ from anyshape.ir.loops import (
     Kernel,
     Load,
     Op,
+    PointerParam,
     Reduce,
+    ScalarParam,
     SizeParam,
     operands,
 )
@@ -416,3 +420,13 @@ WALKS: Mapping[Walk, Callable[[_Emitter], None]] = {
     "columns": _Emitter.walk_columns,
     "folded columns": _Emitter.walk_folded_columns,
 }
+
+
+def argument_types(kernel: Kernel) -> tuple[ArgType, ...]:
+    """How a kernel's parameters are passed, in order."""
+    kinds: dict[type, Callable[[Any], ArgType]] = {
+        PointerParam: lambda _: "pointer",
+        SizeParam: lambda param: "pointer" if param.in_memory else "int64",
+        ScalarParam: lambda param: "double" if param.dtype.is_floating else "int64",
+    }
+    return tuple(kinds[type(param)](param) for param in kernel.params)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anyshape.costs import COSTS
-from anyshape.ir.loops import SCALAR_OPS, Axis, Load, Op, Reduce
+from anyshape.ir.loops import SCALAR_OPS, Axis, Kernel, Load, Op, Reduce
 from anyshape.symbolic import Dim
 from anyshape.targets.cpu.c_lanes import LanePrinter, Work
 
@@ -55,12 +55,7 @@ class LoopPrinter(LanePrinter):
 
     def _enough_work(self) -> str | None:
         """C text of "worth sharing among threads"; None where it is known not to be."""
-        cost = sum(
-            SCALAR_OPS[e.op].cost if isinstance(e, Op) else 1
-            for e in self.kernel.elements
-            if isinstance(e, (Op, Load, Reduce))
-        )
-        least = COSTS.cells_for_threads(cost)
+        least = COSTS.cells_for_threads(cell_cost(self.kernel))
         cells: Dim = 1
         for axis in (*self.kernel.axes, *self.kernel.reduction_axes):
             cells = cells * axis.extent
@@ -82,3 +77,12 @@ class LoopPrinter(LanePrinter):
         name = axis.name
         head = f"for (i64 {name}b = 0; {name}b < {self._dim(axis.extent)}; {name}b += {size})"
         self._open(head, name)
+
+
+def cell_cost(kernel: Kernel) -> int:
+    """What a cell costs, in simple operations."""
+    return sum(
+        SCALAR_OPS[e.op].cost if isinstance(e, Op) else 1
+        for e in kernel.elements
+        if isinstance(e, (Op, Load, Reduce))
+    )

@@ -11,13 +11,12 @@ between processes (addresses) is in a text, so that the disk cache serves it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from anyshape.ir.buffers import Buffer, BufferRef, SizeInMemory, StepArg, references
-from anyshape.ir.code import ArgType, NativeFunction, PrintedRegion
-from anyshape.ir.dtypes import DType, float64
+from anyshape.ir.buffers import BufferRef, SizeInMemory, StepArg, references
+from anyshape.ir.code import NativeFunction, PrintedRegion
+from anyshape.ir.dtypes import float32, float64
 from anyshape.ir.loops import Kernel, PointerParam, ScalarParam, SizeParam
 from anyshape.ir.program import (
     Assertion,
@@ -25,6 +24,7 @@ from anyshape.ir.program import (
     Call,
     Free,
     Launch,
+    LaunchList,
     LibraryCall,
     Loop,
     NativeNested,
@@ -34,8 +34,10 @@ from anyshape.ir.program import (
 )
 from anyshape.ops.layout import numel
 from anyshape.schedule.arena import size_bytes
-from anyshape.symbolic import Dim, Symbol
+from anyshape.symbolic import Expr, Symbol
+from anyshape.targets.cpu.launch_lists import cells
 from anyshape.targets.cpu.native_calls import CHECK_FAILED, DELETE, CallPrinter
+from anyshape.targets.cpu.native_lists import Table, list_lines
 from anyshape.targets.cpu.native_nesting import (
     C_TYPES,
     first_numbers,
@@ -47,8 +49,9 @@ from anyshape.targets.cpu.native_nesting import (
 )
 from anyshape.targets.cpu.native_part import Base, Part, Slot
 from anyshape.targets.cpu.native_prelude import RUN_REGION
-from anyshape.targets.cpu.native_regions import is_float
+from anyshape.targets.cpu.native_regions import is_float, matrix_layout
 
+GEMM = {float32: "sgemm_", float64: "dgemm_"}
 ARENA = 0
 ENTRY = NativeFunction(RUN_REGION, returns_status=True, caller="own")
 
@@ -168,6 +171,8 @@ class RegionPrinter(CallPrinter):
         match step:
             case Launch():
                 self._launch(step, part)
+            case LaunchList():
+                self._launch_list(step, part)
             case LibraryCall(gives_memory=True):
                 self._giving(step, part)
             case LibraryCall():
@@ -217,6 +222,42 @@ class RegionPrinter(CallPrinter):
         flag = part(self.pointers[step.buffer])
         self._fail_if(f"*(volatile char *){flag}", CHECK_FAILED, part)
 
+    def _launch_list(self, step: LaunchList, part: Part) -> None:
+        first = step.launches[0]
+        function = part(self._entry(("kernel", self.kernel_names[first.kernel])))
+        count = part(("number", self.numbers.index(len(step.launches))))
+        handed = [[*self._listed(one, part, step.divided)] for one in step.launches]
+        rows, operands, width = len(part.slots), list[tuple[str, str]](), 0
+        for kind, array, slot in handed[0]:
+            operands.append((kind, f"{array}[row[{width}]]" if isinstance(slot, tuple) else slot))
+            width += isinstance(slot, tuple)
+        for launch, own in zip(step.launches, handed, strict=True):
+            part.slots += (slot for *_, slot in own if isinstance(slot, tuple))
+            part.slots.append(("number", self.numbers.index(cells(launch))))
+        part.lines += list_lines(step, operands, Table(function, count, rows, width + 1))
+
+    def _listed(
+        self, launch: Launch, part: Part, divided: bool
+    ) -> Iterator[tuple[str, str, Slot | str]]:
+        """The type of each operand, and the array and the slot that it lies in, or its text."""
+        pairs = [*zip(launch.kernel.params, launch.args, strict=True)]
+        for param, arg in pairs[: len(pairs) - 2 * divided]:
+            if isinstance(arg, BufferRef):
+                yield "void *", "v", self.pointers[arg.name]
+            elif isinstance(param, SizeParam):
+                assert isinstance(arg, int | Expr)
+                yield "long", "n", ("number", self.numbers.index(arg))
+            else:
+                assert isinstance(param, ScalarParam) and not isinstance(arg, SizeInMemory)
+                kind = "double" if param.dtype.is_floating else "long"
+                known = self.scalars.get(arg)
+                if known is None:
+                    yield kind, "", self._number(arg, part)
+                elif isinstance(known, str):
+                    yield kind, "f", ("number", int(known[2:-1]))
+                else:
+                    yield kind, "n", known
+
     def _view(self, step: View, part: Part) -> None:
         """Memory of the arena or from outside is known at once, torch's own when it is made."""
         made, pointer = step.output, self.pointers[step.base]
@@ -255,9 +296,9 @@ class RegionPrinter(CallPrinter):
         linear = step.function.endswith("linear")
         rows, inner = numel(a.shape[:-1]), a.shape[-1]
         columns = b.shape[0] if linear else b.shape[1]
-        a_transposed, lda = (False, inner) if linear else _layout(a)
-        b_transposed, ldb = (True, inner) if linear else _layout(b)
-        gemm = part(self._entry(("library", _gemm(result.dtype))))
+        a_transposed, lda = (not linear and matrix_layout(a)) or (False, inner)
+        b_transposed, ldb = (not linear and matrix_layout(b)) or (True, inner)
+        gemm = part(self._entry(("library", GEMM[result.dtype])))
         a_text, b_text, c = (part(self.pointers[x]) for x in (left.name, right.name, result.name))
         if bias:
             row = part(self.pointers[bias[0].name])
@@ -388,25 +429,3 @@ class RegionPrinter(CallPrinter):
     def _element(self, tensor: BufferRef, index: str, part: Part) -> str:
         kind = C_TYPES[self.buffers[tensor.name].dtype.name]
         return f"(({kind} *){part(self.pointers[tensor.name])})[{index}]"
-
-
-def _layout(buffer: Buffer) -> tuple[bool, Dim]:
-    """(transposed, leading dimension) of a matrix with one stride of 1."""
-    rows, columns = buffer.strides
-    if isinstance(columns, int) and columns == 1:
-        return False, rows
-    return True, columns
-
-
-def _gemm(dtype: DType) -> str:
-    return "dgemm_" if dtype is float64 else "sgemm_"
-
-
-def argument_types(kernel: Kernel) -> tuple[ArgType, ...]:
-    """How a kernel's parameters are passed, in order."""
-    kinds: dict[type, Callable[[Any], ArgType]] = {
-        PointerParam: lambda _: "pointer",
-        SizeParam: lambda param: "pointer" if param.in_memory else "int64",
-        ScalarParam: lambda param: "double" if param.dtype.is_floating else "int64",
-    }
-    return tuple(kinds[type(param)](param) for param in kernel.params)

@@ -38,6 +38,7 @@ static void anyshape_fill_rows(char *c, const char *row, long rows, long bytes)
 }
 
 void *aligned_alloc(unsigned long, unsigned long);
+int omp_get_num_threads(void), omp_get_thread_num(void), omp_get_max_threads(void);
 
 static long anyshape_largest(long count, const long *sizes)
 {

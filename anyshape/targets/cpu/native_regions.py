@@ -31,6 +31,7 @@ from anyshape.ir.program import (
     ExternCall,
     Free,
     Launch,
+    LaunchList,
     LibraryCall,
     Loop,
     NativeNested,
@@ -189,7 +190,9 @@ def as_native(step: Step, buffers: Mapping[str, Buffer], *, library: bool = True
     if any(name in buffers and buffers[name].device != "cpu" for name in touched):
         return None
     match step:
-        case Allocate() | Free() | Launch() | View() | Assertion(deferred=False) | NativeNested():
+        case Allocate() | Free() | Launch() | LaunchList() | View() | NativeNested():
+            return step
+        case Assertion(deferred=False):
             return step
         case ExternCall(function=function) if function in BLAS_PRODUCTS and _is_blas_product(
             step, buffers
@@ -283,8 +286,8 @@ def _close(
     outside], for each of its parts; with None it is one, however short it is."""
     if not run:
         return []
-    nested = any(isinstance(step, NativeNested) for _, step in run)
-    if len(_computing(run)) < (1 if nested or into is None else COSTS.region_steps):
+    alone = any(isinstance(step, NativeNested | LaunchList) for _, step in run)
+    if len(_computing(run)) < (1 if alone or into is None else COSTS.region_steps):
         return _Grouping(run, memory, holds, buffers, into is None).as_they_are(program.steps)
     parts = [run] if into is None else _parts(run, into, memory.needed)
     apart = into is not None and into.apart
@@ -351,7 +354,7 @@ def _outlives_its_part(run: Run, at: int) -> bool:
 
 
 def _is_compute(step: Step) -> bool:
-    return isinstance(step, (Launch, LibraryCall, NativeNested)) or _is_product(step)
+    return isinstance(step, (Launch, LaunchList, LibraryCall, NativeNested)) or _is_product(step)
 
 
 def _is_product(step: Step) -> bool:
@@ -529,10 +532,10 @@ class _Grouping:
 
     def _becomes(self, a: Life, b: Life) -> bool:
         """May b be written where a lies, at the step that reads a for the last time?"""
-        if not isinstance(b.maker, Launch):
+        if b.maker is None or any(a.name in self.memory.below(n) for n in b.maker.mentions()):
             return False
-        seen_as_view = any(a.name in self.memory.below(name) for name in b.maker.mentions())
-        return not seen_as_view and writes_over(b.maker, a.name, b.name)
+        readers = [launch for launch in b.maker.launched() if a.name in launch.mentions()]
+        return len(readers) == 1 and writes_over(readers[0], a.name, b.name)
 
     def _dims(self, kept: Iterable[Step], arena: Arena) -> Iterable[Dim]:
         yield from (size for room in arena.rooms for size in room)

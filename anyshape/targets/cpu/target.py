@@ -13,9 +13,10 @@ from anyshape.options import Options
 from anyshape.runtime.launch import Loaded, has_blas, has_library
 from anyshape.symbolic import Facts
 from anyshape.targets.cpu.build import Builder
-from anyshape.targets.cpu.c import emit_c
+from anyshape.targets.cpu.c import argument_types, emit_c
+from anyshape.targets.cpu.launch_lists import with_launch_lists
 from anyshape.targets.cpu.library import IN_MEMORY
-from anyshape.targets.cpu.native import argument_types, emit_native_region
+from anyshape.targets.cpu.native import emit_native_region
 from anyshape.targets.cpu.native_prelude import NATIVE_PRELUDE
 from anyshape.targets.cpu.native_regions import form_native_regions, on_cpu
 from anyshape.targets.cpu.prelude import parts
@@ -76,6 +77,7 @@ CPU = Target(
     _load,
     prepare=builder_of,
     variants=variants,
+    listed=with_launch_lists,
     group=_group,
     print_region=_print_region,
     allocator="anyshape.empty_cpu",

@@ -1,0 +1,88 @@
+"""A list of launches as C: what its text is, whatever buffers and sizes the launches are on.
+
+In: a ``LaunchList``. Out: lines over ``v``, ``n``, ``f`` and ``a`` (``native.py``): ``a`` has a row
+for each launch, which says where its operands are, and its cells last. One team of threads does the
+whole list: of launches that are ``divided``, each thread does the same number of cells, of as many
+launches as it takes; of others, whole launches, where there are enough of them and none is large,
+else all do one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anyshape.costs import COSTS
+from anyshape.ir.program import LaunchList
+from anyshape.targets.cpu.c_loops import cell_cost
+
+UNIT = 64
+"""Cells that no two threads share, so that few write to one line of the cache."""
+
+
+ALONE = "#pragma omp parallel num_threads(1)"
+"""A kernel shares its loops among the threads of the innermost team, which is to be this thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Where the rows are: ``function`` and ``count`` (how many rows) as text, the first row begins
+    at ``a[rows]``, and each has so many elements."""
+
+    function: str
+    count: str
+    rows: int
+    width: int
+
+
+def list_lines(
+    launches: LaunchList, operands: Sequence[tuple[str, str]], table: Table
+) -> list[str]:
+    """The lines; ``operands`` are the type and the text of each operand of the function, of which
+    the first cell and their number come last where they are ``divided``."""
+    types = [kind for kind, _ in operands] + ["long", "long"] * launches.divided
+    args = [text for _, text in operands] + ["first, end - first"] * launches.divided
+    call = f"((void (*)({', '.join(types)})){table.function})({', '.join(args)});"
+    least = COSTS.cells_for_threads(cell_cost(launches.launches[0].kernel))
+    row = f"const long *row = a + {table.rows} + k * {table.width}; "
+    row += f"long size = n[row[{table.width - 1}]];"
+    each = f"for (long k = 0; k < {table.count}; k++)"
+    sums = [
+        "long cells = 0, most = 0;",
+        f"{each} {{ {row} cells += size; most = size > most ? size : most; }}",
+    ]
+    if launches.divided:
+        return [*sums, *_by_cells(row, each, call, least)]
+    return [*sums, *_whole(row, each, call, table.count, least)]
+
+
+def _by_cells(row: str, each: str, call: str, least: int) -> list[str]:
+    return [
+        f"#pragma omp parallel if (cells > {least})",
+        "{",
+        "    long of = omp_get_num_threads(), at = 0;",
+        f"    long share = (cells / of / {UNIT} + 1) * {UNIT};",
+        "    long from = share * omp_get_thread_num(), to = from + share;",
+        f"    {ALONE}",
+        f"    {each} {{",
+        f"        {row}",
+        "        long first = from > at ? from - at : 0, end = to - at < size ? to - at : size;",
+        f"        if (first < end) {call}",
+        "        at += size;",
+        "    }",
+        "}",
+    ]
+
+
+def _whole(row: str, each: str, call: str, count: str, least: int) -> list[str]:
+    shared = f"cells > {least} && most <= {COSTS.whole_launch * least}"
+    return [
+        f"if ({shared} && {count} >= omp_get_max_threads()) {{",
+        "    #pragma omp parallel for schedule(dynamic)",
+        f"    {each} {{",
+        f"        {row}",
+        f"        {ALONE}",
+        f"        {call}",
+        "    }",
+        f"}} else {each} {{ {row} {call} }}",
+    ]

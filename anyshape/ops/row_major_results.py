@@ -16,10 +16,10 @@ from anyshape.ops.layout import Shape, channels_last_strides, strides_in_order
 from anyshape.ops.table import OpDef
 
 
-def makes_rows(builder: Builder, row: OpDef, node: Node) -> bool:
+def makes_rows(builder: Builder, row: OpDef, node: Node, *, images: bool = True) -> bool:
     """Are the results row-major however the arguments lie? Asked with all of them turned, with rows
-    in another order, and with images whose channels are innermost."""
-    ways = (_turned, _other_rows, _channels_last)
+    in another order, and with ``images`` whose channels are innermost."""
+    ways = (_turned, _other_rows, *((_channels_last,) if images else ()))
     return all(_of_arguments(builder, row, node, lie) for lie in ways)
 
 

@@ -63,6 +63,7 @@ from anyshape.runtime.launch import (
     link,
     move_version,
     set_version,
+    with_counters_of_their_own,
 )
 from anyshape.runtime.profile import Launched, Times, recorded
 from anyshape.runtime.result_layouts import (
@@ -584,6 +585,8 @@ def _moving_versions(
             move_version(tensor, times)
         for position, times in given:
             move_version(arguments[position], times)
+        if moved.apart:
+            results = with_counters_of_their_own(results, moved.apart)
         for position, version in moved.outputs.items():
             set_version(results[position], version)
         return results

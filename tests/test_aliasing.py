@@ -145,3 +145,28 @@ def test_a_tensor_with_holes_is_viewed_where_eager_views_it(name: str, unbacked:
         assert torch.equal(ours, theirs)
         assert (ours.data_ptr() == x.data_ptr()) == (theirs.data_ptr() == x.data_ptr())
         assert strides_that_matter(ours) == strides_that_matter(theirs)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: x.data,
+        lambda x: x.data[0],
+        lambda x: x.data.add_(1),
+        lambda x: x.detach(),
+        lambda x: x.view(-1),
+    ],
+)
+def test_what_is_returned_of_data_has_a_counter_of_its_own(
+    program: Callable[[Tensor], Tensor],
+) -> None:
+    fast = anyshape.compile(program)
+    for n in (2, 3):
+        counters = []
+        for run in (fast, program):
+            x = torch.ones(n, n)
+            made = run(x)
+            before = x._version, made._version
+            made.add_(1)
+            counters.append((before, x._version, made._version, x.tolist()))
+        assert counters[0] == counters[1]

@@ -16,12 +16,13 @@ from anyshape.ops.layout import Shape, channels_last_strides, strides_in_order
 from anyshape.ops.table import OpDef
 
 
-def makes_rows(builder: Builder, row: OpDef, node: Node) -> bool:
-    """Are the results row-major however the arguments lie? Asked with images whose channels are
+def makes_rows(builder: Builder, row: OpDef, node: Node, *, images: bool = True) -> bool:
+    """Are the results row-major however the arguments lie? Asked with ``images`` whose channels are
     innermost, which says most, with rows in another order, and with all of them turned."""
     tensors = (value for value in node.inputs() if isinstance(value.type, TensorType))
     are_planes = all(len(value.shape) <= 2 for value in tensors)
-    ways = (_turned,) if are_planes else (_channels_last, _other_rows, _turned)
+    others = () if are_planes else (*((_channels_last,) if images else ()), _other_rows)
+    ways = (*others, _turned)
     return all(_of_arguments(builder, row, node, lie) for lie in ways)
 
 

@@ -59,6 +59,7 @@ class _Functionalizer:
     seen: set[Value] = field(default_factory=set)  # bases that are written not by `.data` alone
     version: dict[Value, int] = field(default_factory=dict)  # base -> how often it was written
     fresh: dict[Value, tuple[int, Value]] = field(default_factory=dict)  # view -> as of a version
+    over_inputs: dict[Value, Value] = field(default_factory=dict)  # view -> of the written input
     same: dict[Value, Value] = field(
         default_factory=dict
     )  # result of an in-place row -> its target
@@ -168,12 +169,9 @@ class _Functionalizer:
             return self.fresh[value][1]
         view = self.views[value]
         self._refuse_hidden_memory(view.node)
-        again = self._apply(view.node, self._current(view.parent), value)
-        self.fresh[value] = (version, again)
-        return again
-
-    def _apply(self, node: Node, source: Value, output: Value) -> Value:
-        return self._over(node, source)[node.outputs.index(output)]
+        again = self._over(view.node, self._current(view.parent))
+        self.fresh.update(zip(view.node.outputs, ((version, made) for made in again), strict=True))
+        return self.fresh[value][1]
 
     def _over(self, node: Node, source: Value) -> tuple[Value, ...]:
         """The view once more, over another source."""
@@ -298,8 +296,11 @@ class _Functionalizer:
     def _over_input(self, value: Value) -> Value:
         if value not in self.views:
             return value
-        view = self.views[value]
-        return self._apply(view.node, self._over_input(view.parent), value)
+        if value not in self.over_inputs:
+            view = self.views[value]
+            made = self._over(view.node, self._over_input(view.parent))
+            self.over_inputs.update(zip(view.node.outputs, made, strict=True))
+        return self.over_inputs[value]
 
 
 def views_its_argument(cx: TypeContext, node: Node, row: OpDef | None) -> bool:

@@ -20,13 +20,15 @@ from anyshape.passes.rebuild import Reader
 @dataclass(frozen=True, slots=True)
 class Moves:
     """By how much the counters of inputs move besides the one write that is done, and where those
-    of written results, which are made anew, end; by position."""
+    of written results, which are made anew, end; by position. ``apart`` are the results in the
+    memory of an input that have a counter of their own."""
 
     inputs: Mapping[int, int]
     outputs: Mapping[int, int]
+    apart: tuple[int, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.inputs or self.outputs)
+        return bool(self.inputs or self.outputs or self.apart)
 
 
 def moves(graph: Graph, ops: Mapping[str, OpDef]) -> Moves:
@@ -49,7 +51,14 @@ def moves(graph: Graph, ops: Mapping[str, OpDef]) -> Moves:
             if counter not in counted:
                 outputs[position] = written[counter]
             counted.add(counter)
-    return Moves(inputs, outputs)
+    apart = tuple(
+        position
+        for position, output in enumerate(graph.outputs)
+        if isinstance(output, Value)
+        and found.memory.get(output) in given
+        and found.counters.get(output, output) not in given
+    )
+    return Moves(inputs, outputs, apart)
 
 
 @dataclass(slots=True)

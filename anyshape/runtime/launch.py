@@ -416,6 +416,14 @@ def set_version(tensor: torch.Tensor, version: int) -> None:
         torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
 
+def with_counters_of_their_own(results: Sequence[Any], positions: Sequence[int]) -> tuple[Any, ...]:
+    """The results, where those at these positions are other tensors of the same memory."""
+    made, apart = list(results), {id(results[p]): results[p].data for p in positions}
+    for position in positions:
+        made[position] = apart[id(results[position])]
+    return tuple(made)
+
+
 def with_strides(
     tensor: torch.Tensor, strides: tuple[int, ...], shape: tuple[int, ...] | None = None
 ) -> torch.Tensor:

@@ -14,7 +14,17 @@ from itertools import chain, islice
 
 from anyshape.ir.buffers import Buffer, BufferRef, Role, StepArg
 from anyshape.ir.established import hoist_checks
-from anyshape.ir.graph import Arg, Graph, Node, ScalarType, TensorType, Value, checked, values_in
+from anyshape.ir.graph import (
+    Arg,
+    Graph,
+    Node,
+    ScalarType,
+    TensorType,
+    Value,
+    checked,
+    row_major,
+    values_in,
+)
 from anyshape.ir.nesting import head_symbols
 from anyshape.ir.program import (
     Allocate,
@@ -40,7 +50,7 @@ from anyshape.ir.program import (
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ir.variants import ChooseVariants, no_variants
 from anyshape.ops import OPS
-from anyshape.ops.layout import view_strides
+from anyshape.ops.layout import Shape, view_strides
 from anyshape.ops.table import (
     Asserts,
     Assigns,
@@ -195,7 +205,7 @@ class _Plan:
             if node.op != "reshape":
                 continue
             self.found.stand_at(position)
-            if view_strides(self.found.cx, source.tensor, view.shape) is None:
+            if self._reshaped(source.tensor, source, view) is None:
                 yield position
 
     def _share_copies(self, outputs: Iterable[Value]) -> None:
@@ -288,8 +298,18 @@ class _Plan:
         if node.op not in ("reshape", "unsqueeze", "squeeze"):
             return self._stride_over(value, first, below)
         seen = replace(first.tensor, shape=shape, strides=below.strides)
-        strides = view_strides(found.cx, seen, wanted)
+        strides = self._reshaped(seen, first, value)
         return None if strides is None else _Strided(below.base, strides, below.offset)
+
+    def _reshaped(self, seen: TensorType, source: Value, view: Value) -> Shape | None:
+        """The strides of a view in another shape of ``source``, which lies in memory as ``seen``;
+        None where eager copies. Where capture found one that is not found again, its type tells."""
+        shape = self.found.sizes.shape
+        strides = view_strides(self.found.cx, seen, shape(view.shape))
+        lies_as_typed = shape(seen.strides) == shape(source.tensor.strides)
+        if strides is None and lies_as_typed and view.tensor.strides != row_major(view.shape):
+            return shape(view.tensor.strides)
+        return strides
 
     # --- groups and their order ---
 

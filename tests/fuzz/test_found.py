@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.fuzz.oracle import wrong
@@ -289,6 +291,14 @@ FOUND = {
     ),
     "out= of another shape, of what is a view where a size is one": over(
         "a b 2, 1 b", "t = x0.transpose(0, 1).reshape(-1)", "torch.sum(x1, 0, out=t)", "t.neg_()", "t", layouts="plain offset"
+    ),
+    "a view in another shape that the scheduler does not find again": replace(
+        over(
+            "a 4 b c", "t = x0.view(-1, 4)", "u = torch.ones(t.shape, dtype=torch.bool)", "u[(0, -1), (0, 0)] = False",
+            "v = t.masked_fill(u, 1)", "x0.scatter_reduce_(-1, torch.zeros_like(x0, dtype=torch.int64), x0.clone(), 'sum')",
+            "w = torch.ops.aten.chunk(v, 2)[0]", "t, x0", layouts="gaps gaps permuted",
+        ),
+        sizes=({"a": 3, "b": 3, "c": 1}, {"a": 5, "b": 5, "c": 5}),
     ),
     "a write to a ravelled column": over(
         "a b, 4", "x0[:, 0].ravel().add_(2)", "x1.ravel().mul_(3)", "x0[:, 0].ravel().mul_(2), x0 * 1, x1", layouts="plain stepped"

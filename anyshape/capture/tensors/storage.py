@@ -171,7 +171,7 @@ def _lies_in_rows(recorder: Recorder, node: Node) -> bool:
     if any(t.strides != contiguous_strides(recorder.cx, t.shape) for t in kinds):
         return False
     cx = TypeContext(recorder.cx.space, recorder.cx.facts.fork(), recorder.cx.hints)
-    return elementwise or makes_rows(Builder(cx, OPS), row, node)
+    return elementwise or makes_rows(Builder(cx, OPS), row, node, images=False)
 
 
 def _strides_handed_in(recorder: Recorder, value: Value, source: Source) -> Shape:

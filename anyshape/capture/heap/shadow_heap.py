@@ -306,7 +306,8 @@ class Heap:
         if type(key) is slice or (in_order and type(key) is not int):
             return self._taken(item_of(self.mirror(obj), key), key)
         if in_order and key < 0:
-            key += self.domain.read(obj, "count", None, length_of(obj))
+            count = self.domain.read(obj, "count", None, length_of(obj))
+            key += count if key >= -count else 0  # or it is refused
         return self._outside_item(obj, key)
 
     def _taken(self, value: Any, key: Any) -> Any:

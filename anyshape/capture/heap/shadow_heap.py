@@ -26,6 +26,7 @@ from anyshape.capture.heap.mirrors import (
     Copier,
     Mirror,
     copier_of,
+    kind_of_entry,
     mapping_behind,
     require_growth_of,
 )
@@ -331,7 +332,7 @@ class Heap:
         if not dict.__contains__(obj, key):
             self.domain.read(obj, "contains", key, False)
             return NULL
-        return self.domain.read(obj, "item", key, dict.__getitem__(obj, key))
+        return self.domain.read(obj, kind_of_entry(obj), key, dict.get(obj, key))
 
     def item_or_null(self, obj: dict[Any, Any], key: Any) -> Any:
         """`obj.get(key, NULL)` of a dict."""

@@ -31,7 +31,7 @@ WAYS = {
     "any": {"break_every": 5, "break_seed": 1},
 }
 """Options by name: how often a segment is ended."""
-MADE_ANYWHERE = {tuple, frozenset, types.MethodType, types.BuiltinMethodType, slice}
+MADE_ANYWHERE = {tuple, frozenset}
 """What has no identity that a program may rely on."""
 FILE = "<program>"
 LIMIT = 400

@@ -83,6 +83,11 @@ def _mirror_tuple(read: Read, obj: Any) -> Any:
         return obj
 
 
+def kind_of_entry(obj: dict[Any, Any]) -> str:
+    """How guards read what lies in a dict: past a `__getitem__` of its class."""
+    return "item" if type(obj).__getitem__ is dict.__getitem__ else "entry"
+
+
 def _mirror_dict(read: Read, obj: Any) -> Any:
     keys = (
         tuple(dict.keys(obj))
@@ -91,7 +96,7 @@ def _mirror_dict(read: Read, obj: Any) -> Any:
     )
     read(obj, "keys", None, keys)
     twin = _empty_dict_like(obj)
-    step = "item" if type(obj).__getitem__ is dict.__getitem__ else "entry"
+    step = kind_of_entry(obj)
     for key in keys:
         if not dict.__contains__(obj, key):
             raise broken("unknown-call", "a dict with a key whose hash has changed")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
@@ -15,17 +16,31 @@ BASES = (list, tuple, OrderedDict, dict, set, frozenset, deque, bytearray)
 
 
 def containers_in(state: Any, seen_as: Callable[[Any], Any]) -> Iterator[Any]:
-    """As they lie there, outermost first; what lies in an outside one is that of its mirror."""
+    """As they lie there, outermost first; what lies in an outside one is that of its mirror. What
+    an exception or a partial function was made of lies in it."""
     pending, seen = [state], {id(state)}
     while pending:
-        value = pending.pop()
-        if not issubclass(type(value), CONTAINERS):
-            continue
-        for item in values_of(value):
-            if issubclass(type(item), CONTAINERS) and id(item) not in seen:
-                seen.add(id(item))
+        for item in _held_by(pending.pop()):
+            if id(item) in seen:
+                continue
+            seen.add(id(item))
+            if issubclass(type(item), CONTAINERS):
                 yield item
                 pending.append(seen_as(item))
+            elif issubclass(type(item), HOLDERS):
+                pending.append(item)
+
+
+HOLDERS = (BaseException, partial)
+_args_of = vars(BaseException)["args"].__get__
+
+
+def _held_by(value: Any) -> Any:
+    if issubclass(type(value), CONTAINERS):
+        return values_of(value)
+    if issubclass(type(value), BaseException):
+        return (_args_of(value),)
+    return (value.args, value.keywords) if issubclass(type(value), partial) else ()
 
 
 def values_of(container: Any) -> Any:

@@ -104,9 +104,12 @@ ABSORBERS: frozenset[Any] = frozenset(
         *_methods(OrderedDict, "update __ior__ __init__"),
         *_methods(set, _SET),
         *_methods(deque, "extend extendleft __iadd__ __init__"),
+        *_methods(bytearray, "extend __iadd__ __init__"),
         COUNT_ELEMENTS,
     ]
 )
+# And those that do where they are given a slice.
+SLICE_WRITERS: frozenset[Any] = frozenset([list.__setitem__, bytearray.__setitem__])
 
 # operator.iadd(list, x) is list.__iadd__(list, x).
 IN_PLACE: dict[Any, dict[type, Any]] = {

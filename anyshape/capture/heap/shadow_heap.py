@@ -26,6 +26,7 @@ from anyshape.capture.heap.mirrors import (
     Copier,
     Mirror,
     copier_of,
+    kind_of_entry,
     mapping_behind,
     require_growth_of,
 )
@@ -306,7 +307,8 @@ class Heap:
         if type(key) is slice or (in_order and type(key) is not int):
             return self._taken(item_of(self.mirror(obj), key), key)
         if in_order and key < 0:
-            key += self.domain.read(obj, "count", None, length_of(obj))
+            count = self.domain.read(obj, "count", None, length_of(obj))
+            key += count if key >= -count else 0  # or it is refused
         return self._outside_item(obj, key)
 
     def _taken(self, value: Any, key: Any) -> Any:
@@ -330,7 +332,7 @@ class Heap:
         if not dict.__contains__(obj, key):
             self.domain.read(obj, "contains", key, False)
             return NULL
-        return self.domain.read(obj, "item", key, dict.__getitem__(obj, key))
+        return self.domain.read(obj, kind_of_entry(obj), key, dict.get(obj, key))
 
     def item_or_null(self, obj: dict[Any, Any], key: Any) -> Any:
         """`obj.get(key, NULL)` of a dict."""

@@ -232,8 +232,25 @@ _ITERATING = frozenset(
         *[deque.extend, deque.extendleft, deque.__iadd__, deque.__init__],
     ]
 )
+_BINARY = (
+    *("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"),
+    *(f"__{reflected}{name}__" for name in ("add", "sub", "mul") for reflected in ("", "r")),
+    *("__or__", "__and__", "__xor__", "__ror__", "__rand__", "__rsub__", "__rxor__"),
+    *("__truediv__", "__floordiv__", "__mod__", "__divmod__", "__pow__"),
+)
+_DECLINING = [
+    *[vars(cls)[name] for cls in (int, float, complex) for name in _BINARY if name in vars(cls)],
+    *[
+        vars(cls)[name]
+        for cls in (object, str, bytes, bytearray, tuple, list, set, frozenset, dict, range, slice)
+        for name in _BINARY[:6]
+        if name in vars(cls)
+    ],
+]
+"""Those that look at the class of the other operand, and decline what is not of theirs."""
 ASKED: dict[Any, tuple[str, ...]] = {
     **dict.fromkeys(purity.UNLOOKING, ()),
+    **dict.fromkeys(_DECLINING, ()),
     **dict.fromkeys(_ITERATING, ITERATION),
     **dict.fromkeys((dict, OrderedDict, defaultdict, dict.update, dict.__init__), MAPPING),
     **dict.fromkeys((super, property, staticmethod, classmethod, slice, object), ()),
@@ -255,6 +272,10 @@ RECEIVER_ASKED: dict[Any, tuple[str, ...]] = {
     **dict.fromkeys((frozenset.__reduce__, bytearray.__reduce_ex__, deque.__reduce__), _REDUCED),
     **dict.fromkeys((deque.copy, deque.__copy__, deque.__add__, deque.__mul__), ITERATION),
     deque.__imul__: ITERATION,
+    **{
+        vars(defaultdict)[name]: (*MAPPING, "__del__")
+        for name in ("copy", "__copy__", "__or__", "__ror__", "__reduce__")
+    },
     **{vars(cls)[name]: ("__del__",) for cls in (set, frozenset) for name in _MAKING_SETS},
     object.__getstate__: ATTRIBUTES,
     object.__dir__: ATTRIBUTES,

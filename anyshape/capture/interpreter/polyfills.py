@@ -370,13 +370,13 @@ def item_by_slice(obj: Any, key: Any) -> Any:
 
 def item_or_missing(obj: Any, key: Any) -> Any:
     if native(dict.__contains__, obj, key):
-        return native(dict.__getitem__, obj, key)
+        return native(dict.get, obj, key)
     cls = type(obj)
     return bind(find(cls, "__missing__"), obj, cls)(key)
 
 
 def item_or_default(obj: Any, key: Any) -> Any:
-    factory = obj.default_factory
+    factory = generic_getattr(obj, "default_factory")
     if factory is None:
         raise KeyError(key)
     value = factory()

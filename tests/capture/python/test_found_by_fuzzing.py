@@ -112,10 +112,38 @@ def sets_of_what_cannot_be_hashed(x: Any, world: Any) -> Any:
     return _said(lambda: {1, world["b"]}), _said(lambda: {**world["plain"].__dict__, 1: 2})
 
 
+def indices_before_the_beginning(x: Any, world: Any) -> Any:
+    """An index below minus the length is refused, and is not that of another element."""
+    a, b = world["a"], world["b"]
+    refused = [_said(lambda i=i: a[i]) for i in (-1, -2, -3)]
+    return x + 1, refused, _said(lambda: b[-3]), _said(lambda: b[-2])
+
+
+def slices_filled_with_what_was_written(x: Any, world: Any) -> Any:
+    """What a slice is filled with is read as the segment has left it."""
+    a, b = world["a"], world["b"]
+    b.append(x.shape[0])
+    a[0:1] = b
+    shown = list(a)
+    b.append(9)
+    a[::2] = b[: (len(a) + 1) // 2]
+    return x + 1, shown, list(a), _said(lambda: a.__setitem__(slice(None, None, 2), b * 2))
+
+
+def exceptions_that_hold_what_was_written(x: Any, world: Any) -> Any:
+    """The text of an exception is that of its arguments as the segment has left them."""
+    a = world["a"]
+    a.append("written")
+    error = ValueError(a)
+    texts = str(error), repr(error), str(KeyError(a, 1)), repr([error])
+    return x + 1, texts
+
+
 PROGRAMS = [
     *(iterators_of_c_that_fill_lists_outside, truths_that_break_in_a_condition),
     *(attributes_that_are_deleted, namespaces_across_breaks, tuples_of_classes),
-    *(iterators_stood_for, sets_of_what_cannot_be_hashed),
+    *(iterators_stood_for, sets_of_what_cannot_be_hashed, indices_before_the_beginning),
+    *(slices_filled_with_what_was_written, exceptions_that_hold_what_was_written),
 ]
 
 

@@ -40,6 +40,7 @@ CHOSEN: Mapping[str, str] = MappingProxyType(
     {
         "patience": "how sure one is that a function loses: a call may be slow by chance",
         "retry_growth": "arguments that grow by less do not change what is worth it",
+        "whole_launch": "starting threads costs less than an eighth of so large a launch",
     }
 )
 """What no measurement decides, and why."""

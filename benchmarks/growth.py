@@ -170,6 +170,11 @@ ZOO = (
     "MaskFormerSwinModel",
     "DonutSwinModel",
     "GroundingDinoForObjectDetection",
+    "LEDModel",
+    "Sam3Model",
+    "LightOnOcrForConditionalGeneration",
+    "Florence2ForConditionalGeneration",
+    "TimesFm2_5ModelForPrediction",
 )
 SHAPES = 3
 LAYERS = (4, 16, 32)

@@ -56,6 +56,12 @@ TOWER_TEXT = {
     "max_position_embeddings": 77,
     "projection_dim": 32,
 }
+LAYERS = {
+    "hidden_size": 32,
+    "num_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+}
 SERIES = {
     "prediction_length": 4,
     "context_length": 12,
@@ -143,6 +149,45 @@ def typed_picture_in_text(batch: int, length: int, generator: torch.Generator) -
     """As above, all of it prefix; without the types the library masks otherwise when compiled."""
     given = picture_in_text(batch, length, generator)
     return {**given, "token_type_ids": torch.zeros(batch, 16 + length, dtype=torch.int64)}
+
+
+def pages(batch: int, cells: int, generator: torch.Generator) -> dict[str, object]:
+    """Pages of cells by cells patches of 8 pixels, a token (98) for each four; then text."""
+    spots = torch.full((batch, (cells // 2) ** 2), 98)
+    text = torch.randint(3, 97, (batch, 5), generator=generator)
+    side = 8 * cells
+    return {
+        "input_ids": torch.cat([spots, text], 1),
+        "attention_mask": torch.ones(batch, spots.shape[1] + 5, dtype=torch.int64),
+        "pixel_values": torch.randn(batch, 3, side, side, generator=generator),
+        "image_sizes": torch.full((batch, 2), side),
+    }
+
+
+def questions(batch: int, length: int, generator: torch.Generator) -> dict[str, object]:
+    """Pictures of one size, a token (98) for each of 17 features; texts of the given length."""
+    text = torch.randint(3, 97, (batch, length), generator=generator)
+    return {
+        "input_ids": torch.cat([torch.full((batch, 17), 98), text], 1),
+        "attention_mask": torch.ones(batch, 17 + length, dtype=torch.int64),
+        "pixel_values": torch.randn(batch, 3, 32, 32, generator=generator),
+        "decoder_input_ids": ids(batch, max(1, length // 2), generator),
+    }
+
+
+def named_objects(batch: int, length: int, generator: torch.Generator) -> dict[str, object]:
+    """Pictures of one size, texts of the given length."""
+    return {
+        "pixel_values": torch.randn(batch, 3, 56, 56, generator=generator),
+        "input_ids": ids(batch, length, generator),
+        "attention_mask": torch.ones(batch, length, dtype=torch.int64),
+    }
+
+
+def histories(count: int, length: int, generator: torch.Generator) -> dict[str, object]:
+    """Series of different lengths."""
+    lengths = [length + 3 * i for i in range(count)]
+    return {"past_values": [torch.randn(n, generator=generator) for n in lengths]}
 
 
 def masked_pictures(batch: int, size: int, generator: torch.Generator) -> dict[str, object]:
@@ -325,6 +370,17 @@ FINDERS = (
        {**VISION, "vocab_size": WORDS}), backbone_config=("SwinConfig", {**WINDOWS,
        "depths": [1, 1, 1, 1], "num_heads": [1, 1, 2, 2],
        "out_features": ["stage2", "stage3", "stage4"]})),
+    hf("detection", "Sam3Model", named_objects, SHORT_TEXT[:3], vision_config=("Sam3VisionConfig", {
+       "fpn_hidden_size": 32, "backbone_feature_sizes": [[32, 32], [16, 16], [8, 8]],
+       "backbone_config": ("Sam3ViTConfig", {"hidden_size": 32, "intermediate_size": 64,
+       "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 56, "patch_size": 7,
+       "window_size": 4, "global_attn_indexes": [1], "pretrain_image_size": 28})}),
+       text_config=("CLIPTextConfig", {**TOWER_TEXT, "eos_token_id": 98}),
+       geometry_encoder_config=("Sam3GeometryEncoderConfig", {**LAYERS, "roi_size": 3}),
+       detr_encoder_config=("Sam3DETREncoderConfig", LAYERS),
+       detr_decoder_config=("Sam3DETRDecoderConfig", {**LAYERS, "num_queries": 6}),
+       mask_decoder_config=("Sam3MaskDecoderConfig", {"hidden_size": 32,
+       "num_attention_heads": 2, "num_upsampling_stages": 3})),
     hf("super resolution", "Swin2SRForImageSuperResolution", pictures, PICTURES, image_size=32,
        embed_dim=16, depths=[1, 1], num_heads=[2, 2], window_size=4, upscale=2),
 )  # fmt: skip
@@ -376,6 +432,14 @@ MIXED = (
        image_token_index=98, projection_dim=64, text_config=("GemmaConfig",
        {**GROUPED, "head_dim": 16}), vision_config=("SiglipVisionConfig",
        {**PATCHES, "projection_dim": 64, "vision_use_head": False})),
+    hf("text and pictures", "LightOnOcrForConditionalGeneration", pages, ((1, 4), (2, 6), (1, 8)),
+       image_token_id=98, text_config=("Qwen3Config", {**GROUPED, "head_dim": 16}),
+       vision_config=("PixtralVisionConfig", {**PATCHES, "image_size": 64, "head_dim": 16})),
+    hf("text and pictures", "Florence2ForConditionalGeneration", questions, SHORT_TEXT[:3],
+       image_token_id=98, text_config=("BartConfig", SEQ2SEQ), vision_config=(
+       "Florence2VisionConfig", {"depths": [1, 1], "patch_size": [7, 3], "patch_stride": [4, 2],
+       "patch_padding": [3, 1], "patch_prenorm": [False, True], "embed_dim": [16, 32],
+       "num_heads": [2, 2], "num_groups": [2, 2], "window_size": 4, "projection_dim": 64})),
 )  # fmt: skip
 
 FORECASTERS = (
@@ -388,6 +452,10 @@ FORECASTERS = (
     hf("time series", "AutoformerModel", past_and_future, ONE_PICTURE, **SERIES,
        moving_average=5, label_length=4),
     hf("time series", "TimeSeriesTransformerModel", past_and_future, ONE_PICTURE, **SERIES),
+    hf("time series", "TimesFm2_5ModelForPrediction", histories, ((2, 40), (1, 64), (3, 90)),
+       patch_length=8, context_length=64, horizon_length=16, num_hidden_layers=2, hidden_size=32,
+       intermediate_size=32, head_dim=8, num_attention_heads=4, num_key_value_heads=4,
+       output_quantile_len=32),
 )  # fmt: skip
 
 ENTRIES: tuple[Entry, ...] = (*CLASSIFIERS, *FINDERS, *LISTENERS, *MIXED, *FORECASTERS)
